@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Language level, warnings, sanitizers and output directories: what every target of this tree shares.
+include_guard(GLOBAL)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_LINK_DEPENDS_NO_SHARED ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+    include(GNUInstallDirs)
+    set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+    set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+    set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+    # An installed program finds the library beside itself, wherever the prefix was moved to.
+    file(RELATIVE_PATH tw_bin_to_lib /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+    set(CMAKE_INSTALL_RPATH "$ORIGIN/${tw_bin_to_lib}")
+    if(NOT CMAKE_BUILD_TYPE)
+        set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+    endif()
+    find_program(TAGWIRE_CCACHE ccache)
+    if(TAGWIRE_CCACHE)
+        # The sloppiness is what ccache's manual asks for with precompiled headers.
+        foreach(lang C CXX)
+            set(CMAKE_${lang}_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+                CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+                ${TAGWIRE_CCACHE})
+        endforeach()
+    endif()
+endif()
+
+add_library(tagwire_options INTERFACE)
+target_compile_options(tagwire_options INTERFACE
+    -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+    # gcc 12 reports false overflows inside libstdc++ and fmt once it has inlined them.
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow -Wno-restrict>
+    $<$<BOOL:${TAGWIRE_WERROR}>:-Werror>)
+target_compile_definitions(tagwire_options INTERFACE
+    _GNU_SOURCE $<$<BOOL:${TAGWIRE_DEBUG_CHECKS}>:TAGWIRE_DEBUG_CHECKS=1>)
+
+if(TAGWIRE_SANITIZE)
+    add_compile_options(-fsanitize=${TAGWIRE_SANITIZE} -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${TAGWIRE_SANITIZE})
+    if(TAGWIRE_SANITIZE MATCHES undefined)
+        add_compile_options(-fno-sanitize-recover=undefined)
+    endif()
+endif()
+if(TAGWIRE_FUZZ)
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+        message(FATAL_ERROR "TAGWIRE_FUZZ needs clang (preset fuzz)")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Functions by which the module directories declare their targets.
+include_guard(GLOBAL)
+include(GoogleTest)
+
+# tw_set_test_properties(<out> LABELS .. TIMEOUT .. ENVIRONMENT .. SERIAL ..): the property list of one test.
+# A label list is escaped once for gtest_discover_tests, which hands it through a second evaluation.
+function(tw_discover target timeout serial labels environment)
+    string(REPLACE ";" "\\;" labels "${labels}")
+    string(REPLACE ";" "\\;" environment "${environment}")
+    set(properties LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial})
+    if(environment)
+        list(APPEND properties ENVIRONMENT "${environment}")
+    endif()
+    gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                         PROPERTIES ${properties})
+endfunction()
+
+# tw_add_test(<target> SOURCES a.cc ... [LABELS unit quick ...] [LIBS ...] [INTERNAL] [SERIAL]
+#             [TIMEOUT seconds] [ENVIRONMENT K=V ...])
+# A GoogleTest program with the common main. INTERNAL links the library's object files, so that classes behind the
+# exported API can be tested; otherwise the program links libtagwire.so like any user. SERIAL: two busy processes or
+# timing, so ctest runs nothing beside it.
+function(tw_add_test target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL;SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBS;ENVIRONMENT")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    add_executable(${target} ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE ${arg_LIBS})
+    if(arg_INTERNAL)
+        target_link_libraries(${target} PRIVATE tagwire_objects)
+    else()
+        target_link_libraries(${target} PRIVATE tagwire::tagwire)
+    endif()
+    target_link_libraries(${target} PRIVATE tagwire_test_main tagwire_options)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest)
+    target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 60)
+    endif()
+    if(NOT arg_LABELS)
+        set(arg_LABELS unit quick)
+    endif()
+    tw_discover(${target} ${arg_TIMEOUT} "${arg_SERIAL}" "${arg_LABELS}" "${arg_ENVIRONMENT}")
+endfunction()
+
+# tw_add_bench(<target> SOURCES a.cc ... [LIBS ...]): a Google Benchmark program over the library's object files.
+function(tw_add_bench target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+    add_executable(${target} ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE tagwire_objects benchmark::benchmark_main ${arg_LIBS} tagwire_options)
+    set_property(GLOBAL APPEND PROPERTY TAGWIRE_BENCHES ${target})
+endfunction()
+
+# tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...]): a source that defines LLVMFuzzerTestOneInput. With
+# TAGWIRE_FUZZ it is a libFuzzer program and a test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a
+# quick test that replays the corpus, so that every found input stays a regression test in all presets.
+function(tw_add_fuzz target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
+    cmake_path(ABSOLUTE_PATH arg_CORPUS)
+    add_executable(${target} ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE tagwire_objects ${arg_LIBS} tagwire_options)
+    if(TAGWIRE_FUZZ)
+        target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+        set(found ${PROJECT_BINARY_DIR}/fuzz/${target})
+        file(MAKE_DIRECTORY ${found})
+        add_test(NAME fuzz.${target}
+                 COMMAND ${target} -max_total_time=${TAGWIRE_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+                         -print_final_stats=1 -artifact_prefix=${found}/ ${found} ${arg_CORPUS})
+        math(EXPR limit "${TAGWIRE_FUZZ_SECONDS} + 120")
+        set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
+    else()
+        target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest/common/fuzz_replay_main.cc)
+        add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
+        set_tests_properties(fuzz_corpus.${target} PROPERTIES LABELS "fuzz_corpus;quick" TIMEOUT 60)
+    endif()
+endfunction()

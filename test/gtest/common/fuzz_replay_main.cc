@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Replays corpus files through a fuzz target where libFuzzer is not linked: arguments are files or directories.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+void replay(const std::filesystem::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), {}};
+    std::printf("%s: %zu bytes\n", file.c_str(), bytes.size());
+    std::fflush(stdout);  // the last name printed is the one that crashed
+    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::size_t files = 0;
+    for (int i = 1; i < argc; ++i) {
+        if (!std::filesystem::is_directory(argv[i])) {
+            replay(argv[i]);
+            ++files;
+            continue;
+        }
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(argv[i])) {
+            if (entry.is_regular_file()) {
+                replay(entry.path());
+                ++files;
+            }
+        }
+    }
+    std::printf("%zu inputs replayed\n", files);
+    return files > 0 ? 0 : 1;
+}
