@@ -3,17 +3,23 @@
 include_guard(GLOBAL)
 include(GoogleTest)
 
-# tw_set_test_properties(<out> LABELS .. TIMEOUT .. ENVIRONMENT .. SERIAL ..): the property list of one test.
-# A label list is escaped once for gtest_discover_tests, which hands it through a second evaluation.
+# tw_discover(<target> <timeout> <serial> <labels> <environment>): one ctest test per GoogleTest case, found when ctest
+# runs. gtest_discover_tests cannot pass a list as a property value, so the properties are set by a file of our own,
+# which ctest reads after the discovered list. A program that was not built keeps its labels, so it is seen to fail.
 function(tw_discover target timeout serial labels environment)
-    string(REPLACE ";" "\\;" labels "${labels}")
-    string(REPLACE ";" "\\;" environment "${environment}")
-    set(properties LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL ${serial})
-    if(environment)
-        list(APPEND properties ENVIRONMENT "${environment}")
-    endif()
-    gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                         PROPERTIES ${properties})
+    gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
+                         TEST_PREFIX ${target}. TEST_LIST ${target}_cases)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake)
+    file(GENERATE OUTPUT ${file} CONTENT
+"if(NOT EXISTS [==[$<TARGET_FILE:${target}>]==])
+    set(${target}_cases ${target}_NOT_BUILT)
+endif()
+if(${target}_cases)
+    set_tests_properties(\${${target}_cases} PROPERTIES
+        LABELS [==[${labels}]==] TIMEOUT ${timeout} RUN_SERIAL ${serial} ENVIRONMENT [==[${environment}]==])
+endif()
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
 # tw_add_test(<target> SOURCES a.cc ... [LABELS unit quick ...] [LIBS ...] [INTERNAL] [SERIAL]
@@ -35,6 +41,9 @@ function(tw_add_test target)
     endif()
     target_link_libraries(${target} PRIVATE tagwire_test_main tagwire_options)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest)
+    # A precompiled header serves only those who were compiled with the same position independence.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 60)
