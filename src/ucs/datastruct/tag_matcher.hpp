@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The software tag matcher: posted receives and unexpected messages.
+//
+// A receive (tag, mask) and a message with tag t match when ((t ^ tag) & mask) == 0. Of several
+// posted receives the earliest posted wins; of several messages the earliest arrived.
+//
+// PostedReceives keeps one hash per distinct mask in use. An arrival probes each of them once with
+// (t & mask) and takes the candidate with the lowest sequence number; equal keys queue in one ring,
+// so an arrival costs O(masks in use) at any depth, and with exact receives only, one bucket and
+// the receive itself. A lone receive stays beside the hashes: posting and matching one at a time
+// touches nothing else.
+//
+// UnexpectedMessages hashes by full tag and links all messages in order of arrival. An exact
+// receive takes O(1), as does one with mask 0; other masks walk the list from the oldest message.
+//
+// Nodes are intrusive: derive from them or hold them as a member; the caller owns their memory, and
+// they must stay in place while inside. Not thread-safe. Nothing allocates up to the depth given to
+// reserve(); beyond, tables double incrementally (see tag_matcher_index.hpp) and abort when there
+// is no memory.
+
+#ifndef TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_HPP
+#define TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ucs/datastruct/tag_matcher_index.hpp"
+
+namespace tagwire::ucs {
+
+inline constexpr std::uint64_t kExactMask = ~std::uint64_t{0};
+
+namespace detail {
+struct MaskClass;
+}
+
+struct PostedReceive {
+    std::uint64_t tag = 0;            // set before post(), which clears the bits outside the mask
+    std::uint64_t mask = kExactMask;  // set before post()
+    std::uint64_t sequence = 0;       // the rest belongs to PostedReceives
+    PostedReceive* next = nullptr;
+    PostedReceive* prev = nullptr;
+    detail::MaskClass* mask_class = nullptr;  // null: exact
+};
+
+namespace detail {
+struct MaskClass {
+    std::uint64_t mask = 0;
+    std::size_t position = 0;  // in PostedReceives::classes_
+    TagIndex<PostedReceive> index;
+};
+}  // namespace detail
+
+class PostedReceives {
+  public:
+    /** Sequence numbers are compared by signed difference, so any start is good; tests start just
+     * before the wrap. */
+    explicit PostedReceives(std::uint64_t first_sequence = 0) : sequence_(first_sequence) {}
+    PostedReceives(const PostedReceives&) = delete;
+    PostedReceives& operator=(const PostedReceives&) = delete;
+
+    /** Room for `receives` exact receives without allocation. False: no memory. */
+    [[nodiscard]] bool reserve(std::size_t receives) { return exact_.reserve(receives); }
+
+    /** `receive` has tag and mask set and is not posted. */
+    void post(PostedReceive& receive) {
+        receive.tag &= receive.mask;
+        receive.sequence = sequence_++;
+        if (size_++ == 0) {
+            lone_ = &receive;
+            return;
+        }
+        if (lone_ != nullptr) [[unlikely]]
+            insert(*std::exchange(lone_, nullptr));
+        insert(receive);
+    }
+
+    /** `receive` is posted. O(1). */
+    void cancel(PostedReceive& receive) {
+        --size_;
+        if (lone_ == &receive) {
+            lone_ = nullptr;
+        } else if (receive.mask_class == nullptr) {
+            exact_.erase(receive);
+        } else {
+            receive.mask_class->index.erase(receive);
+            retire_if_empty(*receive.mask_class);
+        }
+    }
+
+    /** The earliest posted receive that a message with this tag matches, removed; null when there
+     * is none. */
+    PostedReceive* match(std::uint64_t tag) {
+        if (lone_ != nullptr) {
+            if (((tag ^ lone_->tag) & lone_->mask) != 0)
+                return nullptr;
+            size_ = 0;
+            return std::exchange(lone_, nullptr);
+        }
+        if (size_ == 0)
+            return nullptr;
+        if (classes_in_use_ != 0)
+            return match_with_wildcards(tag);
+        PostedReceive* receive = exact_.pop(tag);
+        size_ -= receive != nullptr;
+        return receive;
+    }
+
+    /** Some posted receive, removed; null when empty. For tear-down; the order is unspecified. */
+    PostedReceive* take_any() {
+        if (size_ == 0)
+            return nullptr;
+        PostedReceive* receive = lone_;
+        if (receive == nullptr)
+            receive = exact_.any();
+        if (receive == nullptr)
+            receive = classes_[0]->index.any();
+        cancel(*receive);
+        return receive;
+    }
+
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+
+    /** Starts loading what match(tag) or an exact post(tag) will read first. */
+    void prefetch(std::uint64_t tag) const { exact_.prefetch(tag); }
+
+  private:
+    using MaskClass = detail::MaskClass;
+
+    void insert(PostedReceive& receive) {
+        if (receive.mask == kExactMask) [[likely]] {
+            receive.mask_class = nullptr;
+            exact_.insert(receive);
+        } else {
+            receive.mask_class = &class_of(receive.mask);
+            receive.mask_class->index.insert(receive);
+        }
+    }
+
+    [[gnu::noinline]] PostedReceive* match_with_wildcards(std::uint64_t tag) {
+        PostedReceive* earliest = exact_.find(tag);
+        for (std::size_t i = 0; i < classes_in_use_; ++i) {
+            PostedReceive* candidate = classes_[i]->index.find(tag & classes_[i]->mask);
+            if (candidate != nullptr && (earliest == nullptr || is_before(*candidate, *earliest)))
+                earliest = candidate;
+        }
+        if (earliest != nullptr)
+            cancel(*earliest);
+        return earliest;
+    }
+
+    static bool is_before(const PostedReceive& a, const PostedReceive& b) {
+        return static_cast<std::int64_t>(a.sequence - b.sequence) < 0;
+    }
+
+    MaskClass& class_of(std::uint64_t mask) {
+        for (std::size_t i = 0; i < classes_in_use_; ++i)
+            if (classes_[i]->mask == mask)
+                return *classes_[i];
+        if (classes_in_use_ == classes_.size())
+            classes_.push_back(std::make_unique<MaskClass>());
+        MaskClass& fresh = *classes_[classes_in_use_];
+        fresh.mask = mask;
+        fresh.position = classes_in_use_++;
+        return fresh;
+    }
+
+    void retire_if_empty(MaskClass& retired) {
+        if (!retired.index.empty())
+            return;
+        const std::size_t last = --classes_in_use_;
+        std::swap(classes_[retired.position], classes_[last]);
+        classes_[retired.position]->position = retired.position;
+    }
+
+    PostedReceive* lone_ =
+        nullptr;  // the only receive, when it is the only one and came alone; in no hash
+    std::size_t size_ = 0;
+    std::uint64_t sequence_;
+    std::size_t classes_in_use_ =
+        0;  // the first so many of classes_; the others wait, empty, for a new mask
+    detail::TagIndex<PostedReceive> exact_;
+    std::vector<std::unique_ptr<MaskClass>> classes_;
+};
+
+struct UnexpectedMessage {
+    std::uint64_t tag = 0;              // set before add(); the rest belongs to UnexpectedMessages
+    UnexpectedMessage* next = nullptr;  // the next message of equal tag, in a ring
+    UnexpectedMessage* prev = nullptr;
+    UnexpectedMessage* older = nullptr;  // neighbours in order of arrival
+    UnexpectedMessage* newer = nullptr;
+};
+
+class UnexpectedMessages {
+  public:
+    UnexpectedMessages() = default;
+    UnexpectedMessages(const UnexpectedMessages&) = delete;
+    UnexpectedMessages& operator=(const UnexpectedMessages&) = delete;
+
+    /** Room for `messages` without allocation. False: no memory. */
+    [[nodiscard]] bool reserve(std::size_t messages) { return index_.reserve(messages); }
+
+    /** The newest arrival; `message` has its tag set and is not inside. */
+    void add(UnexpectedMessage& message) {
+        message.newer = nullptr;
+        message.older = newest_;
+        newest_ = &message;
+        if (size_++ == 0) {
+            oldest_ = &message;
+            lone_ = &message;
+            return;
+        }
+        message.older->newer = &message;
+        if (lone_ != nullptr) [[unlikely]]
+            index_.insert(*std::exchange(lone_, nullptr));
+        index_.insert(message);
+    }
+
+    /** The earliest message that a receive of this tag and mask matches, left inside; null when
+     * there is none. */
+    UnexpectedMessage* find(std::uint64_t tag, std::uint64_t mask) {
+        if (mask == kExactMask && lone_ == nullptr)
+            return size_ == 0 ? nullptr : index_.find(tag);
+        UnexpectedMessage* message = oldest_;
+        while (message != nullptr && ((message->tag ^ tag) & mask) != 0)
+            message = message->newer;
+        return message;
+    }
+
+    /** As find(), and removes it. */
+    UnexpectedMessage* take(std::uint64_t tag, std::uint64_t mask) {
+        UnexpectedMessage* message;
+        if (mask == kExactMask && lone_ == nullptr && size_ != 0) {
+            message = index_.pop(tag);
+            if (message != nullptr)
+                unlink(*message);
+        } else {
+            message = find(tag, mask);
+            if (message != nullptr)
+                remove(*message);
+        }
+        return message;
+    }
+
+    /** `message` is inside. O(1). */
+    void remove(UnexpectedMessage& message) {
+        if (lone_ == &message) {
+            lone_ = nullptr;
+        } else {
+            index_.erase(message);
+        }
+        unlink(message);
+    }
+
+    /** The earliest arrival; following `newer` from it visits all. */
+    UnexpectedMessage* oldest() const { return oldest_; }
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+
+    /** Starts loading what add() of this tag or an exact take() will read first. */
+    void prefetch(std::uint64_t tag) const { index_.prefetch(tag); }
+
+  private:
+    void unlink(UnexpectedMessage& message) {
+        --size_;
+        (message.older != nullptr ? message.older->newer : oldest_) = message.newer;
+        (message.newer != nullptr ? message.newer->older : newest_) = message.older;
+    }
+
+    UnexpectedMessage* lone_ =
+        nullptr;  // the only message, when it is the only one and came alone; not in the index
+    UnexpectedMessage* oldest_ = nullptr;
+    UnexpectedMessage* newest_ = nullptr;
+    std::size_t size_ = 0;
+    detail::TagIndex<UnexpectedMessage> index_;
+};
+
+}  // namespace tagwire::ucs
+
+#endif

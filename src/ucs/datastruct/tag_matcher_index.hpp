@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// TagIndex: the hash under the tag matcher. It maps a 64-bit key to the oldest of the nodes that
+// carry it.
+//
+// Shape. One bucket is one cache line: a control word (seven one-byte fingerprints and an overflow
+// count) and seven node pointers. A look-up reads the bucket of its key and, where a fingerprint
+// agrees, the node itself, which the caller needs anyway: two cache lines at any depth.
+//
+//   control word   bits 0..55   fingerprint of slot i in byte i, 0 = the slot is empty
+//                  bits 56..63  how many keys passed this bucket because it was full (sticks at
+//                  255)
+//
+// Invariants.
+//   - A key occupies at most one slot. Nodes of equal key form a ring (next, prev) in order of
+//   insertion; the slot
+//     points at the oldest, whose prev is the youngest.
+//   - A key lies in its home bucket, or in a later one (wrapping) if every bucket between counts it
+//   as passed. So a
+//     search ends at the first bucket that was never passed, and removal needs no tombstones.
+//   - Growth is incremental: the old table stays readable and every insertion moves a few of its
+//   buckets, so that no
+//     insertion pays for the whole table. A key is in the old table or in the new one, never in
+//     both.
+//
+// Not thread-safe. Memory of nodes belongs to the caller.
+
+#ifndef TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_INDEX_HPP
+#define TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_INDEX_HPP
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+namespace tagwire::ucs::detail {
+
+inline constexpr std::size_t kCacheLineBytes = 64;
+
+/** One multiplication; every bit of the result depends on every bit of the tag, so that structured
+ * tags spread. */
+inline std::uint64_t tag_hash(std::uint64_t tag) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = static_cast<Wide>(tag) * 0x9e3779b97f4a7c15U;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+template <class Node>
+struct alignas(kCacheLineBytes) TagBucket {
+    static constexpr unsigned kSlots = 7;
+    static constexpr unsigned kPassedShift = 56;
+    static constexpr std::uint64_t kPassedOne = std::uint64_t{1} << kPassedShift;
+    static constexpr std::uint64_t kPassedSticky = 255;
+
+    std::uint64_t control;
+    Node* node[kSlots];
+
+    /** Bit 7 of byte i is set when slot i holds `fingerprint`; exact, and never set for the
+     * overflow count. */
+    std::uint64_t slots_with(std::uint64_t fingerprint) const {
+        constexpr std::uint64_t kOnes = 0x0001010101010101U;
+        constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7fU;
+        const std::uint64_t difference = control ^ (fingerprint * kOnes);
+        return ~(((difference & kLow) + kLow) | difference) & (kOnes << 7);
+    }
+    std::uint64_t passed() const { return control >> kPassedShift; }
+    void count_pass() { control += passed() == kPassedSticky ? 0 : kPassedOne; }
+    void uncount_pass() { control -= passed() == kPassedSticky ? 0 : kPassedOne; }
+    void fill(unsigned slot, std::uint64_t fingerprint, Node* head) {
+        control |= fingerprint << (8 * slot);
+        node[slot] = head;
+    }
+    void clear(unsigned slot) { control &= ~(std::uint64_t{0xff} << (8 * slot)); }
+};
+
+/** A power-of-two array of buckets; knows where keys are, nothing about growth. */
+template <class Node>
+class TagTable {
+  public:
+    using Bucket = TagBucket<Node>;
+    static_assert(sizeof(Bucket) == kCacheLineBytes);
+
+    struct Place {
+        Bucket* bucket = nullptr;
+        unsigned slot = 0;
+        explicit operator bool() const { return bucket != nullptr; }
+        Node*& head() const { return bucket->node[slot]; }
+    };
+
+    TagTable() = default;
+    TagTable(const TagTable&) = delete;
+    TagTable& operator=(const TagTable&) = delete;
+    ~TagTable() { std::free(memory_); }
+
+    /** Fresh zeroed buckets; large arrays come from the kernel page by page on first use, not at
+     * once. */
+    bool allocate(std::size_t buckets) {
+        void* memory = std::calloc(buckets * sizeof(Bucket) + kCacheLineBytes, 1);
+        if (memory == nullptr)
+            return false;
+        std::free(std::exchange(memory_, memory));
+        const auto address = reinterpret_cast<std::uintptr_t>(memory) + kCacheLineBytes - 1;
+        buckets_ = reinterpret_cast<Bucket*>(address & ~(kCacheLineBytes - 1));
+        mask_ = buckets - 1;
+        return true;
+    }
+    void release() {
+        std::free(std::exchange(memory_, nullptr));
+        buckets_ = nullptr;
+        mask_ = 0;
+    }
+    void swap(TagTable& other) noexcept {
+        std::swap(memory_, other.memory_);
+        std::swap(buckets_, other.buckets_);
+        std::swap(mask_, other.mask_);
+    }
+
+    bool allocated() const { return buckets_ != nullptr; }
+    std::size_t bucket_count() const { return allocated() ? mask_ + 1 : 0; }
+    Bucket& bucket(std::size_t index) { return buckets_[index & mask_]; }
+    const Bucket& bucket(std::size_t index) const { return buckets_[index & mask_]; }
+
+    Place locate(std::uint64_t key, std::uint64_t hash) const {
+        const std::uint64_t mark = fingerprint(hash);
+        std::size_t index = hash & mask_;
+        for (std::size_t probes = 0; probes <= mask_; ++probes, index = (index + 1) & mask_) {
+            Bucket& candidate = buckets_[index];
+            for (std::uint64_t hits = candidate.slots_with(mark); hits != 0; hits &= hits - 1) {
+                const auto slot = static_cast<unsigned>(std::countr_zero(hits)) / 8;
+                if (candidate.node[slot]->tag == key)
+                    return {&candidate, slot};
+            }
+            if (candidate.passed() == 0) [[likely]]
+                break;
+        }
+        return {};
+    }
+
+    /** `head` carries a key that is not in the table, and there is an empty slot somewhere. */
+    void put(std::uint64_t hash, Node* head) {
+        std::size_t index = hash & mask_;
+        for (;; index = (index + 1) & mask_) {
+            Bucket& candidate = buckets_[index];
+            const std::uint64_t empty = candidate.slots_with(0);
+            if (empty != 0) [[likely]] {
+                candidate.fill(static_cast<unsigned>(std::countr_zero(empty)) / 8,
+                               fingerprint(hash), head);
+                return;
+            }
+            candidate.count_pass();
+        }
+    }
+
+    void remove(Place place, std::uint64_t hash) {
+        place.bucket->clear(place.slot);
+        for (std::size_t index = hash & mask_; &buckets_[index] != place.bucket;
+             index = (index + 1) & mask_)
+            buckets_[index].uncount_pass();
+    }
+
+  private:
+    static std::uint64_t fingerprint(std::uint64_t hash) {
+        const std::uint64_t top = hash >> 56;
+        return top + (top == 0);
+    }
+
+    void* memory_ = nullptr;
+    Bucket* buckets_ = nullptr;
+    std::size_t mask_ = 0;
+};
+
+/** Node: has `std::uint64_t tag; Node* next; Node* prev;`, all three untouched by the caller while
+ * it is inside. */
+template <class Node>
+class TagIndex {
+  public:
+    static constexpr std::size_t kBucketsMin = 4;
+    static constexpr std::size_t kKeysPerBucketMax =
+        5;  // mean; of seven slots, so that few keys pass
+    static constexpr std::size_t kBucketsMovedPerInsert =
+        2;  // an old table is empty long before the next growth
+
+    TagIndex() { grow_to(kBucketsMin); }
+
+    /** Room for `keys` distinct keys without further allocation; moves everything now. False: no
+     * memory, no change. */
+    bool reserve(std::size_t keys) {
+        const std::size_t buckets = std::bit_ceil(keys / kKeysPerBucketMax + 1);
+        if (buckets <= table_.bucket_count())
+            return true;
+        while (old_.allocated())
+            move_buckets(old_.bucket_count());
+        if (!try_grow_to(buckets))
+            return false;
+        move_buckets(old_.bucket_count());
+        return true;
+    }
+
+    void insert(Node& node) {
+        const std::uint64_t hash = tag_hash(node.tag);
+        if (Node* oldest = locate(node.tag, hash).oldest()) {
+            node.next = oldest;
+            node.prev = oldest->prev;
+            oldest->prev->next = &node;
+            oldest->prev = &node;
+            return;
+        }
+        node.next = &node;
+        node.prev = &node;
+        table_.put(hash, &node);
+        ++keys_;
+        if (keys_ > keys_max_ || old_.allocated()) [[unlikely]]
+            make_room();
+    }
+
+    /** The oldest node of this key, left in place; null when there is none. */
+    Node* find(std::uint64_t key) { return locate(key, tag_hash(key)).oldest(); }
+
+    /** The oldest node of this key, removed; null when there is none. */
+    Node* pop(std::uint64_t key) {
+        const std::uint64_t hash = tag_hash(key);
+        const Found found = locate(key, hash);
+        if (!found.place)
+            return nullptr;
+        Node* node = found.place.head();
+        detach(found, hash, *node);
+        return node;
+    }
+
+    void erase(Node& node) {
+        const std::uint64_t hash = tag_hash(node.tag);
+        detach(locate(node.tag, hash), hash, node);
+    }
+
+    /** Some node, left in place; null when empty. For tear-down: draining by any() and erase() is
+     * O(1) per node. */
+    Node* any() {
+        while (old_.allocated())
+            move_buckets(old_.bucket_count());
+        for (; keys_ != 0; ++any_position_) {
+            const auto& bucket = table_.bucket(any_position_);
+            for (unsigned slot = 0; slot < bucket.kSlots; ++slot)
+                if (((bucket.control >> (8 * slot)) & 0xff) != 0)
+                    return bucket.node[slot];
+        }
+        return nullptr;
+    }
+
+    bool empty() const { return keys_ == 0; }
+    std::size_t key_count() const { return keys_; }
+    void prefetch(std::uint64_t key) const { __builtin_prefetch(&table_.bucket(tag_hash(key)), 1); }
+
+  private:
+    using Table = TagTable<Node>;
+    struct Found {
+        Table* table;
+        typename Table::Place place;
+        Node* oldest() const { return place ? place.head() : nullptr; }
+    };
+
+    Found locate(std::uint64_t key, std::uint64_t hash) {
+        const typename Table::Place place = table_.locate(key, hash);
+        if (place || !old_.allocated()) [[likely]]
+            return {&table_, place};
+        return {&old_, old_.locate(key, hash)};
+    }
+
+    void detach(const Found& found, std::uint64_t hash, Node& node) {
+        if (node.next == &node) {
+            found.table->remove(found.place, hash);
+            --keys_;
+            return;
+        }
+        node.prev->next = node.next;
+        node.next->prev = node.prev;
+        if (found.place.head() == &node)
+            found.place.head() = node.next;
+    }
+
+    [[gnu::noinline]] void make_room() {
+        if (old_.allocated()) {
+            move_buckets(kBucketsMovedPerInsert);
+        } else {
+            grow_to(2 * table_.bucket_count());
+        }
+    }
+
+    void grow_to(std::size_t buckets) {
+        if (!try_grow_to(buckets))
+            std::abort();  // reserve() is for those who must not meet this
+    }
+
+    bool try_grow_to(std::size_t buckets) {
+        Table larger;
+        if (!larger.allocate(buckets))
+            return false;
+        old_.swap(table_);
+        table_.swap(larger);
+        moved_ = 0;
+        keys_max_ = buckets * kKeysPerBucketMax;
+        return true;
+    }
+
+    void move_buckets(std::size_t count) {
+        for (; count != 0 && moved_ < old_.bucket_count(); --count, ++moved_) {
+            auto& bucket = old_.bucket(moved_);
+            for (unsigned slot = 0; slot < bucket.kSlots; ++slot) {
+                if (((bucket.control >> (8 * slot)) & 0xff) == 0)
+                    continue;
+                table_.put(tag_hash(bucket.node[slot]->tag), bucket.node[slot]);
+                bucket.clear(slot);  // the counts of passed keys stay: they only lengthen searches
+            }
+        }
+        if (moved_ == old_.bucket_count())
+            old_.release();
+    }
+
+    Table table_;
+    Table old_;  // allocated only while growth is under way
+    std::size_t keys_ = 0;
+    std::size_t keys_max_ = 0;
+    std::size_t moved_ = 0;         // buckets of old_ that are empty for good
+    std::size_t any_position_ = 0;  // where any() looks first, modulo the table
+};
+
+}  // namespace tagwire::ucs::detail
+
+#endif
