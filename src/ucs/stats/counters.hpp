@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Counters of one object (an interface, a worker): the owner thread counts, any thread may read.
+//
+//     enum class SmCounter { kSent, kReceived, kCount };
+//     inline constexpr CounterInfo kSmCounters[] = {
+//         {"sent", "messages", "messages published to a peer's ring"},
+//         {"received", "messages", "messages delivered"},
+//     };
+//     CounterArray<SmCounter> counters_;
+//     counters_.add(SmCounter::kSent);                        // one plain load, add and store
+//     CounterSet counters() const { return counters_.set(kSmCounters); }
+//
+// There is no registry: who has the object has its counters, and shows them through the API.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tagwire::ucs {
+
+struct CounterInfo {
+    const char* name;
+    const char* unit;
+    const char* doc;
+};
+
+/// One writer. Relaxed: a reader sees each counter some time later, and no order between two of them.
+class Counter {
+  public:
+    void add(std::uint64_t amount = 1) {
+        value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+    }
+    std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+  private:
+    std::atomic<std::uint64_t> value_{0};
+};
+
+/// A view of an object's counters, valid as long as the object. Both spans have the same length.
+struct CounterSet {
+    std::span<const CounterInfo> infos;
+    std::span<const Counter> values;
+};
+
+/// `Enum` is an enum class whose last enumerator is kCount.
+template <class Enum>
+class CounterArray {
+  public:
+    static constexpr std::size_t kSize = static_cast<std::size_t>(Enum::kCount);
+
+    void add(Enum counter, std::uint64_t amount = 1) {
+        counters_[static_cast<std::size_t>(counter)].add(amount);
+    }
+    std::uint64_t value(Enum counter) const {
+        return counters_[static_cast<std::size_t>(counter)].value();
+    }
+    CounterSet set(std::span<const CounterInfo, kSize> infos) const { return {infos, counters_}; }
+
+  private:
+    std::array<Counter, kSize> counters_;
+};
+
+}  // namespace tagwire::ucs
