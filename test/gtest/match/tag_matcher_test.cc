@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/datastruct/tag_matcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace tagwire::test {
+namespace {
+
+using ucs::PostedReceive;
+using ucs::PostedReceives;
+using ucs::UnexpectedMessage;
+using ucs::UnexpectedMessages;
+
+constexpr std::uint64_t kLowHalf = 0x00000000ffffffffU;
+
+PostedReceive receive(std::uint64_t tag, std::uint64_t mask = ucs::kExactMask) {
+    PostedReceive made;
+    made.tag = tag;
+    made.mask = mask;
+    return made;
+}
+
+TEST(PostedReceivesTest, NothingMatchesWhenNothingIsPosted) {
+    PostedReceives posted;
+    EXPECT_EQ(posted.match(0), nullptr);
+    EXPECT_EQ(posted.take_any(), nullptr);
+    EXPECT_TRUE(posted.empty());
+}
+
+TEST(PostedReceivesTest, ALoneReceiveMatchesOnlyItsTag) {
+    PostedReceives posted;
+    PostedReceive only = receive(7);
+    posted.post(only);
+    EXPECT_EQ(posted.match(8), nullptr);
+    EXPECT_EQ(posted.match(7), &only);
+    EXPECT_EQ(posted.match(7), nullptr);
+}
+
+TEST(PostedReceivesTest, ALoneWildcardMatchesInTheBitsOfItsMask) {
+    PostedReceives posted;
+    PostedReceive any_sender = receive(0xabc00000007, kLowHalf);
+    posted.post(any_sender);
+    EXPECT_EQ(posted.match(0x500000008), nullptr);
+    EXPECT_EQ(posted.match(0x500000007), &any_sender);
+}
+
+TEST(PostedReceivesTest, EqualTagsMatchInTheOrderOfPosting) {
+    PostedReceives posted;
+    std::vector<PostedReceive> receives(1000, receive(42));
+    for (auto& each : receives)
+        posted.post(each);
+    for (auto& each : receives)
+        ASSERT_EQ(posted.match(42), &each);
+    EXPECT_TRUE(posted.empty());
+}
+
+TEST(PostedReceivesTest, TheEarliestPostedWinsAmongExactAndWildcards) {
+    PostedReceives posted;
+    PostedReceive first = receive(5), second = receive(5, kLowHalf), third = receive(0, 0),
+                  fourth = receive(5);
+    for (PostedReceive* each : {&first, &second, &third, &fourth})
+        posted.post(*each);
+    EXPECT_EQ(posted.match(5), &first);
+    EXPECT_EQ(posted.match(5), &second);
+    EXPECT_EQ(posted.match(5), &third);
+    EXPECT_EQ(posted.match(5), &fourth);
+}
+
+TEST(PostedReceivesTest, OrderHoldsAcrossTheWrapOfTheSequence) {
+    PostedReceives posted(~std::uint64_t{0} - 1);
+    PostedReceive before = receive(5, kLowHalf), at = receive(0, 0), after = receive(5),
+                  later = receive(5, kLowHalf);
+    for (PostedReceive* each : {&before, &at, &after, &later})
+        posted.post(*each);
+    EXPECT_EQ(posted.match(5), &before);
+    EXPECT_EQ(posted.match(5), &at);
+    EXPECT_EQ(posted.match(5), &after);
+    EXPECT_EQ(posted.match(5), &later);
+}
+
+TEST(PostedReceivesTest, ACancelledReceiveIsSkipped) {
+    PostedReceives posted;
+    std::vector<PostedReceive> same(4, receive(9));
+    PostedReceive wildcard = receive(0, 0);
+    for (auto& each : same)
+        posted.post(each);
+    posted.post(wildcard);
+    posted.cancel(same[0]);  // the head of its ring
+    posted.cancel(same[2]);  // in the middle
+    EXPECT_EQ(posted.match(9), &same[1]);
+    EXPECT_EQ(posted.match(9), &same[3]);
+    posted.cancel(wildcard);
+    EXPECT_EQ(posted.match(9), nullptr);
+    EXPECT_TRUE(posted.empty());
+}
+
+TEST(PostedReceivesTest, ACancelledLoneReceiveMayBePostedAgain) {
+    PostedReceives posted;
+    PostedReceive only = receive(3);
+    posted.post(only);
+    posted.cancel(only);
+    EXPECT_EQ(posted.match(3), nullptr);
+    posted.post(only);
+    EXPECT_EQ(posted.match(3), &only);
+}
+
+TEST(PostedReceivesTest, ManyMasksComeAndGo) {
+    PostedReceives posted;
+    for (unsigned round = 0; round < 3; ++round) {
+        std::deque<PostedReceive> receives;
+        for (unsigned bit = 0; bit < 64; ++bit)
+            posted.post(receives.emplace_back(receive(~0ULL, 1ULL << ((bit + round) % 64))));
+        EXPECT_EQ(posted.match(0), nullptr);
+        for (auto& each : receives)
+            ASSERT_EQ(posted.match(~0ULL), &each);
+    }
+}
+
+TEST(PostedReceivesTest, RandomTagsMatchAtEveryDepthWhileTablesGrow) {
+    constexpr std::size_t kDepth = 100'000;
+    PostedReceives posted;
+    std::mt19937_64 random(1);
+    std::vector<PostedReceive> receives(kDepth);
+    for (auto& each : receives) {
+        each.tag = random();
+        posted.post(each);
+        ASSERT_EQ(posted.match(each.tag), &each);
+        posted.post(each);
+    }
+    for (auto& each : receives)
+        ASSERT_EQ(posted.match(each.tag), &each);
+    EXPECT_TRUE(posted.empty());
+}
+
+TEST(PostedReceivesTest, StructuredTagsDoNotPileUp) {
+    // Tags that differ in a few high bits only, and strided ones; a degenerate hash would take
+    // minutes here.
+    for (const unsigned shift : {0U, 8U, 32U, 44U}) {
+        constexpr std::size_t kDepth = 1 << 18;
+        PostedReceives posted;
+        std::vector<PostedReceive> receives(kDepth);
+        for (std::size_t i = 0; i < kDepth; ++i) {
+            receives[i].tag = i << shift;
+            posted.post(receives[i]);
+        }
+        for (auto& each : receives)
+            ASSERT_EQ(posted.match(each.tag), &each);
+    }
+}
+
+TEST(PostedReceivesTest, ReserveKeepsWhatIsPosted) {
+    PostedReceives posted;
+    std::vector<PostedReceive> receives;
+    for (std::uint64_t tag = 0; tag < 500; ++tag)
+        receives.push_back(receive(tag));
+    for (std::size_t i = 0; i < 250; ++i)
+        posted.post(receives[i]);
+    EXPECT_TRUE(posted.reserve(10'000));
+    for (std::size_t i = 250; i < 500; ++i)
+        posted.post(receives[i]);
+    for (auto& each : receives)
+        ASSERT_EQ(posted.match(each.tag), &each);
+}
+
+TEST(PostedReceivesTest, TakeAnyDrainsEverything) {
+    PostedReceives posted;
+    std::deque<PostedReceive> receives;
+    for (std::uint64_t tag = 0; tag < 3000; ++tag)
+        posted.post(receives.emplace_back(receive(tag / 2, tag % 3 == 0 ? kLowHalf : ~0ULL)));
+    std::size_t taken = 0;
+    while (posted.take_any() != nullptr)
+        ++taken;
+    EXPECT_EQ(taken, receives.size());
+}
+
+std::vector<UnexpectedMessage> messages_with_tags(std::initializer_list<std::uint64_t> tags) {
+    std::vector<UnexpectedMessage> messages(tags.size());
+    std::size_t i = 0;
+    for (const std::uint64_t tag : tags)
+        messages[i++].tag = tag;
+    return messages;
+}
+
+TEST(UnexpectedMessagesTest, NothingIsTakenWhenNothingCame) {
+    UnexpectedMessages unexpected;
+    EXPECT_EQ(unexpected.take(1, ucs::kExactMask), nullptr);
+    EXPECT_EQ(unexpected.take(1, 0), nullptr);
+}
+
+TEST(UnexpectedMessagesTest, ALoneMessageIsFoundByTagAndByMask) {
+    UnexpectedMessages unexpected;
+    auto messages = messages_with_tags({0x100000005});
+    unexpected.add(messages[0]);
+    EXPECT_EQ(unexpected.take(5, ucs::kExactMask), nullptr);
+    EXPECT_EQ(unexpected.find(5, kLowHalf), &messages[0]);
+    EXPECT_EQ(unexpected.take(0x100000005, ucs::kExactMask), &messages[0]);
+    EXPECT_TRUE(unexpected.empty());
+}
+
+TEST(UnexpectedMessagesTest, ExactAndWildcardReceivesTakeTheEarliestArrival) {
+    UnexpectedMessages unexpected;
+    auto messages = messages_with_tags({1, 2, 1, 0x100000002, 2, 1});
+    for (auto& each : messages)
+        unexpected.add(each);
+    EXPECT_EQ(unexpected.take(2, kLowHalf), &messages[1]);
+    EXPECT_EQ(unexpected.take(2, kLowHalf), &messages[3]);
+    EXPECT_EQ(unexpected.take(0, 0), &messages[0]);
+    EXPECT_EQ(unexpected.take(1, ucs::kExactMask), &messages[2]);
+    EXPECT_EQ(unexpected.take(7, ucs::kExactMask), nullptr);
+    EXPECT_EQ(unexpected.take(0, 0), &messages[4]);
+    EXPECT_EQ(unexpected.take(0, 0), &messages[5]);
+}
+
+TEST(UnexpectedMessagesTest, ARemovedMessageIsSkippedEverywhere) {
+    UnexpectedMessages unexpected;
+    auto messages = messages_with_tags({4, 4, 4});
+    for (auto& each : messages)
+        unexpected.add(each);
+    unexpected.remove(messages[0]);
+    EXPECT_EQ(unexpected.oldest(), &messages[1]);
+    EXPECT_EQ(unexpected.take(4, ucs::kExactMask), &messages[1]);
+    unexpected.remove(messages[2]);
+    EXPECT_TRUE(unexpected.empty());
+}
+
+}  // namespace
+}  // namespace tagwire::test
