@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Small types that UCX 1.13 keeps in its configuration header and that transport programs reach through uct.h.
+// Small types that UCX 1.13 keeps in its configuration header and that transport programs reach
+// through uct.h.
 #ifndef TAGWIRE_UCS_CONFIG_TYPES_H
 #define TAGWIRE_UCS_CONFIG_TYPES_H
 
@@ -27,7 +28,8 @@ typedef enum tagwire_ucs_log_level {
     UCS_LOG_LEVEL_PRINT
 } ucs_log_level_t;
 
-/// How an asynchronous context would get its events. tagwire accepts every mode and starts no thread for any of them.
+/// How an asynchronous context would get its events. tagwire accepts every mode and starts no
+/// thread for any of them.
 typedef enum tagwire_ucs_async_mode {
     UCS_ASYNC_MODE_SIGNAL,
     UCS_ASYNC_MODE_THREAD,

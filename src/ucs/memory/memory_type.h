@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Kinds of memory that a memory domain may allocate, register or recognise. Names and numbers are those of UCX 1.13;
-// tagwire itself works with host memory.
+// Kinds of memory that a memory domain may allocate, register or recognise. Names and numbers are
+// those of UCX 1.13; tagwire itself works with host memory.
 #ifndef TAGWIRE_UCS_MEMORY_MEMORY_TYPE_H
 #define TAGWIRE_UCS_MEMORY_MEMORY_TYPE_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Handles of UCX 1.13's statistics tree. tagwire has no such tree: an interface's counters are read with
-// tagwire_uct_iface_query_counters() of <uct/api/tagwire_uct.h>.
+// Handles of UCX 1.13's statistics tree. tagwire has no such tree: an interface's counters are read
+// with tagwire_uct_iface_query_counters() of <uct/api/tagwire_uct.h>.
 #ifndef TAGWIRE_UCS_STATS_STATS_FWD_H
 #define TAGWIRE_UCS_STATS_STATS_FWD_H
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the transport API of tagwire has beyond UCX 1.13's: remote flush, the reason for
+// unreachability, counters, and descriptions of interfaces and endpoints for people. Everything
+// here is named tagwire_*.
+//
+// Thread: as for the object (see uct.h); tagwire_config_list() and the version calls from any
+// thread.
+#ifndef TAGWIRE_UCT_API_TAGWIRE_UCT_H
+#define TAGWIRE_UCT_API_TAGWIRE_UCT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uct/api/uct.h>
+
+BEGIN_C_DECLS
+
+/// Flag of uct_ep_flush() and uct_iface_flush(): the memory of the target has been written
+/// (UCT_FLUSH_FLAG_LOCAL promises only that local buffers are free). Refused with
+/// UCS_ERR_UNSUPPORTED by interfaces without TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE in cap.flags.
+enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
+#define TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE UCS_BIT(63)
+
+/// Version of this library, as "0.1.0".
+TAGWIRE_API const char* tagwire_version_string(void);
+
+/// As uct_iface_is_reachable(); when the answer is 0, `reason` (at most `max` bytes with the
+/// terminating 0) says why in one sentence. `reason` may be NULL.
+TAGWIRE_API int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface,
+                                                      const uct_device_addr_t* dev_addr,
+                                                      const uct_iface_addr_t* iface_addr,
+                                                      char* reason, size_t max);
+
+/// One counter of an object. The texts are constants of the library.
+typedef struct tagwire_uct_counter {
+    const char* name;  ///< "tx_am_short"
+    const char* unit;  ///< "messages", "bytes", "ns"
+    const char* doc;   ///< One line.
+    uint64_t value;
+} tagwire_uct_counter_t;
+
+/// Reads the counters of an interface. On entry *count_p is the room in `counters`; on return the
+/// number that exist. When the room is too small as many as fit are written and the call answers
+/// UCS_ERR_BUFFER_TOO_SMALL. `counters` may be NULL when *count_p is 0.
+TAGWIRE_API ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface,
+                                                          tagwire_uct_counter_t* counters,
+                                                          unsigned* count_p);
+
+/// Receives one fact: `key` in lower case with underscores ("zcopy_path"), `value` as text (numbers
+/// in decimal, units in the key). Both are valid during the call.
+typedef void (*tagwire_uct_describe_cb_t)(void* arg, const char* key, const char* value);
+
+/// Tells what an interface is and has: file descriptors and bytes in use, peers, settings that were
+/// chosen and why.
+TAGWIRE_API ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_uct_describe_cb_t cb,
+                                                    void* arg);
+
+/// Tells the same of a connection: state, path that zero copy takes and why, file descriptors and
+/// bytes for this peer.
+TAGWIRE_API ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb,
+                                                 void* arg);
+
+/// One configuration option with its present value. The texts are valid during the callback.
+typedef struct tagwire_config_entry {
+    const char* table;  ///< What it belongs to: "sm interface".
+    const char* name;   ///< With prefix, as in the environment: "TAGWIRE_SM_RING_SLOTS".
+    const char* type;   ///< "count", "bytes", "time", "bool", "real", "choice", "text".
+    const char* unit;   ///< "" when it has none.
+    const char* default_value;
+    const char* value;    ///< Default < file < environment.
+    const char* choices;  ///< Separated by "|"; "" when it is not a choice.
+    const char* doc;      ///< One line.
+} tagwire_config_entry_t;
+
+typedef void (*tagwire_config_list_cb_t)(void* arg, const tagwire_config_entry_t* entry);
+
+/// Visits every option of the library. UCS_OK, or the status of the first bad value in file or
+/// environment.
+TAGWIRE_API ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg);
+
+END_C_DECLS
+
+#endif
