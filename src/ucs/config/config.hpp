@@ -5,7 +5,8 @@
 //
 //     struct SmOptions { std::uint64_t ring_slots; bool busy; };
 //     constexpr Option kSmOptions[] = {
-//         {.name = "SM_RING_SLOTS", .type = OptionType::kCount, .unit = "slots", .default_value = "64",
+//         {.name = "SM_RING_SLOTS", .type = OptionType::kCount, .unit = "slots", .default_value =
+//         "64",
 //          .doc = "Messages that one ring holds.", .offset = offsetof(SmOptions, ring_slots),
 //          .min = 2, .max = 65536, .flags = kOptionPowerOfTwo}, ...
 //     };
@@ -13,11 +14,13 @@
 //     SmOptions options;
 //     ucs_status_t status = config_fill(kSmTable, &options);
 //
-// Control path only, any thread; sources are read anew at each call, nothing is cached. This directory is the only
-// place that reads the environment (see environment.hpp for variables that are not ours, such as HOME).
+// Control path only, any thread; sources are read anew at each call, nothing is cached. This
+// directory is the only place that reads the environment (see environment.hpp for variables that
+// are not ours, such as HOME).
 //
-// Files: $TAGWIRE_CONFIG_FILE alone, if set. Else $XDG_CONFIG_HOME/tagwire.conf or ~/.config/tagwire.conf, and below
-// it /etc/tagwire.conf. Lines are `NAME = value` with or without the prefix TAGWIRE_; `#` begins a comment.
+// Files: $TAGWIRE_CONFIG_FILE alone, if set. Else $XDG_CONFIG_HOME/tagwire.conf or
+// ~/.config/tagwire.conf, and below it /etc/tagwire.conf. Lines are `NAME = value` with or without
+// the prefix TAGWIRE_; `#` begins a comment.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -56,7 +59,7 @@ struct Option {
     const char* doc;  // one line
     std::size_t offset;
     const char* const* choices = nullptr;  // kEnum: ends with nullptr
-    std::uint64_t min = 0;                 // numbers, sizes and times (kDouble too): inclusive range
+    std::uint64_t min = 0;  // numbers, sizes and times (kDouble too): inclusive range
     std::uint64_t max = UINT64_MAX;
     unsigned flags = 0;
 };
@@ -67,24 +70,25 @@ struct OptionTable {
     std::size_t values_bytes;
 };
 
-/// What uct_*_config_read() may ask for besides: variables TAGWIRE_<env_prefix>_<NAME> go before TAGWIRE_<NAME>, and
-/// `file` goes between the default file and the environment (one that does not exist is ignored).
+/// What uct_*_config_read() may ask for besides: variables TAGWIRE_<env_prefix>_<NAME> go before
+/// TAGWIRE_<NAME>, and `file` goes between the default file and the environment (one that does not
+/// exist is ignored).
 struct ConfigSources {
     const char* env_prefix = nullptr;
     const char* file = nullptr;
 };
 
-/// Fills `values` (values_bytes, no need to initialise) from all sources. UCS_ERR_INVALID_PARAM when a source has a
-/// bad value or a file cannot be understood: each is logged with the accepted form, and its option keeps the value
-/// of the next weaker source.
+/// Fills `values` (values_bytes, no need to initialise) from all sources. UCS_ERR_INVALID_PARAM
+/// when a source has a bad value or a file cannot be understood: each is logged with the accepted
+/// form, and its option keeps the value of the next weaker source.
 ucs_status_t config_fill(const OptionTable& table, void* values, const ConfigSources& sources = {});
 
 /// The same without logging: problems are appended to `problems_p`, one per element.
 ucs_status_t config_resolve(const OptionTable& table, void* values, const ConfigSources& sources,
                             std::vector<std::string>* problems_p);
 
-/// Sets one option of filled values; `name` with or without TAGWIRE_. UCS_ERR_NO_ELEM: no such option (the nearest
-/// name is logged). UCS_ERR_INVALID_PARAM: bad value (logged), nothing changed.
+/// Sets one option of filled values; `name` with or without TAGWIRE_. UCS_ERR_NO_ELEM: no such
+/// option (the nearest name is logged). UCS_ERR_INVALID_PARAM: bad value (logged), nothing changed.
 ucs_status_t config_set(const OptionTable& table, void* values, const char* name, const char* text);
 
 /// Writes the value as text that config_set() accepts. UCS_ERR_NO_ELEM, UCS_ERR_BUFFER_TOO_SMALL.
@@ -105,15 +109,16 @@ struct OptionReport {
 
 std::vector<OptionReport> config_report(const OptionTable& table);
 
-/// Variables TAGWIRE_* and names in configuration files that no table knows, one sentence each, with the nearest
-/// known name. Variables TAGWIRE_TEST_*, TAGWIRE_BENCH_* and TAGWIRE_CONFIG_FILE are no options and no mistakes.
+/// Variables TAGWIRE_* and names in configuration files that no table knows, one sentence each,
+/// with the nearest known name. Variables TAGWIRE_TEST_*, TAGWIRE_BENCH_* and TAGWIRE_CONFIG_FILE
+/// are no options and no mistakes.
 std::vector<std::string> config_unknown_names(std::span<const OptionTable* const> tables);
 
 /// Logs them as warnings, the first time that this process calls it.
 void config_warn_unknown_once(std::span<const OptionTable* const> tables);
 
-/// What is wrong with the table itself (a default that does not parse, a field outside the values, a bad or double
-/// name); empty when nothing is. For tests.
+/// What is wrong with the table itself (a default that does not parse, a field outside the values,
+/// a bad or double name); empty when nothing is. For tests.
 std::string config_table_problem(const OptionTable& table);
 
 /// Options of the library as a whole: logging.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The environment, for variables that are no options of ours (HOME, XDG_RUNTIME_DIR). Control path only.
+// The environment, for variables that are no options of ours (HOME, XDG_RUNTIME_DIR). Control path
+// only.
 #pragma once
 
 #include <string>

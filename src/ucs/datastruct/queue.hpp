@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Intrusive containers: the link lies in the element, so nothing is allocated and nothing can fail.
 //
-// Queue<T, &T::link>: singly linked FIFO. List<T, &T::link>: doubly linked, O(1) erase from anywhere.
-// The element belongs to its user, who keeps it alive and in place while it is linked. One thread at a time.
+// Queue<T, &T::link>: singly linked FIFO. List<T, &T::link>: doubly linked, O(1) erase from
+// anywhere. The element belongs to its user, who keeps it alive and in place while it is linked.
+// One thread at a time.
 //
 // 1. An element is in at most one container per link.
 // 2. A container is neither copied nor moved; splice_back() hands its elements over.
@@ -83,8 +84,9 @@ class Queue {
         other.size_ = 0;
     }
 
-    /// Unlinks every element for which `predicate(T&)` holds; the others keep their order. The predicate may destroy
-    /// the element that it was given, and must not touch the queue. Returns how many were unlinked.
+    /// Unlinks every element for which `predicate(T&)` holds; the others keep their order. The
+    /// predicate may destroy the element that it was given, and must not touch the queue. Returns
+    /// how many were unlinked.
     template <class Predicate>
     std::size_t remove_if(Predicate predicate) {
         std::size_t removed = 0;
@@ -157,7 +159,8 @@ class List {
         return element;
     }
 
-    /// Calls `function(T&)` for every element, in order; it may erase or destroy the element that it was given.
+    /// Calls `function(T&)` for every element, in order; it may erase or destroy the element that
+    /// it was given.
     template <class Function>
     void for_each(Function function) {
         for (T* element = head_; element != nullptr;) {

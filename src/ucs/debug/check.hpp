@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks for bugs in this library or its caller: never for what a peer, a file or a user's input can cause.
+// Checks for bugs in this library or its caller: never for what a peer, a file or a user's input
+// can cause.
 //
 // TW_CHECK(cond): in every build; for set-up, tear-down and once per batch.
-// TW_ASSERT(cond): only with TAGWIRE_DEBUG_CHECKS; cheap to write on the data path, free in a release build.
-// Both abort with file, line and condition on standard error.
+// TW_ASSERT(cond): only with TAGWIRE_DEBUG_CHECKS; cheap to write on the data path, free in a
+// release build. Both abort with file, line and condition on standard error.
 #pragma once
 
 namespace tagwire::ucs {
@@ -18,19 +19,19 @@ inline constexpr bool kDebugChecks = false;
 
 }  // namespace tagwire::ucs
 
-#define TW_CHECK(condition)                                                 \
-    do {                                                                    \
-        if (!(condition)) [[unlikely]] {                                    \
-            ::tagwire::ucs::check_failed(__FILE__, __LINE__, #condition);   \
-        }                                                                   \
+#define TW_CHECK(condition)                                               \
+    do {                                                                  \
+        if (!(condition)) [[unlikely]] {                                  \
+            ::tagwire::ucs::check_failed(__FILE__, __LINE__, #condition); \
+        }                                                                 \
     } while (false)
 
 // A release build still compiles the condition, so it cannot rot, but never evaluates it.
-#define TW_ASSERT(condition)                             \
-    do {                                                 \
-        if constexpr (::tagwire::ucs::kDebugChecks) {    \
-            TW_CHECK(condition);                         \
-        } else {                                         \
-            static_cast<void>(sizeof(!(condition)));     \
-        }                                                \
+#define TW_ASSERT(condition)                          \
+    do {                                              \
+        if constexpr (::tagwire::ucs::kDebugChecks) { \
+            TW_CHECK(condition);                      \
+        } else {                                      \
+            static_cast<void>(sizeof(!(condition)));  \
+        }                                             \
     } while (false)

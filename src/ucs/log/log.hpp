@@ -3,10 +3,10 @@
 //
 //     [tagwire] warning node7:4711 shm.cc:48: memfd arena: F_ADD_SEALS failed: Invalid argument
 //
-// Any thread. Nothing happens at load time: the first message that passes the level opens the sink, which is
-// standard error or the file TAGWIRE_LOG_FILE. No thread flushes it; every line is written at once.
-// Normal flow (no resource, in progress, busy) is counted and never logged; a failure is logged once, where it is
-// first known. Nothing above trace belongs on the data path.
+// Any thread. Nothing happens at load time: the first message that passes the level opens the sink,
+// which is standard error or the file TAGWIRE_LOG_FILE. No thread flushes it; every line is written
+// at once. Normal flow (no resource, in progress, busy) is counted and never logged; a failure is
+// logged once, where it is first known. Nothing above trace belongs on the data path.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@ namespace tagwire::ucs {
 enum class LogLevel : int { kOff, kError, kWarn, kInfo, kDebug, kTrace };
 
 namespace detail {
-/// kTrace until the first message has read TAGWIRE_LOG_LEVEL, so that this message reaches log_write().
+/// Above every level until the first message has read TAGWIRE_LOG_LEVEL, so that this one reaches
+/// log_write().
 extern std::atomic<int> log_threshold;
 }  // namespace detail
 
@@ -32,11 +33,11 @@ void log_set_level(LogLevel level);
 
 }  // namespace tagwire::ucs
 
-#define TW_LOG(level, ...)                                                 \
-    do {                                                                   \
-        if (::tagwire::ucs::log_enabled(level)) [[unlikely]] {             \
+#define TW_LOG(level, ...)                                                     \
+    do {                                                                       \
+        if (::tagwire::ucs::log_enabled(level)) [[unlikely]] {                 \
             ::tagwire::ucs::log_write(level, __FILE__, __LINE__, __VA_ARGS__); \
-        }                                                                  \
+        }                                                                      \
     } while (false)
 
 #define TW_LOG_ERROR(...) TW_LOG(::tagwire::ucs::LogLevel::kError, __VA_ARGS__)

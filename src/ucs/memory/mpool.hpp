@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool of equal memory elements: taken and put back in a few instructions, grown by chunks up to a maximum.
+// A pool of equal memory elements: taken and put back in a few instructions, grown by chunks up to
+// a maximum.
 //
-// One thread at a time. Free elements are kept on a stack of pointers in private memory, last in first out: so the
-// warmest one is taken first, and elements that lie in memory a peer can write carry nothing that we trust.
+// One thread at a time. Free elements are kept on a stack of pointers in private memory, last in
+// first out: so the warmest one is taken first, and elements that lie in memory a peer can write
+// carry nothing that we trust.
 //
 // 1. elements taken + elements free = elements_total() <= elements_max.
 // 2. An element stays where it is until the pool is cleaned up; chunks are never given back before.
 // 3. get() allocates only when no element is free; after reserve(n) the first n do not.
-// 4. clean_up() reports elements that were never put back by a warning, then frees their memory all the same.
+// 4. clean_up() reports elements that were never put back by a warning, then frees their memory all
+// the same.
 //
-// With checks (Mpool in a build with TAGWIRE_DEBUG_CHECKS) a free element is filled with a pattern and, under
-// AddressSanitizer, made inaccessible; a write to it, a second put and a foreign pointer end the program.
+// With checks (Mpool in a build with TAGWIRE_DEBUG_CHECKS) a free element is filled with a pattern
+// and, under AddressSanitizer, made inaccessible; a write to it, a second put and a foreign pointer
+// end the program.
 #pragma once
 
 #include <ucs/type/status.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -26,7 +31,8 @@
 
 namespace tagwire::ucs {
 
-/// Where chunks come from. `allocate` returns memory aligned to `alignment`, or nullptr. The default is the heap.
+/// Where chunks come from. `allocate` returns memory aligned to `alignment`, or nullptr. The
+/// default is the heap.
 struct ChunkSource {
     void* (*allocate)(void* arg, std::size_t bytes, std::size_t alignment) = nullptr;
     void (*release)(void* arg, void* memory, std::size_t bytes) = nullptr;
@@ -50,22 +56,20 @@ class BasicMpool {
     BasicMpool& operator=(const BasicMpool&) = delete;
     ~BasicMpool() { clean_up(); }
 
-    /// UCS_ERR_INVALID_PARAM: a size of 0, or an alignment that is no power of two. Allocates nothing yet.
+    /// UCS_ERR_INVALID_PARAM: a size of 0, or an alignment that is no power of two. Allocates
+    /// nothing yet.
     ucs_status_t init(const MpoolParams& params);
 
-    /// Makes `elements` in all available without further allocation. UCS_ERR_EXCEEDS_LIMIT beyond elements_max,
-    /// UCS_ERR_NO_MEMORY.
+    /// Makes `elements` in all available without further allocation. UCS_ERR_EXCEEDS_LIMIT beyond
+    /// elements_max, UCS_ERR_NO_MEMORY.
     ucs_status_t reserve(std::size_t elements);
 
     /// nullptr when elements_max are taken or the source has no memory. The contents are undefined.
     void* get() {
-        if (free_.empty()) [[unlikely]] {
-            if (!grow()) {
-                return nullptr;
-            }
+        if (free_count_ == 0 && !grow()) [[unlikely]] {
+            return nullptr;
         }
-        void* element = free_.back();
-        free_.pop_back();
+        void* element = free_[--free_count_];
         if constexpr (Checked) {
             check_get(element);
         }
@@ -76,15 +80,15 @@ class BasicMpool {
         if constexpr (Checked) {
             check_put(element);
         }
-        free_.push_back(element);  // grow() reserved a place for every element
+        free_[free_count_++] = element;  // grow() made a place for every element
     }
 
     /// Ends the pool's use; returns how many elements had not been put back. init() may follow.
     std::size_t clean_up();
 
     std::size_t elements_total() const { return elements_total_; }
-    std::size_t elements_free() const { return free_.size(); }
-    std::size_t elements_taken() const { return elements_total_ - free_.size(); }
+    std::size_t elements_free() const { return free_count_; }
+    std::size_t elements_taken() const { return elements_total_ - free_count_; }
     std::size_t element_bytes() const { return params_.element_bytes; }
 
   private:
@@ -100,7 +104,8 @@ class BasicMpool {
     void check_put(void* element);
     std::pair<Chunk*, std::size_t> locate(void* element);
 
-    std::vector<void*> free_;
+    std::size_t free_count_ = 0;
+    std::unique_ptr<void*[]> free_;
     MpoolParams params_;
     std::string name_;
     std::size_t stride_ = 0;

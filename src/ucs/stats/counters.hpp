@@ -27,7 +27,8 @@ struct CounterInfo {
     const char* doc;
 };
 
-/// One writer. Relaxed: a reader sees each counter some time later, and no order between two of them.
+/// One writer. Relaxed: a reader sees each counter some time later, and no order between two of
+/// them.
 class Counter {
   public:
     void add(std::uint64_t amount = 1) {

@@ -2,12 +2,14 @@
 // Time for progress loops, deadlines and measurements. Any thread.
 //
 // clock_now_ns(): CLOCK_MONOTONIC in nanoseconds (about 20 ns a call).
-// ticks_now(): the processor's counter where it runs at one constant rate on all cores (invariant TSC, CNTVCT), else
-// clock_now_ns(): a few nanoseconds a call. Only differences of ticks have a meaning, only within one machine.
+// ticks_now(): the processor's counter where it runs at one constant rate on all cores (invariant
+// TSC, CNTVCT), else clock_now_ns(): a few nanoseconds a call. Only differences of ticks have a
+// meaning, only within one machine.
 //
-// The length of a tick comes from the processor if it says so, else it is measured between the first use of ticks and
-// a conversion. The first conversion sleeps (never spins) until they are 1 ms apart; each later one measures over a
-// longer time, until 1 s has passed and the figure is final. Convert once at set-up and compare ticks afterwards.
+// The length of a tick comes from the processor if it says so, else it is measured between the
+// first use of ticks and a conversion. The first conversion sleeps (never spins) until they are 1
+// ms apart; each later one measures over a longer time, until 1 s has passed and the figure is
+// final. Convert once at set-up and compare ticks afterwards.
 #pragma once
 
 #include <atomic>

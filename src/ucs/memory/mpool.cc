@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/memory/mpool.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TW_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TW_ASAN 1
+#endif
+#endif
+#if defined(TW_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace tagwire::ucs {
+namespace {
+
+constexpr unsigned char kPoison = 0xd5;
+
+void* heap_allocate(void*, std::size_t bytes, std::size_t alignment) {
+    return std::aligned_alloc(alignment, bytes);
+}
+
+void heap_release(void*, void* memory, std::size_t) {
+    std::free(memory);
+}
+
+void make_inaccessible([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#if defined(TW_ASAN)
+    __asan_poison_memory_region(memory, bytes);
+#endif
+}
+
+void make_accessible([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#if defined(TW_ASAN)
+    __asan_unpoison_memory_region(memory, bytes);
+#endif
+}
+
+void poison(void* element, std::size_t bytes) {
+    std::memset(element, kPoison, bytes);
+    make_inaccessible(element, bytes);
+}
+
+bool is_poisoned(const void* element, std::size_t bytes) {
+    const auto* begin = static_cast<const unsigned char*>(element);
+    return std::all_of(begin, begin + bytes, [](unsigned char byte) { return byte == kPoison; });
+}
+
+}  // namespace
+
+template <bool Checked>
+ucs_status_t BasicMpool<Checked>::init(const MpoolParams& params) {
+    TW_CHECK(chunks_.empty());
+    TW_CHECK((params.source.allocate == nullptr) == (params.source.release == nullptr));
+    if (params.element_bytes == 0 || params.elements_per_chunk == 0 ||
+        !std::has_single_bit(params.alignment) ||
+        params.element_bytes > SIZE_MAX / 2 / params.elements_per_chunk) {
+        TW_LOG_ERROR("mpool %s: element of %zu bytes aligned to %zu, %zu per chunk: not possible",
+                     params.name, params.element_bytes, params.alignment,
+                     params.elements_per_chunk);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    params_ = params;
+    name_ = params.name;
+    if (params_.source.allocate == nullptr) {
+        params_.source = {.allocate = heap_allocate, .release = heap_release, .arg = nullptr};
+    }
+    stride_ = (params.element_bytes + params.alignment - 1) & ~(params.alignment - 1);
+    return UCS_OK;
+}
+
+template <bool Checked>
+ucs_status_t BasicMpool<Checked>::reserve(std::size_t elements) {
+    if (elements > params_.elements_max) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    while (elements_total_ < elements) {
+        if (!grow()) {
+            return UCS_ERR_NO_MEMORY;
+        }
+    }
+    return UCS_OK;
+}
+
+template <bool Checked>
+bool BasicMpool<Checked>::grow() {
+    const std::size_t elements =
+        std::min(params_.elements_per_chunk, params_.elements_max - elements_total_);
+    if (elements == 0) {
+        return false;
+    }
+    const std::size_t bytes = elements * stride_;
+    auto* memory = static_cast<std::byte*>(
+        params_.source.allocate(params_.source.arg, bytes, params_.alignment));
+    if (memory == nullptr) {
+        TW_LOG_ERROR("mpool %s: no memory for %zu more elements (%zu bytes)", name_.c_str(),
+                     elements, bytes);
+        return false;
+    }
+    TW_CHECK(reinterpret_cast<std::uintptr_t>(memory) % params_.alignment == 0);
+    auto free = std::make_unique<void*[]>(elements_total_ + elements);
+    std::copy_n(free_.get(), free_count_, free.get());
+    free_ = std::move(free);
+    // The last pushed is the first taken: hand a new chunk out in ascending order.
+    for (std::size_t i = elements; i-- > 0;) {
+        std::byte* element = memory + i * stride_;
+        free_[free_count_++] = element;
+        if constexpr (Checked) {
+            poison(element, params_.element_bytes);
+        }
+    }
+    elements_total_ += elements;
+    chunks_.push_back({memory, bytes, elements, std::vector<bool>(Checked ? elements : 0)});
+    return true;
+}
+
+template <bool Checked>
+std::pair<typename BasicMpool<Checked>::Chunk*, std::size_t> BasicMpool<Checked>::locate(
+    void* element) {
+    const auto address = reinterpret_cast<std::uintptr_t>(element);
+    for (Chunk& chunk : chunks_) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(chunk.memory);
+        if (address >= begin && address < begin + chunk.bytes && (address - begin) % stride_ == 0) {
+            return {&chunk, (address - begin) / stride_};
+        }
+    }
+    return {nullptr, 0};
+}
+
+template <bool Checked>
+void BasicMpool<Checked>::check_get(void* element) {
+    auto [chunk, index] = locate(element);
+    TW_CHECK(chunk != nullptr && !chunk->taken[index]);
+    chunk->taken[index] = true;
+    make_accessible(element, params_.element_bytes);
+    const bool written_while_free = !is_poisoned(element, params_.element_bytes);
+    TW_CHECK(!written_while_free);
+}
+
+template <bool Checked>
+void BasicMpool<Checked>::check_put(void* element) {
+    auto [chunk, index] = locate(element);
+    const bool foreign_pointer = chunk == nullptr;
+    TW_CHECK(!foreign_pointer);
+    const bool put_twice = !chunk->taken[index];
+    TW_CHECK(!put_twice);
+    chunk->taken[index] = false;
+    poison(element, params_.element_bytes);
+}
+
+template <bool Checked>
+std::size_t BasicMpool<Checked>::clean_up() {
+    const std::size_t leaked = elements_taken();
+    if (leaked > 0) {
+        TW_LOG_WARN("mpool %s: %zu of %zu elements were never put back", name_.c_str(), leaked,
+                    elements_total_);
+    }
+    for (const Chunk& chunk : chunks_) {
+        make_accessible(chunk.memory, chunk.bytes);
+        params_.source.release(params_.source.arg, chunk.memory, chunk.bytes);
+    }
+    chunks_.clear();
+    free_.reset();
+    free_count_ = 0;
+    elements_total_ = 0;
+    return leaked;
+}
+
+template class BasicMpool<false>;
+template class BasicMpool<true>;
+
+}  // namespace tagwire::ucs
