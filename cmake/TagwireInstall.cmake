@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What `cmake --install` puts into a prefix: libraries, public headers under include/tagwire, the tool, and the two
-# descriptions by which other projects find them.
+# What `cmake --install` puts into a prefix: libraries, public headers under include/tagwire, the
+# tool, and the two descriptions by which other projects find them.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -20,7 +20,8 @@ configure_package_config_file(
 # Until 1.0 a minor version may change interfaces.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tagwireConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/tagwireConfig.cmake ${PROJECT_BINARY_DIR}/tagwireConfigVersion.cmake
+install(FILES ${PROJECT_BINARY_DIR}/tagwireConfig.cmake
+              ${PROJECT_BINARY_DIR}/tagwireConfigVersion.cmake
         DESTINATION ${TAGWIRE_INSTALL_CMAKEDIR})
 
 file(RELATIVE_PATH TAGWIRE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Language level, warnings, sanitizers and output directories: what every target of this tree shares.
+# Language level, warnings, sanitizers and output directories: what every target of this tree
+# shares.
 include_guard(GLOBAL)
 
 set(CMAKE_C_STANDARD 11)

@@ -4,9 +4,10 @@ include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(GoogleTest)
 
-# tw_discover(<target> <timeout> <serial> <labels> <environment>): one ctest test per GoogleTest case, found when ctest
-# runs. gtest_discover_tests cannot pass a list as a property value, so the properties are set by a file of our own,
-# which ctest reads after the discovered list. A program that was not built keeps its labels, so it is seen to fail.
+# tw_discover(<target> <timeout> <serial> <labels> <environment>)
+# One ctest test per GoogleTest case, found when ctest runs. gtest_discover_tests cannot pass a list
+# as a property value, so the properties are set by a file of our own, which ctest reads after the
+# discovered list. A program that was not built keeps its labels, so it is seen to fail.
 function(tw_discover target timeout serial labels environment)
     gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
                          TEST_PREFIX ${target}. TEST_LIST ${target}_cases)
@@ -16,8 +17,8 @@ function(tw_discover target timeout serial labels environment)
     set(${target}_cases ${target}_NOT_BUILT)
 endif()
 if(${target}_cases)
-    set_tests_properties(\${${target}_cases} PROPERTIES
-        LABELS [==[${labels}]==] TIMEOUT ${timeout} RUN_SERIAL ${serial} ENVIRONMENT [==[${environment}]==])
+    set_tests_properties(\${${target}_cases} PROPERTIES LABELS [==[${labels}]==]
+        TIMEOUT ${timeout} RUN_SERIAL ${serial} ENVIRONMENT [==[${environment}]==])
 endif()
 ")
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
@@ -25,29 +26,33 @@ endfunction()
 
 # tw_add_test(<target> SOURCES a.cc ... [LABELS unit quick ...] [LIBS ...] [INTERNAL] [SERIAL]
 #             [TIMEOUT seconds] [ENVIRONMENT K=V ...])
-# A GoogleTest program with the common main. INTERNAL links the library's object files, so that classes behind the
-# exported API can be tested; otherwise the program links libtagwire.so like any user. SERIAL: two busy processes or
-# timing, so ctest runs nothing beside it.
+# A GoogleTest program with the common main. INTERNAL links the library's object files, so that
+# classes behind the exported API can be tested; otherwise the program links libtagwire.so like any
+# user. SERIAL: two busy processes or timing, so ctest runs nothing beside it.
 function(tw_add_test target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "INTERNAL;SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBS;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg
+        "INTERNAL;SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
     add_executable(${target} ${arg_SOURCES})
-    target_link_libraries(${target} PRIVATE ${arg_LIBS})
     if(arg_INTERNAL)
         target_link_libraries(${target} PRIVATE tagwire_objects)
     else()
         target_link_libraries(${target} PRIVATE tagwire::tagwire)
     endif()
-    target_link_libraries(${target} PRIVATE tagwire_test_main tagwire_options)
+    target_link_libraries(${target} PRIVATE ${arg_LIBS} tagwire_test_main tagwire_options)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest)
     # A precompiled header serves only those who were compiled with the same position independence.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
+
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 60)
+    endif()
+    if(TAGWIRE_SANITIZE)
+        math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
     endif()
     if(NOT arg_LABELS)
         set(arg_LABELS unit quick)
@@ -55,17 +60,19 @@ function(tw_add_test target)
     tw_discover(${target} ${arg_TIMEOUT} "${arg_SERIAL}" "${arg_LABELS}" "${arg_ENVIRONMENT}")
 endfunction()
 
-# tw_add_bench(<target> SOURCES a.cc ... [LIBS ...]): a Google Benchmark program over the library's object files.
+# tw_add_bench(<target> SOURCES a.cc ... [LIBS ...])
+# A Google Benchmark program over the library's object files.
 function(tw_add_bench target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
     add_executable(${target} ${arg_SOURCES})
-    target_link_libraries(${target} PRIVATE tagwire_objects benchmark::benchmark_main ${arg_LIBS} tagwire_options)
-    set_property(GLOBAL APPEND PROPERTY TAGWIRE_BENCHES ${target})
+    target_link_libraries(${target} PRIVATE
+        tagwire_objects benchmark::benchmark_main ${arg_LIBS} tagwire_options)
 endfunction()
 
-# tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...]): a source that defines LLVMFuzzerTestOneInput. With
-# TAGWIRE_FUZZ it is a libFuzzer program and a test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a
-# quick test that replays the corpus, so that every found input stays a regression test in all presets.
+# tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...])
+# A source that defines LLVMFuzzerTestOneInput. With TAGWIRE_FUZZ it is a libFuzzer program and a
+# test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a quick test that replays the
+# corpus, so that every found input stays a regression test in all presets.
 function(tw_add_fuzz target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
     cmake_path(ABSOLUTE_PATH arg_CORPUS)
@@ -76,18 +83,22 @@ function(tw_add_fuzz target)
         set(found ${PROJECT_BINARY_DIR}/fuzz/${target})
         file(MAKE_DIRECTORY ${found})
         add_test(NAME fuzz.${target}
-                 COMMAND ${target} -max_total_time=${TAGWIRE_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
-                         -print_final_stats=1 -artifact_prefix=${found}/ ${found} ${arg_CORPUS})
+                 COMMAND ${target} -max_total_time=${TAGWIRE_FUZZ_SECONDS} -timeout=10
+                         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=${found}/
+                         ${found} ${arg_CORPUS})
         math(EXPR limit "${TAGWIRE_FUZZ_SECONDS} + 120")
         set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
     else()
-        target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest/common/fuzz_replay_main.cc)
+        target_sources(${target} PRIVATE
+            ${PROJECT_SOURCE_DIR}/test/gtest/common/fuzz_replay_main.cc)
         add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
-        set_tests_properties(fuzz_corpus.${target} PROPERTIES LABELS "fuzz_corpus;quick" TIMEOUT 60)
+        set_tests_properties(fuzz_corpus.${target} PROPERTIES
+            LABELS "fuzz_corpus;quick" TIMEOUT 60)
     endif()
 endfunction()
 
-# tw_add_program(<target> SOURCES a.cc ... [OUTPUT name] [LIBS ...] [INSTALL]): a program that sees the public API only.
+# tw_add_program(<target> SOURCES a.cc ... [OUTPUT name] [LIBS ...] [INSTALL])
+# A program that sees the public API only.
 function(tw_add_program target)
     cmake_parse_arguments(PARSE_ARGV 1 arg "INSTALL" "OUTPUT" "SOURCES;LIBS")
     add_executable(${target} ${arg_SOURCES})

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Replays corpus files through a fuzz target where libFuzzer is not linked: arguments are files or directories.
+// Replays corpus files through a fuzz target where libFuzzer is not linked: arguments are files or
+// directories.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_headers.sh SRC CC CXX: every public header compiles alone, and twice in a row, as C11 and as
+# C++20, without a warning; the C++ wrapper as C++20.
+set -euo pipefail
+
+src=$1 cc=$2 cxx=$3
+warnings=(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+failures=0 checked=0
+
+# alone LANGUAGE HEADER COMPILER...: a translation unit of nothing else (ISO C wants a declaration).
+alone() {
+    local language=$1 header=$2
+    shift 2
+    checked=$((checked + 1))
+    printf '#include <%s>\n#include <%s>\ntypedef int alone;\n' "$header" "$header" |
+        "$@" "${warnings[@]}" -I"$src" -fsyntax-only -x "$language" - && return 0
+    printf 'FAILED: %s as %s\n' "$header" "$language"
+    failures=$((failures + 1))
+}
+
+while read -r header; do
+    alone c "$header" "$cc" -std=c11 -Wstrict-prototypes
+    alone c++ "$header" "$cxx" -std=c++20
+done < <(cd "$src" && find ucs uct/api -name '*.h' | sort)
+[[ ! -e $src/tagwire.hpp ]] || alone c++ tagwire.hpp "$cxx" -std=c++20
+
+printf '%d compilations, %d failures\n' "$checked" "$failures"
+((checked > 0 && failures == 0))

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_install.sh BUILD SOURCE CC CXX: installs into a temporary prefix, moves that prefix, and
+# builds and runs every example from there: by CMake's find_package, by pkg-config, and with the
+# static library. An example run without arguments shows what it has to show and ends with status 0.
+set -euo pipefail
+
+build=$1 source=$2 cc=$3 cxx=$4
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+prefix=$root/moved
+export CCACHE_DISABLE=1
+
+say() { printf -- '-- %s\n' "$*"; }
+
+run_example() {
+    say "run $1"
+    timeout 60 "$1"
+}
+
+shopt -s nullglob
+examples=("$source"/examples/*.c "$source"/examples/*.cc)
+((${#examples[@]})) || { echo "FAILED: there is no example to build"; exit 1; }
+
+cmake --install "$build" --prefix "$root/prefix" >"$root/install.log" ||
+    { cat "$root/install.log"; exit 1; }
+mv "$root/prefix" "$prefix"
+libdir=$(dirname "$(find "$prefix" -name libtagwire.so)")
+
+say "find_package"
+cmake -S "$source/examples" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$root/cmake.log" ||
+    { cat "$root/cmake.log"; exit 1; }
+grep -q "^tagwire_DIR:PATH=$prefix/" "$root/cmake/CMakeCache.txt" ||
+    { echo "FAILED: CMake found another tagwire"; exit 1; }
+cmake --build "$root/cmake" >"$root/build.log" || { cat "$root/build.log"; exit 1; }
+for example in "${examples[@]}"; do
+    name=$(basename "${example%.*}")
+    run_example "$root/cmake/$name"
+done
+
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+say "pkg-config: $(pkg-config --cflags --libs tagwire)"
+for example in "${examples[@]}"; do
+    compile=("$cc" -std=c11 -D_GNU_SOURCE)
+    [[ $example == *.cc ]] && compile=("$cxx" -std=c++20)
+    read -ra shared < <(pkg-config --cflags --libs tagwire)
+    "${compile[@]}" -Wall -Wextra -Wpedantic -Werror -O2 "$example" -o "$root/example" \
+        "${shared[@]}" -Wl,-rpath,"$libdir"
+    run_example "$root/example"
+done
+
+say "static library"
+mkdir "$root/static"
+cp "$libdir"/libtagwire.a "$root/static"
+read -ra static < <(pkg-config --static --libs-only-l tagwire)
+read -ra cflags < <(pkg-config --cflags tagwire)
+for example in "${examples[@]}"; do
+    compile=("$cc" -std=c11 -D_GNU_SOURCE)
+    [[ $example == *.cc ]] && compile=("$cxx" -std=c++20)
+    "${compile[@]}" "${cflags[@]}" -O2 "$example" -o "$root/static/example" -L"$root/static" \
+        "${static[@]}" -pthread
+    run_example "$root/static/example"
+done
+
+if [[ -x $prefix/bin/tagwire ]]; then
+    say "the installed command"
+    "$prefix/bin/tagwire" info >/dev/null
+fi
+echo "${#examples[@]} examples built and run in three ways"

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_symbols.sh LIBDIR: tagwire lives beside UCX in one process, so what its libraries show to
+# the linker is checked on the files themselves.
+set -euo pipefail
+
+libdir=$(realpath "$1")
+shared=$libdir/libtagwire.so
+static=$libdir/libtagwire.a
+failures=0
+
+# complain TEXT LIST: an empty list is what every check hopes for.
+complain() {
+    [[ -n $2 ]] || return 0
+    printf 'FAILED: %s:\n%s\n' "$1" "$2"
+    failures=$((failures + 1))
+}
+
+exported=$(nm -D --defined-only "$shared" | awk '{print $3}')
+[[ -n $exported ]] || { echo "FAILED: $shared exports nothing"; exit 1; }
+complain "exported, but neither tagwire_ nor tw_" \
+    "$(grep -Ev '^(tagwire|tw)_' <<<"$exported" || true)"
+complain "left undefined, so UCX's would be called" \
+    "$(nm -D --undefined-only "$shared" | grep -E ' (uct|ucs|ucp|ucm)_' || true)"
+complain "loads UCX" \
+    "$(readelf -d "$shared" | grep -E 'NEEDED.*lib(uct|ucs|ucp|ucm)\.' || true)"
+
+# In the archive nothing is hidden from the linker: C names carry our prefix, C++ names are ours or
+# are weak copies of templates that every library may carry.
+complain "global in the archive, but not in our name space" \
+    "$(nm --defined-only --extern-only -C "$static" 2>/dev/null |
+        sed -nE 's/^[0-9a-f]+ [TBDRGS] //p' |
+        grep -Ev '^(tagwire_|tw_|((guard variable|typeinfo( name)?|vtable) for )?tagwire::)' ||
+        true)"
+
+# Start-up code may do what <iostream> forces on everybody, and nothing else: these are the names
+# that its relocations mention.
+forced='^(_ZNSt8ios_base4Init[CD]1Ev|__cxa_atexit|__dso_handle|\.bss|_ZStL8__ioinit)'
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+(cd "$unpacked" && ar x "$static")
+for object in "$unpacked"/*.o; do
+    readelf -SW "$object" | grep -qE '\.(init_array|ctors)' || continue
+    complain "constructor function in ${object##*/}" \
+        "$(readelf -rW "$object" | awk '/^Relocation section/ {found = /init_array|ctors/}
+               found && $3 ~ /^R_/ && $5 !~ /^\.text\.startup/ {print $5}' | c++filt)"
+    complain "static constructor with effects in ${object##*/}" \
+        "$(objdump -dr -j .text.startup "$object" 2>/dev/null | awk '$2 ~ /^R_/ {print $3}' |
+            grep -Ev "$forced" | c++filt || true)"
+done
+
+printf '%d symbols exported, %d objects, %d failures\n' "$(wc -l <<<"$exported")" \
+    "$(find "$unpacked" -name '*.o' | wc -l)" "$failures"
+((failures == 0))

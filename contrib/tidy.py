@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checks the house rules that a compiler cannot: who includes whom, SYNC labels, sizes, leftovers.
+
+Prints `file:line: kind: rule: text` for each finding and ends with status 1 if one is an error;
+sizes that are only a smell are warnings. CONTRIBUTING.md has the rules.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidy_includes import Includes
+
+LINE_COLUMNS_MAX = 100
+FILE_LINES_MAX = 600
+FILE_LINES_TARGET = 300
+FUNCTION_LINES_MAX = 70
+SYNC_REACH_LINES = 8  # code lines between a label and the operation that it explains
+
+CODE = {".h", ".hpp", ".cc", ".c"}
+SCRIPTS = {".py", ".sh", ".cmake"}
+SCRIPT_NAMES = {"run", "CMakeLists.txt"}
+TEXTS = {".md", ".json", ".in", ".map", ".txt"}
+
+# What may be named in certain places only: rule, pattern, where it may, whom the rule is about.
+CONFINED = [
+    ("infiniband", re.compile(r"#\s*include\s*<infiniband/"), ("src/uct/ib/", "src/vhca/"),
+     ("src/",)),
+    ("getenv", re.compile(r"\b(secure_)?getenv\s*\("), ("src/ucs/config/",), ("src/",)),
+    ("mapping", re.compile(r"\b(memfd_create|shm_open|mmap|munmap|mremap)\s*\(|\bSCM_RIGHTS\b"),
+     ("src/ucs/sys/",), ("src/ucs/", "src/uct/", "src/protocols/")),
+]
+# Spelled in two halves, so that this file passes its own check.
+LEFTOVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+DISABLED = re.compile(r"\bDISABLED" + r"_\w")
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(home/\w|ro" + r"ot/|wo" + r"rk/|Users/\w)")
+SYNC = re.compile(r"\bSYNC\s+([a-z]\w*(?:\([^)]*\))?)")
+ORDERED = re.compile(r"\bmemory_order(?:_|::)(acquire|release|acq_rel|seq_cst)\b")
+UNORDERED = re.compile(
+    r"\.(load\(\s*\)|(fetch_(add|sub|or|and|xor)|compare_exchange_(weak|strong))\()")
+FUNCTION_HEAD = re.compile(
+    r"^\s*(?!(namespace|class|struct|union|enum|extern|if|for|while|switch|do|else|try)\b)"
+    r"[^#=]*\(.*\{$")
+
+
+@dataclass(frozen=True)
+class Finding:
+    path: str
+    line: int
+    rule: str
+    text: str
+    warning: bool = False
+
+    def __str__(self):
+        kind = "warning" if self.warning else "error"
+        return f"{self.path}:{self.line}: {kind}: {self.rule}: {self.text}"
+
+
+def code_of(line):
+    """The line without `//` comments and without the text of string literals."""
+    return re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//", 1)[0]
+
+
+def is_comment(line):
+    return line.lstrip().startswith(("//", "/*", "*"))
+
+
+def first_line(path, lines):
+    at = 1 if lines and lines[0].startswith("#!") else 0
+    if len(lines) <= at or "SPDX-License-Identifier: BSD-3-Clause" not in lines[at]:
+        yield Finding(path, at + 1, "spdx", "starts with SPDX-License-Identifier: BSD-3-Clause")
+
+
+def sizes(path, lines):
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_COLUMNS_MAX:
+            yield Finding(path, number, "line-length",
+                          f"{len(line)} columns; the limit is {LINE_COLUMNS_MAX}")
+    if path.startswith("src/uct/api/"):
+        return
+    if len(lines) > FILE_LINES_MAX:
+        yield Finding(path, 1, "file-size", f"{len(lines)} lines; the limit is {FILE_LINES_MAX}")
+    elif len(lines) > FILE_LINES_TARGET:
+        yield Finding(path, 1, "file-size",
+                      f"{len(lines)} lines; the target is {FILE_LINES_TARGET}", warning=True)
+
+
+def function_sizes(path, lines):
+    """Bodies as clang-format lays them out: up to the brace in the column of the head."""
+    start, end = None, ""
+    for number, line in enumerate(lines, 1):
+        if start is None and FUNCTION_HEAD.match(line):
+            start = number
+            end = line[:len(line) - len(line.lstrip())] + "}"
+        elif start is not None and line.startswith(end):
+            if number - start - 1 > FUNCTION_LINES_MAX:
+                text = f"{number - start - 1} lines; {FUNCTION_LINES_MAX} is a smell"
+                yield Finding(path, start, "function-size", text, warning=True)
+            start = None
+
+
+def leftovers(path, lines):
+    for number, line in enumerate(lines, 1):
+        if match := LEFTOVER.search(line):
+            yield Finding(path, number, "leftover", f"{match[0]}: do it, or open an issue")
+        if path.startswith("test/") and DISABLED.search(line):
+            yield Finding(path, number, "disabled-test", "a test runs or does not exist")
+        if match := MACHINE_PATH.search(line):
+            yield Finding(path, number, "machine-path", f"{match[0]}: a path of one machine")
+
+
+def confined(path, lines):
+    for rule, pattern, allowed, scope in CONFINED:
+        if path.startswith(allowed) or not path.startswith(scope):
+            continue
+        for number, line in enumerate(lines, 1):
+            if pattern.search(code_of(line)):
+                yield Finding(path, number, rule, f"only under {' and '.join(allowed)}")
+
+
+def header_kind(path):
+    public = path.startswith(("src/ucs/", "src/uct/api/"))
+    if path.startswith("src/") and path.endswith(".h") and not public:
+        yield Finding(path, 1, "header-kind", "*.h is a public C header; private ones are *.hpp")
+
+
+class Sync:
+    """Every ordered atomic operation in src carries a label, and every label has a partner."""
+
+    def __init__(self):
+        self.places = {}
+
+    def check(self, path, lines):
+        if not path.startswith(("src/", "test/")):
+            return
+        for number, line in enumerate(lines, 1):
+            for label in SYNC.findall(line):
+                self.places.setdefault(label, []).append((path, number))
+            if path.startswith("src/"):
+                yield from self.check_line(path, lines, number)
+
+    def check_line(self, path, lines, number):
+        code = code_of(lines[number - 1])
+        if (match := ORDERED.search(code)) and not self.labelled(lines, number - 1):
+            yield Finding(path, number, "sync-label", f"{match[0]} without a SYNC label above it")
+        statement = lines[number - 1:number + 3]
+        if UNORDERED.search(code) and not any("order" in line for line in statement):
+            yield Finding(path, number, "memory-order", "an atomic operation names its order")
+
+    @staticmethod
+    def labelled(lines, at):
+        code_lines = 0
+        while at >= 0 and code_lines <= SYNC_REACH_LINES:
+            if SYNC.search(lines[at]):
+                return True
+            code_lines += not is_comment(lines[at])
+            at -= 1
+        return False
+
+    def lonely(self):
+        for label, places in self.places.items():
+            if len(places) < 2:
+                path, line = places[0]
+                yield Finding(path, line, "sync-pair", f"SYNC {label} has no partner")
+
+
+def tracked_files(root):
+    """What git tracks; in an exported tree, everything but build directories."""
+    try:
+        done = subprocess.run(["git", "-C", root, "ls-files", "-z"], check=True,
+                              capture_output=True)
+        if names := [name for name in done.stdout.decode().split("\0") if name]:
+            return sorted(name for name in names if (Path(root) / name).is_file())
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    found = []
+    for directory, children, names in os.walk(root):
+        children[:] = [c for c in children if c not in (".git", "build", "out", "__pycache__")]
+        found += [os.path.relpath(os.path.join(directory, name), root) for name in names]
+    return sorted(found)
+
+
+def check_code(path, lines, includes, sync):
+    yield from function_sizes(path, lines)
+    yield from confined(path, lines)
+    yield from header_kind(path)
+    yield from sync.check(path, lines)
+    for number, text in includes.check(path, lines):
+        yield Finding(path, number, "include", text)
+
+
+def check_tree(root, files):
+    includes, sync, findings = Includes(files), Sync(), []
+    for path in sorted(files):
+        suffix, name = Path(path).suffix, Path(path).name
+        is_script = suffix in SCRIPTS or name in SCRIPT_NAMES
+        if not (suffix in CODE | TEXTS or is_script) or "/corpus/" in path:
+            continue
+        lines = (Path(root) / path).read_text(errors="replace").splitlines()
+        findings += leftovers(path, lines)
+        if suffix in CODE or is_script:
+            findings += first_line(path, lines)
+            findings += sizes(path, lines)
+        if suffix in CODE:
+            findings += check_code(path, lines, includes, sync)
+    return findings + list(sync.lonely())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parent.parent)
+    root = str(parser.parse_args().root)
+    files = tracked_files(root)
+    findings = check_tree(root, files)
+    for finding in findings:
+        print(finding)
+    errors = sum(not finding.warning for finding in findings)
+    print(f"tidy: {len(files)} files, {errors} errors, {len(findings) - errors} warnings")
+    return 1 if errors or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Directions of includes: an include only points left, and it names a file of this tree."""
+import os
+import re
+
+# The longest prefix comes first.
+MODULES = [
+    ("src/ucs", "ucs"),
+    ("src/uct/api", "uct/api"),
+    ("src/uct/sm", "sm"),
+    ("src/uct/ib/rc", "ib/rc"),
+    ("src/uct/ib/dc", "ib/dc"),
+    ("src/uct/ib/ud", "ib/ud"),
+    ("src/uct/ib", "ib"),
+    ("src/uct", "uct"),
+    ("src/protocols", "protocols"),
+    ("src/vhca", "vhca"),
+    ("src/tools", "tools"),
+    ("src", "public"),  # the wrapper and the version, right in src
+    ("bench", "bench"),
+    ("examples", "examples"),
+    ("test", "test"),
+]
+# module -> the modules whose headers it may include; itself is understood.
+PUBLIC_API = {"ucs", "uct/api", "public"}  # their *.h, and tagwire.hpp
+TRANSPORTS = {"sm", "ib", "ib/rc", "ib/dc", "ib/ud"}
+MAY_INCLUDE = {
+    "ucs": {"public"},
+    "uct/api": {"ucs"},
+    "public": {"ucs", "uct/api"},
+    "uct": {"ucs", "uct/api", "public"},
+    "sm": {"ucs", "uct/api", "uct"},
+    "ib": {"ucs", "uct/api", "uct"},
+    "ib/rc": {"ucs", "uct/api", "uct", "ib"},
+    "ib/dc": {"ucs", "uct/api", "uct", "ib"},
+    "ib/ud": {"ucs", "uct/api", "uct", "ib"},
+    "protocols": {"ucs", "uct/api"},
+    "vhca": {"ucs"},
+    "tools": PUBLIC_API,
+    "examples": PUBLIC_API,
+    "bench": PUBLIC_API | TRANSPORTS | {"uct", "protocols"},
+}
+PUBLIC_ONLY = {"uct/api", "tools", "examples"}  # of other modules they see public headers only
+COMPOSITION_ROOT = "src/uct/components.cc"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+GENERATED = {"tagwire_version.h"}
+
+
+def module_of(path):
+    for prefix, module in MODULES:
+        if path.startswith(prefix + "/"):
+            return module
+    return None
+
+
+def is_public(path):
+    return path == "src/tagwire.hpp" or (path.startswith("src/") and path.endswith(".h"))
+
+
+class Includes:
+    def __init__(self, files):
+        self.files = set(files)
+
+    def check(self, path, lines):
+        """Yields (line, text) for every include that breaks a rule."""
+        for number, line in enumerate(lines, 1):
+            if match := INCLUDE.match(line):
+                for text in self.check_one(path, quoted=match[1] == '"', name=match[2]):
+                    yield number, text
+
+    def check_one(self, path, quoted, name):
+        target = self.resolve(path, name)
+        if target is not None:
+            yield from direction(path, target)
+        elif path.startswith("test/"):
+            return
+        elif name.startswith(("ucs/", "uct/", "ucp/")):
+            # Debian's UCX headers have the same spelling and would be taken in silence.
+            yield f"{name} is not a file of this tree"
+        elif quoted and name not in GENERATED:
+            yield f"{name} is not a file of this tree; others in <>"
+
+    def resolve(self, path, name):
+        """The tracked file that an include names: from src, a test root, or the own directory."""
+        for base in ("src", "test/gtest", "test", os.path.dirname(path)):
+            candidate = os.path.normpath(f"{base}/{name}")
+            if candidate in self.files:
+                return candidate
+        return None
+
+
+def direction(path, target):
+    """Yields what is wrong with `path` including `target`."""
+    module, other = module_of(path), module_of(target)
+    if is_public(path) and not is_public(target):
+        yield f"a public header includes a private one: {target}"
+    elif module in (None, "test") or other == module:
+        return
+    elif path == COMPOSITION_ROOT and other in TRANSPORTS:
+        return
+    elif other not in MAY_INCLUDE[module]:
+        yield f"{module} must not include {other}: {target}"
+    elif module in PUBLIC_ONLY and not is_public(target):
+        yield f"{module} sees public headers only, not {target}"
