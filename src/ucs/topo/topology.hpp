@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which processors, memory nodes and devices a machine has, and what is near to what.
+//
+// system_topology() is this machine, read once when somebody asks. Others can be loaded from a
+// description, so that placement is tested for machines that we do not have. A Topology does not
+// change: any thread may read it. Processors and nodes have the operating system's numbers; -1
+// stands for unknown.
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct hwloc_topology;
+
+namespace tagwire::ucs {
+
+/// How close two processors are, nearest first.
+enum class Nearness { kSameCpu, kSameCore, kSharedCache, kSameNode, kSamePackage, kSameMachine };
+
+const char* nearness_name(Nearness nearness);
+
+struct TopologyDevice {
+    std::string name;        // as the operating system calls it: "eth0", "mlx5_0"
+    std::string pci_bus_id;  // "0000:3b:00.0", empty when it is not on PCI
+    int node;                // nearest NUMA node
+};
+
+class Topology {
+  public:
+    enum class Devices { kLeftOut, kIncluded };  // including them reads a lot of sysfs
+
+    /// UCS_ERR_IO_ERROR when the machine cannot be read.
+    static ucs_status_t load_system(Devices devices, std::unique_ptr<Topology>* topology_p);
+    /// hwloc's notation: "package:2 numa:2 core:4 pu:2". UCS_ERR_INVALID_PARAM when it is not
+    /// understood.
+    static ucs_status_t load_synthetic(const char* description,
+                                       std::unique_ptr<Topology>* topology_p);
+    /// Text, or the path of a file, as hwloc exports it (lstopo). UCS_ERR_INVALID_PARAM.
+    static ucs_status_t load_xml_text(std::string_view xml, std::unique_ptr<Topology>* topology_p);
+    static ucs_status_t load_xml_file(const char* path, std::unique_ptr<Topology>* topology_p);
+
+    ~Topology();
+    Topology(const Topology&) = delete;
+    Topology& operator=(const Topology&) = delete;
+
+    /// Processors that the calling thread may run on (of a loaded description: all), ascending.
+    std::vector<int> allowed_cpus() const;
+    std::vector<int> nodes() const;
+
+    int node_of_cpu(int cpu) const;
+    std::vector<int> cpus_of_node(int node) const;
+    Nearness nearness(int cpu_a, int cpu_b) const;
+
+    /// The firmware's relative latency (10 is local), or 10, 20 and 30 for same node, same package
+    /// and other package where it has none. -1 for unknown nodes.
+    int distance(int node_a, int node_b) const;
+    /// All nodes, nearest to `node` first.
+    std::vector<int> nodes_by_distance(int node) const;
+
+    std::vector<TopologyDevice> devices() const;
+    /// By operating system name or PCI bus id; -1 when there is none such or it is near to no node
+    /// in particular.
+    int node_of_device(std::string_view device) const;
+    /// Processors nearest to it, ascending; empty when there is no such device.
+    std::vector<int> cpus_of_device(std::string_view device) const;
+
+    /// Binds pages that overlap [address, address + bytes) and are touched from now on to a node. A
+    /// preference: when the node is full, others serve. The caller may go on after any failure.
+    /// UCS_ERR_UNSUPPORTED: the kernel has or permits no such thing (containers often), or this is
+    /// not this machine. UCS_ERR_INVALID_PARAM: no such node. UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
+    ucs_status_t bind_memory(void* address, std::size_t bytes, int node) const;
+
+  private:
+    explicit Topology(hwloc_topology* handle) : handle_(handle) {}
+
+    hwloc_topology* handle_;
+};
+
+/// This machine without its devices. Never nullptr: where it cannot be read (logged), one node with
+/// one processor.
+const Topology& system_topology();
+/// The same with devices, read on the first call.
+const Topology& system_topology_with_devices();
+
+/// Where the calling thread runs at this moment. -1 when the kernel does not say.
+int current_cpu();
+int current_node();
+
+}  // namespace tagwire::ucs
