@@ -22,8 +22,7 @@
 //
 // Not thread-safe.
 
-#ifndef TAGWIRE_UCT_PENDING_HPP
-#define TAGWIRE_UCT_PENDING_HPP
+#pragma once
 
 #include <uct/api/uct.h>
 
@@ -191,5 +190,3 @@ class PendingQueue {
 };
 
 }  // namespace tagwire::uct
-
-#endif

@@ -19,8 +19,7 @@
 // reserve(); beyond, tables double incrementally (see tag_matcher_index.hpp) and abort when there
 // is no memory.
 
-#ifndef TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_HPP
-#define TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -281,5 +280,3 @@ class UnexpectedMessages {
 };
 
 }  // namespace tagwire::ucs
-
-#endif

@@ -25,8 +25,7 @@
 //
 // Not thread-safe. Memory of nodes belongs to the caller.
 
-#ifndef TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_INDEX_HPP
-#define TAGWIRE_UCS_DATASTRUCT_TAG_MATCHER_INDEX_HPP
+#pragma once
 
 #include <bit>
 #include <cstddef>
@@ -325,5 +324,3 @@ class TagIndex {
 };
 
 }  // namespace tagwire::ucs::detail
-
-#endif

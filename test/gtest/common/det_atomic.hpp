@@ -4,8 +4,7 @@
 // det_scheduler.hpp, where the memory model is described. Each has the size of what it stands for,
 // and zeroed memory is a valid object, so that layouts stay as they are.
 
-#ifndef TAGWIRE_TEST_COMMON_DET_ATOMIC_HPP
-#define TAGWIRE_TEST_COMMON_DET_ATOMIC_HPP
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -180,5 +179,3 @@ class DetEvent {
 };
 
 }  // namespace tagwire::test
-
-#endif

@@ -4,8 +4,7 @@
 // On x86-64 a switch is seven instructions; elsewhere it is ucontext's. The sanitizers are told of
 // each switch.
 
-#ifndef TAGWIRE_TEST_COMMON_DET_FIBER_HPP
-#define TAGWIRE_TEST_COMMON_DET_FIBER_HPP
+#pragma once
 
 #include <cstddef>
 #include <memory>
@@ -57,5 +56,3 @@ class DetFiber {
 };
 
 }  // namespace tagwire::test
-
-#endif

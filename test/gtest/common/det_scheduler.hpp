@@ -37,8 +37,7 @@
 // Threads of a failed schedule, and those that died (spawn_mortal), are abandoned: their
 // destructors do not run, so what they share should be owned by the scenario.
 
-#ifndef TAGWIRE_TEST_COMMON_DET_SCHEDULER_HPP
-#define TAGWIRE_TEST_COMMON_DET_SCHEDULER_HPP
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -127,5 +126,3 @@ void block_until(const std::function<bool()>& ready);
 
 }  // namespace det
 }  // namespace tagwire::test
-
-#endif

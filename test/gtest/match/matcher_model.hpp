@@ -3,8 +3,7 @@
 // Naive lists that say what the tag matcher must do, and the steps that property tests drive both
 // with.
 
-#ifndef TAGWIRE_TEST_MATCH_MATCHER_MODEL_HPP
-#define TAGWIRE_TEST_MATCH_MATCHER_MODEL_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -73,5 +72,3 @@ inline std::ostream& operator<<(std::ostream& out, const MatcherStep& step) {
 }
 
 }  // namespace tagwire::test
-
-#endif
