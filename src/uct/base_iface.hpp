@@ -55,7 +55,10 @@ class BaseIface : public uct_iface_t {
     void progress_disable(unsigned flags);
     int is_reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr);
 
-    // ---- Control path behind tagwire_uct_*
+    // ---- Control path
+    /// False when an address is null although the interface has such addresses.
+    [[nodiscard]] bool addresses_given(const uct_device_addr_t* dev_addr,
+                                       const uct_iface_addr_t* iface_addr);
     /// Both addresses are complete (device_addr_len and iface_addr_len bytes) but may come from
     /// anywhere. When the answer is no and `reason` is not null, it gets one sentence.
     virtual bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,

@@ -61,23 +61,32 @@ TAGWIRE_API ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_u
 TAGWIRE_API ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb,
                                                  void* arg);
 
-/// One configuration option with its present value. The texts are valid during the callback.
+/// One configuration option with its present value. The texts are valid during the callback; none
+/// is NULL.
 typedef struct tagwire_config_entry {
-    const char* table;  ///< What it belongs to: "sm interface".
-    const char* name;   ///< With prefix, as in the environment: "TAGWIRE_SM_RING_SLOTS".
-    const char* type;   ///< "count", "bytes", "time", "bool", "real", "choice", "text".
-    const char* unit;   ///< "" when it has none.
+    const char* table;     ///< What it belongs to: "shared memory".
+    const char* name;      ///< As in the environment: "TAGWIRE_SM_RING_SLOTS".
+    const char* type;      ///< "count", "bytes" and so on.
+    const char* unit;      ///< "" when it has none.
+    const char* accepted;  ///< "a power of two from 2 to 65536"
     const char* default_value;
-    const char* value;    ///< Default < file < environment.
-    const char* choices;  ///< Separated by "|"; "" when it is not a choice.
+    const char* value;
+    const char* source;   ///< "default", "environment" or the path of a file.
+    const char* problem;  ///< Why a value of a stronger source was refused; "" when none was.
     const char* doc;      ///< One line.
 } tagwire_config_entry_t;
 
 typedef void (*tagwire_config_list_cb_t)(void* arg, const tagwire_config_entry_t* entry);
 
-/// Visits every option of the library. UCS_OK, or the status of the first bad value in file or
-/// environment.
+/// Visits every option of the library. UCS_ERR_INVALID_PARAM when one of them has a problem; all
+/// are visited anyway.
 TAGWIRE_API ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg);
+
+typedef void (*tagwire_config_warning_cb_t)(void* arg, const char* sentence);
+
+/// Visits every TAGWIRE_ name in environment and files that is no option: one sentence with the
+/// nearest known name. UCS_OK.
+TAGWIRE_API ucs_status_t tagwire_config_warnings(tagwire_config_warning_cb_t cb, void* arg);
 
 END_C_DECLS
 

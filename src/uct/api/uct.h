@@ -75,10 +75,11 @@ TAGWIRE_API ucs_status_t uct_component_query(uct_component_h component,
 // of the environment, in this order (docs/configuration.md), and can be changed here before the
 // object is opened.
 
-/// Reads the options of the component's memory domains. `env_prefix` is ignored (there is one
-/// prefix, TAGWIRE_); `filename` must be NULL, else UCS_ERR_UNSUPPORTED: the file is named by
-/// TAGWIRE_CONFIG_FILE. Free the result with uct_config_release(). UCS_ERR_INVALID_PARAM also when
-/// a value in file or environment is bad.
+/// Reads the options of the component's memory domains. With `env_prefix`,
+/// TAGWIRE_<env_prefix>_<NAME> goes before TAGWIRE_<NAME>; with `filename`, that file goes between
+/// the configuration file and the environment. Both may be NULL. Free the result with
+/// uct_config_release(). UCS_ERR_INVALID_PARAM also when a value is bad: the log tells the accepted
+/// form.
 TAGWIRE_API ucs_status_t uct_md_config_read(uct_component_h component, const char* env_prefix,
                                             const char* filename, uct_md_config_t** config_p)
     TAGWIRE_SYMBOL(uct_md_config_read);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The composition root: the one place that names transport families. A new family adds its line
+// here.
+#include "uct/components.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tagwire::uct {
+
+namespace {
+
+constexpr std::size_t kComponents = 0;
+
+const std::array<const Component*, kComponents>& components() {
+    static const std::array<const Component*, kComponents> list{};
+    return list;
+}
+
+void add_table(std::vector<const ucs::OptionTable*>* tables, const ucs::OptionTable* table) {
+    if (table == nullptr || std::ranges::find(*tables, table) != tables->end())
+        return;
+    tables->push_back(table);
+}
+
+}  // namespace
+
+std::span<const Component* const> all_components() {
+    return components();
+}
+
+bool is_component(uct_component_h handle) {
+    return std::ranges::any_of(all_components(), [handle](const Component* component) {
+        return handle_of(*component) == handle;
+    });
+}
+
+std::vector<const ucs::OptionTable*> all_option_tables() {
+    std::vector<const ucs::OptionTable*> tables;
+    add_table(&tables, &ucs::core_option_table());
+    for (const Component* component : all_components()) {
+        add_table(&tables, component->md_options);
+        for (const char* tl_name : component->tl_names()) {
+            add_table(&tables, component->iface_options(tl_name));
+        }
+    }
+    return tables;
+}
+
+}  // namespace tagwire::uct

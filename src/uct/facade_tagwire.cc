@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The calls beyond UCX's API: reasons, counters, descriptions, the list of options.
+#include <uct/api/tagwire_uct.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "uct/base_iface.hpp"
+#include "uct/components.hpp"
+#include "uct/refuse.hpp"
+
+namespace uct = tagwire::uct;
+namespace ucs = tagwire::ucs;
+
+extern "C" {
+
+int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface, const uct_device_addr_t* dev_addr,
+                                          const uct_iface_addr_t* iface_addr, char* reason,
+                                          size_t max) {
+    if (uct::has_null(__func__, {{"iface", iface}}))
+        return 0;
+    std::string text = "an address is NULL";
+    const bool is_reachable = uct::iface_of(iface).addresses_given(dev_addr, iface_addr) &&
+                              uct::iface_of(iface).reachable(dev_addr, iface_addr, &text);
+    if (is_reachable)
+        text.clear();
+    if (reason != nullptr && max != 0)
+        std::snprintf(reason, max, "%s", text.c_str());
+    return is_reachable ? 1 : 0;
+}
+
+ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_counter_t* counters,
+                                              unsigned* count_p) {
+    if (uct::has_null(__func__, {{"iface", iface}, {"count_p", count_p}}))
+        return UCS_ERR_INVALID_PARAM;
+    if (*count_p != 0 && uct::has_null(__func__, {{"counters", counters}}))
+        return UCS_ERR_INVALID_PARAM;
+    const ucs::CounterSet set = uct::iface_of(iface).counters();
+    const std::size_t room = *count_p;
+    for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
+        const ucs::CounterInfo& info = set.infos[i];
+        counters[i] = {info.name, info.unit, info.doc, set.values[i].value()};
+    }
+    *count_p = static_cast<unsigned>(set.infos.size());
+    return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;
+}
+
+ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_uct_describe_cb_t cb,
+                                        void* arg) {
+    if (uct::has_null(__func__, {{"iface", iface}, {"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::iface_of(iface).describe(uct::DescribeSink(cb, arg));
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb, void* arg) {
+    if (uct::has_null(__func__, {{"ep", ep}, {"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    uct::iface_of(ep->iface).describe_ep(ep, uct::DescribeSink(cb, arg));
+    return UCS_OK;
+}
+
+ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg) {
+    if (uct::has_null(__func__, {{"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    ucs_status_t status = UCS_OK;
+    for (const ucs::OptionTable* table : uct::all_option_tables()) {
+        for (const ucs::OptionReport& option : ucs::config_report(*table)) {
+            const tagwire_config_entry_t entry{
+                table->title,         option.variable.c_str(), option.type.c_str(),
+                option.option->unit,  option.accepted.c_str(), option.default_value.c_str(),
+                option.value.c_str(), option.source.c_str(),   option.problem.c_str(),
+                option.option->doc};
+            cb(arg, &entry);
+            if (!option.problem.empty())
+                status = UCS_ERR_INVALID_PARAM;
+        }
+    }
+    return status;
+}
+
+ucs_status_t tagwire_config_warnings(tagwire_config_warning_cb_t cb, void* arg) {
+    if (uct::has_null(__func__, {{"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    for (const std::string& sentence : ucs::config_unknown_names(uct::all_option_tables())) {
+        cb(arg, sentence.c_str());
+    }
+    return UCS_OK;
+}
+
+}  // extern "C"

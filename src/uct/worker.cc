@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/worker.hpp"
+
+#include <memory>
+#include <new>
+
+namespace tagwire::uct {
+
+ucs_status_t Worker::create(ucs_async_context_t* async, ucs_thread_mode_t mode, Worker** worker_p) {
+    void* memory = ::operator new(sizeof(Worker), std::nothrow);
+    if (memory == nullptr)
+        return UCS_ERR_NO_MEMORY;
+    auto* worker = ::new (memory) Worker(async, mode);
+    const ucs_status_t status = ucs_callbackq_init(&worker->progress_q);
+    if (status != UCS_OK) {
+        ::operator delete(memory);  // no queue yet that the destructor could clean up
+        return status;
+    }
+    *worker_p = worker;
+    return UCS_OK;
+}
+
+Worker::~Worker() {
+    ucs_callbackq_cleanup(&progress_q);
+}
+
+}  // namespace tagwire::uct
