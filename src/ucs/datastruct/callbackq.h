@@ -80,10 +80,11 @@ TAGWIRE_API void ucs_callbackq_remove_safe(ucs_callbackq_t* cbq, int id)
 TAGWIRE_API void ucs_callbackq_remove_if(ucs_callbackq_t* cbq, ucs_callbackq_predicate_t pred,
                                          void* arg) TAGWIRE_SYMBOL(ucs_callbackq_remove_if);
 
-/// Calls every callback once and returns the sum of what they did. The elements are read anew each time round because a
-/// callback may add or remove some.
-// SYNC publish(callbackq): pairs with publish() in callbackq.cc. Another thread may append an element while this runs; its
-// argument is visible once its callback is.
+/// Calls every callback once and returns the sum of what they did. The elements are read anew each
+/// time round because a callback may add or remove some; a removal may make one other callback wait
+/// for the next dispatch.
+// SYNC publish(callbackq): pairs with publish() in callbackq.cc. Another thread may append an
+// element while this runs; its argument is visible once its callback is.
 static inline unsigned ucs_callbackq_dispatch(ucs_callbackq_t* cbq) {
     unsigned done = 0;
     const ucs_callbackq_elem_t* elem = cbq->fast_elems;
