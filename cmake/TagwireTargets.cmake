@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Functions by which the module directories declare their targets.
 include_guard(GLOBAL)
-include(GNUInstallDirs)
 include(GoogleTest)
 
 # tw_discover(<target> <timeout> <serial> <labels> <environment>)
@@ -94,19 +93,5 @@ function(tw_add_fuzz target)
         add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
         set_tests_properties(fuzz_corpus.${target} PROPERTIES
             LABELS "fuzz_corpus;quick" TIMEOUT 60)
-    endif()
-endfunction()
-
-# tw_add_program(<target> SOURCES a.cc ... [OUTPUT name] [LIBS ...] [INSTALL])
-# A program that sees the public API only.
-function(tw_add_program target)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "INSTALL" "OUTPUT" "SOURCES;LIBS")
-    add_executable(${target} ${arg_SOURCES})
-    target_link_libraries(${target} PRIVATE tagwire::tagwire ${arg_LIBS} tagwire_options)
-    if(arg_OUTPUT)
-        set_target_properties(${target} PROPERTIES OUTPUT_NAME ${arg_OUTPUT})
-    endif()
-    if(arg_INSTALL)
-        install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     endif()
 endfunction()
