@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fixture.hpp"
+
+namespace tagwire::test {
+
+void PrintTo(const Setup& setup, std::ostream* out) {
+    *out << setup.resource.label()
+         << (setup.topology == Topology::kLoopback ? " to itself" : " between two entities");
+}
+
+std::vector<Setup> all_setups() {
+    std::vector<Setup> setups;
+    for (const auto& resource : all_resources()) {
+        setups.push_back({resource, Topology::kTwoEntities});
+        setups.push_back({resource, Topology::kLoopback});
+    }
+    return setups;
+}
+
+std::string setup_label(const ::testing::TestParamInfo<Setup>& info) {
+    const bool is_loopback = info.param.topology == Topology::kLoopback;
+    return info.param.resource.label() + (is_loopback ? "_loopback" : "_pair");
+}
+
+void Contract::reopen(const EntityOptions& sender, const EntityOptions& receiver) {
+    close();
+    sender_ = std::make_unique<Entity>(GetParam().resource, sender);
+    if (!is_loopback())
+        receiver_ = std::make_unique<Entity>(GetParam().resource, receiver);
+    link_ = connect(*sender_, this->receiver());
+}
+
+void Contract::close() {
+    more_links_.clear();
+    back_ = {};
+    link_ = {};
+    more_.clear();
+    receiver_.reset();
+    sender_.reset();
+}
+
+uct_ep_h Contract::back_ep() {
+    if (link_.backward.get() != nullptr)
+        return link_.backward;
+    if (back_.forward.get() == nullptr)
+        back_ = connect(receiver(), sender());
+    return back_.forward;
+}
+
+Entity& Contract::add_entity(const EntityOptions& options) {
+    more_.push_back(std::make_unique<Entity>(GetParam().resource, options));
+    return *more_.back();
+}
+
+uct_ep_h Contract::connect_more(Entity& from, Entity& to) {
+    more_links_.push_back(connect(from, to));
+    return more_links_.back().forward;
+}
+
+void Contract::close_receiver() {
+    back_ = {};
+    link_.backward.reset();
+    receiver_.reset();
+}
+
+unsigned Contract::step() {
+    unsigned moved = sender_->progress();
+    if (receiver_ != nullptr)
+        moved += receiver_->progress();
+    for (const auto& entity : more_)
+        moved += entity->progress();
+    return moved;
+}
+
+bool Contract::until(const std::function<bool()>& done, std::uint64_t steps_max) {
+    for (std::uint64_t i = 0; i < steps_max; ++i) {
+        if (done())
+            return true;
+        step();
+    }
+    return done();
+}
+
+void Contract::drain(unsigned idle_steps) {
+    unsigned idle = 0;
+    for (std::uint64_t i = 0; i < kStepsMax && idle < idle_steps; ++i)
+        idle = step() == 0 ? idle + 1 : 0;
+}
+
+ucs_status_t Contract::retry(const std::function<ucs_status_t()>& operation) {
+    ucs_status_t status = operation();
+    for (std::uint64_t i = 0; i < kStepsMax && status == UCS_ERR_NO_RESOURCE; ++i) {
+        step();
+        status = operation();
+    }
+    return status;
+}
+
+ucs_status_t Contract::run(const std::function<ucs_status_t(uct_completion_t*)>& operation) {
+    Completion completion;
+    const ucs_status_t status = retry([&] { return operation(&completion); });
+    if (status != UCS_INPROGRESS) {
+        EXPECT_EQ(0, completion.calls) << "completed, although the call itself said how it ended";
+        return status;
+    }
+    EXPECT_TRUE(until([&] { return completion.calls > 0; })) << "never completed";
+    EXPECT_EQ(1, completion.calls);
+    return completion.calls > 0 ? completion.ended : UCS_INPROGRESS;
+}
+
+void Contract::flush_ep(uct_ep_h endpoint) {
+    EXPECT_TRUE(
+        until([&] { return uct_ep_flush(endpoint, UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_OK; }));
+}
+
+// An empty list would let the whole suite pass by testing nothing.
+TEST(ContractSuite, finds_a_transport_to_test) {
+    EXPECT_FALSE(all_resources().empty());
+}
+
+}  // namespace tagwire::test

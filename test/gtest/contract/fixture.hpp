@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The contract suite's fixture: every case runs for every resource of the library, between two
+// entities of one process and within one entity that talks to itself. A case asks for the
+// capabilities it needs by TW_NEED; where a transport does not advertise them the case is listed as
+// skipped with the flag's name.
+//
+// Cases never sleep: they drive progress until a condition holds or a step limit is reached.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "buffer.hpp"
+#include "entity.hpp"
+#include "operations.hpp"
+
+namespace tagwire::test {
+
+enum class Topology { kTwoEntities, kLoopback };
+
+struct Setup {
+    Resource resource;
+    Topology topology;
+};
+void PrintTo(const Setup& setup, std::ostream* out);
+std::vector<Setup> all_setups();
+std::string setup_label(const ::testing::TestParamInfo<Setup>& info);
+
+class Contract : public ::testing::TestWithParam<Setup> {
+  protected:
+    static constexpr std::uint64_t kStepsMax = 4'000'000;
+
+    void SetUp() override { reopen(); }
+    void TearDown() override { close(); }
+
+    /// Closes everything and opens the entities anew with these options.
+    void reopen(const EntityOptions& both = {}) { reopen(both, both); }
+    void reopen(const EntityOptions& sender, const EntityOptions& receiver);
+    void close();
+
+    Entity& sender() { return *sender_; }
+    Entity& receiver() {
+        return GetParam().topology == Topology::kLoopback ? *sender_ : *receiver_;
+    }
+    bool is_loopback() const { return GetParam().topology == Topology::kLoopback; }
+    uct_ep_h ep() { return link_.forward; }
+    uct_ep_h back_ep();  // receiver -> sender
+    const uct_iface_attr_t& attr() { return sender_->attr(); }
+
+    /// One more entity on the same resource; progressed along with the others.
+    Entity& add_entity(const EntityOptions& options = {});
+    /// Endpoint between any two entities, closed with the test.
+    uct_ep_h connect_more(Entity& from, Entity& to);
+    void destroy_ep() { link_.forward.reset(); }
+    void close_receiver();
+
+    unsigned step();
+    bool until(const std::function<bool()>& done, std::uint64_t steps_max = kStepsMax);
+    /// Lets everything settle: progress until nothing moved for a while.
+    void drain(unsigned idle_steps = 2000);
+
+    /// Repeats `operation` while it answers NO_RESOURCE, progressing all entities between; gives
+    /// its last answer.
+    ucs_status_t retry(const std::function<ucs_status_t()>& operation);
+    /// `send` with a fresh completion, repeated while resources lack, and driven until it is
+    /// complete. Returns how it ended; expects exactly one completion.
+    ucs_status_t run(const std::function<ucs_status_t(uct_completion_t*)>& operation);
+    /// Flush of the endpoint until it is done.
+    void flush_ep(uct_ep_h endpoint);
+
+  private:
+    std::unique_ptr<Entity> sender_;
+    std::unique_ptr<Entity> receiver_;
+    std::vector<std::unique_ptr<Entity>> more_;
+    Connection link_;
+    Connection back_;
+    std::vector<Connection> more_links_;
+};
+
+#define TW_NEED(flag)                              \
+    do {                                           \
+        if (!sender().offers(flag))                \
+            GTEST_SKIP() << "not offered: " #flag; \
+    } while (false)
+
+#define TW_CONTRACT(suite)            \
+    class suite : public Contract {}; \
+    INSTANTIATE_TEST_SUITE_P(Contract, suite, ::testing::ValuesIn(all_setups()), setup_label)
+
+}  // namespace tagwire::test

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sleeping in poll(2) until something happens. Threads are used here, each with entities of its
+// own, because who sleeps cannot drive the other side.
+#include <poll.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+TW_CONTRACT(Event);
+
+constexpr std::uint8_t kId = Entity::kAmId;
+constexpr int kPatienceMs = 10000;  // a wake-up that takes longer counts as lost
+
+int event_fd(Entity& entity) {
+    int fd = -1;
+    EXPECT_EQ(UCS_OK, uct_iface_event_fd_get(entity.iface(), &fd));
+    EXPECT_GE(fd, 0);
+    return fd;
+}
+
+bool is_readable(int fd, int timeout_ms) {
+    pollfd entry = {fd, POLLIN, 0};
+    return poll(&entry, 1, timeout_ms) == 1;
+}
+
+ucs_status_t arm_until_idle(Entity& entity, unsigned events) {
+    for (int i = 0; i < 100000; ++i) {
+        while (entity.progress() != 0) {
+        }
+        const ucs_status_t status = uct_iface_event_arm(entity.iface(), events);
+        if (status != UCS_ERR_BUSY)
+            return status;
+    }
+    return UCS_ERR_BUSY;
+}
+
+/// Progresses, and sleeps whenever there is nothing to do. False: nobody woke it.
+bool sleep_until(Entity& entity, unsigned events, const std::function<bool()>& done) {
+    const int fd = event_fd(entity);
+    while (!done()) {
+        if (entity.progress() != 0)
+            continue;
+        const ucs_status_t status = uct_iface_event_arm(entity.iface(), events);
+        if (status == UCS_ERR_BUSY)
+            continue;
+        if (status != UCS_OK || !is_readable(fd, kPatienceMs))
+            return false;
+    }
+    return true;
+}
+
+#define TW_NEED_EVENT(flags)                               \
+    do {                                                   \
+        if ((attr().cap.event_flags & (flags)) != (flags)) \
+            GTEST_SKIP() << "not offered: " #flags;        \
+    } while (false)
+
+TEST_P(Event, without_the_capability_there_is_no_descriptor) {
+    if ((attr().cap.event_flags & UCT_IFACE_FLAG_EVENT_FD) != 0) {
+        EXPECT_EQ(event_fd(sender()), event_fd(sender())) << "not the same one twice";
+        return;
+    }
+    int fd = -1;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, uct_iface_event_fd_get(sender().iface(), &fd));
+}
+
+TEST_P(Event, an_arriving_message_wakes_who_armed) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_RECV);
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    const int fd = event_fd(receiver());
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 0, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().am.size() == 1; }));
+    drain();
+    for (std::size_t round = 2; round < 20; ++round) {
+        ASSERT_EQ(UCS_OK, arm_until_idle(receiver(), UCT_EVENT_RECV));
+        EXPECT_FALSE(is_readable(fd, 0)) << "awake although nothing happened";
+        ASSERT_EQ(UCS_OK, uct_ep_am_short(ep(), kId, round, nullptr, 0));
+        ASSERT_TRUE(is_readable(fd, kPatienceMs));
+        ASSERT_TRUE(until([&] { return receiver().am.size() == round; }));
+    }
+}
+
+TEST_P(Event, tagged_messages_and_rendezvous_wake_too) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_RECV);
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT | UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
+    const int fd = event_fd(receiver());
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), 1, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().eager.size() == 1; }));
+    ASSERT_EQ(UCS_OK, arm_until_idle(receiver(), UCT_EVENT_RECV));
+    ASSERT_EQ(UCS_OK, uct_ep_tag_eager_short(ep(), 2, nullptr, 0));
+    EXPECT_TRUE(is_readable(fd, kPatienceMs));
+    ASSERT_TRUE(until([&] { return receiver().eager.size() == 2; }));
+
+    ASSERT_EQ(UCS_OK, arm_until_idle(receiver(), UCT_EVENT_RECV));
+    ASSERT_EQ(UCS_OK, uct_ep_tag_rndv_request(ep(), 3, nullptr, 0, 0));
+    EXPECT_TRUE(is_readable(fd, kPatienceMs));
+    ASSERT_TRUE(until([&] { return receiver().rndv.size() == 1; }));
+}
+
+TEST_P(Event, arm_is_busy_while_a_message_waits) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_RECV);
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 0, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().am.size() == 1; }));
+    drain();
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(ep(), kId, 1, nullptr, 0));
+    // Armed all the same is right too, if it is awake then; asleep with a message waiting is not.
+    const ucs_status_t status = uct_iface_event_arm(receiver().iface(), UCT_EVENT_RECV);
+    if (status == UCS_OK) {
+        EXPECT_TRUE(is_readable(event_fd(receiver()), kPatienceMs));
+    } else {
+        EXPECT_EQ(UCS_ERR_BUSY, status);
+    }
+    ASSERT_TRUE(until([&] { return receiver().am.size() == 2; }));
+}
+
+TEST_P(Event, a_send_completion_wakes_who_armed_for_it) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_SEND_COMP);
+    TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
+    if (is_loopback())
+        GTEST_SKIP() << "the sleeper would have to serve itself";
+    Receive receive(receiver(), 1000000);
+    ASSERT_EQ(UCS_OK, receive.post(9));
+    const Buffer payload = make_payload(sender(), 1000000, 4);
+    const uct_iov_t iov = payload.iov();
+    Completion completion;
+    ASSERT_EQ(UCS_OK, retry([&] {
+                  const auto handle =
+                      uct_ep_tag_rndv_zcopy(ep(), 9, nullptr, 0, &iov, 1, 0, &completion);
+                  return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
+              }));
+    std::atomic<bool> stop = false;
+    std::thread peer([&] {
+        while (!stop.load(std::memory_order_relaxed)) {
+            receiver().progress();
+            std::this_thread::yield();
+        }
+    });
+    EXPECT_TRUE(sleep_until(sender(), UCT_EVENT_SEND_COMP | UCT_EVENT_RECV,
+                            [&] { return completion.calls > 0; }));
+    stop.store(true, std::memory_order_relaxed);
+    peer.join();
+    EXPECT_EQ(1, receive.completed);
+    EXPECT_TRUE(has_pattern(receive.received(), 4));
+}
+
+// Both sides sleep after every message, so each round trip holds two chances to lose a wake-up.
+TEST_P(Event, two_sleepers_wake_each_other_every_time) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_RECV);
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    if (is_loopback())
+        GTEST_SKIP() << "one thread cannot wake itself";
+    constexpr std::uint64_t kRounds = 20000;
+    sender().keep_record = receiver().keep_record = false;
+    uct_ep_h there = ep();
+    uct_ep_h back = back_ep();
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(there, kId, 0, nullptr, 0); }));
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(back, kId, 0, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().am_count == 1 && sender().am_count == 1; }));
+
+    const auto volley = [](Entity& entity, uct_ep_h endpoint, bool serves) {
+        for (std::uint64_t round = 0; round < kRounds; ++round) {
+            if (serves) {
+                EXPECT_EQ(UCS_OK, uct_ep_am_short(endpoint, kId, round, nullptr, 0));
+            }
+            if (!sleep_until(entity, UCT_EVENT_RECV,
+                             [&] { return entity.am_count == round + 2; })) {
+                return round;
+            }
+            if (!serves) {
+                EXPECT_EQ(UCS_OK, uct_ep_am_short(endpoint, kId, round, nullptr, 0));
+            }
+        }
+        return kRounds;
+    };
+    std::uint64_t peer_rounds = 0;
+    std::thread peer([&] { peer_rounds = volley(receiver(), back, false); });
+    const std::uint64_t rounds = volley(sender(), there, true);
+    peer.join();
+    EXPECT_EQ(kRounds, rounds) << "slept through a message";
+    EXPECT_EQ(kRounds, peer_rounds) << "slept through a message";
+}
+
+// The sender runs freely and the ring fills: the receiver sleeps whenever it has caught up, the
+// sender whenever it is full.
+TEST_P(Event, a_sleeping_receiver_and_a_sleeping_sender_lose_no_wake_up) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_RECV);
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    if (is_loopback())
+        GTEST_SKIP() << "one thread cannot wake itself";
+    constexpr std::uint64_t kMessages = 300000;
+    receiver().keep_record = false;
+    bool received = false;
+    std::thread peer([&] {
+        received = sleep_until(receiver(), UCT_EVENT_RECV,
+                               [&] { return receiver().am_count == kMessages; });
+    });
+    std::uint64_t sent = 0;
+    std::uint64_t refused = 0;
+    while (sent < kMessages && refused < 2'000'000'000) {
+        const ucs_status_t status = uct_ep_am_short(ep(), kId, sent, nullptr, 0);
+        if (status == UCS_OK) {
+            ++sent;
+            // Now and then a pause long enough for the other side to fall asleep.
+            if (sent % 4096 == 0) {
+                for (int i = 0; i < 20000; ++i)
+                    sender().progress();
+            }
+        } else {
+            ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
+            sender().progress();
+            ++refused;
+        }
+    }
+    peer.join();
+    EXPECT_EQ(kMessages, sent);
+    EXPECT_TRUE(received) << "slept through a message after " << receiver().am_count;
+}
+
+TEST_P(Event, progress_alone_delivers_to_who_is_armed) {
+    TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_RECV);
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 0, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().am.size() == 1; }));
+    for (std::size_t round = 2; round < 100; ++round) {
+        ASSERT_EQ(UCS_OK, arm_until_idle(receiver(), UCT_EVENT_RECV));
+        ASSERT_EQ(UCS_OK, uct_ep_am_short(ep(), kId, round, nullptr, 0));
+        ASSERT_TRUE(until([&] { return receiver().am.size() == round; }))
+            << "needed the descriptor";
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::test

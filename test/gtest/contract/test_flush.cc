@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+TW_CONTRACT(Flush);
+
+constexpr std::uint8_t kId = Entity::kAmId;
+constexpr uct_tag_t kTag = 11;
+
+struct Rendezvous {
+    Rendezvous(Entity& from, std::size_t size) : payload(make_payload(from, size, size)) {}
+
+    ucs_status_t start(uct_ep_h ep, uct_tag_t tag) {
+        const uct_iov_t iov = payload.iov();
+        handle = uct_ep_tag_rndv_zcopy(ep, tag, nullptr, 0, &iov, 1, 0, &completion);
+        return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
+    }
+
+    Buffer payload;
+    Completion completion;
+    ucs_status_ptr_t handle = nullptr;
+};
+
+TEST_P(Flush, nothing_outstanding_is_ok_at_once) {
+    EXPECT_TRUE(until([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_OK; }));
+    Completion completion;
+    EXPECT_EQ(UCS_OK, uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &completion));
+    EXPECT_EQ(UCS_OK, uct_iface_flush(sender().iface(), UCT_FLUSH_FLAG_LOCAL, nullptr));
+    EXPECT_EQ(UCS_OK, uct_ep_fence(ep(), 0));
+    EXPECT_EQ(UCS_OK, uct_iface_fence(sender().iface(), 0));
+    drain(100);
+    EXPECT_EQ(0, completion.calls);
+}
+
+TEST_P(Flush, completes_after_the_operations_before_it) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
+    Rendezvous send(sender(), 100000);
+    ASSERT_EQ(UCS_OK, retry([&] { return send.start(ep(), kTag); }));
+    Completion flushed;
+    int order = 0;
+    int sent_at = 0;
+    int flushed_at = 0;
+    send.completion.on_done = [&] { sent_at = ++order; };
+    flushed.on_done = [&] { flushed_at = ++order; };
+    ASSERT_EQ(UCS_INPROGRESS,
+              retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed); }));
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, nullptr));
+    ASSERT_EQ(UCS_INPROGRESS, uct_iface_flush(sender().iface(), UCT_FLUSH_FLAG_LOCAL, nullptr));
+    drain(200);
+    EXPECT_EQ(0, flushed.calls) << "the rendezvous is not complete, nobody took it";
+
+    // It was unexpected; the receiver takes another way and the sender withdraws it. That completes
+    // the flush.
+    ASSERT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), send.handle));
+    ASSERT_TRUE(until([&] { return flushed.calls == 1; }));
+    EXPECT_EQ(UCS_OK, flushed.ended);
+    EXPECT_EQ(0, sent_at);
+
+    Receive receive(receiver(), 100000);
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    Rendezvous again(sender(), 100000);
+    again.completion.on_done = [&] { sent_at = ++order; };
+    ASSERT_EQ(UCS_OK, retry([&] { return again.start(ep(), kTag); }));
+    Completion second;
+    second.on_done = [&] { flushed_at = ++order; };
+    ASSERT_EQ(UCS_INPROGRESS,
+              retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &second); }));
+    ASSERT_TRUE(until([&] { return second.calls == 1; }));
+    EXPECT_EQ(1, again.completion.calls);
+    EXPECT_GT(flushed_at, sent_at);
+}
+
+TEST_P(Flush, does_not_wait_for_operations_after_it) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
+    Receive receive(receiver(), 50000);
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    Rendezvous first(sender(), 50000);
+    ASSERT_EQ(UCS_OK, retry([&] { return first.start(ep(), kTag); }));
+    Completion flushed;
+    const ucs_status_t status =
+        retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed); });
+    Rendezvous later(sender(), 50000);  // stays unexpected
+    ASSERT_EQ(UCS_OK, retry([&] { return later.start(ep(), kTag + 1); }));
+    if (status == UCS_INPROGRESS) {
+        EXPECT_TRUE(until([&] { return flushed.calls == 1; }));
+    }
+    EXPECT_EQ(1, first.completion.calls);
+    EXPECT_EQ(0, later.completion.calls);
+    EXPECT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), later.handle));
+}
+
+TEST_P(Flush, of_the_interface_covers_all_endpoints) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
+    Entity& other = add_entity();
+    uct_ep_h second = connect_more(sender(), other);
+    Receive receive(receiver(), 50000);
+    Receive other_receive(other, 50000);
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    ASSERT_EQ(UCS_OK, other_receive.post(kTag));
+    Rendezvous one(sender(), 50000);
+    Rendezvous two(sender(), 50000);
+    ASSERT_EQ(UCS_OK, retry([&] { return one.start(ep(), kTag); }));
+    ASSERT_EQ(UCS_OK, retry([&] { return two.start(second, kTag); }));
+    ASSERT_TRUE(until([&] {
+        return uct_iface_flush(sender().iface(), UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_OK;
+    }));
+    EXPECT_EQ(1, one.completion.calls);
+    EXPECT_EQ(1, two.completion.calls);
+}
+
+TEST_P(Flush, cancel_ends_outstanding_work_and_then_the_endpoint_refuses) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY);
+    uct_ep_h other = connect_more(sender(), receiver());
+    std::vector<std::unique_ptr<Rendezvous>> sends;
+    for (uct_tag_t i = 0; i < 10; ++i) {
+        sends.push_back(std::make_unique<Rendezvous>(sender(), 20000));
+        ASSERT_EQ(UCS_OK, retry([&] { return sends.back()->start(ep(), kTag + i); }));
+    }
+    Completion flushed;
+    const ucs_status_t status =
+        retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_CANCEL, &flushed); });
+    if (status == UCS_INPROGRESS) {
+        ASSERT_TRUE(until([&] { return flushed.calls == 1; }));
+    } else {
+        ASSERT_EQ(UCS_OK, status);
+    }
+    for (const auto& send : sends) {
+        EXPECT_EQ(1, send->completion.calls);
+        EXPECT_EQ(UCS_ERR_CANCELED, send->completion.ended);
+    }
+    Rendezvous late(sender(), 100);
+    EXPECT_LT(late.start(ep(), kTag), UCS_OK);
+    if (sender().offers(UCT_IFACE_FLAG_AM_SHORT)) {
+        const ucs_status_t refused = uct_ep_am_short(ep(), kId, 0, nullptr, 0);
+        EXPECT_LT(refused, UCS_OK);
+        EXPECT_NE(UCS_ERR_NO_RESOURCE, refused) << "would be tried again for ever";
+        // Another endpoint to the same peer is not concerned.
+        ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(other, kId, 1, nullptr, 0); }));
+        EXPECT_TRUE(until([&] { return !receiver().am.empty(); }));
+    }
+    drain();
+    for (const auto& send : sends)
+        EXPECT_EQ(1, send->completion.calls);
+    destroy_ep();
+}
+
+TEST_P(Flush, cancel_ends_although_the_peer_never_progresses) {
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
+    if (is_loopback())
+        GTEST_SKIP() << "a lone entity always progresses itself";
+    std::uint64_t sent = 0;
+    while (uct_ep_am_short(ep(), kId, sent, nullptr, 0) == UCS_OK)
+        ++sent;
+    const Buffer payload = make_payload(sender(), 1000, 1);
+    Completion zcopy;
+    ucs_status_t zcopy_status = UCS_OK;
+    if (sender().offers(UCT_IFACE_FLAG_AM_ZCOPY)) {
+        zcopy_status = send_am(ep(), sender(), Method::kZcopy, kId, payload, &zcopy);
+    }
+    uct_ep_pending_purge(
+        ep(), [](uct_pending_req_t*, void*) {}, nullptr);
+    Completion flushed;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    for (std::uint64_t i = 0; i < kStepsMax && status == UCS_ERR_NO_RESOURCE; ++i) {
+        status = uct_ep_flush(ep(), UCT_FLUSH_FLAG_CANCEL, &flushed);
+        sender().progress();
+    }
+    for (std::uint64_t i = 0; i < kStepsMax && status == UCS_INPROGRESS && flushed.calls == 0;
+         ++i) {
+        sender().progress();
+    }
+    EXPECT_TRUE(status == UCS_OK || flushed.calls == 1) << ucs_status_string(status);
+    EXPECT_EQ(zcopy_status == UCS_INPROGRESS ? 1 : 0, zcopy.calls);
+}
+
+TEST_P(Flush, local_waits_for_a_live_peer_as_long_as_it_takes) {
+    TW_NEED(UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_AM_SHORT);
+    for (const Backing backing : remote_backings(receiver())) {
+        SCOPED_TRACE(name_of(backing));
+        Buffer remote(receiver(), 100000, backing);
+        const RemoteKey key(sender(), remote.packed_rkey());
+        const Buffer local = make_payload(sender(), 100000, 3);
+        const uct_iov_t iov = local.iov();
+        Completion completion;
+        const ucs_status_t status = retry([&] {
+            return uct_ep_put_zcopy(ep(), &iov, 1, remote.address(), key.get(), &completion);
+        });
+        ASSERT_GE(status, UCS_OK);
+        flush_ep(ep());
+        EXPECT_EQ(status == UCS_INPROGRESS ? 1 : 0, completion.calls);
+        EXPECT_TRUE(until([&] { return has_pattern(remote.span(), 3); }, 1000));
+    }
+}
+
+TEST_P(Flush, an_endpoint_check_finds_a_live_peer_alive) {
+    TW_NEED(UCT_IFACE_FLAG_EP_CHECK);
+    EXPECT_EQ(UCS_OK,
+              run([&](uct_completion_t* completion) { return uct_ep_check(ep(), 0, completion); }));
+    const ucs_status_t status = retry([&] { return uct_ep_check(ep(), 0, nullptr); });
+    EXPECT_GE(status, UCS_OK);
+    EXPECT_TRUE(sender().errors.empty());
+}
+
+}  // namespace
+}  // namespace tagwire::test

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <random>
+
+#include "fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+TW_CONTRACT(TagCancel);
+
+constexpr uct_tag_t kTag = 0x1001;
+
+TEST_P(TagCancel, a_cancelled_receive_completes_once_as_cancelled) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    Receive receive(receiver(), attr().cap.tag.recv.min_recv);
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    ASSERT_EQ(UCS_OK, receive.cancel(false));
+    ASSERT_TRUE(until([&] { return receive.completed > 0; }));
+    EXPECT_EQ(UCS_ERR_CANCELED, receive.status);
+
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
+    EXPECT_TRUE(until([&] { return receiver().eager.size() == 1; }));
+    EXPECT_EQ(1, receive.completed);
+}
+
+TEST_P(TagCancel, a_receive_cancelled_by_force_is_never_called_back) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    Receive receive(receiver(), attr().cap.tag.recv.min_recv);
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    ASSERT_EQ(UCS_OK, receive.cancel(true));
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().eager.size() == 1; }));
+    drain();
+    EXPECT_EQ(0, receive.endings());
+    EXPECT_EQ(0, receive.consumed);
+}
+
+TEST_P(TagCancel, a_cancelled_context_can_be_posted_again) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    Receive receive(receiver(), attr().cap.tag.recv.min_recv);
+    for (const bool force : {false, true, false, true}) {
+        ASSERT_EQ(UCS_OK, receive.post(kTag));
+        ASSERT_EQ(UCS_OK, receive.cancel(force));
+        if (!force) {
+            ASSERT_TRUE(until([&] { return receive.completed == 1; }));
+        }
+    }
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
+    EXPECT_TRUE(until([&] { return receive.completed == 1; }));
+    EXPECT_EQ(UCS_OK, receive.status);
+}
+
+// n around every power of two that a ring or a list might use; half cancelled, the other half
+// matched.
+TEST_P(TagCancel, every_receive_of_many_is_called_back_exactly_once) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    for (const std::size_t count : {1u, 2u, 63u, 64u, 127u, 128u, 1000u}) {
+        if (count > attr().cap.tag.recv.max_outstanding)
+            continue;
+        for (const uct_tag_t mask : {~uct_tag_t{0}, uct_tag_t{0xffffffff}}) {
+            SCOPED_TRACE(std::to_string(count) + " receives, mask " + std::to_string(mask));
+            std::vector<std::unique_ptr<Receive>> receives;
+            for (std::size_t i = 0; i < count; ++i) {
+                receives.push_back(
+                    std::make_unique<Receive>(receiver(), attr().cap.tag.recv.min_recv));
+                ASSERT_EQ(UCS_OK, receives.back()->post(i, mask));
+            }
+            for (std::size_t i = 0; i < count; i += 2)
+                ASSERT_EQ(UCS_OK, receives[i]->cancel(false));
+            for (std::size_t i = 1; i < count; i += 2) {
+                ASSERT_EQ(UCS_OK,
+                          retry([&] { return uct_ep_tag_eager_short(ep(), i, nullptr, 0); }));
+            }
+            ASSERT_TRUE(until([&] {
+                return std::all_of(receives.begin(), receives.end(),
+                                   [](const auto& receive) { return receive->endings() > 0; });
+            }));
+            drain(100);
+            for (std::size_t i = 0; i < count; ++i) {
+                ASSERT_EQ(1, receives[i]->endings()) << i;
+                ASSERT_EQ(i % 2 == 0 ? UCS_ERR_CANCELED : UCS_OK, receives[i]->status) << i;
+            }
+        }
+    }
+    EXPECT_TRUE(receiver().eager.empty());
+}
+
+TEST_P(TagCancel, cancelled_receives_give_their_place_back) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    const std::string knob = knobs_of(GetParam().resource).posted_receives_max;
+    if (knob.empty())
+        GTEST_SKIP() << "the depth of the list is not an option of this transport";
+    EntityOptions options;
+    options.iface_config = {{knob, "16"}};
+    reopen(options);
+    std::vector<std::unique_ptr<Receive>> receives;
+    for (int round = 0; round < 10; ++round) {
+        receives.clear();
+        for (uct_tag_t i = 0; i < 16; ++i) {
+            receives.push_back(std::make_unique<Receive>(receiver(), attr().cap.tag.recv.min_recv));
+            ASSERT_EQ(UCS_OK, receives.back()->post(i, round % 2 == 0 ? ~uct_tag_t{0} : 0xff));
+        }
+        Receive extra(receiver(), attr().cap.tag.recv.min_recv);
+        ASSERT_EQ(UCS_ERR_EXCEEDS_LIMIT, extra.post(99));
+        for (std::size_t i = 0; i < 16; ++i)
+            ASSERT_EQ(UCS_OK, receives[i]->cancel(i % 2 == 0));
+        drain(100);
+    }
+}
+
+TEST_P(TagCancel, a_callback_may_cancel_other_receives) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    Receive first(receiver(), attr().cap.tag.recv.min_recv);
+    Receive second(receiver(), attr().cap.tag.recv.min_recv);
+    Receive third(receiver(), attr().cap.tag.recv.min_recv);
+    first.on_done = [&](Receive&) {
+        EXPECT_EQ(UCS_OK, second.cancel(false));
+        EXPECT_EQ(UCS_OK, third.cancel(true));
+    };
+    ASSERT_EQ(UCS_OK, first.post(1));
+    ASSERT_EQ(UCS_OK, second.post(2));
+    ASSERT_EQ(UCS_OK, third.post(3));
+    for (uct_tag_t tag = 1; tag <= 3; ++tag) {
+        ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), tag, nullptr, 0); }));
+    }
+    ASSERT_TRUE(until([&] {
+        return first.completed == 1 && second.completed == 1 && receiver().eager.size() == 2;
+    }));
+    EXPECT_EQ(UCS_ERR_CANCELED, second.status);
+    EXPECT_EQ(0, third.endings());
+}
+
+TEST_P(TagCancel, a_cancelled_callback_may_post_again) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    Receive receive(receiver(), attr().cap.tag.recv.min_recv);
+    int rounds = 0;
+    receive.on_done = [&](Receive& self) {
+        if (++rounds == 1) {
+            EXPECT_EQ(UCS_OK, self.post(kTag));
+        }
+    };
+    ASSERT_EQ(UCS_OK, receive.post(kTag));
+    ASSERT_EQ(UCS_OK, receive.cancel(false));
+    ASSERT_TRUE(until([&] { return rounds == 1; }));
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return rounds == 2; }));
+    EXPECT_EQ(UCS_OK, receive.status);
+}
+
+struct Race {
+    const char* name;
+    std::size_t bytes;
+    bool by_zcopy;
+};
+
+// The cancel comes after k steps of progress. Whoever wins, there is one callback (none when forced
+// and won by the cancel), and the message is delivered exactly once: to the receive or as
+// unexpected.
+TEST_P(TagCancel, cancel_against_arrival_at_every_step) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_BCOPY | UCT_IFACE_FLAG_TAG_EAGER_ZCOPY);
+    const auto& eager = attr().cap.tag.eager;
+    const Race races[] = {{"short", 8, false},
+                          {"bcopy", std::min<std::size_t>(eager.max_bcopy, 2000), false},
+                          {"many fragments", std::min<std::size_t>(eager.max_zcopy, 400000), true}};
+    for (const Race& race : races) {
+        for (const bool force : {false, true}) {
+            for (unsigned steps = 0; steps < 30; ++steps) {
+                SCOPED_TRACE(std::string(race.name) + (force ? ", forced" : "") + ", after " +
+                             std::to_string(steps));
+                receiver().eager.clear();
+                Receive receive(receiver(), std::max(race.bytes, attr().cap.tag.recv.min_recv));
+                const Buffer payload = make_payload(sender(), race.bytes, steps);
+                Completion completion;
+                ASSERT_EQ(UCS_OK, receive.post(kTag));
+                const ucs_status_t sent = retry([&] {
+                    return send_eager(ep(), race.by_zcopy ? Method::kZcopy : Method::kBcopy, kTag,
+                                      0, payload, &completion);
+                });
+                ASSERT_GE(sent, UCS_OK);
+                for (unsigned i = 0; i < steps && receive.consumed == 0; ++i) {
+                    (i % 2 == 0 ? receiver() : sender()).progress();
+                }
+                const bool was_consumed = receive.consumed > 0;
+                // One that was matched but is not complete may still be cancelled.
+                const bool is_cancelled = receive.completed == 0;
+                const bool is_silent = is_cancelled && force;
+                if (is_cancelled) {
+                    ASSERT_EQ(UCS_OK, receive.cancel(force));
+                }
+                ASSERT_TRUE(until([&] {
+                    return (receive.completed > 0 || is_silent) &&
+                           (sent == UCS_OK || completion.calls > 0) &&
+                           (receive.status == UCS_OK || was_consumed || !receiver().eager.empty());
+                }));
+                drain(50);
+                ASSERT_EQ(sent == UCS_OK ? 0 : 1, completion.calls);
+                ASSERT_EQ(is_silent ? 0 : 1, receive.completed);
+                const bool received = receive.completed == 1 && receive.status == UCS_OK;
+                if (received) {
+                    ASSERT_TRUE(has_pattern(receive.received(), steps));
+                } else if (!was_consumed) {
+                    ASSERT_EQ(1u, receiver().eager.size());
+                    ASSERT_TRUE(has_pattern(receiver().eager[0].bytes, steps));
+                }
+                if (received) {
+                    ASSERT_TRUE(receiver().eager.empty());
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::test
