@@ -6,14 +6,16 @@
 #include <algorithm>
 #include <array>
 
+#include "uct/sm/sm_component.hpp"
+
 namespace tagwire::uct {
 
 namespace {
 
-constexpr std::size_t kComponents = 0;
+constexpr std::size_t kComponents = 1;
 
 const std::array<const Component*, kComponents>& components() {
-    static const std::array<const Component*, kComponents> list{};
+    static const std::array<const Component*, kComponents> list{&sm::component()};
     return list;
 }
 

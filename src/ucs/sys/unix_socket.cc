@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ucs/sys/unix_socket.hpp"
+
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/limits.hpp"
+
+namespace tagwire::ucs {
+
+namespace {
+
+constexpr int kBacklog = 4096;
+
+std::string path_of(const UnixAddress& address) { return address.directory + "/" + address.name; }
+
+ucs_status_t to_sockaddr(const UnixAddress& address, sockaddr_un* out, socklen_t* length_p) {
+    std::memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    const bool abstract = address.directory.empty();
+    const std::string text = abstract ? address.name : path_of(address);
+    const std::size_t start = abstract ? 1 : 0;  // an abstract name begins with a zero byte
+    if (start + text.size() >= sizeof out->sun_path) {
+        TW_LOG_ERROR("socket path \"%s\" has %zu bytes, at most %zu fit", text.c_str(), text.size(),
+                     sizeof out->sun_path - start - 1);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    std::memcpy(out->sun_path + start, text.data(), text.size());
+    *length_p = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + start + text.size() + (abstract ? 0 : 1));
+    return UCS_OK;
+}
+
+ucs_status_t make_socket(UniqueFd* fd_p) {
+    fd_p->reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    return *fd_p ? UCS_OK : fd_error("socket", errno);
+}
+
+void take_fds(const msghdr& header, ReceivedMessage* message) {
+    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr;
+         c = CMSG_NXTHDR(const_cast<msghdr*>(&header), c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+            UniqueFd owned(fd);
+            if (message->fd_count < kFdsPerMessageMax) message->fds[message->fd_count++] = std::move(owned);
+        }
+    }
+}
+
+}  // namespace
+
+ucs_status_t unix_listen(const UnixAddress& address, UniqueFd* fd_p) {
+    sockaddr_un name;
+    socklen_t length = 0;
+    ucs_status_t status = to_sockaddr(address, &name, &length);
+    if (status != UCS_OK) return status;
+    UniqueFd fd;
+    if ((status = make_socket(&fd)) != UCS_OK) return status;
+    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), length) != 0) {
+        if (errno == EADDRINUSE) return UCS_ERR_ALREADY_EXISTS;
+        return fd_error("bind of a local socket", errno);
+    }
+    if (::listen(fd.get(), kBacklog) != 0) return fd_error("listen", errno);
+    *fd_p = std::move(fd);
+    return UCS_OK;
+}
+
+ucs_status_t unix_connect(const UnixAddress& address, UniqueFd* fd_p) {
+    sockaddr_un name;
+    socklen_t length = 0;
+    ucs_status_t status = to_sockaddr(address, &name, &length);
+    if (status != UCS_OK) return status;
+    UniqueFd fd;
+    if ((status = make_socket(&fd)) != UCS_OK) return status;
+    int rc = 0;
+    do {
+        rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), length);
+    } while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        if (errno == EAGAIN) return UCS_ERR_NO_RESOURCE;
+        if (errno == ECONNREFUSED || errno == ENOENT) return UCS_ERR_UNREACHABLE;
+        return fd_error("connect of a local socket", errno);
+    }
+    *fd_p = std::move(fd);
+    return UCS_OK;
+}
+
+ucs_status_t unix_accept(int listener, UniqueFd* fd_p) {
+    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return UCS_ERR_NO_PROGRESS;
+        return fd_error("accept", errno);
+    }
+    fd_p->reset(fd);
+    return UCS_OK;
+}
+
+ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fds, std::size_t fd_count) {
+    alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int) * kFdsPerMessageMax)] = {};
+    iovec iov{const_cast<std::byte*>(message.data()), message.size()};
+    msghdr header{};
+    header.msg_iov = &iov;
+    header.msg_iovlen = 1;
+    if (fd_count > 0) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+        cmsghdr* c = CMSG_FIRSTHDR(&header);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+        std::memcpy(CMSG_DATA(c), fds, sizeof(int) * fd_count);
+    }
+    ssize_t sent = 0;
+    do {
+        sent = ::sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent >= 0) return UCS_OK;
+    // ETOOMANYREFS: too many descriptors of ours are under way; the peers' reading brings it down.
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return UCS_ERR_NO_RESOURCE;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) return UCS_ERR_CONNECTION_RESET;
+    return fd_error("sendmsg", errno);
+}
+
+ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* message_p) {
+    alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int) * kFdsPerMessageMax)];
+    iovec iov{buffer.data(), buffer.size()};
+    msghdr header{};
+    header.msg_iov = &iov;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ssize_t got = 0;
+    do {
+        got = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        if (errno == EAGAIN) return UCS_ERR_NO_PROGRESS;
+        if (errno == ECONNRESET) return UCS_ERR_CONNECTION_RESET;
+        return fd_error("recvmsg", errno);
+    }
+    ReceivedMessage message;
+    take_fds(header, &message);
+    if (got == 0 && message.fd_count == 0) return UCS_ERR_CONNECTION_RESET;
+    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+        // MSG_CTRUNC also says that we ran out of descriptors while they were handed over.
+        TW_LOG_ERROR("message from a local peer did not fit (%s)",
+                     (header.msg_flags & MSG_CTRUNC) != 0 ? "descriptors; is `ulimit -n` exhausted?" : "bytes");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    message.bytes = static_cast<std::size_t>(got);
+    *message_p = std::move(message);
+    return UCS_OK;
+}
+
+ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p) {
+    ucred credentials{};
+    socklen_t length = sizeof credentials;
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+        return fd_error("getsockopt(SO_PEERCRED)", errno);
+    }
+    *credentials_p = PeerCredentials{credentials.pid, credentials.uid};
+    return UCS_OK;
+}
+
+unsigned unix_sweep_directory(const std::string& directory, const std::string& prefix) {
+    DIR* dir = ::opendir(directory.c_str());
+    if (dir == nullptr) return 0;
+    unsigned removed = 0;
+    while (const dirent* entry = ::readdir(dir)) {
+        const std::string name = entry->d_name;
+        if (name.compare(0, prefix.size(), prefix) != 0) continue;
+        const UnixAddress address{directory, name};
+        struct stat info {};
+        if (::lstat(path_of(address).c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
+        if (info.st_uid != ::geteuid()) continue;
+        UniqueFd probe;
+        if (unix_connect(address, &probe) != UCS_ERR_UNREACHABLE) continue;
+        if (::unlink(path_of(address).c_str()) == 0) ++removed;
+    }
+    ::closedir(dir);
+    return removed;
+}
+
+ucs_status_t unix_check_directory(const std::string& directory) {
+    struct stat info {};
+    if (::stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
+        ::access(directory.c_str(), W_OK | X_OK) != 0) {
+        TW_LOG_ERROR("TAGWIRE_SM_DIR=%s: not a directory that this user can write to", directory.c_str());
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+void unix_unlink(const UnixAddress& address) {
+    if (!address.directory.empty()) ::unlink(path_of(address).c_str());
+}
+
+}  // namespace tagwire::ucs

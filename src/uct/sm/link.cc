@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/link.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+#include "uct/sm/sm_iface.hpp"
+
+namespace tagwire::sm {
+
+ucs_status_t RxSegment::attach(int fd, const RingGeometry& geometry, std::size_t bytes, RxSegment** segment_p) {
+    ucs_status_t status = ucs::memfd_check_sealed(fd, bytes);
+    if (status != UCS_OK) return status;
+    auto segment = std::make_unique<RxSegment>();
+    const std::size_t page = ucs::page_bytes();
+    status = ucs::map_behind_header(fd, bytes, page, uct::kDescRegionBytes, &segment->mapping);
+    if (status != UCS_OK) return status;
+    segment->geometry = geometry;
+    segment->returns = SegmentReturns(geometry, segment->mapping.base());
+    const auto release = [](uct::DescRegionHeader* header, void* desc) {
+        RxSegment& owner = *static_cast<Region*>(header)->segment;
+        const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(desc) - owner.buffer(0));
+        TW_CHECK(owner.held > 0 && offset % owner.geometry.seg_bytes == 0);
+        owner.release(static_cast<std::uint32_t>(offset / owner.geometry.seg_bytes));
+        if (--owner.held == 0 && owner.abandoned) delete &owner;
+    };
+    ::new (segment->mapping.front()) Region{{uct::kDescRegionMagic, release}, segment.get()};
+    *segment_p = segment.release();
+    return UCS_OK;
+}
+
+void RxSegment::abandon() {
+    abandoned = true;
+    if (held == 0) delete this;
+}
+
+ucs_status_t Link::claim(std::uint64_t count) {
+    if (!tx_made) {
+        const ucs_status_t status = iface.make_tx(*this);
+        if (status != UCS_OK) return status;
+    }
+    switch (tx.refresh(count)) {
+    case Claim::kOk: return UCS_OK;
+    case Claim::kFull: break;
+    case Claim::kCorrupt: iface.violation(*this, "the receiver's position cannot be"); return failure;
+    }
+    return UCS_ERR_NO_RESOURCE;
+}
+
+void Link::ring() {
+    iface.count(SmCounter::kBells);
+    // Before the peer's bell has arrived, a packet on the socket does as well.
+    if (bell_page && !ring_bell(*reinterpret_cast<Bell<>*>(bell_page.base()), bell_bit)) return;
+    iface.count(SmCounter::kWakeups);
+    const Notice wake{kPacketMagic, kFormatVersion, PacketType::kWake, 0};
+    // A full socket has unread packets, so the receiver wakes up anyway.
+    ucs::unix_send(socket.get(), bytes_of(wake), nullptr, 0);
+}
+
+void Link::send_control_bytes(Control control, const void* body, std::size_t bytes) {
+    if (failure != UCS_OK) return;
+    if (controls.empty() && claim(1) == UCS_OK) {
+        std::memcpy(tx.slot().body, body, bytes);
+        tx.publish(control);
+        if (!iface.pending.empty() || fence_waits) tx.hold();
+        after_publish();
+        return;
+    }
+    QueuedControl queued{control, {}};
+    std::memcpy(queued.body, body, bytes);
+    controls.push_back(queued);
+    iface.add_work(*this);
+}
+
+}  // namespace tagwire::sm

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A connection between one interface of ours and one of a peer: a socket for descriptors and wake-ups, a ring in each
+// direction that is used, the peer's arena and bell, and everything that is under way.
+//
+// Threads: the owner thread of the interface only.
+//
+//            connect, hello                 peer's hello
+//   kConnecting ---------> kGreeted (may send) ---------> kReady (knows arena, bell, copy path)
+//        accepted: kStranger ----------- hello, ours sent --------^
+//   any --- dead, hung up, violated ---> kFailed: every operation completes with `failure`, then each endpoint's
+//                                        error handler runs once, then everything is refused
+//
+// Invariants
+//  (1) Endpoints to one peer interface share the link. It goes when no endpoint uses it and the peer is gone, or
+//      when its interface closes.
+//  (2) Rings are made on first send; `tx_made` says so. The ring's segment stays mapped until the link goes, that of
+//      the peer's ring until the last descriptor in it was released, too.
+//  (3) Messages that were published before the peer died are delivered before the failure is reported.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "ucs/sys/process.hpp"
+#include "ucs/sys/unix_socket.hpp"
+#include "uct/desc_region.hpp"
+#include "uct/sm/arena.hpp"
+#include "uct/sm/fences.hpp"
+#include "uct/sm/ring.hpp"
+#include "uct/sm/segments.hpp"
+#include "uct/sm/transfer.hpp"
+#include "uct/sm/wire.hpp"
+
+namespace tagwire::sm {
+
+class SmIface;
+class SmEp;
+
+using TxRing = RingSender<std::atomic, HostFences>;
+using RxRing = RingReceiver<std::atomic, HostFences>;
+
+/// A process that we talk to: one pidfd for all links to it.
+struct PeerProcess {
+    pid_t pid = 0;
+    ucs::UniqueFd pidfd;  // none: death shows as hang-up only
+    const char* source = "hang-up";
+    unsigned link_count = 0;
+};
+
+/// The peer's ring segment as we have it mapped. Deletes itself when the link is gone and no descriptor is held.
+struct RxSegment {
+    struct Region : uct::DescRegionHeader {
+        RxSegment* segment;
+    };
+
+    static ucs_status_t attach(int fd, const RingGeometry& geometry, std::size_t bytes, RxSegment** segment_p);
+    void release(std::uint32_t seg) { returns.give_back(seg); }
+    void abandon();  // by the link
+
+    [[nodiscard]] std::byte* buffer(std::uint32_t seg) const {
+        return mapping.base() + geometry.segs_offset() + std::size_t{seg} * geometry.seg_bytes;
+    }
+    [[nodiscard]] RndvWord& rndv(std::uint32_t index) const {
+        return reinterpret_cast<RndvWord*>(mapping.base() + geometry.rndv_offset())[index];
+    }
+    [[nodiscard]] RingHead& head() const { return *reinterpret_cast<RingHead*>(mapping.base()); }
+
+    ucs::Mapping mapping;
+    RingGeometry geometry;
+    SegmentReturns returns;
+    std::uint32_t held = 0;
+    bool abandoned = false;
+};
+
+enum class LinkState : std::uint8_t { kConnecting, kStranger, kGreeted, kReady, kFailed };
+
+/// How data gets from memory that is in no arena.
+enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
+
+struct Link {
+    Link(SmIface& owner, std::uint32_t number) : iface(owner), index(number) {}
+
+    SmIface& iface;
+    std::uint32_t index;  // in SmIface::links_; its low bits are the bell's bit for the peer's ring
+    LinkState state = LinkState::kConnecting;
+    CopyPath copy_path = CopyPath::kUnknown;
+    bool is_outgoing = false;
+    bool is_hot = false;         // our progress polls the peer's ring
+    bool was_active = false;     // a message came since the last cooling
+    bool in_work_list = false;
+    bool tx_made = false;
+    bool is_buried = false;      // its failure was reported
+    bool peer_fences = true;     // the peer's sends pay for the wake-up barrier
+    bool violated = false;       // the peer broke the format: its ring is not looked at any more
+    bool has_left = false;       // no endpoint of ours any more; the peer was told
+    bool peer_left = false;      // no endpoint of the peer's any more
+    bool fence_waits = false;    // ep_fence() found operations under way
+    ucs_status_t failure = UCS_OK;
+
+    // Sending.
+    TxRing tx;
+    SegmentPool segs;
+
+    // Receiving.
+    RxRing rx;
+    RxSegment* rx_segment = nullptr;
+    void* message_context = nullptr;       // of the multi-fragment unexpected message that is coming in
+    PostedEntry* message_entry = nullptr;  // or the receive that it goes to
+    std::uint64_t message_left = 0;        // bytes of that message that have not come
+    std::uint64_t message_total = 0;
+    IovCursor message_cursor;
+
+    // Under way.
+    ucs::List<Op, &Op::link> ops;       // oldest first: what flush waits for
+    ucs::List<Op, &Op::link> receives;  // rendezvous that come in
+    std::unique_ptr<RndvOp[]> rndv_ops;
+    std::vector<std::uint32_t> rndv_free;
+    std::uint32_t rndv_count = 0;
+    std::uint32_t helping = 0;
+    std::uint32_t stepping = 0;  // operations whose needs_steps is set
+    std::deque<Serve> serves;
+    std::deque<QueuedControl> controls;
+
+    // The peer.
+    ucs::UniqueFd socket;
+    ucs::UnixAddress address;        // kConnecting: where to try again
+    std::uint64_t peer_cookie = 0;
+    std::uint64_t peer_name = 0;     // of its interface
+    ucs::PeerCredentials peer{};
+    PeerProcess* process = nullptr;
+    std::shared_ptr<ArenaMapping> arena;
+    ucs::Mapping bell_page;
+    std::uint32_t bell_bit = 0;
+    std::uint8_t numa_node = 0xff;
+    std::string copy_reason;  // why copy_path is what it is
+
+    ucs::Mapping tx_segment;
+    RingGeometry tx_geometry;
+    std::vector<SmEp*> eps;
+
+    [[nodiscard]] RndvWord& tx_rndv(std::uint32_t i) const {
+        return reinterpret_cast<RndvWord*>(tx_segment.base() + tx_geometry.rndv_offset())[i];
+    }
+
+    /// Room for `count` messages in our ring, which is made if need be. UCS_ERR_NO_RESOURCE, or the failure.
+    ucs_status_t claim(std::uint64_t count);
+
+    /// After publishing: wakes the receiver when it sleeps.
+    void after_publish() {
+        if (tx.must_ring()) [[unlikely]] ring();
+    }
+    void ring();
+
+    /// Sends a small message now or, when the ring is full, as soon as it is not.
+    template <class Body>
+    void send_control(Kind kind, const Body& body) {
+        static_assert(sizeof(Body) <= kBodyBytes);
+        send_control_bytes(Control::make(kind, 0, sizeof(Body)), &body, sizeof body);
+    }
+    void send_control_bytes(Control control, const void* body, std::size_t bytes);
+
+    void set_steps(Op& op, bool needs) {
+        stepping += (needs ? 1U : 0U) - (op.needs_steps ? 1U : 0U);
+        op.needs_steps = needs;
+    }
+    [[nodiscard]] bool has_work() const {
+        return !controls.empty() || !serves.empty() || helping != 0 || stepping != 0;
+    }
+};
+
+}  // namespace tagwire::sm

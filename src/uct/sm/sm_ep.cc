@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Set-up, tear-down and order of endpoints.
+#include "uct/sm/sm_ep.hpp"
+
+#include "ucs/log/log.hpp"
+#include "uct/sm/sm_iface.hpp"
+
+namespace tagwire::sm {
+
+SmEp::SmEp(SmIface& owner, Link& to) : BaseEp(&owner), link_(to) { to.eps.push_back(this); }
+
+ucs_status_t SmEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+    constexpr std::uint64_t kNeeded =
+        UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
+    if ((params->field_mask & kNeeded) != kNeeded) {
+        TW_LOG_ERROR("uct_ep_create on sm needs iface, dev_addr and iface_addr (field_mask 0x%llx)",
+                     static_cast<unsigned long long>(params->field_mask));
+        return UCS_ERR_INVALID_PARAM;
+    }
+    auto& owner = static_cast<SmIface&>(uct::iface_of(params->iface));
+    std::string reason;
+    if (!owner.reachable(params->dev_addr, params->iface_addr, &reason)) {
+        TW_LOG_ERROR("uct_ep_create: %s", reason.c_str());
+        return UCS_ERR_UNREACHABLE;
+    }
+    const auto address = parse_iface_address(
+        std::span(reinterpret_cast<const std::byte*>(params->iface_addr), sizeof(IfaceAddress)), &reason);
+    Link* link = nullptr;
+    const ucs_status_t status = owner.link_to(*address, &link);
+    if (status != UCS_OK) return status;
+    *ep_p = new SmEp(owner, *link);
+    return UCS_OK;
+}
+
+void SmEp::destroy() {
+    SmIface& owner = iface_of_ep();
+    unsigned dropped = 0;
+    owner.pending.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
+    if (dropped > 0) TW_LOG_WARN("sm endpoint destroyed with %u pending requests", dropped);
+    owner.cancel_operations(link_, this, UCS_ERR_CANCELED);
+    owner.detach(link_, *this);
+    delete this;
+}
+
+ucs_status_t SmEp::pending_add(uct_pending_req_t* request, unsigned) {
+    Link& l = link_;
+    if (l.failure != UCS_OK) return l.failure;
+    const bool waits = !group_.empty() || (l.fence_waits && !l.ops.empty());
+    // As much room as any operation may need: whoever is told BUSY must not find that it was not enough.
+    if (!waits && l.state == LinkState::kReady && l.claim(kFragmentCountMax) == UCS_OK &&
+        l.segs.has(kFragmentCountMax) && l.rndv_count < kRndvCount && l.controls.empty()) {
+        return UCS_ERR_BUSY;
+    }
+    l.iface.pending.add(group_, request);
+    if (l.tx_made) l.tx.hold();
+    l.iface.want_work();
+    return UCS_OK;
+}
+
+void SmEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
+    iface_of_ep().pending.purge(group_, [&](uct_pending_req_t* request) {
+        if (callback != nullptr) callback(request, arg);
+    });
+}
+
+ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
+    SmIface& owner = iface_of_ep();
+    if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
+        owner.cancel_operations(link_, this, UCS_ERR_CANCELED);
+        return UCS_OK;
+    }
+    if (link_.failure != UCS_OK) return link_.failure;
+    if (!group_.empty()) return UCS_ERR_NO_RESOURCE;
+    if (!owner.flush_needed(link_, this)) return UCS_OK;
+    owner.start_flush(link_, this, comp);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t SmEp::fence(unsigned) {
+    // Loads and stores are ordered by the barrier; what the peer or later steps of ours still have to do is waited
+    // for by whatever comes next.
+    if (!link_.ops.empty()) {
+        link_.fence_waits = true;
+        if (link_.tx_made) link_.tx.hold();
+    }
+    full_barrier();
+    return UCS_OK;
+}
+
+ucs_status_t SmEp::check(unsigned, uct_completion_t*) {
+    if (link_.failure != UCS_OK) return link_.failure;
+    iface_of_ep().look_soon();
+    return UCS_OK;
+}
+
+}  // namespace tagwire::sm

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/sm_iface.hpp"
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include <cstring>
+#include <new>
+
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+#include "ucs/sys/limits.hpp"
+#include "ucs/time/clock.hpp"
+#include "ucs/topo/topology.hpp"
+#include "uct/ops.hpp"
+#include "uct/sm/sm_ep.hpp"
+
+namespace tagwire::sm {
+
+const ucs::CounterInfo kSmCounterInfos[] = {
+    {"delivered", "messages", "messages taken from peers' rings"},
+    {"unexpected", "messages", "tagged messages that found no posted receive"},
+    {"matched", "messages", "tagged messages that completed a posted receive"},
+    {"no_resource", "calls", "sends refused because the receiver had not made room"},
+    {"bells", "calls", "sends that found the receiver's ring asleep and rang the bell"},
+    {"wakeups", "packets", "wake-up packets sent to receivers asleep in poll(2)"},
+    {"cooled", "rings", "rings that progress stopped polling"},
+    {"connections", "peers", "connections established, in either direction"},
+    {"refused", "peers", "connections refused: other user, or wrong cookie"},
+    {"violations", "peers", "connections ended because the peer broke the format"},
+    {"peer_failures", "peers", "connections with endpoints that ended in an error"},
+    {"direct_bytes", "bytes", "moved by loads and stores to arena memory"},
+    {"process_vm_bytes", "bytes", "moved by process_vm_readv and process_vm_writev"},
+    {"message_bytes", "bytes", "sent piece by piece because process_vm_* is not permitted"},
+    {"helped_bytes", "bytes", "rendezvous data that the sender copied beside the receiver"},
+    {"copied_descs", "messages", "messages copied to a private descriptor (headroom, or too many held)"},
+};
+static_assert(std::size(kSmCounterInfos) == static_cast<std::size_t>(SmCounter::kCount));
+
+namespace {
+
+constexpr uct_iface_ops_t kOps = uct::make_ops<SmIface, SmEp>();
+
+}  // namespace
+
+SmIface::SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options)
+    : BaseIface(md, worker, kOps, progress_callback<SmIface>), md_(md), options_(options) {
+    seg_bytes_ = ucs::round_up(options.seg_bytes, kCacheLine);
+}
+
+ucs_status_t SmIface::open(SmMd& md, uct::Worker& worker, const uct_iface_params_t& params,
+                           const SmOptions& options, uct_iface_h* iface_p) {
+    std::unique_ptr<SmIface> iface(new SmIface(md, worker, options));
+    const ucs_status_t status = iface->init(params);
+    if (status != UCS_OK) return status;
+    *iface_p = iface.release();
+    return UCS_OK;
+}
+
+ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
+    ucs_status_t status = take_params(iface_params);
+    if (status != UCS_OK) return status;
+    if (worker().thread_mode() == UCS_THREAD_MODE_MULTI) {
+        TW_LOG_ERROR("an sm interface belongs to one thread, or to whoever holds the program's lock: open it on a "
+                     "worker of UCS_THREAD_MODE_SINGLE or UCS_THREAD_MODE_SERIALIZED");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    pid_ = ::getpid();
+    name_ = ucs::random_u64();
+    cookie_ = ucs::random_u64();
+    probe_value_ = ucs::random_u64();
+    look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
+    const int node = ucs::current_node();
+    numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
+
+    const auto wakeup = static_cast<WakeupMode>(options_.wakeup);
+    has_membarrier_ = wakeup != WakeupMode::kFence && ucs::register_global_barrier();
+    if (wakeup == WakeupMode::kMembarrier && !has_membarrier_) {
+        TW_LOG_ERROR("TAGWIRE_SM_WAKEUP=membarrier: membarrier(2) is not available here");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    if (options_.cma == static_cast<int>(CmaMode::kAllowAny)) ucs::allow_any_ptracer();
+
+    status = ucs::memfd_create_sealed("tagwire-bell", ucs::page_bytes(), &bell_fd_);
+    if (status != UCS_OK) return status;
+    if ((status = ucs::map_shared(bell_fd_.get(), ucs::page_bytes(), &bell_page_)) != UCS_OK) return status;
+    bell_ = reinterpret_cast<Bell<>*>(bell_page_.base());
+    bell_->magic = kBellMagic;
+
+    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    if (!epoll_) return ucs::fd_error("epoll_create1", errno);
+    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    if (!timer_) return ucs::fd_error("timerfd_create", errno);
+    watch_timer();
+    if ((status = listen()) != UCS_OK) return status;
+
+    descs_ = std::make_unique<DescPool>(this->params().rx_headroom, seg_bytes_);
+    status = entries_.init({.name = "sm posted receives", .elements_per_chunk = 256});
+    if (status == UCS_OK) status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
+    return status;
+}
+
+ucs_status_t SmIface::listen() {
+    address_.directory = options_.directory.text;
+    if (!address_.directory.empty()) {
+        const ucs_status_t status = ucs::unix_check_directory(address_.directory);
+        if (status != UCS_OK) return status;
+        ucs::unix_sweep_directory(address_.directory, kSocketPrefix);
+    }
+    address_.name = socket_name(name_);
+    const ucs_status_t status = ucs::unix_listen(address_, &listener_);
+    if (status == UCS_OK) watch_listener();
+    return status;
+}
+
+SmIface::~SmIface() {
+    for (const auto& link : links_) {
+        if (link == nullptr) continue;
+        if (link->tx_made) {
+            reinterpret_cast<RingHead*>(link->tx_segment.base())->producer.closed.store(1, std::memory_order_relaxed);
+        }
+        if (link->message_entry != nullptr) free_entry(*link->message_entry);
+        if (link->rx_segment != nullptr) std::exchange(link->rx_segment, nullptr)->abandon();
+    }
+    if (listener_) ucs::unix_unlink(address_);
+    while (auto* entry = static_cast<PostedEntry*>(posted_.take_any())) free_entry(*entry);
+    for (PostedEntry* entry : cancelled_) free_entry(*entry);
+    for (const auto& op : op_table_) {
+        if (op->owner != nullptr && op->kind == OpKind::kReceive) free_entry(*op->entry);
+    }
+}
+
+void SmIface::close() {
+    std::size_t eps = 0;
+    for (const auto& link : links_) eps += link != nullptr ? link->eps.size() : 0;
+    if (eps > 0) TW_LOG_WARN("sm interface closed with %zu endpoints", eps);
+    delete this;
+}
+
+// ---- What it can do -------------------------------------------------------------------------------------------------
+
+ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
+    std::memset(attr, 0, sizeof *attr);
+    constexpr std::size_t kZcopyMax = std::size_t{1} << 40;
+    const std::size_t seg = seg_bytes_;
+
+    attr->cap.am.max_short = kAmInlineMax;
+    attr->cap.am.max_bcopy = seg;
+    attr->cap.am.max_zcopy = seg;
+    attr->cap.am.max_hdr = seg;
+    attr->cap.am.max_iov = kIovMax;
+    attr->cap.am.opt_zcopy_align = 1;
+    attr->cap.am.align_mtu = 1;
+
+    attr->cap.put.max_short = static_cast<unsigned>(seg);
+    attr->cap.put.max_bcopy = seg;
+    attr->cap.put.max_zcopy = kZcopyMax;
+    attr->cap.put.max_iov = kIovMax;
+    attr->cap.put.opt_zcopy_align = 1;
+    attr->cap.put.align_mtu = 1;
+    attr->cap.get.max_short = static_cast<unsigned>(seg);
+    attr->cap.get.max_bcopy = seg;
+    attr->cap.get.max_zcopy = kZcopyMax;
+    attr->cap.get.max_iov = kIovMax;
+    attr->cap.get.opt_zcopy_align = 1;
+    attr->cap.get.align_mtu = 1;
+
+    constexpr std::uint64_t kPostOps = UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_AND) |
+                                       UCS_BIT(UCT_ATOMIC_OP_OR) | UCS_BIT(UCT_ATOMIC_OP_XOR);
+    constexpr std::uint64_t kFetchOps = kPostOps | UCS_BIT(UCT_ATOMIC_OP_SWAP) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
+    attr->cap.atomic32.op_flags = attr->cap.atomic64.op_flags = kPostOps;
+    attr->cap.atomic32.fop_flags = attr->cap.atomic64.fop_flags = kFetchOps;
+
+    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
+                      UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT | UCT_IFACE_FLAG_GET_BCOPY |
+                      UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+                      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_EP_KEEPALIVE |
+                      UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF | UCT_IFACE_FLAG_ERRHANDLE_AM_ID |
+                      UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
+                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE;
+    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
+                            UCT_IFACE_FLAG_EVENT_RECV_SIG | UCT_IFACE_FLAG_EVENT_FD;
+
+    if (has_tag_callbacks()) {
+        attr->cap.flags |= UCT_IFACE_FLAG_TAG_EAGER_SHORT | UCT_IFACE_FLAG_TAG_EAGER_BCOPY |
+                           UCT_IFACE_FLAG_TAG_EAGER_ZCOPY | UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
+        attr->cap.tag.recv.min_recv = 0;
+        attr->cap.tag.recv.max_zcopy = kZcopyMax;
+        attr->cap.tag.recv.max_iov = kIovMax;
+        attr->cap.tag.recv.max_outstanding = options_.tag_depth;
+        attr->cap.tag.eager.max_short = sizeof(TagShortBody::data);
+        attr->cap.tag.eager.max_bcopy = seg;
+        attr->cap.tag.eager.max_zcopy = kFragmentCountMax * seg;
+        attr->cap.tag.eager.max_iov = kIovMax;
+        attr->cap.tag.rndv.max_zcopy = kZcopyMax;
+        attr->cap.tag.rndv.max_hdr = seg;
+        attr->cap.tag.rndv.max_iov = 1;
+    }
+
+    attr->device_addr_len = sizeof(DeviceAddress);
+    attr->iface_addr_len = sizeof(IfaceAddress);
+    attr->ep_addr_len = 0;
+    attr->max_conn_priv = 0;
+    attr->overhead = 10e-9;
+    attr->bandwidth.dedicated = 13e9;
+    attr->bandwidth.shared = 0;
+    attr->latency = ucs_linear_func_make(60e-9, 0);
+    attr->priority = 0;
+    attr->max_num_eps = SIZE_MAX;
+    attr->dev_num_paths = 1;
+    return UCS_OK;
+}
+
+// ---- Addresses ------------------------------------------------------------------------------------------------------
+
+ucs_status_t SmIface::get_device_address(uct_device_addr_t* addr) {
+    const bool abstract = address_.directory.empty();
+    const DeviceAddress device{ucs::boot_id(), abstract ? ucs::network_namespace() : 0};
+    std::memcpy(addr, &device, sizeof device);
+    return UCS_OK;
+}
+
+ucs_status_t SmIface::get_address(uct_iface_addr_t* addr) {
+    const Place place = address_.directory.empty() ? Place::kAbstract : Place::kDirectory;
+    const IfaceAddress address{kFormatVersion, place, numa_node_, ::geteuid(), name_, cookie_};
+    std::memcpy(addr, &address, sizeof address);
+    return UCS_OK;
+}
+
+bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr, std::string* reason) {
+    const auto say = [&](std::string text) {
+        if (reason != nullptr) *reason = std::move(text);
+        return false;
+    };
+    const auto device =
+        parse_device_address(std::span(reinterpret_cast<const std::byte*>(dev_addr), sizeof(DeviceAddress)));
+    if (!device || device->boot_id != ucs::boot_id()) return say("the peer is on another machine");
+    std::optional<IfaceAddress> address;
+    if (iface_addr != nullptr) {
+        std::string what;
+        address = parse_iface_address(
+            std::span(reinterpret_cast<const std::byte*>(iface_addr), sizeof(IfaceAddress)), &what);
+        if (!address) return say(what);
+        if (address->uid != ::geteuid()) {
+            return say("the peer runs as user " + std::to_string(address->uid) + ", we as " +
+                       std::to_string(::geteuid()));
+        }
+        if (address->place == Place::kDirectory && address_.directory.empty()) {
+            return say("the peer's socket is in a directory: set TAGWIRE_SM_DIR to it");
+        }
+        if (address->place == Place::kDirectory) return true;
+    }
+    if (device->network_namespace != 0 && device->network_namespace != ucs::network_namespace()) {
+        return say("the peer is in another network namespace: set TAGWIRE_SM_DIR to a directory that both share");
+    }
+    return true;
+}
+
+// ---- Flush, fence ----------------------------------------------------------------------------------------------------
+
+ucs_status_t SmIface::flush(unsigned, uct_completion_t* comp) {
+    if (comp != nullptr) return UCS_ERR_UNSUPPORTED;
+    if (!pending.empty()) return UCS_ERR_NO_RESOURCE;
+    for (const auto& link : links_) {
+        if (link != nullptr && !link->ops.empty()) return UCS_INPROGRESS;
+    }
+    return UCS_OK;
+}
+
+ucs_status_t SmIface::fence(unsigned) {
+    for (const auto& link : links_) {
+        if (link == nullptr || link->ops.empty()) continue;
+        link->fence_waits = true;
+        if (link->tx_made) link->tx.hold();
+    }
+    full_barrier();
+    return UCS_OK;
+}
+
+// ---- Events ---------------------------------------------------------------------------------------------------------
+
+ucs_status_t SmIface::event_fd_get(int* fd_p) {
+    *fd_p = epoll_.get();
+    return UCS_OK;
+}
+
+void SmIface::drain_timer() {
+    std::uint64_t expirations = 0;
+    [[maybe_unused]] const ssize_t got = ::read(timer_.get(), &expirations, sizeof expirations);
+}
+
+// The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once more.
+ucs_status_t SmIface::event_arm(unsigned) {
+    if (has_work_ || in_progress_ > 0) return UCS_ERR_BUSY;
+    if (look()) return UCS_ERR_BUSY;
+    for (Link* link : hot_) link->rx.announce_sleep();
+    bool ready = !arm_bell(*bell_);
+    if (has_membarrier_) ucs::global_barrier();
+    full_barrier();
+    for (Link* link : hot_) ready |= link->rx.peek().word != 0;
+    if (ready) {
+        for (Link* link : hot_) link->rx.wake();
+        bell_->armed.store(0, std::memory_order_relaxed);
+        return UCS_ERR_BUSY;
+    }
+    for (Link* link : hot_) link->is_hot = false;
+    hot_.clear();
+    // Somebody's sends carry no fence and we cannot run the barrier for them, or a connection is being retried: then
+    // the sleep is short, and nothing is left to the bell.
+    if (sleeps_by_timer_ || waiting_links_ > 0) {
+        const itimerspec once{{0, 0}, {0, 1'000'000}};
+        ::timerfd_settime(timer_.get(), 0, &once, nullptr);
+        if (sleeps_by_timer_) keep_all_hot();
+    }
+    return UCS_OK;
+}
+
+void SmIface::keep_all_hot() {
+    for (const auto& link : links_) {
+        if (link != nullptr) make_hot(*link);
+    }
+}
+
+// ---- Descriptions ---------------------------------------------------------------------------------------------------
+
+void SmIface::describe(const uct::DescribeSink& sink) const {
+    constexpr std::size_t kOwnFds = 4;  // listener, epoll, timer, bell
+    std::size_t peers = 0, fds = kOwnFds, bytes = bell_page_.bytes();
+    for (const auto& link : links_) {
+        if (link == nullptr) continue;
+        ++peers;
+        fds += link->socket ? 1 : 0;
+        bytes += link->tx_segment.bytes() + sizeof(Link);
+    }
+    for (const auto& [pid, process] : processes_) fds += process->pidfd ? 1 : 0;
+    sink.text("socket", address_.directory.empty() ? "@" + address_.name : address_.directory + "/" + address_.name);
+    sink.text("wakeup", has_membarrier_ ? "membarrier: sends carry no fence" : "each send carries a fence");
+    sink.number("peers", peers);
+    sink.number("hot_rings", hot_.size());
+    sink.number("fds", fds);
+    sink.number("bytes", bytes);
+    sink.number("fds_per_peer", peers == 0 ? 0 : (fds - kOwnFds + peers - 1) / peers);
+    sink.number("bytes_per_peer", peers == 0 ? 0 : bytes / peers);
+    sink.number("posted_receives", posted_.size());
+    sink.number("arena_bytes_allocated", md_.arena().allocated_bytes());
+}
+
+void SmIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const {
+    static constexpr const char* kStates[] = {"connecting", "accepted", "greeted", "ready", "failed"};
+    static constexpr const char* kPaths[] = {"not known yet", "load_store", "process_vm", "messages"};
+    const Link& link = static_cast<const SmEp*>(handle)->link();
+    sink.text("state", kStates[static_cast<std::size_t>(link.state)]);
+    sink.number("peer_pid", static_cast<std::uint64_t>(std::max(link.peer.pid, 0)));
+    sink.text("zcopy_path", kPaths[static_cast<std::size_t>(link.copy_path)]);
+    sink.text("zcopy_reason", link.copy_reason);
+    sink.text("death_noticed_by", link.process == nullptr ? "hang-up" : link.process->source);
+    sink.flag("ring_made", link.tx_made);
+    sink.number("ring_bytes", link.tx_segment.bytes());
+    sink.number("fds", (link.socket ? 1U : 0U) + (link.process != nullptr && link.process->pidfd ? 1U : 0U));
+    sink.number("buffers_under_way", link.tx_made ? link.segs.out_count() : 0);
+    sink.number("rendezvous_under_way", link.rndv_count);
+}
+
+}  // namespace tagwire::sm

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shared-memory interface: receives from any number of senders, each through a ring of its own.
+//
+// Threads: the owner thread of the worker only. Nothing runs in the background.
+//
+// One call of progress():
+//   1. the bell: rings that slept and have messages become hot
+//   2. the hot rings are polled, each for at most kPollBudget messages
+//   3. links with work (queued answers, copies in steps, pending sends) get a turn
+//   4. when nothing moved: now and then, a look at the sockets (new peers, descriptors, deaths)
+// A ring without messages for a while turns cold: its sender rings the bell for the next one. The last few rings
+// stay hot, so a lone idle peer is answered without a bell.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "ucs/datastruct/tag_matcher.hpp"
+#include "ucs/memory/mpool.hpp"
+#include "ucs/stats/counters.hpp"
+#include "uct/base_iface.hpp"
+#include "uct/pending.hpp"
+#include "uct/sm/desc_pool.hpp"
+#include "uct/sm/link.hpp"
+#include "uct/sm/options.hpp"
+#include "uct/sm/sm_md.hpp"
+
+namespace tagwire::sm {
+
+enum class SmCounter {
+    kDelivered, kUnexpected, kMatched, kNoResource, kBells, kWakeups, kCooled, kConnections, kRefused,
+    kViolations, kPeerFailures, kDirectBytes, kProcessVmBytes, kMessageBytes, kHelpedBytes, kCopiedDescs, kCount
+};
+extern const ucs::CounterInfo kSmCounterInfos[static_cast<std::size_t>(SmCounter::kCount)];
+
+class SmIface : public uct::BaseIface {
+  public:
+    static ucs_status_t open(SmMd& md, uct::Worker& worker, const uct_iface_params_t& params,
+                             const SmOptions& options, uct_iface_h* iface_p);
+    ~SmIface() override;
+
+    // ---- UCT operations (make_ops) ----
+    ucs_status_t tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov, std::size_t iovcnt,
+                                uct_tag_context_t* ctx);
+    ucs_status_t tag_recv_cancel(uct_tag_context_t* ctx, int force);
+    ucs_status_t flush(unsigned flags, uct_completion_t* comp);
+    ucs_status_t fence(unsigned flags);
+    unsigned progress();
+    ucs_status_t event_fd_get(int* fd_p);
+    ucs_status_t event_arm(unsigned events);
+    void close();
+    ucs_status_t query(uct_iface_attr_t* attr);
+    ucs_status_t get_device_address(uct_device_addr_t* addr);
+    ucs_status_t get_address(uct_iface_addr_t* addr);
+
+    // ---- for tagwire's own queries ----
+    bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
+                   std::string* reason) override;
+    ucs::CounterSet counters() const override { return counters_.set(kSmCounterInfos); }
+    void describe(const uct::DescribeSink& sink) const override;
+    void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
+
+    // ---- for endpoints ----
+    ucs_status_t link_to(const IfaceAddress& address, Link** link_p);
+    void detach(Link& link, SmEp& ep);
+    void fail(Link& link, ucs_status_t status);
+    void violation(Link& link, const char* what);
+    ucs_status_t make_tx(Link& link);
+    void add_work(Link& link);
+    Op* new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp);
+    void finish(Op& op, ucs_status_t status);
+    void cancel_operations(Link& link, SmEp* ep, ucs_status_t status);
+    /// The first step of a transfer, within the call that starts it: UCS_OK when that was all.
+    ucs_status_t step_first(Op& op);
+    void start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
+    bool flush_needed(const Link& link, const SmEp* ep) const;
+    RndvOp* new_rndv(Link& link);
+    void drop_rndv(RndvOp& op);
+    void look_soon() { next_look_ = 0; }
+    void keep_all_hot();
+    void want_work() { has_work_ = true; }
+    void count(SmCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
+
+    uct::PendingQueue pending;
+    [[nodiscard]] SmMd& sm_md() const { return md_; }
+    [[nodiscard]] const SmOptions& options() const { return options_; }
+    [[nodiscard]] std::size_t seg_bytes() const { return seg_bytes_; }
+
+  private:
+    static constexpr unsigned kPollBudget = 32;
+    static constexpr std::size_t kHotKept = 4;           // rings that never cool
+    static constexpr unsigned kIdlePerLook = 8;          // idle calls per look at the clock
+    static constexpr unsigned kIdlePerCooling = 1024;    // idle calls per cooling round
+    static constexpr unsigned kBusyPerLook = 4096;       // busy calls per look at the clock
+
+    SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options);
+    ucs_status_t init(const uct_iface_params_t& params);
+    ucs_status_t listen();
+
+    // sm_progress.cc
+    unsigned poll_ring(Link& link);
+    bool deliver(Link& link, Control control);
+    void deliver_am(Link& link, Control control);
+    bool deliver_am_seg(Link& link, Control control);
+    void deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes);
+    bool deliver_tag_seg(Link& link, Control control);
+    bool deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t bytes, bool more);
+    bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p, unsigned* flags_p);
+    void after_callback(Link& link, std::uint32_t seg, void* data, unsigned flags, ucs_status_t status);
+    unsigned idle();
+    void cool();
+    void make_hot(Link& link);
+    void make_cold(Link& link);
+    unsigned work();
+    unsigned report_cancelled();
+
+    // sm_rndv.cc
+    bool deliver_rndv(Link& link, Control control);
+    bool deliver_rndv_request(Link& link, Control control);
+    void start_receive(Link& link, const RndvBody& body, bool in_arena, PostedEntry& entry);
+    bool step_receive(Op& op);
+    bool step_both(Op& op);
+    void pull_instead(Op& op);
+    void finish_receive(Op& op, ucs_status_t status);
+    void deliver_fin(Link& link, const RndvFinBody& fin);
+    void deliver_help(Link& link, const RndvHelpBody& help);
+    bool step_help(Link& link);
+
+    // sm_remote.cc
+    bool deliver_remote(Link& link, Control control);
+    bool is_length(Link& link, Control control, std::size_t bytes);
+    void deliver_pull(Link& link, const PullBody& pull);
+    void deliver_pull_data(Link& link, const PullDataBody& data);
+    void deliver_push(Link& link, const PushBody& push);
+    void deliver_atomic(Link& link, const AtomicBody& atomic);
+    void finish_step(Op& op, ucs_status_t status);
+    Op* find_op(Link& link, std::uint32_t id);
+    bool step_link(Link& link);
+    bool step_op(Op& op);
+    bool step_serve(Link& link);
+
+    // sm_connect.cc
+    bool look();
+    void accept_peers();
+    bool read_socket(Link& link);
+    ucs_status_t take_hello(Link& link, const Hello& hello, ucs::ReceivedMessage& message);
+    ucs_status_t take_ring(Link& link, const RingOffer& offer, ucs::ReceivedMessage& message);
+    ucs_status_t send_hello(Link& link, std::uint64_t cookie);
+    ucs_status_t connect(Link& link);
+    void choose_copy_path(Link& link, const Hello& hello);
+    void watch_process(Link& link);
+    Link& new_link();
+    void remove(Link& link);
+    unsigned bury_failed();
+    [[nodiscard]] bool is_unused(const Link& link) const;
+    void reap();
+    void unwatch(PeerProcess& process);
+    void process_died(pid_t pid);
+    void open_pidfd(Link& link, PeerProcess& process);
+    void watch_listener();
+    void watch_timer();
+    void drain_timer();
+    void peer_leaves(Link& link);
+    void bind_near(ucs::Mapping& segment, std::uint8_t numa_node);
+    void report_link_failure(Link& link);
+    void end_operations(Link& link);
+    void watch(int fd, std::uint64_t tag);
+
+    PostedEntry* new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_tag_context_t* ctx);
+    void free_entry(PostedEntry& entry);
+    void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes, ucs_status_t status);
+
+    SmMd& md_;
+    SmOptions options_;
+    std::size_t seg_bytes_ = 0;
+
+    // The data path's.
+    Bell<>* bell_ = nullptr;
+    std::vector<Link*> hot_;
+    bool has_work_ = false;  // something in working_, failed_ or pending
+    bool is_armed_ = false;
+    unsigned idle_calls_ = 0;
+    unsigned busy_calls_ = 0;
+    std::uint64_t next_look_ = 0;   // ticks
+    std::uint64_t look_ticks_ = 0;  // between looks
+    ucs::PostedReceives posted_;
+    ucs::ObjectPool<PostedEntry> entries_;
+    std::vector<PostedEntry*> cancelled_;  // their callbacks run in progress
+    ucs::CounterArray<SmCounter> counters_;
+
+    std::vector<Link*> working_;
+    ucs::ObjectPool<IovCopy> iovs_;
+    std::vector<Op*> op_free_;
+    std::vector<std::unique_ptr<Op>> op_table_;
+    std::uint32_t op_serial_ = 0;
+    ucs_status_t first_status_ = UCS_OK;  // of step_first()
+    unsigned in_progress_ = 0;  // nesting of progress(), for removals
+
+    std::unique_ptr<DescPool> descs_;
+
+    // Connections.
+    std::vector<std::unique_ptr<Link>> links_;
+    std::vector<std::uint32_t> free_links_;
+    std::vector<Link*> failed_;  // failure set, not reported yet
+    bool reap_wanted_ = false;   // links to remove when nobody looks at them
+    std::uint64_t accept_after_ = 0;  // ticks; no descriptors were left
+    std::unordered_map<std::uint64_t, Link*> by_name_;
+    std::unordered_map<pid_t, std::unique_ptr<PeerProcess>> processes_;
+    std::vector<std::unique_ptr<PeerProcess>> dead_processes_;  // with links that are still there
+    unsigned waiting_links_ = 0;  // not kReady yet: look more often
+    ucs::UniqueFd listener_;
+    ucs::UniqueFd epoll_;
+    ucs::UniqueFd bell_fd_;
+    ucs::UniqueFd timer_;
+    ucs::Mapping bell_page_;
+    ucs::UnixAddress address_;
+    std::uint64_t name_ = 0;
+    std::uint64_t cookie_ = 0;
+    std::uint64_t probe_value_ = 0;
+    pid_t pid_ = 0;
+    bool has_membarrier_ = false;
+    bool sleeps_by_timer_ = false;
+    std::uint8_t numa_node_ = 0xff;
+};
+
+}  // namespace tagwire::sm

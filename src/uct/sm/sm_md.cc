@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/sm/sm_md.hpp"
+
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "uct/sm/sm_iface.hpp"
+
+namespace tagwire::sm {
+
+namespace {
+
+// A key is serial << 20 | index, so that one of a registration that is gone is noticed.
+constexpr unsigned kKeyIndexBits = 20;
+constexpr std::uint32_t kKeyIndexMax = 1U << kKeyIndexBits;
+constexpr unsigned kAccessAll = UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET |
+                                UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+
+}  // namespace
+
+ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options, uct::Md** md_p) {
+    std::unique_ptr<Arena> arena;
+    const ucs_status_t status = Arena::create(options.arena_bytes, &arena);
+    if (status != UCS_OK) return status;
+    *md_p = new SmMd(family, std::move(arena));
+    return UCS_OK;
+}
+
+SmMd::SmMd(const uct::Component& family, std::unique_ptr<Arena> arena)
+    : Md(family), arena_(std::move(arena)) {}
+
+SmMd::~SmMd() {
+    for (MemHandle* handle : by_index_) {
+        if (handle == nullptr) continue;
+        TW_LOG_WARN("memory domain closed while %p (%zu bytes) was still %s", static_cast<void*>(handle->address),
+                    handle->length, handle->is_allocated ? "allocated" : "registered");
+        delete handle;
+    }
+}
+
+ucs_status_t SmMd::query(uct_md_attr_t* attr) {
+    attr->cap.max_alloc = arena_->mapping().bytes();
+    attr->cap.max_reg = SIZE_MAX;
+    attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_RKEY_PTR;
+    attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.alloc_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.detect_mem_types = 0;
+    attr->reg_cost = ucs_linear_func_make(50e-9, 0);
+    CPU_ZERO(&attr->local_cpus);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) UCS_CPU_SET(cpu, &attr->local_cpus);
+    return UCS_OK;
+}
+
+ucs_status_t SmMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
+    devices->push_back({"sm", "memory", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN});
+    return UCS_OK;
+}
+
+ucs_status_t SmMd::iface_open(uct::Worker& worker, const uct_iface_params_t& params, const void* iface_values,
+                              uct_iface_h* iface_p) {
+    return SmIface::open(*this, worker, params, *static_cast<const SmOptions*>(iface_values), iface_p);
+}
+
+MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
+    auto handle = std::make_unique<MemHandle>();
+    handle->address = address;
+    handle->length = length;
+    handle->arena_offset = arena_->offset_of(address, length);
+    handle->flags = (flags & kAccessAll) != 0 ? flags & kAccessAll : kAccessAll;
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+        if (by_index_.size() == kKeyIndexMax) {
+            TW_LOG_ERROR("more than %u registrations in one memory domain", kKeyIndexMax);
+            return nullptr;
+        }
+        free_.push_back(static_cast<std::uint32_t>(by_index_.size()));
+        by_index_.push_back(nullptr);
+        serial_.push_back(0);
+    }
+    const std::uint32_t index = free_.back();
+    free_.pop_back();
+    handle->key = ++serial_[index] << kKeyIndexBits | index;
+    by_index_[index] = handle.get();
+    return handle.release();
+}
+
+void SmMd::forget(MemHandle* handle) {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t index = handle->key & (kKeyIndexMax - 1);
+    by_index_[index] = nullptr;
+    free_.push_back(index);
+    delete handle;
+}
+
+ucs_status_t SmMd::mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type, unsigned flags,
+                             const char*, uct_mem_h* memh_p) {
+    if (type != UCS_MEMORY_TYPE_HOST) return UCS_ERR_UNSUPPORTED;
+    if ((flags & UCT_MD_MEM_FLAG_FIXED) != 0) {
+        TW_LOG_ERROR("memory of the shared-memory arena cannot be placed at a fixed address");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    std::byte* address = nullptr;
+    std::size_t length = 0;
+    const ucs_status_t status = arena_->allocate(*length_p, &address, &length);
+    if (status != UCS_OK) return status;
+    MemHandle* handle = track(address, length, flags);
+    if (handle == nullptr) {
+        arena_->free(address, length);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    handle->is_allocated = true;
+    *length_p = length;
+    *address_p = address;
+    *memh_p = handle;
+    return UCS_OK;
+}
+
+ucs_status_t SmMd::mem_free(uct_mem_h memh) {
+    auto* handle = static_cast<MemHandle*>(memh);
+    if (!handle->is_allocated) {
+        TW_LOG_ERROR("mem_free of memory that was registered, not allocated");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    arena_->free(handle->address, handle->length);
+    forget(handle);
+    return UCS_OK;
+}
+
+ucs_status_t SmMd::mem_reg(void* address, std::size_t length, unsigned flags, uct_mem_h* memh_p) {
+    MemHandle* handle = track(static_cast<std::byte*>(address), length, flags);
+    if (handle == nullptr) return UCS_ERR_EXCEEDS_LIMIT;
+    *memh_p = handle;
+    return UCS_OK;
+}
+
+ucs_status_t SmMd::mem_dereg(uct_mem_h memh) {
+    auto* handle = static_cast<MemHandle*>(memh);
+    if (handle->is_allocated) {
+        TW_LOG_ERROR("mem_dereg of memory that was allocated: it goes by mem_free");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    forget(handle);
+    return UCS_OK;
+}
+
+ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
+    const auto* handle = static_cast<const MemHandle*>(memh);
+    const PackedRkey rkey{kRkeyMagic, handle->key, arena_->mapping().id(), handle->arena_offset,
+                          reinterpret_cast<std::uintptr_t>(handle->address), handle->length};
+    std::memcpy(packed, &rkey, sizeof rkey);
+    return UCS_OK;
+}
+
+std::byte* SmMd::resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length, unsigned access) {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t index = key & (kKeyIndexMax - 1);
+    const MemHandle* handle = index < by_index_.size() ? by_index_[index] : nullptr;
+    if (handle == nullptr || handle->key != key || (handle->flags & access) == 0) return nullptr;
+    const auto start = reinterpret_cast<std::uintptr_t>(handle->address);
+    if (address < start || address - start > handle->length || length > handle->length - (address - start)) {
+        return nullptr;
+    }
+    return handle->address + (address - start);
+}
+
+std::size_t SmMd::registration_count() {
+    const std::lock_guard lock(mutex_);
+    return by_index_.size() - free_.size();
+}
+
+}  // namespace tagwire::sm

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations that outlive the call that started them. All belong to one link and die with it, completed exactly once.
+//
+//   Op        of the initiator: get, put and atomics that take more than one step or an answer of the peer, flushes,
+//             and the receiving side of a rendezvous
+//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our ring segment
+//   Serve     memory of ours that the peer reads by messages, because it may not do so itself
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ucs/datastruct/queue.hpp"
+#include "ucs/datastruct/tag_matcher.hpp"
+#include "uct/sm/iov.hpp"
+#include "uct/sm/layout.hpp"
+#include "uct/sm/messages.hpp"
+
+namespace tagwire::sm {
+
+struct Link;
+class SmEp;
+
+/// A posted receive. One contiguous buffer lies in the entry itself, anything else behind `more`.
+struct PostedEntry : ucs::PostedReceive {
+    uct_tag_context_t* ctx = nullptr;
+    std::byte* buffer = nullptr;
+    std::size_t capacity = 0;
+    IovCopy* more = nullptr;
+    bool consumed = false;  // matched, not complete yet
+};
+
+enum class OpKind : std::uint8_t {
+    kFlush,     // done when it is the oldest
+    kCopyGet,   // process_vm_readv, piece by piece
+    kCopyPut,   // process_vm_writev, piece by piece
+    kPull,      // the peer sends the data
+    kPush,      // we send the data, the peer acknowledges the last piece
+    kAtomic,    // the peer executes
+    kReceive,   // rendezvous: fills a posted receive
+};
+
+enum class ReceiveMode : std::uint8_t { kDirect, kRead, kBoth, kPull };
+
+/// One step of a copy that may take several: long enough to be efficient, short enough to stay responsive.
+constexpr std::size_t kCopyStepBytes = 512 * 1024;
+/// What one side takes at a time when both copy.
+constexpr std::size_t kChunkBytes = 128 * 1024;
+
+struct Op {
+    ucs::ListLink<Op> link;
+    OpKind kind = OpKind::kFlush;
+    ReceiveMode mode = ReceiveMode::kDirect;
+    bool needs_steps = false;   // local work is left; otherwise it waits for the peer
+    bool is_first_step = false;  // within the call that started it
+    bool both_started = false;  // the sender was asked to help
+    std::uint32_t id = kNoOp;   // what the peer's answers carry: serial << kOpIndexBits | index
+    Link* owner = nullptr;
+    SmEp* ep = nullptr;
+    uct_completion_t* completion = nullptr;
+
+    IovCopy iov;  // local memory
+    IovCursor cursor;
+    std::uint64_t remote = 0;  // peer's address of the next byte
+    std::uint64_t left = 0;    // bytes still to move
+    std::uint32_t key = 0;     // registration at the peer
+
+    uct_unpack_callback_t unpack = nullptr;  // kPull of get_bcopy
+    void* unpack_arg = nullptr;
+    void* result = nullptr;  // kAtomic
+    std::uint32_t result_bytes = 0;
+
+    PostedEntry* entry = nullptr;  // kReceive, from here on
+    const std::byte* direct = nullptr;
+    std::uint64_t tag = 0;
+    std::uint64_t length = 0;  // of the message; the buffer may be shorter
+    std::uint64_t copy_bytes = 0;
+    std::uint64_t source = 0;
+    std::uint32_t sender_op = 0;
+    std::uint32_t generation = 0;
+};
+
+constexpr std::uint32_t kOpIndexBits = 12;
+constexpr std::uint32_t kOpCountMax = 1U << kOpIndexBits;
+
+struct RndvOp {
+    Link* link = nullptr;  // null: free
+    SmEp* ep = nullptr;
+    uct_completion_t* completion = nullptr;
+    uct_mem_h own_memh = nullptr;  // registered for this operation only
+    std::byte* buffer = nullptr;
+    std::uint64_t length = 0;
+    std::uint64_t help_address = 0;
+    std::uint64_t help_bytes = 0;
+    std::uint32_t generation = 0;
+    std::uint32_t index = 0;
+    bool helping = false;
+};
+
+struct Serve {
+    std::uint32_t requester_op = kNoOp;
+    std::uint32_t key = 0;
+    std::uint32_t rndv_op = kNoOp;
+    std::uint32_t generation = 0;
+    std::uint64_t address = 0;
+    std::uint64_t left = 0;
+};
+
+/// A message to the peer that found the ring full.
+struct QueuedControl {
+    Control control;
+    std::byte body[kBodyBytes];
+};
+
+constexpr std::uint64_t rndv_word(std::uint32_t generation, std::uint32_t low) {
+    return std::uint64_t{generation} << 32 | low;
+}
+constexpr std::uint64_t rndv_word(std::uint32_t generation, RndvState state) {
+    return rndv_word(generation, static_cast<std::uint32_t>(state));
+}
+
+/// Counts one operation of `completion` down, with its status; null is allowed.
+inline void complete(uct_completion_t* completion, ucs_status_t status) {
+    if (completion == nullptr) return;
+    uct_completion_update_status(completion, status);
+    if (--completion->count == 0) completion->func(completion);
+}
+
+/// Takes the next number below `end` of a counter of this generation (RndvWord::next).
+inline bool claim_chunk(std::atomic<std::uint64_t>& next, std::uint32_t generation, std::uint32_t end,
+                        std::uint32_t* chunk_p) {
+    std::uint64_t seen = next.load(std::memory_order_relaxed);
+    do {  // Relaxed: a claim publishes nothing. Ends: a lost exchange is the other side's claim.
+        if (seen >> 32 != generation || static_cast<std::uint32_t>(seen) >= end) return false;
+    } while (!next.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed));
+    *chunk_p = static_cast<std::uint32_t>(seen);
+    return true;
+}
+
+/// Counts a finished chunk, unless the word serves another rendezvous by now (RndvWord::done).
+inline void count_chunk(std::atomic<std::uint64_t>& done, std::uint32_t generation) {
+    std::uint64_t seen = done.load(std::memory_order_relaxed);
+    do {
+        if (seen >> 32 != generation) return;
+        // SYNC sm_chunk: what the chunk's copier wrote is visible to whoever sees the count.
+    } while (!done.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel, std::memory_order_relaxed));
+}
+
+}  // namespace tagwire::sm
