@@ -98,7 +98,7 @@ class Resolver {
 
     const OptionTable& table_;
     void* values_;
-    const ConfigSources& sources_;
+    ConfigSources sources_;
     std::vector<std::string> problems_;
     std::vector<Origin> origins_;
 };
