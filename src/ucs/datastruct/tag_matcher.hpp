@@ -33,26 +33,14 @@ namespace tagwire::ucs {
 
 inline constexpr std::uint64_t kExactMask = ~std::uint64_t{0};
 
-namespace detail {
-struct MaskClass;
-}
-
 struct PostedReceive {
-    std::uint64_t tag = 0;            // set before post(), which clears the bits outside the mask
-    std::uint64_t mask = kExactMask;  // set before post()
-    std::uint64_t sequence = 0;       // the rest belongs to PostedReceives
-    PostedReceive* next = nullptr;
+    std::uint64_t tag = 0;          // set before post(), which clears the bits outside the mask
+    PostedReceive* next = nullptr;  // in the ring of equal keys
     PostedReceive* prev = nullptr;
-    detail::MaskClass* mask_class = nullptr;  // null: exact
+    std::uint64_t sequence = 0;
+    std::uint64_t mask = kExactMask;  // set before post()
 };
-
-namespace detail {
-struct MaskClass {
-    std::uint64_t mask = 0;
-    std::size_t position = 0;  // in PostedReceives::classes_
-    TagIndex<PostedReceive> index;
-};
-}  // namespace detail
+static_assert(sizeof(PostedReceive) == 40);  // room for buffer, length, context in its cache line
 
 class PostedReceives {
   public:
@@ -73,21 +61,19 @@ class PostedReceives {
             lone_ = &receive;
             return;
         }
-        if (lone_ != nullptr) [[unlikely]]
-            insert(*std::exchange(lone_, nullptr));
-        insert(receive);
+        post_beside_others(receive);
     }
 
-    /** `receive` is posted. O(1). */
+    /** `receive` is posted. O(1) at any depth; a wildcard first finds its mask among those in use.
+     */
     void cancel(PostedReceive& receive) {
         --size_;
         if (lone_ == &receive) {
             lone_ = nullptr;
-        } else if (receive.mask_class == nullptr) {
+        } else if (receive.mask == kExactMask) [[likely]] {
             exact_.erase(receive);
         } else {
-            receive.mask_class->index.erase(receive);
-            retire_if_empty(*receive.mask_class);
+            erase_wildcard(receive);
         }
     }
 
@@ -129,16 +115,28 @@ class PostedReceives {
     void prefetch(std::uint64_t tag) const { exact_.prefetch(tag); }
 
   private:
-    using MaskClass = detail::MaskClass;
+    struct MaskClass {
+        std::uint64_t mask = 0;
+        detail::TagIndex<PostedReceive> index;
+    };
+
+    // Not inline, so that posting a lone receive saves no registers.
+    [[gnu::noinline]] void post_beside_others(PostedReceive& receive) {
+        if (lone_ != nullptr) [[unlikely]]
+            insert(*std::exchange(lone_, nullptr));
+        insert(receive);
+    }
 
     void insert(PostedReceive& receive) {
         if (receive.mask == kExactMask) [[likely]] {
-            receive.mask_class = nullptr;
             exact_.insert(receive);
         } else {
-            receive.mask_class = &class_of(receive.mask);
-            receive.mask_class->index.insert(receive);
+            insert_wildcard(receive);
         }
+    }
+
+    [[gnu::noinline]] void insert_wildcard(PostedReceive& receive) {
+        class_to_add(receive.mask).index.insert(receive);
     }
 
     [[gnu::noinline]] PostedReceive* match_with_wildcards(std::uint64_t tag) {
@@ -157,24 +155,30 @@ class PostedReceives {
         return static_cast<std::int64_t>(a.sequence - b.sequence) < 0;
     }
 
-    MaskClass& class_of(std::uint64_t mask) {
-        for (std::size_t i = 0; i < classes_in_use_; ++i)
-            if (classes_[i]->mask == mask)
-                return *classes_[i];
-        if (classes_in_use_ == classes_.size())
-            classes_.push_back(std::make_unique<MaskClass>());
-        MaskClass& fresh = *classes_[classes_in_use_];
-        fresh.mask = mask;
-        fresh.position = classes_in_use_++;
-        return fresh;
+    /** Where this mask is among the classes in use; classes_in_use_ if it is not. */
+    std::size_t find_class(std::uint64_t mask) const {
+        std::size_t i = 0;
+        while (i < classes_in_use_ && classes_[i]->mask != mask)
+            ++i;
+        return i;
     }
 
-    void retire_if_empty(MaskClass& retired) {
-        if (!retired.index.empty())
-            return;
-        const std::size_t last = --classes_in_use_;
-        std::swap(classes_[retired.position], classes_[last]);
-        classes_[retired.position]->position = retired.position;
+    MaskClass& class_to_add(std::uint64_t mask) {
+        const std::size_t position = find_class(mask);
+        if (position < classes_in_use_)
+            return *classes_[position];
+        if (position == classes_.size())
+            classes_.push_back(std::make_unique<MaskClass>());
+        classes_[position]->mask = mask;
+        ++classes_in_use_;
+        return *classes_[position];
+    }
+
+    [[gnu::noinline]] void erase_wildcard(PostedReceive& receive) {
+        const std::size_t position = find_class(receive.mask);
+        classes_[position]->index.erase(receive);
+        if (classes_[position]->index.empty())
+            std::swap(classes_[position], classes_[--classes_in_use_]);
     }
 
     PostedReceive* lone_ =

@@ -45,6 +45,12 @@ inline std::uint64_t tag_hash(std::uint64_t tag) {
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
+/** One byte, not 0; of bits that do not choose the bucket. */
+inline std::uint64_t tag_fingerprint(std::uint64_t hash) {
+    const std::uint64_t top = hash >> 56;
+    return top + (top == 0);
+}
+
 template <class Node>
 struct alignas(kCacheLineBytes) TagBucket {
     static constexpr unsigned kSlots = 7;
@@ -62,6 +68,13 @@ struct alignas(kCacheLineBytes) TagBucket {
         constexpr std::uint64_t kLow = 0x7f7f7f7f7f7f7f7fU;
         const std::uint64_t difference = control ^ (fingerprint * kOnes);
         return ~(((difference & kLow) + kLow) | difference) & (kOnes << 7);
+    }
+    static unsigned first_of(std::uint64_t slots) {
+        return static_cast<unsigned>(std::countr_zero(slots)) / 8;
+    }
+    /** No key of this fingerprint has its home here. */
+    bool lacks(std::uint64_t fingerprint) const {
+        return passed() == 0 && slots_with(fingerprint) == 0;
     }
     std::uint64_t passed() const { return control >> kPassedShift; }
     void count_pass() { control += passed() == kPassedSticky ? 0 : kPassedOne; }
@@ -121,12 +134,12 @@ class TagTable {
     const Bucket& bucket(std::size_t index) const { return buckets_[index & mask_]; }
 
     Place locate(std::uint64_t key, std::uint64_t hash) const {
-        const std::uint64_t mark = fingerprint(hash);
+        const std::uint64_t mark = tag_fingerprint(hash);
         std::size_t index = hash & mask_;
         for (std::size_t probes = 0; probes <= mask_; ++probes, index = (index + 1) & mask_) {
             Bucket& candidate = buckets_[index];
             for (std::uint64_t hits = candidate.slots_with(mark); hits != 0; hits &= hits - 1) {
-                const auto slot = static_cast<unsigned>(std::countr_zero(hits)) / 8;
+                const auto slot = Bucket::first_of(hits);
                 if (candidate.node[slot]->tag == key)
                     return {&candidate, slot};
             }
@@ -143,8 +156,7 @@ class TagTable {
             Bucket& candidate = buckets_[index];
             const std::uint64_t empty = candidate.slots_with(0);
             if (empty != 0) [[likely]] {
-                candidate.fill(static_cast<unsigned>(std::countr_zero(empty)) / 8,
-                               fingerprint(hash), head);
+                candidate.fill(Bucket::first_of(empty), tag_fingerprint(hash), head);
                 return;
             }
             candidate.count_pass();
@@ -159,11 +171,6 @@ class TagTable {
     }
 
   private:
-    static std::uint64_t fingerprint(std::uint64_t hash) {
-        const std::uint64_t top = hash >> 56;
-        return top + (top == 0);
-    }
-
     void* memory_ = nullptr;
     Bucket* buckets_ = nullptr;
     std::size_t mask_ = 0;
@@ -198,19 +205,18 @@ class TagIndex {
 
     void insert(Node& node) {
         const std::uint64_t hash = tag_hash(node.tag);
-        if (Node* oldest = locate(node.tag, hash).oldest()) {
-            node.next = oldest;
-            node.prev = oldest->prev;
-            oldest->prev->next = &node;
-            oldest->prev = &node;
-            return;
+        typename Table::Bucket& home = table_.bucket(hash);
+        if (keys_ < fast_keys_max_ && home.lacks(tag_fingerprint(hash))) [[likely]] {
+            const std::uint64_t empty = home.slots_with(0);
+            if (empty != 0) [[likely]] {
+                node.next = &node;
+                node.prev = &node;
+                home.fill(home.first_of(empty), tag_fingerprint(hash), &node);
+                ++keys_;
+                return;
+            }
         }
-        node.next = &node;
-        node.prev = &node;
-        table_.put(hash, &node);
-        ++keys_;
-        if (keys_ > keys_max_ || old_.allocated()) [[unlikely]]
-            make_room();
+        insert_slowly(node, hash);
     }
 
     /** The oldest node of this key, left in place; null when there is none. */
@@ -219,12 +225,18 @@ class TagIndex {
     /** The oldest node of this key, removed; null when there is none. */
     Node* pop(std::uint64_t key) {
         const std::uint64_t hash = tag_hash(key);
-        const Found found = locate(key, hash);
-        if (!found.place)
-            return nullptr;
-        Node* node = found.place.head();
-        detach(found, hash, *node);
-        return node;
+        typename Table::Bucket& home = table_.bucket(hash);
+        const std::uint64_t hits = home.slots_with(tag_fingerprint(hash));
+        if (hits != 0) [[likely]] {
+            const unsigned slot = home.first_of(hits);
+            Node* node = home.node[slot];
+            if (node->tag == key && node->next == node) [[likely]] {
+                home.clear(slot);
+                --keys_;
+                return node;
+            }
+        }
+        return pop_slowly(key, hash);
     }
 
     void erase(Node& node) {
@@ -277,7 +289,32 @@ class TagIndex {
             found.place.head() = node.next;
     }
 
-    [[gnu::noinline]] void make_room() {
+    [[gnu::noinline]] void insert_slowly(Node& node, std::uint64_t hash) {
+        if (Node* oldest = locate(node.tag, hash).oldest()) {
+            node.next = oldest;
+            node.prev = oldest->prev;
+            oldest->prev->next = &node;
+            oldest->prev = &node;
+            return;
+        }
+        node.next = &node;
+        node.prev = &node;
+        table_.put(hash, &node);
+        ++keys_;
+        if (keys_ > keys_max_ || old_.allocated())
+            make_room();
+    }
+
+    [[gnu::noinline]] Node* pop_slowly(std::uint64_t key, std::uint64_t hash) {
+        const Found found = locate(key, hash);
+        if (!found.place)
+            return nullptr;
+        Node* node = found.place.head();
+        detach(found, hash, *node);
+        return node;
+    }
+
+    void make_room() {
         if (old_.allocated()) {
             move_buckets(kBucketsMovedPerInsert);
         } else {
@@ -298,6 +335,7 @@ class TagIndex {
         table_.swap(larger);
         moved_ = 0;
         keys_max_ = buckets * kKeysPerBucketMax;
+        fast_keys_max_ = old_.allocated() ? 0 : keys_max_;
         return true;
     }
 
@@ -311,16 +349,19 @@ class TagIndex {
                 bucket.clear(slot);  // the counts of passed keys stay: they only lengthen searches
             }
         }
-        if (moved_ == old_.bucket_count())
+        if (moved_ == old_.bucket_count()) {
             old_.release();
+            fast_keys_max_ = keys_max_;
+        }
     }
 
     Table table_;
     Table old_;  // allocated only while growth is under way
     std::size_t keys_ = 0;
     std::size_t keys_max_ = 0;
-    std::size_t moved_ = 0;         // buckets of old_ that are empty for good
-    std::size_t any_position_ = 0;  // where any() looks first, modulo the table
+    std::size_t fast_keys_max_ = 0;  // keys_max_, or 0 while growth is under way
+    std::size_t moved_ = 0;          // buckets of old_ that are empty for good
+    std::size_t any_position_ = 0;   // where any() looks first, modulo the table
 };
 
 }  // namespace tagwire::ucs::detail
