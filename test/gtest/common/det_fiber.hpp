@@ -46,12 +46,12 @@ class DetFiber {
     ucontext_t context_ = {};
 #endif
     // For the sanitizers; unused without them.
-    const void* asan_bottom_ = nullptr;
-    std::size_t asan_bytes_ = 0;
-    void* asan_fake_stack_ = nullptr;
-    void* tsan_fiber_ = nullptr;
-    bool tsan_owned_ = false;
-    unsigned tsan_uses_ = 0;
+    [[maybe_unused]] const void* asan_bottom_ = nullptr;
+    [[maybe_unused]] std::size_t asan_bytes_ = 0;
+    [[maybe_unused]] void* asan_fake_stack_ = nullptr;
+    [[maybe_unused]] void* tsan_fiber_ = nullptr;
+    [[maybe_unused]] bool tsan_owned_ = false;
+    [[maybe_unused]] unsigned tsan_uses_ = 0;
     static constexpr unsigned kTsanUsesMax = 512;
 };
 
