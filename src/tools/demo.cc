@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `tagwire-demo`: two processes exchange tagged messages over every transport of this machine that
+// has tags. Each row is one kind of message: first every byte of a run is checked, then latency and
+// stream are timed, beside the floors of this machine. Ends with `demo: PASS, N results validated`
+// and status 0, or `demo: FAIL, why` and status 1.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "tools/failure.hpp"
+#include "tools/limits.hpp"
+#include "tools/pinning.hpp"
+#include "tools/report.hpp"
+#include "tools/resources.hpp"
+#include "tools/session.hpp"
+#include "tools/sizes.hpp"
+
+namespace {
+
+using namespace tagwire::tools;
+
+struct Kind {
+    const char* name;
+    Op op;
+    std::uint64_t size;
+};
+
+constexpr Kind kKinds[] = {
+    {"eager short", Op::kShort, 8},       {"eager bcopy", Op::kBcopy, 1 << 10},
+    {"eager zcopy", Op::kZcopy, 4 << 10}, {"rendezvous", Op::kRndv, 64 << 10},
+    {"rendezvous", Op::kRndv, 1 << 20},
+};
+
+constexpr std::uint64_t kValidatedBytes = 32 << 20;
+
+std::uint64_t count_for(std::uint64_t bytes, std::uint64_t size, std::uint64_t max) {
+    return std::clamp<std::uint64_t>(bytes / size, 64, max);
+}
+
+Job job_for(TestId test, const Kind& kind, std::uint64_t iterations, bool validate) {
+    Job job;
+    job.test = test;
+    job.op = kind.op;
+    job.size = kind.size;
+    job.window = test == TestId::kTagLat ? 1 : 64;
+    job.iterations = iterations;
+    job.warmup = validate ? 0 : iterations / 10;
+    job.validate = validate;
+    return job;
+}
+
+class Demo {
+  public:
+    explicit Demo(const std::vector<int>& cpus)
+        : driver_(start_peer_process(), cpus),
+          wait_(cpus[0] == cpus[1] ? Wait::kYield : Wait::kSpin) {}
+
+    /// Rows of one transport and device.
+    void run(const Resource& resource) {
+        Setup setup;
+        setup.transport = resource.transport;
+        setup.device = resource.device;
+        setup.wait = wait_;
+        driver_.open(setup);
+        for (const Kind& kind : kKinds) {
+            std::string why;
+            const auto range = size_range(TestId::kTagLat, kind.op, driver_.link().attr());
+            if (!range) {
+                continue;
+            }
+            Kind fitting = kind;
+            fitting.size = std::min(kind.size, range->max);
+            add_row(resource, fitting);
+        }
+    }
+
+    void print() const { table_.print(); }
+    std::uint64_t validated() const { return validated_; }
+
+  private:
+    /// One result: all messages of a run arrived once, in order, with the right bytes.
+    std::uint64_t validate(TestId test, const Kind& kind) {
+        const Job job = job_for(test, kind, count_for(kValidatedBytes, kind.size, 20000), true);
+        const Measurement measured = driver_.run(job);
+        const std::uint64_t messages = job.iterations * (test == TestId::kTagLat ? 2 : 1);
+        if (measured.errors > 0 || measured.validated != messages) {
+            throw Failure(
+                text("%s of %s: %llu of %llu messages were right", kind.name,
+                     size_name(kind.size).c_str(),
+                     static_cast<unsigned long long>(measured.validated - measured.errors),
+                     static_cast<unsigned long long>(messages)));
+        }
+        ++validated_;
+        return messages;
+    }
+
+    void add_row(const Resource& resource, const Kind& kind) {
+        const std::uint64_t checked =
+            validate(TestId::kTagLat, kind) + validate(TestId::kTagRate, kind);
+        const Measurement latency = driver_.run(job_for(
+            TestId::kTagLat, kind, count_for(std::uint64_t{256} << 20, kind.size, 50000), false));
+        const Measurement stream = driver_.run(job_for(
+            TestId::kTagRate, kind, count_for(std::uint64_t{1} << 30, kind.size, 1000000), false));
+        Job copy = job_for(TestId::kMemcpy, kind,
+                           count_for(std::uint64_t{1} << 30, kind.size, 10000), false);
+        const Measurement memcpy_floor = driver_.run_memcpy(copy);
+        table_.add({resource.transport + "/" + resource.device, kind.name, size_name(kind.size),
+                    time_text(latency.latency_ns->p50), time_text(latency.floor_ns),
+                    rate_text(stream.messages_per_s), bandwidth_text(stream.bytes_per_s),
+                    bandwidth_text(memcpy_floor.bytes_per_s), std::to_string(checked)});
+    }
+
+    Driver driver_;
+    Wait wait_;
+    Table table_{{"transport", "kind", "size", "latency p50", "cacheline floor", "rate",
+                  "bandwidth", "memcpy floor", "messages checked"}};
+    std::uint64_t validated_ = 0;
+};
+
+void run() {
+    const std::vector<int> cpus = choose_cpus({});
+    if (cpus[0] == cpus[1]) {
+        std::fprintf(
+            stderr,
+            "tagwire-demo: warning: only one cpu is allowed: both processes take turns on it\n");
+    }
+    Demo demo(cpus);
+    for (const Resource& resource : all_resources()) {
+        demo.run(resource);
+    }
+    demo.print();
+    if (demo.validated() == 0) {
+        throw Failure("no transport of this machine has tagged messages");
+    }
+    std::printf("demo: PASS, %llu results validated\n",
+                static_cast<unsigned long long>(demo.validated()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (const std::optional<int> status = run_if_peer_process(argc, argv)) {
+        return *status;
+    }
+    try {
+        run();
+        return 0;
+    } catch (const std::exception& error) {
+        std::printf("demo: FAIL %s\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/describe.hpp"
+
+#include <charconv>
+
+#include <uct/api/tagwire_uct.h>
+
+namespace tagwire::tools {
+namespace {
+
+void collect(void* arg, const char* key, const char* value) {
+    static_cast<Facts*>(arg)->emplace_back(key, value);
+}
+
+}  // namespace
+
+Facts describe(uct_iface_h iface) {
+    Facts facts;
+    return tagwire_uct_iface_describe(iface, &collect, &facts) == UCS_OK ? facts : Facts();
+}
+
+Facts describe(uct_ep_h ep) {
+    Facts facts;
+    return tagwire_uct_ep_describe(ep, &collect, &facts) == UCS_OK ? facts : Facts();
+}
+
+std::optional<std::uint64_t> number_in(const Facts& facts, const std::string& key) {
+    for (const auto& [name, value] : facts) {
+        std::uint64_t number = 0;
+        if (name == key &&
+            std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) {
+            return number;
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace tagwire::tools

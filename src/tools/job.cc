@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/job.hpp"
+
+#include <array>
+
+#include "tools/failure.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
+constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
+constexpr std::uint64_t kPeersMax = 4096;
+constexpr std::uint64_t kThreadsMax = 1024;
+constexpr std::uint64_t kWindowMax = 1 << 20;
+
+constexpr unsigned kBase =
+    kWithTransport | kWithMemory | kWithSize | kWithPeers | kWithWait | kWithValidate | kWithServer;
+constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep;
+constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
+constexpr unsigned kTag = kWithRndv | kWithUnexpected;
+constexpr unsigned kRmaBw = kBase | kWithOp | kWithWindow | kWithThreads;
+
+constexpr TestInfo kTests[] = {
+    {TestId::kCacheline, "cacheline", Shape::kFloor, 0,
+     "floor: a cache line there and back between the two CPUs"},
+    {TestId::kMemcpy, "memcpy", Shape::kFloor, kWithSize | kWithValidate,
+     "floor: copy of memory that the other process wrote"},
+    {TestId::kAmLat, "am_lat", Shape::kPingPong, kMessageLat, "active message ping-pong"},
+    {TestId::kAmBw, "am_bw", Shape::kStream, kMessageBw, "active message stream"},
+    {TestId::kTagLat, "tag_lat", Shape::kPingPong, kMessageLat | kTag | kWithDepth,
+     "tagged message ping-pong, behind --depth other receives"},
+    {TestId::kTagBw, "tag_bw", Shape::kStream, kMessageBw | kTag, "tagged message stream, one tag"},
+    {TestId::kTagRate, "tag_rate", Shape::kStream, kMessageBw | kTag,
+     "tagged message stream, each with its own tag and receive"},
+    {TestId::kPutLat, "put_lat", Shape::kPingPong, kBase | kWithOp,
+     "remote write ping-pong, memory polled"},
+    {TestId::kPutBw, "put_bw", Shape::kStream, kRmaBw, "remote write stream"},
+    {TestId::kGetLat, "get_lat", Shape::kFetch, kBase | kWithOp, "one remote read after the other"},
+    {TestId::kGetBw, "get_bw", Shape::kStream, kRmaBw, "remote read stream"},
+    {TestId::kAddLat, "add_lat", Shape::kPingPong, kBase, "atomic add ping-pong, memory polled"},
+    {TestId::kFaddLat, "fadd_lat", Shape::kFetch, kBase,
+     "one atomic fetch-and-add after the other"},
+    {TestId::kCswapLat, "cswap_lat", Shape::kFetch, kBase,
+     "one atomic compare-and-swap after the other"},
+    {TestId::kMatch, "match", Shape::kPingPong,
+     (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth,
+     "tagged ping-pong among --depth receives, tags at random"},
+};
+
+template <class Enum>
+Enum decode_enum(Decoder* message, Enum last) {
+    return static_cast<Enum>(message->number_up_to(static_cast<std::uint64_t>(last)));
+}
+
+template <class Enum>
+std::uint64_t raw(Enum value) {
+    return static_cast<std::uint64_t>(value);
+}
+
+}  // namespace
+
+std::span<const TestInfo> all_tests() {
+    return kTests;
+}
+
+const TestInfo& test_info(TestId id) {
+    return kTests[static_cast<std::size_t>(id)];
+}
+
+const TestInfo& find_test(std::string_view name) {
+    std::string names;
+    for (const TestInfo& test : kTests) {
+        if (name == test.name) {
+            return test;
+        }
+        names += std::string(" ") + test.name;
+    }
+    throw UsageError(text("'%.*s' is not a test; the tests are%s", static_cast<int>(name.size()),
+                          name.data(), names.c_str()));
+}
+
+const char* name_of(Op op) {
+    static constexpr std::array<const char*, 5> kNames{"auto", "short", "bcopy", "zcopy", "rndv"};
+    return kNames[static_cast<std::size_t>(op)];
+}
+
+const char* name_of(MemoryKind memory) {
+    return memory == MemoryKind::kUser ? "user" : "alloc";
+}
+
+const char* name_of(Wait wait) {
+    static constexpr std::array<const char*, 3> kNames{"spin", "yield", "sleep"};
+    return kNames[static_cast<std::size_t>(wait)];
+}
+
+Encoder Setup::encode() const {
+    Encoder message;
+    message.string(transport).string(device).number(raw(wait)).number(peers).number(threads);
+    return message;
+}
+
+Setup Setup::decode(Decoder message) {
+    Setup setup;
+    setup.transport = message.string(64);
+    setup.device = message.string(64);
+    setup.wait = decode_enum(&message, Wait::kSleep);
+    setup.peers = message.number_up_to(kPeersMax);
+    setup.threads = message.number_up_to(kThreadsMax);
+    message.end();
+    if (setup.peers == 0 || setup.threads == 0) {
+        throw Failure("the peer asked for a connection without peers or threads");
+    }
+    return setup;
+}
+
+Encoder Job::encode() const {
+    Encoder message;
+    message.number(raw(test))
+        .number(raw(op))
+        .number(raw(memory))
+        .number(size)
+        .number(iterations)
+        .number(warmup);
+    message.number(window)
+        .number(depth)
+        .number(unexpected)
+        .number(bidir)
+        .number(validate)
+        .number(floor);
+    return message;
+}
+
+Job Job::decode(Decoder message) {
+    Job job;
+    job.test = decode_enum(&message, TestId::kMatch);
+    job.op = decode_enum(&message, Op::kRndv);
+    job.memory = decode_enum(&message, MemoryKind::kAlloc);
+    job.size = message.number_up_to(kSizeMax);
+    job.iterations = message.number_up_to(kCountMax);
+    job.warmup = message.number_up_to(kCountMax);
+    job.window = message.number_up_to(kWindowMax);
+    job.depth = message.number_up_to(kCountMax);
+    job.unexpected = message.number_up_to(1) != 0;
+    job.bidir = message.number_up_to(1) != 0;
+    job.validate = message.number_up_to(1) != 0;
+    job.floor = message.number_up_to(1) != 0;
+    message.end();
+    if (job.window == 0) {
+        throw Failure("the peer asked for a job with an empty window");
+    }
+    return job;
+}
+
+Encoder Outcome::encode() const {
+    Encoder message;
+    return message.number(validated).number(errors);
+}
+
+Outcome Outcome::decode(Decoder message) {
+    Outcome outcome;
+    outcome.validated = message.number();
+    outcome.errors = message.number();
+    message.end();
+    return outcome;
+}
+
+}  // namespace tagwire::tools

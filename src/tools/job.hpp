@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is measured: the tests, what each of them accepts, and the messages by which the driver (the
+// process that the user started, which takes the times) tells the peer what to do.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tools/codec.hpp"
+
+namespace tagwire::tools {
+
+enum class Side { kDriver, kPeer };
+
+enum class TestId {
+    kCacheline,
+    kMemcpy,
+    kAmLat,
+    kAmBw,
+    kTagLat,
+    kTagBw,
+    kTagRate,
+    kPutLat,
+    kPutBw,
+    kGetLat,
+    kGetBw,
+    kAddLat,
+    kFaddLat,
+    kCswapLat,
+    kMatch,
+};
+
+enum class Op { kAuto, kShort, kBcopy, kZcopy, kRndv };
+enum class MemoryKind { kUser, kAlloc };
+enum class Wait { kSpin, kYield, kSleep };
+
+/// How a test uses the wire; each shape is one loop in loops.hpp.
+enum class Shape {
+    kFloor,     ///< no transport at all
+    kPingPong,  ///< a message there and one back; half of it counts
+    kStream,    ///< a window of messages in one direction
+    kFetch,     ///< one operation at a time by the driver, the peer only makes progress
+};
+
+/// Options that make sense for a test; the others are refused.
+enum OptionBit : unsigned {
+    kWithTransport = 1U << 0,  // --level --tl --device
+    kWithOp = 1U << 1,
+    kWithMemory = 1U << 2,
+    kWithSize = 1U << 3,
+    kWithWindow = 1U << 4,
+    kWithPeers = 1U << 5,
+    kWithDepth = 1U << 6,
+    kWithThreads = 1U << 7,
+    kWithUnexpected = 1U << 8,
+    kWithBidir = 1U << 9,
+    kWithWait = 1U << 10,
+    kWithSleep = 1U << 11,  // --wait sleep: the arrival raises an event
+    kWithValidate = 1U << 12,
+    kWithServer = 1U << 13,
+    kWithRndv = 1U << 14,  // --op rndv
+};
+
+struct TestInfo {
+    TestId id;
+    const char* name;
+    Shape shape;
+    unsigned options;  // OptionBits
+    const char* doc;
+};
+
+std::span<const TestInfo> all_tests();
+const TestInfo& test_info(TestId id);
+/// Throws UsageError that lists the tests.
+const TestInfo& find_test(std::string_view name);
+
+const char* name_of(Op op);
+const char* name_of(MemoryKind memory);
+const char* name_of(Wait wait);
+
+/// How the two processes are connected; fixed for one run of the command.
+struct Setup {
+    std::string transport;
+    std::string device;
+    Wait wait = Wait::kSpin;
+    std::uint64_t peers = 1;
+    std::uint64_t threads = 1;
+
+    Encoder encode() const;
+    static Setup decode(Decoder message);
+};
+
+/// One measurement.
+struct Job {
+    TestId test = TestId::kAmLat;
+    Op op = Op::kShort;  // never kAuto
+    MemoryKind memory = MemoryKind::kUser;
+    std::uint64_t size = 8;
+    std::uint64_t iterations = 0;
+    std::uint64_t warmup = 0;
+    std::uint64_t window = 1;
+    std::uint64_t depth = 0;
+    bool unexpected = false;
+    bool bidir = false;
+    bool validate = false;
+    /// Blocks of floor and test alternate.
+    bool floor = false;
+
+    Encoder encode() const;
+    static Job decode(Decoder message);
+};
+
+/// What one side saw in a job.
+struct Outcome {
+    std::uint64_t validated = 0;  // messages whose every byte was checked
+    std::uint64_t errors = 0;  // wrong bytes, lengths, statuses, or arrivals that nobody expected
+
+    Encoder encode() const;
+    static Outcome decode(Decoder message);
+};
+
+}  // namespace tagwire::tools

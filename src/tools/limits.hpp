@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which kind of operation carries a message of some size over an interface, from the interface's
+// own attributes.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/job.hpp"
+
+namespace tagwire::tools {
+
+struct SizeRange {
+    std::uint64_t min;
+    std::uint64_t max;
+};
+
+/// Sizes that `op` can carry in this test; nothing when the interface does not have it.
+std::optional<SizeRange> size_range(TestId test, Op op, const uct_iface_attr_t& attr);
+
+/// The operation for this size: `wanted` itself, or for kAuto the cheapest that carries it (tagged
+/// messages of 64 KiB and more: rendezvous). On failure returns nothing and `*why` says what the
+/// interface can do.
+std::optional<Op> choose_op(TestId test, Op wanted, std::uint64_t size,
+                            const uct_iface_attr_t& attr, std::string* why);
+
+}  // namespace tagwire::tools

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The loops of all tests. A test is one of three shapes over a Port, which knows one kind of
+// operation:
+//
+//   ping-pong   driver: send(i) prepare_next(i) wait arrived(i)       peer: wait arrived(i) send(i)
+//   prepare_next(i) stream      sender: try_send... try_finish, wait acked            receiver:
+//   wait received_all, try_ack fetch       driver: try_send(i), wait for its completion peer: only
+//   progress
+//
+// The loops are templates so that nothing indirect lies between the loop and the UCT call.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "tools/job.hpp"
+#include "tools/link.hpp"
+#include "tools/stats.hpp"
+
+namespace tagwire::tools {
+
+/// One job on one link on one side. Constructing it exchanges what it needs with the other side's.
+class Test {
+  public:
+    Test() = default;
+    virtual ~Test() = default;
+    Test(const Test&) = delete;
+    Test& operator=(const Test&) = delete;
+
+    /// `count` more messages, round trips or operations. Returns the nanoseconds that a stream took
+    /// on the driver.
+    virtual double run(std::uint64_t count, BatchTimer* timer) = 0;
+    virtual Outcome outcome() const = 0;
+};
+
+template <class Port>
+void send(Link& link, Port& port, std::uint64_t sequence) {
+    while (port.try_send(sequence) != UCS_OK) {
+        link.progress();
+    }
+}
+
+template <class Port>
+class PingPong final : public Test {
+  public:
+    PingPong(Link& link, const Job& job) : link_(link), port_(link, job) {}
+
+    double run(std::uint64_t count, BatchTimer* timer) override {
+        const bool driver = link_.side() == Side::kDriver;
+        in_batches(next_, count, timer, [&](std::uint64_t sequence) {
+            if (!driver) {
+                link_.wait_until([&] { return port_.arrived(sequence); });
+            }
+            send(link_, port_, sequence);
+            port_.prepare_next(sequence);
+            if (driver) {
+                link_.wait_until([&] { return port_.arrived(sequence); });
+            }
+        });
+        next_ += count;
+        port_.drain();
+        return 0;
+    }
+
+    Outcome outcome() const override { return port_.outcome(); }
+
+  private:
+    Link& link_;
+    Port port_;
+    std::uint64_t next_ = 0;
+};
+
+template <class Port>
+class Stream final : public Test {
+  public:
+    Stream(Link& link, const Job& job)
+        : link_(link),
+          port_(link, job),
+          sends_(link.side() == Side::kDriver || job.bidir),
+          receives_(Port::kReceives && (link.side() == Side::kPeer || job.bidir)) {}
+
+    double run(std::uint64_t count, BatchTimer*) override {
+        const std::uint64_t end = next_ + count;
+        std::uint64_t sequence = sends_ ? next_ : end;
+        bool finished = !sends_;
+        bool ack_sent = !receives_;
+        const std::uint64_t start = now_ns();
+        while (!finished || !ack_sent || (sends_ && !port_.acked(end))) {
+            sequence = burst(sequence, end);
+            if (sequence == end && !finished) {
+                finished = port_.try_finish(end) == UCS_OK;
+            }
+            if (!ack_sent && port_.received_all(end)) {
+                ack_sent = port_.try_ack(end) == UCS_OK;
+            }
+            link_.progress();
+        }
+        const std::uint64_t elapsed = now_ns() - start;
+        port_.drain();
+        next_ = end;
+        return static_cast<double>(elapsed);
+    }
+
+    Outcome outcome() const override { return port_.outcome(); }
+
+  private:
+    /// Sends until refused; in both directions at once it looks at arrivals now and then.
+    std::uint64_t burst(std::uint64_t sequence, std::uint64_t end) {
+        constexpr std::uint64_t kBidirBurst = 16;
+        const std::uint64_t stop = receives_ ? std::min(end, sequence + kBidirBurst) : end;
+        while (sequence < stop && port_.try_send(sequence) == UCS_OK) {
+            ++sequence;
+        }
+        return sequence;
+    }
+
+    Link& link_;
+    Port port_;
+    bool sends_;
+    bool receives_;
+    std::uint64_t next_ = 0;
+};
+
+template <class Port>
+class Fetch final : public Test {
+  public:
+    Fetch(Link& link, const Job& job) : link_(link), port_(link, job) {}
+
+    double run(std::uint64_t count, BatchTimer* timer) override {
+        if (link_.side() == Side::kDriver) {
+            in_batches(next_, count, timer, [&](std::uint64_t sequence) {
+                send(link_, port_, sequence);
+                port_.drain();
+            });
+        }
+        next_ += count;
+        return 0;
+    }
+
+    Outcome outcome() const override { return port_.outcome(); }
+
+  private:
+    Link& link_;
+    Port port_;
+    std::uint64_t next_ = 0;
+};
+
+/// The factories, one for each family of tests; `job.op` is resolved and within the interface's
+/// limits.
+std::unique_ptr<Test> make_am_test(Link& link, const Job& job);
+std::unique_ptr<Test> make_tag_test(Link& link, const Job& job);
+std::unique_ptr<Test> make_match_test(Link& link, const Job& job);
+std::unique_ptr<Test> make_put_test(Link& link, const Job& job);
+std::unique_ptr<Test> make_get_test(Link& link, const Job& job);
+std::unique_ptr<Test> make_atomic_test(Link& link, const Job& job);
+std::unique_ptr<Test> make_test(Link& link, const Job& job);
+
+/// Tells both directions and the tests apart in the bytes of validated messages.
+inline std::uint64_t stream_from(Side side, const Job& job) {
+    return static_cast<std::uint64_t>(job.test) * 2 + (side == Side::kDriver ? 0 : 1);
+}
+
+inline Side other(Side side) {
+    return side == Side::kDriver ? Side::kPeer : Side::kDriver;
+}
+
+/// Makes `Shape<Port<op>>` for the job's op.
+template <template <class> class Loop, template <Op> class Port>
+std::unique_ptr<Test> make_for_op(Link& link, const Job& job) {
+    switch (job.op) {
+        case Op::kShort:
+            return std::make_unique<Loop<Port<Op::kShort>>>(link, job);
+        case Op::kBcopy:
+            return std::make_unique<Loop<Port<Op::kBcopy>>>(link, job);
+        default:
+            return std::make_unique<Loop<Port<Op::kZcopy>>>(link, job);
+    }
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/measure.hpp"
+
+#include <algorithm>
+#include <barrier>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "tools/failure.hpp"
+#include "tools/pattern.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+void report(const OnProgress& on_progress, std::uint64_t done, std::uint64_t all) {
+    if (on_progress) {
+        on_progress(static_cast<double>(done) / static_cast<double>(all));
+    }
+}
+
+/// Runs `body(i)` in one thread each, the first one here; rethrows the first exception.
+template <class Body>
+void in_threads(std::size_t count, Body body) {
+    std::vector<std::exception_ptr> failures(count);
+    const auto guarded = [&](std::size_t i) {
+        try {
+            body(i);
+        } catch (...) {
+            failures[i] = std::current_exception();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < count; ++i) {
+        threads.emplace_back(guarded, i);
+    }
+    guarded(0);
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    for (const std::exception_ptr& failure : failures) {
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+    }
+}
+
+}  // namespace
+
+Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor* floor,
+                          const OnProgress& on_progress) {
+    const bool driver = side == Side::kDriver;
+    BatchTimer all(2);
+    all.reserve(job.iterations / BatchTimer::kBatch + 1);
+    std::vector<double> floors;
+    std::vector<double> differences;
+    test.run(job.warmup, nullptr);
+    for (std::uint64_t done = 0; done < job.iterations;) {
+        const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
+        const double floor_ns = floor != nullptr ? floor->block() : 0;
+        const std::size_t first = all.samples().size();
+        test.run(block, driver ? &all : nullptr);
+        done += block;
+        if (driver && floor != nullptr) {
+            const auto begin = all.samples().begin() + static_cast<std::ptrdiff_t>(first);
+            floors.push_back(floor_ns);
+            differences.push_back(median({begin, all.samples().end()}) - floor_ns);
+        }
+        report(on_progress, done, job.iterations);
+    }
+    Measurement result;
+    result.iterations = job.iterations;
+    if (driver) {
+        result.latency_ns = summarize(&all.samples());
+        if (floor != nullptr) {
+            result.floor_ns = median(floors);
+            result.above_floor_ns = median(differences);
+        }
+    }
+    return result;
+}
+
+Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& on_progress) {
+    Measurement result;
+    result.iterations = job.iterations;
+    if (side == Side::kPeer) {
+        return result;
+    }
+    BatchTimer all(1);
+    test.run(job.warmup, nullptr);
+    for (std::uint64_t done = 0; done < job.iterations;) {
+        const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
+        test.run(block, &all);
+        done += block;
+        report(on_progress, done, job.iterations);
+    }
+    result.latency_ns = summarize(&all.samples());
+    return result;
+}
+
+Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job) {
+    std::vector<double> elapsed_ns(tests.size());
+    std::barrier together(static_cast<std::ptrdiff_t>(tests.size()));
+    in_threads(tests.size(), [&](std::size_t i) {
+        try {
+            tests[i]->run(job.warmup, nullptr);
+            together.arrive_and_wait();
+        } catch (...) {
+            together.arrive_and_drop();
+            throw;
+        }
+        elapsed_ns[i] = tests[i]->run(job.iterations, nullptr);
+    });
+    Measurement result;
+    result.iterations = job.iterations;
+    const double seconds = *std::max_element(elapsed_ns.begin(), elapsed_ns.end()) * 1e-9;
+    const double directions = job.bidir ? 2 : 1;
+    const double messages = static_cast<double>(job.iterations * tests.size()) * directions;
+    result.messages_per_s = messages / seconds;
+    result.bytes_per_s = messages * static_cast<double>(job.size) / seconds;
+    return result;
+}
+
+std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, const Job& job,
+                                              const OnProgress& on_progress) {
+    const bool driver = side == Side::kDriver;
+    std::vector<BatchTimer> timers(CachelineFloor::kVariants, BatchTimer(2));
+    for (const CachelineFloor::Variant& variant : CachelineFloor::kAll) {
+        floor.ping_pong(variant, job.warmup, nullptr);
+    }
+    for (std::uint64_t done = 0; done < job.iterations;) {
+        const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
+        for (std::size_t i = 0; i < CachelineFloor::kVariants; ++i) {
+            floor.ping_pong(CachelineFloor::kAll[i], block, driver ? &timers[i] : nullptr);
+        }
+        done += block;
+        report(on_progress, done, job.iterations);
+    }
+    std::vector<VariantMeasurement> results;
+    for (std::size_t i = 0; driver && i < CachelineFloor::kVariants; ++i) {
+        Measurement measurement;
+        measurement.iterations = job.iterations;
+        measurement.latency_ns = summarize(&timers[i].samples());
+        measurement.floor_ns = measurement.latency_ns->p50;
+        results.push_back({&CachelineFloor::kAll[i], measurement});
+    }
+    std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) {
+        return a.measurement.latency_ns->p50 < b.measurement.latency_ns->p50;
+    });
+    return results;
+}
+
+Measurement run_memcpy(const SharedMapping& source, const Job& job) {
+    std::vector<std::uint8_t> target(job.size);
+    const auto copy = [&](std::uint64_t) {
+        std::memcpy(target.data(), source.data(), target.size());
+        asm volatile("" : : "r"(target.data()) : "memory");  // every copy is made
+    };
+    in_batches(0, job.warmup, nullptr, copy);
+    BatchTimer timer(1);
+    const std::uint64_t start = now_ns();
+    in_batches(0, job.iterations, &timer, copy);
+    const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
+    Measurement result;
+    result.iterations = job.iterations;
+    result.latency_ns = summarize(&timer.samples());
+    result.bytes_per_s = static_cast<double>(job.size * job.iterations) / seconds;
+    if (job.validate) {
+        result.errors =
+            Pattern(stream_from(Side::kPeer, job), 0).matches(target.data(), job.size) ? 0 : 1;
+        result.validated = 1;
+    }
+    return result;
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How one job runs on either side, once its tests exist. Driver and peer go through the same steps
+// in the same order, so every function says for both what happens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tools/floor.hpp"
+#include "tools/job.hpp"
+#include "tools/loops.hpp"
+#include "tools/stats.hpp"
+
+namespace tagwire::tools {
+
+/// What the driver measured in one job.
+struct Measurement {
+    std::uint64_t iterations = 0;
+    std::optional<LatencySummary> latency_ns;
+    std::optional<double> floor_ns;
+    std::optional<double> above_floor_ns;
+    std::optional<double> messages_per_s;
+    std::optional<double> bytes_per_s;
+    std::uint64_t validated = 0;  // messages, both sides
+    std::uint64_t errors = 0;
+};
+
+/// Called with the share of a measurement that is done.
+using OnProgress = std::function<void(double)>;
+
+/// Round trips in one block of a test; a block of the floor comes before each.
+inline constexpr std::uint64_t kBlockRoundTrips = 2048;
+
+/// Floor and test alternate in blocks (`floor` may be null).
+Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor* floor,
+                          const OnProgress& on_progress);
+
+/// The driver's operations one by one; the peer returns at once.
+Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& on_progress);
+
+/// One thread for each test, all started together.
+Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const Job& job);
+
+struct VariantMeasurement {
+    const CachelineFloor::Variant* variant;
+    Measurement measurement;
+};
+
+/// All variants in turn, lowest median first (on the driver).
+std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, const Job& job,
+                                              const OnProgress& on_progress);
+
+/// Driver: copies out of memory that the peer has written.
+Measurement run_memcpy(const SharedMapping& source, const Job& job);
+
+}  // namespace tagwire::tools

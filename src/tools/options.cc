@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <uct/api/tagwire_uct.h>
+
+#include "tools/failure.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+std::string tests_text() {
+    std::string list = "Tests:\n";
+    for (const TestInfo& test : all_tests()) {
+        list += text("  %-11s %s\n", test.name, test.doc);
+    }
+    return list +
+           "\nSizes: 8, lists 8,1k,64k, ranges of powers of two 1:4m; k m g are powers of 1024.\n"
+           "Latency is half the round trip, percentiles are over batches of 32 round trips.";
+}
+
+void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
+    CLI::App* perf = app->add_subcommand("perf", "Measure one test between two processes");
+    perf->footer(tests_text());
+    perf->add_option("test", arguments->test, "What to measure, see below")->type_name("TEST");
+    perf->add_option("--level", arguments->level, "Layer: uct (default)")->type_name("LEVEL");
+    perf->add_option("--tl", arguments->transport,
+                     "Transport, as tagwire info lists them (default sm)")
+        ->type_name("NAME");
+    perf->add_option("--device", arguments->device, "Device of the transport (default the first)")
+        ->type_name("NAME");
+    perf->add_option("--op", arguments->op,
+                     "auto, short, bcopy, zcopy or rndv (default auto: by size)")
+        ->type_name("OP");
+    perf->add_option("--memory", arguments->memory,
+                     "user: ordinary memory, registered (default); alloc: from the memory domain")
+        ->type_name("KIND");
+    perf->add_option("--size", arguments->size, "Message sizes (default 8)")->type_name("LIST");
+    perf->add_option("--iters", arguments->iterations, "Messages or round trips (default by size)")
+        ->type_name("N");
+    perf->add_option("--warmup", arguments->warmup, "Untimed ones before (default a tenth)")
+        ->type_name("N");
+    perf->add_option("--window", arguments->window,
+                     "Outstanding operations of streams (default 64)")
+        ->type_name("N");
+    perf->add_option("--peers", arguments->peers,
+                     "Interfaces of the peer, used in turn (default 1)")
+        ->type_name("N");
+    perf->add_option("--depth", arguments->depth, "Other receives that stay posted (default 0)")
+        ->type_name("N");
+    perf->add_option("--threads", arguments->threads,
+                     "Threads, each with its own connection (default 1)")
+        ->type_name("N");
+    perf->add_flag("--unexpected", arguments->unexpected,
+                   "Post no receives: messages arrive unexpected");
+    perf->add_flag("--bidir", arguments->bidir, "Stream in both directions at once");
+    perf->add_option("--wait", arguments->wait,
+                     "spin (default), yield or sleep while nothing arrives")
+        ->type_name("HOW");
+    perf->add_option("--cpu", arguments->cpu,
+                     "Cpus of this process and its peer (default the first two)")
+        ->type_name("A,B");
+    *server = perf->add_option("--server", arguments->server_port,
+                               "Wait for a --connect on this port (default 13377)")
+                  ->expected(0, 1)
+                  ->type_name("[PORT]");
+    perf->add_option("--connect", arguments->connect, "Measure against the server there")
+        ->type_name("HOST[:PORT]");
+    perf->add_flag("--validate", arguments->validate, "Check every byte of every message");
+    perf->add_option("--json", arguments->json, "Write the results there, - for standard output")
+        ->type_name("FILE");
+}
+
+void add_info(CLI::App* app, InfoArguments* arguments) {
+    CLI::App* info = app->add_subcommand("info", "Show devices, configuration and build");
+    info->add_option("what", arguments->what, "devices, config or build (default all)")
+        ->type_name("WHAT")
+        ->check(CLI::IsMember({"devices", "config", "build"}));
+    info->add_option("--json", arguments->json, "Write it there, - for standard output")
+        ->type_name("FILE");
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char** argv) {
+    CLI::App app("tagwire: tagged messages on every wire", "tagwire");
+    app.set_version_flag("--version", std::string("tagwire ") + tagwire_version_string());
+    app.require_subcommand(1);
+    PerfArguments perf;
+    InfoArguments info;
+    CLI::Option* server = nullptr;
+    add_perf(&app, &perf, &server);
+    add_info(&app, &info);
+    CommandLine line;
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& success) {
+        app.exit(success);
+        line.done = true;
+        return line;
+    } catch (const CLI::ParseError& error) {
+        throw UsageError(error.what());
+    }
+    if (app.got_subcommand("perf")) {
+        perf.server = server->count() > 0;
+        line.perf = perf;
+    } else {
+        line.info = info;
+    }
+    return line;
+}
+
+}  // namespace tagwire::tools

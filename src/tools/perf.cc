@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/perf.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/describe.hpp"
+#include "tools/failure.hpp"
+#include "tools/json_file.hpp"
+#include "tools/limits.hpp"
+#include "tools/pinning.hpp"
+#include "tools/report.hpp"
+#include "tools/session.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr std::uint64_t kWarmupMax = 10000;
+
+/// Sizes of ranges that the transport cannot do, told at the end.
+struct LeftOut {
+    std::vector<std::uint64_t> sizes;
+    std::string why;
+
+    void tell() const {
+        if (!sizes.empty()) {
+            std::fprintf(stderr, "tagwire: %s to %s left out: %s\n",
+                         size_name(sizes.front()).c_str(), size_name(sizes.back()).c_str(),
+                         why.c_str());
+        }
+    }
+};
+
+/// The job for one size; nothing when the size belongs to a range and the transport cannot do it.
+std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const uct_iface_attr_t& attr,
+                           LeftOut* left_out) {
+    Job job = plan.job;
+    job.size = size.bytes;
+    std::string why;
+    const std::optional<Op> op = choose_op(job.test, plan.op, size.bytes, attr, &why);
+    if (op) {
+        job.op = *op;
+        return job;
+    }
+    if (!size.from_range) {
+        throw UsageError(text("%s %s --op %s: %s", plan.test->name, size_name(size.bytes).c_str(),
+                              name_of(plan.op), why.c_str()));
+    }
+    left_out->sizes.push_back(size.bytes);
+    left_out->why = why;
+    return std::nullopt;
+}
+
+void set_counts(const PerfPlan& plan, Job* job) {
+    job->iterations = plan.iterations.value_or(default_iterations(*plan.test, job->size));
+    job->warmup = plan.warmup.value_or(std::min(job->iterations / 10, kWarmupMax));
+}
+
+void check_depth(const Job& job, const uct_iface_attr_t& attr) {
+    constexpr std::size_t kOwnReceives = 3;  // of the test itself
+    const std::size_t limit = attr.cap.tag.recv.max_outstanding;
+    if (job.depth > 0 && job.depth + kOwnReceives > limit) {
+        throw UsageError(text(
+            "--depth %llu: an interface of this transport takes %zu posted receives (tagwire info "
+            "config lists the option that sets it)",
+            static_cast<unsigned long long>(job.depth), limit));
+    }
+}
+
+Result result_for(const PerfPlan& plan, const Job& job, const std::vector<int>& cpus) {
+    Result result;
+    result.test = plan.test->name;
+    result.size = job.size;
+    result.window = job.window;
+    result.depth = job.depth;
+    result.peers = plan.setup.peers;
+    result.threads = plan.setup.threads;
+    result.cpus = cpus;
+    return result;
+}
+
+/// `measured` must not contain wrong messages.
+void accept(const Job& job, const Measurement& measured, Result* result) {
+    if (measured.errors > 0) {
+        throw Failure(text("%s %s: %llu messages were wrong", result->test.c_str(),
+                           size_name(job.size).c_str(),
+                           static_cast<unsigned long long>(measured.errors)));
+    }
+    result->measured = measured;
+    result->validated = job.validate;
+}
+
+std::vector<Result> run_floors(const PerfPlan& plan, Driver& driver, const std::vector<int>& cpus) {
+    std::vector<Result> results;
+    ProgressLine progress;
+    for (const Size& size : plan.sizes) {
+        Job job = plan.job;
+        job.size = plan.test->id == TestId::kCacheline ? sizeof(std::uint64_t) : size.bytes;
+        set_counts(plan, &job);
+        Result result = result_for(plan, job, cpus);
+        if (plan.test->id == TestId::kMemcpy) {
+            accept(job, driver.run_memcpy(job), &result);
+            results.push_back(result);
+            continue;
+        }
+        for (const VariantMeasurement& one : driver.run_cacheline(
+                 job, [&](double share) { progress.show(plan.test->name, share); })) {
+            accept(job, one.measurement, &result);
+            result.op = one.variant->name;
+            results.push_back(result);
+        }
+    }
+    return results;
+}
+
+std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,
+                                  const std::vector<int>& cpus) {
+    driver.open(plan.setup);
+    const Link& link = driver.link();
+    std::vector<Result> results;
+    LeftOut left_out;
+    ProgressLine progress;
+    for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
+        std::optional<Job> job = job_for(plan, plan.sizes[i], link.attr(), &left_out);
+        if (!job) {
+            continue;
+        }
+        set_counts(plan, &*job);
+        check_depth(*job, link.attr());
+        const std::string what = text("%s %s (%zu of %zu)", plan.test->name,
+                                      size_name(job->size).c_str(), i + 1, plan.sizes.size());
+        Result result = result_for(plan, *job, cpus);
+        progress.show(what, 0);
+        accept(*job, driver.run(*job, [&](double share) { progress.show(what, share); }), &result);
+        result.level = "uct";
+        result.transport = link.resource().transport;
+        result.device = link.resource().device;
+        result.op = (plan.test->options & kWithOp) != 0
+                        ? std::optional<std::string>(name_of(job->op))
+                        : std::nullopt;
+        result.memory = name_of(job->memory);
+        const Facts facts = describe(link.endpoint(0));
+        result.bytes_per_peer = number_in(facts, "bytes_per_peer");
+        result.qps = number_in(facts, "qps");
+        results.push_back(result);
+    }
+    left_out.tell();
+    return results;
+}
+
+void run_driver(PerfPlan plan) {
+    const bool local = plan.host.empty();
+    const bool shared_cpu = allowed_cpus().size() == 1;
+    if (shared_cpu) {
+        std::fprintf(
+            stderr,
+            "tagwire: warning: only one cpu is allowed: both sides share it and take turns, which "
+            "costs microseconds each time\n");
+        if (local && plan.setup.wait == Wait::kSpin) {
+            plan.setup.wait = Wait::kYield;
+        }
+    }
+    const std::vector<int> cpus = choose_cpus(plan.cpus);
+    check_writable(plan.json);
+    std::unique_ptr<Channel> channel =
+        local ? start_peer_process() : std::make_unique<Channel>(connect_to(plan.host, plan.port));
+    Driver driver(std::move(channel), cpus);
+    const std::vector<Result> results = plan.test->shape == Shape::kFloor
+                                            ? run_floors(plan, driver, cpus)
+                                            : run_transport(plan, driver, cpus);
+    if (plan.json != "-") {
+        print_results(results);
+    }
+    if (!plan.json.empty()) {
+        write_json(plan.json, results);
+    }
+}
+
+}  // namespace
+
+void run_perf(const PerfPlan& plan) {
+    if (plan.server) {
+        const int cpu = plan.cpus.empty() ? -1 : choose_cpus(plan.cpus).front();
+        serve_driver(std::make_unique<Channel>(accept_one(plan.port)), cpu);
+        return;
+    }
+    run_driver(plan);
+}
+
+}  // namespace tagwire::tools

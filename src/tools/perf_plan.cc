@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <charconv>
+
+#include "tools/failure.hpp"
+#include "tools/perf.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr std::uint64_t kPeersMax = 4096;
+constexpr std::uint64_t kThreadsMax = 256;
+constexpr std::uint64_t kWindowMax = 1 << 20;
+constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
+constexpr std::uint64_t kDefaultWindow = 64;
+
+/// An option that was given, and the bit that a test must have for it.
+struct Given {
+    const char* name;
+    bool given;
+    unsigned needed;
+};
+
+void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
+    const Given options[] = {
+        {"--level", arguments.level.has_value(), kWithTransport},
+        {"--tl", arguments.transport.has_value(), kWithTransport},
+        {"--device", arguments.device.has_value(), kWithTransport},
+        {"--op", arguments.op.has_value(), kWithOp},
+        {"--memory", arguments.memory.has_value(), kWithMemory},
+        {"--size", arguments.size.has_value(), kWithSize},
+        {"--window", arguments.window.has_value(), kWithWindow},
+        {"--peers", arguments.peers.has_value(), kWithPeers},
+        {"--depth", arguments.depth.has_value(), kWithDepth},
+        {"--threads", arguments.threads.has_value(), kWithThreads},
+        {"--bidir", arguments.bidir, kWithBidir},
+        {"--wait", arguments.wait.has_value(), kWithWait},
+        {"--validate", arguments.validate, kWithValidate},
+        {"--connect", arguments.connect.has_value(), kWithServer},
+    };
+    for (const Given& option : options) {
+        if (option.given && (test.options & option.needed) == 0) {
+            throw UsageError(
+                text("%s has no meaning for %s (%s)", option.name, test.name, test.doc));
+        }
+    }
+    if (arguments.unexpected && (test.options & kWithUnexpected) == 0) {
+        throw UsageError(
+            test.id == TestId::kMatch
+                ? std::string(
+                      "--unexpected: at level uct an unexpected message goes to the caller at "
+                      "once, so no list of them is matched")
+                : text("--unexpected has no meaning for %s (%s)", test.name, test.doc));
+    }
+}
+
+template <class Value>
+struct Choice {
+    const char* name;
+    Value value;
+};
+
+template <class Value, std::size_t n>
+Value choose(const char* option, const std::string& given, const Choice<Value> (&choices)[n]) {
+    std::string names;
+    for (const Choice<Value>& choice : choices) {
+        if (given == choice.name) {
+            return choice.value;
+        }
+        names += std::string(" ") + choice.name;
+    }
+    throw UsageError(
+        text("%s: '%s' is not available; available:%s", option, given.c_str(), names.c_str()));
+}
+
+Op parse_op(const std::string& given, const TestInfo& test) {
+    constexpr Choice<Op> kOps[] = {{"auto", Op::kAuto},
+                                   {"short", Op::kShort},
+                                   {"bcopy", Op::kBcopy},
+                                   {"zcopy", Op::kZcopy},
+                                   {"rndv", Op::kRndv}};
+    const Op op = choose("--op", given, kOps);
+    if (op == Op::kRndv && (test.options & kWithRndv) == 0) {
+        throw UsageError(
+            text("--op rndv has no meaning for %s: rendezvous is for tagged messages", test.name));
+    }
+    return op;
+}
+
+Wait parse_wait(const std::string& given, const TestInfo& test) {
+    constexpr Choice<Wait> kWaits[] = {
+        {"spin", Wait::kSpin}, {"yield", Wait::kYield}, {"sleep", Wait::kSleep}};
+    const Wait wait = choose("--wait", given, kWaits);
+    if (wait == Wait::kSleep && (test.options & kWithSleep) == 0) {
+        throw UsageError(text(
+            "--wait sleep has no meaning for %s: remote memory operations raise no event at the "
+            "target",
+            test.name));
+    }
+    return wait;
+}
+
+std::uint64_t in_range(const char* option, const std::optional<std::uint64_t>& given,
+                       std::uint64_t fallback, std::uint64_t min, std::uint64_t max) {
+    const std::uint64_t value = given.value_or(fallback);
+    if (value < min || value > max) {
+        throw UsageError(text("%s takes a number from %llu to %llu", option,
+                              static_cast<unsigned long long>(min),
+                              static_cast<unsigned long long>(max)));
+    }
+    return value;
+}
+
+std::vector<int> parse_cpus(const std::string& list) {
+    std::vector<int> cpus;
+    const char* at = list.data();
+    const char* const end = at + list.size();
+    while (at < end && cpus.size() < 2) {
+        int cpu = 0;
+        const auto [next, error] = std::from_chars(at, end, cpu);
+        if (error != std::errc() || cpu < 0) {
+            break;
+        }
+        cpus.push_back(cpu);
+        at = next < end && *next == ',' ? next + 1 : next;
+        if (next == end) {
+            return cpus;
+        }
+    }
+    throw UsageError(text(
+        "--cpu: '%s' is not A or A,B (numbers of the driver's and the peer's cpu)", list.c_str()));
+}
+
+void parse_host(const std::string& given, PerfPlan* plan) {
+    const std::size_t colon = given.rfind(':');
+    const bool bare_v6 = colon != std::string::npos && given.find(':') != colon &&
+                         given.back() != ']' && given.front() != '[';
+    if (colon == std::string::npos || bare_v6 || given.back() == ']') {
+        plan->host = given;
+    } else {
+        unsigned port = 0;
+        const auto [end, error] =
+            std::from_chars(given.data() + colon + 1, given.data() + given.size(), port);
+        if (error != std::errc() || end != given.data() + given.size() || port == 0 ||
+            port > 65535) {
+            throw UsageError(text("--connect: '%s' is not HOST or HOST:PORT", given.c_str()));
+        }
+        plan->host = given.substr(0, colon);
+        plan->port = static_cast<std::uint16_t>(port);
+    }
+    if (plan->host.size() > 2 && plan->host.front() == '[' && plan->host.back() == ']') {
+        plan->host = plan->host.substr(1, plan->host.size() - 2);
+    }
+    if (plan->host.empty()) {
+        throw UsageError(text("--connect: '%s' is not HOST or HOST:PORT", given.c_str()));
+    }
+}
+
+/// A server does what its client asks for, so it takes few options.
+PerfPlan server_plan(const PerfArguments& arguments) {
+    const PerfArguments none;
+    const bool others = arguments.level || arguments.transport || arguments.device ||
+                        arguments.op || arguments.memory || arguments.size ||
+                        arguments.iterations || arguments.warmup || arguments.window ||
+                        arguments.peers || arguments.depth || arguments.threads || arguments.wait ||
+                        arguments.json || arguments.unexpected || arguments.bidir ||
+                        arguments.validate;
+    if (others || arguments.connect) {
+        throw UsageError(
+            "--server takes only a port and --cpu: the side with --connect says what is measured");
+    }
+    PerfPlan plan;
+    plan.server = true;
+    if (!arguments.test.empty()) {
+        plan.test = &find_test(arguments.test);
+        if ((plan.test->options & kWithServer) == 0) {
+            throw UsageError(
+                text("--server has no meaning for %s: it runs on one host", plan.test->name));
+        }
+    }
+    if (arguments.server_port > 65535) {
+        throw UsageError("--server takes a port from 0 (any free one) to 65535");
+    }
+    plan.port = static_cast<std::uint16_t>(arguments.server_port);
+    if (arguments.cpu) {
+        plan.cpus = parse_cpus(*arguments.cpu);
+    }
+    return plan;
+}
+
+void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* plan) {
+    constexpr Choice<MemoryKind> kMemories[] = {{"user", MemoryKind::kUser},
+                                                {"alloc", MemoryKind::kAlloc}};
+    Job& job = plan->job;
+    job.test = test.id;
+    plan->op = parse_op(arguments.op.value_or("auto"), test);
+    job.memory = choose("--memory", arguments.memory.value_or("user"), kMemories);
+    const bool windowed = (test.options & kWithWindow) != 0;
+    job.window =
+        in_range("--window", arguments.window, windowed ? kDefaultWindow : 1, 1, kWindowMax);
+    job.depth = in_range("--depth", arguments.depth, 0, 0, kCountMax);
+    job.unexpected = arguments.unexpected;
+    job.bidir = arguments.bidir;
+    job.validate = arguments.validate;
+    if (job.unexpected && plan->op == Op::kRndv) {
+        throw UsageError(
+            "--unexpected with --op rndv: at level uct the caller would have to fetch the message "
+            "itself");
+    }
+    if (job.unexpected && job.depth > 0) {
+        throw UsageError("--unexpected posts no receives, so --depth has no meaning with it");
+    }
+}
+
+}  // namespace
+
+PerfPlan make_plan(const PerfArguments& arguments) {
+    if (arguments.server) {
+        return server_plan(arguments);
+    }
+    if (arguments.test.empty()) {
+        throw UsageError("say which test to run (tagwire perf --help lists them)");
+    }
+    PerfPlan plan;
+    plan.test = &find_test(arguments.test);
+    refuse_meaningless(arguments, *plan.test);
+    constexpr Choice<int> kLevels[] = {{"uct", 0}};
+    choose("--level", arguments.level.value_or("uct"), kLevels);
+    plan.setup.transport = arguments.transport.value_or("sm");
+    plan.setup.device = arguments.device.value_or("");
+    plan.setup.wait = parse_wait(arguments.wait.value_or("spin"), *plan.test);
+    plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);
+    plan.setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
+    plan_job(arguments, *plan.test, &plan);
+    if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
+        throw UsageError(
+            text("--peers with %s: what comes from several peers at once has no order to check",
+                 plan.job.bidir ? "--bidir" : "--unexpected"));
+    }
+    plan.sizes = parse_sizes(arguments.size.value_or("8"));
+    if (arguments.iterations) {
+        plan.iterations = in_range("--iters", arguments.iterations, 1, 1, kCountMax);
+    }
+    if (arguments.warmup) {
+        plan.warmup = in_range("--warmup", arguments.warmup, 0, 0, kCountMax);
+    }
+    if (arguments.cpu) {
+        plan.cpus = parse_cpus(*arguments.cpu);
+    }
+    if (arguments.connect) {
+        parse_host(*arguments.connect, &plan);
+    }
+    plan.json = arguments.json.value_or("");
+    return plan;
+}
+
+std::uint64_t default_iterations(const TestInfo& test, std::uint64_t size) {
+    const bool stream = test.shape == Shape::kStream;
+    const std::uint64_t small = stream ? 1000000 : 100000;
+    const std::uint64_t bytes = stream ? std::uint64_t{2} << 30 : std::uint64_t{400} << 20;
+    return std::clamp<std::uint64_t>(bytes / std::max<std::uint64_t>(size, 1), 320, small);
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/pinning.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tools/failure.hpp"
+
+namespace tagwire::tools {
+
+std::vector<int> allowed_cpus() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+        throw Failure(text("sched_getaffinity: %s", std::strerror(errno)));
+    }
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &set)) {
+            cpus.push_back(cpu);
+        }
+    }
+    return cpus;
+}
+
+void pin_to(int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<unsigned>(cpu), &set);
+    if (sched_setaffinity(0, sizeof(set), &set) != 0) {
+        throw Failure(text("cannot run on cpu %d: %s", cpu, std::strerror(errno)));
+    }
+}
+
+std::vector<int> choose_cpus(const std::vector<int>& wanted) {
+    const std::vector<int> allowed = allowed_cpus();
+    for (const int cpu : wanted) {
+        if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end()) {
+            std::string list;
+            for (const int one : allowed) {
+                list += (list.empty() ? "" : ",") + std::to_string(one);
+            }
+            throw UsageError(
+                text("--cpu: this process may not use cpu %d, only %s", cpu, list.c_str()));
+        }
+    }
+    const std::vector<int>& from = wanted.empty() ? allowed : wanted;
+    return {from.front(), from.size() > 1 ? from[1] : from.front()};
+}
+
+}  // namespace tagwire::tools

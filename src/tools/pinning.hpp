@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which CPUs the two processes run on.
+#pragma once
+
+#include <vector>
+
+namespace tagwire::tools {
+
+/// The CPUs that this process may use, ascending.
+std::vector<int> allowed_cpus();
+
+/// Moves the calling thread to one CPU. Throws Failure when the kernel refuses.
+void pin_to(int cpu);
+
+/// The pair {driver, peer}: `wanted` if given (two CPUs, or one for both; throws UsageError when
+/// one is not allowed), else the first two allowed ones, or the only one twice.
+std::vector<int> choose_cpus(const std::vector<int>& wanted);
+
+}  // namespace tagwire::tools

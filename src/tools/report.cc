@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/failure.hpp"
+#include "tools/sizes.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+struct Scale {
+    double factor;
+    const char* unit;
+};
+
+template <std::size_t n>
+std::string scaled(std::optional<double> value, const Scale (&scales)[n]) {
+    if (!value) {
+        return "-";
+    }
+    const Scale* scale = &scales[0];
+    for (const Scale& candidate : scales) {
+        if (*value >= candidate.factor) {
+            scale = &candidate;
+        }
+    }
+    const double shown = *value / scale->factor;
+    return text("%.*f %s", shown < 10 ? 2 : 1, shown, scale->unit);
+}
+
+std::string above_text(std::optional<double> ns) {
+    if (!ns) {
+        return "-";
+    }
+    return *ns < 0 ? "-" + time_text(-*ns) : "+" + time_text(ns);
+}
+
+std::vector<std::string> row_of(const Result& result) {
+    const Measurement& measured = result.measured;
+    const auto& latency = measured.latency_ns;
+    const auto part = [&latency](double LatencySummary::*field) {
+        return latency ? time_text((*latency).*field) : "-";
+    };
+    std::vector<std::string> row{result.test, size_name(result.size), result.op.value_or("-"),
+                                 std::to_string(measured.iterations)};
+    if (latency) {
+        for (const auto field :
+             {&LatencySummary::min, &LatencySummary::p50, &LatencySummary::p99,
+              &LatencySummary::p999, &LatencySummary::max, &LatencySummary::mean}) {
+            row.push_back(part(field));
+        }
+        row.push_back(time_text(measured.floor_ns));
+        row.push_back(above_text(measured.above_floor_ns));
+    }
+    if (!latency) {
+        row.push_back(rate_text(measured.messages_per_s));
+    }
+    if (!latency || measured.bytes_per_s) {
+        row.push_back(bandwidth_text(measured.bytes_per_s));
+    }
+    row.push_back(result.validated ? std::to_string(measured.validated) : "-");
+    return row;
+}
+
+std::vector<std::string> head_of(const Result& result) {
+    std::vector<std::string> head{"test", "size", "op", "iterations"};
+    if (result.measured.latency_ns) {
+        for (const char* name : {"min", "p50", "p99", "p99.9", "max", "mean", "floor", "above"}) {
+            head.emplace_back(name);
+        }
+    } else {
+        head.emplace_back("messages");
+    }
+    if (!result.measured.latency_ns || result.measured.bytes_per_s) {
+        head.emplace_back("bandwidth");
+    }
+    head.emplace_back("validated");
+    return head;
+}
+
+}  // namespace
+
+std::string time_text(std::optional<double> ns) {
+    static constexpr Scale kScales[] = {{1, "ns"}, {1e3, "us"}, {1e6, "ms"}, {1e9, "s"}};
+    return scaled(ns, kScales);
+}
+
+std::string rate_text(std::optional<double> per_s) {
+    static constexpr Scale kScales[] = {{1, "/s"}, {1e3, "k/s"}, {1e6, "M/s"}};
+    return scaled(per_s, kScales);
+}
+
+std::string bandwidth_text(std::optional<double> bytes_per_s) {
+    static constexpr Scale kScales[] = {{1, "B/s"}, {1e3, "kB/s"}, {1e6, "MB/s"}, {1e9, "GB/s"}};
+    return scaled(bytes_per_s, kScales);
+}
+
+void Table::print() const {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows_) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            widths[i] = std::max(widths[i], row[i].size());
+        }
+    }
+    for (const auto& row : rows_) {
+        std::string line;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            const std::string padding(widths[i] - row[i].size(), ' ');
+            line += i == 0 ? row[i] + padding : "  " + padding + row[i];
+        }
+        std::printf("%s\n", line.c_str());
+    }
+}
+
+void print_results(const std::vector<Result>& results) {
+    if (results.empty()) {
+        return;
+    }
+    const Result& first = results.front();
+    std::string title = first.test;
+    if (first.transport) {
+        title += text(": %s/%s, %s memory, cpus %d and %d", first.transport->c_str(),
+                      first.device->c_str(), first.memory->c_str(), first.cpus[0], first.cpus[1]);
+    } else {
+        title += text(": cpus %d and %d", first.cpus[0], first.cpus[1]);
+    }
+    std::printf("%s\n", title.c_str());
+    Table table(head_of(first));
+    for (const Result& result : results) {
+        table.add(row_of(result));
+    }
+    table.print();
+}
+
+ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressLine::~ProgressLine() {
+    if (shown_) {
+        std::fprintf(stderr, "\r\033[K");
+    }
+}
+
+void ProgressLine::show(const std::string& what, double share) {
+    constexpr std::uint64_t kEveryNs = 200000000;
+    const std::uint64_t now = now_ns();
+    if (!on_ || (shown_ && now - last_ns_ < kEveryNs)) {
+        return;
+    }
+    std::fprintf(stderr, "\r\033[K%s: %.0f %%", what.c_str(), share * 100);
+    std::fflush(stderr);
+    shown_ = true;
+    last_ns_ = now;
+}
+
+}  // namespace tagwire::tools

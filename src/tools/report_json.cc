@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The JSON form of results. Every key is in every result; a figure that a test does not have is
+// null.
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <uct/api/tagwire_uct.h>
+
+#include "tools/failure.hpp"
+#include "tools/json_file.hpp"
+#include "tools/report.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kSchema = 1;
+
+template <class Value>
+ordered_json or_null(const std::optional<Value>& value) {
+    return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+std::string cpu_model() {
+    std::ifstream file("/proc/cpuinfo");
+    std::string line;
+    while (std::getline(file, line)) {
+        const std::size_t colon = line.find(": ");
+        if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+            return line.substr(colon + 2);
+        }
+    }
+    utsname names{};
+    uname(&names);
+    return names.machine;
+}
+
+ordered_json host_json() {
+    utsname names{};
+    uname(&names);
+    return {{"cpu", cpu_model()},
+            {"kernel", std::string(names.sysname) + " " + names.release},
+            {"cores", sysconf(_SC_NPROCESSORS_ONLN)}};
+}
+
+ordered_json latency_json(const std::optional<LatencySummary>& latency) {
+    const auto part = [&latency](double LatencySummary::*field) {
+        return latency ? ordered_json((*latency).*field) : ordered_json(nullptr);
+    };
+    return {{"min", part(&LatencySummary::min)}, {"p50", part(&LatencySummary::p50)},
+            {"p99", part(&LatencySummary::p99)}, {"p999", part(&LatencySummary::p999)},
+            {"max", part(&LatencySummary::max)}, {"mean", part(&LatencySummary::mean)}};
+}
+
+ordered_json result_json(const Result& result) {
+    const Measurement& measured = result.measured;
+    return {{"test", result.test},
+            {"level", or_null(result.level)},
+            {"transport", or_null(result.transport)},
+            {"device", or_null(result.device)},
+            {"op", or_null(result.op)},
+            {"memory", or_null(result.memory)},
+            {"size", result.size},
+            {"iterations", measured.iterations},
+            {"window", result.window},
+            {"depth", result.depth},
+            {"peers", result.peers},
+            {"threads", result.threads},
+            {"cpus", result.cpus},
+            {"latency_ns", latency_json(measured.latency_ns)},
+            {"floor_ns", or_null(measured.floor_ns)},
+            {"above_floor_ns", or_null(measured.above_floor_ns)},
+            {"messages_per_s", or_null(measured.messages_per_s)},
+            {"bytes_per_s", or_null(measured.bytes_per_s)},
+            {"bytes_per_peer", or_null(result.bytes_per_peer)},
+            {"qps", or_null(result.qps)},
+            {"validated", result.validated}};
+}
+
+}  // namespace
+
+void write_json(const std::string& file, const std::vector<Result>& results) {
+    ordered_json list = ordered_json::array();
+    for (const Result& result : results) {
+        list.push_back(result_json(result));
+    }
+    const ordered_json document{{"schema", kSchema},
+                                {"tagwire", tagwire_version_string()},
+                                {"host", host_json()},
+                                {"results", list}};
+    write_text_file(file, document.dump(2) + "\n");
+}
+
+}  // namespace tagwire::tools

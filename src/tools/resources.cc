@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/resources.hpp"
+
+#include "tools/failure.hpp"
+
+namespace tagwire::tools {
+
+void check(ucs_status_t status, const char* what) {
+    if (status != UCS_OK) {
+        throw Failure(text("%s: %s", what, ucs_status_string(status)));
+    }
+}
+
+Components::Components() {
+    check(uct_query_components(&list_, &count_), "cannot list the components");
+}
+
+Components::~Components() {
+    uct_release_component_list(list_);
+}
+
+std::string component_name(uct_component_h component) {
+    uct_component_attr_t attr{};
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME;
+    check(uct_component_query(component, &attr), "uct_component_query");
+    return attr.name;
+}
+
+std::vector<std::string> md_names(uct_component_h component) {
+    uct_component_attr_t attr{};
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+    check(uct_component_query(component, &attr), "uct_component_query");
+    std::vector<uct_md_resource_desc_t> mds(attr.md_resource_count);
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.md_resources = mds.data();
+    check(uct_component_query(component, &attr), "uct_component_query");
+    std::vector<std::string> names;
+    for (const uct_md_resource_desc_t& md : mds) {
+        names.emplace_back(md.md_name);
+    }
+    return names;
+}
+
+MdHandle open_md(uct_component_h component, const std::string& md_name) {
+    uct_md_config_t* config = nullptr;
+    check(uct_md_config_read(component, nullptr, nullptr, &config), "uct_md_config_read");
+    uct_md_h md = nullptr;
+    const ucs_status_t status = uct_md_open(component, md_name.c_str(), config, &md);
+    uct_config_release(config);
+    check(status, text("cannot open memory domain %s", md_name.c_str()).c_str());
+    return MdHandle(md);
+}
+
+std::vector<Resource> resources_of(uct_component_h component, const std::string& md_name,
+                                   uct_md_h md) {
+    uct_tl_resource_desc_t* list = nullptr;
+    unsigned count = 0;
+    check(uct_md_query_tl_resources(md, &list, &count), "uct_md_query_tl_resources");
+    std::vector<Resource> resources;
+    for (unsigned i = 0; i < count; ++i) {
+        resources.push_back({component, component_name(component), md_name, list[i].tl_name,
+                             list[i].dev_name, list[i].dev_type});
+    }
+    uct_release_tl_resource_list(list);
+    return resources;
+}
+
+std::vector<Resource> all_resources() {
+    std::vector<Resource> resources;
+    for (const uct_component_h component : Components()) {
+        for (const std::string& name : md_names(component)) {
+            const MdHandle md = open_md(component, name);
+            const std::vector<Resource> found = resources_of(component, name, md.get());
+            resources.insert(resources.end(), found.begin(), found.end());
+        }
+    }
+    return resources;
+}
+
+Resource find_resource(const std::string& transport, const std::string& device) {
+    std::string available;
+    bool transport_exists = false;
+    for (const Resource& resource : all_resources()) {
+        if (resource.transport == transport && (device.empty() || resource.device == device)) {
+            return resource;
+        }
+        transport_exists = transport_exists || resource.transport == transport;
+        available += " " + resource.transport + "/" + resource.device;
+    }
+    if (transport_exists) {
+        throw UsageError(
+            text("--device: transport %s has no device '%s' here; there is (transport/device):%s",
+                 transport.c_str(), device.c_str(), available.c_str()));
+    }
+    throw UsageError(text("--tl: no transport '%s' here; there is (transport/device):%s",
+                          transport.c_str(), available.empty() ? " none" : available.c_str()));
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A driver and a peer that run jobs together.
+//
+//     driver                                     peer
+//       <--------------- kHello --------------->            versions, CPUs, the shared mapping of
+//       the floors kSetup -------- kAddress both ways -----> links     once kJob ---------- kRegion
+//       both ways ------> tests     for every measurement:
+//       <--------------- kReady --------------->
+//       ... the measurement, no control messages ...
+//       kFinish --------------------------------> kDone
+//       kBye
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tools/channel.hpp"
+#include "tools/floor.hpp"
+#include "tools/job.hpp"
+#include "tools/link.hpp"
+#include "tools/loops.hpp"
+#include "tools/measure.hpp"
+
+namespace tagwire::tools {
+
+/// What both sides have: the floor's mapping, links and the tests of the running job.
+struct Session {
+    Side side;
+    std::unique_ptr<Channel> channel;
+    std::unique_ptr<SharedMapping> mapping;
+    std::unique_ptr<CachelineFloor> floor;  // null without a mapping
+    std::vector<std::unique_ptr<Link>> links;
+    std::vector<std::unique_ptr<Test>> tests;
+
+    void open_links(const Setup& setup);
+    void make_tests(const Job& job);
+    /// Makes progress on all links until the channel has something.
+    void serve_until_readable();
+    Outcome outcome() const;
+};
+
+class Driver {
+  public:
+    /// Greets the peer. `cpus`: {driver, peer}; pins this process.
+    Driver(std::unique_ptr<Channel> channel, const std::vector<int>& cpus);
+    ~Driver();
+    Driver(const Driver&) = delete;
+    Driver& operator=(const Driver&) = delete;
+
+    /// Connects over a transport; a second call replaces the first one's links.
+    void open(const Setup& setup);
+
+    /// Any test with a transport.
+    Measurement run(Job job, const OnProgress& on_progress = nullptr);
+    std::vector<VariantMeasurement> run_cacheline(const Job& job,
+                                                  const OnProgress& on_progress = nullptr);
+    Measurement run_memcpy(const Job& job);
+
+    const Link& link() const { return *session_.links.front(); }
+
+  private:
+    void start_job(const Job& job);
+    Outcome finish_job();
+
+    Session session_;
+};
+
+/// Serves one driver until it says goodbye; what goes wrong is told to the driver and thrown.
+/// `own_cpu`: where to run when the driver is on another host, -1 for the first allowed one.
+void serve_driver(std::unique_ptr<Channel> channel, int own_cpu);
+
+/// Starts this program again as a peer, which ends with this process.
+std::unique_ptr<Channel> start_peer_process();
+
+/// For main(): when start_peer_process() started this process, serves and returns the exit status.
+std::optional<int> run_if_peer_process(int argc, char** argv);
+
+}  // namespace tagwire::tools

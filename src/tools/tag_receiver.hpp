@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of the tag tests: a set of receives, each with its own context, that are
+// posted again and again.
+//
+// Invariants:
+//  1. A slot is posted at most once at a time; its tag and length are those of the message that it
+//  waits for.
+//  2. Every arrival is either the completion of a slot or, in --unexpected runs, one call of
+//  on_unexpected().
+//  3. The destructor takes back what is still posted, by force: no callback comes later.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tools/failure.hpp"
+#include "tools/link.hpp"
+#include "tools/memory.hpp"
+#include "tools/pattern.hpp"
+#include "tools/sender.hpp"
+
+namespace tagwire::tools {
+
+class TagReceiver {
+  public:
+    /// Called inside the completion of a slot, which may be posted again at once.
+    using OnReceived = void (*)(void* arg, std::size_t slot);
+
+    struct Options {
+        std::size_t slots;
+        std::size_t size;
+        MemoryKind memory;
+        bool validate;
+        std::uint64_t stream;  // of the sender, for validation
+    };
+
+    TagReceiver(Link& link, const Options& options)
+        : link_(link),
+          options_(options),
+          stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
+          buffer_(link, options.memory,
+                  std::max(post_bytes() + stride_ * (options.slots - 1), std::size_t{1})),
+          slots_(options.slots) {
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            Slot& slot = slots_[i];
+            slot.context.tag_consumed_cb = [](uct_tag_context_t*) {};
+            slot.context.completed_cb = &TagReceiver::on_completed;
+            slot.context.rndv_cb = &TagReceiver::on_software_rndv;
+            slot.receiver = this;
+            slot.data = buffer_.data() + i * stride_;
+        }
+    }
+
+    ~TagReceiver() {
+        for (Slot& slot : slots_) {
+            if (slot.posted) {
+                uct_iface_tag_recv_cancel(slot.expected.iface, &slot.context, 1);
+            }
+        }
+    }
+
+    TagReceiver(const TagReceiver&) = delete;
+    TagReceiver& operator=(const TagReceiver&) = delete;
+
+    void set_on_received(OnReceived callback, void* arg) {
+        on_received_ = callback;
+        on_received_arg_ = arg;
+    }
+
+    /// What one receive waits for.
+    struct Expected {
+        uct_iface_h iface;
+        uct_tag_t tag;
+        std::uint64_t
+            sequence;  // of the message, for validation; kByArrival: as many as came before
+    };
+    static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
+
+    ucs_status_t try_post(std::size_t index, const Expected& expected) {
+        Slot& slot = slots_[index];
+        slot.expected = expected;
+        slot.posted = true;
+        const uct_iov_t iov{slot.data, post_bytes(), buffer_.memh(), 0, 1};
+        const ucs_status_t status = uct_iface_tag_recv_zcopy(expected.iface, expected.tag,
+                                                             ~uct_tag_t{0}, &iov, 1, &slot.context);
+        if (status != UCS_OK) [[unlikely]] {
+            slot.posted = false;
+        }
+        return status;
+    }
+
+    /// Waits for resources; other refusals are Failures.
+    void post(std::size_t index, const Expected& expected) {
+        for (;;) {
+            const ucs_status_t status = try_post(index, expected);
+            if (status == UCS_OK) {
+                return;
+            }
+            if (status != UCS_ERR_NO_RESOURCE) {
+                throw Failure(
+                    text("receive %zu cannot be posted: %s (the interface takes %zu at a time)",
+                         index + 1, ucs_status_string(status),
+                         link_.attr().cap.tag.recv.max_outstanding));
+            }
+            link_.progress();
+        }
+    }
+
+    /// From inside OnReceived, where nothing may be thrown: a refusal counts as an error.
+    void post_again(std::size_t index, const Expected& expected) {
+        if (try_post(index, expected) != UCS_OK) [[unlikely]] {
+            ++errors_;
+        }
+    }
+
+    std::uint64_t received() const { return received_; }
+    std::uint64_t errors() const { return errors_; }
+    std::size_t slots() const { return slots_.size(); }
+    const Expected& expected(std::size_t slot) const { return slots_[slot].expected; }
+    const std::uint8_t* data(std::size_t slot) const { return slots_[slot].data; }
+
+    /// Handler for Link::set_unexpected: `arg` is the TagReceiver.
+    static ucs_status_t on_unexpected(void* arg, void* data, std::size_t length, unsigned flags,
+                                      uct_tag_t, std::uint64_t, void**) {
+        auto* self = static_cast<TagReceiver*>(arg);
+        const bool whole = (flags & (UCT_CB_PARAM_FLAG_FIRST | UCT_CB_PARAM_FLAG_MORE)) == 0;
+        if (self->options_.validate && whole) {
+            self->check_bytes(data, length, self->received_);
+        }
+        self->received_ += (flags & UCT_CB_PARAM_FLAG_MORE) == 0 ? 1 : 0;
+        return UCS_OK;
+    }
+
+  private:
+    struct Slot {
+        uct_tag_context_t context{};  // first: the callbacks get its address
+        TagReceiver* receiver = nullptr;
+        std::uint8_t* data = nullptr;
+        Expected expected{};
+        bool posted = false;
+    };
+
+    std::size_t post_bytes() const {
+        return std::max(options_.size, link_.attr().cap.tag.recv.min_recv);
+    }
+
+    void check_bytes(const void* data, std::size_t length, std::uint64_t sequence) {
+        const bool right =
+            length == options_.size && Pattern(options_.stream, sequence).matches(data, length);
+        errors_ += right ? 0 : 1;
+    }
+
+    static void on_completed(uct_tag_context_t* context, uct_tag_t tag, std::uint64_t,
+                             std::size_t length, void* inline_data, ucs_status_t status) {
+        auto* slot = reinterpret_cast<Slot*>(context);
+        TagReceiver* const self = slot->receiver;
+        slot->posted = false;
+        if (status != UCS_OK || length != self->options_.size || tag != slot->expected.tag)
+            [[unlikely]] {
+            ++self->errors_;
+        } else if (inline_data != nullptr) {
+            std::memcpy(slot->data, inline_data, length);
+        }
+        if (self->options_.validate) [[unlikely]] {
+            const std::uint64_t sequence = slot->expected.sequence;
+            self->check_bytes(slot->data, length,
+                              sequence == kByArrival ? self->received_ : sequence);
+        }
+        ++self->received_;
+        if (self->on_received_ != nullptr) {
+            self->on_received_(self->on_received_arg_,
+                               static_cast<std::size_t>(slot - self->slots_.data()));
+        }
+    }
+
+    static void on_software_rndv(uct_tag_context_t* context, uct_tag_t, const void*, unsigned,
+                                 ucs_status_t, unsigned) {
+        auto* slot = reinterpret_cast<Slot*>(context);
+        slot->posted = false;
+        ++slot->receiver->errors_;  // no test sends such requests
+    }
+
+    Link& link_;
+    Options options_;
+    std::size_t stride_;
+    Buffer buffer_;
+    std::vector<Slot> slots_;
+    std::uint64_t received_ = 0;
+    std::uint64_t errors_ = 0;
+    OnReceived on_received_ = nullptr;
+    void* on_received_arg_ = nullptr;
+};
+
+}  // namespace tagwire::tools
