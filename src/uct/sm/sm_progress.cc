@@ -187,6 +187,7 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
             if (!more && entry->more == nullptr) {
                 std::memcpy(entry->buffer, link.rx_segment->buffer(body.seg), std::min<std::size_t>(bytes, one.length));
                 link.rx_segment->returns.give_back(body.seg);
+                link.message_entry = nullptr;  // no fragment follows, so closing must not free it again
                 complete_entry(*entry, body.tag, body.imm, bytes, UCS_OK);
                 return true;
             }
