@@ -23,7 +23,9 @@ while read -r header; do
     alone c "$header" "$cc" -std=c11 -Wstrict-prototypes
     alone c++ "$header" "$cxx" -std=c++20
 done < <(cd "$src" && find ucs uct/api -name '*.h' | sort)
-[[ ! -e $src/tagwire.hpp ]] || alone c++ tagwire.hpp "$cxx" -std=c++20
+while read -r header; do
+    alone c++ "$header" "$cxx" -std=c++20
+done < <(cd "$src" && find tagwire.hpp uct/api -name '*.hpp' | sort)
 
 printf '%d compilations, %d failures\n' "$checked" "$failures"
 ((checked > 0 && failures == 0))

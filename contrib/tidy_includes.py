@@ -55,7 +55,8 @@ def module_of(path):
 
 
 def is_public(path):
-    return path == "src/tagwire.hpp" or (path.startswith("src/") and path.endswith(".h"))
+    return path == "src/tagwire.hpp" or path.startswith("src/uct/api/") or (
+        path.startswith("src/") and path.endswith(".h"))
 
 
 class Includes:

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# mixed_headers.sh SRC UCX_INCLUDE CC CXX: a translation unit that includes both UCX's <uct/api/uct.h> and ours does not
-# compile, in either order, and each alone does.
+# mixed_headers.sh SRC UCX_INCLUDE CC CXX: a translation unit that includes both UCX's
+# <uct/api/uct.h> and ours does not compile, in either order, and each alone does.
 set -euo pipefail
 
 src=$1 ucx=$2 cc=$3 cxx=$4
 failures=0
 
-# compile COMPILER LANGUAGE FIRST [SECOND]: the headers by absolute path, and each tree finds its own companions.
+# compile COMPILER LANGUAGE FIRST [SECOND]: by absolute path; companions come from the first tree.
 compile() {
     local compiler=$1 language=$2
     shift 2
