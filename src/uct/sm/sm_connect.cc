@@ -165,8 +165,9 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
     watch_process(link);
     choose_copy_path(link, hello);
     if (!link.is_outgoing) {
+        // Who died on the way may have sent messages before: they are in the ring that its next packet brings.
         status = send_hello(link, 0);
-        if (status != UCS_OK) return status;
+        if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET) return status;
     }
     by_name_.try_emplace(link.peer_name, &link);
     link.state = LinkState::kReady;
