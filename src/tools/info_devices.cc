@@ -166,7 +166,12 @@ class LoopbackProbe {
         check(uct_md_iface_config_read(md, resource.transport.c_str(), nullptr, nullptr, &config),
               "uct_md_iface_config_read");
         uct_iface_params_t params{};
-        params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE;
+        // Tagged operations are offered only to those who can take what arrives unexpected.
+        params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
+                            UCT_IFACE_PARAM_FIELD_HW_TM_EAGER_CB |
+                            UCT_IFACE_PARAM_FIELD_HW_TM_RNDV_CB;
+        params.eager_cb = &LoopbackProbe::refuse_eager;
+        params.rndv_cb = &LoopbackProbe::refuse_rndv;
         params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
         params.mode.device.tl_name = resource.transport.c_str();
         params.mode.device.dev_name = resource.device.c_str();
@@ -218,6 +223,16 @@ class LoopbackProbe {
     }
 
   private:
+    static ucs_status_t refuse_eager(void*, void*, std::size_t, unsigned, uct_tag_t, std::uint64_t,
+                                     void**) {
+        return UCS_OK;
+    }
+
+    static ucs_status_t refuse_rndv(void*, unsigned, std::uint64_t, const void*, unsigned,
+                                    std::uint64_t, std::size_t, const void*) {
+        return UCS_OK;
+    }
+
     ucs_async_context_t* async_ = nullptr;
     uct_worker_h worker_ = nullptr;
     uct_iface_h iface_ = nullptr;

@@ -122,15 +122,23 @@ class TagReceiver {
     const Expected& expected(std::size_t slot) const { return slots_[slot].expected; }
     const std::uint8_t* data(std::size_t slot) const { return slots_[slot].data; }
 
-    /// Handler for Link::set_unexpected: `arg` is the TagReceiver.
+    /// Handler for Link::set_unexpected: `arg` is the TagReceiver. A message may come in pieces.
     static ucs_status_t on_unexpected(void* arg, void* data, std::size_t length, unsigned flags,
                                       uct_tag_t, std::uint64_t, void**) {
         auto* self = static_cast<TagReceiver*>(arg);
-        const bool whole = (flags & (UCT_CB_PARAM_FLAG_FIRST | UCT_CB_PARAM_FLAG_MORE)) == 0;
-        if (self->options_.validate && whole) {
-            self->check_bytes(data, length, self->received_);
+        const bool first = (flags & UCT_CB_PARAM_FLAG_FIRST) != 0;
+        const std::size_t offset = first ? 0 : self->collected_bytes_;
+        if (self->options_.validate && offset <= self->buffer_.bytes() &&
+            length <= self->buffer_.bytes() - offset) {
+            std::memcpy(self->buffer_.data() + offset, data, length);
         }
-        self->received_ += (flags & UCT_CB_PARAM_FLAG_MORE) == 0 ? 1 : 0;
+        self->collected_bytes_ = offset + length;
+        if ((flags & UCT_CB_PARAM_FLAG_MORE) == 0) {
+            if (self->options_.validate) {
+                self->check_bytes(self->buffer_.data(), self->collected_bytes_, self->received_);
+            }
+            ++self->received_;
+        }
         return UCS_OK;
     }
 
@@ -188,6 +196,7 @@ class TagReceiver {
     std::size_t stride_;
     Buffer buffer_;
     std::vector<Slot> slots_;
+    std::size_t collected_bytes_ = 0;  // of an unexpected message
     std::uint64_t received_ = 0;
     std::uint64_t errors_ = 0;
     OnReceived on_received_ = nullptr;

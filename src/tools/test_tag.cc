@@ -14,6 +14,8 @@ namespace {
 constexpr uct_tag_t kAckTag = uct_tag_t{1} << 63;
 constexpr uct_tag_t kBystanderTag = uct_tag_t{1} << 62;  // of receives that nobody sends to
 constexpr uct_tag_t kStreamTag = 42;
+// A ping-pong posts this many ahead. The driver posts the next one before the oldest is done, so it
+// has one slot more.
 constexpr std::size_t kAhead = 2;
 
 /// Receives that stay posted during the test.
@@ -46,9 +48,10 @@ class TagPort {
           job_(job),
           streams_(test_info(job.test).shape == Shape::kStream),
           ahead_(streams_ ? rounded_up(slots_of(job), link.peers()) : kAhead),
+          slots_(streams_ ? ahead_ : ahead_ + 1),
           bystanders_(link, job),
           sender_(link, job, stream_from(link.side(), job)),
-          receiver_(link, {ahead_, job.size, job.memory, job.validate,
+          receiver_(link, {slots_, job.size, job.memory, job.validate,
                            stream_from(other(link.side()), job)}),
           ack_(link, {1, sizeof(std::uint64_t), MemoryKind::kUser, false, 0}) {
         if (job.unexpected) {
@@ -117,7 +120,7 @@ class TagPort {
     }
 
     void post_next() {
-        receiver_.post(posted_ % ahead_,
+        receiver_.post(posted_ % slots_,
                        {link_.interface(posted_ % link_.peers()), tag_of(posted_), posted_});
         ++posted_;
     }
@@ -135,6 +138,7 @@ class TagPort {
     const Job job_;
     const bool streams_;
     const std::size_t ahead_;
+    const std::size_t slots_;
     Bystanders bystanders_;
     Sender sender_;
     TagReceiver receiver_;

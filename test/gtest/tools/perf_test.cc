@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Short measurements: every test runs, checks its bytes and reports every key.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "tools/job.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using nlohmann::json;
+using tools::Shape;
+using tools::TestInfo;
+
+std::vector<std::string> short_run(const char* test) {
+    return {"perf", test, "--iters", "200", "--json", "-"};
+}
+
+/// The results of a run that must succeed.
+json results_of(const std::vector<std::string>& arguments) {
+    const Finished finished = tagwire(arguments);
+    EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
+    if (finished.status != 0) {
+        return json::array();
+    }
+    const json document = json::parse(finished.out);
+    EXPECT_EQ(document["schema"], 1);
+    for (const char* key : {"cpu", "kernel", "cores"}) {
+        EXPECT_TRUE(document["host"].contains(key));
+    }
+    return document["results"];
+}
+
+void expect_every_key(const json& result) {
+    for (const char* key :
+         {"test",           "level",          "transport",   "device",         "op",
+          "memory",         "size",           "iterations",  "window",         "depth",
+          "peers",          "threads",        "cpus",        "latency_ns",     "floor_ns",
+          "above_floor_ns", "messages_per_s", "bytes_per_s", "bytes_per_peer", "qps",
+          "validated"}) {
+        EXPECT_TRUE(result.contains(key)) << key << " of " << result["test"];
+    }
+    for (const char* key : {"min", "p50", "p99", "p999", "max", "mean"}) {
+        EXPECT_TRUE(result["latency_ns"].contains(key)) << key << " of " << result["test"];
+    }
+}
+
+class EveryTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryTest, reports_every_key_and_checked_bytes) {
+    const TestInfo& test = tools::find_test(GetParam());
+    std::vector<std::string> arguments = short_run(test.name);
+    const bool validates = (test.options & tools::kWithValidate) != 0;
+    if (validates) {
+        arguments.emplace_back("--validate");
+    }
+    const json results = results_of(arguments);
+    ASSERT_FALSE(results.empty());
+    for (const json& result : results) {
+        expect_every_key(result);
+        EXPECT_EQ(result["test"], test.name);
+        EXPECT_EQ(result["iterations"], 200);
+        EXPECT_EQ(result["validated"], validates);
+        const bool has_latency = test.shape != Shape::kStream;
+        EXPECT_EQ(result["latency_ns"]["p50"].is_number(), has_latency);
+        EXPECT_EQ(result["messages_per_s"].is_number(), test.shape == Shape::kStream);
+        if (test.shape == Shape::kPingPong) {
+            EXPECT_GT(result["floor_ns"].get<double>(), 0);
+            EXPECT_TRUE(result["above_floor_ns"].is_number());
+        }
+    }
+}
+
+std::vector<const char*> names_of_all_tests() {
+    std::vector<const char*> names;
+    for (const TestInfo& test : tools::all_tests()) {
+        names.push_back(test.name);
+    }
+    return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Perf, EveryTest, testing::ValuesIn(names_of_all_tests()),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST(PerfRun, every_kind_of_tagged_message_arrives_whole) {
+    for (const char* op : {"short", "bcopy", "zcopy", "rndv"}) {
+        for (const char* memory : {"user", "alloc"}) {
+            for (const char* test : {"tag_lat", "tag_rate"}) {
+                const json results =
+                    results_of({"perf", test, "--op", op, "--memory", memory, "--size", "0,1,17",
+                                "--iters", "100", "--validate", "--json", "-"});
+                EXPECT_EQ(results.size(), 3U) << op << memory << test;
+            }
+        }
+    }
+}
+
+TEST(PerfRun, sweep_leaves_out_what_is_too_large) {
+    const Finished finished =
+        tagwire({"perf", "am_lat", "--op", "short", "--size", "1:1k", "--iters", "64"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_NE(finished.error.find("left out"), std::string::npos);
+}
+
+TEST(PerfRun, one_size_that_is_too_large_is_wrong_usage) {
+    const Finished finished =
+        tagwire({"perf", "am_lat", "--op", "short", "--size", "1k", "--iters", "64"});
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_NE(finished.error.find("short 0 to"), std::string::npos) << finished.error;
+}
+
+TEST(PerfRun, variants_of_the_options_work) {
+    const std::vector<std::vector<std::string>> runs{
+        {"tag_lat", "--unexpected", "--size", "8,16k"},
+        {"tag_lat", "--depth", "100"},
+        {"match", "--depth", "100"},
+        {"tag_rate", "--bidir"},
+        {"tag_bw", "--peers", "3", "--size", "8,64k"},
+        {"am_lat", "--peers", "3"},
+        {"am_bw", "--bidir", "--window", "4"},
+        {"am_lat", "--wait", "yield"},
+        {"am_lat", "--wait", "sleep"},
+        {"put_lat", "--size", "1,2,64", "--memory", "alloc"},
+        {"cswap_lat", "--size", "4"},
+    };
+    for (std::vector<std::string> arguments : runs) {
+        arguments.insert(arguments.begin(), "perf");
+        for (const char* more : {"--iters", "100", "--validate", "--json", "-"}) {
+            arguments.emplace_back(more);
+        }
+        for (const json& result : results_of(arguments)) {
+            EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
+        }
+    }
+}
+
+TEST(PerfRun, threads_stream_beside_each_other) {
+    const json results = results_of(
+        {"perf", "tag_rate", "--threads", "2", "--wait", "yield", "--iters", "500", "--json", "-"});
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0]["threads"], 2);
+}
+
+}  // namespace
+}  // namespace tagwire::test

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every wrong option of `tagwire perf` is refused with its name and what it takes.
+#include <gtest/gtest.h>
+
+#include "tools/failure.hpp"
+#include "tools/limits.hpp"
+#include "tools/perf.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using namespace tools;
+
+PerfArguments arguments_for(const char* test) {
+    PerfArguments arguments;
+    arguments.test = test;
+    return arguments;
+}
+
+std::string refusal(const PerfArguments& arguments) {
+    try {
+        make_plan(arguments);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "accepted";
+}
+
+TEST(Plan, defaults_are_those_of_the_documentation) {
+    const PerfPlan plan = make_plan(arguments_for("tag_bw"));
+    EXPECT_EQ(plan.setup.transport, "sm");
+    EXPECT_EQ(plan.setup.device, "");
+    EXPECT_EQ(plan.op, Op::kAuto);
+    EXPECT_EQ(plan.job.memory, MemoryKind::kUser);
+    EXPECT_EQ(plan.job.window, 64U);
+    EXPECT_EQ(plan.sizes.size(), 1U);
+    EXPECT_EQ(plan.sizes[0].bytes, 8U);
+    EXPECT_EQ(plan.port, 13377);
+    EXPECT_EQ(make_plan(arguments_for("tag_lat")).job.window, 1U);
+}
+
+TEST(Plan, every_test_is_accepted_as_it_is) {
+    for (const TestInfo& test : all_tests()) {
+        EXPECT_EQ(refusal(arguments_for(test.name)), "accepted") << test.name;
+    }
+}
+
+TEST(Plan, unknown_test_lists_the_tests) {
+    EXPECT_NE(refusal(arguments_for("latency")).find("am_lat am_bw tag_lat"), std::string::npos);
+    EXPECT_NE(refusal(PerfArguments()).find("which test"), std::string::npos);
+}
+
+TEST(Plan, layers_that_do_not_exist_are_not_offered) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.level = "msg";
+    EXPECT_EQ(refusal(arguments), "--level: 'msg' is not available; available: uct");
+}
+
+TEST(Plan, options_without_meaning_are_refused) {
+    PerfArguments arguments = arguments_for("am_lat");
+    arguments.window = 2;
+    EXPECT_NE(refusal(arguments).find("--window has no meaning for am_lat"), std::string::npos);
+    arguments = arguments_for("cacheline");
+    arguments.transport = "sm";
+    EXPECT_NE(refusal(arguments).find("--tl has no meaning"), std::string::npos);
+    arguments = arguments_for("am_bw");
+    arguments.depth = 2;
+    EXPECT_NE(refusal(arguments).find("--depth has no meaning"), std::string::npos);
+    arguments = arguments_for("put_bw");
+    arguments.bidir = true;
+    EXPECT_NE(refusal(arguments).find("--bidir has no meaning"), std::string::npos);
+    arguments = arguments_for("am_lat");
+    arguments.op = "rndv";
+    EXPECT_NE(refusal(arguments).find("rendezvous is for tagged"), std::string::npos);
+    arguments = arguments_for("put_lat");
+    arguments.wait = "sleep";
+    EXPECT_NE(refusal(arguments).find("--wait sleep has no meaning"), std::string::npos);
+    arguments = arguments_for("match");
+    arguments.unexpected = true;
+    EXPECT_NE(refusal(arguments).find("level uct"), std::string::npos);
+    arguments = arguments_for("memcpy");
+    arguments.connect = "host";
+    EXPECT_NE(refusal(arguments).find("--connect has no meaning"), std::string::npos);
+}
+
+TEST(Plan, wrong_values_name_the_accepted_ones) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.op = "copy";
+    EXPECT_EQ(refusal(arguments),
+              "--op: 'copy' is not available; available: auto short bcopy zcopy rndv");
+    arguments = arguments_for("tag_lat");
+    arguments.memory = "gpu";
+    EXPECT_EQ(refusal(arguments), "--memory: 'gpu' is not available; available: user alloc");
+    arguments = arguments_for("tag_lat");
+    arguments.wait = "idle";
+    EXPECT_EQ(refusal(arguments), "--wait: 'idle' is not available; available: spin yield sleep");
+    arguments = arguments_for("tag_bw");
+    arguments.window = 0;
+    EXPECT_EQ(refusal(arguments), "--window takes a number from 1 to 1048576");
+    arguments = arguments_for("tag_bw");
+    arguments.iterations = 0;
+    EXPECT_NE(refusal(arguments).find("--iters takes"), std::string::npos);
+    for (const char* cpus : {"", "x", "1,", "1,2,3", "-1", "1;2"}) {
+        arguments = arguments_for("tag_bw");
+        arguments.cpu = cpus;
+        EXPECT_NE(refusal(arguments).find("--cpu:"), std::string::npos) << cpus;
+    }
+}
+
+TEST(Plan, connect_takes_host_and_port) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.connect = "node7";
+    EXPECT_EQ(make_plan(arguments).host, "node7");
+    EXPECT_EQ(make_plan(arguments).port, 13377);
+    arguments.connect = "node7:99";
+    EXPECT_EQ(make_plan(arguments).host, "node7");
+    EXPECT_EQ(make_plan(arguments).port, 99);
+    arguments.connect = "[::1]:99";
+    EXPECT_EQ(make_plan(arguments).host, "::1");
+    arguments.connect = "::1";
+    EXPECT_EQ(make_plan(arguments).host, "::1");
+    for (const char* bad : {"", ":99", "node7:", "node7:0", "node7:65536", "node7:x"}) {
+        arguments.connect = bad;
+        EXPECT_NE(refusal(arguments).find("--connect"), std::string::npos) << bad;
+    }
+}
+
+TEST(Plan, server_does_what_its_client_asks) {
+    PerfArguments arguments;
+    arguments.server = true;
+    EXPECT_TRUE(make_plan(arguments).server);
+    arguments.iterations = 10;
+    EXPECT_NE(refusal(arguments).find("--server takes only"), std::string::npos);
+    arguments = PerfArguments();
+    arguments.server = true;
+    arguments.server_port = 65536;
+    EXPECT_NE(refusal(arguments).find("port"), std::string::npos);
+    arguments = arguments_for("cacheline");
+    arguments.server = true;
+    EXPECT_NE(refusal(arguments).find("one host"), std::string::npos);
+}
+
+TEST(Limits, auto_takes_the_cheapest_and_rendezvous_for_large) {
+    uct_iface_attr_t attr{};
+    attr.cap.flags = UCT_IFACE_FLAG_TAG_EAGER_SHORT | UCT_IFACE_FLAG_TAG_EAGER_BCOPY |
+                     UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
+    attr.cap.tag.eager.max_short = 100;
+    attr.cap.tag.eager.max_bcopy = 1 << 20;
+    attr.cap.tag.rndv.max_zcopy = 1 << 30;
+    std::string why;
+    const auto choose = [&](std::uint64_t size) {
+        return choose_op(TestId::kTagLat, Op::kAuto, size, attr, &why);
+    };
+    EXPECT_EQ(choose(100), Op::kShort);
+    EXPECT_EQ(choose(101), Op::kBcopy);
+    EXPECT_EQ(choose((64 << 10) - 1), Op::kBcopy);
+    EXPECT_EQ(choose(64 << 10), Op::kRndv);
+    EXPECT_EQ(choose(std::uint64_t{2} << 30), std::nullopt);
+    EXPECT_EQ(why, "this transport does short 0 to 100, bcopy 0 to 1m, rndv 0 to 1g");
+}
+
+TEST(Limits, atomics_work_on_words) {
+    uct_iface_attr_t attr{};
+    attr.cap.atomic64.op_flags = UCS_BIT(UCT_ATOMIC_OP_ADD);
+    std::string why;
+    EXPECT_EQ(choose_op(TestId::kAddLat, Op::kAuto, 8, attr, &why), Op::kShort);
+    EXPECT_EQ(choose_op(TestId::kAddLat, Op::kAuto, 4, attr, &why), std::nullopt);
+    EXPECT_EQ(choose_op(TestId::kCswapLat, Op::kAuto, 8, attr, &why), std::nullopt);
+    EXPECT_EQ(choose_op(TestId::kAddLat, Op::kAuto, 16, attr, &why), std::nullopt);
+    EXPECT_EQ(why, "an atomic operation works on 4 or 8 bytes");
+}
+
+}  // namespace
+}  // namespace tagwire::test

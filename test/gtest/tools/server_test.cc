@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// --server and --connect, and peers that are not there, talk nonsense or die.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "command.hpp"
+
+namespace tagwire::test {
+namespace {
+
+/// A server on a free port.
+struct Server {
+    Server() : command("TAGWIRE_TEST_COMMAND", {"perf", "--server", "0"}) {
+        const std::string line = command.read_line();
+        port = line.substr(line.rfind(' ') + 1);
+    }
+
+    Command command;
+    std::string port;
+};
+
+int connect_to(const std::string& port) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+}
+
+TEST(PerfServer, client_measures_against_it) {
+    Server server;
+    const Finished client = tagwire({"perf", "tag_lat", "--connect", "127.0.0.1:" + server.port,
+                                     "--size", "8,64k", "--iters", "100", "--validate"});
+    EXPECT_EQ(client.status, 0) << client.error;
+    EXPECT_NE(client.out.find("64k"), std::string::npos);
+    EXPECT_EQ(server.command.wait().status, 0);
+}
+
+TEST(PerfServer, that_is_not_there_is_an_error_with_advice) {
+    // A port that was just free: nobody listens there.
+    Server server;
+    kill(server.command.pid(), SIGKILL);
+    server.command.wait();
+    const Finished client = tagwire({"perf", "tag_lat", "--connect", "127.0.0.1:" + server.port});
+    EXPECT_EQ(client.status, 1);
+    EXPECT_NE(client.error.find("tagwire perf --server " + server.port), std::string::npos)
+        << client.error;
+}
+
+TEST(PerfServer, unknown_host_is_named) {
+    const Finished client = tagwire({"perf", "tag_lat", "--connect", "no-such-host.invalid"});
+    EXPECT_EQ(client.status, 1);
+    EXPECT_NE(client.error.find("no-such-host.invalid"), std::string::npos) << client.error;
+}
+
+TEST(PerfServer, refuses_a_stranger) {
+    Server server;
+    const int fd = connect_to(server.port);
+    const std::string nonsense = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    EXPECT_EQ(write(fd, nonsense.data(), nonsense.size()), static_cast<ssize_t>(nonsense.size()));
+    const Finished finished = server.command.wait();
+    close(fd);
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_NE(finished.error.find("not tagwire"), std::string::npos) << finished.error;
+}
+
+TEST(PerfServer, ends_when_its_client_vanishes) {
+    Server server;
+    close(connect_to(server.port));
+    EXPECT_EQ(server.command.wait().status, 1);
+}
+
+TEST(PerfServer, client_ends_when_the_server_is_killed) {
+    Server server;
+    Command client("TAGWIRE_TEST_COMMAND", {"perf", "tag_lat", "--connect",
+                                            "127.0.0.1:" + server.port, "--iters", "1000000000"});
+    // The server's processor time tells that the measurement runs, without a clock in this test.
+    std::string stat;
+    for (long ticks = 0; ticks < 10;) {
+        std::FILE* const file =
+            std::fopen(("/proc/" + std::to_string(server.command.pid()) + "/stat").c_str(), "r");
+        ASSERT_NE(file, nullptr);
+        ASSERT_EQ(
+            std::fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld", &ticks),
+            1);
+        std::fclose(file);
+        usleep(1000);
+    }
+    kill(server.command.pid(), SIGKILL);
+    const Finished finished = client.wait();
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_NE(finished.error.find("tagwire:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tagwire::test
