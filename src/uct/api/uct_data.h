@@ -52,10 +52,10 @@ UCT_INLINE_API unsigned uct_iface_progress(uct_iface_h iface) {
 
 // ---- Completion of what was started
 
-/// Waits, by a completion, until everything that endpoints of this interface have sent is done
-/// locally (buffers may be reused). UCS_OK: nothing is outstanding. UCS_INPROGRESS: see above; with
-/// a NULL `comp` ask again. UCT_FLUSH_FLAG_CANCEL is not available for a whole interface:
-/// UCS_ERR_UNSUPPORTED.
+/// Asks whether everything that endpoints of this interface have sent is done locally (buffers may
+/// be reused). UCS_OK: nothing is outstanding. UCS_INPROGRESS: ask again after progress; `comp`, if
+/// given, fires. UCS_ERR_UNSUPPORTED: the interface takes no completion here (shared memory, as in
+/// UCX): pass NULL.
 UCT_INLINE_API ucs_status_t uct_iface_flush(uct_iface_h iface, unsigned flags,
                                             uct_completion_t* comp) {
     return iface->ops.iface_flush(iface, flags, comp);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""names_test.py CC SRC UCX_INCLUDE PAGE: every name that UCX's <uct/api/uct.h> brings is brought by
-ours, too, or is listed on the compatibility page. Structure tags are not names here: ours differ."""
+"""names_test.py CC SRC UCX_INCLUDE PAGE: every name that UCX's <uct/api/uct.h> brings is in
+ours, too, or on the compatibility page. Structure tags are no names here: ours differ."""
 import re
 import subprocess
 import sys
