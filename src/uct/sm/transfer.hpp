@@ -129,8 +129,8 @@ inline void complete(uct_completion_t* completion, ucs_status_t status) {
 }
 
 /// Takes the next number below `end` of a counter of this generation (RndvWord::next).
-inline bool claim_chunk(std::atomic<std::uint64_t>& next, std::uint32_t generation, std::uint32_t end,
-                        std::uint32_t* chunk_p) {
+template <class Counter>
+bool claim_chunk(Counter& next, std::uint32_t generation, std::uint32_t end, std::uint32_t* chunk_p) {
     std::uint64_t seen = next.load(std::memory_order_relaxed);
     do {  // Relaxed: a claim publishes nothing. Ends: a lost exchange is the other side's claim.
         if (seen >> 32 != generation || static_cast<std::uint32_t>(seen) >= end) return false;
@@ -140,7 +140,8 @@ inline bool claim_chunk(std::atomic<std::uint64_t>& next, std::uint32_t generati
 }
 
 /// Counts a finished chunk, unless the word serves another rendezvous by now (RndvWord::done).
-inline void count_chunk(std::atomic<std::uint64_t>& done, std::uint32_t generation) {
+template <class Counter>
+void count_chunk(Counter& done, std::uint32_t generation) {
     std::uint64_t seen = done.load(std::memory_order_relaxed);
     do {
         if (seen >> 32 != generation) return;
