@@ -37,34 +37,44 @@ ucs_status_t peer_pidfd(int socket_fd, UniqueFd* fd_p) {
         fd_p->reset(fd);
         return UCS_OK;
     }
-    if (errno == ESRCH || errno == EINVAL) return UCS_ERR_CONNECTION_RESET;
-    if (errno == EMFILE || errno == ENFILE) return fd_error("getsockopt(SO_PEERPIDFD)", errno);
+    if (errno == ESRCH || errno == EINVAL)
+        return UCS_ERR_CONNECTION_RESET;
+    if (errno == EMFILE || errno == ENFILE)
+        return fd_error("getsockopt(SO_PEERPIDFD)", errno);
     return UCS_ERR_UNSUPPORTED;
 }
 
 ucs_status_t pidfd_by_pid(int socket_fd, pid_t pid, UniqueFd* fd_p) {
-    if (pid <= 0) return UCS_ERR_UNSUPPORTED;  // the peer lives in a pid namespace that we cannot see
+    if (pid <= 0)
+        return UCS_ERR_UNSUPPORTED;  // the peer lives in a pid namespace that we cannot see
     UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!fd) {
-        if (errno == ESRCH) return UCS_ERR_CONNECTION_RESET;
-        if (errno == EMFILE || errno == ENFILE) return fd_error("pidfd_open", errno);
+        if (errno == ESRCH)
+            return UCS_ERR_CONNECTION_RESET;
+        if (errno == EMFILE || errno == ENFILE)
+            return fd_error("pidfd_open", errno);
         return UCS_ERR_UNSUPPORTED;
     }
-    if (hung_up(socket_fd)) return UCS_ERR_CONNECTION_RESET;
+    if (hung_up(socket_fd))
+        return UCS_ERR_CONNECTION_RESET;
     *fd_p = std::move(fd);
     return UCS_OK;
 }
 
 template <class Call>
-ucs_status_t copy_all(Call call, pid_t pid, const iovec* local, std::size_t local_count, std::uint64_t remote,
-                      std::size_t bytes) {
+ucs_status_t copy_all(Call call, pid_t pid, const iovec* local, std::size_t local_count,
+                      std::uint64_t remote, std::size_t bytes) {
     iovec there{reinterpret_cast<void*>(remote), bytes};
     const ssize_t moved = call(pid, local, local_count, &there, 1UL, 0UL);
-    if (moved == static_cast<ssize_t>(bytes)) return UCS_OK;
+    if (moved == static_cast<ssize_t>(bytes))
+        return UCS_OK;
     // A short count means that the copy met an unmapped page.
-    if (moved >= 0 || errno == EFAULT) return UCS_ERR_INVALID_ADDR;
-    if (errno == ESRCH) return UCS_ERR_CONNECTION_RESET;
-    if (errno == EPERM || errno == ENOSYS) return UCS_ERR_REJECTED;
+    if (moved >= 0 || errno == EFAULT)
+        return UCS_ERR_INVALID_ADDR;
+    if (errno == ESRCH)
+        return UCS_ERR_CONNECTION_RESET;
+    if (errno == EPERM || errno == ENOSYS)
+        return UCS_ERR_REJECTED;
     return UCS_ERR_IO_ERROR;
 }
 
@@ -72,9 +82,12 @@ ucs_status_t copy_all(Call call, pid_t pid, const iovec* local, std::size_t loca
 
 ucs_status_t open_peer_pidfd(DeathSource source, int socket_fd, pid_t pid, UniqueFd* fd_p) {
     switch (source) {
-    case DeathSource::kPeerPidfd: return peer_pidfd(socket_fd, fd_p);
-    case DeathSource::kPidfdOpen: return pidfd_by_pid(socket_fd, pid, fd_p);
-    case DeathSource::kHangup: break;
+        case DeathSource::kPeerPidfd:
+            return peer_pidfd(socket_fd, fd_p);
+        case DeathSource::kPidfdOpen:
+            return pidfd_by_pid(socket_fd, pid, fd_p);
+        case DeathSource::kHangup:
+            break;
     }
     return UCS_ERR_UNSUPPORTED;
 }
@@ -88,26 +101,31 @@ bool register_global_barrier() {
     return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-bool global_barrier() { return ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
+bool global_barrier() {
+    return ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
 
-ucs_status_t process_read(pid_t pid, const iovec* local, std::size_t local_count, std::uint64_t remote,
-                          std::size_t bytes) {
+ucs_status_t process_read(pid_t pid, const iovec* local, std::size_t local_count,
+                          std::uint64_t remote, std::size_t bytes) {
     return copy_all(::process_vm_readv, pid, local, local_count, remote, bytes);
 }
 
-ucs_status_t process_write(pid_t pid, const iovec* local, std::size_t local_count, std::uint64_t remote,
-                           std::size_t bytes) {
+ucs_status_t process_write(pid_t pid, const iovec* local, std::size_t local_count,
+                           std::uint64_t remote, std::size_t bytes) {
     return copy_all(::process_vm_writev, pid, local, local_count, remote, bytes);
 }
 
 int yama_ptrace_scope() {
     const UniqueFd fd(::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
     char text[8] = {};
-    if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0) return -1;
+    if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0)
+        return -1;
     return std::atoi(text);
 }
 
-void allow_any_ptracer() { ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
+void allow_any_ptracer() {
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+}
 
 std::uint64_t random_u64() {
     std::uint64_t value = 0;
@@ -121,7 +139,8 @@ std::uint64_t random_u64() {
 std::uint64_t boot_id() {
     const UniqueFd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[64] = {};
-    if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0) return 0;
+    if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0)
+        return 0;
     std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a
     for (const char* c = text; *c != '\0' && *c != '\n'; ++c) {
         hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211ULL;

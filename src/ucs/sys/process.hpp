@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Other processes: are they alive, may we copy from their memory, and the system-wide memory barrier.
+// Other processes: are they alive, may we copy from their memory, and the system-wide memory
+// barrier.
 #pragma once
 
 #include <sys/types.h>
@@ -19,39 +20,46 @@ enum class DeathSource : int { kPeerPidfd, kPidfdOpen, kHangup };
 
 /// Opens a pidfd of the process at the other end of `socket_fd`.
 ///   kPeerPidfd: getsockopt(SO_PEERPIDFD) (Linux 6.5), free of races.
-///   kPidfdOpen: pidfd_open(2) of `pid`; it names the right process only if the connection still stands afterwards
-///               (else the pid may have been given to another process in between), which is checked here.
-/// UCS_ERR_UNSUPPORTED: the kernel (or a seccomp filter) does not offer it. UCS_ERR_CONNECTION_RESET: gone already.
+///   kPidfdOpen: pidfd_open(2) of `pid`; it names the right process only if the connection still
+///   stands afterwards
+///               (else the pid may have been given to another process in between), which is checked
+///               here.
+/// UCS_ERR_UNSUPPORTED: the kernel (or a seccomp filter) does not offer it.
+/// UCS_ERR_CONNECTION_RESET: gone already.
 ucs_status_t open_peer_pidfd(DeathSource source, int socket_fd, pid_t pid, UniqueFd* fd_p);
 
 /// False once the process behind the pidfd has ended.
 bool pidfd_is_alive(int pidfd);
 
-/// Registers this process for membarrier(2) GLOBAL_EXPEDITED: from then on another process' (or thread's)
-/// global_barrier() acts as a full memory barrier on every processor that runs us. False: not available.
+/// Registers this process for membarrier(2) GLOBAL_EXPEDITED: from then on another process' (or
+/// thread's) global_barrier() acts as a full memory barrier on every processor that runs us. False:
+/// not available.
 bool register_global_barrier();
 
-/// membarrier(2) GLOBAL_EXPEDITED: on return, every running thread of every registered process has passed a full
-/// barrier. False: not available.
+/// membarrier(2) GLOBAL_EXPEDITED: on return, every running thread of every registered process has
+/// passed a full barrier. False: not available.
 bool global_barrier();
 
 /// process_vm_readv/writev(2) of one contiguous remote range; copies everything or fails.
-/// UCS_ERR_REJECTED: not permitted (Yama, another user, not dumpable). UCS_ERR_CONNECTION_RESET: no such process.
-/// UCS_ERR_INVALID_ADDR: one of the ranges is not mapped.
-ucs_status_t process_read(pid_t pid, const iovec* local, std::size_t local_count, std::uint64_t remote, std::size_t bytes);
-ucs_status_t process_write(pid_t pid, const iovec* local, std::size_t local_count, std::uint64_t remote, std::size_t bytes);
+/// UCS_ERR_REJECTED: not permitted (Yama, another user, not dumpable). UCS_ERR_CONNECTION_RESET: no
+/// such process. UCS_ERR_INVALID_ADDR: one of the ranges is not mapped.
+ucs_status_t process_read(pid_t pid, const iovec* local, std::size_t local_count,
+                          std::uint64_t remote, std::size_t bytes);
+ucs_status_t process_write(pid_t pid, const iovec* local, std::size_t local_count,
+                           std::uint64_t remote, std::size_t bytes);
 
 /// Yama's ptrace_scope; -1 where the kernel has no Yama.
 int yama_ptrace_scope();
 
-/// prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY): lets every process of this user attach to us, so that Yama scope 1
-/// does not stop process_vm_readv. Only on the user's explicit wish.
+/// prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY): lets every process of this user attach to us, so that
+/// Yama scope 1 does not stop process_vm_readv. Only on the user's explicit wish.
 void allow_any_ptracer();
 
 /// 8 bytes from getrandom(2).
 std::uint64_t random_u64();
 
-/// A number that is the same for all processes of this boot of this machine, whatever container they are in.
+/// A number that is the same for all processes of this boot of this machine, whatever container
+/// they are in.
 std::uint64_t boot_id();
 
 /// Inode of this process' network namespace: abstract sockets are seen only within one.

@@ -25,7 +25,8 @@ ucs_status_t map_failed(const char* what, std::size_t bytes) {
 }  // namespace
 
 Mapping::~Mapping() {
-    if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
+    if (reserved_ != nullptr)
+        ::munmap(reserved_, reserved_bytes_);
 }
 
 void Mapping::swap(Mapping& other) noexcept {
@@ -42,9 +43,11 @@ std::size_t page_bytes() {
 
 ucs_status_t memfd_create_sealed(const char* name, std::size_t bytes, UniqueFd* fd_p) {
     UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) return fd_error("memfd_create", errno);
+    if (!fd)
+        return fd_error("memfd_create", errno);
     if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-        TW_LOG_ERROR("memfd %s: cannot be sized to %zu bytes: %s", name, bytes, std::strerror(errno));
+        TW_LOG_ERROR("memfd %s: cannot be sized to %zu bytes: %s", name, bytes,
+                     std::strerror(errno));
         return UCS_ERR_NO_MEMORY;
     }
     if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
@@ -63,8 +66,8 @@ ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
     }
     // Any other seal (WRITE, FUTURE_WRITE) would make our stores or our mapping fail.
     if (seals != kSeals) {
-        TW_LOG_ERROR("memfd from a peer has seals 0x%x, expected exactly 0x%x", static_cast<unsigned>(seals),
-                     static_cast<unsigned>(kSeals));
+        TW_LOG_ERROR("memfd from a peer has seals 0x%x, expected exactly 0x%x",
+                     static_cast<unsigned>(seals), static_cast<unsigned>(kSeals));
         return UCS_ERR_INVALID_PARAM;
     }
     struct stat info {};
@@ -78,28 +81,34 @@ ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
 
 ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p) {
     void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (base == MAP_FAILED) return map_failed("shared segment", bytes);
+    if (base == MAP_FAILED)
+        return map_failed("shared segment", bytes);
     *mapping_p = Mapping(base, bytes, base, bytes);
     return UCS_OK;
 }
 
-ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes, std::size_t alignment,
-                               Mapping* mapping_p) {
+ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes,
+                               std::size_t alignment, Mapping* mapping_p) {
     const std::size_t want = front_bytes + bytes;
-    if (want > alignment) return UCS_ERR_INVALID_PARAM;
+    if (want > alignment)
+        return UCS_ERR_INVALID_PARAM;
     // Reserve enough address space to find an aligned place, then give back what is around it.
-    auto* reserved = static_cast<std::byte*>(::mmap(nullptr, alignment + want, PROT_NONE,
-                                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (reserved == MAP_FAILED) return map_failed("reservation", alignment + want);
+    auto* reserved = static_cast<std::byte*>(::mmap(
+        nullptr, alignment + want, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (reserved == MAP_FAILED)
+        return map_failed("reservation", alignment + want);
     const auto address = reinterpret_cast<std::uintptr_t>(reserved);
     const std::size_t before = round_up(address, alignment) - address;
     std::byte* front = reserved + before;
-    if (before > 0) ::munmap(reserved, before);
-    if (alignment > before) ::munmap(front + want, alignment - before);
+    if (before > 0)
+        ::munmap(reserved, before);
+    if (alignment > before)
+        ::munmap(front + want, alignment - before);
     Mapping mapping(front, want, front + front_bytes, bytes);
 
     const std::size_t private_bytes = fd < 0 ? want : front_bytes;
-    if (::mprotect(front, private_bytes, PROT_READ | PROT_WRITE) != 0) return map_failed("front", private_bytes);
+    if (::mprotect(front, private_bytes, PROT_READ | PROT_WRITE) != 0)
+        return map_failed("front", private_bytes);
     if (fd >= 0 && ::mmap(front + front_bytes, bytes, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
         return map_failed("shared segment", bytes);
@@ -108,9 +117,15 @@ ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_byte
     return UCS_OK;
 }
 
+std::uint64_t memfd_inode(int fd) {
+    struct stat info {};
+    return ::fstat(fd, &info) == 0 ? static_cast<std::uint64_t>(info.st_ino) : 0;
+}
+
 ucs_status_t memfd_punch_hole(int fd, std::size_t offset, std::size_t bytes) {
     const int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-    if (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0) return UCS_OK;
+    if (::fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0)
+        return UCS_OK;
     TW_LOG_WARN("fallocate(PUNCH_HOLE) of %zu bytes failed: %s", bytes, std::strerror(errno));
     return UCS_ERR_IO_ERROR;
 }

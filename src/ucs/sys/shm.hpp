@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Anonymous shared memory: sealed memfds and their mappings. The only place that creates or maps them.
+// Anonymous shared memory: sealed memfds and their mappings. The only place that creates or maps
+// them.
 //
-// A segment never has a name: it is reached only through a descriptor that its maker passed on, so nothing
-// remains when the last process that holds it is gone, however it went.
+// A segment never has a name: it is reached only through a descriptor that its maker passed on, so
+// nothing remains when the last process that holds it is gone, however it went.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -52,25 +53,32 @@ inline std::size_t round_up(std::size_t value, std::size_t unit) {
     return (value + unit - 1) / unit * unit;
 }
 
-/// Makes a memfd of `bytes` (whole pages) that can neither shrink, grow nor be unsealed (memfd_create(2),
-/// fcntl(2) F_ADD_SEALS). The pages are allocated when touched. `name` shows in /proc/PID/maps only.
-/// UCS_ERR_EXCEEDS_LIMIT: out of descriptors (the limit is named in the log); UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR.
+/// Makes a memfd of `bytes` (whole pages) that can neither shrink, grow nor be unsealed
+/// (memfd_create(2), fcntl(2) F_ADD_SEALS). The pages are allocated when touched. `name` shows in
+/// /proc/PID/maps only. UCS_ERR_EXCEEDS_LIMIT: out of descriptors (the limit is named in the log);
+/// UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR.
 ucs_status_t memfd_create_sealed(const char* name, std::size_t bytes, UniqueFd* fd_p);
 
-/// Is `fd`, which came from a peer, a memfd of exactly `bytes` bytes with SHRINK, GROW and SEAL set? Without
-/// these a peer could truncate it and kill us with SIGBUS. UCS_ERR_INVALID_PARAM when not (reason logged).
+/// Is `fd`, which came from a peer, a memfd of exactly `bytes` bytes with SHRINK, GROW and SEAL
+/// set? Without these a peer could truncate it and kill us with SIGBUS. UCS_ERR_INVALID_PARAM when
+/// not (reason logged).
 ucs_status_t memfd_check_sealed(int fd, std::size_t bytes);
 
 /// Maps all `bytes` of `fd` shared, readable and writable, without reserving memory.
 ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p);
 
-/// As map_shared(), but behind `front_bytes` (whole pages) of private zeroed memory, the front aligned to
-/// `alignment` (a power of two >= front_bytes + bytes): any address in the mapping leads to the front by masking.
-/// `fd` -1: the memory behind the front is private, too.
-ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes, std::size_t alignment,
-                               Mapping* mapping_p);
+/// As map_shared(), but behind `front_bytes` (whole pages) of private zeroed memory, the front
+/// aligned to `alignment` (a power of two >= front_bytes + bytes): any address in the mapping leads
+/// to the front by masking. `fd` -1: the memory behind the front is private, too.
+ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes,
+                               std::size_t alignment, Mapping* mapping_p);
 
-/// Gives the pages of a range back to the system; they read as zero afterwards (fallocate(2) PUNCH_HOLE).
+/// What tells one memfd from another, as long as one of them lives (all are on the same internal
+/// file system).
+std::uint64_t memfd_inode(int fd);
+
+/// Gives the pages of a range back to the system; they read as zero afterwards (fallocate(2)
+/// PUNCH_HOLE).
 ucs_status_t memfd_punch_hole(int fd, std::size_t offset, std::size_t bytes);
 
 }  // namespace tagwire::ucs

@@ -18,7 +18,9 @@ namespace {
 
 constexpr int kBacklog = 4096;
 
-std::string path_of(const UnixAddress& address) { return address.directory + "/" + address.name; }
+std::string path_of(const UnixAddress& address) {
+    return address.directory + "/" + address.name;
+}
 
 ucs_status_t to_sockaddr(const UnixAddress& address, sockaddr_un* out, socklen_t* length_p) {
     std::memset(out, 0, sizeof *out);
@@ -32,7 +34,8 @@ ucs_status_t to_sockaddr(const UnixAddress& address, sockaddr_un* out, socklen_t
         return UCS_ERR_INVALID_PARAM;
     }
     std::memcpy(out->sun_path + start, text.data(), text.size());
-    *length_p = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + start + text.size() + (abstract ? 0 : 1));
+    *length_p = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + start + text.size() +
+                                       (abstract ? 0 : 1));
     return UCS_OK;
 }
 
@@ -44,13 +47,15 @@ ucs_status_t make_socket(UniqueFd* fd_p) {
 void take_fds(const msghdr& header, ReceivedMessage* message) {
     for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr;
          c = CMSG_NXTHDR(const_cast<msghdr*>(&header), c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
         const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (std::size_t i = 0; i < count; ++i) {
             int fd = -1;
             std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
             UniqueFd owned(fd);
-            if (message->fd_count < kFdsPerMessageMax) message->fds[message->fd_count++] = std::move(owned);
+            if (message->fd_count < kFdsPerMessageMax)
+                message->fds[message->fd_count++] = std::move(owned);
         }
     }
 }
@@ -61,14 +66,18 @@ ucs_status_t unix_listen(const UnixAddress& address, UniqueFd* fd_p) {
     sockaddr_un name;
     socklen_t length = 0;
     ucs_status_t status = to_sockaddr(address, &name, &length);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     UniqueFd fd;
-    if ((status = make_socket(&fd)) != UCS_OK) return status;
+    if ((status = make_socket(&fd)) != UCS_OK)
+        return status;
     if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&name), length) != 0) {
-        if (errno == EADDRINUSE) return UCS_ERR_ALREADY_EXISTS;
+        if (errno == EADDRINUSE)
+            return UCS_ERR_ALREADY_EXISTS;
         return fd_error("bind of a local socket", errno);
     }
-    if (::listen(fd.get(), kBacklog) != 0) return fd_error("listen", errno);
+    if (::listen(fd.get(), kBacklog) != 0)
+        return fd_error("listen", errno);
     *fd_p = std::move(fd);
     return UCS_OK;
 }
@@ -77,16 +86,20 @@ ucs_status_t unix_connect(const UnixAddress& address, UniqueFd* fd_p) {
     sockaddr_un name;
     socklen_t length = 0;
     ucs_status_t status = to_sockaddr(address, &name, &length);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     UniqueFd fd;
-    if ((status = make_socket(&fd)) != UCS_OK) return status;
+    if ((status = make_socket(&fd)) != UCS_OK)
+        return status;
     int rc = 0;
     do {
         rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), length);
     } while (rc != 0 && errno == EINTR);
     if (rc != 0) {
-        if (errno == EAGAIN) return UCS_ERR_NO_RESOURCE;
-        if (errno == ECONNREFUSED || errno == ENOENT) return UCS_ERR_UNREACHABLE;
+        if (errno == EAGAIN)
+            return UCS_ERR_NO_RESOURCE;
+        if (errno == ECONNREFUSED || errno == ENOENT)
+            return UCS_ERR_UNREACHABLE;
         return fd_error("connect of a local socket", errno);
     }
     *fd_p = std::move(fd);
@@ -96,14 +109,16 @@ ucs_status_t unix_connect(const UnixAddress& address, UniqueFd* fd_p) {
 ucs_status_t unix_accept(int listener, UniqueFd* fd_p) {
     const int fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return UCS_ERR_NO_PROGRESS;
+        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+            return UCS_ERR_NO_PROGRESS;
         return fd_error("accept", errno);
     }
     fd_p->reset(fd);
     return UCS_OK;
 }
 
-ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fds, std::size_t fd_count) {
+ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fds,
+                       std::size_t fd_count) {
     alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int) * kFdsPerMessageMax)] = {};
     iovec iov{const_cast<std::byte*>(message.data()), message.size()};
     msghdr header{};
@@ -122,10 +137,13 @@ ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fd
     do {
         sent = ::sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
-    if (sent >= 0) return UCS_OK;
+    if (sent >= 0)
+        return UCS_OK;
     // ETOOMANYREFS: too many descriptors of ours are under way; the peers' reading brings it down.
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return UCS_ERR_NO_RESOURCE;
-    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) return UCS_ERR_CONNECTION_RESET;
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS)
+        return UCS_ERR_NO_RESOURCE;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+        return UCS_ERR_CONNECTION_RESET;
     return fd_error("sendmsg", errno);
 }
 
@@ -142,17 +160,21 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
         got = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (got < 0 && errno == EINTR);
     if (got < 0) {
-        if (errno == EAGAIN) return UCS_ERR_NO_PROGRESS;
-        if (errno == ECONNRESET) return UCS_ERR_CONNECTION_RESET;
+        if (errno == EAGAIN)
+            return UCS_ERR_NO_PROGRESS;
+        if (errno == ECONNRESET)
+            return UCS_ERR_CONNECTION_RESET;
         return fd_error("recvmsg", errno);
     }
     ReceivedMessage message;
     take_fds(header, &message);
-    if (got == 0 && message.fd_count == 0) return UCS_ERR_CONNECTION_RESET;
+    if (got == 0 && message.fd_count == 0)
+        return UCS_ERR_CONNECTION_RESET;
     if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         // MSG_CTRUNC also says that we ran out of descriptors while they were handed over.
         TW_LOG_ERROR("message from a local peer did not fit (%s)",
-                     (header.msg_flags & MSG_CTRUNC) != 0 ? "descriptors; is `ulimit -n` exhausted?" : "bytes");
+                     (header.msg_flags & MSG_CTRUNC) != 0 ? "descriptors; is `ulimit -n` exhausted?"
+                                                          : "bytes");
         return UCS_ERR_INVALID_PARAM;
     }
     message.bytes = static_cast<std::size_t>(got);
@@ -172,18 +194,24 @@ ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p) {
 
 unsigned unix_sweep_directory(const std::string& directory, const std::string& prefix) {
     DIR* dir = ::opendir(directory.c_str());
-    if (dir == nullptr) return 0;
+    if (dir == nullptr)
+        return 0;
     unsigned removed = 0;
     while (const dirent* entry = ::readdir(dir)) {
         const std::string name = entry->d_name;
-        if (name.compare(0, prefix.size(), prefix) != 0) continue;
+        if (name.compare(0, prefix.size(), prefix) != 0)
+            continue;
         const UnixAddress address{directory, name};
         struct stat info {};
-        if (::lstat(path_of(address).c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
-        if (info.st_uid != ::geteuid()) continue;
+        if (::lstat(path_of(address).c_str(), &info) != 0 || !S_ISSOCK(info.st_mode))
+            continue;
+        if (info.st_uid != ::geteuid())
+            continue;
         UniqueFd probe;
-        if (unix_connect(address, &probe) != UCS_ERR_UNREACHABLE) continue;
-        if (::unlink(path_of(address).c_str()) == 0) ++removed;
+        if (unix_connect(address, &probe) != UCS_ERR_UNREACHABLE)
+            continue;
+        if (::unlink(path_of(address).c_str()) == 0)
+            ++removed;
     }
     ::closedir(dir);
     return removed;
@@ -193,14 +221,16 @@ ucs_status_t unix_check_directory(const std::string& directory) {
     struct stat info {};
     if (::stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
         ::access(directory.c_str(), W_OK | X_OK) != 0) {
-        TW_LOG_ERROR("TAGWIRE_SM_DIR=%s: not a directory that this user can write to", directory.c_str());
+        TW_LOG_ERROR("TAGWIRE_SM_DIR=%s: not a directory that this user can write to",
+                     directory.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
     return UCS_OK;
 }
 
 void unix_unlink(const UnixAddress& address) {
-    if (!address.directory.empty()) ::unlink(path_of(address).c_str());
+    if (!address.directory.empty())
+        ::unlink(path_of(address).c_str());
 }
 
 }  // namespace tagwire::ucs

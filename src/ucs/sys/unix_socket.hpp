@@ -33,10 +33,12 @@ struct ReceivedMessage {
     UniqueFd fds[kFdsPerMessageMax];
 };
 
-/// UCS_ERR_ALREADY_EXISTS: the name is taken. UCS_ERR_INVALID_PARAM: the path is too long for a socket.
+/// UCS_ERR_ALREADY_EXISTS: the name is taken. UCS_ERR_INVALID_PARAM: the path is too long for a
+/// socket.
 ucs_status_t unix_listen(const UnixAddress& address, UniqueFd* fd_p);
 
-/// UCS_ERR_NO_RESOURCE: the listener's backlog is full, try later. UCS_ERR_UNREACHABLE: nobody listens there.
+/// UCS_ERR_NO_RESOURCE: the listener's backlog is full, try later. UCS_ERR_UNREACHABLE: nobody
+/// listens there.
 ucs_status_t unix_connect(const UnixAddress& address, UniqueFd* fd_p);
 
 /// UCS_ERR_NO_PROGRESS: nobody is waiting.
@@ -44,16 +46,18 @@ ucs_status_t unix_accept(int listener, UniqueFd* fd_p);
 
 /// Sends one packet with `fd_count` <= kFdsPerMessageMax descriptors, all or nothing.
 /// UCS_ERR_NO_RESOURCE: the socket's buffer is full. UCS_ERR_CONNECTION_RESET: the peer is gone.
-ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fds, std::size_t fd_count);
+ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fds,
+                       std::size_t fd_count);
 
-/// Receives one packet of at most `buffer.size()` bytes; more descriptors than fit, or a cut packet, is
-/// UCS_ERR_INVALID_PARAM (nothing is kept). UCS_ERR_NO_PROGRESS: nothing there. UCS_ERR_CONNECTION_RESET: hung up.
+/// Receives one packet of at most `buffer.size()` bytes; more descriptors than fit, or a cut
+/// packet, is UCS_ERR_INVALID_PARAM (nothing is kept). UCS_ERR_NO_PROGRESS: nothing there.
+/// UCS_ERR_CONNECTION_RESET: hung up.
 ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* message_p);
 
 ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p);
 
-/// Unlinks the dead sockets of this user in `directory` whose names begin with `prefix`: those that refuse a
-/// connection. Returns how many were removed.
+/// Unlinks the dead sockets of this user in `directory` whose names begin with `prefix`: those that
+/// refuse a connection. Returns how many were removed.
 unsigned unix_sweep_directory(const std::string& directory, const std::string& prefix);
 
 /// Makes sure `directory` exists and is a directory we can write to.

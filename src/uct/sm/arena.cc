@@ -11,7 +11,8 @@ namespace tagwire::sm {
 
 namespace {
 
-// All arenas that this process has mapped. Never destroyed: endpoints may outlive static objects of the program.
+// All arenas that this process has mapped. Never destroyed: endpoints may outlive static objects of
+// the program.
 struct Registry {
     std::mutex mutex;
     std::unordered_map<std::uint64_t, std::weak_ptr<ArenaMapping>> arenas;
@@ -28,24 +29,31 @@ ArenaMapping::~ArenaMapping() {
     const std::lock_guard lock(registry().mutex);
     const auto found = registry().arenas.find(id_);
     // Another thread may have attached it anew between our last reference and this lock.
-    if (found != registry().arenas.end() && found->second.expired()) registry().arenas.erase(found);
+    if (found != registry().arenas.end() && found->second.expired())
+        registry().arenas.erase(found);
 }
 
 ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
                                   std::shared_ptr<ArenaMapping>* mapping_p) {
     ucs_status_t status = ucs::memfd_check_sealed(fd, bytes);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
+    const std::uint64_t inode = ucs::memfd_inode(fd);
     const std::lock_guard lock(registry().mutex);
     std::weak_ptr<ArenaMapping>& known = registry().arenas[id];
     if (auto mapping = known.lock()) {
         // The identity is the peer's word: it must not make us take one arena for another.
-        if (mapping->bytes() != bytes) return UCS_ERR_INVALID_PARAM;
+        if (mapping->bytes() != bytes || mapping->inode_ != inode) {
+            TW_LOG_ERROR("a peer offers memory under the name of another arena");
+            return UCS_ERR_INVALID_PARAM;
+        }
         *mapping_p = std::move(mapping);
         return UCS_OK;
     }
     ucs::Mapping pages;
-    if ((status = ucs::map_shared(fd, bytes, &pages)) != UCS_OK) return status;
-    *mapping_p = std::make_shared<ArenaMapping>(id, std::move(pages));
+    if ((status = ucs::map_shared(fd, bytes, &pages)) != UCS_OK)
+        return status;
+    *mapping_p = std::make_shared<ArenaMapping>(id, inode, std::move(pages));
     known = *mapping_p;
     return UCS_OK;
 }
@@ -65,31 +73,39 @@ ucs_status_t Arena::create(std::size_t bytes, std::unique_ptr<Arena>* arena_p) {
     bytes = ucs::round_up(bytes, ucs::page_bytes());
     ucs::UniqueFd fd;
     ucs_status_t status = ucs::memfd_create_sealed("tagwire-arena", bytes, &fd);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     std::shared_ptr<ArenaMapping> mapping;
     std::uint64_t id = 0;
-    while (id == 0) id = ucs::random_u64();
-    if ((status = ArenaMapping::attach(id, fd.get(), bytes, &mapping)) != UCS_OK) return status;
+    while (id == 0)
+        id = ucs::random_u64();
+    if ((status = ArenaMapping::attach(id, fd.get(), bytes, &mapping)) != UCS_OK)
+        return status;
     arena_p->reset(new Arena(std::move(fd), std::move(mapping)));
     return UCS_OK;
 }
 
 ucs_status_t Arena::allocate(std::size_t bytes, std::byte** address_p, std::size_t* bytes_p) {
-    if (bytes > mapping_->bytes()) bytes = mapping_->bytes() + 1;  // keeps the rounding from wrapping around
+    if (bytes > mapping_->bytes())
+        bytes = mapping_->bytes() + 1;  // keeps the rounding from wrapping around
     const std::size_t want = ucs::round_up(bytes == 0 ? 1 : bytes, ucs::page_bytes());
     const std::lock_guard lock(mutex_);
     for (auto place = free_.begin(); place != free_.end(); ++place) {
         const auto [offset, available] = *place;
-        if (available < want) continue;
+        if (available < want)
+            continue;
         free_.erase(place);
-        if (available > want) free_.emplace(offset + want, available - want);
+        if (available > want)
+            free_.emplace(offset + want, available - want);
         allocated_bytes_ += want;
         *address_p = mapping_->base() + offset;
         *bytes_p = want;
         return UCS_OK;
     }
-    TW_LOG_ERROR("the shared-memory arena of %zu bytes has no room for %zu more (%zu are in use); "
-                 "TAGWIRE_SM_ARENA_BYTES makes it larger", mapping_->bytes(), want, allocated_bytes_);
+    TW_LOG_ERROR(
+        "the shared-memory arena of %zu bytes has no room for %zu more (%zu are in use); "
+        "TAGWIRE_SM_ARENA_BYTES makes it larger",
+        mapping_->bytes(), want, allocated_bytes_);
     return UCS_ERR_NO_MEMORY;
 }
 
@@ -116,7 +132,8 @@ void Arena::free(std::byte* address, std::size_t bytes) {
 std::uint64_t Arena::offset_of(const void* address, std::size_t bytes) const {
     const auto start = reinterpret_cast<std::uintptr_t>(mapping_->base());
     const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-    if (wanted < start || wanted - start > mapping_->bytes() || bytes > mapping_->bytes() - (wanted - start)) {
+    if (wanted < start || wanted - start > mapping_->bytes() ||
+        bytes > mapping_->bytes() - (wanted - start)) {
         return kNoOffset;
     }
     return wanted - start;

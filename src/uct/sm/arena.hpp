@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory that a memory domain hands out: one sparse sealed memfd per domain, so that one descriptor, passed once
-// per connection, gives a peer all present and future allocations, and a remote key is (arena, offset).
+// The memory that a memory domain hands out: one sparse sealed memfd per domain, so that one
+// descriptor, passed once per connection, gives a peer all present and future allocations, and a
+// remote key is (arena, offset).
 //
 // Threads: any (allocation is a control path, under a mutex).
 // Invariants
-//  (1) Offsets are whole pages; a page belongs to one allocation or is free. Free pages hold no memory.
-//  (2) An arena's identity is a random number; it is mapped at most once in a process, however many connections
+//  (1) Offsets are whole pages; a page belongs to one allocation or is free. Free pages hold no
+//  memory. (2) An arena's identity is a random number; it is mapped at most once in a process,
+//  however many connections
 //      lead to it (ArenaMapping::find).
 #pragma once
 
@@ -25,13 +27,16 @@ namespace tagwire::sm {
 /// One arena, our own or a peer's, as this process sees it.
 class ArenaMapping {
   public:
-    ArenaMapping(std::uint64_t id, ucs::Mapping mapping) : id_(id), mapping_(std::move(mapping)) {}
+    ArenaMapping(std::uint64_t id, std::uint64_t inode, ucs::Mapping mapping)
+        : id_(id), inode_(inode), mapping_(std::move(mapping)) {}
     ~ArenaMapping();
     ArenaMapping(const ArenaMapping&) = delete;
     ArenaMapping& operator=(const ArenaMapping&) = delete;
 
-    /// Maps the arena behind `fd`, or finds it when this process has it already. Checks seals and size.
-    static ucs_status_t attach(std::uint64_t id, int fd, std::size_t bytes, std::shared_ptr<ArenaMapping>* mapping_p);
+    /// Maps the arena behind `fd`, or finds it when this process has it already. Checks seals and
+    /// size.
+    static ucs_status_t attach(std::uint64_t id, int fd, std::size_t bytes,
+                               std::shared_ptr<ArenaMapping>* mapping_p);
     /// The mapping of the arena `id`, or null when this process has none.
     static std::shared_ptr<ArenaMapping> find(std::uint64_t id);
 
@@ -41,12 +46,14 @@ class ArenaMapping {
 
     /// Address of [offset, offset + bytes), or null when that is not inside.
     [[nodiscard]] std::byte* at(std::uint64_t offset, std::uint64_t length) const {
-        if (offset > bytes() || length > bytes() - offset) return nullptr;
+        if (offset > bytes() || length > bytes() - offset)
+            return nullptr;
         return base() + offset;
     }
 
   private:
     std::uint64_t id_;
+    std::uint64_t inode_;  // of the memfd
     ucs::Mapping mapping_;
 };
 
@@ -55,8 +62,8 @@ class Arena {
     /// UCS_ERR_EXCEEDS_LIMIT: out of descriptors. UCS_ERR_NO_MEMORY: no address space for `bytes`.
     static ucs_status_t create(std::size_t bytes, std::unique_ptr<Arena>* arena_p);
 
-    /// At least `bytes` (rounded up to pages) of zeroed memory, aligned to the page. UCS_ERR_NO_MEMORY: the arena is
-    /// full (the message names the option that makes it larger).
+    /// At least `bytes` (rounded up to pages) of zeroed memory, aligned to the page.
+    /// UCS_ERR_NO_MEMORY: the arena is full (the message names the option that makes it larger).
     ucs_status_t allocate(std::size_t bytes, std::byte** address_p, std::size_t* bytes_p);
     void free(std::byte* address, std::size_t bytes);
 

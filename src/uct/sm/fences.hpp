@@ -11,10 +11,11 @@ namespace tagwire::sm {
 inline void full_barrier() {
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer knows no fences; a locked instruction is one on the machines it runs on.
-    std::atomic<int> here{0};
+    std::atomic<int> here{0};  // SYNC sm_sleep: as the fence below
     here.fetch_add(1, std::memory_order_seq_cst);
 #else
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // SYNC sm_sleep: orders our store before our load
+    // SYNC sm_sleep: our store comes before our load
+    std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
 }
 
@@ -25,7 +26,8 @@ struct HostFences {
         if (sender_pays) [[unlikely]] {
             full_barrier();  // SYNC sm_sleep: pairs with before_recheck()
         } else {
-            std::atomic_signal_fence(std::memory_order_seq_cst);  // SYNC sm_sleep: keeps the compiler from reordering
+            std::atomic_signal_fence(
+                std::memory_order_seq_cst);  // SYNC sm_sleep: keeps the compiler from reordering
         }
     }
     void before_recheck() const {

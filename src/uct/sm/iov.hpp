@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Walks over the bytes that an array of uct_iov_t describes, in order, `count` elements of `length` bytes each
-// `stride` apart.
+// Walks over the bytes that an array of uct_iov_t describes, in order, `count` elements of `length`
+// bytes each `stride` apart.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,7 +17,8 @@ constexpr std::size_t kIovMax = 16;
 
 inline std::size_t iov_bytes(const uct_iov_t* iov, std::size_t count) {
     std::size_t bytes = 0;
-    for (std::size_t i = 0; i < count; ++i) bytes += iov[i].length * iov[i].count;
+    for (std::size_t i = 0; i < count; ++i)
+        bytes += iov[i].length * iov[i].count;
     return bytes;
 }
 
@@ -47,7 +48,8 @@ inline void copy_short(std::byte* to, const void* from_void, std::size_t bytes) 
     }
     std::byte tail[16];
     std::memcpy(tail, from + bytes - 16, 16);
-    for (std::size_t i = 0; i + 16 < bytes; i += 16) std::memcpy(to + i, from + i, 16);
+    for (std::size_t i = 0; i + 16 < bytes; i += 16)
+        std::memcpy(to + i, from + i, 16);
     std::memcpy(to + bytes - 16, tail, 16);
 }
 
@@ -71,12 +73,15 @@ class IovCursor {
     std::size_t skip(std::size_t bytes) {
         return walk(bytes, [](std::byte*, std::size_t, std::size_t) {});
     }
-    /// Describes the next at most `bytes` bytes by at most `max` pieces; returns the bytes, *count_p the pieces.
+    /// Describes the next at most `bytes` bytes by at most `max` pieces; returns the bytes,
+    /// *count_p the pieces.
     std::size_t pieces(iovec* out, std::size_t max, std::size_t bytes, std::size_t* count_p) {
         std::size_t filled = 0, total = 0;
         while (filled < max && total < bytes && element_ < count_) {
             total += walk(std::min(bytes - total, left_in_piece()),
-                          [&](std::byte* piece, std::size_t n, std::size_t) { out[filled++] = iovec{piece, n}; });
+                          [&](std::byte* piece, std::size_t n, std::size_t) {
+                              out[filled++] = iovec{piece, n};
+                          });
         }
         *count_p = filled;
         return total;
@@ -86,9 +91,11 @@ class IovCursor {
     [[nodiscard]] std::size_t left_in_piece() const { return iov_[element_].length - offset_; }
 
     void settle() {
-        while (element_ < count_ && (iov_[element_].length == offset_ || repeat_ == iov_[element_].count)) {
+        while (element_ < count_ &&
+               (iov_[element_].length == offset_ || repeat_ == iov_[element_].count)) {
             offset_ = 0;
-            if (iov_[element_].length == 0 || repeat_ == iov_[element_].count || ++repeat_ == iov_[element_].count) {
+            if (iov_[element_].length == 0 || repeat_ == iov_[element_].count ||
+                ++repeat_ == iov_[element_].count) {
                 repeat_ = 0;
                 ++element_;
             }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What lies in shared memory: the ring segment of one sender for one receiver, and the bell page of an interface.
-// docs/formats/shared-memory.md has the same as prose. Change anything here and kFormatVersion goes up.
+// What lies in shared memory: the ring segment of one sender for one receiver, and the bell page of
+// an interface. docs/formats/shared-memory.md has the same as prose. Change anything here and
+// kFormatVersion goes up.
 //
-// Rules: standard layout, fixed width, offsets and indices instead of pointers; every line has one writer (named
-// below) except the words marked "both"; whatever the other side wrote is copied once, checked, then used. The
-// geometry of a segment is taken from the message that announced it (wire.hpp), never from the segment.
+// Rules: standard layout, fixed width, offsets and indices instead of pointers; every line has one
+// writer (named below) except the words marked "both"; whatever the other side wrote is copied
+// once, checked, then used. The geometry of a segment is taken from the message that announced it
+// (wire.hpp), never from the segment.
 //
 //   ring segment (memfd made by the sender)
 //   0      RingHeader   identity, for a debugger                                sender, once
-//   128    Consumer     tail, sleep                                             receiver (sleep: both)
-//   256    Producer     closed                                                  sender
-//   384    Returns      count, then seg_count indices of released buffers       receiver
+//   128    Consumer     tail, sleep                                             receiver (sleep:
+//   both) 256    Producer     closed                                                  sender 384
+//   Returns      count, then seg_count indices of released buffers       receiver
 //   ..     RndvWord[]   one per outstanding rendezvous of the sender            both
 //   page   Slot[slot_count]    128 bytes each                                   sender
 //   page   segment buffers     seg_count x seg_bytes                            sender
@@ -34,43 +36,54 @@ constexpr std::uint32_t kSlotCountMin = 16;
 constexpr std::uint32_t kSlotCountMax = 65536;
 constexpr std::uint32_t kSegCountMin = 8;
 constexpr std::uint32_t kSegCountMax = 1024;
+constexpr std::uint32_t kSegBytesMax = 32768 + 64;
 constexpr std::uint32_t kRndvCount = 256;
 constexpr std::uint32_t kFragmentCountMax = 8;
 
 // Kinds of slots; the names of the bodies are in messages.hpp.
 enum class Kind : std::uint8_t {
     kNone = 0,
-    kAm,            // id: AM id, length: bytes of the body
-    kAmSeg,         // id: AM id, length: bytes in the buffer
-    kTagShort,      // tag + data, immediate 0
-    kTagImm,        // tag + immediate + data
-    kTagSeg,        // one fragment in a buffer; id: FragmentFlags
-    kRndv,          // rendezvous; length: bytes of header; id: RndvFlags
-    kRndvRequest,   // software rendezvous; length: bytes of header
-    kRndvFin,       // the receiver finished a rendezvous
-    kRndvHelp,      // the receiver asks the sender to copy chunks, too
-    kPull,          // read memory of the peer by messages
+    kAm,           // id: AM id, length: bytes of the body
+    kAmSeg,        // id: AM id, length: bytes in the buffer
+    kTagShort,     // tag + data, immediate 0
+    kTagImm,       // tag + immediate + data
+    kTagSeg,       // one fragment in a buffer; id: FragmentFlags
+    kRndv,         // rendezvous; length: bytes of header; id: RndvFlags
+    kRndvRequest,  // software rendezvous; length: bytes of header
+    kRndvFin,      // the receiver finished a rendezvous
+    kRndvHelp,     // the receiver asks the sender to copy chunks, too
+    kPull,         // read memory of the peer by messages
     kPullData,
-    kPush,          // write memory of the peer by messages
+    kPush,  // write memory of the peer by messages
     kPushAck,
-    kAtomic,        // executed by the target
+    kAtomic,  // executed by the target
     kAtomicReply,
     kLast = kAtomicReply
 };
 
-// The control word of a slot. It is stored last and loaded first, so one load says whether the slot is new and all
-// that is needed to check it:   63..56 id | 55..48 kind | 47..32 length | 31..0 low half of position + 1
+// The control word of a slot. It is stored last and loaded first, so one load says whether the slot
+// is new and all that is needed to check it:   63..56 id | 55..48 kind | 47..32 length | 31..0 low
+// half of position + 1
 struct Control {
     std::uint64_t word;
 
     static constexpr Control make(Kind kind, std::uint8_t id, std::uint16_t length) {
-        return Control{std::uint64_t{id} << 56 | std::uint64_t{static_cast<std::uint8_t>(kind)} << 48 |
+        return Control{std::uint64_t{id} << 56 |
+                       std::uint64_t{static_cast<std::uint8_t>(kind)} << 48 |
                        std::uint64_t{length} << 32};
     }
-    [[nodiscard]] constexpr std::uint32_t sequence() const { return static_cast<std::uint32_t>(word); }
-    [[nodiscard]] constexpr std::uint16_t length() const { return static_cast<std::uint16_t>(word >> 32); }
-    [[nodiscard]] constexpr std::uint8_t kind() const { return static_cast<std::uint8_t>(word >> 48); }
-    [[nodiscard]] constexpr std::uint8_t id() const { return static_cast<std::uint8_t>(word >> 56); }
+    [[nodiscard]] constexpr std::uint32_t sequence() const {
+        return static_cast<std::uint32_t>(word);
+    }
+    [[nodiscard]] constexpr std::uint16_t length() const {
+        return static_cast<std::uint16_t>(word >> 32);
+    }
+    [[nodiscard]] constexpr std::uint8_t kind() const {
+        return static_cast<std::uint8_t>(word >> 48);
+    }
+    [[nodiscard]] constexpr std::uint8_t id() const {
+        return static_cast<std::uint8_t>(word >> 56);
+    }
 };
 
 constexpr std::size_t kSlotBytes = 128;
@@ -93,19 +106,21 @@ struct alignas(kNoFalseSharing) Producer {
 };
 
 struct alignas(kNoFalseSharing) Returns {
-    std::atomic<std::uint64_t> count;  // buffers given back so far; entry i is at index i % seg_count
+    std::atomic<std::uint64_t>
+        count;  // buffers given back so far; entry i is at index i % seg_count
 };
 
-// State of one rendezvous: generation << 32 | RndvState. When both sides copy, `next` counts the chunks that either
-// has claimed and `done` those that are finished, in the low halves behind the same generation: so whoever is late,
-// after a cancel and the next use of the word, claims nothing.
+// State of one rendezvous: generation << 32 | RndvState. When both sides copy, `next` counts the
+// chunks that either has claimed and `done` those that are finished, in the low halves behind the
+// same generation: so whoever is late, after a cancel and the next use of the word, claims nothing.
 enum class RndvState : std::uint32_t { kFree = 0, kPending = 1, kDone = 2, kCancelled = 3 };
 
 struct alignas(kCacheLine) RndvWord {
     std::atomic<std::uint64_t> state;
     std::atomic<std::uint64_t> next;
     std::atomic<std::uint64_t> done;
-    std::atomic<std::uint64_t> failed;  // generation << 32 | 1: the sender could not write, the receiver reads all
+    std::atomic<std::uint64_t>
+        failed;  // generation << 32 | 1: the sender could not write, the receiver reads all
 };
 
 struct alignas(kNoFalseSharing) RingHeader {
@@ -127,7 +142,8 @@ static_assert(sizeof(Slot<>) == kSlotBytes && offsetof(Slot<>, body) == 8);
 static_assert(offsetof(RingHead, consumer) == 128 && offsetof(RingHead, producer) == 256);
 static_assert(offsetof(RingHead, returns) == 384 && sizeof(RingHead) == 512);
 static_assert(sizeof(RndvWord) == 64);
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// Where the parts of a ring segment are. Pure computation from checked numbers.
 struct RingGeometry {
@@ -140,8 +156,9 @@ struct RingGeometry {
         const auto power = [](std::uint32_t v) { return v != 0 && (v & (v - 1)) == 0; };
         return power(slot_count) && slot_count >= kSlotCountMin && slot_count <= kSlotCountMax &&
                power(seg_count) && seg_count >= kSegCountMin && seg_count <= kSegCountMax &&
-               seg_bytes >= kCacheLine && seg_bytes <= 32768 && seg_bytes % kCacheLine == 0 &&
-               power(page_bytes) && page_bytes >= 4096 && page_bytes <= 65536;
+               seg_bytes >= kCacheLine && seg_bytes <= kSegBytesMax &&
+               seg_bytes % kCacheLine == 0 && power(page_bytes) && page_bytes >= 4096 &&
+               page_bytes <= 65536;
     }
     [[nodiscard]] std::size_t returns_offset() const { return sizeof(RingHead); }
     [[nodiscard]] std::size_t rndv_offset() const {
@@ -161,8 +178,9 @@ struct RingGeometry {
     static std::size_t align(std::size_t v, std::size_t to) { return (v + to - 1) / to * to; }
 };
 
-// The bell page of an interface (memfd made by the receiver; every sender maps it). A sender whose ring sleeps sets
-// its bit, then the summary bit of that word; when the receiver is armed, it also sends a wake-up packet.
+// The bell page of an interface (memfd made by the receiver; every sender maps it). A sender whose
+// ring sleeps sets its bit, then the summary bit of that word; when the receiver is armed, it also
+// sends a wake-up packet.
 constexpr std::size_t kBellWords = 64;
 constexpr std::size_t kBellBits = kBellWords * 64;
 

@@ -10,21 +10,26 @@
 
 namespace tagwire::sm {
 
-ucs_status_t RxSegment::attach(int fd, const RingGeometry& geometry, std::size_t bytes, RxSegment** segment_p) {
+ucs_status_t RxSegment::attach(int fd, const RingGeometry& geometry, std::size_t bytes,
+                               RxSegment** segment_p) {
     ucs_status_t status = ucs::memfd_check_sealed(fd, bytes);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     auto segment = std::make_unique<RxSegment>();
     const std::size_t page = ucs::page_bytes();
     status = ucs::map_behind_header(fd, bytes, page, uct::kDescRegionBytes, &segment->mapping);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     segment->geometry = geometry;
     segment->returns = SegmentReturns(geometry, segment->mapping.base());
     const auto release = [](uct::DescRegionHeader* header, void* desc) {
         RxSegment& owner = *static_cast<Region*>(header)->segment;
-        const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(desc) - owner.buffer(0));
+        const auto offset =
+            static_cast<std::size_t>(static_cast<std::byte*>(desc) - owner.buffer(0));
         TW_CHECK(owner.held > 0 && offset % owner.geometry.seg_bytes == 0);
         owner.release(static_cast<std::uint32_t>(offset / owner.geometry.seg_bytes));
-        if (--owner.held == 0 && owner.abandoned) delete &owner;
+        if (--owner.held == 0 && owner.abandoned)
+            delete &owner;
     };
     ::new (segment->mapping.front()) Region{{uct::kDescRegionMagic, release}, segment.get()};
     *segment_p = segment.release();
@@ -33,18 +38,32 @@ ucs_status_t RxSegment::attach(int fd, const RingGeometry& geometry, std::size_t
 
 void RxSegment::abandon() {
     abandoned = true;
-    if (held == 0) delete this;
+    if (held == 0)
+        delete this;
+}
+
+void RndvOp::withdraw() {
+    std::uint64_t pending = rndv_word(generation, RndvState::kPending);
+    // SYNC sm_rndv: before this the receiver may still finish (its end is then ignored), afterwards
+    // it cannot.
+    link->tx_rndv(index).state.compare_exchange_strong(
+        pending, rndv_word(generation, RndvState::kCancelled), std::memory_order_acq_rel);
 }
 
 ucs_status_t Link::claim(std::uint64_t count) {
     if (!tx_made) {
         const ucs_status_t status = iface.make_tx(*this);
-        if (status != UCS_OK) return status;
+        if (status != UCS_OK)
+            return status;
     }
     switch (tx.refresh(count)) {
-    case Claim::kOk: return UCS_OK;
-    case Claim::kFull: break;
-    case Claim::kCorrupt: iface.violation(*this, "the receiver's position cannot be"); return failure;
+        case Claim::kOk:
+            return UCS_OK;
+        case Claim::kFull:
+            break;
+        case Claim::kCorrupt:
+            iface.violation(*this, "the receiver's position cannot be");
+            return failure;
     }
     return UCS_ERR_NO_RESOURCE;
 }
@@ -52,7 +71,8 @@ ucs_status_t Link::claim(std::uint64_t count) {
 void Link::ring() {
     iface.count(SmCounter::kBells);
     // Before the peer's bell has arrived, a packet on the socket does as well.
-    if (bell_page && !ring_bell(*reinterpret_cast<Bell<>*>(bell_page.base()), bell_bit)) return;
+    if (bell_page && !ring_bell(*reinterpret_cast<Bell<>*>(bell_page.base()), bell_bit))
+        return;
     iface.count(SmCounter::kWakeups);
     const Notice wake{kPacketMagic, kFormatVersion, PacketType::kWake, 0};
     // A full socket has unread packets, so the receiver wakes up anyway.
@@ -60,14 +80,18 @@ void Link::ring() {
 }
 
 void Link::send_control_bytes(Control control, const void* body, std::size_t bytes) {
-    if (failure != UCS_OK) return;
+    if (failure != UCS_OK)
+        return;
     if (controls.empty() && claim(1) == UCS_OK) {
         std::memcpy(tx.slot().body, body, bytes);
         tx.publish(control);
-        if (!iface.pending.empty() || fence_waits) tx.hold();
+        if (!iface.pending.empty() || fence_waits)
+            tx.hold();
         after_publish();
         return;
     }
+    if (controls.size() >= kControlsMax)
+        return iface.violation(*this, "asks for more than it takes answers to");
     QueuedControl queued{control, {}};
     std::memcpy(queued.body, body, bytes);
     controls.push_back(queued);

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection between one interface of ours and one of a peer: a socket for descriptors and wake-ups, a ring in each
-// direction that is used, the peer's arena and bell, and everything that is under way.
+// A connection between one interface of ours and one of a peer: a socket for descriptors and
+// wake-ups, a ring in each direction that is used, the peer's arena and bell, and everything that
+// is under way.
 //
 // Threads: the owner thread of the interface only.
 //
 //            connect, hello                 peer's hello
 //   kConnecting ---------> kGreeted (may send) ---------> kReady (knows arena, bell, copy path)
 //        accepted: kStranger ----------- hello, ours sent --------^
-//   any --- dead, hung up, violated ---> kFailed: every operation completes with `failure`, then each endpoint's
+//   any --- dead, hung up, violated ---> kFailed: every operation completes with `failure`, then
+//   each endpoint's
 //                                        error handler runs once, then everything is refused
 //
 // Invariants
-//  (1) Endpoints to one peer interface share the link. It goes when no endpoint uses it and the peer is gone, or
+//  (1) Endpoints to one peer interface share the link. It goes when no endpoint uses it and the
+//  peer is gone, or
 //      when its interface closes.
-//  (2) Rings are made on first send; `tx_made` says so. The ring's segment stays mapped until the link goes, that of
+//  (2) Rings are made on first send; `tx_made` says so. The ring's segment stays mapped until the
+//  link goes, that of
 //      the peer's ring until the last descriptor in it was released, too.
-//  (3) Messages that were published before the peer died are delivered before the failure is reported.
+//  (3) Messages that were published before the peer died are delivered before the failure is
+//  reported.
 #pragma once
 
 #include <deque>
@@ -48,13 +53,15 @@ struct PeerProcess {
     unsigned link_count = 0;
 };
 
-/// The peer's ring segment as we have it mapped. Deletes itself when the link is gone and no descriptor is held.
+/// The peer's ring segment as we have it mapped. Deletes itself when the link is gone and no
+/// descriptor is held.
 struct RxSegment {
     struct Region : uct::DescRegionHeader {
         RxSegment* segment;
     };
 
-    static ucs_status_t attach(int fd, const RingGeometry& geometry, std::size_t bytes, RxSegment** segment_p);
+    static ucs_status_t attach(int fd, const RingGeometry& geometry, std::size_t bytes,
+                               RxSegment** segment_p);
     void release(std::uint32_t seg) { returns.give_back(seg); }
     void abandon();  // by the link
 
@@ -75,6 +82,9 @@ struct RxSegment {
 
 enum class LinkState : std::uint8_t { kConnecting, kStranger, kGreeted, kReady, kFailed };
 
+/// Answers that wait for room in the ring. An honest peer has fewer requests than this under way.
+constexpr std::size_t kControlsMax = 4 * kOpCountMax;
+
 /// How data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
 
@@ -86,16 +96,16 @@ struct Link {
     LinkState state = LinkState::kConnecting;
     CopyPath copy_path = CopyPath::kUnknown;
     bool is_outgoing = false;
-    bool is_hot = false;         // our progress polls the peer's ring
-    bool was_active = false;     // a message came since the last cooling
+    bool is_hot = false;      // our progress polls the peer's ring
+    bool was_active = false;  // a message came since the last cooling
     bool in_work_list = false;
     bool tx_made = false;
-    bool is_buried = false;      // its failure was reported
-    bool peer_fences = true;     // the peer's sends pay for the wake-up barrier
-    bool violated = false;       // the peer broke the format: its ring is not looked at any more
-    bool has_left = false;       // no endpoint of ours any more; the peer was told
-    bool peer_left = false;      // no endpoint of the peer's any more
-    bool fence_waits = false;    // ep_fence() found operations under way
+    bool is_buried = false;    // its failure was reported
+    bool peer_fences = true;   // the peer's sends pay for the wake-up barrier
+    bool violated = false;     // the peer broke the format: its ring is not looked at any more
+    bool has_left = false;     // no endpoint of ours any more; the peer was told
+    bool peer_left = false;    // no endpoint of the peer's any more
+    bool fence_waits = false;  // ep_fence() found operations under way
     ucs_status_t failure = UCS_OK;
 
     // Sending.
@@ -105,7 +115,7 @@ struct Link {
     // Receiving.
     RxRing rx;
     RxSegment* rx_segment = nullptr;
-    void* message_context = nullptr;       // of the multi-fragment unexpected message that is coming in
+    void* message_context = nullptr;  // of the multi-fragment unexpected message that is coming in
     PostedEntry* message_entry = nullptr;  // or the receive that it goes to
     std::uint64_t message_left = 0;        // bytes of that message that have not come
     std::uint64_t message_total = 0;
@@ -118,15 +128,16 @@ struct Link {
     std::vector<std::uint32_t> rndv_free;
     std::uint32_t rndv_count = 0;
     std::uint32_t helping = 0;
-    std::uint32_t stepping = 0;  // operations whose needs_steps is set
+    std::uint32_t blocking_ops = 0;  // operations that a fence must wait for
+    std::uint32_t stepping = 0;      // operations whose needs_steps is set
     std::deque<Serve> serves;
     std::deque<QueuedControl> controls;
 
     // The peer.
     ucs::UniqueFd socket;
-    ucs::UnixAddress address;        // kConnecting: where to try again
+    ucs::UnixAddress address;  // kConnecting: where to try again
     std::uint64_t peer_cookie = 0;
-    std::uint64_t peer_name = 0;     // of its interface
+    std::uint64_t peer_name = 0;  // of its interface
     ucs::PeerCredentials peer{};
     PeerProcess* process = nullptr;
     std::shared_ptr<ArenaMapping> arena;
@@ -143,12 +154,14 @@ struct Link {
         return reinterpret_cast<RndvWord*>(tx_segment.base() + tx_geometry.rndv_offset())[i];
     }
 
-    /// Room for `count` messages in our ring, which is made if need be. UCS_ERR_NO_RESOURCE, or the failure.
+    /// Room for `count` messages in our ring, which is made if need be. UCS_ERR_NO_RESOURCE, or the
+    /// failure.
     ucs_status_t claim(std::uint64_t count);
 
     /// After publishing: wakes the receiver when it sleeps.
     void after_publish() {
-        if (tx.must_ring()) [[unlikely]] ring();
+        if (tx.must_ring()) [[unlikely]]
+            ring();
     }
     void ring();
 

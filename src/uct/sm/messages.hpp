@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bodies of the ring's slots, one struct per kind (layout.hpp). All are standard layout without padding holes that
-// matter; the receiver copies what it decides by, checks it, and only then uses it.
+// Bodies of the ring's slots, one struct per kind (layout.hpp). All are standard layout without
+// padding holes that matter; the receiver copies what it decides by, checks it, and only then uses
+// it.
 #pragma once
 
 #include <cstddef>
@@ -128,6 +129,7 @@ constexpr bool fits_slot() {
 static_assert(fits_slot<TagShortBody>() && fits_slot<TagImmBody>() && fits_slot<TagSegBody>());
 static_assert(fits_slot<RndvBody>() && fits_slot<RndvRequestBody>() && fits_slot<RndvHelpBody>());
 static_assert(fits_slot<PullBody>() && fits_slot<PushBody>() && fits_slot<AtomicBody>());
-static_assert(sizeof(TagShortBody::data) == 112 && sizeof(TagImmBody::data) == 104 && sizeof(RndvBody::header) == 72);
+static_assert(sizeof(TagShortBody::data) == 112 && sizeof(TagImmBody::data) == 104 &&
+              sizeof(RndvBody::header) == 72);
 
 }  // namespace tagwire::sm

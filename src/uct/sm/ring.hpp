@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The message ring: one sender, one receiver, in different processes.
 //
-// Threads: RingSender by the owner thread of the sending interface, RingReceiver by that of the receiving one.
-// Invariants
-//  (1) Positions run freely (64 bits), slot = position & mask, and tail <= read <= head <= tail + slot_count.
-//  (2) A slot belongs to the sender while position < tail + slot_count and it was not published, to the receiver
-//      from the moment its control word carries position + 1. There is no claim that others could see: a sender
-//      that dies before the publishing store has sent nothing, and blocks nobody.
-//  (3) The receiver publishes its tail only every slot_count / 4 messages, so that the sender's line stays quiet.
-//      A sender that waits has at least 3/4 of the ring filled, so the receiver passes such a point.
-//  (4) No wake-up is lost. The receiver that stops polling stores sleep = 1, then looks once more (try_sleep); the
-//      sender stores the control word, then looks at `sleep` (must_ring). At least one of the two must see the
-//      other's store, and that needs a full store-load barrier on both sides: a processor may let a load pass an
-//      older store that still sits in its store buffer. The receiver's side is membarrier(2), which runs the
-//      barrier on the sender's processor, too; so the sender's side costs nothing per message. Where membarrier is
-//      not to be had the sender pays for a fence per message. The model test shows the lost wake-up without them.
+// Threads: RingSender by the owner thread of the sending interface, RingReceiver by that of the
+// receiving one. Invariants
+//  (1) Positions run freely (64 bits), slot = position & mask, and tail <= read <= head <= tail +
+//  slot_count. (2) A slot belongs to the sender while position < tail + slot_count and it was not
+//  published, to the receiver
+//      from the moment its control word carries position + 1. There is no claim that others could
+//      see: a sender that dies before the publishing store has sent nothing, and blocks nobody.
+//  (3) The receiver publishes its tail only every slot_count / 4 messages, so that the sender's
+//  line stays quiet.
+//      A sender that waits has at least 3/4 of the ring filled, so the receiver passes such a
+//      point.
+//  (4) No wake-up is lost. The receiver that stops polling stores sleep = 1, then looks once more
+//  (try_sleep); the
+//      sender stores the control word, then looks at `sleep` (must_ring). At least one of the two
+//      must see the other's store, and that needs a full store-load barrier on both sides: a
+//      processor may let a load pass an older store that still sits in its store buffer. The
+//      receiver's side is membarrier(2), which runs the barrier on the sender's processor, too; so
+//      the sender's side costs nothing per message. Where membarrier is not to be had the sender
+//      pays for a fence per message. The model test shows the lost wake-up without them.
 //
-// Atom and Fences are parameters so that the same code runs under the seeded scheduler of the tests.
+// Atom and Fences are parameters so that the same code runs under the seeded scheduler of the
+// tests.
 #pragma once
 
 #include <atomic>
@@ -32,38 +38,50 @@ template <template <class> class Atom, class Fences>
 class RingSender {
   public:
     RingSender() = default;
-    RingSender(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count, std::uint64_t start,
-               Fences fences)
-        : slots_(slots), consumer_(consumer), mask_(slot_count - 1), head_(start), limit_(start),
+    RingSender(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count,
+               std::uint64_t start, Fences fences)
+        : slots_(slots),
+          consumer_(consumer),
+          mask_(slot_count - 1),
+          head_(start),
+          limit_(start),
           fences_(fences) {}
 
-    /// May the next slot be written without asking the receiver? False also while the sender is held.
+    /// May the next slot be written without asking the receiver? False also while the sender is
+    /// held.
     [[nodiscard]] bool has_room() const { return head_ != limit_; }
 
-    /// Looks where the receiver is. After kOk at least `count` slots are free. kCorrupt: the receiver wrote a tail
-    /// that cannot be.
+    /// Looks where the receiver is. After kOk at least `count` slots are free. kCorrupt: the
+    /// receiver wrote a tail that cannot be.
     Claim refresh(std::uint64_t count = 1) {
-        if (limit_ - head_ >= count && limit_ - head_ <= capacity()) return Claim::kOk;
-        // SYNC sm_reuse: the receiver has finished with every slot below the tail before it moved the tail.
+        if (limit_ - head_ >= count && limit_ - head_ <= capacity())
+            return Claim::kOk;
+        // SYNC sm_reuse: the receiver has finished with every slot below the tail before it moved
+        // the tail.
         const std::uint64_t tail = consumer_->tail.load(std::memory_order_acquire);
-        if (head_ - tail > capacity()) return Claim::kCorrupt;
+        if (head_ - tail > capacity())
+            return Claim::kCorrupt;
         limit_ = tail + capacity();
         return limit_ - head_ >= count ? Claim::kOk : Claim::kFull;
     }
 
-    /// Makes has_room() false until the next refresh(): requests are pending, sends must go the slow way.
+    /// Makes has_room() false until the next refresh(): requests are pending, sends must go the
+    /// slow way.
     void hold() { limit_ = head_; }
 
     /// Lets `count` messages pass without a look, then holds.
     void limit(std::uint64_t count) { limit_ = head_ + count; }
 
-    [[nodiscard]] Slot<Atom>& slot(std::uint64_t ahead = 0) { return slots_[(head_ + ahead) & mask_]; }
+    [[nodiscard]] Slot<Atom>& slot(std::uint64_t ahead = 0) {
+        return slots_[(head_ + ahead) & mask_];
+    }
 
     /// Hands the slot `ahead` of the head to the receiver.
     void publish_ahead(std::uint64_t ahead, Control control) {
         const std::uint64_t sequence = static_cast<std::uint32_t>(head_ + ahead + 1);
-        // SYNC sm_slot: pairs with the acquire in RingReceiver::peek(). The body must be visible before the control
-        // word is; the receiver touches nothing else of the slot until it sees this value.
+        // SYNC sm_slot: pairs with the acquire in RingReceiver::peek(). The body must be visible
+        // before the control word is; the receiver touches nothing else of the slot until it sees
+        // this value.
         slot(ahead).control.store(control.word | sequence, std::memory_order_release);
     }
     void publish(Control control) {
@@ -72,10 +90,12 @@ class RingSender {
     }
     void advance(std::uint64_t count) { head_ += count; }
 
-    /// After publishing: does the receiver sleep on this ring? True for one message only; the caller rings.
+    /// After publishing: does the receiver sleep on this ring? True for one message only; the
+    /// caller rings.
     bool must_ring() {
         fences_.after_publish();
-        if (consumer_->sleep.load(std::memory_order_relaxed) == 0) [[likely]] return false;
+        if (consumer_->sleep.load(std::memory_order_relaxed) == 0) [[likely]]
+            return false;
         return consumer_->sleep.exchange(0, std::memory_order_relaxed) != 0;
     }
 
@@ -95,16 +115,21 @@ template <template <class> class Atom, class Fences>
 class RingReceiver {
   public:
     RingReceiver() = default;
-    RingReceiver(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count, std::uint64_t start,
-                 Fences fences)
-        : slots_(slots), consumer_(consumer), mask_(slot_count - 1), publish_mask_(slot_count / 4 - 1),
-          read_(start), fences_(fences) {}
+    RingReceiver(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count,
+                 std::uint64_t start, Fences fences)
+        : slots_(slots),
+          consumer_(consumer),
+          mask_(slot_count - 1),
+          publish_mask_(slot_count / 4 - 1),
+          read_(start),
+          fences_(fences) {}
 
     /// The control word of the next message; word 0 when there is none.
     [[nodiscard]] Control peek() const {
         // SYNC sm_slot: pairs with the release in RingSender::publish().
         const std::uint64_t word = slots_[read_ & mask_].control.load(std::memory_order_acquire);
-        return Control{static_cast<std::uint32_t>(word) == static_cast<std::uint32_t>(read_ + 1) ? word : 0};
+        return Control{
+            static_cast<std::uint32_t>(word) == static_cast<std::uint32_t>(read_ + 1) ? word : 0};
     }
 
     [[nodiscard]] std::byte* body() { return slots_[read_ & mask_].body; }
@@ -113,14 +138,17 @@ class RingReceiver {
     void advance() {
         ++read_;
         // SYNC sm_reuse: our reads of the slots below come before the sender sees them free.
-        if ((read_ & publish_mask_) == 0) consumer_->tail.store(read_, std::memory_order_release);
+        if ((read_ & publish_mask_) == 0)
+            consumer_->tail.store(read_, std::memory_order_release);
     }
 
-    /// Declares that nobody will poll. False (and awake) when a message came in between: see invariant (4).
+    /// Declares that nobody will poll. False (and awake) when a message came in between: see
+    /// invariant (4).
     bool try_sleep() {
         consumer_->sleep.store(1, std::memory_order_relaxed);
         fences_.before_recheck();
-        if (peek().word == 0) return true;
+        if (peek().word == 0)
+            return true;
         consumer_->sleep.store(0, std::memory_order_relaxed);
         return false;
     }
@@ -139,22 +167,26 @@ class RingReceiver {
     Fences fences_{};
 };
 
-/// Sender's side of the bell. True: the receiver was armed, and the caller sends the wake-up packet.
+/// Sender's side of the bell. True: the receiver was armed, and the caller sends the wake-up
+/// packet.
 template <template <class> class Atom>
 bool ring_bell(Bell<Atom>& bell, std::uint32_t bit) {
     const std::uint32_t word = bit / 64 % kBellWords;
-    // SYNC sm_bell: both read-modify-writes are full barriers, in this order, so a receiver that takes the summary
-    // bit finds the ring's bit, and then the ring's message.
+    // SYNC sm_bell: both read-modify-writes are full barriers, in this order, so a receiver that
+    // takes the summary bit finds the ring's bit, and then the ring's message.
     bell.words[word].fetch_or(std::uint64_t{1} << (bit % 64), std::memory_order_seq_cst);
     bell.summary.fetch_or(std::uint64_t{1} << word, std::memory_order_seq_cst);
-    // SYNC sm_armed: the receiver stores `armed` and then looks at the summary; we set the summary and then look.
-    return bell.armed.load(std::memory_order_seq_cst) != 0 && bell.armed.exchange(0, std::memory_order_seq_cst) != 0;
+    // SYNC sm_armed: the receiver stores `armed` and then looks at the summary; we set the summary
+    // and then look.
+    return bell.armed.load(std::memory_order_seq_cst) != 0 &&
+           bell.armed.exchange(0, std::memory_order_seq_cst) != 0;
 }
 
 /// Receiver's side: calls visit(bit) for each bit that was set. True when there was any.
 template <template <class> class Atom, class Visit>
 bool collect_bell(Bell<Atom>& bell, Visit&& visit) {
-    if (bell.summary.load(std::memory_order_relaxed) == 0) [[likely]] return false;
+    if (bell.summary.load(std::memory_order_relaxed) == 0) [[likely]]
+        return false;
     // SYNC sm_bell: pairs with ring_bell().
     std::uint64_t summary = bell.summary.exchange(0, std::memory_order_acquire);
     for (; summary != 0; summary &= summary - 1) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Who has the buffers of a ring segment.
 //
-// SegmentPool: sender's side. A buffer is free (on a private stack, last in first out, so it is still in the cache)
-// or with the receiver. Owner thread only.
-// SegmentReturns: receiver's side; gives a buffer back through the segment's return ring. Never full, because it has
-// as many entries as there are buffers. Owner thread only.
+// SegmentPool: sender's side. A buffer is free (on a private stack, last in first out, so it is
+// still in the cache) or with the receiver. Owner thread only. SegmentReturns: receiver's side;
+// gives a buffer back through the segment's return ring. Never full, because it has as many entries
+// as there are buffers. Owner thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,20 @@ class SegmentPool {
     SegmentPool() = default;
     SegmentPool(const RingGeometry& geometry, std::byte* segment)
         : returns_(&reinterpret_cast<RingHead*>(segment)->returns),
-          entries_(reinterpret_cast<std::atomic<std::uint32_t>*>(segment + geometry.returns_offset())),
-          buffers_(segment + geometry.segs_offset()), seg_bytes_(geometry.seg_bytes),
-          seg_count_(geometry.seg_count), is_out_(geometry.seg_count, false) {
-        for (std::uint32_t i = geometry.seg_count; i > 0; --i) free_.push_back(i - 1);
+          entries_(
+              reinterpret_cast<std::atomic<std::uint32_t>*>(segment + geometry.returns_offset())),
+          buffers_(segment + geometry.segs_offset()),
+          seg_bytes_(geometry.seg_bytes),
+          seg_count_(geometry.seg_count),
+          is_out_(geometry.seg_count, false) {
+        for (std::uint32_t i = geometry.seg_count; i > 0; --i)
+            free_.push_back(i - 1);
     }
 
     /// At least `count` free buffers? Looks at what came back when not.
     bool has(std::size_t count) {
-        if (free_.size() >= count) return true;
+        if (free_.size() >= count)
+            return true;
         collect();
         return free_.size() >= count;
     }
@@ -52,11 +57,15 @@ class SegmentPool {
     void collect() {
         // SYNC sm_return: the receiver has finished with a buffer before its index is counted.
         const std::uint64_t count = returns_->count.load(std::memory_order_acquire);
-        // More than can be out: the peer writes nonsense. Then nothing comes back, and the sender only waits.
-        if (count - collected_ > seg_count_) return;
+        // More than can be out: the peer writes nonsense. Then nothing comes back, and the sender
+        // only waits.
+        if (count - collected_ > seg_count_)
+            return;
         for (; collected_ != count; ++collected_) {
-            const std::uint32_t seg = entries_[collected_ & (seg_count_ - 1)].load(std::memory_order_relaxed);
-            if (seg >= seg_count_ || !is_out_[seg]) continue;
+            const std::uint32_t seg =
+                entries_[collected_ & (seg_count_ - 1)].load(std::memory_order_relaxed);
+            if (seg >= seg_count_ || !is_out_[seg])
+                continue;
             untake(seg);
         }
     }
@@ -76,7 +85,8 @@ class SegmentReturns {
     SegmentReturns() = default;
     SegmentReturns(const RingGeometry& geometry, std::byte* segment)
         : returns_(&reinterpret_cast<RingHead*>(segment)->returns),
-          entries_(reinterpret_cast<std::atomic<std::uint32_t>*>(segment + geometry.returns_offset())),
+          entries_(
+              reinterpret_cast<std::atomic<std::uint32_t>*>(segment + geometry.returns_offset())),
           mask_(geometry.seg_count - 1) {}
 
     void give_back(std::uint32_t seg) {

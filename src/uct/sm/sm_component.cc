@@ -15,7 +15,8 @@ ucs_status_t query_md_resources(const uct::Component&, std::vector<std::string>*
     return UCS_OK;
 }
 
-ucs_status_t md_open(const uct::Component& component, const char* name, const void* values, uct::Md** md_p) {
+ucs_status_t md_open(const uct::Component& component, const char* name, const void* values,
+                     uct::Md** md_p) {
     if (std::strcmp(name, "sm") != 0) {
         TW_LOG_ERROR("component sm has no memory domain \"%s\", only \"sm\"", name);
         return UCS_ERR_NO_DEVICE;
@@ -23,7 +24,8 @@ ucs_status_t md_open(const uct::Component& component, const char* name, const vo
     return SmMd::open(component, *static_cast<const SmMdOptions*>(values), md_p);
 }
 
-ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* rkey_p, void** handle_p) {
+ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* rkey_p,
+                         void** handle_p) {
     std::string reason;
     const auto rkey =
         parse_rkey(std::span(static_cast<const std::byte*>(packed), sizeof(PackedRkey)), &reason);
@@ -37,15 +39,20 @@ ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* 
     return UCS_OK;
 }
 
-ucs_status_t rkey_ptr(const uct::Component&, uct_rkey_t, void* handle, std::uint64_t remote_addr, void** local_p) {
+ucs_status_t rkey_ptr(const uct::Component&, uct_rkey_t, void* handle, std::uint64_t remote_addr,
+                      void** local_p) {
     const PackedRkey& rkey = static_cast<const RemoteKey*>(handle)->packed;
-    if (rkey.arena_offset == kNoOffset) return UCS_ERR_UNSUPPORTED;
-    if (remote_addr < rkey.address || remote_addr - rkey.address > rkey.length) return UCS_ERR_INVALID_ADDR;
+    if (rkey.arena_offset == kNoOffset)
+        return UCS_ERR_UNSUPPORTED;
+    if (remote_addr < rkey.address || remote_addr - rkey.address > rkey.length)
+        return UCS_ERR_INVALID_ADDR;
     const auto arena = ArenaMapping::find(rkey.arena_id);
     // Its descriptor comes with the connection to its owner.
-    if (!arena) return UCS_ERR_NO_RESOURCE;
+    if (!arena)
+        return UCS_ERR_NO_RESOURCE;
     std::byte* local = arena->at(rkey.arena_offset + (remote_addr - rkey.address), 0);
-    if (local == nullptr) return UCS_ERR_INVALID_ADDR;
+    if (local == nullptr)
+        return UCS_ERR_INVALID_ADDR;
     *local_p = local;
     return UCS_OK;
 }

@@ -20,9 +20,12 @@ namespace {
 
 // What an epoll event is about: the high half says the kind, the low half which one.
 enum Watched : std::uint32_t { kListener = 1, kLink = 2, kProcess = 3, kTimer = 4 };
-constexpr std::uint64_t event_tag(Watched kind, std::uint32_t which) { return std::uint64_t{kind} << 32 | which; }
+constexpr std::uint64_t event_tag(Watched kind, std::uint32_t which) {
+    return std::uint64_t{kind} << 32 | which;
+}
 
 constexpr unsigned kAcceptsPerLook = 64;
+constexpr unsigned kPacketsPerLook = 64;  // of one peer, who might send without end
 constexpr std::uint64_t kAcceptPauseNs = 100'000'000;
 
 }  // namespace
@@ -31,13 +34,19 @@ void SmIface::watch(int fd, std::uint64_t tag) {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLRDHUP;
     event.data.u64 = tag;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) ucs::fd_error("epoll_ctl", errno);
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+        ucs::fd_error("epoll_ctl", errno);
 }
 
-void SmIface::watch_listener() { watch(listener_.get(), event_tag(kListener, 0)); }
-void SmIface::watch_timer() { watch(timer_.get(), event_tag(kTimer, 0)); }
+void SmIface::watch_listener() {
+    watch(listener_.get(), event_tag(kListener, 0));
+}
+void SmIface::watch_timer() {
+    watch(timer_.get(), event_tag(kTimer, 0));
+}
 
-// ---- Looking --------------------------------------------------------------------------------------------------------
+// ---- Looking
+// --------------------------------------------------------------------------------------------------------
 
 bool SmIface::look() {
     bool moved = false;
@@ -47,42 +56,56 @@ bool SmIface::look() {
         const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
         const auto which = static_cast<std::uint32_t>(tag);
         switch (tag >> 32) {
-        case kListener: accept_peers(); moved = true; break;
-        case kLink:
-            if (which < links_.size() && links_[which] != nullptr) moved |= read_socket(*links_[which]);
-            break;
-        case kProcess: process_died(static_cast<pid_t>(which)); moved = true; break;
-        default: drain_timer(); break;
+            case kListener:
+                accept_peers();
+                moved = true;
+                break;
+            case kLink:
+                if (which < links_.size() && links_[which] != nullptr)
+                    moved |= read_socket(*links_[which]);
+                break;
+            case kProcess:
+                process_died(static_cast<pid_t>(which));
+                moved = true;
+                break;
+            default:
+                drain_timer();
+                break;
         }
     }
     if (waiting_links_ > 0) {
         for (std::size_t i = 0; i < links_.size(); ++i) {
-            if (links_[i] != nullptr && links_[i]->state == LinkState::kConnecting) connect(*links_[i]);
+            if (links_[i] != nullptr && links_[i]->state == LinkState::kConnecting)
+                connect(*links_[i]);
         }
     }
-    if (!failed_.empty()) moved |= bury_failed() > 0;
+    if (!failed_.empty())
+        moved |= bury_failed() > 0;
     const std::uint64_t pause = waiting_links_ > 0 ? look_ticks_ / 16 : look_ticks_;
     next_look_ = ucs::ticks_now() + pause;
     return moved;
 }
 
 void SmIface::accept_peers() {
-    if (accept_after_ != 0 && static_cast<std::int64_t>(ucs::ticks_now() - accept_after_) < 0) return;
+    if (accept_after_ != 0 && static_cast<std::int64_t>(ucs::ticks_now() - accept_after_) < 0)
+        return;
     accept_after_ = 0;
     for (unsigned i = 0; i < kAcceptsPerLook; ++i) {
         ucs::UniqueFd socket;
         const ucs_status_t status = ucs::unix_accept(listener_.get(), &socket);
-        if (status == UCS_ERR_NO_PROGRESS) return;
+        if (status == UCS_ERR_NO_PROGRESS)
+            return;
         if (status != UCS_OK) {
             // Out of descriptors: those who wait are let in when some are free again.
             accept_after_ = ucs::ticks_now() + ucs::ticks_from_ns(kAcceptPauseNs);
             return;
         }
         ucs::PeerCredentials peer{};
-        if (ucs::unix_peer_credentials(socket.get(), &peer) != UCS_OK) continue;
+        if (ucs::unix_peer_credentials(socket.get(), &peer) != UCS_OK)
+            continue;
         if (peer.uid != ::geteuid()) {
-            TW_LOG_WARN("connection from process %d refused: it runs as user %u, we as %u", peer.pid, peer.uid,
-                        ::geteuid());
+            TW_LOG_WARN("connection from process %d refused: it runs as user %u, we as %u",
+                        peer.pid, peer.uid, ::geteuid());
             counters_.add(SmCounter::kRefused);
             continue;
         }
@@ -100,10 +123,11 @@ void SmIface::accept_peers() {
 bool SmIface::read_socket(Link& link) {
     alignas(8) std::array<std::byte, kPacketBytesMax> buffer;
     bool any = false;
-    while (link.failure == UCS_OK && link.socket) {
+    for (unsigned i = 0; i < kPacketsPerLook && link.failure == UCS_OK && link.socket; ++i) {
         ucs::ReceivedMessage message;
         ucs_status_t status = ucs::unix_receive(link.socket.get(), buffer, &message);
-        if (status == UCS_ERR_NO_PROGRESS) break;
+        if (status == UCS_ERR_NO_PROGRESS)
+            break;
         any = true;
         if (status == UCS_ERR_CONNECTION_RESET) {
             fail(link, UCS_ERR_CONNECTION_RESET);
@@ -129,7 +153,8 @@ bool SmIface::read_socket(Link& link) {
         } else {
             make_hot(link);
         }
-        if (status != UCS_OK) violation(link, "packet that was refused");
+        if (status != UCS_OK)
+            violation(link, "packet that was refused");
     }
     return any;
 }
@@ -137,8 +162,10 @@ bool SmIface::read_socket(Link& link) {
 void SmIface::peer_leaves(Link& link) {
     link.peer_left = true;
     const auto known = by_name_.find(link.peer_name);
-    if (known != by_name_.end() && known->second == &link) by_name_.erase(known);
-    if (link.eps.empty()) fail(link, UCS_ERR_CONNECTION_RESET);  // delivers the rest, then closes
+    if (known != by_name_.end() && known->second == &link)
+        by_name_.erase(known);
+    if (link.eps.empty())
+        fail(link, UCS_ERR_CONNECTION_RESET);  // delivers the rest, then closes
 }
 
 ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMessage& message) {
@@ -147,27 +174,35 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
         return UCS_ERR_INVALID_PARAM;
     }
     if (!link.is_outgoing && hello.cookie != cookie_) {
-        TW_LOG_WARN("connection from process %d refused: it does not know this interface's cookie", link.peer.pid);
+        TW_LOG_WARN("connection from process %d refused: it does not know this interface's cookie",
+                    link.peer.pid);
         counters_.add(SmCounter::kRefused);
         return UCS_ERR_REJECTED;
     }
-    if (link.is_outgoing && hello.name != link.peer_name) return UCS_ERR_INVALID_PARAM;
+    if (link.is_outgoing && hello.name != link.peer_name)
+        return UCS_ERR_INVALID_PARAM;
     ucs_status_t status = ucs::memfd_check_sealed(message.fds[0].get(), hello.bell_bytes);
-    if (status == UCS_OK) status = ucs::map_shared(message.fds[0].get(), hello.bell_bytes, &link.bell_page);
+    if (status == UCS_OK)
+        status = ucs::map_shared(message.fds[0].get(), hello.bell_bytes, &link.bell_page);
     if (status == UCS_OK) {
-        status = ArenaMapping::attach(hello.arena_id, message.fds[1].get(), hello.arena_bytes, &link.arena);
+        status = ArenaMapping::attach(hello.arena_id, message.fds[1].get(), hello.arena_bytes,
+                                      &link.arena);
     }
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     link.bell_bit = hello.bell_bit;
     link.peer_name = hello.name;
     link.peer_fences = hello.has_membarrier == 0;
-    if (!link.peer_fences && !has_membarrier_) sleeps_by_timer_ = true;
+    if (!link.peer_fences && !has_membarrier_)
+        sleeps_by_timer_ = true;
     watch_process(link);
     choose_copy_path(link, hello);
     if (!link.is_outgoing) {
-        // Who died on the way may have sent messages before: they are in the ring that its next packet brings.
+        // Who died on the way may have sent messages before: they are in the ring that its next
+        // packet brings.
         status = send_hello(link, 0);
-        if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET) return status;
+        if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET)
+            return status;
     }
     by_name_.try_emplace(link.peer_name, &link);
     link.state = LinkState::kReady;
@@ -179,20 +214,26 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
 ucs_status_t SmIface::take_ring(Link& link, const RingOffer& offer, ucs::ReceivedMessage& message) {
     std::string reason;
     const auto geometry = check_ring_offer(offer, &reason);
-    if (link.state != LinkState::kReady || link.rx_segment != nullptr || message.fd_count != 1 || !geometry) {
-        if (!reason.empty()) TW_LOG_ERROR("process %d offers a %s", link.peer.pid, reason.c_str());
+    if (link.state != LinkState::kReady || link.rx_segment != nullptr || message.fd_count != 1 ||
+        !geometry) {
+        if (!reason.empty())
+            TW_LOG_ERROR("process %d offers a %s", link.peer.pid, reason.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
-    const ucs_status_t status = RxSegment::attach(message.fds[0].get(), *geometry, offer.bytes, &link.rx_segment);
-    if (status != UCS_OK) return status;
-    auto* slots = reinterpret_cast<Slot<>*>(link.rx_segment->mapping.base() + geometry->slots_offset());
+    const ucs_status_t status =
+        RxSegment::attach(message.fds[0].get(), *geometry, offer.bytes, &link.rx_segment);
+    if (status != UCS_OK)
+        return status;
+    auto* slots =
+        reinterpret_cast<Slot<>*>(link.rx_segment->mapping.base() + geometry->slots_offset());
     link.rx = RxRing(slots, &link.rx_segment->head().consumer, geometry->slot_count, offer.start,
                      HostFences{link.peer_fences});
     make_hot(link);
     return UCS_OK;
 }
 
-// ---- Connecting -----------------------------------------------------------------------------------------------------
+// ---- Connecting
+// -----------------------------------------------------------------------------------------------------
 
 Link& SmIface::new_link() {
     if (free_links_.empty()) {
@@ -207,7 +248,8 @@ Link& SmIface::new_link() {
 
 ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
     // The peer may be on its way to us: one connection serves both directions.
-    if (listener_ && in_progress_ == 0) accept_peers();
+    if (listener_ && in_progress_ == 0)
+        accept_peers();
     const auto known = by_name_.find(address.name);
     if (known != by_name_.end() && known->second->failure == UCS_OK) {
         *link_p = known->second;
@@ -219,7 +261,8 @@ ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
     link.peer_cookie = address.cookie;
     link.numa_node = address.numa_node;
     link.address.name = socket_name(address.name);
-    if (address.place == Place::kDirectory) link.address.directory = options_.directory.text;
+    if (address.place == Place::kDirectory)
+        link.address.directory = options_.directory.text;
     ++waiting_links_;
     const ucs_status_t status = connect(link);
     if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) {
@@ -238,10 +281,11 @@ ucs_status_t SmIface::connect(Link& link) {
     if (status == UCS_ERR_UNREACHABLE) {
         TW_LOG_DEBUG("nobody listens at %s", link.address.name.c_str());
     }
-    if (status == UCS_OK) status = ucs::unix_peer_credentials(socket.get(), &link.peer);
+    if (status == UCS_OK)
+        status = ucs::unix_peer_credentials(socket.get(), &link.peer);
     if (status == UCS_OK && link.peer.uid != ::geteuid()) {
-        TW_LOG_ERROR("process %d runs as user %u, we as %u: shared memory is for one user only", link.peer.pid,
-                     link.peer.uid, ::geteuid());
+        TW_LOG_ERROR("process %d runs as user %u, we as %u: shared memory is for one user only",
+                     link.peer.pid, link.peer.uid, ::geteuid());
         status = UCS_ERR_REJECTED;
     }
     if (status == UCS_OK) {
@@ -253,7 +297,8 @@ ucs_status_t SmIface::connect(Link& link) {
         watch(link.socket.get(), event_tag(kLink, link.index));
         return UCS_OK;
     }
-    if (status != UCS_ERR_NO_RESOURCE && !link.eps.empty()) fail(link, status);
+    if (status != UCS_ERR_NO_RESOURCE && !link.eps.empty())
+        fail(link, status);
     return status;
 }
 
@@ -276,30 +321,42 @@ ucs_status_t SmIface::send_hello(Link& link, std::uint64_t cookie) {
 }
 
 ucs_status_t SmIface::make_tx(Link& link) {
-    if (link.failure != UCS_OK) return link.failure;
-    if (link.state != LinkState::kGreeted && link.state != LinkState::kReady) return UCS_ERR_NO_RESOURCE;
+    if (link.failure != UCS_OK)
+        return link.failure;
+    if (link.state != LinkState::kGreeted && link.state != LinkState::kReady)
+        return UCS_ERR_NO_RESOURCE;
     RingGeometry geometry;
     geometry.slot_count = static_cast<std::uint32_t>(options_.ring_slots);
     geometry.seg_count = static_cast<std::uint32_t>(options_.seg_count);
-    // One line more than is ever used: a pack callback that runs over its limit by a little hits nobody.
+    // One line more than is ever used: a pack callback that runs over its limit by a little hits
+    // nobody.
     geometry.seg_bytes = static_cast<std::uint32_t>(seg_bytes_ + kCacheLine);
     geometry.page_bytes = static_cast<std::uint32_t>(ucs::page_bytes());
     const std::size_t bytes = geometry.bytes();
     ucs::UniqueFd fd;
     ucs_status_t status = ucs::memfd_create_sealed("tagwire-ring", bytes, &fd);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     ucs::Mapping segment;
-    if ((status = ucs::map_shared(fd.get(), bytes, &segment)) != UCS_OK) return status;
+    if ((status = ucs::map_shared(fd.get(), bytes, &segment)) != UCS_OK)
+        return status;
     bind_near(segment, link.numa_node);
     auto* head = reinterpret_cast<RingHead*>(segment.base());
-    head->header = RingHeader{kRingMagic, kFormatVersion, geometry.slot_count, geometry.seg_count, geometry.seg_bytes};
-    head->consumer.tail.store(options_.ring_start, std::memory_order_relaxed);  // the descriptor publishes it
-    const RingOffer offer{kPacketMagic, kFormatVersion, PacketType::kRing, geometry.slot_count, geometry.seg_count,
-                          geometry.seg_bytes, geometry.page_bytes, 0, options_.ring_start, bytes};
+    head->header = RingHeader{kRingMagic, kFormatVersion, geometry.slot_count, geometry.seg_count,
+                              geometry.seg_bytes};
+    head->consumer.tail.store(options_.ring_start,
+                              std::memory_order_relaxed);  // the descriptor publishes it
+    const RingOffer offer{kPacketMagic,        kFormatVersion,
+                          PacketType::kRing,   geometry.slot_count,
+                          geometry.seg_count,  geometry.seg_bytes,
+                          geometry.page_bytes, 0,
+                          options_.ring_start, bytes};
     const int fds[] = {fd.get()};
-    if ((status = ucs::unix_send(link.socket.get(), bytes_of(offer), fds, 1)) != UCS_OK) return status;
+    if ((status = ucs::unix_send(link.socket.get(), bytes_of(offer), fds, 1)) != UCS_OK)
+        return status;
     auto* slots = reinterpret_cast<Slot<>*>(segment.base() + geometry.slots_offset());
-    link.tx = TxRing(slots, &head->consumer, geometry.slot_count, options_.ring_start, HostFences{!has_membarrier_});
+    link.tx = TxRing(slots, &head->consumer, geometry.slot_count, options_.ring_start,
+                     HostFences{!has_membarrier_});
     link.segs = SegmentPool(geometry, segment.base());
     link.tx_geometry = geometry;
     link.tx_segment = std::move(segment);
@@ -309,7 +366,8 @@ ucs_status_t SmIface::make_tx(Link& link) {
 
 // The ring lies where its receiver runs, who polls it.
 void SmIface::bind_near(ucs::Mapping& segment, std::uint8_t numa_node) {
-    if (numa_node == 0xff || numa_node == numa_node_) return;  // first touch does it
+    if (numa_node == 0xff || numa_node == numa_node_)
+        return;  // first touch does it
     ucs::system_topology().bind_memory(segment.base(), segment.bytes(), numa_node);
 }
 
@@ -330,7 +388,8 @@ void SmIface::choose_copy_path(Link& link, const Hello& hello) {
     }
     std::uint64_t value = 0;
     const iovec local{&value, sizeof value};
-    const ucs_status_t status = ucs::process_read(link.peer.pid, &local, 1, hello.probe_address, sizeof value);
+    const ucs_status_t status =
+        ucs::process_read(link.peer.pid, &local, 1, hello.probe_address, sizeof value);
     if (status == UCS_OK && value == hello.probe_value) {
         link.copy_path = CopyPath::kProcessVm;
         link.copy_reason = "process_vm_readv is permitted";
@@ -339,15 +398,18 @@ void SmIface::choose_copy_path(Link& link, const Hello& hello) {
     link.copy_reason = "process_vm_readv is not permitted";
     const int scope = ucs::yama_ptrace_scope();
     if (scope > 0) {
-        link.copy_reason += " (kernel.yama.ptrace_scope is " + std::to_string(scope) +
-                            (scope == 1 ? "; TAGWIRE_SM_CMA=allow-any at the peer would permit it)" : ")");
+        link.copy_reason +=
+            " (kernel.yama.ptrace_scope is " + std::to_string(scope) +
+            (scope == 1 ? "; TAGWIRE_SM_CMA=allow-any at the peer would permit it)" : ")");
     }
 }
 
-// ---- The peer's process -----------------------------------------------------------------------------------------------
+// ---- The peer's process
+// -----------------------------------------------------------------------------------------------
 
 void SmIface::watch_process(Link& link) {
-    if (link.peer.pid == pid_) return;  // its end is ours
+    if (link.peer.pid == pid_)
+        return;  // its end is ours
     auto& known = processes_[link.peer.pid];
     if (known && known->pidfd && !ucs::pidfd_is_alive(known->pidfd.get())) {
         dead_processes_.push_back(std::move(known));  // its pid has gone to another process
@@ -356,7 +418,8 @@ void SmIface::watch_process(Link& link) {
         known = std::make_unique<PeerProcess>();
         known->pid = link.peer.pid;
         open_pidfd(link, *known);
-        if (known->pidfd) watch(known->pidfd.get(), event_tag(kProcess, static_cast<std::uint32_t>(known->pid)));
+        if (known->pidfd)
+            watch(known->pidfd.get(), event_tag(kProcess, static_cast<std::uint32_t>(known->pid)));
     }
     ++known->link_count;
     link.process = known.get();
@@ -365,25 +428,32 @@ void SmIface::watch_process(Link& link) {
 void SmIface::open_pidfd(Link& link, PeerProcess& process) {
     const auto mode = static_cast<DeathMode>(options_.death);
     const auto attempt = [&](ucs::DeathSource source) {
-        return ucs::open_peer_pidfd(source, link.socket.get(), link.peer.pid, &process.pidfd) == UCS_OK;
+        return ucs::open_peer_pidfd(source, link.socket.get(), link.peer.pid, &process.pidfd) ==
+               UCS_OK;
     };
-    if ((mode == DeathMode::kAuto || mode == DeathMode::kPeerPidfd) && attempt(ucs::DeathSource::kPeerPidfd)) {
+    if ((mode == DeathMode::kAuto || mode == DeathMode::kPeerPidfd) &&
+        attempt(ucs::DeathSource::kPeerPidfd)) {
         process.source = "SO_PEERPIDFD";
         return;
     }
-    if ((mode == DeathMode::kAuto || mode == DeathMode::kPidfd) && attempt(ucs::DeathSource::kPidfdOpen)) {
+    if ((mode == DeathMode::kAuto || mode == DeathMode::kPidfd) &&
+        attempt(ucs::DeathSource::kPidfdOpen)) {
         process.source = "pidfd_open";
     }
 }
 
 void SmIface::process_died(pid_t pid) {
     const auto found = processes_.find(pid);
-    if (found == processes_.end() || !found->second->pidfd || ucs::pidfd_is_alive(found->second->pidfd.get())) return;
+    if (found == processes_.end() || !found->second->pidfd ||
+        ucs::pidfd_is_alive(found->second->pidfd.get()))
+        return;
     PeerProcess& process = *found->second;
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, process.pidfd.get(), nullptr);
     for (const auto& link : links_) {
-        if (link == nullptr || link->process != &process) continue;
-        if (link->socket) read_socket(*link);  // what it announced before it died
+        if (link == nullptr || link->process != &process)
+            continue;
+        if (link->socket)
+            read_socket(*link);  // what it announced before it died
         fail(*link, UCS_ERR_CONNECTION_RESET);
     }
     dead_processes_.push_back(std::move(found->second));
@@ -391,7 +461,8 @@ void SmIface::process_died(pid_t pid) {
 }
 
 void SmIface::unwatch(PeerProcess& process) {
-    if (--process.link_count > 0) return;
+    if (--process.link_count > 0)
+        return;
     const auto found = processes_.find(process.pid);
     if (found != processes_.end() && found->second.get() == &process) {
         processes_.erase(found);
@@ -400,20 +471,25 @@ void SmIface::unwatch(PeerProcess& process) {
     std::erase_if(dead_processes_, [&](const auto& dead) { return dead.get() == &process; });
 }
 
-// ---- Ends -------------------------------------------------------------------------------------------------------------
+// ---- Ends
+// -------------------------------------------------------------------------------------------------------------
 
 void SmIface::fail(Link& link, ucs_status_t status) {
-    if (link.failure != UCS_OK) return;
+    if (link.failure != UCS_OK)
+        return;
     link.failure = status;
-    if (link.state != LinkState::kReady) --waiting_links_;
+    if (link.state != LinkState::kReady)
+        --waiting_links_;
     link.state = LinkState::kFailed;
-    if (link.tx_made) link.tx.hold();
+    if (link.tx_made)
+        link.tx.hold();
     failed_.push_back(&link);
     has_work_ = true;
 }
 
 void SmIface::violation(Link& link, const char* what) {
-    if (link.failure != UCS_OK) return;
+    if (link.failure != UCS_OK)
+        return;
     TW_LOG_ERROR("connection to process %d ended: %s", link.peer.pid, what);
     counters_.add(SmCounter::kViolations);
     link.violated = true;
@@ -427,7 +503,8 @@ unsigned SmIface::bury_failed() {
         if (link.rx_segment != nullptr && !link.violated) {
             // A sender that lives on could fill the ring for ever.
             std::uint64_t left = 2 * std::uint64_t{link.rx_segment->geometry.slot_count};
-            for (unsigned n = 0; left > 0 && (n = poll_ring(link)) > 0; left -= std::min<std::uint64_t>(left, n)) {
+            for (unsigned n = 0; left > 0 && (n = poll_ring(link)) > 0;
+                 left -= std::min<std::uint64_t>(left, n)) {
                 count += n;
             }
             // Messages that wait for a descriptor are not dropped: the failure waits, too.
@@ -449,16 +526,20 @@ void SmIface::report_link_failure(Link& link) {
     end_operations(link);
     link.controls.clear();
     link.serves.clear();
-    if (link.rx_segment != nullptr) std::exchange(link.rx_segment, nullptr)->abandon();
+    if (link.rx_segment != nullptr)
+        std::exchange(link.rx_segment, nullptr)->abandon();
     const auto known = by_name_.find(link.peer_name);
-    if (known != by_name_.end() && known->second == &link) by_name_.erase(known);
+    if (known != by_name_.end() && known->second == &link)
+        by_name_.erase(known);
     link.is_buried = true;
-    if (!link.eps.empty()) counters_.add(SmCounter::kPeerFailures);
+    if (!link.eps.empty())
+        counters_.add(SmCounter::kPeerFailures);
     // A handler may destroy its own or other endpoints.
     for (bool again = true; again;) {
         again = false;
         for (SmEp* ep : link.eps) {
-            if (ep->failure_reported) continue;
+            if (ep->failure_reported)
+                continue;
             ep->failure_reported = true;
             report_failure(ep, link.failure);
             again = true;
@@ -471,7 +552,8 @@ void SmIface::report_link_failure(Link& link) {
 // Every operation of the link completes, once, with its failure.
 void SmIface::end_operations(Link& link) {
     cancel_operations(link, nullptr, link.failure);
-    while (Op* op = link.receives.front()) finish_receive(*op, link.failure);
+    while (Op* op = link.receives.front())
+        finish_receive(*op, link.failure);
     if (link.message_left > 0 && link.message_entry != nullptr) {
         PostedEntry* entry = std::exchange(link.message_entry, nullptr);
         complete_entry(*entry, entry->tag, 0, link.message_total, link.failure);
@@ -484,18 +566,17 @@ void SmIface::cancel_operations(Link& link, SmEp* ep, ucs_status_t status) {
     for (bool again = true; again;) {
         again = false;
         for (Op* op = link.ops.front(); op != nullptr; op = link.ops.next(*op)) {
-            if (!mine(op->ep)) continue;
-            finish(*op, status);  // its callback may end others
-            again = true;
+            if (!mine(op->ep))
+                continue;
+            if (op->rndv != nullptr) {
+                op->rndv->withdraw();
+                drop_rndv(*op->rndv, status);
+            } else {
+                finish(*op, status);
+            }
+            again = true;  // the callback may have ended others
             break;
         }
-    }
-    for (std::uint32_t i = 0; link.rndv_ops && link.rndv_count > 0 && i < kRndvCount; ++i) {
-        RndvOp& op = link.rndv_ops[i];
-        if (op.link == nullptr || !mine(op.ep)) continue;
-        uct_completion_t* completion = op.completion;
-        if (op.ep != nullptr) op.ep->tag_rndv_cancel(&op);
-        complete(completion, status);
     }
 }
 
@@ -505,28 +586,34 @@ bool SmIface::is_unused(const Link& link) const {
 
 void SmIface::detach(Link& link, SmEp& ep) {
     std::erase(link.eps, &ep);
-    if (!link.eps.empty()) return;
+    if (!link.eps.empty() || &link == &cancelled_link_)
+        return;
     if (link.tx_made) {
-        reinterpret_cast<RingHead*>(link.tx_segment.base())->producer.closed.store(1, std::memory_order_relaxed);
+        reinterpret_cast<RingHead*>(link.tx_segment.base())
+            ->producer.closed.store(1, std::memory_order_relaxed);
     }
     if (link.failure == UCS_OK && link.state == LinkState::kConnecting) {
         fail(link, UCS_ERR_CONNECTION_RESET);
     } else if (link.failure == UCS_OK) {
         const auto known = by_name_.find(link.peer_name);
-        if (known != by_name_.end() && known->second == &link) by_name_.erase(known);
+        if (known != by_name_.end() && known->second == &link)
+            by_name_.erase(known);
         link.has_left = true;
         const Notice leave{kPacketMagic, kFormatVersion, PacketType::kLeave, 0};
         ucs::unix_send(link.socket.get(), bytes_of(leave), nullptr, 0);
-        if (link.peer_left) fail(link, UCS_ERR_CONNECTION_RESET);
+        if (link.peer_left)
+            fail(link, UCS_ERR_CONNECTION_RESET);
     }
     reap_wanted_ = true;
-    if (in_progress_ == 0) reap();
+    if (in_progress_ == 0)
+        reap();
 }
 
 void SmIface::reap() {
     reap_wanted_ = false;
     for (std::size_t i = 0; i < links_.size(); ++i) {
-        if (links_[i] != nullptr && is_unused(*links_[i])) remove(*links_[i]);
+        if (links_[i] != nullptr && is_unused(*links_[i]))
+            remove(*links_[i]);
     }
 }
 
@@ -535,9 +622,12 @@ void SmIface::remove(Link& link) {
     std::erase(working_, &link);
     std::erase(failed_, &link);
     const auto known = by_name_.find(link.peer_name);
-    if (known != by_name_.end() && known->second == &link) by_name_.erase(known);
-    if (link.process != nullptr) unwatch(*link.process);
-    if (link.rx_segment != nullptr) link.rx_segment->abandon();
+    if (known != by_name_.end() && known->second == &link)
+        by_name_.erase(known);
+    if (link.process != nullptr)
+        unwatch(*link.process);
+    if (link.rx_segment != nullptr)
+        link.rx_segment->abandon();
     free_links_.push_back(link.index);
     links_[link.index].reset();
 }

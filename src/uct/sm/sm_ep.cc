@@ -7,7 +7,9 @@
 
 namespace tagwire::sm {
 
-SmEp::SmEp(SmIface& owner, Link& to) : BaseEp(&owner), link_(to) { to.eps.push_back(this); }
+SmEp::SmEp(SmIface& owner, Link& to) : BaseEp(&owner), link_p_(&to) {
+    to.eps.push_back(this);
+}
 
 ucs_status_t SmEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     constexpr std::uint64_t kNeeded =
@@ -24,10 +26,12 @@ ucs_status_t SmEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         return UCS_ERR_UNREACHABLE;
     }
     const auto address = parse_iface_address(
-        std::span(reinterpret_cast<const std::byte*>(params->iface_addr), sizeof(IfaceAddress)), &reason);
+        std::span(reinterpret_cast<const std::byte*>(params->iface_addr), sizeof(IfaceAddress)),
+        &reason);
     Link* link = nullptr;
     const ucs_status_t status = owner.link_to(*address, &link);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     *ep_p = new SmEp(owner, *link);
     return UCS_OK;
 }
@@ -36,59 +40,73 @@ void SmEp::destroy() {
     SmIface& owner = iface_of_ep();
     unsigned dropped = 0;
     owner.pending.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
-    if (dropped > 0) TW_LOG_WARN("sm endpoint destroyed with %u pending requests", dropped);
-    owner.cancel_operations(link_, this, UCS_ERR_CANCELED);
-    owner.detach(link_, *this);
+    if (dropped > 0)
+        TW_LOG_WARN("sm endpoint destroyed with %u pending requests", dropped);
+    owner.cancel_operations(link(), this, UCS_ERR_CANCELED);
+    owner.detach(link(), *this);
     delete this;
 }
 
 ucs_status_t SmEp::pending_add(uct_pending_req_t* request, unsigned) {
-    Link& l = link_;
-    if (l.failure != UCS_OK) return l.failure;
-    const bool waits = !group_.empty() || (l.fence_waits && !l.ops.empty());
-    // As much room as any operation may need: whoever is told BUSY must not find that it was not enough.
+    Link& l = link();
+    if (l.failure != UCS_OK)
+        return l.failure;
+    const bool waits = !group_.empty() || (l.fence_waits && l.blocking_ops > 0);
+    // As much room as any operation may need: whoever is told BUSY must not find that it was not
+    // enough.
     if (!waits && l.state == LinkState::kReady && l.claim(kFragmentCountMax) == UCS_OK &&
         l.segs.has(kFragmentCountMax) && l.rndv_count < kRndvCount && l.controls.empty()) {
         return UCS_ERR_BUSY;
     }
     l.iface.pending.add(group_, request);
-    if (l.tx_made) l.tx.hold();
+    if (l.tx_made)
+        l.tx.hold();
     l.iface.want_work();
     return UCS_OK;
 }
 
 void SmEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
     iface_of_ep().pending.purge(group_, [&](uct_pending_req_t* request) {
-        if (callback != nullptr) callback(request, arg);
+        if (callback != nullptr)
+            callback(request, arg);
     });
 }
 
 ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
     SmIface& owner = iface_of_ep();
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
-        owner.cancel_operations(link_, this, UCS_ERR_CANCELED);
+        owner.cancel_operations(*link_p_, this, UCS_ERR_CANCELED);
+        // From now on it only waits for its destruction. What it sent before goes on its way.
+        Link& left = *std::exchange(link_p_, &owner.cancelled_link());
+        link_p_->eps.push_back(this);
+        owner.detach(left, *this);
         return UCS_OK;
     }
-    if (link_.failure != UCS_OK) return link_.failure;
-    if (!group_.empty()) return UCS_ERR_NO_RESOURCE;
-    if (!owner.flush_needed(link_, this)) return UCS_OK;
-    owner.start_flush(link_, this, comp);
+    if (link().failure != UCS_OK)
+        return link().failure;
+    if (!group_.empty())
+        return UCS_ERR_NO_RESOURCE;
+    if (!owner.flush_needed(link(), this))
+        return UCS_OK;
+    owner.start_flush(link(), this, comp);
     return UCS_INPROGRESS;
 }
 
 ucs_status_t SmEp::fence(unsigned) {
-    // Loads and stores are ordered by the barrier; what the peer or later steps of ours still have to do is waited
-    // for by whatever comes next.
-    if (!link_.ops.empty()) {
-        link_.fence_waits = true;
-        if (link_.tx_made) link_.tx.hold();
+    // Loads and stores are ordered by the barrier; what the peer or later steps of ours still have
+    // to do is waited for by whatever comes next.
+    if (link().blocking_ops > 0) {
+        link().fence_waits = true;
+        if (link().tx_made)
+            link().tx.hold();
     }
     full_barrier();
     return UCS_OK;
 }
 
 ucs_status_t SmEp::check(unsigned, uct_completion_t*) {
-    if (link_.failure != UCS_OK) return link_.failure;
+    if (link().failure != UCS_OK)
+        return link().failure;
     iface_of_ep().look_soon();
     return UCS_OK;
 }

@@ -11,13 +11,15 @@ namespace tagwire::sm {
 
 namespace {
 
-[[gnu::noinline, gnu::cold]] ucs_status_t refuse(const char* call, std::size_t length, std::size_t limit) {
+[[gnu::noinline, gnu::cold]] ucs_status_t refuse(const char* call, std::size_t length,
+                                                 std::size_t limit) {
     TW_LOG_ERROR("%s: %zu exceeds the limit of %zu", call, length, limit);
     return UCS_ERR_INVALID_PARAM;
 }
 
 [[gnu::noinline, gnu::cold]] ucs_status_t refuse_id(std::uint8_t id) {
-    TW_LOG_ERROR("active message id %u, the largest is %u", id, static_cast<unsigned>(UCT_AM_ID_MAX - 1));
+    TW_LOG_ERROR("active message id %u, the largest is %u", id,
+                 static_cast<unsigned>(UCT_AM_ID_MAX - 1));
     return UCS_ERR_INVALID_PARAM;
 }
 
@@ -28,31 +30,45 @@ Body& body_of(Slot<>& slot) {
     return *reinterpret_cast<Body*>(slot.body);
 }
 
-constexpr std::uint16_t length16(std::size_t bytes) { return static_cast<std::uint16_t>(bytes); }
+constexpr std::uint16_t length16(std::size_t bytes) {
+    return static_cast<std::uint16_t>(bytes);
+}
 
 }  // namespace
 
 ucs_status_t SmEp::make_room(std::uint64_t slots, std::uint64_t segs) {
-    Link& l = link_;
-    if (l.failure != UCS_OK) return l.failure;
-    if (l.fence_waits && l.ops.empty()) l.fence_waits = false;
+    Link& l = link();
+    if (l.failure != UCS_OK)
+        return l.failure;
+    if (l.fence_waits && l.blocking_ops == 0)
+        l.fence_waits = false;
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
-    if (!group_.blocks_sends() && !l.fence_waits) status = l.claim(slots);
-    if (status == UCS_OK && segs > 0 && !l.segs.has(segs)) status = UCS_ERR_NO_RESOURCE;
-    if (status == UCS_ERR_NO_RESOURCE) l.iface.count(SmCounter::kNoResource);
-    // While anybody's request waits, every message comes through here, so that it cannot be overtaken.
-    if (l.tx_made && !l.iface.pending.empty()) l.tx.limit(status == UCS_OK ? slots : 0);
+    if (!group_.blocks_sends() && !l.fence_waits)
+        status = l.claim(slots);
+    if (status == UCS_OK && segs > 0 && !l.segs.has(segs))
+        status = UCS_ERR_NO_RESOURCE;
+    if (status == UCS_ERR_NO_RESOURCE)
+        l.iface.count(SmCounter::kNoResource);
+    // While anybody's request waits, every message comes through here, so that it cannot be
+    // overtaken.
+    if (l.tx_made && !l.iface.pending.empty())
+        l.tx.limit(status == UCS_OK ? slots : 0);
     return status;
 }
 
-// ---- Active messages ----------------------------------------------------------------------------------------------
+// ---- Active messages
+// ----------------------------------------------------------------------------------------------
 
-ucs_status_t SmEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload, unsigned length) {
-    if (length > kAmShortPayloadMax) [[unlikely]] return refuse("am_short", length + sizeof header, kAmInlineMax);
-    if (id >= UCT_AM_ID_MAX) [[unlikely]] return refuse_id(id);
+ucs_status_t SmEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload,
+                            unsigned length) {
+    if (length > kAmShortPayloadMax) [[unlikely]]
+        return refuse("am_short", length + sizeof header, kAmInlineMax);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return refuse_id(id);
     const ucs_status_t status = room(0);
-    if (status != UCS_OK) [[unlikely]] return status;
-    Slot<>& slot = link_.tx.slot();
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    Slot<>& slot = link().tx.slot();
     std::memcpy(slot.body, &header, sizeof header);
     copy_short(slot.body + sizeof header, payload, length);
     publish(Control::make(Kind::kAm, id, length16(length + sizeof header)));
@@ -60,104 +76,121 @@ ucs_status_t SmEp::am_short(std::uint8_t id, std::uint64_t header, const void* p
 }
 
 ucs_status_t SmEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
-    if (iovcnt > kIovMax) [[unlikely]] return refuse("am_short_iov: iov elements", iovcnt, kIovMax);
+    if (iovcnt > kIovMax) [[unlikely]]
+        return refuse("am_short_iov: iov elements", iovcnt, kIovMax);
     const std::size_t bytes = iov_bytes(iov, iovcnt);
-    if (bytes > kAmInlineMax) [[unlikely]] return refuse("am_short_iov", bytes, kAmInlineMax);
-    if (id >= UCT_AM_ID_MAX) [[unlikely]] return refuse_id(id);
+    if (bytes > kAmInlineMax) [[unlikely]]
+        return refuse("am_short_iov", bytes, kAmInlineMax);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return refuse_id(id);
     const ucs_status_t status = room(0);
-    if (status != UCS_OK) [[unlikely]] return status;
-    IovCursor(iov, iovcnt).gather(link_.tx.slot().body, bytes);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    IovCursor(iov, iovcnt).gather(link().tx.slot().body, bytes);
     publish(Control::make(Kind::kAm, id, length16(bytes)));
     return UCS_OK;
 }
 
 ssize_t SmEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
-    if (id >= UCT_AM_ID_MAX) [[unlikely]] return refuse_id(id);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return refuse_id(id);
     const ucs_status_t status = room(1);
-    if (status != UCS_OK) [[unlikely]] return status;
-    const std::uint32_t seg = link_.segs.take();
-    std::byte* buffer = link_.segs.buffer(seg);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    const std::uint32_t seg = link().segs.take();
+    std::byte* buffer = link().segs.buffer(seg);
     const std::size_t bytes = pack(buffer, arg);
     if (bytes <= kAmInlineMax) {
         // The buffer is still only in our cache: a message this small travels in its slot.
-        copy_short(link_.tx.slot().body, buffer, bytes);
-        link_.segs.untake(seg);
+        copy_short(link().tx.slot().body, buffer, bytes);
+        link().segs.untake(seg);
         publish(Control::make(Kind::kAm, id, length16(bytes)));
     } else if (bytes <= iface_of_ep().seg_bytes()) [[likely]] {
-        body_of<AmSegBody>(link_.tx.slot()).seg = seg;
+        body_of<AmSegBody>(link().tx.slot()).seg = seg;
         publish(Control::make(Kind::kAmSeg, id, length16(bytes)));
     } else {
-        link_.segs.untake(seg);
+        link().segs.untake(seg);
         return refuse("am_bcopy: packed bytes", bytes, iface_of_ep().seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
 }
 
-ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length, const uct_iov_t* iov,
-                            std::size_t iovcnt, unsigned, uct_completion_t*) {
+ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length,
+                            const uct_iov_t* iov, std::size_t iovcnt, unsigned, uct_completion_t*) {
     const std::size_t limit = iface_of_ep().seg_bytes();
-    if (iovcnt > kIovMax) [[unlikely]] return refuse("am_zcopy: iov elements", iovcnt, kIovMax);
+    if (iovcnt > kIovMax) [[unlikely]]
+        return refuse("am_zcopy: iov elements", iovcnt, kIovMax);
     const std::size_t payload = iov_bytes(iov, iovcnt);
-    if (header_length > limit) [[unlikely]] return refuse("am_zcopy: header", header_length, limit);
+    if (header_length > limit) [[unlikely]]
+        return refuse("am_zcopy: header", header_length, limit);
     if (payload > limit - header_length) [[unlikely]] {
         return refuse("am_zcopy: header and data", payload + header_length, limit);
     }
-    if (id >= UCT_AM_ID_MAX) [[unlikely]] return refuse_id(id);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return refuse_id(id);
     const std::size_t bytes = header_length + payload;
     const bool fits_slot = bytes <= kAmInlineMax;
     const ucs_status_t status = room(fits_slot ? 0 : 1);
-    if (status != UCS_OK) [[unlikely]] return status;
-    const std::uint32_t seg = fits_slot ? 0 : link_.segs.take();
-    std::byte* to = fits_slot ? link_.tx.slot().body : link_.segs.buffer(seg);
-    if (header_length > 0) std::memcpy(to, header, header_length);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    const std::uint32_t seg = fits_slot ? 0 : link().segs.take();
+    std::byte* to = fits_slot ? link().tx.slot().body : link().segs.buffer(seg);
+    if (header_length > 0)
+        std::memcpy(to, header, header_length);
     IovCursor(iov, iovcnt).gather(to + header_length, payload);
-    if (!fits_slot) body_of<AmSegBody>(link_.tx.slot()).seg = seg;
+    if (!fits_slot)
+        body_of<AmSegBody>(link().tx.slot()).seg = seg;
     publish(Control::make(fits_slot ? Kind::kAm : Kind::kAmSeg, id, length16(bytes)));
     return UCS_OK;
 }
 
-// ---- Eager tagged messages ------------------------------------------------------------------------------------------
+// ---- Eager tagged messages
+// ------------------------------------------------------------------------------------------
 
 ucs_status_t SmEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t length) {
     if (length > sizeof(TagShortBody::data)) [[unlikely]] {
         return refuse("tag_eager_short", length, sizeof(TagShortBody::data));
     }
     const ucs_status_t status = room(0);
-    if (status != UCS_OK) [[unlikely]] return status;
-    auto& body = body_of<TagShortBody>(link_.tx.slot());
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    auto& body = body_of<TagShortBody>(link().tx.slot());
     body.tag = tag;
     copy_short(body.data, data, length);
     publish(Control::make(Kind::kTagShort, 0, length16(length)));
     return UCS_OK;
 }
 
-ssize_t SmEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack, void* arg, unsigned) {
+ssize_t SmEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack, void* arg,
+                              unsigned) {
     const ucs_status_t status = room(1);
-    if (status != UCS_OK) [[unlikely]] return status;
-    const std::uint32_t seg = link_.segs.take();
-    std::byte* buffer = link_.segs.buffer(seg);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    const std::uint32_t seg = link().segs.take();
+    std::byte* buffer = link().segs.buffer(seg);
     const std::size_t bytes = pack(buffer, arg);
     if (bytes <= sizeof(TagImmBody::data)) {
-        auto& body = body_of<TagImmBody>(link_.tx.slot());
+        auto& body = body_of<TagImmBody>(link().tx.slot());
         body.tag = tag;
         body.imm = imm;
         copy_short(body.data, buffer, bytes);
-        link_.segs.untake(seg);
+        link().segs.untake(seg);
         publish(Control::make(Kind::kTagImm, 0, length16(bytes)));
     } else if (bytes <= iface_of_ep().seg_bytes()) [[likely]] {
-        body_of<TagSegBody>(link_.tx.slot()) = TagSegBody{tag, imm, bytes, seg};
+        body_of<TagSegBody>(link().tx.slot()) = TagSegBody{tag, imm, bytes, seg};
         publish(Control::make(Kind::kTagSeg, kFirst, length16(bytes)));
     } else {
-        link_.segs.untake(seg);
+        link().segs.untake(seg);
         return refuse("tag_eager_bcopy: packed bytes", bytes, iface_of_ep().seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
 }
 
-ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov, std::size_t iovcnt,
-                                   unsigned, uct_completion_t*) {
+ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov,
+                                   std::size_t iovcnt, unsigned, uct_completion_t*) {
     const std::size_t seg_bytes = iface_of_ep().seg_bytes();
-    if (iovcnt > kIovMax) [[unlikely]] return refuse("tag_eager_zcopy: iov elements", iovcnt, kIovMax);
+    if (iovcnt > kIovMax) [[unlikely]]
+        return refuse("tag_eager_zcopy: iov elements", iovcnt, kIovMax);
     const std::size_t total = iov_bytes(iov, iovcnt);
     if (total > kFragmentCountMax * seg_bytes) [[unlikely]] {
         return refuse("tag_eager_zcopy", total, kFragmentCountMax * seg_bytes);
@@ -165,8 +198,9 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
     IovCursor cursor(iov, iovcnt);
     if (total <= sizeof(TagImmBody::data)) {
         const ucs_status_t status = room(0);
-        if (status != UCS_OK) [[unlikely]] return status;
-        auto& body = body_of<TagImmBody>(link_.tx.slot());
+        if (status != UCS_OK) [[unlikely]]
+            return status;
+        auto& body = body_of<TagImmBody>(link().tx.slot());
         body.tag = tag;
         body.imm = imm;
         cursor.gather(body.data, total);
@@ -175,31 +209,35 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
     }
     const std::size_t count = (total + seg_bytes - 1) / seg_bytes;
     const ucs_status_t status = count == 1 ? room(1) : make_room(count, count);
-    if (status != UCS_OK) [[unlikely]] return status;
+    if (status != UCS_OK) [[unlikely]]
+        return status;
     std::uint16_t lengths[kFragmentCountMax];
     for (std::size_t i = 0; i < count; ++i) {
-        const std::uint32_t seg = link_.segs.take();
-        lengths[i] = length16(cursor.gather(link_.segs.buffer(seg), seg_bytes));
-        body_of<TagSegBody>(link_.tx.slot(i)) = TagSegBody{tag, imm, total, seg};
+        const std::uint32_t seg = link().segs.take();
+        lengths[i] = length16(cursor.gather(link().segs.buffer(seg), seg_bytes));
+        body_of<TagSegBody>(link().tx.slot(i)) = TagSegBody{tag, imm, total, seg};
     }
     // The first one last: the receiver sees all of the message or, if we die here, none of it.
     for (std::size_t i = count; i > 0; --i) {
-        const auto flags = static_cast<std::uint8_t>((i == 1 ? kFirst : 0) | (i < count ? kMore : 0));
-        link_.tx.publish_ahead(i - 1, Control::make(Kind::kTagSeg, flags, lengths[i - 1]));
+        const auto flags =
+            static_cast<std::uint8_t>((i == 1 ? kFirst : 0) | (i < count ? kMore : 0));
+        link().tx.publish_ahead(i - 1, Control::make(Kind::kTagSeg, flags, lengths[i - 1]));
     }
-    link_.tx.advance(count);
-    link_.after_publish();
+    link().tx.advance(count);
+    link().after_publish();
     return UCS_OK;
 }
 
-// ---- Rendezvous -------------------------------------------------------------------------------------------------------
+// ---- Rendezvous
+// -------------------------------------------------------------------------------------------------------
 
-// Puts the header into the slot or, when it does not fit, into a buffer that room was made for; then publishes.
-void SmEp::write_header(Kind kind, std::uint8_t flags, const void* header, unsigned length, std::byte* inline_to,
-                        std::size_t inline_max, std::uint32_t* seg_to) {
+// Puts the header into the slot or, when it does not fit, into a buffer that room was made for;
+// then publishes.
+void SmEp::write_header(Kind kind, std::uint8_t flags, const void* header, unsigned length,
+                        std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to) {
     if (length > inline_max) {
-        const std::uint32_t seg = link_.segs.take();
-        std::memcpy(link_.segs.buffer(seg), header, length);
+        const std::uint32_t seg = link().segs.take();
+        std::memcpy(link().segs.buffer(seg), header, length);
         *seg_to = seg;
         flags |= kHeaderInSeg;
     } else if (length > 0) {
@@ -209,39 +247,46 @@ void SmEp::write_header(Kind kind, std::uint8_t flags, const void* header, unsig
 }
 
 ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigned header_length,
-                                      const uct_iov_t* iov, std::size_t iovcnt, unsigned, uct_completion_t* comp) {
+                                      const uct_iov_t* iov, std::size_t iovcnt, unsigned,
+                                      uct_completion_t* comp) {
     const std::size_t header_max = iface_of_ep().seg_bytes();
-    if (header_length > header_max) return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: header", header_length, header_max));
-    if (iovcnt > 1) return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: iov elements", iovcnt, 1));
-    if (iovcnt == 1 && iov->count > 1) return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: iov count", iov->count, 1));
+    if (header_length > header_max)
+        return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: header", header_length, header_max));
+    if (iovcnt > 1)
+        return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: iov elements", iovcnt, 1));
+    if (iovcnt == 1 && iov->count > 1)
+        return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: iov count", iov->count, 1));
     if (comp == nullptr) {
         TW_LOG_ERROR("tag_rndv_zcopy needs a completion");
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     ucs_status_t status = room(header_length > sizeof(RndvBody::header) ? 1 : 0);
-    if (status != UCS_OK) return UCS_STATUS_PTR(status);
-    RndvOp* op = iface_of_ep().new_rndv(link_);
-    if (op == nullptr) return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
+    if (status != UCS_OK)
+        return UCS_STATUS_PTR(status);
+    RndvOp* op = iface_of_ep().new_rndv(link(), this, comp);
+    if (op == nullptr)
+        return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     SmMd& md = iface_of_ep().sm_md();
-    op->ep = this;
-    op->completion = comp;
     op->buffer = iovcnt == 1 && iov->count == 1 ? static_cast<std::byte*>(iov->buffer) : nullptr;
     op->length = op->buffer == nullptr ? 0 : iov->length;
-    const std::uint64_t offset = op->length == 0 ? kNoOffset : md.arena().offset_of(op->buffer, op->length);
+    const std::uint64_t offset =
+        op->length == 0 ? kNoOffset : md.arena().offset_of(op->buffer, op->length);
     std::uint32_t key = 0;
     if (offset == kNoOffset && op->length > 0) {
         const auto* handle = static_cast<const MemHandle*>(iov->memh);
         if (handle == nullptr) {
-            status = md.mem_reg(op->buffer, op->length, UCT_MD_MEM_ACCESS_REMOTE_GET, &op->own_memh);
+            status =
+                md.mem_reg(op->buffer, op->length, UCT_MD_MEM_ACCESS_REMOTE_GET, &op->own_memh);
             if (status != UCS_OK) {
-                iface_of_ep().drop_rndv(*op);
+                op->op->completion = nullptr;
+                iface_of_ep().drop_rndv(*op, status);
                 return UCS_STATUS_PTR(status);
             }
             handle = static_cast<const MemHandle*>(op->own_memh);
         }
         key = handle->key;
     }
-    auto& body = body_of<RndvBody>(link_.tx.slot());
+    auto& body = body_of<RndvBody>(link().tx.slot());
     body.tag = tag;
     body.address = reinterpret_cast<std::uintptr_t>(op->buffer);
     body.length = op->length;
@@ -249,30 +294,32 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     body.generation = op->generation;
     body.op = op->index;
     body.key = key;
-    write_header(Kind::kRndv, offset == kNoOffset ? std::uint8_t{0} : std::uint8_t{kInArena}, header, header_length,
-                 body.header, sizeof body.header, &body.seg);
+    write_header(Kind::kRndv, offset == kNoOffset ? std::uint8_t{0} : std::uint8_t{kInArena},
+                 header, header_length, body.header, sizeof body.header, &body.seg);
     return op;
 }
 
 ucs_status_t SmEp::tag_rndv_cancel(void* handle) {
     auto* op = static_cast<RndvOp*>(handle);
-    TW_ASSERT(op->link == &link_);
-    std::uint64_t pending = rndv_word(op->generation, RndvState::kPending);
-    // SYNC sm_rndv: before this the receiver may still finish (its end is then ignored), afterwards it cannot.
-    link_.tx_rndv(op->index).state.compare_exchange_strong(
-        pending, rndv_word(op->generation, RndvState::kCancelled), std::memory_order_acq_rel);
-    iface_of_ep().drop_rndv(*op);
+    TW_ASSERT(op->link == &link());
+    op->withdraw();
+    op->op->completion = nullptr;
+    iface_of_ep().drop_rndv(*op, UCS_OK);
     return UCS_OK;
 }
 
-ucs_status_t SmEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length, unsigned) {
+ucs_status_t SmEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length,
+                                    unsigned) {
     const std::size_t header_max = iface_of_ep().seg_bytes();
-    if (header_length > header_max) return refuse("tag_rndv_request: header", header_length, header_max);
+    if (header_length > header_max)
+        return refuse("tag_rndv_request: header", header_length, header_max);
     const ucs_status_t status = room(header_length > sizeof(RndvRequestBody::header) ? 1 : 0);
-    if (status != UCS_OK) return status;
-    auto& body = body_of<RndvRequestBody>(link_.tx.slot());
+    if (status != UCS_OK)
+        return status;
+    auto& body = body_of<RndvRequestBody>(link().tx.slot());
     body.tag = tag;
-    write_header(Kind::kRndvRequest, 0, header, header_length, body.header, sizeof body.header, &body.seg);
+    write_header(Kind::kRndvRequest, 0, header, header_length, body.header, sizeof body.header,
+                 &body.seg);
     return UCS_OK;
 }
 

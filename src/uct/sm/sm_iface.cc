@@ -33,7 +33,8 @@ const ucs::CounterInfo kSmCounterInfos[] = {
     {"process_vm_bytes", "bytes", "moved by process_vm_readv and process_vm_writev"},
     {"message_bytes", "bytes", "sent piece by piece because process_vm_* is not permitted"},
     {"helped_bytes", "bytes", "rendezvous data that the sender copied beside the receiver"},
-    {"copied_descs", "messages", "messages copied to a private descriptor (headroom, or too many held)"},
+    {"copied_descs", "messages",
+     "messages copied to a private descriptor (headroom, or too many held)"},
 };
 static_assert(std::size(kSmCounterInfos) == static_cast<std::size_t>(SmCounter::kCount));
 
@@ -52,17 +53,23 @@ ucs_status_t SmIface::open(SmMd& md, uct::Worker& worker, const uct_iface_params
                            const SmOptions& options, uct_iface_h* iface_p) {
     std::unique_ptr<SmIface> iface(new SmIface(md, worker, options));
     const ucs_status_t status = iface->init(params);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     *iface_p = iface.release();
     return UCS_OK;
 }
 
 ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
+    cancelled_link_.state = LinkState::kFailed;
+    cancelled_link_.failure = UCS_ERR_CANCELED;
     ucs_status_t status = take_params(iface_params);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (worker().thread_mode() == UCS_THREAD_MODE_MULTI) {
-        TW_LOG_ERROR("an sm interface belongs to one thread, or to whoever holds the program's lock: open it on a "
-                     "worker of UCS_THREAD_MODE_SINGLE or UCS_THREAD_MODE_SERIALIZED");
+        TW_LOG_ERROR(
+            "an sm interface belongs to one thread, or to whoever holds the program's lock: open "
+            "it on a "
+            "worker of UCS_THREAD_MODE_SINGLE or UCS_THREAD_MODE_SERIALIZED");
         return UCS_ERR_UNSUPPORTED;
     }
     pid_ = ::getpid();
@@ -79,24 +86,36 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
         TW_LOG_ERROR("TAGWIRE_SM_WAKEUP=membarrier: membarrier(2) is not available here");
         return UCS_ERR_UNSUPPORTED;
     }
-    if (options_.cma == static_cast<int>(CmaMode::kAllowAny)) ucs::allow_any_ptracer();
+    if (options_.cma == static_cast<int>(CmaMode::kAllowAny))
+        ucs::allow_any_ptracer();
 
     status = ucs::memfd_create_sealed("tagwire-bell", ucs::page_bytes(), &bell_fd_);
-    if (status != UCS_OK) return status;
-    if ((status = ucs::map_shared(bell_fd_.get(), ucs::page_bytes(), &bell_page_)) != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
+    if ((status = ucs::map_shared(bell_fd_.get(), ucs::page_bytes(), &bell_page_)) != UCS_OK)
+        return status;
     bell_ = reinterpret_cast<Bell<>*>(bell_page_.base());
     bell_->magic = kBellMagic;
 
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    if (!epoll_) return ucs::fd_error("epoll_create1", errno);
+    if (!epoll_)
+        return ucs::fd_error("epoll_create1", errno);
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    if (!timer_) return ucs::fd_error("timerfd_create", errno);
+    if (!timer_)
+        return ucs::fd_error("timerfd_create", errno);
     watch_timer();
-    if ((status = listen()) != UCS_OK) return status;
+    if ((status = listen()) != UCS_OK)
+        return status;
 
-    descs_ = std::make_unique<DescPool>(this->params().rx_headroom, seg_bytes_);
+    const uct::IfaceParams& checked = params();
+    // A peer's buffers may be larger than ours.
+    descs_ = std::make_unique<DescPool>(checked.rx_headroom, kSegBytesMax, checked.am_alignment,
+                                        checked.am_align_offset);
+    copies_always_ = checked.rx_headroom > 0 || checked.am_alignment > kCacheLine ||
+                     checked.am_align_offset % checked.am_alignment != 0;
     status = entries_.init({.name = "sm posted receives", .elements_per_chunk = 256});
-    if (status == UCS_OK) status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
+    if (status == UCS_OK)
+        status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
     return status;
 }
 
@@ -104,40 +123,53 @@ ucs_status_t SmIface::listen() {
     address_.directory = options_.directory.text;
     if (!address_.directory.empty()) {
         const ucs_status_t status = ucs::unix_check_directory(address_.directory);
-        if (status != UCS_OK) return status;
+        if (status != UCS_OK)
+            return status;
         ucs::unix_sweep_directory(address_.directory, kSocketPrefix);
     }
     address_.name = socket_name(name_);
     const ucs_status_t status = ucs::unix_listen(address_, &listener_);
-    if (status == UCS_OK) watch_listener();
+    if (status == UCS_OK)
+        watch_listener();
     return status;
 }
 
 SmIface::~SmIface() {
     for (const auto& link : links_) {
-        if (link == nullptr) continue;
+        if (link == nullptr)
+            continue;
         if (link->tx_made) {
-            reinterpret_cast<RingHead*>(link->tx_segment.base())->producer.closed.store(1, std::memory_order_relaxed);
+            reinterpret_cast<RingHead*>(link->tx_segment.base())
+                ->producer.closed.store(1, std::memory_order_relaxed);
         }
-        if (link->message_entry != nullptr) free_entry(*link->message_entry);
-        if (link->rx_segment != nullptr) std::exchange(link->rx_segment, nullptr)->abandon();
+        if (link->message_entry != nullptr)
+            free_entry(*link->message_entry);
+        if (link->rx_segment != nullptr)
+            std::exchange(link->rx_segment, nullptr)->abandon();
     }
-    if (listener_) ucs::unix_unlink(address_);
-    while (auto* entry = static_cast<PostedEntry*>(posted_.take_any())) free_entry(*entry);
-    for (PostedEntry* entry : cancelled_) free_entry(*entry);
+    if (listener_)
+        ucs::unix_unlink(address_);
+    while (auto* entry = static_cast<PostedEntry*>(posted_.take_any()))
+        free_entry(*entry);
+    for (PostedEntry* entry : cancelled_)
+        free_entry(*entry);
     for (const auto& op : op_table_) {
-        if (op->owner != nullptr && op->kind == OpKind::kReceive) free_entry(*op->entry);
+        if (op->owner != nullptr && op->kind == OpKind::kReceive)
+            free_entry(*op->entry);
     }
 }
 
 void SmIface::close() {
     std::size_t eps = 0;
-    for (const auto& link : links_) eps += link != nullptr ? link->eps.size() : 0;
-    if (eps > 0) TW_LOG_WARN("sm interface closed with %zu endpoints", eps);
+    for (const auto& link : links_)
+        eps += link != nullptr ? link->eps.size() : 0;
+    if (eps > 0)
+        TW_LOG_WARN("sm interface closed with %zu endpoints", eps);
     delete this;
 }
 
-// ---- What it can do -------------------------------------------------------------------------------------------------
+// ---- What it can do
+// -------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
     std::memset(attr, 0, sizeof *attr);
@@ -167,18 +199,20 @@ ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
 
     constexpr std::uint64_t kPostOps = UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_AND) |
                                        UCS_BIT(UCT_ATOMIC_OP_OR) | UCS_BIT(UCT_ATOMIC_OP_XOR);
-    constexpr std::uint64_t kFetchOps = kPostOps | UCS_BIT(UCT_ATOMIC_OP_SWAP) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
+    constexpr std::uint64_t kFetchOps =
+        kPostOps | UCS_BIT(UCT_ATOMIC_OP_SWAP) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
     attr->cap.atomic32.op_flags = attr->cap.atomic64.op_flags = kPostOps;
     attr->cap.atomic32.fop_flags = attr->cap.atomic64.fop_flags = kFetchOps;
 
-    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
-                      UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
-                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT | UCT_IFACE_FLAG_GET_BCOPY |
-                      UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
-                      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_EP_KEEPALIVE |
-                      UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF | UCT_IFACE_FLAG_ERRHANDLE_AM_ID |
-                      UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
-                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE;
+    attr->cap.flags =
+        UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
+        UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+        UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT | UCT_IFACE_FLAG_GET_BCOPY |
+        UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+        UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_EP_KEEPALIVE |
+        UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF | UCT_IFACE_FLAG_ERRHANDLE_AM_ID |
+        UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN | UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM |
+        UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE;
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
                             UCT_IFACE_FLAG_EVENT_RECV_SIG | UCT_IFACE_FLAG_EVENT_FD;
 
@@ -212,7 +246,8 @@ ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
     return UCS_OK;
 }
 
-// ---- Addresses ------------------------------------------------------------------------------------------------------
+// ---- Addresses
+// ------------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::get_device_address(uct_device_addr_t* addr) {
     const bool abstract = address_.directory.empty();
@@ -228,20 +263,24 @@ ucs_status_t SmIface::get_address(uct_iface_addr_t* addr) {
     return UCS_OK;
 }
 
-bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr, std::string* reason) {
+bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
+                        std::string* reason) {
     const auto say = [&](std::string text) {
-        if (reason != nullptr) *reason = std::move(text);
+        if (reason != nullptr)
+            *reason = std::move(text);
         return false;
     };
-    const auto device =
-        parse_device_address(std::span(reinterpret_cast<const std::byte*>(dev_addr), sizeof(DeviceAddress)));
-    if (!device || device->boot_id != ucs::boot_id()) return say("the peer is on another machine");
+    const auto device = parse_device_address(
+        std::span(reinterpret_cast<const std::byte*>(dev_addr), sizeof(DeviceAddress)));
+    if (!device || device->boot_id != ucs::boot_id())
+        return say("the peer is on another machine");
     std::optional<IfaceAddress> address;
     if (iface_addr != nullptr) {
         std::string what;
         address = parse_iface_address(
             std::span(reinterpret_cast<const std::byte*>(iface_addr), sizeof(IfaceAddress)), &what);
-        if (!address) return say(what);
+        if (!address)
+            return say(what);
         if (address->uid != ::geteuid()) {
             return say("the peer runs as user " + std::to_string(address->uid) + ", we as " +
                        std::to_string(::geteuid()));
@@ -249,36 +288,46 @@ bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
         if (address->place == Place::kDirectory && address_.directory.empty()) {
             return say("the peer's socket is in a directory: set TAGWIRE_SM_DIR to it");
         }
-        if (address->place == Place::kDirectory) return true;
+        if (address->place == Place::kDirectory)
+            return true;
     }
     if (device->network_namespace != 0 && device->network_namespace != ucs::network_namespace()) {
-        return say("the peer is in another network namespace: set TAGWIRE_SM_DIR to a directory that both share");
+        return say(
+            "the peer is in another network namespace: set TAGWIRE_SM_DIR to a directory that both "
+            "share");
     }
     return true;
 }
 
-// ---- Flush, fence ----------------------------------------------------------------------------------------------------
+// ---- Flush, fence
+// ----------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::flush(unsigned, uct_completion_t* comp) {
-    if (comp != nullptr) return UCS_ERR_UNSUPPORTED;
-    if (!pending.empty()) return UCS_ERR_NO_RESOURCE;
+    if (comp != nullptr)
+        return UCS_ERR_UNSUPPORTED;
+    if (!pending.empty())
+        return UCS_ERR_NO_RESOURCE;
     for (const auto& link : links_) {
-        if (link != nullptr && !link->ops.empty()) return UCS_INPROGRESS;
+        if (link != nullptr && !link->ops.empty())
+            return UCS_INPROGRESS;
     }
     return UCS_OK;
 }
 
 ucs_status_t SmIface::fence(unsigned) {
     for (const auto& link : links_) {
-        if (link == nullptr || link->ops.empty()) continue;
+        if (link == nullptr || link->blocking_ops == 0)
+            continue;
         link->fence_waits = true;
-        if (link->tx_made) link->tx.hold();
+        if (link->tx_made)
+            link->tx.hold();
     }
     full_barrier();
     return UCS_OK;
 }
 
-// ---- Events ---------------------------------------------------------------------------------------------------------
+// ---- Events
+// ---------------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::event_fd_get(int* fd_p) {
     *fd_p = epoll_.get();
@@ -290,52 +339,67 @@ void SmIface::drain_timer() {
     [[maybe_unused]] const ssize_t got = ::read(timer_.get(), &expirations, sizeof expirations);
 }
 
-// The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once more.
+// The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once
+// more.
 ucs_status_t SmIface::event_arm(unsigned) {
-    if (has_work_ || in_progress_ > 0) return UCS_ERR_BUSY;
-    if (look()) return UCS_ERR_BUSY;
-    for (Link* link : hot_) link->rx.announce_sleep();
+    if (has_work_ || in_progress_ > 0)
+        return UCS_ERR_BUSY;
+    if (look())
+        return UCS_ERR_BUSY;
+    for (Link* link : hot_)
+        link->rx.announce_sleep();
     bool ready = !arm_bell(*bell_);
-    if (has_membarrier_) ucs::global_barrier();
+    if (has_membarrier_)
+        ucs::global_barrier();
     full_barrier();
-    for (Link* link : hot_) ready |= link->rx.peek().word != 0;
+    for (Link* link : hot_)
+        ready |= link->rx.peek().word != 0;
     if (ready) {
-        for (Link* link : hot_) link->rx.wake();
+        for (Link* link : hot_)
+            link->rx.wake();
         bell_->armed.store(0, std::memory_order_relaxed);
         return UCS_ERR_BUSY;
     }
-    for (Link* link : hot_) link->is_hot = false;
+    for (Link* link : hot_)
+        link->is_hot = false;
     hot_.clear();
-    // Somebody's sends carry no fence and we cannot run the barrier for them, or a connection is being retried: then
-    // the sleep is short, and nothing is left to the bell.
+    // Somebody's sends carry no fence and we cannot run the barrier for them, or a connection is
+    // being retried: then the sleep is short, and nothing is left to the bell.
     if (sleeps_by_timer_ || waiting_links_ > 0) {
         const itimerspec once{{0, 0}, {0, 1'000'000}};
         ::timerfd_settime(timer_.get(), 0, &once, nullptr);
-        if (sleeps_by_timer_) keep_all_hot();
+        if (sleeps_by_timer_)
+            keep_all_hot();
     }
     return UCS_OK;
 }
 
 void SmIface::keep_all_hot() {
     for (const auto& link : links_) {
-        if (link != nullptr) make_hot(*link);
+        if (link != nullptr)
+            make_hot(*link);
     }
 }
 
-// ---- Descriptions ---------------------------------------------------------------------------------------------------
+// ---- Descriptions
+// ---------------------------------------------------------------------------------------------------
 
 void SmIface::describe(const uct::DescribeSink& sink) const {
     constexpr std::size_t kOwnFds = 4;  // listener, epoll, timer, bell
     std::size_t peers = 0, fds = kOwnFds, bytes = bell_page_.bytes();
     for (const auto& link : links_) {
-        if (link == nullptr) continue;
+        if (link == nullptr)
+            continue;
         ++peers;
         fds += link->socket ? 1 : 0;
         bytes += link->tx_segment.bytes() + sizeof(Link);
     }
-    for (const auto& [pid, process] : processes_) fds += process->pidfd ? 1 : 0;
-    sink.text("socket", address_.directory.empty() ? "@" + address_.name : address_.directory + "/" + address_.name);
-    sink.text("wakeup", has_membarrier_ ? "membarrier: sends carry no fence" : "each send carries a fence");
+    for (const auto& [pid, process] : processes_)
+        fds += process->pidfd ? 1 : 0;
+    sink.text("socket", address_.directory.empty() ? "@" + address_.name
+                                                   : address_.directory + "/" + address_.name);
+    sink.text("wakeup",
+              has_membarrier_ ? "membarrier: sends carry no fence" : "each send carries a fence");
     sink.number("peers", peers);
     sink.number("hot_rings", hot_.size());
     sink.number("fds", fds);
@@ -347,8 +411,10 @@ void SmIface::describe(const uct::DescribeSink& sink) const {
 }
 
 void SmIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const {
-    static constexpr const char* kStates[] = {"connecting", "accepted", "greeted", "ready", "failed"};
-    static constexpr const char* kPaths[] = {"not known yet", "load_store", "process_vm", "messages"};
+    static constexpr const char* kStates[] = {"connecting", "accepted", "greeted", "ready",
+                                              "failed"};
+    static constexpr const char* kPaths[] = {"not known yet", "load_store", "process_vm",
+                                             "messages"};
     const Link& link = static_cast<const SmEp*>(handle)->link();
     sink.text("state", kStates[static_cast<std::size_t>(link.state)]);
     sink.number("peer_pid", static_cast<std::uint64_t>(std::max(link.peer.pid, 0)));
@@ -357,7 +423,8 @@ void SmIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
     sink.text("death_noticed_by", link.process == nullptr ? "hang-up" : link.process->source);
     sink.flag("ring_made", link.tx_made);
     sink.number("ring_bytes", link.tx_segment.bytes());
-    sink.number("fds", (link.socket ? 1U : 0U) + (link.process != nullptr && link.process->pidfd ? 1U : 0U));
+    sink.number("fds", (link.socket ? 1U : 0U) +
+                           (link.process != nullptr && link.process->pidfd ? 1U : 0U));
     sink.number("buffers_under_way", link.tx_made ? link.segs.out_count() : 0);
     sink.number("rendezvous_under_way", link.rndv_count);
 }

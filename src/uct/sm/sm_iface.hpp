@@ -8,8 +8,8 @@
 //   2. the hot rings are polled, each for at most kPollBudget messages
 //   3. links with work (queued answers, copies in steps, pending sends) get a turn
 //   4. when nothing moved: now and then, a look at the sockets (new peers, descriptors, deaths)
-// A ring without messages for a while turns cold: its sender rings the bell for the next one. The last few rings
-// stay hot, so a lone idle peer is answered without a bell.
+// A ring without messages for a while turns cold: its sender rings the bell for the next one. The
+// last few rings stay hot, so a lone idle peer is answered without a bell.
 #pragma once
 
 #include <memory>
@@ -29,8 +29,23 @@
 namespace tagwire::sm {
 
 enum class SmCounter {
-    kDelivered, kUnexpected, kMatched, kNoResource, kBells, kWakeups, kCooled, kConnections, kRefused,
-    kViolations, kPeerFailures, kDirectBytes, kProcessVmBytes, kMessageBytes, kHelpedBytes, kCopiedDescs, kCount
+    kDelivered,
+    kUnexpected,
+    kMatched,
+    kNoResource,
+    kBells,
+    kWakeups,
+    kCooled,
+    kConnections,
+    kRefused,
+    kViolations,
+    kPeerFailures,
+    kDirectBytes,
+    kProcessVmBytes,
+    kMessageBytes,
+    kHelpedBytes,
+    kCopiedDescs,
+    kCount
 };
 extern const ucs::CounterInfo kSmCounterInfos[static_cast<std::size_t>(SmCounter::kCount)];
 
@@ -41,8 +56,8 @@ class SmIface : public uct::BaseIface {
     ~SmIface() override;
 
     // ---- UCT operations (make_ops) ----
-    ucs_status_t tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov, std::size_t iovcnt,
-                                uct_tag_context_t* ctx);
+    ucs_status_t tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                std::size_t iovcnt, uct_tag_context_t* ctx);
     ucs_status_t tag_recv_cancel(uct_tag_context_t* ctx, int force);
     ucs_status_t flush(unsigned flags, uct_completion_t* comp);
     ucs_status_t fence(unsigned flags);
@@ -64,6 +79,7 @@ class SmIface : public uct::BaseIface {
     // ---- for endpoints ----
     ucs_status_t link_to(const IfaceAddress& address, Link** link_p);
     void detach(Link& link, SmEp& ep);
+    Link& cancelled_link() { return cancelled_link_; }
     void fail(Link& link, ucs_status_t status);
     void violation(Link& link, const char* what);
     ucs_status_t make_tx(Link& link);
@@ -75,8 +91,8 @@ class SmIface : public uct::BaseIface {
     ucs_status_t step_first(Op& op);
     void start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
     bool flush_needed(const Link& link, const SmEp* ep) const;
-    RndvOp* new_rndv(Link& link);
-    void drop_rndv(RndvOp& op);
+    RndvOp* new_rndv(Link& link, SmEp* ep, uct_completion_t* comp);
+    void drop_rndv(RndvOp& op, ucs_status_t status);
     void look_soon() { next_look_ = 0; }
     void keep_all_hot();
     void want_work() { has_work_ = true; }
@@ -89,10 +105,10 @@ class SmIface : public uct::BaseIface {
 
   private:
     static constexpr unsigned kPollBudget = 32;
-    static constexpr std::size_t kHotKept = 4;           // rings that never cool
-    static constexpr unsigned kIdlePerLook = 8;          // idle calls per look at the clock
-    static constexpr unsigned kIdlePerCooling = 1024;    // idle calls per cooling round
-    static constexpr unsigned kBusyPerLook = 4096;       // busy calls per look at the clock
+    static constexpr std::size_t kHotKept = 4;         // rings that never cool
+    static constexpr unsigned kIdlePerLook = 8;        // idle calls per look at the clock
+    static constexpr unsigned kIdlePerCooling = 1024;  // idle calls per cooling round
+    static constexpr unsigned kBusyPerLook = 4096;     // busy calls per look at the clock
 
     SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options);
     ucs_status_t init(const uct_iface_params_t& params);
@@ -106,8 +122,10 @@ class SmIface : public uct::BaseIface {
     void deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes);
     bool deliver_tag_seg(Link& link, Control control);
     bool deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t bytes, bool more);
-    bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p, unsigned* flags_p);
-    void after_callback(Link& link, std::uint32_t seg, void* data, unsigned flags, ucs_status_t status);
+    bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
+                   unsigned* flags_p);
+    void after_callback(Link& link, std::uint32_t seg, void* data, unsigned flags,
+                        ucs_status_t status);
     unsigned idle();
     void cool();
     void make_hot(Link& link);
@@ -122,6 +140,8 @@ class SmIface : public uct::BaseIface {
     bool step_receive(Op& op);
     bool step_both(Op& op);
     void pull_instead(Op& op);
+    void leave_both(Op& op, ReceiveMode next, ucs_status_t status);
+    bool step_leaving(Op& op);
     void finish_receive(Op& op, ucs_status_t status);
     void deliver_fin(Link& link, const RndvFinBody& fin);
     void deliver_help(Link& link, const RndvHelpBody& help);
@@ -169,7 +189,8 @@ class SmIface : public uct::BaseIface {
 
     PostedEntry* new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_tag_context_t* ctx);
     void free_entry(PostedEntry& entry);
-    void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes, ucs_status_t status);
+    void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
+                        ucs_status_t status);
 
     SmMd& md_;
     SmOptions options_;
@@ -195,20 +216,22 @@ class SmIface : public uct::BaseIface {
     std::vector<std::unique_ptr<Op>> op_table_;
     std::uint32_t op_serial_ = 0;
     ucs_status_t first_status_ = UCS_OK;  // of step_first()
-    unsigned in_progress_ = 0;  // nesting of progress(), for removals
+    unsigned in_progress_ = 0;            // nesting of progress(), for removals
 
     std::unique_ptr<DescPool> descs_;
+    bool copies_always_ = false;  // headroom or an alignment that peers' buffers do not have
 
     // Connections.
+    Link cancelled_link_{*this, 0};  // of endpoints after flush(CANCEL): it refuses everything
     std::vector<std::unique_ptr<Link>> links_;
     std::vector<std::uint32_t> free_links_;
-    std::vector<Link*> failed_;  // failure set, not reported yet
-    bool reap_wanted_ = false;   // links to remove when nobody looks at them
+    std::vector<Link*> failed_;       // failure set, not reported yet
+    bool reap_wanted_ = false;        // links to remove when nobody looks at them
     std::uint64_t accept_after_ = 0;  // ticks; no descriptors were left
     std::unordered_map<std::uint64_t, Link*> by_name_;
     std::unordered_map<pid_t, std::unique_ptr<PeerProcess>> processes_;
     std::vector<std::unique_ptr<PeerProcess>> dead_processes_;  // with links that are still there
-    unsigned waiting_links_ = 0;  // not kReady yet: look more often
+    unsigned waiting_links_ = 0;                                // not kReady yet: look more often
     ucs::UniqueFd listener_;
     ucs::UniqueFd epoll_;
     ucs::UniqueFd bell_fd_;

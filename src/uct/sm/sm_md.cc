@@ -13,15 +13,16 @@ namespace {
 // A key is serial << 20 | index, so that one of a registration that is gone is noticed.
 constexpr unsigned kKeyIndexBits = 20;
 constexpr std::uint32_t kKeyIndexMax = 1U << kKeyIndexBits;
-constexpr unsigned kAccessAll = UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET |
-                                UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+constexpr unsigned kAccessAll =
+    UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
 }  // namespace
 
 ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options, uct::Md** md_p) {
     std::unique_ptr<Arena> arena;
     const ucs_status_t status = Arena::create(options.arena_bytes, &arena);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     *md_p = new SmMd(family, std::move(arena));
     return UCS_OK;
 }
@@ -31,9 +32,11 @@ SmMd::SmMd(const uct::Component& family, std::unique_ptr<Arena> arena)
 
 SmMd::~SmMd() {
     for (MemHandle* handle : by_index_) {
-        if (handle == nullptr) continue;
-        TW_LOG_WARN("memory domain closed while %p (%zu bytes) was still %s", static_cast<void*>(handle->address),
-                    handle->length, handle->is_allocated ? "allocated" : "registered");
+        if (handle == nullptr)
+            continue;
+        TW_LOG_WARN("memory domain closed while %p (%zu bytes) was still %s",
+                    static_cast<void*>(handle->address), handle->length,
+                    handle->is_allocated ? "allocated" : "registered");
         delete handle;
     }
 }
@@ -41,14 +44,16 @@ SmMd::~SmMd() {
 ucs_status_t SmMd::query(uct_md_attr_t* attr) {
     attr->cap.max_alloc = arena_->mapping().bytes();
     attr->cap.max_reg = SIZE_MAX;
-    attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_RKEY_PTR;
+    attr->cap.flags =
+        UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_RKEY_PTR;
     attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.alloc_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.detect_mem_types = 0;
     attr->reg_cost = ucs_linear_func_make(50e-9, 0);
     CPU_ZERO(&attr->local_cpus);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) UCS_CPU_SET(cpu, &attr->local_cpus);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        UCS_CPU_SET(cpu, &attr->local_cpus);
     return UCS_OK;
 }
 
@@ -57,9 +62,10 @@ ucs_status_t SmMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
     return UCS_OK;
 }
 
-ucs_status_t SmMd::iface_open(uct::Worker& worker, const uct_iface_params_t& params, const void* iface_values,
-                              uct_iface_h* iface_p) {
-    return SmIface::open(*this, worker, params, *static_cast<const SmOptions*>(iface_values), iface_p);
+ucs_status_t SmMd::iface_open(uct::Worker& worker, const uct_iface_params_t& params,
+                              const void* iface_values, uct_iface_h* iface_p) {
+    return SmIface::open(*this, worker, params, *static_cast<const SmOptions*>(iface_values),
+                         iface_p);
 }
 
 MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
@@ -93,9 +99,10 @@ void SmMd::forget(MemHandle* handle) {
     delete handle;
 }
 
-ucs_status_t SmMd::mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type, unsigned flags,
-                             const char*, uct_mem_h* memh_p) {
-    if (type != UCS_MEMORY_TYPE_HOST) return UCS_ERR_UNSUPPORTED;
+ucs_status_t SmMd::mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type,
+                             unsigned flags, const char*, uct_mem_h* memh_p) {
+    if (type != UCS_MEMORY_TYPE_HOST)
+        return UCS_ERR_UNSUPPORTED;
     if ((flags & UCT_MD_MEM_FLAG_FIXED) != 0) {
         TW_LOG_ERROR("memory of the shared-memory arena cannot be placed at a fixed address");
         return UCS_ERR_UNSUPPORTED;
@@ -103,7 +110,8 @@ ucs_status_t SmMd::mem_alloc(std::size_t* length_p, void** address_p, ucs_memory
     std::byte* address = nullptr;
     std::size_t length = 0;
     const ucs_status_t status = arena_->allocate(*length_p, &address, &length);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     MemHandle* handle = track(address, length, flags);
     if (handle == nullptr) {
         arena_->free(address, length);
@@ -129,7 +137,8 @@ ucs_status_t SmMd::mem_free(uct_mem_h memh) {
 
 ucs_status_t SmMd::mem_reg(void* address, std::size_t length, unsigned flags, uct_mem_h* memh_p) {
     MemHandle* handle = track(static_cast<std::byte*>(address), length, flags);
-    if (handle == nullptr) return UCS_ERR_EXCEEDS_LIMIT;
+    if (handle == nullptr)
+        return UCS_ERR_EXCEEDS_LIMIT;
     *memh_p = handle;
     return UCS_OK;
 }
@@ -146,19 +155,26 @@ ucs_status_t SmMd::mem_dereg(uct_mem_h memh) {
 
 ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
     const auto* handle = static_cast<const MemHandle*>(memh);
-    const PackedRkey rkey{kRkeyMagic, handle->key, arena_->mapping().id(), handle->arena_offset,
-                          reinterpret_cast<std::uintptr_t>(handle->address), handle->length};
+    const PackedRkey rkey{kRkeyMagic,
+                          handle->key,
+                          arena_->mapping().id(),
+                          handle->arena_offset,
+                          reinterpret_cast<std::uintptr_t>(handle->address),
+                          handle->length};
     std::memcpy(packed, &rkey, sizeof rkey);
     return UCS_OK;
 }
 
-std::byte* SmMd::resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length, unsigned access) {
+std::byte* SmMd::resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                         unsigned access) {
     const std::lock_guard lock(mutex_);
     const std::uint32_t index = key & (kKeyIndexMax - 1);
     const MemHandle* handle = index < by_index_.size() ? by_index_[index] : nullptr;
-    if (handle == nullptr || handle->key != key || (handle->flags & access) == 0) return nullptr;
+    if (handle == nullptr || handle->key != key || (handle->flags & access) == 0)
+        return nullptr;
     const auto start = reinterpret_cast<std::uintptr_t>(handle->address);
-    if (address < start || address - start > handle->length || length > handle->length - (address - start)) {
+    if (address < start || address - start > handle->length ||
+        length > handle->length - (address - start)) {
         return nullptr;
     }
     return handle->address + (address - start);

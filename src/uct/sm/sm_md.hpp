@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The memory domain of shared memory: allocates from its arena, keeps track of registrations.
 //
-// Threads: any. Registering needs no system call: it says which memory peers may use. Peers that copy by themselves
-// (process_vm_*) are of our own user; for those that ask us, every access is checked against the registration.
+// Threads: any. Registering needs no system call: it says which memory peers may use. Peers that
+// copy by themselves (process_vm_*) are of our own user; for those that ask us, every access is
+// checked against the registration.
 #pragma once
 
 #include <memory>
@@ -22,7 +23,7 @@ struct MemHandle {
     std::size_t length = 0;
     std::uint64_t arena_offset = kNoOffset;
     std::uint32_t key = 0;
-    unsigned flags = 0;      // UCT_MD_MEM_ACCESS_*
+    unsigned flags = 0;  // UCT_MD_MEM_ACCESS_*
     bool is_allocated = false;
 };
 
@@ -33,23 +34,26 @@ struct RemoteKey {
 
 class SmMd : public uct::Md {
   public:
-    static ucs_status_t open(const uct::Component& family, const SmMdOptions& options, uct::Md** md_p);
+    static ucs_status_t open(const uct::Component& family, const SmMdOptions& options,
+                             uct::Md** md_p);
     ~SmMd() override;
 
     ucs_status_t query(uct_md_attr_t* attr) override;
     ucs_status_t query_tl_resources(std::vector<uct::TlDevice>* devices) override;
-    ucs_status_t iface_open(uct::Worker& worker, const uct_iface_params_t& params, const void* iface_values,
-                            uct_iface_h* iface_p) override;
-    ucs_status_t mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type, unsigned flags,
-                           const char* name, uct_mem_h* memh_p) override;
+    ucs_status_t iface_open(uct::Worker& worker, const uct_iface_params_t& params,
+                            const void* iface_values, uct_iface_h* iface_p) override;
+    ucs_status_t mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type,
+                           unsigned flags, const char* name, uct_mem_h* memh_p) override;
     ucs_status_t mem_free(uct_mem_h memh) override;
-    ucs_status_t mem_reg(void* address, std::size_t length, unsigned flags, uct_mem_h* memh_p) override;
+    ucs_status_t mem_reg(void* address, std::size_t length, unsigned flags,
+                         uct_mem_h* memh_p) override;
     ucs_status_t mem_dereg(uct_mem_h memh) override;
     ucs_status_t mkey_pack(uct_mem_h memh, void* packed) override;
 
-    /// Local address of [address, address + length) when registration `key` covers it with one of the rights in
-    /// `access` (UCT_MD_MEM_ACCESS_REMOTE_*), else null. For requests of peers.
-    std::byte* resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length, unsigned access);
+    /// Local address of [address, address + length) when registration `key` covers it with one of
+    /// the rights in `access` (UCT_MD_MEM_ACCESS_REMOTE_*), else null. For requests of peers.
+    std::byte* resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                       unsigned access);
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
     [[nodiscard]] std::size_t registration_count();

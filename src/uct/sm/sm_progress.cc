@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The receiving half of the data path: polling and delivery. Rendezvous are in sm_rndv.cc, requests to read, write
-// or change memory in sm_remote.cc.
+// The receiving half of the data path: polling and delivery. Rendezvous are in sm_rndv.cc, requests
+// to read, write or change memory in sm_remote.cc.
 #include <algorithm>
 #include <cstring>
 
@@ -17,21 +17,27 @@ unsigned SmIface::progress() {
     unsigned count = 0;
     collect_bell(*bell_, [this](std::uint32_t bit) {
         for (std::size_t i = bit; i < links_.size(); i += kBellBits) {
-            if (links_[i] != nullptr) make_hot(*links_[i]);
+            if (links_[i] != nullptr)
+                make_hot(*links_[i]);
         }
     });
-    for (std::size_t i = 0; i < hot_.size(); ++i) count += poll_ring(*hot_[i]);
-    if (has_work_) [[unlikely]] count += work();
+    for (std::size_t i = 0; i < hot_.size(); ++i)
+        count += poll_ring(*hot_[i]);
+    if (has_work_) [[unlikely]]
+        count += work();
     if (count == 0) {
         count = idle();
     } else if (++busy_calls_ >= kBusyPerLook) [[unlikely]] {
-        // Somebody keeps us busy all the time: newcomers and deaths are looked at all the same, rarely.
+        // Somebody keeps us busy all the time: newcomers and deaths are looked at all the same,
+        // rarely.
         busy_calls_ = 0;
-        if (ucs::ticks_now() - next_look_ + look_ticks_ > 16 * look_ticks_) look();
+        if (ucs::ticks_now() - next_look_ + look_ticks_ > 16 * look_ticks_)
+            look();
     }
     --in_progress_;
     if (reap_wanted_) [[unlikely]] {
-        if (in_progress_ == 0) reap();
+        if (in_progress_ == 0)
+            reap();
     }
     return count;
 }
@@ -40,7 +46,8 @@ unsigned SmIface::poll_ring(Link& link) {
     unsigned count = 0;
     for (; count < kPollBudget; ++count) {
         const Control control = link.rx.peek();
-        if (control.word == 0 || !deliver(link, control)) break;
+        if (control.word == 0 || !deliver(link, control))
+            break;
         link.rx.advance();
     }
     if (count > 0) {
@@ -50,30 +57,39 @@ unsigned SmIface::poll_ring(Link& link) {
     return count;
 }
 
-// False: the message stays where it is, either for lack of a descriptor or because the peer broke the rules.
+// False: the message stays where it is, either for lack of a descriptor or because the peer broke
+// the rules.
 bool SmIface::deliver(Link& link, Control control) {
     switch (static_cast<Kind>(control.kind())) {
-    case Kind::kAm:
-        if (control.length() > kAmInlineMax || control.id() >= UCT_AM_ID_MAX) [[unlikely]] break;
-        deliver_am(link, control);
-        return true;
-    case Kind::kTagShort: {
-        if (control.length() > sizeof(TagShortBody::data)) [[unlikely]] break;
-        const auto* body = reinterpret_cast<const TagShortBody*>(link.rx.body());
-        deliver_tag(body->tag, 0, body->data, control.length());
-        return true;
-    }
-    case Kind::kTagImm: {
-        if (control.length() > sizeof(TagImmBody::data)) [[unlikely]] break;
-        const auto* body = reinterpret_cast<const TagImmBody*>(link.rx.body());
-        deliver_tag(body->tag, body->imm, body->data, control.length());
-        return true;
-    }
-    case Kind::kAmSeg: return deliver_am_seg(link, control);
-    case Kind::kTagSeg: return deliver_tag_seg(link, control);
-    case Kind::kRndv: return deliver_rndv(link, control);
-    case Kind::kRndvRequest: return deliver_rndv_request(link, control);
-    default: return deliver_remote(link, control);
+        case Kind::kAm:
+            if (control.length() > kAmInlineMax || control.id() >= UCT_AM_ID_MAX) [[unlikely]]
+                break;
+            deliver_am(link, control);
+            return true;
+        case Kind::kTagShort: {
+            if (control.length() > sizeof(TagShortBody::data)) [[unlikely]]
+                break;
+            const auto* body = reinterpret_cast<const TagShortBody*>(link.rx.body());
+            deliver_tag(body->tag, 0, body->data, control.length());
+            return true;
+        }
+        case Kind::kTagImm: {
+            if (control.length() > sizeof(TagImmBody::data)) [[unlikely]]
+                break;
+            const auto* body = reinterpret_cast<const TagImmBody*>(link.rx.body());
+            deliver_tag(body->tag, body->imm, body->data, control.length());
+            return true;
+        }
+        case Kind::kAmSeg:
+            return deliver_am_seg(link, control);
+        case Kind::kTagSeg:
+            return deliver_tag_seg(link, control);
+        case Kind::kRndv:
+            return deliver_rndv(link, control);
+        case Kind::kRndvRequest:
+            return deliver_rndv_request(link, control);
+        default:
+            return deliver_remote(link, control);
     }
     violation(link, "message with an impossible length or id");
     return false;
@@ -82,20 +98,23 @@ bool SmIface::deliver(Link& link, Control control) {
 void SmIface::deliver_am(Link& link, Control control) {
     const ucs_status_t status = invoke_am(control.id(), link.rx.body(), control.length(), 0);
     if (status == UCS_INPROGRESS) [[unlikely]] {
-        TW_LOG_ERROR("AM handler %u kept a message that came without UCT_CB_PARAM_FLAG_DESC", control.id());
+        TW_LOG_ERROR("AM handler %u kept a message that came without UCT_CB_PARAM_FLAG_DESC",
+                     control.id());
     }
 }
 
 // Where a callback gets the data of a buffer, and whether it may keep it. False: no descriptor now.
-bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p, unsigned* flags_p) {
+bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
+                        unsigned* flags_p) {
     RxSegment& segment = *link.rx_segment;
-    if (params().rx_headroom == 0 && segment.held < segment.geometry.seg_count / 2) [[likely]] {
+    if (!copies_always_ && segment.held < segment.geometry.seg_count / 2) [[likely]] {
         *data_p = segment.buffer(seg);
         *flags_p = UCT_CB_PARAM_FLAG_DESC;
         return true;
     }
     std::byte* copy = descs_->take();
-    if (copy == nullptr) return false;
+    if (copy == nullptr)
+        return false;
     std::memcpy(copy, segment.buffer(seg), bytes);
     segment.returns.give_back(seg);
     counters_.add(SmCounter::kCopiedDescs);
@@ -104,11 +123,13 @@ bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void**
     return true;
 }
 
-void SmIface::after_callback(Link& link, std::uint32_t seg, void* data, unsigned, ucs_status_t status) {
+void SmIface::after_callback(Link& link, std::uint32_t seg, void* data, unsigned,
+                             ucs_status_t status) {
     RxSegment& segment = *link.rx_segment;
     const bool is_shared = data == segment.buffer(seg);
     if (status == UCS_INPROGRESS) {
-        if (is_shared) ++segment.held;
+        if (is_shared)
+            ++segment.held;
     } else if (is_shared) {
         segment.returns.give_back(seg);
     } else {
@@ -119,28 +140,32 @@ void SmIface::after_callback(Link& link, std::uint32_t seg, void* data, unsigned
 bool SmIface::deliver_am_seg(Link& link, Control control) {
     const std::uint32_t seg = reinterpret_cast<const AmSegBody*>(link.rx.body())->seg;
     const RingGeometry& geometry = link.rx_segment->geometry;
-    if (seg >= geometry.seg_count || control.length() > geometry.seg_bytes || control.id() >= UCT_AM_ID_MAX) {
+    if (seg >= geometry.seg_count || control.length() > geometry.seg_bytes ||
+        control.id() >= UCT_AM_ID_MAX) {
         violation(link, "active message with an impossible buffer, length or id");
         return false;
     }
     void* data = nullptr;
     unsigned flags = 0;
-    if (!hand_over(link, seg, control.length(), &data, &flags)) return false;
+    if (!hand_over(link, seg, control.length(), &data, &flags))
+        return false;
     after_callback(link, seg, data, flags, invoke_am(control.id(), data, control.length(), flags));
     return true;
 }
 
 // A whole message that lies in its slot.
-void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes) {
+void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data,
+                          std::size_t bytes) {
     auto* entry = static_cast<PostedEntry*>(posted_.match(tag));
     if (entry == nullptr) {
         counters_.add(SmCounter::kUnexpected);
         void* context = nullptr;
         // The callee may not write: the pointer is not const because UCT's is not.
-        const ucs_status_t status = invoke_unexpected_eager(const_cast<std::byte*>(data), bytes,
-                                                            UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
+        const ucs_status_t status = invoke_unexpected_eager(
+            const_cast<std::byte*>(data), bytes, UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
         if (status == UCS_INPROGRESS) [[unlikely]] {
-            TW_LOG_ERROR("the eager callback kept a message that came without UCT_CB_PARAM_FLAG_DESC");
+            TW_LOG_ERROR(
+                "the eager callback kept a message that came without UCT_CB_PARAM_FLAG_DESC");
         }
         return;
     }
@@ -153,10 +178,11 @@ void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* dat
     complete_entry(*entry, tag, imm, bytes, UCS_OK);
 }
 
-void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
-                             ucs_status_t status) {
+void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
+                             std::size_t bytes, ucs_status_t status) {
     uct_tag_context_t* ctx = entry.ctx;
-    if (status == UCS_OK && bytes > entry.capacity) [[unlikely]] status = UCS_ERR_MESSAGE_TRUNCATED;
+    if (status == UCS_OK && bytes > entry.capacity) [[unlikely]]
+        status = UCS_ERR_MESSAGE_TRUNCATED;
     free_entry(entry);
     counters_.add(SmCounter::kMatched);
     ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
@@ -170,8 +196,8 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
     const bool first = (control.id() & kFirst) != 0;
     const bool more = (control.id() & kMore) != 0;
     const std::uint64_t left = first ? body.total : link.message_left;
-    if (body.seg >= geometry.seg_count || bytes > geometry.seg_bytes || bytes > left || more != (bytes < left) ||
-        first != (link.message_left == 0) ||
+    if (body.seg >= geometry.seg_count || bytes > geometry.seg_bytes || bytes > left ||
+        more != (bytes < left) || first != (link.message_left == 0) ||
         body.total > std::uint64_t{kFragmentCountMax} * geometry.seg_bytes) {
         violation(link, "tagged fragment that does not fit its message");
         return false;
@@ -185,9 +211,11 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
             entry->ctx->tag_consumed_cb(entry->ctx);
             const uct_iov_t one{entry->buffer, entry->capacity, nullptr, 0, 1};
             if (!more && entry->more == nullptr) {
-                std::memcpy(entry->buffer, link.rx_segment->buffer(body.seg), std::min<std::size_t>(bytes, one.length));
+                std::memcpy(entry->buffer, link.rx_segment->buffer(body.seg),
+                            std::min<std::size_t>(bytes, one.length));
                 link.rx_segment->returns.give_back(body.seg);
-                link.message_entry = nullptr;  // no fragment follows, so closing must not free it again
+                link.message_entry =
+                    nullptr;  // no fragment follows, so closing must not free it again
                 complete_entry(*entry, body.tag, body.imm, bytes, UCS_OK);
                 return true;
             }
@@ -200,7 +228,8 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
             link.message_context = nullptr;
         }
     }
-    if (!deliver_fragment(link, body, bytes, more)) return false;
+    if (!deliver_fragment(link, body, bytes, more))
+        return false;
     return true;
 }
 
@@ -208,7 +237,8 @@ bool SmIface::deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t
     const bool first = link.message_left == 0;
     const std::uint64_t left = (first ? link.message_total : link.message_left) - bytes;
     if (PostedEntry* entry = link.message_entry) {
-        link.message_cursor.scatter(link.rx_segment->buffer(body.seg), bytes);  // stops at the buffer's end
+        link.message_cursor.scatter(link.rx_segment->buffer(body.seg),
+                                    bytes);  // stops at the buffer's end
         link.rx_segment->returns.give_back(body.seg);
         link.message_left = left;
         if (!more) {
@@ -219,21 +249,26 @@ bool SmIface::deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t
     }
     void* data = nullptr;
     unsigned flags = 0;
-    if (!hand_over(link, body.seg, bytes, &data, &flags)) return false;
+    if (!hand_over(link, body.seg, bytes, &data, &flags))
+        return false;
     link.message_left = left;
-    if (first) counters_.add(SmCounter::kUnexpected);
+    if (first)
+        counters_.add(SmCounter::kUnexpected);
     const unsigned all = flags | (first ? unsigned{UCT_CB_PARAM_FLAG_FIRST} : 0U) |
                          (more ? unsigned{UCT_CB_PARAM_FLAG_MORE} : 0U);
-    after_callback(link, body.seg, data, flags,
-                   invoke_unexpected_eager(data, bytes, all, body.tag, body.imm, &link.message_context));
+    after_callback(
+        link, body.seg, data, flags,
+        invoke_unexpected_eager(data, bytes, all, body.tag, body.imm, &link.message_context));
     return true;
 }
 
-// ---- Posted receives ------------------------------------------------------------------------------------------
+// ---- Posted receives
+// ------------------------------------------------------------------------------------------
 
 PostedEntry* SmIface::new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_tag_context_t* ctx) {
     PostedEntry* entry = entries_.create();
-    if (entry == nullptr) return nullptr;
+    if (entry == nullptr)
+        return nullptr;
     entry->ctx = ctx;
     if (iovcnt == 1 && iov->count == 1) [[likely]] {
         entry->buffer = static_cast<std::byte*>(iov->buffer);
@@ -251,12 +286,13 @@ PostedEntry* SmIface::new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_ta
 }
 
 void SmIface::free_entry(PostedEntry& entry) {
-    if (entry.more != nullptr) [[unlikely]] iovs_.destroy(entry.more);
+    if (entry.more != nullptr) [[unlikely]]
+        iovs_.destroy(entry.more);
     entries_.destroy(&entry);
 }
 
-ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov, std::size_t iovcnt,
-                                     uct_tag_context_t* ctx) {
+ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                     std::size_t iovcnt, uct_tag_context_t* ctx) {
     if (iovcnt > kIovMax) [[unlikely]] {
         TW_LOG_ERROR("tag_recv_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
@@ -265,9 +301,11 @@ ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
         TW_LOG_ERROR("tag_recv_zcopy: the interface was opened without tag callbacks");
         return UCS_ERR_UNSUPPORTED;
     }
-    if (posted_.size() >= options_.tag_depth) [[unlikely]] return UCS_ERR_EXCEEDS_LIMIT;
+    if (posted_.size() >= options_.tag_depth) [[unlikely]]
+        return UCS_ERR_EXCEEDS_LIMIT;
     PostedEntry* entry = new_entry(iov, iovcnt, ctx);
-    if (entry == nullptr) [[unlikely]] return UCS_ERR_NO_MEMORY;
+    if (entry == nullptr) [[unlikely]]
+        return UCS_ERR_NO_MEMORY;
     entry->tag = tag;
     entry->mask = mask;
     std::memcpy(ctx->priv, &entry, sizeof entry);
@@ -278,8 +316,10 @@ ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
 ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     PostedEntry* entry = nullptr;
     std::memcpy(&entry, ctx->priv, sizeof entry);
-    // Matched already, by a rendezvous or by the first of several fragments: the real completion follows.
-    if (entry->consumed) return force ? UCS_ERR_BUSY : UCS_OK;
+    // Matched already, by a rendezvous or by the first of several fragments: the real completion
+    // follows.
+    if (entry->consumed)
+        return force ? UCS_ERR_BUSY : UCS_OK;
     posted_.cancel(*entry);
     if (force) {
         free_entry(*entry);
@@ -294,7 +334,8 @@ ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
 unsigned SmIface::report_cancelled() {
     unsigned count = 0;
     // A callback may cancel more: those wait for the next round.
-    for (std::vector<PostedEntry*> entries = std::exchange(cancelled_, {}); PostedEntry* entry : entries) {
+    for (std::vector<PostedEntry*> entries = std::exchange(cancelled_, {});
+         PostedEntry * entry : entries) {
         uct_tag_context_t* ctx = entry->ctx;
         const uct_tag_t tag = entry->tag;
         free_entry(*entry);
@@ -304,10 +345,12 @@ unsigned SmIface::report_cancelled() {
     return count;
 }
 
-// ---- Hot and cold -----------------------------------------------------------------------------------------------
+// ---- Hot and cold
+// -----------------------------------------------------------------------------------------------
 
 void SmIface::make_hot(Link& link) {
-    if (link.is_hot || link.rx_segment == nullptr) return;
+    if (link.is_hot || link.rx_segment == nullptr)
+        return;
     link.rx.wake();
     link.is_hot = true;
     link.was_active = true;
@@ -315,26 +358,32 @@ void SmIface::make_hot(Link& link) {
 }
 
 void SmIface::make_cold(Link& link) {
-    if (!link.is_hot) return;
+    if (!link.is_hot)
+        return;
     link.is_hot = false;
     hot_.erase(std::find(hot_.begin(), hot_.end(), &link));
 }
 
 unsigned SmIface::idle() {
     ++idle_calls_;
-    if (idle_calls_ % kIdlePerLook != 0) [[likely]] return 0;
-    if (idle_calls_ % kIdlePerCooling == 0) cool();
-    if (static_cast<std::int64_t>(ucs::ticks_now() - next_look_) < 0) return 0;
+    if (idle_calls_ % kIdlePerLook != 0) [[likely]]
+        return 0;
+    if (idle_calls_ % kIdlePerCooling == 0)
+        cool();
+    if (static_cast<std::int64_t>(ucs::ticks_now() - next_look_) < 0)
+        return 0;
     return look() ? 1 : 0;
 }
 
 void SmIface::cool() {
-    if (hot_.size() <= kHotKept) return;
+    if (hot_.size() <= kHotKept)
+        return;
     std::size_t excess = hot_.size() - kHotKept;
     for (std::size_t i = 0; i < hot_.size() && excess > 0;) {
         Link& link = *hot_[i];
         const bool was_active = std::exchange(link.was_active, false);
-        // A ring whose sender skips its fence while we cannot run the barrier for it is never left alone.
+        // A ring whose sender skips its fence while we cannot run the barrier for it is never left
+        // alone.
         if (was_active || sleeps_by_timer_ || !link.rx.try_sleep()) {
             ++i;
             continue;
@@ -346,11 +395,13 @@ void SmIface::cool() {
     }
 }
 
-// ---- Work ---------------------------------------------------------------------------------------------------------
+// ---- Work
+// ---------------------------------------------------------------------------------------------------------
 
 void SmIface::add_work(Link& link) {
     has_work_ = true;
-    if (link.in_work_list) return;
+    if (link.in_work_list)
+        return;
     link.in_work_list = true;
     working_.push_back(&link);
 }
@@ -359,7 +410,8 @@ unsigned SmIface::work() {
     unsigned count = bury_failed() + report_cancelled();
     for (std::size_t i = 0; i < working_.size();) {
         Link& link = *working_[i];
-        if (step_link(link)) ++count;
+        if (step_link(link))
+            ++count;
         if (link.has_work()) {
             ++i;
             continue;

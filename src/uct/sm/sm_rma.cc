@@ -3,8 +3,8 @@
 //   in the peer's arena        loads and stores of ours, done when the call returns
 //   registered, readable       process_vm_readv/writev, one step now and the rest in progress
 //   registered, not readable   messages; the peer does it in its progress
-// Atomics on registered memory are always executed by the peer, so that they are atomic with its own and with those
-// of others on the same memory.
+// Atomics on registered memory are always executed by the peer, so that they are atomic with its
+// own and with those of others on the same memory.
 #include <atomic>
 #include <cstring>
 
@@ -20,8 +20,9 @@ struct SmEp::Target {
     const RemoteKey* key = nullptr;
 };
 
-ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length, Target* target_p) {
-    Link& l = link_;
+ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
+                           Target* target_p) {
+    Link& l = link();
     if (rkey == UCT_INVALID_RKEY || rkey == 0) {
         TW_LOG_ERROR("remote access without a remote key");
         return UCS_ERR_INVALID_PARAM;
@@ -36,8 +37,10 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
                      static_cast<unsigned long long>(packed.length));
         return UCS_ERR_INVALID_ADDR;
     }
-    if (l.failure != UCS_OK) return l.failure;
-    if (l.fence_waits && !l.ops.empty()) return UCS_ERR_NO_RESOURCE;
+    if (l.failure != UCS_OK)
+        return l.failure;
+    if (l.fence_waits && l.blocking_ops > 0)
+        return UCS_ERR_NO_RESOURCE;
     if (l.state != LinkState::kReady || group_.blocks_sends()) {
         l.iface.count(SmCounter::kNoResource);
         return UCS_ERR_NO_RESOURCE;
@@ -49,8 +52,10 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
     target_p->key = key;
     target_p->direct = nullptr;
     if (packed.arena_offset != kNoOffset) {
-        target_p->direct = l.arena->at(packed.arena_offset + (remote_addr - packed.address), length);
-        if (target_p->direct == nullptr) return UCS_ERR_INVALID_ADDR;
+        target_p->direct =
+            l.arena->at(packed.arena_offset + (remote_addr - packed.address), length);
+        if (target_p->direct == nullptr)
+            return UCS_ERR_INVALID_ADDR;
     } else if (l.copy_path == CopyPath::kSelf) {
         target_p->direct = reinterpret_cast<std::byte*>(remote_addr);
     }
@@ -58,74 +63,89 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
 }
 
 // A transfer that is not loads and stores. UCS_OK when the first step was all of it.
-ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt, std::size_t bytes,
-                                  std::uint64_t remote_addr, const RemoteKey& key, uct_completion_t* comp) {
+ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
+                                  std::size_t bytes, std::uint64_t remote_addr,
+                                  const RemoteKey& key, uct_completion_t* comp) {
     SmIface& owner = iface_of_ep();
-    const bool by_messages = link_.copy_path == CopyPath::kMessages;
-    if (by_messages) kind = kind == OpKind::kCopyGet ? OpKind::kPull : OpKind::kPush;
-    if (bytes == 0) return UCS_OK;
+    const bool by_messages = link().copy_path == CopyPath::kMessages;
+    if (by_messages)
+        kind = kind == OpKind::kCopyGet ? OpKind::kPull : OpKind::kPush;
+    if (bytes == 0)
+        return UCS_OK;
     if (by_messages) {
         const ucs_status_t status = make_room(1, kind == OpKind::kPush ? 1 : 0);
-        if (status != UCS_OK) return status;
+        if (status != UCS_OK)
+            return status;
     }
-    Op* op = owner.new_op(link_, kind, this, comp);
-    if (op == nullptr) return UCS_ERR_NO_RESOURCE;
+    Op* op = owner.new_op(link(), kind, this, comp);
+    if (op == nullptr)
+        return UCS_ERR_NO_RESOURCE;
     op->iov.assign(iov, iovcnt);
     op->cursor = op->iov.cursor();
     op->remote = remote_addr;
     op->left = bytes;
     op->key = key.packed.key;
-    link_.ops.push_back(*op);
+    link().ops.push_back(*op);
     if (kind == OpKind::kPull) {
-        link_.send_control(Kind::kPull, PullBody{remote_addr, bytes, 0, op->key, kNoOp, op->id});
+        link().send_control(Kind::kPull, PullBody{remote_addr, bytes, 0, op->key, kNoOp, op->id});
         return UCS_INPROGRESS;
     }
-    link_.set_steps(*op, true);
-    owner.add_work(link_);
+    link().set_steps(*op, true);
+    owner.add_work(link());
     return owner.step_first(*op);
 }
 
-// ---- Put ------------------------------------------------------------------------------------------------------------
+// ---- Put
+// ------------------------------------------------------------------------------------------------------------
 
-ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr, uct_rkey_t rkey) {
+ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
+                             uct_rkey_t rkey) {
     if (length > iface_of_ep().seg_bytes()) {
         TW_LOG_ERROR("put_short: %u exceeds the limit of %zu", length, iface_of_ep().seg_bytes());
         return UCS_ERR_INVALID_PARAM;
     }
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, length, &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (target.direct != nullptr) {
         std::memcpy(target.direct, buffer, length);
         return UCS_OK;
     }
     const uct_iov_t iov{const_cast<void*>(buffer), length, nullptr, 0, 1};
-    if (link_.copy_path == CopyPath::kMessages && length > 0) {
+    if (link().copy_path == CopyPath::kMessages && length > 0) {
         // The buffer is the caller's again when we return, so all of it must go now.
-        const ucs_status_t enough = link_.controls.empty() ? make_room(1, 1) : UCS_ERR_NO_RESOURCE;
-        if (enough != UCS_OK) return enough;
+        const ucs_status_t enough = link().controls.empty() ? make_room(1, 1) : UCS_ERR_NO_RESOURCE;
+        if (enough != UCS_OK)
+            return enough;
     }
-    const ucs_status_t done = start_transfer(OpKind::kCopyPut, &iov, 1, length, remote_addr, *target.key, nullptr);
+    const ucs_status_t done =
+        start_transfer(OpKind::kCopyPut, &iov, 1, length, remote_addr, *target.key, nullptr);
     return done == UCS_INPROGRESS ? UCS_OK : done;
 }
 
-ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remote_addr, uct_rkey_t rkey) {
+ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remote_addr,
+                        uct_rkey_t rkey) {
     Target target;
     ucs_status_t status = resolve(rkey, remote_addr, 0, &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     const std::size_t limit = iface_of_ep().seg_bytes();
     std::byte packed[32768 + kCacheLine];
-    // The length is known only afterwards, and the remote memory may be shorter: so it is packed aside first.
-    if (link_.copy_path == CopyPath::kMessages && target.direct == nullptr) {
-        status = link_.controls.empty() ? make_room(1, 1) : UCS_ERR_NO_RESOURCE;
-        if (status != UCS_OK) return status;
+    // The length is known only afterwards, and the remote memory may be shorter: so it is packed
+    // aside first.
+    if (link().copy_path == CopyPath::kMessages && target.direct == nullptr) {
+        status = link().controls.empty() ? make_room(1, 1) : UCS_ERR_NO_RESOURCE;
+        if (status != UCS_OK)
+            return status;
     }
     const std::size_t bytes = pack(packed, arg);
     if (bytes > limit) {
         TW_LOG_ERROR("put_bcopy: %zu packed bytes exceed the limit of %zu", bytes, limit);
         return UCS_ERR_INVALID_PARAM;
     }
-    if ((status = resolve(rkey, remote_addr, bytes, &target)) != UCS_OK) return status;
+    if ((status = resolve(rkey, remote_addr, bytes, &target)) != UCS_OK)
+        return status;
     if (target.direct != nullptr) {
         std::memcpy(target.direct, packed, bytes);
         return static_cast<ssize_t>(bytes);
@@ -135,8 +155,8 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
     return status < 0 ? static_cast<ssize_t>(status) : static_cast<ssize_t>(bytes);
 }
 
-ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,
-                             uct_completion_t* comp) {
+ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
+                             uct_rkey_t rkey, uct_completion_t* comp) {
     if (iovcnt > kIovMax) {
         TW_LOG_ERROR("put_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
@@ -144,7 +164,8 @@ ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
     const std::size_t bytes = iov_bytes(iov, iovcnt);
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, bytes, &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (target.direct != nullptr) {
         IovCursor(iov, iovcnt).gather(target.direct, bytes);
         iface_of_ep().count(SmCounter::kDirectBytes, bytes);
@@ -153,28 +174,33 @@ ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
     return start_transfer(OpKind::kCopyPut, iov, iovcnt, bytes, remote_addr, *target.key, comp);
 }
 
-// ---- Get ------------------------------------------------------------------------------------------------------------
+// ---- Get
+// ------------------------------------------------------------------------------------------------------------
 
-ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote_addr, uct_rkey_t rkey) {
+ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote_addr,
+                             uct_rkey_t rkey) {
     if (length > iface_of_ep().seg_bytes()) {
         TW_LOG_ERROR("get_short: %u exceeds the limit of %zu", length, iface_of_ep().seg_bytes());
         return UCS_ERR_INVALID_PARAM;
     }
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, length, &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (target.direct != nullptr) {
         std::memcpy(buffer, target.direct, length);
         return UCS_OK;
     }
     const uct_iov_t iov{buffer, length, nullptr, 0, 1};
-    const ucs_status_t done = start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
-    // The answer of a peer that must send the data comes with its progress: flush tells, as for any get.
+    const ucs_status_t done =
+        start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
+    // The answer of a peer that must send the data comes with its progress: flush tells, as for any
+    // get.
     return done == UCS_INPROGRESS ? UCS_OK : done;
 }
 
-ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length, std::uint64_t remote_addr,
-                             uct_rkey_t rkey, uct_completion_t* comp) {
+ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length,
+                             std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
     const std::size_t limit = iface_of_ep().seg_bytes();
     if (length > limit) {
         TW_LOG_ERROR("get_bcopy: %zu exceeds the limit of %zu", length, limit);
@@ -182,30 +208,34 @@ ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_
     }
     Target target;
     ucs_status_t status = resolve(rkey, remote_addr, length, &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (target.direct != nullptr || length == 0) {
         unpack(arg, target.direct, length);
         return UCS_OK;
     }
-    if (link_.copy_path != CopyPath::kMessages) {
+    if (link().copy_path != CopyPath::kMessages) {
         std::byte copy[32768];
         const uct_iov_t iov{copy, length, nullptr, 0, 1};
-        status = start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
-        if (status == UCS_OK) unpack(arg, copy, length);
-        if (status != UCS_INPROGRESS) return status;
+        status =
+            start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
+        if (status == UCS_OK)
+            unpack(arg, copy, length);
+        if (status != UCS_INPROGRESS)
+            return status;
         return UCS_ERR_IO_ERROR;  // one step is always enough for this size
     }
     status = start_transfer(OpKind::kCopyGet, nullptr, 0, length, remote_addr, *target.key, comp);
     if (status == UCS_INPROGRESS) {
-        Op& op = *link_.ops.back();
+        Op& op = *link().ops.back();
         op.unpack = unpack;
         op.unpack_arg = arg;
     }
     return status;
 }
 
-ucs_status_t SmEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,
-                             uct_completion_t* comp) {
+ucs_status_t SmEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
+                             uct_rkey_t rkey, uct_completion_t* comp) {
     if (iovcnt > kIovMax) {
         TW_LOG_ERROR("get_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
@@ -213,7 +243,8 @@ ucs_status_t SmEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
     const std::size_t bytes = iov_bytes(iov, iovcnt);
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, bytes, &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (target.direct != nullptr) {
         IovCursor(iov, iovcnt).scatter(target.direct, bytes);
         iface_of_ep().count(SmCounter::kDirectBytes, bytes);
@@ -222,11 +253,12 @@ ucs_status_t SmEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
     return start_transfer(OpKind::kCopyGet, iov, iovcnt, bytes, remote_addr, *target.key, comp);
 }
 
-// ---- Atomics ----------------------------------------------------------------------------------------------------------
+// ---- Atomics
+// ----------------------------------------------------------------------------------------------------------
 
 template <class T>
-ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t remote_addr, uct_rkey_t rkey, T* result,
-                          uct_completion_t* comp) {
+ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t remote_addr,
+                          uct_rkey_t rkey, T* result, uct_completion_t* comp) {
     if (opcode >= UCT_ATOMIC_OP_LAST) {
         TW_LOG_ERROR("atomic operation %u is not one", opcode);
         return UCS_ERR_UNSUPPORTED;
@@ -238,59 +270,78 @@ ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t rem
     }
     Target target;
     ucs_status_t status = resolve(rkey, remote_addr, sizeof(T), &target);
-    if (status != UCS_OK) return status;
+    if (status != UCS_OK)
+        return status;
     if (target.direct != nullptr) {
         const T before = apply_atomic<T>(target.direct, opcode, value, compare);
-        if (result != nullptr) *result = before;
+        if (result != nullptr)
+            *result = before;
         return UCS_OK;
     }
-    if ((status = make_room(1, 0)) != UCS_OK) return status;
-    Op* op = iface_of_ep().new_op(link_, OpKind::kAtomic, this, comp);
-    if (op == nullptr) return UCS_ERR_NO_RESOURCE;
+    if ((status = make_room(1, 0)) != UCS_OK)
+        return status;
+    Op* op = iface_of_ep().new_op(link(), OpKind::kAtomic, this, comp);
+    if (op == nullptr)
+        return UCS_ERR_NO_RESOURCE;
     op->result = result;
     op->result_bytes = sizeof(T);
-    link_.ops.push_back(*op);
-    link_.send_control(Kind::kAtomic, AtomicBody{remote_addr, value, compare, target.key->packed.key, op->id, opcode,
-                                                 sizeof(T)});
+    link().ops.push_back(*op);
+    link().send_control(
+        Kind::kAtomic,
+        AtomicBody{remote_addr, value, compare, target.key->packed.key, op->id, opcode, sizeof(T)});
     return UCS_INPROGRESS;
 }
 
 namespace {
 
 // A post has no result and no completion: under way is as good as done.
-ucs_status_t posted(ucs_status_t status) { return status == UCS_INPROGRESS ? UCS_OK : status; }
+ucs_status_t posted(ucs_status_t status) {
+    return status == UCS_INPROGRESS ? UCS_OK : status;
+}
 
 }  // namespace
 
-ucs_status_t SmEp::atomic_cswap64(std::uint64_t compare, std::uint64_t swap, std::uint64_t remote_addr,
-                                  uct_rkey_t rkey, std::uint64_t* result, uct_completion_t* comp) {
-    return atomic<std::uint64_t>(UCT_ATOMIC_OP_CSWAP, swap, compare, remote_addr, rkey, result, comp);
+ucs_status_t SmEp::atomic_cswap64(std::uint64_t compare, std::uint64_t swap,
+                                  std::uint64_t remote_addr, uct_rkey_t rkey, std::uint64_t* result,
+                                  uct_completion_t* comp) {
+    return atomic<std::uint64_t>(UCT_ATOMIC_OP_CSWAP, swap, compare, remote_addr, rkey, result,
+                                 comp);
 }
 
-ucs_status_t SmEp::atomic_cswap32(std::uint32_t compare, std::uint32_t swap, std::uint64_t remote_addr,
-                                  uct_rkey_t rkey, std::uint32_t* result, uct_completion_t* comp) {
-    return atomic<std::uint32_t>(UCT_ATOMIC_OP_CSWAP, swap, compare, remote_addr, rkey, result, comp);
+ucs_status_t SmEp::atomic_cswap32(std::uint32_t compare, std::uint32_t swap,
+                                  std::uint64_t remote_addr, uct_rkey_t rkey, std::uint32_t* result,
+                                  uct_completion_t* comp) {
+    return atomic<std::uint32_t>(UCT_ATOMIC_OP_CSWAP, swap, compare, remote_addr, rkey, result,
+                                 comp);
 }
 
-ucs_status_t SmEp::atomic32_post(unsigned opcode, std::uint32_t value, std::uint64_t remote_addr, uct_rkey_t rkey) {
-    if (opcode > UCT_ATOMIC_OP_XOR) return UCS_ERR_UNSUPPORTED;
+ucs_status_t SmEp::atomic32_post(unsigned opcode, std::uint32_t value, std::uint64_t remote_addr,
+                                 uct_rkey_t rkey) {
+    if (opcode > UCT_ATOMIC_OP_XOR)
+        return UCS_ERR_UNSUPPORTED;
     return posted(atomic<std::uint32_t>(opcode, value, 0, remote_addr, rkey, nullptr, nullptr));
 }
 
-ucs_status_t SmEp::atomic64_post(unsigned opcode, std::uint64_t value, std::uint64_t remote_addr, uct_rkey_t rkey) {
-    if (opcode > UCT_ATOMIC_OP_XOR) return UCS_ERR_UNSUPPORTED;
+ucs_status_t SmEp::atomic64_post(unsigned opcode, std::uint64_t value, std::uint64_t remote_addr,
+                                 uct_rkey_t rkey) {
+    if (opcode > UCT_ATOMIC_OP_XOR)
+        return UCS_ERR_UNSUPPORTED;
     return posted(atomic<std::uint64_t>(opcode, value, 0, remote_addr, rkey, nullptr, nullptr));
 }
 
 ucs_status_t SmEp::atomic32_fetch(unsigned opcode, std::uint32_t value, std::uint32_t* result,
-                                  std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
-    if (opcode > UCT_ATOMIC_OP_SWAP) return UCS_ERR_UNSUPPORTED;
+                                  std::uint64_t remote_addr, uct_rkey_t rkey,
+                                  uct_completion_t* comp) {
+    if (opcode > UCT_ATOMIC_OP_SWAP)
+        return UCS_ERR_UNSUPPORTED;
     return atomic<std::uint32_t>(opcode, value, 0, remote_addr, rkey, result, comp);
 }
 
 ucs_status_t SmEp::atomic64_fetch(unsigned opcode, std::uint64_t value, std::uint64_t* result,
-                                  std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
-    if (opcode > UCT_ATOMIC_OP_SWAP) return UCS_ERR_UNSUPPORTED;
+                                  std::uint64_t remote_addr, uct_rkey_t rkey,
+                                  uct_completion_t* comp) {
+    if (opcode > UCT_ATOMIC_OP_SWAP)
+        return UCS_ERR_UNSUPPORTED;
     return atomic<std::uint64_t>(opcode, value, 0, remote_addr, rkey, result, comp);
 }
 

@@ -3,11 +3,13 @@
 //
 //   sender                              receiver
 //   state word = pending, kRndv ------> match; from the sender's arena: memcpy
-//                                              otherwise: process_vm_readv, alone (kRead) or with the sender (kBoth)
-//                                              not permitted: the sender sends it (kPull)
+//                                              otherwise: process_vm_readv, alone (kRead) or with
+//                                              the sender (kBoth) not permitted: the sender sends
+//                                              it (kPull)
 //               <----- kRndvHelp               (kBoth) asks the sender to copy chunks, too
-//                                       state word: pending -> done by compare-and-swap; if that fails the sender
-//                                       cancelled meanwhile, and the receive ends with UCS_ERR_CANCELED
+//                                       state word: pending -> done by compare-and-swap; if that
+//                                       fails the sender cancelled meanwhile, and the receive ends
+//                                       with UCS_ERR_CANCELED
 //   completion  <----- kRndvFin
 #include <algorithm>
 #include <cstring>
@@ -30,7 +32,8 @@ std::uint64_t chunk_bytes(std::uint64_t total, std::uint32_t chunk) {
 
 }  // namespace
 
-// ---- Receiver -------------------------------------------------------------------------------------------------
+// ---- Receiver
+// -------------------------------------------------------------------------------------------------
 
 bool SmIface::deliver_rndv(Link& link, Control control) {
     RndvBody body;
@@ -41,7 +44,8 @@ bool SmIface::deliver_rndv(Link& link, Control control) {
     const bool in_arena = (control.id() & kInArena) != 0;
     const std::byte* data =
         in_arena && link.arena ? link.arena->at(body.arena_offset, body.length) : nullptr;
-    if (body.op >= kRndvCount || (in_seg && body.seg >= geometry.seg_count) || (in_arena && data == nullptr) ||
+    if (body.op >= kRndvCount || (in_seg && body.seg >= geometry.seg_count) ||
+        (in_arena && data == nullptr) ||
         header_bytes > (in_seg ? geometry.seg_bytes : sizeof body.header) ||
         body.address + body.length < body.address) {
         violation(link, "rendezvous with an impossible header, buffer or operation");
@@ -49,21 +53,28 @@ bool SmIface::deliver_rndv(Link& link, Control control) {
     }
     auto* entry = static_cast<PostedEntry*>(posted_.match(body.tag));
     if (entry != nullptr) {
-        if (in_seg) link.rx_segment->returns.give_back(body.seg);
+        if (in_seg)
+            link.rx_segment->returns.give_back(body.seg);
         entry->consumed = true;
         entry->ctx->tag_consumed_cb(entry->ctx);
         start_receive(link, body, in_arena, *entry);
         return true;
     }
-    const PackedRkey rkey{kRkeyMagic, body.key, link.arena ? link.arena->id() : 0,
-                          in_arena ? body.arena_offset : kNoOffset, body.address, body.length};
+    const PackedRkey rkey{kRkeyMagic,
+                          body.key,
+                          link.arena ? link.arena->id() : 0,
+                          in_arena ? body.arena_offset : kNoOffset,
+                          body.address,
+                          body.length};
     void* header = link.rx.body() + offsetof(RndvBody, header);
     unsigned flags = 0;
-    if (in_seg && !hand_over(link, body.seg, header_bytes, &header, &flags)) return false;
+    if (in_seg && !hand_over(link, body.seg, header_bytes, &header, &flags))
+        return false;
     counters_.add(SmCounter::kUnexpected);
-    const ucs_status_t status = invoke_unexpected_rndv(flags, body.tag, header, header_bytes, body.address,
-                                                       body.length, &rkey);
-    if (in_seg) after_callback(link, body.seg, header, flags, status);
+    const ucs_status_t status = invoke_unexpected_rndv(flags, body.tag, header, header_bytes,
+                                                       body.address, body.length, &rkey);
+    if (in_seg)
+        after_callback(link, body.seg, header, flags, status);
     return true;
 }
 
@@ -86,14 +97,18 @@ bool SmIface::deliver_rndv_request(Link& link, Control control) {
         counters_.add(SmCounter::kMatched);
         ctx->tag_consumed_cb(ctx);
         ctx->rndv_cb(ctx, body.tag, header, header_bytes, UCS_OK, 0);
-        if (in_seg) link.rx_segment->returns.give_back(body.seg);
+        if (in_seg)
+            link.rx_segment->returns.give_back(body.seg);
         return true;
     }
     unsigned flags = 0;
-    if (in_seg && !hand_over(link, body.seg, header_bytes, &header, &flags)) return false;
+    if (in_seg && !hand_over(link, body.seg, header_bytes, &header, &flags))
+        return false;
     counters_.add(SmCounter::kUnexpected);
-    const ucs_status_t status = invoke_unexpected_rndv(flags, body.tag, header, header_bytes, 0, 0, nullptr);
-    if (in_seg) after_callback(link, body.seg, header, flags, status);
+    const ucs_status_t status =
+        invoke_unexpected_rndv(flags, body.tag, header, header_bytes, 0, 0, nullptr);
+    if (in_seg)
+        after_callback(link, body.seg, header, flags, status);
     return true;
 }
 
@@ -130,24 +145,30 @@ void SmIface::start_receive(Link& link, const RndvBody& body, bool in_arena, Pos
     } else if (link.copy_path == CopyPath::kMessages) {
         op->mode = ReceiveMode::kPull;
         if (op->left > 0) {
-            link.send_control(Kind::kPull,
-                              PullBody{body.address, op->left, body.generation, 0, body.op, op->id});
+            link.send_control(
+                Kind::kPull, PullBody{body.address, op->left, body.generation, 0, body.op, op->id});
             return;
         }
     } else {
-        const bool both = op->left >= options_.both_copy_min && op->left > kChunkBytes && entry.more == nullptr;
+        const bool both =
+            op->left >= options_.both_copy_min && op->left > kChunkBytes && entry.more == nullptr;
         op->mode = both ? ReceiveMode::kBoth : ReceiveMode::kRead;
     }
     link.set_steps(*op, true);
     // Behind older ones that are still copying it waits for its turn.
-    if (link.receives.front() == op) step_receive(*op);
-    if (link.has_work()) add_work(link);
+    if (link.receives.front() == op)
+        step_receive(*op);
+    if (link.has_work())
+        add_work(link);
 }
 
 // One step of at most kCopyStepBytes. True: something moved.
 bool SmIface::step_receive(Op& op) {
     Link& link = *op.owner;
-    if (op.mode == ReceiveMode::kBoth) return step_both(op);
+    if (op.mode == ReceiveMode::kBoth)
+        return step_both(op);
+    if (op.mode == ReceiveMode::kLeaving)
+        return step_leaving(op);
     ucs_status_t status = UCS_OK;
     const std::uint64_t bytes = std::min<std::uint64_t>(op.left, kCopyStepBytes);
     if (bytes > 0 && op.mode == ReceiveMode::kDirect) {
@@ -162,7 +183,8 @@ bool SmIface::step_receive(Op& op) {
         op.remote += now;
         op.left -= now;
         counters_.add(SmCounter::kProcessVmBytes, now);
-        // The pid may have gone to another process by now: what was read counts only if the peer still lives.
+        // The pid may have gone to another process by now: what was read counts only if the peer
+        // still lives.
         if (status == UCS_OK && link.process != nullptr && link.process->pidfd &&
             !ucs::pidfd_is_alive(link.process->pidfd.get())) {
             status = UCS_ERR_CONNECTION_RESET;
@@ -171,16 +193,19 @@ bool SmIface::step_receive(Op& op) {
             pull_instead(op);
             return true;
         }
-        if (status == UCS_OK && op.left > 0) return true;
+        if (status == UCS_OK && op.left > 0)
+            return true;
         finish_receive(op, status);
         return true;
     }
     op.left -= bytes;
-    if (op.left == 0) finish_receive(op, status);
+    if (op.left == 0)
+        finish_receive(op, status);
     return true;
 }
 
-// The peer's memory cannot be read any more (it may have become undumpable): the peer sends all of it.
+// The peer's memory cannot be read any more (it may have become undumpable): the peer sends all of
+// it.
 void SmIface::pull_instead(Op& op) {
     Link& link = *op.owner;
     link.copy_path = CopyPath::kMessages;
@@ -189,10 +214,12 @@ void SmIface::pull_instead(Op& op) {
     op.left = op.copy_bytes;
     op.cursor = op.entry->more != nullptr ? op.entry->more->cursor() : op.iov.cursor();
     link.set_steps(op, false);
-    link.send_control(Kind::kPull, PullBody{op.source, op.left, op.generation, 0, op.sender_op, op.id});
+    link.send_control(Kind::kPull,
+                      PullBody{op.source, op.left, op.generation, 0, op.sender_op, op.id});
 }
 
-// Sender and receiver claim chunks of the same message until none is left; done when all are finished.
+// Sender and receiver claim chunks of the same message until none is left; done when all are
+// finished.
 bool SmIface::step_both(Op& op) {
     Link& link = *op.owner;
     RndvWord& word = link.rx_segment->rndv(op.sender_op);
@@ -200,23 +227,23 @@ bool SmIface::step_both(Op& op) {
     if (!op.both_started) {
         op.both_started = true;
         link.send_control(Kind::kRndvHelp,
-                          RndvHelpBody{reinterpret_cast<std::uintptr_t>(op.entry->buffer), op.copy_bytes,
-                                       op.generation, op.sender_op});
+                          RndvHelpBody{reinterpret_cast<std::uintptr_t>(op.entry->buffer),
+                                       op.copy_bytes, op.generation, op.sender_op});
     }
     bool moved = false;
     std::uint32_t chunk = 0;
     for (std::size_t budget = kCopyStepBytes / kChunkBytes; budget > 0; --budget) {
-        if (!claim_chunk(word.next, op.generation, chunks, &chunk)) break;
+        if (!claim_chunk(word.next, op.generation, chunks, &chunk))
+            break;
         const std::uint64_t offset = std::uint64_t{chunk} * kChunkBytes;
         const std::uint64_t bytes = chunk_bytes(op.copy_bytes, chunk);
         const iovec local{op.entry->buffer + offset, bytes};
-        const ucs_status_t status = ucs::process_read(link.peer.pid, &local, 1, op.source + offset, bytes);
-        if (status == UCS_ERR_REJECTED) {
-            pull_instead(op);
-            return true;
-        }
+        const ucs_status_t status =
+            ucs::process_read(link.peer.pid, &local, 1, op.source + offset, bytes);
         if (status != UCS_OK) {
-            finish_receive(op, status);
+            count_chunk(word.done, op.generation);
+            const bool rejected = status == UCS_ERR_REJECTED;
+            leave_both(op, ReceiveMode::kPull, rejected ? UCS_OK : status);
             return true;
         }
         counters_.add(SmCounter::kProcessVmBytes, bytes);
@@ -226,14 +253,48 @@ bool SmIface::step_both(Op& op) {
     // SYNC sm_chunk: all chunks that are counted have been written.
     const std::uint64_t done = word.done.load(std::memory_order_acquire);
     if (word.failed.load(std::memory_order_relaxed) == rndv_word(op.generation, 1)) {
-        op.mode = ReceiveMode::kRead;  // the sender cannot write to us: read all of it
+        leave_both(op, ReceiveMode::kRead,
+                   UCS_OK);  // the sender cannot write to us: read all of it
         return true;
     }
     const bool stale = done >> 32 != op.generation;
-    if (!stale && static_cast<std::uint32_t>(done) < chunks) return moved;
+    if (!stale && static_cast<std::uint32_t>(done) < chunks)
+        return moved;
     const bool dead = link.process != nullptr && link.process->pidfd &&
                       !ucs::pidfd_is_alive(link.process->pidfd.get());
     finish_receive(op, dead ? UCS_ERR_CONNECTION_RESET : stale ? UCS_ERR_CANCELED : UCS_OK);
+    return true;
+}
+
+// The sender may be writing a chunk right now: nothing else happens to the buffer before it has
+// finished.
+void SmIface::leave_both(Op& op, ReceiveMode next, ucs_status_t status) {
+    RndvWord& word = op.owner->rx_segment->rndv(op.sender_op);
+    const std::uint32_t end = chunk_count(op.copy_bytes);
+    std::uint64_t seen = word.next.load(std::memory_order_relaxed);
+    while (seen >> 32 == op.generation &&
+           !word.next.compare_exchange_weak(seen, rndv_word(op.generation, end),
+                                            std::memory_order_relaxed)) {
+    }  // Ends: a lost exchange is a claim of the sender's, and it has few to make.
+    op.mode = ReceiveMode::kLeaving;
+    op.claimed = seen >> 32 == op.generation ? static_cast<std::uint32_t>(seen) : 0;
+    op.next_mode = next;
+    op.next_status = status;
+}
+
+bool SmIface::step_leaving(Op& op) {
+    // SYNC sm_chunk: the sender's writes into the buffer are over when its chunks are counted.
+    const std::uint64_t done =
+        op.owner->rx_segment->rndv(op.sender_op).done.load(std::memory_order_acquire);
+    if (done >> 32 == op.generation && static_cast<std::uint32_t>(done) < op.claimed)
+        return false;
+    if (op.next_status != UCS_OK) {
+        finish_receive(op, op.next_status);
+    } else if (op.next_mode == ReceiveMode::kPull) {
+        pull_instead(op);
+    } else {
+        op.mode = op.next_mode;
+    }
     return true;
 }
 
@@ -241,9 +302,11 @@ void SmIface::finish_receive(Op& op, ucs_status_t status) {
     Link& link = *op.owner;
     if (status == UCS_OK && link.failure == UCS_OK) {
         std::uint64_t expected = rndv_word(op.generation, RndvState::kPending);
-        // SYNC sm_rndv: after this the sender's cancel fails, before it ours does; the data was copied before.
+        // SYNC sm_rndv: after this the sender's cancel fails, before it ours does; the data was
+        // copied before.
         if (!link.rx_segment->rndv(op.sender_op)
-                 .state.compare_exchange_strong(expected, rndv_word(op.generation, RndvState::kDone),
+                 .state.compare_exchange_strong(expected,
+                                                rndv_word(op.generation, RndvState::kDone),
                                                 std::memory_order_acq_rel)) {
             status = UCS_ERR_CANCELED;
         }
@@ -258,19 +321,28 @@ void SmIface::finish_receive(Op& op, ucs_status_t status) {
     complete_entry(entry, tag, 0, length, status);
 }
 
-// ---- Sender ---------------------------------------------------------------------------------------------------
+// ---- Sender
+// ---------------------------------------------------------------------------------------------------
 
-RndvOp* SmIface::new_rndv(Link& link) {
+RndvOp* SmIface::new_rndv(Link& link, SmEp* ep, uct_completion_t* comp) {
     if (!link.rndv_ops) {
         link.rndv_ops = std::make_unique<RndvOp[]>(kRndvCount);
-        for (std::uint32_t i = kRndvCount; i > 0; --i) link.rndv_free.push_back(i - 1);
+        for (std::uint32_t i = kRndvCount; i > 0; --i)
+            link.rndv_free.push_back(i - 1);
     }
-    if (link.rndv_free.empty()) return nullptr;
+    if (link.rndv_free.empty())
+        return nullptr;
+    Op* place = new_op(link, OpKind::kRndvSend, ep, comp);
+    if (place == nullptr)
+        return nullptr;
+    link.ops.push_back(*place);
     const std::uint32_t index = link.rndv_free.back();
     link.rndv_free.pop_back();
     RndvOp& op = link.rndv_ops[index];
     op.link = &link;
     op.index = index;
+    op.op = place;
+    place->rndv = &op;
     ++op.generation;
     op.helping = false;
     ++link.rndv_count;
@@ -283,14 +355,19 @@ RndvOp* SmIface::new_rndv(Link& link) {
     return &op;
 }
 
-void SmIface::drop_rndv(RndvOp& op) {
+void SmIface::drop_rndv(RndvOp& op, ucs_status_t status) {
     Link& link = *op.link;
-    if (op.helping) --link.helping;
+    if (op.helping)
+        --link.helping;
     op.helping = false;
-    if (op.own_memh != nullptr) md_.mem_dereg(std::exchange(op.own_memh, nullptr));
+    if (op.own_memh != nullptr)
+        md_.mem_dereg(std::exchange(op.own_memh, nullptr));
     op.link = nullptr;
     --link.rndv_count;
     link.rndv_free.push_back(op.index);
+    Op& place = *std::exchange(op.op, nullptr);
+    place.rndv = nullptr;
+    finish(place, status);
 }
 
 void SmIface::deliver_fin(Link& link, const RndvFinBody& fin) {
@@ -299,11 +376,10 @@ void SmIface::deliver_fin(Link& link, const RndvFinBody& fin) {
         return;
     }
     RndvOp& op = link.rndv_ops[fin.op];
-    if (op.link == nullptr || op.generation != fin.generation) return;  // cancelled meanwhile
-    uct_completion_t* completion = op.completion;
-    drop_rndv(op);
+    if (op.link == nullptr || op.generation != fin.generation)
+        return;  // cancelled meanwhile
     const auto status = static_cast<ucs_status_t>(fin.status);
-    complete(completion, status <= 0 ? status : UCS_ERR_IO_ERROR);
+    drop_rndv(op, status <= 0 ? status : UCS_ERR_IO_ERROR);
 }
 
 void SmIface::deliver_help(Link& link, const RndvHelpBody& help) {
@@ -312,12 +388,14 @@ void SmIface::deliver_help(Link& link, const RndvHelpBody& help) {
         return;
     }
     RndvOp& op = link.rndv_ops[help.op];
-    if (op.link == nullptr || op.generation != help.generation || op.helping) return;
+    if (op.link == nullptr || op.generation != help.generation || op.helping)
+        return;
     if (help.length > op.length || help.address + help.length < help.address) {
         violation(link, "request to copy more than a rendezvous has");
         return;
     }
-    if (link.copy_path != CopyPath::kProcessVm) return;  // the receiver goes on alone
+    if (link.copy_path != CopyPath::kProcessVm)
+        return;  // the receiver goes on alone
     op.helping = true;
     op.help_address = help.address;
     op.help_bytes = help.length;
@@ -329,7 +407,8 @@ void SmIface::deliver_help(Link& link, const RndvHelpBody& help) {
 bool SmIface::step_help(Link& link) {
     for (std::uint32_t i = 0; i < kRndvCount && link.helping > 0; ++i) {
         RndvOp& op = link.rndv_ops[i];
-        if (!op.helping) continue;
+        if (!op.helping)
+            continue;
         RndvWord& word = link.tx_rndv(i);
         std::uint32_t chunk = 0;
         const bool alive = link.process == nullptr || !link.process->pidfd ||
@@ -342,8 +421,11 @@ bool SmIface::step_help(Link& link) {
         const std::uint64_t offset = std::uint64_t{chunk} * kChunkBytes;
         const std::uint64_t bytes = chunk_bytes(op.help_bytes, chunk);
         const iovec local{op.buffer + offset, bytes};
-        if (ucs::process_write(link.peer.pid, &local, 1, op.help_address + offset, bytes) != UCS_OK) {
+        if (ucs::process_write(link.peer.pid, &local, 1, op.help_address + offset, bytes) !=
+            UCS_OK) {
             word.failed.store(rndv_word(op.generation, 1), std::memory_order_relaxed);
+            op.helping = false;
+            --link.helping;
         } else {
             counters_.add(SmCounter::kHelpedBytes, bytes);
         }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations that outlive the call that started them. All belong to one link and die with it, completed exactly once.
+// Operations that outlive the call that started them. All belong to one link and die with it,
+// completed exactly once.
 //
-//   Op        of the initiator: get, put and atomics that take more than one step or an answer of the peer, flushes,
+//   Op        of the initiator: get, put and atomics that take more than one step or an answer of
+//   the peer, flushes,
 //             and the receiving side of a rendezvous
-//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our ring segment
-//   Serve     memory of ours that the peer reads by messages, because it may not do so itself
+//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our ring
+//   segment Serve     memory of ours that the peer reads by messages, because it may not do so
+//   itself
 #pragma once
 
 #include <uct/api/uct.h>
@@ -21,6 +24,7 @@
 namespace tagwire::sm {
 
 struct Link;
+struct RndvOp;
 class SmEp;
 
 /// A posted receive. One contiguous buffer lies in the entry itself, anything else behind `more`.
@@ -34,6 +38,7 @@ struct PostedEntry : ucs::PostedReceive {
 
 enum class OpKind : std::uint8_t {
     kFlush,     // done when it is the oldest
+    kRndvSend,  // a rendezvous of ours, under way until the receiver has it
     kCopyGet,   // process_vm_readv, piece by piece
     kCopyPut,   // process_vm_writev, piece by piece
     kPull,      // the peer sends the data
@@ -42,9 +47,10 @@ enum class OpKind : std::uint8_t {
     kReceive,   // rendezvous: fills a posted receive
 };
 
-enum class ReceiveMode : std::uint8_t { kDirect, kRead, kBoth, kPull };
+enum class ReceiveMode : std::uint8_t { kDirect, kRead, kBoth, kLeaving, kPull };
 
-/// One step of a copy that may take several: long enough to be efficient, short enough to stay responsive.
+/// One step of a copy that may take several: long enough to be efficient, short enough to stay
+/// responsive.
 constexpr std::size_t kCopyStepBytes = 512 * 1024;
 /// What one side takes at a time when both copy.
 constexpr std::size_t kChunkBytes = 128 * 1024;
@@ -53,10 +59,10 @@ struct Op {
     ucs::ListLink<Op> link;
     OpKind kind = OpKind::kFlush;
     ReceiveMode mode = ReceiveMode::kDirect;
-    bool needs_steps = false;   // local work is left; otherwise it waits for the peer
+    bool needs_steps = false;    // local work is left; otherwise it waits for the peer
     bool is_first_step = false;  // within the call that started it
-    bool both_started = false;  // the sender was asked to help
-    std::uint32_t id = kNoOp;   // what the peer's answers carry: serial << kOpIndexBits | index
+    bool both_started = false;   // the sender was asked to help
+    std::uint32_t id = kNoOp;    // what the peer's answers carry: serial << kOpIndexBits | index
     Link* owner = nullptr;
     SmEp* ep = nullptr;
     uct_completion_t* completion = nullptr;
@@ -79,6 +85,10 @@ struct Op {
     std::uint64_t copy_bytes = 0;
     std::uint64_t source = 0;
     std::uint32_t sender_op = 0;
+    std::uint32_t claimed = 0;  // kLeaving: chunks that must be finished before `next_mode`
+    ReceiveMode next_mode = ReceiveMode::kDirect;
+    ucs_status_t next_status = UCS_OK;  // not OK: the receive ends with it
+    RndvOp* rndv = nullptr;             // kRndvSend
     std::uint32_t generation = 0;
 };
 
@@ -86,9 +96,8 @@ constexpr std::uint32_t kOpIndexBits = 12;
 constexpr std::uint32_t kOpCountMax = 1U << kOpIndexBits;
 
 struct RndvOp {
-    Link* link = nullptr;  // null: free
-    SmEp* ep = nullptr;
-    uct_completion_t* completion = nullptr;
+    Link* link = nullptr;          // null: free
+    Op* op = nullptr;              // its place among the link's operations, and its completion
     uct_mem_h own_memh = nullptr;  // registered for this operation only
     std::byte* buffer = nullptr;
     std::uint64_t length = 0;
@@ -97,6 +106,9 @@ struct RndvOp {
     std::uint32_t generation = 0;
     std::uint32_t index = 0;
     bool helping = false;
+
+    /// The receiver cannot finish it any more; its data may be read for a while, but never counts.
+    void withdraw();
 };
 
 struct Serve {
@@ -123,17 +135,21 @@ constexpr std::uint64_t rndv_word(std::uint32_t generation, RndvState state) {
 
 /// Counts one operation of `completion` down, with its status; null is allowed.
 inline void complete(uct_completion_t* completion, ucs_status_t status) {
-    if (completion == nullptr) return;
+    if (completion == nullptr)
+        return;
     uct_completion_update_status(completion, status);
-    if (--completion->count == 0) completion->func(completion);
+    if (--completion->count == 0)
+        completion->func(completion);
 }
 
 /// Takes the next number below `end` of a counter of this generation (RndvWord::next).
 template <class Counter>
-bool claim_chunk(Counter& next, std::uint32_t generation, std::uint32_t end, std::uint32_t* chunk_p) {
+bool claim_chunk(Counter& next, std::uint32_t generation, std::uint32_t end,
+                 std::uint32_t* chunk_p) {
     std::uint64_t seen = next.load(std::memory_order_relaxed);
     do {  // Relaxed: a claim publishes nothing. Ends: a lost exchange is the other side's claim.
-        if (seen >> 32 != generation || static_cast<std::uint32_t>(seen) >= end) return false;
+        if (seen >> 32 != generation || static_cast<std::uint32_t>(seen) >= end)
+            return false;
     } while (!next.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed));
     *chunk_p = static_cast<std::uint32_t>(seen);
     return true;
@@ -144,9 +160,11 @@ template <class Counter>
 void count_chunk(Counter& done, std::uint32_t generation) {
     std::uint64_t seen = done.load(std::memory_order_relaxed);
     do {
-        if (seen >> 32 != generation) return;
+        if (seen >> 32 != generation)
+            return;
         // SYNC sm_chunk: what the chunk's copier wrote is visible to whoever sees the count.
-    } while (!done.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel, std::memory_order_relaxed));
+    } while (!done.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed));
 }
 
 }  // namespace tagwire::sm

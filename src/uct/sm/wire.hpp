@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What crosses between processes outside of the rings: addresses, packets on the connection socket, remote keys.
-// Building and checking only; pure functions, so that they can be fuzzed.
+// What crosses between processes outside of the rings: addresses, packets on the connection socket,
+// remote keys. Building and checking only; pure functions, so that they can be fuzzed.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -15,11 +15,13 @@
 
 namespace tagwire::sm {
 
-// ---- Addresses ----------------------------------------------------------------------------------------------
+// ---- Addresses
+// ----------------------------------------------------------------------------------------------
 
 enum class Place : std::uint8_t { kAbstract = 1, kDirectory = 2 };
 
-/// Device address: which machine, and which network namespace (abstract sockets are seen only inside one).
+/// Device address: which machine, and which network namespace (abstract sockets are seen only
+/// inside one).
 struct DeviceAddress {
     std::uint64_t boot_id;
     std::uint64_t network_namespace;
@@ -29,7 +31,8 @@ struct DeviceAddress {
 struct IfaceAddress {
     std::uint16_t version;
     Place place;
-    std::uint8_t numa_node;  // where the receiver runs; 0xff unknown. A hint for the sender's rings.
+    std::uint8_t
+        numa_node;  // where the receiver runs; 0xff unknown. A hint for the sender's rings.
     std::uint32_t uid;
     std::uint64_t name;
     std::uint64_t cookie;
@@ -37,14 +40,16 @@ struct IfaceAddress {
 static_assert(sizeof(DeviceAddress) == 16 && sizeof(IfaceAddress) == 24);
 
 /// Nothing, with the reason in *reason, when the bytes are not an address of ours.
-std::optional<IfaceAddress> parse_iface_address(std::span<const std::byte> bytes, std::string* reason);
+std::optional<IfaceAddress> parse_iface_address(std::span<const std::byte> bytes,
+                                                std::string* reason);
 std::optional<DeviceAddress> parse_device_address(std::span<const std::byte> bytes);
 
 /// Name of the socket of an interface.
 std::string socket_name(std::uint64_t name);
 constexpr const char* kSocketPrefix = "tagwire-sm-";
 
-// ---- Packets on the connection socket -----------------------------------------------------------------------
+// ---- Packets on the connection socket
+// -----------------------------------------------------------------------
 
 constexpr std::uint32_t kPacketMagic = 0x74777031;  // "twp1"
 
@@ -56,14 +61,15 @@ struct Hello {
     std::uint32_t version;
     PacketType type;
     std::uint32_t has_membarrier;  // the sender of this packet need not fence its sends
-    std::uint64_t cookie;          // of the interface that is addressed (only in the packet of who connects)
-    std::uint64_t name;            // of the interface that speaks
+    std::uint64_t
+        cookie;          // of the interface that is addressed (only in the packet of who connects)
+    std::uint64_t name;  // of the interface that speaks
     std::uint64_t arena_id;
     std::uint64_t arena_bytes;
     std::uint64_t bell_bytes;
-    std::uint64_t probe_address;   // where probe_value lies in the speaker's memory: can we read it?
+    std::uint64_t probe_address;  // where probe_value lies in the speaker's memory: can we read it?
     std::uint64_t probe_value;
-    std::uint32_t bell_bit;        // bit that the addressed side's ring rings at the speaker's bell
+    std::uint32_t bell_bit;  // bit that the addressed side's ring rings at the speaker's bell
     std::uint32_t reserved;
 };
 
@@ -81,8 +87,8 @@ struct RingOffer {
     std::uint64_t bytes;
 };
 
-/// kWake: wakes a receiver that sleeps in poll(2). kLeave: the speaker has no endpoint on this connection any more and
-/// will not use it again; who has none either closes it.
+/// kWake: wakes a receiver that sleeps in poll(2). kLeave: the speaker has no endpoint on this
+/// connection any more and will not use it again; who has none either closes it.
 struct Notice {
     std::uint32_t magic;
     std::uint32_t version;
@@ -105,13 +111,14 @@ std::span<const std::byte> bytes_of(const Packet& packet) {
     return std::as_bytes(std::span<const Packet, 1>(&packet, 1));
 }
 
-// ---- Remote keys --------------------------------------------------------------------------------------------
+// ---- Remote keys
+// --------------------------------------------------------------------------------------------
 
 constexpr std::uint32_t kRkeyMagic = 0x7477726b;  // "twrk"
 constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};
 
-/// A packed remote key: memory [address, address + length) of its owner. In the owner's arena it starts at
-/// arena_offset, elsewhere (kNoOffset) it is the registration `key`.
+/// A packed remote key: memory [address, address + length) of its owner. In the owner's arena it
+/// starts at arena_offset, elsewhere (kNoOffset) it is the registration `key`.
 struct PackedRkey {
     std::uint32_t magic;
     std::uint32_t key;
