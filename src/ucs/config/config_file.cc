@@ -46,7 +46,8 @@ void read_file(const std::string& path, Missing missing, std::vector<ConfigFile>
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
                                                                std::fclose);
     if (file == nullptr) {
-        const bool absent = errno == ENOENT || errno == ENOTDIR;
+        // EACCES: programs that change their user keep HOME, and may not look into it any more.
+        const bool absent = errno == ENOENT || errno == ENOTDIR || errno == EACCES;
         if (!absent || missing == Missing::kProblem) {
             problems_p->push_back(path + " cannot be read: " + std::strerror(errno));
         }
