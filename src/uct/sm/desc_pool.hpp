@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Private receive descriptors: for users who asked for headroom (which must not lie where a peer
 // can write), and for messages of a peer so many of whose buffers are held that it would soon have
-// none left to send with. Owner thread only. One region; descriptors are made when first needed.
+// none left to send with. Owner thread only. Descriptors, and the regions they lie in, are made
+// when first needed.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +31,15 @@ class DescPool {
     }
     DescPool(const DescPool&) = delete;
     DescPool& operator=(const DescPool&) = delete;
-    ~DescPool() {
-        if (held() == 0)
+    /// The interface closes. Whoever still holds descriptors may read and release them.
+    void abandon() {
+        if (held() == 0) {
+            delete this;
             return;
+        }
         TW_LOG_WARN("%zu receive descriptors were not released before their interface was closed",
                     held());
-        new ucs::Mapping(std::move(mapping_));  // whoever holds them may still look at them
+        abandoned_ = true;
     }
 
     /// Where the data goes, the headroom before it; null when all descriptors are held.
@@ -57,21 +61,27 @@ class DescPool {
 
     static void release(uct::DescRegionHeader* header, void* desc) {
         DescPool& pool = *static_cast<Region*>(header)->pool;
-        pool.put(static_cast<std::byte*>(desc) + pool.user_headroom_);
+        pool.free_.push_back(static_cast<std::byte*>(desc) + pool.user_headroom_ -
+                             pool.data_offset_);
+        if (pool.abandoned_ && pool.held() == 0)
+            delete &pool;
     }
 
     bool grow() {
-        const std::size_t page = ucs::page_bytes();
-        const std::size_t bytes = ucs::round_up(stride_ * kCountMax, page);
-        const std::size_t fits = std::min(bytes, uct::kDescRegionBytes - page);
-        if (!mapping_) {
-            if (ucs::map_behind_header(-1, fits, page, uct::kDescRegionBytes, &mapping_) != UCS_OK)
-                return false;
-            ::new (mapping_.front()) Region{{uct::kDescRegionMagic, &DescPool::release}, this};
-        }
-        if ((made_ + 1) * stride_ > fits)
+        if (made_ == kCountMax)
             return false;
-        free_.push_back(mapping_.base() + made_ * stride_);
+        const std::size_t page = ucs::page_bytes();
+        const std::size_t per_region = (uct::kDescRegionBytes - page) / stride_;
+        const std::size_t place = made_ % per_region;
+        if (place == 0) {
+            const std::size_t bytes = ucs::round_up(per_region * stride_, page);
+            ucs::Mapping region;
+            if (ucs::map_behind_header(-1, bytes, page, uct::kDescRegionBytes, &region) != UCS_OK)
+                return false;
+            ::new (region.front()) Region{{uct::kDescRegionMagic, &DescPool::release}, this};
+            regions_.push_back(std::move(region));
+        }
+        free_.push_back(regions_.back().base() + place * stride_);
         ++made_;
         return true;
     }
@@ -80,7 +90,8 @@ class DescPool {
     std::size_t data_offset_ = 0;
     std::size_t stride_ = 0;
     std::size_t made_ = 0;
-    ucs::Mapping mapping_;
+    bool abandoned_ = false;
+    std::vector<ucs::Mapping> regions_;
     std::vector<std::byte*> free_;
 };
 

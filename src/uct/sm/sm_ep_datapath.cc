@@ -57,7 +57,6 @@ ucs_status_t SmEp::make_room(std::uint64_t slots, std::uint64_t segs) {
 }
 
 // ---- Active messages
-// ----------------------------------------------------------------------------------------------
 
 ucs_status_t SmEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload,
                             unsigned length) {
@@ -145,7 +144,6 @@ ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
 }
 
 // ---- Eager tagged messages
-// ------------------------------------------------------------------------------------------
 
 ucs_status_t SmEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t length) {
     if (length > sizeof(TagShortBody::data)) [[unlikely]] {
@@ -229,7 +227,6 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
 }
 
 // ---- Rendezvous
-// -------------------------------------------------------------------------------------------------------
 
 // Puts the header into the slot or, when it does not fit, into a buffer that room was made for;
 // then publishes.

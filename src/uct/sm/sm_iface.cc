@@ -109,8 +109,8 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
 
     const uct::IfaceParams& checked = params();
     // A peer's buffers may be larger than ours.
-    descs_ = std::make_unique<DescPool>(checked.rx_headroom, kSegBytesMax, checked.am_alignment,
-                                        checked.am_align_offset);
+    descs_ = new DescPool(checked.rx_headroom, kSegBytesMax, checked.am_alignment,
+                          checked.am_align_offset);
     copies_always_ = checked.rx_headroom > 0 || checked.am_alignment > kCacheLine ||
                      checked.am_align_offset % checked.am_alignment != 0;
     status = entries_.init({.name = "sm posted receives", .elements_per_chunk = 256});
@@ -147,6 +147,8 @@ SmIface::~SmIface() {
         if (link->rx_segment != nullptr)
             std::exchange(link->rx_segment, nullptr)->abandon();
     }
+    if (descs_ != nullptr)
+        descs_->abandon();
     if (listener_)
         ucs::unix_unlink(address_);
     while (auto* entry = static_cast<PostedEntry*>(posted_.take_any()))
@@ -169,7 +171,6 @@ void SmIface::close() {
 }
 
 // ---- What it can do
-// -------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
     std::memset(attr, 0, sizeof *attr);
@@ -247,7 +248,6 @@ ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
 }
 
 // ---- Addresses
-// ------------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::get_device_address(uct_device_addr_t* addr) {
     const bool abstract = address_.directory.empty();
@@ -300,7 +300,6 @@ bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
 }
 
 // ---- Flush, fence
-// ----------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::flush(unsigned, uct_completion_t* comp) {
     if (comp != nullptr)
@@ -327,7 +326,6 @@ ucs_status_t SmIface::fence(unsigned) {
 }
 
 // ---- Events
-// ---------------------------------------------------------------------------------------------------------
 
 ucs_status_t SmIface::event_fd_get(int* fd_p) {
     *fd_p = epoll_.get();
@@ -382,7 +380,6 @@ void SmIface::keep_all_hot() {
 }
 
 // ---- Descriptions
-// ---------------------------------------------------------------------------------------------------
 
 void SmIface::describe(const uct::DescribeSink& sink) const {
     constexpr std::size_t kOwnFds = 4;  // listener, epoll, timer, bell

@@ -218,7 +218,7 @@ class SmIface : public uct::BaseIface {
     ucs_status_t first_status_ = UCS_OK;  // of step_first()
     unsigned in_progress_ = 0;            // nesting of progress(), for removals
 
-    std::unique_ptr<DescPool> descs_;
+    DescPool* descs_ = nullptr;   // abandons itself
     bool copies_always_ = false;  // headroom or an alignment that peers' buffers do not have
 
     // Connections.

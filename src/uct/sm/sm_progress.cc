@@ -263,7 +263,6 @@ bool SmIface::deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t
 }
 
 // ---- Posted receives
-// ------------------------------------------------------------------------------------------
 
 PostedEntry* SmIface::new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_tag_context_t* ctx) {
     PostedEntry* entry = entries_.create();
@@ -346,7 +345,6 @@ unsigned SmIface::report_cancelled() {
 }
 
 // ---- Hot and cold
-// -----------------------------------------------------------------------------------------------
 
 void SmIface::make_hot(Link& link) {
     if (link.is_hot || link.rx_segment == nullptr)
@@ -396,7 +394,6 @@ void SmIface::cool() {
 }
 
 // ---- Work
-// ---------------------------------------------------------------------------------------------------------
 
 void SmIface::add_work(Link& link) {
     has_work_ = true;

@@ -98,7 +98,6 @@ bool SmIface::deliver_remote(Link& link, Control control) {
 }
 
 // ---- Requests of the peer
-// -----------------------------------------------------------------------------------------
 
 void SmIface::deliver_pull(Link& link, const PullBody& pull) {
     if (link.serves.size() >= kServesMax)
@@ -193,7 +192,6 @@ void SmIface::deliver_atomic(Link& link, const AtomicBody& atomic) {
 }
 
 // ---- Our operations
-// -------------------------------------------------------------------------------------------------
 
 Op* SmIface::new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp) {
     if (op_free_.empty()) {

@@ -96,7 +96,6 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
 }
 
 // ---- Put
-// ------------------------------------------------------------------------------------------------------------
 
 ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
                              uct_rkey_t rkey) {
@@ -175,7 +174,6 @@ ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
 }
 
 // ---- Get
-// ------------------------------------------------------------------------------------------------------------
 
 ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote_addr,
                              uct_rkey_t rkey) {
@@ -254,7 +252,6 @@ ucs_status_t SmEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
 }
 
 // ---- Atomics
-// ----------------------------------------------------------------------------------------------------------
 
 template <class T>
 ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t remote_addr,

@@ -33,7 +33,6 @@ std::uint64_t chunk_bytes(std::uint64_t total, std::uint32_t chunk) {
 }  // namespace
 
 // ---- Receiver
-// -------------------------------------------------------------------------------------------------
 
 bool SmIface::deliver_rndv(Link& link, Control control) {
     RndvBody body;
@@ -322,7 +321,6 @@ void SmIface::finish_receive(Op& op, ucs_status_t status) {
 }
 
 // ---- Sender
-// ---------------------------------------------------------------------------------------------------
 
 RndvOp* SmIface::new_rndv(Link& link, SmEp* ep, uct_completion_t* comp) {
     if (!link.rndv_ops) {

@@ -17,6 +17,7 @@
 
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
+#include "uct/completion.hpp"
 #include "uct/sm/iov.hpp"
 #include "uct/sm/layout.hpp"
 #include "uct/sm/messages.hpp"
@@ -133,13 +134,10 @@ constexpr std::uint64_t rndv_word(std::uint32_t generation, RndvState state) {
     return rndv_word(generation, static_cast<std::uint32_t>(state));
 }
 
-/// Counts one operation of `completion` down, with its status; null is allowed.
+/// As uct::invoke_completion(); null is allowed.
 inline void complete(uct_completion_t* completion, ucs_status_t status) {
-    if (completion == nullptr)
-        return;
-    uct_completion_update_status(completion, status);
-    if (--completion->count == 0)
-        completion->func(completion);
+    if (completion != nullptr)
+        uct::invoke_completion(completion, status);
 }
 
 /// Takes the next number below `end` of a counter of this generation (RndvWord::next).

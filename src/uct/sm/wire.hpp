@@ -16,7 +16,6 @@
 namespace tagwire::sm {
 
 // ---- Addresses
-// ----------------------------------------------------------------------------------------------
 
 enum class Place : std::uint8_t { kAbstract = 1, kDirectory = 2 };
 
@@ -49,7 +48,6 @@ std::string socket_name(std::uint64_t name);
 constexpr const char* kSocketPrefix = "tagwire-sm-";
 
 // ---- Packets on the connection socket
-// -----------------------------------------------------------------------
 
 constexpr std::uint32_t kPacketMagic = 0x74777031;  // "twp1"
 
@@ -112,7 +110,6 @@ std::span<const std::byte> bytes_of(const Packet& packet) {
 }
 
 // ---- Remote keys
-// --------------------------------------------------------------------------------------------
 
 constexpr std::uint32_t kRkeyMagic = 0x7477726b;  // "twrk"
 constexpr std::uint64_t kNoOffset = ~std::uint64_t{0};

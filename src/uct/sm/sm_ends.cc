@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How connections end: deaths, broken formats, endpoints that leave.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+#include "uct/sm/sm_ep.hpp"
+#include "uct/sm/sm_iface.hpp"
+
+namespace tagwire::sm {
+
+void SmIface::process_died(pid_t pid) {
+    const auto found = processes_.find(pid);
+    if (found == processes_.end() || !found->second->pidfd ||
+        ucs::pidfd_is_alive(found->second->pidfd.get()))
+        return;
+    PeerProcess& process = *found->second;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, process.pidfd.get(), nullptr);
+    for (const auto& link : links_) {
+        if (link == nullptr || link->process != &process)
+            continue;
+        if (link->socket)
+            read_socket(*link);  // what it announced before it died
+        fail(*link, UCS_ERR_CONNECTION_RESET);
+    }
+    dead_processes_.push_back(std::move(found->second));
+    processes_.erase(found);
+}
+
+void SmIface::unwatch(PeerProcess& process) {
+    if (--process.link_count > 0)
+        return;
+    const auto found = processes_.find(process.pid);
+    if (found != processes_.end() && found->second.get() == &process) {
+        processes_.erase(found);
+        return;
+    }
+    std::erase_if(dead_processes_, [&](const auto& dead) { return dead.get() == &process; });
+}
+
+// ---- Ends
+
+void SmIface::fail(Link& link, ucs_status_t status) {
+    if (link.failure != UCS_OK)
+        return;
+    link.failure = status;
+    if (link.state != LinkState::kReady)
+        --waiting_links_;
+    link.state = LinkState::kFailed;
+    if (link.tx_made)
+        link.tx.hold();
+    failed_.push_back(&link);
+    has_work_ = true;
+}
+
+void SmIface::violation(Link& link, const char* what) {
+    if (link.failure != UCS_OK)
+        return;
+    TW_LOG_ERROR("connection to process %d ended: %s", link.peer.pid, what);
+    counters_.add(SmCounter::kViolations);
+    link.violated = true;
+    fail(link, UCS_ERR_CONNECTION_RESET);
+}
+
+unsigned SmIface::bury_failed() {
+    unsigned count = 0;
+    for (std::size_t i = 0; i < failed_.size();) {
+        Link& link = *failed_[i];
+        if (link.rx_segment != nullptr && !link.violated) {
+            // A sender that lives on could fill the ring for ever.
+            std::uint64_t left = 2 * std::uint64_t{link.rx_segment->geometry.slot_count};
+            for (unsigned n = 0; left > 0 && (n = poll_ring(link)) > 0;
+                 left -= std::min<std::uint64_t>(left, n)) {
+                count += n;
+            }
+            // Messages that wait for a descriptor are not dropped: the failure waits, too.
+            if (left > 0 && link.rx.peek().word != 0 && !link.violated) {
+                ++i;
+                continue;
+            }
+        }
+        failed_.erase(failed_.begin() + static_cast<std::ptrdiff_t>(i));
+        report_link_failure(link);
+        ++count;
+    }
+    return count;
+}
+
+void SmIface::report_link_failure(Link& link) {
+    make_cold(link);
+    link.socket.reset();
+    end_operations(link);
+    link.controls.clear();
+    link.serves.clear();
+    if (link.rx_segment != nullptr)
+        std::exchange(link.rx_segment, nullptr)->abandon();
+    const auto known = by_name_.find(link.peer_name);
+    if (known != by_name_.end() && known->second == &link)
+        by_name_.erase(known);
+    link.is_buried = true;
+    if (!link.eps.empty())
+        counters_.add(SmCounter::kPeerFailures);
+    // A handler may destroy its own or other endpoints.
+    for (bool again = true; again;) {
+        again = false;
+        for (SmEp* ep : link.eps) {
+            if (ep->failure_reported)
+                continue;
+            ep->failure_reported = true;
+            report_failure(ep, link.failure);
+            again = true;
+            break;
+        }
+    }
+    reap_wanted_ = true;
+}
+
+// Every operation of the link completes, once, with its failure.
+void SmIface::end_operations(Link& link) {
+    cancel_operations(link, nullptr, link.failure);
+    while (Op* op = link.receives.front())
+        finish_receive(*op, link.failure);
+    if (link.message_left > 0 && link.message_entry != nullptr) {
+        PostedEntry* entry = std::exchange(link.message_entry, nullptr);
+        complete_entry(*entry, entry->tag, 0, link.message_total, link.failure);
+    }
+}
+
+// `ep` null: those of all endpoints.
+void SmIface::cancel_operations(Link& link, SmEp* ep, ucs_status_t status) {
+    const auto mine = [&](const SmEp* owner) { return ep == nullptr || owner == ep; };
+    for (bool again = true; again;) {
+        again = false;
+        for (Op* op = link.ops.front(); op != nullptr; op = link.ops.next(*op)) {
+            if (!mine(op->ep))
+                continue;
+            if (op->rndv != nullptr) {
+                op->rndv->withdraw();
+                drop_rndv(*op->rndv, status);
+            } else {
+                finish(*op, status);
+            }
+            again = true;  // the callback may have ended others
+            break;
+        }
+    }
+}
+
+bool SmIface::is_unused(const Link& link) const {
+    return link.eps.empty() && (link.is_buried || (link.has_left && link.peer_left));
+}
+
+void SmIface::detach(Link& link, SmEp& ep) {
+    std::erase(link.eps, &ep);
+    if (!link.eps.empty() || &link == &cancelled_link_)
+        return;
+    if (link.tx_made) {
+        reinterpret_cast<RingHead*>(link.tx_segment.base())
+            ->producer.closed.store(1, std::memory_order_relaxed);
+    }
+    if (link.failure == UCS_OK && link.state == LinkState::kConnecting) {
+        fail(link, UCS_ERR_CONNECTION_RESET);
+    } else if (link.failure == UCS_OK) {
+        const auto known = by_name_.find(link.peer_name);
+        if (known != by_name_.end() && known->second == &link)
+            by_name_.erase(known);
+        link.has_left = true;
+        const Notice leave{kPacketMagic, kFormatVersion, PacketType::kLeave, 0};
+        ucs::unix_send(link.socket.get(), bytes_of(leave), nullptr, 0);
+        if (link.peer_left)
+            fail(link, UCS_ERR_CONNECTION_RESET);
+    }
+    reap_wanted_ = true;
+    if (in_progress_ == 0)
+        reap();
+}
+
+void SmIface::reap() {
+    reap_wanted_ = false;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+        if (links_[i] != nullptr && is_unused(*links_[i]))
+            remove(*links_[i]);
+    }
+}
+
+void SmIface::remove(Link& link) {
+    make_cold(link);
+    std::erase(working_, &link);
+    std::erase(failed_, &link);
+    const auto known = by_name_.find(link.peer_name);
+    if (known != by_name_.end() && known->second == &link)
+        by_name_.erase(known);
+    if (link.process != nullptr)
+        unwatch(*link.process);
+    if (link.rx_segment != nullptr)
+        link.rx_segment->abandon();
+    free_links_.push_back(link.index);
+    links_[link.index].reset();
+}
+
+}  // namespace tagwire::sm
