@@ -104,22 +104,25 @@ TEST_P(PendingRequests, large_messages_run_out_of_room_and_lose_nothing_either) 
 
 TEST_P(PendingRequests, add_is_busy_when_there_is_room) {
     TW_NEED(UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_AM_SHORT);
-    ASSERT_EQ(UCS_OK, retry([&] { return send_number(0); }));
-    drain();
     Request request([] { return UCS_OK; });
-    EXPECT_EQ(UCS_ERR_BUSY, uct_ep_pending_add(ep(), &request, 0));
+    // Not yet at the beginning, perhaps, where a connection is still being made: then it gets its
+    // turn.
+    const auto is_busy = [&] {
+        const int calls = request.calls;
+        const ucs_status_t status = uct_ep_pending_add(ep(), &request, 0);
+        EXPECT_TRUE(status == UCS_ERR_BUSY ||
+                    (status == UCS_OK && until([&] { return request.calls == calls + 1; })));
+        return status == UCS_ERR_BUSY;
+    };
+    ASSERT_EQ(UCS_OK, retry([&] { return send_number(0); }));
+    EXPECT_TRUE(until(is_busy));
 
-    // Full, then emptied, but this side has not progressed since: the room is there, so the answer
-    // is BUSY again (or the request is taken and gets its turn; both end the wait).
     fill(ep(), 1);
     drain();
-    const ucs_status_t status = uct_ep_pending_add(ep(), &request, 0);
-    if (status == UCS_OK) {
-        EXPECT_TRUE(until([&] { return request.calls == 1; }));
-    } else {
-        EXPECT_EQ(UCS_ERR_BUSY, status);
-        EXPECT_EQ(0, request.calls);
-    }
+    EXPECT_TRUE(until(is_busy));
+    const int calls = request.calls;
+    drain();
+    EXPECT_EQ(calls, request.calls) << "called although it was refused";
 }
 
 TEST_P(PendingRequests, requests_of_an_endpoint_run_in_order) {
@@ -170,11 +173,11 @@ TEST_P(PendingRequests, what_the_callback_returns_decides) {
     ASSERT_EQ(UCS_OK, uct_ep_pending_add(ep(), &stubborn, 0));
     ASSERT_EQ(UCS_OK, uct_ep_pending_add(ep(), &in_parts, 0));
     expect_numbers_up_to(sent + 5);
-    EXPECT_EQ(5, stubborn.calls);
+    EXPECT_GE(stubborn.calls, 5);
     EXPECT_GE(in_parts.calls, 4);
-    const int calls = in_parts.calls;
+    const int calls = stubborn.calls + in_parts.calls;
     drain();
-    EXPECT_EQ(calls, in_parts.calls) << "called after it returned UCS_OK";
+    EXPECT_EQ(calls, stubborn.calls + in_parts.calls) << "called after it returned UCS_OK";
 }
 
 TEST_P(PendingRequests, a_callback_may_add_itself_anew) {
