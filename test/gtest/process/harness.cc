@@ -108,7 +108,9 @@ Child::~Child() {
 }
 
 void Child::signal(int number) const {
-    ::kill(pid_, number);
+    if (pid_ > 0) {  // kill(-1) would end every process there is
+        ::kill(pid_, number);
+    }
 }
 
 void Child::kill_now() {

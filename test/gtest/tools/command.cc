@@ -67,6 +67,11 @@ Command::~Command() {
     }
 }
 
+void Command::kill_now() const {
+    ASSERT_GT(pid_, 0) << "the command is not running";
+    kill(pid_, SIGKILL);
+}
+
 std::string Command::read_line() {
     std::string line;
     for (char c = 0; read(out_, &c, 1) == 1 && c != '\n';) {

@@ -46,7 +46,7 @@ TEST(PerfServer, client_measures_against_it) {
 TEST(PerfServer, that_is_not_there_is_an_error_with_advice) {
     // A port that was just free: nobody listens there.
     Server server;
-    kill(server.command.pid(), SIGKILL);
+    server.command.kill_now();
     server.command.wait();
     const Finished client = tagwire({"perf", "tag_lat", "--connect", "127.0.0.1:" + server.port});
     EXPECT_EQ(client.status, 1);
@@ -93,7 +93,7 @@ TEST(PerfServer, client_ends_when_the_server_is_killed) {
         std::fclose(file);
         usleep(1000);
     }
-    kill(server.command.pid(), SIGKILL);
+    server.command.kill_now();
     const Finished finished = client.wait();
     EXPECT_EQ(finished.status, 1);
     EXPECT_NE(finished.error.find("tagwire:"), std::string::npos);
