@@ -27,6 +27,7 @@ class Command {
     /// The next line of its standard output, without the newline.
     std::string read_line();
     Finished wait();
+    pid_t pid() const { return pid_; }
     /// SIGKILL. Nothing when the command was not started: kill(-1) would end every process there
     /// is.
     void kill_now() const;
