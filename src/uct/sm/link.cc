@@ -68,15 +68,16 @@ ucs_status_t Link::claim(std::uint64_t count) {
     return UCS_ERR_NO_RESOURCE;
 }
 
-void Link::ring() {
+ucs_status_t Link::ring() {
     iface.count(SmCounter::kBells);
     // Before the peer's bell has arrived, a packet on the socket does as well.
     if (bell_page && !ring_bell(*reinterpret_cast<Bell<>*>(bell_page.base()), bell_bit))
-        return;
+        return UCS_OK;
     iface.count(SmCounter::kWakeups);
     const Notice wake{kPacketMagic, kFormatVersion, PacketType::kWake, 0};
     // A full socket has unread packets, so the receiver wakes up anyway.
     ucs::unix_send(socket.get(), bytes_of(wake), nullptr, 0);
+    return UCS_OK;
 }
 
 void Link::send_control_bytes(Control control, const void* body, std::size_t bytes) {

@@ -163,7 +163,7 @@ struct Link {
         if (tx.must_ring()) [[unlikely]]
             ring();
     }
-    void ring();
+    ucs_status_t ring();  // UCS_OK
 
     /// Sends a small message now or, when the ring is full, as soon as it is not.
     template <class Body>

@@ -90,6 +90,16 @@ class SmEp : public uct::BaseEp {
             return UCS_OK;
         return make_room(1, segs);
     }
+    [[gnu::noinline]] ucs_status_t am_short_slow(std::uint8_t id, std::uint64_t header,
+                                                 const void* payload, unsigned length);
+    [[gnu::noinline]] ucs_status_t tag_eager_short_slow(uct_tag_t tag, const void* data,
+                                                        std::size_t length);
+    ucs_status_t publish_short(Control control) {
+        link().tx.publish(control);
+        if (link().tx.must_ring()) [[unlikely]]
+            return link().ring();
+        return UCS_OK;
+    }
     void publish(Control control) {
         link().tx.publish(control);
         link().after_publish();
