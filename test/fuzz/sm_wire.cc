@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What another process hands us outside of the rings: addresses, packets of the connection socket,
+// remote keys. What is accepted must be safe to use: that is checked here by the arithmetic the
+// library does with it.
+#include <string>
+
+#include "input.hpp"
+#include "uct/sm/wire.hpp"
+
+namespace tagwire::fuzz {
+namespace {
+
+void addresses(std::span<const std::byte> bytes) {
+    std::string reason;
+    if (const auto address = sm::parse_iface_address(bytes, &reason)) {
+        require(sm::socket_name(address->name).size() < 100);  // fits sockaddr_un
+    } else {
+        require(!reason.empty());
+    }
+    static_cast<void>(sm::parse_device_address(bytes));
+}
+
+void packet(std::span<const std::byte> bytes) {
+    std::string reason;
+    const auto type = sm::check_packet(bytes, &reason);
+    if (!type) {
+        require(!reason.empty());
+        return;
+    }
+    if (*type == sm::PacketType::kHello) {
+        sm::Hello hello;
+        require(bytes.size() == sizeof hello);
+        std::memcpy(&hello, bytes.data(), sizeof hello);
+        if (sm::check_hello(hello, &reason)) {
+            require(hello.bell_bytes >= sizeof(sm::Bell<>) && hello.arena_bytes > 0);
+        }
+    } else if (*type == sm::PacketType::kRing) {
+        sm::RingOffer offer;
+        require(bytes.size() == sizeof offer);
+        std::memcpy(&offer, bytes.data(), sizeof offer);
+        if (const auto ring = sm::check_ring_offer(offer, &reason)) {
+            require(ring->bytes() == offer.bytes);
+            require(ring->rndv_offset() + sm::kRndvCount * sizeof(sm::RndvWord) <=
+                    ring->slots_offset());
+            require(ring->slots_offset() + ring->slot_count * sm::kSlotBytes <=
+                    ring->segs_offset());
+            require(ring->segs_offset() + std::size_t{ring->seg_count} * ring->seg_bytes <=
+                    offer.bytes);
+        }
+    }
+}
+
+void remote_key(std::span<const std::byte> bytes) {
+    std::string reason;
+    if (const auto key = sm::parse_rkey(bytes, &reason)) {
+        require(key->address + key->length >= key->address);
+    } else {
+        require(!reason.empty());
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    tagwire::fuzz::Input input(data, size);
+    const auto kind = input.take<std::uint8_t>() % 3;
+    if (kind == 0) {
+        tagwire::fuzz::addresses(input.rest());
+    } else if (kind == 1) {
+        tagwire::fuzz::packet(input.rest());
+    } else {
+        tagwire::fuzz::remote_key(input.rest());
+    }
+    return 0;
+}
