@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `tagwire info devices`: components, memory domains, transports with their capabilities, limits
-// and performance attributes, and what an interface and a connection (made to itself) tell about
+// and performance attributes, and what an interface and a connection to a peer process tell about
 // themselves.
-
-#include "tools/codec.hpp"
 #include "tools/describe.hpp"
 #include "tools/failure.hpp"
 #include "tools/info.hpp"
+#include "tools/limits.hpp"
+#include "tools/pinning.hpp"
 #include "tools/resources.hpp"
+#include "tools/session.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -156,99 +157,56 @@ void add_facts(InfoNode* node, const char* name, const Facts& facts) {
     }
 }
 
-/// An interface and an endpoint from it to itself, closed again.
-class LoopbackProbe {
+/// A connection to a peer process that has carried a message, so that what it tells is what a peer
+/// really gets.
+class PeerProbe {
   public:
-    LoopbackProbe(const Resource& resource, uct_md_h md) {
-        check(ucs_async_context_create(UCS_ASYNC_MODE_POLL, &async_), "ucs_async_context_create");
-        check(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker_), "uct_worker_create");
-        uct_iface_config_t* config = nullptr;
-        check(uct_md_iface_config_read(md, resource.transport.c_str(), nullptr, nullptr, &config),
-              "uct_md_iface_config_read");
-        uct_iface_params_t params{};
-        // Tagged operations are offered only to those who can take what arrives unexpected.
-        params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
-                            UCT_IFACE_PARAM_FIELD_HW_TM_EAGER_CB |
-                            UCT_IFACE_PARAM_FIELD_HW_TM_RNDV_CB;
-        params.eager_cb = &LoopbackProbe::refuse_eager;
-        params.rndv_cb = &LoopbackProbe::refuse_rndv;
-        params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
-        params.mode.device.tl_name = resource.transport.c_str();
-        params.mode.device.dev_name = resource.device.c_str();
-        const ucs_status_t status = uct_iface_open(md, worker_, &params, config, &iface_);
-        uct_config_release(config);
-        check(status, "uct_iface_open");
-        check(uct_iface_query(iface_, &attr_), "uct_iface_query");
-    }
+    PeerProbe() : cpus_(choose_cpus({})), driver_(start_peer_process(), cpus_) {}
 
-    ~LoopbackProbe() {
-        if (ep_ != nullptr) {
-            uct_ep_destroy(ep_);
-        }
-        if (iface_ != nullptr) {
-            uct_iface_close(iface_);
-        }
-        if (worker_ != nullptr) {
-            uct_worker_destroy(worker_);
-        }
-        if (async_ != nullptr) {
-            ucs_async_context_destroy(async_);
-        }
-    }
-
-    LoopbackProbe(const LoopbackProbe&) = delete;
-    LoopbackProbe& operator=(const LoopbackProbe&) = delete;
-
-    const uct_iface_attr_t& attr() const { return attr_; }
-    Facts iface_facts() const { return describe(iface_); }
-
-    Facts connection_facts() {
-        if ((attr_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) == 0) {
-            return {};
-        }
-        Bytes device(attr_.device_addr_len);
-        Bytes address(attr_.iface_addr_len);
-        auto* const device_address = reinterpret_cast<uct_device_addr_t*>(device.data());
-        auto* const iface_address = reinterpret_cast<uct_iface_addr_t*>(address.data());
-        check(uct_iface_get_device_address(iface_, device_address), "uct_iface_get_device_address");
-        check(uct_iface_get_address(iface_, iface_address), "uct_iface_get_address");
-        uct_ep_params_t params{};
-        params.field_mask =
-            UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
-        params.iface = iface_;
-        params.dev_addr = device_address;
-        params.iface_addr = iface_address;
-        check(uct_ep_create(&params, &ep_), "uct_ep_create");
-        return describe(ep_);
+    const Link& connect(const Resource& resource) {
+        Setup setup;
+        setup.transport = resource.transport;
+        setup.device = resource.device;
+        setup.wait = cpus_[0] == cpus_[1] ? Wait::kYield : Wait::kSpin;
+        driver_.open(setup);
+        exchange();
+        return driver_.link();
     }
 
   private:
-    static ucs_status_t refuse_eager(void*, void*, std::size_t, unsigned, uct_tag_t, std::uint64_t,
-                                     void**) {
-        return UCS_OK;
+    /// The first kind of test that the transport can do, large enough for its zero-copy path.
+    void exchange() {
+        for (const TestId test : {TestId::kTagLat, TestId::kAmLat, TestId::kPutLat}) {
+            for (const std::uint64_t size : {256U << 10, 8U}) {
+                std::string why;
+                const auto op = choose_op(test, Op::kAuto, size, driver_.link().attr(), &why);
+                if (op) {
+                    Job job;
+                    job.test = test;
+                    job.op = *op;
+                    job.size = size;
+                    job.iterations = 1;
+                    driver_.run(job);
+                    return;
+                }
+            }
+        }
     }
 
-    static ucs_status_t refuse_rndv(void*, unsigned, std::uint64_t, const void*, unsigned,
-                                    std::uint64_t, std::size_t, const void*) {
-        return UCS_OK;
-    }
-
-    ucs_async_context_t* async_ = nullptr;
-    uct_worker_h worker_ = nullptr;
-    uct_iface_h iface_ = nullptr;
-    uct_ep_h ep_ = nullptr;
-    uct_iface_attr_t attr_{};
+    std::vector<int> cpus_;
+    Driver driver_;
 };
 
-void add_transport(InfoNode* list, const Resource& resource, uct_md_h md) {
+void add_transport(InfoNode* list, const Resource& resource) {
     InfoNode& node = list->add("transport", resource.transport);
     node.add("device", resource.device);
     node.add("device_type", std::string(device_type_name(resource.device_type)));
     try {
-        LoopbackProbe probe(resource, md);
-        add_attributes(&node, probe.attr());
-        add_facts(&node, "interface", probe.iface_facts());
-        add_facts(&node, "connection", probe.connection_facts());
+        PeerProbe peer;
+        const Link& link = peer.connect(resource);
+        add_attributes(&node, link.attr());
+        add_facts(&node, "interface", describe(link.interface(0)));
+        add_facts(&node, "connection", describe(link.endpoint(0)));
     } catch (const Failure& failure) {
         node.add("error", std::string(failure.what()));
     }
@@ -267,7 +225,7 @@ void add_md(InfoNode* list, uct_component_h component, const std::string& name) 
     node.add("reg_cost_ns_per_byte", attr.reg_cost.m * 1e9);
     InfoNode& transports = node.add_list("transports");
     for (const Resource& resource : resources_of(component, name, md.get())) {
-        add_transport(&transports, resource, md.get());
+        add_transport(&transports, resource);
     }
 }
 

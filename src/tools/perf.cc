@@ -113,6 +113,18 @@ std::vector<Result> run_floors(const PerfPlan& plan, Driver& driver, const std::
     return results;
 }
 
+/// What one more peer costs, where the transport says so.
+void add_footprint(const Link& link, Result* result) {
+    for (const Facts& facts : {describe(link.endpoint(0)), describe(link.interface(0))}) {
+        if (!result->bytes_per_peer) {
+            result->bytes_per_peer = number_in(facts, "bytes_per_peer");
+        }
+        if (!result->qps) {
+            result->qps = number_in(facts, "qps");
+        }
+    }
+}
+
 std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,
                                   const std::vector<int>& cpus) {
     driver.open(plan.setup);
@@ -139,9 +151,7 @@ std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,
                         ? std::optional<std::string>(name_of(job->op))
                         : std::nullopt;
         result.memory = name_of(job->memory);
-        const Facts facts = describe(link.endpoint(0));
-        result.bytes_per_peer = number_in(facts, "bytes_per_peer");
-        result.qps = number_in(facts, "qps");
+        add_footprint(link, &result);
         results.push_back(result);
     }
     left_out.tell();
