@@ -4,13 +4,14 @@
 
 Usage: compare.py --bin DIR --out DIR [--rounds N] [--rows WORD] [--no-instructions]
 
-DIR holds the built `tagwire` and `instr_messages`. Results go to OUT/compare.json and OUT/compare.txt. How to read
-them: docs/perf.md. UCX is `ucx_perftest` from the path; TAGWIRE_BENCH_UCX names one more, as a binary or as the prefix
-of an installation.
+DIR holds the built `tagwire` and `instr_messages`. Results go to OUT/compare.json and
+OUT/compare.txt. How to read them: docs/perf.md. UCX is `ucx_perftest` from the path;
+TAGWIRE_BENCH_UCX names one more, as a binary or as the prefix of an installation.
 
-The two CPUs of a shared machine are sometimes near and sometimes far, so a reading counts only when the cache line
-floor before and after it agrees within 10 %, and only readings of one round are compared with each other. A round is:
-floor, ours, floor, UCX's, floor for every row. Rounds go on until every row has enough of them that count.
+The two CPUs of a shared machine are sometimes near and sometimes far, so a reading counts only when
+the cache line floor before and after it agrees within 10 %, and only readings of one round are
+compared with each other. A round is: floor, ours, floor, UCX's, floor for every row. Rounds go on
+until every row has enough of them that count.
 """
 import argparse
 import json
@@ -41,7 +42,8 @@ def run(command, environment=None):
     result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S,
                             env={**os.environ, **(environment or {})}, check=False)
     if result.returncode != 0:
-        raise Skip(f"{' '.join(map(str, command))}: {result.stderr.strip() or result.stdout.strip()}")
+        told = result.stderr.strip() or result.stdout.strip()
+        raise Skip(f"{' '.join(map(str, command))}: {told}")
     return result.stdout
 
 
@@ -51,7 +53,8 @@ class Tagwire:
         self.cpus = cpus
 
     def perf(self, test, arguments=(), environment=None):
-        output = run([self.command, "perf", test, *arguments, "--cpu", self.cpus, "--json", "-"], environment)
+        command = [self.command, "perf", test, *arguments, "--cpu", self.cpus, "--json", "-"]
+        output = run(command, environment)
         return json.loads(output)["results"][0]
 
     def floor(self):
@@ -88,13 +91,14 @@ class Ucx:
         self.port += 1
         command = [self.binary, "-f", "-p", str(self.port), *arguments]
         variables = {**os.environ, **self.environment, **environment}
-        server = subprocess.Popen([*command, "-c", self.cpus[-1]], env=variables, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL)
+        server = subprocess.Popen([*command, "-c", self.cpus[-1]], env=variables,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        client_command = [command[0], "localhost", *command[1:], "-c", self.cpus[0]]
         try:
             for _ in range(20):
                 time.sleep(0.1)  # until the server listens: connecting to find out would use it up
-                client = subprocess.run([command[0], "localhost", *command[1:], "-c", self.cpus[0]], env=variables,
-                                        capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+                client = subprocess.run(client_command, env=variables, capture_output=True,
+                                        text=True, timeout=TIMEOUT_S, check=False)
                 if client.returncode == 0:
                     return self.parse(client.stdout)
                 if server.poll() is not None:
@@ -122,27 +126,35 @@ def ucp(test, size, count):
 
 
 class Row:
-    """One line of the budget. `target(ours, other)` gives the value that is compared and whether it is met."""
+    """One line of the budget: what is read, what it is compared with, and what must hold.
+
+    ours: function(tagwire) -> (value, nanoseconds above the floor or None)
+    unit: "ns", "/s" or "B/s"
+    theirs: (arguments, environment of ucx_perftest, 0 for its latency or 1 for its rate, bytes of a
+        message if the rate is wanted in bytes)
+    reference: function(tagwire) -> value of ours to compare with: memcpy, depth 1
+    """
 
     def __init__(self, name, ours, unit, goal, theirs=None, reference=None):
         self.name = name
-        self.ours = ours            # function(tagwire) -> (value, above floor or None)
-        self.unit = unit            # "ns", "/s", "B/s" or "x"
-        self.goal = goal            # list of Goal
-        self.theirs = theirs        # (arguments, environment), which of (latency, rate) counts, bytes per message
-        self.reference = reference  # function(tagwire) -> value, ours to compare with: memcpy, depth 1
+        self.ours = ours
+        self.unit = unit
+        self.goal = goal
+        self.theirs = theirs
+        self.reference = reference
         self.readings = []
 
 
 class Goal:
-    """What must hold: `above` ns over the floor, `of` times the reference or UCX's value, at least or at most."""
+    """What must hold: at most so many ns above the floor, or a ratio to UCX or to the reference."""
 
     def __init__(self, kind, limit):
-        self.kind = kind  # "above", "ucx<", "ucx>=", "reference>=", "reference<="
+        self.kind = kind
         self.limit = limit
 
     def text(self):
-        return {"above": f"<= floor + {self.limit:g} ns", "ucx<": "< UCX", "ucx>=": f">= {self.limit:g} x UCX",
+        return {"above": f"<= floor + {self.limit:g} ns", "ucx<": "< UCX",
+                "ucx>=": f">= {self.limit:g} x UCX",
                 "reference>=": f">= {self.limit:g} x reference",
                 "reference<=": f"<= {self.limit:g} x reference"}[self.kind]
 
@@ -175,31 +187,44 @@ def figure(key, test, *arguments, environment=None):
     return lambda tagwire: (tagwire.perf(test, arguments, environment)[key], None)
 
 
+def with_one_other(test):
+    """The same latency with one other receive: what a deep list is compared with."""
+    read = latency(test, "--depth", "1", "--iters", "20000")
+    return lambda tagwire: read(tagwire)[0]
+
+
+def memcpy_1m(tagwire):
+    return tagwire.memcpy(1 << 20)
+
+
 def budget_rows():
     mib = 1 << 20
-    memcpy = lambda tagwire: tagwire.memcpy(mib)  # noqa: E731
-    depth_one = lambda test: lambda tagwire: latency(test, "--depth", "1", "--iters", "20000")(tagwire)[0]  # noqa: E731
     big = ["--size", "1m", "--iters", "1000", "--warmup", "100"]
+    deep = ["--depth", "100000", "--iters", "20000"]
+    many = ["--iters", "2000000"]
+    short = ["--iters", "40000"]
+    no_cma = {"TAGWIRE_SM_CMA": "off"}
     return [
-        Row("AM short 8 B, p50", latency("am_lat", "--iters", "40000"), "ns", [Goal("above", 10), Goal("ucx<", 1)],
-            (*uct("am_lat", 200000), 0, None)),
-        Row("tag short 8 B, p50", latency("tag_lat", "--iters", "40000"), "ns",
+        Row("AM short 8 B, p50", latency("am_lat", *short), "ns",
+            [Goal("above", 10), Goal("ucx<", 1)], (*uct("am_lat", 200000), 0, None)),
+        Row("tag short 8 B, p50", latency("tag_lat", *short), "ns",
             [Goal("above", 20), Goal("ucx<", 1)], (*ucp("tag_lat", 8, 200000), 0, None)),
-        Row("AM short 8 B, rate", figure("messages_per_s", "am_bw", "--iters", "2000000"), "/s",
+        Row("AM short 8 B, rate", figure("messages_per_s", "am_bw", *many), "/s",
             [Goal("ucx>=", 2)], (*uct("am_bw", 2000000), 1, None)),
-        Row("tagged 8 B, rate", figure("messages_per_s", "tag_rate", "--iters", "2000000"), "/s",
+        Row("tagged 8 B, rate", figure("messages_per_s", "tag_rate", *many), "/s",
             [Goal("ucx>=", 1.8)], (*ucp("tag_bw", 8, 2000000), 1, None)),
-        Row("tagged 1 MiB, ordinary memory", figure("bytes_per_s", "tag_rate", *big), "B/s", [Goal("ucx>=", 1.5)],
-            (*ucp("tag_bw", mib, 1000), 1, mib)),
-        Row("tagged 1 MiB, allocated memory", figure("bytes_per_s", "tag_rate", "--memory", "alloc", *big), "B/s",
-            [Goal("reference>=", 0.9)], reference=memcpy),
+        Row("tagged 1 MiB, ordinary memory", figure("bytes_per_s", "tag_rate", *big), "B/s",
+            [Goal("ucx>=", 1.5)], (*ucp("tag_bw", mib, 1000), 1, mib)),
+        Row("tagged 1 MiB, allocated memory",
+            figure("bytes_per_s", "tag_rate", "--memory", "alloc", *big), "B/s",
+            [Goal("reference>=", 0.9)], reference=memcpy_1m),
         Row("tagged 1 MiB, no process_vm_readv",
-            figure("bytes_per_s", "tag_rate", *big, environment={"TAGWIRE_SM_CMA": "off"}), "B/s",
-            [Goal("reference>=", 0.4)], reference=memcpy),
-        Row("tag p50 behind 100 000 receives", latency("tag_lat", "--depth", "100000", "--iters", "20000"), "ns",
-            [Goal("reference<=", 1.1)], reference=depth_one("tag_lat")),
-        Row("match p50 among 100 000 receives", latency("match", "--depth", "100000", "--iters", "20000"), "ns",
-            [Goal("reference<=", 1.3)], reference=depth_one("match")),
+            figure("bytes_per_s", "tag_rate", *big, environment=no_cma), "B/s",
+            [Goal("reference>=", 0.4)], reference=memcpy_1m),
+        Row("tag p50 behind 100 000 receives", latency("tag_lat", *deep), "ns",
+            [Goal("reference<=", 1.1)], reference=with_one_other("tag_lat")),
+        Row("match p50 among 100 000 receives", latency("match", *deep), "ns",
+            [Goal("reference<=", 1.3)], reference=with_one_other("match")),
     ]
 
 
@@ -255,14 +280,15 @@ def measure(rows, tagwire, ucx, others, rounds):
                 print(f"compare: {row.name}: {problem}", file=sys.stderr)
         if sys.stderr.isatty():
             done = ", ".join(str(len(kept(row))) for row in rows)
-            print(f"\rround {number}: {done} of {rounds} readings count \033[K", end="", file=sys.stderr)
+            print(f"\rround {number}: {done} of {rounds} readings count \033[K", end="",
+                  file=sys.stderr)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     return problems
 
 
 def instructions(bin_directory, count=2000):
-    """Instructions per message by callgrind: total, and by the marked functions of instr_messages."""
+    """Instructions per message by callgrind: all, and those of the marked functions."""
     program = Path(bin_directory) / "instr_messages"
     if not program.exists() or shutil.which("valgrind") is None:
         return None
@@ -270,9 +296,11 @@ def instructions(bin_directory, count=2000):
     def costs(kind, messages):
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory) / "callgrind.out"
-            run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}", program, kind, str(messages)],
-                {"TAGWIRE_SM_ARENA_BYTES": "64m"})  # valgrind has no room for the default's address space
-            listing = run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--show-percs=no", file])
+            # valgrind has no room for the address space that the arena takes by default.
+            run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}", program, kind,
+                 str(messages)], {"TAGWIRE_SM_ARENA_BYTES": "64m"})
+            listing = run(["callgrind_annotate", "--inclusive=yes", "--threshold=100",
+                           "--show-percs=no", file])
         found = {"total": 0}
         for line in listing.splitlines():
             number = re.match(r"\s*([\d,]+)\s", line)
@@ -291,8 +319,9 @@ def instructions(bin_directory, count=2000):
         few, many = costs(kind, count), costs(kind, 2 * count)
         per_message[kind] = {name: (many[name] - few[name]) / count for name in many if name in few}
     am, tag = per_message["am"], per_message["tag"]
-    return {"am_short_send": am.get("send_am"), "am_receive": am.get("progress_until"), "am_total": am["total"],
-            "tag_short_send": tag.get("send_tagged"), "tag_post_receive": tag.get("post_receive"),
+    return {"am_short_send": am.get("send_am"), "am_receive": am.get("progress_until"),
+            "am_total": am["total"], "tag_short_send": tag.get("send_tagged"),
+            "tag_post_receive": tag.get("post_receive"),
             "tag_matched_receive": tag.get("progress_until"), "tag_total": tag["total"]}
 
 
@@ -311,6 +340,11 @@ def middle(readings, key):
     return statistics.median(values) if values else None
 
 
+def middle_of_other(readings, name):
+    values = [r["others"][name] for r in readings if name in r["others"]]
+    return statistics.median(values) if values else None
+
+
 def verdict(goal, readings):
     judged = goal.judge(readings)
     if judged is None:
@@ -318,7 +352,8 @@ def verdict(goal, readings):
     value, met = judged
     word = "met" if met else "MISSED"
     if goal.kind == "above":
-        return f"{word}: {goal.text()}, is {value:+.1f} ns" + ("" if met else f", {value - goal.limit:.1f} ns too much")
+        by = "" if met else f", {value - goal.limit:.1f} ns too much"
+        return f"{word}: {goal.text()}, is {value:+.1f} ns{by}"
     by = "" if met else f", needs {goal.limit:g}"
     return f"{word}: {goal.text()}, is {value:.2f} x{by}"
 
@@ -334,27 +369,30 @@ def table(rows, others):
             if not readings:
                 continue
             notes[len(cells)] = [verdict(goal, readings) for goal in row.goal]
-            other = [show(statistics.median([r["others"][o] for r in readings if o in r["others"]] or [0]) or None,
-                          row.unit) for o in others]
-            cells.append([row.name, name, str(len(readings)), show(middle(readings, "floor"), "ns"),
-                          show(middle(readings, "ours"), row.unit), show(middle(readings, "ucx"), row.unit), *other,
+            cells.append([row.name, name, str(len(readings)),
+                          show(middle(readings, "floor"), "ns"),
+                          show(middle(readings, "ours"), row.unit),
+                          show(middle(readings, "ucx"), row.unit),
+                          *(show(middle_of_other(readings, other), row.unit) for other in others),
                           show(middle(readings, "reference"), row.unit)])
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
     for number, line in enumerate(cells):
-        text = "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths)))
-        lines.append(text.rstrip())
+        padded = [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:]))]
+        lines.append("  ".join(padded))
         lines += ["    " + note for note in notes.get(number, [])]
     return lines
 
 
 def to_json(rows, problems, counts, ucx, others, tagwire):
-    document = {"schema": 1, "host": {"cpu": cpu_model(), "kernel": platform.release(), "cores": os.cpu_count()},
-                "tagwire": run([tagwire.command, "--version"]).split()[-1], "ucx": ucx.version() if ucx else None,
+    host = {"cpu": cpu_model(), "kernel": platform.release(), "cores": os.cpu_count()}
+    document = {"schema": 1, "host": host,
+                "tagwire": run([tagwire.command, "--version"]).split()[-1],
+                "ucx": ucx.version() if ucx else None,
                 "others": {name: program.version() for name, program in others.items()}, "rows": [],
                 "instructions": counts}
     for row in rows:
-        entry = {"name": row.name, "unit": row.unit, "problem": problems.get(row.name), "regimes": {},
-                 "readings": row.readings}
+        entry = {"name": row.name, "unit": row.unit, "problem": problems.get(row.name),
+                 "regimes": {}, "readings": row.readings}
         for name in ("near", "far"):
             readings = kept(row, name)
             if readings:
@@ -362,9 +400,9 @@ def to_json(rows, problems, counts, ucx, others, tagwire):
                 for goal in row.goal:
                     value, met = goal.judge(readings) or (None, None)
                     goals.append({"target": goal.text(), "value": value, "met": met})
+                keys = ("floor", "ours", "above", "ucx", "reference")
                 entry["regimes"][name] = {"rounds": len(readings), "goals": goals,
-                                          **{key: middle(readings, key)
-                                             for key in ("floor", "ours", "above", "ucx", "reference")}}
+                                          **{key: middle(readings, key) for key in keys}}
         document["rows"].append(entry)
     return document
 
@@ -394,7 +432,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--bin", required=True, help="directory of the built programs")
     parser.add_argument("--out", required=True, help="directory for compare.json and compare.txt")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="readings that must count (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS,
+                        help="readings that must count (%(default)s)")
     parser.add_argument("--rows", default="", help="only rows whose name contains this")
     parser.add_argument("--no-instructions", action="store_true", help="do not count instructions")
     arguments = parser.parse_args()
@@ -407,7 +446,8 @@ def main():
     found = shutil.which("ucx_perftest")
     ucx = Ucx(found, cpus) if found else None
     if ucx is None:
-        print("compare: no ucx_perftest here (package ucx-utils): only ours is measured", file=sys.stderr)
+        print("compare: no ucx_perftest here (package ucx-utils): only ours is measured",
+              file=sys.stderr)
     others = other_ucx(cpus)
     rows = [row for row in budget_rows() if arguments.rows in row.name]
     problems = measure(rows, tagwire, ucx, others, arguments.rounds)
@@ -417,13 +457,14 @@ def main():
     lines += [f"{name}: not measured: {problem}" for name, problem in problems.items()]
     if counts:
         lines += ["", "instructions per 8-byte message (callgrind, loopback):"]
-        lines += [f"    {name.replace('_', ' '):24} {value:8.1f}" for name, value in counts.items() if value]
+        lines += [f"    {name.replace('_', ' '):24} {value:8.1f}"
+                  for name, value in counts.items() if value]
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     text = "\n".join(lines) + "\n"
     (out / "compare.txt").write_text(text, encoding="utf-8")
-    (out / "compare.json").write_text(json.dumps(to_json(rows, problems, counts, ucx, others, tagwire), indent=2) + "\n",
-                                      encoding="utf-8")
+    document = to_json(rows, problems, counts, ucx, others, tagwire)
+    (out / "compare.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(text, end="")
     return 1 if problems else 0
 
