@@ -25,6 +25,17 @@ using testing::AssertionResult;
 
 constexpr std::uint32_t kSlots = sm::kSlotCountMin;
 
+// Switching fibers is dear to the sanitizers: there the scenarios are explored less.
+constexpr std::size_t schedules(std::size_t wanted) {
+#if defined(__SANITIZE_THREAD__)
+    return wanted / 20;
+#elif defined(__SANITIZE_ADDRESS__)
+    return wanted / 4;
+#else
+    return wanted;
+#endif
+}
+
 /** The sleeper runs the barrier for both sides. */
 struct SleeperPays {
     void after_publish() const { DetFences::compiler(); }
@@ -135,7 +146,7 @@ class RingModelAt : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(RingModelAt, DeliversInOrderWhileSlotsAreReused) {
     constexpr std::int64_t kMessages = 2 * kSlots + 5;
-    EXPECT_TRUE(always_passes({.schedules = 4'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(4'000)}, [](DetRun& run) {
         Model<> ring(GetParam());
         run.spawn([&] {
             for (std::int64_t i = 0; i < kMessages; ++i)
@@ -156,7 +167,7 @@ TEST_P(RingModelAt, DeliversInOrderWhileSlotsAreReused) {
 TEST_P(RingModelAt, FragmentsAreSeenAllOrNone) {
     constexpr std::uint64_t kFragments = 5;
     constexpr std::uint64_t kMessages = 5;
-    EXPECT_TRUE(always_passes({.schedules = 4'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(4'000)}, [](DetRun& run) {
         Model<> ring(GetParam());
         run.spawn([&] {
             for (std::uint64_t m = 0; m < kMessages; ++m) {
@@ -188,7 +199,7 @@ TEST_P(RingModelAt, FragmentsAreSeenAllOrNone) {
 }
 
 TEST_P(RingModelAt, AHeldSenderAsksAgainAndLosesNothing) {
-    EXPECT_TRUE(always_passes({.schedules = 500}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(500)}, [](DetRun& run) {
         Model<> ring(GetParam());
         run.spawn([&] {
             for (std::uint64_t i = 0; i < kSlots + 3; ++i) {
@@ -238,7 +249,7 @@ TEST(RingModel, ATailThatCannotBeIsFoundOut) {
 
 TEST(RingModel, ADeadSenderLosesOnlyWhatItDidNotPublish) {
     constexpr std::uint64_t kMessages = kSlots + 4;
-    EXPECT_TRUE(always_passes({.schedules = 20'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         Model<> dying(std::uint64_t{0} - 3), living(7);
         std::uint64_t returned = 0;  // sends of the dying one that came back
         std::int64_t from_dying = 0;
@@ -283,7 +294,7 @@ TEST(RingModel, ADeadSenderLosesOnlyWhatItDidNotPublish) {
 
 TEST(RingModel, ADeadSenderShowsNoPartOfAFragmentedMessage) {
     constexpr std::uint64_t kFragments = 4;
-    EXPECT_TRUE(always_passes({.schedules = 20'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         Model<> ring(std::uint64_t{0} - 2);
         run.spawn_mortal(
             [&] {
@@ -322,8 +333,9 @@ void sleep_against_publish(DetRun& run) {
 }
 
 TEST(WakeModel, EitherTheSleeperSeesTheMessageOrTheSenderRings) {
-    EXPECT_TRUE(always_passes({}, sleep_against_publish<SleeperPays>));
-    EXPECT_TRUE(always_passes({}, sleep_against_publish<BothPay>));
+    EXPECT_TRUE(
+        always_passes({.schedules = schedules(50'000)}, sleep_against_publish<SleeperPays>));
+    EXPECT_TRUE(always_passes({.schedules = schedules(50'000)}, sleep_against_publish<BothPay>));
 }
 
 TEST(WakeModel, WithoutFencesTheExplorerFindsALostWakeUp) {
@@ -335,7 +347,7 @@ TEST(WakeModel, AFenceOfTheSleeperAloneIsNotEnough) {
 }
 
 TEST(WakeModel, NobodyRingsForAReceiverThatPolls) {
-    EXPECT_TRUE(always_passes({.schedules = 1'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(1'000)}, [](DetRun& run) {
         Model<SleeperPays> ring(0);
         run.spawn([&] {
             for (std::uint64_t i = 0; i < 5; ++i) {
@@ -438,8 +450,9 @@ void two_senders_to_a_sleeper(DetRun& run) {
 }
 
 TEST(WakeModel, ASleepingReceiverIsWokenForEveryMessage) {
-    EXPECT_TRUE(always_passes({.schedules = 20'000}, two_senders_to_a_sleeper<SleeperPays>));
-    EXPECT_TRUE(always_passes({.schedules = 20'000}, two_senders_to_a_sleeper<BothPay>));
+    EXPECT_TRUE(
+        always_passes({.schedules = schedules(20'000)}, two_senders_to_a_sleeper<SleeperPays>));
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, two_senders_to_a_sleeper<BothPay>));
 }
 
 TEST(WakeModel, WithoutFencesAReceiverSleepsForEver) {
@@ -451,7 +464,7 @@ TEST(WakeModel, WithoutFencesAReceiverSleepsForEver) {
 TEST(ChunkModel, EachChunkIsClaimedOnceAndCountedOnce) {
     constexpr std::uint32_t kChunks = 6;
     constexpr std::uint32_t kGeneration = 0xffffffffU;
-    EXPECT_TRUE(always_passes({.schedules = 20'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         DetAtomic<std::uint64_t> next{sm::rndv_word(kGeneration, 0)};
         DetAtomic<std::uint64_t> done{sm::rndv_word(kGeneration, 0)};
         std::array<DetPlain<int>, kChunks> data{};
@@ -477,7 +490,7 @@ TEST(ChunkModel, EachChunkIsClaimedOnceAndCountedOnce) {
 
 TEST(ChunkModel, WhoIsLateClaimsAndCountsNothingOfTheNextGeneration) {
     constexpr std::uint32_t kChunks = 4;
-    EXPECT_TRUE(always_passes({.schedules = 20'000}, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         DetAtomic<std::uint64_t> next{sm::rndv_word(1, 0)}, done{sm::rndv_word(1, 0)};
         std::vector<std::uint32_t> claimed;
         run.spawn([&] {

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sm/raw_peer.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <string>
+
+#include "ucs/sys/unix_socket.hpp"
+
+namespace tagwire::test {
+
+namespace {
+
+[[noreturn]] void run_puppet(int channel) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::uint64_t name = 0;
+    while (::recv(channel, &name, sizeof name, 0) == sizeof name) {
+        ucs::UniqueFd socket;
+        const ucs_status_t status = ucs::unix_connect({"", sm::socket_name(name)}, &socket);
+        const int fd = socket.get();
+        ucs::unix_send(channel, std::as_bytes(std::span(&status, 1)), &fd,
+                       status == UCS_OK ? 1 : 0);
+    }
+    ::_exit(0);
+}
+
+}  // namespace
+
+Puppet::Puppet() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const pid_t pid = ::fork();
+    EXPECT_GE(pid, 0);
+    if (pid == 0) {
+        ::close(ends[0]);
+        run_puppet(ends[1]);
+    }
+    ::close(ends[1]);
+    channel_.reset(ends[0]);
+}
+
+ucs::UniqueFd Puppet::connect(std::uint64_t name) const {
+    EXPECT_EQ(::send(channel_.get(), &name, sizeof name, MSG_NOSIGNAL), ssize_t{sizeof name});
+    std::array<std::byte, 64> buffer;
+    ucs::ReceivedMessage message;
+    while (ucs::unix_receive(channel_.get(), buffer, &message) == UCS_ERR_NO_PROGRESS) {
+    }
+    EXPECT_EQ(message.fd_count, 1U);
+    return std::move(message.fds[0]);
+}
+
+RawPeer::RawPeer(const Puppet& puppet, const sm::IfaceAddress& victim)
+    : socket_(puppet.connect(victim.name)) {
+    static std::uint64_t serial = 0x7261770000000000ULL;
+    EXPECT_EQ(ucs::memfd_create_sealed("raw-bell", ucs::page_bytes(), &bell_fd), UCS_OK);
+    EXPECT_EQ(ucs::memfd_create_sealed("raw-arena", kArenaBytes, &arena_fd), UCS_OK);
+    hello.magic = sm::kPacketMagic;
+    hello.version = sm::kFormatVersion;
+    hello.type = sm::PacketType::kHello;
+    hello.has_membarrier = 1;
+    hello.cookie = victim.cookie;
+    hello.name = hello.arena_id = ++serial;
+    hello.arena_bytes = kArenaBytes;
+    hello.bell_bytes = ucs::page_bytes();
+}
+
+void RawPeer::send(std::span<const std::byte> packet, std::span<const int> fds) const {
+    ucs::unix_send(socket_.get(), packet, fds.data(), fds.size());
+}
+
+void RawPeer::say_hello() const {
+    const int fds[] = {bell_fd.get(), arena_fd.get()};
+    send(sm::bytes_of(hello), fds);
+}
+
+void RawPeer::make_ring() {
+    EXPECT_EQ(ucs::memfd_create_sealed("raw-ring", geometry.bytes(), &ring_fd), UCS_OK);
+    EXPECT_EQ(ucs::map_shared(ring_fd.get(), geometry.bytes(), &ring_), UCS_OK);
+    offer = {sm::kPacketMagic,   sm::kFormatVersion, sm::PacketType::kRing, geometry.slot_count,
+             geometry.seg_count, geometry.seg_bytes, geometry.page_bytes,   0,
+             position_,          geometry.bytes()};
+}
+
+void RawPeer::send_offer(std::span<const int> fds) const {
+    send(sm::bytes_of(offer), fds);
+}
+
+void RawPeer::offer_ring() {
+    make_ring();
+    const int fds[] = {ring_fd.get()};
+    send_offer(fds);
+}
+
+sm::Slot<>& RawPeer::slot(std::uint64_t ahead) const {
+    auto* slots = reinterpret_cast<sm::Slot<>*>(ring_.base() + geometry.slots_offset());
+    return slots[(position_ + ahead) & (geometry.slot_count - 1)];
+}
+
+void RawPeer::publish(sm::Control control) {
+    // SYNC sm_slot: as an honest sender publishes; the library is in this thread.
+    slot().control.store(control.word | static_cast<std::uint32_t>(position_ + 1),
+                         std::memory_order_release);
+    ++position_;
+}
+
+std::byte* RawPeer::buffer(std::uint32_t seg) const {
+    return ring_.base() + geometry.segs_offset() + std::size_t{seg} * geometry.seg_bytes;
+}
+
+sm::RndvWord& RawPeer::rndv(std::uint32_t op) const {
+    return reinterpret_cast<sm::RndvWord*>(ring_.base() + geometry.rndv_offset())[op];
+}
+
+void RawPeer::read_socket() {
+    alignas(8) std::array<std::byte, sm::kPacketBytesMax> buffer;
+    ucs_status_t status = UCS_OK;
+    while (!is_ended_) {
+        ucs::ReceivedMessage message;
+        status = ucs::unix_receive(socket_.get(), buffer, &message);
+        if (status == UCS_ERR_NO_PROGRESS)
+            return;
+        is_ended_ = status == UCS_ERR_CONNECTION_RESET;
+        if (status != UCS_OK)
+            continue;
+        const auto packet = std::span(buffer).first(message.bytes);
+        const auto type = sm::check_packet(packet, nullptr);
+        ASSERT_TRUE(type) << "the library says only what it would accept";
+        if (*type != sm::PacketType::kRing)
+            continue;
+        sm::RingOffer theirs;
+        std::memcpy(&theirs, packet.data(), sizeof theirs);
+        const auto their_geometry = sm::check_ring_offer(theirs, nullptr);
+        ASSERT_TRUE(their_geometry);
+        ASSERT_EQ(ucs::memfd_check_sealed(message.fds[0].get(), theirs.bytes), UCS_OK);
+        ASSERT_EQ(ucs::map_shared(message.fds[0].get(), theirs.bytes, &their_ring_), UCS_OK);
+        their_geometry_ = *their_geometry;
+        their_position_ = theirs.start;
+    }
+}
+
+bool RawPeer::is_ended() {
+    read_socket();
+    return is_ended_;
+}
+
+std::optional<RawMessage> RawPeer::receive() {
+    read_socket();
+    if (!their_ring_)
+        return std::nullopt;
+    auto* slots =
+        reinterpret_cast<sm::Slot<>*>(their_ring_.base() + their_geometry_.slots_offset());
+    const sm::Slot<>& slot = slots[their_position_ & (their_geometry_.slot_count - 1)];
+    // SYNC sm_slot: as an honest receiver polls.
+    const sm::Control control{slot.control.load(std::memory_order_acquire)};
+    if (control.word == 0 || control.sequence() != static_cast<std::uint32_t>(their_position_ + 1))
+        return std::nullopt;
+    RawMessage message{control, {}};
+    std::memcpy(message.body, slot.body, sizeof message.body);
+    ++their_position_;
+    // SYNC sm_reuse: what the slot had was copied.
+    their_head()->consumer.tail.store(their_position_, std::memory_order_release);
+    return message;
+}
+
+sm::RingHead* RawPeer::their_head() {
+    read_socket();
+    return their_ring_ ? reinterpret_cast<sm::RingHead*>(their_ring_.base()) : nullptr;
+}
+
+std::byte* RawPeer::their_buffer(std::uint32_t seg) {
+    EXPECT_LT(seg, their_geometry_.seg_count);
+    return their_ring_.base() + their_geometry_.segs_offset() +
+           std::size_t{seg} * their_geometry_.seg_bytes;
+}
+
+void RawPeer::give_back(std::uint32_t seg) {
+    auto* entries =
+        reinterpret_cast<std::uint32_t*>(their_ring_.base() + their_geometry_.returns_offset());
+    entries[returned_ & (their_geometry_.seg_count - 1)] = seg;
+    // SYNC sm_return: the entry comes before the count.
+    their_head()->returns.count.store(++returned_, std::memory_order_release);
+}
+
+}  // namespace tagwire::test

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the transport takes from the system: which descriptors of a peer are refused, which sockets
+// a sweep removes, and how the lack of descriptors is reported.
+
+#include "ucs/sys/shm.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "ucs/sys/limits.hpp"
+#include "ucs/sys/unix_socket.hpp"
+
+namespace tagwire::ucs {
+namespace {
+
+using testing::ExitedWithCode;
+using testing::HasSubstr;
+
+constexpr std::size_t kBytes = 16384;
+constexpr int kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+UniqueFd make_memfd(std::size_t bytes, int seals) {
+    UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+    EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+// ---- Sealed memory -----------------------------------------------------------------------------
+
+TEST(SealedMemory, OfOurOwnMakingIsAcceptedAtItsSizeOnly) {
+    UniqueFd fd;
+    ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
+    EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_OK);
+    EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes - 1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes + 1), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(memfd_check_sealed(fd.get(), 0), UCS_ERR_INVALID_PARAM);
+}
+
+TEST(SealedMemory, OfOurOwnMakingCannotShrinkGrowOrBeUnsealed) {
+    UniqueFd fd;
+    ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
+    EXPECT_NE(::ftruncate(fd.get(), 0), 0);
+    EXPECT_NE(::ftruncate(fd.get(), 2 * kBytes), 0);
+    EXPECT_NE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST(SealedMemory, IsRefusedWhenASealIsMissing) {
+    for (const int missing : {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL}) {
+        const UniqueFd fd = make_memfd(kBytes, kAllSeals & ~missing);
+        EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_ERR_INVALID_PARAM) << missing;
+    }
+    const UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
+    EXPECT_EQ(memfd_check_sealed(fd.get(), 0), UCS_ERR_INVALID_PARAM);
+}
+
+TEST(SealedMemory, IsRefusedWhenItCannotBeWritten) {
+    for (const int extra : {F_SEAL_WRITE, F_SEAL_FUTURE_WRITE}) {
+        const UniqueFd fd = make_memfd(kBytes, kAllSeals | extra);
+        EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_ERR_INVALID_PARAM) << extra;
+    }
+}
+
+TEST(SealedMemory, IsRefusedWhenItIsNoMemfd) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const UniqueFd reader(ends[0]), writer(ends[1]);
+    EXPECT_EQ(memfd_check_sealed(reader.get(), kBytes), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(memfd_check_sealed(-1, kBytes), UCS_ERR_INVALID_PARAM);
+
+    char path[] = "sealed_memory_test_XXXXXX";
+    const UniqueFd file(::mkstemp(path));
+    ASSERT_TRUE(file);
+    ::unlink(path);
+    ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+    EXPECT_EQ(memfd_check_sealed(file.get(), kBytes), UCS_ERR_INVALID_PARAM);
+}
+
+TEST(SealedMemory, ReadsAsZeroAfterItWasGivenBack) {
+    UniqueFd fd;
+    Mapping mapping;
+    ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
+    ASSERT_EQ(map_shared(fd.get(), kBytes, &mapping), UCS_OK);
+    mapping.base()[0] = mapping.base()[kBytes - 1] = std::byte{1};
+    ASSERT_EQ(memfd_punch_hole(fd.get(), 0, page_bytes()), UCS_OK);
+    EXPECT_EQ(mapping.base()[0], std::byte{0});
+    EXPECT_EQ(mapping.base()[kBytes - 1], std::byte{1});
+}
+
+TEST(SealedMemory, BehindAHeaderLeadsToItByMasking) {
+    constexpr std::size_t kAlignment = std::size_t{1} << 20;
+    UniqueFd fd;
+    Mapping behind, plain;
+    ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
+    ASSERT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kAlignment, &behind), UCS_OK);
+    ASSERT_EQ(map_shared(fd.get(), kBytes, &plain), UCS_OK);
+    const auto last = reinterpret_cast<std::uintptr_t>(behind.base() + kBytes - 1);
+    EXPECT_EQ(last & ~(kAlignment - 1), reinterpret_cast<std::uintptr_t>(behind.front()));
+    behind.base()[kBytes - 1] = std::byte{7};
+    behind.front()[0] = std::byte{9};
+    EXPECT_EQ(plain.base()[kBytes - 1], std::byte{7});
+    EXPECT_EQ(plain.base()[0], std::byte{0}) << "the front is private";
+    EXPECT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kBytes, &behind),
+              UCS_ERR_INVALID_PARAM);
+}
+
+// ---- Sockets in a directory --------------------------------------------------------------------
+
+class SocketDirectory : public testing::Test {
+  protected:
+    SocketDirectory() {
+        std::string name = (std::filesystem::temp_directory_path() / "sockets_XXXXXX").string();
+        directory = ::mkdtemp(name.data());
+    }
+    ~SocketDirectory() override { std::filesystem::remove_all(directory); }
+
+    UniqueFd listen(const std::string& name) const {
+        UniqueFd fd;
+        EXPECT_EQ(unix_listen({directory, name}, &fd), UCS_OK);
+        return fd;
+    }
+    bool exists(const std::string& name) const {
+        return std::filesystem::exists(std::filesystem::path(directory) / name);
+    }
+
+    std::string directory;
+};
+
+TEST_F(SocketDirectory, SweepRemovesDeadSocketsOnly) {
+    const UniqueFd living = listen("prefix-living");
+    listen("prefix-dead");
+    listen("prefix-dead-too");
+    listen("other-dead");
+    std::ofstream(directory + "/prefix-file") << "not a socket";
+    ASSERT_EQ(::symlink((directory + "/other-dead").c_str(), (directory + "/prefix-link").c_str()),
+              0);
+
+    EXPECT_EQ(unix_sweep_directory(directory, "prefix-"), 2U);
+    EXPECT_FALSE(exists("prefix-dead"));
+    EXPECT_FALSE(exists("prefix-dead-too"));
+    EXPECT_TRUE(exists("prefix-living"));
+    EXPECT_TRUE(exists("other-dead"));
+    EXPECT_TRUE(exists("prefix-file"));
+    EXPECT_TRUE(exists("prefix-link"));
+    EXPECT_EQ(unix_sweep_directory(directory, "prefix-"), 0U);
+    UniqueFd fd;
+    EXPECT_EQ(unix_connect({directory, "prefix-living"}, &fd), UCS_OK);
+}
+
+TEST_F(SocketDirectory, SweepOfADirectoryThatIsNotThereRemovesNothing) {
+    EXPECT_EQ(unix_sweep_directory(directory + "/none", ""), 0U);
+}
+
+TEST_F(SocketDirectory, ANameIsTakenOnceAndTooLongAPathIsRefused) {
+    const UniqueFd first = listen("name");
+    UniqueFd fd;
+    EXPECT_EQ(unix_listen({directory, "name"}, &fd), UCS_ERR_ALREADY_EXISTS);
+    EXPECT_EQ(unix_listen({directory, std::string(200, 'x')}, &fd), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(unix_connect({directory, "nobody"}, &fd), UCS_ERR_UNREACHABLE);
+    EXPECT_FALSE(fd);
+    unix_unlink({directory, "name"});
+    EXPECT_FALSE(exists("name"));
+}
+
+TEST_F(SocketDirectory, MustBeADirectoryThatWeCanWriteTo) {
+    EXPECT_EQ(unix_check_directory(directory), UCS_OK);
+    EXPECT_EQ(unix_check_directory(directory + "/none"), UCS_ERR_INVALID_PARAM);
+    std::ofstream(directory + "/file") << "x";
+    EXPECT_EQ(unix_check_directory(directory + "/file"), UCS_ERR_INVALID_PARAM);
+}
+
+// ---- Packets -----------------------------------------------------------------------------------
+
+class Packets : public testing::Test {
+  protected:
+    void SetUp() override {
+        int ends[2];
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+        a.reset(ends[0]);
+        b.reset(ends[1]);
+    }
+    UniqueFd a, b;
+    std::array<std::byte, 32> buffer{};
+    ReceivedMessage message;
+};
+
+TEST_F(Packets, KeepTheirBordersAndDescriptors) {
+    const std::array<std::byte, 8> text{std::byte{1}};
+    const int fds[] = {a.get(), b.get()};
+    ASSERT_EQ(unix_send(a.get(), text, fds, 2), UCS_OK);
+    ASSERT_EQ(unix_send(a.get(), std::span(text).first(3), nullptr, 0), UCS_OK);
+    ASSERT_EQ(unix_receive(b.get(), buffer, &message), UCS_OK);
+    EXPECT_EQ(message.bytes, 8U);
+    EXPECT_EQ(message.fd_count, 2U);
+    ASSERT_EQ(unix_receive(b.get(), buffer, &message), UCS_OK);
+    EXPECT_EQ(message.bytes, 3U);
+    EXPECT_EQ(message.fd_count, 0U);
+    EXPECT_EQ(unix_receive(b.get(), buffer, &message), UCS_ERR_NO_PROGRESS);
+}
+
+TEST_F(Packets, ThatAreCutAreRefusedAndKeepNoDescriptor) {
+    const std::array<std::byte, 33> text{};
+    const int fds[] = {a.get()};
+    ASSERT_EQ(unix_send(a.get(), text, fds, 1), UCS_OK);
+    EXPECT_EQ(unix_receive(b.get(), buffer, &message), UCS_ERR_INVALID_PARAM);
+    EXPECT_FALSE(message.fds[0]);
+}
+
+TEST_F(Packets, OfAPeerThatIsGoneEndInAReset) {
+    a.reset();
+    EXPECT_EQ(unix_receive(b.get(), buffer, &message), UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(unix_send(b.get(), buffer, nullptr, 0), UCS_ERR_CONNECTION_RESET);
+}
+
+// ---- Limits ------------------------------------------------------------------------------------
+
+TEST(FdError, NamesTheLimitThatWasMet) {
+    const auto report = [](int error) {
+        std::exit(fd_error("accept4", error) == UCS_ERR_EXCEEDS_LIMIT ? 0 : 1);
+    };
+    EXPECT_EXIT(report(EMFILE), ExitedWithCode(0), HasSubstr("ulimit -n"));
+    EXPECT_EXIT(report(ENFILE), ExitedWithCode(0), HasSubstr("fs.file-max"));
+}
+
+TEST(FdError, NamesTheCallAndTheReason) {
+    EXPECT_EXIT(std::exit(fd_error("some_call", ENOMEM) == UCS_ERR_NO_MEMORY ? 0 : 1),
+                ExitedWithCode(0), HasSubstr("some_call failed: Cannot allocate memory"));
+    EXPECT_EQ(fd_error("some_call", EACCES), UCS_ERR_REJECTED);
+    EXPECT_EQ(fd_error("some_call", EPERM), UCS_ERR_REJECTED);
+    EXPECT_EQ(fd_error("some_call", EIO), UCS_ERR_IO_ERROR);
+}
+
+}  // namespace
+}  // namespace tagwire::ucs
