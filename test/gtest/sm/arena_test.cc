@@ -249,7 +249,7 @@ TEST(DescPool, TakesADescriptorBackByItsAddress) {
 }
 
 TEST(DescPool, AlignsTheDataAsAsked) {
-    for (const std::size_t offset : {0, 8, 24, 100}) {
+    for (const std::size_t offset : {0U, 8U, 24U, 100U}) {
         const PoolOwner owner(new DescPool(40, 512, 256, offset));
         for (int i = 0; i < 5; ++i) {
             std::byte* data = owner->take();

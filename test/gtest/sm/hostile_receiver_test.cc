@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A peer that cheats in what it returns to us, asks of our rendezvous, or does with its buffers.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "sm/hostile_fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using sm::Kind;
+
+// ---- The peer as a receiver ---------------------------------------------------------------------
+
+TEST_F(HostilePeer, WhosePositionCannotBeIsEndedByTheSendThatSeesIt) {
+    RawPeer peer = connected_peer();
+    const Endpoint ep = back_to(peer);
+    ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
+    ASSERT_NE(peer.their_head(), nullptr);
+    peer.their_head()->consumer.tail.store(1000, std::memory_order_release);
+    ucs_status_t status = UCS_OK;
+    for (int i = 0; i < 100 && status == UCS_OK; ++i)
+        status = uct_ep_am_short(ep, kAmId, 1, nullptr, 0);
+    EXPECT_EQ(status, UCS_ERR_CONNECTION_RESET);
+    EXPECT_TRUE(is_ended(peer));
+    EXPECT_EQ(victim.errors.size(), 1U);
+    EXPECT_TRUE(others_go_on());
+}
+
+/** A rendezvous of the victim, as the peer sees it. */
+struct Offered {
+    sm::RndvBody body;
+    std::unique_ptr<Completion> completion;
+};
+
+class HostileReceiver : public HostilePeer {
+  protected:
+    HostileReceiver() : peer(connected_peer()), ep(back_to(peer)) {}
+
+    Offered offer(const Buffer& payload) {
+        Offered offered{{}, std::make_unique<Completion>()};
+        const uct_iov_t iov = payload.iov();
+        EXPECT_FALSE(UCS_PTR_IS_ERR(
+            uct_ep_tag_rndv_zcopy(ep, 1, nullptr, 0, &iov, 1, 0, offered.completion.get())));
+        const auto message = answer(peer);
+        EXPECT_TRUE(message.is(Kind::kRndv));
+        offered.body = message.as<sm::RndvBody>();
+        return offered;
+    }
+    void pull(const sm::RndvBody& rndv, std::uint64_t address, std::uint64_t length) {
+        peer.publish(Kind::kPull, sm::PullBody{address, length, rndv.generation, 0, rndv.op, 99});
+    }
+
+    RawPeer peer;
+    Endpoint ep;
+};
+
+TEST_F(HostileReceiver, PullsNothingButTheDataOfARendezvous) {
+    const Buffer payload = make_payload(victim, 3000, 5);
+    const Offered offered = offer(payload);
+    pull(offered.body, offered.body.address, 500);
+    const auto data = answer(peer).as<sm::PullDataBody>();
+    EXPECT_EQ(data.status, UCS_OK);
+    EXPECT_EQ(data.length, 500U);
+    EXPECT_TRUE(has_pattern({peer.their_buffer(data.seg), data.length}, 5));
+    pull(offered.body, offered.body.address + 1, 8);
+    EXPECT_TRUE(is_ended(peer));
+    EXPECT_EQ(offered.completion->calls, 1);
+    EXPECT_EQ(offered.completion->ended, UCS_ERR_CONNECTION_RESET);
+    EXPECT_TRUE(others_go_on());
+}
+
+TEST_F(HostileReceiver, CannotPullMoreThanARendezvousHas) {
+    const Buffer payload = make_payload(victim, 3000, 5);
+    const Offered offered = offer(payload);
+    pull(offered.body, offered.body.address, 3001);
+    EXPECT_TRUE(is_ended(peer));
+    EXPECT_EQ(offered.completion->calls, 1);
+}
+
+// A request for a rendezvous that comes later is not checked when that one starts: it must not be
+// served then, however long the peer holds back the buffers that serving it needs.
+TEST_F(HostileReceiver, CannotPullOtherMemoryByARequestThatCameTooEarly) {
+    static const Bytes secret = pattern(64, 4711);
+    const Buffer payload = make_payload(victim, 3000, 5);
+    const Offered first = offer(payload);
+    std::vector<std::uint32_t> held;
+    for (int i = 0; i < 8; ++i) {
+        ASSERT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_OK);
+        held.push_back(answer(peer).as<sm::AmSegBody>().seg);
+    }
+    sm::RndvBody next = first.body;
+    ++next.generation;
+    pull(next, reinterpret_cast<std::uintptr_t>(secret.data()), secret.size());
+    peer.publish(Kind::kRndvFin, sm::RndvFinBody{first.body.generation, first.body.op, UCS_OK});
+    progress();
+    EXPECT_EQ(first.completion->calls, 1);
+
+    const Offered second = offer(payload);
+    EXPECT_EQ(second.body.op, next.op);
+    EXPECT_EQ(second.body.generation, next.generation);
+    for (const std::uint32_t seg : held)
+        peer.give_back(seg);
+    for (int i = 0; i < kHostileSteps; ++i) {
+        progress(1);
+        const auto message = peer.receive();
+        if (!message || !message->is(Kind::kPullData))
+            continue;
+        const auto data = message->as<sm::PullDataBody>();
+        EXPECT_NE(data.status, UCS_OK) << "the peer has read memory that is not its business";
+        break;
+    }
+    EXPECT_TRUE(others_go_on());
+    ep.reset();
+}
+
+TEST_F(HostileReceiver, CannotMakeUsQueueAnswersWithoutEnd) {
+    bool ended = false;
+    for (std::uint64_t round = 0; round < 20'000 && !ended; ++round) {
+        for (int i = 0; i < 8; ++i)
+            peer.publish(Kind::kAtomic, sm::AtomicBody{0x1000, 1, 0, 1, 0, 0, 8});
+        victim.progress();
+        ended = counter("violations") != 0;
+    }
+    EXPECT_TRUE(ended) << "answers are queued without a bound";
+    EXPECT_TRUE(is_ended(peer));
+    EXPECT_TRUE(others_go_on());
+}
+
+TEST_F(HostileReceiver, ThatReturnsBuffersItDoesNotHaveGainsNothing) {
+    ASSERT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_OK);
+    ASSERT_TRUE(answer(peer).is(Kind::kAmSeg));
+    for (const std::uint32_t seg : {8U, ~0U, 0U, 0U, 0U})
+        peer.give_back(seg);
+    int sent = 0;
+    while (send_am_bytes(ep, kAmId, pattern(900, 1)) == UCS_OK)
+        ++sent;
+    EXPECT_LE(sent, 8);
+    peer.their_head()->returns.count.store(UINT64_MAX / 2, std::memory_order_release);
+    EXPECT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_ERR_NO_RESOURCE);
+    EXPECT_TRUE(is_tolerated(peer));
+    EXPECT_TRUE(others_go_on());
+}
+
+// ---- Buffers larger than our own ----------------------------------------------------------------
+
+class LargeBuffers : public HostilePeer {
+  protected:
+    LargeBuffers() : HostilePeer(48) {}
+};
+
+// With headroom the data is copied into a descriptor of ours: of a size that anybody's buffer fits.
+TEST_F(LargeBuffers, DoNotRunOverTheirDescriptors) {
+    constexpr std::uint32_t kLarge = 32768;
+    RawPeer peer = make_peer();
+    peer.geometry.seg_bytes = kLarge;
+    peer.say_hello();
+    peer.offer_ring();
+    std::vector<std::byte*> kept;
+    victim.keep_record = false;
+    victim.on_am = [&](const AmMessage& message) {
+        if ((message.flags & UCT_CB_PARAM_FLAG_DESC) == 0 || message.bytes.size() != kLarge)
+            return UCS_OK;
+        kept.push_back(static_cast<std::byte*>(message.data));
+        return UCS_INPROGRESS;
+    };
+    for (std::uint32_t seg = 0; seg < 8; ++seg) {
+        fill_pattern({peer.buffer(seg), kLarge}, seg);
+        peer.publish(Kind::kAmSeg, sm::AmSegBody{seg}, kAmId, kLarge);
+    }
+    progress();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+        EXPECT_TRUE(has_pattern({kept[i], kLarge}, i)) << "message " << i << " was overwritten";
+        uct_iface_release_desc(kept[i] - victim.rx_headroom());
+    }
+    EXPECT_TRUE(kept.size() == 8 || peer.is_ended());
+    EXPECT_TRUE(others_go_on());
+}
+
+}  // namespace
+}  // namespace tagwire::test

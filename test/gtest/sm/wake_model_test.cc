@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The bell, and the counters of a copy that both sides share, in every order of their atomic
+// operations that a machine with store buffers allows.
+
+#include "sm/ring_model.hpp"
+#include "uct/sm/transfer.hpp"
+
+namespace tagwire::test {
+namespace {
+
+// ---- Sleep and bell ----------------------------------------------------------------------------
+
+template <class Fences>
+void sleep_against_publish(DetRun& run) {
+    Model<Fences> ring(std::uint64_t{0} - 1);
+    bool slept = false, rang = false;
+    run.spawn([&] {
+        ring.send(1, run);
+        rang = ring.sender.must_ring();
+    });
+    run.spawn([&] { slept = ring.receiver.try_sleep(); });
+    if (run.run())
+        run.check(!slept || rang, "the receiver sleeps and nobody rang");
+}
+
+TEST(WakeModel, EitherTheSleeperSeesTheMessageOrTheSenderRings) {
+    EXPECT_TRUE(
+        always_passes({.schedules = schedules(50'000)}, sleep_against_publish<SleeperPays>));
+    EXPECT_TRUE(always_passes({.schedules = schedules(50'000)}, sleep_against_publish<BothPay>));
+}
+
+TEST(WakeModel, WithoutFencesTheExplorerFindsALostWakeUp) {
+    EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<NobodyPays>));
+}
+
+TEST(WakeModel, AFenceOfTheSleeperAloneIsNotEnough) {
+    EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<SleeperPaysForItselfOnly>));
+}
+
+TEST(WakeModel, NobodyRingsForAReceiverThatPolls) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(1'000)}, [](DetRun& run) {
+        Model<SleeperPays> ring(0);
+        run.spawn([&] {
+            for (std::uint64_t i = 0; i < 5; ++i) {
+                ring.send(i, run);
+                run.check(!ring.sender.must_ring(), "rang for a receiver that is awake");
+            }
+        });
+        run.spawn([&] {
+            for (int got = 0; got < 5;)
+                ring.poll(run) != -1 ? void(++got) : DetFences::pause();
+        });
+        run.run();
+    }));
+}
+
+/** An interface with two rings as SmIface runs them: hot rings are polled, idle ones turn cold, and
+ * when all is quiet it arms the bell and waits for its event fd. */
+template <class Fences>
+struct Sleeper {
+    static constexpr std::size_t kRings = 2;
+    Model<Fences> rings[kRings] = {Model<Fences>(0), Model<Fences>(std::uint64_t{0} - 2)};
+    sm::Bell<DetAtomic> bell{};
+    DetEvent event;
+    bool is_hot[kRings] = {true, true};
+    std::int64_t received[kRings] = {0, 0};
+
+    void send(std::uint32_t ring, std::uint64_t value, DetRun& run) {
+        rings[ring].send(value, run);
+        // Bits in different words, so that both levels of the bell are used.
+        if (rings[ring].sender.must_ring() && sm::ring_bell(bell, ring * 64 + ring))
+            event.signal();
+    }
+
+    bool poll(DetRun& run) {
+        sm::collect_bell(bell, [&](std::uint32_t bit) {
+            const std::uint32_t ring = bit / 64;
+            run.check(ring < kRings && bit == ring * 64 + ring, "the bit is one that was rung");
+            rings[ring].receiver.wake();
+            is_hot[ring] = true;
+        });
+        bool moved = false;
+        for (std::size_t i = 0; i < kRings; ++i) {
+            if (!is_hot[i])
+                continue;
+            const std::int64_t got = rings[i].poll(run);
+            run.check(got == -1 || got == received[i], "messages come in order");
+            received[i] += got != -1 ? 1 : 0;
+            moved |= got != -1;
+        }
+        return moved;
+    }
+
+    void cool() {
+        for (std::size_t i = 0; i < kRings; ++i) {
+            if (is_hot[i] && rings[i].receiver.try_sleep())
+                is_hot[i] = false;
+        }
+    }
+
+    void arm_and_wait() {
+        for (std::size_t i = 0; i < kRings; ++i) {
+            if (is_hot[i])
+                rings[i].receiver.announce_sleep();
+        }
+        bool ready = !sm::arm_bell(bell);
+        Fences{}.before_recheck();
+        for (std::size_t i = 0; i < kRings; ++i)
+            ready |= is_hot[i] && rings[i].receiver.peek().word != 0;
+        if (ready) {
+            for (std::size_t i = 0; i < kRings; ++i) {
+                if (is_hot[i])
+                    rings[i].receiver.wake();
+            }
+            bell.armed.store(0, std::memory_order_relaxed);
+            return;
+        }
+        is_hot[0] = is_hot[1] = false;
+        event.wait();
+    }
+};
+
+template <class Fences>
+void two_senders_to_a_sleeper(DetRun& run) {
+    constexpr std::int64_t kMessages = 3;
+    Sleeper<Fences> sleeper;
+    for (std::uint32_t ring = 0; ring < 2; ++ring) {
+        run.spawn([&, ring] {
+            for (std::uint64_t i = 0; i < kMessages; ++i)
+                sleeper.send(ring, i, run);
+        });
+    }
+    run.spawn([&] {
+        while (sleeper.received[0] < kMessages || sleeper.received[1] < kMessages) {
+            if (sleeper.poll(run))
+                continue;
+            run.random(2) == 0 ? sleeper.cool() : sleeper.arm_and_wait();
+        }
+    });
+    run.run();
+}
+
+TEST(WakeModel, ASleepingReceiverIsWokenForEveryMessage) {
+    EXPECT_TRUE(
+        always_passes({.schedules = schedules(20'000)}, two_senders_to_a_sleeper<SleeperPays>));
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, two_senders_to_a_sleeper<BothPay>));
+}
+
+TEST(WakeModel, WithoutFencesAReceiverSleepsForEver) {
+    EXPECT_TRUE(fails_with("deadlock", two_senders_to_a_sleeper<NobodyPays>));
+}
+
+// ---- A copy that both sides share --------------------------------------------------------------
+
+TEST(ChunkModel, EachChunkIsClaimedOnceAndCountedOnce) {
+    constexpr std::uint32_t kChunks = 6;
+    constexpr std::uint32_t kGeneration = 0xffffffffU;
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
+        DetAtomic<std::uint64_t> next{sm::rndv_word(kGeneration, 0)};
+        DetAtomic<std::uint64_t> done{sm::rndv_word(kGeneration, 0)};
+        std::array<DetPlain<int>, kChunks> data{};
+        for (int side = 0; side < 2; ++side) {
+            run.spawn([&] {
+                for (std::uint32_t chunk = 0;
+                     sm::claim_chunk(next, kGeneration, kChunks, &chunk);) {
+                    run.check(chunk < kChunks, "a chunk that exists");
+                    data[chunk] = data[chunk] + 1;  // a second claim would be a data race
+                    sm::count_chunk(done, kGeneration);
+                }
+            });
+        }
+        run.spawn([&] {
+            while (done.load(std::memory_order_acquire) != sm::rndv_word(kGeneration, kChunks))
+                DetFences::pause();
+            for (const auto& chunk : data)
+                run.check(chunk == 1, "what was counted was copied, once");
+        });
+        run.run();
+    }));
+}
+
+TEST(ChunkModel, WhoIsLateClaimsAndCountsNothingOfTheNextGeneration) {
+    constexpr std::uint32_t kChunks = 4;
+    EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
+        DetAtomic<std::uint64_t> next{sm::rndv_word(1, 0)}, done{sm::rndv_word(1, 0)};
+        std::vector<std::uint32_t> claimed;
+        run.spawn([&] {
+            for (std::uint32_t chunk = 0; sm::claim_chunk(next, 1, kChunks, &chunk);)
+                sm::count_chunk(done, 1);
+        });
+        run.spawn([&] {
+            next.store(sm::rndv_word(2, 0), std::memory_order_relaxed);
+            done.store(sm::rndv_word(2, 0), std::memory_order_relaxed);
+            for (std::uint32_t chunk = 0; sm::claim_chunk(next, 2, kChunks, &chunk);) {
+                claimed.push_back(chunk);
+                sm::count_chunk(done, 2);
+            }
+        });
+        if (!run.run())
+            return;
+        run.check(claimed == std::vector<std::uint32_t>{0, 1, 2, 3},
+                  "all chunks are the new one's");
+        run.check(done.load() == sm::rndv_word(2, kChunks), "and so is the count");
+    }));
+}
+
+}  // namespace
+}  // namespace tagwire::test
