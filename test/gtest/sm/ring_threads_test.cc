@@ -143,7 +143,6 @@ void exchange_with_sleeps(HostFences fences) {
                             0, fences);
     std::atomic<std::uint32_t> rings{0};
     std::atomic<bool> is_over{false};
-    std::uint64_t sleeps = 0;
     std::thread thread([&] {
         send_all(segment, sender, [&] {
             rings.fetch_add(1);
@@ -155,20 +154,21 @@ void exchange_with_sleeps(HostFences fences) {
     receive_all(segment, receiver, [&](Receiver& ring) {
         if (!ring.try_sleep())
             return;
-        ++sleeps;
-        rings.wait(heard);  // a lost wake-up ends in the test's time limit
-        ASSERT_EQ(rings.load(), ++heard);
+        // A lost wake-up ends in the test's time limit. One too many is possible: when both sides
+        // saw each other, the ring comes although nobody slept.
+        rings.wait(heard);
+        heard = rings.load();
+        ring.wake();
     });
     thread.join();
-    EXPECT_EQ(rings.load(), sleeps) << "one ring for each sleep, and none else";
     EXPECT_TRUE(is_over);
 }
 
-TEST(RingWake, ASleeperIsWokenOnceWhereTheSenderPays) {
+TEST(RingWake, ASleeperIsWokenWhereTheSenderPays) {
     exchange_with_sleeps(HostFences{true});
 }
 
-TEST(RingWake, ASleeperIsWokenOnceByMembarrier) {
+TEST(RingWake, ASleeperIsWokenByMembarrier) {
     if (!ucs::register_global_barrier())
         GTEST_SKIP() << "membarrier(2) is not available";
     exchange_with_sleeps(HostFences{false});
