@@ -154,7 +154,8 @@ UCT_INLINE_API ucs_status_t uct_ep_put_zcopy(uct_ep_h ep, const uct_iov_t* iov, 
 }
 
 /// Reads `length` bytes (at most cap.get.max_short) into `buffer`, which is filled when the call
-/// returns UCS_OK.
+/// returns UCS_OK. UCS_INPROGRESS: the peer must send the bytes; they are there when a flush of the
+/// endpoint completes.
 UCT_INLINE_API ucs_status_t uct_ep_get_short(uct_ep_h ep, void* buffer, unsigned length,
                                              uint64_t remote_addr, uct_rkey_t rkey) {
     return ep->iface->ops.ep_get_short(ep, buffer, length, remote_addr, rkey);
@@ -285,7 +286,8 @@ UCT_INLINE_API ucs_status_t uct_iface_tag_recv_zcopy(uct_iface_h iface, uct_tag_
 
 /// Cancels a posted receive. `force` 0: completed_cb runs in progress, with UCS_ERR_CANCELED or
 /// with the message that came first. `force` not 0: no callback runs any more and `ctx` is free.
-/// UCS_OK.
+/// UCS_OK. UCS_ERR_BUSY, with `force`: the sender is stopped in the middle of writing to the
+/// buffer; completed_cb follows.
 UCT_INLINE_API ucs_status_t uct_iface_tag_recv_cancel(uct_iface_h iface, uct_tag_context_t* ctx,
                                                       int force) {
     return iface->ops.iface_tag_recv_cancel(iface, ctx, force);

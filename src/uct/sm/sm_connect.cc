@@ -371,13 +371,13 @@ void SmIface::bind_near(ucs::Mapping& segment, std::uint8_t numa_node) {
 
 void SmIface::choose_copy_path(Link& link, const Hello& hello) {
     link.copy_path = CopyPath::kMessages;
+    if (options_.cma == static_cast<int>(CmaMode::kOff)) {
+        link.copy_reason = "TAGWIRE_SM_CMA=off";
+        return;
+    }
     if (link.peer.pid == pid_) {
         link.copy_path = CopyPath::kSelf;
         link.copy_reason = "the peer is this process";
-        return;
-    }
-    if (options_.cma == static_cast<int>(CmaMode::kOff)) {
-        link.copy_reason = "TAGWIRE_SM_CMA=off";
         return;
     }
     if (link.peer.pid <= 0) {

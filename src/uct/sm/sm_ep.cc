@@ -88,8 +88,9 @@ ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_ERR_NO_RESOURCE;
     if (!owner.flush_needed(link(), this))
         return UCS_OK;
-    owner.start_flush(link(), this, comp);
-    return UCS_INPROGRESS;
+    if (comp == nullptr)
+        return UCS_INPROGRESS;  // asked again until it is done, so nothing is kept for it
+    return owner.start_flush(link(), this, comp);
 }
 
 ucs_status_t SmEp::fence(unsigned) {

@@ -89,7 +89,7 @@ class SmIface : public uct::BaseIface {
     void cancel_operations(Link& link, SmEp* ep, ucs_status_t status);
     /// The first step of a transfer, within the call that starts it: UCS_OK when that was all.
     ucs_status_t step_first(Op& op);
-    void start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
+    ucs_status_t start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
     bool flush_needed(const Link& link, const SmEp* ep) const;
     RndvOp* new_rndv(Link& link, SmEp* ep, uct_completion_t* comp);
     void drop_rndv(RndvOp& op, ucs_status_t status);
@@ -104,6 +104,7 @@ class SmIface : public uct::BaseIface {
     [[nodiscard]] std::size_t seg_bytes() const { return seg_bytes_; }
 
   private:
+    static constexpr unsigned kLeavingSpins = 1'000'000;
     static constexpr unsigned kPollBudget = 32;
     static constexpr std::size_t kHotKept = 4;         // rings that never cool
     static constexpr unsigned kIdlePerLook = 8;        // idle calls per look at the clock
@@ -132,6 +133,7 @@ class SmIface : public uct::BaseIface {
     void make_cold(Link& link);
     unsigned work();
     unsigned report_cancelled();
+    ucs_status_t abandon_consumed(PostedEntry& entry);
 
     // sm_rndv.cc
     bool deliver_rndv(Link& link, Control control);
@@ -155,6 +157,7 @@ class SmIface : public uct::BaseIface {
     void deliver_push(Link& link, const PushBody& push);
     void deliver_atomic(Link& link, const AtomicBody& atomic);
     void finish_step(Op& op, ucs_status_t status);
+    void use_messages_instead(Op& op);
     Op* find_op(Link& link, std::uint32_t id);
     bool step_link(Link& link);
     bool step_op(Op& op);

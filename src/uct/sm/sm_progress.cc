@@ -185,7 +185,8 @@ void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t im
         status = UCS_ERR_MESSAGE_TRUNCATED;
     free_entry(entry);
     counters_.add(SmCounter::kMatched);
-    ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
+    if (ctx != nullptr) [[likely]]  // null: cancelled by force after the match
+        ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
 }
 
 bool SmIface::deliver_tag_seg(Link& link, Control control) {
@@ -315,10 +316,8 @@ ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
 ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     PostedEntry* entry = nullptr;
     std::memcpy(&entry, ctx->priv, sizeof entry);
-    // Matched already, by a rendezvous or by the first of several fragments: the real completion
-    // follows.
     if (entry->consumed)
-        return force ? UCS_ERR_BUSY : UCS_OK;
+        return force != 0 ? abandon_consumed(*entry) : UCS_OK;  // else the real completion follows
     posted_.cancel(*entry);
     if (force) {
         free_entry(*entry);
@@ -330,6 +329,35 @@ ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     return UCS_OK;
 }
 
+// Matched already, by a rendezvous or by the first of several fragments, and the user wants the
+// buffer back at once. What still comes is dropped, without a callback.
+ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
+    Op* op = entry.op;
+    if (op != nullptr && op->mode == ReceiveMode::kBoth)
+        leave_both(*op, ReceiveMode::kRead, UCS_ERR_CANCELED);
+    if (op != nullptr && op->mode == ReceiveMode::kLeaving) {
+        op->next_status = UCS_ERR_CANCELED;
+        uct_tag_context_t* ctx = std::exchange(entry.ctx, nullptr);
+        // A chunk that the sender is writing takes microseconds, unless the sender is stopped.
+        for (unsigned i = 0; i < kLeavingSpins; ++i) {
+            if (step_leaving(*op))
+                return UCS_OK;
+        }
+        entry.ctx = ctx;
+        return UCS_ERR_BUSY;
+    }
+    entry.ctx = nullptr;
+    if (op != nullptr) {
+        finish_receive(*op, UCS_ERR_CANCELED);
+        return UCS_OK;
+    }
+    for (const auto& link : links_) {
+        if (link != nullptr && link->message_entry == &entry)
+            link->message_cursor = IovCursor();
+    }
+    return UCS_OK;
+}
+
 unsigned SmIface::report_cancelled() {
     unsigned count = 0;
     // A callback may cancel more: those wait for the next round.
@@ -338,7 +366,8 @@ unsigned SmIface::report_cancelled() {
         uct_tag_context_t* ctx = entry->ctx;
         const uct_tag_t tag = entry->tag;
         free_entry(*entry);
-        ctx->completed_cb(ctx, tag, 0, 0, nullptr, UCS_ERR_CANCELED);
+        if (ctx != nullptr)
+            ctx->completed_cb(ctx, tag, 0, 0, nullptr, UCS_ERR_CANCELED);
         ++count;
     }
     return count;

@@ -251,10 +251,12 @@ bool SmIface::flush_needed(const Link& link, const SmEp*) const {
     return !link.ops.empty();
 }
 
-void SmIface::start_flush(Link& link, SmEp* ep, uct_completion_t* comp) {
+ucs_status_t SmIface::start_flush(Link& link, SmEp* ep, uct_completion_t* comp) {
     Op* op = new_op(link, OpKind::kFlush, ep, comp);
-    TW_CHECK(op != nullptr);
+    if (op == nullptr)
+        return UCS_ERR_NO_RESOURCE;
     link.ops.push_back(*op);
+    return UCS_INPROGRESS;
 }
 
 ucs_status_t SmIface::step_first(Op& op) {
@@ -314,12 +316,35 @@ bool SmIface::step_op(Op& op) {
     if (status == UCS_OK && !is_put && knows && !ucs::pidfd_is_alive(link.process->pidfd.get())) {
         status = UCS_ERR_CONNECTION_RESET;
     }
+    if (status == UCS_ERR_REJECTED) {
+        use_messages_instead(op);
+        return true;
+    }
     counters_.add(SmCounter::kProcessVmBytes, bytes);
     op.remote += bytes;
     op.left -= bytes;
     if (status != UCS_OK || op.left == 0)
         finish_step(op, status);
     return true;
+}
+
+// The peer's memory was within reach before and is not any more (it may have become undumpable).
+void SmIface::use_messages_instead(Op& op) {
+    Link& link = *op.owner;
+    link.copy_path = CopyPath::kMessages;
+    link.copy_reason = "process_vm_readv is not permitted any more";
+    if (op.is_first_step) {
+        finish_step(op, UCS_ERR_NO_RESOURCE);  // nothing has moved: the caller tries again
+        return;
+    }
+    op.cursor = op.iov.cursor();
+    op.cursor.skip(op.length - op.left);
+    const bool is_put = op.kind == OpKind::kCopyPut;
+    op.kind = is_put ? OpKind::kPush : OpKind::kPull;
+    if (is_put)
+        return;  // the next steps send
+    link.set_steps(op, false);
+    link.send_control(Kind::kPull, PullBody{op.remote, op.left, 0, op.key, kNoOp, op.id});
 }
 
 void SmIface::deliver_pull_data(Link& link, const PullDataBody& data) {

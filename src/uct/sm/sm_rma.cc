@@ -83,7 +83,7 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
     op->iov.assign(iov, iovcnt);
     op->cursor = op->iov.cursor();
     op->remote = remote_addr;
-    op->left = bytes;
+    op->left = op->length = bytes;
     op->key = key.packed.key;
     link().ops.push_back(*op);
     if (kind == OpKind::kPull) {
@@ -190,11 +190,8 @@ ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote
         return UCS_OK;
     }
     const uct_iov_t iov{buffer, length, nullptr, 0, 1};
-    const ucs_status_t done =
-        start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
-    // The answer of a peer that must send the data comes with its progress: flush tells, as for any
-    // get.
-    return done == UCS_INPROGRESS ? UCS_OK : done;
+    // UCS_INPROGRESS: the peer sends the data in its progress, and a flush tells when it is there.
+    return start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
 }
 
 ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length,

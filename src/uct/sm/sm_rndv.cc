@@ -119,6 +119,7 @@ void SmIface::start_receive(Link& link, const RndvBody& body, bool in_arena, Pos
         return;
     }
     op->entry = &entry;
+    entry.op = op;
     op->tag = body.tag;
     op->length = body.length;
     op->copy_bytes = std::min<std::uint64_t>(body.length, entry.capacity);

@@ -25,6 +25,7 @@
 namespace tagwire::sm {
 
 struct Link;
+struct Op;
 struct RndvOp;
 class SmEp;
 
@@ -34,6 +35,7 @@ struct PostedEntry : ucs::PostedReceive {
     std::byte* buffer = nullptr;
     std::size_t capacity = 0;
     IovCopy* more = nullptr;
+    Op* op = nullptr;       // the rendezvous that fills it
     bool consumed = false;  // matched, not complete yet
 };
 

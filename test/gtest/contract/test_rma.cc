@@ -41,9 +41,13 @@ ucs_status_t put(uct_ep_h ep, Method method, Buffer& local, std::uint64_t remote
 ucs_status_t get(uct_ep_h ep, Method method, const Buffer& local, std::uint64_t remote,
                  uct_rkey_t rkey, uct_completion_t* completion) {
     switch (method) {
-        case Method::kShort:
-            return uct_ep_get_short(ep, local.data(), static_cast<unsigned>(local.size()), remote,
-                                    rkey);
+        case Method::kShort: {
+            // In progress: there is no completion, a flush tells when the bytes are there.
+            const ucs_status_t status = uct_ep_get_short(
+                ep, local.data(), static_cast<unsigned>(local.size()), remote, rkey);
+            return status == UCS_INPROGRESS ? uct_ep_flush(ep, UCT_FLUSH_FLAG_LOCAL, completion)
+                                            : status;
+        }
         case Method::kBcopy:
             return uct_ep_get_bcopy(ep, unpack_buffer, local.data(), local.size(), remote, rkey,
                                     completion);
