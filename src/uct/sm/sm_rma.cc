@@ -206,7 +206,8 @@ ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_
     if (status != UCS_OK)
         return status;
     if (target.direct != nullptr || length == 0) {
-        unpack(arg, target.direct, length);
+        const std::byte nothing{};  // the callback may hand the pointer to memcpy
+        unpack(arg, length == 0 ? &nothing : target.direct, length);
         return UCS_OK;
     }
     if (link().copy_path != CopyPath::kMessages) {
