@@ -63,9 +63,13 @@ void take_fds(const msghdr& header, ReceivedMessage* message) {
 }  // namespace
 
 ucs_status_t unix_listen(const UnixAddress& address, UniqueFd* fd_p) {
+    // Between bind and listen a socket looks dead. In a directory that others sweep it gets its
+    // name only when it listens.
+    const bool in_directory = !address.directory.empty();
+    const UnixAddress early{address.directory, in_directory ? "." + address.name : address.name};
     sockaddr_un name;
     socklen_t length = 0;
-    ucs_status_t status = to_sockaddr(address, &name, &length);
+    ucs_status_t status = to_sockaddr(early, &name, &length);
     if (status != UCS_OK)
         return status;
     UniqueFd fd;
@@ -78,6 +82,15 @@ ucs_status_t unix_listen(const UnixAddress& address, UniqueFd* fd_p) {
     }
     if (::listen(fd.get(), kBacklog) != 0)
         return fd_error("listen", errno);
+    if (in_directory) {
+        // Unlike rename(2), link(2) does not take the place of a socket that has the name already.
+        const bool named = ::link(path_of(early).c_str(), path_of(address).c_str()) == 0;
+        const int error = errno;
+        unix_unlink(early);
+        if (!named)
+            return error == EEXIST ? UCS_ERR_ALREADY_EXISTS
+                                   : fd_error("link of a local socket", error);
+    }
     *fd_p = std::move(fd);
     return UCS_OK;
 }

@@ -6,9 +6,9 @@
 // Threads: any (allocation is a control path, under a mutex).
 // Invariants
 //  (1) Offsets are whole pages; a page belongs to one allocation or is free. Free pages hold no
-//  memory. (2) An arena's identity is a random number; it is mapped at most once in a process,
-//  however many connections
-//      lead to it (ArenaMapping::find).
+//      memory.
+//  (2) An arena's identity is a random number, and its memfd's inode; it is mapped at most once in
+//      a process, however many connections lead to it (ArenaMapping::find).
 #pragma once
 
 #include <ucs/type/status.h>

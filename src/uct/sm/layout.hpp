@@ -8,14 +8,14 @@
 // once, checked, then used. The geometry of a segment is taken from the message that announced it
 // (wire.hpp), never from the segment.
 //
-//   ring segment (memfd made by the sender)
-//   0      RingHeader   identity, for a debugger                                sender, once
-//   128    Consumer     tail, sleep                                             receiver (sleep:
-//   both) 256    Producer     closed                                                  sender 384
-//   Returns      count, then seg_count indices of released buffers       receiver
-//   ..     RndvWord[]   one per outstanding rendezvous of the sender            both
-//   page   Slot[slot_count]    128 bytes each                                   sender
-//   page   segment buffers     seg_count x seg_bytes                            sender
+//   ring segment (memfd made by the sender)                                 written by
+//   0      RingHeader          identity, for a debugger                     sender, once
+//   128    Consumer            tail, sleep                                  receiver (sleep: both)
+//   256    Producer            closed                                       sender
+//   384    Returns             count, then indices of released buffers      receiver
+//   ..     RndvWord[]          one per outstanding rendezvous of the sender both
+//   page   Slot[slot_count]    128 bytes each                               sender
+//   page   segment buffers     seg_count x seg_bytes                        sender
 #pragma once
 
 #include <atomic>

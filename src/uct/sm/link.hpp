@@ -9,18 +9,16 @@
 //   kConnecting ---------> kGreeted (may send) ---------> kReady (knows arena, bell, copy path)
 //        accepted: kStranger ----------- hello, ours sent --------^
 //   any --- dead, hung up, violated ---> kFailed: every operation completes with `failure`, then
-//   each endpoint's
-//                                        error handler runs once, then everything is refused
+//                                        each endpoint's error handler runs once, then everything
+//                                        is refused
 //
 // Invariants
 //  (1) Endpoints to one peer interface share the link. It goes when no endpoint uses it and the
-//  peer is gone, or
-//      when its interface closes.
+//      peer is gone, or when its interface closes.
 //  (2) Rings are made on first send; `tx_made` says so. The ring's segment stays mapped until the
-//  link goes, that of
-//      the peer's ring until the last descriptor in it was released, too.
+//      link goes, that of the peer's ring until the last descriptor in it was released, too.
 //  (3) Messages that were published before the peer died are delivered before the failure is
-//  reported.
+//      reported.
 #pragma once
 
 #include <deque>

@@ -2,23 +2,23 @@
 // The message ring: one sender, one receiver, in different processes.
 //
 // Threads: RingSender by the owner thread of the sending interface, RingReceiver by that of the
-// receiving one. Invariants
-//  (1) Positions run freely (64 bits), slot = position & mask, and tail <= read <= head <= tail +
-//  slot_count. (2) A slot belongs to the sender while position < tail + slot_count and it was not
-//  published, to the receiver
-//      from the moment its control word carries position + 1. There is no claim that others could
-//      see: a sender that dies before the publishing store has sent nothing, and blocks nobody.
+// receiving one.
+// Invariants
+//  (1) Positions run freely (64 bits), slot = position & mask, and
+//      tail <= read <= head <= tail + slot_count.
+//  (2) A slot belongs to the sender while position < tail + slot_count and it was not published, to
+//      the receiver from the moment its control word carries position + 1. There is no claim that
+//      others could see: a sender that dies before the publishing store has sent nothing, and
+//      blocks nobody.
 //  (3) The receiver publishes its tail only every slot_count / 4 messages, so that the sender's
-//  line stays quiet.
-//      A sender that waits has at least 3/4 of the ring filled, so the receiver passes such a
-//      point.
+//      line stays quiet. A sender that waits has at least 3/4 of the ring filled, so the receiver
+//      passes such a point.
 //  (4) No wake-up is lost. The receiver that stops polling stores sleep = 1, then looks once more
-//  (try_sleep); the
-//      sender stores the control word, then looks at `sleep` (must_ring). At least one of the two
-//      must see the other's store, and that needs a full store-load barrier on both sides: a
-//      processor may let a load pass an older store that still sits in its store buffer. The
-//      receiver's side is membarrier(2), which runs the barrier on the sender's processor, too; so
-//      the sender's side costs nothing per message. Where membarrier is not to be had the sender
+//      (try_sleep); the sender stores the control word, then looks at `sleep` (must_ring). At least
+//      one of the two must see the other's store, and that needs a full store-load barrier on both
+//      sides: a processor may let a load pass an older store that still sits in its store buffer.
+//      The receiver's side is membarrier(2), which runs the barrier on the sender's processor, too;
+//      so the sender's side costs nothing per message. Where membarrier is not to be had the sender
 //      pays for a fence per message. The model test shows the lost wake-up without them.
 //
 // Atom and Fences are parameters so that the same code runs under the seeded scheduler of the

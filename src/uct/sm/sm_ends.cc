@@ -22,8 +22,8 @@ void SmIface::process_died(pid_t pid) {
     for (const auto& link : links_) {
         if (link == nullptr || link->process != &process)
             continue;
-        if (link->socket)
-            read_socket(*link);  // what it announced before it died
+        while (link->socket && read_socket(*link)) {
+        }  // what it announced before it died; ends, for nobody sends any more
         fail(*link, UCS_ERR_CONNECTION_RESET);
     }
     dead_processes_.push_back(std::move(found->second));

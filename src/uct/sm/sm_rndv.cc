@@ -2,11 +2,11 @@
 // Rendezvous, both sides. The receiver moves the data:
 //
 //   sender                              receiver
-//   state word = pending, kRndv ------> match; from the sender's arena: memcpy
-//                                              otherwise: process_vm_readv, alone (kRead) or with
-//                                              the sender (kBoth) not permitted: the sender sends
-//                                              it (kPull)
-//               <----- kRndvHelp               (kBoth) asks the sender to copy chunks, too
+//   state word = pending, kRndv ------> match, then
+//                                         from the sender's arena: memcpy (kDirect)
+//                                         otherwise: process_vm_readv, alone (kRead)
+//               <----- kRndvHelp            or with the sender's help (kBoth)
+//               <----- kPull              not permitted: the sender sends the data (kPull)
 //                                       state word: pending -> done by compare-and-swap; if that
 //                                       fails the sender cancelled meanwhile, and the receive ends
 //                                       with UCS_ERR_CANCELED

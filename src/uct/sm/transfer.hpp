@@ -3,11 +3,9 @@
 // completed exactly once.
 //
 //   Op        of the initiator: get, put and atomics that take more than one step or an answer of
-//   the peer, flushes,
-//             and the receiving side of a rendezvous
-//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our ring
-//   segment Serve     memory of ours that the peer reads by messages, because it may not do so
-//   itself
+//             the peer, flushes, rendezvous sent, and the receiving side of a rendezvous
+//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our segment
+//   Serve     memory of ours that the peer reads by messages, because it may not do so itself
 #pragma once
 
 #include <uct/api/uct.h>

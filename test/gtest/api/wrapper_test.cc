@@ -118,9 +118,8 @@ TEST_F(OverSm, remote_keys_reach_allocated_memory) {
     const tagwire::Memory memory = md->allocate(4096);
     const tagwire::RemoteKey key(resource->component, md->pack_key(memory.memh()));
     // No resource until the descriptor of the memory has crossed.
-    progress_until([&] {
-        return self->put_short(bytes("into memory"), memory.address(), key) == UCS_OK;
-    });
+    progress_until(
+        [&] { return self->put_short(bytes("into memory"), memory.address(), key) == UCS_OK; });
     progress_until([&] { return self->flush() == UCS_OK; });
     EXPECT_EQ(std::memcmp(memory.bytes().data(), "into memory", 11), 0);
 }
