@@ -94,11 +94,11 @@ class PendingGroup : private detail::PendingLink {
     static_assert(UCT_PENDING_REQ_PRIV_LEN >= sizeof(uct_pending_req_t*));
     static uct_pending_req_t* next_of(const uct_pending_req_t* request) {
         uct_pending_req_t* next;
-        std::memcpy(&next, request->priv, sizeof(next));
+        std::memcpy(&next, request->priv, sizeof(void*));
         return next;
     }
     static void set_next(uct_pending_req_t* request, uct_pending_req_t* next) {
-        std::memcpy(request->priv, &next, sizeof(next));
+        std::memcpy(request->priv, &next, sizeof(void*));
     }
 
     void push_back(uct_pending_req_t* request) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
@@ -409,7 +410,8 @@ void SmIface::watch_process(Link& link) {
         return;  // its end is ours
     auto& known = processes_[link.peer.pid];
     if (known && known->pidfd && !ucs::pidfd_is_alive(known->pidfd.get())) {
-        dead_processes_.push_back(std::move(known));  // its pid has gone to another process
+        // Its pid has gone to another process.
+        dead_processes_.push_back(std::exchange(known, nullptr));
     }
     if (!known) {
         known = std::make_unique<PeerProcess>();

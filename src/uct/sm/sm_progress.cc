@@ -308,14 +308,14 @@ ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
         return UCS_ERR_NO_MEMORY;
     entry->tag = tag;
     entry->mask = mask;
-    std::memcpy(ctx->priv, &entry, sizeof entry);
+    std::memcpy(ctx->priv, &entry, sizeof(void*));
     posted_.post(*entry);
     return UCS_OK;
 }
 
 ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     PostedEntry* entry = nullptr;
-    std::memcpy(&entry, ctx->priv, sizeof entry);
+    std::memcpy(&entry, ctx->priv, sizeof(void*));
     if (entry->consumed)
         return force != 0 ? abandon_consumed(*entry) : UCS_OK;  // else the real completion follows
     posted_.cancel(*entry);
