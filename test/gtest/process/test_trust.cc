@@ -133,7 +133,7 @@ TEST_P(CopyPath, moves_and_validates_every_size) {
         control.send(pack({self.device_address(), self.iface_address(), memory.packed_rkey(),
                            Bytes(first, first + sizeof address)}));
         std::vector<std::unique_ptr<Receive>> receives;
-        for (const std::size_t size : {1, 8192, 100003, 1 << 20}) {
+        for (const std::size_t size : {1UL, 8192UL, 100003UL, 1UL << 20}) {
             receives.push_back(std::make_unique<Receive>(self, size));
             EXPECT_EQ(UCS_OK, receives.back()->post(size));
         }
