@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "tools/failure.hpp"
+#include "tools/link.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -17,14 +18,6 @@ constexpr std::size_t kRotatingLines = 64;
 constexpr std::size_t kAreaBytes = 2 * kRotatingLines * kLineStride;
 static_assert(3 * kAreaBytes <= CachelineFloor::kMappingBytes);
 constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
-
-void pause_cpu() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
 
 /// The lines that round trip `i` uses in an area, and what is written there.
 struct Turn {

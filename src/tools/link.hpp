@@ -21,6 +21,14 @@
 
 namespace tagwire::tools {
 
+inline void pause_cpu() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
 class Link {
   public:
     using UnexpectedEager = ucs_status_t (*)(void* arg, void* data, std::size_t length,
@@ -62,10 +70,15 @@ class Link {
 
     /// One round of progress; when it found nothing, waits as the user asked (spin, yield, sleep).
     /// Throws Failure when the endpoint failed or the peer is gone.
-    void progress() {
-        if (uct_worker_progress(objects_.worker) == 0 && --idle_budget_ == 0) [[unlikely]] {
+    /// False: it found nothing.
+    bool progress() {
+        if (uct_worker_progress(objects_.worker) != 0) {
+            return true;
+        }
+        if (--idle_budget_ == 0) [[unlikely]] {
             idle();
         }
+        return false;
     }
 
     /// Makes progress until the predicate holds.

@@ -87,6 +87,7 @@ class Stream final : public Test {
         bool ack_sent = !receives_;
         const std::uint64_t start = now_ns();
         while (!finished || !ack_sent || (sends_ && !port_.acked(end))) {
+            const std::uint64_t before = sequence;
             sequence = burst(sequence, end);
             if (sequence == end && !finished) {
                 finished = port_.try_finish(end) == UCS_OK;
@@ -94,7 +95,9 @@ class Stream final : public Test {
             if (!ack_sent && port_.received_all(end)) {
                 ack_sent = port_.try_ack(end) == UCS_OK;
             }
-            link_.progress();
+            // Refused, and nothing came: the other side may share this core, and has work.
+            if (!link_.progress() && sequence == before)
+                pause_cpu();
         }
         const std::uint64_t elapsed = now_ns() - start;
         port_.drain();

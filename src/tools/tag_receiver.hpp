@@ -44,9 +44,10 @@ class TagReceiver {
     TagReceiver(Link& link, const Options& options)
         : link_(link),
           options_(options),
+          post_bytes_(std::max(options.size, link.attr().cap.tag.recv.min_recv)),
           stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
           buffer_(link, options.memory,
-                  std::max(post_bytes() + stride_ * (options.slots - 1), std::size_t{1})),
+                  std::max(post_bytes_ + stride_ * (options.slots - 1), std::size_t{1})),
           slots_(options.slots),
           expected_(options.slots),
           posted_(options.slots) {
@@ -85,7 +86,7 @@ class TagReceiver {
 
     ucs_status_t try_post(std::size_t index, const Expected& expected) {
         expected_[index] = expected;
-        const uct_iov_t iov{data(index), post_bytes(), buffer_.memh(), 0, 1};
+        const uct_iov_t iov{data(index), post_bytes_, buffer_.memh(), 0, 1};
         const ucs_status_t status = uct_iface_tag_recv_zcopy(
             expected.iface, expected.tag, ~uct_tag_t{0}, &iov, 1, &slots_[index].context);
         posted_[index] = status == UCS_OK;
@@ -149,10 +150,6 @@ class TagReceiver {
     };
     static_assert(sizeof(Slot) == 64);
 
-    std::size_t post_bytes() const {
-        return std::max(options_.size, link_.attr().cap.tag.recv.min_recv);
-    }
-
     void check_bytes(const void* data, std::size_t length, std::uint64_t sequence) {
         const bool right =
             length == options_.size && Pattern(options_.stream, sequence).matches(data, length);
@@ -193,6 +190,7 @@ class TagReceiver {
 
     Link& link_;
     Options options_;
+    std::size_t post_bytes_;  // of one receive
     std::size_t stride_;
     Buffer buffer_;
     HugeVector<Slot> slots_;

@@ -107,6 +107,7 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
     if ((status = listen()) != UCS_OK)
         return status;
 
+    receives_max_ = has_tag_callbacks() ? options_.tag_depth : 0;
     const uct::IfaceParams& checked = params();
     // A peer's buffers may be larger than ours.
     descs_ = new DescPool(checked.rx_headroom, kSegBytesMax, checked.am_alignment,

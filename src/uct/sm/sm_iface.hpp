@@ -117,6 +117,8 @@ class SmIface : public uct::BaseIface {
 
     // sm_progress.cc
     unsigned poll_ring(Link& link);
+    void answer_bell();
+    void look_although_busy();
     bool deliver(Link& link, Control control);
     void deliver_am(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
@@ -190,10 +192,16 @@ class SmIface : public uct::BaseIface {
     void end_operations(Link& link);
     void watch(int fd, std::uint64_t tag);
 
-    PostedEntry* new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_tag_context_t* ctx);
+    void post(PostedEntry& entry);
+    [[nodiscard]] ucs_status_t refuse_receive() const;
+    ucs_status_t post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                std::size_t iovcnt, uct_tag_context_t* ctx);
     void free_entry(PostedEntry& entry);
+    void free_entry_inline(PostedEntry& entry);
     void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
                         ucs_status_t status);
+    void complete_entry_inline(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
+                               std::size_t bytes, ucs_status_t status);
 
     SmMd& md_;
     SmOptions options_;
@@ -208,6 +216,7 @@ class SmIface : public uct::BaseIface {
     unsigned busy_calls_ = 0;
     std::uint64_t next_look_ = 0;   // ticks
     std::uint64_t look_ticks_ = 0;  // between looks
+    std::size_t receives_max_ = 0;  // 0 without tag callbacks
     ucs::PostedReceives posted_;
     ucs::ObjectPool<PostedEntry> entries_;
     std::vector<PostedEntry*> cancelled_;  // their callbacks run in progress

@@ -14,32 +14,41 @@ namespace tagwire::sm {
 
 unsigned SmIface::progress() {
     ++in_progress_;
+    if (bell_->summary.load(std::memory_order_relaxed) != 0) [[unlikely]]
+        answer_bell();
     unsigned count = 0;
+    for (std::size_t i = 0; i < hot_.size(); ++i) {
+        if (hot_[i]->rx.peek().word != 0)
+            count += poll_ring(*hot_[i]);
+    }
+    if (has_work_) [[unlikely]]
+        count += work();
+    if (count == 0) {
+        if (++idle_calls_ % kIdlePerLook == 0) [[unlikely]]
+            count = idle();
+    } else if (++busy_calls_ >= kBusyPerLook) [[unlikely]] {
+        look_although_busy();
+    }
+    --in_progress_;
+    if (reap_wanted_ && in_progress_ == 0) [[unlikely]]
+        reap();
+    return count;
+}
+
+// Somebody keeps us busy all the time: newcomers and deaths are looked at all the same, rarely.
+void SmIface::look_although_busy() {
+    busy_calls_ = 0;
+    if (ucs::ticks_now() - next_look_ + look_ticks_ > 16 * look_ticks_)
+        look();
+}
+
+void SmIface::answer_bell() {
     collect_bell(*bell_, [this](std::uint32_t bit) {
         for (std::size_t i = bit; i < links_.size(); i += kBellBits) {
             if (links_[i] != nullptr)
                 make_hot(*links_[i]);
         }
     });
-    for (std::size_t i = 0; i < hot_.size(); ++i)
-        count += poll_ring(*hot_[i]);
-    if (has_work_) [[unlikely]]
-        count += work();
-    if (count == 0) {
-        count = idle();
-    } else if (++busy_calls_ >= kBusyPerLook) [[unlikely]] {
-        // Somebody keeps us busy all the time: newcomers and deaths are looked at all the same,
-        // rarely.
-        busy_calls_ = 0;
-        if (ucs::ticks_now() - next_look_ + look_ticks_ > 16 * look_ticks_)
-            look();
-    }
-    --in_progress_;
-    if (reap_wanted_) [[unlikely]] {
-        if (in_progress_ == 0)
-            reap();
-    }
-    return count;
 }
 
 unsigned SmIface::poll_ring(Link& link) {
@@ -153,6 +162,32 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
     return true;
 }
 
+inline void SmIface::free_entry_inline(PostedEntry& entry) {
+    if (entry.is_scattered()) [[unlikely]]
+        iovs_.destroy(entry.scattered());
+    entries_.destroy(&entry);
+}
+
+void SmIface::free_entry(PostedEntry& entry) {
+    free_entry_inline(entry);
+}
+
+inline void SmIface::complete_entry_inline(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
+                                           std::size_t bytes, ucs_status_t status) {
+    uct_tag_context_t* ctx = entry.ctx;
+    if (status == UCS_OK && bytes > entry.capacity()) [[unlikely]]
+        status = UCS_ERR_MESSAGE_TRUNCATED;
+    free_entry_inline(entry);
+    counters_.add(SmCounter::kMatched);
+    if (ctx != nullptr) [[likely]]  // null: cancelled by force after the match
+        ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
+}
+
+void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
+                             std::size_t bytes, ucs_status_t status) {
+    complete_entry_inline(entry, tag, imm, bytes, status);
+}
+
 // A whole message that lies in its slot.
 void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data,
                           std::size_t bytes) {
@@ -170,23 +205,12 @@ void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* dat
         return;
     }
     entry->ctx->tag_consumed_cb(entry->ctx);
-    if (entry->more == nullptr) [[likely]] {
-        copy_short(entry->buffer, data, std::min(bytes, entry->capacity));
+    if (!entry->is_scattered()) [[likely]] {
+        copy_short(entry->buffer, data, std::min(bytes, entry->capacity()));
     } else {
-        entry->more->cursor().scatter(data, std::min(bytes, entry->capacity));
+        entry->scattered()->cursor().scatter(data, std::min(bytes, entry->capacity()));
     }
-    complete_entry(*entry, tag, imm, bytes, UCS_OK);
-}
-
-void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
-                             std::size_t bytes, ucs_status_t status) {
-    uct_tag_context_t* ctx = entry.ctx;
-    if (status == UCS_OK && bytes > entry.capacity) [[unlikely]]
-        status = UCS_ERR_MESSAGE_TRUNCATED;
-    free_entry(entry);
-    counters_.add(SmCounter::kMatched);
-    if (ctx != nullptr) [[likely]]  // null: cancelled by force after the match
-        ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
+    complete_entry_inline(*entry, tag, imm, bytes, UCS_OK);
 }
 
 bool SmIface::deliver_tag_seg(Link& link, Control control) {
@@ -208,10 +232,10 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
         link.message_entry = entry;
         link.message_total = body.total;
         if (entry != nullptr) {
-            entry->consumed = true;
+            entry->consume();
             entry->ctx->tag_consumed_cb(entry->ctx);
-            const uct_iov_t one{entry->buffer, entry->capacity, nullptr, 0, 1};
-            if (!more && entry->more == nullptr) {
+            const uct_iov_t one{entry->buffer, entry->capacity(), nullptr, 0, 1};
+            if (!more && !entry->is_scattered()) {
                 std::memcpy(entry->buffer, link.rx_segment->buffer(body.seg),
                             std::min<std::size_t>(bytes, one.length));
                 link.rx_segment->returns.give_back(body.seg);
@@ -220,11 +244,12 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
                 complete_entry(*entry, body.tag, body.imm, bytes, UCS_OK);
                 return true;
             }
-            if (entry->more == nullptr) {
-                entry->more = iovs_.create();
-                entry->more->assign(&one, 1);
+            if (!entry->is_scattered()) {
+                IovCopy* copy = iovs_.create();
+                copy->assign(&one, 1);
+                entry->scatter(copy);
             }
-            link.message_cursor = entry->more->cursor();
+            link.message_cursor = entry->scattered()->cursor();
         } else {
             link.message_context = nullptr;
         }
@@ -265,65 +290,67 @@ bool SmIface::deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t
 
 // ---- Posted receives
 
-PostedEntry* SmIface::new_entry(const uct_iov_t* iov, std::size_t iovcnt, uct_tag_context_t* ctx) {
-    PostedEntry* entry = entries_.create();
-    if (entry == nullptr)
-        return nullptr;
-    entry->ctx = ctx;
-    if (iovcnt == 1 && iov->count == 1) [[likely]] {
-        entry->buffer = static_cast<std::byte*>(iov->buffer);
-        entry->capacity = iov->length;
-    } else if (iovcnt != 0) {
-        entry->capacity = iov_bytes(iov, iovcnt);
-        entry->more = iovs_.create();
-        if (entry->more == nullptr) {
-            entries_.destroy(entry);
-            return nullptr;
-        }
-        entry->more->assign(iov, iovcnt);
-    }
-    return entry;
-}
-
-void SmIface::free_entry(PostedEntry& entry) {
-    if (entry.more != nullptr) [[unlikely]]
-        iovs_.destroy(entry.more);
-    entries_.destroy(&entry);
-}
-
 ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                      std::size_t iovcnt, uct_tag_context_t* ctx) {
-    if (iovcnt > kIovMax) [[unlikely]] {
+    if (posted_.size() >= receives_max_) [[unlikely]]
+        return refuse_receive();
+    if (iovcnt != 1 || iov->count != 1) [[unlikely]]
+        return post_scattered(tag, mask, iov, iovcnt, ctx);
+    PostedEntry* entry = entries_.create(tag, mask, ctx, static_cast<std::byte*>(iov->buffer),
+                                         std::size_t{iov->length});
+    if (entry == nullptr) [[unlikely]]
+        return UCS_ERR_NO_MEMORY;
+    post(*entry);
+    return UCS_OK;
+}
+
+void SmIface::post(PostedEntry& entry) {
+    PostedEntry* const address = &entry;
+    std::memcpy(entry.ctx->priv, &address, sizeof address);
+    posted_.post(entry);
+}
+
+ucs_status_t SmIface::refuse_receive() const {
+    if (has_tag_callbacks())
+        return UCS_ERR_EXCEEDS_LIMIT;
+    TW_LOG_ERROR("tag_recv_zcopy: the interface was opened without tag callbacks");
+    return UCS_ERR_UNSUPPORTED;
+}
+
+// No element, several, or one that repeats.
+ucs_status_t SmIface::post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                     std::size_t iovcnt, uct_tag_context_t* ctx) {
+    if (iovcnt > kIovMax) {
         TW_LOG_ERROR("tag_recv_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
     }
-    if (!has_tag_callbacks()) [[unlikely]] {
-        TW_LOG_ERROR("tag_recv_zcopy: the interface was opened without tag callbacks");
-        return UCS_ERR_UNSUPPORTED;
-    }
-    if (posted_.size() >= options_.tag_depth) [[unlikely]]
-        return UCS_ERR_EXCEEDS_LIMIT;
-    PostedEntry* entry = new_entry(iov, iovcnt, ctx);
-    if (entry == nullptr) [[unlikely]]
+    PostedEntry* entry = entries_.create(tag, mask, ctx, nullptr, iov_bytes(iov, iovcnt));
+    if (entry == nullptr)
         return UCS_ERR_NO_MEMORY;
-    entry->tag = tag;
-    entry->mask = mask;
-    std::memcpy(ctx->priv, &entry, sizeof(void*));
-    posted_.post(*entry);
+    if (iovcnt != 0) {
+        IovCopy* copy = iovs_.create();
+        if (copy == nullptr) {
+            entries_.destroy(entry);
+            return UCS_ERR_NO_MEMORY;
+        }
+        copy->assign(iov, iovcnt);
+        entry->scatter(copy);
+    }
+    post(*entry);
     return UCS_OK;
 }
 
 ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     PostedEntry* entry = nullptr;
     std::memcpy(&entry, ctx->priv, sizeof(void*));
-    if (entry->consumed)
+    if (entry->is_consumed())
         return force != 0 ? abandon_consumed(*entry) : UCS_OK;  // else the real completion follows
     posted_.cancel(*entry);
     if (force) {
         free_entry(*entry);
         return UCS_OK;
     }
-    entry->consumed = true;
+    entry->consume();
     cancelled_.push_back(entry);
     has_work_ = true;
     return UCS_OK;
@@ -332,7 +359,7 @@ ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
 // Matched already, by a rendezvous or by the first of several fragments, and the user wants the
 // buffer back at once. What still comes is dropped, without a callback.
 ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
-    Op* op = entry.op;
+    Op* op = entry.op();
     if (op != nullptr && op->mode == ReceiveMode::kBoth)
         leave_both(*op, ReceiveMode::kRead, UCS_ERR_CANCELED);
     if (op != nullptr && op->mode == ReceiveMode::kLeaving) {
@@ -391,10 +418,8 @@ void SmIface::make_cold(Link& link) {
     hot_.erase(std::find(hot_.begin(), hot_.end(), &link));
 }
 
+// Every so many calls of progress that found nothing.
 unsigned SmIface::idle() {
-    ++idle_calls_;
-    if (idle_calls_ % kIdlePerLook != 0) [[likely]]
-        return 0;
     if (idle_calls_ % kIdlePerCooling == 0)
         cool();
     if (static_cast<std::int64_t>(ucs::ticks_now() - next_look_) < 0)

@@ -54,7 +54,7 @@ bool SmIface::deliver_rndv(Link& link, Control control) {
     if (entry != nullptr) {
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
-        entry->consumed = true;
+        entry->consume();
         entry->ctx->tag_consumed_cb(entry->ctx);
         start_receive(link, body, in_arena, *entry);
         return true;
@@ -119,18 +119,18 @@ void SmIface::start_receive(Link& link, const RndvBody& body, bool in_arena, Pos
         return;
     }
     op->entry = &entry;
-    entry.op = op;
+    entry.consume(op);
     op->tag = body.tag;
     op->length = body.length;
-    op->copy_bytes = std::min<std::uint64_t>(body.length, entry.capacity);
+    op->copy_bytes = std::min<std::uint64_t>(body.length, entry.capacity());
     op->left = op->copy_bytes;
     op->source = op->remote = body.address;
     op->sender_op = body.op;
     op->generation = body.generation;
-    if (entry.more != nullptr) {
-        op->cursor = entry.more->cursor();
+    if (entry.is_scattered()) {
+        op->cursor = entry.scattered()->cursor();
     } else {
-        const uct_iov_t one{entry.buffer, entry.capacity, nullptr, 0, 1};
+        const uct_iov_t one{entry.buffer, entry.capacity(), nullptr, 0, 1};
         op->iov.assign(&one, 1);
         op->cursor = op->iov.cursor();
     }
@@ -151,7 +151,7 @@ void SmIface::start_receive(Link& link, const RndvBody& body, bool in_arena, Pos
         }
     } else {
         const bool both =
-            op->left >= options_.both_copy_min && op->left > kChunkBytes && entry.more == nullptr;
+            op->left >= options_.both_copy_min && op->left > kChunkBytes && !entry.is_scattered();
         op->mode = both ? ReceiveMode::kBoth : ReceiveMode::kRead;
     }
     link.set_steps(*op, true);
@@ -212,7 +212,7 @@ void SmIface::pull_instead(Op& op) {
     link.copy_reason = "process_vm_readv is not permitted any more";
     op.mode = ReceiveMode::kPull;
     op.left = op.copy_bytes;
-    op.cursor = op.entry->more != nullptr ? op.entry->more->cursor() : op.iov.cursor();
+    op.cursor = op.entry->is_scattered() ? op.entry->scattered()->cursor() : op.iov.cursor();
     link.set_steps(op, false);
     link.send_control(Kind::kPull,
                       PullBody{op.source, op.left, op.generation, 0, op.sender_op, op.id});

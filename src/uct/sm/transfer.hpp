@@ -10,6 +10,7 @@
 
 #include <uct/api/uct.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,15 +28,47 @@ struct Op;
 struct RndvOp;
 class SmEp;
 
-/// A posted receive. One contiguous buffer lies in the entry itself, anything else behind `more`.
-struct PostedEntry : ucs::PostedReceive {
-    uct_tag_context_t* ctx = nullptr;
-    std::byte* buffer = nullptr;
-    std::size_t capacity = 0;
-    IovCopy* more = nullptr;
-    Op* op = nullptr;       // the rendezvous that fills it
-    bool consumed = false;  // matched, not complete yet
+/// A posted receive. What a message that comes whole into one buffer needs lies in the first cache
+/// line, flags included; the second is valid only as far as they say.
+class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
+  public:
+    PostedEntry(uct_tag_t wanted, uct_tag_t wanted_mask, uct_tag_context_t* context,
+                std::byte* to, std::size_t bytes)
+        : ctx(context), buffer(to), room_(std::min(bytes, kBytesMask)) {
+        tag = wanted;
+        mask = wanted_mask;
+    }
+
+    uct_tag_context_t* ctx;  // null: cancelled by force after the match
+    std::byte* buffer;       // the only one, unless is_scattered()
+
+    [[nodiscard]] std::size_t capacity() const { return room_ & kBytesMask; }
+    [[nodiscard]] bool is_scattered() const { return (room_ & kScattered) != 0; }
+    /// Matched, not complete yet.
+    [[nodiscard]] bool is_consumed() const { return (room_ & kConsumed) != 0; }
+    [[nodiscard]] IovCopy* scattered() const { return is_scattered() ? more_ : nullptr; }
+    /// The rendezvous that fills it.
+    [[nodiscard]] Op* op() const { return is_consumed() ? op_ : nullptr; }
+
+    void scatter(IovCopy* to) {
+        room_ |= kScattered;
+        more_ = to;
+    }
+    void consume(Op* by = nullptr) {
+        room_ |= kConsumed;
+        op_ = by;
+    }
+
+  private:
+    static constexpr std::size_t kScattered = std::size_t{1} << 63;
+    static constexpr std::size_t kConsumed = std::size_t{1} << 62;
+    static constexpr std::size_t kBytesMask = kConsumed - 1;
+
+    std::size_t room_;
+    IovCopy* more_;
+    Op* op_;
 };
+static_assert(sizeof(ucs::PostedReceive) + 3 * sizeof(void*) == kCacheLine);
 
 enum class OpKind : std::uint8_t {
     kFlush,     // done when it is the oldest
