@@ -22,12 +22,19 @@ namespace tagwire::sm {
 
 namespace {
 
-std::uint32_t chunk_count(std::uint64_t bytes) {
-    return static_cast<std::uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
+std::uint32_t chunk_count(std::uint64_t total) {
+    const std::uint64_t size = chunk_size(total);
+    return static_cast<std::uint32_t>((total + size - 1) / size);
 }
 
-std::uint64_t chunk_bytes(std::uint64_t total, std::uint32_t chunk) {
-    return std::min<std::uint64_t>(kChunkBytes, total - std::uint64_t{chunk} * kChunkBytes);
+struct Chunk {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+};
+
+Chunk chunk_at(std::uint64_t total, std::uint32_t index) {
+    const std::uint64_t size = chunk_size(total);
+    return {index * size, std::min(size, total - index * size)};
 }
 
 }  // namespace
@@ -150,8 +157,8 @@ void SmIface::start_receive(Link& link, const RndvBody& body, bool in_arena, Pos
             return;
         }
     } else {
-        const bool both =
-            op->left >= options_.both_copy_min && op->left > kChunkBytes && !entry.is_scattered();
+        const bool both = op->left >= options_.both_copy_min && op->left > kChunkBytesMin &&
+                          !entry.is_scattered();
         op->mode = both ? ReceiveMode::kBoth : ReceiveMode::kRead;
     }
     link.set_steps(*op, true);
@@ -231,12 +238,12 @@ bool SmIface::step_both(Op& op) {
                                        op.copy_bytes, op.generation, op.sender_op});
     }
     bool moved = false;
-    std::uint32_t chunk = 0;
-    for (std::size_t budget = kCopyStepBytes / kChunkBytes; budget > 0; --budget) {
-        if (!claim_chunk(word.next, op.generation, chunks, &chunk))
+    std::uint32_t claimed = 0;
+    for (std::uint64_t copied = 0; copied < kCopyStepBytes;) {
+        if (!claim_chunk(word.next, op.generation, chunks, &claimed))
             break;
-        const std::uint64_t offset = std::uint64_t{chunk} * kChunkBytes;
-        const std::uint64_t bytes = chunk_bytes(op.copy_bytes, chunk);
+        const auto [offset, bytes] = chunk_at(op.copy_bytes, claimed);
+        copied += bytes;
         const iovec local{op.entry->buffer + offset, bytes};
         const ucs_status_t status =
             ucs::process_read(link.peer.pid, &local, 1, op.source + offset, bytes);
@@ -409,16 +416,15 @@ bool SmIface::step_help(Link& link) {
         if (!op.helping)
             continue;
         RndvWord& word = link.tx_rndv(i);
-        std::uint32_t chunk = 0;
+        std::uint32_t claimed = 0;
         const bool alive = link.process == nullptr || !link.process->pidfd ||
                            ucs::pidfd_is_alive(link.process->pidfd.get());
-        if (!alive || !claim_chunk(word.next, op.generation, chunk_count(op.help_bytes), &chunk)) {
+        if (!alive || !claim_chunk(word.next, op.generation, chunk_count(op.help_bytes), &claimed)) {
             op.helping = false;
             --link.helping;
             continue;
         }
-        const std::uint64_t offset = std::uint64_t{chunk} * kChunkBytes;
-        const std::uint64_t bytes = chunk_bytes(op.help_bytes, chunk);
+        const auto [offset, bytes] = chunk_at(op.help_bytes, claimed);
         const iovec local{op.buffer + offset, bytes};
         if (ucs::process_write(link.peer.pid, &local, 1, op.help_address + offset, bytes) !=
             UCS_OK) {
