@@ -341,7 +341,8 @@ void SmIface::drain_timer() {
 // The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once
 // more.
 ucs_status_t SmIface::event_arm(unsigned) {
-    if (has_work_ || in_progress_ > 0)
+    const bool only_pending = working_.empty() && failed_.empty() && cancelled_.empty();
+    if ((has_work_ && !only_pending) || in_progress_ > 0)
         return UCS_ERR_BUSY;
     if (look())
         return UCS_ERR_BUSY;
@@ -362,9 +363,10 @@ ucs_status_t SmIface::event_arm(unsigned) {
     for (Link* link : hot_)
         link->is_hot = false;
     hot_.clear();
-    // Somebody's sends carry no fence and we cannot run the barrier for them, or a connection is
-    // being retried: then the sleep is short, and nothing is left to the bell.
-    if (sleeps_by_timer_ || waiting_links_ > 0) {
+    // Somebody's sends carry no fence and we cannot run the barrier for them, a connection is being
+    // retried, or requests wait for room that a receiver frees without a word: then the sleep is
+    // short, and nothing is left to the bell.
+    if (sleeps_by_timer_ || waiting_links_ > 0 || !pending.empty()) {
         const itimerspec once{{0, 0}, {0, 1'000'000}};
         ::timerfd_settime(timer_.get(), 0, &once, nullptr);
         if (sleeps_by_timer_)

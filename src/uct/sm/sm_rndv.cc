@@ -419,7 +419,8 @@ bool SmIface::step_help(Link& link) {
         std::uint32_t claimed = 0;
         const bool alive = link.process == nullptr || !link.process->pidfd ||
                            ucs::pidfd_is_alive(link.process->pidfd.get());
-        if (!alive || !claim_chunk(word.next, op.generation, chunk_count(op.help_bytes), &claimed)) {
+        if (!alive ||
+            !claim_chunk(word.next, op.generation, chunk_count(op.help_bytes), &claimed)) {
             op.helping = false;
             --link.helping;
             continue;

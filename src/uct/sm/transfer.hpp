@@ -32,8 +32,8 @@ class SmEp;
 /// line, flags included; the second is valid only as far as they say.
 class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
   public:
-    PostedEntry(uct_tag_t wanted, uct_tag_t wanted_mask, uct_tag_context_t* context,
-                std::byte* to, std::size_t bytes)
+    PostedEntry(uct_tag_t wanted, uct_tag_t wanted_mask, uct_tag_context_t* context, std::byte* to,
+                std::size_t bytes)
         : ctx(context), buffer(to), room_(std::min(bytes, kBytesMask)) {
         tag = wanted;
         mask = wanted_mask;

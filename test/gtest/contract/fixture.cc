@@ -17,6 +17,14 @@ std::vector<Setup> all_setups() {
     return setups;
 }
 
+std::vector<Setup> pair_setups() {
+    std::vector<Setup> setups;
+    for (const auto& resource : all_resources()) {
+        setups.push_back({resource, Topology::kTwoEntities});
+    }
+    return setups;
+}
+
 std::string setup_label(const ::testing::TestParamInfo<Setup>& info) {
     const bool is_loopback = info.param.topology == Topology::kLoopback;
     return info.param.resource.label() + (is_loopback ? "_loopback" : "_pair");

@@ -28,6 +28,7 @@ struct Setup {
 };
 void PrintTo(const Setup& setup, std::ostream* out);
 std::vector<Setup> all_setups();
+std::vector<Setup> pair_setups();  // those between two entities
 std::string setup_label(const ::testing::TestParamInfo<Setup>& info);
 
 class Contract : public ::testing::TestWithParam<Setup> {
@@ -90,5 +91,10 @@ class Contract : public ::testing::TestWithParam<Setup> {
 #define TW_CONTRACT(suite)            \
     class suite : public Contract {}; \
     INSTANTIATE_TEST_SUITE_P(Contract, suite, ::testing::ValuesIn(all_setups()), setup_label)
+
+/// For cases that need two sides: who closes itself hears nothing, who sleeps cannot wake itself.
+#define TW_CONTRACT_OF_TWO(suite)     \
+    class suite : public Contract {}; \
+    INSTANTIATE_TEST_SUITE_P(Contract, suite, ::testing::ValuesIn(pair_setups()), setup_label)
 
 }  // namespace tagwire::test

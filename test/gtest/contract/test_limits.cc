@@ -198,10 +198,10 @@ TEST_P(TagLimits, receives_beyond_max_zcopy_or_max_iov_are_refused) {
 TEST_P(TagLimits, a_receive_below_min_recv_is_refused) {
     TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
     const std::size_t least = attr().cap.tag.recv.min_recv;
-    if (least == 0)
-        GTEST_SKIP() << "min_recv is 0 here: no receive is too short";
-    Receive receive(receiver(), least - 1);
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, receive.post(kTag));
+    if (least > 0) {
+        Receive receive(receiver(), least - 1);
+        EXPECT_EQ(UCS_ERR_INVALID_PARAM, receive.post(kTag));
+    }
     Receive enough(receiver(), least);
     EXPECT_EQ(UCS_OK, enough.post(kTag));
     EXPECT_EQ(UCS_OK, enough.cancel(true));
