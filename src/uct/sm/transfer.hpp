@@ -86,7 +86,7 @@ enum class ReceiveMode : std::uint8_t { kDirect, kRead, kBoth, kLeaving, kPull }
 /// One step of a copy that may take several: long enough to be efficient, short enough to stay
 /// responsive.
 constexpr std::size_t kCopyStepBytes = 512 * 1024;
-/// What one side takes at a time when both copy `total` bytes: half, within limits. Each piece costs
+/// What one side takes at a time when both copy `total` bytes: half, within limits. A piece costs
 /// a system call, and one that is claimed late is waited for.
 constexpr std::uint64_t kChunkBytesMin = 128 * 1024;
 constexpr std::uint64_t kChunkBytesMax = kCopyStepBytes;
