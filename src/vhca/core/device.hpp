@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device: registry of its objects, entry for packets and time.
+//
+// A Device is a single-threaded state machine. Work comes in through the objects (Qp::post_send,
+// ...), packets through receive(), time through progress(); what comes out are packets to the Wire,
+// completions in CQs and calls of the EventSink. It makes no system call, reads no clock and starts
+// no thread, so a test can run many devices on a simulated clock from one seed.
+//
+// Conventions
+//  - int results are 0 or a positive errno value, that which a provider gives for the same mistake.
+//  - Enumerations and attribute structures are those of <infiniband/verbs.h>.
+//  - Objects belong to the device; the `user` pointers belong to the face that created them.
+//
+// Invariants
+//  (1) A number (QPN, key, SRQN) that was destroyed is not given out again before 2^12 others were.
+//  (2) Bytes of a packet are read once and checked; memory is touched only after its key, bounds,
+//      rights and protection domain were.
+//  (3) Every posted request completes exactly once while its QP lives, unless the QP is reset.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "vhca/core/wire.hpp"
+
+namespace tagwire::vhca {
+
+class Device;
+class Cq;
+class Srq;
+class Qp;
+struct Pd;
+struct Mr;
+
+/// What the device claims to be and how strict it is. Faces fill it from their options.
+struct DeviceConfig {
+    std::uint64_t guid = 0;  // host order
+    std::uint16_t lid = 1;
+    ibv_mtu active_mtu = IBV_MTU_4096;
+    std::uint32_t qp_max = 262144;
+    std::uint32_t qp_wr_max = 32768;
+    std::uint32_t sge_max = 30;
+    std::uint32_t inline_max = 256;  // largest inline size a QP may ask for
+    std::uint32_t cqe_max = 4194303;
+    std::uint32_t srq_wr_max = 32767;
+    std::uint8_t rd_atom_max = 16;      // outstanding reads and atomics of one QP, either side
+    std::uint32_t packets_ahead = 128;  // unacknowledged packets of one QP
+    std::uint32_t ack_every = 16;       // packets; messages end with an acknowledgement anyway
+    bool has_atomics = true;
+    std::uint32_t tm_tags_max = 0;  // 0: no tag matching
+    bool has_dc = false;
+    std::uint32_t tm_untagged_min = 0;  // real cards match only with 33 untagged receives posted
+};
+
+/// What the device tells its owner; called from inside the call that caused it. Must not call back
+/// into the device.
+class EventSink {
+  public:
+    virtual ~EventSink() = default;
+    /// An armed CQ has something to say. Comes once per arming.
+    virtual void cq_event(Cq& cq) = 0;
+    virtual void qp_event(ibv_event_type type, Qp& qp) = 0;
+    virtual void srq_event(ibv_event_type type, Srq& srq) = 0;
+    virtual void cq_error(Cq& cq) = 0;  // IBV_EVENT_CQ_ERR
+};
+
+/// Counters that tests and `tagwire vhca info` read.
+struct DeviceCounters {
+    std::uint64_t packets_sent = 0, packets_received = 0, payload_bytes_sent = 0;
+    std::uint64_t retransmits = 0;  // go-back rounds
+    std::uint64_t sequence_naks = 0, rnr_naks = 0, timeouts = 0;
+    std::uint64_t duplicates = 0;    // packets that were seen before
+    std::uint64_t malformed = 0;     // dropped: not a packet
+    std::uint64_t misaddressed = 0;  // dropped: no such QP, wrong state, wrong sender or key
+};
+
+struct Pd {
+    std::uint32_t users = 0;  // MRs, QPs, SRQs and AHs in it
+    void* user = nullptr;
+};
+
+/// A registered region. `rkey == lkey`; the low eight bits change with every registration.
+struct Mr {
+    Pd* pd = nullptr;
+    std::uint64_t iova = 0;
+    std::byte* base = nullptr;  // memory of iova
+    std::uint64_t length = 0;
+    std::uint32_t key = 0;
+    unsigned access = 0;  // ibv_access_flags
+    void* user = nullptr;
+};
+
+struct CqConfig {
+    std::uint32_t cqe = 0;  // at least; the CQ says what it got
+    void* user = nullptr;
+};
+
+struct SrqConfig {
+    Pd* pd = nullptr;
+    std::uint32_t wr_max = 0, sge_max = 0, limit = 0;
+    void* user = nullptr;
+};
+
+struct QpConfig {
+    ibv_qp_type type = IBV_QPT_RC;
+    Pd* pd = nullptr;
+    Cq* send_cq = nullptr;
+    Cq* recv_cq = nullptr;
+    Srq* srq = nullptr;
+    ibv_qp_cap cap{};  // wanted; Qp::cap() says what it got
+    bool signals_all = false;
+    void* user = nullptr;
+};
+
+/// One send request; the faces translate theirs into this. What it points to is read in the call.
+struct SendWork {
+    std::uint64_t wr_id = 0;
+    ibv_wr_opcode opcode = IBV_WR_SEND;
+    unsigned flags = 0;     // ibv_send_flags; INLINE: data is copied now, keys are not looked at
+    std::uint32_t imm = 0;  // network order, or the rkey to invalidate
+    std::uint64_t remote_addr = 0;  // RDMA and atomics
+    std::uint32_t rkey = 0;
+    std::uint64_t compare_add = 0, swap = 0;
+    Route route;                    // UD, DC
+    std::uint32_t remote_qpn = 0;   // UD, DC: the target's number
+    std::uint32_t remote_qkey = 0;  // UD
+    std::uint64_t dc_key = 0;       // DC
+    std::span<const ibv_sge> sges;
+};
+
+struct RecvWork {
+    std::uint64_t wr_id = 0;
+    std::span<const ibv_sge> sges;
+};
+
+class Device {
+  public:
+    Device(const DeviceConfig& config, Wire& wire, EventSink& events, std::uint64_t seed);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    // ---- Objects. ENOMEM beyond a limit, EINVAL for impossible attributes, EBUSY for destroying
+    // what others use. Destroying a QP or CQ takes its completions away.
+    int create_pd(void* user, Pd** pd_p);
+    int destroy_pd(Pd& pd);
+    /// `access` follows ibv_reg_mr(3): remote write and atomic need local write (EINVAL).
+    int create_mr(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova, unsigned access,
+                  Mr** mr_p);
+    /// ibv_rereg_mr(3); the key changes.
+    int change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length, unsigned access);
+    int destroy_mr(Mr& mr);
+    int create_cq(const CqConfig& config, Cq** cq_p);
+    int destroy_cq(Cq& cq);
+    int create_srq(const SrqConfig& config, Srq** srq_p);
+    int destroy_srq(Srq& srq);
+    int create_qp(const QpConfig& config, Qp** qp_p);
+    int destroy_qp(Qp& qp);
+
+    // ---- Packets and time
+    /// One packet that came from `from`. Anything may be in it.
+    void receive(Route from, std::span<const std::byte> packet, Time now);
+    /// Sends what waits for the wire and runs what is due. Returns when it wants to be called again
+    /// at the latest, kNever if it does not.
+    Time progress(Time now);
+    /// Nothing waits for the wire.
+    [[nodiscard]] bool is_drained() const;
+
+    [[nodiscard]] const DeviceConfig& config() const;
+    [[nodiscard]] const DeviceCounters& counters() const;
+
+    class Impl;  // shared by the parts of the core
+    Impl& impl() { return *impl_; }
+
+  private:
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What lies under a device: a network of nodes that carries packets, or loses them.
+//
+// A packet is what InfiniBand calls BTH, extended headers and payload (packet.hpp). A fabric may
+// lose, repeat, delay and reorder packets; it never changes one, never splits one, and tells the
+// receiver truthfully which node it came from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tagwire::vhca {
+
+/// Nanoseconds of the clock that the device lives by: real or simulated.
+using Time = std::uint64_t;
+inline constexpr Time kNever = ~Time{0};
+
+/// A node of the fabric. What the number means is the fabric's: a LID, an IPv4 address, an index.
+struct Route {
+    std::uint64_t node = 0;
+    friend bool operator==(const Route&, const Route&) = default;
+};
+
+inline constexpr std::size_t kMtuMax = 4096;
+inline constexpr std::size_t kHeaderBytesMax = 96;
+inline constexpr std::size_t kPacketBytesMax = kMtuMax + kHeaderBytesMax;
+
+class Wire {
+  public:
+    virtual ~Wire() = default;
+
+    /// Where to write a packet of at most `bytes` (<= kPacketBytesMax) to `to`; valid until
+    /// commit(). nullptr: no room at present; the device tries again in its next progress().
+    virtual std::byte* claim(Route to, std::size_t bytes) = 0;
+
+    /// Sends the claimed packet, of `bytes` bytes in the end.
+    virtual void commit(Route to, std::size_t bytes) = 0;
+};
+
+}  // namespace tagwire::vhca
