@@ -28,7 +28,7 @@ mv "$root/prefix" "$prefix"
 libdir=$(dirname "$(find "$prefix" -name libtagwire.so)")
 
 say "find_package"
-cmake -S "$source/examples" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+cmake -G Ninja -S "$source/examples" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$root/cmake.log" ||
     { cat "$root/cmake.log"; exit 1; }
 grep -q "^tagwire_DIR:PATH=$prefix/" "$root/cmake/CMakeCache.txt" ||
