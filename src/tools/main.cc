@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The `tagwire` command. Exit status: 0 success, 1 failure, 2 wrong usage.
+// The `tagwire` command. Exit status: 0 success, 1 failure, 2 wrong usage; `tagwire vhca run` that
+// of the program which it starts.
 #include <cstdio>
 #include <exception>
 
@@ -7,18 +8,24 @@
 #include "tools/info.hpp"
 #include "tools/options.hpp"
 #include "tools/session.hpp"
+#include "tools/vhca.hpp"
 
 namespace {
 
 using namespace tagwire::tools;
 
-void run(int argc, char** argv) {
+int run(int argc, char** argv) {
     const CommandLine line = parse_command_line(argc, argv);
     if (line.perf) {
         run_perf(make_plan(*line.perf));
     } else if (line.info) {
         run_info(*line.info);
+    } else if (line.vhca_run) {
+        return run_vhca_program(*line.vhca_run);
+    } else if (line.vhca_info) {
+        show_vhca(*line.vhca_info);
     }
+    return 0;
 }
 
 }  // namespace
@@ -28,8 +35,7 @@ int main(int argc, char** argv) {
         return *status;
     }
     try {
-        run(argc, argv);
-        return 0;
+        return run(argc, argv);
     } catch (const UsageError& error) {
         std::fprintf(stderr, "tagwire: %s\nTry 'tagwire --help' or 'tagwire perf --help'.\n",
                      error.what());

@@ -81,6 +81,24 @@ void add_info(CLI::App* app, InfoArguments* arguments) {
         ->type_name("FILE");
 }
 
+struct VhcaArguments {
+    VhcaRunArguments run;
+    VhcaInfoArguments info;
+};
+
+void add_vhca(CLI::App* app, VhcaArguments* arguments) {
+    CLI::App* vhca = app->add_subcommand("vhca", "Programs on the virtual HCA");
+    vhca->require_subcommand(1);
+    CLI::App* run = vhca->add_subcommand(
+        "run", "Start a program of libibverbs on the virtual HCA; its exit status is passed on");
+    run->add_option("command", arguments->run.command, "The program and its arguments, after --")
+        ->type_name("PROGRAM ARGS")
+        ->required();
+    CLI::App* info = vhca->add_subcommand("info", "Show the device and where its libraries are");
+    info->add_option("--json", arguments->info.json, "Write it there, - for standard output")
+        ->type_name("FILE");
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv) {
@@ -89,9 +107,11 @@ CommandLine parse_command_line(int argc, char** argv) {
     app.require_subcommand(1);
     PerfArguments perf;
     InfoArguments info;
+    VhcaArguments vhca;
     CLI::Option* server = nullptr;
     add_perf(&app, &perf, &server);
     add_info(&app, &info);
+    add_vhca(&app, &vhca);
     CommandLine line;
     try {
         app.parse(argc, argv);
@@ -105,8 +125,12 @@ CommandLine parse_command_line(int argc, char** argv) {
     if (app.got_subcommand("perf")) {
         perf.server = server->count() > 0;
         line.perf = perf;
-    } else {
+    } else if (app.got_subcommand("info")) {
         line.info = info;
+    } else if (app.get_subcommand("vhca")->got_subcommand("run")) {
+        line.vhca_run = vhca.run;
+    } else {
+        line.vhca_info = vhca.info;
     }
     return line;
 }

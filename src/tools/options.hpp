@@ -4,6 +4,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tools/perf.hpp"
 
@@ -14,11 +16,25 @@ struct InfoArguments {
     std::string json;  // file, "-" or empty
 };
 
+/// `tagwire vhca run`
+struct VhcaRunArguments {
+    std::vector<std::string> command;
+    /// Options of the device that were given: name as in TAGWIRE_VHCA_<name>, and value.
+    std::vector<std::pair<std::string, std::string>> settings;
+};
+
+/// `tagwire vhca info`
+struct VhcaInfoArguments {
+    std::string json;  // file, "-" or empty
+};
+
 struct CommandLine {
     /// Help or the version was printed.
     bool done = false;
     std::optional<PerfArguments> perf;
     std::optional<InfoArguments> info;
+    std::optional<VhcaRunArguments> vhca_run;
+    std::optional<VhcaInfoArguments> vhca_info;
 };
 
 /// Throws UsageError.
