@@ -125,16 +125,16 @@ struct SendWork {
     std::uint64_t remote_addr = 0;  // RDMA and atomics
     std::uint32_t rkey = 0;
     std::uint64_t compare_add = 0, swap = 0;
-    Route route;                    // UD, DC
+    Route route{};                  // UD, DC
     std::uint32_t remote_qpn = 0;   // UD, DC: the target's number
     std::uint32_t remote_qkey = 0;  // UD
     std::uint64_t dc_key = 0;       // DC
-    std::span<const ibv_sge> sges;
+    std::span<const ibv_sge> sges{};
 };
 
 struct RecvWork {
     std::uint64_t wr_id = 0;
-    std::span<const ibv_sge> sges;
+    std::span<const ibv_sge> sges{};
 };
 
 class Device {

@@ -14,6 +14,7 @@ namespace tagwire::vhca {
 struct Completion {
     ibv_wc wc{};  // qp_num is the number of the QP that it belongs to
     Time time = 0;
+    Route from;  // node that a received message came from
     std::uint64_t tm_tag = 0;
     std::uint32_t tm_priv = 0;
     std::array<std::byte, 40> grh{};  // UD

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packets as they travel: InfiniBand transport headers (IBTA 1.4, chapter 9), as RoCEv2 carries them
-// behind UDP. The invariant CRC is not here: a fabric that needs one appends it.
+// Packets as they travel: InfiniBand transport headers (IBTA 1.4, chapter 9), as RoCEv2 carries
+// them behind UDP. The invariant CRC is not here: a fabric that needs one appends it.
 //
 //   0        1        2        3
 //   +--------+--------+--------+--------+
@@ -129,8 +129,8 @@ struct Packet {
 /// longer than kMtuMax). Reads nothing beyond `bytes`; `packet->payload` points into it.
 bool parse(std::span<const std::byte> bytes, Packet* packet);
 
-/// Writes the headers of `packet` for a payload of `payload_bytes` (packet.payload is not looked at)
-/// and returns where the payload goes. put_padding() ends it.
+/// Writes the headers of `packet` for a payload of `payload_bytes` and returns where that goes;
+/// put_padding() ends the packet. packet.payload and packet.traits are not looked at.
 std::byte* put_headers(std::byte* to, const Packet& packet, std::size_t payload_bytes);
 
 /// Zeros behind the payload that ends at `end`; returns the end of the packet.

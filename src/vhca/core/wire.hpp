@@ -31,6 +31,7 @@ class Wire {
 
     /// Where to write a packet of at most `bytes` (<= kPacketBytesMax) to `to`; valid until
     /// commit(). nullptr: no room at present; the device tries again in its next progress().
+    /// A claim that is not committed never happened.
     virtual std::byte* claim(Route to, std::size_t bytes) = 0;
 
     /// Sends the claimed packet, of `bytes` bytes in the end.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/core/completion_queue.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <new>
+
+#include "vhca/core/device_impl.hpp"
+#include "vhca/core/queue_pair.hpp"
+#include "vhca/core/receive_queue.hpp"
+
+namespace tagwire::vhca {
+
+namespace {
+std::unique_ptr<Cqe[]> make_ring(std::uint32_t capacity) {
+    return std::unique_ptr<Cqe[]>(new (std::nothrow) Cqe[capacity]);
+}
+}  // namespace
+
+std::unique_ptr<CompletionQueue> CompletionQueue::create(Device::Impl& device,
+                                                         const CqConfig& config) {
+    std::unique_ptr<CompletionQueue> cq(new (std::nothrow) CompletionQueue(device, config.user));
+    if (cq != nullptr) {
+        cq->capacity_ = std::bit_ceil(std::max(config.cqe, 1U));
+        cq->ring_ = make_ring(cq->capacity_);
+    }
+    return cq != nullptr && cq->ring_ != nullptr ? std::move(cq) : nullptr;
+}
+
+void CompletionQueue::give_back(const Cqe& cqe) {
+    if (cqe.from_queue != nullptr) {
+        cqe.from_queue->release(cqe.place);
+    } else {
+        cqe.qp->requester().reclaim(cqe.place);
+    }
+}
+
+bool CompletionQueue::poll(Completion* completion_p) {
+    if (consumer_ == producer_) {
+        return false;
+    }
+    const Cqe& cqe = at(consumer_++);
+    completion_p->wc = cqe.wc;
+    completion_p->time = cqe.time;
+    completion_p->from = cqe.from;
+    completion_p->tm_tag = 0;
+    completion_p->tm_priv = 0;
+    give_back(cqe);
+    return true;
+}
+
+void CompletionQueue::announce() {
+    armed_ = Armed::kNo;
+    announced_ = producer_;
+    device_.sink.cq_event(*this);
+}
+
+void CompletionQueue::arm(bool solicited_only) {
+    if (!solicited_only) {
+        armed_ = Armed::kAll;
+    } else if (armed_ == Armed::kNo) {
+        armed_ = Armed::kSolicited;
+    }
+    const std::uint64_t newest = armed_ == Armed::kAll ? producer_ : solicited_;
+    if (newest > std::max(consumer_, announced_)) {
+        announce();
+    }
+}
+
+Cqe* CompletionQueue::claim() {
+    if (producer_ - consumer_ == capacity_ || is_broken_) [[unlikely]] {
+        if (!is_broken_) {
+            is_broken_ = true;
+            device_.note_broken(*this);
+        }
+        return nullptr;
+    }
+    return &at(producer_);
+}
+
+void CompletionQueue::publish(const Cqe& cqe) {
+    ++producer_;
+    if (cqe.is_solicited) {
+        solicited_ = producer_;
+    }
+    if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && cqe.is_solicited)) {
+        announce();
+    }
+}
+
+void CompletionQueue::purge(const QueuePair& qp) {
+    // The others move towards the producer, so that what was announced stays announced.
+    std::uint64_t kept = producer_;
+    for (std::uint64_t index = producer_; index-- != consumer_;) {
+        if (at(index).qp != &qp) {
+            at(--kept) = at(index);
+        } else if (at(index).from_queue != nullptr) {
+            give_back(at(index));
+        }
+    }
+    consumer_ = kept;
+}
+
+int CompletionQueue::resize(std::uint32_t cqe) {
+    const std::uint64_t count = producer_ - consumer_;
+    if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count) {
+        return EINVAL;
+    }
+    const std::uint32_t capacity = std::bit_ceil(cqe);
+    std::unique_ptr<Cqe[]> ring = make_ring(capacity);
+    if (ring == nullptr) {
+        return ENOMEM;
+    }
+    for (std::uint64_t index = consumer_; index != producer_; ++index) {
+        ring[index & (capacity - 1)] = at(index);
+    }
+    ring_ = std::move(ring);
+    capacity_ = capacity;
+    return 0;
+}
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion queue: a ring of entries and the rule when to announce them.
+//
+// Indices run free and are masked on use:  consumer_ <= producer_ <= consumer_ + capacity_.
+//   announced_: entries before it were announced by an event. Arming announces at once exactly if
+//               producer_ > max(consumer_, announced_): a naive "not empty" announces twice what a
+//               program counts, "new ones only" loses those that came before the arming.
+//   solicited_: one past the last solicited entry; takes the place of producer_ when the arming is
+//               for solicited entries only. Errors are solicited.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "vhca/core/objects.hpp"
+
+namespace tagwire::vhca {
+
+class QueuePair;
+class ReceiveQueue;
+
+struct Cqe {
+    ibv_wc wc;
+    Time time;
+    Route from;
+    QueuePair* qp;             // whose it is
+    ReceiveQueue* from_queue;  // of a receive: gets `place` back when polled; else nullptr
+    std::uint32_t place;       // of a send: first request that is not freed by polling this
+    bool is_solicited;
+};
+
+class CompletionQueue final : public Cq {
+  public:
+    /// nullptr: no memory.
+    static std::unique_ptr<CompletionQueue> create(Device::Impl& device, const CqConfig& config);
+
+    bool poll(Completion* completion_p) override;
+    void arm(bool solicited_only) override;
+    int resize(std::uint32_t cqe) override;
+    [[nodiscard]] std::uint32_t cqe() const override { return capacity_; }
+    [[nodiscard]] bool is_empty() const override { return consumer_ == producer_; }
+
+    // ---- The device's side
+    /// The entry to fill, or nullptr when the queue overran, now or before.
+    Cqe* claim();
+    void publish(const Cqe& cqe);
+    /// Takes the completions of a queue pair away.
+    void purge(const QueuePair& qp);
+    [[nodiscard]] bool is_broken() const { return is_broken_; }
+
+    std::uint32_t users = 0;
+
+  private:
+    enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
+
+    CompletionQueue(Device::Impl& device, void* user) : Cq(user), device_(device) {}
+    Cqe& at(std::uint64_t index) { return ring_[index & (capacity_ - 1)]; }
+    static void give_back(const Cqe& cqe);
+    void announce();
+
+    Device::Impl& device_;
+    std::unique_ptr<Cqe[]> ring_;
+    std::uint32_t capacity_ = 0;  // power of two
+    Armed armed_ = Armed::kNo;
+    bool is_broken_ = false;
+    std::uint64_t producer_ = 0, consumer_ = 0, announced_ = 0, solicited_ = 0;
+};
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/core/device.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "vhca/core/device_impl.hpp"
+
+namespace tagwire::vhca {
+
+namespace {
+
+// Where the numbers of a device begin depends on its seed, so that a packet for another device, or
+// for an earlier life of this one, hardly ever finds a queue pair.
+std::uint32_t first_number(std::uint64_t seed) {
+    std::uint64_t mixed = (seed + 1) * 0x9e3779b97f4a7c15;
+    mixed ^= mixed >> 32;
+    return 0x100 + static_cast<std::uint32_t>(mixed & 0xfffff);
+}
+
+template <typename T>
+T* take_ownership(std::vector<std::unique_ptr<T>>& owners, std::unique_ptr<T> object) {
+    owners.push_back(std::move(object));
+    return owners.back().get();
+}
+
+template <typename T>
+void destroy_owned(std::vector<std::unique_ptr<T>>& owners, const T& object) {
+    const auto found = std::find_if(owners.begin(), owners.end(),
+                                    [&](const auto& owner) { return owner.get() == &object; });
+    std::swap(*found, owners.back());
+    owners.pop_back();
+}
+
+CompletionQueue& cq_of(Cq& cq) {
+    return static_cast<CompletionQueue&>(cq);
+}
+
+}  // namespace
+
+Device::Impl::Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, std::uint64_t seed)
+    : config(config_),
+      wire(wire_),
+      sink(sink_),
+      memory(seed),
+      qps(first_number(seed)),
+      srqs(first_number(~seed)) {}
+
+Device::Impl::~Impl() {
+    qps.for_each([](QueuePair& qp) { delete &qp; });
+    srqs.for_each([](SharedReceiveQueue& srq) { delete &srq; });
+}
+
+void Device::Impl::receive(Route from, std::span<const std::byte> bytes) {
+    ++counters.packets_received;
+    Packet packet;
+    if (!parse(bytes, &packet)) [[unlikely]] {
+        ++counters.malformed;
+        return;
+    }
+    QueuePair* qp = qps.find(packet.qpn);
+    if (qp == nullptr) [[unlikely]] {
+        ++counters.misaddressed;
+        return;
+    }
+    qp->receive(from, packet);
+    settle();
+}
+
+Time Device::Impl::progress(Time time) {
+    now = time;
+    if (now >= next_deadline) [[unlikely]] {
+        run_timers();
+    }
+    for (std::size_t count = working.size(); count != 0 && !working.is_empty(); --count) {
+        QueuePair& qp = *working.front();
+        working.remove(qp);
+        if (!qp.run()) {
+            schedule(qp);
+        }
+    }
+    settle();
+    return working.is_empty() ? next_deadline : now;
+}
+
+void Device::Impl::run_timers() {
+    next_deadline = kNever;
+    QueuePair* next = nullptr;
+    for (QueuePair* qp = waiting.front(); qp != nullptr; qp = next) {
+        const Time deadline = qp->run_timer();
+        next = waiting.after(*qp);
+        if (deadline == kNever) {
+            waiting.remove(*qp);
+        } else {
+            next_deadline = std::min(next_deadline, deadline);
+        }
+    }
+}
+
+void Device::Impl::unschedule(QueuePair& qp) {
+    if (qp.working_link.is_linked) {
+        working.remove(qp);
+    }
+    if (qp.waiting_link.is_linked) {
+        waiting.remove(qp);
+    }
+}
+
+void Device::Impl::settle_broken() {
+    while (!broken.empty()) {
+        CompletionQueue* cq = broken.back();
+        broken.pop_back();
+        sink.cq_error(*cq);
+        qps.for_each([cq](QueuePair& qp) {
+            const bool uses = qp.config.send_cq == cq || qp.config.recv_cq == cq;
+            if (uses && qp.state() != IBV_QPS_RESET) {
+                qp.enter_error(false);
+                qp.report(IBV_EVENT_QP_FATAL);
+            }
+        });
+    }
+}
+
+Device::Device(const DeviceConfig& config, Wire& wire, EventSink& events, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(config, wire, events, seed)) {}
+Device::~Device() = default;
+
+void Device::receive(Route from, std::span<const std::byte> packet, Time now) {
+    impl_->now = now;
+    impl_->receive(from, packet);
+}
+Time Device::progress(Time now) {
+    return impl_->progress(now);
+}
+bool Device::is_drained() const {
+    return impl_->working.is_empty();
+}
+const DeviceConfig& Device::config() const {
+    return impl_->config;
+}
+const DeviceCounters& Device::counters() const {
+    return impl_->counters;
+}
+
+int Device::create_pd(void* user, Pd** pd_p) {
+    auto pd = std::make_unique<Pd>();
+    pd->user = user;
+    *pd_p = take_ownership(impl_->pds, std::move(pd));
+    return 0;
+}
+
+int Device::destroy_pd(Pd& pd) {
+    if (pd.users != 0) {
+        return EBUSY;
+    }
+    destroy_owned(impl_->pds, pd);
+    return 0;
+}
+
+int Device::create_mr(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova, unsigned access,
+                      Mr** mr_p) {
+    return impl_->memory.create(pd, base, length, iova, access, mr_p);
+}
+
+int Device::change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length,
+                      unsigned access) {
+    return impl_->memory.change(mr, flags, pd, base, length, access);
+}
+
+int Device::destroy_mr(Mr& mr) {
+    impl_->memory.destroy(mr);
+    return 0;
+}
+
+int Device::create_cq(const CqConfig& config, Cq** cq_p) {
+    if (config.cqe == 0 || config.cqe > impl_->config.cqe_max) {
+        return EINVAL;
+    }
+    auto cq = CompletionQueue::create(*impl_, config);
+    if (cq == nullptr) {
+        return ENOMEM;
+    }
+    *cq_p = take_ownership(impl_->cqs, std::move(cq));
+    return 0;
+}
+
+int Device::destroy_cq(Cq& cq) {
+    if (cq_of(cq).users != 0) {
+        return EBUSY;
+    }
+    destroy_owned(impl_->cqs, cq_of(cq));
+    return 0;
+}
+
+int Device::create_srq(const SrqConfig& config, Srq** srq_p) {
+    const DeviceConfig& limits = impl_->config;
+    if (config.pd == nullptr || config.wr_max == 0 || config.wr_max > limits.srq_wr_max ||
+        config.sge_max > limits.sge_max || config.limit > config.wr_max) {
+        return EINVAL;
+    }
+    auto srq = std::make_unique<SharedReceiveQueue>(*impl_, config);
+    if (const int error = srq->allocate(); error != 0) {
+        return error;
+    }
+    srq->set_number(impl_->srqs.add(srq.get()));
+    ++config.pd->users;
+    *srq_p = srq.release();
+    return 0;
+}
+
+int Device::destroy_srq(Srq& srq) {
+    auto& shared = static_cast<SharedReceiveQueue&>(srq);
+    if (shared.users != 0) {
+        return EBUSY;
+    }
+    --shared.pd->users;
+    impl_->srqs.remove(shared.number());
+    delete &shared;
+    return 0;
+}
+
+namespace {
+
+int check_qp(const QpConfig& config, const DeviceConfig& limits) {
+    const bool is_known =
+        config.type == IBV_QPT_RC || config.type == IBV_QPT_UC || config.type == IBV_QPT_UD;
+    if (!is_known) {
+        return EOPNOTSUPP;
+    }
+    const ibv_qp_cap& cap = config.cap;
+    const bool is_complete =
+        config.pd != nullptr && config.send_cq != nullptr && config.recv_cq != nullptr;
+    const bool fits = cap.max_send_wr <= limits.qp_wr_max && cap.max_recv_wr <= limits.qp_wr_max &&
+                      cap.max_send_sge <= limits.sge_max && cap.max_recv_sge <= limits.sge_max &&
+                      cap.max_inline_data <= limits.inline_max;
+    return is_complete && fits ? 0 : EINVAL;
+}
+
+}  // namespace
+
+int Device::create_qp(const QpConfig& config, Qp** qp_p) {
+    if (const int error = check_qp(config, impl_->config); error != 0) {
+        return error;
+    }
+    if (impl_->qps.used() >= impl_->config.qp_max) {
+        return ENOMEM;
+    }
+    std::unique_ptr<QueuePair> qp(new (std::nothrow) QueuePair(*impl_, config));
+    if (qp == nullptr) {
+        return ENOMEM;
+    }
+    if (const int error = qp->allocate(); error != 0) {
+        return error;
+    }
+    qp->set_number(impl_->qps.add(qp.get()));
+    ++config.pd->users;
+    ++cq_of(*config.send_cq).users;
+    ++cq_of(*config.recv_cq).users;
+    if (config.srq != nullptr) {
+        ++static_cast<SharedReceiveQueue*>(config.srq)->users;
+    }
+    *qp_p = qp.release();
+    return 0;
+}
+
+int Device::destroy_qp(Qp& base) {
+    auto& qp = static_cast<QueuePair&>(base);
+    qp.retire();
+    --qp.config.pd->users;
+    --cq_of(*qp.config.send_cq).users;
+    --cq_of(*qp.config.recv_cq).users;
+    if (qp.config.srq != nullptr) {
+        --static_cast<SharedReceiveQueue*>(qp.config.srq)->users;
+    }
+    impl_->qps.remove(qp.number());
+    delete &qp;
+    return 0;
+}
+
+}  // namespace tagwire::vhca

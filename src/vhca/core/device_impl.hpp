@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the parts of the core share: tables of objects, the time, and two lists of queue pairs.
+//
+//   working  have packets to send: progress() lets each send a few. A queue pair leaves when it has
+//            nothing that may be sent now.
+//   waiting  may have a timer. next_deadline is never later than the earliest of theirs; a timer
+//            that moved later or was stopped is noticed when next_deadline has come.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "vhca/core/completion_queue.hpp"
+#include "vhca/core/linked_list.hpp"
+#include "vhca/core/memory.hpp"
+#include "vhca/core/number_table.hpp"
+#include "vhca/core/objects.hpp"
+#include "vhca/core/queue_pair.hpp"
+#include "vhca/core/receive_queue.hpp"
+
+namespace tagwire::vhca {
+
+class Device::Impl {
+  public:
+    Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, std::uint64_t seed);
+    ~Impl();
+
+    void receive(Route from, std::span<const std::byte> packet);
+    Time progress(Time time);
+
+    /// `qp` has something to send; progress() will let it.
+    void schedule(QueuePair& qp) {
+        if (!qp.working_link.is_linked) {
+            working.push_back(qp);
+        }
+    }
+    /// Calls qp.run_timer() at `deadline` or later.
+    void schedule_timer(QueuePair& qp, Time deadline) {
+        if (!qp.waiting_link.is_linked) {
+            waiting.push_back(qp);
+        }
+        next_deadline = deadline < next_deadline ? deadline : next_deadline;
+    }
+    void unschedule(QueuePair& qp);
+
+    void note_broken(CompletionQueue& cq) { broken.push_back(&cq); }
+    /// What must not happen in the middle of a step: a CQ that overran takes its queue pairs along.
+    void settle() {
+        if (!broken.empty()) [[unlikely]] {
+            settle_broken();
+        }
+    }
+
+    const DeviceConfig config;
+    Wire& wire;
+    EventSink& sink;
+    DeviceCounters counters;
+    Time now = 0;
+
+    MemoryTable memory;
+    NumberTable<QueuePair> qps;
+    NumberTable<SharedReceiveQueue> srqs;
+
+    LinkedList<QueuePair, &QueuePair::working_link> working;
+    LinkedList<QueuePair, &QueuePair::waiting_link> waiting;
+    Time next_deadline = kNever;
+
+    // Owners of what has no number; destroyed with the device, if the face did not.
+    std::vector<std::unique_ptr<Pd>> pds;
+    std::vector<std::unique_ptr<CompletionQueue>> cqs;
+
+  private:
+    void run_timers();
+    void settle_broken();
+
+    std::vector<CompletionQueue*> broken;
+};
+
+}  // namespace tagwire::vhca

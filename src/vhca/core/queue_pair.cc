@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/core/queue_pair.hpp"
+
+#include <cerrno>
+
+#include "vhca/core/device_impl.hpp"
+
+namespace tagwire::vhca {
+
+namespace {
+
+unsigned transport_of(ibv_qp_type type) {
+    switch (type) {
+        case IBV_QPT_RC:
+            return kTransportRc;
+        case IBV_QPT_UC:
+            return kTransportUc;
+        default:
+            return kTransportUd;
+    }
+}
+
+}  // namespace
+
+QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_)
+    : Qp(config_.user), device(device_), config(config_), requester_(*this), responder_(*this) {
+    if (config.srq != nullptr) {
+        config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
+    }
+    reset();
+}
+
+int QueuePair::allocate() {
+    const int error = requester_.allocate();
+    return error != 0 ? error : responder_.allocate();
+}
+
+void QueuePair::query(ibv_qp_attr* attr) const {
+    *attr = attr_;
+    attr->qp_state = state_;
+    attr->cur_qp_state = state_;
+    attr->cap = config.cap;
+    attr->sq_draining = state_ == IBV_QPS_SQD && !requester_.is_idle() ? 1 : 0;
+}
+
+int QueuePair::post_send(const SendWork& work, Time now) {
+    if (const int error = enqueue_send(work); error != 0) [[unlikely]] {
+        return error;
+    }
+    ring(now);
+    return 0;
+}
+
+int QueuePair::enqueue_send(const SendWork& work) {
+    if (state_ < IBV_QPS_RTS) [[unlikely]] {
+        return EINVAL;
+    }
+    return requester_.enqueue(work);
+}
+
+void QueuePair::ring(Time now) {
+    device.now = now;
+    requester_.ring();
+    if (state_ == IBV_QPS_ERR || state_ == IBV_QPS_SQE) [[unlikely]] {
+        requester_.flush();
+    } else if (!working_link.is_linked && !requester_.transmit()) {
+        device.schedule(*this);
+    }
+    device.settle();
+}
+
+int QueuePair::post_recv(const RecvWork& work) {
+    if (state_ == IBV_QPS_RESET || config.srq != nullptr) [[unlikely]] {
+        return EINVAL;
+    }
+    const int error = responder_.post(work);
+    if (error == 0 && state_ == IBV_QPS_ERR) [[unlikely]] {
+        responder_.flush();
+        device.settle();
+    }
+    return error;
+}
+
+bool QueuePair::is_for_us(Route from, const Packet& packet) const {
+    if (packet.transport() != transport_of(config.type) || packet.pkey != kDefaultPkey) {
+        return false;
+    }
+    const bool receives = state_ >= IBV_QPS_RTR && state_ <= IBV_QPS_SQE;
+    return receives && (config.type == IBV_QPT_UD || from == route_);
+}
+
+void QueuePair::receive(Route from, const Packet& packet) {
+    if (!is_for_us(from, packet)) [[unlikely]] {
+        ++device.counters.misaddressed;
+        return;
+    }
+    if (packet.has(kIsResponse)) {
+        requester_.receive(packet);
+        return;
+    }
+    if (state_ == IBV_QPS_RTR && !communicates_ && config.type != IBV_QPT_UD) [[unlikely]] {
+        communicates_ = true;
+        report(IBV_EVENT_COMM_EST);
+    }
+    responder_.receive(packet, from);
+}
+
+bool QueuePair::run() {
+    const bool answered = responder_.transmit();
+    return requester_.transmit() && answered;
+}
+
+Time QueuePair::run_timer() {
+    return requester_.run_timer();
+}
+
+void QueuePair::report(ibv_event_type type) {
+    device.sink.qp_event(type, *this);
+}
+
+void QueuePair::enter_error(bool keep_answers) {
+    if (state_ == IBV_QPS_ERR) {
+        return;
+    }
+    state_ = IBV_QPS_ERR;
+    requester_.flush();
+    responder_.flush();
+    if (!keep_answers) {
+        responder_.drop_answers();
+    }
+    if (config.srq != nullptr) {
+        report(IBV_EVENT_QP_LAST_WQE_REACHED);
+    }
+}
+
+void QueuePair::enter_send_error() {
+    state_ = IBV_QPS_SQE;
+    requester_.flush();
+}
+
+void QueuePair::note_drained() {
+    if (tells_drained_ && requester_.is_idle()) {
+        tells_drained_ = false;
+        report(IBV_EVENT_SQ_DRAINED);
+    }
+}
+
+void QueuePair::reset() {
+    state_ = IBV_QPS_RESET;
+    device.unschedule(*this);
+    requester_.reset();
+    responder_.reset();
+    attr_ = {};
+    attr_.path_mtu = device.config.active_mtu;
+    mtu_bytes_ = 128U << device.config.active_mtu;
+    communicates_ = tells_drained_ = false;
+}
+
+void QueuePair::retire() {
+    reset();
+    static_cast<CompletionQueue*>(config.send_cq)->purge(*this);
+    static_cast<CompletionQueue*>(config.recv_cq)->purge(*this);
+}
+
+}  // namespace tagwire::vhca

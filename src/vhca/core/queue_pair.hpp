@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A queue pair: its state, and the two machines that it consists of.
+//
+//   post_send -> Requester ==requests==> Responder of the peer -> receives, memory
+//                Requester <=responses== Responder of the peer            (RC only)
+//
+//   RESET -> INIT -> RTR -> RTS <-> SQD         any but RESET -> ERR; any -> RESET
+//                           RTS  -> SQE -> RTS  (UC, UD: a send failed)
+//
+// In ERR (and SQE for sends) whatever is posted completes at once with WR_FLUSH_ERR.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "vhca/core/linked_list.hpp"
+#include "vhca/core/objects.hpp"
+#include "vhca/core/packet.hpp"
+#include "vhca/core/requester.hpp"
+#include "vhca/core/responder.hpp"
+
+namespace tagwire::vhca {
+
+class QueuePair final : public Qp {
+  public:
+    QueuePair(Device::Impl& device_, const QpConfig& config_);
+    int allocate();
+
+    int modify(const ibv_qp_attr& attr, int mask, Route route, Time now) override;
+    void query(ibv_qp_attr* attr) const override;
+    int post_send(const SendWork& work, Time now) override;
+    int enqueue_send(const SendWork& work) override;
+    void ring(Time now) override;
+    int post_recv(const RecvWork& work) override;
+    [[nodiscard]] std::uint32_t number() const override { return number_; }
+    [[nodiscard]] ibv_qp_state state() const override { return state_; }
+    [[nodiscard]] ibv_qp_type type() const override { return config.type; }
+    [[nodiscard]] const ibv_qp_cap& cap() const override { return config.cap; }
+
+    // ---- The device's side
+    void set_number(std::uint32_t number) { number_ = number; }
+    /// A packet whose destination number is ours. Anything else may be wrong with it.
+    void receive(Route from, const Packet& packet);
+    /// Sends what may be sent. False: more is to be sent as soon as the wire takes it.
+    bool run();
+    /// Returns when it wants to be called again, kNever if it does not.
+    Time run_timer();
+    /// Before it is destroyed: its completions and what it holds of an SRQ go.
+    void retire();
+
+    // ---- For the two machines
+    /// To ERR. `keep_answers`: the responder still tells the peer why.
+    void enter_error(bool keep_answers);
+    void report(ibv_event_type type);
+    /// UC and UD: a send failed, later ones are flushed.
+    void enter_send_error();
+    /// SQD: nothing is on its way any more.
+    void note_drained();
+
+    [[nodiscard]] Requester& requester() { return requester_; }
+    [[nodiscard]] const ibv_qp_attr& attr() const { return attr_; }
+    [[nodiscard]] Route route() const { return route_; }
+    [[nodiscard]] std::uint32_t mtu() const { return mtu_bytes_; }
+    [[nodiscard]] bool is_rc() const { return config.type == IBV_QPT_RC; }
+
+    Device::Impl& device;
+    QpConfig config;  // cap: what was granted
+    Link<QueuePair> working_link, waiting_link;
+
+  private:
+    [[nodiscard]] bool is_for_us(Route from, const Packet& packet) const;
+    [[nodiscard]] int check_values(const ibv_qp_attr& attr, int mask) const;
+    void take_values(const ibv_qp_attr& attr, int mask, Route route);
+    void change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mask);
+    void reset();
+
+    std::uint32_t number_ = 0;
+    std::uint32_t mtu_bytes_ = 256;
+    ibv_qp_state state_ = IBV_QPS_RESET;
+    bool communicates_ = false;   // COMM_EST was reported
+    bool tells_drained_ = false;  // SQD: IBV_EVENT_SQ_DRAINED is wanted
+    Route route_;
+    ibv_qp_attr attr_{};
+    Requester requester_;
+    Responder responder_;
+};
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/core/receive_queue.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "vhca/core/device_impl.hpp"
+#include "vhca/core/memory.hpp"
+
+namespace tagwire::vhca {
+
+int ReceiveQueue::allocate(std::uint32_t places, std::uint32_t sge_max) {
+    stride_ = sizeof(Receive) + sge_max * sizeof(ibv_sge);
+    places_ = places;
+    sge_max_ = sge_max;
+    memory_.reset(new (std::nothrow) std::byte[stride_ * std::max(places, 1U)]);
+    return memory_ == nullptr ? ENOMEM : 0;
+}
+
+int ReceiveQueue::post(const RecvWork& work) {
+    if (work.sges.size() > sge_max_) {
+        return EINVAL;
+    }
+    std::uint32_t place = free_;
+    if (place != kNone) {
+        free_ = at(place).next;
+    } else if (fresh_ < places_) {
+        place = fresh_++;
+    } else {
+        return ENOMEM;
+    }
+    Receive& receive = at(place);
+    receive.wr_id = work.wr_id;
+    receive.bytes = total_bytes(work.sges);
+    receive.sge_count = static_cast<std::uint32_t>(work.sges.size());
+    receive.next = kNone;
+    std::copy(work.sges.begin(), work.sges.end(), receive.sges_begin());
+    (oldest_ == kNone ? oldest_ : at(newest_).next) = place;
+    newest_ = place;
+    ++posted_;
+    return 0;
+}
+
+std::uint32_t ReceiveQueue::take() {
+    const std::uint32_t place = oldest_;
+    if (place != kNone) {
+        oldest_ = at(place).next;
+        --posted_;
+    }
+    return place;
+}
+
+void ReceiveQueue::release(std::uint32_t place) {
+    at(place).next = free_;
+    free_ = place;
+}
+
+void ReceiveQueue::drop_posted() {
+    for (std::uint32_t place = take(); place != kNone; place = take()) {
+        release(place);
+    }
+}
+
+std::uint32_t SharedReceiveQueue::take() {
+    const std::uint32_t place = queue.take();
+    if (config_.limit != 0) [[unlikely]] {
+        check_limit();
+    }
+    return place;
+}
+
+void SharedReceiveQueue::check_limit() {
+    if (queue.posted() < config_.limit) {
+        config_.limit = 0;
+        device_.sink.srq_event(IBV_EVENT_SRQ_LIMIT_REACHED, *this);
+    }
+}
+
+int SharedReceiveQueue::modify(const ibv_srq_attr& attr, int mask) {
+    // No resizing: mlx5 refuses it too.
+    if (mask != IBV_SRQ_LIMIT || attr.srq_limit > config_.wr_max) {
+        return EINVAL;
+    }
+    config_.limit = attr.srq_limit;
+    check_limit();
+    return 0;
+}
+
+void SharedReceiveQueue::query(ibv_srq_attr* attr) const {
+    *attr = {.max_wr = config_.wr_max, .max_sge = config_.sge_max, .srq_limit = config_.limit};
+}
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Posted receives: the receive queue of a queue pair and the body of a shared one.
+//
+// A place goes   free -> posted -> taken (a message fills it, then its completion waits) -> free.
+// It is free again when the completion was polled, as with real cards: a program that does not poll
+// finds the queue full. Order among the posted is that of posting.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "vhca/core/objects.hpp"
+
+namespace tagwire::vhca {
+
+/// What was posted; its sges follow it in memory.
+struct Receive {
+    std::uint64_t wr_id;
+    std::uint64_t bytes;  // sum of the sges
+    std::uint32_t sge_count;
+    std::uint32_t next;  // in the posted or free list
+
+    [[nodiscard]] ibv_sge* sges_begin() { return reinterpret_cast<ibv_sge*>(this + 1); }
+    [[nodiscard]] std::span<const ibv_sge> sges() { return {sges_begin(), sge_count}; }
+};
+static_assert(alignof(ibv_sge) <= alignof(Receive) && sizeof(Receive) % alignof(ibv_sge) == 0);
+
+class ReceiveQueue {
+  public:
+    static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+    /// ENOMEM when there is no memory.
+    int allocate(std::uint32_t places, std::uint32_t sge_max);
+
+    /// ENOMEM: full. EINVAL: too many sges.
+    int post(const RecvWork& work);
+    /// The oldest posted one, kNone when there is none.
+    std::uint32_t take();
+    void release(std::uint32_t place);
+    /// All that were posted but not taken are free again.
+    void drop_posted();
+
+    [[nodiscard]] Receive& at(std::uint32_t place) {
+        return *reinterpret_cast<Receive*>(memory_.get() + std::size_t{place} * stride_);
+    }
+    [[nodiscard]] std::uint32_t posted() const { return posted_; }
+
+  private:
+    std::unique_ptr<std::byte[]> memory_;
+    std::size_t stride_ = 0;
+    std::uint32_t places_ = 0, sge_max_ = 0;
+    std::uint32_t fresh_ = 0;  // places from here on were never used: their memory is untouched
+    std::uint32_t free_ = kNone;
+    std::uint32_t oldest_ = kNone, newest_ = kNone;
+    std::uint32_t posted_ = 0;
+};
+
+class SharedReceiveQueue final : public Srq {
+  public:
+    SharedReceiveQueue(Device::Impl& device, const SrqConfig& config)
+        : Srq(config.user), pd(config.pd), device_(device), config_(config) {}
+
+    int allocate() { return queue.allocate(config_.wr_max, config_.sge_max); }
+    int post(const RecvWork& work) override { return queue.post(work); }
+    int modify(const ibv_srq_attr& attr, int mask) override;
+    void query(ibv_srq_attr* attr) const override;
+    [[nodiscard]] std::uint32_t number() const override { return number_; }
+    void set_number(std::uint32_t number) { number_ = number; }
+
+    std::uint32_t take();
+
+    Pd* const pd;
+    std::uint32_t users = 0;
+    ReceiveQueue queue;
+
+  private:
+    void check_limit();
+
+    Device::Impl& device_;
+    SrqConfig config_;
+    std::uint32_t number_ = 0;
+};
+
+}  // namespace tagwire::vhca

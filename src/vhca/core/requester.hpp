@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The sending half of a queue pair: requests go out as packets, acknowledgements, read data and
+// atomic results come back, completions are made in order.
+//
+// Requests, by index (they run free and are masked on use):
+//     free_ <= done_ <= cursor_ <= rung_ <= head_
+//     [free_, done_)    completed, their places come back when a later completion is polled
+//     [done_, cursor_)  sent (RC: not all acknowledged)
+//     [cursor_, rung_)  to be sent, from packet cursor_packet_ of cursor_ on
+//     [rung_, head_)    enqueued, the doorbell did not ring
+// Packets, by sequence number in 64 bits (the wire has the lower 24):
+//     una_ <= the cursor's packet <= sent_ <= next_psn_
+//     una_ is the oldest that is not acknowledged, and belongs to done_; sent_ is one past the
+//     highest that was ever sent. Going back sets the cursor to una_.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "vhca/core/objects.hpp"
+#include "vhca/core/packet.hpp"
+
+namespace tagwire::vhca {
+
+class QueuePair;
+
+/// A posted request; its sges or inline data follow it in memory.
+struct alignas(16) SendRequest {
+    std::uint64_t wr_id;
+    std::uint64_t first_psn;
+    std::uint64_t remote_addr;
+    std::uint64_t compare_add, swap;
+    Route route;
+    std::uint32_t packets;  // sequence numbers that it takes
+    std::uint32_t length;
+    std::uint32_t imm, rkey, remote_qpn, remote_qkey;
+    ibv_wr_opcode opcode;
+    std::uint32_t flags;
+    std::uint32_t sge_count;
+    ibv_wc_status refused;  // found at posting, told in its turn
+
+    [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+    [[nodiscard]] std::span<ibv_sge> sges() {
+        return {reinterpret_cast<ibv_sge*>(this + 1), sge_count};
+    }
+    [[nodiscard]] bool is_read() const { return opcode == IBV_WR_RDMA_READ; }
+    [[nodiscard]] bool is_atomic() const {
+        return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    }
+    [[nodiscard]] bool wants_data() const { return is_read() || is_atomic(); }
+    [[nodiscard]] bool is_inline() const { return (flags & IBV_SEND_INLINE) != 0; }
+};
+static_assert(sizeof(SendRequest) % 16 == 0);
+
+class Requester {
+  public:
+    explicit Requester(QueuePair& qp) : qp_(qp) {}
+
+    int allocate();
+    /// The checks of ibv_post_send(3), then a place in the queue.
+    int enqueue(const SendWork& work);
+    void ring() { rung_ = head_; }
+    /// Polled was the completion of the request before `index`.
+    void reclaim(std::uint32_t index) { free_ = index; }
+
+    void reset();
+    /// The first packet gets this number.
+    void start(std::uint32_t psn);
+    /// Completes everything that is left with WR_FLUSH_ERR, in order.
+    void flush();
+
+    /// Sends what order, window and peer allow. False: stopped by the wire or the budget.
+    bool transmit();
+    /// A response of the peer (RC).
+    void receive(const Packet& packet);
+    Time run_timer();
+
+    [[nodiscard]] bool is_idle() const { return done_ == cursor_ && cursor_packet_ == 0; }
+
+  private:
+    enum class Step : std::uint8_t { kSent, kWaits, kRefused };
+
+    [[nodiscard]] SendRequest& at(std::uint32_t index) {
+        return *reinterpret_cast<SendRequest*>(memory_.get() + (index & mask_) * stride_);
+    }
+    [[nodiscard]] int check(const SendWork& work) const;
+    [[nodiscard]] ibv_wc_status find_fault(const SendRequest& request) const;
+    void fill(SendRequest& request, const SendWork& work);
+
+    // requester.cc: the way out
+    Step step();
+    [[nodiscard]] bool may_start(SendRequest& request);
+    [[nodiscard]] bool is_window_open(const SendRequest& request, std::uint64_t psn) const;
+    [[nodiscard]] bool is_data_accessible(SendRequest& request) const;
+    Step send_data(SendRequest& request, std::uint64_t psn);
+    Step send_read(SendRequest& request, std::uint64_t psn);
+    Step send_atomic(SendRequest& request, std::uint64_t psn);
+    void commit(Route to, const std::byte* start, const std::byte* end);
+    void note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t packets);
+    void fault(ibv_wc_status status);
+
+    // requester_responses.cc: the way back
+    bool acknowledge(std::uint64_t end);
+    void receive_ack(const Packet& packet, std::uint64_t psn);
+    void receive_data(const Packet& packet, std::uint64_t psn);
+    [[nodiscard]] ibv_wc_status take_data(SendRequest& request, const Packet& packet);
+    void receive_nak(std::uint8_t code);
+    void receive_rnr(std::uint8_t timer_code);
+    void note_progress();
+    void go_back();
+    void retry();
+    void complete_oldest(ibv_wc_status status);
+    void fail_oldest(ibv_wc_status status);
+    void arm_timer();
+
+    QueuePair& qp_;
+    std::unique_ptr<std::byte[]> memory_;
+    std::size_t stride_ = 0;
+    std::uint32_t mask_ = 0;
+
+    std::uint32_t free_ = 0, done_ = 0, cursor_ = 0, rung_ = 0, head_ = 0;
+    std::uint32_t cursor_packet_ = 0;
+    std::uint64_t una_ = 0, sent_ = 0, next_psn_ = 0;
+    std::uint64_t implied_ = 0;             // una_ at which a missing response was asked for again
+    std::uint32_t data_requests_ = 0;       // reads and atomics on their way
+    std::uint64_t data_packets_ = 0;        // their sequence numbers that are not answered
+    ibv_wc_status fault_ = IBV_WC_SUCCESS;  // of the request at the cursor; it is not sent
+    std::uint8_t retries_left_ = 0, rnr_retries_left_ = 0;
+    bool is_paused_ = false;  // told RNR; until deadline_
+    Time deadline_ = kNever;
+};
+
+}  // namespace tagwire::vhca

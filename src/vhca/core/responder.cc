@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests of the peer: in which order they are accepted, sends and writes.
+#include "vhca/core/responder.hpp"
+
+#include <cerrno>
+#include <new>
+
+#include "vhca/core/device_impl.hpp"
+#include "vhca/core/sequence.hpp"
+
+namespace tagwire::vhca {
+
+namespace {
+constexpr std::uint64_t kGrhBytes = 40;  // before the data of a datagram
+}
+
+int Responder::allocate() {
+    receive_pd_ = qp_.config.pd;
+    if (auto* srq = static_cast<SharedReceiveQueue*>(qp_.config.srq); srq != nullptr) {
+        receives_ = &srq->queue;
+        receive_pd_ = srq->pd;
+        return 0;
+    }
+    own_receives_.reset(new (std::nothrow) ReceiveQueue);
+    receives_ = own_receives_.get();
+    return receives_ == nullptr
+               ? ENOMEM
+               : receives_->allocate(qp_.config.cap.max_recv_wr, qp_.config.cap.max_recv_sge);
+}
+
+void Responder::reset() {
+    if (receive_ != ReceiveQueue::kNone) {
+        receives_->release(receive_);
+        receive_ = ReceiveQueue::kNone;
+    }
+    if (own_receives_ != nullptr) {
+        own_receives_->drop_posted();
+    }
+    message_ = Message::kNone;
+    is_nak_sent_ = false;
+    msn_ = 0;
+    drop_answers();
+    data_.reset();
+    data_max_ = data_head_ = 0;
+}
+
+void Responder::start(std::uint32_t psn) {
+    expected_ = kSequenceBase + (psn & kPsnMask);
+    message_ = Message::kNone;
+    is_nak_sent_ = false;
+}
+
+void Responder::flush() {
+    if (receive_ != ReceiveQueue::kNone) {
+        complete_receive(IBV_WC_WR_FLUSH_ERR, nullptr, {});
+    }
+    if (own_receives_ == nullptr) {
+        return;  // the SRQ's receives serve others
+    }
+    while ((receive_ = receives_->take()) != ReceiveQueue::kNone) {
+        complete_receive(IBV_WC_WR_FLUSH_ERR, nullptr, {});
+    }
+}
+
+void Responder::receive(const Packet& packet, Route from) {
+    switch (qp_.config.type) {
+        case IBV_QPT_RC:
+            receive_rc(packet, from);
+            break;
+        case IBV_QPT_UC:
+            receive_uc(packet, from);
+            break;
+        default:
+            receive_ud(packet, from);
+    }
+}
+
+void Responder::receive_rc(const Packet& packet, Route from) {
+    const std::int32_t ahead = distance(packet.psn, expected_);
+    if (ahead > 0) {
+        if (!is_nak_sent_) {
+            is_nak_sent_ = true;
+            answer(kNakSyndrome | kNakSequence, expected_);
+        }
+        return;
+    }
+    if (ahead < 0) {
+        receive_duplicate(packet);
+        return;
+    }
+    is_nak_sent_ = false;
+    if (has_answer_ && syndrome_ != kAckSyndrome) {
+        answer(kAckSyndrome, expected_ - 1);  // what the NAK asked for is here
+    }
+    const Verdict verdict = execute(packet, from);
+    if (verdict != Verdict::kDone) [[unlikely]] {
+        refuse(verdict, from);
+        return;
+    }
+    ++expected_;
+    if (packet.has(kIsEnd)) {
+        msn_ = (msn_ + 1) & kPsnMask;
+    }
+    if (packet.wants_ack && packet.has(kHasPayload)) {
+        answer(kAckSyndrome, expected_ - 1);
+    }
+}
+
+/// A lost packet loses its message; the receive that it was for serves the next one.
+void Responder::receive_uc(const Packet& packet, Route from) {
+    if (packet.has(kIsStart)) {
+        message_ = Message::kNone;
+    } else if (message_ == Message::kNone || distance(packet.psn, expected_) != 0) {
+        message_ = Message::kNone;
+        return;
+    }
+    expected_ = kSequenceBase + packet.psn + 1;
+    const Verdict verdict = execute(packet, from);
+    if (verdict == Verdict::kReceiveTooShort || verdict == Verdict::kReceiveFault) {
+        refuse(verdict, from);
+    } else if (verdict != Verdict::kDone) {
+        message_ = Message::kNone;
+    }
+}
+
+void Responder::receive_ud(const Packet& packet, Route from) {
+    if (packet.qkey != qp_.attr().qkey || packet.payload.size() > qp_.mtu()) {
+        ++qp_.device.counters.misaddressed;
+        return;
+    }
+    if (!take_receive()) {
+        return;
+    }
+    Receive& receive = receives_->at(receive_);
+    offset_ = kGrhBytes + packet.payload.size();
+    if (offset_ > receive.bytes) {
+        refuse(Verdict::kReceiveTooShort, from);
+    } else if (!qp_.device.memory.scatter(receive.sges(), receive_pd_, kGrhBytes,
+                                          packet.payload.data(), packet.payload.size())) {
+        refuse(Verdict::kReceiveFault, from);
+    } else {
+        complete_receive(IBV_WC_SUCCESS, &packet, from);
+    }
+}
+
+bool Responder::is_well_formed(const Packet& packet) const {
+    const bool is_start = packet.has(kIsStart);
+    if (is_start != (message_ == Message::kNone) || packet.has(kHasIeth)) {
+        return false;  // no memory windows, so there is nothing to invalidate
+    }
+    if (!is_start && packet.has(kIsSend) != (message_ == Message::kSend)) {
+        return false;
+    }
+    if (!packet.has(kHasPayload)) {
+        return true;
+    }
+    const std::size_t bytes = packet.payload.size();
+    if (!packet.has(kIsEnd)) {
+        return bytes == qp_.mtu();
+    }
+    return bytes <= qp_.mtu() && (is_start || bytes != 0);
+}
+
+Responder::Verdict Responder::execute(const Packet& packet, Route from) {
+    if (!is_well_formed(packet)) {
+        return Verdict::kInvalid;
+    }
+    if (packet.has(kIsSend)) {
+        return execute_send(packet, from);
+    }
+    if (packet.has(kIsWrite)) {
+        return execute_write(packet, from);
+    }
+    return packet.has(kHasReth) ? execute_read(packet) : execute_atomic(packet);
+}
+
+Responder::Verdict Responder::execute_send(const Packet& packet, Route from) {
+    if (packet.has(kIsStart)) {
+        if (!take_receive()) {
+            return Verdict::kNotReady;
+        }
+        offset_ = 0;
+        message_ = Message::kSend;
+    }
+    Receive& receive = receives_->at(receive_);
+    const std::size_t bytes = packet.payload.size();
+    if (offset_ + bytes > receive.bytes) {
+        return Verdict::kReceiveTooShort;
+    }
+    if (!qp_.device.memory.scatter(receive.sges(), receive_pd_, offset_, packet.payload.data(),
+                                   bytes)) {
+        return Verdict::kReceiveFault;
+    }
+    offset_ += bytes;
+    if (packet.has(kIsEnd)) {
+        message_ = Message::kNone;
+        complete_receive(IBV_WC_SUCCESS, &packet, from);
+    }
+    return Verdict::kDone;
+}
+
+Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
+    const MemoryTable& memory = qp_.device.memory;
+    if (packet.has(kIsStart)) {
+        if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 ||
+            (packet.length != 0 &&
+             memory.resolve(packet.rkey, qp_.config.pd, packet.address, packet.length,
+                            IBV_ACCESS_REMOTE_WRITE) == nullptr)) {
+            return Verdict::kAccess;
+        }
+        offset_ = 0;
+        write_address_ = packet.address;
+        write_left_ = packet.length;
+        write_key_ = packet.rkey;
+    }
+    const bool is_end = packet.has(kIsEnd);
+    const std::size_t bytes = packet.payload.size();
+    if (bytes > write_left_ || (is_end && bytes != write_left_)) {
+        return Verdict::kInvalid;
+    }
+    if (packet.has(kHasImm) && !take_receive()) {
+        return Verdict::kNotReady;
+    }
+    if (bytes != 0) {
+        std::byte* to = memory.resolve(write_key_, qp_.config.pd, write_address_, bytes,
+                                       IBV_ACCESS_REMOTE_WRITE);
+        if (to == nullptr) {
+            return Verdict::kAccess;
+        }
+        copy_last_byte_last(to, packet.payload.data(), bytes);
+    }
+    offset_ += bytes;
+    write_address_ += bytes;
+    write_left_ -= static_cast<std::uint32_t>(bytes);
+    message_ = is_end ? Message::kNone : Message::kWrite;
+    if (packet.has(kHasImm)) {
+        complete_receive(IBV_WC_SUCCESS, &packet, from);
+    }
+    return Verdict::kDone;
+}
+
+/// One that an earlier message left is used first.
+bool Responder::take_receive() {
+    if (receive_ == ReceiveQueue::kNone) {
+        auto* srq = static_cast<SharedReceiveQueue*>(qp_.config.srq);
+        receive_ = srq != nullptr ? srq->take() : receives_->take();
+    }
+    return receive_ != ReceiveQueue::kNone;
+}
+
+void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Route from) {
+    const std::uint32_t place = receive_;
+    receive_ = ReceiveQueue::kNone;
+    auto& cq = static_cast<CompletionQueue&>(*qp_.config.recv_cq);
+    Cqe* cqe = cq.claim();
+    if (cqe == nullptr) [[unlikely]] {
+        receives_->release(place);
+        return;
+    }
+    *cqe = {};
+    cqe->wc.wr_id = receives_->at(place).wr_id;
+    cqe->wc.status = status;
+    cqe->wc.opcode = IBV_WC_RECV;
+    cqe->wc.qp_num = qp_.number();
+    cqe->time = qp_.device.now;
+    cqe->from = from;
+    cqe->qp = &qp_;
+    cqe->from_queue = receives_;
+    cqe->place = place;
+    cqe->is_solicited = status != IBV_WC_SUCCESS || packet->solicited;
+    if (packet != nullptr) {
+        const bool is_ud = qp_.config.type == IBV_QPT_UD;
+        cqe->wc.opcode = packet->has(kIsWrite) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+        cqe->wc.byte_len = static_cast<std::uint32_t>(offset_);
+        cqe->wc.imm_data = packet->imm;
+        cqe->wc.wc_flags = packet->has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U;
+        cqe->wc.src_qp = is_ud ? packet->source_qpn : qp_.attr().dest_qp_num;
+        cqe->wc.slid = static_cast<std::uint16_t>(from.node);
+    }
+    cq.publish(*cqe);
+}
+
+void Responder::refuse(Verdict verdict, Route from) {
+    switch (verdict) {
+        case Verdict::kNotReady:
+            is_nak_sent_ = true;
+            answer(kRnrSyndrome | qp_.attr().min_rnr_timer, expected_);
+            return;
+        case Verdict::kReceiveTooShort:
+            complete_receive(IBV_WC_LOC_LEN_ERR, nullptr, from);
+            answer(kNakSyndrome | kNakInvalidRequest, expected_);
+            qp_.enter_error(true);
+            return;
+        case Verdict::kReceiveFault:
+            complete_receive(IBV_WC_LOC_PROT_ERR, nullptr, from);
+            answer(kNakSyndrome | kNakRemoteOperation, expected_);
+            qp_.enter_error(true);
+            return;
+        case Verdict::kAccess:
+            answer(kNakSyndrome | kNakRemoteAccess, expected_);
+            qp_.enter_error(true);
+            qp_.report(IBV_EVENT_QP_ACCESS_ERR);
+            return;
+        default:
+            answer(kNakSyndrome | kNakInvalidRequest, expected_);
+            qp_.enter_error(true);
+            qp_.report(IBV_EVENT_QP_REQ_ERR);
+    }
+}
+
+}  // namespace tagwire::vhca

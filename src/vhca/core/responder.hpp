@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of a queue pair: executes requests and answers them (RC).
+//
+// Answers leave in the order of the requests: first the data of reads and atomics (data_, a ring of
+// as many as the peer may have outstanding; they stay there after they were sent, for a peer that
+// asks again), then one acknowledgement for all there is to acknowledge. Receiving only notes what
+// is to be answered, so that acknowledgements of a burst become one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "vhca/core/objects.hpp"
+#include "vhca/core/packet.hpp"
+#include "vhca/core/receive_queue.hpp"
+
+namespace tagwire::vhca {
+
+class QueuePair;
+
+class Responder {
+  public:
+    explicit Responder(QueuePair& qp) : qp_(qp) {}
+
+    int allocate();
+    void reset();
+    /// Ready to receive, from this number on.
+    void start(std::uint32_t psn);
+    /// How many reads and atomics the peer may have outstanding. ENOMEM is possible.
+    int set_data_requests_max(std::uint32_t count);
+    int post(const RecvWork& work) { return receives_->post(work); }
+    /// What was posted, or is being filled, completes with WR_FLUSH_ERR.
+    void flush();
+    void drop_answers();
+
+    void receive(const Packet& packet, Route from);
+    /// Sends answers. False: stopped by the wire or the budget.
+    bool transmit();
+
+  private:
+    enum class Message : std::uint8_t { kNone, kSend, kWrite };
+    enum class Verdict : std::uint8_t {
+        kDone,
+        kNotReady,  // no receive is posted
+        kInvalid,   // the peer asked for what is not possible
+        kAccess,    // a key does not open
+        kReceiveTooShort,
+        kReceiveFault,  // a key of the receive does not open
+    };
+    /// A read or atomic that was asked for.
+    struct DataRequest {
+        std::uint64_t psn;
+        std::uint64_t address;
+        std::uint64_t swap_add, compare;
+        std::uint64_t original;  // atomic: the result
+        std::uint32_t packets;
+        std::uint32_t first;  // packet that this answer begins with
+        std::uint32_t next;   // packet to be sent next
+        std::uint32_t length;
+        std::uint32_t rkey;
+        Opcode opcode;
+        bool is_active;    // has packets to be sent
+        bool is_executed;  // atomic
+    };
+
+    // responder.cc
+    void receive_rc(const Packet& packet, Route from);
+    void receive_uc(const Packet& packet, Route from);
+    void receive_ud(const Packet& packet, Route from);
+    [[nodiscard]] Verdict execute(const Packet& packet, Route from);
+    [[nodiscard]] bool is_well_formed(const Packet& packet) const;
+    [[nodiscard]] Verdict execute_send(const Packet& packet, Route from);
+    [[nodiscard]] Verdict execute_write(const Packet& packet, Route from);
+    [[nodiscard]] bool take_receive();
+    void complete_receive(ibv_wc_status status, const Packet* packet, Route from);
+    void refuse(Verdict verdict, Route from);
+
+    // responder_data.cc
+    void receive_duplicate(const Packet& packet);
+    [[nodiscard]] Verdict execute_read(const Packet& packet);
+    [[nodiscard]] Verdict execute_atomic(const Packet& packet);
+    [[nodiscard]] bool perform(DataRequest& request);
+    [[nodiscard]] DataRequest* new_data_request(const Packet& packet, std::uint32_t packets);
+    [[nodiscard]] DataRequest* oldest_active();
+    void fail_data(const DataRequest& request);
+    bool transmit_data(DataRequest& request);
+    bool transmit_read(DataRequest& request);
+    bool transmit_atomic(DataRequest& request);
+    bool transmit_answer();
+    void answer(std::uint8_t syndrome, std::uint64_t psn);
+    void commit(const std::byte* start, const std::byte* end);
+
+    QueuePair& qp_;
+    ReceiveQueue* receives_ = nullptr;  // own or of the SRQ
+    std::unique_ptr<ReceiveQueue> own_receives_;
+    const Pd* receive_pd_ = nullptr;
+
+    std::uint64_t expected_ = 0;  // sequence number of the next request packet
+    std::uint32_t msn_ = 0;       // messages completed
+    Message message_ = Message::kNone;
+    bool is_nak_sent_ = false;  // silent until the expected packet comes
+    bool has_answer_ = false;
+    std::uint8_t syndrome_ = kAckSyndrome;
+    std::uint64_t answer_psn_ = 0;
+
+    std::uint32_t receive_ = ReceiveQueue::kNone;  // being filled
+    std::uint64_t offset_ = 0;                     // bytes of the message that arrived
+    std::uint64_t write_address_ = 0;
+    std::uint32_t write_left_ = 0, write_key_ = 0;
+
+    std::unique_ptr<DataRequest[]> data_;
+    std::uint32_t data_max_ = 0, data_head_ = 0, data_active_ = 0;
+};
+
+}  // namespace tagwire::vhca
