@@ -86,6 +86,34 @@ struct VhcaArguments {
     VhcaInfoArguments info;
 };
 
+// Options of the device itself: what --help says, and the name of the variable behind
+// TAGWIRE_VHCA_. Values are checked where they are used, by the library.
+struct DeviceOption {
+    const char* option;
+    const char* variable;
+    const char* type;
+    const char* doc;
+};
+constexpr DeviceOption kDeviceOptions[] = {
+    {"--loss", "LOSS", "P", "Share of packets that the fabric loses, 0 to 1"},
+    {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
+    {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
+    {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
+    {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
+};
+
+void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
+    for (const DeviceOption& known : kDeviceOptions) {
+        run->add_option_function<std::string>(
+               known.option,
+               [arguments, &known](const std::string& value) {
+                   arguments->settings.emplace_back(known.variable, value);
+               },
+               known.doc)
+            ->type_name(known.type);
+    }
+}
+
 void add_vhca(CLI::App* app, VhcaArguments* arguments) {
     CLI::App* vhca = app->add_subcommand("vhca", "Programs on the virtual HCA");
     vhca->require_subcommand(1);
@@ -94,6 +122,7 @@ void add_vhca(CLI::App* app, VhcaArguments* arguments) {
     run->add_option("command", arguments->run.command, "The program and its arguments, after --")
         ->type_name("PROGRAM ARGS")
         ->required();
+    add_device_options(run, &arguments->run);
     CLI::App* info = vhca->add_subcommand("info", "Show the device and where its libraries are");
     info->add_option("--json", arguments->info.json, "Write it there, - for standard output")
         ->type_name("FILE");

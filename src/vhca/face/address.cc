@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Address handles, and multicast, which this device does not have.
+#include <endian.h>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+using namespace tagwire::vhca;
+
+ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+    if (attr->port_num != 1 || (attr->is_global != 0 && attr->grh.sgid_index >= kGidTableEntries)) {
+        return fail(EINVAL);
+    }
+    auto* made = new (std::nothrow) FaceAh{};
+    if (made == nullptr) {
+        return fail(ENOMEM);
+    }
+    Engine& engine = *face(pd->context).engine;
+    {
+        const auto guard = engine.lock();
+        ++face(pd).core->users;
+    }
+    made->ah.context = pd->context;
+    made->ah.pd = pd;
+    made->route = engine.route_of(*attr);
+    return &made->ah;
+}
+
+int tagwire_vhca_ibv_destroy_ah(ibv_ah* ah) {
+    {
+        const auto guard = face(ah->context).engine->lock();
+        --face(ah->pd).core->users;
+    }
+    delete &face(ah);
+    return 0;
+}
+
+// Follows ibv_init_ah_from_wc(3) for InfiniBand: the answer goes where the message came from.
+int tagwire_vhca_ibv_init_ah_from_wc(ibv_context*, std::uint8_t port, ibv_wc* wc, ibv_grh* grh,
+                                     ibv_ah_attr* attr) {
+    if (port != 1) {
+        errno = EINVAL;
+        return -1;
+    }
+    *attr = {};
+    attr->dlid = wc->slid;
+    attr->sl = wc->sl;
+    attr->src_path_bits = wc->dlid_path_bits;
+    attr->port_num = port;
+    if ((wc->wc_flags & IBV_WC_GRH) != 0) {
+        const std::uint32_t version_class_flow = be32toh(grh->version_tclass_flow);
+        attr->is_global = 1;
+        attr->grh.dgid = grh->sgid;
+        attr->grh.sgid_index = 0;
+        attr->grh.flow_label = version_class_flow & 0xfffff;
+        attr->grh.traffic_class = static_cast<std::uint8_t>(version_class_flow >> 20 & 0xff);
+        attr->grh.hop_limit = grh->hop_limit;
+    }
+    return 0;
+}
+
+ibv_ah* tagwire_vhca_ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh,
+                                           std::uint8_t port) {
+    ibv_ah_attr attr;
+    if (tagwire_vhca_ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) {
+        return nullptr;
+    }
+    return tagwire_vhca_ibv_create_ah(pd, &attr);
+}
+
+int tagwire_vhca_ibv_attach_mcast(ibv_qp*, const ibv_gid*, std::uint16_t) {
+    return EOPNOTSUPP;
+}
+
+int tagwire_vhca_ibv_detach_mcast(ibv_qp*, const ibv_gid*, std::uint16_t) {
+    return EOPNOTSUPP;
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The parts that a context is put together from.
+#pragma once
+
+#include "vhca/face/objects.hpp"
+
+namespace tagwire::vhca {
+
+/// Fills context->ops and the extended operations that sit in front of the context; what stays zero
+/// is not supported.
+void fill_operations(verbs_context* verbs);
+
+// ---- Operations that libibverbs' inline functions reach through the context.
+int query_port_op(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t bytes);
+int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* input,
+                       ibv_device_attr_ex* attr, std::size_t bytes);
+int query_rt_values_op(ibv_context* context, ibv_values_ex* values);
+ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr);
+ibv_srq* create_srq_ex_op(ibv_context* context, ibv_srq_init_attr_ex* attr);
+int get_srq_num_op(ibv_srq* srq, std::uint32_t* number);
+ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr);
+int poll_cq_op(ibv_cq* cq, int entries, ibv_wc* wc);
+int req_notify_cq_op(ibv_cq* cq, int solicited_only);
+int post_send_op(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
+int post_recv_op(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+int post_srq_recv_op(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+// ---- Pieces of them
+/// The oldest completion goes to `into`; progresses the device first. False: the CQ is empty, and
+/// the processor was given to others if that happens often.
+bool poll_one(FaceCq& cq, Completion* into);
+/// The read functions of an extended CQ that `wc_flags` asks for.
+void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags);
+void fill_qp_ex(ibv_qp_ex* qp);
+
+/// The one device.
+ibv_device* the_device();
+/// Host order. Makes the engine, which knows it.
+std::uint64_t device_guid();
+/// One per process, made now if it was not yet.
+int attach_engine(Engine** engine_p);
+inline constexpr int kCompVectors = 8;
+inline constexpr std::uint32_t kVendorId = 0x02c9;
+inline constexpr std::uint32_t kVendorPartId = 4123;
+inline constexpr int kGidTableEntries = 8;
+inline constexpr std::uint16_t kPkeyTableEntries = 1;
+inline constexpr std::uint16_t kDefaultPkey = 0xffff;
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Polling and arming. Who polls drives the device; who polls in vain gives the processor to others
+// after a while, because on a small machine the peer may be waiting for it.
+#include <sched.h>
+
+#include <cerrno>
+
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+constexpr unsigned kEmptyPollsMax = 32;
+thread_local unsigned empty_polls = 0;
+
+void note_empty_poll() {
+    if (++empty_polls >= kEmptyPollsMax) {
+        empty_polls = 0;
+        sched_yield();
+    }
+}
+
+// The oldest completion; a node of the fabric is known to programs as a LID.
+bool take(FaceCq& cq, Completion* into) {
+    if (!cq.core->poll(into)) {
+        return false;
+    }
+    if ((into->wc.opcode & IBV_WC_RECV) != 0) {
+        into->wc.slid = static_cast<std::uint16_t>(into->from.node);
+    }
+    return true;
+}
+
+int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
+    if (attr->comp_mask != 0) {
+        return EINVAL;
+    }
+    FaceCq& queue = face(cq);
+    if (!poll_one(queue, &queue.current)) {
+        return ENOENT;
+    }
+    cq->wr_id = queue.current.wc.wr_id;
+    cq->status = queue.current.wc.status;
+    return 0;
+}
+
+int next_poll(ibv_cq_ex* cq) {
+    FaceCq& queue = face(cq);
+    {
+        const auto guard = queue.engine->lock();
+        if (!take(queue, &queue.current)) {
+            return ENOENT;
+        }
+    }
+    cq->wr_id = queue.current.wc.wr_id;
+    cq->status = queue.current.wc.status;
+    return 0;
+}
+
+void end_poll(ibv_cq_ex*) {}
+
+ibv_wc_opcode read_opcode(ibv_cq_ex* cq) {
+    return face(cq).current.wc.opcode;
+}
+std::uint32_t read_vendor_err(ibv_cq_ex* cq) {
+    return face(cq).current.wc.vendor_err;
+}
+unsigned int read_wc_flags(ibv_cq_ex* cq) {
+    return face(cq).current.wc.wc_flags;
+}
+std::uint32_t read_byte_len(ibv_cq_ex* cq) {
+    return face(cq).current.wc.byte_len;
+}
+__be32 read_imm_data(ibv_cq_ex* cq) {
+    return face(cq).current.wc.imm_data;
+}
+std::uint32_t read_qp_num(ibv_cq_ex* cq) {
+    return face(cq).current.wc.qp_num;
+}
+std::uint32_t read_src_qp(ibv_cq_ex* cq) {
+    return face(cq).current.wc.src_qp;
+}
+std::uint32_t read_slid(ibv_cq_ex* cq) {
+    return face(cq).current.wc.slid;
+}
+std::uint8_t read_sl(ibv_cq_ex* cq) {
+    return face(cq).current.wc.sl;
+}
+std::uint8_t read_dlid_path_bits(ibv_cq_ex* cq) {
+    return face(cq).current.wc.dlid_path_bits;
+}
+std::uint64_t read_completion_ts(ibv_cq_ex* cq) {
+    return face(cq).current.time;
+}
+std::uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
+    const FaceCq& queue = face(cq);
+    return queue.current.time + static_cast<std::uint64_t>(queue.wallclock_offset_ns);
+}
+
+}  // namespace
+
+bool poll_one(FaceCq& cq, Completion* into) {
+    bool got = false;
+    {
+        const auto guard = cq.engine->lock();
+        cq.engine->progress_locked();
+        got = take(cq, into);
+    }
+    cq.engine->note_poll();
+    if (got) {
+        empty_polls = 0;
+    } else {
+        note_empty_poll();
+    }
+    return got;
+}
+
+int poll_cq_op(ibv_cq* cq, int entries, ibv_wc* wc) {
+    FaceCq& queue = face(cq);
+    int got = 0;
+    {
+        const auto guard = queue.engine->lock();
+        queue.engine->progress_locked();
+        while (got < entries && take(queue, &queue.current)) {
+            wc[got++] = queue.current.wc;
+        }
+    }
+    queue.engine->note_poll();
+    if (got > 0) {
+        empty_polls = 0;
+    } else {
+        note_empty_poll();
+    }
+    return got;
+}
+
+int req_notify_cq_op(ibv_cq* cq, int solicited_only) {
+    FaceCq& queue = face(cq);
+    const auto guard = queue.engine->lock();
+    queue.core->arm(solicited_only != 0);
+    queue.engine->note_arm();
+    return 0;
+}
+
+void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags) {
+    const auto wants = [wc_flags](std::uint64_t flag) { return (wc_flags & flag) != 0; };
+    cq->start_poll = start_poll;
+    cq->next_poll = next_poll;
+    cq->end_poll = end_poll;
+    cq->read_opcode = read_opcode;
+    cq->read_vendor_err = read_vendor_err;
+    cq->read_wc_flags = read_wc_flags;
+    cq->read_byte_len = wants(IBV_WC_EX_WITH_BYTE_LEN) ? read_byte_len : nullptr;
+    cq->read_imm_data = wants(IBV_WC_EX_WITH_IMM) ? read_imm_data : nullptr;
+    cq->read_qp_num = wants(IBV_WC_EX_WITH_QP_NUM) ? read_qp_num : nullptr;
+    cq->read_src_qp = wants(IBV_WC_EX_WITH_SRC_QP) ? read_src_qp : nullptr;
+    cq->read_slid = wants(IBV_WC_EX_WITH_SLID) ? read_slid : nullptr;
+    cq->read_sl = wants(IBV_WC_EX_WITH_SL) ? read_sl : nullptr;
+    cq->read_dlid_path_bits = wants(IBV_WC_EX_WITH_DLID_PATH_BITS) ? read_dlid_path_bits : nullptr;
+    if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) {
+        cq->read_completion_ts = read_completion_ts;
+    }
+    if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) {
+        cq->read_completion_wallclock_ns = read_completion_wallclock_ns;
+    }
+}
+
+}  // namespace tagwire::vhca

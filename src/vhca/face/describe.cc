@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What `tagwire vhca info` shows.
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+#include "vhca/face/options.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+struct Facts {
+    void (*take)(void*, const char*, const char*, const char*);
+    void* arg;
+
+    void text(const char* group, const char* name, const std::string& value) const {
+        take(arg, group, name, value.c_str());
+    }
+    void number(const char* group, const char* name, std::uint64_t value) const {
+        text(group, name, std::to_string(value));
+    }
+};
+
+std::string hex(std::uint64_t value, int digits) {
+    char out[32];
+    std::snprintf(out, sizeof out, "0x%0*llx", digits, static_cast<unsigned long long>(value));
+    return out;
+}
+
+void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& attr) {
+    facts.text("device", "name", the_device()->name);
+    facts.text("device", "firmware", attr.fw_ver);
+    facts.text("device", "vendor", hex(attr.vendor_id, 4));
+    facts.number("device", "part", attr.vendor_part_id);
+    facts.text("device", "guid", hex(engine.guid(), 16));
+    facts.text("device", "transports", "RC UC UD");
+    facts.text("device", "atomics", attr.atomic_cap == IBV_ATOMIC_NONE ? "none" : "HCA");
+    facts.text("device", "tag matching", "no");
+    facts.text("device", "DC", "no");
+}
+
+void describe_limits(const Facts& facts, const DeviceConfig& config, const ibv_device_attr& attr) {
+    facts.number("limits", "queue pairs", static_cast<std::uint64_t>(attr.max_qp));
+    facts.number("limits", "requests of a queue", static_cast<std::uint64_t>(attr.max_qp_wr));
+    facts.number("limits", "sges", static_cast<std::uint64_t>(attr.max_sge));
+    facts.number("limits", "inline bytes", config.inline_max);
+    facts.number("limits", "cqes", static_cast<std::uint64_t>(attr.max_cqe));
+    facts.number("limits", "SRQ requests", static_cast<std::uint64_t>(attr.max_srq_wr));
+    facts.number("limits", "reads and atomics", config.rd_atom_max);
+}
+
+void describe_port(const Facts& facts, const ibv_port_attr& port) {
+    facts.text("port 1", "state", tagwire_vhca_ibv_port_state_str(port.state));
+    facts.text("port 1", "link layer", "InfiniBand");
+    facts.number("port 1", "lid", port.lid);
+    facts.number("port 1", "mtu", 128U << static_cast<unsigned>(port.active_mtu));
+}
+
+void describe_options(const Facts& facts) {
+    for (const ucs::OptionReport& row : ucs::config_report(option_table())) {
+        facts.text("options", row.variable.c_str(), row.value + "  (" + row.option->doc + ")");
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+int tagwire_vhca_describe(void (*take)(void*, const char*, const char*, const char*), void* arg) {
+    const Facts facts{take, arg};
+    ibv_context* context = tagwire_vhca_ibv_open_device(the_device());
+    if (context == nullptr) {
+        return errno;
+    }
+    Engine& engine = *face(context).engine;
+    ibv_device_attr attr;
+    ibv_port_attr port{};
+    tagwire_vhca_ibv_query_device(context, &attr);
+    query_port_op(context, 1, &port, sizeof port);
+    facts.text("versions", "tagwire", tagwire_vhca_version());
+    describe_device(facts, engine, attr);
+    describe_port(facts, port);
+    describe_limits(facts, engine.device().config(), attr);
+    describe_options(facts);
+    return tagwire_vhca_ibv_close_device(context);
+}

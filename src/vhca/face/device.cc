@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The list of devices, and what the device says of itself.
+#include <tagwire_version.h>
+
+#include <endian.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+// Real libmlx5 looks at what libibverbs keeps behind the public part; zeros mean "not mine".
+struct ListedDevice {
+    ibv_device device;
+    std::byte behind[1024];
+};
+
+ListedDevice make_device() {
+    ListedDevice listed{};
+    listed.device.node_type = IBV_NODE_CA;
+    listed.device.transport_type = IBV_TRANSPORT_IB;
+    std::strcpy(listed.device.name, "vhca0");
+    std::strcpy(listed.device.dev_name, "tagwire-vhca0");
+    std::strcpy(listed.device.dev_path, "/sys/class/infiniband_verbs/tagwire-vhca0");
+    std::strcpy(listed.device.ibdev_path, "/sys/class/infiniband/vhca0");
+    return listed;
+}
+
+int to_int(std::uint32_t value) {
+    return static_cast<int>(std::min<std::uint32_t>(value, INT32_MAX));
+}
+
+void fill_limits(const DeviceConfig& config, ibv_device_attr* attr) {
+    attr->max_qp = to_int(config.qp_max);
+    attr->max_qp_wr = to_int(config.qp_wr_max);
+    attr->max_sge = to_int(config.sge_max);
+    attr->max_sge_rd = to_int(config.sge_max);
+    attr->max_cq = 1 << 24;
+    attr->max_cqe = to_int(config.cqe_max);
+    attr->max_mr = 1 << 24;
+    attr->max_pd = 1 << 24;
+    attr->max_ah = INT32_MAX;
+    attr->max_qp_rd_atom = config.rd_atom_max;
+    attr->max_qp_init_rd_atom = config.rd_atom_max;
+    attr->max_res_rd_atom = to_int(config.qp_max * config.rd_atom_max);
+    attr->max_srq = to_int(config.qp_max);
+    attr->max_srq_wr = to_int(config.srq_wr_max);
+    attr->max_srq_sge = to_int(config.sge_max);
+}
+
+void fill_device(const DeviceConfig& config, ibv_device_attr* attr) {
+    *attr = {};
+    std::strncpy(attr->fw_ver, TAGWIRE_VERSION_STRING, sizeof attr->fw_ver - 1);
+    attr->node_guid = htobe64(config.guid);
+    attr->sys_image_guid = htobe64(config.guid);
+    attr->max_mr_size = UINT64_MAX;
+    attr->page_size_cap = ~std::uint64_t{0xfff};
+    attr->vendor_id = kVendorId;
+    attr->vendor_part_id = kVendorPartId;
+    attr->device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
+                             IBV_DEVICE_CHANGE_PHY_PORT | IBV_DEVICE_PORT_ACTIVE_EVENT |
+                             IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
+                             IBV_DEVICE_SRQ_RESIZE;
+    attr->atomic_cap = config.has_atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
+    attr->max_pkeys = kPkeyTableEntries;
+    attr->local_ca_ack_delay = 16;
+    attr->phys_port_cnt = 1;
+    fill_limits(config, attr);
+}
+
+}  // namespace
+
+ibv_device* the_device() {
+    static ListedDevice listed = make_device();
+    return &listed.device;
+}
+
+int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* input,
+                       ibv_device_attr_ex* attr, std::size_t bytes) {
+    if (input != nullptr && input->comp_mask != 0) {
+        return EINVAL;
+    }
+    if (bytes < sizeof(ibv_device_attr)) {
+        return EINVAL;
+    }
+    ibv_device_attr_ex full{};
+    fill_device(face(context).engine->device().config(), &full.orig_attr);
+    full.completion_timestamp_mask = UINT64_MAX;
+    full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
+    full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+    full.phys_port_cnt_ex = 1;
+    std::memset(attr, 0, bytes);
+    std::memcpy(attr, &full, std::min(bytes, sizeof full));
+    return 0;
+}
+
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+ibv_device** tagwire_vhca_ibv_get_device_list(int* count_p) {
+    auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
+    if (list == nullptr) {
+        return fail(ENOMEM);
+    }
+    list[0] = the_device();
+    if (count_p != nullptr) {
+        *count_p = 1;
+    }
+    return list;
+}
+
+void tagwire_vhca_ibv_free_device_list(ibv_device** list) {
+    std::free(list);
+}
+
+const char* tagwire_vhca_ibv_get_device_name(ibv_device* device) {
+    return device->name;
+}
+
+int tagwire_vhca_ibv_get_device_index(ibv_device*) {
+    return 0;
+}
+
+__be64 tagwire_vhca_ibv_get_device_guid(ibv_device*) {
+    return htobe64(device_guid());
+}
+
+int tagwire_vhca_ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
+    fill_device(face(context).engine->device().config(), attr);
+    return 0;
+}
+
+const char* tagwire_vhca_version(void) {
+    return TAGWIRE_VERSION_STRING;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Protection domains and memory regions.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+constexpr unsigned kAccessKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                                  IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                                  IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
+
+// A card pins the pages, so memory that does not exist is refused at once.
+bool is_mapped(const void* base, std::size_t bytes) {
+    if (bytes == 0) {
+        return true;
+    }
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(base) & ~(page - 1);
+    const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(base) + bytes;
+    if (end < first) {
+        return false;
+    }
+    std::array<unsigned char, 4096> resident;
+    for (std::uintptr_t at = first; at < end;) {
+        const std::uintptr_t step = std::min<std::uintptr_t>(end - at, page * resident.size());
+        if (mincore(reinterpret_cast<void*>(at), step, resident.data()) != 0) {
+            return false;
+        }
+        at += page * resident.size();
+        if (at < page) {
+            break;
+        }
+    }
+    return true;
+}
+
+// What a card would say to `access` before it looks at the memory.
+int check_access(unsigned access) {
+    if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
+        return EOPNOTSUPP;
+    }
+    return (access & ~kAccessKnown) != 0 ? EINVAL : 0;
+}
+
+ibv_mr* register_memory(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t iova,
+                        unsigned access) {
+    access &= ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
+    if (const int error = check_access(access)) {
+        return fail(error);
+    }
+    if (!is_mapped(base, bytes)) {
+        return fail(EFAULT);
+    }
+    if ((access & IBV_ACCESS_ZERO_BASED) != 0) {
+        iova = 0;
+    }
+    auto* made = new (std::nothrow) FaceMr{};
+    if (made == nullptr) {
+        return fail(ENOMEM);
+    }
+    Engine& engine = *face(pd->context).engine;
+    int error = 0;
+    {
+        const auto guard = engine.lock();
+        error = engine.device().create_mr(*face(pd).core, base, bytes, iova, access, &made->core);
+    }
+    if (error != 0) {
+        delete made;
+        return fail(error);
+    }
+    made->core->user = made;
+    made->mr.context = pd->context;
+    made->mr.pd = pd;
+    made->mr.addr = base;
+    made->mr.length = bytes;
+    made->mr.handle = made->core->key;
+    made->mr.lkey = made->mr.rkey = made->core->key;
+    return &made->mr;
+}
+
+}  // namespace
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+ibv_pd* tagwire_vhca_ibv_alloc_pd(ibv_context* context) {
+    auto* made = new (std::nothrow) FacePd{};
+    if (made == nullptr) {
+        return fail(ENOMEM);
+    }
+    Engine& engine = *face(context).engine;
+    int error = 0;
+    {
+        const auto guard = engine.lock();
+        error = engine.device().create_pd(made, &made->core);
+    }
+    if (error != 0) {
+        delete made;
+        return fail(error);
+    }
+    made->pd.context = context;
+    return &made->pd;
+}
+
+int tagwire_vhca_ibv_dealloc_pd(ibv_pd* pd) {
+    Engine& engine = *face(pd->context).engine;
+    {
+        const auto guard = engine.lock();
+        if (const int error = engine.device().destroy_pd(*face(pd).core)) {
+            return error;
+        }
+    }
+    delete &face(pd);
+    return 0;
+}
+
+ibv_mr* tagwire_vhca_ibv_reg_mr(ibv_pd* pd, void* base, std::size_t bytes, int access) {
+    return register_memory(pd, base, bytes, reinterpret_cast<std::uintptr_t>(base),
+                           static_cast<unsigned>(access));
+}
+
+ibv_mr* tagwire_vhca_ibv_reg_mr_iova(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t iova,
+                                     int access) {
+    return register_memory(pd, base, bytes, iova, static_cast<unsigned>(access));
+}
+
+ibv_mr* tagwire_vhca_ibv_reg_mr_iova2(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t iova,
+                                      unsigned int access) {
+    return register_memory(pd, base, bytes, iova, access);
+}
+
+int tagwire_vhca_ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* base, std::size_t bytes,
+                              int access) {
+    constexpr int kFlags =
+        IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+    const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+    const bool changes_pd = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+    const auto rights =
+        static_cast<unsigned>(access) & ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
+    int error = 0;
+    if (flags == 0 || (flags & ~kFlags) != 0 || (moves && (base == nullptr || bytes == 0)) ||
+        (changes_pd && pd == nullptr)) {
+        error = EINVAL;
+    } else if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 && check_access(rights) != 0) {
+        error = check_access(rights);
+    } else if (moves && !is_mapped(base, bytes)) {
+        error = EFAULT;
+    }
+    if (error != 0) {
+        errno = error;
+        return IBV_REREG_MR_ERR_INPUT;
+    }
+    FaceMr& region = face(mr);
+    Engine& engine = *face(mr->context).engine;
+    {
+        const auto guard = engine.lock();
+        error = engine.device().change_mr(*region.core, flags, changes_pd ? face(pd).core : nullptr,
+                                          base, bytes, rights);
+        mr->lkey = mr->rkey = region.core->key;
+    }
+    if (error != 0) {
+        errno = error;
+        return IBV_REREG_MR_ERR_CMD;
+    }
+    if (moves) {
+        mr->addr = base;
+        mr->length = bytes;
+    }
+    if (changes_pd) {
+        mr->pd = pd;
+    }
+    return 0;
+}
+
+int tagwire_vhca_ibv_dereg_mr(ibv_mr* mr) {
+    Engine& engine = *face(mr->context).engine;
+    {
+        const auto guard = engine.lock();
+        if (const int error = engine.device().destroy_mr(*face(mr).core)) {
+            return error;
+        }
+    }
+    delete &face(mr);
+    return 0;
+}

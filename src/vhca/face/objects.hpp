@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the program's handles point to: the structure of <infiniband/verbs.h> first, then ours.
+//
+// Each owns its object of the device. All calls of the device happen under Engine::lock(); the
+// fields of libibverbs' own structures are used as libibverbs uses them.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "vhca/core/objects.hpp"
+#include "vhca/engine/engine.hpp"
+#include "vhca/face/event_queue.hpp"
+
+namespace tagwire::vhca {
+
+struct FaceCq;
+
+struct CompletionEvent {
+    FaceCq* cq;
+    void note_delivered() const;
+};
+
+struct AsyncEvent {
+    ibv_async_event event;
+    std::uint32_t* delivered;  // of the object that it is about
+    void note_delivered() const { ++*delivered; }
+};
+
+struct FaceContext {
+    verbs_context verbs;  // verbs.context is the program's handle
+    Engine* engine;
+    EventQueue<AsyncEvent> async_events;
+};
+
+struct FacePd {
+    ibv_pd pd;
+    Pd* core;
+};
+
+struct FaceMr {
+    ibv_mr mr;
+    Mr* core;
+};
+
+struct FaceAh {
+    ibv_ah ah;
+    Route route;
+};
+
+struct FaceChannel {
+    ibv_comp_channel channel;
+    EventQueue<CompletionEvent> events;
+};
+
+struct FaceCq {
+    ibv_cq_ex cq;
+    Cq* core;
+    Engine* engine;
+    std::int64_t wallclock_offset_ns;  // CLOCK_REALTIME less the engine's clock
+    std::uint32_t comp_events_delivered;
+    std::uint32_t async_events_delivered;
+    Completion current;  // what read_*() reads
+
+    [[nodiscard]] ibv_cq* handle() { return ibv_cq_ex_to_cq(&cq); }
+};
+
+struct FaceSrq {
+    ibv_srq srq;
+    Srq* core;
+    Engine* engine;
+    std::uint32_t events_delivered;
+};
+
+/// Requests between ibv_wr_start() and ibv_wr_complete(); the lock is held in between, as libmlx5
+/// holds that of the send queue.
+struct SendBuilder {
+    struct Entry {
+        SendWork work;
+        std::size_t sge_first, sge_count;
+        std::size_t inline_first;
+    };
+    std::mutex mutex;
+    std::vector<Entry> entries;
+    std::vector<ibv_sge> sges;
+    std::vector<std::byte> inline_bytes;
+    int error;  // of the first setter that failed
+};
+
+struct FaceQp {
+    ibv_qp_ex qp;
+    Qp* core;
+    Engine* engine;
+    std::uint32_t events_delivered;
+    bool signals_all;
+    SendBuilder* builder;  // owned; only with send_ops_flags
+};
+
+// A handle is the address of what holds it.
+static_assert(offsetof(FaceCq, cq) == 0 && offsetof(FaceQp, qp) == 0 && offsetof(FaceMr, mr) == 0);
+static_assert(offsetof(FacePd, pd) == 0 && offsetof(FaceSrq, srq) == 0 &&
+              offsetof(FaceAh, ah) == 0);
+static_assert(offsetof(ibv_qp_ex, qp_base) == 0);
+static_assert(offsetof(verbs_context, context) - offsetof(verbs_context, sz) == sizeof(size_t));
+
+inline FaceContext& face(ibv_context* context) {
+    return *reinterpret_cast<FaceContext*>(reinterpret_cast<std::byte*>(context) -
+                                           offsetof(verbs_context, context));
+}
+inline FacePd& face(ibv_pd* pd) {
+    return *reinterpret_cast<FacePd*>(pd);
+}
+inline FaceMr& face(ibv_mr* mr) {
+    return *reinterpret_cast<FaceMr*>(mr);
+}
+inline FaceAh& face(ibv_ah* ah) {
+    return *reinterpret_cast<FaceAh*>(ah);
+}
+inline FaceChannel& face(ibv_comp_channel* channel) {
+    return *reinterpret_cast<FaceChannel*>(channel);
+}
+inline FaceCq& face(ibv_cq* cq) {
+    return *reinterpret_cast<FaceCq*>(cq);
+}
+inline FaceCq& face(ibv_cq_ex* cq) {
+    return *reinterpret_cast<FaceCq*>(cq);
+}
+inline FaceSrq& face(ibv_srq* srq) {
+    return *reinterpret_cast<FaceSrq*>(srq);
+}
+inline FaceQp& face(ibv_qp* qp) {
+    return *reinterpret_cast<FaceQp*>(qp);
+}
+inline FaceQp& face(ibv_qp_ex* qp) {
+    return *reinterpret_cast<FaceQp*>(qp);
+}
+
+inline void CompletionEvent::note_delivered() const {
+    ++cq->comp_events_delivered;
+}
+
+/// Sets errno unless `error` is 0, and returns nullptr: how verbs that make objects fail.
+std::nullptr_t fail(int error);
+
+/// Waits until the program acknowledged all `delivered` events of an object.
+void wait_for_acks(pthread_mutex_t* mutex, pthread_cond_t* acked, const std::uint32_t& acknowledged,
+                   std::uint32_t delivered);
+
+}  // namespace tagwire::vhca

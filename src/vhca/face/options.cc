@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/face/options.hpp"
+
+#include <cstddef>
+
+namespace tagwire::vhca {
+namespace {
+
+using ucs::OptionType;
+
+constexpr ucs::Option kOptions[] = {
+    {.name = "VHCA_LOSS",
+     .type = OptionType::kDouble,
+     .unit = "",
+     .default_value = "0",
+     .doc = "Share of packets that the fabric loses.",
+     .offset = offsetof(Options, loss),
+     .max = 1},
+    {.name = "VHCA_DUP",
+     .type = OptionType::kDouble,
+     .unit = "",
+     .default_value = "0",
+     .doc = "Share of packets that the fabric delivers twice.",
+     .offset = offsetof(Options, dup),
+     .max = 1},
+    {.name = "VHCA_REORDER",
+     .type = OptionType::kDouble,
+     .unit = "",
+     .default_value = "0",
+     .doc = "Share of packets that others overtake.",
+     .offset = offsetof(Options, reorder),
+     .max = 1},
+    {.name = "VHCA_DELAY",
+     .type = OptionType::kTimeNs,
+     .unit = "ns",
+     .default_value = "0ns",
+     .doc = "Time that every packet takes longer.",
+     .offset = offsetof(Options, delay_ns),
+     .max = 10'000'000'000},
+    {.name = "VHCA_SEED",
+     .type = OptionType::kCount,
+     .unit = "",
+     .default_value = "0",
+     .doc = "Seed of what happens to packets; 0 is another one each time.",
+     .offset = offsetof(Options, seed)},
+};
+
+constexpr ucs::OptionTable kTable{"virtual HCA", kOptions, sizeof(Options)};
+
+}  // namespace
+
+const ucs::OptionTable& option_table() {
+    return kTable;
+}
+
+}  // namespace tagwire::vhca

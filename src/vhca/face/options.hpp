@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device's options: TAGWIRE_VHCA_*, which `tagwire vhca run` sets from its own.
+#pragma once
+
+#include <cstdint>
+
+#include "ucs/config/config.hpp"
+
+namespace tagwire::vhca {
+
+struct Options {
+    double loss, dup, reorder;
+    std::uint64_t delay_ns;
+    std::uint64_t seed;
+};
+
+const ucs::OptionTable& option_table();
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The port, its addresses and keys.
+#include <endian.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+void fill_port(Engine& engine, ibv_port_attr* attr) {
+    *attr = {};
+    attr->state = IBV_PORT_ACTIVE;
+    attr->max_mtu = IBV_MTU_4096;
+    attr->active_mtu = engine.device().config().active_mtu;
+    attr->gid_tbl_len = kGidTableEntries;
+    attr->port_cap_flags = 0;
+    attr->max_msg_sz = 1U << 30;
+    attr->pkey_tbl_len = kPkeyTableEntries;
+    attr->lid = engine.lid();
+    attr->sm_lid = 1;
+    attr->max_vl_num = 1;
+    attr->subnet_timeout = 18;
+    attr->active_width = 2;   // 4X
+    attr->active_speed = 32;  // EDR
+    attr->phys_state = 5;     // LinkUp
+    attr->link_layer = IBV_LINK_LAYER_INFINIBAND;
+}
+
+// The table has one entry that holds; a missing one reads as zero, as on InfiniBand.
+int gid_of(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid* gid) {
+    if (port != 1 || index >= kGidTableEntries) {
+        return EINVAL;
+    }
+    *gid = index == 0 ? face(context).engine->gid() : ibv_gid{};
+    return 0;
+}
+
+void fill_entry(Engine& engine, ibv_gid_entry* entry) {
+    entry->gid = engine.gid();
+    entry->gid_index = 0;
+    entry->port_num = 1;
+    entry->gid_type = IBV_GID_TYPE_IB;
+    entry->ndev_ifindex = 0;
+}
+
+int refuse(int error) {
+    errno = error;
+    return -1;
+}
+
+}  // namespace
+
+int query_port_op(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t bytes) {
+    if (port != 1) {
+        return EINVAL;
+    }
+    ibv_port_attr full;
+    fill_port(*face(context).engine, &full);
+    std::memset(attr, 0, bytes);
+    std::memcpy(attr, &full, std::min(bytes, sizeof full));
+    return 0;
+}
+
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+// Programs that call this one may have been built when the structure ended before port_cap_flags2.
+int tagwire_vhca_ibv_query_port(ibv_context* context, std::uint8_t port,
+                                _compat_ibv_port_attr* attr) {
+    return query_port_op(context, port, reinterpret_cast<ibv_port_attr*>(attr),
+                         offsetof(ibv_port_attr, flags) + 1);
+}
+
+int tagwire_vhca_ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
+    const int error =
+        index < 0 ? EINVAL : gid_of(context, port, static_cast<std::uint32_t>(index), gid);
+    return error != 0 ? refuse(error) : 0;
+}
+
+int tagwire_vhca__ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
+                                   ibv_gid_entry* entry, std::uint32_t flags, std::size_t bytes) {
+    if (flags != 0) {
+        return EOPNOTSUPP;
+    }
+    if (port != 1 || index >= kGidTableEntries || bytes < sizeof *entry) {
+        return EINVAL;
+    }
+    if (index != 0) {
+        return ENODATA;
+    }
+    std::memset(entry, 0, bytes);
+    fill_entry(*face(context).engine, entry);
+    return 0;
+}
+
+ssize_t tagwire_vhca__ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
+                                          std::size_t entries_max, std::uint32_t flags,
+                                          std::size_t entry_bytes) {
+    if (flags != 0) {
+        return -EOPNOTSUPP;
+    }
+    if (entries_max == 0 || entry_bytes < sizeof *entries) {
+        return -EINVAL;
+    }
+    std::memset(entries, 0, entry_bytes);
+    fill_entry(*face(context).engine, entries);
+    return 1;
+}
+
+// sysfs spells RoCE version 1 and InfiniBand alike: 0.
+int tagwire_vhca_ibv_query_gid_type(ibv_context*, std::uint8_t port, unsigned int index,
+                                    int* type_p) {
+    if (port != 1 || index >= kGidTableEntries) {
+        return refuse(EINVAL);
+    }
+    *type_p = 0;
+    return 0;
+}
+
+int tagwire_vhca_ibv_query_pkey(ibv_context*, std::uint8_t port, int index, __be16* pkey) {
+    if (port != 1 || index < 0 || index >= kPkeyTableEntries) {
+        return refuse(EINVAL);
+    }
+    *pkey = htobe16(kDefaultPkey);
+    return 0;
+}
+
+int tagwire_vhca_ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pkey) {
+    return port == 1 && pkey == htobe16(kDefaultPkey) ? 0 : refuse(EINVAL);
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queue pairs: life and states. Posting is in qp_datapath.cc and send_builder.cc.
+#include <cerrno>
+#include <new>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+constexpr std::uint64_t kSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+constexpr std::uint64_t kWriteOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+constexpr std::uint64_t kReadOps = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+std::uint64_t send_ops_of(ibv_qp_type type) {
+    switch (type) {
+        case IBV_QPT_RC:
+            return kSendOps | kWriteOps | kReadOps;
+        case IBV_QPT_UC:
+            return kSendOps | kWriteOps;
+        case IBV_QPT_UD:
+            return kSendOps;
+        default:
+            return 0;
+    }
+}
+
+int check(const ibv_qp_init_attr_ex& attr) {
+    constexpr std::uint32_t kKnown =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UC && attr.qp_type != IBV_QPT_UD) {
+        return EOPNOTSUPP;
+    }
+    if ((attr.comp_mask & ~kKnown) != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
+        (attr.send_ops_flags & ~send_ops_of(attr.qp_type)) != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr ||
+        attr.send_cq == nullptr || attr.recv_cq == nullptr) {
+        return EINVAL;
+    }
+    return 0;
+}
+
+int create_core(Engine& engine, const ibv_qp_init_attr_ex& attr, FaceQp* made) {
+    const auto guard = engine.lock();
+    return engine.device().create_qp({.type = attr.qp_type,
+                                      .pd = face(attr.pd).core,
+                                      .send_cq = face(attr.send_cq).core,
+                                      .recv_cq = face(attr.recv_cq).core,
+                                      .srq = attr.srq != nullptr ? face(attr.srq).core : nullptr,
+                                      .cap = attr.cap,
+                                      .signals_all = attr.sq_sig_all != 0,
+                                      .user = made},
+                                     &made->core);
+}
+
+void fill(FaceQp& made, ibv_context* context, const ibv_qp_init_attr_ex& attr) {
+    ibv_qp& qp = made.qp.qp_base;
+    made.engine = face(context).engine;
+    made.signals_all = attr.sq_sig_all != 0;
+    qp.context = context;
+    qp.qp_context = attr.qp_context;
+    qp.pd = attr.pd;
+    qp.send_cq = attr.send_cq;
+    qp.recv_cq = attr.recv_cq;
+    qp.srq = attr.srq;
+    qp.handle = qp.qp_num = made.core->number();
+    qp.state = IBV_QPS_RESET;
+    qp.qp_type = attr.qp_type;
+    pthread_mutex_init(&qp.mutex, nullptr);
+    pthread_cond_init(&qp.cond, nullptr);
+}
+
+}  // namespace
+
+ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+    if (const int error = check(*attr)) {
+        return fail(error);
+    }
+    auto* made = new (std::nothrow) FaceQp{};
+    if (made == nullptr) {
+        return fail(ENOMEM);
+    }
+    const bool has_ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+    int error = 0;
+    if (has_ops && (made->builder = new (std::nothrow) SendBuilder{}) == nullptr) {
+        error = ENOMEM;
+    } else {
+        error = create_core(*face(context).engine, *attr, made);
+    }
+    if (error != 0) {
+        delete made->builder;
+        delete made;
+        return fail(error);
+    }
+    fill(*made, context, *attr);
+    if (has_ops) {
+        fill_qp_ex(&made->qp);
+    }
+    attr->cap = made->core->cap();
+    return &made->qp.qp_base;
+}
+
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+ibv_qp* tagwire_vhca_ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+    ibv_qp_init_attr_ex extended{};
+    extended.qp_context = attr->qp_context;
+    extended.send_cq = attr->send_cq;
+    extended.recv_cq = attr->recv_cq;
+    extended.srq = attr->srq;
+    extended.cap = attr->cap;
+    extended.qp_type = attr->qp_type;
+    extended.sq_sig_all = attr->sq_sig_all;
+    extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+    extended.pd = pd;
+    ibv_qp* qp = create_qp_ex_op(pd->context, &extended);
+    if (qp != nullptr) {
+        attr->cap = extended.cap;
+    }
+    return qp;
+}
+
+ibv_qp_ex* tagwire_vhca_ibv_qp_to_qp_ex(ibv_qp* qp) {
+    FaceQp& pair = face(qp);
+    return pair.builder != nullptr ? &pair.qp : nullptr;
+}
+
+int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+    FaceQp& pair = face(qp);
+    Engine& engine = *pair.engine;
+    Route route{};
+    if ((mask & IBV_QP_AV) != 0) {
+        if (attr->ah_attr.port_num > 1) {
+            return EINVAL;
+        }
+        route = engine.route_of(attr->ah_attr);
+    }
+    const auto guard = engine.lock();
+    const int error = pair.core->modify(*attr, mask, route, engine.now());
+    if (error == 0 && (mask & IBV_QP_STATE) != 0) {
+        qp->state = attr->qp_state;
+    }
+    return error;
+}
+
+int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
+    FaceQp& pair = face(qp);
+    *attr = {};
+    {
+        const auto guard = pair.engine->lock();
+        pair.core->query(attr);
+    }
+    attr->cap = pair.core->cap();
+    qp->state = attr->qp_state;
+    *init_attr = {};
+    init_attr->qp_context = qp->qp_context;
+    init_attr->send_cq = qp->send_cq;
+    init_attr->recv_cq = qp->recv_cq;
+    init_attr->srq = qp->srq;
+    init_attr->cap = attr->cap;
+    init_attr->qp_type = qp->qp_type;
+    init_attr->sq_sig_all = pair.signals_all ? 1 : 0;
+    return 0;
+}
+
+int tagwire_vhca_ibv_destroy_qp(ibv_qp* qp) {
+    FaceQp& pair = face(qp);
+    {
+        const auto guard = pair.engine->lock();
+        if (const int error = pair.engine->device().destroy_qp(*pair.core)) {
+            return error;
+        }
+    }
+    face(qp->context).async_events.forget([&](const AsyncEvent& event) {
+        return event.delivered == &pair.events_delivered;
+    });
+    wait_for_acks(&qp->mutex, &qp->cond, qp->events_completed, pair.events_delivered);
+    pthread_cond_destroy(&qp->cond);
+    pthread_mutex_destroy(&qp->mutex);
+    delete pair.builder;
+    delete &pair;
+    return 0;
+}
+
+// "No": what a device says that promises nothing about the order of a message's bytes.
+int tagwire_vhca_ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) {
+    return 0;
+}
+
+int tagwire_vhca_ibv_query_ece(ibv_qp*, ibv_ece* ece) {
+    *ece = {};
+    return EOPNOTSUPP;
+}
+
+int tagwire_vhca_ibv_set_ece(ibv_qp*, ibv_ece* ece) {
+    return ece->vendor_id == 0 ? 0 : EOPNOTSUPP;
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared receive queues.
+#include <cerrno>
+#include <new>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr) {
+    auto* made = new (std::nothrow) FaceSrq{};
+    if (made == nullptr) {
+        return fail(ENOMEM);
+    }
+    Engine& engine = *face(pd->context).engine;
+    int error = 0;
+    {
+        const auto guard = engine.lock();
+        error = engine.device().create_srq({.pd = face(pd).core,
+                                            .wr_max = attr->max_wr,
+                                            .sge_max = attr->max_sge,
+                                            .limit = 0,
+                                            .user = made},
+                                           &made->core);
+    }
+    if (error != 0) {
+        delete made;
+        return fail(error);
+    }
+    ibv_srq_attr got{};
+    made->core->query(&got);
+    attr->max_wr = got.max_wr;
+    attr->max_sge = got.max_sge;
+    made->engine = &engine;
+    made->srq.context = pd->context;
+    made->srq.srq_context = srq_context;
+    made->srq.pd = pd;
+    made->srq.handle = made->core->number();
+    pthread_mutex_init(&made->srq.mutex, nullptr);
+    pthread_cond_init(&made->srq.cond, nullptr);
+    return &made->srq;
+}
+
+}  // namespace
+
+ibv_srq* create_srq_ex_op(ibv_context*, ibv_srq_init_attr_ex* attr) {
+    const bool has_type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+    if (has_type && attr->srq_type != IBV_SRQT_BASIC) {
+        return fail(EOPNOTSUPP);
+    }
+    constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    if ((attr->comp_mask & ~kKnown) != 0 || (attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) {
+        return fail(EINVAL);
+    }
+    return create_srq(attr->pd, attr->srq_context, &attr->attr);
+}
+
+int get_srq_num_op(ibv_srq* srq, std::uint32_t* number) {
+    *number = face(srq).core->number();
+    return 0;
+}
+
+int post_srq_recv_op(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+    FaceSrq& queue = face(srq);
+    const auto guard = queue.engine->lock();
+    for (; wr != nullptr; wr = wr->next) {
+        const RecvWork work{wr->wr_id, {wr->sg_list, static_cast<std::size_t>(wr->num_sge)}};
+        if (const int error = queue.core->post(work)) {
+            *bad_wr = wr;
+            return error;
+        }
+    }
+    return 0;
+}
+
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+ibv_srq* tagwire_vhca_ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+    return create_srq(pd, attr->srq_context, &attr->attr);
+}
+
+int tagwire_vhca_ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
+    FaceSrq& queue = face(srq);
+    const auto guard = queue.engine->lock();
+    return queue.core->modify(*attr, mask);
+}
+
+int tagwire_vhca_ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
+    FaceSrq& queue = face(srq);
+    const auto guard = queue.engine->lock();
+    queue.core->query(attr);
+    return 0;
+}
+
+int tagwire_vhca_ibv_destroy_srq(ibv_srq* srq) {
+    FaceSrq& queue = face(srq);
+    {
+        const auto guard = queue.engine->lock();
+        if (const int error = queue.engine->device().destroy_srq(*queue.core)) {
+            return error;
+        }
+    }
+    face(srq->context).async_events.forget([&](const AsyncEvent& event) {
+        return event.delivered == &queue.events_delivered;
+    });
+    wait_for_acks(&srq->mutex, &srq->cond, srq->events_completed, queue.events_delivered);
+    pthread_cond_destroy(&srq->cond);
+    pthread_mutex_destroy(&srq->mutex);
+    delete &queue;
+    return 0;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The files that programs look for under /sys/class/infiniband: answered from here for our device,
+// read from the system for others.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "vhca/face/api.hpp"
+#include "vhca/face/context.hpp"
+
+namespace tagwire::vhca {
+namespace {
+
+std::string guid_text(std::uint64_t guid) {
+    std::array<char, 20> out{};
+    std::snprintf(out.data(), out.size(), "%04x:%04x:%04x:%04x",
+                  static_cast<unsigned>(guid >> 48 & 0xffff),
+                  static_cast<unsigned>(guid >> 32 & 0xffff),
+                  static_cast<unsigned>(guid >> 16 & 0xffff), static_cast<unsigned>(guid & 0xffff));
+    return out.data();
+}
+
+// Empty: no such file.
+std::string our_file(std::string_view name) {
+    if (name == "node_type") {
+        return "1: CA";
+    }
+    if (name == "node_guid" || name == "sys_image_guid") {
+        return guid_text(device_guid());
+    }
+    if (name == "fw_ver") {
+        return tagwire_vhca_version();
+    }
+    if (name == "board_id") {
+        return "TAGWIRE-VHCA";
+    }
+    if (name == "hca_type") {
+        return "MT" + std::to_string(kVendorPartId);
+    }
+    return {};
+}
+
+int copy_out(std::string_view text, char* out, std::size_t out_bytes) {
+    if (out_bytes == 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    const std::size_t bytes = std::min(text.size(), out_bytes - 1);
+    std::memcpy(out, text.data(), bytes);
+    out[bytes] = '\0';
+    return static_cast<int>(bytes);
+}
+
+int read_file(const std::string& path, char* out, std::size_t out_bytes) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    const ssize_t got = read(fd, out, out_bytes);
+    close(fd);
+    if (got <= 0) {
+        return -1;
+    }
+    const auto bytes = static_cast<std::size_t>(got);
+    if (out[bytes - 1] == '\n') {
+        out[bytes - 1] = '\0';
+        return static_cast<int>(got - 1);
+    }
+    if (bytes < out_bytes) {
+        out[bytes] = '\0';
+        return static_cast<int>(got);
+    }
+    return -1;  // no room for the end
+}
+
+}  // namespace
+}  // namespace tagwire::vhca
+
+using namespace tagwire::vhca;
+
+const char* tagwire_vhca_ibv_get_sysfs_path(void) {
+    return "/sys";
+}
+
+int tagwire_vhca_ibv_read_sysfs_file(const char* directory, const char* file, char* out,
+                                     std::size_t out_bytes) {
+    if (std::string_view(directory) != the_device()->ibdev_path) {
+        return read_file(std::string(directory) + "/" + file, out, out_bytes);
+    }
+    const std::string text = our_file(file);
+    if (text.empty()) {
+        errno = ENOENT;
+        return -1;
+    }
+    return copy_out(text, out, out_bytes);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs against <infiniband/verbs.h>, linked with the drop-in libibverbs.so.1: what a user of
+// the virtual HCA sees. Both ends are in this process, each with a context of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace tagwire::test {
+
+inline constexpr std::uint32_t kQkey = 0x11111111;
+inline constexpr int kAllRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// How a side is made.
+struct SideOptions {
+    ibv_qp_type type = IBV_QPT_RC;
+    bool has_srq = false;
+    bool has_channel = false;
+    std::uint64_t send_ops = 0;  // not 0: ibv_create_qp_ex
+    std::uint64_t wc_flags = 0;  // not 0: ibv_create_cq_ex
+    std::uint32_t inline_bytes = 64;
+};
+
+/// One end: a context, a domain, one CQ for both queues, a QP and a registered buffer.
+class Side {
+  public:
+    explicit Side(const SideOptions& options);
+    ~Side();
+    Side(const Side&) = delete;
+    Side& operator=(const Side&) = delete;
+
+    /// Through all states to RTS.
+    void connect(const Side& other);
+    int modify_to_init();
+
+    int post_recv(std::uint64_t wr_id, std::size_t offset, std::uint32_t bytes) const;
+    /// `wr` without its gather list: `bytes` from `offset` of the buffer.
+    int post_send(ibv_send_wr wr, std::size_t offset, std::uint32_t bytes) const;
+    /// The next completion; fails the test when none comes.
+    [[nodiscard]] ibv_wc wait() const;
+    /// The other side as target of RDMA at `offset`.
+    ibv_send_wr remote(ibv_wr_opcode opcode, const Side& other, std::size_t offset) const;
+
+    ibv_context* context = nullptr;
+    ibv_pd* pd = nullptr;
+    ibv_comp_channel* channel = nullptr;
+    ibv_cq_ex* cq_ex = nullptr;
+    ibv_cq* cq = nullptr;
+    ibv_srq* srq = nullptr;
+    ibv_qp* qp = nullptr;
+    ibv_mr* mr = nullptr;
+    ibv_ah* ah = nullptr;
+    alignas(4096) std::array<unsigned char, 65536> buffer{};
+
+  private:
+    void make_cq(const SideOptions& options);
+    void make_qp(const SideOptions& options);
+    void to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn);
+
+    ibv_qp_type type_;
+};
+
+/// Two connected sides.
+struct Pair {
+    explicit Pair(const SideOptions& options = {}) : a(options), b(options) {
+        a.connect(b);
+        b.connect(a);
+    }
+    Side a, b;
+};
+
+/// How often to poll before giving up.
+inline constexpr int kPollsMax = 20'000'000;
+
+}  // namespace tagwire::test
