@@ -107,7 +107,9 @@ void Requester::receive_nak(std::uint8_t code) {
         return;
     }
     ++qp_.device.counters.sequence_naks;
-    retry();
+    if (!is_paused_) {  // else it is older than the RNR NAK
+        retry();
+    }
 }
 
 void Requester::receive_rnr(std::uint8_t timer_code) {

@@ -59,8 +59,9 @@ class Responder {
         std::uint32_t length;
         std::uint32_t rkey;
         Opcode opcode;
-        bool is_active;    // has packets to be sent
-        bool is_executed;  // atomic
+        bool is_active;     // has packets to be sent
+        bool is_executed;   // atomic
+        bool was_answered;  // once, in full
     };
 
     // responder.cc
@@ -83,6 +84,7 @@ class Responder {
     [[nodiscard]] DataRequest* new_data_request(const Packet& packet, std::uint32_t packets);
     [[nodiscard]] DataRequest* oldest_active();
     void fail_data(const DataRequest& request);
+    void note_answered(DataRequest& request);
     bool transmit_data(DataRequest& request);
     bool transmit_read(DataRequest& request);
     bool transmit_atomic(DataRequest& request);

@@ -49,7 +49,10 @@ Responder::DataRequest* Responder::new_data_request(const Packet& packet, std::u
     }
     DataRequest& request = data_[data_head_ % data_max_];
     if (request.is_active) {
-        return nullptr;
+        if (!request.was_answered) {
+            return nullptr;
+        }
+        --data_active_;  // who asks for a new one has the answer that he asked for twice
     }
     request = {.psn = expected_,
                .address = packet.address,
@@ -63,7 +66,8 @@ Responder::DataRequest* Responder::new_data_request(const Packet& packet, std::u
                .rkey = packet.rkey,
                .opcode = packet.opcode,
                .is_active = true,
-               .is_executed = false};
+               .is_executed = false,
+               .was_answered = false};
     // The ring holds the youngest data_max_; the index may wrap only at a multiple of that.
     data_head_ = data_head_ + 1 == 2 * data_max_ ? data_max_ : data_head_ + 1;
     ++data_active_;
@@ -210,6 +214,12 @@ void Responder::fail_data(const DataRequest& request) {
     }
 }
 
+void Responder::note_answered(DataRequest& request) {
+    request.is_active = false;
+    request.was_answered = true;
+    --data_active_;
+}
+
 bool Responder::transmit_read(DataRequest& request) {
     const std::uint64_t offset = std::uint64_t{request.next} * qp_.mtu();
     const auto bytes =
@@ -244,8 +254,7 @@ bool Responder::transmit_read(DataRequest& request) {
     qp_.device.counters.payload_bytes_sent += bytes;
     ++request.next;
     if (is_last) {
-        request.is_active = false;
-        --data_active_;
+        note_answered(request);
     }
     return true;
 }
@@ -267,8 +276,7 @@ bool Responder::transmit_atomic(DataRequest& request) {
         return false;
     }
     commit(start, put_headers(start, packet, 0));
-    request.is_active = false;
-    --data_active_;
+    note_answered(request);
     return true;
 }
 
