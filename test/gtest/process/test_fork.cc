@@ -157,10 +157,8 @@ TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {
     }
 }
 
+#if !defined(__SANITIZE_ADDRESS__)  // the undefined-behaviour sanitizer takes descriptors, too
 TEST_F(Fork, running_out_of_descriptors_is_an_error_that_names_the_limit) {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "the undefined-behaviour sanitizer makes a pipe to look at a vptr";
-#endif
     Child starving([](Channel&) {
         int output[2];
         ASSERT_EQ(0, pipe(output));
@@ -205,6 +203,7 @@ TEST_F(Fork, running_out_of_descriptors_is_an_error_that_names_the_limit) {
     });
     EXPECT_EQ(0, starving.join());
 }
+#endif
 
 TEST_F(Fork, sleepers_in_two_processes_wake_each_other) {
     constexpr std::uint64_t kRounds = 20000;
