@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/engine/engine.hpp"
+
+#include <endian.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
+
+namespace tagwire::vhca {
+
+namespace {
+
+constexpr std::uint64_t kLinkLocalPrefix = 0xfe80000000000000;
+constexpr std::uint64_t kLidBits = 0xffff;
+/// Packets that a peer left alone for one to two of these make us knock.
+constexpr Time kStallCheckNs = 10'000;
+
+// Who makes the engine; held across fork(), too.
+constinit std::mutex making;
+constinit Engine* the_engine = nullptr;  // under `making`
+
+}  // namespace
+
+// ---- The one engine ----------------------------------------------------------------------------
+
+int Engine::get(const EngineConfig& config, Engine** engine_p) {
+    const std::lock_guard guard(making);
+    if (the_engine == nullptr) {
+        if (const int error = make(config, &the_engine); error != 0) {
+            return error;
+        }
+    }
+    *engine_p = the_engine;
+    return 0;
+}
+
+int Engine::make(const EngineConfig& config, Engine** engine_p) {
+    static const int atfork_error =
+        ::pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    if (atfork_error != 0) {
+        return atfork_error;
+    }
+    auto* engine = new (std::nothrow) Engine;
+    if (engine == nullptr) {
+        return ENOMEM;
+    }
+    if (const int error = engine->start(config); error != 0) {
+        delete engine;
+        return error;
+    }
+    *engine_p = engine;
+    return 0;
+}
+
+int Engine::start(const EngineConfig& config) {
+    if (const int error = ShmFabric::open(&fabric_); error != 0) {
+        return error;
+    }
+    lid_ = fabric_->lid();
+    guid_ = (config.device.guid & ~kLidBits) | lid_;
+    Wire* wire = fabric_.get();
+    if (config.faults.is_any()) {
+        faults_ = std::make_unique<FaultyWire>(*fabric_, config.faults, [this] { return now(); });
+        wire = faults_.get();
+    }
+    DeviceConfig device = config.device;
+    device.lid = lid_;
+    device.guid = guid_;
+    const std::uint64_t seed = config.seed != 0 ? config.seed : ucs::random_u64();
+    device_ = std::make_unique<Device>(device, *wire, sink_, seed);
+    bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bell_) {
+        return errno;
+    }
+    TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", lid_, static_cast<unsigned long long>(guid_));
+    return start_helper();
+}
+
+// ---- Fork --------------------------------------------------------------------------------------
+
+// The lock is taken, so that the child finds the device between two steps.
+void Engine::before_fork() {
+    making.lock();
+    if (the_engine != nullptr) {
+        the_engine->mutex_.lock();
+    }
+}
+
+void Engine::after_fork_parent() {
+    if (the_engine != nullptr) {
+        the_engine->mutex_.unlock_quietly();
+    }
+    making.unlock();
+}
+
+// Descriptors and rings are the parent's. What the child still holds of its objects can be called,
+// but leads nowhere; it is not destroyed, because a face may refer to it.
+void Engine::after_fork_child() {
+    if (the_engine != nullptr) {
+        the_engine->abandon();
+        the_engine->mutex_.unlock_quietly();
+        the_engine = nullptr;
+    }
+    making.unlock();
+}
+
+void Engine::abandon() {
+    mutex_.forget_wake();
+    fabric_->abandon();
+    bell_.reset();
+}
+
+// ---- Driving -----------------------------------------------------------------------------------
+
+unsigned Engine::drive(Time time) {
+    Device& device = *device_;
+    const unsigned packets =
+        fabric_->poll([&device, time](Route from, std::span<const std::byte> packet) {
+            device.receive(from, packet, time);
+        });
+    deadline_ = device.progress(time);
+    if (faults_ != nullptr) [[unlikely]] {
+        deadline_ = std::min(deadline_, faults_->progress(time));
+    }
+    if (time >= next_stall_check_) {
+        next_stall_check_ = time + kStallCheckNs;
+        fabric_->knock_at_idle();
+    }
+    return packets;
+}
+
+void Engine::progress_locked() {
+    drive(now());
+}
+
+void Engine::note_arm() {
+    // False: packets are there already. The program looks once more after arming, and finds them.
+    static_cast<void>(fabric_->arm());
+}
+
+// ---- Addresses and events ----------------------------------------------------------------------
+
+Route Engine::route_of(const ibv_ah_attr& attr) const {
+    if (attr.is_global != 0) {
+        const std::uint64_t lid = be64toh(attr.grh.dgid.global.interface_id) & kLidBits;
+        if (attr.grh.dgid.global.subnet_prefix == htobe64(kLinkLocalPrefix) && lid != 0) {
+            return Route{lid};
+        }
+    }
+    return Route{attr.dlid};
+}
+
+ibv_gid Engine::gid() const {
+    ibv_gid gid{};
+    gid.global.subnet_prefix = htobe64(kLinkLocalPrefix);
+    gid.global.interface_id = htobe64(guid_);
+    return gid;
+}
+
+void Engine::set_sink(EventSink* sink) {
+    const auto guard = lock();
+    sink_.to = sink;
+}
+
+FaultCounters Engine::fault_counters() const {
+    return faults_ != nullptr ? faults_->counters() : FaultCounters{};
+}
+
+Engine::HelperCounters Engine::helper_counters() const {
+    return {wake_ups_.load(std::memory_order_relaxed), take_overs_.load(std::memory_order_relaxed)};
+}
+
+void Engine::SinkSwitch::cq_event(Cq& cq) {
+    if (to != nullptr) {
+        to->cq_event(cq);
+    }
+}
+void Engine::SinkSwitch::qp_event(ibv_event_type type, Qp& qp) {
+    if (to != nullptr) {
+        to->qp_event(type, qp);
+    }
+}
+void Engine::SinkSwitch::srq_event(ibv_event_type type, Srq& srq) {
+    if (to != nullptr) {
+        to->srq_event(type, srq);
+    }
+}
+void Engine::SinkSwitch::cq_error(Cq& cq) {
+    if (to != nullptr) {
+        to->cq_error(cq);
+    }
+}
+
+}  // namespace tagwire::vhca

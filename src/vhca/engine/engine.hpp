@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What makes a device run in a process: the fabric, the clock, the lock, and a thread that helps
+// when nobody else drives it.
+//
+// Application threads drive the device themselves: who posts or polls takes the lock, works, and
+// gives it back. The helper thread sleeps, and takes over when no thread polled for about
+// kTakeOverNs, so that one-sided operations of peers and timers go on.
+//
+//     helper   PATIENT --- nobody polled, nothing came in ---> ASLEEP
+//              wakes now and then,                             the rings are armed: a packet, a
+//              looks whether somebody polls                    timer or an unlock() wakes it
+//                 ^-----------------------------------------------'
+//
+// How a face uses it
+//   - Every call of the device and its objects happens under lock().
+//   - A poll is: lock, progress_locked(), Cq::poll(), unlock, note_poll().
+//   - A post is: lock, post, unlock. Nothing else is needed: what stays behind goes on by itself.
+//   - After Cq::arm(), still under the lock: note_arm(). It says that this thread is about to
+//     sleep, and spares the first packet the wait for the helper to take over.
+//   - now(), lid(), gid(), guid(), route_of(), note_poll() need no lock.
+//   - After fork() the child has no engine: what belongs to the parent's is dead matter, packets go
+//     nowhere; opening the device makes a new one.
+//   - The engine is never destroyed, and its thread runs until the process ends: a library that
+//     contains it is linked with -z nodelete.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "vhca/core/device.hpp"
+#include "vhca/engine/clock.hpp"
+#include "vhca/engine/mutex.hpp"
+#include "vhca/fabric/faulty_wire.hpp"
+#include "vhca/fabric/shm_fabric.hpp"
+
+namespace tagwire::vhca {
+
+/// `device.lid` and the low 16 bits of `device.guid` are the fabric's: what is given is replaced.
+struct EngineConfig {
+    DeviceConfig device;
+    FaultConfig faults;
+    std::uint64_t seed = 0;  // 0: a random one
+};
+
+class Engine {
+  public:
+    static constexpr Time kTakeOverNs = 100'000;
+
+    /// The engine of this process, made at the first call; `config` of later calls is ignored.
+    /// EMFILE, ENOMEM, EADDRNOTAVAIL (no LID is free), EAGAIN (no thread could be made), EIO.
+    static int get(const EngineConfig& config, Engine** engine_p);
+
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    std::unique_lock<EngineMutex> lock() { return std::unique_lock(mutex_); }
+    Device& device() { return *device_; }
+    [[nodiscard]] Time now() const { return clock_.now(); }
+
+    /// Packets that came in go to the device, what waits goes out. Bounded work.
+    void progress_locked();
+    /// An application thread polls: the helper stays away.
+    void note_poll() {
+        // Counts roughly when several threads poll: only that it changes is of interest.
+        polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+    /// Under the lock: an application thread is about to wait for an event.
+    void note_arm();
+
+    /// Where address attributes lead: by GID when there is a global one, else by LID. A node that
+    /// cannot exist is a route on which packets vanish.
+    [[nodiscard]] Route route_of(const ibv_ah_attr& attr) const;
+    [[nodiscard]] std::uint16_t lid() const { return lid_; }
+    [[nodiscard]] ibv_gid gid() const;
+    [[nodiscard]] std::uint64_t guid() const { return guid_; }
+
+    /// Who is told of events; called under the lock, by any thread. None: events are dropped.
+    void set_sink(EventSink* sink);
+
+    /// Under the lock.
+    [[nodiscard]] const FabricCounters& fabric_counters() const { return fabric_->counters(); }
+    [[nodiscard]] FaultCounters fault_counters() const;
+    /// How often the helper woke up, and how often it drove the device.
+    struct HelperCounters {
+        std::uint64_t wake_ups = 0, take_overs = 0;
+    };
+    [[nodiscard]] HelperCounters helper_counters() const;
+
+  private:
+    struct SinkSwitch final : EventSink {
+        EventSink* to = nullptr;
+        void cq_event(Cq& cq) override;
+        void qp_event(ibv_event_type type, Qp& qp) override;
+        void srq_event(ibv_event_type type, Srq& srq) override;
+        void cq_error(Cq& cq) override;
+    };
+
+    Engine() = default;
+    ~Engine() = default;
+    int start(const EngineConfig& config);
+    int start_helper();
+    unsigned drive(Time now);
+    void help();
+    Time help_once(bool was_asked);
+    bool take_over(Time* last_work_p, Time* wait_ns_p);
+    void abandon();
+
+    static int make(const EngineConfig& config, Engine** engine_p);
+    static void before_fork();
+    static void after_fork_parent();
+    static void after_fork_child();
+
+    EngineMutex mutex_;
+    EngineClock clock_;
+    SinkSwitch sink_;
+    std::unique_ptr<ShmFabric> fabric_;
+    std::unique_ptr<FaultyWire> faults_;
+    std::unique_ptr<Device> device_;
+    Time deadline_ = kNever;     // when the device wants to be called
+    Time next_stall_check_ = 0;  // when to look for peers that do not poll
+    std::uint16_t lid_ = 0;
+    std::uint64_t guid_ = 0;
+
+    alignas(128) std::atomic<std::uint64_t> polls_{0};  // of application threads
+
+    // The helper's own
+    alignas(128) ucs::UniqueFd bell_;  // eventfd
+    std::uint64_t polls_seen_ = 0;
+    Time patience_ns_ = kTakeOverNs;
+    std::atomic<std::uint64_t> wake_ups_{0}, take_overs_{0};
+};
+
+}  // namespace tagwire::vhca

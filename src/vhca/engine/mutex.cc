@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/engine/mutex.hpp"
+
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace tagwire::vhca {
+
+void EngineMutex::lock_slow() {
+    constexpr int kSpins = 100, kYields = 100;
+    for (int i = 0; i < kSpins; ++i) {
+        if (try_lock()) {
+            return;
+        }
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    for (int i = 0; !try_lock(); ++i) {
+        if (i < kYields) {
+            sched_yield();
+        } else {
+            const timespec rest{0, 20'000};
+            nanosleep(&rest, nullptr);
+        }
+    }
+}
+
+void EngineMutex::unlock_and_wake() {
+    const int fd = std::exchange(wake_fd_, -1);
+    is_locked_.store(false, std::memory_order_release);  // SYNC vhca_lock
+    const std::uint64_t one = 1;
+    // It cannot fail: the counter is far from its end. The descriptor lives as long as the engine.
+    [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
+}  // namespace tagwire::vhca

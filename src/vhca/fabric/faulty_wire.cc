@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/fabric/faulty_wire.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace tagwire::vhca {
+
+FaultyWire::FaultyWire(Wire& below, const FaultConfig& config, std::function<Time()> clock)
+    : below_(below), config_(config), clock_(std::move(clock)), random_(config.seed) {}
+
+std::byte* FaultyWire::claim(Route to, std::size_t bytes) {
+    // What is held back may be sent later than its successors, but room is asked for now, so that
+    // the device feels a full ring.
+    return below_.claim(to, bytes) != nullptr ? scratch_.data() : nullptr;
+}
+
+bool FaultyWire::happens(double probability) {
+    if (probability <= 0) {
+        return false;
+    }
+    constexpr double kScale = 0x1p-53;
+    return static_cast<double>(random_() >> 11) * kScale < probability;
+}
+
+void FaultyWire::commit(Route to, std::size_t bytes) {
+    ++counters_.packets;
+    if (happens(config_.loss)) {
+        ++counters_.lost;
+        return;
+    }
+    const Time now = clock_();
+    if (happens(config_.duplication)) {
+        ++counters_.duplicated;
+        send(to, bytes, now);
+    }
+    send(to, bytes, now);
+}
+
+void FaultyWire::send(Route to, std::size_t bytes, Time now) {
+    Time late = config_.delay_ns;
+    if (late != 0) {
+        ++counters_.delayed;
+    }
+    if (happens(config_.reordering)) {
+        ++counters_.reordered;
+        late += 1 + random_() % (config_.reordering_ns_max + 1);
+    }
+    if (late == 0) {
+        if (!pass(to, scratch_.data(), bytes)) {
+            ++counters_.overrun;
+        }
+        return;
+    }
+    if (held_.size() >= kHeldMax) {
+        ++counters_.overrun;
+        return;
+    }
+    held_.emplace(now + late, Packet{to, {scratch_.data(), scratch_.data() + bytes}});
+}
+
+bool FaultyWire::pass(Route to, const std::byte* bytes, std::size_t count) {
+    std::byte* place = below_.claim(to, count);
+    if (place == nullptr) {
+        return false;
+    }
+    std::memcpy(place, bytes, count);
+    below_.commit(to, count);
+    ++counters_.passed;
+    return true;
+}
+
+Time FaultyWire::progress(Time now) {
+    while (!held_.empty() && held_.begin()->first <= now) {
+        const Packet& packet = held_.begin()->second;
+        if (!pass(packet.to, packet.bytes.data(), packet.bytes.size())) {
+            ++counters_.overrun;
+        }
+        held_.erase(held_.begin());
+    }
+    return held_.empty() ? kNever : held_.begin()->first;
+}
+
+}  // namespace tagwire::vhca

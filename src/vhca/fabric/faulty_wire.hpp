@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A wire that loses, repeats, reorders and delays what goes to another wire, by a seeded generator.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "vhca/core/wire.hpp"
+
+namespace tagwire::vhca {
+
+/// Probabilities are per packet, from 0 to 1.
+struct FaultConfig {
+    double loss = 0, duplication = 0, reordering = 0;
+    Time delay_ns = 0;                 // of every packet
+    Time reordering_ns_max = 100'000;  // a reordered packet is late by up to this
+    std::uint64_t seed = 1;
+
+    [[nodiscard]] bool is_any() const {
+        return loss > 0 || duplication > 0 || reordering > 0 || delay_ns > 0;
+    }
+};
+
+/// packets + duplicated = lost + passed + held back at present + overrun.
+struct FaultCounters {
+    std::uint64_t packets = 0, lost = 0, duplicated = 0, reordered = 0, delayed = 0, passed = 0;
+    std::uint64_t overrun = 0;  // dropped: too much was held back, or no room below when due
+};
+
+class FaultyWire final : public Wire {
+  public:
+    static constexpr std::size_t kHeldMax = 8192;  // packets that are late at one time
+
+    FaultyWire(Wire& below, const FaultConfig& config, std::function<Time()> clock);
+
+    std::byte* claim(Route to, std::size_t bytes) override;
+    void commit(Route to, std::size_t bytes) override;
+
+    /// Sends what is due. Returns when the next packet is, kNever if none is held back.
+    Time progress(Time now);
+
+    [[nodiscard]] const FaultCounters& counters() const { return counters_; }
+    [[nodiscard]] std::size_t held() const { return held_.size(); }
+
+  private:
+    struct Packet {
+        Route to;
+        std::vector<std::byte> bytes;
+    };
+
+    bool happens(double probability);
+    void send(Route to, std::size_t bytes, Time now);
+    bool pass(Route to, const std::byte* bytes, std::size_t count);
+
+    Wire& below_;
+    const FaultConfig config_;
+    const std::function<Time()> clock_;
+    std::mt19937_64 random_;
+    FaultCounters counters_;
+    std::multimap<Time, Packet> held_;  // by the time they are due; equal times keep their order
+    std::array<std::byte, kPacketBytesMax> scratch_{};
+};
+
+}  // namespace tagwire::vhca
