@@ -179,8 +179,9 @@ void QueuePair::change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mas
         case IBV_QPS_RTS:
             if (before == IBV_QPS_RTR) {
                 requester_.start(attr_.sq_psn);
+            } else {
+                device.schedule(*this);
             }
-            device.schedule(*this);
             break;
         case IBV_QPS_SQD:
             tells_drained_ = before == IBV_QPS_RTS && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&

@@ -63,7 +63,7 @@ void QueuePair::ring(Time now) {
     requester_.ring();
     if (state_ == IBV_QPS_ERR || state_ == IBV_QPS_SQE) [[unlikely]] {
         requester_.flush();
-    } else if (!working_link.is_linked && !requester_.transmit()) {
+    } else if (!requester_.transmit()) {
         device.schedule(*this);
     }
     device.settle();
