@@ -95,6 +95,7 @@ struct DeviceOption {
     const char* doc;
 };
 constexpr DeviceOption kDeviceOptions[] = {
+    {"--fabric", "FABRIC", "NAME", "What carries packets: shm (default), shared memory"},
     {"--loss", "LOSS", "P", "Share of packets that the fabric loses, 0 to 1"},
     {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},

@@ -8,7 +8,16 @@ namespace {
 
 using ucs::OptionType;
 
+constexpr const char* kFabrics[] = {"shm", nullptr};
+
 constexpr ucs::Option kOptions[] = {
+    {.name = "VHCA_FABRIC",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "shm",
+     .doc = "What carries packets: shared memory between processes of one user.",
+     .offset = offsetof(Options, fabric),
+     .choices = kFabrics},
     {.name = "VHCA_LOSS",
      .type = OptionType::kDouble,
      .unit = "",

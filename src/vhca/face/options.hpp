@@ -12,6 +12,7 @@ struct Options {
     double loss, dup, reorder;
     std::uint64_t delay_ns;
     std::uint64_t seed;
+    int fabric;  // shm is all there is
 };
 
 const ucs::OptionTable& option_table();

@@ -79,8 +79,7 @@ int Side::modify_to_init() {
         attr.qkey = kQkey;
         mask |= IBV_QP_QKEY;
     } else {
-        attr.qp_access_flags =
-            type_ == IBV_QPT_UC ? IBV_ACCESS_REMOTE_WRITE : static_cast<unsigned>(kAllRights);
+        attr.qp_access_flags = type_ == IBV_QPT_UC ? kUcRights : kAllRights;
         mask |= IBV_QP_ACCESS_FLAGS;
     }
     return ibv_modify_qp(qp, &attr, mask);

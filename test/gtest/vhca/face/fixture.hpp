@@ -14,8 +14,10 @@
 namespace tagwire::test {
 
 inline constexpr std::uint32_t kQkey = 0x11111111;
-inline constexpr int kAllRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+inline constexpr unsigned kAllRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+inline constexpr unsigned kUcRights = IBV_ACCESS_REMOTE_WRITE;
 
 /// How a side is made.
 struct SideOptions {
