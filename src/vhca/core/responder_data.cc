@@ -12,6 +12,9 @@
 namespace tagwire::vhca {
 
 int Responder::set_data_requests_max(std::uint32_t count) {
+    constexpr std::size_t kIdleBytesMax = 2048;  // of a queue pair, besides its queues
+    static_assert(sizeof(QueuePair) + DeviceConfig{}.rd_atom_max * sizeof(DataRequest) <=
+                  kIdleBytesMax);
     std::unique_ptr<DataRequest[]> ring;
     if (count != 0) {
         ring.reset(new (std::nothrow) DataRequest[count]{});

@@ -123,7 +123,8 @@ void SimFabric::deliver_due() {
     }
 }
 
-/// When the first device wants to be called again.
+/// When the first device wants to be called again. Who waits for room, while nothing is under way
+/// that could make some, looks again after a while.
 Time SimFabric::progress_all() {
     Time wake = kNever;
     for (const auto& node : nodes_) {
@@ -131,7 +132,8 @@ Time SimFabric::progress_all() {
             wake = std::min(wake, node->device->progress(now_));
         }
     }
-    return wake;
+    constexpr Time kWhile = 1000;
+    return wake <= now_ && flights_.empty() ? now_ + kWhile : wake;
 }
 
 bool SimFabric::step() {
@@ -151,7 +153,7 @@ void SimFabric::run_until(Time end) {
     for (;;) {
         const Time wake = progress_all();
         const Time arrives = flights_.empty() ? kNever : flights_.front().time;
-        const Time next = std::min(arrives, wake > now_ || flights_.empty() ? wake : kNever);
+        const Time next = std::min(arrives, wake > now_ ? wake : kNever);
         if (next > end) {
             break;
         }
