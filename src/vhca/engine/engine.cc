@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kLinkLocalPrefix = 0xfe80000000000000;
 constexpr std::uint64_t kLidBits = 0xffff;
 /// Packets that a peer left alone for one to two of these make us knock.
-constexpr Time kStallCheckNs = 10'000;
+constexpr Time kStallCheckNs = 20'000;
 
 // Who makes the engine; held across fork(), too.
 constinit std::mutex making;

@@ -130,7 +130,7 @@ class Engine {
     // The helper's own
     alignas(128) ucs::UniqueFd bell_;  // eventfd
     std::uint64_t polls_seen_ = 0;
-    Time patience_ns_ = kTakeOverNs;
+    Time patience_ns_ = kTakeOverNs, linger_ns_ = 1000;
     std::atomic<std::uint64_t> wake_ups_{0}, take_overs_{0};
 };
 

@@ -18,8 +18,9 @@ namespace {
 /// While an application thread polls all the time, the helper looks ever more rarely, down to this.
 /// A peer that has to wait meanwhile knocks.
 constexpr Time kPatienceMaxNs = 2'000'000;
-/// For so long the helper looks for more packets before it goes to sleep.
-constexpr Time kLingerNs = 25'000;
+/// For so long the helper looks for more packets before it goes to sleep: longer while that pays,
+/// shorter when it was in vain, because another thread may want the processor.
+constexpr Time kLingerMinNs = 500, kLingerMaxNs = 25'000;
 /// When the device waits for room in a ring, which nobody announces.
 constexpr Time kRoomWaitNs = 50'000;
 
@@ -88,13 +89,15 @@ Time Engine::help_once(bool was_asked) {
         patience_ns_ = std::min(2 * patience_ns_, kPatienceMaxNs);
         return patience_ns_;
     }
+    // Somebody polls, but not often enough for a peer that knocked: help once.
+    const bool is_guest = polls != polls_seen_;
     polls_seen_ = polls;
     patience_ns_ = kTakeOverNs;
     Time wait_ns = kTakeOverNs;
     Time last_work = now();
     while (take_over(&last_work, &wait_ns)) {
         // Application threads come first.
-        if (polls_.load(std::memory_order_relaxed) != polls) {
+        if (is_guest || polls_.load(std::memory_order_relaxed) != polls) {
             return kTakeOverNs;
         }
     }
@@ -112,7 +115,9 @@ bool Engine::take_over(Time* last_work_p, Time* wait_ns_p) {
     bool goes_on = true;
     if (drive(time) != 0) {
         *last_work_p = time;
-    } else if (time - *last_work_p >= kLingerNs) {
+        linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
+    } else if (time - *last_work_p >= linger_ns_) {
+        linger_ns_ = std::max(linger_ns_ / 2, kLingerMinNs);
         goes_on = !fabric_->arm();
         if (!goes_on) {
             mutex_.wake_at_next_unlock(bell_.get());
