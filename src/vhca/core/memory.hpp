@@ -42,7 +42,8 @@ class MemoryTable {
     /// Copies `bytes` from `offset` of the list to `to`. False: a key did not open its bytes.
     [[nodiscard]] bool gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,
                               std::byte* to, std::size_t bytes) const;
-    /// The other way round; the last byte of each piece is written last. Needs IBV_ACCESS_LOCAL_WRITE.
+    /// The other way round; the last byte of each piece is written last. The keys need
+    /// IBV_ACCESS_LOCAL_WRITE.
     [[nodiscard]] bool scatter(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,
                                const std::byte* from, std::size_t bytes) const;
     /// All bytes of the list may be accessed.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Numbers for objects, with look-up in one load.
 //
-// A number that was given back waits until kQuarantine others were given back after it: late packets
-// for a destroyed object do not hit a new one. Numbers are dense from `first` on.
+// A number that was given back waits until kQuarantine others were given back after it: late
+// packets for a destroyed object do not hit a new one. Numbers are dense from `first` on.
 #pragma once
 
 #include <cstddef>

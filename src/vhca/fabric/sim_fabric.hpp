@@ -2,7 +2,7 @@
 // A fabric of many devices in one process, on a clock of its own. Everything that happens follows
 // from the seed and from what the caller does, so a run can be repeated.
 //
-// Time stands still while the caller posts and polls; step() moves it to the next thing that is due.
+// Time stands still while the caller posts and polls; step() moves it to what is due next.
 // Packets of one path (sending node, receiving queue pair) keep their order unless
 // SimConfig::reorders_path; those of different paths overtake each other when delays differ.
 #pragma once
