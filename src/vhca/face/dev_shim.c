@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preloaded by the launcher. UCX looks for the character device of an HCA before it opens it through
-   libibverbs. Ours has none, so here stat() and access() of /dev/infiniband/tagwire-vhca0 answer for
-   /dev/zero, which everybody may read and write; nothing opens it. */
+/* Preloaded by the launcher. UCX looks for the character device of an HCA before it opens it
+   through libibverbs. Ours has none, so here stat() and access() of
+   /dev/infiniband/tagwire-vhca0 answer for /dev/zero, which everybody may read and write; nothing
+   opens it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>

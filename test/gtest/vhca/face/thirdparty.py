@@ -78,7 +78,8 @@ CASES = [
     perftest("ib_send_lat", "-c", "UD"), perftest("ib_send_bw"),
     perftest("ib_write_lat"), perftest("ib_write_bw"),
     perftest("ib_read_lat"), perftest("ib_read_bw"), perftest("ib_atomic_lat"),
-    uct("rc_verbs", "am_lat"), uct("rc_verbs", "put_lat"), uct("rc_verbs", "get", "-D", "zcopy", "-s", "4096"),
+    uct("rc_verbs", "am_lat"), uct("rc_verbs", "put_lat"),
+    uct("rc_verbs", "get", "-D", "zcopy", "-s", "4096"),
     uct("rc_verbs", "fadd"), uct("ud_verbs", "am_lat"),
     ucp("tag_lat"), ucp("tag_bw", "-s", "1048576"),
 ]

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `tagwire vhca` promises to scripts: exit statuses, the environment, and its own errors."""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+LAUNCHER = os.environ["TAGWIRE_TEST_COMMAND"]
+
+
+def launch(*words, environment=None):
+    return subprocess.run([LAUNCHER, "vhca", *words], capture_output=True, text=True, check=False,
+                          stdin=subprocess.DEVNULL, timeout=60,
+                          env={**os.environ, **(environment or {})})
+
+
+class Launcher(unittest.TestCase):
+    def test_passes_the_exit_status_on(self):
+        self.assertEqual(launch("run", "--", "sh", "-c", "exit 7").returncode, 7)
+
+    def test_missing_program_is_127_and_is_named(self):
+        done = launch("run", "--", "no-such-program-here")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("no-such-program-here", done.stderr)
+
+    def test_options_become_variables(self):
+        done = launch("run", "--loss", "0.25", "--seed", "9", "--", "sh", "-c",
+                      "echo $TAGWIRE_VHCA_LOSS $TAGWIRE_VHCA_SEED")
+        self.assertEqual(done.stdout.split(), ["0.25", "9"])
+
+    def test_library_path_keeps_what_was_there(self):
+        done = launch("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH",
+                      environment={"LD_LIBRARY_PATH": "/opt/elsewhere"})
+        self.assertTrue(done.stdout.strip().endswith(":/opt/elsewhere"), done.stdout)
+
+    def test_nothing_to_run_is_wrong_usage(self):
+        self.assertEqual(launch("run").returncode, 2)
+
+    def test_bad_value_is_named_by_the_library(self):
+        done = launch("run", "--loss", "1.5", "--", "ibv_devinfo")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("TAGWIRE_VHCA_LOSS", done.stderr)
+
+    def test_info_shows_the_device_as_json(self):
+        done = launch("info", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = json.loads(done.stdout)["vhca"]
+        self.assertEqual(shown["device"]["name"], "vhca0")
+        self.assertTrue(os.path.exists(shown["libraries"]["device"]))
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
