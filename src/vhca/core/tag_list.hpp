@@ -7,10 +7,10 @@
 // unexpected tagged messages, software says with its operations how many it has dealt with, and a
 // receive becomes active only when both counts agree:
 //
-//     add ---- counts agree -----------------> active ---- match ----> consumed --- release() --> free
-//      \---- they do not --> waiting --sync--^    |                                          ^
-//                               |                 |                                          |
-//                               '------ remove ---'------------------------------------------'
+//     add ---- counts agree ---------------> active --- match ---> consumed -- release() --> free
+//      \---- they do not --> waiting -sync--^    |                                         ^
+//                               |               |                                         |
+//                               '---- remove ---'-----------------------------------------'
 //
 // Invariants
 //  (1) Waiting receives are younger than all active ones: a list out of step stays so until an
