@@ -14,6 +14,7 @@
 #include <fstream>
 #include <functional>
 
+#include "common/skip.hpp"
 #include "vhca/fabric/host.hpp"
 
 namespace tagwire::test {
@@ -176,9 +177,11 @@ TEST(VhcaEngine, ATargetThatOnlySleepsServesReadsAndWrites) {
         Host host(kMemoryBytes);
         Address peer;
         fill(host.memory(), kLong, 1);
-        const bool was_served =
-            join(host, socket, &peer) && meet(socket) && is_filled(host.memory(kLong), kLong, 2);
-        return was_served ? 0 : 1;
+        if (!join(host, socket, &peer) || !meet(socket)) {
+            return 1;
+        }
+        const auto guard = host.engine().lock();  // the helper wrote it, and is done
+        return is_filled(host.memory(kLong), kLong, 2) ? 0 : 2;
     });
     Host host(kMemoryBytes);
     Address peer;
@@ -221,6 +224,12 @@ TEST(VhcaEngine, AnInitiatorThatDoesNotPollMakesProgress) {
     meet(child.socket());
     EXPECT_EQ(child.result(), 0);
 }
+
+#if defined(__SANITIZE_THREAD__)
+#define TW_SKIP_FORK_BESIDE_THREADS() TW_SKIP("ThreadSanitizer forbids threads after such a fork")
+#else
+#define TW_SKIP_FORK_BESIDE_THREADS() static_cast<void>(0)
+#endif
 
 /** Makes an fd readable when a CQ has something to say. */
 class PipeSink final : public vhca::EventSink {
@@ -310,6 +319,7 @@ std::size_t descriptors() {
 }
 
 TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
+    TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
     const std::size_t before = descriptors();
@@ -346,6 +356,7 @@ TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
 }
 
 TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
+    TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
     const std::uint16_t lid = host.engine().lid();
