@@ -264,6 +264,7 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
     Cqe* cqe = cq_->claim();
     if (cqe == nullptr) [[unlikely]] {
         receives_->release(place);
+        tagged_ = {};
         return;
     }
     *cqe = {};
