@@ -145,7 +145,8 @@ struct RecvWork {
     std::span<const ibv_sge> sges{};
 };
 
-/// One operation of ibv_post_srq_ops(3). Tags are in host order, those of messages in network order.
+/// One operation of ibv_post_srq_ops(3). Tags are in host order; messages have them in network
+/// order.
 struct TagWork {
     std::uint64_t wr_id = 0;
     ibv_ops_wr_opcode opcode = IBV_WR_TAG_SYNC;

@@ -43,6 +43,11 @@ struct Receive {
     [[nodiscard]] bool matches(const Message& arrived) const { return (arrived.tag & mask) == tag; }
 };
 
+/// How often what the test is about happened, over all seeds.
+struct Totals {
+    std::size_t matched = 0, read = 0, incomplete = 0, unexpected = 0, taken_back = 0, refused = 0;
+};
+
 TagOptions options_of(std::uint64_t seed) {
     SimRandom random(seed);
     TagOptions options;
@@ -93,7 +98,7 @@ class Run {
         }
     }
 
-    void check_end() {
+    void check_end(Totals* totals) {
         world_.settle();
         while (const auto completion = world_.poll_tags()) {
             take(*completion);
@@ -101,6 +106,12 @@ class Run {
         poll_sender();
         EXPECT_EQ(fins_, read_by_device_) << "one FIN for each";
         EXPECT_TRUE(world_.b.cq->is_empty());
+        totals->matched += totals_.matched;
+        totals->read += read_by_device_;
+        totals->incomplete += totals_.incomplete;
+        totals->unexpected += dealt_with_;
+        totals->taken_back += totals_.taken_back;
+        totals->refused += world_.a.device.counters().rnr_naks;
     }
 
     [[nodiscard]] std::string describe() const {
@@ -221,6 +232,7 @@ class Run {
         ASSERT_EQ(completion.wc.wr_id, match(message)) << "not the oldest receive that matches";
         receives_[completion.wc.wr_id].message = &message;
         ++under_way_;
+        ++totals_.matched;
         if ((completion.wc.wc_flags & kValid) != 0) {
             take_data(completion.wc);
         }
@@ -233,6 +245,7 @@ class Run {
         const std::string& data = is_incomplete ? message.wire : message.data;
         ASSERT_EQ(wc.byte_len, data.size());
         ASSERT_EQ(world_.tagged(wc.wr_id * kBufferBytes, data.size()), data);
+        totals_.incomplete += is_incomplete ? 1U : 0U;
         read_by_device_ += message.is_rendezvous() && !is_incomplete ? 1U : 0U;
         --under_way_;
     }
@@ -253,6 +266,7 @@ class Run {
             ASSERT_EQ(world_.remove(receives_[index].handle,
                                     {.wr_id = kOperation, .flags = IBV_OPS_SIGNALED}),
                       0);
+            ++totals_.taken_back;
         } else {
             unexpected_.push_back(&message);
         }
@@ -280,11 +294,12 @@ class Run {
     std::vector<std::size_t> expected_;       // those that nothing matched, in order of posting
     std::vector<const Message*> unexpected_;  // those that match nothing, in order of arrival
     std::deque<std::uint64_t> empty_slots_;   // untagged receives to be posted again
+    Totals totals_;
     std::uint32_t dealt_with_ = 0, handle_ = 0;
     std::size_t operations_ = 0, seen_ = 0, under_way_ = 0, fins_ = 0, read_by_device_ = 0;
 };
 
-void run_seed(std::uint64_t seed) {
+void run_seed(std::uint64_t seed, Totals* totals) {
     SCOPED_TRACE("replay with TAGWIRE_TEST_SEED=" + std::to_string(seed));
     Run run(seed);
     constexpr std::size_t kStepsMax = 100'000;
@@ -293,7 +308,7 @@ void run_seed(std::uint64_t seed) {
         run.step();
     }
     if (!testing::Test::HasFatalFailure()) {
-        run.check_end();
+        run.check_end(totals);
     }
 }
 
@@ -303,13 +318,18 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
 }
 
 TEST(VhcaTagModel, outcome_is_that_of_one_matcher_whatever_fabric_and_software_do) {
+    Totals totals;
     if (const std::uint64_t seed = number_from_environment("TAGWIRE_TEST_SEED", 0); seed != 0) {
-        run_seed(seed);
+        run_seed(seed, &totals);
         return;
     }
     const std::uint64_t rounds = number_from_environment("TAGWIRE_TEST_ROUNDS", 300);
     for (std::uint64_t seed = 1; seed <= rounds && !HasFailure(); ++seed) {
-        run_seed(seed);
+        run_seed(seed, &totals);
+    }
+    for (const std::size_t count : {totals.matched, totals.read, totals.incomplete,
+                                    totals.unexpected, totals.taken_back, totals.refused}) {
+        EXPECT_GT(count, rounds / 10) << "the runs do not reach what they are for";
     }
 }
 
