@@ -13,9 +13,10 @@
 namespace tagwire::ucs {
 namespace {
 
-// Read elsewhere: here, by the test suites, by the comparison runs.
+// Read elsewhere: here, by the test suites, by the comparison runs, by the virtual HCA.
 bool belongs_elsewhere(std::string_view name) {
-    return name == "CONFIG_FILE" || name.starts_with("TEST_") || name.starts_with("BENCH_");
+    return name == "CONFIG_FILE" || name.starts_with("TEST_") || name.starts_with("BENCH_") ||
+           name.starts_with("VHCA_");
 }
 
 // TAGWIRE_<env_prefix>_<NAME> is known too, whatever prefix a program gives to uct_*_config_read().

@@ -306,7 +306,7 @@ ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
 
 void SmIface::post(PostedEntry& entry) {
     PostedEntry* const address = &entry;
-    std::memcpy(entry.ctx->priv, &address, sizeof address);
+    std::memcpy(entry.ctx->priv, &address, sizeof(void*));
     posted_.post(entry);
 }
 

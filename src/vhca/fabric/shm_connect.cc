@@ -203,15 +203,16 @@ void ShmFabric::serve_unknown(int fd) {
     if (is_hello) {
         std::memcpy(&hello, buffer.data(), std::min(message.bytes, sizeof hello));
     }
-    if (!is_hello || hello.magic != kHelloMagic) {
-        ++counters_.refused;
-    } else if (hello.version != kFabricVersion || hello.segment_bytes != kSegmentBytes) {
-        ++counters_.refused;
+    const bool is_ours = is_hello && hello.magic == kHelloMagic;
+    const bool is_same_version =
+        is_ours && hello.version == kFabricVersion && hello.segment_bytes == kSegmentBytes;
+    if (is_ours && !is_same_version) {
         tell_version(hello.lid, hello.version, hello.segment_bytes);
         const Refusal refusal{.segment_bytes = kSegmentBytes};
         static_cast<void>(ucs::unix_send(fd, std::as_bytes(std::span(&refusal, 1)), nullptr, 0));
-    } else if (message.bytes != sizeof hello || message.fd_count != 1 ||
-               !admit(fd, hello, message.fds[0])) {
+    }
+    if (!is_same_version || message.bytes != sizeof hello || message.fd_count != 1 ||
+        !admit(fd, hello, message.fds[0])) {
         ++counters_.refused;
     }
     unknown_.erase(fd);  // closes it, unless it was admitted

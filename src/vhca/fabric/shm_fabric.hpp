@@ -62,8 +62,8 @@ class ShmFabric final : public Wire {
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
 
-    /// Calls take(Route from, std::span<const std::byte> packet) for packets that came in, a bounded
-    /// number; what take() does not keep is gone afterwards. Returns how many there were.
+    /// Calls take(Route from, std::span<const std::byte> packet) for packets that came in, up to a
+    /// bound; what take() does not keep is gone afterwards. Returns how many there were.
     template <typename Take>
     unsigned poll(Take&& take);
 

@@ -116,7 +116,7 @@ int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* in
 using namespace tagwire::vhca;
 
 ibv_device** tagwire_vhca_ibv_get_device_list(int* count_p) {
-    auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
+    auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(void*)));
     if (list == nullptr) {
         return fail(ENOMEM);
     }

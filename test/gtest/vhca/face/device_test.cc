@@ -113,15 +113,15 @@ TEST_F(VhcaDevice, registration_refuses_what_a_card_refuses) {
     ibv_pd* pd = ibv_alloc_pd(context);
     alignas(8) char bytes[64];
     errno = 0;
-    EXPECT_EQ(ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_REMOTE_WRITE), nullptr);
+    EXPECT_EQ(ibv_reg_mr(pd, bytes, sizeof bytes, unsigned{IBV_ACCESS_REMOTE_WRITE}), nullptr);
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_ON_DEMAND), nullptr);
+    EXPECT_EQ(ibv_reg_mr(pd, bytes, sizeof bytes, unsigned{IBV_ACCESS_ON_DEMAND}), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
     void* nowhere = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(nowhere, 4096);
-    EXPECT_EQ(ibv_reg_mr(pd, nowhere, 64, IBV_ACCESS_LOCAL_WRITE), nullptr);
+    EXPECT_EQ(ibv_reg_mr(pd, nowhere, 64, unsigned{IBV_ACCESS_LOCAL_WRITE}), nullptr);
     EXPECT_EQ(errno, EFAULT);
-    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, unsigned{IBV_ACCESS_LOCAL_WRITE});
     ASSERT_NE(mr, nullptr);
     EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
@@ -131,7 +131,7 @@ TEST_F(VhcaDevice, registration_refuses_what_a_card_refuses) {
 TEST_F(VhcaDevice, reregistration_moves_the_region_and_changes_the_key) {
     ibv_pd* pd = ibv_alloc_pd(context);
     char first[64], second[128];
-    ibv_mr* mr = ibv_reg_mr(pd, first, sizeof first, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* mr = ibv_reg_mr(pd, first, sizeof first, unsigned{IBV_ACCESS_LOCAL_WRITE});
     const std::uint32_t key = mr->rkey;
     EXPECT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, second, sizeof second, 0),
               0);

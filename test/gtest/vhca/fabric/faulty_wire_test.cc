@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "vhca/fabric/faulty_wire.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using vhca::FaultConfig;
+using vhca::FaultCounters;
+using vhca::FaultyWire;
+using vhca::Route;
+using vhca::Time;
+
+/** Remembers the numbers that were sent; may be full. */
+class NumberWire final : public vhca::Wire {
+  public:
+    std::byte* claim(Route, std::size_t) override { return is_full ? nullptr : place_; }
+    void commit(Route, std::size_t) override {
+        std::uint32_t number = 0;
+        std::memcpy(&number, place_, sizeof number);
+        numbers.push_back(number);
+    }
+    bool is_full = false;
+    std::vector<std::uint32_t> numbers;
+
+  private:
+    std::byte place_[vhca::kPacketBytesMax];
+};
+
+struct Bench {
+    Time now = 1'000;
+    NumberWire below;
+    FaultyWire wire;
+
+    explicit Bench(const FaultConfig& config) : wire(below, config, [this] { return now; }) {}
+
+    void send(std::uint32_t count) {
+        for (std::uint32_t i = 0; i < count; ++i) {
+            std::byte* place = wire.claim(Route{1}, 64);
+            ASSERT_NE(place, nullptr);
+            std::memcpy(place, &i, sizeof i);
+            wire.commit(Route{1}, 64);
+            wire.progress(now += 10);
+        }
+    }
+    void settle() {
+        while (wire.progress(now) != vhca::kNever) {
+            now += 1'000;
+        }
+    }
+};
+
+TEST(FaultyWire, EveryPacketIsAccountedFor) {
+    Bench bench({.loss = 0.1, .duplication = 0.1, .reordering = 0.2, .seed = 7});
+    bench.send(2'000);
+    bench.settle();
+    const FaultCounters& counters = bench.wire.counters();
+    EXPECT_EQ(counters.packets, 2'000U);
+    EXPECT_EQ(counters.packets + counters.duplicated, counters.lost + counters.passed);
+    EXPECT_EQ(counters.passed, bench.below.numbers.size());
+    EXPECT_EQ(counters.overrun, 0U);
+    EXPECT_NEAR(static_cast<double>(counters.lost), 200, 60);
+    EXPECT_NEAR(static_cast<double>(counters.duplicated), 180, 60);
+    EXPECT_NEAR(static_cast<double>(counters.reordered), 400, 90);
+    EXPECT_FALSE(std::is_sorted(bench.below.numbers.begin(), bench.below.numbers.end()));
+}
+
+TEST(FaultyWire, OneSeedGivesTheSameFaultsAgain) {
+    const FaultConfig config{.loss = 0.3, .duplication = 0.2, .reordering = 0.2, .seed = 99};
+    Bench one(config), two(config);
+    one.send(500);
+    one.settle();
+    two.send(500);
+    two.settle();
+    EXPECT_EQ(one.below.numbers, two.below.numbers);
+}
+
+TEST(FaultyWire, DelayKeepsOrderAndTime) {
+    Bench bench({.delay_ns = 5'000});
+    bench.send(10);
+    EXPECT_TRUE(bench.below.numbers.empty());
+    EXPECT_EQ(bench.wire.progress(bench.now), 6'000U);
+    bench.now = 6'000;
+    bench.wire.progress(bench.now);
+    EXPECT_EQ(bench.below.numbers.size(), 1U);
+    bench.settle();
+    EXPECT_EQ(bench.below.numbers.size(), 10U);
+    EXPECT_TRUE(std::is_sorted(bench.below.numbers.begin(), bench.below.numbers.end()));
+    EXPECT_EQ(bench.wire.counters().delayed, 10U);
+}
+
+TEST(FaultyWire, AFullWireIsFeltAboveAndCountedWhenLate) {
+    Bench bench({.delay_ns = 1'000});
+    bench.send(1);
+    bench.below.is_full = true;
+    EXPECT_EQ(bench.wire.claim(Route{1}, 64), nullptr);
+    bench.settle();
+    EXPECT_EQ(bench.wire.counters().overrun, 1U);
+}
+
+}  // namespace
+}  // namespace tagwire::test

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The packet ring and its wake-up in every order of their atomic operations that a machine with
+// store buffers allows.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "common/det_atomic.hpp"
+#include "common/det_scheduler.hpp"
+#include "vhca/fabric/ring.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using vhca::Peek;
+
+constexpr std::size_t schedules(std::size_t wanted) {
+#if defined(__SANITIZE_THREAD__)
+    return wanted / 20;
+#elif defined(__SANITIZE_ADDRESS__)
+    return wanted / 4;
+#else
+    return wanted;
+#endif
+}
+
+/** The sleeper runs the barrier for both sides. */
+struct SleeperPays {
+    void after_publish(bool) const { DetFences::compiler(); }
+    void before_recheck() const { DetFences::membarrier(); }
+};
+/** Each side pays for its own. */
+struct BothPay {
+    void after_publish(bool) const { DetFences::store_load(); }
+    void before_recheck() const { DetFences::store_load(); }
+};
+struct NobodyPays {
+    void after_publish(bool) const {}
+    void before_recheck() const {}
+};
+struct SleeperPaysForItselfOnly {
+    void after_publish(bool) const {}
+    void before_recheck() const { DetFences::store_load(); }
+};
+
+template <class Fences>
+struct Model {
+    vhca::Consumer<DetAtomic> consumer;
+    vhca::Sleep<DetAtomic> sleep;
+    std::vector<vhca::Slot<DetAtomic>> slots{vhca::kRingSlots};
+    vhca::RingMemory<DetAtomic> memory{&consumer, &sleep, slots.data(), nullptr};
+    vhca::RingSender<DetAtomic, Fences> sender{memory};
+    vhca::RingReceiver<DetAtomic, Fences> receiver{memory};
+
+    bool send(std::uint64_t value) {
+        std::byte* place = sender.claim(sizeof value);
+        if (place == nullptr) {
+            return false;
+        }
+        det::plain_write(place, sizeof value);
+        std::memcpy(place, &value, sizeof value);
+        sender.publish(sizeof value);
+        return true;
+    }
+    /** -1: empty. */
+    std::int64_t receive(DetRun& run) {
+        std::span<const std::byte> packet;
+        const Peek seen = receiver.peek(&packet);
+        if (seen == Peek::kEmpty) {
+            return -1;
+        }
+        run.check(seen == Peek::kPacket && packet.size() == 8, "what came is what was sent");
+        std::uint64_t value = 0;
+        det::plain_read(packet.data(), sizeof value);
+        std::memcpy(&value, packet.data(), sizeof value);
+        receiver.advance();
+        return static_cast<std::int64_t>(value);
+    }
+    bool try_sleep() {
+        receiver.arm();
+        receiver.fences().before_recheck();
+        return receiver.is_empty();
+    }
+};
+
+template <class Fences>
+void sleep_against_publish(DetRun& run) {
+    Model<Fences> ring;
+    bool slept = false, rang = false;
+    run.spawn([&] {
+        ring.send(1);
+        rang = ring.sender.must_ring();
+    });
+    run.spawn([&] { slept = ring.try_sleep(); });
+    if (run.run()) {
+        run.check(!slept || rang, "the receiver sleeps and nobody rang");
+    }
+}
+
+testing::AssertionResult always_passes(std::size_t count,
+                                       const std::function<void(DetRun&)>& scenario) {
+    const DetResult result = det_explore({.schedules = schedules(count)}, scenario);
+    return (result.ok() ? testing::AssertionSuccess() : testing::AssertionFailure())
+           << result.message;
+}
+
+testing::AssertionResult loses_a_wake_up(const std::function<void(DetRun&)>& scenario) {
+    const DetResult result = det_explore({.schedules = 50'000}, scenario);
+    const bool found = result.message.find("nobody rang") != std::string::npos;
+    return (found ? testing::AssertionSuccess() : testing::AssertionFailure()) << result.message;
+}
+
+TEST(VhcaRingModel, EitherTheSleeperSeesThePacketOrTheSenderRings) {
+    EXPECT_TRUE(always_passes(50'000, sleep_against_publish<SleeperPays>));
+    EXPECT_TRUE(always_passes(50'000, sleep_against_publish<BothPay>));
+}
+
+TEST(VhcaRingModel, WithoutBarriersTheExplorerFindsALostWakeUp) {
+    EXPECT_TRUE(loses_a_wake_up(sleep_against_publish<NobodyPays>));
+    EXPECT_TRUE(loses_a_wake_up(sleep_against_publish<SleeperPaysForItselfOnly>));
+}
+
+TEST(VhcaRingModel, PacketsComeOnceInOrderAcrossTheEndOfTheRing) {
+    EXPECT_TRUE(always_passes(200, [](DetRun& run) {
+        constexpr std::uint64_t kPackets = 2 * vhca::kRingSlots + 3;
+        Model<BothPay> ring;
+        run.spawn([&] {
+            for (std::uint64_t i = 0; i < kPackets; ++i) {
+                while (!ring.send(i)) {
+                    DetFences::pause();
+                }
+            }
+        });
+        run.spawn([&] {
+            for (std::uint64_t i = 0; i < kPackets;) {
+                const std::int64_t got = ring.receive(run);
+                if (got == -1) {
+                    DetFences::pause();
+                    continue;
+                }
+                run.check(got == static_cast<std::int64_t>(i++), "packets come in order");
+            }
+        });
+        run.run();
+    }));
+}
+
+TEST(VhcaRingModel, NobodyRingsForAReceiverThatPolls) {
+    EXPECT_TRUE(always_passes(1'000, [](DetRun& run) {
+        Model<SleeperPays> ring;
+        run.spawn([&] {
+            ring.send(1);
+            run.check(!ring.sender.must_ring(), "rang for a receiver that is awake");
+        });
+        run.spawn([&] {
+            while (ring.receive(run) == -1) {
+                DetFences::pause();
+            }
+        });
+        run.run();
+    }));
+}
+
+}  // namespace
+}  // namespace tagwire::test
