@@ -100,6 +100,7 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
     {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
+    {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
     {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
 };
 

@@ -9,6 +9,7 @@
 #include "vhca/core/device_impl.hpp"
 #include "vhca/core/queue_pair.hpp"
 #include "vhca/core/receive_queue.hpp"
+#include "vhca/core/tag_matching.hpp"
 
 namespace tagwire::vhca {
 
@@ -31,6 +32,8 @@ std::unique_ptr<CompletionQueue> CompletionQueue::create(Device::Impl& device,
 void CompletionQueue::give_back(const Cqe& cqe) {
     if (cqe.from_queue != nullptr) {
         cqe.from_queue->release(cqe.place);
+    } else if (cqe.matching != nullptr) [[unlikely]] {
+        cqe.matching->give_back(cqe);
     } else {
         cqe.qp->requester().reclaim(cqe.place);
     }
@@ -44,8 +47,8 @@ bool CompletionQueue::poll(Completion* completion_p) {
     completion_p->wc = cqe.wc;
     completion_p->time = cqe.time;
     completion_p->from = cqe.from;
-    completion_p->tm_tag = 0;
-    completion_p->tm_priv = 0;
+    completion_p->tm_tag = cqe.tm_tag;
+    completion_p->tm_priv = cqe.tm_priv;
     give_back(cqe);
     return true;
 }
@@ -89,17 +92,30 @@ void CompletionQueue::publish(const Cqe& cqe) {
     }
 }
 
-void CompletionQueue::purge(const QueuePair& qp) {
+template <typename F>
+void CompletionQueue::purge_if(F&& is_meant) {
     // The others move towards the producer, so that what was announced stays announced.
     std::uint64_t kept = producer_;
     for (std::uint64_t index = producer_; index-- != consumer_;) {
-        if (at(index).qp != &qp) {
+        if (!is_meant(at(index))) {
             at(--kept) = at(index);
-        } else if (at(index).from_queue != nullptr) {
-            give_back(at(index));
         }
     }
     consumer_ = kept;
+}
+
+void CompletionQueue::purge(const QueuePair& qp) {
+    purge_if([&qp](const Cqe& cqe) {
+        if (cqe.qp == &qp && cqe.from_queue != nullptr) {
+            give_back(cqe);
+        }
+        return cqe.qp == &qp;
+    });
+}
+
+void CompletionQueue::purge(const TagMatching& matching, const ReceiveQueue& untagged) {
+    purge_if(
+        [&](const Cqe& cqe) { return cqe.matching == &matching || cqe.from_queue == &untagged; });
 }
 
 int CompletionQueue::resize(std::uint32_t cqe) {

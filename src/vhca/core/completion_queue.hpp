@@ -18,14 +18,20 @@ namespace tagwire::vhca {
 
 class QueuePair;
 class ReceiveQueue;
+class TagMatching;
 
 struct Cqe {
     ibv_wc wc;
     Time time;
     Route from;
-    QueuePair* qp;             // whose it is
+    QueuePair* qp;             // whose it is; nullptr: the tag-matching SRQ's
     ReceiveQueue* from_queue;  // of a receive: gets `place` back when polled; else nullptr
-    std::uint32_t place;       // of a send: first request that is not freed by polling this
+    TagMatching* matching;     // of a tagged receive or list operation: is told when polled
+    std::uint64_t tm_tag;
+    std::uint32_t tm_priv;
+    std::uint32_t place;   // of a send or list operation: first one that polling this does not free
+    std::uint32_t handle;  // of a tagged receive
+    bool is_holder;        // that receive is held until this is polled
     bool is_solicited;
 };
 
@@ -46,6 +52,8 @@ class CompletionQueue final : public Cq {
     void publish(const Cqe& cqe);
     /// Takes the completions of a queue pair away.
     void purge(const QueuePair& qp);
+    /// Those of a tag-matching SRQ: nobody is told.
+    void purge(const TagMatching& matching, const ReceiveQueue& untagged);
     [[nodiscard]] bool is_broken() const { return is_broken_; }
 
     std::uint32_t users = 0;
@@ -56,6 +64,8 @@ class CompletionQueue final : public Cq {
     CompletionQueue(Device::Impl& device, void* user) : Cq(user), device_(device) {}
     Cqe& at(std::uint64_t index) { return ring_[index & (capacity_ - 1)]; }
     static void give_back(const Cqe& cqe);
+    template <typename F>
+    void purge_if(F&& is_meant);
     void announce();
 
     Device::Impl& device_;

@@ -113,8 +113,7 @@ void Device::Impl::settle_broken() {
         broken.pop_back();
         sink.cq_error(*cq);
         qps.for_each([cq](QueuePair& qp) {
-            const bool uses = qp.config.send_cq == cq || qp.config.recv_cq == cq;
-            if (uses && qp.state() != IBV_QPS_RESET) {
+            if (qp.uses(*cq) && qp.state() != IBV_QPS_RESET) {
                 qp.enter_error(false);
                 qp.report(IBV_EVENT_QP_FATAL);
             }
@@ -199,12 +198,21 @@ int Device::create_srq(const SrqConfig& config, Srq** srq_p) {
         config.sge_max > limits.sge_max || config.limit > config.wr_max) {
         return EINVAL;
     }
+    if (const TagConfig& tm = config.tm; tm.cq != nullptr) {
+        if (tm.tags_max == 0 || tm.tags_max > limits.tm_tags_max || tm.ops_max == 0 ||
+            tm.ops_max > limits.qp_wr_max) {
+            return EINVAL;
+        }
+    }
     auto srq = std::make_unique<SharedReceiveQueue>(*impl_, config);
     if (const int error = srq->allocate(); error != 0) {
         return error;
     }
     srq->set_number(impl_->srqs.add(srq.get()));
     ++config.pd->users;
+    if (config.tm.cq != nullptr) {
+        ++cq_of(*config.tm.cq).users;
+    }
     *srq_p = srq.release();
     return 0;
 }
@@ -215,6 +223,10 @@ int Device::destroy_srq(Srq& srq) {
         return EBUSY;
     }
     --shared.pd->users;
+    if (const TagMatching* matching = shared.matching(); matching != nullptr) {
+        matching->cq().purge(*matching, shared.queue);
+        --matching->cq().users;
+    }
     impl_->srqs.remove(shared.number());
     delete &shared;
     return 0;
@@ -234,7 +246,9 @@ int check_qp(const QpConfig& config, const DeviceConfig& limits) {
     const bool fits = cap.max_send_wr <= limits.qp_wr_max && cap.max_recv_wr <= limits.qp_wr_max &&
                       cap.max_send_sge <= limits.sge_max && cap.max_recv_sge <= limits.sge_max &&
                       cap.max_inline_data <= limits.inline_max;
-    return is_complete && fits ? 0 : EINVAL;
+    const auto* srq = static_cast<const SharedReceiveQueue*>(config.srq);
+    const bool matches_tags = srq != nullptr && srq->matching() != nullptr;
+    return is_complete && fits && (!matches_tags || config.type == IBV_QPT_RC) ? 0 : EINVAL;
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ struct DeviceConfig {
     bool has_atomics = true;
     std::uint32_t tm_tags_max = 0;  // 0: no tag matching
     bool has_dc = false;
-    std::uint32_t tm_untagged_min = 0;  // real cards match only with 33 untagged receives posted
+    std::uint32_t tm_untagged_min = 0;  // real cards start with 33 untagged receives, not before
 };
 
 /// What the device tells its owner; called from inside the call that caused it. Must not call back
@@ -99,9 +99,17 @@ struct CqConfig {
     void* user = nullptr;
 };
 
+/// What makes an SRQ a tag-matching one.
+struct TagConfig {
+    std::uint32_t tags_max = 0;  // receives in its list
+    std::uint32_t ops_max = 0;   // operations on the list before one that is signaled was polled
+    Cq* cq = nullptr;            // of all its completions; nullptr: an ordinary SRQ
+};
+
 struct SrqConfig {
     Pd* pd = nullptr;
     std::uint32_t wr_max = 0, sge_max = 0, limit = 0;
+    TagConfig tm{};
     void* user = nullptr;
 };
 
@@ -135,6 +143,18 @@ struct SendWork {
 struct RecvWork {
     std::uint64_t wr_id = 0;
     std::span<const ibv_sge> sges{};
+};
+
+/// One operation of ibv_post_srq_ops(3). Tags are in host order; messages have them in network
+/// order.
+struct TagWork {
+    std::uint64_t wr_id = 0;
+    ibv_ops_wr_opcode opcode = IBV_WR_TAG_SYNC;
+    unsigned flags = 0;                  // ibv_ops_flags
+    std::uint32_t unexpected_count = 0;  // with IBV_OPS_TM_SYNC
+    std::uint32_t handle = 0;            // ADD: set; DEL: which
+    std::uint64_t recv_wr_id = 0, tag = 0, mask = 0;
+    std::span<const ibv_sge> sges{};  // at most one
 };
 
 class Device {

@@ -48,6 +48,10 @@ class Srq {
     /// ibv_modify_srq(3): IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT.
     virtual int modify(const ibv_srq_attr& attr, int mask) = 0;
     virtual void query(ibv_srq_attr* attr) const = 0;
+    /// ibv_post_srq_ops(3). On failure `*failed_p` is the index of the one that failed; those
+    /// before it were carried out. EINVAL: not a tag-matching SRQ, more than one sge, no such
+    /// operation. ENOMEM: the list is full, or so many operations were not polled.
+    virtual int post_ops(std::span<TagWork> works, std::size_t* failed_p, Time now) = 0;
     [[nodiscard]] virtual std::uint32_t number() const = 0;
     [[nodiscard]] void* user() const { return user_; }
 
@@ -68,7 +72,8 @@ class Qp {
     virtual void query(ibv_qp_attr* attr) const = 0;
 
     /// ENOMEM: the queue is full, or inline data is too long. EINVAL: wrong state, opcode or sge
-    /// count. The request is on its way when this returns; progress() continues it.
+    /// count, or the QP has a tag-matching SRQ, which sends in its place. The request is on its way
+    /// when this returns; progress() continues it.
     virtual int post_send(const SendWork& work, Time now) = 0;
     /// As post_send, but held back until ring(): the requests of one list leave together.
     virtual int enqueue_send(const SendWork& work) = 0;

@@ -26,6 +26,10 @@ QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_)
     : Qp(config_.user), device(device_), config(config_), requester_(*this), responder_(*this) {
     if (config.srq != nullptr) {
         config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
+        matching_ = static_cast<SharedReceiveQueue*>(config.srq)->matching();
+    }
+    if (matching_ != nullptr) {
+        config.cap = {};
     }
     reset();
 }
@@ -52,7 +56,7 @@ int QueuePair::post_send(const SendWork& work, Time now) {
 }
 
 int QueuePair::enqueue_send(const SendWork& work) {
-    if (state_ < IBV_QPS_RTS) [[unlikely]] {
+    if (state_ < IBV_QPS_RTS || matching_ != nullptr) [[unlikely]] {
         return EINVAL;
     }
     return requester_.enqueue(work);
@@ -116,6 +120,11 @@ Time QueuePair::run_timer() {
 
 void QueuePair::report(ibv_event_type type) {
     device.sink.qp_event(type, *this);
+}
+
+bool QueuePair::uses(const CompletionQueue& cq) const {
+    return config.send_cq == &cq || config.recv_cq == &cq ||
+           (matching_ != nullptr && &matching_->cq() == &cq);
 }
 
 void QueuePair::enter_error(bool keep_answers) {

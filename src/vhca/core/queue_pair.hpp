@@ -21,6 +21,8 @@
 
 namespace tagwire::vhca {
 
+class CompletionQueue;
+
 class QueuePair final : public Qp {
   public:
     QueuePair(Device::Impl& device_, const QpConfig& config_);
@@ -58,6 +60,10 @@ class QueuePair final : public Qp {
     void note_drained();
 
     [[nodiscard]] Requester& requester() { return requester_; }
+    [[nodiscard]] Responder& responder() { return responder_; }
+    /// The tag matching of its SRQ, or nullptr. If there is one, the device sends, not the program.
+    [[nodiscard]] TagMatching* matching() const { return matching_; }
+    [[nodiscard]] bool uses(const CompletionQueue& cq) const;
     [[nodiscard]] const ibv_qp_attr& attr() const { return attr_; }
     [[nodiscard]] Route route() const { return route_; }
     [[nodiscard]] std::uint32_t mtu() const { return mtu_bytes_; }
@@ -80,6 +86,7 @@ class QueuePair final : public Qp {
     bool communicates_ = false;   // COMM_EST was reported
     bool tells_drained_ = false;  // SQD: IBV_EVENT_SQ_DRAINED is wanted
     Route route_;
+    TagMatching* matching_ = nullptr;
     ibv_qp_attr attr_{};
     Requester requester_;
     Responder responder_;

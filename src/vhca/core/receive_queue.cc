@@ -62,6 +62,30 @@ void ReceiveQueue::drop_posted() {
     }
 }
 
+int SharedReceiveQueue::allocate() {
+    if (config_.tm.cq != nullptr) {
+        matching_.reset(new (std::nothrow)
+                            TagMatching(device_, config_.tm, device_.config.tm_untagged_min));
+        if (matching_ == nullptr) {
+            return ENOMEM;
+        }
+    }
+    return queue.allocate(config_.wr_max, config_.sge_max);
+}
+
+int SharedReceiveQueue::post_ops(std::span<TagWork> works, std::size_t* failed_p, Time now) {
+    device_.now = now;
+    int error = 0;
+    for (std::size_t i = 0; i != works.size() && error == 0; ++i) {
+        error = matching_ == nullptr ? EINVAL : matching_->post(works[i]);
+        if (error != 0) {
+            *failed_p = i;
+        }
+    }
+    device_.settle();
+    return error;
+}
+
 std::uint32_t SharedReceiveQueue::take() {
     const std::uint32_t place = queue.take();
     if (config_.limit != 0) [[unlikely]] {

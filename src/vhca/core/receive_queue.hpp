@@ -12,6 +12,7 @@
 #include <span>
 
 #include "vhca/core/objects.hpp"
+#include "vhca/core/tag_matching.hpp"
 
 namespace tagwire::vhca {
 
@@ -62,18 +63,20 @@ class SharedReceiveQueue final : public Srq {
     SharedReceiveQueue(Device::Impl& device, const SrqConfig& config)
         : Srq(config.user), pd(config.pd), device_(device), config_(config) {}
 
-    int allocate() { return queue.allocate(config_.wr_max, config_.sge_max); }
+    int allocate();
     int post(const RecvWork& work) override { return queue.post(work); }
     int modify(const ibv_srq_attr& attr, int mask) override;
     void query(ibv_srq_attr* attr) const override;
+    int post_ops(std::span<TagWork> works, std::size_t* failed_p, Time now) override;
     [[nodiscard]] std::uint32_t number() const override { return number_; }
     void set_number(std::uint32_t number) { number_ = number; }
 
     std::uint32_t take();
+    [[nodiscard]] TagMatching* matching() const { return matching_.get(); }
 
     Pd* const pd;
     std::uint32_t users = 0;
-    ReceiveQueue queue;
+    ReceiveQueue queue;  // tag matching: for messages that match nothing
 
   private:
     void check_limit();
@@ -81,6 +84,7 @@ class SharedReceiveQueue final : public Srq {
     Device::Impl& device_;
     SrqConfig config_;
     std::uint32_t number_ = 0;
+    std::unique_ptr<TagMatching> matching_;  // nullptr: an ordinary SRQ
 };
 
 }  // namespace tagwire::vhca

@@ -20,6 +20,7 @@
 
 #include "vhca/core/objects.hpp"
 #include "vhca/core/packet.hpp"
+#include "vhca/core/responder.hpp"
 
 namespace tagwire::vhca {
 
@@ -39,6 +40,7 @@ struct alignas(16) SendRequest {
     std::uint32_t flags;
     std::uint32_t sge_count;
     ibv_wc_status refused;  // found at posting, told in its turn
+    Rendezvous rendezvous;  // that the device sends this for
 
     [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
     [[nodiscard]] std::span<ibv_sge> sges() {
@@ -70,6 +72,12 @@ class Requester {
     /// Completes everything that is left with WR_FLUSH_ERR, in order.
     void flush();
 
+    /// The device's own sends, for a tag-matching SRQ. There must be room; `request` is the message
+    /// that matched, `to` has room for the data.
+    [[nodiscard]] bool has_room_for_rendezvous();
+    void enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to,
+                            std::span<const std::byte> request);
+
     /// Sends what order, window and peer allow. False: stopped by the wire or the budget.
     bool transmit();
     /// A response of the peer (RC).
@@ -87,6 +95,12 @@ class Requester {
     [[nodiscard]] int check(const SendWork& work) const;
     [[nodiscard]] ibv_wc_status find_fault(const SendRequest& request) const;
     void fill(SendRequest& request, const SendWork& work);
+
+    // requester_rendezvous.cc: requests of the device
+    static constexpr std::uint64_t kTells = 1;  // wr_id: its end is the end of the rendezvous
+    void enqueue_owned(const SendWork& work, const Rendezvous& rendezvous);
+    void complete_owned(const SendRequest& request, ibv_wc_status status);
+    void drop_owned();
 
     // requester.cc: the way out
     Step step();
@@ -115,6 +129,7 @@ class Requester {
     void arm_timer();
 
     QueuePair& qp_;
+    const Pd* pd_ = nullptr;  // of local memory
     std::unique_ptr<std::byte[]> memory_;
     std::size_t stride_ = 0;
     std::uint32_t mask_ = 0;

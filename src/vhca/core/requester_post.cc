@@ -49,6 +49,9 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 
 int Requester::allocate() {
     const ibv_qp_cap& cap = qp_.config.cap;
+    // What the device sends for a tag-matching SRQ is about the memory of that.
+    pd_ = qp_.matching() == nullptr ? qp_.config.pd
+                                    : static_cast<SharedReceiveQueue*>(qp_.config.srq)->pd;
     const std::size_t data =
         std::max<std::size_t>(cap.max_send_sge * sizeof(ibv_sge), cap.max_inline_data);
     stride_ = sizeof(SendRequest) + ((data + 15) & ~std::size_t{15});
@@ -138,6 +141,10 @@ int Requester::enqueue(const SendWork& work) {
 
 void Requester::complete_oldest(ibv_wc_status status) {
     const SendRequest& request = at(done_++);
+    if (qp_.matching() != nullptr) [[unlikely]] {
+        complete_owned(request, status);
+        return;
+    }
     const bool is_signaled = qp_.config.signals_all || (request.flags & IBV_SEND_SIGNALED) != 0;
     if (status == IBV_WC_SUCCESS && !is_signaled) {
         return;
@@ -184,6 +191,9 @@ void Requester::flush() {
 }
 
 void Requester::reset() {
+    if (qp_.matching() != nullptr) {
+        drop_owned();
+    }
     rung_ = head_ = done_;
     flush();
     free_ = done_ = cursor_ = rung_ = head_ = 0;

@@ -157,9 +157,8 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
     if (request.is_atomic()) {
         std::array<std::byte, sizeof packet.original> old;
         std::memcpy(old.data(), &packet.original, old.size());
-        return memory.scatter(request.sges(), qp_.config.pd, 0, old.data(), old.size())
-                   ? IBV_WC_SUCCESS
-                   : IBV_WC_LOC_PROT_ERR;
+        return memory.scatter(request.sges(), pd_, 0, old.data(), old.size()) ? IBV_WC_SUCCESS
+                                                                              : IBV_WC_LOC_PROT_ERR;
     }
     const std::uint64_t offset = (una_ - request.first_psn) * qp_.mtu();
     const std::uint64_t left = request.length - offset;
@@ -167,7 +166,7 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
     if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left)) {
         return IBV_WC_BAD_RESP_ERR;
     }
-    return memory.scatter(request.sges(), qp_.config.pd, offset, packet.payload.data(), bytes)
+    return memory.scatter(request.sges(), pd_, offset, packet.payload.data(), bytes)
                ? IBV_WC_SUCCESS
                : IBV_WC_LOC_PROT_ERR;
 }

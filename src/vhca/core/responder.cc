@@ -16,6 +16,10 @@ constexpr std::uint64_t kGrhBytes = 40;  // before the data of a datagram
 
 int Responder::allocate() {
     receive_pd_ = qp_.config.pd;
+    cq_ = static_cast<CompletionQueue*>(qp_.config.recv_cq);
+    if (qp_.matching() != nullptr) {
+        cq_ = &qp_.matching()->cq();
+    }
     if (auto* srq = static_cast<SharedReceiveQueue*>(qp_.config.srq); srq != nullptr) {
         receives_ = &srq->queue;
         receive_pd_ = srq->pd;
@@ -29,6 +33,7 @@ int Responder::allocate() {
 }
 
 void Responder::reset() {
+    forget_tagged();
     if (receive_ != ReceiveQueue::kNone) {
         receives_->release(receive_);
         receive_ = ReceiveQueue::kNone;
@@ -51,8 +56,8 @@ void Responder::start(std::uint32_t psn) {
 }
 
 void Responder::flush() {
-    if (receive_ != ReceiveQueue::kNone) {
-        complete_receive(IBV_WC_WR_FLUSH_ERR, nullptr, {});
+    if (receive_ != ReceiveQueue::kNone || tagged_.entry != nullptr) {
+        fail_message(IBV_WC_WR_FLUSH_ERR, {});
     }
     if (own_receives_ == nullptr) {
         return;  // the SRQ's receives serve others
@@ -166,7 +171,8 @@ Responder::Verdict Responder::execute(const Packet& packet, Route from) {
         return Verdict::kInvalid;
     }
     if (packet.has(kIsSend)) {
-        return execute_send(packet, from);
+        return qp_.matching() == nullptr ? execute_send(packet, from)
+                                         : execute_tagged(packet, from);
     }
     if (packet.has(kIsWrite)) {
         return execute_write(packet, from);
@@ -182,6 +188,10 @@ Responder::Verdict Responder::execute_send(const Packet& packet, Route from) {
         offset_ = 0;
         message_ = Message::kSend;
     }
+    return fill_receive(packet, from);
+}
+
+Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
     Receive& receive = receives_->at(receive_);
     const std::size_t bytes = packet.payload.size();
     if (offset_ + bytes > receive.bytes) {
@@ -251,10 +261,10 @@ bool Responder::take_receive() {
 void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Route from) {
     const std::uint32_t place = receive_;
     receive_ = ReceiveQueue::kNone;
-    auto& cq = static_cast<CompletionQueue&>(*qp_.config.recv_cq);
-    Cqe* cqe = cq.claim();
+    Cqe* cqe = cq_->claim();
     if (cqe == nullptr) [[unlikely]] {
         receives_->release(place);
+        tagged_ = {};
         return;
     }
     *cqe = {};
@@ -269,15 +279,31 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
     cqe->place = place;
     cqe->is_solicited = status != IBV_WC_SUCCESS || packet->solicited;
     if (packet != nullptr) {
-        const bool is_ud = qp_.config.type == IBV_QPT_UD;
+        describe(*cqe, *packet, from);
         cqe->wc.opcode = packet->has(kIsWrite) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
         cqe->wc.byte_len = static_cast<std::uint32_t>(offset_);
-        cqe->wc.imm_data = packet->imm;
-        cqe->wc.wc_flags = packet->has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U;
-        cqe->wc.src_qp = is_ud ? packet->source_qpn : qp_.attr().dest_qp_num;
-        cqe->wc.slid = static_cast<std::uint16_t>(from.node);
     }
-    cq.publish(*cqe);
+    if (qp_.matching() != nullptr) [[unlikely]] {
+        complete_untagged(*cqe);
+    }
+    cq_->publish(*cqe);
+}
+
+void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
+    const bool is_ud = qp_.config.type == IBV_QPT_UD;
+    cqe.wc.imm_data = packet.imm;
+    cqe.wc.wc_flags = packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U;
+    cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.attr().dest_qp_num;
+    cqe.wc.slid = static_cast<std::uint16_t>(from.node);
+}
+
+/// The message under way has a receive, tagged or not, and that ends here.
+void Responder::fail_message(ibv_wc_status status, Route from) {
+    if (tagged_.entry != nullptr) {
+        fail_tagged(status, from);
+    } else {
+        complete_receive(status, nullptr, from);
+    }
 }
 
 void Responder::refuse(Verdict verdict, Route from) {
@@ -287,12 +313,12 @@ void Responder::refuse(Verdict verdict, Route from) {
             answer(kRnrSyndrome | qp_.attr().min_rnr_timer, expected_);
             return;
         case Verdict::kReceiveTooShort:
-            complete_receive(IBV_WC_LOC_LEN_ERR, nullptr, from);
+            fail_message(IBV_WC_LOC_LEN_ERR, from);
             answer(kNakSyndrome | kNakInvalidRequest, expected_);
             qp_.enter_error(true);
             return;
         case Verdict::kReceiveFault:
-            complete_receive(IBV_WC_LOC_PROT_ERR, nullptr, from);
+            fail_message(IBV_WC_LOC_PROT_ERR, from);
             answer(kNakSyndrome | kNakRemoteOperation, expected_);
             qp_.enter_error(true);
             return;

@@ -17,6 +17,16 @@
 namespace tagwire::vhca {
 
 class QueuePair;
+class CompletionQueue;
+struct Cqe;
+struct TagEntry;
+
+/// A rendezvous that the device carries out: it reads the data, then tells the sender.
+struct Rendezvous {
+    std::uint32_t handle = 0;  // of the receive that it fills
+    std::uint32_t length = 0;
+    bool is_solicited = false;
+};
 
 class Responder {
   public:
@@ -37,6 +47,11 @@ class Responder {
     /// Sends answers. False: stopped by the wire or the budget.
     bool transmit();
 
+    /// The device's read for a rendezvous is done, or failed.
+    void finish_rendezvous(const Rendezvous& rendezvous, ibv_wc_status status);
+    /// It is not wanted any more.
+    void drop_rendezvous(const Rendezvous& rendezvous);
+
   private:
     enum class Message : std::uint8_t { kNone, kSend, kWrite };
     enum class Verdict : std::uint8_t {
@@ -46,6 +61,14 @@ class Responder {
         kAccess,    // a key does not open
         kReceiveTooShort,
         kReceiveFault,  // a key of the receive does not open
+    };
+    /// What becomes of the message to a tag-matching SRQ that is under way.
+    struct TagMessage {
+        TagEntry* entry = nullptr;  // it matched this one
+        std::uint64_t tag = 0;
+        std::uint32_t context = 0;
+        bool has_tag = false;
+        bool is_rendezvous = false;
     };
     /// A read or atomic that was asked for.
     struct DataRequest {
@@ -71,10 +94,25 @@ class Responder {
     [[nodiscard]] Verdict execute(const Packet& packet, Route from);
     [[nodiscard]] bool is_well_formed(const Packet& packet) const;
     [[nodiscard]] Verdict execute_send(const Packet& packet, Route from);
+    [[nodiscard]] Verdict fill_receive(const Packet& packet, Route from);
     [[nodiscard]] Verdict execute_write(const Packet& packet, Route from);
     [[nodiscard]] bool take_receive();
     void complete_receive(ibv_wc_status status, const Packet* packet, Route from);
+    void fail_message(ibv_wc_status status, Route from);
+    void describe(Cqe& cqe, const Packet& packet, Route from) const;
     void refuse(Verdict verdict, Route from);
+
+    // responder_tags.cc
+    [[nodiscard]] Verdict execute_tagged(const Packet& packet, Route from);
+    [[nodiscard]] Verdict start_tagged(const Packet& packet);
+    [[nodiscard]] Verdict match(const Packet& packet);
+    [[nodiscard]] Verdict fill_entry(const Packet& packet, Route from);
+    [[nodiscard]] Verdict start_rendezvous(const Packet& packet, Route from);
+    [[nodiscard]] Verdict leave_to_software(const Packet& packet, Route from);
+    void complete_match(const Packet& packet, Route from, unsigned flags, ibv_wc_status status);
+    void fail_tagged(ibv_wc_status status, Route from);
+    void complete_untagged(Cqe& cqe);
+    void forget_tagged();
 
     // responder_data.cc
     void receive_duplicate(const Packet& packet);
@@ -96,6 +134,7 @@ class Responder {
     ReceiveQueue* receives_ = nullptr;  // own or of the SRQ
     std::unique_ptr<ReceiveQueue> own_receives_;
     const Pd* receive_pd_ = nullptr;
+    CompletionQueue* cq_ = nullptr;
 
     std::uint64_t expected_ = 0;  // sequence number of the next request packet
     std::uint32_t msn_ = 0;       // messages completed
@@ -109,6 +148,7 @@ class Responder {
     std::uint64_t offset_ = 0;                     // bytes of the message that arrived
     std::uint64_t write_address_ = 0;
     std::uint32_t write_left_ = 0, write_key_ = 0;
+    TagMessage tagged_;
 
     std::unique_ptr<DataRequest[]> data_;
     std::uint32_t data_max_ = 0, data_head_ = 0, data_active_ = 0;

@@ -22,16 +22,26 @@ int TagList::add(const Receive& receive, std::uint32_t* handle_p) {
     added.mask = receive.mask;
     added.wr_id = receive.wr_id;
     added.sge = receive.sge;
+    added.phase = software_count_;
+    added.holds = 0;
     added.state = TagEntry::State::kWaiting;
     ++added.generation;
     ++posted_;
     if (is_in_step()) {
         activate(added);
     } else {
+        if (waiting_.size() >= 2 * std::size_t{entries_max_})
+            std::erase_if(waiting_,
+                          [this](const Waiting& waiting) { return !is_waiting(waiting); });
         waiting_.push_back({added.handle, added.generation});
     }
     *handle_p = added.handle;
     return 0;
+}
+
+bool TagList::is_waiting(const Waiting& waiting) {
+    const TagEntry& added = entry(waiting.handle);
+    return added.state == TagEntry::State::kWaiting && added.generation == waiting.generation;
 }
 
 void TagList::activate(TagEntry& added) {
@@ -41,28 +51,33 @@ void TagList::activate(TagEntry& added) {
         active_.post(added);
 }
 
-bool TagList::remove(std::uint32_t handle) {
-    if (handle >= entries_.size())
-        return false;
-    TagEntry& gone = entry(handle);
-    const bool is_active = gone.state == TagEntry::State::kActive;
-    if (!is_active && gone.state != TagEntry::State::kWaiting)
-        return false;
-    if (is_active && gone.can_match)
-        active_.cancel(gone);
+TagEntry* TagList::remove(std::uint32_t handle) {
+    TagEntry* gone = find(handle);
+    if (gone == nullptr || gone->state == TagEntry::State::kConsumed)
+        return nullptr;
+    if (gone->state == TagEntry::State::kActive && gone->can_match)
+        active_.cancel(*gone);
+    gone->state = TagEntry::State::kConsumed;
     --posted_;
-    release(gone);
-    return true;
+    return gone;
 }
 
 void TagList::sync(std::uint16_t count) {
     software_count_ = count;
-    if (!is_in_step())
-        return;
+    if (is_in_step())
+        activate_waiting();
+}
+
+void TagList::uncount_unexpected() {
+    --device_count_;
+    if (is_in_step())
+        activate_waiting();
+}
+
+void TagList::activate_waiting() {
     for (const Waiting& waiting : waiting_) {
-        TagEntry& added = entry(waiting.handle);
-        if (added.state == TagEntry::State::kWaiting && added.generation == waiting.generation)
-            activate(added);
+        if (is_waiting(waiting))
+            activate(entry(waiting.handle));
     }
     waiting_.clear();
 }

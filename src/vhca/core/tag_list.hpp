@@ -7,10 +7,9 @@
 // unexpected tagged messages, software says with its operations how many it has dealt with, and a
 // receive becomes active only when both counts agree:
 //
-//     add ---- counts agree ---------------> active --- match ---> consumed -- release() --> free
-//      \---- they do not --> waiting -sync--^    |                                         ^
-//                               |               |                                         |
-//                               '---- remove ---'-----------------------------------------'
+//     add --- counts agree ---------------> active --- match or ---> consumed --- release ---> free
+//      \--- they do not ---> waiting -sync-^            remove       ^
+//                               '----------------------- remove -----'
 //
 // Invariants
 //  (1) Waiting receives are younger than all active ones: a list out of step stays so until an
@@ -37,8 +36,10 @@ struct TagEntry : ucs::PostedReceive {
     ibv_sge sge{};            // length 0: no buffer
     std::uint32_t handle = 0;
     std::uint32_t generation = 0;  // of the handle's use
+    std::uint16_t phase = 0;       // software's count when it was added
     State state = State::kFree;
     bool can_match = false;  // the tag has no bit outside the mask
+    std::uint8_t holds = 0;  // of who uses the list: it releases the entry when none is left
 };
 
 class TagList {
@@ -57,9 +58,15 @@ class TagList {
     /// ENOMEM: the list is full.
     int add(const Receive& receive, std::uint32_t* handle_p);
 
-    /// False: there is no such receive any more (it was matched, or never was). True: it is gone,
-    /// and its handle free.
-    bool remove(std::uint32_t handle);
+    /// nullptr: there is no such receive any more (it was matched, or never was). Else it matches
+    /// nothing any more, and the caller releases it.
+    TagEntry* remove(std::uint32_t handle);
+    /// nullptr: the handle is not in use.
+    [[nodiscard]] TagEntry* find(std::uint32_t handle) {
+        const bool is_used =
+            handle < entries_.size() && entry(handle).state != TagEntry::State::kFree;
+        return is_used ? &entry(handle) : nullptr;
+    }
 
     /// Software has dealt with this many unexpected messages.
     void sync(std::uint16_t count);
@@ -68,10 +75,13 @@ class TagList {
     /// last completion was delivered. nullptr: unexpected, which the device has counted now.
     TagEntry* match(std::uint64_t tag);
 
+    /// An unexpected message that was counted does not come after all: software never sees it.
+    void uncount_unexpected();
+
     /// An entry that was consumed and is done with.
     void release(TagEntry& entry);
 
-    /// Software should say its count: it differs from ours.
+    /// Software has dealt with all unexpected messages, as far as it said.
     [[nodiscard]] bool is_in_step() const { return software_count_ == device_count_; }
     /// So many unexpected messages came since the counts last agreed that it is urgent.
     [[nodiscard]] bool is_overdue() const {
@@ -91,7 +101,9 @@ class TagList {
     };
 
     TagEntry& entry(std::uint32_t handle) { return entries_[handle]; }
+    [[nodiscard]] bool is_waiting(const Waiting& waiting);
     void activate(TagEntry& entry);
+    void activate_waiting();
 
     std::uint32_t entries_max_;
     std::uint32_t in_use_ = 0;

@@ -18,6 +18,7 @@ int fill(EngineConfig* config) {
         return EINVAL;  // the option was named in the log
     }
     config->device.guid = kGuidBase;
+    config->device.tm_tags_max = static_cast<std::uint32_t>(options.tm);
     config->seed = options.seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;

@@ -18,6 +18,7 @@ int query_rt_values_op(ibv_context* context, ibv_values_ex* values);
 ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr);
 ibv_srq* create_srq_ex_op(ibv_context* context, ibv_srq_init_attr_ex* attr);
 int get_srq_num_op(ibv_srq* srq, std::uint32_t* number);
+int post_srq_ops_op(ibv_srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad_wr);
 ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr);
 int poll_cq_op(ibv_cq* cq, int entries, ibv_wc* wc);
 int req_notify_cq_op(ibv_cq* cq, int solicited_only);

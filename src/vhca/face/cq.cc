@@ -9,9 +9,9 @@
 namespace tagwire::vhca {
 namespace {
 
-constexpr std::uint64_t kWcFlags = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+constexpr std::uint64_t kWcFlags =
+    std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO;
 
 int check(const FaceContext& context, const ibv_cq_init_attr_ex& attr) {
     if (attr.cqe == 0 || attr.cqe > context.engine->device().config().cqe_max ||
@@ -90,7 +90,11 @@ ibv_cq* tagwire_vhca_ibv_create_cq(ibv_context* context, int cqe, void* cq_conte
     attr.comp_vector = static_cast<std::uint32_t>(comp_vector);
     attr.wc_flags = IBV_WC_STANDARD_FLAGS;
     ibv_cq_ex* made = create_cq_ex_op(context, &attr);
-    return made != nullptr ? ibv_cq_ex_to_cq(made) : nullptr;
+    if (made == nullptr) {
+        return nullptr;
+    }
+    face(made).is_plain = true;
+    return ibv_cq_ex_to_cq(made);
 }
 
 int tagwire_vhca_ibv_resize_cq(ibv_cq* cq, int cqe) {

@@ -96,6 +96,11 @@ std::uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
     const FaceCq& queue = face(cq);
     return queue.current.time + static_cast<std::uint64_t>(queue.wallclock_offset_ns);
 }
+void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
+    const Completion& current = face(cq).current;
+    info->tag = current.tm_tag;
+    info->priv = current.tm_priv;
+}
 
 }  // namespace
 
@@ -156,6 +161,7 @@ void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags) {
     cq->read_src_qp = wants(IBV_WC_EX_WITH_SRC_QP) ? read_src_qp : nullptr;
     cq->read_slid = wants(IBV_WC_EX_WITH_SLID) ? read_slid : nullptr;
     cq->read_sl = wants(IBV_WC_EX_WITH_SL) ? read_sl : nullptr;
+    cq->read_tm_info = wants(IBV_WC_EX_WITH_TM_INFO) ? read_tm_info : nullptr;
     cq->read_dlid_path_bits = wants(IBV_WC_EX_WITH_DLID_PATH_BITS) ? read_dlid_path_bits : nullptr;
     if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) {
         cq->read_completion_ts = read_completion_ts;

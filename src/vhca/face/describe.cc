@@ -39,7 +39,9 @@ void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& 
     facts.text("device", "guid", hex(engine.guid(), 16));
     facts.text("device", "transports", "RC UC UD");
     facts.text("device", "atomics", attr.atomic_cap == IBV_ATOMIC_NONE ? "none" : "HCA");
-    facts.text("device", "tag matching", "no");
+    const std::uint32_t tags = engine.device().config().tm_tags_max;
+    facts.text("device", "tag matching",
+               tags == 0 ? "no" : "RC, " + std::to_string(tags) + " receives");
     facts.text("device", "DC", "no");
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "vhca/core/tm_header.hpp"
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
 
@@ -73,6 +74,16 @@ void fill_device(const DeviceConfig& config, ibv_device_attr* attr) {
     fill_limits(config, attr);
 }
 
+void fill_tm_caps(const DeviceConfig& config, ibv_tm_caps* caps) {
+    if (config.tm_tags_max != 0) {
+        *caps = {.max_rndv_hdr_size = kRendezvousBytesMax,
+                 .max_num_tags = config.tm_tags_max,
+                 .flags = IBV_TM_CAP_RC,
+                 .max_ops = config.qp_wr_max,
+                 .max_sge = 1};
+    }
+}
+
 }  // namespace
 
 ibv_device* the_device() {
@@ -94,6 +105,7 @@ int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* in
     full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
     full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
     full.phys_port_cnt_ex = 1;
+    fill_tm_caps(face(context).engine->device().config(), &full.tm_caps);
     std::memset(attr, 0, bytes);
     std::memcpy(attr, &full, std::min(bytes, sizeof full));
     return 0;

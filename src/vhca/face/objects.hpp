@@ -66,6 +66,7 @@ struct FaceCq {
     std::int64_t wallclock_offset_ns;  // CLOCK_REALTIME less the engine's clock
     std::uint32_t comp_events_delivered;
     std::uint32_t async_events_delivered;
+    bool is_plain;       // of ibv_create_cq(): tag matching has no use for it
     Completion current;  // what read_*() reads
 
     [[nodiscard]] ibv_cq* handle() { return ibv_cq_ex_to_cq(&cq); }

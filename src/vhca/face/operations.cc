@@ -10,6 +10,7 @@ void fill_operations(verbs_context* verbs) {
     verbs->create_cq_ex = create_cq_ex_op;
     verbs->create_srq_ex = create_srq_ex_op;
     verbs->get_srq_num = get_srq_num_op;
+    verbs->post_srq_ops = post_srq_ops_op;
     verbs->create_qp_ex = create_qp_ex_op;
     verbs->sz = sizeof *verbs;
     ibv_context_ops& ops = verbs->context.ops;

@@ -52,6 +52,13 @@ constexpr ucs::Option kOptions[] = {
      .default_value = "0",
      .doc = "Seed of what happens to packets; 0 is another one each time.",
      .offset = offsetof(Options, seed)},
+    {.name = "VHCA_TM",
+     .type = OptionType::kCount,
+     .unit = "",
+     .default_value = "1023",
+     .doc = "Receives that the list of a tag-matching SRQ may hold; 0: no tag matching.",
+     .offset = offsetof(Options, tm),
+     .max = 65535},
 };
 
 constexpr ucs::OptionTable kTable{"virtual HCA", kOptions, sizeof(Options)};

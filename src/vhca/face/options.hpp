@@ -12,7 +12,8 @@ struct Options {
     double loss, dup, reorder;
     std::uint64_t delay_ns;
     std::uint64_t seed;
-    int fabric;  // shm is all there is
+    std::uint64_t tm;  // receives of a tag-matching SRQ
+    int fabric;        // shm is all there is
 };
 
 const ucs::OptionTable& option_table();

@@ -9,7 +9,7 @@
 namespace tagwire::vhca {
 namespace {
 
-ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr) {
+ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const TagConfig& tm = {}) {
     auto* made = new (std::nothrow) FaceSrq{};
     if (made == nullptr) {
         return fail(ENOMEM);
@@ -22,6 +22,7 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr) {
                                             .wr_max = attr->max_wr,
                                             .sge_max = attr->max_sge,
                                             .limit = 0,
+                                            .tm = tm,
                                             .user = made},
                                            &made->core);
     }
@@ -43,10 +44,50 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr) {
     return &made->srq;
 }
 
+ibv_srq* create_tm_srq(ibv_context* context, ibv_srq_init_attr_ex* attr) {
+    if (face(context).engine->device().config().tm_tags_max == 0) {
+        return fail(EOPNOTSUPP);
+    }
+    constexpr std::uint32_t kWanted =
+        IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+    if (attr->comp_mask != kWanted || attr->cq == nullptr || face(attr->cq).is_plain) {
+        return fail(EINVAL);
+    }
+    return create_srq(attr->pd, attr->srq_context, &attr->attr,
+                      {.tags_max = attr->tm_cap.max_num_tags,
+                       .ops_max = attr->tm_cap.max_ops,
+                       .cq = face(attr->cq).core});
+}
+
+int post_op(Srq& srq, ibv_ops_wr& wr, Time now) {
+    const auto& add = wr.tm.add;
+    const bool is_add = wr.opcode == IBV_WR_TAG_ADD;
+    TagWork work{.wr_id = wr.wr_id,
+                 .opcode = wr.opcode,
+                 .flags = static_cast<unsigned>(wr.flags),
+                 .unexpected_count = wr.tm.unexpected_cnt,
+                 .handle = wr.tm.handle};
+    if (is_add) {
+        work.recv_wr_id = add.recv_wr_id;
+        work.tag = add.tag;
+        work.mask = add.mask;
+        work.sges = {add.sg_list, static_cast<std::size_t>(add.num_sge)};
+    }
+    std::size_t failed = 0;
+    const int error = srq.post_ops({&work, 1}, &failed, now);
+    if (error == 0 && is_add) {
+        wr.tm.handle = work.handle;
+    }
+    return error;
+}
+
 }  // namespace
 
-ibv_srq* create_srq_ex_op(ibv_context*, ibv_srq_init_attr_ex* attr) {
+ibv_srq* create_srq_ex_op(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     const bool has_type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+    if (has_type && attr->srq_type == IBV_SRQT_TM) {
+        return create_tm_srq(context, attr);
+    }
     if (has_type && attr->srq_type != IBV_SRQT_BASIC) {
         return fail(EOPNOTSUPP);
     }
@@ -68,6 +109,18 @@ int post_srq_recv_op(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     for (; wr != nullptr; wr = wr->next) {
         const RecvWork work{wr->wr_id, {wr->sg_list, static_cast<std::size_t>(wr->num_sge)}};
         if (const int error = queue.core->post(work)) {
+            *bad_wr = wr;
+            return error;
+        }
+    }
+    return 0;
+}
+
+int post_srq_ops_op(ibv_srq* srq, ibv_ops_wr* wr, ibv_ops_wr** bad_wr) {
+    FaceSrq& queue = face(srq);
+    const auto guard = queue.engine->lock();
+    for (; wr != nullptr; wr = wr->next) {
+        if (const int error = post_op(*queue.core, *wr, queue.engine->now())) {
             *bad_wr = wr;
             return error;
         }

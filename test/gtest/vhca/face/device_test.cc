@@ -61,12 +61,11 @@ TEST_F(VhcaDevice, says_that_it_is_a_connectx) {
     EXPECT_EQ(attr.atomic_cap, IBV_ATOMIC_HCA);
 }
 
-TEST_F(VhcaDevice, extended_attributes_offer_timestamps_and_no_tag_matching_yet) {
+TEST_F(VhcaDevice, extended_attributes_offer_timestamps_and_no_paging_on_demand) {
     ibv_device_attr_ex attr{};
     ASSERT_EQ(ibv_query_device_ex(context, nullptr, &attr), 0);
     EXPECT_NE(attr.completion_timestamp_mask, 0U);
     EXPECT_EQ(attr.hca_core_clock, 1'000'000U);
-    EXPECT_EQ(attr.tm_caps.max_num_tags, 0U);
     EXPECT_EQ(attr.odp_caps.general_caps, 0U);
 }
 
@@ -157,8 +156,8 @@ TEST_F(VhcaDevice, what_is_not_offered_fails_as_with_a_provider_that_lacks_it) {
     EXPECT_EQ(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
     ibv_srq_init_attr_ex srq{};
-    srq.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TM;
-    srq.srq_type = IBV_SRQT_TM;
+    srq.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    srq.srq_type = IBV_SRQT_XRC;
     srq.pd = pd;
     errno = 0;
     EXPECT_EQ(ibv_create_srq_ex(context, &srq), nullptr);

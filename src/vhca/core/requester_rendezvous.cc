@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The send queue of a queue pair with a tag-matching SRQ. It is the device's: for each rendezvous
+// that matched it holds the reads that get the data, and behind a fence the FIN to the sender.
+//
+// Nobody polls their completions, so a place is free again when its request is done.
+#include <endian.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "vhca/core/device_impl.hpp"
+#include "vhca/core/sequence.hpp"
+#include "vhca/core/tm_header.hpp"
+
+namespace tagwire::vhca {
+
+namespace {
+
+constexpr std::uint32_t kPlaces = 64;
+static_assert(std::has_single_bit(kPlaces));
+// The length of a rendezvous has 32 bits.
+constexpr std::uint32_t kReadsMax = 4;
+static_assert(kReadsMax * kMessageBytesMax > UINT32_MAX);
+constexpr std::size_t kDataBytes = std::max(sizeof(ibv_sge), kRendezvousBytes);
+static_assert(kDataBytes % alignof(SendRequest) == 0);
+
+}  // namespace
+
+bool Requester::has_room_for_rendezvous() {
+    if (qp_.state() < IBV_QPS_RTS) {
+        return false;  // what is sent has no sequence number yet
+    }
+    if (mask_ != kPlaces - 1) {  // the first one: nothing was ever sent
+        constexpr std::size_t kStride = sizeof(SendRequest) + kDataBytes;
+        std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[kPlaces * kStride]);
+        if (memory == nullptr) {
+            return false;
+        }
+        memory_ = std::move(memory);
+        stride_ = kStride;
+        mask_ = kPlaces - 1;
+    }
+    return kPlaces - (head_ - done_) > kReadsMax;
+}
+
+void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous) {
+    SendRequest& request = *new (&at(head_)) SendRequest;
+    fill(request, work);
+    request.rendezvous = rendezvous;
+    ++head_;
+}
+
+void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to,
+                                   std::span<const std::byte> request) {
+    const auto source = read_header<ReadHeader>(request, kTagHeaderBytes);
+    std::uint64_t offset = 0;
+    do {
+        const std::uint64_t bytes = std::min(source.length() - offset, kMessageBytesMax);
+        const ibv_sge piece{to.addr + offset, static_cast<std::uint32_t>(bytes), to.lkey};
+        SendWork read{.opcode = IBV_WR_RDMA_READ,
+                      .remote_addr = source.address() + offset,
+                      .rkey = source.rkey(),
+                      .sges = {&piece, bytes == 0 ? 0U : 1U}};
+        offset += bytes;
+        // The last one tells of all.
+        read.wr_id = offset == source.length() ? kTells : 0;
+        enqueue_owned(read, rendezvous);
+    } while (offset != source.length());
+
+    std::array<std::byte, kRendezvousBytes> fin;
+    std::memcpy(fin.data(), request.data(), fin.size());
+    fin[offsetof(TagHeader, opcode)] = static_cast<std::byte>(TagOpcode::kFin);
+    const ibv_sge sge{reinterpret_cast<std::uint64_t>(fin.data()), fin.size(), 0};
+    enqueue_owned({.flags = IBV_SEND_INLINE | IBV_SEND_FENCE, .sges = {&sge, 1}}, rendezvous);
+    ring();
+    qp_.device.schedule(qp_);
+}
+
+void Requester::complete_owned(const SendRequest& request, ibv_wc_status status) {
+    free_ = done_;
+    if (request.wr_id == kTells) {
+        qp_.responder().finish_rendezvous(request.rendezvous, status);
+    }
+}
+
+void Requester::drop_owned() {
+    for (std::uint32_t index = done_; index != head_; ++index) {
+        if (at(index).wr_id == kTells) {
+            qp_.responder().drop_rendezvous(at(index).rendezvous);
+        }
+    }
+}
+
+}  // namespace tagwire::vhca

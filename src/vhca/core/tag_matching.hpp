@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of a tag-matching SRQ that an ordinary one does not have: the list of tagged receives,
+// the operations on it, and the completions of both.
+//
+// Operations are carried out when they are posted. An operation's place in the command queue comes
+// back when its own completion or a later one was polled; indices run free:
+//     op_free_ <= op_head_ <= op_free_ + ops_max
+//
+// A receive is held by its last completion and by the completions of operations that name it; its
+// handle is given out again when all of these were polled (or never came to be).
+//
+// Completions of a tag-matching SRQ are its own, not those of the queue pair that a message came
+// to: they stay when that is reset or destroyed, so that software's count of unexpected messages
+// stays right.
+#pragma once
+
+#include <cstdint>
+
+#include "vhca/core/completion_queue.hpp"
+#include "vhca/core/objects.hpp"
+#include "vhca/core/tag_list.hpp"
+
+namespace tagwire::vhca {
+
+class TagMatching {
+  public:
+    TagMatching(Device::Impl& device, const TagConfig& config, std::uint32_t untagged_min)
+        : device_(device), config_(config), untagged_min_(untagged_min), list_(config.tags_max) {}
+
+    /// ENOMEM, EINVAL: see Srq::post_ops().
+    int post(TagWork& work);
+
+    // ---- Messages
+    /// Receiving has begun: `untagged` receives are posted, or enough were at some time.
+    [[nodiscard]] bool has_started(std::uint32_t untagged) {
+        has_started_ = has_started_ || untagged >= untagged_min_;
+        return has_started_;
+    }
+    /// As TagList::match(); a receive that matched is held until complete() or drop().
+    TagEntry* match(std::uint64_t tag);
+    void uncount_unexpected() { list_.uncount_unexpected(); }
+    [[nodiscard]] bool is_overdue() const { return list_.is_overdue(); }
+    /// A completion of `entry`: `cqe` tells of the message, the rest is filled here.
+    void complete(const TagEntry& entry, Cqe cqe, bool is_final);
+    /// No completion will come of `entry`.
+    void drop(TagEntry& entry);
+    [[nodiscard]] TagEntry* find(std::uint32_t handle) { return list_.find(handle); }
+
+    // ---- Completions
+    /// One that this made was polled, or is thrown away.
+    void give_back(const Cqe& cqe);
+    [[nodiscard]] CompletionQueue& cq() const { return static_cast<CompletionQueue&>(*config_.cq); }
+
+  private:
+    void add(TagWork& work, Cqe& cqe);
+    void remove(const TagWork& work, Cqe& cqe);
+    void name(const TagEntry& entry, Cqe& cqe);
+    void publish(Cqe& cqe);
+    void let_go(const Cqe& cqe);
+
+    Device::Impl& device_;
+    TagConfig config_;
+    std::uint32_t untagged_min_;
+    bool has_started_ = false;
+    std::uint32_t op_free_ = 0, op_head_ = 0;
+    TagList list_;
+};
+
+}  // namespace tagwire::vhca
