@@ -63,6 +63,9 @@ ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     {
         const auto guard = owner.engine->lock();
         error = owner.engine->device().create_cq({.cqe = attr->cqe, .user = made}, &made->core);
+        if (error == 0) {
+            owner.cqs.push_back(*made);
+        }
     }
     if (error != 0) {
         delete made;
@@ -72,6 +75,32 @@ ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     fill(*made, owner, *attr);
     fill_cq_readers(&made->cq, attr->wc_flags);
     return &made->cq;
+}
+
+int remove(FaceCq& cq) {
+    FaceContext& owner = face(cq.cq.context);
+    {
+        const auto guard = cq.engine->lock();
+        if (const int error = cq.engine->device().destroy_cq(*cq.core)) {
+            return error;
+        }
+        owner.cqs.erase(cq);
+    }
+    if (cq.cq.channel != nullptr) {
+        face(cq.cq.channel).events.forget([&](const CompletionEvent& e) { return e.cq == &cq; });
+        pthread_mutex_lock(&owner.verbs.context.mutex);
+        --cq.cq.channel->refcnt;
+        pthread_mutex_unlock(&owner.verbs.context.mutex);
+    }
+    owner.async_events.forget(
+        [&](const AsyncEvent& e) { return e.delivered == &cq.async_events_delivered; });
+    return 0;
+}
+
+void dispose(FaceCq& cq) {
+    pthread_cond_destroy(&cq.cq.cond);
+    pthread_mutex_destroy(&cq.cq.mutex);
+    delete &cq;
 }
 
 }  // namespace tagwire::vhca
@@ -112,26 +141,12 @@ int tagwire_vhca_ibv_resize_cq(ibv_cq* cq, int cqe) {
 
 int tagwire_vhca_ibv_destroy_cq(ibv_cq* cq) {
     FaceCq& queue = face(cq);
-    FaceContext& owner = face(cq->context);
-    {
-        const auto guard = queue.engine->lock();
-        if (const int error = queue.engine->device().destroy_cq(*queue.core)) {
-            return error;
-        }
+    if (const int error = remove(queue)) {
+        return error;
     }
-    if (cq->channel != nullptr) {
-        face(cq->channel).events.forget([&](const CompletionEvent& e) { return e.cq == &queue; });
-        pthread_mutex_lock(&cq->context->mutex);
-        --cq->channel->refcnt;
-        pthread_mutex_unlock(&cq->context->mutex);
-    }
-    owner.async_events.forget(
-        [&](const AsyncEvent& e) { return e.delivered == &queue.async_events_delivered; });
     wait_for_acks(&cq->mutex, &cq->cond, cq->comp_events_completed, queue.comp_events_delivered);
     wait_for_acks(&cq->mutex, &cq->cond, cq->async_events_completed, queue.async_events_delivered);
-    pthread_cond_destroy(&cq->cond);
-    pthread_mutex_destroy(&cq->mutex);
-    delete &queue;
+    dispose(queue);
     return 0;
 }
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/face/fixture.hpp"
 
+#include <chrono>
+
 namespace tagwire::test {
+namespace {
+constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
+}
 
 Side::Side(const SideOptions& options) : type_(options.type) {
     ibv_device** list = ibv_get_device_list(nullptr);
@@ -85,14 +90,15 @@ int Side::modify_to_init() {
     return ibv_modify_qp(qp, &attr, mask);
 }
 
-void Side::to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn) {
+void Side::connect(std::uint16_t lid, std::uint32_t qpn, const Patience& patience) {
+    ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = remote_qpn;
+    attr.dest_qp_num = qpn;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
-    attr.ah_attr.dlid = port.lid;
+    attr.ah_attr.dlid = lid;
     attr.ah_attr.port_num = 1;
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if (type_ == IBV_QPT_RC) {
@@ -100,9 +106,9 @@ void Side::to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn)
     }
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
     attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = 14;
-    attr.retry_cnt = 7;
-    attr.rnr_retry = 7;
+    attr.timeout = patience.timeout;
+    attr.retry_cnt = patience.retry_cnt;
+    attr.rnr_retry = patience.rnr_retry;
     attr.max_rd_atomic = 4;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     if (type_ == IBV_QPT_RC) {
@@ -111,21 +117,25 @@ void Side::to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn)
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
-void Side::connect(const Side& other) {
+std::uint16_t Side::lid() const {
     ibv_port_attr port{};
-    ASSERT_EQ(ibv_query_port(other.context, 1, &port), 0);
-    ASSERT_EQ(modify_to_init(), 0);
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    return port.lid;
+}
+
+void Side::connect(const Side& other) {
     if (type_ != IBV_QPT_UD) {
-        to_rts_connected(port, other.qp->qp_num);
+        connect(other.lid(), other.qp->qp_num);
         return;
     }
+    ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
     attr.qp_state = IBV_QPS_RTS;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
     ibv_ah_attr address{};
-    address.dlid = port.lid;
+    address.dlid = other.lid();
     address.port_num = 1;
     ah = ibv_create_ah(pd, &address);
     ASSERT_NE(ah, nullptr);
@@ -150,7 +160,8 @@ int Side::post_send(ibv_send_wr wr, std::size_t offset, std::uint32_t bytes) con
 
 ibv_wc Side::wait() const {
     ibv_wc wc{};
-    for (int polls = 0; polls < kPollsMax; ++polls) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
         const int got = ibv_poll_cq(cq, 1, &wc);
         if (got == 1) {
             return wc;

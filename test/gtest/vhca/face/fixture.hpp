@@ -29,6 +29,11 @@ struct SideOptions {
     std::uint32_t inline_bytes = 64;
 };
 
+/// How long a side waits for its peer; ibv_modify_qp(3).
+struct Patience {
+    std::uint8_t timeout = 14, retry_cnt = 7, rnr_retry = 7;
+};
+
 /// One end: a context, a domain, one CQ for both queues, a QP and a registered buffer.
 class Side {
   public:
@@ -39,6 +44,9 @@ class Side {
 
     /// Through all states to RTS.
     void connect(const Side& other);
+    /// RC and UC: to a queue pair that may be in another process.
+    void connect(std::uint16_t lid, std::uint32_t qpn, const Patience& patience = {});
+    [[nodiscard]] std::uint16_t lid() const;
     int modify_to_init();
 
     int post_recv(std::uint64_t wr_id, std::size_t offset, std::uint32_t bytes) const;
@@ -63,7 +71,6 @@ class Side {
   private:
     void make_cq(const SideOptions& options);
     void make_qp(const SideOptions& options);
-    void to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn);
 
     ibv_qp_type type_;
 };
