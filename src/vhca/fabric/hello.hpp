@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What nodes say to each other over their sockets. Hello and Refusal begin with the same four fields
+// What nodes say to each other over their sockets. Hello and Refusal begin with the same fields
 // in every version: who does not understand the other can still say with whom it has to do.
 //
 //     sender   -- Hello, descriptor of the ring's segment -->  receiver

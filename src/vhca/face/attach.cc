@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 #include "vhca/face/options.hpp"
 #include "vhca/face/sink.hpp"
 
@@ -17,8 +18,8 @@ int fill(EngineConfig* config) {
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
         return EINVAL;  // the option was named in the log
     }
+    config->device = limits_of(look(), options);
     config->device.guid = kGuidBase;
-    config->device.tm_tags_max = static_cast<std::uint32_t>(options.tm);
     config->seed = options.seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;

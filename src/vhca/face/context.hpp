@@ -50,8 +50,6 @@ std::uint64_t device_guid();
 /// One per process, made now if it was not yet.
 int attach_engine(Engine** engine_p);
 inline constexpr int kCompVectors = 8;
-inline constexpr std::uint32_t kVendorId = 0x02c9;
-inline constexpr std::uint32_t kVendorPartId = 4123;
 inline constexpr int kGidTableEntries = 8;
 inline constexpr std::uint16_t kPkeyTableEntries = 1;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;

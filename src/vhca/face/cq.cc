@@ -5,6 +5,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -12,6 +13,12 @@ namespace {
 constexpr std::uint64_t kWcFlags =
     std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO;
+
+std::uint64_t offered_wc_flags() {
+    constexpr std::uint64_t kTimestamps = std::uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} |
+                                          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    return look().has_timestamps ? kWcFlags : kWcFlags & ~kTimestamps;
+}
 
 int check(const FaceContext& context, const ibv_cq_init_attr_ex& attr) {
     if (attr.cqe == 0 || attr.cqe > context.engine->device().config().cqe_max ||
@@ -22,7 +29,7 @@ int check(const FaceContext& context, const ibv_cq_init_attr_ex& attr) {
     const bool has_flags = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
     const std::uint32_t flags = has_flags ? attr.flags : 0;
     const bool plain = (flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) == 0;
-    return flags_known && plain && (attr.wc_flags & ~kWcFlags) == 0 ? 0 : EOPNOTSUPP;
+    return flags_known && plain && (attr.wc_flags & ~offered_wc_flags()) == 0 ? 0 : EOPNOTSUPP;
 }
 
 std::int64_t wallclock_offset_ns(Engine& engine) {

@@ -18,8 +18,8 @@ ibv_context* open_device() {
     return context;
 }
 
-/// One of each, and nobody who destroys them. Channels cannot be destroyed after their context, here
-/// or with a real provider: they stay until the process ends.
+/// One of each, and nobody who destroys them. A channel cannot be destroyed after its context, here
+/// or with a real provider: it stays until the process ends.
 struct Leftovers {
     explicit Leftovers(ibv_context* context)
         : pd(ibv_alloc_pd(context)),
