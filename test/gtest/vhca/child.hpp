@@ -48,6 +48,12 @@ class Child {
         ::kill(pid_, SIGKILL);
         ::waitpid(std::exchange(pid_, -1), nullptr, 0);
     }
+    void stop() {
+        ::kill(pid_, SIGSTOP);
+        int status = 0;
+        EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    }
+    void resume() { ::kill(pid_, SIGCONT); }
     int result() {
         int status = 0;
         ::waitpid(std::exchange(pid_, -1), &status, 0);
