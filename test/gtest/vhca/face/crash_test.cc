@@ -10,11 +10,12 @@ namespace tagwire::test {
 namespace {
 
 struct Address {
-    std::uint32_t qpn, lid;
+    ibv_ah_attr path;
+    std::uint32_t qpn;
 };
 
 std::optional<Address> exchange(int socket, const Side& own) {
-    const Address mine{own.qp->qp_num, own.lid()};
+    const Address mine{path_to(own.context), own.qp->qp_num};
     Address theirs{};
     if (write(socket, &mine, sizeof mine) != sizeof mine ||
         recv(socket, &theirs, sizeof theirs, MSG_WAITALL) != sizeof theirs) {
@@ -35,7 +36,7 @@ int swallow(int socket) {
     if (!peer) {
         return 1;
     }
-    side.connect(static_cast<std::uint16_t>(peer->lid), peer->qpn);
+    side.connect(peer->path, peer->qpn);
     for (std::uint64_t i = 0; i < 16; ++i) {
         side.post_recv(i, i * 1024, 1024);
     }
@@ -57,7 +58,7 @@ constexpr auto kLeast = std::chrono::nanoseconds((kShort.retry_cnt + 1) * (4096L
 void join(Side& side, Child& child) {
     const std::optional<Address> peer = exchange(child.socket(), side);
     ASSERT_TRUE(peer);
-    side.connect(static_cast<std::uint16_t>(peer->lid), peer->qpn, kShort);
+    side.connect(peer->path, peer->qpn, kShort);
     ASSERT_TRUE(meet(child.socket()));
 }
 

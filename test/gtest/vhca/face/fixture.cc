@@ -8,6 +8,19 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
 }
 
+ibv_ah_attr path_to(ibv_context* context) {
+    ibv_port_attr port{};
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    ibv_ah_attr attr{};
+    attr.port_num = 1;
+    attr.dlid = port.lid;
+    if ((port.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+        attr.is_global = 1;
+        EXPECT_EQ(ibv_query_gid(context, 1, 0, &attr.grh.dgid), 0);
+    }
+    return attr;
+}
+
 Side::Side(const SideOptions& options) : type_(options.type) {
     ibv_device** list = ibv_get_device_list(nullptr);
     context = ibv_open_device(list[0]);
@@ -90,7 +103,7 @@ int Side::modify_to_init() {
     return ibv_modify_qp(qp, &attr, mask);
 }
 
-void Side::connect(std::uint16_t lid, std::uint32_t qpn, const Patience& patience) {
+void Side::connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& patience) {
     ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
@@ -98,8 +111,7 @@ void Side::connect(std::uint16_t lid, std::uint32_t qpn, const Patience& patienc
     attr.dest_qp_num = qpn;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
-    attr.ah_attr.dlid = lid;
-    attr.ah_attr.port_num = 1;
+    attr.ah_attr = path;
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if (type_ == IBV_QPT_RC) {
         mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -117,15 +129,10 @@ void Side::connect(std::uint16_t lid, std::uint32_t qpn, const Patience& patienc
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
-std::uint16_t Side::lid() const {
-    ibv_port_attr port{};
-    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
-    return port.lid;
-}
-
 void Side::connect(const Side& other) {
+    ibv_ah_attr path = path_to(other.context);
     if (type_ != IBV_QPT_UD) {
-        connect(other.lid(), other.qp->qp_num);
+        connect(path, other.qp->qp_num);
         return;
     }
     ASSERT_EQ(modify_to_init(), 0);
@@ -134,10 +141,7 @@ void Side::connect(const Side& other) {
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
     attr.qp_state = IBV_QPS_RTS;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-    ibv_ah_attr address{};
-    address.dlid = other.lid();
-    address.port_num = 1;
-    ah = ibv_create_ah(pd, &address);
+    ah = ibv_create_ah(pd, &path);
     ASSERT_NE(ah, nullptr);
 }
 

@@ -19,6 +19,9 @@ inline constexpr unsigned kAllRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOT
 
 inline constexpr unsigned kUcRights = IBV_ACCESS_REMOTE_WRITE;
 
+/// Where the port of `context` is: a LID, or a GID where it needs one.
+ibv_ah_attr path_to(ibv_context* context);
+
 /// How a side is made.
 struct SideOptions {
     ibv_qp_type type = IBV_QPT_RC;
@@ -45,8 +48,7 @@ class Side {
     /// Through all states to RTS.
     void connect(const Side& other);
     /// RC and UC: to a queue pair that may be in another process.
-    void connect(std::uint16_t lid, std::uint32_t qpn, const Patience& patience = {});
-    [[nodiscard]] std::uint16_t lid() const;
+    void connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& patience = {});
     int modify_to_init();
 
     int post_recv(std::uint64_t wr_id, std::size_t offset, std::uint32_t bytes) const;

@@ -40,10 +40,8 @@ struct Leftovers {
         attr.pd = pd;
         attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
         qp = ibv_create_qp_ex(context, &attr);
-        ibv_ah_attr address{};
-        address.port_num = 1;
-        address.dlid = 1;
-        ah = ibv_create_ah(pd, &address);
+        ibv_ah_attr path = path_to(context);
+        ah = ibv_create_ah(pd, &path);
     }
     [[nodiscard]] bool is_complete() const {
         return pd != nullptr && mr != nullptr && channel != nullptr && cq != nullptr &&
@@ -144,7 +142,7 @@ TEST(VhcaClose, peers_of_its_queue_pairs_are_on_their_own_and_other_contexts_liv
     {
         ibv_context* context = open_device();
         Leftovers left(context);
-        lonely.connect(pair.a.lid(), left.qp->qp_num, {.timeout = 8, .retry_cnt = 1});
+        lonely.connect(path_to(context), left.qp->qp_num, {.timeout = 8, .retry_cnt = 1});
         ASSERT_EQ(ibv_close_device(context), 0);
     }
     ibv_send_wr wr{};
