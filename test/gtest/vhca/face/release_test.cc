@@ -26,8 +26,8 @@ struct Leftovers {
           mr(ibv_reg_mr(pd, memory.data(), memory.size(), kAllRights)),
           channel(ibv_create_comp_channel(context)),
           cq(ibv_create_cq(context, 16, nullptr, channel, 0)) {
-        static std::vector<ibv_comp_channel*> reachable;
-        reachable.push_back(channel);
+        static auto* reachable = new std::vector<ibv_comp_channel*>;
+        reachable->push_back(channel);
         ibv_srq_init_attr srq_attr{.srq_context = nullptr,
                                    .attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0}};
         srq = ibv_create_srq(pd, &srq_attr);
