@@ -26,9 +26,8 @@ using Release = std::array<char, 16>;
 inline constexpr Release kRelease = [] {
     constexpr std::string_view kText = TAGWIRE_VERSION_STRING;
     Release release{};
-    for (std::size_t i = 0; i < kText.size() && i < release.size(); ++i) {
-        release[i] = kText[i];
-    }
+    static_assert(kText.size() <= std::tuple_size_v<Release>);
+    kText.copy(release.data(), release.size());
     return release;
 }();
 

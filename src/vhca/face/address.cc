@@ -10,6 +10,10 @@
 
 namespace tagwire::vhca {
 
+void dispose(FaceAh& ah) {
+    delete &ah;
+}
+
 int remove(FaceAh& ah) {
     FaceContext& owner = face(ah.ah.context);
     const auto guard = owner.engine->lock();
@@ -44,7 +48,7 @@ ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 
 int tagwire_vhca_ibv_destroy_ah(ibv_ah* ah) {
     remove(face(ah));
-    delete &face(ah);
+    dispose(face(ah));
     return 0;
 }
 

@@ -29,16 +29,6 @@ void wait_for_acks(pthread_mutex_t* mutex, pthread_cond_t* acked, const std::uin
 
 namespace {
 
-void dispose(FaceMr& mr) {
-    delete &mr;
-}
-void dispose(FaceAh& ah) {
-    delete &ah;
-}
-void dispose(FacePd& pd) {
-    delete &pd;
-}
-
 template <typename List>
 void release(List& list) {
     while (auto* object = list.front()) {

@@ -37,6 +37,9 @@ int remove(FacePd& pd);
 void dispose(FaceQp& qp);
 void dispose(FaceSrq& srq);
 void dispose(FaceCq& cq);
+void dispose(FaceMr& mr);
+void dispose(FaceAh& ah);
+void dispose(FacePd& pd);
 
 // ---- Pieces of them
 /// The read functions of an extended CQ that `wc_flags` asks for.

@@ -104,6 +104,14 @@ int remove(FacePd& pd) {
     return error;
 }
 
+void dispose(FacePd& pd) {
+    delete &pd;
+}
+
+void dispose(FaceMr& mr) {
+    delete &mr;
+}
+
 int remove(FaceMr& mr) {
     FaceContext& owner = face(mr.mr.context);
     const auto guard = owner.engine->lock();
@@ -144,7 +152,7 @@ int tagwire_vhca_ibv_dealloc_pd(ibv_pd* pd) {
     if (const int error = remove(face(pd))) {
         return error;
     }
-    delete &face(pd);
+    dispose(face(pd));
     return 0;
 }
 
@@ -210,6 +218,6 @@ int tagwire_vhca_ibv_dereg_mr(ibv_mr* mr) {
     if (const int error = remove(face(mr))) {
         return error;
     }
-    delete &face(mr);
+    dispose(face(mr));
     return 0;
 }
