@@ -17,6 +17,8 @@ int fill(EngineConfig* config) {
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
         return EINVAL;  // the option was named in the log
     }
+    config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
+    config->address = options.address.text;
     config->device.guid = kGuidBase;
     config->device.tm_tags_max = static_cast<std::uint32_t>(options.tm);
     config->seed = options.seed;

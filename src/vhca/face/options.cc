@@ -8,16 +8,24 @@ namespace {
 
 using ucs::OptionType;
 
-constexpr const char* kFabrics[] = {"shm", nullptr};
+constexpr const char* kFabrics[] = {"shm", "udp", nullptr};
 
 constexpr ucs::Option kOptions[] = {
     {.name = "VHCA_FABRIC",
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "shm",
-     .doc = "What carries packets: shared memory between processes of one user.",
+     .doc =
+         "What carries packets: shared memory between processes of one user, or RoCEv2 over UDP.",
      .offset = offsetof(Options, fabric),
      .choices = kFabrics},
+    {.name = "VHCA_ADDRESS",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "",
+     .doc =
+         "UDP: IPv4 address of this process, its alone; none: the machine's first, 127.0.0.1 last.",
+     .offset = offsetof(Options, address)},
     {.name = "VHCA_LOSS",
      .type = OptionType::kDouble,
      .unit = "",
