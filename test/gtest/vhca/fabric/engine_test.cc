@@ -60,7 +60,7 @@ class Child {
     int socket_ = -1;
 };
 
-bool join(Host& host, int socket, Address* peer_p, std::uint8_t timeout = 12,
+bool join(Host& host, int socket, Address* peer_p, std::uint8_t timeout = 15,
           std::uint8_t retries = 7) {
     return host.ok() && exchange(socket, host.address(), peer_p) &&
            host.connect(*peer_p, timeout, retries) && meet(socket);
@@ -335,14 +335,14 @@ TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
             return 0;
         });
         Address peer;
-        ASSERT_TRUE(join(host, child.socket(), &peer, 10, 2));
+        ASSERT_TRUE(join(host, child.socket(), &peer, 16, 2));
         ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, 64, peer, 0), 0);
         ASSERT_EQ(host.wait().status, IBV_WC_SUCCESS);
         child.kill();
         ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, 64, peer, 0), 0);
         EXPECT_EQ(host.wait().status, IBV_WC_RETRY_EXC_ERR);
         const std::string name =
-            vhca::node_socket_name(::geteuid(), static_cast<std::uint16_t>(peer.lid));
+            vhca::node_socket_name(::geteuid(), static_cast<std::uint16_t>(peer.node));
         std::ifstream sockets("/proc/net/unix");
         const std::string all{std::istreambuf_iterator<char>(sockets), {}};
         EXPECT_EQ(all.find(name + "\n"), std::string::npos);
@@ -359,7 +359,7 @@ TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
     TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
-    const std::uint16_t lid = host.engine().lid();
+    const std::uint32_t node = host.address().node;
     const vhca::Engine* const engine = &host.engine();
     Child child([&](int socket) {
         // The parent's objects are dead matter, but can be called.
@@ -369,7 +369,7 @@ TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
         }
         Host own(kMemoryBytes);
         Address peer;
-        if (!join(own, socket, &peer) || &own.engine() == engine || own.engine().lid() == lid) {
+        if (!join(own, socket, &peer) || &own.engine() == engine || own.address().node == node) {
             return 2;
         }
         return own.post_rdma(IBV_WR_RDMA_WRITE, 0, 64, peer, 0) == 0 &&
@@ -379,22 +379,24 @@ TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
     });
     Address peer;
     ASSERT_TRUE(join(host, child.socket(), &peer));
-    EXPECT_EQ(host.engine().lid(), lid);
+    EXPECT_EQ(host.address().node, node);
     meet(child.socket());
     EXPECT_EQ(child.result(), 0);
 }
 
-TEST(VhcaEngine, AddressesLeadToLids) {
+TEST(VhcaEngine, AddressesLeadToNodes) {
     Host host(4096);
     ASSERT_TRUE(host.ok());
     const vhca::Engine& engine = host.engine();
     ibv_ah_attr attr{};
     attr.dlid = 17;
-    EXPECT_EQ(engine.route_of(attr), vhca::Route{17});
+    EXPECT_EQ(engine.route_of(attr), vhca::Route{engine.is_ethernet() ? 0U : 17U});
     attr.is_global = 1;
     attr.grh.dgid = engine.gid();
-    EXPECT_EQ(engine.route_of(attr), vhca::Route{engine.lid()});
-    EXPECT_EQ(engine.guid() & 0xffff, engine.lid());
+    EXPECT_EQ(engine.route_of(attr), vhca::Route{host.address().node});
+    EXPECT_EQ(engine.route_of(path_to(engine, 17)), vhca::Route{17});
+    const std::uint64_t mask = engine.is_ethernet() ? 0xffffffff : 0xffff;
+    EXPECT_EQ(engine.guid() & mask, host.address().node);
     EXPECT_EQ(host.engine().device().config().lid, engine.lid());
 }
 
