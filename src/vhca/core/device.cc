@@ -73,15 +73,15 @@ Time Device::Impl::progress(Time time) {
     if (now >= next_deadline) [[unlikely]] {
         run_timers();
     }
-    for (std::size_t count = working.size(); count != 0 && !working.is_empty(); --count) {
+    for (std::size_t count = working.size(); count != 0 && !working.empty(); --count) {
         QueuePair& qp = *working.front();
-        working.remove(qp);
+        working.erase(qp);
         if (!qp.run()) {
             schedule(qp);
         }
     }
     settle();
-    return working.is_empty() ? next_deadline : now;
+    return working.empty() ? next_deadline : now;
 }
 
 void Device::Impl::run_timers() {
@@ -89,9 +89,9 @@ void Device::Impl::run_timers() {
     QueuePair* next = nullptr;
     for (QueuePair* qp = waiting.front(); qp != nullptr; qp = next) {
         const Time deadline = qp->run_timer();
-        next = waiting.after(*qp);
+        next = waiting.next(*qp);
         if (deadline == kNever) {
-            waiting.remove(*qp);
+            waiting.erase(*qp);
         } else {
             next_deadline = std::min(next_deadline, deadline);
         }
@@ -99,11 +99,11 @@ void Device::Impl::run_timers() {
 }
 
 void Device::Impl::unschedule(QueuePair& qp) {
-    if (qp.working_link.is_linked) {
-        working.remove(qp);
+    if (working.is_linked(qp)) {
+        working.erase(qp);
     }
-    if (qp.waiting_link.is_linked) {
-        waiting.remove(qp);
+    if (waiting.is_linked(qp)) {
+        waiting.erase(qp);
     }
 }
 
@@ -135,7 +135,7 @@ Time Device::progress(Time now) {
     return impl_->progress(now);
 }
 bool Device::is_drained() const {
-    return impl_->working.is_empty();
+    return impl_->working.empty();
 }
 const DeviceConfig& Device::config() const {
     return impl_->config;

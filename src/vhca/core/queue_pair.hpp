@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "vhca/core/linked_list.hpp"
+#include "ucs/datastruct/queue.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/core/packet.hpp"
 #include "vhca/core/requester.hpp"
@@ -71,7 +71,7 @@ class QueuePair final : public Qp {
 
     Device::Impl& device;
     QpConfig config;  // cap: what was granted
-    Link<QueuePair> working_link, waiting_link;
+    ucs::ListLink<QueuePair> working_link, waiting_link;
 
   private:
     [[nodiscard]] bool is_for_us(Route from, const Packet& packet) const;

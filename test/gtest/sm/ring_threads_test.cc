@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/skip.hpp"
 #include "ucs/sys/process.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/sm/fences.hpp"
@@ -170,7 +171,7 @@ TEST(RingWake, ASleeperIsWokenWhereTheSenderPays) {
 
 TEST(RingWake, ASleeperIsWokenByMembarrier) {
     if (!ucs::register_global_barrier())
-        GTEST_SKIP() << "membarrier(2) is not available";
+        TW_SKIP("membarrier(2) is not available");
     exchange_with_sleeps(HostFences{false});
 }
 
