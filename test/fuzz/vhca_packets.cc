@@ -82,8 +82,8 @@ void run(Input& input) {
             deliver_datagram(victim, input, buffer, bytes);
         } else {
             // On the heap and exactly as long: reading on is seen.
-            const std::vector<std::byte> packet(buffer.begin(),
-                                                buffer.begin() + static_cast<std::ptrdiff_t>(bytes));
+            const std::vector<std::byte> packet(
+                buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(bytes));
             victim.device().receive(what % 32 == 1 ? vhca::Route{1} : kPeer, packet, victim.now());
         }
         victim.device().progress(victim.now());

@@ -80,8 +80,7 @@ class Hostile {
             ucs::unix_receive(in_.get(), buffer, &message) != UCS_OK || message.fd_count != 1) {
             return;
         }
-        static_cast<void>(
-            ucs::map_shared(message.fds[0].get(), vhca::kSegmentBytes, &in_memory_));
+        static_cast<void>(ucs::map_shared(message.fds[0].get(), vhca::kSegmentBytes, &in_memory_));
     }
 
     void talk(Input& input) {

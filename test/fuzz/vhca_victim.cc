@@ -151,9 +151,8 @@ void VhcaVictim::post_send(Input& input) {
     vhca::Qp& qp = *pairs_[input.below(static_cast<std::uint32_t>(pairs_.size()))];
     const auto kind = input.take<std::uint8_t>();
     ibv_sge sge = sge_in(input, (kind & 0x80) != 0);
-    vhca::SendWork work{.wr_id = 1,
-                        .opcode = static_cast<ibv_wr_opcode>(kind % 7),
-                        .flags = IBV_SEND_SIGNALED};
+    vhca::SendWork work{
+        .wr_id = 1, .opcode = static_cast<ibv_wr_opcode>(kind % 7), .flags = IBV_SEND_SIGNALED};
     if (work.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
         sge.length = sizeof(std::uint64_t);
     }

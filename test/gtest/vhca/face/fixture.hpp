@@ -19,6 +19,9 @@ inline constexpr unsigned kAllRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOT
 
 inline constexpr unsigned kUcRights = IBV_ACCESS_REMOTE_WRITE;
 
+/// Where the port of `context` is: a LID, or a GID where it needs one.
+ibv_ah_attr path_to(ibv_context* context);
+
 /// How a side is made.
 struct SideOptions {
     ibv_qp_type type = IBV_QPT_RC;
@@ -63,7 +66,7 @@ class Side {
   private:
     void make_cq(const SideOptions& options);
     void make_qp(const SideOptions& options);
-    void to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn);
+    void to_rts_connected(const ibv_ah_attr& path, std::uint32_t remote_qpn);
 
     ibv_qp_type type_;
 };
