@@ -20,7 +20,7 @@ inline constexpr vhca::Route kPeer{77};  // whom the queue pairs are connected t
 class VhcaVictim final : public vhca::EventSink {
   public:
     explicit VhcaVictim(vhca::Wire& wire);
-    ~VhcaVictim();
+    ~VhcaVictim() override;
     VhcaVictim(const VhcaVictim&) = delete;
     VhcaVictim& operator=(const VhcaVictim&) = delete;
 

@@ -43,9 +43,9 @@ namespace tagwire::vhca {
 
 enum class FabricKind { kShm, kUdp };
 
-/// `device.lid`, and of `device.guid` the low bits (shm: 16, the LID; udp: 32, the address), are the
-/// fabric's: what is given is replaced. `device.active_mtu` and `device.packets_ahead` are at most
-/// what the fabric carries.
+/// `device.lid`, and of `device.guid` the low bits (shm: 16, the LID; udp: 32, the address), are
+/// the fabric's: what is given is replaced. `device.active_mtu` and `device.packets_ahead` are at
+/// most what the fabric carries.
 struct EngineConfig {
     FabricKind fabric = FabricKind::kShm;
     std::string address;  // udp: in dots; "": one of this machine

@@ -20,7 +20,7 @@ void note_empty_poll() {
     }
 }
 
-/// What ConnectX cards report as the service level of a datagram: RoCE version 2 over IPv4. UCX asks.
+/// What ConnectX cards report in place of a service level: RoCE version 2 over IPv4. UCX asks.
 constexpr std::uint8_t kRoceIpv4 = 2;
 
 // The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.

@@ -73,9 +73,9 @@ def over_udp(case, loss=None, **changes):
     return replace(case, name="udp_" + case.name, options=options, attempts=attempts, **changes)
 
 
-# UCX waits a second before it asks again, unless it is told otherwise; perftest 67 ms, which is short
-# on a busy machine. `ib_send_lat -e` cannot lose anything: it counts on the acknowledgement of a
-# message being there before the answer to it.
+# UCX waits a second before it asks again, unless it is told otherwise; perftest 67 ms, which is
+# short on a busy machine. `ib_send_lat -e` cannot lose anything: it counts on the acknowledgement
+# of a message being there before the answer to it.
 UDP_UCX = {"UCX_RC_VERBS_TIMEOUT": "100ms"}
 LOSSY = ("-u", "16")
 UDP_CASES = [
@@ -145,8 +145,9 @@ class Side:
     def __init__(self, launcher, words, environment, options=()):
         self.out = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
-            [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL, stdout=self.out,
-            stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True)
+            [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL,
+            stdout=self.out, stderr=subprocess.STDOUT, env={**os.environ, **environment},
+            start_new_session=True)
 
     def text(self):
         self.out.seek(0)
