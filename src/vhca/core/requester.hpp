@@ -126,6 +126,7 @@ class Requester {
     void retry();
     void complete_oldest(ibv_wc_status status);
     void fail_oldest(ibv_wc_status status);
+    [[nodiscard]] Time timeout() const;
     void arm_timer();
 
     QueuePair& qp_;
@@ -144,6 +145,7 @@ class Requester {
     std::uint8_t retries_left_ = 0, rnr_retries_left_ = 0;
     bool is_paused_ = false;  // told RNR; until deadline_
     Time deadline_ = kNever;
+    std::uint64_t handed_over_ = 0;  // to the wire when the deadline was set
 };
 
 }  // namespace tagwire::vhca

@@ -212,10 +212,15 @@ void Requester::retry() {
     go_back();
 }
 
-void Requester::arm_timer() {
+Time Requester::timeout() const {
     constexpr Time kUnit = 4096;
+    return kUnit << qp_.attr().timeout;
+}
+
+void Requester::arm_timer() {
     if (deadline_ == kNever && qp_.is_rc() && qp_.attr().timeout != 0) {
-        deadline_ = qp_.device.now + (kUnit << qp_.attr().timeout);
+        deadline_ = qp_.device.now + timeout();
+        handed_over_ = qp_.device.wire.handed_over(qp_.route());
         qp_.device.schedule_timer(qp_, deadline_);
     }
 }
@@ -226,6 +231,8 @@ Time Requester::run_timer() {
         if (is_paused_) {
             is_paused_ = false;
             qp_.device.schedule(qp_);
+        } else if (!qp_.device.wire.have_left(qp_.route(), handed_over_)) {
+            deadline_ = qp_.device.now + timeout();
         } else {
             ++qp_.device.counters.timeouts;
             retry();

@@ -52,6 +52,8 @@ class ShmFabric final : public Fabric {
 
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
+    std::uint64_t handed_over(Route to) override;
+    bool have_left(Route to, std::uint64_t count) override;
 
     /// Calls take(Route from, std::span<const std::byte> packet) for packets that came in, up to a
     /// bound; what take() does not keep is gone afterwards. Returns how many there were.
@@ -101,6 +103,7 @@ class ShmFabric final : public Fabric {
     bool watch(int fd);
 
     OutLink* link_to(std::uint64_t node);
+    [[nodiscard]] const OutLink* standing_link(std::uint64_t node) const;
     OutLink* connect(std::uint16_t lid);
     ucs_status_t make_segment(OutLink& link, ucs::UniqueFd* fd_p);
     ucs_status_t make_loopback(OutLink& link);

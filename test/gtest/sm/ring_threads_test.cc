@@ -33,7 +33,7 @@ using sm::RingGeometry;
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kMessages = 20'000;
 #else
-constexpr std::uint64_t kMessages = 300'000;
+constexpr std::uint64_t kMessages = 100'000;
 #endif
 
 /** A ring segment as make_tx() lays it out, and one end of each kind on it. */

@@ -185,7 +185,7 @@ def run_pair(launcher, case):
     client = Side(launcher, words, case.environment, options[1])
     client_status = client.wait(deadline)
     if client_status != 0:  # the server may wait for ever
-        deadline = min(deadline, time.monotonic() + 5)
+        deadline = min(deadline, time.monotonic() + 30)
     server_status = server.wait(deadline)
     return [("client", client_status, client.text()), ("server", server_status, server.text())]
 
