@@ -84,13 +84,14 @@ void Engine::help() {
 Time Engine::help_once(bool was_asked) {
     const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
     clock_.refine();
-    if (polls != polls_seen_ && !was_asked && !fabric_->is_neglected()) {
+    if (polls != polls_seen_ && !was_asked) {
         polls_seen_ = polls;
-        patience_ns_ = std::min(2 * patience_ns_, kPatienceMaxNs);
+        // A packet that waits may have been left by the last poll: look again soon.
+        patience_ns_ =
+            fabric_->is_neglected() ? kTakeOverNs : std::min(2 * patience_ns_, kPatienceMaxNs);
         return patience_ns_;
     }
-    // Somebody polls, but not often enough for a peer that knocked or a packet that waits: help
-    // once.
+    // Somebody polls, but not often enough for a peer that knocked: help once.
     const bool is_guest = polls != polls_seen_;
     polls_seen_ = polls;
     patience_ns_ = kTakeOverNs;
