@@ -4,6 +4,10 @@
 
 #include "vhca/face/fixture.hpp"
 
+// Exported, and declared for providers only.
+extern "C" int ibv_read_sysfs_file(const char* directory, const char* file, char* out,
+                                   std::size_t out_bytes);
+
 namespace tagwire::test {
 namespace {
 
