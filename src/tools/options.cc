@@ -95,7 +95,9 @@ struct DeviceOption {
     const char* doc;
 };
 constexpr DeviceOption kDeviceOptions[] = {
-    {"--fabric", "FABRIC", "NAME", "What carries packets: shm (default), shared memory"},
+    {"--fabric", "FABRIC", "NAME",
+     "What carries packets: shm (default), shared memory; udp, RoCEv2"},
+    {"--address", "ADDRESS", "A", "udp: the IPv4 address of this process, which has it alone"},
     {"--loss", "LOSS", "P", "Share of packets that the fabric loses, 0 to 1"},
     {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},

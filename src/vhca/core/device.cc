@@ -125,8 +125,10 @@ Device::Device(const DeviceConfig& config, Wire& wire, EventSink& events, std::u
     : impl_(std::make_unique<Impl>(config, wire, events, seed)) {}
 Device::~Device() = default;
 
-void Device::receive(Route from, std::span<const std::byte> packet, Time now) {
+void Device::receive(Route from, std::span<const std::byte> packet, Time now,
+                     const std::byte* grh) {
     impl_->now = now;
+    impl_->grh = grh;
     impl_->receive(from, packet);
 }
 Time Device::progress(Time now) {

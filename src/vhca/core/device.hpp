@@ -186,8 +186,10 @@ class Device {
     int destroy_qp(Qp& qp);
 
     // ---- Packets and time
-    /// One packet that came from `from`. Anything may be in it.
-    void receive(Route from, std::span<const std::byte> packet, Time now);
+    /// One packet that came from `from`. Anything may be in it. `grh`: the kGrhBytes that a
+    /// program sees before the data if it is a datagram; nullptr where the fabric has none.
+    void receive(Route from, std::span<const std::byte> packet, Time now,
+                 const std::byte* grh = nullptr);
     /// Sends what waits for the wire and runs what is due. Returns when it wants to be called again
     /// at the latest, kNever if it does not.
     Time progress(Time now);

@@ -56,6 +56,7 @@ class Device::Impl {
     EventSink& sink;
     DeviceCounters counters;
     Time now = 0;
+    const std::byte* grh = nullptr;  // of the packet that is being received
 
     MemoryTable memory;
     NumberTable<QueuePair> qps;

@@ -3,7 +3,6 @@
 // thread; see device.hpp for the conventions.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "vhca/core/device.hpp"
@@ -17,7 +16,6 @@ struct Completion {
     Route from;  // node that a received message came from
     std::uint64_t tm_tag = 0;
     std::uint32_t tm_priv = 0;
-    std::array<std::byte, 40> grh{};  // UD
 };
 
 class Cq {

@@ -10,10 +10,6 @@
 
 namespace tagwire::vhca {
 
-namespace {
-constexpr std::uint64_t kGrhBytes = 40;  // before the data of a datagram
-}
-
 int Responder::allocate() {
     receive_pd_ = qp_.config.pd;
     cq_ = static_cast<CompletionQueue*>(qp_.config.recv_cq);
@@ -137,11 +133,15 @@ void Responder::receive_ud(const Packet& packet, Route from) {
         return;
     }
     Receive& receive = receives_->at(receive_);
+    const MemoryTable& memory = qp_.device.memory;
+    const std::byte* grh = qp_.device.grh;
     offset_ = kGrhBytes + packet.payload.size();
     if (offset_ > receive.bytes) {
         refuse(Verdict::kReceiveTooShort, from);
-    } else if (!qp_.device.memory.scatter(receive.sges(), receive_pd_, kGrhBytes,
-                                          packet.payload.data(), packet.payload.size())) {
+    } else if (!memory.scatter(receive.sges(), receive_pd_, kGrhBytes, packet.payload.data(),
+                               packet.payload.size()) ||
+               (grh != nullptr &&
+                !memory.scatter(receive.sges(), receive_pd_, 0, grh, kGrhBytes))) {
         refuse(Verdict::kReceiveFault, from);
     } else {
         complete_receive(IBV_WC_SUCCESS, &packet, from);
@@ -300,6 +300,9 @@ void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
     cqe.wc.imm_data = packet.imm;  // or invalidated_rkey, which is in the same place
     cqe.wc.wc_flags = (packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U) |
                       (packet.has(kHasIeth) ? unsigned{IBV_WC_WITH_INV} : 0U);
+    if (is_ud && qp_.device.grh != nullptr) {
+        cqe.wc.wc_flags |= unsigned{IBV_WC_GRH};
+    }
     cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.attr().dest_qp_num;
     cqe.wc.slid = static_cast<std::uint16_t>(from.node);
 }

@@ -24,6 +24,8 @@ struct Route {
 inline constexpr std::size_t kMtuMax = 4096;
 inline constexpr std::size_t kHeaderBytesMax = 96;
 inline constexpr std::size_t kPacketBytesMax = kMtuMax + kHeaderBytesMax;
+/// Space for a network header before the data of a datagram.
+inline constexpr std::size_t kGrhBytes = 40;
 
 class Wire {
   public:

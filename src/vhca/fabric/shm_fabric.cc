@@ -173,6 +173,12 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 
 // ---- Receiving ---------------------------------------------------------------------------------
 
+unsigned ShmFabric::deliver(Device& device, Time now) {
+    return poll([&device, now](Route from, std::span<const std::byte> packet) {
+        device.receive(from, packet, now);
+    });
+}
+
 bool ShmFabric::arm() {
     bool is_empty = true;
     for (const auto& link : in_) {

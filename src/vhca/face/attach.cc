@@ -19,6 +19,8 @@ int fill(EngineConfig* config) {
         return EINVAL;  // the option was named in the log
     }
     config->device = limits_of(look(), options);
+    config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
+    config->address = options.address.text;
     config->device.guid = kGuidBase;
     config->seed = options.seed;
     config->faults.loss = options.loss;

@@ -46,6 +46,8 @@ void dispose(FacePd& pd);
 void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags);
 void fill_qp_ex(ibv_qp_ex* qp);
 
+/// Address attributes that the port can follow: on Ethernet they need a GID.
+[[nodiscard]] bool is_path(const Engine& engine, const ibv_ah_attr& attr);
 /// The one device.
 ibv_device* the_device();
 /// Host order. Makes the engine, which knows it.

@@ -22,14 +22,20 @@ void note_polled(bool got) {
     }
 }
 
-// The oldest completion; a node of the fabric is known to programs as a LID.
+/// What ConnectX cards report in place of a service level: RoCE version 2 over IPv4. UCX asks.
+constexpr std::uint8_t kRoceIpv4 = 2;
+
+// The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.
 bool take(FaceCq& cq, Completion* into) {
     if (!cq.core->poll(into)) {
         return false;
     }
-    if ((into->wc.opcode & IBV_WC_RECV) != 0) {
-        into->wc.slid = static_cast<std::uint16_t>(into->from.node);
+    if ((into->wc.opcode & IBV_WC_RECV) == 0) {
+        return true;
     }
+    const bool is_ethernet = cq.engine->is_ethernet();
+    into->wc.slid = is_ethernet ? std::uint16_t{0} : static_cast<std::uint16_t>(into->from.node);
+    into->wc.sl = is_ethernet ? kRoceIpv4 : std::uint8_t{0};
     return true;
 }
 

@@ -65,10 +65,15 @@ void describe_strictness(const Facts& facts, const DeviceConfig& config) {
     facts.number("strictness", "untagged minimum", config.tm_untagged_min);
 }
 
-void describe_port(const Facts& facts, const ibv_port_attr& port) {
+void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {
     facts.text("port 1", "state", tagwire_vhca_ibv_port_state_str(port.state));
-    facts.text("port 1", "link layer", "InfiniBand");
-    facts.number("port 1", "lid", port.lid);
+    facts.text("port 1", "link layer", engine.is_ethernet() ? "Ethernet" : "InfiniBand");
+    if (engine.is_ethernet()) {
+        facts.text("port 1", "address", ipv4_text(static_cast<std::uint32_t>(engine.guid())));
+        facts.text("port 1", "interface", engine.interface()->name);
+    } else {
+        facts.number("port 1", "lid", port.lid);
+    }
     facts.number("port 1", "mtu", 128U << static_cast<unsigned>(port.active_mtu));
 }
 
@@ -96,7 +101,7 @@ int tagwire_vhca_describe(void (*take)(void*, const char*, const char*, const ch
     query_port_op(context, 1, &port, sizeof port);
     facts.text("versions", "tagwire", tagwire_vhca_version());
     describe_device(facts, engine, attr);
-    describe_port(facts, port);
+    describe_port(facts, engine, port);
     describe_limits(facts, engine.device().config(), attr);
     describe_strictness(facts, engine.device().config());
     describe_options(facts);

@@ -8,7 +8,7 @@ namespace {
 
 using ucs::OptionType;
 
-constexpr const char* kFabrics[] = {"shm", nullptr};
+constexpr const char* kFabrics[] = {"shm", "udp", nullptr};
 constexpr const char* kLooks[] = {"connectx", "soft-roce", nullptr};
 constexpr const char* kMtus[] = {"256", "512", "1024", "2048", "4096", nullptr};
 constexpr const char* kSendPlaces[] = {"look", "polled", "completed", nullptr};
@@ -18,9 +18,17 @@ constexpr ucs::Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "shm",
-     .doc = "What carries packets: shared memory between processes of one user.",
+     .doc =
+         "What carries packets: shared memory between processes of one user, or RoCEv2 over UDP.",
      .offset = offsetof(Options, fabric),
      .choices = kFabrics},
+    {.name = "VHCA_ADDRESS",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "",
+     .doc =
+         "UDP: IPv4 address of this process, its alone; none: the machine's first, 127.0.0.1 last.",
+     .offset = offsetof(Options, address)},
     {.name = "VHCA_LOSS",
      .type = OptionType::kDouble,
      .unit = "",

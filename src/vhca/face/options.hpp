@@ -16,7 +16,8 @@ struct Options {
     std::uint64_t delay_ns;
     std::uint64_t seed;
     std::uint64_t tm;  // receives of a tag-matching SRQ
-    int fabric;        // shm is all there is
+    int fabric;        // FabricKind
+    ucs::OptionString address;
 
     int look;
     // Limits; 0: that of the look.

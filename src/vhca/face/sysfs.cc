@@ -28,6 +28,26 @@ std::string guid_text(std::uint64_t guid) {
     return out.data();
 }
 
+// Of the port and its one GID.
+std::string port_file(std::string_view name) {
+    constexpr std::string_view kPort = "ports/1/";
+    Engine* engine = nullptr;
+    if (!name.starts_with(kPort) || attach_engine(&engine) != 0) {
+        return {};
+    }
+    name.remove_prefix(kPort.size());
+    if (name == "link_layer") {
+        return engine->is_ethernet() ? "Ethernet" : "InfiniBand";
+    }
+    if (name == "gid_attrs/types/0") {
+        return engine->is_ethernet() ? "RoCE v2" : "IB/RoCE v1";
+    }
+    if (name == "gid_attrs/ndevs/0" && engine->interface() != nullptr) {
+        return engine->interface()->name;
+    }
+    return {};
+}
+
 // Empty: no such file.
 std::string our_file(std::string_view name) {
     if (name == "node_type") {
@@ -45,7 +65,7 @@ std::string our_file(std::string_view name) {
     if (name == "hca_type") {
         return look().hca_type;
     }
-    return {};
+    return port_file(name);
 }
 
 int copy_out(std::string_view text, char* out, std::size_t out_bytes) {

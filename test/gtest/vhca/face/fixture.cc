@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/face/fixture.hpp"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
+#include <string>
 
 namespace tagwire::test {
 namespace {
 constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
-}
+
+// With TAGWIRE_VHCA_FABRIC=udp this process needs an address that no other has; 127.0.0.0/8 has
+// room for each process id.
+const bool has_address = [] {
+    const auto id = static_cast<unsigned>(::getpid()) << 2;
+    const std::string address = "127." + std::to_string(id >> 16 & 0xff) + "." +
+                                std::to_string(id >> 8 & 0xff) + "." +
+                                std::to_string((id & 0xff) | 1);
+    return ::setenv("TAGWIRE_VHCA_ADDRESS", address.c_str(), 1) == 0;
+}();
+
+}  // namespace
 
 ibv_ah_attr path_to(ibv_context* context) {
     ibv_port_attr port{};

@@ -195,7 +195,33 @@ LOOKS = [as_soft_roce(case) for case in (
     pingpong("ibv_rc_pingpong", "-e"), perftest("send", "bw", "RC", ["--use-srq"]),
     ucp("tag_lat"))]
 
-CASES = [*RDMA_CORE, *PERFTEST, *UCT, *UCP, *LIBFABRIC, *NOT_OFFERED, *LOOKS]
+# ---- Over UDP ------------------------------------------------------------------------------------
+
+LOSSY = ("--loss", "0.01")
+PATIENT = ["-u", "16"]  # perftest asks again after 67 ms, which is short on a busy machine
+
+
+def over_udp(case, *faults, more=(), **variables):
+    return replace(case, name=f"udp_{case.name}", options=("--fabric", "udp", *faults),
+                   words=[*case.words, *more], environment={**case.environment, **variables})
+
+
+# What ends without waiting for its peer cannot stand loss: nobody is there to give a lost last
+# acknowledgement again. `ib_send_lat -e` counts on the acknowledgement being there before the
+# answer. UCX waits a second before it asks again, unless it is told otherwise.
+UDP = [
+    over_udp(pingpong("ibv_rc_pingpong", "-c"), more=["-g", "0"]),
+    over_udp(pingpong("ibv_ud_pingpong"), more=["-g", "0"]),
+    *(over_udp(perftest(verb, shape, "RC", []), *LOSSY, more=PATIENT)
+      for verb, shape in (("send", "lat"), ("write", "bw"), ("read", "lat"), ("atomic", "lat"))),
+    over_udp(perftest("send", "lat", "RC", ["-e"])),
+    over_udp(perftest("send", "lat", "UD", [])),
+    over_udp(uct("rc_verbs", "am_lat"), *LOSSY, UCX_RC_VERBS_TIMEOUT="100ms"),
+    over_udp(ucp("tag_lat", "-s", "4194304", iterations="10"), *LOSSY,
+             UCX_RC_VERBS_TIMEOUT="100ms"),
+]
+
+CASES = [*RDMA_CORE, *PERFTEST, *UCT, *UCP, *LIBFABRIC, *NOT_OFFERED, *LOOKS, *UDP]
 
 
 def print_row(case, result):

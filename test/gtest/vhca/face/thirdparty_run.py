@@ -2,6 +2,7 @@
 """Starts a program that nobody here wrote on the virtual HCA, one or both sides of it, and judges
 what came of it: exit statuses, a figure, or the words with which it refuses."""
 import ctypes
+import ipaddress
 import os
 import re
 import shutil
@@ -67,6 +68,11 @@ def free_port():
     raise OSError("no free port between 10000 and 30000")
 
 
+def own_address(number):
+    """Loopback has room for each process id and four addresses of each."""
+    return str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | number))
+
+
 def is_listening(port):
     wanted = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -88,10 +94,12 @@ def die_with_parent():
 class Side:
     """One started program and what it wrote."""
 
-    def __init__(self, launcher, case, words):
+    def __init__(self, launcher, case, words, number=1):
         self.out = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        address = ["--address", own_address(number)] if "udp" in case.options else []
+        options = [*case.options, *address]
         self.process = subprocess.Popen(
-            [launcher, "vhca", "run", *case.options, "--", *words], stdin=subprocess.DEVNULL,
+            [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL,
             stdout=self.out, stderr=subprocess.STDOUT, env={**os.environ, **case.environment},
             start_new_session=True, preexec_fn=die_with_parent)
 
@@ -134,7 +142,7 @@ def run_pair(launcher, case):
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
-    client = Side(launcher, case, client_words)
+    client = Side(launcher, case, client_words, 2)
     client_status = client.wait(deadline)
     if client_status != 0:  # the server may wait for ever
         deadline = min(deadline, time.monotonic() + 30)
