@@ -104,6 +104,22 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
     {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
     {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
+    {"--look", "LOOK", "NAME", "What the device looks like: connectx (default), soft-roce"},
+    {"--qps", "QPS", "N", "Queue pairs that it has"},
+    {"--qp-depth", "QP_DEPTH", "N", "Requests that a queue of a queue pair may hold"},
+    {"--cq-depth", "CQ_DEPTH", "N", "Completions that a CQ may hold"},
+    {"--srq-depth", "SRQ_DEPTH", "N", "Receives that an SRQ may hold"},
+    {"--sges", "SGES", "N", "Pieces of one request"},
+    {"--inline", "INLINE", "BYTES", "Inline data that a queue pair may ask for"},
+    {"--reads", "READS", "N", "Reads and atomics of one queue pair on their way"},
+    {"--mtu", "MTU", "BYTES", "MTU of the port: 256, 512, 1024, 2048 or 4096 (default)"},
+    {"--send-places", "SEND_PLACES", "WHEN", "When a send gives its place back: polled, completed"},
+    {"--tm-untagged-min", "TM_UNTAGGED_MIN", "N",
+     "Untagged receives before a tag-matching SRQ takes messages; cards want 33"},
+};
+// The same for options without a value: what they set the variable to.
+constexpr DeviceOption kDeviceFlags[] = {
+    {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
 };
 
 void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
@@ -115,6 +131,12 @@ void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
                },
                known.doc)
             ->type_name(known.type);
+    }
+    for (const DeviceOption& known : kDeviceFlags) {
+        run->add_flag_callback(
+            known.option,
+            [arguments, &known] { arguments->settings.emplace_back(known.variable, known.type); },
+            known.doc);
     }
 }
 

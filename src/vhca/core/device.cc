@@ -197,7 +197,7 @@ int Device::destroy_cq(Cq& cq) {
 int Device::create_srq(const SrqConfig& config, Srq** srq_p) {
     const DeviceConfig& limits = impl_->config;
     if (config.pd == nullptr || config.wr_max == 0 || config.wr_max > limits.srq_wr_max ||
-        config.sge_max > limits.sge_max || config.limit > config.wr_max) {
+        config.sge_max > limits.srq_sge_max || config.limit > config.wr_max) {
         return EINVAL;
     }
     if (const TagConfig& tm = config.tm; tm.cq != nullptr) {

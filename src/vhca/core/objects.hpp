@@ -76,6 +76,8 @@ class Qp {
     /// As post_send, but held back until ring(): the requests of one list leave together.
     virtual int enqueue_send(const SendWork& work) = 0;
     virtual void ring(Time now) = 0;
+    /// Takes back what was enqueued and not rung for, as if it had never been.
+    virtual void withdraw() = 0;
     /// ENOMEM: full. EINVAL: RESET state, too many sges, or the QP has an SRQ.
     virtual int post_recv(const RecvWork& work) = 0;
 

@@ -33,6 +33,7 @@ class QueuePair final : public Qp {
     int post_send(const SendWork& work, Time now) override;
     int enqueue_send(const SendWork& work) override;
     void ring(Time now) override;
+    void withdraw() override { requester_.withdraw(); }
     int post_recv(const RecvWork& work) override;
     [[nodiscard]] std::uint32_t number() const override { return number_; }
     [[nodiscard]] ibv_qp_state state() const override { return state_; }

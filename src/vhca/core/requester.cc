@@ -18,6 +18,9 @@ static_assert(IBV_QPT_RC == 2 && IBV_QPT_UC == 3 && IBV_QPT_UD == 4);
 /// The opcodes of SEND and WRITE are in the same order: first, middle, last, last with immediate,
 /// only, only with immediate.
 Opcode opcode_of(ibv_qp_type type, ibv_wr_opcode work, bool is_first, bool is_last) {
+    if (work == IBV_WR_SEND_WITH_INV && is_last) {
+        return is_first ? Opcode::kRcSendOnlyInv : Opcode::kRcSendLastInv;
+    }
     const bool is_write = work == IBV_WR_RDMA_WRITE || work == IBV_WR_RDMA_WRITE_WITH_IMM;
     const bool has_imm = work == IBV_WR_SEND_WITH_IMM || work == IBV_WR_RDMA_WRITE_WITH_IMM;
     auto code = static_cast<unsigned>(is_write ? Opcode::kRcWriteFirst : Opcode::kRcSendFirst);

@@ -150,8 +150,11 @@ void Responder::receive_ud(const Packet& packet, Route from) {
 
 bool Responder::is_well_formed(const Packet& packet) const {
     const bool is_start = packet.has(kIsStart);
-    if (is_start != (message_ == Message::kNone) || packet.has(kHasIeth)) {
-        return false;  // no memory windows, so there is nothing to invalidate
+    if (is_start != (message_ == Message::kNone)) {
+        return false;
+    }
+    if (packet.has(kHasIeth) && qp_.matching() != nullptr) {
+        return false;  // tag matching has no completion that could tell of it
     }
     if (!is_start && packet.has(kIsSend) != (message_ == Message::kSend)) {
         return false;
@@ -202,6 +205,9 @@ Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
         return Verdict::kReceiveFault;
     }
     offset_ += bytes;
+    if (packet.has(kHasIeth) && !qp_.device.memory.invalidate(packet.imm, qp_.config.pd)) {
+        return Verdict::kAccess;
+    }
     if (packet.has(kIsEnd)) {
         message_ = Message::kNone;
         complete_receive(IBV_WC_SUCCESS, &packet, from);
@@ -291,8 +297,9 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
 
 void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
     const bool is_ud = qp_.config.type == IBV_QPT_UD;
-    cqe.wc.imm_data = packet.imm;
-    cqe.wc.wc_flags = packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U;
+    cqe.wc.imm_data = packet.imm;  // or invalidated_rkey, which is in the same place
+    cqe.wc.wc_flags = (packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U) |
+                      (packet.has(kHasIeth) ? unsigned{IBV_WC_WITH_INV} : 0U);
     if (is_ud && qp_.device.grh != nullptr) {
         cqe.wc.wc_flags |= unsigned{IBV_WC_GRH};
     }

@@ -117,7 +117,7 @@ class ShmFabric final : public Fabric {
     void serve_out(OutLink& link);
     void serve_in(InLink& link);
     bool admit(int fd, const Hello& hello, const ucs::UniqueFd& segment);
-    void tell_version(unsigned lid, std::uint32_t version, std::uint64_t segment_bytes);
+    void tell_version(unsigned lid, const Refusal& theirs);
     void sweep();
 
     HostFences fences_;

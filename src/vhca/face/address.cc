@@ -38,6 +38,15 @@ bool attr_from_ipv4(const ibv_grh& grh, ibv_ah_attr* attr) {
 }
 
 }  // namespace
+
+int remove(FaceAh& ah) {
+    FaceContext& owner = face(ah.ah.context);
+    const auto guard = owner.engine->lock();
+    --face(ah.ah.pd).core->users;
+    owner.ahs.erase(ah);
+    return 0;
+}
+
 }  // namespace tagwire::vhca
 
 using namespace tagwire::vhca;
@@ -50,22 +59,20 @@ ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     if (made == nullptr) {
         return fail(ENOMEM);
     }
-    Engine& engine = *face(pd->context).engine;
+    FaceContext& owner = face(pd->context);
     {
-        const auto guard = engine.lock();
+        const auto guard = owner.engine->lock();
         ++face(pd).core->users;
+        owner.ahs.push_back(*made);
     }
     made->ah.context = pd->context;
     made->ah.pd = pd;
-    made->route = engine.route_of(*attr);
+    made->route = owner.engine->route_of(*attr);
     return &made->ah;
 }
 
 int tagwire_vhca_ibv_destroy_ah(ibv_ah* ah) {
-    {
-        const auto guard = face(ah->context).engine->lock();
-        --face(ah->pd).core->users;
-    }
+    remove(face(ah));
     delete &face(ah);
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 #include "vhca/face/options.hpp"
 #include "vhca/face/sink.hpp"
 
@@ -19,8 +20,8 @@ int fill(EngineConfig* config) {
     }
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
     config->address = options.address.text;
+    config->device = limits_of(look(), options);
     config->device.guid = kGuidBase;
-    config->device.tm_tags_max = static_cast<std::uint32_t>(options.tm);
     config->seed = options.seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;

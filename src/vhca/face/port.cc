@@ -18,7 +18,7 @@ void fill_port(Engine& engine, ibv_port_attr* attr) {
     attr->active_mtu = engine.device().config().active_mtu;
     attr->gid_tbl_len = kGidTableEntries;
     attr->port_cap_flags = 0;
-    attr->max_msg_sz = 1U << 30;
+    attr->max_msg_sz = engine.device().config().message_bytes_max;
     attr->pkey_tbl_len = kPkeyTableEntries;
     attr->lid = engine.lid();
     attr->sm_lid = 1;

@@ -14,6 +14,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -59,10 +60,10 @@ std::string our_file(std::string_view name) {
         return tagwire_vhca_version();
     }
     if (name == "board_id") {
-        return "TAGWIRE-VHCA";
+        return look().board_id;
     }
     if (name == "hca_type") {
-        return "MT" + std::to_string(kVendorPartId);
+        return look().hca_type;
     }
     return port_file(name);
 }

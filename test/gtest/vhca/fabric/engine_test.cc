@@ -2,19 +2,15 @@
 // Two processes with an engine each: messages, sleeping targets, dead peers, forks, faults.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
-#include "common/skip.hpp"
+#include "vhca/child.hpp"
 #include "vhca/fabric/host.hpp"
 
 namespace tagwire::test {
@@ -22,49 +18,6 @@ namespace {
 
 constexpr std::size_t kMemoryBytes = 1 << 20;
 constexpr std::uint32_t kLong = 64 * 1024;
-
-/** A child process that runs `body(socket)`; its result is what the body returns. */
-class Child {
-  public:
-    explicit Child(const std::function<int(int)>& body) {
-        std::array<int, 2> sockets{};
-        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()), 0);
-        pid_ = ::fork();
-        if (pid_ == 0) {
-            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-            ::close(sockets[0]);
-            ::_exit(body(sockets[1]));
-        }
-        ::close(sockets[1]);
-        socket_ = sockets[0];
-    }
-    ~Child() {
-        ::close(socket_);
-        if (pid_ > 0) {
-            kill();
-        }
-    }
-    void kill() {
-        ::kill(pid_, SIGKILL);
-        ::waitpid(std::exchange(pid_, -1), nullptr, 0);
-    }
-    void stop() {
-        ::kill(pid_, SIGSTOP);
-        int status = 0;
-        EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-    }
-    void resume() { ::kill(pid_, SIGCONT); }
-    int result() {
-        int status = 0;
-        ::waitpid(std::exchange(pid_, -1), &status, 0);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
-    }
-    [[nodiscard]] int socket() const { return socket_; }
-
-  private:
-    pid_t pid_ = -1;
-    int socket_ = -1;
-};
 
 bool join(Host& host, int socket, Address* peer_p, std::uint8_t timeout = 15,
           std::uint8_t retries = 7) {
@@ -231,12 +184,6 @@ TEST(VhcaEngine, AnInitiatorThatDoesNotPollMakesProgress) {
     EXPECT_EQ(child.result(), 0);
 }
 
-#if defined(__SANITIZE_THREAD__)
-#define TW_SKIP_FORK_BESIDE_THREADS() TW_SKIP("ThreadSanitizer forbids threads after such a fork")
-#else
-#define TW_SKIP_FORK_BESIDE_THREADS() static_cast<void>(0)
-#endif
-
 /** Makes an fd readable when a CQ has something to say. */
 class PipeSink final : public vhca::EventSink {
   public:
@@ -341,7 +288,7 @@ TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
             return 0;
         });
         Address peer;
-        ASSERT_TRUE(join(host, child.socket(), &peer, 16, 2));
+        ASSERT_TRUE(join(host, child.socket(), &peer, 17, 3));
         ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, 64, peer, 0), 0);
         ASSERT_EQ(host.wait().status, IBV_WC_SUCCESS);
         child.kill();
@@ -361,6 +308,7 @@ TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
 }
 
 TEST(VhcaEngine, TheTimeInWhichAPeerDoesNotRunIsNoneOfItsTimeout) {
+    TW_SKIP_FORK_BESIDE_THREADS();
     Child child([](int socket) {
         Host other(kMemoryBytes);
         Address peer;

@@ -3,9 +3,27 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <string>
 
 namespace tagwire::test {
+namespace {
+constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
+}
+
+ibv_ah_attr path_to(ibv_context* context) {
+    ibv_port_attr port{};
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    ibv_ah_attr attr{};
+    attr.port_num = 1;
+    attr.dlid = port.lid;
+    if ((port.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+        attr.is_global = 1;
+        EXPECT_EQ(ibv_query_gid(context, 1, 0, &attr.grh.dgid), 0);
+    }
+    return attr;
+}
 
 namespace {
 
@@ -20,19 +38,6 @@ const bool has_address = [] {
 }();
 
 }  // namespace
-
-ibv_ah_attr path_to(ibv_context* context) {
-    ibv_port_attr port{};
-    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
-    ibv_ah_attr attr{};
-    attr.port_num = 1;
-    attr.dlid = port.lid;
-    if ((port.flags & IBV_QPF_GRH_REQUIRED) != 0) {
-        attr.is_global = 1;
-        EXPECT_EQ(ibv_query_gid(context, 1, 0, &attr.grh.dgid), 0);
-    }
-    return attr;
-}
 
 Side::Side(const SideOptions& options) : type_(options.type) {
     ibv_device** list = ibv_get_device_list(nullptr);
@@ -116,11 +121,12 @@ int Side::modify_to_init() {
     return ibv_modify_qp(qp, &attr, mask);
 }
 
-void Side::to_rts_connected(const ibv_ah_attr& path, std::uint32_t remote_qpn) {
+void Side::connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& patience) {
+    ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = remote_qpn;
+    attr.dest_qp_num = qpn;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
     attr.ah_attr = path;
@@ -130,9 +136,9 @@ void Side::to_rts_connected(const ibv_ah_attr& path, std::uint32_t remote_qpn) {
     }
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
     attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = 14;
-    attr.retry_cnt = 7;
-    attr.rnr_retry = 7;
+    attr.timeout = patience.timeout;
+    attr.retry_cnt = patience.retry_cnt;
+    attr.rnr_retry = patience.rnr_retry;
     attr.max_rd_atomic = 4;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     if (type_ == IBV_QPT_RC) {
@@ -143,11 +149,11 @@ void Side::to_rts_connected(const ibv_ah_attr& path, std::uint32_t remote_qpn) {
 
 void Side::connect(const Side& other) {
     ibv_ah_attr path = path_to(other.context);
-    ASSERT_EQ(modify_to_init(), 0);
     if (type_ != IBV_QPT_UD) {
-        to_rts_connected(path, other.qp->qp_num);
+        connect(path, other.qp->qp_num);
         return;
     }
+    ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
@@ -176,7 +182,8 @@ int Side::post_send(ibv_send_wr wr, std::size_t offset, std::uint32_t bytes) con
 
 ibv_wc Side::wait() const {
     ibv_wc wc{};
-    for (int polls = 0; polls < kPollsMax; ++polls) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
         const int got = ibv_poll_cq(cq, 1, &wc);
         if (got == 1) {
             return wc;
