@@ -11,6 +11,14 @@
 
 namespace tagwire::vhca {
 
+int remove(FaceAh& ah) {
+    FaceContext& owner = face(ah.ah.context);
+    const auto guard = owner.engine->lock();
+    --face(ah.ah.pd).core->users;
+    owner.ahs.erase(ah);
+    return 0;
+}
+
 bool is_path(const Engine& engine, const ibv_ah_attr& attr) {
     if (attr.is_global == 0) {
         return !engine.is_ethernet();
@@ -38,15 +46,6 @@ bool attr_from_ipv4(const ibv_grh& grh, ibv_ah_attr* attr) {
 }
 
 }  // namespace
-
-int remove(FaceAh& ah) {
-    FaceContext& owner = face(ah.ah.context);
-    const auto guard = owner.engine->lock();
-    --face(ah.ah.pd).core->users;
-    owner.ahs.erase(ah);
-    return 0;
-}
-
 }  // namespace tagwire::vhca
 
 using namespace tagwire::vhca;

@@ -18,9 +18,9 @@ int fill(EngineConfig* config) {
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
         return EINVAL;  // the option was named in the log
     }
+    config->device = limits_of(look(), options);
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
     config->address = options.address.text;
-    config->device = limits_of(look(), options);
     config->device.guid = kGuidBase;
     config->seed = options.seed;
     config->faults.loss = options.loss;

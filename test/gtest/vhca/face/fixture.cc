@@ -10,22 +10,6 @@
 namespace tagwire::test {
 namespace {
 constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
-}
-
-ibv_ah_attr path_to(ibv_context* context) {
-    ibv_port_attr port{};
-    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
-    ibv_ah_attr attr{};
-    attr.port_num = 1;
-    attr.dlid = port.lid;
-    if ((port.flags & IBV_QPF_GRH_REQUIRED) != 0) {
-        attr.is_global = 1;
-        EXPECT_EQ(ibv_query_gid(context, 1, 0, &attr.grh.dgid), 0);
-    }
-    return attr;
-}
-
-namespace {
 
 // With TAGWIRE_VHCA_FABRIC=udp this process needs an address that no other has; 127.0.0.0/8 has
 // room for each process id.

@@ -45,22 +45,6 @@ class Launcher(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("TAGWIRE_VHCA_LOSS", done.stderr)
 
-    def test_taken_address_is_named_with_the_option_that_helps(self):
-        address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 1))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-            other.bind((address, 4791))
-            done = launch("run", "--fabric", "udp", "--address", address, "--", "ibv_devinfo")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn(address, done.stderr)
-        self.assertIn("--address", done.stderr)
-
-    def test_udp_makes_a_roce_port(self):
-        address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 2))
-        done = launch("run", "--fabric", "udp", "--address", address, "--", "ibv_devinfo", "-v")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("Ethernet", done.stdout)
-        self.assertIn(f"::ffff:{address}, RoCE v2", done.stdout)
-
     def info(self, **settings):
         variables = {f"TAGWIRE_VHCA_{name}": str(value) for name, value in settings.items()}
         done = launch("info", "--json", "-", environment=variables)
@@ -100,6 +84,21 @@ class Launcher(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"max_cqe:\s+100\n")
         self.assertRegex(done.stdout, r"atomic_cap:\s+ATOMIC_NONE")
+    def test_taken_address_is_named_with_the_option_that_helps(self):
+        address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 1))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind((address, 4791))
+            done = launch("run", "--fabric", "udp", "--address", address, "--", "ibv_devinfo")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(address, done.stderr)
+        self.assertIn("--address", done.stderr)
+
+    def test_udp_makes_a_roce_port(self):
+        address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 2))
+        done = launch("run", "--fabric", "udp", "--address", address, "--", "ibv_devinfo", "-v")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Ethernet", done.stdout)
+        self.assertIn(f"::ffff:{address}, RoCE v2", done.stdout)
 
     def test_info_shows_the_device_as_json(self):
         done = launch("info", "--json", "-")

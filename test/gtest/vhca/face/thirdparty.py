@@ -195,33 +195,30 @@ LOOKS = [as_soft_roce(case) for case in (
     pingpong("ibv_rc_pingpong", "-e"), perftest("send", "bw", "RC", ["--use-srq"]),
     ucp("tag_lat"))]
 
-# ---- The device over UDP -------------------------------------------------------------------------
+# ---- Over UDP ------------------------------------------------------------------------------------
+
+LOSSY = ("--loss", "0.01")
+PATIENT = ["-u", "16"]  # perftest asks again after 67 ms, which is short on a busy machine
 
 
-def over_udp(case, *words, loss="0.01", **environment):
-    """A ping-pong ends at once, and when its last acknowledgement is lost nobody is there to give
-    it again: then it may try once more."""
-    options = ("--fabric", "udp", *(("--loss", loss) if loss else ()))
-    return replace(case, name=f"udp_{case.name}", options=options, words=[*case.words, *words],
-                   environment={**case.environment, **environment},
-                   attempts=3 if loss and case.kind == "pingpong" else 1)
+def over_udp(case, *faults, more=(), **variables):
+    return replace(case, name=f"udp_{case.name}", options=("--fabric", "udp", *faults),
+                   words=[*case.words, *more], environment={**case.environment, **variables})
 
 
-# UCX waits a second before it asks again, unless it is told otherwise; perftest 67 ms, which is
-# short on a busy machine. `ib_send_lat -e` cannot lose anything: it counts on the acknowledgement
-# of a message being there before the answer to it.
-LATER = ("-u", "16")
+# What ends without waiting for its peer cannot stand loss: nobody is there to give a lost last
+# acknowledgement again. `ib_send_lat -e` counts on the acknowledgement being there before the
+# answer. UCX waits a second before it asks again, unless it is told otherwise.
 UDP = [
-    over_udp(pingpong("ibv_rc_pingpong", "-c"), "-g", "0"),
-    over_udp(pingpong("ibv_ud_pingpong"), "-g", "0", loss=None),
-    over_udp(perftest("send", "lat", "RC", []), *LATER),
-    over_udp(perftest("send", "lat", "RC", ["-e"]), loss=None),
-    over_udp(perftest("send", "lat", "UD", []), loss=None),
-    over_udp(perftest("write", "bw", "RC", []), *LATER),
-    over_udp(perftest("read", "lat", "RC", []), *LATER),
-    over_udp(perftest("atomic", "lat", "RC", []), *LATER),
-    over_udp(uct("rc_verbs", "am_lat"), UCX_RC_VERBS_TIMEOUT="100ms"),
-    over_udp(ucp("tag_lat", "-s", "4194304", iterations="10"), UCX_RC_VERBS_TIMEOUT="100ms"),
+    over_udp(pingpong("ibv_rc_pingpong", "-c"), more=["-g", "0"]),
+    over_udp(pingpong("ibv_ud_pingpong"), more=["-g", "0"]),
+    *(over_udp(perftest(verb, shape, "RC", []), *LOSSY, more=PATIENT)
+      for verb, shape in (("send", "lat"), ("write", "bw"), ("read", "lat"), ("atomic", "lat"))),
+    over_udp(perftest("send", "lat", "RC", ["-e"])),
+    over_udp(perftest("send", "lat", "UD", [])),
+    over_udp(uct("rc_verbs", "am_lat"), *LOSSY, UCX_RC_VERBS_TIMEOUT="100ms"),
+    over_udp(ucp("tag_lat", "-s", "4194304", iterations="10"), *LOSSY,
+             UCX_RC_VERBS_TIMEOUT="100ms"),
 ]
 
 CASES = [*RDMA_CORE, *PERFTEST, *UCT, *UCP, *LIBFABRIC, *NOT_OFFERED, *LOOKS, *UDP]

@@ -29,7 +29,6 @@ class Case:
     options: tuple = ()        # of the launcher
     refused: str = ""    # the program ends with an error and says this
     nightly: bool = False  # takes long, or says what another row says, too
-    attempts: int = 1
 
     @property
     def tier(self):
@@ -96,10 +95,9 @@ class Side:
     """One started program and what it wrote."""
 
     def __init__(self, launcher, case, words, number=1):
-        options = [*case.options]
-        if "udp" in options:
-            options += ["--address", own_address(number)]
         self.out = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        address = ["--address", own_address(number)] if "udp" in case.options else []
+        options = [*case.options, *address]
         self.process = subprocess.Popen(
             [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL,
             stdout=self.out, stderr=subprocess.STDOUT, env={**os.environ, **case.environment},
@@ -144,7 +142,7 @@ def run_pair(launcher, case):
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
-    client = Side(launcher, case, client_words, number=2)
+    client = Side(launcher, case, client_words, 2)
     client_status = client.wait(deadline)
     if client_status != 0:  # the server may wait for ever
         deadline = min(deadline, time.monotonic() + 30)
@@ -194,11 +192,8 @@ def judge(case, sides):
 def run(launcher, case):
     if shutil.which(case.words[0]) is None:
         return Result("skipped", report=f"{case.words[0]} is not installed")
-    for _ in range(case.attempts):
-        sides = (run_pair if case.pair else run_alone)(launcher, case)
-        passed, statuses, shown = judge(case, sides)
-        if passed:
-            break
+    sides = (run_pair if case.pair else run_alone)(launcher, case)
+    passed, statuses, shown = judge(case, sides)
     wanted = f"refusal {case.refused!r}" if case.refused else "statuses 0 and a figure"
     report = [f"wanted: {wanted}"]
     report += [f"--- {who}: exit status {status}\n{text}" for who, status, text in sides]
