@@ -23,6 +23,19 @@ const bool has_address = [] {
 
 }  // namespace
 
+ibv_ah_attr path_to(ibv_context* context) {
+    ibv_port_attr port{};
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    ibv_ah_attr attr{};
+    attr.port_num = 1;
+    attr.dlid = port.lid;
+    if ((port.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+        attr.is_global = 1;
+        EXPECT_EQ(ibv_query_gid(context, 1, 0, &attr.grh.dgid), 0);
+    }
+    return attr;
+}
+
 Side::Side(const SideOptions& options) : type_(options.type) {
     ibv_device** list = ibv_get_device_list(nullptr);
     context = ibv_open_device(list[0]);
