@@ -10,7 +10,6 @@
 namespace tagwire::test {
 
 using vhca::Completion;
-using vhca::Route;
 
 namespace {
 
