@@ -53,6 +53,10 @@ struct DeviceConfig {
     bool has_atomics = true;
     std::uint32_t tm_tags_max = 0;  // 0: no tag matching
     bool has_dc = false;
+    bool has_dc_rendezvous = false;       // tag matching over DC reads the data of a rendezvous
+    bool tells_dc_key_violation = false;  // a wrong access key: REM_ACCESS_ERR, else no answer
+    std::uint32_t dc_contexts_max = 4096;  // initiators that a DCT serves at a time
+    std::uint8_t dc_streams_log_max = 6, dc_errored_log_max = 6;  // of a DCI
     std::uint32_t tm_untagged_min = 0;  // real cards start with 33 untagged receives, not before
 };
 
@@ -113,6 +117,17 @@ struct SrqConfig {
     void* user = nullptr;
 };
 
+enum class DcKind : std::uint8_t { kNone, kInitiator, kTarget };
+
+/// With IBV_QPT_DRIVER: a DCI or a DCT.
+struct DcConfig {
+    DcKind kind = DcKind::kNone;
+    std::uint64_t key = 0;  // DCT: what initiators have to know
+    // DCI: if has_streams, that many independent ones, and so many may fail before the DCI does.
+    bool has_streams = false;
+    std::uint8_t streams_log = 0, errored_log = 0;
+};
+
 struct QpConfig {
     ibv_qp_type type = IBV_QPT_RC;
     Pd* pd = nullptr;
@@ -121,6 +136,7 @@ struct QpConfig {
     Srq* srq = nullptr;
     ibv_qp_cap cap{};  // wanted; Qp::cap() says what it got
     bool signals_all = false;
+    DcConfig dc{};
     void* user = nullptr;
 };
 
@@ -137,6 +153,7 @@ struct SendWork {
     std::uint32_t remote_qpn = 0;   // UD, DC: the target's number
     std::uint32_t remote_qkey = 0;  // UD
     std::uint64_t dc_key = 0;       // DC
+    std::uint16_t stream = 0;       // DC; those above the DCI's number share the lower ones
     std::span<const ibv_sge> sges{};
 };
 
