@@ -64,7 +64,9 @@ void DcTarget::receive(Route from, Packet& packet) {
 void DcTarget::request(Route from, Packet& packet, Context* context) {
     if (context == nullptr ||
         (context->session != packet.qkey && !is_stale(packet.qkey, context->session))) {
-        refuse(from, packet, kNakSyndrome | kNakSequence);
+        const bool is_full = open_.size() >= dct_.device.config.dc_contexts_max;
+        refuse(from, packet,
+               is_full ? busy() : std::uint8_t{kNakSyndrome | kNakSequence});
         return;
     }
     const bool is_served = context->session == packet.qkey && context->qp != nullptr &&
@@ -98,7 +100,8 @@ void DcTarget::connect(Route from, const Packet& packet, Context* context) {
         return;
     }
     if ((context == nullptr || context->qp == nullptr) && !make_room()) {
-        refuse(from, packet, kRnrSyndrome | dct_.attr().min_rnr_timer);
+        refuse(from, packet, busy());  // first: the wire may have room for one packet only
+        ask_for_room();
         return;
     }
     if (context == nullptr) {
@@ -168,24 +171,25 @@ std::unique_ptr<QueuePair> DcTarget::new_queue_pair() {
     return qp == nullptr || qp->allocate() != 0 ? nullptr : std::move(qp);
 }
 
-/// Asks the longest silent, and closes who did not answer for long enough.
+/// Closes the longest silent one, if it did not answer for long enough.
 bool DcTarget::make_room() {
-    constexpr int kAskedAtOnce = 8;
-    if (open_.size() < dct_.device.config.dc_contexts_max) {
-        return true;
-    }
-    const Time now = dct_.device.now;
-    Context* next = open_.front();
-    for (int count = 0; next != nullptr && count < kAskedAtOnce; ++count) {
-        Context& context = *next;
-        next = Contexts::after(context);
-        if (context.asked_since != 0 && now - context.asked_since >= kSilence) {
-            close(context);
-            return true;
+    if (open_.size() >= dct_.device.config.dc_contexts_max) {
+        Context& oldest = *open_.front();
+        if (oldest.asked_since == 0 || dct_.device.now - oldest.asked_since < kSilence) {
+            return false;
         }
-        inquire(context);
+        close(oldest);
     }
-    return false;
+    return true;
+}
+
+void DcTarget::ask_for_room() {
+    constexpr int kAskedAtOnce = 8;
+    Context* context = open_.front();
+    for (int count = 0; context != nullptr && count < kAskedAtOnce; ++count) {
+        inquire(*context);
+        context = Contexts::after(*context);
+    }
 }
 
 void DcTarget::inquire(Context& context) {
@@ -194,6 +198,10 @@ void DcTarget::inquire(Context& context) {
     packet.opcode = Opcode::kDcInquire;
     context.qp->address(packet);
     send(context.qp->route(), packet);
+}
+
+std::uint8_t DcTarget::busy() const {
+    return kRnrSyndrome | dct_.attr().min_rnr_timer;
 }
 
 void DcTarget::refuse(Route to, const Packet& packet, std::uint8_t syndrome) {

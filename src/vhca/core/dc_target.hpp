@@ -79,7 +79,9 @@ class DcTarget {
     void move_to(Contexts& to, Context& context);
     void request(Route from, Packet& packet, Context* context);
     [[nodiscard]] bool make_room();
+    void ask_for_room();
     void inquire(Context& context);
+    [[nodiscard]] std::uint8_t busy() const;
     void refuse(Route to, const Packet& packet, std::uint8_t syndrome);
     void send(Route to, Packet& packet);
     [[nodiscard]] std::unique_ptr<QueuePair> new_queue_pair();

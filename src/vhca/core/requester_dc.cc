@@ -76,6 +76,7 @@ void Requester::receive_refusal(const Packet& packet) {
     const auto value = static_cast<std::uint8_t>(packet.syndrome & ~kSyndromeKindMask);
     if ((packet.syndrome & kSyndromeKindMask) == kRnrSyndrome) {
         ++qp_.device.counters.rnr_naks;
+        retries_left_ = qp_.attr().retry_cnt;  // it is there, and the wait may be long
         receive_rnr(value);
     } else {
         receive_nak(value);
@@ -83,12 +84,12 @@ void Requester::receive_refusal(const Packet& packet) {
 }
 
 void Requester::receive_inquiry(Route from, const Packet& packet, bool is_current) {
-    if (is_current && dc_.is_open && (done_ != rung_ || una_ != sent_)) {
-        static_cast<void>(send_connect());
-    } else if (is_current) {
-        disconnect();
+    if (!is_current || !dc_.is_open) {
+        qp_.device.answer_inquiry(from, packet);  // again: the disconnect was lost
+    } else if (done_ != rung_ || una_ != sent_) {
+        static_cast<void>(send_connect());  // still in use
     } else {
-        qp_.device.answer_inquiry(from, packet);
+        disconnect();
     }
 }
 

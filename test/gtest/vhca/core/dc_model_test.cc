@@ -187,7 +187,7 @@ class Run {
 
     void take_sent(const ibv_wc& wc) {
         Request& request = posted_[wc.wr_id >> 16][wc.wr_id & 0xffff];
-        ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << "opcode " << request.opcode;
+        ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << "opcode " << request.opcode << describe();
         ASSERT_FALSE(request.is_done) << "completed twice";
         request.is_done = true;
         if (!request.expected.empty()) {
@@ -207,6 +207,19 @@ class Run {
         ASSERT_EQ(text, expected.front());
         expected.pop_front();
         ++arrived_;
+    }
+
+    [[nodiscard]] std::string describe() {
+        const DeviceCounters& a = world_.a().device.counters();
+        const SimConfig& fabric = world_.options.fabric;
+        return "; timeouts " + std::to_string(a.timeouts) + ", RNR " + std::to_string(a.rnr_naks) +
+               ", NAK " + std::to_string(a.sequence_naks) + ", back " +
+               std::to_string(a.retransmits) + "; loss " + std::to_string(fabric.loss) +
+               ", duplication " + std::to_string(fabric.duplication) + ", delay " +
+               std::to_string(fabric.delay_max) + (fabric.reorders_path ? ", reorders" : "") +
+               ", room " + std::to_string(fabric.room_packets) + ", contexts " +
+               std::to_string(world_.options.node.device.dc_contexts_max) + ", time " +
+               std::to_string(world_.fabric.now());
     }
 
     void check_memory() {
