@@ -101,6 +101,8 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
     {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
     {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
+    {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
+     "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},
     {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
 };
 
@@ -114,6 +116,15 @@ void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
                known.doc)
             ->type_name(known.type);
     }
+    const auto switches_off = [run, arguments](const char* option, const char* variable,
+                                               const char* doc) {
+        run->add_flag_callback(
+            option, [arguments, variable] { arguments->settings.emplace_back(variable, "n"); },
+            doc);
+    };
+    switches_off("--no-dc", "DC", "A device without DC");
+    switches_off("--no-dc-rndv", "DC_RNDV",
+                 "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs");
 }
 
 void add_vhca(CLI::App* app, VhcaArguments* arguments) {

@@ -65,8 +65,7 @@ void DcTarget::request(Route from, Packet& packet, Context* context) {
     if (context == nullptr ||
         (context->session != packet.qkey && !is_stale(packet.qkey, context->session))) {
         const bool is_full = open_.size() >= dct_.device.config.dc_contexts_max;
-        refuse(from, packet,
-               is_full ? busy() : std::uint8_t{kNakSyndrome | kNakSequence});
+        refuse(from, packet, is_full ? busy() : std::uint8_t{kNakSyndrome | kNakSequence});
         return;
     }
     const bool is_served = context->session == packet.qkey && context->qp != nullptr &&
@@ -221,7 +220,8 @@ void DcTarget::send(Route to, Packet& packet) {
 }
 
 void DcTarget::enter_error() {
-    for (Context* context = open_.front(); context != nullptr; context = Contexts::after(*context)) {
+    for (Context* context = open_.front(); context != nullptr;
+         context = Contexts::after(*context)) {
         context->qp->enter_error(false);
     }
     for (QueuePair* reader : readers_) {

@@ -90,9 +90,9 @@ class DcTarget {
     QueuePair& dct_;
     std::unordered_map<Key, Context, Hash> contexts_;
     Contexts open_, closed_;
-    Context* newest_ = nullptr;                         // whose packet came last
-    std::vector<std::unique_ptr<QueuePair>> unused_;    // for sessions
-    std::vector<QueuePair*> readers_;                   // the device's table has them, too
+    Context* newest_ = nullptr;                       // whose packet came last
+    std::vector<std::unique_ptr<QueuePair>> unused_;  // for sessions
+    std::vector<QueuePair*> readers_;                 // the device's table has them, too
 };
 
 }  // namespace tagwire::vhca

@@ -296,7 +296,7 @@ int check_qp(const QpConfig& config, const DeviceConfig& limits) {
     const auto* srq = static_cast<const SharedReceiveQueue*>(config.srq);
     const bool matches_tags = srq != nullptr && srq->matching() != nullptr;
     return is_complete && fits && (!matches_tags || is_dc || config.type == IBV_QPT_RC) ? 0
-                                                                                         : EINVAL;
+                                                                                        : EINVAL;
 }
 
 /// A DCI does not receive, a DCT does not send: what such a one would need may be left out.

@@ -53,8 +53,8 @@ struct DeviceConfig {
     bool has_atomics = true;
     std::uint32_t tm_tags_max = 0;  // 0: no tag matching
     bool has_dc = false;
-    bool has_dc_rendezvous = false;       // tag matching over DC reads the data of a rendezvous
-    bool tells_dc_key_violation = false;  // a wrong access key: REM_ACCESS_ERR, else no answer
+    bool has_dc_rendezvous = false;        // tag matching over DC reads the data of a rendezvous
+    bool tells_dc_key_violation = false;   // a wrong access key: REM_ACCESS_ERR, else no answer
     std::uint32_t dc_contexts_max = 4096;  // initiators that a DCT serves at a time
     std::uint8_t dc_streams_log_max = 6, dc_errored_log_max = 6;  // of a DCI
     std::uint32_t tm_untagged_min = 0;  // real cards start with 33 untagged receives, not before

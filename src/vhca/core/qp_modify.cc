@@ -75,8 +75,7 @@ struct DcTransition {
 constexpr std::array kDciTransitions = {
     DcTransition{IBV_QPS_RESET, IBV_QPS_INIT, {kInit, 0}},
     DcTransition{IBV_QPS_INIT, IBV_QPS_INIT, {0, kInit}},
-    DcTransition{
-        IBV_QPS_INIT, IBV_QPS_RTR, {IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV}},
+    DcTransition{IBV_QPS_INIT, IBV_QPS_RTR, {IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV}},
     DcTransition{IBV_QPS_RTR,
                  IBV_QPS_RTS,
                  {kRetries | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER}},

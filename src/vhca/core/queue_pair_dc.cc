@@ -45,8 +45,9 @@ void QueuePair::receive_dc(Route from, Packet& packet) {
 }
 
 void QueuePair::receive_as_initiator(Route from, Packet& packet) {
-    const bool is_current = packet.qkey == peer_.session && packet.source_qpn == attr_.dest_qp_num &&
-                            from == route_ && state_ == IBV_QPS_RTS;
+    const bool is_current = packet.qkey == peer_.session &&
+                            packet.source_qpn == attr_.dest_qp_num && from == route_ &&
+                            state_ == IBV_QPS_RTS;
     if (packet.opcode == Opcode::kDcInquire) {
         requester_.receive_inquiry(from, packet, is_current);
     } else if (!is_current) {

@@ -128,7 +128,7 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     packet.opcode = qp_.opcode(opcode_of(request.opcode, cursor_packet_ == 0, is_last));
     packet.solicited = is_last && (request.flags & IBV_SEND_SOLICITED) != 0;
     packet.wants_ack = qp_.is_reliable() && (is_last || (psn + 1) % device.config.ack_every == 0 ||
-                                       psn + 1 - una_ >= window);
+                                             psn + 1 - una_ >= window);
     qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = request.remote_addr;

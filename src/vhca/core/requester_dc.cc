@@ -23,8 +23,7 @@ bool Requester::takes_care(const SendRequest& request) {
 
 bool Requester::is_connected(const SendRequest& request) {
     const bool is_same = dc_.is_open && request.route == qp_.route() &&
-                         request.remote_qpn == qp_.attr().dest_qp_num &&
-                         request.dc_key == dc_.key;
+                         request.remote_qpn == qp_.attr().dest_qp_num && request.dc_key == dc_.key;
     if (is_same) {
         return true;
     }
@@ -65,8 +64,7 @@ void Requester::disconnect() {
 
 /// A target that gave our place away would take a request for a new one: not after it may have.
 bool Requester::may_connect_again() const {
-    return dc_.is_open && !dc_.is_answered &&
-           qp_.device.now - dc_.began < DcTarget::kSilence / 2;
+    return dc_.is_open && !dc_.is_answered && qp_.device.now - dc_.began < DcTarget::kSilence / 2;
 }
 
 void Requester::receive_refusal(const Packet& packet) {

@@ -13,68 +13,73 @@
 #include <cstddef>
 #include <cstdint>
 
-#define TW_VHCA_VERBS(X)          \
-    X(ibv_get_device_list)        \
-    X(ibv_free_device_list)       \
-    X(ibv_get_device_name)        \
-    X(ibv_get_device_index)       \
-    X(ibv_get_device_guid)        \
-    X(ibv_open_device)            \
-    X(ibv_close_device)           \
-    X(ibv_query_device)           \
-    X(ibv_query_port)             \
-    X(ibv_query_gid)              \
-    X(_ibv_query_gid_ex)          \
-    X(_ibv_query_gid_table)       \
-    X(ibv_query_pkey)             \
-    X(ibv_get_pkey_index)         \
-    X(ibv_alloc_pd)               \
-    X(ibv_dealloc_pd)             \
-    X(ibv_reg_mr)                 \
-    X(ibv_reg_mr_iova)            \
-    X(ibv_reg_mr_iova2)           \
-    X(ibv_rereg_mr)               \
-    X(ibv_dereg_mr)               \
-    X(ibv_create_comp_channel)    \
-    X(ibv_destroy_comp_channel)   \
-    X(ibv_create_cq)              \
-    X(ibv_resize_cq)              \
-    X(ibv_destroy_cq)             \
-    X(ibv_get_cq_event)           \
-    X(ibv_ack_cq_events)          \
-    X(ibv_get_async_event)        \
-    X(ibv_ack_async_event)        \
-    X(ibv_create_srq)             \
-    X(ibv_modify_srq)             \
-    X(ibv_query_srq)              \
-    X(ibv_destroy_srq)            \
-    X(ibv_create_qp)              \
-    X(ibv_modify_qp)              \
-    X(ibv_query_qp)               \
-    X(ibv_query_qp_data_in_order) \
-    X(ibv_destroy_qp)             \
-    X(ibv_qp_to_qp_ex)            \
-    X(ibv_create_ah)              \
-    X(ibv_create_ah_from_wc)      \
-    X(ibv_init_ah_from_wc)        \
-    X(ibv_destroy_ah)             \
-    X(ibv_attach_mcast)           \
-    X(ibv_detach_mcast)           \
-    X(ibv_fork_init)              \
-    X(ibv_is_fork_initialized)    \
-    X(ibv_node_type_str)          \
-    X(ibv_port_state_str)         \
-    X(ibv_event_type_str)         \
-    X(ibv_wc_status_str)          \
-    X(ibv_rate_to_mult)           \
-    X(mult_to_ibv_rate)           \
-    X(ibv_rate_to_mbps)           \
-    X(mbps_to_ibv_rate)           \
-    X(ibv_query_ece)              \
-    X(ibv_set_ece)                \
-    X(mlx5dv_is_supported)        \
-    X(mlx5dv_open_device)         \
-    X(mlx5dv_query_device)
+#include "vhca/face/tagwire_vhca.h"
+
+#define TW_VHCA_VERBS(X)           \
+    X(ibv_get_device_list)         \
+    X(ibv_free_device_list)        \
+    X(ibv_get_device_name)         \
+    X(ibv_get_device_index)        \
+    X(ibv_get_device_guid)         \
+    X(ibv_open_device)             \
+    X(ibv_close_device)            \
+    X(ibv_query_device)            \
+    X(ibv_query_port)              \
+    X(ibv_query_gid)               \
+    X(_ibv_query_gid_ex)           \
+    X(_ibv_query_gid_table)        \
+    X(ibv_query_pkey)              \
+    X(ibv_get_pkey_index)          \
+    X(ibv_alloc_pd)                \
+    X(ibv_dealloc_pd)              \
+    X(ibv_reg_mr)                  \
+    X(ibv_reg_mr_iova)             \
+    X(ibv_reg_mr_iova2)            \
+    X(ibv_rereg_mr)                \
+    X(ibv_dereg_mr)                \
+    X(ibv_create_comp_channel)     \
+    X(ibv_destroy_comp_channel)    \
+    X(ibv_create_cq)               \
+    X(ibv_resize_cq)               \
+    X(ibv_destroy_cq)              \
+    X(ibv_get_cq_event)            \
+    X(ibv_ack_cq_events)           \
+    X(ibv_get_async_event)         \
+    X(ibv_ack_async_event)         \
+    X(ibv_create_srq)              \
+    X(ibv_modify_srq)              \
+    X(ibv_query_srq)               \
+    X(ibv_destroy_srq)             \
+    X(ibv_create_qp)               \
+    X(ibv_modify_qp)               \
+    X(ibv_query_qp)                \
+    X(ibv_query_qp_data_in_order)  \
+    X(ibv_destroy_qp)              \
+    X(ibv_qp_to_qp_ex)             \
+    X(ibv_create_ah)               \
+    X(ibv_create_ah_from_wc)       \
+    X(ibv_init_ah_from_wc)         \
+    X(ibv_destroy_ah)              \
+    X(ibv_attach_mcast)            \
+    X(ibv_detach_mcast)            \
+    X(ibv_fork_init)               \
+    X(ibv_is_fork_initialized)     \
+    X(ibv_node_type_str)           \
+    X(ibv_port_state_str)          \
+    X(ibv_event_type_str)          \
+    X(ibv_wc_status_str)           \
+    X(ibv_rate_to_mult)            \
+    X(mult_to_ibv_rate)            \
+    X(ibv_rate_to_mbps)            \
+    X(mbps_to_ibv_rate)            \
+    X(ibv_query_ece)               \
+    X(ibv_set_ece)                 \
+    X(mlx5dv_is_supported)         \
+    X(mlx5dv_open_device)          \
+    X(mlx5dv_query_device)         \
+    X(mlx5dv_create_qp)            \
+    X(mlx5dv_qp_ex_from_ibv_qp_ex) \
+    X(mlx5dv_dci_stream_id_reset)
 
 #define TW_VHCA_DECLARE(name) [[gnu::visibility("default")]] decltype(::name) tagwire_vhca_##name;
 
@@ -96,6 +101,8 @@ TW_VHCA_VERBS(TW_VHCA_DECLARE)
 [[gnu::visibility("default")]] int tagwire_vhca_unsupported_number(void);
 /// The same for functions that return a pointer: errno is EOPNOTSUPP, the result nullptr.
 [[gnu::visibility("default")]] void* tagwire_vhca_unsupported_pointer(void);
+[[gnu::visibility("default")]] int tagwire_vhca_query_tm(ibv_context* context,
+                                                         tagwire_vhca_tm_caps* caps);
 /// "0.1.0", the version of tagwire that this is.
 [[gnu::visibility("default")]] const char* tagwire_vhca_version(void);
 /// Tells `take` what `tagwire vhca info` shows, group after group. 0 or an errno value.

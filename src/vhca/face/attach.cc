@@ -19,6 +19,9 @@ int fill(EngineConfig* config) {
     }
     config->device.guid = kGuidBase;
     config->device.tm_tags_max = static_cast<std::uint32_t>(options.tm);
+    config->device.has_dc = options.dc;
+    config->device.has_dc_rendezvous = options.dc_rendezvous;
+    config->device.tells_dc_key_violation = options.dc_key_error == kDcKeyErrorAccess;
     config->seed = options.seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;

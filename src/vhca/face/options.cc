@@ -9,6 +9,7 @@ namespace {
 using ucs::OptionType;
 
 constexpr const char* kFabrics[] = {"shm", nullptr};
+constexpr const char* kDcKeyErrors[] = {"retry", "access", nullptr};
 
 constexpr ucs::Option kOptions[] = {
     {.name = "VHCA_FABRIC",
@@ -59,6 +60,25 @@ constexpr ucs::Option kOptions[] = {
      .doc = "Receives that the list of a tag-matching SRQ may hold; 0: no tag matching.",
      .offset = offsetof(Options, tm),
      .max = 65535},
+    {.name = "VHCA_DC",
+     .type = OptionType::kBool,
+     .unit = "",
+     .default_value = "y",
+     .doc = "The device has DC.",
+     .offset = offsetof(Options, dc)},
+    {.name = "VHCA_DC_RNDV",
+     .type = OptionType::kBool,
+     .unit = "",
+     .default_value = "y",
+     .doc = "Tag matching over DC reads the data of a rendezvous; an extension of this device.",
+     .offset = offsetof(Options, dc_rendezvous)},
+    {.name = "VHCA_DC_KEY_ERROR",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "retry",
+     .doc = "A request with a wrong DC access key: retry, no answer; access, REM_ACCESS_ERR.",
+     .offset = offsetof(Options, dc_key_error),
+     .choices = kDcKeyErrors},
 };
 
 constexpr ucs::OptionTable kTable{"virtual HCA", kOptions, sizeof(Options)};

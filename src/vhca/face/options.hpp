@@ -14,7 +14,12 @@ struct Options {
     std::uint64_t seed;
     std::uint64_t tm;  // receives of a tag-matching SRQ
     int fabric;        // shm is all there is
+    bool dc, dc_rendezvous;
+    int dc_key_error;
 };
+
+/// What an initiator with a wrong access key gets: no answer, or an access error.
+enum DcKeyError : int { kDcKeyErrorRetry, kDcKeyErrorAccess };
 
 const ucs::OptionTable& option_table();
 

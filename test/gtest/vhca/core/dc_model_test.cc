@@ -116,13 +116,15 @@ class Run {
 
     bool post(std::size_t initiator) {
         static constexpr ibv_wr_opcode kOpcodes[] = {IBV_WR_SEND, IBV_WR_SEND, IBV_WR_RDMA_WRITE,
-                                                     IBV_WR_RDMA_READ,
-                                                     IBV_WR_ATOMIC_FETCH_AND_ADD};
+                                                     IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD};
         auto& requests = posted_[initiator];
-        const std::uint64_t stream =
-            world_.options.dci.has_streams ? random_.below(kStreams) : 0;
-        Request request{kOpcodes[random_.below(std::size(kOpcodes))], random_.below(kTargets),
-                        initiator * kStreams + stream, sizeof(Label), {}, false};
+        const std::uint64_t stream = world_.options.dci.has_streams ? random_.below(kStreams) : 0;
+        Request request{kOpcodes[random_.below(std::size(kOpcodes))],
+                        random_.below(kTargets),
+                        initiator * kStreams + stream,
+                        sizeof(Label),
+                        {},
+                        false};
         const std::size_t at = slot(initiator, requests.size());
         const std::size_t remote = kSlotsAt + request.channel * kSlotBytes;
         SendWork work = world_.remote(request.target, request.opcode, remote);
@@ -136,13 +138,14 @@ class Run {
             request.expected = memory;
             request.bytes = memory.size();
         } else {
-            work.remote_addr = world_.target(request.target).address(kWordsAt + request.channel * 8);
+            work.remote_addr =
+                world_.target(request.target).address(kWordsAt + request.channel * 8);
             work.compare_add = 3;
         }
         world_.a().write(at, text);
         world_.dci = dcis_[initiator];
-        const int error = world_.send(request.target, initiator << 16 | requests.size(), at,
-                                      request.bytes, work);
+        const int error =
+            world_.send(request.target, initiator << 16 | requests.size(), at, request.bytes, work);
         if (error != 0) {
             EXPECT_EQ(error, ENOMEM);
             return false;
@@ -224,9 +227,9 @@ class Run {
 
     void check_memory() {
         for (const auto& [where, text] : written_) {
-            ASSERT_EQ(world_.target(where.first).text(kSlotsAt + where.second * kSlotBytes,
-                                                      text.size()),
-                      text);
+            ASSERT_EQ(
+                world_.target(where.first).text(kSlotsAt + where.second * kSlotBytes, text.size()),
+                text);
         }
         for (const auto& [where, count] : added_) {
             ASSERT_EQ(world_.target(where.first).word(kWordsAt + where.second * 8), 3 * count);

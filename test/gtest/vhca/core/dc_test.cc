@@ -202,8 +202,7 @@ TEST(VhcaDc, big_messages_and_reads_are_segmented) {
 TEST(VhcaDc, no_receive_means_rnr_and_waiting) {
     DcWorld world;
     EXPECT_EQ(world.send(0, 1, 0, 8), 0);
-    EXPECT_TRUE(
-        world.fabric.run([&] { return world.a().device.counters().rnr_naks > 0; }, 10'000));
+    EXPECT_TRUE(world.fabric.run([&] { return world.a().device.counters().rnr_naks > 0; }, 10'000));
     EXPECT_EQ(world.receive(0, 1, 0, 64), 0);
     EXPECT_EQ(world.a().wait().wc.status, IBV_WC_SUCCESS);
 }
@@ -583,11 +582,11 @@ TEST(VhcaDcStreams, more_numbers_than_streams_take_the_places_of_idle_ones) {
 TEST(VhcaDcStreams, limits_are_checked) {
     DcWorld world;
     Qp* qp = nullptr;
-    const QpConfig config{.type = IBV_QPT_DRIVER,
-                          .pd = world.a().pd,
-                          .send_cq = world.a().cq,
-                          .dc = {.kind = DcKind::kInitiator, .has_streams = true,
-                                 .streams_log = 7}};
+    const QpConfig config{
+        .type = IBV_QPT_DRIVER,
+        .pd = world.a().pd,
+        .send_cq = world.a().cq,
+        .dc = {.kind = DcKind::kInitiator, .has_streams = true, .streams_log = 7}};
     EXPECT_EQ(world.a().device.create_qp(config, &qp), EINVAL);
     EXPECT_EQ(world.dci->reset_stream(0), EINVAL) << "it has none";
 }

@@ -26,7 +26,8 @@ struct DcOptions {
 
 class DcWorld {
   public:
-    explicit DcWorld(const DcOptions& given = {}) : options(given), fabric(given.fabric, given.seed) {
+    explicit DcWorld(const DcOptions& given = {})
+        : options(given), fabric(given.fabric, given.seed) {
         options.node.device.has_dc = true;
         options.dci.kind = DcKind::kInitiator;
         for (std::size_t number = 0; number <= options.targets; ++number) {
