@@ -23,17 +23,25 @@ bool is_stale(std::uint32_t session, std::uint32_t current) {
 DcTarget::DcTarget(QueuePair& dct) : dct_(dct) {}
 
 DcTarget::~DcTarget() {
+    delete_readers();
+}
+
+void DcTarget::delete_readers() {
     for (QueuePair* reader : readers_) {
-        reader->retire();
         dct_.device.qps.remove(reader->table_number());
         delete reader;
     }
+    readers_.clear();
 }
 
 void DcTarget::close_all() {
     while (!open_.is_empty()) {
         close(*open_.front());
     }
+    for (QueuePair* reader : readers_) {
+        reader->retire();
+    }
+    delete_readers();
 }
 
 void DcTarget::receive(Route from, Packet& packet) {

@@ -46,7 +46,7 @@ class DcTarget {
     [[nodiscard]] QueuePair* find_reader(Route route, std::uint32_t qpn);
     /// Nobody is served any more; receives that are being filled fail.
     void enter_error();
-    /// The same before the DCT is destroyed: such receives go back.
+    /// Before the DCT is destroyed: such receives go back, nothing is read any more.
     void close_all();
 
     [[nodiscard]] std::size_t open_count() const { return open_.size(); }
@@ -86,6 +86,7 @@ class DcTarget {
     void send(Route to, Packet& packet);
     [[nodiscard]] std::unique_ptr<QueuePair> new_queue_pair();
     [[nodiscard]] QueuePair* new_reader();
+    void delete_readers();
 
     QueuePair& dct_;
     std::unordered_map<Key, Context, Hash> contexts_;

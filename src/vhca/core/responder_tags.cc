@@ -158,9 +158,8 @@ void Responder::complete_untagged(Cqe& cqe) {
             qp_.matching()->uncount_unexpected();
         }
     } else if (cqe.wc.opcode == IBV_WC_RECV) {
+        // Tag and context stand in the receive, with all of the message; the completion has none.
         cqe.wc.opcode = tagged_.has_tag ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG;
-        cqe.tm_tag = tagged_.tag;
-        cqe.tm_priv = tagged_.context;
         const bool is_urgent = tagged_.has_tag && qp_.matching()->is_overdue();
         cqe.wc.wc_flags |= is_urgent ? unsigned{IBV_WC_TM_SYNC_REQ} : 0U;
     }

@@ -37,6 +37,7 @@ class DcWorld {
         for (std::size_t number = 1; number <= options.targets; ++number) {
             srqs.push_back(make_srq(hosts[number]));
             dcts.push_back(&make_dct(hosts[number], srqs.back()));
+            numbers.push_back(dcts.back()->number());
         }
     }
 
@@ -101,7 +102,7 @@ class DcWorld {
         work.wr_id = wr_id;
         work.flags |= IBV_SEND_SIGNALED;
         work.route = target(index).route();
-        work.remote_qpn = work.remote_qpn == 0 ? dcts[index]->number() : work.remote_qpn;
+        work.remote_qpn = work.remote_qpn == 0 ? numbers[index] : work.remote_qpn;
         work.dc_key = work.dc_key == 0 ? kDcKey : work.dc_key;
         work.sges = {&sge, bytes == 0 ? 0U : 1U};
         return dci->post_send(work, fabric.now());
@@ -126,6 +127,7 @@ class DcWorld {
     std::deque<Host> hosts;
     std::vector<Srq*> srqs;
     std::vector<Qp*> dcts;
+    std::vector<std::uint32_t> numbers;  // of them, also when their host has crashed
     Qp* dci = nullptr;
 };
 

@@ -82,6 +82,11 @@ CASES = [
     uct("rc_verbs", "get", "-D", "zcopy", "-s", "4096"),
     uct("rc_verbs", "fadd"), uct("ud_verbs", "am_lat"),
     ucp("tag_lat"), ucp("tag_bw", "-s", "1048576"),
+    # DC
+    perftest("ib_send_lat", "-c", "DC"), perftest("ib_send_bw", "-c", "DC"),
+    perftest("ib_write_lat", "-c", "DC"), perftest("ib_write_bw", "-c", "DC"),
+    perftest("ib_read_lat", "-c", "DC"), perftest("ib_read_bw", "-c", "DC"),
+    perftest("ib_atomic_lat", "-c", "DC"), perftest("ib_atomic_bw", "-c", "DC"),
 ]
 
 
