@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The streams of a DCI. Each is a queue pair of its own: it talks to one target at a time, keeps its
-// requests in order, and fails alone; so many failed streams as the DCI was made with end the DCI.
+// The streams of a DCI. Each is a queue pair of its own: it talks to one target at a time, keeps
+// its requests in order, and fails alone; as many failed ones as the DCI was made for end the DCI.
 //
 // A stream is made when its number is first used. There are kStreamsMax; a further number takes the
 // place of one that is idle.

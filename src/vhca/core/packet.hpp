@@ -11,9 +11,9 @@
 //   then, as the opcode says and in this order: DETH 8 | RETH 16 | AtomicETH 28 | AETH 4 |
 //   AtomicAckETH 8 | ImmDt 4 | IETH 4, then the payload, padded to a multiple of four bytes.
 //
-// DC. How cards encode it is not public; this is ours. Opcodes 0xc0 to 0xdf, which InfiniBand leaves
-// to manufacturers, are RC's plus 0xc0, and four more. Every packet has a header of the DETH's size
-// behind the BTH, and a connect packet one more behind that:
+// DC. How cards encode it is not public; this is ours. Opcodes 0xc0 to 0xdf, which InfiniBand
+// leaves to manufacturers, are RC's plus 0xc0, and four more. Every packet has a header of the
+// DETH's size behind the BTH, and a connect packet one more behind that:
 //   +--------+--------+--------+--------+
 //   |             session               |  counted by the initiator's device; answers repeat it
 //   | stream |      source number       |  of the DCI, or of the DCT that answers

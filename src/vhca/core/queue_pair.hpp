@@ -9,9 +9,9 @@
 //
 // In ERR (and SQE for sends) whatever is posted completes at once with WR_FLUSH_ERR.
 //
-// DC is made of the same two machines. A DCI is a Requester that changes its peer (requester_dc.cc);
-// one with streams owns a queue pair per stream (dc_initiator.hpp). A DCT owns a queue pair per
-// session of an initiator, of which the Responder works, and per rendezvous under way one whose
+// DC is made of the same two machines. A DCI is a Requester that changes its peer; see
+// requester_dc.cc. One with streams owns a queue pair per stream (dc_initiator.hpp). A DCT owns one
+// per session of an initiator, of which the Responder works, and per rendezvous under way one whose
 // Requester reads (dc_target.hpp). What is owned acts in the name of its owner: completions and
 // events are the owner's.
 #pragma once

@@ -2,8 +2,8 @@
 // The requester of a DCI: it talks to one target at a time.
 //
 // The request at the cursor says to whom it goes. If that is not who the session is with, all that
-// is under way has to be acknowledged first; then the old target is told that the session ended, and
-// a connect packet goes ahead of the first request to the new one. Nobody waits for an answer to it:
+// is under way has to be acknowledged first; then the old target is told that the session is over,
+// and a connect packet goes ahead of the first request to the new one. Nobody waits for an answer:
 // a target that did not get it refuses the request, or is silent, and both come again.
 //
 // Sequence numbers go on from one session to the next, so what comes late is never mistaken.
@@ -75,6 +75,9 @@ void Requester::receive_refusal(const Packet& packet) {
     if ((packet.syndrome & kSyndromeKindMask) == kRnrSyndrome) {
         ++qp_.device.counters.rnr_naks;
         retries_left_ = qp_.attr().retry_cnt;  // it is there, and the wait may be long
+        if (may_connect_again()) {
+            dc_.began = qp_.device.now;  // nothing of this session was taken
+        }
         receive_rnr(value);
     } else {
         receive_nak(value);

@@ -46,8 +46,8 @@ class Responder {
     void receive(const Packet& packet, Route from);
     /// As receive(), of a reliable transport; the opcode is that of RC.
     void receive_reliable(const Packet& packet, Route from);
-    /// DC: the message under way will never be whole. Its receive goes back to the SRQ; a tagged one
-    /// fails.
+    /// DC: the message under way will never be whole. Its receive goes back to the SRQ; a tagged
+    /// one fails.
     void abandon();
     /// Sends answers. False: stopped by the wire or the budget.
     bool transmit();

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "vhca/face/tagwire_vhca.h"
+#include "vhca/face/extension.hpp"
 
 #define TW_VHCA_VERBS(X)           \
     X(ibv_get_device_list)         \
@@ -101,8 +101,6 @@ TW_VHCA_VERBS(TW_VHCA_DECLARE)
 [[gnu::visibility("default")]] int tagwire_vhca_unsupported_number(void);
 /// The same for functions that return a pointer: errno is EOPNOTSUPP, the result nullptr.
 [[gnu::visibility("default")]] void* tagwire_vhca_unsupported_pointer(void);
-[[gnu::visibility("default")]] int tagwire_vhca_query_tm(ibv_context* context,
-                                                         tagwire_vhca_tm_caps* caps);
 /// "0.1.0", the version of tagwire that this is.
 [[gnu::visibility("default")]] const char* tagwire_vhca_version(void);
 /// Tells `take` what `tagwire vhca info` shows, group after group. 0 or an errno value.

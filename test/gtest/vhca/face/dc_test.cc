@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "vhca/face/extension.hpp"
 #include "vhca/face/fixture.hpp"
-#include "vhca/face/tagwire_vhca.h"
 
 namespace tagwire::test {
 namespace {
