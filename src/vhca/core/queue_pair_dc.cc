@@ -28,17 +28,14 @@ void QueuePair::adopt(std::uint32_t number, ibv_qp_state state, const ibv_qp_att
 
 void QueuePair::receive_dc(Route from, Packet& packet) {
     const bool receives = state_ >= IBV_QPS_RTR && state_ <= IBV_QPS_SQE;
-    if (packet.pkey != kDefaultPkey) {
-        ++device.counters.misaddressed;
-    } else if (is_dct() && receives) {
+    const bool is_sound = packet.pkey == kDefaultPkey;
+    if (is_dct() && receives && is_sound) {
         target_->receive(from, packet);
-    } else if (is_dci()) {
-        QueuePair* stream = has_streams() ? initiator_->find(packet.stream) : this;
-        if (stream != nullptr && packet.has(kIsResponse)) {
-            stream->receive_as_initiator(from, packet);
-        } else {
-            ++device.counters.misaddressed;
-        }
+        return;
+    }
+    QueuePair* stream = has_streams() ? initiator_->find(packet.stream) : this;
+    if (is_dci() && is_sound && stream != nullptr && packet.has(kIsResponse)) {
+        stream->receive_as_initiator(from, packet);
     } else {
         ++device.counters.misaddressed;
     }
