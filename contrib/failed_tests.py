@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints each failed test of JUnit files that ctest --output-junit wrote, with the end of its output."""
+"""Prints each failed test of files that ctest --output-junit wrote, with its output's end."""
 
 import argparse
 import xml.etree.ElementTree as ElementTree

@@ -95,7 +95,9 @@ struct DeviceOption {
     const char* doc;
 };
 constexpr DeviceOption kDeviceOptions[] = {
-    {"--fabric", "FABRIC", "NAME", "What carries packets: shm (default), shared memory"},
+    {"--fabric", "FABRIC", "NAME",
+     "What carries packets: shm (default), shared memory; udp, RoCEv2"},
+    {"--address", "ADDRESS", "A", "udp: the IPv4 address of this process, which has it alone"},
     {"--loss", "LOSS", "P", "Share of packets that the fabric loses, 0 to 1"},
     {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
@@ -104,6 +106,25 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
      "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},
     {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
+    {"--look", "LOOK", "NAME", "What the device looks like: connectx (default), soft-roce"},
+    {"--qps", "QPS", "N", "Queue pairs that it has"},
+    {"--qp-depth", "QP_DEPTH", "N", "Requests that a queue of a queue pair may hold"},
+    {"--cq-depth", "CQ_DEPTH", "N", "Completions that a CQ may hold"},
+    {"--srq-depth", "SRQ_DEPTH", "N", "Receives that an SRQ may hold"},
+    {"--sges", "SGES", "N", "Pieces of one request"},
+    {"--inline", "INLINE", "BYTES", "Inline data that a queue pair may ask for"},
+    {"--reads", "READS", "N", "Reads and atomics of one queue pair on their way"},
+    {"--mtu", "MTU", "BYTES", "MTU of the port: 256, 512, 1024, 2048 or 4096 (default)"},
+    {"--send-places", "SEND_PLACES", "WHEN", "When a send gives its place back: polled, completed"},
+    {"--tm-untagged-min", "TM_UNTAGGED_MIN", "N",
+     "Untagged receives before a tag-matching SRQ takes messages; cards want 33"},
+};
+// The same for options without a value: what they set the variable to.
+constexpr DeviceOption kDeviceFlags[] = {
+    {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
+    {"--no-dc", "DC", "n", "The device has no DC"},
+    {"--no-dc-rndv", "DC_RNDV", "n",
+     "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs"},
 };
 
 void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
@@ -116,15 +137,12 @@ void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
                known.doc)
             ->type_name(known.type);
     }
-    const auto switches_off = [run, arguments](const char* option, const char* variable,
-                                               const char* doc) {
+    for (const DeviceOption& known : kDeviceFlags) {
         run->add_flag_callback(
-            option, [arguments, variable] { arguments->settings.emplace_back(variable, "n"); },
-            doc);
-    };
-    switches_off("--no-dc", "DC", "A device without DC");
-    switches_off("--no-dc-rndv", "DC_RNDV",
-                 "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs");
+            known.option,
+            [arguments, &known] { arguments->settings.emplace_back(known.variable, known.type); },
+            known.doc);
+    }
 }
 
 void add_vhca(CLI::App* app, VhcaArguments* arguments) {

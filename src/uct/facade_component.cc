@@ -29,6 +29,13 @@ ucs_status_t check_component(const char* call, uct_component_h component) {
                   static_cast<void*>(component));
 }
 
+ucs_status_t check_key(const char* call, uct_component_h component, const uct_rkey_bundle_t& key) {
+    const ucs_status_t status = check_component(call, component);
+    if (status != UCS_OK || key.type == component)
+        return status;
+    return refuse(UCS_ERR_INVALID_PARAM, call, "the key was not unpacked by this component");
+}
+
 void copy_name(char* field, std::size_t bytes, const std::string& name) {
     std::snprintf(field, bytes, "%s", name.c_str());
 }
@@ -176,13 +183,9 @@ ucs_status_t uct_rkey_ptr(uct_component_h component, uct_rkey_bundle_t* rkey_ob,
                       {{"component", component}, {"rkey_ob", rkey_ob}, {"addr_p", addr_p}})) {
         return UCS_ERR_INVALID_PARAM;
     }
-    const ucs_status_t status = check_component(__func__, component);
+    const ucs_status_t status = check_key(__func__, component, *rkey_ob);
     if (status != UCS_OK)
         return status;
-    if (rkey_ob->type != component) {
-        return refuse(UCS_ERR_INVALID_PARAM, __func__,
-                      "the key was not unpacked by this component");
-    }
     const uct::Component& found = uct::component_of(component);
     return found.rkey_ptr(found, rkey_ob->rkey, rkey_ob->handle, remote_addr, addr_p);
 }
@@ -191,13 +194,9 @@ ucs_status_t uct_rkey_release(uct_component_h component, const uct_rkey_bundle_t
     if (uct::has_null(__func__, {{"component", component}, {"rkey_ob", rkey_ob}})) {
         return UCS_ERR_INVALID_PARAM;
     }
-    const ucs_status_t status = check_component(__func__, component);
+    const ucs_status_t status = check_key(__func__, component, *rkey_ob);
     if (status != UCS_OK)
         return status;
-    if (rkey_ob->type != component) {
-        return refuse(UCS_ERR_INVALID_PARAM, __func__,
-                      "the key was not unpacked by this component");
-    }
     const uct::Component& found = uct::component_of(component);
     return found.rkey_release(found, rkey_ob->rkey, rkey_ob->handle);
 }

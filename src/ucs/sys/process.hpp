@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <ucs/type/status.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,6 +40,18 @@ bool register_global_barrier();
 /// membarrier(2) GLOBAL_EXPEDITED: on return, every running thread of every registered process has
 /// passed a full barrier. False: not available.
 bool global_barrier();
+
+/// Stores before it come before loads after it, as other threads and processes see them.
+inline void full_barrier() {
+#if defined(__SANITIZE_THREAD__)
+    // ThreadSanitizer knows no fences; a locked instruction is one on the machines it runs on.
+    std::atomic<int> here{0};  // SYNC sm_sleep, SYNC vhca_sleep: as the fence below
+    here.fetch_add(1, std::memory_order_seq_cst);
+#else
+    // SYNC sm_sleep, SYNC vhca_sleep: the callers' store comes before their load.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
 
 /// process_vm_readv/writev(2) of one contiguous remote range; copies everything or fails.
 /// UCS_ERR_REJECTED: not permitted (Yama, another user, not dumpable). UCS_ERR_CONNECTION_RESET: no

@@ -101,7 +101,7 @@ ucs_status_t SmEp::fence(unsigned) {
         if (link().tx_made)
             link().tx.hold();
     }
-    full_barrier();
+    ucs::full_barrier();
     return UCS_OK;
 }
 

@@ -110,6 +110,8 @@ class SmEp : public uct::BaseEp {
                       std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to);
     ucs_status_t resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
                          Target* target_p);
+    ucs_status_t zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
+                       std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp);
     ucs_status_t start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                                 std::size_t bytes, std::uint64_t remote_addr, const RemoteKey& key,
                                 uct_completion_t* comp);

@@ -322,7 +322,7 @@ ucs_status_t SmIface::fence(unsigned) {
         if (link->tx_made)
             link->tx.hold();
     }
-    full_barrier();
+    ucs::full_barrier();
     return UCS_OK;
 }
 
@@ -351,7 +351,7 @@ ucs_status_t SmIface::event_arm(unsigned) {
     bool ready = !arm_bell(*bell_);
     if (has_membarrier_)
         ucs::global_barrier();
-    full_barrier();
+    ucs::full_barrier();
     for (Link* link : hot_)
         ready |= link->rx.peek().word != 0;
     if (ready) {

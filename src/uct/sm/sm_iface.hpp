@@ -197,11 +197,8 @@ class SmIface : public uct::BaseIface {
     ucs_status_t post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                 std::size_t iovcnt, uct_tag_context_t* ctx);
     void free_entry(PostedEntry& entry);
-    void free_entry_inline(PostedEntry& entry);
     void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
                         ucs_status_t status);
-    void complete_entry_inline(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
-                               std::size_t bytes, ucs_status_t status);
 
     SmMd& md_;
     SmOptions options_;
@@ -258,5 +255,22 @@ class SmIface : public uct::BaseIface {
     bool sleeps_by_timer_ = false;
     std::uint8_t numa_node_ = 0xff;
 };
+
+inline void SmIface::free_entry(PostedEntry& entry) {
+    if (entry.is_scattered()) [[unlikely]]
+        iovs_.destroy(entry.scattered());
+    entries_.destroy(&entry);
+}
+
+inline void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
+                                    std::size_t bytes, ucs_status_t status) {
+    uct_tag_context_t* ctx = entry.ctx;
+    if (status == UCS_OK && bytes > entry.capacity()) [[unlikely]]
+        status = UCS_ERR_MESSAGE_TRUNCATED;
+    free_entry(entry);
+    counters_.add(SmCounter::kMatched);
+    if (ctx != nullptr) [[likely]]  // null: cancelled by force after the match
+        ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
+}
 
 }  // namespace tagwire::sm

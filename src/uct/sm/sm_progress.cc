@@ -14,13 +14,10 @@ namespace tagwire::sm {
 
 unsigned SmIface::progress() {
     ++in_progress_;
-    if (bell_->summary.load(std::memory_order_relaxed) != 0) [[unlikely]]
-        answer_bell();
+    answer_bell();
     unsigned count = 0;
-    for (std::size_t i = 0; i < hot_.size(); ++i) {
-        if (hot_[i]->rx.peek().word != 0)
-            count += poll_ring(*hot_[i]);
-    }
+    for (std::size_t i = 0; i < hot_.size(); ++i)
+        count += poll_ring(*hot_[i]);
     if (has_work_) [[unlikely]]
         count += work();
     if (count == 0) {
@@ -162,32 +159,6 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
     return true;
 }
 
-inline void SmIface::free_entry_inline(PostedEntry& entry) {
-    if (entry.is_scattered()) [[unlikely]]
-        iovs_.destroy(entry.scattered());
-    entries_.destroy(&entry);
-}
-
-void SmIface::free_entry(PostedEntry& entry) {
-    free_entry_inline(entry);
-}
-
-inline void SmIface::complete_entry_inline(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
-                                           std::size_t bytes, ucs_status_t status) {
-    uct_tag_context_t* ctx = entry.ctx;
-    if (status == UCS_OK && bytes > entry.capacity()) [[unlikely]]
-        status = UCS_ERR_MESSAGE_TRUNCATED;
-    free_entry_inline(entry);
-    counters_.add(SmCounter::kMatched);
-    if (ctx != nullptr) [[likely]]  // null: cancelled by force after the match
-        ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
-}
-
-void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
-                             std::size_t bytes, ucs_status_t status) {
-    complete_entry_inline(entry, tag, imm, bytes, status);
-}
-
 // A whole message that lies in its slot.
 void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data,
                           std::size_t bytes) {
@@ -210,7 +181,7 @@ void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* dat
     } else {
         entry->scattered()->cursor().scatter(data, std::min(bytes, entry->capacity()));
     }
-    complete_entry_inline(*entry, tag, imm, bytes, UCS_OK);
+    complete_entry(*entry, tag, imm, bytes, UCS_OK);
 }
 
 bool SmIface::deliver_tag_seg(Link& link, Control control) {

@@ -156,8 +156,14 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
 
 ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
                              uct_rkey_t rkey, uct_completion_t* comp) {
+    return zcopy(OpKind::kCopyPut, iov, iovcnt, remote_addr, rkey, comp);
+}
+
+ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
+                         std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
     if (iovcnt > kIovMax) {
-        TW_LOG_ERROR("put_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
+        TW_LOG_ERROR("%s: %zu iov elements, at most %zu are taken",
+                     kind == OpKind::kCopyPut ? "put_zcopy" : "get_zcopy", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
     }
     const std::size_t bytes = iov_bytes(iov, iovcnt);
@@ -165,12 +171,16 @@ ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
     const ucs_status_t status = resolve(rkey, remote_addr, bytes, &target);
     if (status != UCS_OK)
         return status;
-    if (target.direct != nullptr) {
-        IovCursor(iov, iovcnt).gather(target.direct, bytes);
-        iface_of_ep().count(SmCounter::kDirectBytes, bytes);
-        return UCS_OK;
+    if (target.direct == nullptr)
+        return start_transfer(kind, iov, iovcnt, bytes, remote_addr, *target.key, comp);
+    IovCursor cursor(iov, iovcnt);
+    if (kind == OpKind::kCopyPut) {
+        cursor.gather(target.direct, bytes);
+    } else {
+        cursor.scatter(target.direct, bytes);
     }
-    return start_transfer(OpKind::kCopyPut, iov, iovcnt, bytes, remote_addr, *target.key, comp);
+    iface_of_ep().count(SmCounter::kDirectBytes, bytes);
+    return UCS_OK;
 }
 
 // ---- Get
@@ -232,21 +242,7 @@ ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_
 
 ucs_status_t SmEp::get_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint64_t remote_addr,
                              uct_rkey_t rkey, uct_completion_t* comp) {
-    if (iovcnt > kIovMax) {
-        TW_LOG_ERROR("get_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    const std::size_t bytes = iov_bytes(iov, iovcnt);
-    Target target;
-    const ucs_status_t status = resolve(rkey, remote_addr, bytes, &target);
-    if (status != UCS_OK)
-        return status;
-    if (target.direct != nullptr) {
-        IovCursor(iov, iovcnt).scatter(target.direct, bytes);
-        iface_of_ep().count(SmCounter::kDirectBytes, bytes);
-        return UCS_OK;
-    }
-    return start_transfer(OpKind::kCopyGet, iov, iovcnt, bytes, remote_addr, *target.key, comp);
+    return zcopy(OpKind::kCopyGet, iov, iovcnt, remote_addr, rkey, comp);
 }
 
 // ---- Atomics

@@ -35,7 +35,7 @@ void DcTarget::delete_readers() {
 }
 
 void DcTarget::close_all() {
-    while (!open_.is_empty()) {
+    while (!open_.empty()) {
         close(*open_.front());
     }
     for (QueuePair* reader : readers_) {
@@ -149,7 +149,7 @@ void DcTarget::close(Context& context) {
     move_to(closed_, context);
     if (closed_.size() > kClosedMax) {
         Context& oldest = *closed_.front();
-        closed_.remove(oldest);
+        closed_.erase(oldest);
         contexts_.erase(Key(oldest.key));
     }
 }
@@ -159,7 +159,7 @@ void DcTarget::move_to(Contexts& to, Context& context) {
         return;  // is the last one there already
     }
     if (context.in != nullptr) {
-        context.in->remove(context);
+        context.in->erase(context);
     }
     context.in = &to;
     to.push_back(context);
@@ -195,7 +195,7 @@ void DcTarget::ask_for_room() {
     Context* context = open_.front();
     for (int count = 0; context != nullptr && count < kAskedAtOnce; ++count) {
         inquire(*context);
-        context = Contexts::after(*context);
+        context = Contexts::next(*context);
     }
 }
 
@@ -228,8 +228,7 @@ void DcTarget::send(Route to, Packet& packet) {
 }
 
 void DcTarget::enter_error() {
-    for (Context* context = open_.front(); context != nullptr;
-         context = Contexts::after(*context)) {
+    for (Context* context = open_.front(); context != nullptr; context = Contexts::next(*context)) {
         context->qp->enter_error(false);
     }
     for (QueuePair* reader : readers_) {

@@ -24,8 +24,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ucs/datastruct/queue.hpp"
 #include "vhca/core/device.hpp"
-#include "vhca/core/linked_list.hpp"
 #include "vhca/core/packet.hpp"
 
 namespace tagwire::vhca {
@@ -68,10 +68,10 @@ class DcTarget {
         std::uint32_t session = 0;
         std::unique_ptr<QueuePair> qp;  // nullptr: closed
         Time asked_since = 0;           // inquiries since then were not answered; 0: none was made
-        Link<Context> link;             // in open_ or closed_, the longest silent in front
-        LinkedList<Context, &Context::link>* in = nullptr;
+        ucs::ListLink<Context> link;    // in open_ or closed_, the longest silent in front
+        ucs::List<Context, &Context::link>* in = nullptr;
     };
-    using Contexts = LinkedList<Context, &Context::link>;
+    using Contexts = ucs::List<Context, &Context::link>;
 
     void connect(Route from, const Packet& packet, Context* context);
     void open(Route from, const Packet& packet, Context& context);

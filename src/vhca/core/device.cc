@@ -104,15 +104,15 @@ Time Device::Impl::progress(Time time) {
     if (now >= next_deadline) [[unlikely]] {
         run_timers();
     }
-    for (std::size_t count = working.size(); count != 0 && !working.is_empty(); --count) {
+    for (std::size_t count = working.size(); count != 0 && !working.empty(); --count) {
         QueuePair& qp = *working.front();
-        working.remove(qp);
+        working.erase(qp);
         if (!qp.run()) {
             schedule(qp);
         }
     }
     settle();
-    return working.is_empty() ? next_deadline : now;
+    return working.empty() ? next_deadline : now;
 }
 
 void Device::Impl::run_timers() {
@@ -120,9 +120,9 @@ void Device::Impl::run_timers() {
     QueuePair* next = nullptr;
     for (QueuePair* qp = waiting.front(); qp != nullptr; qp = next) {
         const Time deadline = qp->run_timer();
-        next = waiting.after(*qp);
+        next = waiting.next(*qp);
         if (deadline == kNever) {
-            waiting.remove(*qp);
+            waiting.erase(*qp);
         } else {
             next_deadline = std::min(next_deadline, deadline);
         }
@@ -130,11 +130,11 @@ void Device::Impl::run_timers() {
 }
 
 void Device::Impl::unschedule(QueuePair& qp) {
-    if (qp.working_link.is_linked) {
-        working.remove(qp);
+    if (working.is_linked(qp)) {
+        working.erase(qp);
     }
-    if (qp.waiting_link.is_linked) {
-        waiting.remove(qp);
+    if (waiting.is_linked(qp)) {
+        waiting.erase(qp);
     }
 }
 
@@ -156,15 +156,17 @@ Device::Device(const DeviceConfig& config, Wire& wire, EventSink& events, std::u
     : impl_(std::make_unique<Impl>(config, wire, events, seed)) {}
 Device::~Device() = default;
 
-void Device::receive(Route from, std::span<const std::byte> packet, Time now) {
+void Device::receive(Route from, std::span<const std::byte> packet, Time now,
+                     const std::byte* grh) {
     impl_->now = now;
+    impl_->grh = grh;
     impl_->receive(from, packet);
 }
 Time Device::progress(Time now) {
     return impl_->progress(now);
 }
 bool Device::is_drained() const {
-    return impl_->working.is_empty();
+    return impl_->working.empty();
 }
 const DeviceConfig& Device::config() const {
     return impl_->config;
@@ -226,7 +228,7 @@ int Device::destroy_cq(Cq& cq) {
 int Device::create_srq(const SrqConfig& config, Srq** srq_p) {
     const DeviceConfig& limits = impl_->config;
     if (config.pd == nullptr || config.wr_max == 0 || config.wr_max > limits.srq_wr_max ||
-        config.sge_max > limits.sge_max || config.limit > config.wr_max) {
+        config.sge_max > limits.srq_sge_max || config.limit > config.wr_max) {
         return EINVAL;
     }
     if (const TagConfig& tm = config.tm; tm.cq != nullptr) {

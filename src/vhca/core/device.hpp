@@ -47,11 +47,14 @@ struct DeviceConfig {
     std::uint32_t inline_max = 256;  // largest inline size a QP may ask for
     std::uint32_t cqe_max = 4194303;
     std::uint32_t srq_wr_max = 32767;
+    std::uint32_t srq_sge_max = 30;
+    std::uint32_t message_bytes_max = 1U << 30;
     std::uint8_t rd_atom_max = 16;      // outstanding reads and atomics of one QP, either side
     std::uint32_t packets_ahead = 128;  // unacknowledged packets of one QP
     std::uint32_t ack_every = 16;       // packets; messages end with an acknowledgement anyway
     bool has_atomics = true;
-    std::uint32_t tm_tags_max = 0;  // 0: no tag matching
+    bool frees_when_completed = false;  // a send's place; cards wait until its completion is polled
+    std::uint32_t tm_tags_max = 0;      // 0: no tag matching
     bool has_dc = false;
     bool has_dc_rendezvous = false;        // tag matching over DC reads the data of a rendezvous
     bool tells_dc_key_violation = false;   // a wrong access key: REM_ACCESS_ERR, else no answer
@@ -94,7 +97,8 @@ struct Mr {
     std::byte* base = nullptr;  // memory of iova
     std::uint64_t length = 0;
     std::uint32_t key = 0;
-    unsigned access = 0;  // ibv_access_flags
+    unsigned access = 0;          // ibv_access_flags
+    bool is_invalidated = false;  // by a peer: opens nothing until it is registered anew
     void* user = nullptr;
 };
 
@@ -199,8 +203,10 @@ class Device {
     int destroy_qp(Qp& qp);
 
     // ---- Packets and time
-    /// One packet that came from `from`. Anything may be in it.
-    void receive(Route from, std::span<const std::byte> packet, Time now);
+    /// One packet that came from `from`. Anything may be in it. `grh`: the kGrhBytes that a
+    /// program sees before the data if it is a datagram; nullptr where the fabric has none.
+    void receive(Route from, std::span<const std::byte> packet, Time now,
+                 const std::byte* grh = nullptr);
     /// Sends what waits for the wire and runs what is due. Returns when it wants to be called again
     /// at the latest, kNever if it does not.
     Time progress(Time now);

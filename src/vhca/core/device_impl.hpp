@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "vhca/core/completion_queue.hpp"
-#include "vhca/core/linked_list.hpp"
 #include "vhca/core/memory.hpp"
 #include "vhca/core/number_table.hpp"
 #include "vhca/core/objects.hpp"
@@ -31,13 +30,13 @@ class Device::Impl {
 
     /// `qp` has something to send; progress() will let it.
     void schedule(QueuePair& qp) {
-        if (!qp.working_link.is_linked) {
+        if (!working.is_linked(qp)) {
             working.push_back(qp);
         }
     }
     /// Calls qp.run_timer() at `deadline` or later.
     void schedule_timer(QueuePair& qp, Time deadline) {
-        if (!qp.waiting_link.is_linked) {
+        if (!waiting.is_linked(qp)) {
             waiting.push_back(qp);
         }
         next_deadline = deadline < next_deadline ? deadline : next_deadline;
@@ -64,13 +63,14 @@ class Device::Impl {
     EventSink& sink;
     DeviceCounters counters;
     Time now = 0;
+    const std::byte* grh = nullptr;  // of the packet that is being received
 
     MemoryTable memory;
     NumberTable<QueuePair> qps;
     NumberTable<SharedReceiveQueue> srqs;
 
-    LinkedList<QueuePair, &QueuePair::working_link> working;
-    LinkedList<QueuePair, &QueuePair::waiting_link> waiting;
+    ucs::List<QueuePair, &QueuePair::working_link> working;
+    ucs::List<QueuePair, &QueuePair::waiting_link> waiting;
     Time next_deadline = kNever;
 
     // Owners of what has no number; destroyed with the device, if the face did not.

@@ -58,6 +58,7 @@ bool for_each_piece(std::span<const ibv_sge> sges, std::uint64_t offset, std::si
 
 void MemoryTable::assign_key(Mr& mr) {
     mr.key = (mrs_.add(&mr) << 8) | variant_++;
+    mr.is_invalidated = false;
 }
 
 MemoryTable::~MemoryTable() {
@@ -128,6 +129,15 @@ void MemoryTable::destroy(Mr& mr) {
     mrs_.remove(mr.key >> 8);
     --mr.pd->users;
     delete &mr;
+}
+
+bool MemoryTable::invalidate(std::uint32_t key, const Pd* pd) {
+    Mr* mr = mrs_.find(key >> 8);
+    if (mr == nullptr || mr->key != key || mr->is_invalidated || mr->pd != pd) {
+        return false;
+    }
+    mr->is_invalidated = true;
+    return true;
 }
 
 bool MemoryTable::gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,

@@ -31,13 +31,16 @@ class MemoryTable {
     [[nodiscard]] std::byte* resolve(std::uint32_t key, const Pd* pd, std::uint64_t address,
                                      std::uint64_t bytes, unsigned access) const {
         const Mr* mr = mrs_.find(key >> 8);
-        if (mr == nullptr || mr->key != key || mr->pd != pd || (mr->access & access) != access ||
-            address < mr->iova || bytes > mr->length || address - mr->iova > mr->length - bytes)
-            [[unlikely]] {
+        if (mr == nullptr || mr->key != key || mr->is_invalidated || mr->pd != pd ||
+            (mr->access & access) != access || address < mr->iova || bytes > mr->length ||
+            address - mr->iova > mr->length - bytes) [[unlikely]] {
             return nullptr;
         }
         return mr->base + (address - mr->iova);
     }
+
+    /// A peer takes the key of a region back. False: it is none of `pd`.
+    [[nodiscard]] bool invalidate(std::uint32_t key, const Pd* pd);
 
     /// Copies `bytes` from `offset` of the list to `to`. False: a key did not open its bytes.
     [[nodiscard]] bool gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,

@@ -3,7 +3,6 @@
 // thread; see device.hpp for the conventions.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "vhca/core/device.hpp"
@@ -17,7 +16,6 @@ struct Completion {
     Route from;  // node that a received message came from
     std::uint64_t tm_tag = 0;
     std::uint32_t tm_priv = 0;
-    std::array<std::byte, 40> grh{};  // UD
 };
 
 class Cq {
@@ -80,6 +78,8 @@ class Qp {
     /// As post_send, but held back until ring(): the requests of one list leave together.
     virtual int enqueue_send(const SendWork& work) = 0;
     virtual void ring(Time now) = 0;
+    /// Takes back what was enqueued and not rung for, as if it had never been.
+    virtual void withdraw() = 0;
     /// ENOMEM: full. EINVAL: RESET state, too many sges, or the QP has an SRQ.
     virtual int post_recv(const RecvWork& work) = 0;
 

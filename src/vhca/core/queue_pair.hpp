@@ -19,9 +19,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "ucs/datastruct/queue.hpp"
 #include "vhca/core/dc_initiator.hpp"
 #include "vhca/core/dc_target.hpp"
-#include "vhca/core/linked_list.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/core/packet.hpp"
 #include "vhca/core/requester.hpp"
@@ -43,6 +43,7 @@ class QueuePair final : public Qp {
     int post_send(const SendWork& work, Time now) override;
     int enqueue_send(const SendWork& work) override;
     void ring(Time now) override;
+    void withdraw() override { requester_.withdraw(); }
     int post_recv(const RecvWork& work) override;
     int reset_stream(std::uint16_t stream) override;
     [[nodiscard]] std::uint32_t number() const override { return number_; }
@@ -111,7 +112,7 @@ class QueuePair final : public Qp {
 
     Device::Impl& device;
     QpConfig config;  // cap: what was granted
-    Link<QueuePair> working_link, waiting_link;
+    ucs::ListLink<QueuePair> working_link, waiting_link;
 
   private:
     [[nodiscard]] bool is_for_us(Route from, const Packet& packet) const;

@@ -15,6 +15,9 @@ namespace {
 /// The opcodes of SEND and WRITE are in the same order: first, middle, last, last with immediate,
 /// only, only with immediate.
 Opcode opcode_of(ibv_wr_opcode work, bool is_first, bool is_last) {
+    if (work == IBV_WR_SEND_WITH_INV && is_last) {
+        return is_first ? Opcode::kRcSendOnlyInv : Opcode::kRcSendLastInv;
+    }
     const bool is_write = work == IBV_WR_RDMA_WRITE || work == IBV_WR_RDMA_WRITE_WITH_IMM;
     const bool has_imm = work == IBV_WR_SEND_WITH_IMM || work == IBV_WR_RDMA_WRITE_WITH_IMM;
     auto code = static_cast<unsigned>(is_write ? Opcode::kRcWriteFirst : Opcode::kRcSendFirst);

@@ -65,8 +65,13 @@ class Requester {
     /// The checks of ibv_post_send(3), then a place in the queue.
     int enqueue(const SendWork& work);
     void ring() { rung_ = head_; }
+    void withdraw();
     /// Polled was the completion of the request before `index`.
-    void reclaim(std::uint32_t index) { free_ = index; }
+    void reclaim(std::uint32_t index) {
+        if (static_cast<std::int32_t>(index - free_) > 0) {
+            free_ = index;
+        }
+    }
 
     void reset();
     /// The first packet gets this number.
@@ -154,6 +159,7 @@ class Requester {
     void retry();
     void complete_oldest(ibv_wc_status status);
     void fail_oldest(ibv_wc_status status);
+    [[nodiscard]] Time timeout() const;
     void arm_timer();
 
     QueuePair& qp_;
@@ -173,6 +179,7 @@ class Requester {
     std::uint8_t hold_ = 0;
     Time deadline_ = kNever;
     DcSession dc_;
+    std::uint64_t handed_over_ = 0;  // to the wire when the deadline was set
 };
 
 }  // namespace tagwire::vhca

@@ -21,7 +21,7 @@ unsigned opcodes_of(const QueuePair& qp) {
     switch (qp.config.type) {
         case IBV_QPT_RC:
         case IBV_QPT_DRIVER:
-            return kSends | kWrites | 1U << IBV_WR_RDMA_READ |
+            return kSends | kWrites | 1U << IBV_WR_SEND_WITH_INV | 1U << IBV_WR_RDMA_READ |
                    (qp.device.config.has_atomics ? kAtomics : 0);
         case IBV_QPT_UC:
             return kSends | kWrites;
@@ -111,9 +111,10 @@ void Requester::fill(SendRequest& request, const SendWork& work) {
     request.remote_qkey = work.remote_qkey;
     request.opcode = work.opcode;
     request.flags = work.flags;
-    request.length = static_cast<std::uint32_t>(std::min(length, kMessageBytesMax));
+    const std::uint64_t length_max = qp_.device.config.message_bytes_max;
+    request.length = static_cast<std::uint32_t>(std::min(length, length_max));
     request.dc_key = work.dc_key;
-    request.refused = length > kMessageBytesMax ? IBV_WC_LOC_LEN_ERR : find_fault(request);
+    request.refused = length > length_max ? IBV_WC_LOC_LEN_ERR : find_fault(request);
     request.needs_care = request.refused != IBV_WC_SUCCESS || qp_.is_dci();
     const bool is_single = request.is_atomic() || request.refused != IBV_WC_SUCCESS;
     request.packets =
@@ -142,8 +143,18 @@ int Requester::enqueue(const SendWork& work) {
     return 0;
 }
 
+void Requester::withdraw() {
+    if (head_ != rung_) {
+        next_psn_ = at(rung_).first_psn;
+        head_ = rung_;
+    }
+}
+
 void Requester::complete_oldest(ibv_wc_status status) {
     const SendRequest& request = at(done_++);
+    if (qp_.device.config.frees_when_completed) {
+        free_ = done_;
+    }
     if (qp_.matching() != nullptr) [[unlikely]] {
         complete_owned(request, status);
         return;

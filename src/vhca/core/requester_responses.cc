@@ -215,10 +215,15 @@ void Requester::retry() {
     go_back();
 }
 
-void Requester::arm_timer() {
+Time Requester::timeout() const {
     constexpr Time kUnit = 4096;
+    return kUnit << qp_.attr().timeout;
+}
+
+void Requester::arm_timer() {
     if (deadline_ == kNever && qp_.is_reliable() && qp_.attr().timeout != 0) {
-        deadline_ = qp_.device.now + (kUnit << qp_.attr().timeout);
+        deadline_ = qp_.device.now + timeout();
+        handed_over_ = qp_.device.wire.handed_over(qp_.route());
         qp_.device.schedule_timer(qp_, deadline_);
     }
 }
@@ -229,6 +234,8 @@ Time Requester::run_timer() {
         if ((hold_ & kPaused) != 0) {
             hold_ &= static_cast<std::uint8_t>(~kPaused);
             qp_.device.schedule(qp_);
+        } else if (!qp_.device.wire.have_left(qp_.route(), handed_over_)) {
+            deadline_ = qp_.device.now + timeout();
         } else {
             ++qp_.device.counters.timeouts;
             retry();

@@ -10,10 +10,6 @@
 
 namespace tagwire::vhca {
 
-namespace {
-constexpr std::uint64_t kGrhBytes = 40;  // before the data of a datagram
-}
-
 int Responder::allocate() {
     receive_pd_ = qp_.config.pd;
     cq_ = static_cast<CompletionQueue*>(qp_.config.recv_cq);
@@ -148,11 +144,15 @@ void Responder::receive_ud(const Packet& packet, Route from) {
         return;
     }
     Receive& receive = receives_->at(receive_);
+    const MemoryTable& memory = qp_.device.memory;
+    const std::byte* grh = qp_.device.grh;
     offset_ = kGrhBytes + packet.payload.size();
     if (offset_ > receive.bytes) {
         refuse(Verdict::kReceiveTooShort, from);
-    } else if (!qp_.device.memory.scatter(receive.sges(), receive_pd_, kGrhBytes,
-                                          packet.payload.data(), packet.payload.size())) {
+    } else if (!memory.scatter(receive.sges(), receive_pd_, kGrhBytes, packet.payload.data(),
+                               packet.payload.size()) ||
+               (grh != nullptr &&
+                !memory.scatter(receive.sges(), receive_pd_, 0, grh, kGrhBytes))) {
         refuse(Verdict::kReceiveFault, from);
     } else {
         complete_receive(IBV_WC_SUCCESS, &packet, from);
@@ -161,8 +161,11 @@ void Responder::receive_ud(const Packet& packet, Route from) {
 
 bool Responder::is_well_formed(const Packet& packet) const {
     const bool is_start = packet.has(kIsStart);
-    if (is_start != (message_ == Message::kNone) || packet.has(kHasIeth)) {
-        return false;  // no memory windows, so there is nothing to invalidate
+    if (is_start != (message_ == Message::kNone)) {
+        return false;
+    }
+    if (packet.has(kHasIeth) && qp_.matching() != nullptr) {
+        return false;  // tag matching has no completion that could tell of it
     }
     if (!is_start && packet.has(kIsSend) != (message_ == Message::kSend)) {
         return false;
@@ -213,6 +216,9 @@ Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
         return Verdict::kReceiveFault;
     }
     offset_ += bytes;
+    if (packet.has(kHasIeth) && !qp_.device.memory.invalidate(packet.imm, qp_.config.pd)) {
+        return Verdict::kAccess;
+    }
     if (packet.has(kIsEnd)) {
         message_ = Message::kNone;
         complete_receive(IBV_WC_SUCCESS, &packet, from);
@@ -302,8 +308,12 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
 
 void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
     const bool is_ud = qp_.config.type == IBV_QPT_UD;
-    cqe.wc.imm_data = packet.imm;
-    cqe.wc.wc_flags = packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U;
+    cqe.wc.imm_data = packet.imm;  // or invalidated_rkey, which is in the same place
+    cqe.wc.wc_flags = (packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U) |
+                      (packet.has(kHasIeth) ? unsigned{IBV_WC_WITH_INV} : 0U);
+    if (is_ud && qp_.device.grh != nullptr) {
+        cqe.wc.wc_flags |= unsigned{IBV_WC_GRH};
+    }
     cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.attr().dest_qp_num;
     cqe.wc.slid = static_cast<std::uint16_t>(from.node);
 }

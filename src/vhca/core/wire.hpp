@@ -24,6 +24,8 @@ struct Route {
 inline constexpr std::size_t kMtuMax = 4096;
 inline constexpr std::size_t kHeaderBytesMax = 96;
 inline constexpr std::size_t kPacketBytesMax = kMtuMax + kHeaderBytesMax;
+/// Space for a network header before the data of a datagram.
+inline constexpr std::size_t kGrhBytes = 40;
 
 class Wire {
   public:
@@ -36,6 +38,13 @@ class Wire {
 
     /// Sends the claimed packet, of `bytes` bytes in the end.
     virtual void commit(Route to, std::size_t bytes) = 0;
+
+    /// How many packets have been handed over for `to`, and whether the first `count` of them have
+    /// left the wire: a node that lives took them, or they are lost. A peer whose process did not
+    /// run cannot have answered, so the time that a packet lies there is none of its timeout. A
+    /// fabric that cannot know says that they have.
+    [[nodiscard]] virtual std::uint64_t handed_over(Route /*to*/) { return 0; }
+    [[nodiscard]] virtual bool have_left(Route /*to*/, std::uint64_t /*count*/) { return true; }
 };
 
 }  // namespace tagwire::vhca

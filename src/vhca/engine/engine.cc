@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::uint64_t kLinkLocalPrefix = 0xfe80000000000000;
 constexpr std::uint64_t kLidBits = 0xffff;
+constexpr std::uint64_t kAddressBits = 0xffffffff;
+constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;  // ::ffff:a.b.c.d
 /// Packets that a peer left alone for one to two of these make us knock.
 constexpr Time kStallCheckNs = 20'000;
 
@@ -58,20 +60,44 @@ int Engine::make(const EngineConfig& config, Engine** engine_p) {
     return 0;
 }
 
-int Engine::start(const EngineConfig& config) {
-    if (const int error = ShmFabric::open(&fabric_); error != 0) {
+int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
+    if (config.fabric == FabricKind::kShm) {
+        std::unique_ptr<ShmFabric> shm;
+        if (const int error = ShmFabric::open(&shm); error != 0) {
+            return error;
+        }
+        device->lid = shm->lid();
+        device->guid = (device->guid & ~kLidBits) | shm->lid();
+        fabric_ = std::move(shm);
+        return 0;
+    }
+    std::unique_ptr<UdpFabric> udp;
+    if (const int error = UdpFabric::open(config.address.c_str(), &udp); error != 0) {
         return error;
     }
-    lid_ = fabric_->lid();
-    guid_ = (config.device.guid & ~kLidBits) | lid_;
+    device->lid = 0;
+    device->guid = (device->guid & ~kAddressBits) | udp->address();
+    device->active_mtu = std::min(device->active_mtu, udp->mtu());
+    const std::uint32_t fit = udp->packets_buffered(device->active_mtu);
+    device->packets_ahead = std::min(device->packets_ahead, std::max(fit, device->ack_every));
+    udp_ = udp.get();
+    fabric_ = std::move(udp);
+    mutex_.flush_before_unlock(fabric_.get());
+    return 0;
+}
+
+int Engine::start(const EngineConfig& config) {
+    DeviceConfig device = config.device;
+    if (const int error = open_fabric(config, &device); error != 0) {
+        return error;
+    }
+    lid_ = device.lid;
+    guid_ = device.guid;
     Wire* wire = fabric_.get();
     if (config.faults.is_any()) {
         faults_ = std::make_unique<FaultyWire>(*fabric_, config.faults, [this] { return now(); });
         wire = faults_.get();
     }
-    DeviceConfig device = config.device;
-    device.lid = lid_;
-    device.guid = guid_;
     const std::uint64_t seed = config.seed != 0 ? config.seed : ucs::random_u64();
     device_ = std::make_unique<Device>(device, *wire, sink_, seed);
     bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -120,13 +146,13 @@ void Engine::abandon() {
 
 unsigned Engine::drive(Time time) {
     Device& device = *device_;
-    const unsigned packets =
-        fabric_->poll([&device, time](Route from, std::span<const std::byte> packet) {
-            device.receive(from, packet, time);
-        });
+    const unsigned packets = fabric_->deliver(device, time);
     deadline_ = device.progress(time);
     if (faults_ != nullptr) [[unlikely]] {
         deadline_ = std::min(deadline_, faults_->progress(time));
+    }
+    if (!fabric_->flush()) [[unlikely]] {
+        deadline_ = time;
     }
     if (time >= next_stall_check_) {
         next_stall_check_ = time + kStallCheckNs;
@@ -147,6 +173,12 @@ void Engine::note_arm() {
 // ---- Addresses and events ----------------------------------------------------------------------
 
 Route Engine::route_of(const ibv_ah_attr& attr) const {
+    if (is_ethernet()) {
+        const std::uint64_t low = be64toh(attr.grh.dgid.global.interface_id);
+        const bool is_ipv4 = attr.is_global != 0 && attr.grh.dgid.global.subnet_prefix == 0 &&
+                             (low & ~kAddressBits) == kMappedPrefix;
+        return Route{is_ipv4 ? low & kAddressBits : 0};
+    }
     if (attr.is_global != 0) {
         const std::uint64_t lid = be64toh(attr.grh.dgid.global.interface_id) & kLidBits;
         if (attr.grh.dgid.global.subnet_prefix == htobe64(kLinkLocalPrefix) && lid != 0) {
@@ -158,6 +190,10 @@ Route Engine::route_of(const ibv_ah_attr& attr) const {
 
 ibv_gid Engine::gid() const {
     ibv_gid gid{};
+    if (is_ethernet()) {
+        gid.global.interface_id = htobe64(kMappedPrefix | udp_->address());
+        return gid;
+    }
     gid.global.subnet_prefix = htobe64(kLinkLocalPrefix);
     gid.global.interface_id = htobe64(guid_);
     return gid;

@@ -30,17 +30,25 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "vhca/core/device.hpp"
 #include "vhca/engine/clock.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/fabric/faulty_wire.hpp"
 #include "vhca/fabric/shm_fabric.hpp"
+#include "vhca/fabric/udp_fabric.hpp"
 
 namespace tagwire::vhca {
 
-/// `device.lid` and the low 16 bits of `device.guid` are the fabric's: what is given is replaced.
+enum class FabricKind { kShm, kUdp };
+
+/// `device.lid`, and of `device.guid` the low bits (shm: 16, the LID; udp: 32, the address), are
+/// the fabric's: what is given is replaced. `device.active_mtu` and `device.packets_ahead` are at
+/// most what the fabric carries.
 struct EngineConfig {
+    FabricKind fabric = FabricKind::kShm;
+    std::string address;  // udp: in dots; "": one of this machine
     DeviceConfig device;
     FaultConfig faults;
     std::uint64_t seed = 0;  // 0: a random one
@@ -51,7 +59,9 @@ class Engine {
     static constexpr Time kTakeOverNs = 100'000;
 
     /// The engine of this process, made at the first call; `config` of later calls is ignored.
-    /// EMFILE, ENOMEM, EADDRNOTAVAIL (no LID is free), EAGAIN (no thread could be made), EIO.
+    /// EMFILE, ENOMEM, EADDRNOTAVAIL (no LID is free, or the address is of another machine),
+    /// EADDRINUSE (another process has the address), EINVAL (not an address), EAGAIN (no thread
+    /// could be made), EIO.
     static int get(const EngineConfig& config, Engine** engine_p);
 
     Engine(const Engine&) = delete;
@@ -74,6 +84,12 @@ class Engine {
     /// Where address attributes lead: by GID when there is a global one, else by LID. A node that
     /// cannot exist is a route on which packets vanish.
     [[nodiscard]] Route route_of(const ibv_ah_attr& attr) const;
+    /// The port is one of Ethernet: it has no LID, and address attributes need a GID.
+    [[nodiscard]] bool is_ethernet() const { return udp_ != nullptr; }
+    /// The network interface below, if there is one.
+    [[nodiscard]] const Interface* interface() const {
+        return udp_ != nullptr ? &udp_->interface() : nullptr;
+    }
     [[nodiscard]] std::uint16_t lid() const { return lid_; }
     [[nodiscard]] ibv_gid gid() const;
     [[nodiscard]] std::uint64_t guid() const { return guid_; }
@@ -101,6 +117,7 @@ class Engine {
 
     Engine() = default;
     ~Engine() = default;
+    int open_fabric(const EngineConfig& config, DeviceConfig* device);
     int start(const EngineConfig& config);
     int start_helper();
     unsigned drive(Time now);
@@ -117,7 +134,8 @@ class Engine {
     EngineMutex mutex_;
     EngineClock clock_;
     SinkSwitch sink_;
-    std::unique_ptr<ShmFabric> fabric_;
+    std::unique_ptr<Fabric> fabric_;
+    UdpFabric* udp_ = nullptr;  // the fabric, if it is this one
     std::unique_ptr<FaultyWire> faults_;
     std::unique_ptr<Device> device_;
     Time deadline_ = kNever;     // when the device wants to be called

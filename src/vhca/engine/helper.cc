@@ -86,7 +86,9 @@ Time Engine::help_once(bool was_asked) {
     clock_.refine();
     if (polls != polls_seen_ && !was_asked) {
         polls_seen_ = polls;
-        patience_ns_ = std::min(2 * patience_ns_, kPatienceMaxNs);
+        // A packet that waits may have been left by the last poll: look again soon.
+        patience_ns_ =
+            fabric_->is_neglected() ? kTakeOverNs : std::min(2 * patience_ns_, kPatienceMaxNs);
         return patience_ns_;
     }
     // Somebody polls, but not often enough for a peer that knocked: help once.

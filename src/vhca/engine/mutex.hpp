@@ -9,6 +9,8 @@
 
 #include <atomic>
 
+#include "vhca/fabric/fabric.hpp"
+
 namespace tagwire::vhca {
 
 class EngineMutex {
@@ -26,10 +28,10 @@ class EngineMutex {
     }
 
     void unlock() {
-        if (wake_fd_ < 0) [[likely]] {
+        if (wake_fd_ < 0 && to_flush_ == nullptr) [[likely]] {
             is_locked_.store(false, std::memory_order_release);  // SYNC vhca_lock
         } else {
-            unlock_and_wake();
+            unlock_slow();
         }
     }
 
@@ -41,12 +43,16 @@ class EngineMutex {
         is_locked_.store(false, std::memory_order_release);  // SYNC vhca_lock
     }
 
+    /// Whoever releases the lock sends what he left in `fabric`. Before anybody takes it.
+    void flush_before_unlock(Fabric* fabric) { to_flush_ = fabric; }
+
   private:
     void lock_slow();
-    void unlock_and_wake();
+    void unlock_slow();
 
     std::atomic<bool> is_locked_{false};
     int wake_fd_ = -1;
+    Fabric* to_flush_ = nullptr;  // one that gathers packets
 };
 
 }  // namespace tagwire::vhca

@@ -40,6 +40,8 @@ class FaultyWire final : public Wire {
 
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
+    std::uint64_t handed_over(Route to) override { return below_.handed_over(to); }
+    bool have_left(Route to, std::uint64_t count) override { return below_.have_left(to, count); }
 
     /// Sends what is due. Returns when the next packet is, kNever if none is held back.
     Time progress(Time now);

@@ -11,20 +11,9 @@ namespace tagwire::vhca {
 struct HostFences {
     bool has_membarrier = false;  // this process is registered for membarrier(2)
 
-    static void full_barrier() {
-#if defined(__SANITIZE_THREAD__)
-        // ThreadSanitizer knows no fences; a locked instruction is one on the machines it runs on.
-        std::atomic<int> here{0};  // SYNC vhca_sleep: as the fence below
-        here.fetch_add(1, std::memory_order_seq_cst);
-#else
-        // SYNC vhca_sleep: our store comes before our load.
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-    }
-
     void after_publish(bool sender_pays) const {
         if (sender_pays) [[unlikely]] {
-            full_barrier();
+            ucs::full_barrier();  // SYNC vhca_sleep: pairs with before_recheck()
         } else {
             // SYNC vhca_sleep: keeps the compiler from reordering.
             std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -34,7 +23,7 @@ struct HostFences {
         if (has_membarrier) {
             ucs::global_barrier();
         }
-        full_barrier();
+        ucs::full_barrier();  // SYNC vhca_sleep: pairs with after_publish()
     }
 };
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <string>
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/unix_socket.hpp"
@@ -24,6 +25,18 @@ constexpr std::uint64_t kRefusedPauseNs = 1'000'000'000;
 bool is_same_user(int fd) {
     ucs::PeerCredentials peer{};
     return ucs::unix_peer_credentials(fd, &peer) == UCS_OK && peer.uid == ::geteuid();
+}
+
+// For the log; what a peer wrote may be anything.
+std::string text_of(const Release& release) {
+    std::string text;
+    for (const char c : release) {
+        if (c == '\0') {
+            break;
+        }
+        text += c > ' ' && c <= '~' ? c : '?';
+    }
+    return text;
 }
 
 }  // namespace
@@ -128,7 +141,7 @@ void ShmFabric::serve_out(OutLink& link) {
     if (status == UCS_OK && message.bytes >= sizeof refusal) {
         std::memcpy(&refusal, buffer.data(), sizeof refusal);
         if (refusal.magic == kHelloMagic) {
-            tell_version(link.lid, refusal.version, refusal.segment_bytes);
+            tell_version(link.lid, refusal);
         }
         ++counters_.refused;
         drop_out(link, kRefusedPauseNs);
@@ -204,10 +217,12 @@ void ShmFabric::serve_unknown(int fd) {
         std::memcpy(&hello, buffer.data(), std::min(message.bytes, sizeof hello));
     }
     const bool is_ours = is_hello && hello.magic == kHelloMagic;
-    const bool is_same_version =
-        is_ours && hello.version == kFabricVersion && hello.segment_bytes == kSegmentBytes;
+    const bool is_same_version = is_ours && hello.version == kFabricVersion &&
+                                 hello.segment_bytes == kSegmentBytes && hello.release == kRelease;
     if (is_ours && !is_same_version) {
-        tell_version(hello.lid, hello.version, hello.segment_bytes);
+        tell_version(hello.lid, {.version = hello.version,
+                                 .segment_bytes = hello.segment_bytes,
+                                 .release = hello.release});
         const Refusal refusal{.segment_bytes = kSegmentBytes};
         static_cast<void>(ucs::unix_send(fd, std::as_bytes(std::span(&refusal, 1)), nullptr, 0));
     }
@@ -218,15 +233,16 @@ void ShmFabric::serve_unknown(int fd) {
     unknown_.erase(fd);  // closes it, unless it was admitted
 }
 
-void ShmFabric::tell_version(unsigned lid, std::uint32_t version, std::uint64_t segment_bytes) {
+void ShmFabric::tell_version(unsigned lid, const Refusal& theirs) {
     if (std::exchange(has_told_version_, true)) {
         return;
     }
     TW_LOG_ERROR(
-        "virtual HCA: refused: LID %u speaks version %u of the shared-memory fabric (rings of %llu "
-        "bytes), this process version %u (%zu bytes)",
-        lid, version, static_cast<unsigned long long>(segment_bytes), kFabricVersion,
-        kSegmentBytes);
+        "virtual HCA: refused: LID %u runs tagwire %s (version %u of the shared-memory fabric, "
+        "rings of %llu bytes), this process tagwire %s (version %u, %zu bytes)",
+        lid, text_of(theirs.release).c_str(), theirs.version,
+        static_cast<unsigned long long>(theirs.segment_bytes), text_of(kRelease).c_str(),
+        kFabricVersion, kSegmentBytes);
 }
 
 bool ShmFabric::admit(int fd, const Hello& hello, const ucs::UniqueFd& segment) {

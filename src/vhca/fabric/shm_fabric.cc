@@ -108,6 +108,26 @@ void ShmFabric::commit(Route to, std::size_t bytes) {
     }
 }
 
+const ShmFabric::OutLink* ShmFabric::standing_link(std::uint64_t node) const {
+    if (last_ != nullptr && last_->lid == node) [[likely]] {
+        return last_;
+    }
+    const auto found = out_.find(node);
+    return found == out_.end() ? nullptr : found->second.get();
+}
+
+std::uint64_t ShmFabric::handed_over(Route to) {
+    const OutLink* link = standing_link(to.node);
+    return link == nullptr ? 0 : link->ring.head();
+}
+
+bool ShmFabric::have_left(Route to, std::uint64_t count) {
+    const OutLink* link = standing_link(to.node);
+    // A ring that is shorter than that belongs to a later connection.
+    return link == nullptr || link->ring.head() < count ||
+           link->ring.head() - link->ring.unconsumed() >= count;
+}
+
 void ShmFabric::knock(OutLink& link) {
     if (!link.socket) {
         return;  // loopback: who sent it drives the device
@@ -152,6 +172,12 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 }
 
 // ---- Receiving ---------------------------------------------------------------------------------
+
+unsigned ShmFabric::deliver(Device& device, Time now) {
+    return poll([&device, now](Route from, std::span<const std::byte> packet) {
+        device.receive(from, packet, now);
+    });
+}
 
 bool ShmFabric::arm() {
     bool is_empty = true;

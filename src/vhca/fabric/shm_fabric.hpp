@@ -25,7 +25,7 @@
 
 #include "ucs/sys/fd.hpp"
 #include "ucs/sys/shm.hpp"
-#include "vhca/core/wire.hpp"
+#include "vhca/fabric/fabric.hpp"
 #include "vhca/fabric/fences.hpp"
 #include "vhca/fabric/hello.hpp"
 #include "vhca/fabric/ring.hpp"
@@ -37,16 +37,7 @@ inline constexpr std::uint16_t kLidMax = 0xbfff;  // above are multicast LIDs
 /// Where the node with this LID of this user listens: an abstract socket.
 std::string node_socket_name(unsigned uid, std::uint16_t lid);
 
-struct FabricCounters {
-    std::uint64_t packets_sent = 0, packets_received = 0;
-    std::uint64_t vanished = 0;  // sent to where nobody is
-    std::uint64_t refused = 0;   // connections: other user, other version, not a hello
-    std::uint64_t corrupt = 0;   // connections ended because of impossible ring contents
-    std::uint64_t knocks_sent = 0, knocks_received = 0;
-    std::uint64_t links_in = 0, links_out = 0;  // connections made
-};
-
-class ShmFabric final : public Wire {
+class ShmFabric final : public Fabric {
   public:
     static constexpr std::size_t kUnknownMax = 64;  // connections that have not said hello yet
     static constexpr std::size_t kLinksMax = 4096;  // from peers
@@ -61,28 +52,28 @@ class ShmFabric final : public Wire {
 
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
+    std::uint64_t handed_over(Route to) override;
+    bool have_left(Route to, std::uint64_t count) override;
 
     /// Calls take(Route from, std::span<const std::byte> packet) for packets that came in, up to a
     /// bound; what take() does not keep is gone afterwards. Returns how many there were.
     template <typename Take>
     unsigned poll(Take&& take);
 
-    /// Readable when service() has something to do: connections come and go, a peer knocks.
-    [[nodiscard]] int epoll_fd() const { return epoll_.get(); }
-    void service();
+    unsigned deliver(Device& device, Time now) override;
+    /// A packet is sent when it is committed.
+    bool flush() override { return true; }
 
-    /// Says that nobody will poll: the next packet of each peer makes epoll_fd() readable. False:
-    /// there are packets already, and nothing is armed.
-    bool arm();
-
+    /// Readable also when connections come and go, and when a peer knocks.
+    [[nodiscard]] int epoll_fd() const override { return epoll_.get(); }
+    void service() override;
+    bool arm() override;
+    [[nodiscard]] bool is_neglected() const override { return false; }  // peers knock
     /// Knocks at peers that took nothing since the last call though there was something.
-    void knock_at_idle();
+    void knock_at_idle() override;
+    void abandon() override;
 
-    /// In the child of a fork(): gives the descriptors back, so that the parent keeps its LID for
-    /// itself. From then on nothing is sent or received.
-    void abandon();
-
-    [[nodiscard]] const FabricCounters& counters() const { return counters_; }
+    [[nodiscard]] const FabricCounters& counters() const override { return counters_; }
 
   private:
     static constexpr unsigned kPacketsPerVisit = 16;
@@ -112,6 +103,7 @@ class ShmFabric final : public Wire {
     bool watch(int fd);
 
     OutLink* link_to(std::uint64_t node);
+    [[nodiscard]] const OutLink* standing_link(std::uint64_t node) const;
     OutLink* connect(std::uint16_t lid);
     ucs_status_t make_segment(OutLink& link, ucs::UniqueFd* fd_p);
     ucs_status_t make_loopback(OutLink& link);
@@ -125,7 +117,7 @@ class ShmFabric final : public Wire {
     void serve_out(OutLink& link);
     void serve_in(InLink& link);
     bool admit(int fd, const Hello& hello, const ucs::UniqueFd& segment);
-    void tell_version(unsigned lid, std::uint32_t version, std::uint64_t segment_bytes);
+    void tell_version(unsigned lid, const Refusal& theirs);
     void sweep();
 
     HostFences fences_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Address handles, and multicast, which this device does not have.
 #include <endian.h>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -8,39 +9,76 @@
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
 
+namespace tagwire::vhca {
+
+int remove(FaceAh& ah) {
+    FaceContext& owner = face(ah.ah.context);
+    const auto guard = owner.engine->lock();
+    --face(ah.ah.pd).core->users;
+    owner.ahs.erase(ah);
+    return 0;
+}
+
+bool is_path(const Engine& engine, const ibv_ah_attr& attr) {
+    if (attr.is_global == 0) {
+        return !engine.is_ethernet();
+    }
+    return engine.is_ethernet() ? attr.grh.sgid_index == 0 : attr.grh.sgid_index < kGidTableEntries;
+}
+
+namespace {
+
+// Of RoCE version 2: an IPv4 header at the end of the space. The answer goes where it came from.
+bool attr_from_ipv4(const ibv_grh& grh, ibv_ah_attr* attr) {
+    std::array<unsigned char, 20> header;
+    std::memcpy(header.data(), reinterpret_cast<const char*>(&grh) + kGrhBytes - header.size(),
+                header.size());
+    constexpr unsigned char kVersionAndLength = 0x45;
+    if (header[0] != kVersionAndLength) {
+        return false;
+    }
+    attr->is_global = 1;
+    attr->grh.dgid.raw[10] = attr->grh.dgid.raw[11] = 0xff;
+    std::memcpy(&attr->grh.dgid.raw[12], &header[12], 4);
+    attr->grh.traffic_class = header[1];
+    attr->grh.hop_limit = header[8];
+    return true;
+}
+
+}  // namespace
+}  // namespace tagwire::vhca
+
 using namespace tagwire::vhca;
 
 ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-    if (attr->port_num != 1 || (attr->is_global != 0 && attr->grh.sgid_index >= kGidTableEntries)) {
+    if (attr->port_num != 1 || !is_path(*face(pd->context).engine, *attr)) {
         return fail(EINVAL);
     }
     auto* made = new (std::nothrow) FaceAh{};
     if (made == nullptr) {
         return fail(ENOMEM);
     }
-    Engine& engine = *face(pd->context).engine;
+    FaceContext& owner = face(pd->context);
     {
-        const auto guard = engine.lock();
+        const auto guard = owner.engine->lock();
         ++face(pd).core->users;
+        owner.ahs.push_back(*made);
     }
     made->ah.context = pd->context;
     made->ah.pd = pd;
-    made->route = engine.route_of(*attr);
+    made->route = owner.engine->route_of(*attr);
     return &made->ah;
 }
 
 int tagwire_vhca_ibv_destroy_ah(ibv_ah* ah) {
-    {
-        const auto guard = face(ah->context).engine->lock();
-        --face(ah->pd).core->users;
-    }
+    remove(face(ah));
     delete &face(ah);
     return 0;
 }
 
-// Follows ibv_init_ah_from_wc(3) for InfiniBand: the answer goes where the message came from.
-int tagwire_vhca_ibv_init_ah_from_wc(ibv_context*, std::uint8_t port, ibv_wc* wc, ibv_grh* grh,
-                                     ibv_ah_attr* attr) {
+// Follows ibv_init_ah_from_wc(3): the answer goes where the message came from.
+int tagwire_vhca_ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ibv_wc* wc,
+                                     ibv_grh* grh, ibv_ah_attr* attr) {
     if (port != 1) {
         errno = EINVAL;
         return -1;
@@ -50,7 +88,13 @@ int tagwire_vhca_ibv_init_ah_from_wc(ibv_context*, std::uint8_t port, ibv_wc* wc
     attr->sl = wc->sl;
     attr->src_path_bits = wc->dlid_path_bits;
     attr->port_num = port;
-    if ((wc->wc_flags & IBV_WC_GRH) != 0) {
+    if (face(context).engine->is_ethernet()) {
+        attr->sl = 0;  // what a completion has there is no service level
+        if ((wc->wc_flags & IBV_WC_GRH) == 0 || !attr_from_ipv4(*grh, attr)) {
+            errno = EINVAL;
+            return -1;
+        }
+    } else if ((wc->wc_flags & IBV_WC_GRH) != 0) {
         const std::uint32_t version_class_flow = be32toh(grh->version_tclass_flow);
         attr->is_global = 1;
         attr->grh.dgid = grh->sgid;

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 #include "vhca/face/options.hpp"
 #include "vhca/face/sink.hpp"
 
@@ -17,11 +18,10 @@ int fill(EngineConfig* config) {
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
         return EINVAL;  // the option was named in the log
     }
+    config->device = limits_of(look(), options);
+    config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
+    config->address = options.address.text;
     config->device.guid = kGuidBase;
-    config->device.tm_tags_max = static_cast<std::uint32_t>(options.tm);
-    config->device.has_dc = options.dc;
-    config->device.has_dc_rendezvous = options.dc_rendezvous;
-    config->device.tells_dc_key_violation = options.dc_key_error == kDcKeyErrorAccess;
     config->seed = options.seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;

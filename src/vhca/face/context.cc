@@ -2,7 +2,6 @@
 #include "vhca/face/context.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <ctime>
@@ -27,6 +26,41 @@ void wait_for_acks(pthread_mutex_t* mutex, pthread_cond_t* acked, const std::uin
     }
     pthread_mutex_unlock(mutex);
 }
+
+namespace {
+
+void dispose(FaceMr& mr) {
+    delete &mr;
+}
+void dispose(FaceAh& ah) {
+    delete &ah;
+}
+void dispose(FacePd& pd) {
+    delete &pd;
+}
+
+template <typename List>
+void release(List& list) {
+    while (auto* object = list.front()) {
+        if (remove(*object) != 0) {
+            return;
+        }
+        dispose(*object);
+    }
+}
+
+// What the kernel does for a program that closes its command descriptor: all objects go, those that
+// use others first, and nobody waits for acknowledgements.
+void release_all(FaceContext& context) {
+    release(context.qps);
+    release(context.srqs);
+    release(context.cqs);
+    release(context.mrs);
+    release(context.ahs);
+    release(context.pds);
+}
+
+}  // namespace
 
 int query_rt_values_op(ibv_context* context, ibv_values_ex* values) {
     std::uint32_t known = 0;
@@ -57,15 +91,13 @@ ibv_context* tagwire_vhca_ibv_open_device(ibv_device* device) {
         return fail(ENOMEM);
     }
     ibv_context& context = opened->verbs.context;
-    context.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (context.cmd_fd < 0 || opened->async_events.fd() < 0) {
+    opened->command_fd.reset(open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!opened->command_fd || opened->async_events.fd() < 0) {
         const int error = errno;
-        if (context.cmd_fd >= 0) {
-            close(context.cmd_fd);
-        }
         delete opened;
         return fail(error);
     }
+    context.cmd_fd = opened->command_fd.get();
     opened->engine = engine;
     fill_operations(&opened->verbs);
     context.device = device;
@@ -76,7 +108,7 @@ ibv_context* tagwire_vhca_ibv_open_device(ibv_device* device) {
 }
 
 int tagwire_vhca_ibv_close_device(ibv_context* context) {
-    close(context->cmd_fd);
+    release_all(face(context));
     pthread_mutex_destroy(&context->mutex);
     delete &face(context);
     return 0;

@@ -26,10 +26,19 @@ int post_send_op(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv_op(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 int post_srq_recv_op(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 
+// ---- The two halves of destroying: first what the device and the context hold of an object, its
+// events among it (or an errno value, and nothing happened), then its memory.
+int remove(FaceQp& qp);
+int remove(FaceSrq& srq);
+int remove(FaceCq& cq);
+int remove(FaceMr& mr);
+int remove(FaceAh& ah);
+int remove(FacePd& pd);
+void dispose(FaceQp& qp);
+void dispose(FaceSrq& srq);
+void dispose(FaceCq& cq);
+
 // ---- Pieces of them
-/// The oldest completion goes to `into`; progresses the device first. False: the CQ is empty, and
-/// the processor was given to others if that happens often.
-bool poll_one(FaceCq& cq, Completion* into);
 /// The read functions of an extended CQ that `wc_flags` asks for.
 void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags);
 void fill_qp_ex(ibv_qp_ex* qp);
@@ -38,6 +47,8 @@ ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig&
 /// wr_set_dc_addr() and wr_set_dc_addr_stream().
 void fill_dv_qp_ex(mlx5dv_qp_ex* qp);
 
+/// Address attributes that the port can follow: on Ethernet they need a GID.
+[[nodiscard]] bool is_path(const Engine& engine, const ibv_ah_attr& attr);
 /// The one device.
 ibv_device* the_device();
 /// Host order. Makes the engine, which knows it.
@@ -45,8 +56,6 @@ std::uint64_t device_guid();
 /// One per process, made now if it was not yet.
 int attach_engine(Engine** engine_p);
 inline constexpr int kCompVectors = 8;
-inline constexpr std::uint32_t kVendorId = 0x02c9;
-inline constexpr std::uint32_t kVendorPartId = 4123;
 inline constexpr int kGidTableEntries = 8;
 inline constexpr std::uint16_t kPkeyTableEntries = 1;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;

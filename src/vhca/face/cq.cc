@@ -5,6 +5,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -12,6 +13,12 @@ namespace {
 constexpr std::uint64_t kWcFlags =
     std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO;
+
+std::uint64_t offered_wc_flags() {
+    constexpr std::uint64_t kTimestamps = std::uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} |
+                                          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+    return look().has_timestamps ? kWcFlags : kWcFlags & ~kTimestamps;
+}
 
 int check(const FaceContext& context, const ibv_cq_init_attr_ex& attr) {
     if (attr.cqe == 0 || attr.cqe > context.engine->device().config().cqe_max ||
@@ -22,7 +29,7 @@ int check(const FaceContext& context, const ibv_cq_init_attr_ex& attr) {
     const bool has_flags = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
     const std::uint32_t flags = has_flags ? attr.flags : 0;
     const bool plain = (flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) == 0;
-    return flags_known && plain && (attr.wc_flags & ~kWcFlags) == 0 ? 0 : EOPNOTSUPP;
+    return flags_known && plain && (attr.wc_flags & ~offered_wc_flags()) == 0 ? 0 : EOPNOTSUPP;
 }
 
 std::int64_t wallclock_offset_ns(Engine& engine) {
@@ -63,6 +70,9 @@ ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     {
         const auto guard = owner.engine->lock();
         error = owner.engine->device().create_cq({.cqe = attr->cqe, .user = made}, &made->core);
+        if (error == 0) {
+            owner.cqs.push_back(*made);
+        }
     }
     if (error != 0) {
         delete made;
@@ -72,6 +82,32 @@ ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     fill(*made, owner, *attr);
     fill_cq_readers(&made->cq, attr->wc_flags);
     return &made->cq;
+}
+
+int remove(FaceCq& cq) {
+    FaceContext& owner = face(cq.cq.context);
+    {
+        const auto guard = cq.engine->lock();
+        if (const int error = cq.engine->device().destroy_cq(*cq.core)) {
+            return error;
+        }
+        owner.cqs.erase(cq);
+    }
+    if (cq.cq.channel != nullptr) {
+        face(cq.cq.channel).events.forget([&](const CompletionEvent& e) { return e.cq == &cq; });
+        pthread_mutex_lock(&owner.verbs.context.mutex);
+        --cq.cq.channel->refcnt;
+        pthread_mutex_unlock(&owner.verbs.context.mutex);
+    }
+    owner.async_events.forget(
+        [&](const AsyncEvent& e) { return e.delivered == &cq.async_events_delivered; });
+    return 0;
+}
+
+void dispose(FaceCq& cq) {
+    pthread_cond_destroy(&cq.cq.cond);
+    pthread_mutex_destroy(&cq.cq.mutex);
+    delete &cq;
 }
 
 }  // namespace tagwire::vhca
@@ -112,26 +148,12 @@ int tagwire_vhca_ibv_resize_cq(ibv_cq* cq, int cqe) {
 
 int tagwire_vhca_ibv_destroy_cq(ibv_cq* cq) {
     FaceCq& queue = face(cq);
-    FaceContext& owner = face(cq->context);
-    {
-        const auto guard = queue.engine->lock();
-        if (const int error = queue.engine->device().destroy_cq(*queue.core)) {
-            return error;
-        }
+    if (const int error = remove(queue)) {
+        return error;
     }
-    if (cq->channel != nullptr) {
-        face(cq->channel).events.forget([&](const CompletionEvent& e) { return e.cq == &queue; });
-        pthread_mutex_lock(&cq->context->mutex);
-        --cq->channel->refcnt;
-        pthread_mutex_unlock(&cq->context->mutex);
-    }
-    owner.async_events.forget(
-        [&](const AsyncEvent& e) { return e.delivered == &queue.async_events_delivered; });
     wait_for_acks(&cq->mutex, &cq->cond, cq->comp_events_completed, queue.comp_events_delivered);
     wait_for_acks(&cq->mutex, &cq->cond, cq->async_events_completed, queue.async_events_delivered);
-    pthread_cond_destroy(&cq->cond);
-    pthread_mutex_destroy(&cq->mutex);
-    delete &queue;
+    dispose(queue);
     return 0;
 }
 

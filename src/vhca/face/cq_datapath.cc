@@ -13,22 +13,55 @@ namespace {
 constexpr unsigned kEmptyPollsMax = 32;
 thread_local unsigned empty_polls = 0;
 
-void note_empty_poll() {
-    if (++empty_polls >= kEmptyPollsMax) {
+void note_polled(bool got) {
+    if (got) {
+        empty_polls = 0;
+    } else if (++empty_polls >= kEmptyPollsMax) {
         empty_polls = 0;
         sched_yield();
     }
 }
 
-// The oldest completion; a node of the fabric is known to programs as a LID.
+/// What ConnectX cards report in place of a service level: RoCE version 2 over IPv4. UCX asks.
+constexpr std::uint8_t kRoceIpv4 = 2;
+
+// The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.
 bool take(FaceCq& cq, Completion* into) {
     if (!cq.core->poll(into)) {
         return false;
     }
-    if ((into->wc.opcode & IBV_WC_RECV) != 0) {
-        into->wc.slid = static_cast<std::uint16_t>(into->from.node);
+    if ((into->wc.opcode & IBV_WC_RECV) == 0) {
+        return true;
     }
+    const bool is_ethernet = cq.engine->is_ethernet();
+    into->wc.slid = is_ethernet ? std::uint16_t{0} : static_cast<std::uint16_t>(into->from.node);
+    into->wc.sl = is_ethernet ? kRoceIpv4 : std::uint8_t{0};
     return true;
+}
+
+// A poll: the device works, then take_some() removes completions and says how many.
+template <typename F>
+int poll(Engine& engine, F&& take_some) {
+    int got = 0;
+    {
+        const auto guard = engine.lock();
+        engine.progress_locked();
+        got = take_some();
+    }
+    engine.note_poll();
+    note_polled(got > 0);
+    return got;
+}
+
+// What start_poll() and next_poll() say after they looked for a completion.
+int show(ibv_cq_ex* cq, bool got) {
+    if (!got) {
+        return ENOENT;
+    }
+    const ibv_wc& wc = face(cq).current.wc;
+    cq->wr_id = wc.wr_id;
+    cq->status = wc.status;
+    return 0;
 }
 
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
@@ -36,25 +69,14 @@ int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
         return EINVAL;
     }
     FaceCq& queue = face(cq);
-    if (!poll_one(queue, &queue.current)) {
-        return ENOENT;
-    }
-    cq->wr_id = queue.current.wc.wr_id;
-    cq->status = queue.current.wc.status;
-    return 0;
+    const int got = poll(*queue.engine, [&] { return take(queue, &queue.current) ? 1 : 0; });
+    return show(cq, got > 0);
 }
 
 int next_poll(ibv_cq_ex* cq) {
     FaceCq& queue = face(cq);
-    {
-        const auto guard = queue.engine->lock();
-        if (!take(queue, &queue.current)) {
-            return ENOENT;
-        }
-    }
-    cq->wr_id = queue.current.wc.wr_id;
-    cq->status = queue.current.wc.status;
-    return 0;
+    const auto guard = queue.engine->lock();
+    return show(cq, take(queue, &queue.current));
 }
 
 void end_poll(ibv_cq_ex*) {}
@@ -104,39 +126,15 @@ void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
 
 }  // namespace
 
-bool poll_one(FaceCq& cq, Completion* into) {
-    bool got = false;
-    {
-        const auto guard = cq.engine->lock();
-        cq.engine->progress_locked();
-        got = take(cq, into);
-    }
-    cq.engine->note_poll();
-    if (got) {
-        empty_polls = 0;
-    } else {
-        note_empty_poll();
-    }
-    return got;
-}
-
 int poll_cq_op(ibv_cq* cq, int entries, ibv_wc* wc) {
     FaceCq& queue = face(cq);
-    int got = 0;
-    {
-        const auto guard = queue.engine->lock();
-        queue.engine->progress_locked();
+    return poll(*queue.engine, [&] {
+        int got = 0;
         while (got < entries && take(queue, &queue.current)) {
             wc[got++] = queue.current.wc;
         }
-    }
-    queue.engine->note_poll();
-    if (got > 0) {
-        empty_polls = 0;
-    } else {
-        note_empty_poll();
-    }
-    return got;
+        return got;
+    });
 }
 
 int req_notify_cq_op(ibv_cq* cq, int solicited_only) {

@@ -8,6 +8,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 #include "vhca/face/options.hpp"
 
 namespace tagwire::vhca {
@@ -33,6 +34,7 @@ std::string hex(std::uint64_t value, int digits) {
 
 void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& attr) {
     facts.text("device", "name", the_device()->name);
+    facts.text("device", "look", look().name);
     facts.text("device", "firmware", attr.fw_ver);
     facts.text("device", "vendor", hex(attr.vendor_id, 4));
     facts.number("device", "part", attr.vendor_part_id);
@@ -57,17 +59,30 @@ void describe_limits(const Facts& facts, const DeviceConfig& config, const ibv_d
     facts.number("limits", "inline bytes", config.inline_max);
     facts.number("limits", "cqes", static_cast<std::uint64_t>(attr.max_cqe));
     facts.number("limits", "SRQ requests", static_cast<std::uint64_t>(attr.max_srq_wr));
+    facts.number("limits", "SRQ sges", static_cast<std::uint64_t>(attr.max_srq_sge));
     facts.number("limits", "reads and atomics", config.rd_atom_max);
+    facts.number("limits", "message bytes", config.message_bytes_max);
     if (config.has_dc) {
         facts.number("limits", "initiators of a DCT", config.dc_contexts_max);
         facts.number("limits", "streams of a DCI", 1U << config.dc_streams_log_max);
     }
 }
 
-void describe_port(const Facts& facts, const ibv_port_attr& port) {
+void describe_strictness(const Facts& facts, const DeviceConfig& config) {
+    facts.text("strictness", "send places",
+               config.frees_when_completed ? "free when completed" : "free when polled");
+    facts.number("strictness", "untagged minimum", config.tm_untagged_min);
+}
+
+void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {
     facts.text("port 1", "state", tagwire_vhca_ibv_port_state_str(port.state));
-    facts.text("port 1", "link layer", "InfiniBand");
-    facts.number("port 1", "lid", port.lid);
+    facts.text("port 1", "link layer", engine.is_ethernet() ? "Ethernet" : "InfiniBand");
+    if (engine.is_ethernet()) {
+        facts.text("port 1", "address", ipv4_text(static_cast<std::uint32_t>(engine.guid())));
+        facts.text("port 1", "interface", engine.interface()->name);
+    } else {
+        facts.number("port 1", "lid", port.lid);
+    }
     facts.number("port 1", "mtu", 128U << static_cast<unsigned>(port.active_mtu));
 }
 
@@ -95,8 +110,9 @@ int tagwire_vhca_describe(void (*take)(void*, const char*, const char*, const ch
     query_port_op(context, 1, &port, sizeof port);
     facts.text("versions", "tagwire", tagwire_vhca_version());
     describe_device(facts, engine, attr);
-    describe_port(facts, port);
+    describe_port(facts, engine, port);
     describe_limits(facts, engine.device().config(), attr);
+    describe_strictness(facts, engine.device().config());
     describe_options(facts);
     return tagwire_vhca_ibv_close_device(context);
 }

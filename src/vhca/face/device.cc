@@ -11,6 +11,7 @@
 #include "vhca/core/tm_header.hpp"
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -51,7 +52,7 @@ void fill_limits(const DeviceConfig& config, ibv_device_attr* attr) {
     attr->max_res_rd_atom = to_int(config.qp_max * config.rd_atom_max);
     attr->max_srq = to_int(config.qp_max);
     attr->max_srq_wr = to_int(config.srq_wr_max);
-    attr->max_srq_sge = to_int(config.sge_max);
+    attr->max_srq_sge = to_int(config.srq_sge_max);
 }
 
 void fill_device(const DeviceConfig& config, ibv_device_attr* attr) {
@@ -61,8 +62,8 @@ void fill_device(const DeviceConfig& config, ibv_device_attr* attr) {
     attr->sys_image_guid = htobe64(config.guid);
     attr->max_mr_size = UINT64_MAX;
     attr->page_size_cap = ~std::uint64_t{0xfff};
-    attr->vendor_id = kVendorId;
-    attr->vendor_part_id = kVendorPartId;
+    attr->vendor_id = look().vendor_id;
+    attr->vendor_part_id = look().vendor_part_id;
     attr->device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
                              IBV_DEVICE_CHANGE_PHY_PORT | IBV_DEVICE_PORT_ACTIVE_EVENT |
                              IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |
@@ -101,8 +102,10 @@ int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* in
     }
     ibv_device_attr_ex full{};
     fill_device(face(context).engine->device().config(), &full.orig_attr);
-    full.completion_timestamp_mask = UINT64_MAX;
-    full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
+    if (look().has_timestamps) {
+        full.completion_timestamp_mask = UINT64_MAX;
+        full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
+    }
     full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
     full.phys_port_cnt_ex = 1;
     fill_tm_caps(face(context).engine->device().config(), &full.tm_caps);

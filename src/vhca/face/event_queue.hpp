@@ -16,6 +16,8 @@
 #include <deque>
 #include <mutex>
 
+#include "ucs/sys/fd.hpp"
+
 namespace tagwire::vhca {
 
 /// `Event` has a method note_delivered(), called when the program gets it.
@@ -23,29 +25,22 @@ template <typename Event>
 class EventQueue {
   public:
     EventQueue() : fd_(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)) {}
-    ~EventQueue() {
-        if (fd_ >= 0) {
-            close(fd_);
-        }
-    }
-    EventQueue(const EventQueue&) = delete;
-    EventQueue& operator=(const EventQueue&) = delete;
 
     /// Negative when the process has no descriptor left.
-    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] int fd() const { return fd_.get(); }
 
     void push(const Event& event) {
         const std::lock_guard guard(mutex_);
         events_.push_back(event);
         const std::uint64_t one = 1;
-        [[maybe_unused]] const auto written = write(fd_, &one, sizeof one);
+        [[maybe_unused]] const auto written = write(fd(), &one, sizeof one);
     }
 
     /// False: errno is EAGAIN or what else read() said.
     bool pop(Event* event_p) {
         for (;;) {
             std::uint64_t one;
-            if (read(fd_, &one, sizeof one) != sizeof one) {
+            if (read(fd(), &one, sizeof one) != sizeof one) {
                 return false;
             }
             const std::lock_guard guard(mutex_);
@@ -67,13 +62,13 @@ class EventQueue {
             std::uint64_t one;
             iovec into{&one, sizeof one};
             // Another thread may be between its read() and the lock, so this must not wait.
-            [[maybe_unused]] const auto taken = preadv2(fd_, &into, 1, -1, RWF_NOWAIT);
+            [[maybe_unused]] const auto taken = preadv2(fd(), &into, 1, -1, RWF_NOWAIT);
         }
         events_.erase(alive, events_.end());
     }
 
   private:
-    const int fd_;
+    const ucs::UniqueFd fd_;
     std::mutex mutex_;
     std::deque<Event> events_;
 };

@@ -68,11 +68,15 @@ ibv_mr* register_memory(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t
     if (made == nullptr) {
         return fail(ENOMEM);
     }
-    Engine& engine = *face(pd->context).engine;
+    FaceContext& owner = face(pd->context);
     int error = 0;
     {
-        const auto guard = engine.lock();
-        error = engine.device().create_mr(*face(pd).core, base, bytes, iova, access, &made->core);
+        const auto guard = owner.engine->lock();
+        error = owner.engine->device().create_mr(*face(pd).core, base, bytes, iova, access,
+                                                 &made->core);
+        if (error == 0) {
+            owner.mrs.push_back(*made);
+        }
     }
     if (error != 0) {
         delete made;
@@ -89,6 +93,27 @@ ibv_mr* register_memory(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t
 }
 
 }  // namespace
+
+int remove(FacePd& pd) {
+    FaceContext& owner = face(pd.pd.context);
+    const auto guard = owner.engine->lock();
+    const int error = owner.engine->device().destroy_pd(*pd.core);
+    if (error == 0) {
+        owner.pds.erase(pd);
+    }
+    return error;
+}
+
+int remove(FaceMr& mr) {
+    FaceContext& owner = face(mr.mr.context);
+    const auto guard = owner.engine->lock();
+    const int error = owner.engine->device().destroy_mr(*mr.core);
+    if (error == 0) {
+        owner.mrs.erase(mr);
+    }
+    return error;
+}
+
 }  // namespace tagwire::vhca
 
 using namespace tagwire::vhca;
@@ -98,11 +123,14 @@ ibv_pd* tagwire_vhca_ibv_alloc_pd(ibv_context* context) {
     if (made == nullptr) {
         return fail(ENOMEM);
     }
-    Engine& engine = *face(context).engine;
+    FaceContext& owner = face(context);
     int error = 0;
     {
-        const auto guard = engine.lock();
-        error = engine.device().create_pd(made, &made->core);
+        const auto guard = owner.engine->lock();
+        error = owner.engine->device().create_pd(made, &made->core);
+        if (error == 0) {
+            owner.pds.push_back(*made);
+        }
     }
     if (error != 0) {
         delete made;
@@ -113,12 +141,8 @@ ibv_pd* tagwire_vhca_ibv_alloc_pd(ibv_context* context) {
 }
 
 int tagwire_vhca_ibv_dealloc_pd(ibv_pd* pd) {
-    Engine& engine = *face(pd->context).engine;
-    {
-        const auto guard = engine.lock();
-        if (const int error = engine.device().destroy_pd(*face(pd).core)) {
-            return error;
-        }
+    if (const int error = remove(face(pd))) {
+        return error;
     }
     delete &face(pd);
     return 0;
@@ -183,12 +207,8 @@ int tagwire_vhca_ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* base, std
 }
 
 int tagwire_vhca_ibv_dereg_mr(ibv_mr* mr) {
-    Engine& engine = *face(mr->context).engine;
-    {
-        const auto guard = engine.lock();
-        if (const int error = engine.device().destroy_mr(*face(mr).core)) {
-            return error;
-        }
+    if (const int error = remove(face(mr))) {
+        return error;
     }
     delete &face(mr);
     return 0;

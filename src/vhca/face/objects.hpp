@@ -14,6 +14,8 @@
 #include <mutex>
 #include <vector>
 
+#include "ucs/datastruct/queue.hpp"
+#include "ucs/sys/fd.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/engine/engine.hpp"
 #include "vhca/face/event_queue.hpp"
@@ -33,25 +35,22 @@ struct AsyncEvent {
     void note_delivered() const { ++*delivered; }
 };
 
-struct FaceContext {
-    verbs_context verbs;  // verbs.context is the program's handle
-    Engine* engine;
-    EventQueue<AsyncEvent> async_events;
-};
-
 struct FacePd {
     ibv_pd pd;
     Pd* core;
+    ucs::ListLink<FacePd> of_context;
 };
 
 struct FaceMr {
     ibv_mr mr;
     Mr* core;
+    ucs::ListLink<FaceMr> of_context;
 };
 
 struct FaceAh {
     ibv_ah ah;
     Route route;
+    ucs::ListLink<FaceAh> of_context;
 };
 
 struct FaceChannel {
@@ -68,6 +67,7 @@ struct FaceCq {
     std::uint32_t async_events_delivered;
     bool is_plain;       // of ibv_create_cq(): tag matching has no use for it
     Completion current;  // what read_*() reads
+    ucs::ListLink<FaceCq> of_context;
 
     [[nodiscard]] ibv_cq* handle() { return ibv_cq_ex_to_cq(&cq); }
 };
@@ -77,6 +77,7 @@ struct FaceSrq {
     Srq* core;
     Engine* engine;
     std::uint32_t events_delivered;
+    ucs::ListLink<FaceSrq> of_context;
 };
 
 /// Requests between ibv_wr_start() and ibv_wr_complete(); the lock is held in between, as libmlx5
@@ -103,6 +104,21 @@ struct FaceQp {
     SendBuilder* builder;  // owned; only with send_ops_flags
     mlx5dv_qp_ex dv;       // of a DCI
     DcKind dc;
+    ucs::ListLink<FaceQp> of_context;
+};
+
+struct FaceContext {
+    verbs_context verbs;  // verbs.context is the program's handle
+    Engine* engine;
+    ucs::UniqueFd command_fd;
+    EventQueue<AsyncEvent> async_events;
+    // What was made in it; under the engine's lock.
+    ucs::List<FaceQp, &FaceQp::of_context> qps;
+    ucs::List<FaceSrq, &FaceSrq::of_context> srqs;
+    ucs::List<FaceCq, &FaceCq::of_context> cqs;
+    ucs::List<FaceMr, &FaceMr::of_context> mrs;
+    ucs::List<FaceAh, &FaceAh::of_context> ahs;
+    ucs::List<FacePd, &FacePd::of_context> pds;
 };
 
 // A handle is the address of what holds it.

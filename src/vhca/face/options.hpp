@@ -8,14 +8,28 @@
 
 namespace tagwire::vhca {
 
+/// When requests give their places in the send queue back.
+enum SendPlaces : int { kAsLook, kWhenPolled, kWhenCompleted };
+
 struct Options {
     double loss, dup, reorder;
     std::uint64_t delay_ns;
     std::uint64_t seed;
     std::uint64_t tm;  // receives of a tag-matching SRQ
-    int fabric;        // shm is all there is
+    int fabric;        // FabricKind
+    ucs::OptionString address;
+
+    int look;
+    // Limits; 0: that of the look.
+    std::uint64_t qps, qp_depth, cq_depth, srq_depth, sges, inline_bytes, reads;
+    int mtu;  // index into the sizes from 256 on
+    bool atomics;
+
+    // How strict the device is.
+    int send_places;  // SendPlaces
+    std::uint64_t tm_untagged_min;
     bool dc, dc_rendezvous;
-    int dc_key_error;
+    int dc_key_error;  // DcKeyError
 };
 
 /// What an initiator with a wrong access key gets: no answer, or an access error.

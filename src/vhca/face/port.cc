@@ -18,7 +18,7 @@ void fill_port(Engine& engine, ibv_port_attr* attr) {
     attr->active_mtu = engine.device().config().active_mtu;
     attr->gid_tbl_len = kGidTableEntries;
     attr->port_cap_flags = 0;
-    attr->max_msg_sz = 1U << 30;
+    attr->max_msg_sz = engine.device().config().message_bytes_max;
     attr->pkey_tbl_len = kPkeyTableEntries;
     attr->lid = engine.lid();
     attr->sm_lid = 1;
@@ -28,6 +28,12 @@ void fill_port(Engine& engine, ibv_port_attr* attr) {
     attr->active_speed = 32;  // EDR
     attr->phys_state = 5;     // LinkUp
     attr->link_layer = IBV_LINK_LAYER_INFINIBAND;
+    if (engine.is_ethernet()) {  // as RoCE cards say it
+        attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+        attr->flags = IBV_QPF_GRH_REQUIRED;
+        attr->sm_lid = 0;
+        attr->subnet_timeout = 0;
+    }
 }
 
 // The table has one entry that holds; a missing one reads as zero, as on InfiniBand.
@@ -43,8 +49,8 @@ void fill_entry(Engine& engine, ibv_gid_entry* entry) {
     entry->gid = engine.gid();
     entry->gid_index = 0;
     entry->port_num = 1;
-    entry->gid_type = IBV_GID_TYPE_IB;
-    entry->ndev_ifindex = 0;
+    entry->gid_type = engine.is_ethernet() ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+    entry->ndev_ifindex = engine.interface() != nullptr ? engine.interface()->index : 0;
 }
 
 int refuse(int error) {
@@ -112,13 +118,13 @@ ssize_t tagwire_vhca__ibv_query_gid_table(ibv_context* context, ibv_gid_entry* e
     return 1;
 }
 
-// sysfs spells RoCE version 1 and InfiniBand alike: 0.
-int tagwire_vhca_ibv_query_gid_type(ibv_context*, std::uint8_t port, unsigned int index,
+// sysfs spells RoCE version 1 and InfiniBand alike: 0. RoCE version 2 is 1.
+int tagwire_vhca_ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned int index,
                                     int* type_p) {
     if (port != 1 || index >= kGidTableEntries) {
         return refuse(EINVAL);
     }
-    *type_p = 0;
+    *type_p = index == 0 && face(context).engine->is_ethernet() ? 1 : 0;
     return 0;
 }
 

@@ -11,13 +11,14 @@ namespace {
 
 constexpr std::uint64_t kSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 constexpr std::uint64_t kWriteOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
-constexpr std::uint64_t kReadOps = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+constexpr std::uint64_t kRcOnlyOps = IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+                                     IBV_QP_EX_WITH_SEND_WITH_INV;
 
 std::uint64_t send_ops_of(ibv_qp_type type) {
     switch (type) {
         case IBV_QPT_RC:
-            return kSendOps | kWriteOps | kReadOps;
+            return kSendOps | kWriteOps | kRcOnlyOps;
         case IBV_QPT_UC:
             return kSendOps | kWriteOps;
         case IBV_QPT_UD:
@@ -54,18 +55,23 @@ Cq* core_of(ibv_cq* cq) {
     return cq != nullptr ? face(cq).core : nullptr;
 }
 
-int create_core(Engine& engine, const ibv_qp_init_attr_ex& attr, const DcConfig& dc, FaceQp* made) {
-    const auto guard = engine.lock();
-    return engine.device().create_qp({.type = attr.qp_type,
-                                      .pd = face(attr.pd).core,
-                                      .send_cq = core_of(attr.send_cq),
-                                      .recv_cq = core_of(attr.recv_cq),
-                                      .srq = attr.srq != nullptr ? face(attr.srq).core : nullptr,
-                                      .cap = attr.cap,
-                                      .signals_all = attr.sq_sig_all != 0,
-                                      .dc = dc,
-                                      .user = made},
-                                     &made->core);
+int create_core(FaceContext& context, const ibv_qp_init_attr_ex& attr, const DcConfig& dc,
+                FaceQp* made) {
+    const QpConfig config{.type = attr.qp_type,
+                          .pd = face(attr.pd).core,
+                          .send_cq = core_of(attr.send_cq),
+                          .recv_cq = core_of(attr.recv_cq),
+                          .srq = attr.srq != nullptr ? face(attr.srq).core : nullptr,
+                          .cap = attr.cap,
+                          .signals_all = attr.sq_sig_all != 0,
+                          .dc = dc,
+                          .user = made};
+    const auto guard = context.engine->lock();
+    const int error = context.engine->device().create_qp(config, &made->core);
+    if (error == 0) {
+        context.qps.push_back(*made);
+    }
+    return error;
 }
 
 void fill(FaceQp& made, ibv_context* context, const ibv_qp_init_attr_ex& attr) {
@@ -104,7 +110,7 @@ ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig&
     if (has_ops && (made->builder = new (std::nothrow) SendBuilder{}) == nullptr) {
         error = ENOMEM;
     } else {
-        error = create_core(*face(context).engine, *attr, dc, made);
+        error = create_core(face(context), *attr, dc, made);
     }
     if (error != 0) {
         delete made->builder;
@@ -119,6 +125,27 @@ ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig&
     made->dc = dc.kind;
     attr->cap = made->core->cap();
     return &made->qp.qp_base;
+}
+
+int remove(FaceQp& qp) {
+    FaceContext& owner = face(qp.qp.qp_base.context);
+    {
+        const auto guard = qp.engine->lock();
+        if (const int error = qp.engine->device().destroy_qp(*qp.core)) {
+            return error;
+        }
+        owner.qps.erase(qp);
+    }
+    owner.async_events.forget(
+        [&](const AsyncEvent& event) { return event.delivered == &qp.events_delivered; });
+    return 0;
+}
+
+void dispose(FaceQp& qp) {
+    pthread_cond_destroy(&qp.qp.qp_base.cond);
+    pthread_mutex_destroy(&qp.qp.qp_base.mutex);
+    delete qp.builder;
+    delete &qp;
 }
 
 }  // namespace tagwire::vhca
@@ -153,7 +180,7 @@ int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     Engine& engine = *pair.engine;
     Route route{};
     if ((mask & IBV_QP_AV) != 0) {
-        if (attr->ah_attr.port_num > 1) {
+        if (attr->ah_attr.port_num > 1 || !is_path(engine, attr->ah_attr)) {
             return EINVAL;
         }
         route = engine.route_of(attr->ah_attr);
@@ -196,20 +223,11 @@ int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
 
 int tagwire_vhca_ibv_destroy_qp(ibv_qp* qp) {
     FaceQp& pair = face(qp);
-    {
-        const auto guard = pair.engine->lock();
-        if (const int error = pair.engine->device().destroy_qp(*pair.core)) {
-            return error;
-        }
+    if (const int error = remove(pair)) {
+        return error;
     }
-    face(qp->context).async_events.forget([&](const AsyncEvent& event) {
-        return event.delivered == &pair.events_delivered;
-    });
     wait_for_acks(&qp->mutex, &qp->cond, qp->events_completed, pair.events_delivered);
-    pthread_cond_destroy(&qp->cond);
-    pthread_mutex_destroy(&qp->mutex);
-    delete pair.builder;
-    delete &pair;
+    dispose(pair);
     return 0;
 }
 

@@ -36,6 +36,9 @@ void wr_send(ibv_qp_ex* qp) {
 void wr_send_imm(ibv_qp_ex* qp, __be32 imm) {
     begin(qp, IBV_WR_SEND_WITH_IMM).work.imm = imm;
 }
+void wr_send_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
+    begin(qp, IBV_WR_SEND_WITH_INV).work.imm = rkey;
+}
 void wr_rdma_read(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t addr) {
     begin_remote(qp, IBV_WR_RDMA_READ, rkey, addr);
 }
@@ -164,6 +167,7 @@ int wr_complete(ibv_qp_ex* qp) {
             entry.work.sges = {builder.sges.data() + entry.sge_first, entry.sge_count};
             error = pair.core->enqueue_send(entry.work);
             if (error != 0) {
+                pair.core->withdraw();
                 break;
             }
         }
@@ -181,6 +185,7 @@ void wr_abort(ibv_qp_ex* qp) {
 void fill_qp_ex(ibv_qp_ex* qp) {
     qp->wr_send = wr_send;
     qp->wr_send_imm = wr_send_imm;
+    qp->wr_send_inv = wr_send_inv;
     qp->wr_rdma_read = wr_rdma_read;
     qp->wr_rdma_write = wr_rdma_write;
     qp->wr_rdma_write_imm = wr_rdma_write_imm;

@@ -14,7 +14,8 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const Tag
     if (made == nullptr) {
         return fail(ENOMEM);
     }
-    Engine& engine = *face(pd->context).engine;
+    FaceContext& owner = face(pd->context);
+    Engine& engine = *owner.engine;
     int error = 0;
     {
         const auto guard = engine.lock();
@@ -25,6 +26,9 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const Tag
                                             .tm = tm,
                                             .user = made},
                                            &made->core);
+        if (error == 0) {
+            owner.srqs.push_back(*made);
+        }
     }
     if (error != 0) {
         delete made;
@@ -98,6 +102,26 @@ ibv_srq* create_srq_ex_op(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     return create_srq(attr->pd, attr->srq_context, &attr->attr);
 }
 
+int remove(FaceSrq& srq) {
+    FaceContext& owner = face(srq.srq.context);
+    {
+        const auto guard = srq.engine->lock();
+        if (const int error = srq.engine->device().destroy_srq(*srq.core)) {
+            return error;
+        }
+        owner.srqs.erase(srq);
+    }
+    owner.async_events.forget(
+        [&](const AsyncEvent& event) { return event.delivered == &srq.events_delivered; });
+    return 0;
+}
+
+void dispose(FaceSrq& srq) {
+    pthread_cond_destroy(&srq.srq.cond);
+    pthread_mutex_destroy(&srq.srq.mutex);
+    delete &srq;
+}
+
 int get_srq_num_op(ibv_srq* srq, std::uint32_t* number) {
     *number = face(srq).core->number();
     return 0;
@@ -151,18 +175,10 @@ int tagwire_vhca_ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 
 int tagwire_vhca_ibv_destroy_srq(ibv_srq* srq) {
     FaceSrq& queue = face(srq);
-    {
-        const auto guard = queue.engine->lock();
-        if (const int error = queue.engine->device().destroy_srq(*queue.core)) {
-            return error;
-        }
+    if (const int error = remove(queue)) {
+        return error;
     }
-    face(srq->context).async_events.forget([&](const AsyncEvent& event) {
-        return event.delivered == &queue.events_delivered;
-    });
     wait_for_acks(&srq->mutex, &srq->cond, srq->events_completed, queue.events_delivered);
-    pthread_cond_destroy(&srq->cond);
-    pthread_mutex_destroy(&srq->mutex);
-    delete &queue;
+    dispose(queue);
     return 0;
 }

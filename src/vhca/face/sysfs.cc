@@ -14,6 +14,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/face/look.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -25,6 +26,26 @@ std::string guid_text(std::uint64_t guid) {
                   static_cast<unsigned>(guid >> 32 & 0xffff),
                   static_cast<unsigned>(guid >> 16 & 0xffff), static_cast<unsigned>(guid & 0xffff));
     return out.data();
+}
+
+// Of the port and its one GID.
+std::string port_file(std::string_view name) {
+    constexpr std::string_view kPort = "ports/1/";
+    Engine* engine = nullptr;
+    if (!name.starts_with(kPort) || attach_engine(&engine) != 0) {
+        return {};
+    }
+    name.remove_prefix(kPort.size());
+    if (name == "link_layer") {
+        return engine->is_ethernet() ? "Ethernet" : "InfiniBand";
+    }
+    if (name == "gid_attrs/types/0") {
+        return engine->is_ethernet() ? "RoCE v2" : "IB/RoCE v1";
+    }
+    if (name == "gid_attrs/ndevs/0" && engine->interface() != nullptr) {
+        return engine->interface()->name;
+    }
+    return {};
 }
 
 // Empty: no such file.
@@ -39,12 +60,12 @@ std::string our_file(std::string_view name) {
         return tagwire_vhca_version();
     }
     if (name == "board_id") {
-        return "TAGWIRE-VHCA";
+        return look().board_id;
     }
     if (name == "hca_type") {
-        return "MT" + std::to_string(kVendorPartId);
+        return look().hca_type;
     }
-    return {};
+    return port_file(name);
 }
 
 int copy_out(std::string_view text, char* out, std::size_t out_bytes) {

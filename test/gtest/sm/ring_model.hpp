@@ -1,58 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One ring with both its ends under the seeded scheduler (det_scheduler.hpp), and who pays for the
-// barrier of its wake-up.
+// One ring with both its ends under the seeded scheduler (det_scheduler.hpp).
 
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <string>
 
 #include "common/det_atomic.hpp"
 #include "common/det_scheduler.hpp"
+#include "common/model_fences.hpp"
 #include "uct/sm/ring.hpp"
 
 namespace tagwire::test {
 
 inline constexpr std::uint32_t kSlots = sm::kSlotCountMin;
-
-// Switching fibers is dear to the sanitizers: there the scenarios are explored less.
-constexpr std::size_t schedules(std::size_t wanted) {
-#if defined(__SANITIZE_THREAD__)
-    return wanted / 20;
-#elif defined(__SANITIZE_ADDRESS__)
-    return wanted / 4;
-#else
-    return wanted;
-#endif
-}
-
-/** The sleeper runs the barrier for both sides. */
-struct SleeperPays {
-    void after_publish() const { DetFences::compiler(); }
-    void before_recheck() const { DetFences::membarrier(); }
-};
-
-/** Each side pays for its own. */
-struct BothPay {
-    void after_publish() const { DetFences::store_load(); }
-    void before_recheck() const { DetFences::store_load(); }
-};
-
-struct NobodyPays {
-    void after_publish() const {}
-    void before_recheck() const {}
-};
-
-struct SleeperPaysForItselfOnly {
-    void after_publish() const {}
-    void before_recheck() const { DetFences::store_load(); }
-};
 
 /** An atomic that orders nothing: what the ring would be without acquire and release. */
 template <class T>
@@ -67,24 +30,6 @@ class RelaxedAtomic {
   private:
     DetAtomic<T> value_;
 };
-
-inline testing::AssertionResult always_passes(const DetOptions& options,
-                                              const std::function<void(DetRun&)>& scenario) {
-    const DetResult result = det_explore(options, scenario);
-    if (result.ok())
-        return testing::AssertionSuccess() << result.schedules << " schedules";
-    return testing::AssertionFailure() << result.message;
-}
-
-inline testing::AssertionResult fails_with(const std::string& what,
-                                           const std::function<void(DetRun&)>& scenario) {
-    const DetResult result = det_explore({.schedules = 50'000}, scenario);
-    if (result.ok())
-        return testing::AssertionFailure() << "no schedule failed";
-    if (result.message.find(what) == std::string::npos)
-        return testing::AssertionFailure() << result.message;
-    return testing::AssertionSuccess() << result.message;
-}
 
 /** One ring and both its ends, with messages that carry a number. */
 template <template <class> class Atom, class Fences>

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/skip.hpp"
 #include "ucs/sys/process.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/sm/fences.hpp"
@@ -32,7 +33,7 @@ using sm::RingGeometry;
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kMessages = 20'000;
 #else
-constexpr std::uint64_t kMessages = 300'000;
+constexpr std::uint64_t kMessages = 100'000;
 #endif
 
 /** A ring segment as make_tx() lays it out, and one end of each kind on it. */
@@ -170,7 +171,7 @@ TEST(RingWake, ASleeperIsWokenWhereTheSenderPays) {
 
 TEST(RingWake, ASleeperIsWokenByMembarrier) {
     if (!ucs::register_global_barrier())
-        GTEST_SKIP() << "membarrier(2) is not available";
+        TW_SKIP("membarrier(2) is not available");
     exchange_with_sleeps(HostFences{false});
 }
 

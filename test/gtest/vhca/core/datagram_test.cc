@@ -230,7 +230,6 @@ TEST_F(VhcaForeign, impossible_sequences_and_sizes_are_invalid_requests) {
                               {Opcode::kRcSendOnly, 1028, 0},
                               {Opcode::kRcWriteOnly, 8, 4},
                               {Opcode::kRcWriteFirst, 1024, 8},
-                              {Opcode::kRcSendOnlyInv, 8, 0},
                               {Opcode::kRcReadRequest, 0, 0x80000000}}) {
         World other;
         ASSERT_EQ(other.receive(1, 0, 4096), 0);

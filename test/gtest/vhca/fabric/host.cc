@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/fabric/host.hpp"
 
+#include <endian.h>
 #include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
 
 namespace tagwire::test {
 
@@ -28,14 +32,48 @@ ibv_qp_attr attr_of(ibv_qp_state state) {
 
 }  // namespace
 
+// 127.0.0.0/8 has room for each process id and four addresses of each.
+std::string loopback_address(unsigned number) {
+    constexpr std::uint32_t kLoopback = 127U << 24;
+    return vhca::ipv4_text(kLoopback | static_cast<std::uint32_t>(::getpid()) << 2 | number);
+}
+
+vhca::EngineConfig udp_config(const std::string& address) {
+    vhca::EngineConfig config = Host::default_config();
+    config.fabric = vhca::FabricKind::kUdp;
+    config.address = address;
+    return config;
+}
+
+ibv_ah_attr path_to(const vhca::Engine& engine, std::uint32_t node) {
+    constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;
+    ibv_ah_attr attr{};
+    attr.port_num = 1;
+    if (engine.is_ethernet()) {
+        attr.is_global = 1;
+        attr.grh.dgid.global.interface_id = htobe64(kMappedPrefix | node);
+    } else {
+        attr.dlid = static_cast<std::uint16_t>(node);
+    }
+    return attr;
+}
+
 vhca::EngineConfig Host::default_config() {
     vhca::EngineConfig config;
     config.device.guid = 0x0002c90300740001;
+    const char* fabric = std::getenv("TAGWIRE_TEST_FABRIC");
+    if (fabric != nullptr && std::string_view(fabric) == "udp") {
+        config.fabric = vhca::FabricKind::kUdp;
+    }
     return config;
 }
 
 Host::Host(std::size_t memory_bytes, const vhca::EngineConfig& config) : memory_(memory_bytes) {
-    if (vhca::Engine::get(config, &engine_) != 0) {
+    vhca::EngineConfig own = config;
+    if (own.fabric == vhca::FabricKind::kUdp && own.address.empty()) {
+        own.address = loopback_address();  // here, since a child is another process
+    }
+    if (vhca::Engine::get(own, &engine_) != 0) {
         return;
     }
     const auto guard = engine_->lock();
@@ -73,11 +111,14 @@ Address Host::address() const {
     return {.base = reinterpret_cast<std::uint64_t>(memory_.data()),
             .qpn = qp_->number(),
             .rkey = mr_->key,
-            .lid = engine_->lid()};
+            .node = engine_->is_ethernet() ? static_cast<std::uint32_t>(engine_->guid())
+                                           : engine_->lid()};
 }
 
-bool Host::connect(const Address& peer, std::uint8_t timeout, std::uint8_t retries) {
+bool Host::connect(const Address& peer, std::uint8_t timeout, std::uint8_t retries,
+                   std::uint32_t psn) {
     ibv_qp_attr attr = attr_of(IBV_QPS_INIT);
+    attr.rq_psn = attr.sq_psn = psn;
     const auto guard = engine_->lock();
     int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     if (qp_->modify(attr, mask, {}, engine_->now()) != 0) {
@@ -85,8 +126,8 @@ bool Host::connect(const Address& peer, std::uint8_t timeout, std::uint8_t retri
     }
     attr.qp_state = IBV_QPS_RTR;
     attr.dest_qp_num = peer.qpn;
-    attr.ah_attr.dlid = static_cast<std::uint16_t>(peer.lid);
-    attr.ah_attr.port_num = 1;
+    attr.ah_attr = path_to(*engine_, peer.node);
+    attr.path_mtu = engine_->device().config().active_mtu;
     mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     if (qp_->modify(attr, mask, engine_->route_of(attr.ah_attr), engine_->now()) != 0) {
@@ -124,6 +165,8 @@ int Host::post_rdma(ibv_wr_opcode opcode, std::size_t offset, std::uint32_t byte
     vhca::SendWork work{.wr_id = offset, .opcode = opcode, .flags = IBV_SEND_SIGNALED};
     work.remote_addr = to.base + to_offset;
     work.rkey = to.rkey;
+    work.imm = htobe32(0x01020304);
+    work.compare_add = 1;
     work.sges = {&piece, 1};
     const auto guard = engine_->lock();
     return qp_->post_send(work, engine_->now());

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "vhca/core/objects.hpp"
@@ -18,9 +19,16 @@ namespace tagwire::test {
 struct Address {
     std::uint64_t base = 0;
     std::uint32_t qpn = 0, rkey = 0;
-    std::uint32_t lid = 0;
+    std::uint32_t node = 0;  // LID, or IPv4 address over UDP
     std::uint32_t spare = 0;
 };
+
+/// For this process's own use, now: no two processes get the same. On the loopback interface.
+std::string loopback_address(unsigned number = 1);
+/// Over UDP, at `address`.
+vhca::EngineConfig udp_config(const std::string& address);
+/// Where the node is, for Engine::route_of() and modify().
+ibv_ah_attr path_to(const vhca::Engine& engine, std::uint32_t node);
 
 /** Posts and polls as a face does. */
 class Host {
@@ -31,15 +39,18 @@ class Host {
     Host(const Host&) = delete;
     Host& operator=(const Host&) = delete;
 
+    /// Shared memory; with TAGWIRE_TEST_FABRIC=udp UDP, each process at an address of its own.
     static vhca::EngineConfig default_config();
 
     [[nodiscard]] bool ok() const { return qp_ != nullptr; }
     [[nodiscard]] Address address() const;
-    /// `timeout` and `retries` as in ibv_modify_qp(3).
-    bool connect(const Address& peer, std::uint8_t timeout = 12, std::uint8_t retries = 7);
+    /// `timeout` and `retries` as in ibv_modify_qp(3); both sides begin with `psn`.
+    bool connect(const Address& peer, std::uint8_t timeout = 12, std::uint8_t retries = 7,
+                 std::uint32_t psn = 0);
 
     int post_recv(std::size_t offset, std::uint32_t bytes);
     int post_send(std::size_t offset, std::uint32_t bytes, unsigned flags = IBV_SEND_SIGNALED);
+    /// Any request. Atomics add 1, or change 1 to 0; immediate data is 0x01020304.
     int post_rdma(ibv_wr_opcode opcode, std::size_t offset, std::uint32_t bytes, const Address& to,
                   std::size_t to_offset);
     /// One try; yields now and then when there is nothing.

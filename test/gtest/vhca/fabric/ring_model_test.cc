@@ -8,41 +8,13 @@
 
 #include "common/det_atomic.hpp"
 #include "common/det_scheduler.hpp"
+#include "common/model_fences.hpp"
 #include "vhca/fabric/ring.hpp"
 
 namespace tagwire::test {
 namespace {
 
 using vhca::Peek;
-
-constexpr std::size_t schedules(std::size_t wanted) {
-#if defined(__SANITIZE_THREAD__)
-    return wanted / 20;
-#elif defined(__SANITIZE_ADDRESS__)
-    return wanted / 4;
-#else
-    return wanted;
-#endif
-}
-
-/** The sleeper runs the barrier for both sides. */
-struct SleeperPays {
-    void after_publish(bool) const { DetFences::compiler(); }
-    void before_recheck() const { DetFences::membarrier(); }
-};
-/** Each side pays for its own. */
-struct BothPay {
-    void after_publish(bool) const { DetFences::store_load(); }
-    void before_recheck() const { DetFences::store_load(); }
-};
-struct NobodyPays {
-    void after_publish(bool) const {}
-    void before_recheck() const {}
-};
-struct SleeperPaysForItselfOnly {
-    void after_publish(bool) const {}
-    void before_recheck() const { DetFences::store_load(); }
-};
 
 template <class Fences>
 struct Model {
@@ -98,31 +70,19 @@ void sleep_against_publish(DetRun& run) {
     }
 }
 
-testing::AssertionResult always_passes(std::size_t count,
-                                       const std::function<void(DetRun&)>& scenario) {
-    const DetResult result = det_explore({.schedules = schedules(count)}, scenario);
-    return (result.ok() ? testing::AssertionSuccess() : testing::AssertionFailure())
-           << result.message;
-}
-
-testing::AssertionResult loses_a_wake_up(const std::function<void(DetRun&)>& scenario) {
-    const DetResult result = det_explore({.schedules = 50'000}, scenario);
-    const bool found = result.message.find("nobody rang") != std::string::npos;
-    return (found ? testing::AssertionSuccess() : testing::AssertionFailure()) << result.message;
-}
-
 TEST(VhcaRingModel, EitherTheSleeperSeesThePacketOrTheSenderRings) {
-    EXPECT_TRUE(always_passes(50'000, sleep_against_publish<SleeperPays>));
-    EXPECT_TRUE(always_passes(50'000, sleep_against_publish<BothPay>));
+    EXPECT_TRUE(
+        always_passes({.schedules = schedules(50'000)}, sleep_against_publish<SleeperPays>));
+    EXPECT_TRUE(always_passes({.schedules = schedules(50'000)}, sleep_against_publish<BothPay>));
 }
 
 TEST(VhcaRingModel, WithoutBarriersTheExplorerFindsALostWakeUp) {
-    EXPECT_TRUE(loses_a_wake_up(sleep_against_publish<NobodyPays>));
-    EXPECT_TRUE(loses_a_wake_up(sleep_against_publish<SleeperPaysForItselfOnly>));
+    EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<NobodyPays>));
+    EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<SleeperPaysForItselfOnly>));
 }
 
 TEST(VhcaRingModel, PacketsComeOnceInOrderAcrossTheEndOfTheRing) {
-    EXPECT_TRUE(always_passes(200, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(200)}, [](DetRun& run) {
         constexpr std::uint64_t kPackets = 2 * vhca::kRingSlots + 3;
         Model<BothPay> ring;
         run.spawn([&] {
@@ -147,7 +107,7 @@ TEST(VhcaRingModel, PacketsComeOnceInOrderAcrossTheEndOfTheRing) {
 }
 
 TEST(VhcaRingModel, NobodyRingsForAReceiverThatPolls) {
-    EXPECT_TRUE(always_passes(1'000, [](DetRun& run) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(1'000)}, [](DetRun& run) {
         Model<SleeperPays> ring;
         run.spawn([&] {
             ring.send(1);

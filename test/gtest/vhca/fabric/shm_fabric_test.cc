@@ -245,6 +245,23 @@ TEST(ShmFabric, AnotherVersionIsRefusedAndTold) {
     EXPECT_EQ(refusal.version, vhca::kFabricVersion);
 }
 
+TEST(ShmFabric, AnotherReleaseIsRefusedAndBothAreNamed) {
+    Node node;
+    RawPeer peer(node);
+    Hello hello = RawPeer::hello();
+    hello.release = {'9', '.', '8', '.', '7', '\n'};
+    ASSERT_EQ(peer.say(hello), UCS_OK);
+    testing::internal::CaptureStderr();
+    node.poll();
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_NE(log.find("tagwire 9.8.7? "), std::string::npos) << log;
+    EXPECT_NE(log.find("this process tagwire " TAGWIRE_VERSION_STRING), std::string::npos) << log;
+    vhca::Refusal refusal{.release = {}};
+    EXPECT_TRUE(peer.was_refused(&refusal));
+    EXPECT_EQ(refusal.release, vhca::kRelease);
+    EXPECT_EQ(node.counters().links_in, 0U);
+}
+
 TEST(ShmFabric, NonsenseInARingEndsThatLinkOnly) {
     Node node, good;
     RawPeer bad(node);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kRcOps = std::uint64_t{IBV_QP_EX_WITH_SEND} | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                  IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                                 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
 
 bool is_readable(int fd) {
     pollfd waits{.fd = fd, .events = POLLIN, .revents = 0};
@@ -211,6 +211,60 @@ TEST(VhcaQpEx, aborted_requests_were_never_there) {
     EXPECT_EQ(ibv_poll_cq(pair.a.cq, 1, &wc), 0);
 }
 
+TEST(VhcaQpEx, requests_that_do_not_all_fit_are_not_posted_at_all) {
+    Pair pair({.send_ops = kRcOps});
+    ibv_qp_ex* qp = ibv_qp_to_qp_ex(pair.a.qp);
+    const auto write = [&](std::uint64_t wr_id, std::size_t offset) {
+        qp->wr_id = wr_id;
+        ibv_wr_rdma_write(qp, pair.b.mr->rkey,
+                          reinterpret_cast<std::uintptr_t>(pair.b.buffer.data()) + offset);
+        ibv_wr_set_sge(qp, pair.a.mr->lkey, reinterpret_cast<std::uintptr_t>(pair.a.buffer.data()),
+                       8);
+    };
+    std::memset(pair.a.buffer.data(), 0x77, 8);
+    qp->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_start(qp);
+    for (std::uint64_t id = 0; id < 17; ++id) {  // one more than there is room for
+        write(id, id * 8);
+    }
+    EXPECT_EQ(ibv_wr_complete(qp), ENOMEM);
+    ibv_wr_start(qp);
+    for (std::uint64_t id = 100; id < 116; ++id) {
+        write(id, 4096);
+    }
+    ASSERT_EQ(ibv_wr_complete(qp), 0);
+    for (std::uint64_t id = 100; id < 116; ++id) {
+        const ibv_wc wc = pair.a.wait();
+        EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+        EXPECT_EQ(wc.wr_id, id);
+    }
+    EXPECT_EQ(pair.b.buffer[0], 0);
+    EXPECT_EQ(pair.b.buffer[4096], 0x77);
+}
+
+TEST(VhcaQpEx, send_with_invalidate_takes_the_key_back) {
+    Pair pair({.send_ops = kRcOps});
+    ibv_mr* lent = ibv_reg_mr(pair.b.pd, pair.b.buffer.data(), 4096, kAllRights);
+    ASSERT_NE(lent, nullptr);
+    ASSERT_EQ(pair.b.post_recv(1, 8192, 64), 0);
+    ibv_qp_ex* qp = ibv_qp_to_qp_ex(pair.a.qp);
+    char text[4] = {1, 2, 3, 4};
+    ibv_wr_start(qp);
+    qp->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_send_inv(qp, lent->rkey);
+    ibv_wr_set_inline_data(qp, text, sizeof text);
+    ASSERT_EQ(ibv_wr_complete(qp), 0);
+    EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
+    const ibv_wc received = pair.b.wait();
+    EXPECT_EQ(received.wc_flags & IBV_WC_WITH_INV, unsigned{IBV_WC_WITH_INV});
+    EXPECT_EQ(received.invalidated_rkey, lent->rkey);
+    ibv_send_wr wr = pair.a.remote(IBV_WR_RDMA_WRITE, pair.b, 0);
+    wr.wr.rdma.rkey = lent->rkey;
+    ASSERT_EQ(pair.a.post_send(wr, 0, 8), 0);
+    EXPECT_EQ(pair.a.wait().status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(ibv_dereg_mr(lent), 0);
+}
+
 TEST(VhcaQpEx, plain_queue_pair_has_no_extension) {
     Side side({});
     EXPECT_EQ(ibv_qp_to_qp_ex(side.qp), nullptr);
@@ -224,6 +278,7 @@ TEST(VhcaQpEx, operations_that_a_transport_lacks_are_not_supported) {
     attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     attr.pd = side.pd;
     for (const auto& [type, operation] : {std::pair{IBV_QPT_UC, IBV_QP_EX_WITH_RDMA_READ},
+                                          {IBV_QPT_UC, IBV_QP_EX_WITH_SEND_WITH_INV},
                                           {IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_WRITE},
                                           {IBV_QPT_RC, IBV_QP_EX_WITH_TSO},
                                           {IBV_QPT_RC, IBV_QP_EX_WITH_BIND_MW}}) {

@@ -1,7 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/face/fixture.hpp"
 
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
 namespace tagwire::test {
+namespace {
+constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
+
+// With TAGWIRE_VHCA_FABRIC=udp this process needs an address that no other has; 127.0.0.0/8 has
+// room for each process id.
+const bool has_address = [] {
+    const auto id = static_cast<unsigned>(::getpid()) << 2;
+    const std::string address = "127." + std::to_string(id >> 16 & 0xff) + "." +
+                                std::to_string(id >> 8 & 0xff) + "." +
+                                std::to_string((id & 0xff) | 1);
+    return ::setenv("TAGWIRE_VHCA_ADDRESS", address.c_str(), 1) == 0;
+}();
+
+}  // namespace
+
+ibv_ah_attr path_to(ibv_context* context) {
+    ibv_port_attr port{};
+    EXPECT_EQ(ibv_query_port(context, 1, &port), 0);
+    ibv_ah_attr attr{};
+    attr.port_num = 1;
+    attr.dlid = port.lid;
+    if ((port.flags & IBV_QPF_GRH_REQUIRED) != 0) {
+        attr.is_global = 1;
+        EXPECT_EQ(ibv_query_gid(context, 1, 0, &attr.grh.dgid), 0);
+    }
+    return attr;
+}
 
 Side::Side(const SideOptions& options) : type_(options.type) {
     ibv_device** list = ibv_get_device_list(nullptr);
@@ -85,24 +118,24 @@ int Side::modify_to_init() {
     return ibv_modify_qp(qp, &attr, mask);
 }
 
-void Side::to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn) {
+void Side::connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& patience) {
+    ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = remote_qpn;
+    attr.dest_qp_num = qpn;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
-    attr.ah_attr.dlid = port.lid;
-    attr.ah_attr.port_num = 1;
+    attr.ah_attr = path;
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if (type_ == IBV_QPT_RC) {
         mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     }
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
     attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = 14;
-    attr.retry_cnt = 7;
-    attr.rnr_retry = 7;
+    attr.timeout = patience.timeout;
+    attr.retry_cnt = patience.retry_cnt;
+    attr.rnr_retry = patience.rnr_retry;
     attr.max_rd_atomic = 4;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     if (type_ == IBV_QPT_RC) {
@@ -112,22 +145,18 @@ void Side::to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn)
 }
 
 void Side::connect(const Side& other) {
-    ibv_port_attr port{};
-    ASSERT_EQ(ibv_query_port(other.context, 1, &port), 0);
-    ASSERT_EQ(modify_to_init(), 0);
+    ibv_ah_attr path = path_to(other.context);
     if (type_ != IBV_QPT_UD) {
-        to_rts_connected(port, other.qp->qp_num);
+        connect(path, other.qp->qp_num);
         return;
     }
+    ASSERT_EQ(modify_to_init(), 0);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
     attr.qp_state = IBV_QPS_RTS;
     ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
-    ibv_ah_attr address{};
-    address.dlid = port.lid;
-    address.port_num = 1;
-    ah = ibv_create_ah(pd, &address);
+    ah = ibv_create_ah(pd, &path);
     ASSERT_NE(ah, nullptr);
 }
 
@@ -150,7 +179,8 @@ int Side::post_send(ibv_send_wr wr, std::size_t offset, std::uint32_t bytes) con
 
 ibv_wc Side::wait() const {
     ibv_wc wc{};
-    for (int polls = 0; polls < kPollsMax; ++polls) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
         const int got = ibv_poll_cq(cq, 1, &wc);
         if (got == 1) {
             return wc;

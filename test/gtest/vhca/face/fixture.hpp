@@ -19,6 +19,9 @@ inline constexpr unsigned kAllRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOT
 
 inline constexpr unsigned kUcRights = IBV_ACCESS_REMOTE_WRITE;
 
+/// Where the port of `context` is: a LID, or a GID where it needs one.
+ibv_ah_attr path_to(ibv_context* context);
+
 /// How a side is made.
 struct SideOptions {
     ibv_qp_type type = IBV_QPT_RC;
@@ -27,6 +30,11 @@ struct SideOptions {
     std::uint64_t send_ops = 0;  // not 0: ibv_create_qp_ex
     std::uint64_t wc_flags = 0;  // not 0: ibv_create_cq_ex
     std::uint32_t inline_bytes = 64;
+};
+
+/// How long a side waits for its peer; ibv_modify_qp(3).
+struct Patience {
+    std::uint8_t timeout = 14, retry_cnt = 7, rnr_retry = 7;
 };
 
 /// One end: a context, a domain, one CQ for both queues, a QP and a registered buffer.
@@ -39,6 +47,8 @@ class Side {
 
     /// Through all states to RTS.
     void connect(const Side& other);
+    /// RC and UC: to a queue pair that may be in another process.
+    void connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& patience = {});
     int modify_to_init();
 
     int post_recv(std::uint64_t wr_id, std::size_t offset, std::uint32_t bytes) const;
@@ -63,7 +73,6 @@ class Side {
   private:
     void make_cq(const SideOptions& options);
     void make_qp(const SideOptions& options);
-    void to_rts_connected(const ibv_port_attr& port, std::uint32_t remote_qpn);
 
     ibv_qp_type type_;
 };

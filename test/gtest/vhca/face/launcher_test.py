@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What `tagwire vhca` promises to scripts: exit statuses, the environment, and its own errors."""
+import ipaddress
 import json
 import os
+import socket
 import subprocess
 import sys
 import unittest
@@ -42,6 +44,61 @@ class Launcher(unittest.TestCase):
         done = launch("run", "--loss", "1.5", "--", "ibv_devinfo")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("TAGWIRE_VHCA_LOSS", done.stderr)
+
+    def info(self, **settings):
+        variables = {f"TAGWIRE_VHCA_{name}": str(value) for name, value in settings.items()}
+        done = launch("info", "--json", "-", environment=variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["vhca"]
+
+    def test_flags_become_variables(self):
+        done = launch("run", "--no-atomics", "--look", "soft-roce", "--", "sh", "-c",
+                      "echo $TAGWIRE_VHCA_ATOMICS $TAGWIRE_VHCA_LOOK")
+        self.assertEqual(done.stdout.split(), ["n", "soft-roce"])
+
+    def test_info_shows_what_holds(self):
+        shown = self.info(QPS=77, QP_DEPTH=128, CQ_DEPTH=256, SRQ_DEPTH=64, SGES=5, INLINE=100,
+                          READS=3, MTU=1024, ATOMICS="n", TM=50, TM_UNTAGGED_MIN=33,
+                          SEND_PLACES="completed")
+        limits = {name: int(value) for name, value in shown["limits"].items()}
+        self.assertEqual(limits, {
+            "queue pairs": 77, "requests of a queue": 128, "sges": 5, "inline bytes": 100,
+            "cqes": 256, "SRQ requests": 64, "SRQ sges": 5, "reads and atomics": 3,
+            "message bytes": 1 << 30})
+        self.assertEqual(shown["device"]["atomics"], "none")
+        self.assertIn("50 receives", shown["device"]["tag matching"])
+        self.assertEqual(int(shown["port 1"]["mtu"]), 1024)
+        self.assertEqual(shown["strictness"]["send places"], "free when completed")
+        self.assertEqual(int(shown["strictness"]["untagged minimum"]), 33)
+
+    def test_soft_roce_has_neither_tags_nor_a_vendor(self):
+        shown = self.info(LOOK="soft-roce", INLINE=64)
+        self.assertEqual(shown["device"]["vendor"], "0xffffff")
+        self.assertEqual(shown["device"]["tag matching"], "no")
+        self.assertEqual(shown["device"]["DC"], "no")
+        self.assertEqual(int(shown["limits"]["cqes"]), 32767)
+        self.assertEqual(int(shown["limits"]["inline bytes"]), 64)
+
+    def test_limits_hold_for_programs(self):
+        done = launch("run", "--cq-depth", "100", "--no-atomics", "--", "ibv_devinfo", "-v")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"max_cqe:\s+100\n")
+        self.assertRegex(done.stdout, r"atomic_cap:\s+ATOMIC_NONE")
+    def test_taken_address_is_named_with_the_option_that_helps(self):
+        address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 1))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind((address, 4791))
+            done = launch("run", "--fabric", "udp", "--address", address, "--", "ibv_devinfo")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(address, done.stderr)
+        self.assertIn("--address", done.stderr)
+
+    def test_udp_makes_a_roce_port(self):
+        address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 2))
+        done = launch("run", "--fabric", "udp", "--address", address, "--", "ibv_devinfo", "-v")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Ethernet", done.stdout)
+        self.assertIn(f"::ffff:{address}, RoCE v2", done.stdout)
 
     def test_info_shows_the_device_as_json(self):
         done = launch("info", "--json", "-")

@@ -2,203 +2,233 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs programs nobody here wrote on the virtual HCA, unmodified, and asks for exit status 0.
 
-    thirdparty.py --list                         names of the cases
+    thirdparty.py --list                         tier (quick or nightly) and name of each case
     thirdparty.py --launcher tagwire CASE...     runs them; status 0 if all passed, 77 if all that
                                                  did not pass lack their program
     thirdparty.py --launcher tagwire --table     runs all; prints the table of docs/vhca.md
 
 Pairs run on loopback with a port of their own; both sides have to end by themselves in time, and
-only processes started here are ever ended.
+only processes started here are ever ended. A row that a program refuses to run has to say so in the
+program's own words.
 """
 import argparse
-import os
-import re
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass, field
+from dataclasses import replace
+
+from thirdparty_run import DEVICE, Case, run
 
 SKIPPED = 77
-LIMIT_S = 90
-DEVICE = "vhca0"
+
+# ---- rdma-core's examples ------------------------------------------------------------------------
 
 
-@dataclass
-class Case:
-    name: str
-    words: list          # the program and what both sides get
-    pair: bool = True
-    kind: str = "pingpong"
-    environment: dict = field(default_factory=dict)
-    server_words: list = None  # instead of `words`
-
-
-def pingpong(program, *arguments, name=None):
+def pingpong(program, *arguments):
     label = "".join(a for a in arguments if a.startswith("-"))
-    return Case(name or f"{program}{label}", [program, "-d", DEVICE, "-n", "500", *arguments])
+    return Case(f"{program}{label}", [program, "-d", DEVICE, "-n", "200", *arguments])
 
 
-def perftest(program, *arguments, iterations="1000"):
-    label = "".join(arguments)
-    return Case(f"{program}{label}", [program, "-d", DEVICE, "-F", "-n", iterations, *arguments],
-                kind="perftest")
+RDMA_CORE = [
+    Case("ibv_devices", ["ibv_devices"], pair=False, kind="list"),
+    Case("ibv_devinfo-v", ["ibv_devinfo", "-v"], pair=False, kind="list"),
+    *(pingpong("ibv_rc_pingpong", *option)
+      for option in ([], ["-e"], ["-c"], ["-N"], ["-t"])),
+    *(pingpong(f"ibv_{kind}_pingpong", *option)
+      for kind in ("uc", "ud", "srq") for option in ([], ["-e"], ["-c"])),
+]
+
+# ---- perftest: every test, connection and option -------------------------------------------------
+
+OPTIONS = ([], ["-e"], ["--use-srq"], ["-q", "4"], ["-a"], ["-b"])
 
 
-def uct(transport, test, *arguments):
+def refusal(verb, shape, connection, option):
+    """What the program says to this combination, in the order in which it looks; empty: it runs."""
+    if connection == "UD" and verb != "send":
+        return "UD connection only possible in SEND verb"
+    if connection == "UC" and verb in ("read", "atomic"):
+        return "UC connection not possible in READ/ATOMIC verbs"
+    if option == ["-e"] and verb == "write":
+        return "Events feature not available on WRITE verb"
+    if option == ["--use-srq"] and verb != "send":
+        return "Using SRQ only avavilible in SEND tests."
+    if option == ["-q", "4"] and shape == "lat":
+        return "Multiple QPs only available on bw tests"
+    if option == ["-a"] and verb == "atomic":
+        return "Message size cannot be changed for Atomic tests"
+    if option == ["-b"] and shape == "lat":
+        return "Bidirectional is only available in BW test"
+    return ""
+
+
+def perftest(verb, shape, connection, option):
+    words = ([] if connection == "RC" else ["-c", connection]) + option
+    refused = refusal(verb, shape, connection, option)
+    # Every size of -a takes perftest half a second, in which it measures the processor's clock. UD
+    # has the fewest sizes.
+    is_chosen = (verb, shape, connection, option) == ("send", "bw", "UD", ["-a"])
+    takes_long = option == ["-a"] and not refused
+    is_variant = connection != "RC" and option != []
+    program = f"ib_{verb}_{shape}"
+    return Case(program + "".join(words),
+                [program, "-d", DEVICE, "-F", "-n", "5" if option == ["-a"] else "200", *words],
+                kind="perftest", pair=not refused, refused=refused,
+                nightly=(takes_long or is_variant) and not is_chosen)
+
+
+def perftest_rows(connection, verbs=("send", "write", "read", "atomic"), options=OPTIONS):
+    return [perftest(verb, shape, connection, option)
+            for verb in verbs for shape in ("lat", "bw") for option in options]
+
+
+PERFTEST = [
+    *perftest_rows("RC"),
+    *perftest_rows("UC", ("send", "write")),
+    *perftest_rows("UC", ("read", "atomic"), [[]]),
+    *perftest_rows("UD", ("send",)),
+    *perftest_rows("UD", ("write", "read", "atomic"), [[]]),
+    *perftest_rows("DC", options=[[]]),
+]
+
+# ---- UCX's transports ----------------------------------------------------------------------------
+
+
+LAYOUTS = (["-D", "short"], ["-D", "bcopy", "-s", "2048"], ["-D", "zcopy", "-s", "2048"])
+ATOMICS = {"add_lat": "add", "add_mr": "add", "fadd": "fetch-add", "swap": "swap",
+           "cswap": "cswap"}
+
+
+def uct(transport, test, *arguments, refused="", nightly=False):
     return Case(f"uct_{transport}_{test}" + "".join(arguments),
-                ["ucx_perftest", "-x", transport, "-d", f"{DEVICE}:1", "-t", test, "-n", "1000",
-                 "-w", "100", *arguments],
-                kind="ucx", server_words=["ucx_perftest"])
+                ["ucx_perftest", "-x", transport, "-d", f"{DEVICE}:1", "-t", test, "-n", "200",
+                 "-w", "20", *arguments],
+                kind="ucx", server_words=["ucx_perftest"], refused=refused, nightly=nightly)
 
 
-def ucp(test, *arguments):
-    return Case(f"ucp_{test}" + "".join(arguments),
-                ["ucx_perftest", "-t", test, "-n", "300", "-w", "50", *arguments],
+def uct_atomic(transport, test, size):
+    """UCX's verbs transports have what the public verbs have: no exchange, 64 bits only."""
+    lacks = transport == "ud_verbs" or size == "4" or test == "swap"
+    bits = int(size) * 8
+    return uct(transport, test, "-s", size, nightly=lacks and test != "fadd",
+               refused=f"does not support required {bits}-bit atomic: {ATOMICS[test]}"
+               if lacks else "")
+
+
+def uct_datagram(test, layout):
+    """One-sided operations over UD, which has none."""
+    return uct("ud_verbs", test, *layout, nightly=[test, *layout] != ["put_lat", "-D", "short"],
+               refused=f"does not support operation {test[:3]} {layout[1]}")
+
+
+UCT = [
+    *(uct("rc_verbs", test, *layout)
+      for test in ("am_lat", "am_bw", "put_lat", "put_bw") for layout in LAYOUTS),
+    *(uct("rc_verbs", "get", *layout) for layout in LAYOUTS[1:]),
+    *(uct_atomic("rc_verbs", test, size) for test in ATOMICS for size in ("4", "8")),
+    *(uct("ud_verbs", test, *layout) for test in ("am_lat", "am_bw") for layout in LAYOUTS),
+    *(uct_datagram(test, layout) for test in ("put_lat", "put_bw") for layout in LAYOUTS),
+    *(uct_datagram("get", layout) for layout in LAYOUTS[1:]),
+    *(uct_atomic("ud_verbs", test, "8") for test in ATOMICS),
+]
+
+# ---- UCX's protocols -----------------------------------------------------------------------------
+
+
+def ucp(test, *arguments, iterations="100"):
+    return Case(f"ucp_{test}".replace("ucp_ucp", "ucp") + "".join(arguments),
+                ["ucx_perftest", "-t", test, "-n", iterations, "-w", "20", *arguments],
                 kind="ucx", server_words=["ucx_perftest"],
                 environment={"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": f"{DEVICE}:1"})
 
 
-CASES = [
-    Case("ibv_devices", ["ibv_devices"], pair=False, kind="list"),
-    Case("ibv_devinfo-v", ["ibv_devinfo", "-v"], pair=False, kind="list"),
-    pingpong("ibv_rc_pingpong"), pingpong("ibv_rc_pingpong", "-e"),
-    pingpong("ibv_rc_pingpong", "-c"), pingpong("ibv_rc_pingpong", "-N"),
-    pingpong("ibv_rc_pingpong", "-t"),
-    pingpong("ibv_uc_pingpong"), pingpong("ibv_uc_pingpong", "-e"),
-    pingpong("ibv_uc_pingpong", "-c"),
-    pingpong("ibv_ud_pingpong"), pingpong("ibv_ud_pingpong", "-e"),
-    pingpong("ibv_ud_pingpong", "-c"),
-    pingpong("ibv_srq_pingpong"), pingpong("ibv_srq_pingpong", "-e"),
-    pingpong("ibv_srq_pingpong", "-c"),
-    perftest("ib_send_lat"), perftest("ib_send_lat", "-e"),
-    perftest("ib_send_lat", "-c", "UD"), perftest("ib_send_bw"),
-    perftest("ib_write_lat"), perftest("ib_write_bw"),
-    perftest("ib_read_lat"), perftest("ib_read_bw"), perftest("ib_atomic_lat"),
-    uct("rc_verbs", "am_lat"), uct("rc_verbs", "put_lat"),
-    uct("rc_verbs", "get", "-D", "zcopy", "-s", "4096"),
-    uct("rc_verbs", "fadd"), uct("ud_verbs", "am_lat"),
-    ucp("tag_lat"), ucp("tag_bw", "-s", "1048576"),
-    # DC
-    perftest("ib_send_lat", "-c", "DC"), perftest("ib_send_bw", "-c", "DC"),
-    perftest("ib_write_lat", "-c", "DC"), perftest("ib_write_bw", "-c", "DC"),
-    perftest("ib_read_lat", "-c", "DC"), perftest("ib_read_bw", "-c", "DC"),
-    perftest("ib_atomic_lat", "-c", "DC"), perftest("ib_atomic_bw", "-c", "DC"),
+UCP = [
+    *(ucp(test) for test in (
+        "tag_lat", "tag_bw", "tag_sync_lat", "ucp_put_lat", "ucp_put_bw", "ucp_get", "ucp_add",
+        "ucp_fadd", "ucp_swap", "ucp_cswap", "stream_lat", "stream_bw", "ucp_am_lat",
+        "ucp_am_bw")),
+    *(ucp(test, "-E", "sleep") for test in (
+        "tag_lat", "tag_bw", "stream_lat", "stream_bw", "ucp_am_lat", "ucp_fadd")),
+    *(ucp(test, "-s", "4194304", iterations="10") for test in (
+        "tag_lat", "tag_bw", "ucp_put_bw", "ucp_get", "stream_lat", "stream_bw")),
 ]
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+# ---- libfabric -----------------------------------------------------------------------------------
 
 
-def is_listening(port):
-    wanted = f":{port:04X}"
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii") as lines:
-                if any(words[1].endswith(wanted) and words[3] == "0A"
-                       for words in map(str.split, lines)):
-                    return True
-        except OSError:
-            pass
-    return False
+def libfabric(*arguments, nightly=False):
+    return Case("fi_pingpong" + "".join(arguments),
+                ["fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", *arguments],
+                kind="libfabric", nightly=nightly)
 
 
-class Side:
-    """One started program and what it wrote."""
+LIBFABRIC = [libfabric("-I", "20", "-S", "1024"), libfabric("-I", "20", "-m", "tagged"),
+             libfabric("-I", "10", "-c", "-S", "all", nightly=True)]
 
-    def __init__(self, launcher, words, environment):
-        self.out = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-        self.process = subprocess.Popen(
-            [launcher, "vhca", "run", "--", *words], stdin=subprocess.DEVNULL, stdout=self.out,
-            stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True)
-
-    def text(self):
-        self.out.seek(0)
-        return self.out.read()
-
-    def wait(self, deadline):
-        try:
-            return self.process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            return "timeout"
+# ---- What the device does not offer, and how programs say so -------------------------------------
 
 
-def run_alone(launcher, case):
-    side = Side(launcher, case.words, case.environment)
-    status = side.wait(time.monotonic() + LIMIT_S)
-    return [("alone", status, side.text())]
+def not_offered(words, *arguments):
+    program = arguments[0]
+    kind = "perftest" if program.startswith("ib_") else "pingpong"
+    common = ["-d", DEVICE, *(["-F"] if kind == "perftest" else []), "-n", "200"]
+    return Case("".join(arguments), [program, *common, *arguments[1:]], kind=kind,
+                pair=kind == "perftest", refused=words)
 
 
-def run_pair(launcher, case):
-    port = str(free_port())
-    deadline = time.monotonic() + LIMIT_S
-    server = Side(launcher, [*(case.server_words or case.words), "-p", port], case.environment)
-    while not is_listening(int(port)) and server.process.poll() is None:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.02)
-    words = [*case.words, "-p", port, "127.0.0.1"]
-    if case.kind == "ucx":
-        words = [case.words[0], "127.0.0.1", *case.words[1:], "-p", port]
-    client = Side(launcher, words, case.environment)
-    client_status = client.wait(deadline)
-    if client_status != 0:  # the server may wait for ever
-        deadline = min(deadline, time.monotonic() + 5)
-    server_status = server.wait(deadline)
-    return [("client", client_status, client.text()), ("server", server_status, server.text())]
+NOT_OFFERED = [
+    not_offered("Couldn't Open the XRC Domain", "ibv_xsrq_pingpong"),
+    not_offered("Error opening XRC domain", "ib_send_bw", "-c", "XRC"),
+    not_offered("Unable to create QP", "ib_send_bw", "-c", "SRD"),
+    not_offered("failed to create mr", "ib_write_bw", "--odp"),
+    not_offered("Unable to query port 2 attributes", "ib_write_bw", "-O"),
+    not_offered("failed to open UMAD port", "ib_send_lat", "-c", "UD", "-g"),
+    not_offered("rdma_create_event_channel failed", "ib_write_bw", "-R"),
+    uct("rc_mlx5", "am_lat", refused=f"Cannot use rc_mlx5/{DEVICE}:1"),
+]
+
+# ---- The device as something else ----------------------------------------------------------------
 
 
-def numbers_line(text):
-    """The last line that holds figures only."""
-    rows = [line for line in text.splitlines()
-            if re.fullmatch(r"[\s\d.+\-e]+", line) and len(line.split()) >= 3]
-    return " ".join(rows[-1].split()) if rows else ""
+def as_soft_roce(case):
+    return replace(case, name=f"soft-roce_{case.name}", options=("--look", "soft-roce"))
 
 
-def figure(case, text):
-    if case.kind == "pingpong":
-        found = re.search(r"([\d.]+ usec/iter)", text)
-        return found[1] if found else ""
-    if case.kind == "perftest":
-        words = numbers_line(text).split()
-        if "_lat" in case.name and len(words) > 4:
-            return f"{words[4]} us typical"
-        return f"{words[3]} MB/s average" if len(words) > 3 else ""
-    if case.kind == "ucx":
-        found = re.search(r"^Final:\s+(.*)$", text, re.M)
-        words = found[1].split() if found else []
-        if len(words) > 4:
-            return f"{words[5]} MB/s" if "_bw" in case.name else f"{words[1]} us median"
-        return ""
-    return DEVICE if DEVICE in text else ""
+LOOKS = [as_soft_roce(case) for case in (
+    pingpong("ibv_rc_pingpong", "-e"), perftest("send", "bw", "RC", ["--use-srq"]),
+    ucp("tag_lat"))]
+
+# ---- Over UDP ------------------------------------------------------------------------------------
+
+LOSSY = ("--loss", "0.01")
+PATIENT = ["-u", "16"]  # perftest asks again after 67 ms, which is short on a busy machine
 
 
-def run(launcher, case):
-    """(passed, skipped, figure, report)"""
-    if shutil.which(case.words[0]) is None:
-        return False, True, "", f"{case.words[0]} is not installed"
-    sides = (run_pair if case.pair else run_alone)(launcher, case)
-    passed = all(status == 0 for _, status, _ in sides)
-    shown = figure(case, sides[0][2])
-    report = "\n".join(f"--- {who}: exit status {status}\n{text}" for who, status, text in sides)
-    if passed and not shown:
-        return False, False, "", "no figure was printed\n" + report
-    return passed, False, shown, report
+def over_udp(case, *faults, more=(), **variables):
+    return replace(case, name=f"udp_{case.name}", options=("--fabric", "udp", *faults),
+                   words=[*case.words, *more], environment={**case.environment, **variables})
 
 
-def print_row(case, passed, skipped, shown):
-    result = "not installed" if skipped else "0 / 0" if passed and case.pair else (
-        "0" if passed else "FAILS")
-    extra = "".join(f"{name}={value} " for name, value in case.environment.items())
-    print(f"| `{extra}{' '.join(case.words)}` | {result} | {shown} |", flush=True)
+# What ends without waiting for its peer cannot stand loss: nobody is there to give a lost last
+# acknowledgement again. `ib_send_lat -e` counts on the acknowledgement being there before the
+# answer. UCX waits a second before it asks again, unless it is told otherwise.
+UDP = [
+    over_udp(pingpong("ibv_rc_pingpong", "-c"), more=["-g", "0"]),
+    over_udp(pingpong("ibv_ud_pingpong"), more=["-g", "0"]),
+    *(over_udp(perftest(verb, shape, "RC", []), *LOSSY, more=PATIENT)
+      for verb, shape in (("send", "lat"), ("write", "bw"), ("read", "lat"), ("atomic", "lat"))),
+    over_udp(perftest("send", "lat", "RC", ["-e"])),
+    over_udp(perftest("send", "lat", "UD", [])),
+    over_udp(uct("rc_verbs", "am_lat"), *LOSSY, UCX_RC_VERBS_TIMEOUT="100ms"),
+    over_udp(ucp("tag_lat", "-s", "4194304", iterations="10"), *LOSSY,
+             UCX_RC_VERBS_TIMEOUT="100ms"),
+]
+
+CASES = [*RDMA_CORE, *PERFTEST, *UCT, *UCP, *LIBFABRIC, *NOT_OFFERED, *LOOKS, *UDP]
+
+
+def print_row(case, result):
+    outcome = {"passed": result.statuses, "skipped": "not installed"}.get(
+        result.state, f"FAILS ({result.statuses})")
+    print(f"| `{case.command}` | {outcome} | {result.shown} |", flush=True)
 
 
 def main():
@@ -210,22 +240,22 @@ def main():
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(case.name for case in CASES))
+        print("\n".join(f"{case.tier} {case.name}" for case in CASES))
         return 0
     wanted = [case for case in CASES if not arguments.cases or case.name in arguments.cases]
     if not wanted:
         sys.exit("no such case")
     status = 0
     for case in wanted:
-        passed, skipped, shown, report = run(arguments.launcher, case)
+        result = run(arguments.launcher, case)
         if arguments.table:
-            print_row(case, passed, skipped, shown)
+            print_row(case, result)
         else:
-            print(f"{case.name}: {'passed' if passed else 'skipped' if skipped else 'FAILED'} "
-                  f"{shown}", flush=True)
-        if not passed:
-            print(report, file=sys.stderr)
-            status = SKIPPED if skipped and status in (0, SKIPPED) else 1
+            print(f"{case.name}: {result.state} {result.shown}", flush=True)
+        if result.state != "passed":
+            print(result.report, file=sys.stderr)
+            skips_only = result.state == "skipped" and status in (0, SKIPPED)
+            status = SKIPPED if skips_only else 1
     return status
 
 

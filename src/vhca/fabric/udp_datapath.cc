@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Packets as datagrams, in batches.
+#include <cerrno>
+#include <cstring>
+
+#include "vhca/core/packet.hpp"
+#include "vhca/fabric/udp_fabric.hpp"
+
+namespace tagwire::vhca {
+
+// ---- Sending -----------------------------------------------------------------------------------
+
+std::byte* UdpFabric::claim(Route, std::size_t) {
+    if (count_ == kBatch && !flush()) [[unlikely]] {
+        return nullptr;
+    }
+    return out_->bytes[count_].data();
+}
+
+void UdpFabric::commit(Route to, std::size_t bytes) {
+    ++counters_.packets_sent;
+    const auto target = static_cast<std::uint32_t>(to.node);
+    if (target != to.node || target == 0 || target >= INADDR_UNSPEC_GROUP || !socket_)
+        [[unlikely]] {
+        ++counters_.vanished;
+        return;
+    }
+    const UdpPath path{address_, target, kRocePort, kRocePort};
+    std::byte* packet = out_->bytes[count_].data();
+    put_icrc(packet + bytes, icrc_of(path, {packet, bytes}));
+    sockaddr_in& peer = out_->peers[count_];
+    peer.sin_family = AF_INET;
+    peer.sin_port = htons(kRocePort);
+    peer.sin_addr.s_addr = htonl(target);
+    out_->pieces[count_].iov_len = bytes + kIcrcBytes;
+    ++count_;
+}
+
+bool UdpFabric::flush() {
+    while (first_ != count_) {
+        const int sent =
+            ::sendmmsg(socket_.get(), &out_->messages[first_], count_ - first_, MSG_DONTWAIT);
+        if (sent > 0) {
+            first_ += static_cast<unsigned>(sent);
+        } else if (errno == EAGAIN || errno == ENOBUFS) {
+            return false;
+        } else if (errno != EINTR) {  // no way there, a firewall, too long for the path: lost
+            ++counters_.vanished;
+            ++first_;
+        }
+    }
+    first_ = count_ = 0;
+    return true;
+}
+
+// ---- Receiving ---------------------------------------------------------------------------------
+
+unsigned UdpFabric::deliver(Device& device, Time now) {
+    constexpr unsigned kRounds = 2;
+    unsigned total = 0;
+    for (unsigned round = 0; round < kRounds; ++round) {
+        const int got =
+            ::recvmmsg(socket_.get(), in_->messages.data(), kBatch, MSG_DONTWAIT, nullptr);
+        const unsigned count = got > 0 ? static_cast<unsigned>(got) : 0;
+        for (unsigned i = 0; i < count; ++i) {
+            mmsghdr& message = in_->messages[i];
+            const bool is_whole = (message.msg_hdr.msg_flags & MSG_TRUNC) == 0;
+            take(device, now, in_->peers[i],
+                 {in_->bytes[i].data(), is_whole ? message.msg_len : 0});
+            message.msg_hdr.msg_namelen = sizeof in_->peers[i];
+        }
+        total += count;
+        if (count < kBatch) {
+            break;
+        }
+    }
+    return total;
+}
+
+void UdpFabric::take(Device& device, Time now, const sockaddr_in& from,
+                     std::span<const std::byte> datagram) {
+    if (from.sin_family != AF_INET || ntohs(from.sin_port) != kRocePort) [[unlikely]] {
+        ++counters_.foreign;
+        return;
+    }
+    if (datagram.size() < kBthBytes + kIcrcBytes || datagram.size() > kDatagramBytesMax ||
+        datagram.size() % 4 != 0) [[unlikely]] {
+        ++counters_.malformed;
+        return;
+    }
+    const UdpPath path{ntohl(from.sin_addr.s_addr), address_, kRocePort, kRocePort};
+    const auto packet = datagram.first(datagram.size() - kIcrcBytes);
+    if (icrc_of(path, packet) != take_icrc(packet.data() + packet.size())) [[unlikely]] {
+        ++counters_.bad_crc;
+        return;
+    }
+    ++counters_.packets_received;
+    const Route source{path.source};
+    if ((std::to_integer<unsigned>(packet[0]) & kTransportMask) != kTransportUd) {
+        device.receive(source, packet, now);
+        return;
+    }
+    // As RoCE cards do for IPv4: the header stands at the end of the space.
+    std::array<std::byte, kGrhBytes> grh{};
+    put_ipv4(grh.data() + kGrhBytes - kIpv4Bytes, path, kUdpBytes + datagram.size());
+    device.receive(source, packet, now, grh.data());
+}
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/face/look.hpp"
+
+#include <array>
+
+namespace tagwire::vhca {
+namespace {
+
+// In the order of the names in options.cc.
+constexpr std::array kLooks = {
+    Look{.name = "connectx",
+         .board_id = "TAGWIRE-VHCA",
+         .hca_type = "MT4123",
+         .vendor_id = 0x02c9,
+         .vendor_part_id = 4123,
+         .is_mlx5 = true,
+         .has_timestamps = true,
+         .has_tags = true,
+         .limits = {}},
+    // As Linux 6.1's rdma_rxe reports itself.
+    Look{.name = "soft-roce",
+         .board_id = "",
+         .hca_type = "",
+         .vendor_id = 0xffffff,
+         .vendor_part_id = 0,
+         .is_mlx5 = false,
+         .has_timestamps = false,
+         .has_tags = false,
+         .limits = {.qp_max = 1048560,
+                    .qp_wr_max = 1048576,
+                    .sge_max = 32,
+                    .inline_max = 512,
+                    .cqe_max = 32767,
+                    .srq_wr_max = 1048576,
+                    .srq_sge_max = 27,
+                    .message_bytes_max = 1 << 23,
+                    .rd_atom_max = 128,
+                    .frees_when_completed = true}},
+};
+
+template <typename T>
+void replace(T* limit, std::uint64_t wanted) {
+    if (wanted != 0) {
+        *limit = static_cast<T>(wanted);
+    }
+}
+
+}  // namespace
+
+const Look& look() {
+    static const Look& chosen = []() -> const Look& {
+        Options options;
+        static_cast<void>(ucs::config_fill(option_table(), &options));
+        return kLooks[static_cast<std::size_t>(options.look)];
+    }();
+    return chosen;
+}
+
+DeviceConfig limits_of(const Look& look, const Options& options) {
+    DeviceConfig limits = look.limits;
+    replace(&limits.qp_max, options.qps);
+    replace(&limits.qp_wr_max, options.qp_depth);
+    replace(&limits.cqe_max, options.cq_depth);
+    replace(&limits.srq_wr_max, options.srq_depth);
+    replace(&limits.sge_max, options.sges);
+    replace(&limits.srq_sge_max, options.sges);
+    replace(&limits.inline_max, options.inline_bytes);
+    replace(&limits.rd_atom_max, options.reads);
+    limits.active_mtu = static_cast<ibv_mtu>(IBV_MTU_256 + options.mtu);
+    limits.has_atomics = options.atomics;
+    limits.tm_tags_max = look.has_tags ? static_cast<std::uint32_t>(options.tm) : 0;
+    limits.has_dc = look.has_tags && options.dc;  // one look has both, the other neither
+    limits.has_dc_rendezvous = options.dc_rendezvous;
+    limits.tells_dc_key_violation = options.dc_key_error == kDcKeyErrorAccess;
+    limits.tm_untagged_min = static_cast<std::uint32_t>(options.tm_untagged_min);
+    if (options.send_places != SendPlaces::kAsLook) {
+        limits.frees_when_completed = options.send_places == SendPlaces::kWhenCompleted;
+    }
+    return limits;
+}
+
+}  // namespace tagwire::vhca
