@@ -103,6 +103,8 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
     {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
     {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
+    {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
+     "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},
     {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
     {"--look", "LOOK", "NAME", "What the device looks like: connectx (default), soft-roce"},
     {"--qps", "QPS", "N", "Queue pairs that it has"},
@@ -120,6 +122,9 @@ constexpr DeviceOption kDeviceOptions[] = {
 // The same for options without a value: what they set the variable to.
 constexpr DeviceOption kDeviceFlags[] = {
     {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
+    {"--no-dc", "DC", "n", "The device has no DC"},
+    {"--no-dc-rndv", "DC_RNDV", "n",
+     "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs"},
 };
 
 void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {

@@ -45,10 +45,16 @@ Device::Impl::Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, s
       sink(sink_),
       memory(seed),
       qps(first_number(seed)),
-      srqs(first_number(~seed)) {}
+      srqs(first_number(~seed)),
+      next_session_(static_cast<std::uint32_t>(seed * 0x9e3779b97f4a7c15 >> 32)) {}
 
 Device::Impl::~Impl() {
-    qps.for_each([](QueuePair& qp) { delete &qp; });
+    // Whoever owns others deletes them.
+    qps.for_each([](QueuePair& qp) {
+        if (&qp.owner() == &qp) {
+            delete &qp;
+        }
+    });
     srqs.for_each([](SharedReceiveQueue& srq) { delete &srq; });
 }
 
@@ -62,10 +68,35 @@ void Device::Impl::receive(Route from, std::span<const std::byte> bytes) {
     QueuePair* qp = qps.find(packet.qpn);
     if (qp == nullptr) [[unlikely]] {
         ++counters.misaddressed;
+        answer_inquiry(from, packet);
         return;
     }
     qp->receive(from, packet);
     settle();
+}
+
+bool Device::Impl::send_short(Route to, const Packet& packet) {
+    std::byte* start = wire.claim(to, packet_bytes(packet.opcode, 0));
+    if (start == nullptr) {
+        return false;
+    }
+    const std::byte* end = put_headers(start, packet, 0);
+    wire.commit(to, static_cast<std::size_t>(end - start));
+    ++counters.packets_sent;
+    return true;
+}
+
+/// A DCT asks for a DCI that is no more.
+void Device::Impl::answer_inquiry(Route from, const Packet& packet) {
+    if (packet.opcode == Opcode::kDcInquire) {
+        Packet answer;
+        answer.opcode = Opcode::kDcDisconnect;
+        answer.qpn = packet.source_qpn;
+        answer.source_qpn = packet.qpn;
+        answer.qkey = packet.qkey;
+        answer.stream = packet.stream;
+        send_short(from, answer);
+    }
 }
 
 Time Device::Impl::progress(Time time) {
@@ -113,7 +144,7 @@ void Device::Impl::settle_broken() {
         broken.pop_back();
         sink.cq_error(*cq);
         qps.for_each([cq](QueuePair& qp) {
-            if (qp.uses(*cq) && qp.state() != IBV_QPS_RESET) {
+            if (&qp.owner() == &qp && qp.uses(*cq) && qp.state() != IBV_QPS_RESET) {
                 qp.enter_error(false);
                 qp.report(IBV_EVENT_QP_FATAL);
             }
@@ -236,11 +267,27 @@ int Device::destroy_srq(Srq& srq) {
 
 namespace {
 
+int check_dc(const QpConfig& config, const DeviceConfig& limits) {
+    if (!limits.has_dc || config.dc.kind == DcKind::kNone) {
+        return EOPNOTSUPP;
+    }
+    if (config.dc.kind == DcKind::kTarget) {
+        return config.srq == nullptr ? EINVAL : 0;
+    }
+    const bool is_too_much = config.dc.streams_log > limits.dc_streams_log_max ||
+                             config.dc.errored_log > limits.dc_errored_log_max;
+    return config.dc.has_streams && is_too_much ? EINVAL : 0;
+}
+
 int check_qp(const QpConfig& config, const DeviceConfig& limits) {
+    const bool is_dc = config.type == IBV_QPT_DRIVER;
     const bool is_known =
         config.type == IBV_QPT_RC || config.type == IBV_QPT_UC || config.type == IBV_QPT_UD;
-    if (!is_known) {
+    if (!is_known && !is_dc) {
         return EOPNOTSUPP;
+    }
+    if (const int error = is_dc ? check_dc(config, limits) : 0; error != 0) {
+        return error;
     }
     const ibv_qp_cap& cap = config.cap;
     const bool is_complete =
@@ -250,12 +297,26 @@ int check_qp(const QpConfig& config, const DeviceConfig& limits) {
                       cap.max_inline_data <= limits.inline_max;
     const auto* srq = static_cast<const SharedReceiveQueue*>(config.srq);
     const bool matches_tags = srq != nullptr && srq->matching() != nullptr;
-    return is_complete && fits && (!matches_tags || config.type == IBV_QPT_RC) ? 0 : EINVAL;
+    return is_complete && fits && (!matches_tags || is_dc || config.type == IBV_QPT_RC) ? 0
+                                                                                        : EINVAL;
+}
+
+/// A DCI does not receive, a DCT does not send: what such a one would need may be left out.
+QpConfig completed(QpConfig config) {
+    if (config.dc.kind == DcKind::kInitiator) {
+        config.srq = nullptr;
+        config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
+        config.recv_cq = config.recv_cq == nullptr ? config.send_cq : config.recv_cq;
+    } else if (config.dc.kind == DcKind::kTarget) {
+        config.send_cq = config.send_cq == nullptr ? config.recv_cq : config.send_cq;
+    }
+    return config;
 }
 
 }  // namespace
 
-int Device::create_qp(const QpConfig& config, Qp** qp_p) {
+int Device::create_qp(const QpConfig& wanted, Qp** qp_p) {
+    const QpConfig config = completed(wanted);
     if (const int error = check_qp(config, impl_->config); error != 0) {
         return error;
     }
@@ -289,7 +350,7 @@ int Device::destroy_qp(Qp& base) {
     if (qp.config.srq != nullptr) {
         --static_cast<SharedReceiveQueue*>(qp.config.srq)->users;
     }
-    impl_->qps.remove(qp.number());
+    impl_->qps.remove(qp.table_number());
     delete &qp;
     return 0;
 }

@@ -56,6 +56,10 @@ struct DeviceConfig {
     bool frees_when_completed = false;  // a send's place; cards wait until its completion is polled
     std::uint32_t tm_tags_max = 0;      // 0: no tag matching
     bool has_dc = false;
+    bool has_dc_rendezvous = false;        // tag matching over DC reads the data of a rendezvous
+    bool tells_dc_key_violation = false;   // a wrong access key: REM_ACCESS_ERR, else no answer
+    std::uint32_t dc_contexts_max = 4096;  // initiators that a DCT serves at a time
+    std::uint8_t dc_streams_log_max = 6, dc_errored_log_max = 6;  // of a DCI
     std::uint32_t tm_untagged_min = 0;  // real cards start with 33 untagged receives, not before
 };
 
@@ -117,6 +121,17 @@ struct SrqConfig {
     void* user = nullptr;
 };
 
+enum class DcKind : std::uint8_t { kNone, kInitiator, kTarget };
+
+/// With IBV_QPT_DRIVER: a DCI or a DCT.
+struct DcConfig {
+    DcKind kind = DcKind::kNone;
+    std::uint64_t key = 0;  // DCT: what initiators have to know
+    // DCI: if has_streams, that many independent ones, and so many may fail before the DCI does.
+    bool has_streams = false;
+    std::uint8_t streams_log = 0, errored_log = 0;
+};
+
 struct QpConfig {
     ibv_qp_type type = IBV_QPT_RC;
     Pd* pd = nullptr;
@@ -125,6 +140,7 @@ struct QpConfig {
     Srq* srq = nullptr;
     ibv_qp_cap cap{};  // wanted; Qp::cap() says what it got
     bool signals_all = false;
+    DcConfig dc{};
     void* user = nullptr;
 };
 
@@ -141,6 +157,7 @@ struct SendWork {
     std::uint32_t remote_qpn = 0;   // UD, DC: the target's number
     std::uint32_t remote_qkey = 0;  // UD
     std::uint64_t dc_key = 0;       // DC
+    std::uint16_t stream = 0;       // DC; those above the DCI's number share the lower ones
     std::span<const ibv_sge> sges{};
 };
 
@@ -175,7 +192,7 @@ class Device {
     /// `access` follows ibv_reg_mr(3): remote write and atomic need local write (EINVAL).
     int create_mr(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova, unsigned access,
                   Mr** mr_p);
-    /// ibv_rereg_mr(3); the key changes.
+    /// ibv_rereg_mr(3). The key changes with the memory; as with mlx5 not with domain or rights.
     int change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length, unsigned access);
     int destroy_mr(Mr& mr);
     int create_cq(const CqConfig& config, Cq** cq_p);

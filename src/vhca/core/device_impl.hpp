@@ -43,6 +43,13 @@ class Device::Impl {
     }
     void unschedule(QueuePair& qp);
 
+    /// A packet without payload that nobody repeats. False: the wire has no room, it is lost.
+    bool send_short(Route to, const Packet& packet);
+    /// If `packet` asks for a session of a DCI: there is none.
+    void answer_inquiry(Route from, const Packet& packet);
+    /// A DCI begins with another target.
+    std::uint32_t new_session() { return next_session_++; }
+
     void note_broken(CompletionQueue& cq) { broken.push_back(&cq); }
     /// What must not happen in the middle of a step: a CQ that overran takes its queue pairs along.
     void settle() {
@@ -75,6 +82,7 @@ class Device::Impl {
     void settle_broken();
 
     std::vector<CompletionQueue*> broken;
+    std::uint32_t next_session_;
 };
 
 }  // namespace tagwire::vhca

@@ -118,8 +118,10 @@ int MemoryTable::change(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t len
     if (changes_access) {
         mr.access = access;
     }
-    mrs_.remove(mr.key >> 8);
-    assign_key(mr);
+    if (moves) {
+        mrs_.remove(mr.key >> 8);
+        assign_key(mr);
+    }
     return 0;
 }
 

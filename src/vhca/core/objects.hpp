@@ -68,6 +68,8 @@ class Qp {
     /// a value is out of range; nothing changed.
     virtual int modify(const ibv_qp_attr& attr, int mask, Route route, Time now) = 0;
     virtual void query(ibv_qp_attr* attr) const = 0;
+    /// A stream of a DCI that failed works again. EINVAL: the QP has no streams, or is not in RTS.
+    virtual int reset_stream(std::uint16_t stream) = 0;
 
     /// ENOMEM: the queue is full, or inline data is too long. EINVAL: wrong state, opcode or sge
     /// count, or the QP has a tag-matching SRQ, which sends in its place. The request is on its way
@@ -81,6 +83,7 @@ class Qp {
     /// ENOMEM: full. EINVAL: RESET state, too many sges, or the QP has an SRQ.
     virtual int post_recv(const RecvWork& work) = 0;
 
+    /// A DCT has one in RTR only, 0 before.
     [[nodiscard]] virtual std::uint32_t number() const = 0;
     [[nodiscard]] virtual ibv_qp_state state() const = 0;
     [[nodiscard]] virtual ibv_qp_type type() const = 0;

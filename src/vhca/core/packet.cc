@@ -17,6 +17,7 @@ constexpr std::uint8_t header_bytes_of(unsigned traits) {
     bytes += (traits & kHasAtomicAck) != 0 ? kAtomicAckBytes : 0;
     bytes += (traits & kHasImm) != 0 ? kImmBytes : 0;
     bytes += (traits & kHasIeth) != 0 ? kIethBytes : 0;
+    bytes += (traits & kHasDcKey) != 0 ? kDcKeyBytes : 0;
     return static_cast<std::uint8_t>(bytes);
 }
 
@@ -52,6 +53,10 @@ constexpr std::array kRows = {
     Row{Opcode::kRcSendOnlyInv, kIsSend | kOnly | kHasPayload | kHasIeth},
     Row{Opcode::kUdSendOnly, kIsSend | kOnly | kHasPayload | kHasDeth},
     Row{Opcode::kUdSendOnlyImm, kIsSend | kOnly | kHasPayload | kHasDeth | kHasImm},
+    Row{Opcode::kDcConnect, kOnly | kHasDeth | kHasDcKey},
+    Row{Opcode::kDcDisconnect, kOnly | kHasDeth},
+    Row{Opcode::kDcRefuse, kIsResponse | kOnly | kHasDeth | kHasAeth},
+    Row{Opcode::kDcInquire, kIsResponse | kOnly | kHasDeth},
 };
 
 constexpr std::array<OpcodeInfo, 256> make_opcodes() {
@@ -63,6 +68,11 @@ constexpr std::array<OpcodeInfo, 256> make_opcodes() {
         table[code] = info;
         if (code <= static_cast<std::uint8_t>(Opcode::kRcWriteOnlyImm)) {
             table[code | kTransportUc] = info;  // UC has RC's sends and writes
+        }
+        if (code <= static_cast<std::uint8_t>(Opcode::kRcFetchAdd)) {
+            const unsigned traits = row.traits | kHasDeth;
+            table[code | kTransportDc] = {static_cast<std::uint16_t>(traits | kIsKnown),
+                                          header_bytes_of(traits)};
         }
     }
     return table;
@@ -99,11 +109,18 @@ void put(std::byte*& at, T value) {
 
 constexpr unsigned kSolicitedBit = 0x80, kMigratedBit = 0x40, kPadShift = 4, kVersionMask = 0x0f;
 constexpr std::uint32_t kAckBit = 0x80000000;
+constexpr unsigned kStreamShift = 24;
 
 void take_extended(const std::byte* at, Packet* packet) {
     if (packet->has(kHasDeth)) {
         packet->qkey = take<std::uint32_t>(at);
-        packet->source_qpn = take<std::uint32_t>(at) & kQpnMask;
+        const auto word = take<std::uint32_t>(at);
+        packet->source_qpn = word & kQpnMask;
+        packet->stream = static_cast<std::uint8_t>(word >> kStreamShift);
+        if (packet->has(kHasDcKey)) {
+            packet->address = take<std::uint64_t>(at);
+            packet->length = take<std::uint32_t>(at);
+        }
     }
     if (packet->has(kHasReth | kHasAtomicEth)) {
         packet->address = take<std::uint64_t>(at);
@@ -136,7 +153,11 @@ void take_extended(const std::byte* at, Packet* packet) {
 void put_extended(std::byte*& at, unsigned traits, const Packet& packet) {
     if ((traits & kHasDeth) != 0) {
         put(at, packet.qkey);
-        put(at, packet.source_qpn & kQpnMask);
+        put(at, std::uint32_t{packet.stream} << kStreamShift | (packet.source_qpn & kQpnMask));
+        if ((traits & kHasDcKey) != 0) {
+            put(at, packet.address);
+            put(at, packet.length);
+        }
     }
     if ((traits & (kHasReth | kHasAtomicEth)) != 0) {
         put(at, packet.address);
@@ -173,6 +194,8 @@ static_assert(make_opcodes()[0x0c].header_bytes == 28 && make_opcodes()[0x11].he
 static_assert(make_opcodes()[0x12].header_bytes == 24 && make_opcodes()[0x13].header_bytes == 40);
 static_assert(make_opcodes()[0x2b].traits == make_opcodes()[0x0b].traits);
 static_assert(make_opcodes()[0x65].header_bytes == 24 && make_opcodes()[0x2c].traits == 0);
+static_assert(make_opcodes()[0xd3].header_bytes == 48 && make_opcodes()[0xd8].header_bytes == 32);
+static_assert(make_opcodes()[0xd6].traits == 0 && make_opcodes()[0xd5].traits == 0);
 
 bool parse(std::span<const std::byte> bytes, Packet* packet) {
     if (bytes.size() < kBthBytes) {

@@ -10,6 +10,23 @@
 //   +--------+--------+--------+--------+
 //   then, as the opcode says and in this order: DETH 8 | RETH 16 | AtomicETH 28 | AETH 4 |
 //   AtomicAckETH 8 | ImmDt 4 | IETH 4, then the payload, padded to a multiple of four bytes.
+//
+// DC. How cards encode it is not public; this is ours. Opcodes 0xc0 to 0xdf, which InfiniBand
+// leaves to manufacturers, are RC's plus 0xc0, and four more. Every packet has a header of the
+// DETH's size behind the BTH, and a connect packet one more behind that:
+//   +--------+--------+--------+--------+
+//   |             session               |  counted by the initiator's device; answers repeat it
+//   | stream |      source number       |  of the DCI, or of the DCT that answers
+//   +--------+--------+--------+--------+
+//   |                                   |
+//   |            access key             |
+//   |  MTU   | reads  |    reserved     |  as ibv_mtu; reads and atomics outstanding at most
+//   +--------+--------+--------+--------+
+//   connect      0xd8  PSN is that of the first request of the session
+//   disconnect   0xd9  the session ended: nothing of it will be sent again
+//   refuse       0xda  AETH says why: RNR: no room for a session; NAK sequence: there is no such
+//                      session, connect again; other NAK: the session is not possible
+//   inquire      0xdb  of a target that needs room: answered by disconnect, or connect (in use)
 #pragma once
 
 #include <array>
@@ -49,9 +66,14 @@ enum class Opcode : std::uint8_t {
     kUcWriteOnlyImm = 0x2b,
     kUdSendOnly = 0x64,
     kUdSendOnlyImm,
+    kDcConnect = 0xd8,
+    kDcDisconnect,
+    kDcRefuse,
+    kDcInquire,
 };
 inline constexpr unsigned kTransportMask = 0xe0;
 inline constexpr unsigned kTransportRc = 0x00, kTransportUc = 0x20, kTransportUd = 0x60;
+inline constexpr unsigned kTransportDc = 0xc0;
 
 // What an opcode is and which headers follow. 0: not an opcode of ours.
 enum OpcodeTrait : std::uint16_t {
@@ -69,6 +91,7 @@ enum OpcodeTrait : std::uint16_t {
     kHasAtomicAck = 1 << 11,
     kHasImm = 1 << 12,
     kHasIeth = 1 << 13,
+    kHasDcKey = 1 << 14,
 };
 
 struct OpcodeInfo {
@@ -79,7 +102,7 @@ extern const std::array<OpcodeInfo, 256> kOpcodes;
 
 inline constexpr std::size_t kBthBytes = 12, kDethBytes = 8, kRethBytes = 16;
 inline constexpr std::size_t kAtomicEthBytes = 28, kAethBytes = 4, kAtomicAckBytes = 8;
-inline constexpr std::size_t kImmBytes = 4, kIethBytes = 4;
+inline constexpr std::size_t kImmBytes = 4, kIethBytes = 4, kDcKeyBytes = 12;
 static_assert(kBthBytes + kDethBytes + kRethBytes + kAtomicEthBytes + kAethBytes <=
               kHeaderBytesMax);
 
@@ -108,12 +131,13 @@ struct Packet {
     std::uint16_t traits = 0;  // filled by parse()
     std::uint32_t qpn = 0;
     std::uint32_t psn = 0;
-    std::uint32_t rkey = 0;  // RETH, AtomicETH
-    std::uint64_t address = 0;
-    std::uint32_t length = 0;  // RETH
+    std::uint32_t rkey = 0;     // RETH, AtomicETH
+    std::uint64_t address = 0;  // connect: the access key
+    std::uint32_t length = 0;   // RETH; connect: see connect_word()
     std::uint64_t swap_add = 0, compare = 0;
-    std::uint32_t qkey = 0, source_qpn = 0;  // DETH
+    std::uint32_t qkey = 0, source_qpn = 0;  // DETH; DC: the session and who sent this
     std::uint8_t syndrome = 0;               // AETH
+    std::uint8_t stream = 0;                 // DC
     std::uint32_t msn = 0;
     std::uint64_t original = 0;  // AtomicAckETH
     std::uint32_t imm = 0;       // network order; IETH: host order key
@@ -124,6 +148,11 @@ struct Packet {
         return static_cast<unsigned>(opcode) & kTransportMask;
     }
 };
+
+/// The last word of a connect packet.
+[[nodiscard]] constexpr std::uint32_t connect_word(unsigned mtu, unsigned reads_max) {
+    return mtu << 24 | reads_max << 16;
+}
 
 /// False: not a packet (too short, opcode unknown, padding wrong, payload where none may be or
 /// longer than kMtuMax). Reads nothing beyond `bytes`; `packet->payload` points into it.

@@ -66,6 +66,47 @@ constexpr std::array kTransitions = {
         IBV_QPS_SQD, IBV_QPS_SQD, {0, kRcPath}, {0, kUcPath}, {0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
 };
 
+struct DcTransition {
+    ibv_qp_state from, to;
+    Masks masks;
+};
+
+// As modify_dci_qp_is_ok() and mlx5_ib_modify_dct() of the Linux kernel have it.
+constexpr std::array kDciTransitions = {
+    DcTransition{IBV_QPS_RESET, IBV_QPS_INIT, {kInit, 0}},
+    DcTransition{IBV_QPS_INIT, IBV_QPS_INIT, {0, kInit}},
+    DcTransition{IBV_QPS_INIT, IBV_QPS_RTR, {IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV}},
+    DcTransition{IBV_QPS_RTR,
+                 IBV_QPS_RTS,
+                 {kRetries | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER}},
+    DcTransition{IBV_QPS_RTS, IBV_QPS_RTS, {0, IBV_QP_MIN_RNR_TIMER}},
+};
+constexpr std::array kDctTransitions = {
+    DcTransition{IBV_QPS_RESET, IBV_QPS_INIT, {kInit | IBV_QP_ACCESS_FLAGS, 0}},
+    DcTransition{
+        IBV_QPS_INIT, IBV_QPS_RTR, {IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER, 0}},
+};
+
+template <typename T>
+const Masks* find_dc(const T& table, ibv_qp_state from, ibv_qp_state to) {
+    for (const DcTransition& row : table) {
+        if (row.from == from && row.to == to) {
+            return &row.masks;
+        }
+    }
+    return nullptr;
+}
+
+const Masks* dc_masks_of(DcKind kind, ibv_qp_state from, ibv_qp_state to) {
+    if (kind == DcKind::kTarget) {
+        return find_dc(kDctTransitions, from, to);
+    }
+    if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET)) {
+        return &kNothing;
+    }
+    return find_dc(kDciTransitions, from, to);
+}
+
 /// nullptr: not a legal transition of this type.
 const Masks* masks_of(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to) {
     static constexpr Masks kUcRepair{0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS};
@@ -145,7 +186,8 @@ void QueuePair::take_values(const ibv_qp_attr& attr, int mask, Route route) {
 
 int QueuePair::modify(const ibv_qp_attr& attr, int mask, Route route, Time now) {
     const ibv_qp_state next = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : state_;
-    const Masks* masks = masks_of(config.type, state_, next);
+    const Masks* masks = config.type == IBV_QPT_DRIVER ? dc_masks_of(config.dc.kind, state_, next)
+                                                       : masks_of(config.type, state_, next);
     const int given = mask & ~IBV_QP_STATE;
     if (masks == nullptr || (given & masks->required) != masks->required ||
         (given & ~(masks->required | masks->optional)) != 0 || check_values(attr, mask) != 0) {
@@ -174,6 +216,7 @@ void QueuePair::change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mas
             enter_error(false);
             return;
         case IBV_QPS_RTR:
+            number_ = table_number_;
             responder_.start(attr_.rq_psn);
             break;
         case IBV_QPS_RTS:

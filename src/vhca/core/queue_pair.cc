@@ -2,6 +2,7 @@
 #include "vhca/core/queue_pair.hpp"
 
 #include <cerrno>
+#include <new>
 
 #include "vhca/core/device_impl.hpp"
 
@@ -15,6 +16,8 @@ unsigned transport_of(ibv_qp_type type) {
             return kTransportRc;
         case IBV_QPT_UC:
             return kTransportUc;
+        case IBV_QPT_DRIVER:
+            return kTransportDc;
         default:
             return kTransportUd;
     }
@@ -22,19 +25,36 @@ unsigned transport_of(ibv_qp_type type) {
 
 }  // namespace
 
-QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_)
-    : Qp(config_.user), device(device_), config(config_), requester_(*this), responder_(*this) {
+QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_, QueuePair* owner)
+    : Qp(config_.user),
+      device(device_),
+      config(config_),
+      transport_(static_cast<std::uint8_t>(transport_of(config_.type))),
+      is_reliable_(config_.type == IBV_QPT_RC || config_.type == IBV_QPT_DRIVER),
+      owner_(owner == nullptr ? this : owner),
+      requester_(*this),
+      responder_(*this) {
     if (config.srq != nullptr) {
         config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
         matching_ = static_cast<SharedReceiveQueue*>(config.srq)->matching();
     }
-    if (matching_ != nullptr) {
+    if (matching_ != nullptr || is_dct()) {
         config.cap = {};
     }
     reset();
 }
 
+QueuePair::~QueuePair() = default;
+
 int QueuePair::allocate() {
+    if (is_dct()) {
+        target_.reset(new (std::nothrow) DcTarget(*this));
+    } else if (config.dc.has_streams) {
+        initiator_.reset(new (std::nothrow) DcInitiator(*this));
+    }
+    if ((is_dct() && target_ == nullptr) || (config.dc.has_streams && initiator_ == nullptr)) {
+        return ENOMEM;
+    }
     const int error = requester_.allocate();
     return error != 0 ? error : responder_.allocate();
 }
@@ -59,11 +79,15 @@ int QueuePair::enqueue_send(const SendWork& work) {
     if (state_ < IBV_QPS_RTS || matching_ != nullptr) [[unlikely]] {
         return EINVAL;
     }
-    return requester_.enqueue(work);
+    return has_streams() ? initiator_->enqueue(work) : requester_.enqueue(work);
 }
 
 void QueuePair::ring(Time now) {
     device.now = now;
+    if (has_streams()) [[unlikely]] {
+        initiator_->ring(now);
+        return;
+    }
     requester_.ring();
     if (state_ == IBV_QPS_ERR || state_ == IBV_QPS_SQE) [[unlikely]] {
         requester_.flush();
@@ -74,7 +98,8 @@ void QueuePair::ring(Time now) {
 }
 
 int QueuePair::post_recv(const RecvWork& work) {
-    if (state_ == IBV_QPS_RESET || config.srq != nullptr) [[unlikely]] {
+    if (state_ == IBV_QPS_RESET || config.srq != nullptr || config.dc.kind != DcKind::kNone)
+        [[unlikely]] {
         return EINVAL;
     }
     const int error = responder_.post(work);
@@ -86,15 +111,20 @@ int QueuePair::post_recv(const RecvWork& work) {
 }
 
 bool QueuePair::is_for_us(Route from, const Packet& packet) const {
-    if (packet.transport() != transport_of(config.type) || packet.pkey != kDefaultPkey) {
+    if (packet.transport() != transport_of(config.type) || packet.pkey != kDefaultPkey ||
+        transport_ == kTransportDc) {
         return false;
     }
     const bool receives = state_ >= IBV_QPS_RTR && state_ <= IBV_QPS_SQE;
     return receives && (config.type == IBV_QPT_UD || from == route_);
 }
 
-void QueuePair::receive(Route from, const Packet& packet) {
+void QueuePair::receive(Route from, Packet& packet) {
     if (!is_for_us(from, packet)) [[unlikely]] {
+        if (config.dc.kind != DcKind::kNone && packet.transport() == kTransportDc) {
+            receive_dc(from, packet);
+            return;
+        }
         ++device.counters.misaddressed;
         return;
     }
@@ -119,7 +149,7 @@ Time QueuePair::run_timer() {
 }
 
 void QueuePair::report(ibv_event_type type) {
-    device.sink.qp_event(type, *this);
+    device.sink.qp_event(type, *owner_);
 }
 
 bool QueuePair::uses(const CompletionQueue& cq) const {
@@ -132,12 +162,15 @@ void QueuePair::enter_error(bool keep_answers) {
         return;
     }
     state_ = IBV_QPS_ERR;
+    if (config.dc.kind != DcKind::kNone) [[unlikely]] {
+        enter_dc_error();
+    }
     requester_.flush();
     responder_.flush();
     if (!keep_answers) {
         responder_.drop_answers();
     }
-    if (config.srq != nullptr) {
+    if (config.srq != nullptr && owner_ == this) {
         report(IBV_EVENT_QP_LAST_WQE_REACHED);
     }
 }
@@ -155,6 +188,9 @@ void QueuePair::note_drained() {
 }
 
 void QueuePair::reset() {
+    if (state_ != IBV_QPS_RESET && is_dci()) {
+        requester_.disconnect();
+    }
     state_ = IBV_QPS_RESET;
     device.unschedule(*this);
     requester_.reset();
@@ -166,6 +202,12 @@ void QueuePair::reset() {
 }
 
 void QueuePair::retire() {
+    if (has_streams()) {
+        initiator_->reset();
+    }
+    if (target_ != nullptr) {
+        target_->close_all();
+    }
     reset();
     static_cast<CompletionQueue*>(config.send_cq)->purge(*this);
     static_cast<CompletionQueue*>(config.recv_cq)->purge(*this);

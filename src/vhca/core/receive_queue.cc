@@ -56,6 +56,13 @@ void ReceiveQueue::release(std::uint32_t place) {
     free_ = place;
 }
 
+void ReceiveQueue::put_back(std::uint32_t place) {
+    newest_ = oldest_ == kNone ? place : newest_;
+    at(place).next = oldest_;
+    oldest_ = place;
+    ++posted_;
+}
+
 void ReceiveQueue::drop_posted() {
     for (std::uint32_t place = take(); place != kNone; place = take()) {
         release(place);

@@ -40,6 +40,8 @@ class ReceiveQueue {
     /// The oldest posted one, kNone when there is none.
     std::uint32_t take();
     void release(std::uint32_t place);
+    /// What was taken is the next to be taken again.
+    void put_back(std::uint32_t place);
     /// All that were posted but not taken are free again.
     void drop_posted();
 

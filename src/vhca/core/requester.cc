@@ -12,12 +12,9 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr unsigned kTransportOf[] = {0, 0, kTransportRc, kTransportUc, kTransportUd};
-static_assert(IBV_QPT_RC == 2 && IBV_QPT_UC == 3 && IBV_QPT_UD == 4);
-
 /// The opcodes of SEND and WRITE are in the same order: first, middle, last, last with immediate,
 /// only, only with immediate.
-Opcode opcode_of(ibv_qp_type type, ibv_wr_opcode work, bool is_first, bool is_last) {
+Opcode opcode_of(ibv_wr_opcode work, bool is_first, bool is_last) {
     if (work == IBV_WR_SEND_WITH_INV && is_last) {
         return is_first ? Opcode::kRcSendOnlyInv : Opcode::kRcSendLastInv;
     }
@@ -29,7 +26,7 @@ Opcode opcode_of(ibv_qp_type type, ibv_wr_opcode work, bool is_first, bool is_la
     } else if (!is_first) {
         code += 1;
     }
-    return static_cast<Opcode>(kTransportOf[type] + code);
+    return static_cast<Opcode>(code);
 }
 
 constexpr std::uint32_t kControlledQkey = 0x80000000;  // in a request: use the queue pair's own
@@ -53,16 +50,21 @@ bool Requester::transmit() {
 }
 
 Requester::Step Requester::step() {
-    if (is_paused_ || fault_ != IBV_WC_SUCCESS) {
-        return Step::kWaits;
+    if (hold_ != 0 || fault_ != IBV_WC_SUCCESS) {
+        if (hold_ != kConnects || fault_ != IBV_WC_SUCCESS) {
+            return Step::kWaits;
+        }
+        if (!send_connect()) {
+            return Step::kRefused;
+        }
     }
     SendRequest& request = at(cursor_);
     const std::uint64_t psn = request.first_psn + cursor_packet_;
     const bool is_new = psn >= sent_;
     if (is_new && cursor_packet_ == 0 && !may_start(request)) {
-        return Step::kWaits;
+        return hold_ == kConnects ? step() : Step::kWaits;
     }
-    if (qp_.is_rc() && !is_window_open(request, psn)) {
+    if (qp_.is_reliable() && !is_window_open(request, psn)) {
         return Step::kWaits;
     }
     if (request.wants_data()) {
@@ -75,8 +77,7 @@ bool Requester::may_start(SendRequest& request) {
     if (qp_.state() != IBV_QPS_RTS) {
         return false;
     }
-    if (request.refused != IBV_WC_SUCCESS) [[unlikely]] {
-        fault(request.refused);
+    if (request.needs_care && !takes_care(request)) {
         return false;
     }
     if (request.packets == 1 && !request.wants_data()) {  // sending it checks its keys
@@ -127,19 +128,21 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     const bool is_ud = qp_.config.type == IBV_QPT_UD;
 
     Packet packet;
-    packet.opcode = opcode_of(qp_.config.type, request.opcode, cursor_packet_ == 0, is_last);
+    packet.opcode = qp_.opcode(opcode_of(request.opcode, cursor_packet_ == 0, is_last));
     packet.solicited = is_last && (request.flags & IBV_SEND_SOLICITED) != 0;
-    packet.wants_ack = qp_.is_rc() && (is_last || (psn + 1) % device.config.ack_every == 0 ||
-                                       psn + 1 - una_ >= window);
-    packet.qpn = is_ud ? request.remote_qpn : qp_.attr().dest_qp_num;
+    packet.wants_ack = qp_.is_reliable() && (is_last || (psn + 1) % device.config.ack_every == 0 ||
+                                             psn + 1 - una_ >= window);
+    qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = request.remote_addr;
     packet.rkey = request.rkey;
     packet.length = request.length;
     packet.imm = request.imm;
-    packet.qkey =
-        (request.remote_qkey & kControlledQkey) != 0 ? qp_.attr().qkey : request.remote_qkey;
-    packet.source_qpn = qp_.number();
+    if (is_ud) {
+        packet.qpn = request.remote_qpn;
+        packet.qkey =
+            (request.remote_qkey & kControlledQkey) != 0 ? qp_.attr().qkey : request.remote_qkey;
+    }
 
     const Route to = is_ud ? request.route : qp_.route();
     std::byte* start = device.wire.claim(to, packet_bytes(packet.opcode, bytes));
@@ -162,9 +165,9 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
 Requester::Step Requester::send_read(SendRequest& request, std::uint64_t psn) {
     const std::uint64_t offset = std::uint64_t{cursor_packet_} * qp_.mtu();
     Packet packet;
-    packet.opcode = Opcode::kRcReadRequest;
+    packet.opcode = qp_.opcode(Opcode::kRcReadRequest);
     packet.wants_ack = true;
-    packet.qpn = qp_.attr().dest_qp_num;
+    qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = request.remote_addr + offset;
     packet.rkey = request.rkey;
@@ -181,9 +184,9 @@ Requester::Step Requester::send_read(SendRequest& request, std::uint64_t psn) {
 Requester::Step Requester::send_atomic(SendRequest& request, std::uint64_t psn) {
     const bool is_swap = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
     Packet packet;
-    packet.opcode = is_swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd;
+    packet.opcode = qp_.opcode(is_swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd);
     packet.wants_ack = true;
-    packet.qpn = qp_.attr().dest_qp_num;
+    qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = request.remote_addr;
     packet.rkey = request.rkey;
@@ -212,7 +215,7 @@ void Requester::note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t
         ++cursor_;
         cursor_packet_ = 0;
     }
-    if (qp_.is_rc()) {
+    if (qp_.is_reliable()) {
         arm_timer();
     } else if (is_whole) {
         complete_oldest(IBV_WC_SUCCESS);

@@ -38,8 +38,10 @@ struct alignas(16) SendRequest {
     std::uint32_t imm, rkey, remote_qpn, remote_qkey;
     ibv_wr_opcode opcode;
     std::uint32_t flags;
-    std::uint32_t sge_count;
+    std::uint16_t sge_count;
+    bool needs_care;        // refused, or DC
     ibv_wc_status refused;  // found at posting, told in its turn
+    std::uint64_t dc_key;
     Rendezvous rendezvous;  // that the device sends this for
 
     [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
@@ -80,7 +82,7 @@ class Requester {
     /// The device's own sends, for a tag-matching SRQ. There must be room; `request` is the message
     /// that matched, `to` has room for the data.
     [[nodiscard]] bool has_room_for_rendezvous();
-    void enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to,
+    void enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to, Route from,
                             std::span<const std::byte> request);
 
     /// Sends what order, window and peer allow. False: stopped by the wire or the budget.
@@ -89,10 +91,30 @@ class Requester {
     void receive(const Packet& packet);
     Time run_timer();
 
+    // ---- DC: see requester_dc.cc
+    void receive_refusal(const Packet& packet);
+    /// A target asks whether a session is still of use; `is_current`: it is ours.
+    void receive_inquiry(Route from, const Packet& packet, bool is_current);
+    void note_answered() { dc_.is_answered = true; }
+    /// Tells the target, if there is one and the wire has room.
+    void disconnect();
+    /// Places that are taken.
+    [[nodiscard]] std::uint32_t used() const { return head_ - free_; }
+    [[nodiscard]] bool has_enqueued() const { return rung_ != head_; }
+
     [[nodiscard]] bool is_idle() const { return done_ == cursor_ && cursor_packet_ == 0; }
 
   private:
     enum class Step : std::uint8_t { kSent, kWaits, kRefused };
+    // Why nothing is sent.
+    static constexpr std::uint8_t kPaused = 1;    // told RNR; until deadline_
+    static constexpr std::uint8_t kConnects = 2;  // DC: before the session is announced
+    struct DcSession {
+        std::uint64_t key = 0;
+        Time began = 0;
+        bool is_open = false;
+        bool is_answered = false;  // the target knows it
+    };
 
     [[nodiscard]] SendRequest& at(std::uint32_t index) {
         return *reinterpret_cast<SendRequest*>(memory_.get() + (index & mask_) * stride_);
@@ -118,6 +140,12 @@ class Requester {
     void commit(Route to, const std::byte* start, const std::byte* end);
     void note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t packets);
     void fault(ibv_wc_status status);
+
+    // requester_dc.cc
+    [[nodiscard]] bool takes_care(const SendRequest& request);
+    [[nodiscard]] bool is_connected(const SendRequest& request);
+    [[nodiscard]] bool send_connect();
+    [[nodiscard]] bool may_connect_again() const;
 
     // requester_responses.cc: the way back
     bool acknowledge(std::uint64_t end);
@@ -148,8 +176,9 @@ class Requester {
     std::uint64_t data_packets_ = 0;        // their sequence numbers that are not answered
     ibv_wc_status fault_ = IBV_WC_SUCCESS;  // of the request at the cursor; it is not sent
     std::uint8_t retries_left_ = 0, rnr_retries_left_ = 0;
-    bool is_paused_ = false;  // told RNR; until deadline_
+    std::uint8_t hold_ = 0;
     Time deadline_ = kNever;
+    DcSession dc_;
     std::uint64_t handed_over_ = 0;  // to the wire when the deadline was set
 };
 

@@ -20,6 +20,7 @@ constexpr unsigned kAtomics = 1U << IBV_WR_ATOMIC_CMP_AND_SWP | 1U << IBV_WR_ATO
 unsigned opcodes_of(const QueuePair& qp) {
     switch (qp.config.type) {
         case IBV_QPT_RC:
+        case IBV_QPT_DRIVER:
             return kSends | kWrites | 1U << IBV_WR_SEND_WITH_INV | 1U << IBV_WR_RDMA_READ |
                    (qp.device.config.has_atomics ? kAtomics : 0);
         case IBV_QPT_UC:
@@ -112,12 +113,14 @@ void Requester::fill(SendRequest& request, const SendWork& work) {
     request.flags = work.flags;
     const std::uint64_t length_max = qp_.device.config.message_bytes_max;
     request.length = static_cast<std::uint32_t>(std::min(length, length_max));
+    request.dc_key = work.dc_key;
     request.refused = length > length_max ? IBV_WC_LOC_LEN_ERR : find_fault(request);
+    request.needs_care = request.refused != IBV_WC_SUCCESS || qp_.is_dci();
     const bool is_single = request.is_atomic() || request.refused != IBV_WC_SUCCESS;
     request.packets =
         is_single || request.length <= qp_.mtu() ? 1 : packets_of(request.length, qp_.mtu());
     next_psn_ += request.packets;
-    request.sge_count = static_cast<std::uint32_t>(work.sges.size());
+    request.sge_count = static_cast<std::uint16_t>(work.sges.size());
     if (!request.is_inline()) {
         std::copy(work.sges.begin(), work.sges.end(), request.sges().begin());
         return;
@@ -180,7 +183,7 @@ void Requester::complete_oldest(ibv_wc_status status) {
 
 void Requester::fail_oldest(ibv_wc_status status) {
     complete_oldest(status);
-    if (qp_.is_rc()) {
+    if (qp_.is_reliable()) {
         qp_.enter_error(false);
     } else {
         qp_.enter_send_error();
@@ -197,7 +200,7 @@ void Requester::flush() {
     data_requests_ = 0;
     data_packets_ = 0;
     fault_ = IBV_WC_SUCCESS;
-    is_paused_ = false;
+    hold_ = 0;
     deadline_ = kNever;
 }
 

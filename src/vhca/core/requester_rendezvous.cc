@@ -53,9 +53,10 @@ void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous
     ++head_;
 }
 
-void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to,
+void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to, Route from,
                                    std::span<const std::byte> request) {
     const auto source = read_header<ReadHeader>(request, kTagHeaderBytes);
+    const auto target = read_header<DcReadHeader>(request, kRendezvousBytes);  // DC only
     std::uint64_t offset = 0;
     do {
         const std::uint64_t bytes = std::min(source.length() - offset, kMessageBytesMax);
@@ -63,6 +64,9 @@ void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& 
         SendWork read{.opcode = IBV_WR_RDMA_READ,
                       .remote_addr = source.address() + offset,
                       .rkey = source.rkey(),
+                      .route = from,
+                      .remote_qpn = target.dctn(),
+                      .dc_key = target.key(),
                       .sges = {&piece, bytes == 0 ? 0U : 1U}};
         offset += bytes;
         // The last one tells of all.
@@ -74,7 +78,12 @@ void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& 
     std::memcpy(fin.data(), request.data(), fin.size());
     fin[offsetof(TagHeader, opcode)] = static_cast<std::byte>(TagOpcode::kFin);
     const ibv_sge sge{reinterpret_cast<std::uint64_t>(fin.data()), fin.size(), 0};
-    enqueue_owned({.flags = IBV_SEND_INLINE | IBV_SEND_FENCE, .sges = {&sge, 1}}, rendezvous);
+    enqueue_owned({.flags = IBV_SEND_INLINE | IBV_SEND_FENCE,
+                   .route = from,
+                   .remote_qpn = target.dctn(),
+                   .dc_key = target.key(),
+                   .sges = {&sge, 1}},
+                  rendezvous);
     ring();
     qp_.device.schedule(qp_);
 }

@@ -107,13 +107,13 @@ void Requester::receive_nak(std::uint8_t code) {
         return;
     }
     ++qp_.device.counters.sequence_naks;
-    if (!is_paused_) {  // else it is older than the RNR NAK
+    if ((hold_ & kPaused) == 0) {  // else it is older than the RNR NAK
         retry();
     }
 }
 
 void Requester::receive_rnr(std::uint8_t timer_code) {
-    if (is_paused_) {
+    if ((hold_ & kPaused) != 0) {
         return;
     }
     if (qp_.attr().rnr_retry != kForeverRnr) {
@@ -124,7 +124,7 @@ void Requester::receive_rnr(std::uint8_t timer_code) {
         --rnr_retries_left_;
     }
     go_back();
-    is_paused_ = true;
+    hold_ |= kPaused;
     deadline_ = qp_.device.now + kRnrDelays[timer_code];
     qp_.device.schedule_timer(qp_, deadline_);
 }
@@ -174,7 +174,7 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
 void Requester::note_progress() {
     retries_left_ = qp_.attr().retry_cnt;
     rnr_retries_left_ = qp_.attr().rnr_retry;
-    is_paused_ = false;
+    hold_ = 0;
     // What was acknowledged after going back is not sent again.
     if (static_cast<std::int32_t>(cursor_ - done_) < 0) {
         cursor_ = done_;
@@ -199,6 +199,9 @@ void Requester::go_back() {
     cursor_ = done_;
     cursor_packet_ = static_cast<std::uint32_t>(una_ - at(done_).first_psn);
     fault_ = IBV_WC_SUCCESS;  // it is found again when its turn comes
+    if (may_connect_again()) {
+        hold_ |= kConnects;
+    }
     qp_.device.schedule(qp_);
 }
 
@@ -218,7 +221,7 @@ Time Requester::timeout() const {
 }
 
 void Requester::arm_timer() {
-    if (deadline_ == kNever && qp_.is_rc() && qp_.attr().timeout != 0) {
+    if (deadline_ == kNever && qp_.is_reliable() && qp_.attr().timeout != 0) {
         deadline_ = qp_.device.now + timeout();
         handed_over_ = qp_.device.wire.handed_over(qp_.route());
         qp_.device.schedule_timer(qp_, deadline_);
@@ -228,8 +231,8 @@ void Requester::arm_timer() {
 Time Requester::run_timer() {
     if (qp_.device.now >= deadline_) {
         deadline_ = kNever;
-        if (is_paused_) {
-            is_paused_ = false;
+        if ((hold_ & kPaused) != 0) {
+            hold_ &= static_cast<std::uint8_t>(~kPaused);
             qp_.device.schedule(qp_);
         } else if (!qp_.device.wire.have_left(qp_.route(), handed_over_)) {
             deadline_ = qp_.device.now + timeout();

@@ -51,6 +51,17 @@ void Responder::start(std::uint32_t psn) {
     is_nak_sent_ = false;
 }
 
+void Responder::abandon() {
+    if (tagged_.entry != nullptr) {
+        fail_tagged(IBV_WC_WR_FLUSH_ERR, {});
+    } else if (receive_ != ReceiveQueue::kNone) {
+        forget_tagged();
+        receives_->put_back(receive_);
+        receive_ = ReceiveQueue::kNone;
+    }
+    message_ = Message::kNone;
+}
+
 void Responder::flush() {
     if (receive_ != ReceiveQueue::kNone || tagged_.entry != nullptr) {
         fail_message(IBV_WC_WR_FLUSH_ERR, {});
@@ -66,7 +77,7 @@ void Responder::flush() {
 void Responder::receive(const Packet& packet, Route from) {
     switch (qp_.config.type) {
         case IBV_QPT_RC:
-            receive_rc(packet, from);
+            receive_reliable(packet, from);
             break;
         case IBV_QPT_UC:
             receive_uc(packet, from);
@@ -76,7 +87,7 @@ void Responder::receive(const Packet& packet, Route from) {
     }
 }
 
-void Responder::receive_rc(const Packet& packet, Route from) {
+void Responder::receive_reliable(const Packet& packet, Route from) {
     const std::int32_t ahead = distance(packet.psn, expected_);
     if (ahead > 0) {
         if (!is_nak_sent_) {
@@ -280,7 +291,7 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
     cqe->wc.qp_num = qp_.number();
     cqe->time = qp_.device.now;
     cqe->from = from;
-    cqe->qp = &qp_;
+    cqe->qp = &qp_.owner();
     cqe->from_queue = receives_;
     cqe->place = place;
     cqe->is_solicited = status != IBV_WC_SUCCESS || packet->solicited;

@@ -44,6 +44,11 @@ class Responder {
     void drop_answers();
 
     void receive(const Packet& packet, Route from);
+    /// As receive(), of a reliable transport; the opcode is that of RC.
+    void receive_reliable(const Packet& packet, Route from);
+    /// DC: the message under way will never be whole. Its receive goes back to the SRQ; a tagged
+    /// one fails.
+    void abandon();
     /// Sends answers. False: stopped by the wire or the budget.
     bool transmit();
 
@@ -69,6 +74,7 @@ class Responder {
         std::uint32_t context = 0;
         bool has_tag = false;
         bool is_rendezvous = false;
+        QueuePair* reader = nullptr;  // that gets the data
     };
     /// A read or atomic that was asked for.
     struct DataRequest {
@@ -88,7 +94,6 @@ class Responder {
     };
 
     // responder.cc
-    void receive_rc(const Packet& packet, Route from);
     void receive_uc(const Packet& packet, Route from);
     void receive_ud(const Packet& packet, Route from);
     [[nodiscard]] Verdict execute(const Packet& packet, Route from);

@@ -37,7 +37,7 @@ void Responder::drop_answers() {
 }
 
 void Responder::answer(std::uint8_t syndrome, std::uint64_t psn) {
-    if (!qp_.is_rc()) {
+    if (!qp_.is_reliable()) {
         return;
     }
     has_answer_ = true;
@@ -239,9 +239,9 @@ bool Responder::transmit_read(DataRequest& request) {
         }
     }
     Packet packet;
-    packet.opcode = is_last ? (is_first ? Opcode::kRcReadOnly : Opcode::kRcReadLast)
-                            : (is_first ? Opcode::kRcReadFirst : Opcode::kRcReadMiddle);
-    packet.qpn = qp_.attr().dest_qp_num;
+    packet.opcode = qp_.opcode(is_last ? (is_first ? Opcode::kRcReadOnly : Opcode::kRcReadLast)
+                                       : (is_first ? Opcode::kRcReadFirst : Opcode::kRcReadMiddle));
+    qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>((request.psn + request.next) & kPsnMask);
     packet.syndrome = kAckSyndrome;
     packet.msn = msn_;
@@ -268,8 +268,8 @@ bool Responder::transmit_atomic(DataRequest& request) {
         return true;
     }
     Packet packet;
-    packet.opcode = Opcode::kRcAtomicAck;
-    packet.qpn = qp_.attr().dest_qp_num;
+    packet.opcode = qp_.opcode(Opcode::kRcAtomicAck);
+    qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(request.psn & kPsnMask);
     packet.syndrome = kAckSyndrome;
     packet.msn = msn_;
@@ -285,8 +285,8 @@ bool Responder::transmit_atomic(DataRequest& request) {
 
 bool Responder::transmit_answer() {
     Packet packet;
-    packet.opcode = Opcode::kRcAck;
-    packet.qpn = qp_.attr().dest_qp_num;
+    packet.opcode = qp_.opcode(Opcode::kRcAck);
+    qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(answer_psn_ & kPsnMask);
     packet.syndrome = syndrome_;
     packet.msn = msn_;

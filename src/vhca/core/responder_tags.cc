@@ -47,11 +47,16 @@ Responder::Verdict Responder::start_tagged(const Packet& packet) {
 Responder::Verdict Responder::match(const Packet& packet) {
     if (tagged_.is_rendezvous) {
         const std::size_t bytes = packet.payload.size();
-        if (!packet.has(kIsEnd) || bytes < kRendezvousBytes || bytes > kRendezvousBytesMax) {
+        const bool is_dc = qp_.config.type == IBV_QPT_DRIVER;
+        if (!packet.has(kIsEnd) || bytes > kRendezvousBytesMax ||
+            bytes < (is_dc ? kDcRendezvousBytes : kRendezvousBytes)) {
             return Verdict::kInvalid;
         }
-        if (!qp_.requester().has_room_for_rendezvous()) {
-            return Verdict::kNotReady;  // even if software would have to carry it out
+        if (!is_dc || qp_.device.config.has_dc_rendezvous) {
+            tagged_.reader = qp_.find_reader(packet);
+            if (tagged_.reader == nullptr) {
+                return Verdict::kNotReady;  // even if software would have to carry it out
+            }
         }
     }
     tagged_.entry = qp_.matching()->match(tagged_.tag);
@@ -84,16 +89,16 @@ Responder::Verdict Responder::fill_entry(const Packet& packet, Route from) {
 
 Responder::Verdict Responder::start_rendezvous(const Packet& packet, Route from) {
     const auto source = read_header<ReadHeader>(packet.payload, kTagHeaderBytes);
-    if (source.length() > tagged_.entry->sge.length) {
+    QueuePair* reader = tagged_.reader;
+    if (reader == nullptr || source.length() > tagged_.entry->sge.length) {
         return leave_to_software(packet, from);
     }
     message_ = Message::kNone;
     const TagEntry& entry = *tagged_.entry;
     const Rendezvous rendezvous{entry.handle, source.length(), packet.solicited};
-    const auto request = packet.payload.first(kRendezvousBytes);
     complete_match(packet, from, IBV_WC_TM_MATCH, IBV_WC_SUCCESS);
     tagged_ = {};  // the receive is the requester's now
-    qp_.requester().enqueue_rendezvous(rendezvous, entry.sge, request);
+    reader->requester().enqueue_rendezvous(rendezvous, entry.sge, from, packet.payload);
     return Verdict::kDone;
 }
 
@@ -153,9 +158,8 @@ void Responder::complete_untagged(Cqe& cqe) {
             qp_.matching()->uncount_unexpected();
         }
     } else if (cqe.wc.opcode == IBV_WC_RECV) {
+        // Tag and context stand in the receive, with all of the message; the completion has none.
         cqe.wc.opcode = tagged_.has_tag ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG;
-        cqe.tm_tag = tagged_.tag;
-        cqe.tm_priv = tagged_.context;
         const bool is_urgent = tagged_.has_tag && qp_.matching()->is_overdue();
         cqe.wc.wc_flags |= is_urgent ? unsigned{IBV_WC_TM_SYNC_REQ} : 0U;
     }
@@ -175,7 +179,7 @@ void Responder::forget_tagged() {
 void Responder::finish_rendezvous(const Rendezvous& rendezvous, ibv_wc_status status) {
     Cqe cqe{};
     cqe.wc.status = status;
-    cqe.wc.qp_num = qp_.number();
+    cqe.wc.qp_num = qp_.owner().number();
     cqe.wc.src_qp = qp_.attr().dest_qp_num;
     cqe.wc.slid = static_cast<std::uint16_t>(qp_.route().node);
     cqe.from = qp_.route();

@@ -60,9 +60,21 @@ static_assert(sizeof(ReadHeader) == sizeof(ibv_rvh) && sizeof(ReadHeader) == 16)
 static_assert(offsetof(ReadHeader, rkey_be) == offsetof(ibv_rvh, rkey));
 static_assert(offsetof(ReadHeader, length_be) == offsetof(ibv_rvh, len));
 
+struct DcReadHeader {
+    std::uint32_t sl_dctn_be = 0;
+    std::uint32_t reserved = 0;
+    std::uint64_t key_be = 0;
+
+    [[nodiscard]] std::uint32_t dctn() const { return be32toh(sl_dctn_be) & 0xffffff; }
+    [[nodiscard]] std::uint64_t key() const { return be64toh(key_be); }
+};
+static_assert(sizeof(DcReadHeader) == 16);
+
 inline constexpr std::size_t kTagHeaderBytes = sizeof(TagHeader);
 /// Tag header and read header: a rendezvous request has at least these, and its FIN nothing else.
 inline constexpr std::size_t kRendezvousBytes = sizeof(TagHeader) + sizeof(ReadHeader);
+/// What a rendezvous request over DC has at least.
+inline constexpr std::size_t kDcRendezvousBytes = kRendezvousBytes + sizeof(DcReadHeader);
 /// A rendezvous request with the bytes of the application; tm_caps.max_rndv_hdr_size.
 inline constexpr std::size_t kRendezvousBytesMax = 64;
 

@@ -45,6 +45,10 @@ void dispose(FacePd& pd);
 /// The read functions of an extended CQ that `wc_flags` asks for.
 void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags);
 void fill_qp_ex(ibv_qp_ex* qp);
+/// Any queue pair; a DCI or DCT if `dc` says so. `attr` was checked but for what the device checks.
+ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig& dc);
+/// wr_set_dc_addr() and wr_set_dc_addr_stream().
+void fill_dv_qp_ex(mlx5dv_qp_ex* qp);
 
 /// Address attributes that the port can follow: on Ethernet they need a GID.
 [[nodiscard]] bool is_path(const Engine& engine, const ibv_ah_attr& attr);

@@ -39,12 +39,17 @@ void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& 
     facts.text("device", "vendor", hex(attr.vendor_id, 4));
     facts.number("device", "part", attr.vendor_part_id);
     facts.text("device", "guid", hex(engine.guid(), 16));
-    facts.text("device", "transports", "RC UC UD");
+    const DeviceConfig& config = engine.device().config();
+    facts.text("device", "transports", config.has_dc ? "RC UC UD DC" : "RC UC UD");
     facts.text("device", "atomics", attr.atomic_cap == IBV_ATOMIC_NONE ? "none" : "HCA");
-    const std::uint32_t tags = engine.device().config().tm_tags_max;
-    facts.text("device", "tag matching",
-               tags == 0 ? "no" : "RC, " + std::to_string(tags) + " receives");
-    facts.text("device", "DC", "no");
+    const std::string tags = std::to_string(config.tm_tags_max);
+    facts.text(
+        "device", "tag matching",
+        config.tm_tags_max == 0 ? "no" : (config.has_dc ? "RC DC, " : "RC, ") + tags + " receives");
+    facts.text("device", "DC rendezvous",
+               config.tm_tags_max != 0 && config.has_dc && config.has_dc_rendezvous
+                   ? "yes (tagwire's extension)"
+                   : "no");
 }
 
 void describe_limits(const Facts& facts, const DeviceConfig& config, const ibv_device_attr& attr) {
@@ -57,6 +62,10 @@ void describe_limits(const Facts& facts, const DeviceConfig& config, const ibv_d
     facts.number("limits", "SRQ sges", static_cast<std::uint64_t>(attr.max_srq_sge));
     facts.number("limits", "reads and atomics", config.rd_atom_max);
     facts.number("limits", "message bytes", config.message_bytes_max);
+    if (config.has_dc) {
+        facts.number("limits", "initiators of a DCT", config.dc_contexts_max);
+        facts.number("limits", "streams of a DCI", 1U << config.dc_streams_log_max);
+    }
 }
 
 void describe_strictness(const Facts& facts, const DeviceConfig& config) {

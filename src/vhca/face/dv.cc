@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of libmlx5 that exists so far: who the device is.
+// libmlx5: who the device is.
 #include <cerrno>
 
 #include "vhca/face/api.hpp"
@@ -24,10 +24,25 @@ ibv_context* tagwire_vhca_mlx5dv_open_device(ibv_device* device, mlx5dv_context_
 }
 
 // What a caller asks for in comp_mask and is not offered is taken out of it.
-int tagwire_vhca_mlx5dv_query_device(ibv_context*, mlx5dv_context* attr) {
+int tagwire_vhca_mlx5dv_query_device(ibv_context* context, mlx5dv_context* attr) {
+    const DeviceConfig& config = face(context).engine->device().config();
+    const std::uint64_t wanted = attr->comp_mask;
     attr->version = 1;
     attr->flags = 0;
     attr->comp_mask = 0;
     attr->cqe_comp_caps = {};
+    if ((wanted & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0 && config.has_dc) {
+        attr->comp_mask |= MLX5DV_CONTEXT_MASK_DCI_STREAMS;
+        attr->dci_streams_caps = {.max_log_num_concurent = config.dc_streams_log_max,
+                                  .max_log_num_errored = config.dc_errored_log_max};
+    }
+    return 0;
+}
+
+int tagwire_vhca_query_tm(ibv_context* context, tagwire_vhca_tm_caps* caps) {
+    const DeviceConfig& config = face(context).engine->device().config();
+    const bool has_both = config.tm_tags_max != 0 && config.has_dc;
+    caps->flags = has_both ? TAGWIRE_VHCA_TM_DC : 0U;
+    caps->flags |= has_both && config.has_dc_rendezvous ? TAGWIRE_VHCA_TM_DC_RENDEZVOUS : 0U;
     return 0;
 }

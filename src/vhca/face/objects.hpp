@@ -102,6 +102,8 @@ struct FaceQp {
     std::uint32_t events_delivered;
     bool signals_all;
     SendBuilder* builder;  // owned; only with send_ops_flags
+    mlx5dv_qp_ex dv;       // of a DCI
+    DcKind dc;
     ucs::ListLink<FaceQp> of_context;
 };
 
@@ -156,6 +158,10 @@ inline FaceQp& face(ibv_qp* qp) {
 }
 inline FaceQp& face(ibv_qp_ex* qp) {
     return *reinterpret_cast<FaceQp*>(qp);
+}
+
+inline FaceQp& face(mlx5dv_qp_ex* dv) {
+    return *reinterpret_cast<FaceQp*>(reinterpret_cast<std::byte*>(dv) - offsetof(FaceQp, dv));
 }
 
 inline void CompletionEvent::note_delivered() const {

@@ -12,6 +12,7 @@ constexpr const char* kFabrics[] = {"shm", "udp", nullptr};
 constexpr const char* kLooks[] = {"connectx", "soft-roce", nullptr};
 constexpr const char* kMtus[] = {"256", "512", "1024", "2048", "4096", nullptr};
 constexpr const char* kSendPlaces[] = {"look", "polled", "completed", nullptr};
+constexpr const char* kDcKeyErrors[] = {"retry", "access", nullptr};
 
 constexpr ucs::Option kOptions[] = {
     {.name = "VHCA_FABRIC",
@@ -153,6 +154,25 @@ constexpr ucs::Option kOptions[] = {
      .doc = "Untagged receives before a tag-matching SRQ takes messages; cards want 33.",
      .offset = offsetof(Options, tm_untagged_min),
      .max = 32767},
+    {.name = "VHCA_DC",
+     .type = OptionType::kBool,
+     .unit = "",
+     .default_value = "y",
+     .doc = "The device has DC.",
+     .offset = offsetof(Options, dc)},
+    {.name = "VHCA_DC_RNDV",
+     .type = OptionType::kBool,
+     .unit = "",
+     .default_value = "y",
+     .doc = "Tag matching over DC reads the data of a rendezvous; an extension of this device.",
+     .offset = offsetof(Options, dc_rendezvous)},
+    {.name = "VHCA_DC_KEY_ERROR",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "retry",
+     .doc = "A request with a wrong DC access key: retry, no answer; access, REM_ACCESS_ERR.",
+     .offset = offsetof(Options, dc_key_error),
+     .choices = kDcKeyErrors},
 };
 
 constexpr ucs::OptionTable kTable{"virtual HCA", kOptions, sizeof(Options)};

@@ -28,7 +28,12 @@ struct Options {
     // How strict the device is.
     int send_places;  // SendPlaces
     std::uint64_t tm_untagged_min;
+    bool dc, dc_rendezvous;
+    int dc_key_error;  // DcKeyError
 };
+
+/// What an initiator with a wrong access key gets: no answer, or an access error.
+enum DcKeyError : int { kDcKeyErrorRetry, kDcKeyErrorAccess };
 
 const ucs::OptionTable& option_table();
 

@@ -51,14 +51,20 @@ int check(const ibv_qp_init_attr_ex& attr) {
     return 0;
 }
 
-int create_core(FaceContext& context, const ibv_qp_init_attr_ex& attr, FaceQp* made) {
+Cq* core_of(ibv_cq* cq) {
+    return cq != nullptr ? face(cq).core : nullptr;
+}
+
+int create_core(FaceContext& context, const ibv_qp_init_attr_ex& attr, const DcConfig& dc,
+                FaceQp* made) {
     const QpConfig config{.type = attr.qp_type,
                           .pd = face(attr.pd).core,
-                          .send_cq = face(attr.send_cq).core,
-                          .recv_cq = face(attr.recv_cq).core,
+                          .send_cq = core_of(attr.send_cq),
+                          .recv_cq = core_of(attr.recv_cq),
                           .srq = attr.srq != nullptr ? face(attr.srq).core : nullptr,
                           .cap = attr.cap,
                           .signals_all = attr.sq_sig_all != 0,
+                          .dc = dc,
                           .user = made};
     const auto guard = context.engine->lock();
     const int error = context.engine->device().create_qp(config, &made->core);
@@ -91,6 +97,10 @@ ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     if (const int error = check(*attr)) {
         return fail(error);
     }
+    return make_qp(context, attr, {});
+}
+
+ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig& dc) {
     auto* made = new (std::nothrow) FaceQp{};
     if (made == nullptr) {
         return fail(ENOMEM);
@@ -100,7 +110,7 @@ ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     if (has_ops && (made->builder = new (std::nothrow) SendBuilder{}) == nullptr) {
         error = ENOMEM;
     } else {
-        error = create_core(face(context), *attr, made);
+        error = create_core(face(context), *attr, dc, made);
     }
     if (error != 0) {
         delete made->builder;
@@ -110,7 +120,9 @@ ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     fill(*made, context, *attr);
     if (has_ops) {
         fill_qp_ex(&made->qp);
+        fill_dv_qp_ex(&made->dv);
     }
+    made->dc = dc.kind;
     attr->cap = made->core->cap();
     return &made->qp.qp_base;
 }
@@ -177,12 +189,20 @@ int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     const int error = pair.core->modify(*attr, mask, route, engine.now());
     if (error == 0 && (mask & IBV_QP_STATE) != 0) {
         qp->state = attr->qp_state;
+        qp->handle = qp->qp_num = pair.core->number();  // a DCT gets it now
     }
     return error;
 }
 
-int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
+int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
+                              ibv_qp_init_attr* init_attr) {
     FaceQp& pair = face(qp);
+    // The mlx5 driver asks the card, which knows a DCT in RTR only, and not all of it.
+    constexpr int kOfDct = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_MIN_RNR_TIMER |
+                           IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_PKEY_INDEX;
+    if (pair.dc == DcKind::kTarget && ((mask & ~kOfDct) != 0 || qp->state != IBV_QPS_RTR)) {
+        return EINVAL;
+    }
     *attr = {};
     {
         const auto guard = pair.engine->lock();

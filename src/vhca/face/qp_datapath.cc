@@ -37,6 +37,9 @@ SendWork translate(const FaceQp& qp, const ibv_send_wr& wr) {
 }
 
 int post_one(FaceQp& qp, const ibv_send_wr& wr) {
+    if (qp.dc != DcKind::kNone) {
+        return EINVAL;  // here is no place for the target
+    }
     if (wr.num_sge < 0 || (qp.qp.qp_base.qp_type == IBV_QPT_UD && wr.wr.ud.ah == nullptr)) {
         return EINVAL;
     }

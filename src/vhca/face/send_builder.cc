@@ -77,6 +77,20 @@ void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn, std::ui
     }
 }
 
+void wr_set_dc_addr_stream(mlx5dv_qp_ex* dv, ibv_ah* ah, std::uint32_t dctn, std::uint64_t key,
+                           std::uint16_t stream) {
+    if (SendBuilder::Entry* entry = current(*face(dv).builder)) {
+        entry->work.route = face(ah).route;
+        entry->work.remote_qpn = dctn;
+        entry->work.dc_key = key;
+        entry->work.stream = stream;
+    }
+}
+
+void wr_set_dc_addr(mlx5dv_qp_ex* dv, ibv_ah* ah, std::uint32_t dctn, std::uint64_t key) {
+    wr_set_dc_addr_stream(dv, ah, dctn, key, 0);
+}
+
 void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* sges) {
     SendBuilder& builder = builder_of(qp);
     if (SendBuilder::Entry* entry = current(builder)) {
@@ -185,6 +199,11 @@ void fill_qp_ex(ibv_qp_ex* qp) {
     qp->wr_start = wr_start;
     qp->wr_complete = wr_complete;
     qp->wr_abort = wr_abort;
+}
+
+void fill_dv_qp_ex(mlx5dv_qp_ex* qp) {
+    qp->wr_set_dc_addr = wr_set_dc_addr;
+    qp->wr_set_dc_addr_stream = wr_set_dc_addr_stream;
 }
 
 }  // namespace tagwire::vhca

@@ -87,7 +87,9 @@ TEST_F(VhcaMemory, registering_again_changes_the_key_and_what_was_asked) {
               EINVAL);
     Pd* other = nullptr;
     ASSERT_EQ(world.a.device.create_pd(nullptr, &other), 0);
+    const std::uint32_t moved_key = mr->key;
     EXPECT_EQ(world.a.device.change_mr(*mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+    EXPECT_EQ(mr->key, moved_key) << "only new memory has a new key";
     EXPECT_EQ(world.a.device.destroy_pd(*other), EBUSY);
     EXPECT_EQ(write_from(world.a.address(64), 8), IBV_WC_LOC_PROT_ERR);
 }

@@ -34,6 +34,7 @@ Packet sample(Opcode opcode) {
     packet.compare = 0x3333333344444444;
     packet.qkey = 0x55667788;
     packet.source_qpn = 0x654321;
+    packet.stream = 0x42;
     packet.syndrome = 0x61;
     packet.msn = 0x0abcde;
     packet.original = 0x7777777788888888;
@@ -59,9 +60,10 @@ TEST(VhcaPacket, every_opcode_comes_back_as_it_was_packed) {
         EXPECT_EQ(out.qpn, in.qpn);
         EXPECT_EQ(out.psn, in.psn);
         EXPECT_EQ(out.payload.size(), payload);
-        EXPECT_EQ(out.address, out.has(kHasReth | kHasAtomicEth) ? in.address : 0);
+        EXPECT_EQ(out.address, out.has(kHasReth | kHasAtomicEth | kHasDcKey) ? in.address : 0);
         EXPECT_EQ(out.rkey, out.has(kHasReth | kHasAtomicEth) ? in.rkey : 0);
-        EXPECT_EQ(out.length, out.has(kHasReth) ? in.length : 0);
+        EXPECT_EQ(out.length, out.has(kHasReth | kHasDcKey) ? in.length : 0);
+        EXPECT_EQ(out.stream, out.has(kHasDeth) ? in.stream : 0);
         EXPECT_EQ(out.swap_add, out.has(kHasAtomicEth) ? in.swap_add : 0);
         EXPECT_EQ(out.compare, out.has(kHasAtomicEth) ? in.compare : 0);
         EXPECT_EQ(out.qkey, out.has(kHasDeth) ? in.qkey : 0);

@@ -86,6 +86,7 @@ PERFTEST = [
     *perftest_rows("UC", ("read", "atomic"), [[]]),
     *perftest_rows("UD", ("send",)),
     *perftest_rows("UD", ("write", "read", "atomic"), [[]]),
+    *perftest_rows("DC", options=[[]]),
 ]
 
 # ---- UCX's transports ----------------------------------------------------------------------------

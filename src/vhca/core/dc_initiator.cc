@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "vhca/core/dc_initiator.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "vhca/core/device_impl.hpp"
+
+namespace tagwire::vhca {
+
+DcInitiator::DcInitiator(QueuePair& dci) : dci_(dci) {}
+DcInitiator::~DcInitiator() = default;
+
+DcInitiator::Stream* DcInitiator::stream_of(std::uint16_t id) {
+    const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                    [id](const Stream& stream) { return stream.id == id; });
+    return found != streams_.end() ? &*found : make(id);
+}
+
+DcInitiator::Stream* DcInitiator::make(std::uint16_t id) {
+    if (streams_.size() == kStreamsMax) {
+        const auto idle = std::find_if(streams_.begin(), streams_.end(), [](const Stream& stream) {
+            return stream.qp->state() == IBV_QPS_RTS && stream.qp->requester().used() == 0;
+        });
+        if (idle == streams_.end()) {
+            return nullptr;
+        }
+        idle->id = id;
+        return &*idle;
+    }
+    QpConfig config = dci_.config;
+    config.dc.has_streams = false;
+    std::unique_ptr<QueuePair> qp(new (std::nothrow) QueuePair(dci_.device, config, &dci_));
+    if (qp == nullptr || qp->allocate() != 0) {
+        return nullptr;
+    }
+    start(*qp, streams_.size());
+    streams_.push_back({id, std::move(qp)});
+    return &streams_.back();
+}
+
+void DcInitiator::start(QueuePair& qp, std::size_t index) {
+    qp.adopt(dci_.number(), dci_.state(), dci_.attr());
+    qp.set_peer({}, 0, {0, static_cast<std::uint8_t>(index)});
+    qp.requester().start(dci_.attr().sq_psn);
+}
+
+/// The streams share the places of the send queue.
+bool DcInitiator::is_full() const {
+    std::uint32_t used = 0;
+    for (const Stream& stream : streams_) {
+        used += stream.qp->requester().used();
+    }
+    return used >= dci_.cap().max_send_wr;
+}
+
+int DcInitiator::enqueue(const SendWork& work) {
+    Stream* stream = is_full() ? nullptr : stream_of(work.stream);
+    return stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
+}
+
+void DcInitiator::ring(Time now) {
+    for (Stream& stream : streams_) {
+        if (stream.qp->requester().has_enqueued()) {
+            stream.qp->ring(now);
+        }
+    }
+}
+
+int DcInitiator::reset_stream(std::uint16_t id) {
+    const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                    [id](const Stream& stream) { return stream.id == id; });
+    if (found == streams_.end() || found->qp->state() != IBV_QPS_ERR) {
+        return EINVAL;
+    }
+    start(*found->qp, static_cast<std::size_t>(found - streams_.begin()));
+    return 0;
+}
+
+void DcInitiator::note_failed() {
+    const auto failed = std::count_if(streams_.begin(), streams_.end(), [](const Stream& stream) {
+        return stream.qp->state() == IBV_QPS_ERR;
+    });
+    if (failed >= std::int64_t{1} << dci_.config.dc.errored_log) {
+        dci_.enter_error(false);
+    }
+}
+
+void DcInitiator::enter_error() {
+    for (Stream& stream : streams_) {
+        stream.qp->enter_error(false);
+    }
+}
+
+void DcInitiator::reset() {
+    for (Stream& stream : streams_) {
+        stream.qp->retire();
+    }
+    streams_.clear();
+}
+
+}  // namespace tagwire::vhca

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a queue pair does as DCI, as DCT, or as part of one.
+#include <cerrno>
+
+#include "vhca/core/device_impl.hpp"
+#include "vhca/core/queue_pair.hpp"
+#include "vhca/core/tm_header.hpp"
+
+namespace tagwire::vhca {
+
+void QueuePair::set_number(std::uint32_t number) {
+    table_number_ = number;
+    number_ = is_dct() ? 0 : number;
+}
+
+void QueuePair::set_peer(Route route, std::uint32_t qpn, const DcPeer& peer) {
+    route_ = route;
+    attr_.dest_qp_num = qpn;
+    peer_ = peer;
+}
+
+void QueuePair::adopt(std::uint32_t number, ibv_qp_state state, const ibv_qp_attr& attr) {
+    number_ = number;
+    state_ = state;
+    attr_ = attr;
+    mtu_bytes_ = 128U << attr.path_mtu;
+}
+
+void QueuePair::receive_dc(Route from, Packet& packet) {
+    const bool receives = state_ >= IBV_QPS_RTR && state_ <= IBV_QPS_SQE;
+    const bool is_sound = packet.pkey == kDefaultPkey;
+    if (is_dct() && receives && is_sound) {
+        target_->receive(from, packet);
+        return;
+    }
+    QueuePair* stream = has_streams() ? initiator_->find(packet.stream) : this;
+    if (is_dci() && is_sound && stream != nullptr && packet.has(kIsResponse)) {
+        stream->receive_as_initiator(from, packet);
+    } else {
+        ++device.counters.misaddressed;
+    }
+}
+
+void QueuePair::receive_as_initiator(Route from, Packet& packet) {
+    const bool is_current = packet.qkey == peer_.session &&
+                            packet.source_qpn == attr_.dest_qp_num && from == route_ &&
+                            state_ == IBV_QPS_RTS;
+    if (packet.opcode == Opcode::kDcInquire) {
+        requester_.receive_inquiry(from, packet, is_current);
+    } else if (!is_current) {
+        ++device.counters.misaddressed;
+    } else if (packet.opcode == Opcode::kDcRefuse) {
+        requester_.receive_refusal(packet);
+    } else {
+        packet.opcode = static_cast<Opcode>(static_cast<unsigned>(packet.opcode) & ~kTransportMask);
+        requester_.note_answered();
+        requester_.receive(packet);
+    }
+}
+
+void QueuePair::enter_dc_error() {
+    if (has_streams()) {
+        initiator_->enter_error();
+    } else if (target_ != nullptr) {
+        target_->enter_error();
+    } else if (is_dci()) {
+        requester_.disconnect();
+        if (owner_->has_streams()) {
+            owner_->initiator_->note_failed();
+        }
+    }
+}
+
+int QueuePair::reset_stream(std::uint16_t stream) {
+    return has_streams() && state_ == IBV_QPS_RTS ? initiator_->reset_stream(stream) : EINVAL;
+}
+
+void QueuePair::close_session() {
+    device.unschedule(*this);
+    responder_.abandon();
+    responder_.reset();
+    state_ = IBV_QPS_RESET;
+}
+
+QueuePair* QueuePair::find_reader(const Packet& packet) {
+    if (owner_ == this) {
+        return requester_.has_room_for_rendezvous() ? this : nullptr;
+    }
+    const auto source = read_header<DcReadHeader>(packet.payload, kRendezvousBytes);
+    return owner_->target_->find_reader(route_, source.dctn());
+}
+
+}  // namespace tagwire::vhca
