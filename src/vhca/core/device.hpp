@@ -41,6 +41,8 @@ struct DeviceConfig {
     std::uint64_t guid = 0;  // host order
     std::uint16_t lid = 1;
     ibv_mtu active_mtu = IBV_MTU_4096;
+    std::uint16_t gids = 8;  // of a port's table
+    std::uint8_t ports = 1;  // only the first has a cable: the others carry nothing
     std::uint32_t qp_max = 262144;
     std::uint32_t qp_wr_max = 32768;
     std::uint32_t sge_max = 30;

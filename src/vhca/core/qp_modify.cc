@@ -134,12 +134,13 @@ constexpr unsigned kAccessFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 int QueuePair::check_values(const ibv_qp_attr& attr, int mask) const {
     const DeviceConfig& limits = device.config;
     const auto exceeds = [mask](int bit, bool is_bad) { return (mask & bit) != 0 && is_bad; };
+    const auto is_port = [&limits](unsigned port) { return port >= 1 && port <= limits.ports; };
     const bool is_bad =
         exceeds(IBV_QP_CUR_STATE, attr.cur_qp_state != state_) ||
         exceeds(IBV_QP_PKEY_INDEX, attr.pkey_index != 0) ||
-        exceeds(IBV_QP_PORT, attr.port_num != 1) ||
-        exceeds(IBV_QP_AV, attr.ah_attr.port_num != 1) ||
-        exceeds(IBV_QP_ALT_PATH, attr.alt_port_num > 1) ||
+        exceeds(IBV_QP_PORT, !is_port(attr.port_num)) ||
+        exceeds(IBV_QP_AV, !is_port(attr.ah_attr.port_num)) ||
+        exceeds(IBV_QP_ALT_PATH, attr.alt_port_num > limits.ports) ||
         exceeds(IBV_QP_ACCESS_FLAGS, (attr.qp_access_flags & ~kAccessFlags) != 0) ||
         exceeds(IBV_QP_PATH_MTU,
                 attr.path_mtu < IBV_MTU_256 || attr.path_mtu > limits.active_mtu) ||

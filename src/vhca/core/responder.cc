@@ -136,7 +136,8 @@ void Responder::receive_uc(const Packet& packet, Route from) {
 }
 
 void Responder::receive_ud(const Packet& packet, Route from) {
-    if (packet.qkey != qp_.attr().qkey || packet.payload.size() > qp_.mtu()) {
+    const ibv_qp_attr& attr = qp_.attr();
+    if (packet.qkey != attr.qkey || packet.payload.size() > qp_.mtu() || attr.port_num != 1) {
         ++qp_.device.counters.misaddressed;
         return;
     }

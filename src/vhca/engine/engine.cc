@@ -61,6 +61,7 @@ int Engine::make(const EngineConfig& config, Engine** engine_p) {
 }
 
 int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
+    is_ethernet_ = config.link_layer == LinkLayer::kEthernet || config.fabric == FabricKind::kUdp;
     if (config.fabric == FabricKind::kShm) {
         std::unique_ptr<ShmFabric> shm;
         if (const int error = ShmFabric::open(&shm); error != 0) {
@@ -68,8 +69,16 @@ int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
         }
         device->lid = shm->lid();
         device->guid = (device->guid & ~kLidBits) | shm->lid();
+        if (is_ethernet_) {
+            shm->add_grhs(device->guid & ~kLidBits);
+        }
         fabric_ = std::move(shm);
         return 0;
+    }
+    if (config.link_layer == LinkLayer::kInfiniband) {
+        TW_LOG_ERROR(
+            "the fabric 'udp' is Ethernet; link layer 'infiniband' needs the fabric 'shm'");
+        return EINVAL;
     }
     std::unique_ptr<UdpFabric> udp;
     if (const int error = UdpFabric::open(config.address.c_str(), &udp); error != 0) {
@@ -173,7 +182,10 @@ void Engine::note_arm() {
 // ---- Addresses and events ----------------------------------------------------------------------
 
 Route Engine::route_of(const ibv_ah_attr& attr) const {
-    if (is_ethernet()) {
+    if (attr.port_num > 1) {
+        return Route{0};  // no cable
+    }
+    if (udp_ != nullptr) {
         const std::uint64_t low = be64toh(attr.grh.dgid.global.interface_id);
         const bool is_ipv4 = attr.is_global != 0 && attr.grh.dgid.global.subnet_prefix == 0 &&
                              (low & ~kAddressBits) == kMappedPrefix;
@@ -185,17 +197,15 @@ Route Engine::route_of(const ibv_ah_attr& attr) const {
             return Route{lid};
         }
     }
-    return Route{attr.dlid};
+    return Route{is_ethernet_ ? std::uint64_t{0} : attr.dlid};
 }
 
 ibv_gid Engine::gid() const {
-    ibv_gid gid{};
-    if (is_ethernet()) {
-        gid.global.interface_id = htobe64(kMappedPrefix | udp_->address());
-        return gid;
+    if (udp_ == nullptr) {
+        return link_local_gid(guid_);
     }
-    gid.global.subnet_prefix = htobe64(kLinkLocalPrefix);
-    gid.global.interface_id = htobe64(guid_);
+    ibv_gid gid{};
+    gid.global.interface_id = htobe64(kMappedPrefix | udp_->address());
     return gid;
 }
 

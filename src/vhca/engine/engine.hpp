@@ -42,12 +42,14 @@
 namespace tagwire::vhca {
 
 enum class FabricKind { kShm, kUdp };
+enum class LinkLayer { kOfFabric, kInfiniband, kEthernet };  // of shm InfiniBand, of udp Ethernet
 
 /// `device.lid`, and of `device.guid` the low bits (shm: 16, the LID; udp: 32, the address), are
 /// the fabric's: what is given is replaced. `device.active_mtu` and `device.packets_ahead` are at
 /// most what the fabric carries.
 struct EngineConfig {
     FabricKind fabric = FabricKind::kShm;
+    LinkLayer link_layer = LinkLayer::kOfFabric;
     std::string address;  // udp: in dots; "": one of this machine
     DeviceConfig device;
     FaultConfig faults;
@@ -60,7 +62,8 @@ class Engine {
 
     /// The engine of this process, made at the first call; `config` of later calls is ignored.
     /// EMFILE, ENOMEM, EADDRNOTAVAIL (no LID is free, or the address is of another machine),
-    /// EADDRINUSE (another process has the address), EINVAL (not an address), EAGAIN (no thread
+    /// EADDRINUSE (another process has the address), EINVAL (not an address, or
+    /// InfiniBand over UDP), EAGAIN (no thread
     /// could be made), EIO.
     static int get(const EngineConfig& config, Engine** engine_p);
 
@@ -85,7 +88,7 @@ class Engine {
     /// cannot exist is a route on which packets vanish.
     [[nodiscard]] Route route_of(const ibv_ah_attr& attr) const;
     /// The port is one of Ethernet: it has no LID, and address attributes need a GID.
-    [[nodiscard]] bool is_ethernet() const { return udp_ != nullptr; }
+    [[nodiscard]] bool is_ethernet() const { return is_ethernet_; }
     /// The network interface below, if there is one.
     [[nodiscard]] const Interface* interface() const {
         return udp_ != nullptr ? &udp_->interface() : nullptr;
@@ -134,6 +137,7 @@ class Engine {
     EngineMutex mutex_;
     EngineClock clock_;
     SinkSwitch sink_;
+    bool is_ethernet_ = false;
     std::unique_ptr<Fabric> fabric_;
     UdpFabric* udp_ = nullptr;  // the fabric, if it is this one
     std::unique_ptr<FaultyWire> faults_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/fabric/shm_fabric.hpp"
 
+#include <endian.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -15,6 +16,14 @@ namespace tagwire::vhca {
 
 std::string node_socket_name(unsigned uid, std::uint16_t lid) {
     return "tagwire-vhca." + std::to_string(uid) + "." + std::to_string(lid);
+}
+
+ibv_gid link_local_gid(std::uint64_t guid) {
+    constexpr std::uint64_t kPrefix = 0xfe80000000000000;
+    ibv_gid gid{};
+    gid.global.subnet_prefix = htobe64(kPrefix);
+    gid.global.interface_id = htobe64(guid);
+    return gid;
 }
 
 int ShmFabric::open(std::unique_ptr<ShmFabric>* fabric_p) {
@@ -174,9 +183,30 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 // ---- Receiving ---------------------------------------------------------------------------------
 
 unsigned ShmFabric::deliver(Device& device, Time now) {
-    return poll([&device, now](Route from, std::span<const std::byte> packet) {
-        device.receive(from, packet, now);
+    return poll([this, &device, now](Route from, std::span<const std::byte> packet) {
+        if (guid_base_ != 0) [[unlikely]] {
+            deliver_datagram(device, from, packet, now);
+        } else {
+            device.receive(from, packet, now);
+        }
     });
+}
+
+// The GRH is an IPv6 header, as RoCE version 2 has it.
+void ShmFabric::deliver_datagram(Device& device, Route from, std::span<const std::byte> packet,
+                                 Time now) {
+    constexpr std::uint32_t kVersion = 6U << 28;
+    constexpr std::uint8_t kUdp = 17, kHopLimit = 64;
+    constexpr std::size_t kUdpHeaderBytes = 8, kIcrcBytes = 4;
+    ibv_grh grh{};
+    grh.version_tclass_flow = htobe32(kVersion);
+    grh.paylen = htobe16(static_cast<std::uint16_t>(kUdpHeaderBytes + packet.size() + kIcrcBytes));
+    grh.next_hdr = kUdp;
+    grh.hop_limit = kHopLimit;
+    grh.sgid = link_local_gid(guid_base_ | from.node);
+    grh.dgid = link_local_gid(guid_base_ | lid_);
+    static_assert(sizeof grh == kGrhBytes);
+    device.receive(from, packet, now, reinterpret_cast<const std::byte*>(&grh));
 }
 
 bool ShmFabric::arm() {

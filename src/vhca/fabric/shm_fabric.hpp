@@ -37,6 +37,9 @@ inline constexpr std::uint16_t kLidMax = 0xbfff;  // above are multicast LIDs
 /// Where the node with this LID of this user listens: an abstract socket.
 std::string node_socket_name(unsigned uid, std::uint16_t lid);
 
+/// Of a node, by its GUID.
+ibv_gid link_local_gid(std::uint64_t guid);
+
 class ShmFabric final : public Fabric {
   public:
     static constexpr std::size_t kUnknownMax = 64;  // connections that have not said hello yet
@@ -49,6 +52,10 @@ class ShmFabric final : public Fabric {
     ShmFabric& operator=(const ShmFabric&) = delete;
 
     [[nodiscard]] std::uint16_t lid() const { return lid_; }
+
+    /// From now on datagrams come with a GRH, as on Ethernet: the GIDs are link-local, made of
+    /// `guid_base` and the LIDs. Not 0.
+    void add_grhs(std::uint64_t guid_base) { guid_base_ = guid_base; }
 
     std::byte* claim(Route to, std::size_t bytes) override;
     void commit(Route to, std::size_t bytes) override;
@@ -99,6 +106,7 @@ class ShmFabric final : public Fabric {
         Receiver ring;
     };
     ShmFabric() = default;
+    void deliver_datagram(Device& device, Route from, std::span<const std::byte> packet, Time now);
     int listen();
     bool watch(int fd);
 
@@ -122,6 +130,7 @@ class ShmFabric final : public Fabric {
 
     HostFences fences_;
     std::uint16_t lid_ = 0;
+    std::uint64_t guid_base_ = 0;  // 0: datagrams come without a GRH
     ucs::UniqueFd listener_, epoll_;
     FabricCounters counters_;
 

@@ -23,11 +23,16 @@ int remove(FaceAh& ah) {
     return 0;
 }
 
-bool is_path(const Engine& engine, const ibv_ah_attr& attr) {
+bool is_port(Engine& engine, unsigned port) {
+    return port >= 1 && port <= engine.device().config().ports;
+}
+
+bool is_path(Engine& engine, const ibv_ah_attr& attr) {
     if (attr.is_global == 0) {
         return !engine.is_ethernet();
     }
-    return engine.is_ethernet() ? attr.grh.sgid_index == 0 : attr.grh.sgid_index < kGidTableEntries;
+    return engine.is_ethernet() ? attr.grh.sgid_index == 0
+                                : attr.grh.sgid_index < engine.device().config().gids;
 }
 
 namespace {
@@ -55,7 +60,8 @@ bool attr_from_ipv4(const ibv_grh& grh, ibv_ah_attr* attr) {
 using namespace tagwire::vhca;
 
 ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-    if (attr->port_num != 1 || !is_path(*face(pd->context).engine, *attr)) {
+    Engine& engine = *face(pd->context).engine;
+    if (!is_port(engine, attr->port_num) || !is_path(engine, *attr)) {
         return fail(EINVAL);
     }
     auto* made = new (std::nothrow) FaceAh{};
@@ -83,7 +89,7 @@ int tagwire_vhca_ibv_destroy_ah(ibv_ah* ah) {
 // Follows ibv_init_ah_from_wc(3): the answer goes where the message came from.
 int tagwire_vhca_ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ibv_wc* wc,
                                      ibv_grh* grh, ibv_ah_attr* attr) {
-    if (port != 1) {
+    if (!is_port(*face(context).engine, port)) {
         errno = EINVAL;
         return -1;
     }
@@ -94,11 +100,15 @@ int tagwire_vhca_ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ib
     attr->port_num = port;
     if (face(context).engine->is_ethernet()) {
         attr->sl = 0;  // what a completion has there is no service level
-        if ((wc->wc_flags & IBV_WC_GRH) == 0 || !attr_from_ipv4(*grh, attr)) {
+        if ((wc->wc_flags & IBV_WC_GRH) == 0) {
             errno = EINVAL;
             return -1;
         }
-    } else if ((wc->wc_flags & IBV_WC_GRH) != 0) {
+        if (attr_from_ipv4(*grh, attr)) {
+            return 0;
+        }
+    }
+    if ((wc->wc_flags & IBV_WC_GRH) != 0) {
         const std::uint32_t version_class_flow = be32toh(grh->version_tclass_flow);
         attr->is_global = 1;
         attr->grh.dgid = grh->sgid;

@@ -21,6 +21,10 @@ int fill(EngineConfig* config) {
     config->device = limits_of(look(), options);
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
     config->address = options.address.text;
+    config->link_layer = static_cast<LinkLayer>(options.link_layer);
+    if (config->link_layer == LinkLayer::kOfFabric && look().is_ethernet) {
+        config->link_layer = LinkLayer::kEthernet;
+    }
     config->device.guid = kGuidBase;
     config->seed = options.seed;
     config->faults.loss = options.loss;

@@ -51,7 +51,9 @@ ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig&
 void fill_dv_qp_ex(mlx5dv_qp_ex* qp);
 
 /// Address attributes that the port can follow: on Ethernet they need a GID.
-[[nodiscard]] bool is_path(const Engine& engine, const ibv_ah_attr& attr);
+[[nodiscard]] bool is_path(Engine& engine, const ibv_ah_attr& attr);
+/// Whether the device has it; the first is the one that carries packets.
+[[nodiscard]] bool is_port(Engine& engine, unsigned port);
 /// The one device.
 ibv_device* the_device();
 /// Host order. Makes the engine, which knows it.
@@ -59,7 +61,6 @@ std::uint64_t device_guid();
 /// One per process, made now if it was not yet.
 int attach_engine(Engine** engine_p);
 inline constexpr int kCompVectors = 8;
-inline constexpr int kGidTableEntries = 8;
 inline constexpr std::uint16_t kPkeyTableEntries = 1;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 

@@ -22,8 +22,8 @@ void note_polled(bool got) {
     }
 }
 
-/// What ConnectX cards report in place of a service level: RoCE version 2 over IPv4. UCX asks.
-constexpr std::uint8_t kRoceIpv4 = 2;
+/// What ConnectX cards report in place of a service level: RoCE version 2 over that. UCX asks.
+constexpr std::uint8_t kRoceIpv6 = 1, kRoceIpv4 = 2;
 
 // The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.
 bool take(FaceCq& cq, Completion* into) {
@@ -33,20 +33,29 @@ bool take(FaceCq& cq, Completion* into) {
     if ((into->wc.opcode & IBV_WC_RECV) == 0) {
         return true;
     }
-    const bool is_ethernet = cq.engine->is_ethernet();
-    into->wc.slid = is_ethernet ? std::uint16_t{0} : static_cast<std::uint16_t>(into->from.node);
-    into->wc.sl = is_ethernet ? kRoceIpv4 : std::uint8_t{0};
+    if (cq.engine->is_ethernet()) {
+        into->wc.slid = 0;
+        into->wc.sl = cq.engine->interface() != nullptr ? kRoceIpv4 : kRoceIpv6;
+    } else {
+        into->wc.slid = static_cast<std::uint16_t>(into->from.node);
+        into->wc.sl = 0;
+    }
     return true;
 }
 
-// A poll: the device works, then take_some() removes completions and says how many.
+// A poll: take_some() removes completions and says how many; if there are none, the device works
+// before it looks again. Who has completions to take is not given more in the meantime: a program
+// that is behind would run out of receives.
 template <typename F>
 int poll(Engine& engine, F&& take_some) {
     int got = 0;
     {
         const auto guard = engine.lock();
-        engine.progress_locked();
         got = take_some();
+        if (got == 0) {
+            engine.progress_locked();
+            got = take_some();
+        }
     }
     engine.note_poll();
     note_polled(got > 0);

@@ -77,7 +77,7 @@ void describe_strictness(const Facts& facts, const DeviceConfig& config) {
 void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {
     facts.text("port 1", "state", tagwire_vhca_ibv_port_state_str(port.state));
     facts.text("port 1", "link layer", engine.is_ethernet() ? "Ethernet" : "InfiniBand");
-    if (engine.is_ethernet()) {
+    if (engine.interface() != nullptr) {
         facts.text("port 1", "address", ipv4_text(static_cast<std::uint32_t>(engine.guid())));
         facts.text("port 1", "interface", engine.interface()->name);
     } else {

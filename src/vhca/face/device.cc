@@ -71,7 +71,7 @@ void fill_device(const DeviceConfig& config, ibv_device_attr* attr) {
     attr->atomic_cap = config.has_atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
     attr->max_pkeys = kPkeyTableEntries;
     attr->local_ca_ack_delay = 16;
-    attr->phys_port_cnt = 1;
+    attr->phys_port_cnt = config.ports;
     fill_limits(config, attr);
 }
 
@@ -107,7 +107,7 @@ int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* in
         full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
     }
     full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
-    full.phys_port_cnt_ex = 1;
+    full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
     fill_tm_caps(face(context).engine->device().config(), &full.tm_caps);
     std::memset(attr, 0, bytes);
     std::memcpy(attr, &full, std::min(bytes, sizeof full));

@@ -15,6 +15,7 @@ constexpr std::array kLooks = {
          .vendor_part_id = 4123,
          .is_mlx5 = true,
          .has_timestamps = true,
+         .is_ethernet = false,
          .has_tags = true,
          .limits = {}},
     // As Linux 6.1's rdma_rxe reports itself.
@@ -25,6 +26,7 @@ constexpr std::array kLooks = {
          .vendor_part_id = 0,
          .is_mlx5 = false,
          .has_timestamps = false,
+         .is_ethernet = true,
          .has_tags = false,
          .limits = {.qp_max = 1048560,
                     .qp_wr_max = 1048576,
@@ -67,6 +69,8 @@ DeviceConfig limits_of(const Look& look, const Options& options) {
     replace(&limits.inline_max, options.inline_bytes);
     replace(&limits.rd_atom_max, options.reads);
     limits.active_mtu = static_cast<ibv_mtu>(IBV_MTU_256 + options.mtu);
+    limits.ports = static_cast<std::uint8_t>(options.ports);
+    limits.gids = static_cast<std::uint16_t>(options.gids);
     limits.has_atomics = options.atomics;
     limits.tm_tags_max = look.has_tags ? static_cast<std::uint32_t>(options.tm) : 0;
     limits.has_dc = look.has_tags && options.dc;  // one look has both, the other neither

@@ -20,6 +20,7 @@ struct Look {
     std::uint32_t vendor_part_id;
     bool is_mlx5;         // libmlx5 knows it
     bool has_timestamps;  // of completions
+    bool is_ethernet;     // its port, unless the options say otherwise
     bool has_tags;        // tag-matching SRQs, as many tags as the options say
     DeviceConfig limits;
 };

@@ -9,6 +9,7 @@ namespace {
 using ucs::OptionType;
 
 constexpr const char* kFabrics[] = {"shm", "udp", nullptr};
+constexpr const char* kLinkLayers[] = {"auto", "infiniband", "ethernet", nullptr};
 constexpr const char* kLooks[] = {"connectx", "soft-roce", nullptr};
 constexpr const char* kMtus[] = {"256", "512", "1024", "2048", "4096", nullptr};
 constexpr const char* kSendPlaces[] = {"look", "polled", "completed", nullptr};
@@ -78,6 +79,30 @@ constexpr ucs::Option kOptions[] = {
      .doc = "What the device looks like: soft-roce has no tag matching and no DC.",
      .offset = offsetof(Options, look),
      .choices = kLooks},
+    {.name = "VHCA_LINK_LAYER",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "auto",
+     .doc =
+         "Of the port; auto: ethernet over udp and where it looks like soft-RoCE, else infiniband.",
+     .offset = offsetof(Options, link_layer),
+     .choices = kLinkLayers},
+    {.name = "VHCA_PORTS",
+     .type = OptionType::kCount,
+     .unit = "",
+     .default_value = "1",
+     .doc = "Ports; those behind the first are down.",
+     .offset = offsetof(Options, ports),
+     .min = 1,
+     .max = 8},
+    {.name = "VHCA_GIDS",
+     .type = OptionType::kCount,
+     .unit = "",
+     .default_value = "8",
+     .doc = "Entries of the GID table of a port, of which the first holds one.",
+     .offset = offsetof(Options, gids),
+     .min = 1,
+     .max = 256},
     {.name = "VHCA_QPS",
      .type = OptionType::kCount,
      .unit = "",

@@ -19,7 +19,10 @@ struct Options {
     int fabric;        // FabricKind
     ucs::OptionString address;
 
+    int link_layer;  // LinkLayer
+
     int look;
+    std::uint64_t ports, gids;
     // Limits; 0: that of the look.
     std::uint64_t qps, qp_depth, cq_depth, srq_depth, sges, inline_bytes, reads;
     int mtu;  // index into the sizes from 256 on

@@ -11,16 +11,16 @@
 namespace tagwire::vhca {
 namespace {
 
-void fill_port(Engine& engine, ibv_port_attr* attr) {
+void fill_port(Engine& engine, std::uint8_t port, ibv_port_attr* attr) {
     *attr = {};
     attr->state = IBV_PORT_ACTIVE;
     attr->max_mtu = IBV_MTU_4096;
     attr->active_mtu = engine.device().config().active_mtu;
-    attr->gid_tbl_len = kGidTableEntries;
+    attr->gid_tbl_len = engine.device().config().gids;
     attr->port_cap_flags = 0;
     attr->max_msg_sz = engine.device().config().message_bytes_max;
     attr->pkey_tbl_len = kPkeyTableEntries;
-    attr->lid = engine.lid();
+    attr->lid = engine.is_ethernet() ? std::uint16_t{0} : engine.lid();
     attr->sm_lid = 1;
     attr->max_vl_num = 1;
     attr->subnet_timeout = 18;
@@ -34,14 +34,24 @@ void fill_port(Engine& engine, ibv_port_attr* attr) {
         attr->sm_lid = 0;
         attr->subnet_timeout = 0;
     }
+    if (port != 1) {
+        attr->state = IBV_PORT_DOWN;
+        attr->phys_state = 2;  // Polling
+        attr->lid = attr->sm_lid = 0;
+    }
+}
+
+bool has_gid(Engine& engine, std::uint32_t port, std::uint32_t index) {
+    return is_port(engine, port) && index < engine.device().config().gids;
 }
 
 // The table has one entry that holds; a missing one reads as zero, as on InfiniBand.
 int gid_of(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid* gid) {
-    if (port != 1 || index >= kGidTableEntries) {
+    Engine& engine = *face(context).engine;
+    if (!has_gid(engine, port, index)) {
         return EINVAL;
     }
-    *gid = index == 0 ? face(context).engine->gid() : ibv_gid{};
+    *gid = port == 1 && index == 0 ? engine.gid() : ibv_gid{};
     return 0;
 }
 
@@ -61,11 +71,12 @@ int refuse(int error) {
 }  // namespace
 
 int query_port_op(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t bytes) {
-    if (port != 1) {
+    Engine& engine = *face(context).engine;
+    if (!is_port(engine, port)) {
         return EINVAL;
     }
     ibv_port_attr full;
-    fill_port(*face(context).engine, &full);
+    fill_port(engine, port, &full);
     std::memset(attr, 0, bytes);
     std::memcpy(attr, &full, std::min(bytes, sizeof full));
     return 0;
@@ -93,10 +104,10 @@ int tagwire_vhca__ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std
     if (flags != 0) {
         return EOPNOTSUPP;
     }
-    if (port != 1 || index >= kGidTableEntries || bytes < sizeof *entry) {
+    if (!has_gid(*face(context).engine, port, index) || bytes < sizeof *entry) {
         return EINVAL;
     }
-    if (index != 0) {
+    if (port != 1 || index != 0) {
         return ENODATA;
     }
     std::memset(entry, 0, bytes);
@@ -121,21 +132,23 @@ ssize_t tagwire_vhca__ibv_query_gid_table(ibv_context* context, ibv_gid_entry* e
 // sysfs spells RoCE version 1 and InfiniBand alike: 0. RoCE version 2 is 1.
 int tagwire_vhca_ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned int index,
                                     int* type_p) {
-    if (port != 1 || index >= kGidTableEntries) {
+    Engine& engine = *face(context).engine;
+    if (!has_gid(engine, port, index)) {
         return refuse(EINVAL);
     }
-    *type_p = index == 0 && face(context).engine->is_ethernet() ? 1 : 0;
+    *type_p = port == 1 && index == 0 && engine.is_ethernet() ? 1 : 0;
     return 0;
 }
 
-int tagwire_vhca_ibv_query_pkey(ibv_context*, std::uint8_t port, int index, __be16* pkey) {
-    if (port != 1 || index < 0 || index >= kPkeyTableEntries) {
+int tagwire_vhca_ibv_query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey) {
+    if (!is_port(*face(context).engine, port) || index < 0 || index >= kPkeyTableEntries) {
         return refuse(EINVAL);
     }
     *pkey = htobe16(kDefaultPkey);
     return 0;
 }
 
-int tagwire_vhca_ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pkey) {
-    return port == 1 && pkey == htobe16(kDefaultPkey) ? 0 : refuse(EINVAL);
+int tagwire_vhca_ibv_get_pkey_index(ibv_context* context, std::uint8_t port, __be16 pkey) {
+    return is_port(*face(context).engine, port) && pkey == htobe16(kDefaultPkey) ? 0
+                                                                                 : refuse(EINVAL);
 }

@@ -180,7 +180,7 @@ int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     Engine& engine = *pair.engine;
     Route route{};
     if ((mask & IBV_QP_AV) != 0) {
-        if (attr->ah_attr.port_num > 1 || !is_path(engine, attr->ah_attr)) {
+        if (!is_path(engine, attr->ah_attr)) {
             return EINVAL;
         }
         route = engine.route_of(attr->ah_attr);

@@ -175,8 +175,11 @@ bool Host::poll(Completion* completion_p) {
     bool got = false;
     {
         const auto guard = engine_->lock();
-        engine_->progress_locked();
         got = cq_->poll(completion_p);
+        if (!got) {
+            engine_->progress_locked();
+            got = cq_->poll(completion_p);
+        }
     }
     engine_->note_poll();
     if (!got && ++empty_polls_ % 32 == 0) {

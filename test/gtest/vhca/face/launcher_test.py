@@ -64,7 +64,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(limits, {
             "queue pairs": 77, "requests of a queue": 128, "sges": 5, "inline bytes": 100,
             "cqes": 256, "SRQ requests": 64, "SRQ sges": 5, "reads and atomics": 3,
-            "message bytes": 1 << 30})
+            "message bytes": 1 << 30, "initiators of a DCT": 4096, "streams of a DCI": 64})
         self.assertEqual(shown["device"]["atomics"], "none")
         self.assertIn("50 receives", shown["device"]["tag matching"])
         self.assertEqual(int(shown["port 1"]["mtu"]), 1024)
@@ -75,9 +75,16 @@ class Launcher(unittest.TestCase):
         shown = self.info(LOOK="soft-roce", INLINE=64)
         self.assertEqual(shown["device"]["vendor"], "0xffffff")
         self.assertEqual(shown["device"]["tag matching"], "no")
-        self.assertEqual(shown["device"]["DC"], "no")
+        self.assertEqual(shown["device"]["transports"], "RC UC UD")
+        self.assertEqual(shown["device"]["DC rendezvous"], "no")
+        self.assertEqual(shown["port 1"]["link layer"], "Ethernet")
         self.assertEqual(int(shown["limits"]["cqes"]), 32767)
         self.assertEqual(int(shown["limits"]["inline bytes"]), 64)
+
+    def test_infiniband_over_udp_is_refused(self):
+        done = launch("run", "--fabric", "udp", "--link-layer", "infiniband", "--", "ibv_devinfo")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("link layer 'infiniband'", done.stderr)
 
     def test_limits_hold_for_programs(self):
         done = launch("run", "--cq-depth", "100", "--no-atomics", "--", "ibv_devinfo", "-v")
