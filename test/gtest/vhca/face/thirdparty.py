@@ -112,7 +112,8 @@ def uct_atomic(transport, test, size):
 
 def uct_datagram(test, layout):
     """One-sided operations over UD, which has none."""
-    return uct("ud_verbs", test, *layout, refused=f"does not support operation {test[:3]} {layout[1]}")
+    return uct("ud_verbs", test, *layout,
+               refused=f"does not support operation {test[:3]} {layout[1]}")
 
 
 UCT = [
