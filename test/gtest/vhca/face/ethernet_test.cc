@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared memory as an Ethernet port, with a second port and a short GID table: the program runs with
-// TAGWIRE_VHCA_LINK_LAYER=ethernet, TAGWIRE_VHCA_PORTS=2 and TAGWIRE_VHCA_GIDS=3.
+// Shared memory as an Ethernet port, with a second port and a short GID table; the program runs
+// with TAGWIRE_VHCA_LINK_LAYER=ethernet, TAGWIRE_VHCA_PORTS=2 and TAGWIRE_VHCA_GIDS=3.
 #include <cerrno>
 
 #include "vhca/face/fixture.hpp"
