@@ -194,7 +194,8 @@ class Device {
     /// `access` follows ibv_reg_mr(3): remote write and atomic need local write (EINVAL).
     int create_mr(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova, unsigned access,
                   Mr** mr_p);
-    /// ibv_rereg_mr(3). The key changes with the memory; as with mlx5 not with domain or rights.
+    /// ibv_rereg_mr(3). The key changes with the memory; as with mlx5 not with domain or rights,
+    /// unless a peer invalidated it.
     int change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length, unsigned access);
     int destroy_mr(Mr& mr);
     int create_cq(const CqConfig& config, Cq** cq_p);

@@ -118,7 +118,7 @@ int MemoryTable::change(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t len
     if (changes_access) {
         mr.access = access;
     }
-    if (moves) {
+    if (moves || mr.is_invalidated) {
         mrs_.remove(mr.key >> 8);
         assign_key(mr);
     }
