@@ -11,7 +11,7 @@ constexpr std::size_t kManyPackets = 3000;  // with the MTU of 1024
 std::string pattern(std::size_t bytes, char first = 'a') {
     std::string text(bytes, ' ');
     for (std::size_t i = 0; i < bytes; ++i) {
-        text[i] = static_cast<char>(first + i % 23);
+        text[i] = static_cast<char>(first + static_cast<int>(i % 23));
     }
     return text;
 }

@@ -262,6 +262,14 @@ TEST(VhcaEngine, NoWakeUpIsLostBetweenSleepers) {
     EXPECT_EQ(child.result(), 0);
 }
 
+// A thread that begins may hold a lock of the sanitizers' allocator. A child that is forked at that
+// moment would find it locked for ever.
+void wait_until_helper_runs(Host& host) {
+    while (host.engine().helper_counters().wake_ups == 0) {
+        sched_yield();
+    }
+}
+
 std::size_t descriptors() {
     std::size_t count = 0;
     for ([[maybe_unused]] const auto& entry :
@@ -275,6 +283,7 @@ TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
     TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
+    wait_until_helper_runs(host);
     const std::size_t before = descriptors();
     {
         Child child([](int socket) {
@@ -346,6 +355,7 @@ TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
     TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
+    wait_until_helper_runs(host);
     const std::uint32_t node = host.address().node;
     const vhca::Engine* const engine = &host.engine();
     Child child([&](int socket) {
