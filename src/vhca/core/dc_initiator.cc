@@ -12,10 +12,9 @@ namespace tagwire::vhca {
 DcInitiator::DcInitiator(QueuePair& dci) : dci_(dci) {}
 DcInitiator::~DcInitiator() = default;
 
-DcInitiator::Stream* DcInitiator::stream_of(std::uint16_t id) {
-    const auto found = std::find_if(streams_.begin(), streams_.end(),
-                                    [id](const Stream& stream) { return stream.id == id; });
-    return found != streams_.end() ? &*found : make(id);
+std::vector<DcInitiator::Stream>::iterator DcInitiator::lookup(std::uint16_t id) {
+    return std::find_if(streams_.begin(), streams_.end(),
+                        [id](const Stream& stream) { return stream.id == id; });
 }
 
 DcInitiator::Stream* DcInitiator::make(std::uint16_t id) {
@@ -56,7 +55,11 @@ bool DcInitiator::is_full() const {
 }
 
 int DcInitiator::enqueue(const SendWork& work) {
-    Stream* stream = is_full() ? nullptr : stream_of(work.stream);
+    if (is_full()) {
+        return ENOMEM;
+    }
+    const auto found = lookup(work.stream);
+    Stream* stream = found != streams_.end() ? &*found : make(work.stream);
     return stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
 }
 
@@ -69,8 +72,7 @@ void DcInitiator::ring(Time now) {
 }
 
 int DcInitiator::reset_stream(std::uint16_t id) {
-    const auto found = std::find_if(streams_.begin(), streams_.end(),
-                                    [id](const Stream& stream) { return stream.id == id; });
+    const auto found = lookup(id);
     if (found == streams_.end() || found->qp->state() != IBV_QPS_ERR) {
         return EINVAL;
     }

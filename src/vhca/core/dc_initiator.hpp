@@ -49,7 +49,7 @@ class DcInitiator {
         std::uint16_t id;
         std::unique_ptr<QueuePair> qp;
     };
-    [[nodiscard]] Stream* stream_of(std::uint16_t id);
+    [[nodiscard]] std::vector<Stream>::iterator lookup(std::uint16_t id);
     [[nodiscard]] Stream* make(std::uint16_t id);
     [[nodiscard]] bool is_full() const;
     void start(QueuePair& qp, std::size_t index);

@@ -154,6 +154,11 @@ struct Packet {
     return mtu << 24 | reads_max << 16;
 }
 
+/// Of the packet that begins with `bytes`, of which there is one at least.
+[[nodiscard]] inline bool is_datagram(std::span<const std::byte> bytes) {
+    return (std::to_integer<unsigned>(bytes[0]) & kTransportMask) == kTransportUd;
+}
+
 /// False: not a packet (too short, opcode unknown, padding wrong, payload where none may be or
 /// longer than kMtuMax). Reads nothing beyond `bytes`; `packet->payload` points into it.
 bool parse(std::span<const std::byte> bytes, Packet* packet);

@@ -16,7 +16,6 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr std::uint64_t kLinkLocalPrefix = 0xfe80000000000000;
 constexpr std::uint64_t kLidBits = 0xffff;
 constexpr std::uint64_t kAddressBits = 0xffffffff;
 constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;  // ::ffff:a.b.c.d

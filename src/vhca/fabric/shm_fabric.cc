@@ -11,6 +11,7 @@
 
 #include "ucs/sys/unix_socket.hpp"
 #include "ucs/time/clock.hpp"
+#include "vhca/core/packet.hpp"
 
 namespace tagwire::vhca {
 
@@ -19,9 +20,8 @@ std::string node_socket_name(unsigned uid, std::uint16_t lid) {
 }
 
 ibv_gid link_local_gid(std::uint64_t guid) {
-    constexpr std::uint64_t kPrefix = 0xfe80000000000000;
     ibv_gid gid{};
-    gid.global.subnet_prefix = htobe64(kPrefix);
+    gid.global.subnet_prefix = htobe64(kLinkLocalPrefix);
     gid.global.interface_id = htobe64(guid);
     return gid;
 }
@@ -184,7 +184,7 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 
 unsigned ShmFabric::deliver(Device& device, Time now) {
     return poll([this, &device, now](Route from, std::span<const std::byte> packet) {
-        if (guid_base_ != 0) [[unlikely]] {
+        if (guid_base_ != 0 && is_datagram(packet)) [[unlikely]] {
             deliver_datagram(device, from, packet, now);
         } else {
             device.receive(from, packet, now);

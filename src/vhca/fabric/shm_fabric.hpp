@@ -37,6 +37,7 @@ inline constexpr std::uint16_t kLidMax = 0xbfff;  // above are multicast LIDs
 /// Where the node with this LID of this user listens: an abstract socket.
 std::string node_socket_name(unsigned uid, std::uint16_t lid);
 
+inline constexpr std::uint64_t kLinkLocalPrefix = 0xfe80000000000000;
 /// Of a node, by its GUID.
 ibv_gid link_local_gid(std::uint64_t guid);
 

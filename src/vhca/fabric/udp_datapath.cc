@@ -96,7 +96,7 @@ void UdpFabric::take(Device& device, Time now, const sockaddr_in& from,
     }
     ++counters_.packets_received;
     const Route source{path.source};
-    if ((std::to_integer<unsigned>(packet[0]) & kTransportMask) != kTransportUd) {
+    if (!is_datagram(packet)) {
         device.receive(source, packet, now);
         return;
     }

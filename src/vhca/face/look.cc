@@ -73,7 +73,7 @@ DeviceConfig limits_of(const Look& look, const Options& options) {
     limits.gids = static_cast<std::uint16_t>(options.gids);
     limits.has_atomics = options.atomics;
     limits.tm_tags_max = look.has_tags ? static_cast<std::uint32_t>(options.tm) : 0;
-    limits.has_dc = look.has_tags && options.dc;  // one look has both, the other neither
+    limits.has_dc = look.is_mlx5 && options.dc;
     limits.has_dc_rendezvous = options.dc_rendezvous;
     limits.tells_dc_key_violation = options.dc_key_error == kDcKeyErrorAccess;
     limits.tm_untagged_min = static_cast<std::uint32_t>(options.tm_untagged_min);

@@ -2,11 +2,9 @@
 // DCIs, with streams and without, that take turns on more targets than there are of them, on a
 // fabric that loses, repeats and reorders: every message arrives exactly once, those of one DCI (or
 // stream) to one target in order, and memory is what a model says.
-//
-// TAGWIRE_TEST_SEED=<seed> repeats one run, TAGWIRE_TEST_ROUNDS=<n> sets how many seeds are tried.
-#include <cstdlib>
 #include <map>
 
+#include "common/seeds.hpp"
 #include "vhca/core/dc_world.hpp"
 
 namespace tagwire::vhca {
@@ -249,25 +247,12 @@ class Run {
     std::uint32_t next_label_ = 0;
 };
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-    const char* text = std::getenv(name);
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 void run_seed(std::uint64_t seed) {
-    SCOPED_TRACE("replay with TAGWIRE_TEST_SEED=" + std::to_string(seed));
     Run(seed).run();
 }
 
 TEST(VhcaDcModel, every_message_arrives_once_and_in_order_at_its_target) {
-    if (const std::uint64_t seed = number_from_environment("TAGWIRE_TEST_SEED", 0); seed != 0) {
-        run_seed(seed);
-        return;
-    }
-    const std::uint64_t rounds = number_from_environment("TAGWIRE_TEST_ROUNDS", 300);
-    for (std::uint64_t seed = 1; seed <= rounds && !HasFailure(); ++seed) {
-        run_seed(seed);
-    }
+    test::for_each_seed(300, run_seed);
 }
 
 }  // namespace

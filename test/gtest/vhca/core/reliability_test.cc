@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reliable connections on a fabric that loses, repeats and reorders: whatever it does, the outcome
 // is that of a model that executes the requests one after the other.
-//
-// TAGWIRE_TEST_SEED=<seed> repeats one run, TAGWIRE_TEST_ROUNDS=<n> sets how many seeds are tried.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <deque>
 
+#include "common/seeds.hpp"
 #include "vhca/core/world.hpp"
 
 namespace tagwire::vhca {
@@ -262,7 +260,6 @@ WorldOptions options_of(std::uint64_t seed) {
 }
 
 void run_seed(std::uint64_t seed) {
-    SCOPED_TRACE("replay with TAGWIRE_TEST_SEED=" + std::to_string(seed));
     World world(options_of(seed));
     std::deque<Pair> pairs;
     for (std::size_t number = 0; number < kPairs; ++number) {
@@ -293,20 +290,8 @@ void run_seed(std::uint64_t seed) {
     }
 }
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-    const char* text = std::getenv(name);
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(VhcaReliability, outcome_is_that_of_the_model_whatever_the_fabric_does) {
-    if (const std::uint64_t seed = number_from_environment("TAGWIRE_TEST_SEED", 0); seed != 0) {
-        run_seed(seed);
-        return;
-    }
-    const std::uint64_t rounds = number_from_environment("TAGWIRE_TEST_ROUNDS", 300);
-    for (std::uint64_t seed = 1; seed <= rounds && !HasFailure(); ++seed) {
-        run_seed(seed);
-    }
+    test::for_each_seed(300, run_seed);
 }
 
 }  // namespace

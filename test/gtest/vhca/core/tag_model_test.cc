@@ -5,12 +5,10 @@
 // The software is a message-passing library in small: it searches what was unexpected before it
 // adds a receive, says with its operations how many unexpected messages it has dealt with, and
 // takes a receive back from the device when an unexpected message belongs there.
-//
-// TAGWIRE_TEST_SEED=<seed> repeats one run, TAGWIRE_TEST_ROUNDS=<n> sets how many seeds are tried.
 #include <algorithm>
-#include <cstdlib>
 #include <deque>
 
+#include "common/seeds.hpp"
 #include "vhca/core/tag_world.hpp"
 
 namespace tagwire::vhca {
@@ -300,7 +298,6 @@ class Run {
 };
 
 void run_seed(std::uint64_t seed, Totals* totals) {
-    SCOPED_TRACE("replay with TAGWIRE_TEST_SEED=" + std::to_string(seed));
     Run run(seed);
     constexpr std::size_t kStepsMax = 100'000;
     for (std::size_t step = 0; !run.is_done() && !testing::Test::HasFatalFailure(); ++step) {
@@ -312,20 +309,12 @@ void run_seed(std::uint64_t seed, Totals* totals) {
     }
 }
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-    const char* text = std::getenv(name);
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(VhcaTagModel, outcome_is_that_of_one_matcher_whatever_fabric_and_software_do) {
     Totals totals;
-    if (const std::uint64_t seed = number_from_environment("TAGWIRE_TEST_SEED", 0); seed != 0) {
-        run_seed(seed, &totals);
-        return;
-    }
-    const std::uint64_t rounds = number_from_environment("TAGWIRE_TEST_ROUNDS", 300);
-    for (std::uint64_t seed = 1; seed <= rounds && !HasFailure(); ++seed) {
-        run_seed(seed, &totals);
+    const std::uint64_t rounds =
+        test::for_each_seed(300, [&totals](std::uint64_t seed) { run_seed(seed, &totals); });
+    if (rounds == 0) {
+        return;  // one run need not reach everything
     }
     for (const std::size_t count : {totals.matched, totals.read, totals.incomplete,
                                     totals.unexpected, totals.taken_back, totals.refused}) {
