@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "ucs/config/environment.hpp"
+#include "ucs/sys/limits.hpp"
 
 namespace tagwire::ucs {
 namespace {
@@ -49,7 +49,7 @@ void read_file(const std::string& path, Missing missing, std::vector<ConfigFile>
         // EACCES: programs that change their user keep HOME, and may not look into it any more.
         const bool absent = errno == ENOENT || errno == ENOTDIR || errno == EACCES;
         if (!absent || missing == Missing::kProblem) {
-            problems_p->push_back(path + " cannot be read: " + std::strerror(errno));
+            problems_p->push_back(path + " cannot be read: " + error_text(errno));
         }
         return;
     }
@@ -59,7 +59,7 @@ void read_file(const std::string& path, Missing missing, std::vector<ConfigFile>
     if (std::ferror(file.get()) != 0 || text.size() > kFileBytesMax) {
         problems_p->push_back(
             path + " cannot be read: " +
-            (text.size() > kFileBytesMax ? "it is larger than 1 MiB" : std::strerror(errno)));
+            (text.size() > kFileBytesMax ? "it is larger than 1 MiB" : error_text(errno)));
         return;
     }
     files_p->push_back({path, config_parse_lines(text, path, problems_p)});

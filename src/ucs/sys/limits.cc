@@ -34,4 +34,8 @@ ucs_status_t fd_error(const char* call, int error) {
     return UCS_ERR_IO_ERROR;
 }
 
+std::string error_text(int error) {
+    return std::string(std::strerror(error)) + (error == EMFILE ? " (see ulimit -n)" : "");
+}
+
 }  // namespace tagwire::ucs

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -137,14 +138,21 @@ std::uint64_t random_u64() {
 }
 
 std::uint64_t boot_id() {
+    // Kept once it is known: a process without descriptors left must not take every peer for one of
+    // another machine. Every thread would store the same.
+    static std::atomic<std::uint64_t> known{0};
+    std::uint64_t hash = known.load(std::memory_order_relaxed);
+    if (hash != 0)
+        return hash;
     const UniqueFd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
     char text[64] = {};
     if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0)
         return 0;
-    std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a
+    hash = 1469598103934665603ULL;  // FNV-1a
     for (const char* c = text; *c != '\0' && *c != '\n'; ++c) {
         hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211ULL;
     }
+    known.store(hash, std::memory_order_relaxed);
     return hash;
 }
 

@@ -158,50 +158,58 @@ TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // the undefined-behaviour sanitizer takes descriptors, too
-TEST_F(Fork, running_out_of_descriptors_is_an_error_that_names_the_limit) {
-    Child starving([](Channel&) {
-        int output[2];
-        ASSERT_EQ(0, pipe(output));
-        ASSERT_GE(fcntl(output[0], F_SETFL, O_NONBLOCK), 0);
-        std::vector<std::unique_ptr<Entity>> entities;
-        entities.push_back(std::make_unique<Entity>(resource_of("sm")));
-        const Bytes hub = address_of(*entities[0]);
-        const int standard_error = dup(STDERR_FILENO);
-        dup2(output[1], STDERR_FILENO);
-        limit_descriptors(60);
-        bool refused = false;
-        std::vector<Endpoint> endpoints;
-        for (int i = 0; i < 100 && !refused; ++i) {
-            try {
-                entities.push_back(std::make_unique<Entity>(resource_of("sm")));
-                endpoints.push_back(connect_to(*entities.back(), hub));
-                uct_ep_h ep = endpoints.back();
-                const ucs_status_t status = retry(*entities.back(), [&] {
-                    entities[0]->progress();
-                    return uct_ep_am_short(ep, kId, 0, nullptr, 0);
-                });
-                refused = status != UCS_OK;
-            } catch (const std::runtime_error&) {
-                refused = true;
-            }
+// Opens interfaces and endpoints until the process has no descriptor left, then closes them again.
+void starve_of_descriptors(rlim_t limit) {
+    int output[2];
+    ASSERT_EQ(0, pipe(output));
+    ASSERT_GE(fcntl(output[0], F_SETFL, O_NONBLOCK), 0);
+    std::vector<std::unique_ptr<Entity>> entities;
+    entities.push_back(std::make_unique<Entity>(resource_of("sm")));
+    const Bytes hub = address_of(*entities[0]);
+    const int standard_error = dup(STDERR_FILENO);
+    dup2(output[1], STDERR_FILENO);
+    limit_descriptors(limit);
+    bool refused = false;
+    std::vector<Endpoint> endpoints;
+    for (int i = 0; i < 100 && !refused; ++i) {
+        try {
+            entities.push_back(std::make_unique<Entity>(resource_of("sm")));
+            endpoints.push_back(connect_to(*entities.back(), hub));
+            uct_ep_h ep = endpoints.back();
+            const ucs_status_t status = retry(*entities.back(), [&] {
+                entities[0]->progress();
+                return uct_ep_am_short(ep, kId, 0, nullptr, 0);
+            });
+            refused = status != UCS_OK;
+        } catch (const std::runtime_error&) {
+            refused = true;
         }
-        dup2(standard_error, STDERR_FILENO);
-        EXPECT_TRUE(refused);
-        std::string text(65536, '\0');
-        const ssize_t got = read(output[0], text.data(), text.size());
-        text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-        EXPECT_NE(std::string::npos, text.find("ulimit -n")) << "it said: " << text;
+    }
+    dup2(standard_error, STDERR_FILENO);
+    EXPECT_TRUE(refused);
+    std::string text(65536, '\0');
+    const ssize_t got = read(output[0], text.data(), text.size());
+    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    EXPECT_NE(std::string::npos, text.find("ulimit -n")) << limit << ", it said: " << text;
+    EXPECT_EQ(std::string::npos, text.find("another machine")) << limit << ", it said: " << text;
 
-        // The first interface lives on: what is closed can be opened again.
-        endpoints.clear();
-        entities.resize(1);
-        Entity again(resource_of("sm"));
-        const Endpoint ep = connect_to(again, hub);
-        const std::size_t before = entities[0]->am.size();
-        EXPECT_EQ(UCS_OK, retry(again, [&] { return uct_ep_am_short(ep, kId, 0, nullptr, 0); }));
-        EXPECT_TRUE(progress_until(*entities[0], [&] { return entities[0]->am.size() > before; }));
-    });
-    EXPECT_EQ(0, starving.join());
+    // The first interface lives on: what is closed can be opened again.
+    endpoints.clear();
+    entities.resize(1);
+    Entity again(resource_of("sm"));
+    const Endpoint ep = connect_to(again, hub);
+    const std::size_t before = entities[0]->am.size();
+    EXPECT_EQ(UCS_OK, retry(again, [&] { return uct_ep_am_short(ep, kId, 0, nullptr, 0); }));
+    EXPECT_TRUE(progress_until(*entities[0], [&] { return entities[0]->am.size() > before; }));
+}
+
+TEST_F(Fork, running_out_of_descriptors_is_an_error_that_names_the_limit) {
+    // As many limits as an interface with a peer has descriptors: each call is the first to lack
+    // one.
+    for (rlim_t limit = 56; limit < 76; ++limit) {
+        Child starving([limit](Channel&) { starve_of_descriptors(limit); });
+        EXPECT_EQ(0, starving.join()) << "with " << limit << " descriptors";
+    }
 }
 #endif
 
