@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A completion queue: plain, or extended with what tag matching tells about a message.
+//
+// Threads: owner of the interface.
+// Invariants
+//  (1) poll() gives completions in the order of the device, each once.
+//  (2) arm() answers UCS_OK only when no completion was there at that moment and none since the last
+//      poll() is untold; else UCS_ERR_BUSY, and the completions that it found are the next that
+//      poll() gives. So a sleeper never sleeps over work.
+//  (3) The fields of a completion that failed are undefined but wr_id, status and qp_num.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <ucs/type/status.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "uct/ib/ib_md.hpp"
+
+namespace tagwire::ib {
+
+struct Completion {
+    std::uint64_t wr_id;
+    ibv_wc_status status;
+    ibv_wc_opcode opcode;
+    std::uint32_t byte_len;
+    std::uint32_t qp_num;
+    unsigned flags;       // IBV_WC_x
+    std::uint32_t imm;    // host order, with IBV_WC_WITH_IMM
+    std::uint32_t src_qp;  // datagrams
+    std::uint32_t app_ctx;  // host order; matched messages, from here on
+    std::uint64_t tag;
+};
+
+class CompletionQueue {
+  public:
+    static constexpr unsigned kBatch = 16;
+
+    CompletionQueue() = default;
+    /// `channel` may be null: such a queue cannot be armed. `has_tags`: an extended queue.
+    /// UCS_ERR_EXCEEDS_LIMIT (logged): more entries than the device has; UCS_ERR_NO_MEMORY,
+    /// UCS_ERR_IO_ERROR.
+    ucs_status_t open(const IbMd& md, unsigned entries, ibv_comp_channel* channel, bool has_tags);
+
+    /// At most kBatch completions; they stay valid until the next call.
+    unsigned poll(const Completion** completions_p) {
+        if (stashed_ != 0) [[unlikely]]
+            return take_stash(completions_p);
+        *completions_p = batch_;
+        return extended_ != nullptr ? poll_extended() : poll_plain();
+    }
+
+    /// Asks for an event on the channel for what comes next.
+    ucs_status_t arm(bool solicited_only);
+
+    [[nodiscard]] ibv_cq* get() const { return cq_.get(); }
+    [[nodiscard]] unsigned entries() const { return entries_; }
+
+  private:
+    unsigned poll_plain();
+    unsigned poll_extended();
+    unsigned take_stash(const Completion** completions_p);
+
+    OwnedCq cq_{nullptr, nullptr};
+    ibv_cq_ex* extended_ = nullptr;
+    unsigned entries_ = 0;
+    unsigned stashed_ = 0;
+    Completion batch_[kBatch];
+};
+
+}  // namespace tagwire::ib

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RDMA devices: those that the libraries list, and one that was opened.
+//
+// Threads: listing from any thread; an opened device belongs to its memory domain.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <ucs/type/status.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "uct/ib/verbs.hpp"
+
+namespace tagwire::ib {
+
+/// What a library lists, usable or not.
+struct ListedDevice {
+    std::string name;                  // "mlx5_0", "rxe0", "vhca0"
+    const VerbsLibrary* library;
+    std::string problem;               // why it cannot be used; empty when it can
+};
+
+/// All devices of both libraries that TAGWIRE_IB_DEVICES admits, nearest to this process' CPUs
+/// first; those of the virtual HCA come last. Does not open devices that were not asked for.
+std::vector<ListedDevice> list_devices();
+
+/// An active port with the address that we use on it.
+struct Port {
+    std::uint8_t number = 1;
+    ibv_port_attr attr{};
+    bool is_ethernet = false;  // RoCE: addressed by GID alone
+    int gid_index = 0;
+    ibv_gid gid{};
+    std::uint16_t pkey_index = 0;
+    std::uint16_t pkey = 0xffff;
+
+    [[nodiscard]] std::uint32_t mtu_bytes() const { return 128U << attr.active_mtu; }
+};
+
+class Device {
+  public:
+    /// UCS_ERR_NO_DEVICE: no such device, or it cannot be opened; logged.
+    static ucs_status_t open(const std::string& name, std::unique_ptr<Device>* device_p);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    [[nodiscard]] const std::string& name() const { return name_; }
+    [[nodiscard]] const VerbsTable& verbs() const { return library_->verbs; }
+    [[nodiscard]] VerbsOrigin origin() const { return library_->origin; }
+    [[nodiscard]] ibv_context* context() const { return context_; }
+    [[nodiscard]] const ibv_device_attr_ex& attr() const { return attr_; }
+    /// Tag-matching SRQs over RC.
+    [[nodiscard]] bool matches_tags() const {
+        return attr_.tm_caps.max_num_tags > 0 && (attr_.tm_caps.flags & IBV_TM_CAP_RC) != 0;
+    }
+    /// The NUMA node it is attached to, -1 when unknown.
+    [[nodiscard]] int numa_node() const { return numa_node_; }
+
+    /// The port as it is now, with its GID chosen (`gid_index` -1: RoCE v2 with an IPv4 address
+    /// where there is one, else RoCE v2, else entry 0). UCS_ERR_NO_DEVICE: no such port;
+    /// UCS_ERR_UNREACHABLE: it is down. `problem_p` may be null.
+    ucs_status_t port(std::uint8_t number, int gid_index, Port* port_p,
+                      std::string* problem_p) const;
+
+  private:
+    Device(std::string name, const VerbsLibrary& library, ibv_context* context);
+
+    std::string name_;
+    const VerbsLibrary* library_;
+    ibv_context* context_;
+    ibv_device_attr_ex attr_{};
+    int numa_node_ = -1;
+};
+
+}  // namespace tagwire::ib

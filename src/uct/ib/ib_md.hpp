@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory domain of one RDMA device: protection domain, registrations, remote keys.
+//
+// Threads: as uct::Md, any thread by one at a time; registration is thread-safe in verbs anyway.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "uct/base_md.hpp"
+#include "uct/ib/device.hpp"
+
+namespace tagwire::ib {
+
+struct IbMdOptions;
+
+/// What uct_mem_h points to.
+struct Registration {
+    ibv_mr* mr;
+    void* mapping;  // what mem_alloc mapped; null for the user's own memory
+    std::size_t bytes;
+};
+
+inline const Registration& registration_of(uct_mem_h memh) {
+    return *static_cast<const Registration*>(memh);
+}
+
+/// A remote key as it travels: 8 bytes.
+struct [[gnu::packed]] PackedRkey {
+    std::uint32_t magic;  // kRkeyMagic, so that the key of another component is refused
+    std::uint32_t rkey;
+};
+static_assert(sizeof(PackedRkey) == 8);
+inline constexpr std::uint32_t kRkeyMagic = 0x6b697774;  // "twik"
+
+class IbMd : public uct::Md {
+  public:
+    static ucs_status_t open(const uct::Component& component, const char* name,
+                             const IbMdOptions& options, uct::Md** md_p);
+    ~IbMd() override;
+
+    ucs_status_t query(uct_md_attr_t* attr) override;
+    ucs_status_t query_tl_resources(std::vector<uct::TlDevice>* devices) override;
+    ucs_status_t iface_open(uct::Worker& worker, const uct_iface_params_t& params,
+                            const void* iface_values, uct_iface_h* iface_p) override;
+    ucs_status_t mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type,
+                           unsigned flags, const char* name, uct_mem_h* memh_p) override;
+    ucs_status_t mem_free(uct_mem_h memh) override;
+    ucs_status_t mem_reg(void* address, std::size_t length, unsigned flags,
+                         uct_mem_h* memh_p) override;
+    ucs_status_t mem_dereg(uct_mem_h memh) override;
+    ucs_status_t mkey_pack(uct_mem_h memh, void* packed) override;
+
+    [[nodiscard]] Device& device() const { return *device_; }
+    [[nodiscard]] const VerbsTable& verbs() const { return device_->verbs(); }
+    [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
+
+  private:
+    IbMd(const uct::Component& component, std::unique_ptr<Device> device, OwnedPd pd);
+
+    std::unique_ptr<Device> device_;
+    OwnedPd pd_;  // goes before the device
+};
+
+}  // namespace tagwire::ib

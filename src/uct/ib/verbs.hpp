@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The verbs libraries of this process, chosen at run time.
+//
+// Control verbs are called through a table of function pointers that dlopen(3) filled, from the
+// system's libibverbs or from the virtual HCA (libtagwire-vhca.so, whose names carry the prefix
+// tagwire_vhca_). Data-path verbs need no table: <infiniband/verbs.h> calls them inline through the
+// device's context. So nothing here links to libibverbs, and devices of both libraries serve in one
+// process.
+//
+// Threads: any. Libraries are loaded once, on first use, and never unloaded.
+// Invariants
+//  (1) A table is complete, or there is none: a library that lacks one of the functions is not used.
+//  (2) Whatever a table created goes back to the same table; the owners below carry its function.
+//  (3) No inline function of verbs.h that may call an exported one is used in this tree
+//      (ibv_create_qp_ex, ibv_reg_mr, ibv_query_port, ...): that would make a link-time reference.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tagwire::ib {
+
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): one list for the members and for their loading
+#define TW_VERBS(X)                                                                        \
+    X(get_device_list)                                                                     \
+    X(free_device_list)                                                                    \
+    X(get_device_name)                                                                     \
+    X(get_device_guid)                                                                     \
+    X(open_device)                                                                         \
+    X(close_device)                                                                        \
+    X(query_device)                                                                        \
+    X(query_port)                                                                          \
+    X(query_gid)                                                                           \
+    X(query_pkey)                                                                          \
+    X(get_async_event)                                                                     \
+    X(ack_async_event)                                                                     \
+    X(alloc_pd)                                                                            \
+    X(dealloc_pd)                                                                          \
+    X(reg_mr)                                                                              \
+    X(dereg_mr)                                                                            \
+    X(create_comp_channel)                                                                 \
+    X(destroy_comp_channel)                                                                \
+    X(create_cq)                                                                           \
+    X(destroy_cq)                                                                          \
+    X(get_cq_event)                                                                        \
+    X(ack_cq_events)                                                                       \
+    X(create_srq)                                                                          \
+    X(modify_srq)                                                                          \
+    X(destroy_srq)                                                                         \
+    X(create_qp)                                                                           \
+    X(query_qp)                                                                            \
+    X(modify_qp)                                                                           \
+    X(destroy_qp)                                                                          \
+    X(create_ah)                                                                           \
+    X(destroy_ah)                                                                          \
+    X(fork_init)                                                                           \
+    X(wc_status_str)                                                                       \
+    X(event_type_str)
+
+struct VerbsTable {
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage)
+#define TW_VERBS_MEMBER(name) decltype(&::ibv_##name) name = nullptr;
+    TW_VERBS(TW_VERBS_MEMBER)
+#undef TW_VERBS_MEMBER
+
+    /// UCS_OK's errno of query_port: fills all of `attr`, also what the first release did not have.
+    int query_port_attr(ibv_context* context, std::uint8_t port, ibv_port_attr* attr) const;
+    /// query_device_ex where the device has it, else query_device with the extended part zeroed.
+    int query_device_attr(ibv_context* context, ibv_device_attr_ex* attr) const;
+};
+
+enum class VerbsOrigin { kSystem, kVirtual };
+
+struct VerbsLibrary {
+    VerbsOrigin origin;
+    std::string path;     // that was loaded, or would have been
+    std::string problem;  // why it is not used; empty when it is
+    VerbsTable verbs;     // complete exactly when there is no problem
+};
+
+/// Both libraries, the system's first. Loaded by the first call.
+std::span<const VerbsLibrary> verbs_libraries();
+
+const char* name_of(VerbsOrigin origin);  // "system", "virtual"
+
+// ---- Owners of verbs objects
+template <class Object>
+using Owned = std::unique_ptr<Object, int (*)(Object*)>;
+
+template <class Object>
+Owned<Object> owned(Object* object, int (*destroy)(Object*)) {
+    return Owned<Object>(object, destroy);
+}
+
+using OwnedPd = Owned<ibv_pd>;
+using OwnedMr = Owned<ibv_mr>;
+using OwnedCq = Owned<ibv_cq>;
+using OwnedSrq = Owned<ibv_srq>;
+using OwnedQp = Owned<ibv_qp>;
+using OwnedAh = Owned<ibv_ah>;
+using OwnedChannel = Owned<ibv_comp_channel>;
+
+}  // namespace tagwire::ib
