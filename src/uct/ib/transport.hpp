@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a verbs transport (rc, dc, ud) is to the memory domain: a row of constants. The rows stand in
+// src/uct/ib_transports.cc, beside the composition root, so that ib/ does not know who builds on it.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "ucs/config/config.hpp"
+#include "uct/ib/ib_md.hpp"
+
+namespace tagwire::ib {
+
+struct Transport {
+    const char* name;  // "rc"
+    const ucs::OptionTable* (*options)();
+    /// Whether it works on this device; when not, `*reason_p` gets half a sentence ("has no DC").
+    bool (*usable)(const Device& device, std::string* reason_p);
+    ucs_status_t (*open)(IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
+                         const void* values, uct_iface_h* iface_p);
+};
+
+std::span<const Transport* const> transports();
+
+}  // namespace tagwire::ib
