@@ -25,6 +25,7 @@ struct tagwire_uct_component {};
 
 namespace tagwire::uct {
 
+class DescribeSink;
 class Md;
 
 /// A transport on a device, as a memory domain offers it.
@@ -44,12 +45,15 @@ struct Component {
     using RkeyPtr = ucs_status_t (*)(const Component&, uct_rkey_t rkey, void* handle,
                                      std::uint64_t remote_addr, void** local_p);
     using ReleaseRkey = ucs_status_t (*)(const Component&, uct_rkey_t rkey, void* handle);
+    using Describe = void (*)(const Component&, const DescribeSink&);
     using IfaceOptions = const ucs::OptionTable* (*)(const char* tl_name);
 
     tagwire_uct_component base = {};
     const char* name = nullptr;  // shorter than UCT_COMPONENT_NAME_MAX
     std::uint64_t flags = 0;     // UCT_COMPONENT_FLAG_x
     std::size_t rkey_packed_bytes = 0;
+    // Of the family as a whole, which reads them itself; null when it has none.
+    const ucs::OptionTable* common_options = nullptr;
     const ucs::OptionTable* md_options = nullptr;
     std::vector<const char*> (*tl_names)() =
         nullptr;  // every transport, devices or not: for the list of options
@@ -60,6 +64,7 @@ struct Component {
     RkeyPtr rkey_ptr = nullptr;  // UCS_ERR_UNSUPPORTED where there is no pointer
     ReleaseRkey rkey_release = nullptr;
     IfaceOptions iface_options = nullptr;  // null for a transport that it does not have
+    Describe describe = nullptr;           // for tagwire_uct_component_describe(); null: nothing
 };
 
 static_assert(std::is_standard_layout_v<Component> && offsetof(Component, base) == 0);

@@ -6,16 +6,17 @@
 #include <algorithm>
 #include <array>
 
+#include "uct/ib/ib_component.hpp"
 #include "uct/sm/sm_component.hpp"
 
 namespace tagwire::uct {
 
 namespace {
 
-constexpr std::size_t kComponents = 1;
+constexpr std::size_t kComponents = 2;
 
 const std::array<const Component*, kComponents>& components() {
-    static const std::array<const Component*, kComponents> list{&sm::component()};
+    static const std::array<const Component*, kComponents> list{&sm::component(), &ib::component()};
     return list;
 }
 
@@ -41,6 +42,7 @@ std::vector<const ucs::OptionTable*> all_option_tables() {
     std::vector<const ucs::OptionTable*> tables;
     add_table(&tables, &ucs::core_option_table());
     for (const Component* component : all_components()) {
+        add_table(&tables, component->common_options);
         add_table(&tables, component->md_options);
         for (const char* tl_name : component->tl_names()) {
             add_table(&tables, component->iface_options(tl_name));

@@ -46,6 +46,21 @@ ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_cou
     return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;
 }
 
+ucs_status_t tagwire_uct_component_describe(uct_component_h component, tagwire_uct_describe_cb_t cb,
+                                            void* arg) {
+    if (uct::has_null(__func__, {{"component", component}, {"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    if (!uct::is_component(component)) {
+        return uct::refuse(UCS_ERR_INVALID_PARAM, __func__,
+                           "component %p is not one of this library's",
+                           static_cast<void*>(component));
+    }
+    const uct::Component& found = uct::component_of(component);
+    if (found.describe != nullptr)
+        found.describe(found, uct::DescribeSink(cb, arg));
+    return UCS_OK;
+}
+
 ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_uct_describe_cb_t cb,
                                         void* arg) {
     if (uct::has_null(__func__, {{"iface", iface}, {"cb", cb}}))

@@ -19,13 +19,13 @@ inline constexpr std::uint8_t kAddressVersion = 1;
 
 /// The device address: where a port is. Integers are big endian.
 struct [[gnu::packed]] PortAddress {
-    std::uint8_t version;    // kAddressVersion
-    std::uint8_t flags;      // kPortIsEthernet
-    std::uint16_t lid;       // 0 on Ethernet
-    std::uint8_t gid[16];    // of the chosen entry
-    std::uint16_t pkey;      // without the membership bit
-    std::uint8_t mtu;        // ibv_mtu
-    std::uint8_t check;      // so that the sum of all bytes is 0
+    std::uint8_t version;  // kAddressVersion
+    std::uint8_t flags;    // kPortIsEthernet
+    std::uint16_t lid;     // 0 on Ethernet
+    std::uint8_t gid[16];  // of the chosen entry
+    std::uint16_t pkey;    // without the membership bit
+    std::uint8_t mtu;      // ibv_mtu
+    std::uint8_t check;    // so that the sum of all bytes is 0
 };
 static_assert(sizeof(PortAddress) == 24);
 

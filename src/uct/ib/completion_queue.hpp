@@ -26,9 +26,9 @@ struct Completion {
     ibv_wc_opcode opcode;
     std::uint32_t byte_len;
     std::uint32_t qp_num;
-    unsigned flags;       // IBV_WC_x
-    std::uint32_t imm;    // host order, with IBV_WC_WITH_IMM
-    std::uint32_t src_qp;  // datagrams
+    unsigned flags;         // IBV_WC_x
+    std::uint32_t imm;      // host order, with IBV_WC_WITH_IMM
+    std::uint32_t src_qp;   // datagrams
     std::uint32_t app_ctx;  // host order; matched messages, from here on
     std::uint64_t tag;
 };

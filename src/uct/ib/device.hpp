@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,21 @@ namespace tagwire::ib {
 
 /// What a library lists, usable or not.
 struct ListedDevice {
-    std::string name;                  // "mlx5_0", "rxe0", "vhca0"
+    std::string name;  // "mlx5_0", "rxe0", "vhca0"
     const VerbsLibrary* library;
-    std::string problem;               // why it cannot be used; empty when it can
+    std::string problem;  // why it cannot be used; empty when it can
+    bool is_admitted;     // by TAGWIRE_IB_DEVICES
+    int numa_node;        // -1 when unknown
 };
 
-/// All devices of both libraries that TAGWIRE_IB_DEVICES admits, nearest to this process' CPUs
-/// first; those of the virtual HCA come last. Does not open devices that were not asked for.
+/// All devices of both libraries, nearest to this process' CPUs first; those of the virtual HCA
+/// come last. Opens and closes those that TAGWIRE_IB_DEVICES admits (no others) to see whether they
+/// can be used, once for a device that can.
 std::vector<ListedDevice> list_devices();
+
+/// As it is listed, without opening it. nullopt: not there or not admitted; `*others_p` gets the
+/// names of those that are.
+std::optional<ListedDevice> find_device(const std::string& name, std::string* others_p);
 
 /// An active port with the address that we use on it.
 struct Port {
@@ -44,12 +52,17 @@ class Device {
   public:
     /// UCS_ERR_NO_DEVICE: no such device, or it cannot be opened; logged.
     static ucs_status_t open(const std::string& name, std::unique_ptr<Device>* device_p);
+    /// The same for a device that its library has listed just now; the problem is for the caller to
+    /// log.
+    static ucs_status_t open(const ListedDevice& listed, ibv_device* device,
+                             std::unique_ptr<Device>* device_p, std::string* problem_p);
     ~Device();
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
 
     [[nodiscard]] const std::string& name() const { return name_; }
     [[nodiscard]] const VerbsTable& verbs() const { return library_->verbs; }
+    [[nodiscard]] unsigned port_count() const { return attr_.orig_attr.phys_port_cnt; }
     [[nodiscard]] VerbsOrigin origin() const { return library_->origin; }
     [[nodiscard]] ibv_context* context() const { return context_; }
     [[nodiscard]] const ibv_device_attr_ex& attr() const { return attr_; }
@@ -61,13 +74,15 @@ class Device {
     [[nodiscard]] int numa_node() const { return numa_node_; }
 
     /// The port as it is now, with its GID chosen (`gid_index` -1: RoCE v2 with an IPv4 address
-    /// where there is one, else RoCE v2, else entry 0). UCS_ERR_NO_DEVICE: no such port;
-    /// UCS_ERR_UNREACHABLE: it is down. `problem_p` may be null.
+    /// where there is one, else RoCE v2, not link-local rather than so, else entry 0).
+    /// UCS_ERR_NO_DEVICE: no such port; UCS_ERR_INVALID_PARAM: no such GID; UCS_ERR_UNREACHABLE: it
+    /// is down, or the GID is empty.
+    /// `problem_p` may be null.
     ucs_status_t port(std::uint8_t number, int gid_index, Port* port_p,
                       std::string* problem_p) const;
 
   private:
-    Device(std::string name, const VerbsLibrary& library, ibv_context* context);
+    Device(const ListedDevice& listed, ibv_context* context);
 
     std::string name_;
     const VerbsLibrary* library_;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The memory domain of one RDMA device: protection domain, registrations, remote keys.
 //
-// Threads: as uct::Md, any thread by one at a time; registration is thread-safe in verbs anyway.
+// Threads: as uct::Md; registering and deregistering from several threads at a time is fine, too.
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <string>
+#include <mutex>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "uct/base_md.hpp"
@@ -26,7 +29,7 @@ inline const Registration& registration_of(uct_mem_h memh) {
     return *static_cast<const Registration*>(memh);
 }
 
-/// A remote key as it travels: 8 bytes.
+/// A remote key as it travels: 8 bytes, little endian. Unpacked, uct_rkey_t is the rkey itself.
 struct [[gnu::packed]] PackedRkey {
     std::uint32_t magic;  // kRkeyMagic, so that the key of another component is refused
     std::uint32_t rkey;
@@ -34,9 +37,12 @@ struct [[gnu::packed]] PackedRkey {
 static_assert(sizeof(PackedRkey) == 8);
 inline constexpr std::uint32_t kRkeyMagic = 0x6b697774;  // "twik"
 
+/// 1 for "mlx5_0:1"; 0 when the name has no port.
+std::uint8_t port_number_of(std::string_view dev_name);
+
 class IbMd : public uct::Md {
   public:
-    static ucs_status_t open(const uct::Component& component, const char* name,
+    static ucs_status_t open(const uct::Component& family, const char* name,
                              const IbMdOptions& options, uct::Md** md_p);
     ~IbMd() override;
 
@@ -57,10 +63,16 @@ class IbMd : public uct::Md {
     [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
 
   private:
-    IbMd(const uct::Component& component, std::unique_ptr<Device> device, OwnedPd pd);
+    IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd);
+    /// Null with an errno value; logged.
+    ibv_mr* register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p);
+    ucs_status_t track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h* memh_p);
+    ucs_status_t forget(Registration* memory);
 
     std::unique_ptr<Device> device_;
     OwnedPd pd_;  // goes before the device
+    std::mutex mutex_;
+    std::unordered_set<Registration*> registrations_;
 };
 
 }  // namespace tagwire::ib

@@ -17,6 +17,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,40 +25,40 @@
 namespace tagwire::ib {
 
 // NOLINTNEXTLINE(cppcoreguidelines-macro-usage): one list for the members and for their loading
-#define TW_VERBS(X)                                                                        \
-    X(get_device_list)                                                                     \
-    X(free_device_list)                                                                    \
-    X(get_device_name)                                                                     \
-    X(get_device_guid)                                                                     \
-    X(open_device)                                                                         \
-    X(close_device)                                                                        \
-    X(query_device)                                                                        \
-    X(query_port)                                                                          \
-    X(query_gid)                                                                           \
-    X(query_pkey)                                                                          \
-    X(get_async_event)                                                                     \
-    X(ack_async_event)                                                                     \
-    X(alloc_pd)                                                                            \
-    X(dealloc_pd)                                                                          \
-    X(reg_mr)                                                                              \
-    X(dereg_mr)                                                                            \
-    X(create_comp_channel)                                                                 \
-    X(destroy_comp_channel)                                                                \
-    X(create_cq)                                                                           \
-    X(destroy_cq)                                                                          \
-    X(get_cq_event)                                                                        \
-    X(ack_cq_events)                                                                       \
-    X(create_srq)                                                                          \
-    X(modify_srq)                                                                          \
-    X(destroy_srq)                                                                         \
-    X(create_qp)                                                                           \
-    X(query_qp)                                                                            \
-    X(modify_qp)                                                                           \
-    X(destroy_qp)                                                                          \
-    X(create_ah)                                                                           \
-    X(destroy_ah)                                                                          \
-    X(fork_init)                                                                           \
-    X(wc_status_str)                                                                       \
+#define TW_VERBS(X)         \
+    X(get_device_list)      \
+    X(free_device_list)     \
+    X(get_device_name)      \
+    X(get_device_guid)      \
+    X(open_device)          \
+    X(close_device)         \
+    X(query_device)         \
+    X(query_port)           \
+    X(query_gid)            \
+    X(query_pkey)           \
+    X(get_async_event)      \
+    X(ack_async_event)      \
+    X(alloc_pd)             \
+    X(dealloc_pd)           \
+    X(reg_mr)               \
+    X(dereg_mr)             \
+    X(create_comp_channel)  \
+    X(destroy_comp_channel) \
+    X(create_cq)            \
+    X(destroy_cq)           \
+    X(get_cq_event)         \
+    X(ack_cq_events)        \
+    X(create_srq)           \
+    X(modify_srq)           \
+    X(destroy_srq)          \
+    X(create_qp)            \
+    X(query_qp)             \
+    X(modify_qp)            \
+    X(destroy_qp)           \
+    X(create_ah)            \
+    X(destroy_ah)           \
+    X(fork_init)            \
+    X(wc_status_str)        \
     X(event_type_str)
 
 struct VerbsTable {
@@ -65,12 +66,20 @@ struct VerbsTable {
 #define TW_VERBS_MEMBER(name) decltype(&::ibv_##name) name = nullptr;
     TW_VERBS(TW_VERBS_MEMBER)
 #undef TW_VERBS_MEMBER
+    // What the inline ibv_query_gid_ex() calls: a GID together with its type.
+    decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
 
-    /// UCS_OK's errno of query_port: fills all of `attr`, also what the first release did not have.
+    // Both answer 0 or an errno value.
+    /// query_port with all of `attr` filled, also what the first release did not have.
     int query_port_attr(ibv_context* context, std::uint8_t port, ibv_port_attr* attr) const;
     /// query_device_ex where the device has it, else query_device with the extended part zeroed.
     int query_device_attr(ibv_context* context, ibv_device_attr_ex* attr) const;
 };
+
+// ---- Calls that libibverbs has as inline functions over the context only. Null with errno, which
+// is EOPNOTSUPP where the device has no such call.
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr);
 
 enum class VerbsOrigin { kSystem, kVirtual };
 
@@ -81,8 +90,13 @@ struct VerbsLibrary {
     VerbsTable verbs;     // complete exactly when there is no problem
 };
 
-/// Both libraries, the system's first. Loaded by the first call.
+/// Both libraries, the system's first, as the options TAGWIRE_IB_VERBS_LIBRARY and
+/// TAGWIRE_IB_VHCA_LIBRARY say at the first call, which loads them.
 std::span<const VerbsLibrary> verbs_libraries();
+
+/// Loads one: `name` as dlopen(3) takes it, "" for none. A name without a slash of the virtual one
+/// is looked for in the directory of this code and in lib beside that, first. For tests.
+VerbsLibrary load_verbs_library(VerbsOrigin origin, const std::string& name);
 
 const char* name_of(VerbsOrigin origin);  // "system", "virtual"
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/completion_queue.hpp"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ucs/log/log.hpp"
+
+namespace tagwire::ib {
+
+namespace {
+
+constexpr std::uint64_t kExtendedFields = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM |
+                                          IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
+                                          IBV_WC_EX_WITH_TM_INFO;
+
+Completion from_plain(const ibv_wc& wc) {
+    Completion completion{};
+    completion.wr_id = wc.wr_id;
+    completion.status = wc.status;
+    completion.qp_num = wc.qp_num;
+    completion.opcode = wc.opcode;
+    completion.byte_len = wc.byte_len;
+    completion.flags = wc.wc_flags;
+    completion.imm = be32toh(wc.imm_data);
+    completion.src_qp = wc.src_qp;
+    return completion;
+}
+
+Completion read_extended(ibv_cq_ex* cq) {
+    Completion completion{};
+    completion.wr_id = cq->wr_id;
+    completion.status = cq->status;
+    completion.qp_num = ibv_wc_read_qp_num(cq);
+    if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+        return completion;
+    completion.opcode = ibv_wc_read_opcode(cq);
+    completion.byte_len = ibv_wc_read_byte_len(cq);
+    completion.flags = ibv_wc_read_wc_flags(cq);
+    completion.src_qp = ibv_wc_read_src_qp(cq);
+    if ((completion.flags & IBV_WC_WITH_IMM) != 0)
+        completion.imm = be32toh(ibv_wc_read_imm_data(cq));
+    if (completion.opcode == IBV_WC_TM_RECV && (completion.flags & IBV_WC_TM_MATCH) != 0) {
+        ibv_wc_tm_info info{};
+        ibv_wc_read_tm_info(cq, &info);
+        completion.tag = info.tag;
+        completion.app_ctx = info.priv;
+    }
+    return completion;
+}
+
+}  // namespace
+
+ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_channel* channel,
+                                   bool has_tags) {
+    const int entries_max = md.device().attr().orig_attr.max_cqe;
+    const char* name = md.device().name().c_str();
+    if (entries > static_cast<unsigned>(std::max(entries_max, 0))) {
+        TW_LOG_ERROR("%s: a completion queue of %u entries is needed, the device has %d at most",
+                     name, entries, entries_max);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    const unsigned wanted = std::max(entries, 1U);
+    ibv_context* context = md.device().context();
+    ibv_cq_ex* extended = nullptr;
+    ibv_cq* cq = nullptr;
+    errno = 0;
+    if (has_tags) {
+        ibv_cq_init_attr_ex attr{};
+        attr.cqe = wanted;
+        attr.channel = channel;
+        attr.wc_flags = kExtendedFields;
+        extended = create_cq_ex(context, &attr);
+        cq = extended != nullptr ? ibv_cq_ex_to_cq(extended) : nullptr;
+    } else {
+        cq = md.verbs().create_cq(context, static_cast<int>(wanted), nullptr, channel, 0);
+    }
+    if (cq == nullptr) {
+        const int error = errno;
+        TW_LOG_ERROR("%s: a completion queue of %u entries cannot be made: %s", name, wanted,
+                     std::strerror(error));
+        return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+    }
+    cq_ = owned(cq, md.verbs().destroy_cq);
+    extended_ = extended;
+    entries_ = static_cast<unsigned>(cq->cqe);
+    return UCS_OK;
+}
+
+unsigned CompletionQueue::poll_plain() {
+    ibv_wc entries[kBatch];
+    const int count = ibv_poll_cq(cq_.get(), kBatch, entries);
+    if (count < 0) [[unlikely]] {
+        TW_LOG_ERROR("ibv_poll_cq failed: %s", std::strerror(errno));
+        return 0;
+    }
+    std::transform(entries, entries + count, batch_, from_plain);
+    return static_cast<unsigned>(count);
+}
+
+unsigned CompletionQueue::poll_extended() {
+    ibv_poll_cq_attr attr{};
+    int error = ibv_start_poll(extended_, &attr);
+    if (error == ENOENT)  // and then there is no end_poll()
+        return 0;
+    unsigned count = 0;
+    if (error == 0) [[likely]] {
+        do {
+            batch_[count++] = read_extended(extended_);
+        } while (count < kBatch && (error = ibv_next_poll(extended_)) == 0);
+        ibv_end_poll(extended_);
+    }
+    if (error != 0 && error != ENOENT) [[unlikely]]
+        TW_LOG_ERROR("polling a completion queue failed: %s", std::strerror(error));
+    return count;
+}
+
+unsigned CompletionQueue::take_stash(const Completion** completions_p) {
+    *completions_p = batch_;
+    return std::exchange(stashed_, 0);
+}
+
+ucs_status_t CompletionQueue::arm(bool solicited_only) {
+    if (stashed_ != 0)
+        return UCS_ERR_BUSY;
+    if (const int error = ibv_req_notify_cq(cq_.get(), solicited_only ? 1 : 0); error != 0) {
+        TW_LOG_ERROR("ibv_req_notify_cq failed: %s", std::strerror(error));
+        return UCS_ERR_IO_ERROR;
+    }
+    // What came before the request makes no event.
+    stashed_ = extended_ != nullptr ? poll_extended() : poll_plain();
+    return stashed_ == 0 ? UCS_OK : UCS_ERR_BUSY;
+}
+
+}  // namespace tagwire::ib

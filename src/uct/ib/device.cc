@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/device.hpp"
+
+#include <endian.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+
+namespace tagwire::ib {
+
+namespace {
+
+constexpr std::uint16_t kPkeyFullMember = 0x8000;
+
+bool is_ipv4(const ibv_gid& gid) {
+    constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return std::memcmp(gid.raw, kMapped, sizeof kMapped) == 0;
+}
+
+bool is_link_local(const ibv_gid& gid) {
+    return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
+}
+
+bool is_zero(const ibv_gid& gid) {
+    return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
+}
+
+// How gladly a GID is taken on Ethernet; 0: not at all.
+int rank_of(const ibv_gid_entry& entry) {
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || is_zero(entry.gid))
+        return 0;
+    if (is_ipv4(entry.gid))
+        return 3;
+    return is_link_local(entry.gid) ? 1 : 2;
+}
+
+int choose_gid(const VerbsTable& verbs, ibv_context* context, const Port& port) {
+    int best = 0;
+    int best_rank = 0;
+    for (int index = 0; port.is_ethernet && index < port.attr.gid_tbl_len; ++index) {
+        ibv_gid_entry entry{};
+        const int error = verbs.query_gid_ex(
+            context, port.number, static_cast<std::uint32_t>(index), &entry, 0, sizeof entry);
+        if (error == 0 && rank_of(entry) > best_rank) {
+            best = index;
+            best_rank = rank_of(entry);
+        }
+    }
+    return best;
+}
+
+// The first partition that we are a full member of, since limited members do not hear one another.
+void choose_pkey(const VerbsTable& verbs, ibv_context* context, Port* port) {
+    for (int index = 0; index < port->attr.pkey_tbl_len; ++index) {
+        __be16 pkey = 0;
+        if (verbs.query_pkey(context, port->number, index, &pkey) != 0 ||
+            (be16toh(pkey) & kPkeyFullMember) == 0) {
+            continue;
+        }
+        port->pkey_index = static_cast<std::uint16_t>(index);
+        port->pkey = be16toh(pkey);
+        return;
+    }
+}
+
+const char* state_text(ibv_port_state state) {
+    switch (state) {
+        case IBV_PORT_INIT:
+        case IBV_PORT_ARMED:
+            return "is not active yet (is a subnet manager running?)";
+        case IBV_PORT_ACTIVE_DEFER:
+            return "is losing its link";
+        default:
+            return "is down";
+    }
+}
+
+}  // namespace
+
+ucs_status_t Device::port(std::uint8_t number, int gid_index, Port* port_p,
+                          std::string* problem_p) const {
+    const std::string name = "port " + std::to_string(number);
+    const auto answer = [&](ucs_status_t status, const std::string& problem) {
+        if (problem_p != nullptr)
+            *problem_p = name + " " + problem;
+        return status;
+    };
+    Port port;
+    port.number = number;
+    if (number == 0 || number > port_count())
+        return answer(UCS_ERR_NO_DEVICE,
+                      "does not exist: there are " + std::to_string(port_count()));
+    if (const int error = verbs().query_port_attr(context_, number, &port.attr); error != 0)
+        return answer(UCS_ERR_NO_DEVICE, std::string("cannot be queried: ") + std::strerror(error));
+    if (port.attr.state != IBV_PORT_ACTIVE)
+        return answer(UCS_ERR_UNREACHABLE, state_text(port.attr.state));
+    if (gid_index >= port.attr.gid_tbl_len)
+        return answer(UCS_ERR_INVALID_PARAM, "has no GID " + std::to_string(gid_index) +
+                                                 ", only 0 to " +
+                                                 std::to_string(port.attr.gid_tbl_len - 1));
+    port.is_ethernet = port.attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    port.gid_index = gid_index >= 0 ? gid_index : choose_gid(verbs(), context_, port);
+    if (verbs().query_gid(context_, number, port.gid_index, &port.gid) != 0 || is_zero(port.gid)) {
+        return answer(UCS_ERR_UNREACHABLE,
+                      "has an empty GID " + std::to_string(port.gid_index) +
+                          (port.is_ethernet ? " (give its network interface an address)" : ""));
+    }
+    choose_pkey(verbs(), context_, &port);
+    *port_p = port;
+    return UCS_OK;
+}
+
+Device::Device(const ListedDevice& listed, ibv_context* context)
+    : name_(listed.name),
+      library_(listed.library),
+      context_(context),
+      numa_node_(listed.numa_node) {}
+
+Device::~Device() {
+    if (verbs().close_device(context_) != 0)
+        TW_LOG_WARN("%s: ibv_close_device failed: %s", name_.c_str(), std::strerror(errno));
+}
+
+ucs_status_t Device::open(const ListedDevice& listed, ibv_device* device,
+                          std::unique_ptr<Device>* device_p, std::string* problem_p) {
+    errno = 0;
+    ibv_context* context = listed.library->verbs.open_device(device);
+    if (context == nullptr) {
+        const int error = errno;
+        *problem_p = std::string("cannot be opened: ") + std::strerror(error);
+        if (error == EACCES || error == EPERM)
+            *problem_p += std::string(" (is /dev/infiniband/") + device->dev_name + " accessible?)";
+        return UCS_ERR_NO_DEVICE;
+    }
+    std::unique_ptr<Device> opened(new Device(listed, context));
+    if (const int error = opened->verbs().query_device_attr(context, &opened->attr_); error != 0) {
+        *problem_p = std::string("cannot be queried: ") + std::strerror(error);
+        return UCS_ERR_NO_DEVICE;
+    }
+    *device_p = std::move(opened);
+    return UCS_OK;
+}
+
+}  // namespace tagwire::ib

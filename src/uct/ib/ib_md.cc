@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/ib_md.hpp"
+
+#include <endian.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/anonymous_memory.hpp"
+#include "ucs/topo/topology.hpp"
+#include "uct/ib/options.hpp"
+#include "uct/ib/transport.hpp"
+
+namespace tagwire::ib {
+
+namespace {
+
+constexpr unsigned kRemoteAccess =
+    UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+constexpr unsigned kWriteAccess =
+    UCT_MD_MEM_ACCESS_LOCAL_WRITE | UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
+
+// A system call, and a look at every page.
+constexpr double kRegisterSeconds = 10e-6;
+constexpr double kRegisterSecondsPerByte = 0.06e-9;
+
+int access_of(unsigned flags, bool has_atomics) {
+    if ((flags & UCT_MD_MEM_ACCESS_LOCAL_READ) != 0 && (flags & kWriteAccess) == 0)
+        return IBV_ACCESS_REMOTE_READ;  // so that read-only memory can be sent
+    const unsigned remote = (flags & kRemoteAccess) != 0 ? flags : kRemoteAccess;
+    int access = IBV_ACCESS_LOCAL_WRITE;
+    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_PUT) != 0)
+        access |= IBV_ACCESS_REMOTE_WRITE;
+    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0)
+        access |= IBV_ACCESS_REMOTE_READ;
+    if ((remote & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) != 0 && has_atomics)
+        access |= IBV_ACCESS_REMOTE_ATOMIC;
+    return access;
+}
+
+std::string locked_memory_hint() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return {};
+    return "; the limit of locked memory (ulimit -l) is " + std::to_string(limit.rlim_cur / 1024) +
+           " kB, unlimited would be right";
+}
+
+ucs_status_t status_of_registration(int error) {
+    switch (error) {
+        case ENOMEM:
+        case EAGAIN:
+            return UCS_ERR_NO_MEMORY;
+        case EFAULT:
+            return UCS_ERR_INVALID_ADDR;
+        case EINVAL:
+            return UCS_ERR_INVALID_PARAM;
+        default:
+            return UCS_ERR_IO_ERROR;
+    }
+}
+
+ucs_status_t prepare_for_fork(const ListedDevice& device) {
+    const int error = device.library->verbs.fork_init();
+    if (error == 0)
+        return UCS_OK;
+    TW_LOG_ERROR("%s: TAGWIRE_IB_FORK=y, but ibv_fork_init failed: %s%s", device.name.c_str(),
+                 std::strerror(error),
+                 error == EINVAL ? " (too late: this process has registered memory already)" : "");
+    return UCS_ERR_UNSUPPORTED;
+}
+
+}  // namespace
+
+std::uint8_t port_number_of(std::string_view dev_name) {
+    const std::size_t colon = dev_name.rfind(':');
+    if (colon == std::string_view::npos)
+        return 0;
+    const char* end = dev_name.data() + dev_name.size();
+    std::uint8_t number = 0;
+    const auto [rest, error] = std::from_chars(dev_name.data() + colon + 1, end, number);
+    return error == std::errc() && rest == end ? number : 0;
+}
+
+ucs_status_t IbMd::open(const uct::Component& family, const char* name, const IbMdOptions& options,
+                        uct::Md** md_p) {
+    if (options.fork) {
+        std::string others;
+        const auto listed = find_device(name, &others);
+        if (listed) {
+            if (const ucs_status_t status = prepare_for_fork(*listed); status != UCS_OK)
+                return status;
+        }
+    }
+    std::unique_ptr<Device> device;
+    if (const ucs_status_t status = Device::open(name, &device); status != UCS_OK)
+        return status;
+    errno = 0;
+    OwnedPd pd = owned(device->verbs().alloc_pd(device->context()), device->verbs().dealloc_pd);
+    if (!pd) {
+        TW_LOG_ERROR("%s: ibv_alloc_pd failed: %s", name, std::strerror(errno));
+        return UCS_ERR_IO_ERROR;
+    }
+    *md_p = new IbMd(family, std::move(device), std::move(pd));
+    return UCS_OK;
+}
+
+IbMd::IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd)
+    : Md(family), device_(std::move(device)), pd_(std::move(pd)) {}
+
+IbMd::~IbMd() {
+    const std::lock_guard lock(mutex_);
+    for (const Registration* memory : registrations_) {
+        TW_LOG_WARN("%s: memory domain closed while %p (%zu bytes) was still %s",
+                    device_->name().c_str(), memory->mr->addr, memory->bytes,
+                    memory->mapping != nullptr ? "allocated" : "registered");
+        verbs().dereg_mr(memory->mr);
+        delete memory;
+    }
+}
+
+ucs_status_t IbMd::query(uct_md_attr_t* attr) {
+    attr->cap.max_alloc = device_->attr().orig_attr.max_mr_size;
+    attr->cap.max_reg = device_->attr().orig_attr.max_mr_size;
+    attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH |
+                      UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_FIXED;
+    attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.alloc_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.detect_mem_types = 0;
+    attr->reg_cost = ucs_linear_func_make(kRegisterSeconds, kRegisterSecondsPerByte);
+    CPU_ZERO(&attr->local_cpus);
+    const int node = device_->numa_node();
+    if (node >= 0) {
+        for (const int cpu : ucs::system_topology().cpus_of_node(node)) {
+            if (cpu < CPU_SETSIZE)
+                UCS_CPU_SET(cpu, &attr->local_cpus);
+        }
+        return UCS_OK;
+    }
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        UCS_CPU_SET(cpu, &attr->local_cpus);
+    return UCS_OK;
+}
+
+ucs_status_t IbMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
+    for (unsigned number = 1; number <= device_->port_count(); ++number) {
+        Port port;
+        if (device_->port(static_cast<std::uint8_t>(number), -1, &port, nullptr) != UCS_OK)
+            continue;
+        for (const Transport* transport : transports()) {
+            std::string reason;
+            if (!transport->usable(*device_, &reason))
+                continue;
+            devices->push_back({transport->name, device_->name() + ":" + std::to_string(number),
+                                UCT_DEVICE_TYPE_NET, UCS_SYS_DEVICE_ID_UNKNOWN});
+        }
+    }
+    return UCS_OK;
+}
+
+ucs_status_t IbMd::iface_open(uct::Worker& worker, const uct_iface_params_t& params,
+                              const void* iface_values, uct_iface_h* iface_p) {
+    const auto is_wanted = [&params](const Transport* transport) {
+        return std::strcmp(transport->name, params.mode.device.tl_name) == 0;
+    };
+    const auto found = std::ranges::find_if(transports(), is_wanted);
+    // The facade has looked it up in query_tl_resources().
+    if (found == transports().end())
+        return UCS_ERR_NO_DEVICE;
+    return (*found)->open(*this, worker, params, iface_values, iface_p);
+}
+
+ucs_status_t IbMd::track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h* memh_p) {
+    auto* memory = new Registration{mr, mapping, bytes};
+    const std::lock_guard lock(mutex_);
+    registrations_.insert(memory);
+    *memh_p = memory;
+    return UCS_OK;
+}
+
+ibv_mr* IbMd::register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p) {
+    const bool has_atomics = device_->attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE;
+    const int access = access_of(flags, has_atomics);
+    errno = 0;
+    ibv_mr* mr = verbs().reg_mr(pd(), address, bytes, access);
+    if (mr != nullptr)
+        return mr;
+    *error_p = errno;
+    const auto level =
+        (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0 ? ucs::LogLevel::kDebug : ucs::LogLevel::kError;
+    TW_LOG(level, "%s: memory at %p of %zu bytes cannot be registered (access 0x%x): %s%s",
+           device_->name().c_str(), address, bytes, static_cast<unsigned>(access),
+           std::strerror(*error_p), *error_p == ENOMEM ? locked_memory_hint().c_str() : "");
+    return nullptr;
+}
+
+ucs_status_t IbMd::mem_reg(void* address, std::size_t length, unsigned flags, uct_mem_h* memh_p) {
+    int error = 0;
+    ibv_mr* mr = register_memory(address, length, flags, &error);
+    return mr != nullptr ? track(mr, nullptr, length, memh_p) : status_of_registration(error);
+}
+
+ucs_status_t IbMd::mem_alloc(std::size_t* length_p, void** address_p, ucs_memory_type_t type,
+                             unsigned flags, const char*, uct_mem_h* memh_p) {
+    if (type != UCS_MEMORY_TYPE_HOST)
+        return UCS_ERR_UNSUPPORTED;
+    ucs::AnonymousMemory memory{};
+    const ucs_status_t status =
+        ucs::map_anonymous(*length_p, ucs::AnonymousPages::kNormal, *address_p,
+                           (flags & UCT_MD_MEM_FLAG_FIXED) != 0, &memory);
+    if (status != UCS_OK)
+        return status;
+    int error = 0;
+    ibv_mr* mr = register_memory(memory.address, memory.bytes, flags, &error);
+    if (mr == nullptr) {
+        ucs::unmap_anonymous(memory);
+        return status_of_registration(error);
+    }
+    *length_p = memory.bytes;
+    *address_p = memory.address;
+    return track(mr, memory.address, memory.bytes, memh_p);
+}
+
+ucs_status_t IbMd::forget(Registration* memory) {
+    if (const int error = verbs().dereg_mr(memory->mr); error != 0) {
+        TW_LOG_ERROR("%s: ibv_dereg_mr failed: %s", device_->name().c_str(), std::strerror(error));
+        return error == EBUSY ? UCS_ERR_BUSY : UCS_ERR_IO_ERROR;
+    }
+    const std::lock_guard lock(mutex_);
+    registrations_.erase(memory);
+    return UCS_OK;
+}
+
+ucs_status_t IbMd::mem_free(uct_mem_h memh) {
+    auto* memory = static_cast<Registration*>(memh);
+    if (memory->mapping == nullptr) {
+        TW_LOG_ERROR("mem_free of memory that was registered, not allocated");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (const ucs_status_t status = forget(memory); status != UCS_OK)
+        return status;
+    const ucs_status_t status = ucs::unmap_anonymous({memory->mapping, memory->bytes});
+    delete memory;
+    return status;
+}
+
+ucs_status_t IbMd::mem_dereg(uct_mem_h memh) {
+    auto* memory = static_cast<Registration*>(memh);
+    if (memory->mapping != nullptr) {
+        TW_LOG_ERROR("mem_dereg of memory that was allocated: it goes by mem_free");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (const ucs_status_t status = forget(memory); status != UCS_OK)
+        return status;
+    delete memory;
+    return UCS_OK;
+}
+
+ucs_status_t IbMd::mkey_pack(uct_mem_h memh, void* packed) {
+    const PackedRkey rkey{htole32(kRkeyMagic), htole32(registration_of(memh).mr->rkey)};
+    std::memcpy(packed, &rkey, sizeof rkey);
+    return UCS_OK;
+}
+
+}  // namespace tagwire::ib

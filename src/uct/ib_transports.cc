@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which verbs transports there are: a part of the composition root, in the order in which
+// uct_md_query_tl_resources() tells them.
+#include "uct/ib/transport.hpp"
+
+namespace tagwire::ib {
+
+std::span<const Transport* const> transports() {
+    return {};
+}
+
+}  // namespace tagwire::ib
