@@ -88,9 +88,11 @@ ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t
     }
     const uct::Component& found = uct::component_of(component);
     std::vector<std::string> mds;
-    status = found.query_md_resources(found, &mds);
-    if (status != UCS_OK)
-        return status;
+    if (wants_list || (attr->field_mask & UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT) != 0) {
+        status = found.query_md_resources(found, &mds);  // looks at devices, so only when asked
+        if (status != UCS_OK)
+            return status;
+    }
 
     if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_NAME) != 0) {
         copy_name(attr->name, sizeof attr->name, found.name);

@@ -28,7 +28,7 @@ struct ListedDevice {
 
 /// All devices of both libraries, nearest to this process' CPUs first; those of the virtual HCA
 /// come last. Opens and closes those that TAGWIRE_IB_DEVICES admits (no others) to see whether they
-/// can be used, once for a device that can.
+/// can be used, once for a device that can; the virtual HCA is not opened.
 std::vector<ListedDevice> list_devices();
 
 /// As it is listed, without opening it. nullopt: not there or not admitted; `*others_p` gets the

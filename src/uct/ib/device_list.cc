@@ -159,7 +159,10 @@ std::string problem_of(const ListedDevice& listed, ibv_device* device) {
 }
 
 /// Opening a card takes milliseconds, and one that could be used is looked at again when it is.
+/// The virtual HCA is always there, and opened it starts its engine, so that waits until it is used.
 std::string remembered_problem_of(const ListedDevice& listed, ibv_device* device) {
+    if (listed.library->has_virtual_hca)
+        return kind_problem(*device, listed.name);
     static std::mutex mutex;
     static auto* const usable = new std::set<std::string>;
     const std::string key = name_of(listed.library->origin) + (" " + listed.name);

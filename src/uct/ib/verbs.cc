@@ -72,31 +72,16 @@ std::string fill(void* handle, VerbsOrigin origin, VerbsTable* verbs) {
     return missing;
 }
 
-/// A program that was started by `tagwire vhca run` finds the virtual HCA where the system's
-/// library is.
-bool is_virtual_inside(const VerbsLibrary& library) {
-    if (!library.problem.empty())
-        return false;
-    void* handle = ::dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (handle == nullptr)
-        return false;
-    const bool is_inside = ::dlsym(handle, kVirtualMark) != nullptr;
-    ::dlclose(handle);
-    return is_inside;
-}
-
 using Libraries = std::array<VerbsLibrary, 2>;
 
 const Libraries* load_both() {
     LibraryOptions options;
     ucs::config_fill(library_options(), &options);  // what is wrong is in the log
     VerbsLibrary system = load_verbs_library(VerbsOrigin::kSystem, options.verbs_library.text);
-    VerbsLibrary virtual_hca;
-    if (is_virtual_inside(system)) {
-        virtual_hca = {VerbsOrigin::kVirtual,
-                       options.vhca_library.text,
-                       "the system's library (" + system.path + ") is the virtual HCA already",
-                       {}};
+    VerbsLibrary virtual_hca{VerbsOrigin::kVirtual, options.vhca_library.text, {}, {}, true};
+    if (system.has_virtual_hca) {
+        virtual_hca.problem =
+            "the system's library (" + system.path + ") is the virtual HCA already";
     } else {
         virtual_hca = load_verbs_library(VerbsOrigin::kVirtual, options.vhca_library.text);
     }
@@ -126,7 +111,7 @@ const char* name_of(VerbsOrigin origin) {
 }
 
 VerbsLibrary load_verbs_library(VerbsOrigin origin, const std::string& name) {
-    VerbsLibrary library{origin, name, {}, {}};
+    VerbsLibrary library{origin, name, {}, {}, origin == VerbsOrigin::kVirtual};
     if (name.empty()) {
         library.problem = "switched off by configuration";
         return library;
@@ -145,7 +130,9 @@ VerbsLibrary load_verbs_library(VerbsOrigin origin, const std::string& name) {
         library.problem = library.path + " has no function " + missing;
         library.verbs = {};
         ::dlclose(handle);
+        return library;
     }
+    library.has_virtual_hca = ::dlsym(handle, kVirtualMark) != nullptr;
     return library;
 }
 

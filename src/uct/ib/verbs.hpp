@@ -88,6 +88,9 @@ struct VerbsLibrary {
     std::string path;     // that was loaded, or would have been
     std::string problem;  // why it is not used; empty when it is
     VerbsTable verbs;     // complete exactly when there is no problem
+    /// Its device is the virtual HCA: so for the virtual library, and for the system's in a program
+    /// that was started by `tagwire vhca run`.
+    bool has_virtual_hca;
 };
 
 /// Both libraries, the system's first, as the options TAGWIRE_IB_VERBS_LIBRARY and
