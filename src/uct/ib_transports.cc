@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which verbs transports there are: a part of the composition root, in the order in which
 // uct_md_query_tl_resources() tells them.
+#include <array>
+
+#include "uct/ib/rc/rc.hpp"
 #include "uct/ib/transport.hpp"
 
 namespace tagwire::ib {
 
 std::span<const Transport* const> transports() {
-    return {};
+    static const std::array rows{&rc::transport()};
+    return rows;
 }
 
 }  // namespace tagwire::ib

@@ -56,7 +56,7 @@ Completion read_extended(ibv_cq_ex* cq) {
 }  // namespace
 
 ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_channel* channel,
-                                   bool has_tags) {
+                                   bool has_tags, void* cq_context) {
     const int entries_max = md.device().attr().orig_attr.max_cqe;
     const char* name = md.device().name().c_str();
     if (entries > static_cast<unsigned>(std::max(entries_max, 0))) {
@@ -72,12 +72,13 @@ ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_ch
     if (has_tags) {
         ibv_cq_init_attr_ex attr{};
         attr.cqe = wanted;
+        attr.cq_context = cq_context;
         attr.channel = channel;
         attr.wc_flags = kExtendedFields;
         extended = create_cq_ex(context, &attr);
         cq = extended != nullptr ? ibv_cq_ex_to_cq(extended) : nullptr;
     } else {
-        cq = md.verbs().create_cq(context, static_cast<int>(wanted), nullptr, channel, 0);
+        cq = md.verbs().create_cq(context, static_cast<int>(wanted), cq_context, channel, 0);
     }
     if (cq == nullptr) {
         const int error = errno;

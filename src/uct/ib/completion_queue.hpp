@@ -39,9 +39,11 @@ class CompletionQueue {
 
     CompletionQueue() = default;
     /// `channel` may be null: such a queue cannot be armed. `has_tags`: an extended queue.
+    /// `context`: the mailbox of its asynchronous events.
     /// UCS_ERR_EXCEEDS_LIMIT (logged): more entries than the device has; UCS_ERR_NO_MEMORY,
     /// UCS_ERR_IO_ERROR.
-    ucs_status_t open(const IbMd& md, unsigned entries, ibv_comp_channel* channel, bool has_tags);
+    ucs_status_t open(const IbMd& md, unsigned entries, ibv_comp_channel* channel, bool has_tags,
+                      void* context = nullptr);
 
     /// At most kBatch completions; they stay valid until the next call.
     unsigned poll(const Completion** completions_p) {

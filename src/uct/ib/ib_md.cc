@@ -96,6 +96,9 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
                 return status;
         }
     }
+    Path path;
+    if (const ucs_status_t status = read_path(options, &path); status != UCS_OK)
+        return status;
     std::unique_ptr<Device> device;
     if (const ucs_status_t status = Device::open(name, &device); status != UCS_OK)
         return status;
@@ -105,12 +108,34 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
         TW_LOG_ERROR("%s: ibv_alloc_pd failed: %s", name, std::strerror(errno));
         return UCS_ERR_IO_ERROR;
     }
-    *md_p = new IbMd(family, std::move(device), std::move(pd));
+    *md_p = new IbMd(family, std::move(device), std::move(pd), path);
     return UCS_OK;
 }
 
-IbMd::IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd)
-    : Md(family), device_(std::move(device)), pd_(std::move(pd)) {}
+ucs_status_t IbMd::read_path(const IbMdOptions& options, Path* path_p) {
+    const std::string_view index = options.gid_index.text;
+    if (index != "auto") {
+        const char* end = index.data() + index.size();
+        const auto [rest, error] = std::from_chars(index.data(), end, path_p->gid_index);
+        if (error != std::errc() || rest != end || path_p->gid_index < 0) {
+            TW_LOG_ERROR("TAGWIRE_IB_GID_INDEX=%s: expected auto or a number from 0",
+                         options.gid_index.text);
+            return UCS_ERR_INVALID_PARAM;
+        }
+    }
+    path_p->traffic_class = static_cast<std::uint8_t>(options.traffic_class);
+    path_p->service_level = static_cast<std::uint8_t>(options.service_level);
+    path_p->mtu_max = static_cast<ibv_mtu>(std::min(options.mtu_max + 1, int{IBV_MTU_4096}));
+    return UCS_OK;
+}
+
+IbMd::IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd,
+           const Path& path)
+    : Md(family),
+      device_(std::move(device)),
+      pd_(std::move(pd)),
+      async_(device_->verbs(), device_->context()),
+      path_(path) {}
 
 IbMd::~IbMd() {
     const std::lock_guard lock(mutex_);

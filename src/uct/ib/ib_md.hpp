@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "uct/base_md.hpp"
+#include "uct/ib/async_events.hpp"
 #include "uct/ib/device.hpp"
 
 namespace tagwire::ib {
@@ -61,9 +62,24 @@ class IbMd : public uct::Md {
     [[nodiscard]] Device& device() const { return *device_; }
     [[nodiscard]] const VerbsTable& verbs() const { return device_->verbs(); }
     [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
+    [[nodiscard]] AsyncEvents& async() { return async_; }
+    /// -1: the best of the port.
+    [[nodiscard]] int gid_index() const { return path_.gid_index; }
+    [[nodiscard]] std::uint8_t traffic_class() const { return path_.traffic_class; }
+    [[nodiscard]] std::uint8_t service_level() const { return path_.service_level; }
+    [[nodiscard]] ibv_mtu mtu_max() const { return path_.mtu_max; }
 
   private:
-    IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd);
+    struct Path {
+        int gid_index = -1;
+        std::uint8_t traffic_class = 0;
+        std::uint8_t service_level = 0;
+        ibv_mtu mtu_max = IBV_MTU_4096;
+    };
+    static ucs_status_t read_path(const IbMdOptions& options, Path* path_p);
+
+    IbMd(const uct::Component& family, std::unique_ptr<Device> device, OwnedPd pd,
+         const Path& path);
     /// Null with an errno value; logged.
     ibv_mr* register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p);
     ucs_status_t track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h* memh_p);
@@ -71,6 +87,8 @@ class IbMd : public uct::Md {
 
     std::unique_ptr<Device> device_;
     OwnedPd pd_;  // goes before the device
+    AsyncEvents async_;
+    Path path_;
     std::mutex mutex_;
     std::unordered_set<Registration*> registrations_;
 };

@@ -18,38 +18,43 @@
 #include <infiniband/tm_types.h>
 
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
 namespace tagwire::ib {
 
-constexpr std::uint32_t to_be(std::uint32_t value) {
-    return std::endian::native == std::endian::little ? __builtin_bswap32(value) : value;
+/// Between the order of the machine and that of the wire.
+template <std::unsigned_integral T>
+constexpr T to_be(T value) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    if constexpr (std::endian::native == std::endian::big)
+        return value;
+    else if constexpr (sizeof(T) == 4)
+        return __builtin_bswap32(value);
+    else
+        return __builtin_bswap64(value);
 }
-constexpr std::uint64_t to_be(std::uint64_t value) {
-    return std::endian::native == std::endian::little ? __builtin_bswap64(value) : value;
-}
-constexpr std::uint32_t from_be(std::uint32_t value) {
-    return to_be(value);
-}
-constexpr std::uint64_t from_be(std::uint64_t value) {
+template <std::unsigned_integral T>
+constexpr T from_be(T value) {
     return to_be(value);
 }
 
 /// What a NO_TAG message is.
 enum class MessageKind : std::uint8_t {
-    kAm = 1,           // value: AM id
-    kCredit = 2,       // no data: only the count of the prefix
-    kTagFragment = 3,  // the next part of the eager message of this queue pair; value: 1 for the last
+    kAm = 1,      // value: AM id
+    kCredit = 2,  // no data: only the count of the prefix
+    kTagFragment =
+        3,  // the next part of the eager message of this queue pair; value: 1 for the last
 };
 
 /// Lies over the first 8 bytes of the TMH.
 struct Prefix {
-    std::uint8_t opcode;    // IBV_TMH_NO_TAG
+    std::uint8_t opcode;  // IBV_TMH_NO_TAG
     MessageKind kind;
     std::uint8_t value;
-    std::uint8_t padding;   // bytes behind the data that are not part of it: 0 to 8
-    std::uint32_t released; // big endian: messages of the peer that we are done with, of all time
+    std::uint8_t padding;    // bytes behind the data that are not part of it: 0 to 8
+    std::uint32_t released;  // big endian: messages of the peer that we are done with, of all time
 };
 static_assert(sizeof(Prefix) == 8 && sizeof(ibv_tmh) == 16 && sizeof(ibv_rvh) == 16);
 static_assert(offsetof(Prefix, released) == offsetof(ibv_tmh, app_ctx));

@@ -33,6 +33,8 @@ constexpr Option kLibraryOptions[] = {
      .offset = offsetof(LibraryOptions, devices)},
 };
 
+constexpr const char* kMtuChoices[] = {"256", "512", "1024", "2048", "4096", "auto", nullptr};
+
 constexpr Option kMdOptions[] = {
     {.name = "IB_FORK",
      .type = OptionType::kBool,
@@ -41,6 +43,36 @@ constexpr Option kMdOptions[] = {
      .doc = "Keeps registered memory intact when the process forks (ibv_fork_init); costs time at "
             "each registration.",
      .offset = offsetof(IbMdOptions, fork)},
+    {.name = "IB_GID_INDEX",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Entry of the port's GID table that is our address: a number, or auto: RoCE v2 with an "
+            "IPv4 address, else RoCE v2, else the first.",
+     .offset = offsetof(IbMdOptions, gid_index)},
+    {.name = "IB_TRAFFIC_CLASS",
+     .type = OptionType::kCount,
+     .unit = "",
+     .default_value = "0",
+     .doc = "Traffic class (RoCE v2: the IP header's) of packets that carry a GID.",
+     .offset = offsetof(IbMdOptions, traffic_class),
+     .min = 0,
+     .max = 255},
+    {.name = "IB_SERVICE_LEVEL",
+     .type = OptionType::kCount,
+     .unit = "",
+     .default_value = "0",
+     .doc = "Service level of packets.",
+     .offset = offsetof(IbMdOptions, service_level),
+     .min = 0,
+     .max = 15},
+    {.name = "IB_MTU",
+     .type = OptionType::kEnum,
+     .unit = "bytes",
+     .default_value = "auto",
+     .doc = "The longest packet; auto: what both ports have.",
+     .offset = offsetof(IbMdOptions, mtu_max),
+     .choices = kMtuChoices},
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // The options of verbs libraries, devices and memory domains.
 #pragma once
 
+#include <cstdint>
+
 #include "ucs/config/config.hpp"
 
 namespace tagwire::ib {
@@ -15,6 +17,10 @@ struct LibraryOptions {
 
 struct IbMdOptions {
     bool fork;
+    ucs::OptionString gid_index;  // "auto" or a number
+    std::uint64_t traffic_class;
+    std::uint64_t service_level;
+    int mtu_max;  // ibv_mtu less 1; the last is "auto"
 };
 
 const ucs::OptionTable& library_options();

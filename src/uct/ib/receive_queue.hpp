@@ -3,26 +3,27 @@
 // tag matching.
 //
 // A buffer is a slot in a region that is aligned to uct::kDescRegionBytes (desc_region.hpp), so
-// that the user can give a kept one back by its address:
+// that the user can give a kept one back by any address in it:
 //
-//   region | header page | slot 0 | slot 1 | ...
+//   region | header and owners, whole pages | slot 0 | slot 1 | ...
 //   slot   | pad | headroom | message: Prefix or TMH, data        |
 //                           ^ posted address: (address + kPrefixBytes + offset) % alignment == 0
 //
 // Threads: owner of the interface.
 // Invariants
 //  (1) A slot is free, posted, or held (in a completion that is being handled, or by the user).
-//  (2) posted() + what free slots allow is brought back to depth() by refill(), in chains of
+//  (2) posted() + what free slots allow is brought back to depth() by refill(), in chains of at most
 //      kRefillBatch: one doorbell each.
 //  (3) Regions outlive the queue while the user holds slots of them; the last release frees them.
+//  (4) Nothing here allocates but refill() when it needs more slots than there ever were.
 #pragma once
 
 #include <infiniband/verbs.h>
 #include <ucs/type/status.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "uct/desc_region.hpp"
@@ -31,43 +32,57 @@
 namespace tagwire::ib {
 
 struct ReceiveQueueParams {
-    unsigned depth = 4096;           // buffers posted when all is well
-    unsigned buffers_max = 0;        // in all, held ones included; at least depth
-    std::size_t message_bytes = 0;   // the longest message, headers included
+    unsigned depth = 4096;          // buffers posted when all is well
+    unsigned buffers_max = 0;       // in all, held ones included; at least depth
+    std::size_t message_bytes = 0;  // the longest message, headers included
     std::size_t headroom = 0;
-    std::size_t alignment = 1;       // of the data behind the prefix
+    std::size_t alignment = 1;  // of the data behind the prefix; a power of two
     std::size_t align_offset = 0;
-    unsigned tags = 0;               // > 0: a tag-matching SRQ with that many
-    unsigned tag_ops = 0;            // outstanding list operations
-    ibv_cq* cq = nullptr;            // of a tag-matching SRQ
-    unsigned limit = 0;              // event when fewer are posted; 0: none
+    unsigned tags = 0;        // > 0: a tag-matching SRQ with that many
+    unsigned tag_ops = 0;     // outstanding list operations
+    ibv_cq* cq = nullptr;     // of a tag-matching SRQ, extended
+    unsigned limit = 0;       // event when fewer are posted; 0: none
+    void* context = nullptr;  // the mailbox of its asynchronous events
 };
 
 class ReceiveRegion;
 
 class ReceiveQueue {
   public:
-    /// What release of a kept slot tells: the credit that it held. `owner` is what take() was given.
+    /// What release of a kept slot tells: the credit that it held. `owner` is what keep() was given.
     using Released = void (*)(void* arg, std::uint64_t owner);
 
     ReceiveQueue() = default;
-    ~ReceiveQueue();
+    ~ReceiveQueue() { close(); }
     ReceiveQueue(const ReceiveQueue&) = delete;
     ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
-    /// UCS_ERR_EXCEEDS_LIMIT names the limit of the device; UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
+    /// All `depth` buffers are posted. UCS_ERR_INVALID_PARAM; UCS_ERR_EXCEEDS_LIMIT names the limit
+    /// of the device; UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR (all logged).
     ucs_status_t open(const IbMd& md, const ReceiveQueueParams& params, Released released,
                       void* arg);
-    /// After the last queue pair is gone. Slots that the user holds stay valid.
+    /// After the last queue pair is gone, before the domain. Slots that the user holds stay valid,
+    /// and Released is not called for them any more.
     void close();
 
     [[nodiscard]] ibv_srq* srq() const { return srq_.get(); }
     [[nodiscard]] unsigned posted() const { return posted_; }
     [[nodiscard]] unsigned depth() const { return params_.depth; }
+    /// Slots that the user keeps.
+    [[nodiscard]] unsigned kept() const { return kept_; }
 
     /// The message of a receive completion: `wr_id` is that of the completion.
     [[nodiscard]] std::byte* message(std::uint64_t wr_id) const {
         return reinterpret_cast<std::byte*>(wr_id);
+    }
+    /// Whether `message` is a slot of this queue.
+    [[nodiscard]] bool owns(const std::byte* message) const {
+        const void* region = uct::desc_region_of(const_cast<std::byte*>(message));
+        for (const ReceiveRegion* own : regions_) {
+            if (own == region)
+                return true;
+        }
+        return false;
     }
     /// A completion with `wr_id` was polled: the slot is held.
     void consumed() { --posted_; }
@@ -76,32 +91,43 @@ class ReceiveQueue {
     /// The user keeps the slot; uct_iface_release_desc() calls Released with `owner` and frees it.
     void keep(std::byte* message, std::uint64_t owner);
 
-    /// Posts free slots when a batch of them is missing (`all`: any). UCS_ERR_IO_ERROR: the device
-    /// refused (logged).
+    /// Posts free slots when a batch of them is missing (`all`: any). UCS_ERR_NO_MEMORY,
+    /// UCS_ERR_IO_ERROR: the device refused (both logged).
     ucs_status_t refill(bool all = false) {
-        if (params_.depth - posted_ < kRefillBatch && !all) [[likely]]
+        if (params_.depth - posted_ < batch_ && !all) [[likely]]
             return UCS_OK;
-        return post();
+        return post_missing(all ? 1 : batch_);
     }
     /// Arms the SRQ's limit event again after one was seen.
     void arm_limit();
 
   private:
     static constexpr unsigned kRefillBatch = 64;
-
-    ucs_status_t post();
-    bool grow();
     friend class ReceiveRegion;
+
+    [[nodiscard]] ucs_status_t check() const;
+    ucs_status_t create_srq();
+    ucs_status_t post_missing(unsigned batch_min);
+    ucs_status_t post(unsigned count);
+    bool grow();
+    void lay_out();
+    void release(std::byte* message, std::uint64_t owner);
 
     ReceiveQueueParams params_;
     const IbMd* md_ = nullptr;
     Released released_ = nullptr;
     void* arg_ = nullptr;
     OwnedSrq srq_{nullptr, nullptr};
+    unsigned batch_ = 1;  // that is worth a doorbell
     unsigned posted_ = 0;
     unsigned slots_ = 0;
-    std::vector<std::byte*> free_;  // addresses of messages
+    unsigned kept_ = 0;
+    std::size_t message_offset_ = 0;  // in a slot
+    std::size_t stride_ = 0;
+    std::vector<std::byte*> free_;  // addresses of messages, the warmest last
     std::vector<ReceiveRegion*> regions_;
+    std::array<ibv_recv_wr, kRefillBatch> chain_;  // linked, each with its gather element
+    std::array<ibv_sge, kRefillBatch> elements_;
 };
 
 }  // namespace tagwire::ib

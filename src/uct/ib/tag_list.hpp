@@ -3,24 +3,31 @@
 //
 // An entry's life:
 //
-//   free -> adding (ADD posted) -> posted (ADD acknowledged) -> consumed (MATCH) -> free (DATA_VALID)
-//                 |                    |
-//                 +----- deleting (DEL posted): TM_DEL ok -> free, CANCELED
-//                                              TM_ERR: the message won, its completion comes
+//              MATCH and DATA_VALID in one, an error, DEL acknowledged
+//         .---------------------------------------------------------------.
+//         |                                                               v
+//   free -+-> posted -> consumed ------------------------------------> told -> done -> free
+//    ^    ADD        MATCH  |   DATA_VALID, an error                    ^ finish()  acks
+//    |                      '-> continued: the rendezvous is software's-'
+//    |                            RNDV_INCOMPLETE                          finish()
+//    '--- done needs the acknowledgements of ADD and DEL, which may come after the message
 //
-// A message may match before the ADD was acknowledged, and both acknowledgements may come after the
-// data: an entry is free again only when nothing of it is outstanding.
+// A cancel posts a DEL, and the entry stays where it is: TM_DEL tells that it is cancelled, TM_ERR
+// that a message won, whose completions came or come. One that is cancelled by force goes the same
+// way, from posted or consumed to done, and nobody is told.
 //
 // Threads: owner of the interface.
 // Invariants
-//  (1) Entries in use <= depth(); one more is UCS_ERR_EXCEEDS_LIMIT. Operations outstanding on the
-//      device <= ops_max: an ADD or DEL that finds none left is UCS_ERR_NO_RESOURCE... but one is
-//      always left for SYNC.
+//  (1) Entries in use <= depth(), operations outstanding on the device <= ops_max, and ADD and DEL
+//      leave one operation for SYNC. So the device is never found full.
 //  (2) Every operation carries the count of unexpected messages that software has handled (16 bits,
 //      wrapping): until the device's count is the same, an ADD does not match (the phase).
 //  (3) The handle that ADD returned names the entry until it is consumed or deleted.
-//  (4) completed exactly once: each entry ends by finish() with a real result or UCS_ERR_CANCELED,
-//      unless it was cancelled by force: then nobody is told.
+//  (4) Each entry that was not cancelled by force is told about exactly once more after kConsumed:
+//      kArrived, kIncomplete, kCanceled or kFailed, or by fail_consumed() or take_all(); its user
+//      answers by finish(), and may post again from then on.
+//  (5) wr_ids carry the index and the generation of their entry. A completion that nobody waits for
+//      is counted and changes nothing.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -28,32 +35,36 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "uct/ib/completion_queue.hpp"
 
 namespace tagwire::ib {
 
-struct TagEntry {
-    enum class State : std::uint8_t { kFree, kAdding, kPosted, kConsumed, kDeleting };
+struct alignas(64) TagEntry {
+    enum class State : std::uint8_t { kFree, kPosted, kConsumed, kContinued, kTold, kDone };
 
     uct_tag_context_t* ctx;  // null: cancelled by force, or free
     void* buffer;
-    std::size_t capacity;
+    std::uint64_t tag;  // of the message once consumed, before that of the receive
+    std::uint32_t capacity;
     std::uint32_t lkey;
-    std::uint32_t handle;     // of the device
-    State state;
-    std::uint8_t acks;        // ADD and DEL acknowledgements still to come
-    bool forced;              // nobody is told
-    std::uint32_t qp_num;     // of the MATCH completion; 0 before
-    std::uint32_t app_ctx;    // of the MATCH completion
+    std::uint32_t qp_num;  // of the MATCH completion, as the next four
+    std::uint32_t app_ctx;
     std::uint32_t imm;
-    std::uint32_t byte_len;
-    std::uint64_t tag;        // of the message once consumed, before that of the receive
-    std::uint64_t mask;
+    std::uint32_t byte_len;  // of the data without headers; kIncomplete: of TMH and what follows
+    std::uint32_t handle;    // of the device
+    std::uint32_t generation;
+    std::uint32_t next;  // in its bucket of buffers
+    State state;
+    std::uint8_t acks;  // kAddAck, kDelAck: still to come
+    bool has_imm;
+    bool forced : 1;      // nobody is told
+    bool deleting : 1;    // DEL was posted
+    bool listed : 1;      // the buffer is among those in use
+    bool incomplete : 1;  // consumed by a rendezvous that does not fit
 };
+static_assert(sizeof(TagEntry) == 64);
 
 /// What a completion meant for the list.
 struct TagEvent {
@@ -66,33 +77,57 @@ struct TagEvent {
         kFailed,      // `entry` will never get its data: `status`
     };
     Kind kind = Kind::kNone;
-    TagEntry* entry = nullptr;
-    bool was_consumed_now = false;  // kArrived: matched and complete in one completion
+    bool was_consumed_now = false;  // matched by this very completion: there was no kConsumed
     ucs_status_t status = UCS_OK;
+    TagEntry* entry = nullptr;
 };
 
 class TagList {
   public:
-    /// `depth` receives; `ops_max` as the SRQ was created with.
+    /// Unexpected messages since the last operation after which a SYNC is due.
+    static constexpr unsigned kUnsyncedMax = 1U << 14;
+
+    /// What was done; the owner of the interface shows it.
+    struct Totals {
+        std::uint64_t adds = 0, deletes = 0, syncs = 0;
+        std::uint64_t strays = 0;  // completions that nobody waited for
+    };
+
+    /// `depth` receives; `ops_max` as the SRQ was created with: 2 * depth + 1 are always enough, 2
+    /// are needed. UCS_ERR_INVALID_PARAM (logged).
     ucs_status_t open(ibv_srq* srq, unsigned depth, unsigned ops_max);
 
     /// Posts a receive. UCS_ERR_EXCEEDS_LIMIT: the list is full. UCS_ERR_ALREADY_EXISTS: a
     /// non-empty buffer at this address is in the list. UCS_ERR_NO_RESOURCE: no operation left.
+    /// UCS_ERR_IO_ERROR (logged): the device refused.
     ucs_status_t add(uct_tag_t tag, uct_tag_t mask, void* buffer, std::size_t capacity,
                      std::uint32_t lkey, uct_tag_context_t* ctx);
-    /// Not forced: kCanceled or a real result follows, once. Forced: nothing follows; the entry's
-    /// buffer may still be written when a message matched it already. UCS_ERR_NO_ELEM: not in the
-    /// list. UCS_ERR_NO_RESOURCE: no operation left.
+    /// Not forced: kCanceled or a real result follows, once. Forced: nothing follows, and `ctx` and
+    /// the buffer may be posted again; but a message that matched already may still be written to
+    /// the buffer (while that is known, posting it again is UCS_ERR_ALREADY_EXISTS). The user of a
+    /// kIncomplete entry looks at `forced` before it tells anybody. UCS_ERR_NO_ELEM: not in the
+    /// list. UCS_ERR_NO_RESOURCE: no operation left. UCS_ERR_IO_ERROR as of add().
     ucs_status_t cancel(uct_tag_context_t* ctx, bool forced);
 
+    /// Whether a completion with this wr_id is for handle(), whatever became of it (receive
+    /// buffers have their address as wr_id).
+    static constexpr bool is_own(std::uint64_t wr_id) { return (wr_id & kOwn) != 0; }
     /// A completion of the SRQ that concerns the list: TM_ADD, TM_DEL, TM_SYNC, TM_RECV with
-    /// IBV_WC_TM_MATCH or IBV_WC_TM_DATA_VALID, TM_RNDV_INCOMPLETE, TM_ERR.
+    /// IBV_WC_TM_MATCH or IBV_WC_TM_DATA_VALID, and whatever failed with such a wr_id.
     TagEvent handle(const Completion& completion);
-    /// The entry of a kArrived, kIncomplete, kCanceled or kFailed event is done with.
+    /// The entry of a kArrived, kIncomplete, kCanceled or kFailed event is done with. Before the
+    /// callback of its receive runs, that may post again.
     void finish(TagEntry& entry);
 
-    /// One more unexpected tagged message was handled by software.
-    void count_unexpected();
+    /// One more unexpected tagged message was handled by software completely: `wc_flags` are those
+    /// of its completion.
+    void count_unexpected(unsigned wc_flags = 0) {
+        ++unexpected_;
+        if (is_out_of_step_ || (wc_flags & IBV_WC_TM_SYNC_REQ) != 0 || unsynced() >= kUnsyncedMax)
+            [[unlikely]] {
+            sync_wanted_ = true;
+        }
+    }
     /// The device asks for a SYNC (IBV_WC_TM_SYNC_REQ), or enough unexpected messages came since the
     /// last operation. Repeated from progress while no operation is left.
     void sync_if_needed() {
@@ -101,30 +136,91 @@ class TagList {
     }
 
     /// Entries that were matched by a message of this queue pair and wait for its data, which will
-    /// not come: calls `end(entry)` for each.
+    /// not come: calls `end(entry)` for each, which answers by finish(). After the queue pair was
+    /// reset or destroyed and the completion queue was found empty: so nothing writes any more.
     template <class End>
     void fail_consumed(std::uint32_t qp_num, End&& end);
     /// Whether entries wait for data of this queue pair.
     [[nodiscard]] bool waits_for(std::uint32_t qp_num) const;
-    /// Ends all entries at tear-down.
+    /// Ends all entries at tear-down, as fail_consumed(). After the SRQ was destroyed.
     template <class End>
     void take_all(End&& end);
 
     [[nodiscard]] unsigned depth() const { return static_cast<unsigned>(entries_.size()); }
-    [[nodiscard]] unsigned size() const { return used_; }
+    [[nodiscard]] unsigned size() const { return depth() - static_cast<unsigned>(free_.size()); }
+    [[nodiscard]] unsigned ops_left() const { return ops_left_; }
+    [[nodiscard]] const Totals& totals() const { return totals_; }
 
   private:
+    using State = TagEntry::State;
+
+    static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  // no address has it
+
+    TagEvent on_message(TagEntry& entry, const Completion& completion);
+    TagEvent on_failed_message(TagEntry& entry, const Completion& completion);
+    TagEvent on_added(TagEntry& entry, const Completion& completion);
+    TagEvent on_deleted(TagEntry& entry, const Completion& completion);
+    TagEvent on_stray();
+    TagEvent tell(TagEvent::Kind kind, TagEntry& entry, ucs_status_t status,
+                  bool was_consumed_now = false);
+    TagEntry* find(std::uint64_t wr_id);
+    TagEntry* find(const uct_tag_context_t* ctx);
+
     void sync();
+    ucs_status_t post(ibv_ops_wr& wr);
+    [[nodiscard]] unsigned unsynced() const {
+        return static_cast<std::uint16_t>(unexpected_ - synced_);
+    }
+    void end(TagEntry& entry);
+    void release(TagEntry& entry);
+    [[nodiscard]] std::uint32_t index_of(const TagEntry& entry) const {
+        return static_cast<std::uint32_t>(&entry - entries_.data());
+    }
+
+    // ---- Buffers in use: chains of entries, by address
+    std::uint32_t& bucket_of(const void* buffer);
+    bool has_buffer(const void* buffer);
+    void list_buffer(TagEntry& entry);
+    void unlist_buffer(TagEntry& entry);
 
     ibv_srq* srq_ = nullptr;
     unsigned ops_left_ = 0;
-    unsigned used_ = 0;
+    unsigned ops_max_ = 0;
+    unsigned consumed_ = 0;  // entries in that state
     bool sync_wanted_ = false;
-    std::uint16_t unexpected_ = 0;
-    std::uint32_t since_sync_ = 0;
+    bool is_out_of_step_ = false;   // as the newest acknowledged ADD was; it may wait still
+    std::uint16_t unexpected_ = 0;  // handled by software
+    std::uint16_t synced_ = 0;      // as the last operation said
+    unsigned bucket_shift_ = 0;
     std::vector<TagEntry> entries_;
     std::vector<std::uint32_t> free_;
-    std::unordered_map<void*, TagEntry*> by_buffer_;
+    std::vector<std::uint32_t> buckets_;  // the first entry of each chain
+    Totals totals_;
 };
+
+template <class End>
+void TagList::fail_consumed(std::uint32_t qp_num, End&& end) {
+    for (TagEntry& entry : entries_) {
+        if (consumed_ == 0)
+            return;
+        if (entry.state != State::kConsumed || entry.qp_num != qp_num)
+            continue;
+        if (tell(TagEvent::Kind::kFailed, entry, UCS_ERR_CONNECTION_RESET).entry != nullptr)
+            end(entry);
+    }
+}
+
+template <class End>
+void TagList::take_all(End&& end) {
+    for (TagEntry& entry : entries_) {
+        entry.acks = 0;
+        if (entry.state == State::kDone) {
+            release(entry);
+        } else if (entry.state == State::kPosted || entry.state == State::kConsumed) {
+            if (tell(TagEvent::Kind::kFailed, entry, UCS_ERR_CONNECTION_RESET).entry != nullptr)
+                end(entry);
+        }
+    }
+}
 
 }  // namespace tagwire::ib

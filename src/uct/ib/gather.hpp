@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From gather lists of the API to those of verbs, and the refusals that all operations share.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "uct/ib/ib_md.hpp"
+
+namespace tagwire::ib {
+
+inline constexpr unsigned kSgesMax = 16;
+
+/// UCS_ERR_INVALID_PARAM, with a line in the log that names call, value and limit.
+ucs_status_t refuse(const char* call, std::size_t value, std::size_t limit);
+ucs_status_t refuse_am_id(std::uint8_t id);
+
+struct Gather {
+    ibv_sge sges[kSgesMax];
+    unsigned count = 0;
+    std::size_t bytes = 0;
+
+    void add(const void* address, std::size_t length, std::uint32_t lkey) {
+        if (length == 0)
+            return;
+        sges[count++] = {reinterpret_cast<std::uintptr_t>(address),
+                         static_cast<std::uint32_t>(length), lkey};
+        bytes += length;
+    }
+    /// Adds a list whose pieces with those that are here are at most `pieces_max`, its bytes at most
+    /// `bytes_max`. UCS_ERR_INVALID_PARAM (logged): more, or memory without a handle.
+    ucs_status_t add(const char* call, const uct_iov_t* iov, std::size_t iovcnt,
+                     unsigned pieces_max, std::size_t bytes_max);
+};
+
+/// The bytes of a list, copied one behind the other.
+std::size_t gather_copy(void* to, const uct_iov_t* iov, std::size_t iovcnt);
+std::size_t gather_bytes(const uct_iov_t* iov, std::size_t iovcnt);
+
+}  // namespace tagwire::ib

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Set-up and tear-down of endpoints: queue pairs and their states.
+#include "uct/ib/rc/rc_ep.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
+#include "uct/ib/rc/rc_address.hpp"
+#include "uct/ib/rc/rc_iface.hpp"
+
+namespace tagwire::rc {
+
+namespace {
+
+constexpr std::uint32_t kPsnMask = 0xffffff;
+
+/// The code of the next time in 4.096 us times powers of two that is not shorter.
+std::uint8_t timeout_code(std::uint64_t ns) {
+    std::uint8_t code = 1;
+    while (code < 31 && (std::uint64_t{4096} << code) < ns)
+        ++code;
+    return code;
+}
+
+/// The code of the next RNR timer that is not shorter (InfiniBand specification, table of AETH
+/// syndromes); code 0 is the longest.
+std::uint8_t rnr_code(std::uint64_t ns) {
+    constexpr std::uint32_t kMicroseconds[] = {
+        655360, 10,    20,    30,    40,    60,     80,     120,    160,    240,   320,
+        480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
+        20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
+    for (std::uint8_t code = 1; code < 32; ++code) {
+        if (std::uint64_t{kMicroseconds[code]} * 1000 >= ns)
+            return code;
+    }
+    return 0;
+}
+
+unsigned access_of(const ib::Device& device) {
+    unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    if (device.attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE)
+        access |= IBV_ACCESS_REMOTE_ATOMIC;
+    return access;
+}
+
+ucs_status_t refused(const RcIface& own, const char* call, int error) {
+    TW_LOG_ERROR("%s: %s failed: %s", own.ib_md().device().name().c_str(), call,
+                 std::strerror(error));
+    return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+}
+
+}  // namespace
+
+RcEp::RcEp(RcIface& owner) : BaseEp(&owner) {}
+
+RcEp::~RcEp() {
+    destroy_queue_pairs();
+}
+
+// After that the device touches no memory of ours.
+void RcEp::destroy_queue_pairs() {
+    for (ibv_qp** qp_p : {&qp_, &device_qp_}) {
+        ibv_qp* qp = std::exchange(*qp_p, nullptr);
+        if (qp == nullptr)
+            continue;
+        owner().map_qp(qp->qp_num, nullptr);
+        if (owner().verbs().destroy_qp(qp) != 0)
+            TW_LOG_ERROR("ibv_destroy_qp failed: %s", std::strerror(errno));
+    }
+}
+
+ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+    if ((params->field_mask & UCT_EP_PARAM_FIELD_IFACE) == 0) {
+        TW_LOG_ERROR("uct_ep_create on rc needs iface (field_mask 0x%llx)",
+                     static_cast<unsigned long long>(params->field_mask));
+        return UCS_ERR_INVALID_PARAM;
+    }
+    constexpr std::uint64_t kAddresses =
+        UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
+    if ((params->field_mask & kAddresses) != 0) {
+        TW_LOG_ERROR(
+            "uct_ep_create on rc takes no addresses: exchange those of uct_ep_get_address() and "
+            "connect by uct_ep_connect_to_ep()");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    auto& owner = static_cast<RcIface&>(uct::iface_of(params->iface));
+    auto* ep = new RcEp(owner);
+    ucs_status_t status = ep->make_queue_pairs();
+    if (status == UCS_OK)
+        status = owner.add(*ep);
+    if (status != UCS_OK) {
+        delete ep;
+        return status;
+    }
+    *ep_p = ep;
+    return UCS_OK;
+}
+
+ucs_status_t RcEp::make_queue_pairs() {
+    RcIface& own = owner();
+    const auto depth = static_cast<unsigned>(own.options_.tx_depth);
+    const bool has_two = own.has_device_tags_;
+    ucs_status_t status =
+        make_queue_pair(depth, has_two ? own.ends_.srq() : own.receives_.srq(), &qp_);
+    if (status == UCS_OK && has_two)
+        status = make_queue_pair(0, own.receives_.srq(), &device_qp_);
+    device_qp_num_ = device_qp_ == nullptr ? 0 : device_qp_->qp_num;
+    sq_free_ = depth;
+    return status;
+}
+
+ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) {
+    RcIface& own = owner();
+    ibv_qp_init_attr init{};
+    init.qp_context = &own.mailbox();
+    init.send_cq = own.send_cq_.get();
+    init.recv_cq = own.receive_cq_.get();
+    init.srq = srq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap.max_send_wr = depth;
+    init.cap.max_send_sge = depth == 0 ? 0 : own.sges_max_;
+    init.cap.max_inline_data = depth == 0 ? 0 : own.inline_max_;
+    ibv_qp* qp = own.verbs().create_qp(own.ib_md().pd(), &init);
+    if (qp == nullptr)
+        return refused(own, "ibv_create_qp", errno);
+    *qp_p = qp;
+    own.map_qp(qp->qp_num, this);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.pkey_index = own.port().pkey_index;
+    attr.port_num = own.port().number;
+    attr.qp_access_flags = access_of(own.ib_md().device());
+    const int error = own.verbs().modify_qp(
+        qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return error == 0 ? UCS_OK : refused(own, "ibv_modify_qp to INIT", error);
+}
+
+ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
+    const RcIface& own = owner();
+    const RcEpAddress packed =
+        pack(RcEpAddress{.version = kRcAddressVersion,
+                         .flags = own.has_device_tags_ ? kDeviceMatches : std::uint8_t{0},
+                         .reads = static_cast<std::uint8_t>(own.reads_max_),
+                         .check = 0,
+                         .seg_bytes = static_cast<std::uint32_t>(own.seg_bytes_),
+                         .qp_num = qp_->qp_num,
+                         .device_qp_num = device_qp_num_,
+                         .psn = qp_->qp_num * 2654435761U & kPsnMask,
+                         .credits = static_cast<std::uint16_t>(own.options_.credits)});
+    std::memcpy(addr, &packed, sizeof packed);
+    return UCS_OK;
+}
+
+ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep_addr_t* ep_addr) {
+    RcIface& own = owner();
+    std::string reason;
+    const auto peer_port = ib::parse_port(
+        std::span(reinterpret_cast<const std::byte*>(dev_addr), sizeof(ib::PortAddress)), &reason);
+    const auto peer = parse_ep_address(
+        std::span(reinterpret_cast<const std::byte*>(ep_addr), sizeof(RcEpAddress)), &reason);
+    ucs_status_t status = UCS_OK;
+    if (!peer_port || !peer) {
+        status = UCS_ERR_INVALID_ADDR;
+    } else if (!ib::is_reachable(own.port(), *peer_port, &reason) ||
+               !own.agrees(peer->flags, peer->seg_bytes, &reason)) {
+        status = UCS_ERR_UNREACHABLE;
+    } else if (state_ != State::kCreated) {
+        reason = "it is connected already";
+        status = UCS_ERR_ALREADY_EXISTS;
+    }
+    if (status != UCS_OK) {
+        TW_LOG_ERROR("uct_ep_connect_to_ep: %s", reason.c_str());
+        return status;
+    }
+    const ibv_ah_attr path = ib::path_to(own.port(), *peer_port, own.ib_md().traffic_class(),
+                                         own.ib_md().service_level());
+    const ibv_mtu mtu = ib::path_mtu(own.port(), *peer_port, own.ib_md().mtu_max());
+    // Each kind is connected to the other kind of the peer.
+    const std::uint32_t answers =
+        device_qp_ == nullptr ? std::uint32_t{peer->qp_num} : std::uint32_t{peer->device_qp_num};
+    status = to_rts(qp_, answers, *peer, path, mtu);
+    if (status == UCS_OK && device_qp_ != nullptr)
+        status = to_rts(device_qp_, peer->qp_num, *peer, path, mtu);
+    if (status != UCS_OK)
+        return status;
+    window_ = peer->credits;
+    state_ = State::kConnected;
+    return UCS_OK;
+}
+
+ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& peer,
+                          const ibv_ah_attr& path, ibv_mtu mtu) {
+    RcIface& own = owner();
+    const RcOptions& options = own.options_;
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_RTR;
+    attr.ah_attr = path;
+    attr.path_mtu = mtu;
+    attr.dest_qp_num = peer_qp;
+    attr.rq_psn = peer.psn;
+    attr.max_dest_rd_atomic = static_cast<std::uint8_t>(own.reads_max_);
+    attr.min_rnr_timer = rnr_code(options.rnr_timer_ns);
+    int error =
+        own.verbs().modify_qp(qp, &attr,
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (error != 0)
+        return refused(own, "ibv_modify_qp to RTR", error);
+    attr = {};
+    attr.qp_state = IBV_QPS_RTS;
+    attr.timeout = timeout_code(options.timeout_ns);
+    attr.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
+    attr.rnr_retry = static_cast<std::uint8_t>(options.rnr_retry);
+    attr.sq_psn = qp_->qp_num * 2654435761U & kPsnMask;
+    attr.max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(own.reads_max_, peer.reads));
+    error = own.verbs().modify_qp(qp, &attr,
+                                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return error == 0 ? UCS_OK : refused(own, "ibv_modify_qp to RTS", error);
+}
+
+// Every request then ends with a completion, and the peer can reach our memory no more.
+void RcEp::to_error() {
+    for (ibv_qp* qp : {qp_, device_qp_}) {
+        if (qp == nullptr)
+            continue;
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_ERR;
+        const int error = owner().verbs().modify_qp(qp, &attr, IBV_QP_STATE);
+        if (error != 0)
+            TW_LOG_ERROR("ibv_modify_qp to ERR failed: %s", std::strerror(error));
+    }
+}
+
+void RcEp::destroy() {
+    RcIface& own = owner();
+    unsigned dropped = 0;
+    own.pending_.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
+    if (dropped > 0)
+        TW_LOG_WARN("rc endpoint destroyed with %u pending requests", dropped);
+    own.bury(*this);
+}
+
+ucs_status_t RcEp::pending_add(uct_pending_req_t* request, unsigned) {
+    if (failure_ != UCS_OK)
+        return failure_;
+    RcIface& own = owner();
+    // As much room as any operation may need: whoever is told BUSY must not find that it was not
+    // enough.
+    const unsigned parts = static_cast<unsigned>(own.eager_parts_max_);
+    if (group_.empty() && state_ == State::kConnected && has_room(parts) && has_credit(parts) &&
+        own.buffers_.has_one() && own.small_.has_one() && own.rndv_room())
+        return UCS_ERR_BUSY;
+    own.pending_.add(group_, request);
+    return UCS_OK;
+}
+
+void RcEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
+    owner().pending_.purge(group_, [&](uct_pending_req_t* request) {
+        if (callback != nullptr)
+            callback(request, arg);
+    });
+}
+
+}  // namespace tagwire::rc

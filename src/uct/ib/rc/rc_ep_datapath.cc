@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The sending half of the data path: room, posting, active and eager messages.
+#include <cstring>
+
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+#include "uct/ib/gather.hpp"
+#include "uct/ib/rc/rc_iface.hpp"
+
+namespace tagwire::rc {
+
+using ib::Gather;
+using ib::MessageKind;
+using ib::SendOp;
+
+namespace {
+
+constexpr std::size_t kAmHeadBytes = ib::kPrefixBytes + sizeof(std::uint64_t);
+
+std::uint64_t address_of(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// A send of `sges`; the immediate of a tagged message decides its opcode.
+ibv_send_wr send_of(ibv_sge* sges, unsigned count) {
+    ibv_send_wr request{};
+    request.sg_list = sges;
+    request.num_sge = static_cast<int>(count);
+    request.opcode = IBV_WR_SEND;
+    return request;
+}
+
+void set_imm(ibv_send_wr& request, ibv_tmh& header, std::uint64_t imm) {
+    if (imm == 0)
+        return;
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.imm_data = ib::to_be(static_cast<std::uint32_t>(imm));
+    header.app_ctx = ib::to_be(static_cast<std::uint32_t>(imm >> 32));
+}
+
+ibv_tmh tagged(ibv_tmh_op opcode, uct_tag_t tag) {
+    ibv_tmh header{};
+    header.opcode = static_cast<std::uint8_t>(opcode);
+    header.tag = ib::to_be(std::uint64_t{tag});
+    return header;
+}
+
+unsigned flags_of(unsigned send_flags) {
+    return (send_flags & UCT_SEND_FLAG_SIGNALED) != 0 ? unsigned{IBV_SEND_SOLICITED} : 0U;
+}
+
+}  // namespace
+
+// ---- Room and posting
+
+bool RcEp::has_room(unsigned requests) const {
+    const RcIface& own = owner();
+    return sq_free_ > requests && own.cq_free_ >= requests + own.cq_reserve_;
+}
+
+ucs_status_t RcEp::room(unsigned requests, unsigned messages) {
+    if (failure_ == UCS_OK && !group_.blocks_sends() && has_room(requests) && has_credit(messages))
+        [[likely]]
+        return UCS_OK;
+    return no_room();
+}
+
+ucs_status_t RcEp::no_room() {
+    if (failure_ != UCS_OK)
+        return failure_;
+    RcIface& own = owner();
+    if (state_ == State::kCreated) {
+        TW_LOG_ERROR("rc endpoint used before uct_ep_connect_to_ep()");
+        return UCS_ERR_NOT_CONNECTED;
+    }
+    if (!has_credit(1))
+        own.count(RcCounter::kNoCredit);
+    if (own.cq_free_ < 2 * own.cq_reserve_ + own.options_.tx_depth) {
+        own.wants_signals_ = true;  // completions of others may be what it takes
+        own.has_work_ = true;
+    }
+    own.count(RcCounter::kNoResource);
+    return UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal) {
+    RcIface& own = owner();
+    posted_ += count;
+    unsignaled_ += count;
+    last.wr_id = std::uint64_t{id_} << 32 | posted_;
+    first.send_flags |= fence_flag_;
+    fence_flag_ = 0;
+    if (signal || unsignaled_ >= own.signal_every_) {
+        last.send_flags |= IBV_SEND_SIGNALED;
+        unsignaled_ = 0;
+    }
+    sq_free_ -= count;
+    own.cq_free_ -= count;
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(qp_, &first, &bad);
+    if (error == 0) [[likely]]
+        return UCS_OK;
+    // Nothing that we post may be refused: what was taken of the chain ends with the queue pair.
+    TW_LOG_ERROR("ibv_post_send failed: %s", std::strerror(error));
+    unsigned untaken = 0;
+    for (const ibv_send_wr* request = bad; request != nullptr; request = request->next)
+        ++untaken;
+    posted_ -= untaken;
+    sq_free_ += untaken;
+    own.cq_free_ += untaken;
+    own.fail(*this, UCS_ERR_IO_ERROR);
+    return UCS_ERR_IO_ERROR;
+}
+
+void RcEp::append(SendOp* op) {
+    op->next = nullptr;
+    op->sn = posted_;
+    (ops_first_ == nullptr ? ops_first_ : ops_last_->next) = op;
+    ops_last_ = op;
+}
+
+ucs_status_t RcEp::post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
+                           uct_completion_t* comp) {
+    op->kind = kind;
+    op->comp = comp;
+    const ucs_status_t status = post(request, kind != SendOp::Kind::kBuffer);
+    if (status != UCS_OK) [[unlikely]] {
+        op->pool->put(op);
+        return status;
+    }
+    append(op);
+    return UCS_OK;
+}
+
+ib::Prefix RcEp::prefix(MessageKind kind, std::uint8_t value, std::uint8_t padding) {
+    told_ = released_;
+    return {IBV_TMH_NO_TAG, kind, value, padding, ib::to_be(released_)};
+}
+
+// ---- Active messages
+
+ucs_status_t RcEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload,
+                            unsigned length) {
+    const std::size_t limit = owner().inline_max_;
+    if (kAmHeadBytes + length > limit) [[unlikely]]
+        return ib::refuse("am_short", length + sizeof header, limit - ib::kPrefixBytes);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(id);
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    struct {
+        ib::Prefix prefix;
+        std::uint64_t header;
+    } head{prefix(MessageKind::kAm, id, 0), header};
+    static_assert(sizeof head == kAmHeadBytes && kAmHeadBytes >= ib::kMessageBytesMin);
+    ibv_sge sges[2] = {{address_of(&head), sizeof head, 0}, {address_of(payload), length, 0}};
+    ibv_send_wr request = send_of(sges, length == 0 ? 1 : 2);
+    request.send_flags = IBV_SEND_INLINE;
+    ++sent_;
+    return post(request, false);
+}
+
+ucs_status_t RcEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
+    const std::size_t limit = owner().inline_max_ - ib::kPrefixBytes;
+    if (iovcnt > owner().sges_max_ - 1) [[unlikely]]
+        return ib::refuse("am_short_iov: iov elements", iovcnt, owner().sges_max_ - 1);
+    const std::size_t bytes = ib::gather_bytes(iov, iovcnt);
+    if (bytes > limit) [[unlikely]]
+        return ib::refuse("am_short_iov", bytes, limit);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(id);
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    std::byte message[kInlineBytesMax + ib::kMessageBytesMin];
+    const std::size_t padding = bytes < 8 ? 8 - bytes : 0;
+    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
+    std::memcpy(message, &head, sizeof head);
+    ib::gather_copy(message + sizeof head, iov, iovcnt);
+    std::memset(message + sizeof head + bytes, 0, padding);
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + bytes + padding), 0};
+    ibv_send_wr request = send_of(&sge, 1);
+    request.send_flags = IBV_SEND_INLINE;
+    ++sent_;
+    return post(request, false);
+}
+
+ssize_t RcEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned flags) {
+    RcIface& own = owner();
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(id);
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = own.buffers_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    std::byte* message = op->data();
+    const std::size_t bytes = pack(message + ib::kPrefixBytes, arg);
+    if (bytes > own.seg_bytes_) [[unlikely]] {
+        op->pool->put(op);
+        return ib::refuse("am_bcopy: packed bytes", bytes, own.seg_bytes_);
+    }
+    const std::size_t padding = bytes < 8 ? 8 - bytes : 0;
+    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
+    std::memcpy(message, &head, sizeof head);
+    std::memset(message + sizeof head + bytes, 0, padding);
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + bytes + padding),
+                op->lkey};
+    ibv_send_wr request = send_of(&sge, 1);
+    request.send_flags = flags_of(flags);
+    ++sent_;
+    const ucs_status_t posted = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
+    return posted == UCS_OK ? static_cast<ssize_t>(bytes) : ssize_t{posted};
+}
+
+ucs_status_t RcEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length,
+                            const uct_iov_t* iov, std::size_t iovcnt, unsigned flags,
+                            uct_completion_t* comp) {
+    RcIface& own = owner();
+    if (header_length > kZcopyHeaderMax) [[unlikely]]
+        return ib::refuse("am_zcopy: header", header_length, kZcopyHeaderMax);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(id);
+    Gather gather;
+    gather.count = 1;  // the head
+    const ucs_status_t checked =
+        gather.add("am_zcopy", iov, iovcnt, own.sges_max_, own.seg_bytes_ - header_length);
+    if (checked != UCS_OK) [[unlikely]]
+        return checked;
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = own.small_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    const std::size_t bytes = header_length + gather.bytes;
+    const std::size_t padding = bytes < 8 ? 8 - bytes : 0;
+    std::byte* message = op->data();
+    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
+    std::memcpy(message, &head, sizeof head);
+    if (header_length > 0)
+        std::memcpy(message + sizeof head, header, header_length);
+    gather.sges[0] = {address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
+                      op->lkey};
+    if (padding > 0) {
+        // Too little to gather: it is copied behind its header.
+        ib::gather_copy(message + sizeof head + header_length, iov, iovcnt);
+        std::memset(message + sizeof head + bytes, 0, padding);
+        gather.sges[0].length = static_cast<std::uint32_t>(sizeof head + bytes + padding);
+        gather.count = 1;
+    }
+    ibv_send_wr request = send_of(gather.sges, gather.count);
+    request.send_flags = flags_of(flags);
+    ++sent_;
+    const ucs_status_t posted = post_op(op, SendOp::Kind::kUser, request, comp);
+    return posted == UCS_OK ? UCS_INPROGRESS : posted;
+}
+
+// ---- Eager tagged messages
+
+ucs_status_t RcEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t length) {
+    const std::size_t limit = owner().inline_max_ - ib::kTmhBytes;
+    if (length > limit) [[unlikely]]
+        return ib::refuse("tag_eager_short", length, limit);
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
+    ibv_sge sges[2] = {{address_of(&head), sizeof head, 0},
+                       {address_of(data), static_cast<std::uint32_t>(length), 0}};
+    ibv_send_wr request = send_of(sges, length == 0 ? 1 : 2);
+    request.send_flags = IBV_SEND_INLINE;
+    ++sent_;
+    return post(request, false);
+}
+
+ssize_t RcEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack, void* arg,
+                              unsigned flags) {
+    RcIface& own = owner();
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = own.buffers_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    std::byte* message = op->data();
+    const std::size_t bytes = pack(message + ib::kTmhBytes, arg);
+    if (bytes > own.seg_bytes_) [[unlikely]] {
+        op->pool->put(op);
+        return ib::refuse("tag_eager_bcopy: packed bytes", bytes, own.seg_bytes_);
+    }
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(ib::kTmhBytes + bytes), op->lkey};
+    ibv_send_wr request = send_of(&sge, 1);
+    ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
+    set_imm(request, head, imm);
+    std::memcpy(message, &head, sizeof head);
+    request.send_flags = flags_of(flags);
+    ++sent_;
+    const ucs_status_t posted = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
+    return posted == UCS_OK ? static_cast<ssize_t>(bytes) : ssize_t{posted};
+}
+
+ucs_status_t RcEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov,
+                                   std::size_t iovcnt, unsigned flags, uct_completion_t* comp) {
+    RcIface& own = owner();
+    Gather gather;
+    gather.count = 1;  // the head
+    const ucs_status_t checked = gather.add("tag_eager_zcopy", iov, iovcnt, own.sges_max_,
+                                            own.eager_parts_max_ * own.seg_bytes_);
+    if (checked != UCS_OK) [[unlikely]]
+        return checked;
+    if (gather.bytes > own.seg_bytes_)
+        return send_eager_parts(tag, imm, gather, comp);
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = own.small_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    gather.sges[0] = {address_of(op->data()), ib::kTmhBytes, op->lkey};
+    ibv_send_wr request = send_of(gather.sges, gather.count);
+    ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
+    set_imm(request, head, imm);
+    std::memcpy(op->data(), &head, sizeof head);
+    request.send_flags = flags_of(flags);
+    ++sent_;
+    const ucs_status_t posted = post_op(op, SendOp::Kind::kUser, request, comp);
+    return posted == UCS_OK ? UCS_INPROGRESS : posted;
+}
+
+// More than a segment, which software matching alone takes: a chain of messages, one doorbell. The
+// operation ends with the last of them.
+ucs_status_t RcEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gather& gather,
+                                    uct_completion_t* comp) {
+    RcIface& own = owner();
+    const auto parts = static_cast<unsigned>((gather.bytes + own.seg_bytes_ - 1) / own.seg_bytes_);
+    const ucs_status_t status = room(parts, parts);
+    if (status != UCS_OK)
+        return status;
+    SendOp* op = own.small_.get();
+    if (op == nullptr)
+        return no_room();
+    ibv_send_wr requests[kEagerPartsMax];
+    ibv_sge sges[kEagerPartsMax][ib::kSgesMax];
+    std::byte* heads = op->data();  // 16 bytes each
+    unsigned piece = 1;
+    std::uint32_t offset = 0;
+    for (unsigned i = 0; i < parts; ++i) {
+        std::byte* head_at = heads + i * ib::kTmhBytes;
+        requests[i] = send_of(sges[i], 1);
+        std::uint32_t head_bytes = ib::kTmhBytes;
+        if (i == 0) {
+            ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
+            head.reserved[0] = ib::kEagerHasMore;
+            set_imm(requests[i], head, imm);
+            std::memcpy(head_at, &head, sizeof head);
+        } else {
+            const ib::Prefix head =
+                prefix(MessageKind::kTagFragment, i + 1 == parts ? 1 : 0, ib::kPrefixBytes);
+            // The padding stands in front of the data here, so that a short rest needs none.
+            std::memcpy(head_at, &head, sizeof head);
+            std::memset(head_at + sizeof head, 0, ib::kTmhBytes - sizeof head);
+        }
+        sges[i][0] = {address_of(head_at), head_bytes, op->lkey};
+        unsigned count = 1;
+        std::size_t left = own.seg_bytes_;
+        while (left > 0 && piece < gather.count) {
+            const ibv_sge& from = gather.sges[piece];
+            const auto take =
+                static_cast<std::uint32_t>(std::min<std::size_t>(left, from.length - offset));
+            sges[i][count++] = {from.addr + offset, take, from.lkey};
+            left -= take;
+            offset += take;
+            if (offset == from.length) {
+                offset = 0;
+                ++piece;
+            }
+        }
+        requests[i].num_sge = static_cast<int>(count);
+        requests[i].wr_id = 0;
+        if (i > 0)
+            requests[i - 1].next = &requests[i];
+    }
+    sent_ += parts;
+    op->kind = SendOp::Kind::kUser;
+    op->comp = comp;
+    const ucs_status_t posted = post(requests[0], requests[parts - 1], parts, true);
+    if (posted != UCS_OK) {
+        op->pool->put(op);
+        return posted;
+    }
+    append(op);
+    return UCS_INPROGRESS;
+}
+
+// ---- Rendezvous
+
+ucs_status_ptr_t RcEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigned header_length,
+                                      const uct_iov_t* iov, std::size_t iovcnt, unsigned flags,
+                                      uct_completion_t* comp) {
+    RcIface& own = owner();
+    if (header_length > own.rndv_header_max_)
+        return UCS_STATUS_PTR(
+            ib::refuse("tag_rndv_zcopy: header", header_length, own.rndv_header_max_));
+    Gather source;
+    ucs_status_t status = source.add("tag_rndv_zcopy", iov, iovcnt, 1, own.rndv_bytes_max_);
+    if (status != UCS_OK)
+        return UCS_STATUS_PTR(status);
+    if (comp == nullptr) {
+        TW_LOG_ERROR("tag_rndv_zcopy needs a completion");
+        return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
+    }
+    status = room(1, 1);
+    if (status != UCS_OK)
+        return UCS_STATUS_PTR(status);
+    SendOp* op = own.buffers_.get();
+    RndvSend* send = op == nullptr ? nullptr : own.new_rndv(*this, comp);
+    if (send == nullptr) {
+        if (op != nullptr)
+            op->pool->put(op);
+        return UCS_STATUS_PTR(no_room());
+    }
+    ibv_tmh head = tagged(IBV_TMH_RNDV, tag);
+    head.app_ctx = ib::to_be(send->id);
+    ibv_rvh from{};
+    if (source.count > 0) {
+        from.va = ib::to_be(std::uint64_t{source.sges[0].addr});
+        from.rkey = ib::to_be(ib::registration_of(iov->memh).mr->rkey);
+        from.len = ib::to_be(source.sges[0].length);
+    } else if (iovcnt == 1) {
+        from.va = ib::to_be(address_of(iov->buffer));
+    }
+    std::byte* message = op->data();
+    std::memcpy(message, &head, sizeof head);
+    std::memcpy(message + sizeof head, &from, sizeof from);
+    if (header_length > 0)
+        std::memcpy(message + sizeof head + sizeof from, header, header_length);
+    ibv_sge sge{address_of(message),
+                static_cast<std::uint32_t>(sizeof head + sizeof from + header_length), op->lkey};
+    ibv_send_wr request = send_of(&sge, 1);
+    request.send_flags = flags_of(flags);
+    ++sent_;
+    status = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
+    if (status != UCS_OK) {
+        own.drop_rndv(*send);
+        return UCS_STATUS_PTR(status);
+    }
+    return send;
+}
+
+ucs_status_t RcEp::tag_rndv_cancel(void* handle) {
+    auto* send = static_cast<RndvSend*>(handle);
+    TW_ASSERT(send->ep == this);
+    owner().drop_rndv(*send);
+    owner().settle_flushes(*this);
+    return UCS_OK;
+}
+
+ucs_status_t RcEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length,
+                                    unsigned flags) {
+    RcIface& own = owner();
+    if (header_length > own.rndv_header_max_)
+        return ib::refuse("tag_rndv_request: header", header_length, own.rndv_header_max_);
+    const ucs_status_t status = room(1, 1);
+    if (status != UCS_OK)
+        return status;
+    SendOp* op = own.buffers_.get();
+    if (op == nullptr)
+        return no_room();
+    const ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
+    std::byte* message = op->data();
+    std::memcpy(message, &head, sizeof head);
+    if (header_length > 0)
+        std::memcpy(message + sizeof head, header, header_length);
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
+                op->lkey};
+    ibv_send_wr request = send_of(&sge, 1);
+    // An immediate of 0 in both halves: no eager message has that.
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.send_flags = flags_of(flags);
+    ++sent_;
+    return post_op(op, SendOp::Kind::kBuffer, request, nullptr);
+}
+
+}  // namespace tagwire::rc

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of the data path. Whatever a peer wrote is checked before it is used: its
+// length, its kind, its numbers.
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "uct/completion.hpp"
+#include "uct/ib/rc/rc_iface.hpp"
+
+namespace tagwire::rc {
+
+using ib::Completion;
+using ib::MessageKind;
+
+unsigned RcIface::poll_receives() {
+    const Completion* completions = nullptr;
+    const unsigned count = receive_cq_.poll(&completions);
+    receives_empty_ = count == 0;
+    if (count == 0)
+        return 0;
+    receives_seen_ += count;
+    for (unsigned i = 0; i < count; ++i)
+        deliver(completions[i]);
+    receives_.refill();
+    if (has_device_tags_) {
+        ends_.refill();
+        tag_list_.sync_if_needed();
+    }
+    return count;
+}
+
+void RcIface::deliver(const Completion& completion) {
+    if (has_device_tags_ && tag_event(completion))
+        return;
+    // From here on a message that lies in a buffer of ours.
+    std::byte* message = receives_.message(completion.wr_id);
+    queue_of(message).consumed();
+    RcEp* ep = of_qp(completion.qp_num);
+    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+        put_back(message);
+        if (ep != nullptr && completion.status != IBV_WC_WR_FLUSH_ERR) {
+            TW_LOG_DEBUG("a receive of queue pair 0x%x failed: %s", completion.qp_num,
+                         verbs().wc_status_str(completion.status));
+            fail(*ep, UCS_ERR_IO_ERROR);
+        }
+        return;
+    }
+    const std::size_t bytes = completion.byte_len;
+    if (bytes < ib::kMessageBytesMin) [[unlikely]] {
+        put_back(message);
+        return garbage("a message shorter than a header");
+    }
+    if (ep != nullptr) [[likely]]
+        ep->was_heard_ = true;
+    if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG) {
+        deliver_untagged(ep, message, bytes);
+    } else {
+        deliver_tagged(ep, message, bytes, (completion.flags & IBV_WC_WITH_IMM) != 0,
+                       completion.imm);
+    }
+}
+
+void RcIface::garbage(const char* what) {
+    count(RcCounter::kGarbage);
+    TW_LOG_DEBUG("rc dropped %s", what);
+}
+
+// ---- Everything without a tag
+
+void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) {
+    ib::Prefix head;
+    std::memcpy(&head, message, sizeof head);
+    if (ep != nullptr) [[likely]]
+        take_released(*ep, ib::from_be(head.released));
+    switch (head.kind) {
+        case MessageKind::kAm:
+            if (head.value < UCT_AM_ID_MAX && head.padding <= bytes - sizeof head) [[likely]]
+                return deliver_am(ep, message, head.value, bytes - sizeof head - head.padding);
+            break;
+        case MessageKind::kCredit:
+            put_back(message);
+            return;
+        case MessageKind::kTagFragment:
+            if (ep != nullptr && ep->has_partial_)
+                return deliver_fragment(*ep, message, bytes - ib::kTmhBytes, head.value != 0);
+            break;
+    }
+    put_back(message);
+    garbage("a message of no known kind");
+}
+
+// A count that cannot be is not believed: more than was sent, or less than was told before.
+void RcIface::take_released(RcEp& ep, std::uint32_t released) {
+    if (released - ep.peer_released_ <= ep.sent_ - ep.peer_released_) {
+        ep.peer_released_ = released;
+    } else {
+        garbage("a credit for messages that were not sent");
+    }
+}
+
+void RcIface::deliver_am(RcEp* ep, std::byte* message, std::uint8_t id, std::size_t bytes) {
+    count(RcCounter::kDelivered);
+    const ucs_status_t status =
+        invoke_am(id, message + ib::kPrefixBytes, bytes, UCT_CB_PARAM_FLAG_DESC);
+    after_callback(ep, message, status);
+}
+
+void RcIface::after_callback(RcEp* ep, std::byte* message, ucs_status_t status) {
+    if (status == UCS_INPROGRESS) {
+        receives_.keep(message, ep == nullptr ? UINT64_MAX : ep->id_);
+        return;
+    }
+    put_back(message);
+    if (ep != nullptr)
+        release_credit(*ep);
+}
+
+void RcIface::release_credit(RcEp& ep) {
+    ++ep.released_;
+    if (ep.released_ - ep.told_ < credit_step_ || ep.owes_credit_) [[likely]]
+        return;
+    ep.owes_credit_ = true;
+    owing_.push_back(&ep);
+    has_work_ = true;
+}
+
+void RcIface::released(void* arg, std::uint64_t ep_id) {
+    auto& self = *static_cast<RcIface*>(arg);
+    RcEp* ep = ep_id > UINT32_MAX ? nullptr : self.find(static_cast<std::uint32_t>(ep_id));
+    if (ep != nullptr)
+        self.release_credit(*ep);
+    self.receives_.refill();
+}
+
+// ---- Tagged messages that no device matched
+
+void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes, bool has_imm,
+                             std::uint32_t imm_low) {
+    ibv_tmh head;
+    std::memcpy(&head, message, sizeof head);
+    const std::uint32_t app_ctx = ib::from_be(head.app_ctx);
+    if (head.opcode == IBV_TMH_FIN) {
+        put_back(message);
+        return ep != nullptr ? deliver_fin(*ep, app_ctx) : garbage("the end of nothing");
+    }
+    const uct_tag_t tag = ib::from_be(head.tag);
+    const bool is_rndv = head.opcode == IBV_TMH_RNDV;
+    if (ep == nullptr || !has_tag_callbacks() || (head.opcode != IBV_TMH_EAGER && !is_rndv) ||
+        (is_rndv && bytes < ib::kTmhBytes + sizeof(ibv_rvh))) [[unlikely]] {
+        put_back(message);
+        return garbage("a tagged message of no known form");
+    }
+    // The device counts what it hands over unmatched, and wants to hear that we have seen it.
+    if (has_device_tags_)
+        tag_list_.count_unexpected();
+    if (is_rndv)
+        return deliver_rndv(*ep, message, bytes, tag);
+    const std::uint64_t imm = std::uint64_t{app_ctx} << 32 | imm_low;
+    if (has_imm && imm == 0)
+        return deliver_request(*ep, message, bytes, tag);
+    const bool has_more = head.reserved[0] == ib::kEagerHasMore && !has_device_tags_;
+    deliver_eager(*ep, message, bytes - sizeof head, tag, has_imm ? imm : 0, has_more);
+}
+
+void RcIface::deliver_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
+                            std::uint64_t imm, bool has_more) {
+    SoftReceive* receive = match(tag);
+    if (has_more) {
+        if (ep.has_partial_) {
+            // The rest of the one before will not come: a peer that mixes them is broken.
+            put_back(message);
+            garbage("an eager message within another");
+            if (receive != nullptr)
+                complete(*receive, tag, imm, 0, UCS_ERR_IO_ERROR);
+            return fail(ep, UCS_ERR_IO_ERROR);
+        }
+        ep.has_partial_ = true;
+        ep.partial_receive_ = receive;
+        ep.partial_tag_ = tag;
+        ep.partial_imm_ = imm;
+        ep.partial_bytes_ = static_cast<std::uint32_t>(bytes);
+        ep.partial_context_ = nullptr;
+    }
+    if (receive == nullptr) {
+        void* context = nullptr;
+        return give_eager(
+            ep, message, bytes, tag, imm,
+            UCT_CB_PARAM_FLAG_FIRST | (has_more ? unsigned{UCT_CB_PARAM_FLAG_MORE} : 0U),
+            has_more ? &ep.partial_context_ : &context);
+    }
+    if (bytes <= receive->capacity)
+        std::memcpy(receive->buffer, message + ib::kTmhBytes, bytes);
+    put_back(message);
+    release_credit(ep);
+    if (!has_more)
+        complete(*receive, tag, imm, bytes, UCS_OK);
+}
+
+void RcIface::deliver_fragment(RcEp& ep, std::byte* message, std::size_t bytes, bool is_last) {
+    SoftReceive* receive = ep.partial_receive_;
+    const std::size_t offset = ep.partial_bytes_;
+    ep.partial_bytes_ += static_cast<std::uint32_t>(bytes);
+    if (is_last) {
+        ep.has_partial_ = false;
+        ep.partial_receive_ = nullptr;
+    }
+    if (receive == nullptr) {
+        return give_eager(ep, message, bytes, ep.partial_tag_, ep.partial_imm_,
+                          is_last ? 0U : unsigned{UCT_CB_PARAM_FLAG_MORE}, &ep.partial_context_);
+    }
+    if (offset + bytes <= receive->capacity)
+        std::memcpy(receive->buffer + offset, message + ib::kTmhBytes, bytes);
+    put_back(message);
+    release_credit(ep);
+    if (is_last)
+        complete(*receive, ep.partial_tag_, ep.partial_imm_, offset + bytes, UCS_OK);
+}
+
+void RcIface::give_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
+                         std::uint64_t imm, unsigned flags, void** context) {
+    count(RcCounter::kUnexpected);
+    const ucs_status_t status = invoke_unexpected_eager(
+        message + ib::kTmhBytes, bytes, flags | UCT_CB_PARAM_FLAG_DESC, tag, imm, context);
+    after_callback(&ep, message, status);
+}
+
+void RcIface::deliver_request(RcEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag) {
+    const auto length = static_cast<unsigned>(bytes - ib::kTmhBytes);
+    const std::byte* header = message + ib::kTmhBytes;
+    SoftReceive* receive = match(tag);
+    if (receive == nullptr) {
+        count(RcCounter::kUnexpected);
+        invoke_unexpected_rndv(0, tag, header, length, 0, 0, nullptr);
+    } else {
+        uct_tag_context_t* ctx = receive->ctx;
+        soft_receives_.destroy(receive);
+        count(RcCounter::kMatched);
+        if (ctx != nullptr)
+            ctx->rndv_cb(ctx, tag, header, length, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
+    }
+    put_back(message);
+    release_credit(ep);
+}
+
+void RcIface::deliver_rndv(RcEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag) {
+    ibv_tmh head;
+    ibv_rvh from;
+    std::memcpy(&head, message, sizeof head);
+    std::memcpy(&from, message + sizeof head, sizeof from);
+    SoftReceive* receive = match(tag);
+    if (receive == nullptr) {
+        count(RcCounter::kUnexpected);
+        const std::size_t length = ib::from_be(from.len);
+        const ib::PackedRkey key{ib::kRkeyMagic, ib::from_be(from.rkey)};
+        invoke_unexpected_rndv(0, tag, message + sizeof head + sizeof from,
+                               static_cast<unsigned>(bytes - sizeof head - sizeof from),
+                               ib::from_be(from.va), length, &key);
+    }
+    put_back(message);
+    release_credit(ep);
+    if (receive != nullptr)
+        start_read(ep, *receive, tag, head, from);
+}
+
+void RcIface::deliver_fin(RcEp& ep, std::uint32_t id) {
+    RndvSend* send = rndv_of(id);
+    if (send == nullptr || send->ep != &ep)
+        return;  // cancelled meanwhile, or never ours
+    uct_completion_t* comp = send->comp;
+    drop_rndv(*send);
+    uct::invoke_completion(comp, UCS_OK);
+    settle_flushes(ep);
+}
+
+}  // namespace tagwire::rc

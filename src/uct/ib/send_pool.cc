@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "uct/ib/send_pool.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+
+namespace tagwire::ib {
+
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+SendPool::~SendPool() {
+    for (Chunk& chunk : chunks_) {
+        chunk.mr.reset();
+        std::free(chunk.memory);
+    }
+}
+
+void SendPool::init(const IbMd& md, std::size_t data_bytes, unsigned elements_max) {
+    md_ = &md;
+    stride_ = (sizeof(SendOp) + data_bytes + kLine - 1) / kLine * kLine;
+    elements_max_ = elements_max;
+}
+
+bool SendPool::grow() {
+    const unsigned count = std::min(kPerChunk, elements_max_ - elements_);
+    if (count == 0)
+        return false;
+    const std::size_t bytes = (count * stride_ + kPage - 1) / kPage * kPage;
+    void* memory = std::aligned_alloc(kPage, bytes);
+    if (memory == nullptr) {
+        TW_LOG_ERROR("no memory for %u send buffers of %zu bytes", count, stride_);
+        return false;
+    }
+    const VerbsTable& verbs = md_->verbs();
+    ibv_mr* mr = verbs.reg_mr(md_->pd(), memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (mr == nullptr) {
+        TW_LOG_ERROR("%s: ibv_reg_mr of %zu bytes for send buffers failed: %s%s",
+                     md_->device().name().c_str(), bytes, std::strerror(errno),
+                     errno == ENOMEM ? " (see ulimit -l)" : "");
+        std::free(memory);
+        return false;
+    }
+    chunks_.push_back({memory, bytes, owned(mr, verbs.dereg_mr)});
+    elements_ += count;
+    for (unsigned i = count; i-- > 0;) {
+        auto* op = reinterpret_cast<SendOp*>(static_cast<std::byte*>(memory) + i * stride_);
+        op->pool = this;
+        op->lkey = mr->lkey;
+        op->next = free_;
+        free_ = op;
+    }
+    return true;
+}
+
+}  // namespace tagwire::ib

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operations that a send queue has taken, each with registered memory behind it: for packed data,
+// for headers, for what a read brings.
+//
+//   element | SendOp | data: data_bytes |
+//
+// Threads: owner of the interface.
+// Invariants
+//  (1) An element is free or out; elements out + free = all. It never moves.
+//  (2) get() allocates and registers only when none is free and fewer than `elements_max` exist.
+#pragma once
+
+#include <ucs/type/status.h>
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "uct/ib/ib_md.hpp"
+
+namespace tagwire::ib {
+
+class SendPool;
+
+struct SendOp {
+    enum class Kind : std::uint8_t {
+        kBuffer,    // data may be reused
+        kUser,      // the completion runs
+        kUnpack,    // get_bcopy: data is unpacked, then the completion
+        kFetch,     // an atomic's old value goes to `result`
+        kFlush,     // everything before it is done
+        kRndvRead,  // a part of a rendezvous that software carries out
+        kProbe,     // keepalive: nobody waits
+    };
+
+    SendOp* next;
+    SendPool* pool;
+    uct_completion_t* comp;  // may be null
+    union {
+        struct {
+            uct_unpack_callback_t call;
+            void* arg;
+            std::size_t bytes;
+        } unpack;
+        struct {
+            void* to;
+            std::uint8_t bytes;
+        } result;
+        void* read;            // kRndvRead: RndvRead
+        std::uint64_t serial;  // kFlush
+    };
+    std::uint32_t sn;  // of its last request in the send queue
+    std::uint32_t lkey;
+    Kind kind;
+
+    [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+class SendPool {
+  public:
+    SendPool() = default;
+    ~SendPool();
+    SendPool(const SendPool&) = delete;
+    SendPool& operator=(const SendPool&) = delete;
+
+    void init(const IbMd& md, std::size_t data_bytes, unsigned elements_max);
+
+    /// Null: all are out, or there is no memory.
+    SendOp* get() {
+        if (free_ == nullptr && !grow()) [[unlikely]]
+            return nullptr;
+        SendOp* op = free_;
+        free_ = op->next;
+        ++out_;
+        return op;
+    }
+    void put(SendOp* op) {
+        op->next = free_;
+        free_ = op;
+        --out_;
+    }
+    [[nodiscard]] bool has_one() { return free_ != nullptr || grow(); }
+    [[nodiscard]] unsigned out() const { return out_; }
+
+  private:
+    static constexpr unsigned kPerChunk = 64;
+    struct Chunk {
+        void* memory;
+        std::size_t bytes;
+        OwnedMr mr;
+    };
+
+    bool grow();
+
+    const IbMd* md_ = nullptr;
+    std::size_t stride_ = 0;
+    unsigned elements_max_ = 0;
+    unsigned elements_ = 0;
+    unsigned out_ = 0;
+    SendOp* free_ = nullptr;
+    std::vector<Chunk> chunks_;
+};
+
+}  // namespace tagwire::ib
