@@ -25,6 +25,13 @@ complain "left undefined, so UCX's would be called" \
 complain "loads UCX" \
     "$(readelf -d "$shared" | grep -E 'NEEDED.*lib(uct|ucs|ucp|ucm)\.' || true)"
 
+# The verbs library is chosen when the program runs.
+complain "loads a verbs library" \
+    "$(readelf -d "$shared" | grep -E 'NEEDED.*lib(ibverbs|mlx5|rdmacm)\.' || true)"
+complain "refers to a verbs library" \
+    "$( (nm -D --undefined-only "$shared"; nm --undefined-only "$static" 2>/dev/null) |
+        grep -E ' _?(ibv|mlx5dv|rdma|tagwire_vhca)_' || true)"
+
 # In the archive nothing is hidden from the linker: C names carry our prefix, C++ names are ours or
 # are weak copies of templates that every library may carry.
 complain "global in the archive, but not in our name space" \

@@ -52,8 +52,9 @@ TAGWIRE_API ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface,
 typedef void (*tagwire_uct_describe_cb_t)(void* arg, const char* key, const char* value);
 
 /// Tells what a component found on this machine. For "ib": "library system" and "library virtual",
-/// with the path of the verbs library or why it is not used; "device NAME" for each device that they
-/// list, with "ok" or why it cannot be used. UCS_ERR_INVALID_PARAM: no component of this library.
+/// each with the path of the verbs library or why it is not used, and "device NAME" for each device
+/// that they list, with "ok" or why it cannot be used. Opens devices to see that.
+/// UCS_ERR_INVALID_PARAM: no component of this library.
 TAGWIRE_API ucs_status_t tagwire_uct_component_describe(uct_component_h component,
                                                         tagwire_uct_describe_cb_t cb, void* arg);
 

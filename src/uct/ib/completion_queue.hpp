@@ -4,9 +4,9 @@
 // Threads: owner of the interface.
 // Invariants
 //  (1) poll() gives completions in the order of the device, each once.
-//  (2) arm() answers UCS_OK only when no completion was there at that moment and none since the last
-//      poll() is untold; else UCS_ERR_BUSY, and the completions that it found are the next that
-//      poll() gives. So a sleeper never sleeps over work.
+//  (2) arm() answers UCS_OK only when no completion was there at that moment and none is untold
+//      since the last poll(); else UCS_ERR_BUSY, and the completions that it found are the next
+//      that poll() gives. So a sleeper never sleeps over work.
 //  (3) The fields of a completion that failed are undefined but wr_id, status and qp_num.
 #pragma once
 
@@ -45,7 +45,7 @@ class CompletionQueue {
     ucs_status_t open(const IbMd& md, unsigned entries, ibv_comp_channel* channel, bool has_tags,
                       void* context = nullptr);
 
-    /// At most kBatch completions; they stay valid until the next call.
+    /// At most kBatch completions; they stay valid until the next call, be it of arm().
     unsigned poll(const Completion** completions_p) {
         if (stashed_ != 0) [[unlikely]]
             return take_stash(completions_p);

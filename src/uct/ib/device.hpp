@@ -31,6 +31,9 @@ struct ListedDevice {
 /// can be used, once for a device that can; the virtual HCA is not opened.
 std::vector<ListedDevice> list_devices();
 
+/// Why a library, though it is used, lists no device; empty when it lists one.
+std::string why_empty(const VerbsLibrary& library);
+
 /// As it is listed, without opening it. nullopt: not there or not admitted; `*others_p` gets the
 /// names of those that are.
 std::optional<ListedDevice> find_device(const std::string& name, std::string* others_p);

@@ -4,8 +4,10 @@
 #include <uct/api/uct_def.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <span>
@@ -73,7 +75,9 @@ class RawList {
   public:
     explicit RawList(const VerbsLibrary& library) : library_(library) {
         int count = 0;
+        errno = 0;
         list_ = library.problem.empty() ? library.verbs.get_device_list(&count) : nullptr;
+        error_ = list_ == nullptr ? errno : 0;
         count_ = list_ != nullptr ? static_cast<std::size_t>(count) : 0;
     }
     ~RawList() {
@@ -85,10 +89,13 @@ class RawList {
 
     [[nodiscard]] std::span<ibv_device* const> devices() const { return {list_, count_}; }
 
+    [[nodiscard]] int error() const { return error_; }
+
   private:
     const VerbsLibrary& library_;
     ibv_device** list_;
     std::size_t count_;
+    int error_;
 };
 
 int numa_node_of(const ibv_device& device) {
@@ -158,8 +165,8 @@ std::string problem_of(const ListedDevice& listed, ibv_device* device) {
     return problem;
 }
 
-/// Opening a card takes milliseconds, and one that could be used is looked at again when it is.
-/// The virtual HCA is always there, and opened it starts its engine, so that waits until it is used.
+/// Opening a card takes milliseconds, and one that could be used is looked at again when it is. The
+/// virtual HCA is always there; opening it would start its engine, so that waits until it is used.
 std::string remembered_problem_of(const ListedDevice& listed, ibv_device* device) {
     if (listed.library->has_virtual_hca)
         return kind_problem(*device, listed.name);
@@ -208,6 +215,17 @@ std::vector<ListedDevice> list(Depth depth) {
 
 std::vector<ListedDevice> list_devices() {
     return list(Depth::kProblems);
+}
+
+std::string why_empty(const VerbsLibrary& library) {
+    const RawList raw(library);
+    if (!raw.devices().empty())
+        return {};
+    if (raw.error() == 0)
+        return "there is none";
+    return raw.error() == ENOSYS
+               ? "the kernel has no RDMA drivers loaded"
+               : std::string("they cannot be listed: ") + std::strerror(raw.error());
 }
 
 std::optional<ListedDevice> find_device(const std::string& name, std::string* others_p) {

@@ -3,7 +3,6 @@
 
 #include <endian.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "ucs/log/log.hpp"
@@ -76,10 +75,17 @@ std::string sentence_of(const ListedDevice& listed) {
     return "ok, " + std::to_string(ports) + (ports == 1 ? " port" : " ports");
 }
 
+std::string sentence_of(const VerbsLibrary& library) {
+    if (!library.problem.empty())
+        return "not used: " + library.problem;
+    const std::string reason = why_empty(library);
+    return reason.empty() ? library.path : library.path + ", no devices: " + reason;
+}
+
 void describe(const uct::Component&, const uct::DescribeSink& sink) {
     for (const VerbsLibrary& library : verbs_libraries()) {
         sink.text(library.origin == VerbsOrigin::kSystem ? "library system" : "library virtual",
-                  library.problem.empty() ? library.path : "not used: " + library.problem);
+                  sentence_of(library));
     }
     for (const ListedDevice& listed : list_devices())
         sink.text(("device " + listed.name).c_str(), sentence_of(listed));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a verbs transport (rc, dc, ud) is to the memory domain: a row of constants. The rows stand in
-// src/uct/ib_transports.cc, beside the composition root, so that ib/ does not know who builds on it.
+// What a verbs transport (rc, dc, ud) is to the memory domain: a row of constants. The rows stand
+// in src/uct/ib_transports.cc, beside the composition root, so that ib/ does not know who builds on
+// it.
 #pragma once
 
 #include <span>

@@ -9,7 +9,7 @@
 //
 // Threads: any. Libraries are loaded once, on first use, and never unloaded.
 // Invariants
-//  (1) A table is complete, or there is none: a library that lacks one of the functions is not used.
+//  (1) A table is complete, or there is none: a library that lacks a function is not used.
 //  (2) Whatever a table created goes back to the same table; the owners below carry its function.
 //  (3) No inline function of verbs.h that may call an exported one is used in this tree
 //      (ibv_create_qp_ex, ibv_reg_mr, ibv_query_port, ...): that would make a link-time reference.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device addresses of verbs transports, which come from anywhere. What is accepted must be safe to
+// make a path from, whatever port we have.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "input.hpp"
+#include "uct/ib/address.hpp"
+
+namespace tagwire::fuzz {
+namespace {
+
+void use(const ib::PortAddress& peer, Input* input) {
+    ib::Port own;
+    own.is_ethernet = input->take<std::uint8_t>() % 2 != 0;
+    own.pkey = input->take<std::uint16_t>();
+    input->take_into(std::as_writable_bytes(std::span(own.gid.raw)));
+    own.attr.active_mtu = static_cast<ibv_mtu>(1 + input->below(5));
+    std::string reason;
+    if (!ib::is_reachable(own, peer, &reason)) {
+        require(!reason.empty());
+        return;
+    }
+    const ibv_ah_attr path = ib::path_to(own, peer, 0, 0);
+    require(own.is_ethernet ? path.is_global == 1 : path.dlid != 0 && path.dlid < 0xc000);
+    const ibv_mtu mtu = ib::path_mtu(own, peer, IBV_MTU_4096);
+    require(mtu >= IBV_MTU_256 && mtu <= own.attr.active_mtu);
+}
+
+}  // namespace
+}  // namespace tagwire::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    tagwire::fuzz::Input input(data, size);
+    // Most inputs get a right checksum, so that they come as far as the fields.
+    const bool is_raw = input.take<std::uint8_t>() % 4 == 0;
+    std::array<std::byte, sizeof(tagwire::ib::PortAddress)> bytes{};
+    const std::size_t given = is_raw ? std::min(input.rest().size(), bytes.size()) : bytes.size();
+    input.take_into(std::span(bytes).first(given));
+    if (!is_raw) {
+        bytes.back() = std::byte{0};
+        bytes.back() = std::byte{tagwire::ib::checksum(bytes)};
+    }
+    std::string reason;
+    if (const auto peer = tagwire::ib::parse_port(std::span(bytes).first(given), &reason)) {
+        tagwire::fuzz::require(given == bytes.size() && reason.empty());
+        tagwire::fuzz::use(*peer, &input);
+    } else {
+        tagwire::fuzz::require(!reason.empty());
+    }
+    return 0;
+}
