@@ -36,7 +36,9 @@ Completion read_extended(ibv_cq_ex* cq) {
     completion.wr_id = cq->wr_id;
     completion.status = cq->status;
     completion.qp_num = ibv_wc_read_qp_num(cq);
-    if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+    const bool has_fields = completion.status == IBV_WC_SUCCESS ||
+                            completion.status == IBV_WC_TM_RNDV_INCOMPLETE;
+    if (!has_fields) [[unlikely]]
         return completion;
     completion.opcode = ibv_wc_read_opcode(cq);
     completion.byte_len = ibv_wc_read_byte_len(cq);

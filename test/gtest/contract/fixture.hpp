@@ -52,6 +52,11 @@ class Contract : public ::testing::TestWithParam<Setup> {
     uct_ep_h back_ep();  // receiver -> sender
     const uct_iface_attr_t& attr() { return sender_->attr(); }
 
+    /// Receives are matched by the device: before software hears of it, and beyond the reach of a
+    /// forced cancel.
+    bool device_matches() { return attr().cap.tag.recv.min_recv > 0; }
+    bool reads_unasked() const { return knobs_of(GetParam().resource).reads_unasked; }
+
     /// One more entity on the same resource; progressed along with the others.
     Entity& add_entity(const EntityOptions& options = {});
     /// Endpoint between any two entities, closed with the test.

@@ -2,6 +2,7 @@
 #include "resource.hpp"
 
 #include <cctype>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 
@@ -100,6 +101,12 @@ const Resource& resource_of(const std::string& transport) {
 Knobs knobs_of(const Resource& resource) {
     if (resource.transport == "sm") {
         return {.posted_receives_max = "SM_TAG_DEPTH", .ring_start = "SM_RING_START"};
+    }
+    if (resource.transport == "rc") {
+        // A kept descriptor keeps its credit: with all of them out nobody may send any more.
+        const char* credits = std::getenv("TAGWIRE_RC_CREDITS");
+        const std::size_t held_max = credits == nullptr ? 400 : std::strtoul(credits, nullptr, 10) / 2;
+        return {.posted_receives_max = "RC_TAG_DEPTH", .ring_start = "", .held_max = held_max, .reads_unasked = true};
     }
     return {.posted_receives_max = "", .ring_start = ""};
 }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <ostream>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,10 @@ const Resource& resource_of(const std::string& transport);
 struct Knobs {
     std::string posted_receives_max;
     std::string ring_start;  // first position of message rings
+    std::size_t held_max = SIZE_MAX;  // descriptors that may be kept before senders must wait
+    // The receiver reads the data of a rendezvous without asking: one that was cancelled in flight
+    // may still be received.
+    bool reads_unasked = false;
 };
 Knobs knobs_of(const Resource& resource);
 

@@ -145,7 +145,8 @@ TEST_P(EventOfTwo, a_send_completion_wakes_who_armed_for_it) {
                             [&] { return completion.calls > 0; }));
     stop.store(true, std::memory_order_relaxed);
     peer.join();
-    EXPECT_EQ(1, receive.completed);
+    // Where a device carries the data, its owner may hear of it later than the sender.
+    EXPECT_TRUE(until([&] { return receive.completed == 1; }));
     EXPECT_TRUE(has_pattern(receive.received(), 4));
 }
 

@@ -124,10 +124,17 @@ TEST_P(TagCancel, a_callback_may_cancel_other_receives) {
     for (uct_tag_t tag = 1; tag <= 3; ++tag) {
         ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), tag, nullptr, 0); }));
     }
-    ASSERT_TRUE(until([&] {
-        return first.completed == 1 && second.completed == 1 && receiver().eager.size() == 2;
-    }));
-    EXPECT_EQ(UCS_ERR_CANCELED, second.status);
+    if (device_matches()) {
+        // All three were matched when the first callback ran.
+        ASSERT_TRUE(until([&] { return first.completed == 1 && second.completed == 1; }));
+        drain();
+        EXPECT_EQ(1, second.completed);
+    } else {
+        ASSERT_TRUE(until([&] {
+            return first.completed == 1 && second.completed == 1 && receiver().eager.size() == 2;
+        }));
+        EXPECT_EQ(UCS_ERR_CANCELED, second.status);
+    }
     EXPECT_EQ(0, third.endings());
 }
 
@@ -185,13 +192,15 @@ TEST_P(TagCancel, cancel_against_arrival_at_every_step) {
                 // One that was matched but is not complete may still be cancelled.
                 const bool is_cancelled = receive.completed == 0;
                 const bool is_silent = is_cancelled && force;
+                const bool may_be_lost = is_silent && device_matches();
                 if (is_cancelled) {
                     ASSERT_EQ(UCS_OK, receive.cancel(force));
                 }
                 ASSERT_TRUE(until([&] {
                     return (receive.completed > 0 || is_silent) &&
                            (sent == UCS_OK || completion.calls > 0) &&
-                           (receive.status == UCS_OK || was_consumed || !receiver().eager.empty());
+                           (receive.status == UCS_OK || was_consumed || may_be_lost ||
+                            !receiver().eager.empty());
                 }));
                 drain(50);
                 ASSERT_EQ(sent == UCS_OK ? 0 : 1, completion.calls);
@@ -200,8 +209,10 @@ TEST_P(TagCancel, cancel_against_arrival_at_every_step) {
                 if (received) {
                     ASSERT_TRUE(has_pattern(receive.received(), steps));
                 } else if (!was_consumed) {
-                    ASSERT_EQ(1u, receiver().eager.size());
-                    ASSERT_TRUE(has_pattern(receiver().eager[0].bytes, steps));
+                    ASSERT_LE(may_be_lost ? 0u : 1u, receiver().eager.size());
+                    ASSERT_GE(1u, receiver().eager.size());
+                    for (const EagerMessage& message : receiver().eager)
+                        ASSERT_TRUE(has_pattern(message.bytes, steps));
                 }
                 if (received) {
                     ASSERT_TRUE(receiver().eager.empty());

@@ -249,9 +249,10 @@ TEST_P(TagEager, kept_descriptors_stay_readable_until_released) {
             std::size_t length;
             std::uint64_t imm;
         };
+        const std::size_t held_max = knobs_of(GetParam().resource).held_max;
         std::vector<Kept> kept;
         receiver().on_eager = [&](const EagerFragment& fragment) {
-            if ((fragment.flags & UCT_CB_PARAM_FLAG_DESC) == 0)
+            if ((fragment.flags & UCT_CB_PARAM_FLAG_DESC) == 0 || kept.size() >= held_max)
                 return UCS_OK;
             auto* descriptor = static_cast<std::byte*>(fragment.data) - headroom;
             std::memset(descriptor, 0xdd, headroom);

@@ -254,6 +254,7 @@ ucs_status_t RcEp::pending_add(uct_pending_req_t* request, unsigned) {
         own.buffers_.has_one() && own.small_.has_one() && own.rndv_room())
         return UCS_ERR_BUSY;
     own.pending_.add(group_, request);
+    own.has_work_ = true;
     return UCS_OK;
 }
 

@@ -158,6 +158,7 @@ class RcEp : public uct::BaseEp {
     std::uint32_t window_ = 0;
     std::uint32_t released_ = 0;  // messages of the peer that we are done with
     std::uint32_t told_ = 0;      // what the peer knows of that
+    std::uint32_t held_ = 0;      // messages of the peer that the user keeps
     State state_ = State::kCreated;
     bool is_destroyed_ = false;
     bool owes_credit_ = false;        // in the interface's list

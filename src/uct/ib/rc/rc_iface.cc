@@ -32,6 +32,7 @@ const ucs::CounterInfo kRcCounterInfos[] = {
 namespace {
 
 constexpr unsigned kCqSpare = 64;
+constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
 
 ucs_status_t too_few(const char* option, std::uint64_t wanted, const char* what,
                      std::uint64_t limit) {
@@ -176,7 +177,7 @@ ucs_status_t RcIface::open_receives(unsigned tags, unsigned tag_ops) {
     return ends_.open(ib_md(),
                       {.depth = ends,
                        .buffers_max = ends + ib::CompletionQueue::kBatch,
-                       .message_bytes = ib::kMessageBytesMin,
+                       .message_bytes = kEndBytesMax,
                        .context = &mailbox()},
                       nullptr, nullptr);
 }

@@ -176,6 +176,7 @@ class RcIface : public ib::IbIface {
     /// The user has `message` or it is free; the credit follows.
     void after_callback(RcEp* ep, std::byte* message, ucs_status_t status);
     void release_credit(RcEp& ep);
+    void tell_released(RcEp& ep);
     static void released(void* iface, std::uint64_t ep_id);
 
     // ---- rc_tags.cc

@@ -169,7 +169,7 @@ void RcIface::send_credits() {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < owing_.size(); ++i) {
         RcEp& ep = *owing_[i];
-        const bool owes = ep.failure_ == UCS_OK && ep.released_ - ep.told_ >= credit_step_;
+        const bool owes = ep.failure_ == UCS_OK && ep.released_ != ep.told_;
         if (owes && !ep.has_room(1)) {
             owing_[kept++] = &ep;
             continue;

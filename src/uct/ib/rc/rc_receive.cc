@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiving half of the data path. Whatever a peer wrote is checked before it is used: its
 // length, its kind, its numbers.
+#include <algorithm>
 #include <cstring>
 
 #include "ucs/log/log.hpp"
@@ -108,6 +109,10 @@ void RcIface::deliver_am(RcEp* ep, std::byte* message, std::uint8_t id, std::siz
 void RcIface::after_callback(RcEp* ep, std::byte* message, ucs_status_t status) {
     if (status == UCS_INPROGRESS) {
         receives_.keep(message, ep == nullptr ? UINT64_MAX : ep->id_);
+        if (ep != nullptr) {
+            ++ep->held_;
+            tell_released(*ep);
+        }
         return;
     }
     put_back(message);
@@ -117,7 +122,16 @@ void RcIface::after_callback(RcEp* ep, std::byte* message, ucs_status_t status) 
 
 void RcIface::release_credit(RcEp& ep) {
     ++ep.released_;
-    if (ep.released_ - ep.told_ < credit_step_ || ep.owes_credit_) [[likely]]
+    if (ep.released_ - ep.told_ >= credit_step_ || ep.held_ > 0) [[unlikely]]
+        tell_released(ep);
+}
+
+// The peer hears of every quarter of the credit that kept descriptors leave it, so that it never
+// waits for what we have handled already.
+void RcIface::tell_released(RcEp& ep) {
+    const auto credits = static_cast<std::uint32_t>(options_.credits);
+    const std::uint32_t left = credits > ep.held_ ? credits - ep.held_ : 0;
+    if (ep.released_ - ep.told_ < std::max(1U, left / 4) || ep.owes_credit_)
         return;
     ep.owes_credit_ = true;
     owing_.push_back(&ep);
@@ -127,8 +141,10 @@ void RcIface::release_credit(RcEp& ep) {
 void RcIface::released(void* arg, std::uint64_t ep_id) {
     auto& self = *static_cast<RcIface*>(arg);
     RcEp* ep = ep_id > UINT32_MAX ? nullptr : self.find(static_cast<std::uint32_t>(ep_id));
-    if (ep != nullptr)
+    if (ep != nullptr) {
+        --ep->held_;
         self.release_credit(*ep);
+    }
     self.receives_.refill();
 }
 
