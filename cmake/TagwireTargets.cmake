@@ -59,6 +59,52 @@ function(tw_add_test target)
     tw_discover(${target} ${arg_TIMEOUT} "${arg_SERIAL}" "${arg_LABELS}" "${arg_ENVIRONMENT}")
 endfunction()
 
+# tw_add_kernel_test(<name> COMMAND target-or-program args... [WIRE] [LOSS percent]
+#                    [TIMEOUT seconds] [ENVIRONMENT K=V ...])
+# A test `kernel.<name>` on the kernel's soft-RoCE devices. Only ctest in the guest of
+# `./run test-kernel` sees it: elsewhere there is no such device, so there it is neither run nor
+# skipped. TAGWIRE_IB_DEVICES names the test's devices: rxed, or with WIRE rxe0,rxe1, whose packets
+# get lost at the given rate. The guest emulates its processor, so everything takes 10 to 30 times
+# as long.
+function(tw_add_kernel_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "WIRE" "LOSS;TIMEOUT" "COMMAND;ENVIRONMENT")
+    if(arg_UNPARSED_ARGUMENTS OR NOT DEFINED arg_COMMAND)
+        message(FATAL_ERROR "tw_add_kernel_test(${name}): no COMMAND, or unknown arguments "
+                            "'${arg_UNPARSED_ARGUMENTS}'")
+    endif()
+    if(DEFINED arg_LOSS AND NOT arg_WIRE)
+        message(FATAL_ERROR "tw_add_kernel_test(${name}): LOSS needs WIRE, rxed has no wire")
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 600)
+    endif()
+    list(POP_FRONT arg_COMMAND program)
+    if(TARGET ${program})
+        set(program $<TARGET_FILE:${program}>)
+    endif()
+    list(PREPEND arg_COMMAND ${program})
+    set(devices rxed)
+    if(arg_WIRE)
+        if(NOT DEFINED arg_LOSS)
+            set(arg_LOSS 0)
+        endif()
+        list(PREPEND arg_COMMAND
+             ${PROJECT_SOURCE_DIR}/contrib/rxe_guest/wire.sh run --loss ${arg_LOSS})
+        set(devices rxe0,rxe1)
+    endif()
+    list(PREPEND arg_ENVIRONMENT TAGWIRE_IB_DEVICES=${devices})
+    list(JOIN arg_COMMAND "]==] [==[" words)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_kernel_test.cmake)
+    file(GENERATE OUTPUT ${file} CONTENT
+"if(DEFINED ENV{TAGWIRE_TEST_GUEST})
+    add_test([==[kernel.${name}]==] [==[${words}]==])
+    set_tests_properties([==[kernel.${name}]==] PROPERTIES LABELS kernel RUN_SERIAL TRUE
+        TIMEOUT ${arg_TIMEOUT} ENVIRONMENT [==[${arg_ENVIRONMENT}]==])
+endif()
+")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
+endfunction()
+
 # tw_add_bench(<target> SOURCES a.cc ... [LIBS ...])
 # A Google Benchmark program over the library's object files.
 function(tw_add_bench target)
