@@ -27,10 +27,13 @@ void visit_resources(Visit visit, Complain complain) {
     }
 }
 
-/// What the components say about libraries and devices, as the end of a sentence.
-std::string findings() {
+/// What a component says about libraries and devices, as the end of a sentence; null: all of them.
+std::string findings(uct_component_h wanted) {
     std::string list;
     for (const uct_component_h component : Components()) {
+        if (wanted != nullptr && component != wanted) {
+            continue;
+        }
         for (const auto& [key, value] : describe(component)) {
             list += "; " + key + ": " + value;
         }
@@ -122,11 +125,11 @@ Resource find_resource(const std::string& transport, const std::string& device) 
     std::optional<Resource> found;
     std::string available;
     std::string problems;
-    bool transport_exists = false;
+    uct_component_h of_transport = nullptr;
     visit_resources(
         [&](const Resource& resource) {
             if (resource.transport == transport) {
-                transport_exists = true;
+                of_transport = resource.component;
                 if (device.empty() || names_device(device, resource.device)) {
                     found = resource;
                 }
@@ -138,8 +141,9 @@ Resource find_resource(const std::string& transport, const std::string& device) 
     if (found) {
         return *found;
     }
-    const std::string there = (available.empty() ? " none" : available) + problems + findings();
-    if (transport_exists) {
+    const std::string there =
+        (available.empty() ? " none" : available) + problems + findings(of_transport);
+    if (of_transport != nullptr) {
         throw UsageError(
             text("--device: transport %s has no device '%s' here; there is (transport/device):%s",
                  transport.c_str(), device.c_str(), there.c_str()));
