@@ -14,11 +14,13 @@ compared with each other. A round is: floor, ours, floor, UCX's, floor for every
 until every row has enough of them that count.
 """
 import argparse
+import ctypes
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -67,11 +69,17 @@ class Tagwire:
         return size / result["latency_ns"]["p50"] * 1e9
 
 
-class Ucx:
-    """ucx_perftest as two processes on the same two CPUs."""
+def die_with_parent():
+    """Between fork and exec: a server does not outlive an interrupted comparison."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
-    def __init__(self, binary, cpus):
+
+class Ucx:
+    """ucx_perftest as two processes on the same two CPUs. `launcher`: what starts it."""
+
+    def __init__(self, binary, cpus, launcher=()):
         self.binary = str(binary)
+        self.launcher = launcher
         self.cpus = cpus.split(",")
         self.port = PORT_FIRST
         library = Path(self.binary).parent.parent / "lib"
@@ -90,11 +98,13 @@ class Ucx:
     def measure(self, arguments, environment):
         """(median latency in ns, messages per second)"""
         self.port += 1
-        command = [self.binary, "-f", "-p", str(self.port), *arguments]
+        start = [*map(str, self.launcher), self.binary]
+        command = ["-f", "-p", str(self.port), *arguments]
         variables = {**os.environ, **self.environment, **environment}
-        server = subprocess.Popen([*command, "-c", self.cpus[-1]], env=variables,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        client_command = [command[0], "localhost", *command[1:], "-c", self.cpus[0]]
+        server = subprocess.Popen([*start, *command, "-c", self.cpus[-1]], env=variables,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  preexec_fn=die_with_parent)
+        client_command = [*start, "localhost", *command, "-c", self.cpus[0]]
         try:
             for _ in range(20):
                 time.sleep(0.1)  # until the server listens: connecting to find out would use it up
@@ -104,7 +114,7 @@ class Ucx:
                     return self.parse(client.stdout)
                 if server.poll() is not None:
                     break
-            raise Skip(f"{' '.join(command)}: {client.stderr.strip()[-200:]}")
+            raise Skip(f"{self.binary} {' '.join(command)}: {client.stderr.strip()[-200:]}")
         finally:
             server.kill()
             server.wait()
