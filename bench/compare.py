@@ -14,17 +14,20 @@ compared with each other. A round is: floor, ours, floor, UCX's, floor for every
 until every row has enough of them that count.
 """
 import argparse
+import ctypes
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+import instructions
 
 FLOOR_AGREES = 0.10
 ROUNDS = 9
@@ -66,11 +69,17 @@ class Tagwire:
         return size / result["latency_ns"]["p50"] * 1e9
 
 
-class Ucx:
-    """ucx_perftest as two processes on the same two CPUs."""
+def die_with_parent():
+    """Between fork and exec: a server does not outlive an interrupted comparison."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
-    def __init__(self, binary, cpus):
+
+class Ucx:
+    """ucx_perftest as two processes on the same two CPUs. `launcher`: what starts it."""
+
+    def __init__(self, binary, cpus, launcher=()):
         self.binary = str(binary)
+        self.launcher = launcher
         self.cpus = cpus.split(",")
         self.port = PORT_FIRST
         library = Path(self.binary).parent.parent / "lib"
@@ -89,11 +98,13 @@ class Ucx:
     def measure(self, arguments, environment):
         """(median latency in ns, messages per second)"""
         self.port += 1
-        command = [self.binary, "-f", "-p", str(self.port), *arguments]
+        start = [*map(str, self.launcher), self.binary]
+        command = ["-f", "-p", str(self.port), *arguments]
         variables = {**os.environ, **self.environment, **environment}
-        server = subprocess.Popen([*command, "-c", self.cpus[-1]], env=variables,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        client_command = [command[0], "localhost", *command[1:], "-c", self.cpus[0]]
+        server = subprocess.Popen([*start, *command, "-c", self.cpus[-1]], env=variables,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  preexec_fn=die_with_parent)
+        client_command = [*start, "localhost", *command, "-c", self.cpus[0]]
         try:
             for _ in range(20):
                 time.sleep(0.1)  # until the server listens: connecting to find out would use it up
@@ -103,7 +114,7 @@ class Ucx:
                     return self.parse(client.stdout)
                 if server.poll() is not None:
                     break
-            raise Skip(f"{' '.join(command)}: {client.stderr.strip()[-200:]}")
+            raise Skip(f"{self.binary} {' '.join(command)}: {client.stderr.strip()[-200:]}")
         finally:
             server.kill()
             server.wait()
@@ -287,44 +298,6 @@ def measure(rows, tagwire, ucx, others, rounds):
     return problems
 
 
-def instructions(bin_directory, count=2000):
-    """Instructions per message by callgrind: all, and those of the marked functions."""
-    program = Path(bin_directory) / "instr_messages"
-    if not program.exists() or shutil.which("valgrind") is None:
-        return None
-
-    def costs(kind, messages):
-        with tempfile.TemporaryDirectory() as directory:
-            file = Path(directory) / "callgrind.out"
-            # valgrind has no room for the address space that the arena takes by default.
-            run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}", program, kind,
-                 str(messages)], {"TAGWIRE_SM_ARENA_BYTES": "64m"})
-            listing = run(["callgrind_annotate", "--inclusive=yes", "--threshold=100",
-                           "--show-percs=no", file])
-        found = {"total": 0}
-        for line in listing.splitlines():
-            number = re.match(r"\s*([\d,]+)\s", line)
-            if not number:
-                continue
-            value = int(number.group(1).replace(",", ""))
-            if "PROGRAM TOTALS" in line:
-                found["total"] = value
-            for name in ("send_am", "send_tagged", "post_receive", "progress_until"):
-                if f"::{name}(" in line:
-                    found[name] = max(found.get(name, 0), value)
-        return found
-
-    per_message = {}
-    for kind in ("am", "tag"):
-        few, many = costs(kind, count), costs(kind, 2 * count)
-        per_message[kind] = {name: (many[name] - few[name]) / count for name in many if name in few}
-    am, tag = per_message["am"], per_message["tag"]
-    return {"am_short_send": am.get("send_am"), "am_receive": am.get("progress_until"),
-            "am_total": am["total"], "tag_short_send": tag.get("send_tagged"),
-            "tag_post_receive": tag.get("post_receive"),
-            "tag_matched_receive": tag.get("progress_until"), "tag_total": tag["total"]}
-
-
 def show(value, unit):
     if value is None:
         return "-"
@@ -451,12 +424,16 @@ def main():
     others = other_ucx(cpus)
     rows = [row for row in budget_rows() if arguments.rows in row.name]
     problems = measure(rows, tagwire, ucx, others, arguments.rounds)
-    counts = None if arguments.no_instructions else instructions(arguments.bin)
+    counts = None
+    if not arguments.no_instructions:
+        counts = instructions.attempt(instructions.sm, arguments.bin)
+    if isinstance(counts, str):
+        problems["instructions"], counts = counts, None
 
     lines = table(rows, others)
     lines += [f"{name}: not measured: {problem}" for name, problem in problems.items()]
     if counts:
-        lines += ["", "instructions per 8-byte message (callgrind, loopback):"]
+        lines += ["", "instructions of the library per 8-byte message (callgrind, loopback):"]
         lines += [f"    {name.replace('_', ' '):24} {value:8.1f}"
                   for name, value in counts.items() if value]
     out = Path(arguments.out)

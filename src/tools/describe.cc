@@ -14,6 +14,11 @@ void collect(void* arg, const char* key, const char* value) {
 
 }  // namespace
 
+Facts describe(uct_component_h component) {
+    Facts facts;
+    return tagwire_uct_component_describe(component, &collect, &facts) == UCS_OK ? facts : Facts();
+}
+
 Facts describe(uct_iface_h iface) {
     Facts facts;
     return tagwire_uct_iface_describe(iface, &collect, &facts) == UCS_OK ? facts : Facts();

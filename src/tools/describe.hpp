@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What interfaces and endpoints tell about themselves (tagwire_uct_iface_describe,
-// tagwire_uct_ep_describe).
+// What components, interfaces and endpoints tell about themselves (tagwire_uct_*_describe).
 #pragma once
 
 #include <uct/api/uct.h>
@@ -16,6 +15,7 @@ namespace tagwire::tools {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// Empty when the object has nothing to tell.
+Facts describe(uct_component_h component);
 Facts describe(uct_iface_h iface);
 Facts describe(uct_ep_h ep);
 

@@ -28,7 +28,7 @@ void print_node(const InfoNode& node, int depth) {
     constexpr int kNameColumns = 22;
     if (node.children.empty()) {
         std::printf("%*s%-*s %s\n", depth * kIndent, "", kNameColumns, node.name.c_str(),
-                    value_text(node.value).c_str());
+                    node.list ? "none" : value_text(node.value).c_str());
         return;
     }
     const std::string value = value_text(node.value);

@@ -207,13 +207,12 @@ void add_transport(InfoNode* list, const Resource& resource) {
         add_attributes(&node, link.attr());
         add_facts(&node, "interface", describe(link.interface(0)));
         add_facts(&node, "connection", describe(link.endpoint(0)));
-    } catch (const Failure& failure) {
-        node.add("error", std::string(failure.what()));
+    } catch (const std::exception& error) {
+        node.add("error", std::string(error.what()));
     }
 }
 
-void add_md(InfoNode* list, uct_component_h component, const std::string& name) {
-    InfoNode& node = list->add("memory domain", name);
+void fill_md(InfoNode& node, uct_component_h component, const std::string& name) {
     const MdHandle md = open_md(component, name);
     uct_md_attr_t attr{};
     check(uct_md_query(md.get(), &attr), "uct_md_query");
@@ -229,12 +228,23 @@ void add_md(InfoNode* list, uct_component_h component, const std::string& name) 
     }
 }
 
+/// One that does not work is shown with the reason beside those that do.
+void add_md(InfoNode* list, uct_component_h component, const std::string& name) {
+    InfoNode& node = list->add("memory domain", name);
+    try {
+        fill_md(node, component, name);
+    } catch (const std::exception& error) {
+        node.add("error", std::string(error.what()));
+    }
+}
+
 }  // namespace
 
 InfoNode gather_devices() {
     InfoNode devices{"devices", {}, {}, true};
     for (const uct_component_h component : Components()) {
         InfoNode& node = devices.add("component", component_name(component));
+        add_facts(&node, "found", describe(component));
         InfoNode& mds = node.add_list("memory_domains");
         for (const std::string& name : md_names(component)) {
             add_md(&mds, component, name);

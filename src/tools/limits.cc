@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/limits.hpp"
 
+#include <algorithm>
+
 #include "tools/failure.hpp"
 #include "tools/sizes.hpp"
 
@@ -11,67 +13,83 @@ constexpr std::uint64_t kRndvFrom = 64 << 10;
 constexpr Op kCheapestFirst[] = {Op::kShort, Op::kBcopy, Op::kZcopy, Op::kRndv};
 using Range = std::optional<SizeRange>;
 
-Range if_has(const uct_iface_attr_t& attr, std::uint64_t flag, SizeRange range) {
-    return (attr.cap.flags & flag) != 0 ? Range(range) : Range();
-}
+/// The capability behind one kind of operation of one family of tests.
+struct Capability {
+    std::uint64_t flag;
+    const char* name;
+};
 
-Range am_range(Op op, const uct_iface_attr_t& attr) {
-    switch (op) {
-        case Op::kShort:
-            return if_has(attr, UCT_IFACE_FLAG_AM_SHORT, {0, attr.cap.am.max_short});
-        case Op::kBcopy:
-            return if_has(attr, UCT_IFACE_FLAG_AM_BCOPY, {0, attr.cap.am.max_bcopy});
-        case Op::kZcopy:
-            return if_has(attr, UCT_IFACE_FLAG_AM_ZCOPY,
-                          {attr.cap.am.min_zcopy, attr.cap.am.max_zcopy});
+constexpr Capability kNone{0, nullptr};
+
+enum class Family { kAm, kTag, kPut, kGet, kAtomic, kFloor };
+
+Family family_of(TestId test) {
+    switch (test) {
+        case TestId::kAmLat:
+        case TestId::kAmBw:
+            return Family::kAm;
+        case TestId::kTagLat:
+        case TestId::kTagBw:
+        case TestId::kTagRate:
+        case TestId::kMatch:
+            return Family::kTag;
+        case TestId::kPutLat:
+        case TestId::kPutBw:
+            return Family::kPut;
+        case TestId::kGetLat:
+        case TestId::kGetBw:
+            return Family::kGet;
+        case TestId::kAddLat:
+        case TestId::kFaddLat:
+        case TestId::kCswapLat:
+            return Family::kAtomic;
         default:
-            return std::nullopt;
+            return Family::kFloor;
     }
 }
 
-Range tag_range(Op op, const uct_iface_attr_t& attr) {
+Capability capability_of(Family family, Op op) {
+    static constexpr Capability kAll[][4] = {
+        {{UCT_IFACE_FLAG_AM_SHORT, "am_short"},
+         {UCT_IFACE_FLAG_AM_BCOPY, "am_bcopy"},
+         {UCT_IFACE_FLAG_AM_ZCOPY, "am_zcopy"},
+         kNone},
+        {{UCT_IFACE_FLAG_TAG_EAGER_SHORT, "tag_eager_short"},
+         {UCT_IFACE_FLAG_TAG_EAGER_BCOPY, "tag_eager_bcopy"},
+         {UCT_IFACE_FLAG_TAG_EAGER_ZCOPY, "tag_eager_zcopy"},
+         {UCT_IFACE_FLAG_TAG_RNDV_ZCOPY, "tag_rndv_zcopy"}},
+        {{UCT_IFACE_FLAG_PUT_SHORT, "put_short"},
+         {UCT_IFACE_FLAG_PUT_BCOPY, "put_bcopy"},
+         {UCT_IFACE_FLAG_PUT_ZCOPY, "put_zcopy"},
+         kNone},
+        {{UCT_IFACE_FLAG_GET_SHORT, "get_short"},
+         {UCT_IFACE_FLAG_GET_BCOPY, "get_bcopy"},
+         {UCT_IFACE_FLAG_GET_ZCOPY, "get_zcopy"},
+         kNone},
+    };
+    const bool has_ops = family != Family::kAtomic && family != Family::kFloor;
+    return has_ops && op != Op::kAuto
+               ? kAll[static_cast<std::size_t>(family)][static_cast<std::size_t>(op) - 1]
+               : kNone;
+}
+
+SizeRange sizes_of(Family family, Op op, const uct_iface_attr_t& attr) {
+    const auto& am = attr.cap.am;
     const auto& tag = attr.cap.tag;
-    switch (op) {
-        case Op::kShort:
-            return if_has(attr, UCT_IFACE_FLAG_TAG_EAGER_SHORT, {0, tag.eager.max_short});
-        case Op::kBcopy:
-            return if_has(attr, UCT_IFACE_FLAG_TAG_EAGER_BCOPY, {0, tag.eager.max_bcopy});
-        case Op::kZcopy:
-            return if_has(attr, UCT_IFACE_FLAG_TAG_EAGER_ZCOPY, {0, tag.eager.max_zcopy});
-        case Op::kRndv:
-            return if_has(attr, UCT_IFACE_FLAG_TAG_RNDV_ZCOPY, {0, tag.rndv.max_zcopy});
-        default:
-            return std::nullopt;
-    }
-}
-
-Range put_range(Op op, const uct_iface_attr_t& attr) {
-    switch (op) {
-        case Op::kShort:
-            return if_has(attr, UCT_IFACE_FLAG_PUT_SHORT, {1, attr.cap.put.max_short});
-        case Op::kBcopy:
-            return if_has(attr, UCT_IFACE_FLAG_PUT_BCOPY, {1, attr.cap.put.max_bcopy});
-        case Op::kZcopy:
-            return if_has(
-                attr, UCT_IFACE_FLAG_PUT_ZCOPY,
-                {std::max<std::uint64_t>(attr.cap.put.min_zcopy, 1), attr.cap.put.max_zcopy});
-        default:
-            return std::nullopt;
-    }
-}
-
-Range get_range(Op op, const uct_iface_attr_t& attr) {
-    switch (op) {
-        case Op::kShort:
-            return if_has(attr, UCT_IFACE_FLAG_GET_SHORT, {0, attr.cap.get.max_short});
-        case Op::kBcopy:
-            return if_has(attr, UCT_IFACE_FLAG_GET_BCOPY, {0, attr.cap.get.max_bcopy});
-        case Op::kZcopy:
-            return if_has(attr, UCT_IFACE_FLAG_GET_ZCOPY,
-                          {attr.cap.get.min_zcopy, attr.cap.get.max_zcopy});
-        default:
-            return std::nullopt;
-    }
+    const auto& put = attr.cap.put;
+    const auto& get = attr.cap.get;
+    const std::size_t max[][4] = {
+        {am.max_short, am.max_bcopy, am.max_zcopy, 0},
+        {tag.eager.max_short, tag.eager.max_bcopy, tag.eager.max_zcopy, tag.rndv.max_zcopy},
+        {put.max_short, put.max_bcopy, put.max_zcopy, 0},
+        {get.max_short, get.max_bcopy, get.max_zcopy, 0},
+    };
+    const std::size_t min_zcopy[] = {am.min_zcopy, 0, put.min_zcopy, get.min_zcopy};
+    const auto row = static_cast<std::size_t>(family);
+    // The target of a put sees it by its last byte, so there must be one.
+    const std::uint64_t least = family == Family::kPut ? 1 : 0;
+    return {op == Op::kZcopy ? std::max<std::uint64_t>(min_zcopy[row], least) : least,
+            max[row][static_cast<std::size_t>(op) - 1]};
 }
 
 /// Atomics have one kind of operation, called kShort here, on words of 4 or 8 bytes.
@@ -87,21 +105,16 @@ bool has_atomic(TestId test, std::uint64_t size, const uct_iface_attr_t& attr) {
     }
 }
 
-bool is_atomic(TestId test) {
-    return test == TestId::kAddLat || test == TestId::kFaddLat || test == TestId::kCswapLat;
-}
-
-bool is_tagged(TestId test) {
-    return (test_info(test).options & kWithRndv) != 0;
-}
-
 std::optional<Op> choose_atomic(TestId test, std::uint64_t size, const uct_iface_attr_t& attr,
                                 std::string* why) {
     if (size != 4 && size != 8) {
         *why = "an atomic operation works on 4 or 8 bytes";
     } else if (!has_atomic(test, size, attr)) {
-        *why =
-            text("this transport has no such operation on %u bytes", static_cast<unsigned>(size));
+        *why = text(
+            "this transport has no such %u-bit atomic operation (see atomic%u and "
+            "atomic%u_fetch in tagwire info)",
+            static_cast<unsigned>(size * 8), static_cast<unsigned>(size * 8),
+            static_cast<unsigned>(size * 8));
     } else {
         return Op::kShort;
     }
@@ -120,30 +133,42 @@ std::string describe_ranges(TestId test, const uct_iface_attr_t& attr) {
                          size_name(range->min).c_str(), size_name(range->max).c_str());
         }
     }
-    return list.empty() ? "this transport has no such operation" : "this transport does" + list;
+    return "this transport does" + list;
 }
 
 }  // namespace
 
 std::optional<SizeRange> size_range(TestId test, Op op, const uct_iface_attr_t& attr) {
-    switch (test) {
-        case TestId::kAmLat:
-        case TestId::kAmBw:
-            return am_range(op, attr);
-        case TestId::kPutLat:
-        case TestId::kPutBw:
-            return put_range(op, attr);
-        case TestId::kGetLat:
-        case TestId::kGetBw:
-            return get_range(op, attr);
-        default:
-            return is_tagged(test) ? tag_range(op, attr) : std::nullopt;
+    const Family family = family_of(test);
+    const Capability capability = capability_of(family, op);
+    if ((attr.cap.flags & capability.flag) == 0) {
+        return std::nullopt;
     }
+    return sizes_of(family, op, attr);
+}
+
+std::string missing_capability(TestId test, Op wanted, const uct_iface_attr_t& attr) {
+    const Family family = family_of(test);
+    if (family == Family::kAtomic || family == Family::kFloor) {
+        return "";
+    }
+    std::string names;
+    for (const Op op : kCheapestFirst) {
+        if (size_range(test, op, attr)) {
+            if (wanted == Op::kAuto || wanted == op) {
+                return "";
+            }
+        } else if (const char* const name = capability_of(family, op).name;
+                   name != nullptr && (wanted == Op::kAuto || wanted == op)) {
+            names += (names.empty() ? "" : ", ") + std::string(name);
+        }
+    }
+    return "this transport does not have " + names;
 }
 
 std::optional<Op> choose_op(TestId test, Op wanted, std::uint64_t size,
                             const uct_iface_attr_t& attr, std::string* why) {
-    if (is_atomic(test)) {
+    if (family_of(test) == Family::kAtomic) {
         return choose_atomic(test, size, attr, why);
     }
     if (wanted != Op::kAuto) {
@@ -151,7 +176,7 @@ std::optional<Op> choose_op(TestId test, Op wanted, std::uint64_t size,
             return wanted;
         }
     } else {
-        if (is_tagged(test) && size >= kRndvFrom &&
+        if (family_of(test) == Family::kTag && size >= kRndvFrom &&
             holds(size_range(test, Op::kRndv, attr), size)) {
             return Op::kRndv;
         }
@@ -161,7 +186,10 @@ std::optional<Op> choose_op(TestId test, Op wanted, std::uint64_t size,
             }
         }
     }
-    *why = describe_ranges(test, attr);
+    *why = missing_capability(test, wanted, attr);
+    if (why->empty()) {
+        *why = describe_ranges(test, attr);
+    }
     return std::nullopt;
 }
 

@@ -21,6 +21,10 @@ struct SizeRange {
 /// Sizes that `op` can carry in this test; nothing when the interface does not have it.
 std::optional<SizeRange> size_range(TestId test, Op op, const uct_iface_attr_t& attr);
 
+/// Why the test cannot run at all over this interface, whatever the size: the capabilities that are
+/// missing, by their names in `tagwire info`. Empty when it can.
+std::string missing_capability(TestId test, Op wanted, const uct_iface_attr_t& attr);
+
 /// The operation for this size: `wanted` itself, or for kAuto the cheapest that carries it (tagged
 /// messages of 64 KiB and more: rendezvous). On failure returns nothing and `*why` says what the
 /// interface can do.

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sched.h>
 
+#include <uct/api/tagwire_uct.h>
+
 #include "tools/failure.hpp"
 
 namespace tagwire::tools {
@@ -29,6 +31,37 @@ unsigned armable_events(const uct_iface_attr_t& attr) {
 
 bool connects_to_interface(const uct_iface_attr_t& attr) {
     return (attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) != 0;
+}
+
+/// What a transport does not have is empty, but a place all the same: none of the calls takes null.
+class Address {
+  public:
+    explicit Address(std::size_t bytes) : bytes_(bytes), place_(std::max<std::size_t>(bytes, 1)) {}
+    explicit Address(Bytes bytes) : bytes_(bytes.size()), place_(std::move(bytes)) {
+        place_.resize(std::max<std::size_t>(bytes_, 1));
+    }
+
+    template <class Opaque>
+    Opaque* as() {
+        return reinterpret_cast<Opaque*>(place_.data());
+    }
+    std::size_t bytes() const { return bytes_; }
+    void write(Encoder* message) const { message->blob(place_.data(), bytes_); }
+
+  private:
+    std::size_t bytes_;
+    Bytes place_;
+};
+
+void check_reachable(uct_iface_h iface, const Resource& resource, Address* device,
+                     Address* address) {
+    char reason[256] = "";
+    if (tagwire_uct_iface_is_reachable_reason(iface, device->as<uct_device_addr_t>(),
+                                              address->as<uct_iface_addr_t>(), reason,
+                                              sizeof reason) == 0) {
+        throw Failure(text("the peer cannot be reached over %s/%s: %s", resource.transport.c_str(),
+                           resource.device.c_str(), reason));
+    }
 }
 
 }  // namespace
@@ -119,22 +152,19 @@ Encoder Link::addresses() const {
     Encoder message;
     message.number(setup_.peers);
     for (std::size_t i = 0; i < setup_.peers; ++i) {
-        Bytes device(attr_.device_addr_len);
-        Bytes address(attr_.iface_addr_len);
-        Bytes endpoint_address(connects_to_interface(attr_) ? 0 : attr_.ep_addr_len);
-        check(uct_iface_get_device_address(interface(i),
-                                           reinterpret_cast<uct_device_addr_t*>(device.data())),
+        Address device(attr_.device_addr_len);
+        Address address(attr_.iface_addr_len);
+        Address ep_address(connects_to_interface(attr_) ? 0 : attr_.ep_addr_len);
+        check(uct_iface_get_device_address(interface(i), device.as<uct_device_addr_t>()),
               "uct_iface_get_device_address");
-        check(uct_iface_get_address(interface(i),
-                                    reinterpret_cast<uct_iface_addr_t*>(address.data())),
+        check(uct_iface_get_address(interface(i), address.as<uct_iface_addr_t>()),
               "uct_iface_get_address");
         if (!connects_to_interface(attr_)) {
-            check(uct_ep_get_address(endpoint(i),
-                                     reinterpret_cast<uct_ep_addr_t*>(endpoint_address.data())),
+            check(uct_ep_get_address(endpoint(i), ep_address.as<uct_ep_addr_t>()),
                   "uct_ep_get_address");
         }
-        for (const Bytes& bytes : {device, address, endpoint_address}) {
-            message.blob(bytes.data(), bytes.size());
+        for (const Address* one : {&device, &address, &ep_address}) {
+            one->write(&message);
         }
     }
     return message;
@@ -143,6 +173,11 @@ Encoder Link::addresses() const {
 void Link::connect() {
     channel_->send(MessageType::kAddress, addresses());
     connect_endpoints(channel_->expect(MessageType::kAddress));
+    if (!connects_to_interface(attr_)) {
+        // What comes before the other side has connected its endpoint would be lost.
+        channel_->send(MessageType::kReady);
+        channel_->expect(MessageType::kReady);
+    }
 }
 
 void Link::connect_endpoints(Decoder addresses) {
@@ -150,36 +185,27 @@ void Link::connect_endpoints(Decoder addresses) {
         throw Failure("the peer sent another number of addresses than agreed");
     }
     for (std::size_t i = 0; i < setup_.peers; ++i) {
-        const Bytes device_bytes = addresses.blob(kAddressMax);
-        const Bytes interface_bytes = addresses.blob(kAddressMax);
-        const Bytes endpoint_bytes = addresses.blob(kAddressMax);
-        if (device_bytes.size() != attr_.device_addr_len ||
-            interface_bytes.size() != attr_.iface_addr_len) {
+        Address device(addresses.blob(kAddressMax));
+        Address address(addresses.blob(kAddressMax));
+        Address ep_address(addresses.blob(kAddressMax));
+        const bool to_interface = connects_to_interface(attr_);
+        if (device.bytes() != attr_.device_addr_len || address.bytes() != attr_.iface_addr_len ||
+            ep_address.bytes() != (to_interface ? 0 : attr_.ep_addr_len)) {
             throw Failure("the peer sent an address of another transport");
         }
-        const auto* device = reinterpret_cast<const uct_device_addr_t*>(device_bytes.data());
-        const auto* address = reinterpret_cast<const uct_iface_addr_t*>(interface_bytes.data());
-        if (uct_iface_is_reachable(interface(i), device, address) == 0) {
-            throw Failure(
-                text("the peer cannot be reached over %s/%s (another host, container or user?)",
-                     resource_.transport.c_str(), resource_.device.c_str()));
-        }
-        if (!connects_to_interface(attr_)) {
-            if (endpoint_bytes.size() != attr_.ep_addr_len) {
-                throw Failure("the peer sent an address of another transport");
-            }
-            check(
-                uct_ep_connect_to_ep(endpoint(i), device,
-                                     reinterpret_cast<const uct_ep_addr_t*>(endpoint_bytes.data())),
-                "uct_ep_connect_to_ep");
+        check_reachable(interface(i), resource_, &device, &address);
+        if (!to_interface) {
+            check(uct_ep_connect_to_ep(endpoint(i), device.as<uct_device_addr_t>(),
+                                       ep_address.as<uct_ep_addr_t>()),
+                  "uct_ep_connect_to_ep");
             continue;
         }
         uct_ep_params_t params{};
         params.field_mask =
             UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
         params.iface = interface(i);
-        params.dev_addr = device;
-        params.iface_addr = address;
+        params.dev_addr = device.as<uct_device_addr_t>();
+        params.iface_addr = address.as<uct_iface_addr_t>();
         uct_ep_h ep = nullptr;
         check(uct_ep_create(&params, &ep), "uct_ep_create");
         objects_.endpoints.push_back(ep);

@@ -31,6 +31,12 @@ struct LeftOut {
     }
 };
 
+[[noreturn]] void refuse(const PerfPlan& plan, const Size& size, const std::string& why) {
+    throw UsageError(text("%s %s --op %s over %s: %s", plan.test->name,
+                          size_name(size.bytes).c_str(), name_of(plan.op),
+                          plan.setup.transport.c_str(), why.c_str()));
+}
+
 /// The job for one size; nothing when the size belongs to a range and the transport cannot do it.
 std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const uct_iface_attr_t& attr,
                            LeftOut* left_out) {
@@ -42,9 +48,8 @@ std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const uct_ifa
         job.op = *op;
         return job;
     }
-    if (!size.from_range) {
-        throw UsageError(text("%s %s --op %s: %s", plan.test->name, size_name(size.bytes).c_str(),
-                              name_of(plan.op), why.c_str()));
+    if (!size.from_range || !missing_capability(job.test, plan.op, attr).empty()) {
+        refuse(plan, size, why);
     }
     left_out->sizes.push_back(size.bytes);
     left_out->why = why;

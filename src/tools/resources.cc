@@ -1,9 +1,47 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/resources.hpp"
 
+#include "tools/describe.hpp"
 #include "tools/failure.hpp"
 
 namespace tagwire::tools {
+namespace {
+
+/// Visits the resources of this machine until `visit(resource)` says true. What cannot be opened is
+/// left out, and told to `complain(sentence)`.
+template <class Visit, class Complain>
+void visit_resources(Visit visit, Complain complain) {
+    for (const uct_component_h component : Components()) {
+        for (const std::string& name : md_names(component)) {
+            try {
+                const MdHandle md = open_md(component, name);
+                for (const Resource& resource : resources_of(component, name, md.get())) {
+                    if (visit(resource)) {
+                        return;
+                    }
+                }
+            } catch (const Failure& failure) {
+                complain(failure.what());
+            }
+        }
+    }
+}
+
+/// What a component says about libraries and devices, as the end of a sentence; null: all of them.
+std::string findings(uct_component_h wanted) {
+    std::string list;
+    for (const uct_component_h component : Components()) {
+        if (wanted != nullptr && component != wanted) {
+            continue;
+        }
+        for (const auto& [key, value] : describe(component)) {
+            list += "; " + key + ": " + value;
+        }
+    }
+    return list;
+}
+
+}  // namespace
 
 void check(ucs_status_t status, const char* what) {
     if (status != UCS_OK) {
@@ -31,6 +69,9 @@ std::vector<std::string> md_names(uct_component_h component) {
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
     check(uct_component_query(component, &attr), "uct_component_query");
     std::vector<uct_md_resource_desc_t> mds(attr.md_resource_count);
+    if (mds.empty()) {
+        return {};
+    }
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
     attr.md_resources = mds.data();
     check(uct_component_query(component, &attr), "uct_component_query");
@@ -67,33 +108,48 @@ std::vector<Resource> resources_of(uct_component_h component, const std::string&
 
 std::vector<Resource> all_resources() {
     std::vector<Resource> resources;
-    for (const uct_component_h component : Components()) {
-        for (const std::string& name : md_names(component)) {
-            const MdHandle md = open_md(component, name);
-            const std::vector<Resource> found = resources_of(component, name, md.get());
-            resources.insert(resources.end(), found.begin(), found.end());
-        }
-    }
+    visit_resources(
+        [&resources](const Resource& resource) {
+            resources.push_back(resource);
+            return false;
+        },
+        [](const char*) {});
     return resources;
 }
 
+bool names_device(const std::string& wanted, const std::string& device) {
+    return device == wanted || (device.starts_with(wanted) && device[wanted.size()] == ':');
+}
+
 Resource find_resource(const std::string& transport, const std::string& device) {
+    std::optional<Resource> found;
     std::string available;
-    bool transport_exists = false;
-    for (const Resource& resource : all_resources()) {
-        if (resource.transport == transport && (device.empty() || resource.device == device)) {
-            return resource;
-        }
-        transport_exists = transport_exists || resource.transport == transport;
-        available += " " + resource.transport + "/" + resource.device;
+    std::string problems;
+    uct_component_h of_transport = nullptr;
+    visit_resources(
+        [&](const Resource& resource) {
+            if (resource.transport == transport) {
+                of_transport = resource.component;
+                if (device.empty() || names_device(device, resource.device)) {
+                    found = resource;
+                }
+            }
+            available += " " + resource.transport + "/" + resource.device;
+            return found.has_value();
+        },
+        [&problems](const char* sentence) { problems += std::string("; ") + sentence; });
+    if (found) {
+        return *found;
     }
-    if (transport_exists) {
+    const std::string there =
+        (available.empty() ? " none" : available) + problems + findings(of_transport);
+    if (of_transport != nullptr) {
         throw UsageError(
             text("--device: transport %s has no device '%s' here; there is (transport/device):%s",
-                 transport.c_str(), device.c_str(), available.c_str()));
+                 transport.c_str(), device.c_str(), there.c_str()));
     }
     throw UsageError(text("--tl: no transport '%s' here; there is (transport/device):%s",
-                          transport.c_str(), available.empty() ? " none" : available.c_str()));
+                          transport.c_str(), there.c_str()));
 }
 
 }  // namespace tagwire::tools

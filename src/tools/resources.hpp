@@ -6,6 +6,7 @@
 #include <uct/api/uct.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,11 +54,16 @@ MdHandle open_md(uct_component_h component, const std::string& md_name);
 std::vector<Resource> resources_of(uct_component_h component, const std::string& md_name,
                                    uct_md_h md);
 
-/// Everything on this machine. Components stay valid until the library is unloaded.
+/// Everything on this machine that can be opened. Components stay valid until the library is
+/// unloaded.
 std::vector<Resource> all_resources();
 
-/// The first resource with this transport and, unless empty, device. Throws UsageError that lists
-/// what there is.
+/// The first resource with this transport and, unless empty, device, whose port may be left out
+/// ("mlx5_0" is "mlx5_0:1"). Nothing behind it is opened. Throws UsageError that lists what there
+/// is and what the components say about the rest.
 Resource find_resource(const std::string& transport, const std::string& device);
+
+/// `wanted` names `device`: the same name, or without its port.
+bool names_device(const std::string& wanted, const std::string& device);
 
 }  // namespace tagwire::tools

@@ -3,8 +3,8 @@
 // posted again and again.
 //
 // Invariants:
-//  1. A slot is posted at most once at a time; its tag and length are those of the message that it
-//  waits for.
+//  1. A slot is posted at most once at a time; its tag is that of the message that it waits for, and
+//  its length at least that message's (what the interface asks for, `min_recv`).
 //  2. Every arrival is either the completion of a slot or, in --unexpected runs, one call of
 //  on_unexpected().
 //  3. A slot is one cache line and completing it reads nothing else of its own, since `match` has
@@ -45,7 +45,7 @@ class TagReceiver {
         : link_(link),
           options_(options),
           post_bytes_(std::max(options.size, link.attr().cap.tag.recv.min_recv)),
-          stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
+          stride_(stride(link, options)),
           buffer_(link, options.memory,
                   std::max(post_bytes_ + stride_ * (options.slots - 1), std::size_t{1})),
           slots_(options.slots),
@@ -60,9 +60,10 @@ class TagReceiver {
     }
 
     ~TagReceiver() {
+        on_received_ = nullptr;
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             if (posted_[i]) {
-                uct_iface_tag_recv_cancel(expected_[i].iface, &slots_[i].context, 1);
+                take_back(i);
             }
         }
     }
@@ -85,11 +86,13 @@ class TagReceiver {
     static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
 
     ucs_status_t try_post(std::size_t index, const Expected& expected) {
-        expected_[index] = expected;
         const uct_iov_t iov{data(index), post_bytes_, buffer_.memh(), 0, 1};
         const ucs_status_t status = uct_iface_tag_recv_zcopy(
             expected.iface, expected.tag, ~uct_tag_t{0}, &iov, 1, &slots_[index].context);
         posted_[index] = status == UCS_OK;
+        if (status == UCS_OK) {
+            expected_[index] = expected;
+        }
         return status;
     }
 
@@ -110,11 +113,14 @@ class TagReceiver {
         }
     }
 
-    /// From inside OnReceived, where nothing may be thrown: a refusal counts as an error.
-    void post_again(std::size_t index, const Expected& expected) {
-        if (try_post(index, expected) != UCS_OK) [[unlikely]] {
+    /// From inside OnReceived, where nothing may be thrown. False: not now, for lack of resources;
+    /// any other refusal counts as an error.
+    bool try_post_again(std::size_t index, const Expected& expected) {
+        const ucs_status_t status = try_post(index, expected);
+        if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) [[unlikely]] {
             ++errors_;
         }
+        return status != UCS_ERR_NO_RESOURCE;
     }
 
     std::uint64_t received() const { return received_; }
@@ -144,6 +150,26 @@ class TagReceiver {
     }
 
   private:
+    /// Distance between the slots' buffers. Without validation all messages may go to the same
+    /// place, but a device tells its receives apart by their addresses.
+    static std::size_t stride(const Link& link, const Options& options) {
+        constexpr std::size_t kLine = 64;
+        const bool by_device = (link.md_attr().cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0;
+        const std::size_t lines = (options.size + kLine - 1) / kLine;
+        return std::max(options.validate ? lines * kLine : 0, by_device ? kLine : 0);
+    }
+
+    void take_back(std::size_t index) {
+        constexpr unsigned kTriesMax = 1U << 20;
+        for (unsigned i = 0; i < kTriesMax && posted_[index]; ++i) {
+            if (uct_iface_tag_recv_cancel(expected_[index].iface, &slots_[index].context, 1) !=
+                UCS_ERR_NO_RESOURCE) {
+                return;
+            }
+            uct_worker_progress(link_.worker());
+        }
+    }
+
     struct alignas(64) Slot {
         uct_tag_context_t context{};  // first: the callbacks get its address
         TagReceiver* receiver = nullptr;

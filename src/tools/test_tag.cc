@@ -4,6 +4,7 @@
 // posted and the unexpected callback counts.
 #include <optional>
 
+#include "tools/grants.hpp"
 #include "tools/loops.hpp"
 #include "tools/tag_post.hpp"
 #include "tools/tag_receiver.hpp"
@@ -53,7 +54,8 @@ class TagPort {
           sender_(link, job, stream_from(link.side(), job)),
           receiver_(link, {slots_, job.size, job.memory, job.validate,
                            stream_from(other(link.side()), job)}),
-          ack_(link, {1, sizeof(std::uint64_t), MemoryKind::kUser, false, 0}) {
+          ack_(link, {1, sizeof(std::uint64_t), MemoryKind::kUser, false, 0}),
+          grants_(link, streams_ && !job.unexpected, ahead_) {
         if (job.unexpected) {
             link.set_unexpected(&TagReceiver::on_unexpected, &receiver_);
         } else {
@@ -67,11 +69,17 @@ class TagPort {
         }
     }
 
-    ~TagPort() { link_.set_unexpected(nullptr, nullptr); }
+    ~TagPort() {
+        link_.set_unexpected(nullptr, nullptr);
+        receiver_.set_on_received(nullptr, nullptr);
+    }
     TagPort(const TagPort&) = delete;
     TagPort& operator=(const TagPort&) = delete;
 
     ucs_status_t try_send(std::uint64_t sequence) {
+        if (!grants_.allow(sequence)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
         return sender_.try_send<completes(op)>(
             sequence,
             [this, sequence](uct_ep_h ep, std::uint8_t* data, uct_completion_t* completion) {
@@ -90,7 +98,12 @@ class TagPort {
     void drain() { sender_.drain(); }
 
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
-    bool received_all(std::uint64_t end) const { return receiver_.received() >= end; }
+    bool received_all(std::uint64_t end) {
+        if (!waiting_.empty()) [[unlikely]] {
+            post_waiting();
+        }
+        return grants_.try_tell() && receiver_.received() >= end;
+    }
     ucs_status_t try_ack(std::uint64_t end) { return try_post_word(link_, kAckTag, end); }
 
     bool acked(std::uint64_t end) {
@@ -122,16 +135,36 @@ class TagPort {
     void post_next() {
         receiver_.post(posted_ % slots_,
                        {link_.interface(posted_ % link_.peers()), tag_of(posted_), posted_});
+        grants_.posted(posted_ % link_.peers());
         ++posted_;
     }
 
     /// Streams: the receive waits for the message one window later, which the same peer sends.
     static void on_received(void* arg, std::size_t slot) {
         auto* self = static_cast<TagPort*>(arg);
-        TagReceiver::Expected next = self->receiver_.expected(slot);
-        next.sequence += self->ahead_;
-        next.tag = self->tag_of(next.sequence);
-        self->receiver_.post_again(slot, next);
+        // Receives of one tag are matched in the order of their posting: no one overtakes.
+        if (!self->waiting_.empty() || !self->try_post_again(slot)) [[unlikely]] {
+            self->waiting_.push_back(slot);
+        }
+    }
+
+    bool try_post_again(std::size_t slot) {
+        TagReceiver::Expected next = receiver_.expected(slot);
+        next.sequence += ahead_;
+        next.tag = tag_of(next.sequence);
+        if (!receiver_.try_post_again(slot, next)) {
+            return false;
+        }
+        grants_.posted(next.sequence % link_.peers());
+        return true;
+    }
+
+    void post_waiting() {
+        std::size_t posted = 0;
+        while (posted < waiting_.size() && try_post_again(waiting_[posted])) {
+            ++posted;
+        }
+        waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(posted));
     }
 
     Link& link_;
@@ -143,6 +176,8 @@ class TagPort {
     Sender sender_;
     TagReceiver receiver_;
     TagReceiver ack_;
+    Grants grants_;
+    std::vector<std::size_t> waiting_;  // slots whose receive was refused for lack of resources
     std::uint64_t posted_ = 0;
     std::uint64_t acks_seen_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace tagwire {
@@ -39,6 +40,17 @@ class Component {
         for (unsigned i = 0; i < attr.md_resource_count; ++i)
             names.emplace_back(resources[i].md_name);
         return names;
+    }
+
+    /// `visit(const char* key, const char* value)` gets facts for people.
+    template <class Visit>
+    void describe(Visit&& visit) const {
+        const auto call = [](void* arg, const char* key, const char* value) {
+            (*static_cast<std::remove_reference_t<Visit>*>(arg))(key, value);
+        };
+        check(tagwire_uct_component_describe(handle_, call,
+                                             const_cast<void*>(static_cast<const void*>(&visit))),
+              "tagwire_uct_component_describe");
     }
 
   private:

@@ -34,6 +34,9 @@ TEST_F(Component, foreign_and_null_handles_are_refused) {
     EXPECT_EQ(uct_md_config_read(component, nullptr, nullptr, &config), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(uct_rkey_unpack(component, "key", &bundle), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(uct_query_components(nullptr, &count), UCS_ERR_INVALID_PARAM);
+    const auto ignore = [](void*, const char*, const char*) {};
+    EXPECT_EQ(tagwire_uct_component_describe(component, ignore, nullptr), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(tagwire_uct_component_describe(nullptr, ignore, nullptr), UCS_ERR_INVALID_PARAM);
     EXPECT_EQ(config, nullptr);
 }
 
@@ -52,6 +55,8 @@ TEST_F(Component, the_list_is_consistent_with_the_queries) {
         EXPECT_EQ(uct_component_query(components[i], &attr), UCS_ERR_INVALID_PARAM);
         attr.field_mask = UCS_BIT(4);
         EXPECT_EQ(uct_component_query(components[i], &attr), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(tagwire_uct_component_describe(components[i], nullptr, nullptr),
+                  UCS_ERR_INVALID_PARAM);
     }
     uct_release_component_list(components);
     uct_release_component_list(nullptr);

@@ -129,6 +129,10 @@ TEST_F(OverSm, facts_and_counters_are_readable) {
     iface->describe([&facts](const char*, const char*) { ++facts; });
     self->describe([&facts](const char*, const char*) { ++facts; });
     EXPECT_GT(facts, 0);
+    resource->component.describe([](const char* key, const char* value) {
+        EXPECT_STRNE(key, "");
+        EXPECT_STRNE(value, "");
+    });
     EXPECT_FALSE(iface->counters().empty());
     EXPECT_FALSE(iface->unreachable_because(iface->address()).has_value());
 }

@@ -71,6 +71,13 @@ void Contract::close_receiver() {
     receiver_.reset();
 }
 
+void Contract::close_receiver_iface() {
+    back_ = {};
+    link_.backward.reset();
+    if (receiver_ != nullptr)
+        receiver_->close_iface();
+}
+
 unsigned Contract::step() {
     unsigned moved = sender_->progress();
     if (receiver_ != nullptr)

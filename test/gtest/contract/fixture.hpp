@@ -63,6 +63,8 @@ class Contract : public ::testing::TestWithParam<Setup> {
     uct_ep_h connect_more(Entity& from, Entity& to);
     void destroy_ep() { link_.forward.reset(); }
     void close_receiver();
+    /// Only its interface: memory of it can still be used.
+    void close_receiver_iface();
 
     unsigned step();
     bool until(const std::function<bool()>& done, std::uint64_t steps_max = kStepsMax);

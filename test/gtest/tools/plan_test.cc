@@ -5,6 +5,7 @@
 #include "tools/failure.hpp"
 #include "tools/limits.hpp"
 #include "tools/perf.hpp"
+#include "tools/resources.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -157,6 +158,34 @@ TEST(Limits, auto_takes_the_cheapest_and_rendezvous_for_large) {
     EXPECT_EQ(choose(64 << 10), Op::kRndv);
     EXPECT_EQ(choose(std::uint64_t{2} << 30), std::nullopt);
     EXPECT_EQ(why, "this transport does short 0 to 100, bcopy 0 to 1m, rndv 0 to 1g");
+}
+
+TEST(Limits, missing_capability_is_named) {
+    uct_iface_attr_t attr{};
+    attr.cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY;
+    attr.cap.am.max_short = 100;
+    std::string why;
+    EXPECT_EQ(choose_op(TestId::kTagLat, Op::kAuto, 8, attr, &why), std::nullopt);
+    EXPECT_EQ(why,
+              "this transport does not have tag_eager_short, tag_eager_bcopy, tag_eager_zcopy, "
+              "tag_rndv_zcopy");
+    EXPECT_EQ(choose_op(TestId::kAmLat, Op::kZcopy, 8, attr, &why), std::nullopt);
+    EXPECT_EQ(why, "this transport does not have am_zcopy");
+    EXPECT_EQ(missing_capability(TestId::kPutBw, Op::kShort, attr),
+              "this transport does not have put_short");
+    EXPECT_EQ(missing_capability(TestId::kAmBw, Op::kAuto, attr), "");
+    EXPECT_EQ(missing_capability(TestId::kAmBw, Op::kBcopy, attr), "");
+    EXPECT_EQ(missing_capability(TestId::kFaddLat, Op::kAuto, attr), "");
+}
+
+TEST(Resources, device_is_named_with_or_without_its_port) {
+    EXPECT_TRUE(names_device("mlx5_0:1", "mlx5_0:1"));
+    EXPECT_TRUE(names_device("mlx5_0", "mlx5_0:1"));
+    EXPECT_FALSE(names_device("mlx5", "mlx5_0:1"));
+    EXPECT_FALSE(names_device("mlx5_0:2", "mlx5_0:1"));
+    EXPECT_FALSE(names_device("mlx5_1", "mlx5_10:1"));
+    EXPECT_TRUE(names_device("memory", "memory"));
+    EXPECT_FALSE(names_device("memory:1", "memory"));
 }
 
 TEST(Limits, atomics_work_on_words) {

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Counts the instructions of one short message in the library's own code, by callgrind.
+
+Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
+
+DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm and
+over rc, and beside rc the same text over UCX's rc_verbs on the virtual HCA. What is counted:
+instructions in the transport library's objects (libtagwire; libuct, libuct_ib and libucs) and in the
+functions of libc that they call. What is not: the device's library, the measuring program, and calls of
+progress that found nothing; how many of those there are is chance, so their cost is measured apart
+and subtracted.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+COUNT = 2000
+TIMEOUT_S = 300
+OURS = r"/libtagwire\.so"
+UCX = r"/(libuct|libuct_ib|libucs)\.so"
+HELPERS = r"/(libc|libm|ld-linux[^/]*)[.-]"
+# Where the profile is cut: functions of instr_messages.
+PHASES = {"am": ("send_am", "progress_until"),
+          "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",)}
+
+
+class Profile:
+    """Instructions by object in a file that callgrind wrote."""
+
+    def __init__(self, path):
+        self.own = defaultdict(int)     # object -> instructions
+        self.calls = defaultdict(int)   # (caller's object, callee's object) -> inclusive ones
+        self.names = {}
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            self.read(lines)
+
+    def name(self, text):
+        """Names are written once as "(12) name", then as "(12)"."""
+        number, _, name = text.strip().partition(" ")
+        if name:
+            self.names[number] = name
+        return self.names.get(number, text.strip())
+
+    def read(self, lines):
+        here = callee = None
+        is_call = False
+        for line in lines:
+            if line.startswith("ob="):
+                here = self.name(line[3:])
+            elif line.startswith("cob="):
+                callee = self.name(line[4:])
+            elif line.startswith("calls="):
+                is_call = True
+            elif line[:1].isdigit() or line[:1] in "+-*":
+                cost = line.split()
+                value = int(cost[1]) if len(cost) > 1 else 0
+                if is_call:
+                    self.calls[here, callee or here] += value
+                else:
+                    self.own[here] += value
+                if is_call:
+                    is_call, callee = False, None
+
+    def of(self, objects):
+        """Instructions in objects whose path matches, with the libc functions that they call."""
+        def matches(name, pattern):
+            return name is not None and re.search(pattern, name) is not None
+
+        own = sum(cost for name, cost in self.own.items() if matches(name, objects))
+        helpers = sum(cost for (caller, callee), cost in self.calls.items()
+                      if matches(caller, objects) and matches(callee, HELPERS))
+        return own + helpers
+
+
+def profile(command, phase, environment):
+    """(profile of what ran inside the function `phase`, calls of progress that found nothing)"""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "callgrind.out"
+        valgrind = ["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={file}",
+                    f"--toggle-collect=*{phase}*"]
+        launcher, program = command
+        result = subprocess.run([*launcher, *valgrind, *program], capture_output=True, text=True,
+                                timeout=TIMEOUT_S, check=False,
+                                env={**os.environ, **environment})
+        told = re.search(r"(\d+) calls of progress found nothing", result.stdout)
+        if result.returncode != 0 or not told:
+            told = result.stderr.strip() or result.stdout.strip() or "no result"
+            raise OSError(f"{' '.join(map(str, program))}: {told.splitlines()[-1]}")
+        return Profile(file), int(told[1])
+
+
+def per_message(launcher, program, kind, place, objects, environment, idle=0.0):
+    """Instructions of each phase of one message."""
+    costs = {}
+    for phase in PHASES[kind]:
+        samples = []
+        for count in (COUNT, 2 * COUNT):
+            command = (launcher, [program, kind, str(count), *place])
+            found, empty = profile(command, phase, environment)
+            paid = found.of(objects)
+            samples.append(paid - empty * idle if phase == "progress_until" else paid)
+        costs[phase] = (samples[1] - samples[0]) / COUNT
+    return costs
+
+
+def count_all(launcher, program, place, objects, environment=None, kinds=("am", "tag")):
+    """{"idle": .., "am_send": .., "am_receive": .., "am_total": .., "tag_post": .. and so on}"""
+    # valgrind has no room for the address space that sm's arena takes by default.
+    environment = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error", **(environment or {})}
+    idle = per_message(launcher, program, "idle", place, objects, environment)["progress_idle"]
+    counts = {"idle_progress": idle}
+    names = {"send_am": "send", "send_tagged": "send", "post_receive": "post_receive",
+             "progress_until": "receive"}
+    for kind in kinds:
+        costs = per_message(launcher, program, kind, place, objects, environment, idle)
+        counts.update({f"{kind}_{names[phase]}": cost for phase, cost in costs.items()})
+        counts[f"{kind}_total"] = sum(costs.values())
+    return counts
+
+
+def sm(bin_directory):
+    """None when it cannot be counted here."""
+    program = Path(bin_directory) / "instr_messages"
+    if not program.exists() or shutil.which("valgrind") is None:
+        return None
+    return count_all([], program, ["sm"], OURS)
+
+
+def rc(bin_directory, device):
+    return count_all([], Path(bin_directory) / "instr_messages", ["rc", device], OURS)
+
+
+def ucx_rc(bin_directory, device):
+    """UCX on the virtual HCA; it has no tags there."""
+    launcher = [Path(bin_directory) / "tagwire", "vhca", "run", "--"]
+    program = Path(bin_directory) / "instr_messages_ucx"
+    return count_all(launcher, program, ["rc_verbs", device], UCX, kinds=("am",))
+
+
+def table(columns):
+    """Lines of text; `columns`: {title: counts or the sentence why there are none}."""
+    counted = {title: counts for title, counts in columns.items() if isinstance(counts, dict)}
+    keys = list(dict.fromkeys(key for counts in counted.values() for key in counts))
+    lines = ["".join([f"{'instructions':20}", *(f"{title:>16}" for title in counted)])]
+    for key in keys:
+        cells = [f"{counts[key]:16.1f}" if key in counts else f"{'-':>16}"
+                 for counts in counted.values()]
+        lines.append("".join([f"{key.replace('_', ' '):20}", *cells]))
+    lines += [f"{title}: not counted: {why}" for title, why in columns.items()
+              if title not in counted]
+    return lines
+
+
+def attempt(count, *arguments):
+    try:
+        return count(*arguments)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return str(problem)
+
+
+def columns(bin_directory, device="vhca0:1"):
+    return {"sm": attempt(sm, bin_directory), "rc": attempt(rc, bin_directory, device),
+            "UCX rc_verbs": attempt(ucx_rc, bin_directory, device)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--bin", required=True, help="directory of the built programs")
+    parser.add_argument("--device", default="vhca0:1", help="of rc and rc_verbs (%(default)s)")
+    parser.add_argument("--json", help="file for the counts")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        sys.exit("instructions: valgrind is not installed")
+    counted = columns(arguments.bin, arguments.device)
+    print("\n".join(table(counted)))
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(counted, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
