@@ -19,7 +19,7 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr std::uint32_t kPlaces = 64;
+constexpr std::uint32_t kPlaces = 512;
 static_assert(std::has_single_bit(kPlaces));
 // The length of a rendezvous has 32 bits.
 constexpr std::uint32_t kReadsMax = 4;

@@ -65,15 +65,25 @@ uct_ep_h Contract::connect_more(Entity& from, Entity& to) {
     return more_links_.back().forward;
 }
 
-void Contract::close_receiver() {
+void Contract::close_endpoints_of_receiver() {
     back_ = {};
     link_.backward.reset();
+    for (Connection& link : more_links_) {
+        for (Endpoint* end : {&link.forward, &link.backward}) {
+            if (receiver_ != nullptr && end->get() != nullptr &&
+                end->get()->iface == receiver_->iface())
+                end->reset();
+        }
+    }
+}
+
+void Contract::close_receiver() {
+    close_endpoints_of_receiver();
     receiver_.reset();
 }
 
 void Contract::close_receiver_iface() {
-    back_ = {};
-    link_.backward.reset();
+    close_endpoints_of_receiver();
     if (receiver_ != nullptr)
         receiver_->close_iface();
 }

@@ -81,6 +81,8 @@ class Contract : public ::testing::TestWithParam<Setup> {
     void flush_ep(uct_ep_h endpoint);
 
   private:
+    void close_endpoints_of_receiver();
+
     std::unique_ptr<Entity> sender_;
     std::unique_ptr<Entity> receiver_;
     std::vector<std::unique_ptr<Entity>> more_;

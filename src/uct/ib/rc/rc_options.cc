@@ -118,7 +118,7 @@ constexpr Option kOptions[] = {
     {.name = "RC_RNR_TIMER",
      .type = OptionType::kTimeNs,
      .unit = "ns",
-     .default_value = "491ms",
+     .default_value = "20ms",
      .doc = "Time that a peer shall wait when we have no receive buffer (the next of the 32 that "
             "InfiniBand has).",
      .offset = offsetof(RcOptions, rnr_timer_ns),
