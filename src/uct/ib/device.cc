@@ -3,6 +3,7 @@
 
 #include <endian.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,6 +14,7 @@ namespace tagwire::ib {
 namespace {
 
 constexpr std::uint16_t kPkeyFullMember = 0x8000;
+constexpr int kGidsMax = 256;  // an address vector has 8 bits for the index
 
 bool is_ipv4(const ibv_gid& gid) {
     constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -36,10 +38,14 @@ int rank_of(const ibv_gid_entry& entry) {
     return is_link_local(entry.gid) ? 1 : 2;
 }
 
+int gid_count(const Port& port) {
+    return std::min(port.attr.gid_tbl_len, kGidsMax);
+}
+
 int choose_gid(const VerbsTable& verbs, ibv_context* context, const Port& port) {
     int best = 0;
     int best_rank = 0;
-    for (int index = 0; port.is_ethernet && index < port.attr.gid_tbl_len; ++index) {
+    for (int index = 0; port.is_ethernet && index < gid_count(port); ++index) {
         ibv_gid_entry entry{};
         const int error = verbs.query_gid_ex(
             context, port.number, static_cast<std::uint32_t>(index), &entry, 0, sizeof entry);
@@ -96,10 +102,10 @@ ucs_status_t Device::port(std::uint8_t number, int gid_index, Port* port_p,
         return answer(UCS_ERR_NO_DEVICE, std::string("cannot be queried: ") + std::strerror(error));
     if (port.attr.state != IBV_PORT_ACTIVE)
         return answer(UCS_ERR_UNREACHABLE, state_text(port.attr.state));
-    if (gid_index >= port.attr.gid_tbl_len)
+    if (gid_index >= gid_count(port))
         return answer(UCS_ERR_INVALID_PARAM, "has no GID " + std::to_string(gid_index) +
                                                  ", only 0 to " +
-                                                 std::to_string(port.attr.gid_tbl_len - 1));
+                                                 std::to_string(gid_count(port) - 1));
     port.is_ethernet = port.attr.link_layer == IBV_LINK_LAYER_ETHERNET;
     port.gid_index = gid_index >= 0 ? gid_index : choose_gid(verbs(), context_, port);
     if (verbs().query_gid(context_, number, port.gid_index, &port.gid) != 0 || is_zero(port.gid)) {

@@ -34,19 +34,22 @@ struct SendOp {
         kProbe,     // keepalive: nobody waits
     };
 
+    struct Unpack {
+        uct_unpack_callback_t call;
+        void* arg;
+        std::size_t bytes;
+    };
+    struct Result {
+        void* to;
+        std::uint8_t bytes;
+    };
+
     SendOp* next;
     SendPool* pool;
     uct_completion_t* comp;  // may be null
     union {
-        struct {
-            uct_unpack_callback_t call;
-            void* arg;
-            std::size_t bytes;
-        } unpack;
-        struct {
-            void* to;
-            std::uint8_t bytes;
-        } result;
+        Unpack unpack;
+        Result result;
         void* read;            // kRndvRead: RndvRead
         std::uint64_t serial;  // kFlush
     };

@@ -12,6 +12,7 @@
 #include "loop.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/ib/ib_component.hpp"
+#include "uct/ib/options.hpp"
 
 namespace tagwire::ib {
 namespace {
@@ -168,6 +169,21 @@ TEST(IbMd, opens_with_support_for_fork) {
     uct_mem_h memh = nullptr;
     ASSERT_EQ(md->mem_reg(memory.data(), memory.size(), 0, &memh), UCS_OK);
     EXPECT_EQ(md->mem_dereg(memh), UCS_OK);
+}
+
+TEST(IbMd, refuses_a_gid_index_that_is_no_number) {
+    IbMdOptions options;
+    ASSERT_EQ(ucs::config_fill(md_options(), &options), UCS_OK);
+    for (const char* index : {"", "first", "-1", "1x"}) {
+        std::strcpy(options.gid_index.text, index);
+        uct::Md* md = nullptr;
+        EXPECT_THAT(log_of([&] {
+                        EXPECT_EQ(IbMd::open(component(), "vhca0", options, &md),
+                                  UCS_ERR_INVALID_PARAM);
+                    }),
+                    HasSubstr("expected auto or a number"))
+            << index;
+    }
 }
 
 TEST(PortNumber, is_read_from_the_name_of_a_resource) {
