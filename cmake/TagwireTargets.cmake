@@ -178,8 +178,7 @@ function(tw_add_fuzz target)
         math(EXPR limit "${TAGWIRE_FUZZ_SECONDS} + 120")
         set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
     else()
-        target_sources(${target} PRIVATE
-            ${PROJECT_SOURCE_DIR}/test/gtest/common/fuzz_replay_main.cc)
+        target_link_libraries(${target} PRIVATE tagwire_fuzz_replay)
         add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
         set_tests_properties(fuzz_corpus.${target} PROPERTIES
             LABELS "fuzz_corpus;quick" TIMEOUT 180)
