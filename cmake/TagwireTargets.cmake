@@ -2,35 +2,71 @@
 # Functions by which the module directories declare their targets.
 include_guard(GLOBAL)
 include(GoogleTest)
+find_program(TAGWIRE_ENV env REQUIRED)
 
-# tw_discover(<target> <timeout> <serial> <labels> <environment>)
-# One ctest test per GoogleTest case, found when ctest runs. gtest_discover_tests cannot pass a list
-# as a property value, so the properties are set by a file of our own, which ctest reads after the
-# discovered list. A program that was not built keeps its labels, so it is seen to fail.
-function(tw_discover target timeout serial labels environment)
-    gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
-                         TEST_PREFIX ${target}. TEST_LIST ${target}_cases)
-    set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake)
+# tw_add_test_variant(<name> OF <target> [FILTER gtest-filter] [LABELS unit quick ...] [SERIAL]
+#                     [TIMEOUT seconds] [ENVIRONMENT K=V ...])
+# Runs the cases of a program of tw_add_test once more, called <name>.<case>: all of them, or those
+# that FILTER selects. SERIAL: two busy processes or timing, so ctest runs nothing beside it.
+# The cases are found when ctest runs, in the environment in which they run.
+function(tw_add_test_variant name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "OF;FILTER;TIMEOUT" "LABELS;ENVIRONMENT")
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "tw_add_test_variant(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    if(NOT TARGET "${arg_OF}")
+        message(FATAL_ERROR "tw_add_test_variant(${name}): no program '${arg_OF}'")
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 180)
+    endif()
+    if(TAGWIRE_SANITIZE)
+        math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
+    endif()
+    if(NOT arg_LABELS)
+        set(arg_LABELS unit quick)
+    endif()
+
+    # What gtest_discover_tests starts programs with, to list their cases and to run them, is the
+    # emulator of a cross build. env becomes the program, so signals and time limits reach it.
+    get_target_property(emulator ${arg_OF} CROSSCOMPILING_EMULATOR)
+    set(launcher ${arg_ENVIRONMENT})
+    if(launcher)
+        list(PREPEND launcher ${TAGWIRE_ENV})
+    endif()
+    if(emulator)
+        list(APPEND launcher ${emulator})
+    endif()
+    set_property(TARGET ${arg_OF} PROPERTY CROSSCOMPILING_EMULATOR ${launcher})
+    gtest_discover_tests(${arg_OF} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
+                         TEST_PREFIX ${name}. TEST_LIST ${name}_cases TEST_FILTER "${arg_FILTER}")
+    set_property(TARGET ${arg_OF} PROPERTY CROSSCOMPILING_EMULATOR)
+    if(emulator)
+        set_property(TARGET ${arg_OF} PROPERTY CROSSCOMPILING_EMULATOR ${emulator})
+    endif()
+
+    # It cannot pass a list as a property value, so the properties are set by a file of our own,
+    # which ctest reads after the discovered list. Where that is empty, a test of the same labels
+    # stands for it, so that it is seen to fail.
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
     file(GENERATE OUTPUT ${file} CONTENT
-"if(NOT EXISTS [==[$<TARGET_FILE:${target}>]==])
-    set(${target}_cases ${target}_NOT_BUILT)
+"if(NOT ${name}_cases)
+    set(${name}_cases ${name}_IS_NOT_BUILT_OR_HAS_NO_CASES)
+    add_test(\${${name}_cases} \${${name}_cases})
 endif()
-if(${target}_cases)
-    set_tests_properties(\${${target}_cases} PROPERTIES LABELS [==[${labels}]==]
-        TIMEOUT ${timeout} RUN_SERIAL ${serial} ENVIRONMENT [==[${environment}]==])
-endif()
+set_tests_properties(\${${name}_cases} PROPERTIES LABELS [==[${arg_LABELS}]==]
+    TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL})
 ")
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# tw_add_test(<target> SOURCES a.cc ... [LABELS unit quick ...] [LIBS ...] [INTERNAL] [SERIAL]
-#             [TIMEOUT seconds] [ENVIRONMENT K=V ...])
-# A GoogleTest program with the common main. INTERNAL links the library's object files, so that
-# classes behind the exported API can be tested; otherwise the program links libtagwire.so like any
-# user. SERIAL: two busy processes or timing, so ctest runs nothing beside it.
+# tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL], and what tw_add_test_variant takes)
+# A GoogleTest program with the common main, and its first run. INTERNAL links the library's object
+# files, so that classes behind the exported API can be tested; otherwise the program links
+# libtagwire.so like any user.
 function(tw_add_test target)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBS;ENVIRONMENT")
+        "INTERNAL;SERIAL" "FILTER;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -46,17 +82,12 @@ function(tw_add_test target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
-
-    if(NOT arg_TIMEOUT)
-        set(arg_TIMEOUT 180)
+    set(serial)
+    if(arg_SERIAL)
+        set(serial SERIAL)
     endif()
-    if(TAGWIRE_SANITIZE)
-        math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
-    endif()
-    if(NOT arg_LABELS)
-        set(arg_LABELS unit quick)
-    endif()
-    tw_discover(${target} ${arg_TIMEOUT} "${arg_SERIAL}" "${arg_LABELS}" "${arg_ENVIRONMENT}")
+    tw_add_test_variant(${target} OF ${target} ${serial} FILTER ${arg_FILTER}
+        TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
 # tw_add_kernel_test(<name> COMMAND target-or-program args... [WIRE] [LOSS percent]
@@ -114,6 +145,19 @@ function(tw_add_bench target)
         tagwire_objects benchmark::benchmark_main ${arg_LIBS} tagwire_options)
 endfunction()
 
+# tw_add_measure(<target> SOURCES a.cc ... [LIBS ...])
+# A program that prints figures and is no Google Benchmark. It is built by its name, and with the
+# benchmarks.
+function(tw_add_measure target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+    add_executable(${target} ${arg_SOURCES})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/test/gtest)
+    target_link_libraries(${target} PRIVATE ${arg_LIBS} tagwire_options)
+    if(NOT TAGWIRE_BUILD_BENCH)
+        set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+endfunction()
+
 # tw_add_fuzz(<target> SOURCES a.cc ... CORPUS dir [LIBS ...])
 # A source that defines LLVMFuzzerTestOneInput. With TAGWIRE_FUZZ it is a libFuzzer program and a
 # test labelled `fuzz` that fuzzes for TAGWIRE_FUZZ_SECONDS; otherwise a quick test that replays the
@@ -134,8 +178,7 @@ function(tw_add_fuzz target)
         math(EXPR limit "${TAGWIRE_FUZZ_SECONDS} + 120")
         set_tests_properties(fuzz.${target} PROPERTIES LABELS fuzz TIMEOUT ${limit})
     else()
-        target_sources(${target} PRIVATE
-            ${PROJECT_SOURCE_DIR}/test/gtest/common/fuzz_replay_main.cc)
+        target_link_libraries(${target} PRIVATE tagwire_fuzz_replay)
         add_test(NAME fuzz_corpus.${target} COMMAND ${target} ${arg_CORPUS})
         set_tests_properties(fuzz_corpus.${target} PROPERTIES
             LABELS "fuzz_corpus;quick" TIMEOUT 180)
