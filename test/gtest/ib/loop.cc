@@ -18,8 +18,11 @@ constexpr int kPollsMax = 2'000'000;
 }  // namespace
 
 VhcaMd::VhcaMd(bool fork) {
+    ib::IbMdOptions options{};
+    EXPECT_EQ(ucs::config_fill(ib::md_options(), &options), UCS_OK);
+    options.fork = fork;
     uct::Md* md = nullptr;
-    const ucs_status_t status = ib::IbMd::open(ib::component(), "vhca0", {fork}, &md);
+    const ucs_status_t status = ib::IbMd::open(ib::component(), "vhca0", options, &md);
     EXPECT_EQ(status, UCS_OK);
     if (status != UCS_OK)
         std::abort();
