@@ -36,8 +36,8 @@ Completion read_extended(ibv_cq_ex* cq) {
     completion.wr_id = cq->wr_id;
     completion.status = cq->status;
     completion.qp_num = ibv_wc_read_qp_num(cq);
-    const bool has_fields = completion.status == IBV_WC_SUCCESS ||
-                            completion.status == IBV_WC_TM_RNDV_INCOMPLETE;
+    const bool has_fields =
+        completion.status == IBV_WC_SUCCESS || completion.status == IBV_WC_TM_RNDV_INCOMPLETE;
     if (!has_fields) [[unlikely]]
         return completion;
     completion.opcode = ibv_wc_read_opcode(cq);
@@ -135,7 +135,8 @@ ucs_status_t CompletionQueue::arm(bool solicited_only) {
         return UCS_ERR_IO_ERROR;
     }
     // What came before the request makes no event.
-    stashed_ = extended_ != nullptr ? poll_extended() : poll_plain();
+    newest_ = extended_ != nullptr ? poll_extended() : poll_plain();
+    stashed_ = newest_;
     return stashed_ == 0 ? UCS_OK : UCS_ERR_BUSY;
 }
 

@@ -7,7 +7,8 @@
 //  (2) arm() answers UCS_OK only when no completion was there at that moment and none is untold
 //      since the last poll(); else UCS_ERR_BUSY, and the completions that it found are the next
 //      that poll() gives. So a sleeper never sleeps over work.
-//  (3) The fields of a completion that failed are undefined but wr_id, status and qp_num.
+//  (3) The fields of a completion that failed are undefined but wr_id, status and qp_num; all those
+//      of IBV_WC_TM_RNDV_INCOMPLETE are there.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "uct/ib/ib_md.hpp"
 
@@ -50,11 +52,16 @@ class CompletionQueue {
         if (stashed_ != 0) [[unlikely]]
             return take_stash(completions_p);
         *completions_p = batch_;
-        return extended_ != nullptr ? poll_extended() : poll_plain();
+        newest_ = extended_ != nullptr ? poll_extended() : poll_plain();
+        return newest_;
     }
 
     /// Asks for an event on the channel for what comes next.
     ucs_status_t arm(bool solicited_only);
+
+    /// What was taken from the device last, by poll() or arm(). For the device they are done with
+    /// (handles and places are given out again), while the caller may not have looked at them yet.
+    [[nodiscard]] std::span<const Completion> newest() const { return {batch_, newest_}; }
 
     [[nodiscard]] ibv_cq* get() const { return cq_.get(); }
     [[nodiscard]] unsigned entries() const { return entries_; }
@@ -68,6 +75,7 @@ class CompletionQueue {
     ibv_cq_ex* extended_ = nullptr;
     unsigned entries_ = 0;
     unsigned stashed_ = 0;
+    unsigned newest_ = 0;  // in the batch
     Completion batch_[kBatch];
 };
 

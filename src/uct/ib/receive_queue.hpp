@@ -12,8 +12,8 @@
 // Threads: owner of the interface.
 // Invariants
 //  (1) A slot is free, posted, or held (in a completion that is being handled, or by the user).
-//  (2) posted() + what free slots allow is brought back to depth() by refill(), in chains of at most
-//      kRefillBatch: one doorbell each.
+//  (2) posted() + what free slots allow is brought back to depth() by refill(), in chains of at
+//      most kRefillBatch: one doorbell each.
 //  (3) Regions outlive the queue while the user holds slots of them; the last release frees them.
 //  (4) Nothing here allocates but refill() when it needs more slots than there ever were.
 #pragma once
@@ -49,7 +49,7 @@ class ReceiveRegion;
 
 class ReceiveQueue {
   public:
-    /// What release of a kept slot tells: the credit that it held. `owner` is what keep() was given.
+    /// What release of a kept slot tells: the credit that it held. `owner` is what keep() got.
     using Released = void (*)(void* arg, std::uint64_t owner);
 
     ReceiveQueue() = default;

@@ -42,14 +42,16 @@ ucs_status_t status_of(ibv_wc_status status) {
 
 }  // namespace
 
-ucs_status_t TagList::open(ibv_srq* srq, unsigned depth, unsigned ops_max) {
+ucs_status_t TagList::open(ibv_srq* srq, const CompletionQueue& cq, unsigned depth,
+                           unsigned ops_max) {
     if (depth == 0 || ops_max < 2) {
         TW_LOG_ERROR("a tag list of %u receives and %u operations: at least 1 and 2 are needed",
                      depth, ops_max);
         return UCS_ERR_INVALID_PARAM;
     }
     srq_ = srq;
-    ops_left_ = ops_max_ = ops_max;
+    cq_ = &cq;
+    ops_left_ = ops_max;
     entries_.assign(depth, TagEntry{});
     free_.resize(depth);
     for (unsigned i = 0; i != depth; ++i)
@@ -113,10 +115,9 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
     TagEntry* entry = find(ctx);
     if (entry == nullptr)
         return UCS_ERR_NO_ELEM;
-    if (entry->state == State::kPosted && !entry->deleting) {
+    if (entry->state == State::kPosted && !entry->deleting && !has_news(*entry)) {
         ibv_ops_wr wr{};
-        wr.wr_id = kOwn | bits_of(WrKind::kDelete) |
-                   std::uint64_t{entry->generation} << kGenerationShift | index_of(*entry);
+        wr.wr_id = wr_id_of(*entry) | bits_of(WrKind::kDelete);
         wr.opcode = IBV_WR_TAG_DEL;
         wr.tm.handle = entry->handle;
         if (const ucs_status_t status = post(wr); status != UCS_OK)
@@ -134,18 +135,32 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
     return UCS_OK;
 }
 
+/// Its message was polled: there is nothing to delete.
+bool TagList::has_news(const TagEntry& entry) const {
+    return std::ranges::any_of(cq_->newest(), [wr_id = wr_id_of(entry)](const auto& completion) {
+        return completion.wr_id == wr_id;
+    });
+}
+
+std::uint64_t TagList::wr_id_of(const TagEntry& entry) const {
+    return kOwn | bits_of(WrKind::kReceive) | std::uint64_t{entry.generation} << kGenerationShift |
+           index_of(entry);
+}
+
 void TagList::sync() {
     if (unsynced() == 0) {
         sync_wanted_ = false;  // an operation said it meanwhile
         return;
     }
-    if (ops_left_ == 0)
+    if (sync_posted_ || ops_left_ == 0)
         return;
     ibv_ops_wr wr{};
     wr.wr_id = kOwn | bits_of(WrKind::kSync);
     wr.opcode = IBV_WR_TAG_SYNC;
-    if (post(wr) == UCS_OK)
+    if (post(wr) == UCS_OK) {
+        sync_posted_ = true;
         ++totals_.syncs;
+    }
 }
 
 /// Fills the rest of `wr`.
@@ -197,8 +212,9 @@ TagEntry* TagList::find(const uct_tag_context_t* ctx) {
 TagEvent TagList::handle(const Completion& completion) {
     const WrKind kind = kind_of(completion.wr_id);
     if (kind == WrKind::kSync) {
-        if (ops_left_ == ops_max_)
+        if (!sync_posted_)
             return on_stray();
+        sync_posted_ = false;
         ++ops_left_;
         return {};
     }

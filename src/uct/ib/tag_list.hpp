@@ -22,7 +22,9 @@
 //      leave one operation for SYNC. So the device is never found full.
 //  (2) Every operation carries the count of unexpected messages that software has handled (16 bits,
 //      wrapping): until the device's count is the same, an ADD does not match (the phase).
-//  (3) The handle that ADD returned names the entry until it is consumed or deleted.
+//  (3) The handle that ADD returned names the entry until the last completion of its message, or
+//      that of its DEL, was polled: the driver then gives it to the next ADD. So no DEL is posted
+//      for an entry whose message is among the completions that were polled but not handled yet.
 //  (4) Each entry that was not cancelled by force is told about exactly once more after kConsumed:
 //      kArrived, kIncomplete, kCanceled or kFailed, or by fail_consumed() or take_all(); its user
 //      answers by finish(), and may post again from then on.
@@ -72,7 +74,7 @@ struct TagEvent {
         kNone,        // bookkeeping
         kConsumed,    // `entry` was matched, its data is still to come
         kArrived,     // `entry` has its data: byte_len, tag, app_ctx, imm of the message
-        kIncomplete,  // `entry` was matched by a rendezvous that does not fit: TMH and RVH are in it
+        kIncomplete,  // `entry` was matched by a rendezvous that does not fit; TMH and RVH lie there
         kCanceled,    // `entry` was cancelled before a message came
         kFailed,      // `entry` will never get its data: `status`
     };
@@ -84,7 +86,7 @@ struct TagEvent {
 
 class TagList {
   public:
-    /// Unexpected messages since the last operation after which a SYNC is due.
+    /// So many unexpected messages may come before the device is told of them by a SYNC.
     static constexpr unsigned kUnsyncedMax = 1U << 14;
 
     /// What was done; the owner of the interface shows it.
@@ -95,7 +97,8 @@ class TagList {
 
     /// `depth` receives; `ops_max` as the SRQ was created with: 2 * depth + 1 are always enough, 2
     /// are needed. UCS_ERR_INVALID_PARAM (logged).
-    ucs_status_t open(ibv_srq* srq, unsigned depth, unsigned ops_max);
+    /// `cq` is where the SRQ's completions are polled.
+    ucs_status_t open(ibv_srq* srq, const CompletionQueue& cq, unsigned depth, unsigned ops_max);
 
     /// Posts a receive. UCS_ERR_EXCEEDS_LIMIT: the list is full. UCS_ERR_ALREADY_EXISTS: a
     /// non-empty buffer at this address is in the list. UCS_ERR_NO_RESOURCE: no operation left.
@@ -123,13 +126,14 @@ class TagList {
     /// of its completion.
     void count_unexpected(unsigned wc_flags = 0) {
         ++unexpected_;
-        if (is_out_of_step_ || (wc_flags & IBV_WC_TM_SYNC_REQ) != 0 || unsynced() >= kUnsyncedMax)
-            [[unlikely]] {
+        // A device may go on asking for a while after it was told.
+        const bool is_asked =
+            (wc_flags & IBV_WC_TM_SYNC_REQ) != 0 && unsynced() >= kUnsyncedMax / 2;
+        if (is_out_of_step_ || is_asked || unsynced() >= kUnsyncedMax) [[unlikely]]
             sync_wanted_ = true;
-        }
     }
-    /// The device asks for a SYNC (IBV_WC_TM_SYNC_REQ), or enough unexpected messages came since the
-    /// last operation. Repeated from progress while no operation is left.
+    /// Posts a SYNC when one is due: the device asks (IBV_WC_TM_SYNC_REQ), or enough unexpected
+    /// messages came since the last operation. One at a time, so it is called from each progress.
     void sync_if_needed() {
         if (sync_wanted_) [[unlikely]]
             sync();
@@ -171,11 +175,13 @@ class TagList {
     [[nodiscard]] unsigned unsynced() const {
         return static_cast<std::uint16_t>(unexpected_ - synced_);
     }
+    [[nodiscard]] bool has_news(const TagEntry& entry) const;
     void end(TagEntry& entry);
     void release(TagEntry& entry);
     [[nodiscard]] std::uint32_t index_of(const TagEntry& entry) const {
         return static_cast<std::uint32_t>(&entry - entries_.data());
     }
+    [[nodiscard]] std::uint64_t wr_id_of(const TagEntry& entry) const;
 
     // ---- Buffers in use: chains of entries, by address
     std::uint32_t& bucket_of(const void* buffer);
@@ -184,10 +190,11 @@ class TagList {
     void unlist_buffer(TagEntry& entry);
 
     ibv_srq* srq_ = nullptr;
+    const CompletionQueue* cq_ = nullptr;
     unsigned ops_left_ = 0;
-    unsigned ops_max_ = 0;
     unsigned consumed_ = 0;  // entries in that state
     bool sync_wanted_ = false;
+    bool sync_posted_ = false;
     bool is_out_of_step_ = false;   // as the newest acknowledged ADD was; it may wait still
     std::uint16_t unexpected_ = 0;  // handled by software
     std::uint16_t synced_ = 0;      // as the last operation said

@@ -18,7 +18,7 @@ constexpr int kPollsMax = 2'000'000;
 }  // namespace
 
 VhcaMd::VhcaMd(bool fork) {
-    ib::IbMdOptions options;
+    ib::IbMdOptions options{};
     EXPECT_EQ(ucs::config_fill(ib::md_options(), &options), UCS_OK);
     options.fork = fork;
     uct::Md* md = nullptr;

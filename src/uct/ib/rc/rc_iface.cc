@@ -142,7 +142,7 @@ ucs_status_t RcIface::open_queues() {
     if (status == UCS_OK)
         status = open_receives(tags, tag_ops);
     if (status == UCS_OK && has_device_tags_)
-        status = tag_list_.open(receives_.srq(), tags, tag_ops);
+        status = tag_list_.open(receives_.srq(), receive_cq_, tags, tag_ops);
     if (status == UCS_OK)
         status = soft_receives_.init({.name = "rc receives", .elements_per_chunk = 256});
     if (status == UCS_OK)

@@ -46,6 +46,9 @@ void RcIface::deliver(const Completion& completion) {
         }
         return;
     }
+    // The device counts what it hands over unmatched, garbage too, and wants to hear of each.
+    if (completion.opcode == IBV_WC_TM_RECV)
+        tag_list_.count_unexpected(completion.flags);
     const std::size_t bytes = completion.byte_len;
     if (bytes < ib::kMessageBytesMin) [[unlikely]] {
         put_back(message);
@@ -166,9 +169,6 @@ void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes, bo
         put_back(message);
         return garbage("a tagged message of no known form");
     }
-    // The device counts what it hands over unmatched, and wants to hear that we have seen it.
-    if (has_device_tags_)
-        tag_list_.count_unexpected();
     if (is_rndv)
         return deliver_rndv(*ep, message, bytes, tag);
     const std::uint64_t imm = std::uint64_t{app_ctx} << 32 | imm_low;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Both ends of reliable connections of one device in this process, made of real verbs objects: what
+// tests of the receive queue and of the tag list send from and receive on. No transport.
+#pragma once
+
+#include <endian.h>
+#include <gtest/gtest.h>
+#include <infiniband/tm_types.h>
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ib/loop.hpp"
+#include "uct/ib/completion_queue.hpp"
+#include "uct/ib/ib_md.hpp"
+
+namespace tagwire::test {
+
+/// How often to progress before giving up.
+inline constexpr int kStepsMax = 2'000'000;
+
+/// A queue pair in the first state.
+ib::OwnedQp make_qp(const ib::IbMd& md, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_srq* srq,
+                    unsigned send_max);
+/// Through all states to RTS, against a queue pair of the same device.
+void connect(const ib::IbMd& md, ibv_qp& qp, const ibv_qp& peer, std::uint8_t timeout = 14);
+
+/// Registered memory of a test.
+class Memory {
+  public:
+    Memory(const ib::IbMd& md, std::size_t bytes);
+    [[nodiscard]] std::byte* at(std::size_t offset) { return bytes_.data() + offset; }
+    [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
+    [[nodiscard]] std::uint32_t rkey() const { return mr_->rkey; }
+    /// Bytes that tell messages apart.
+    void fill(std::size_t offset, std::size_t bytes, unsigned seed);
+    [[nodiscard]] bool has(std::size_t offset, std::size_t bytes, unsigned seed) const;
+
+  private:
+    std::vector<std::byte> bytes_;
+    ib::OwnedMr mr_;
+};
+
+/// Sends to the queue pair of somebody's SRQ, and gets FINs.
+class Sender {
+  public:
+    static constexpr std::size_t kMessageBytesMax = 16384;
+
+    /// `srq` is that of the receiver, `cq` where its completions go.
+    Sender(const ib::IbMd& md, ibv_srq* srq, ibv_cq* cq, std::uint8_t timeout = 14);
+    ~Sender();
+
+    struct Tagged {
+        ibv_tmh_op opcode = IBV_TMH_EAGER;
+        std::uint64_t tag = 0;
+        std::uint32_t app_ctx = 0;
+        std::optional<std::uint32_t> imm = std::nullopt;
+    };
+    /// The messages of all these calls arrive in order; the bytes are copied.
+    void send(std::span<const std::byte> message, std::optional<std::uint32_t> imm = {});
+    void send_no_tag(std::size_t bytes, unsigned seed);
+    void send_eager(const Tagged& header, std::size_t bytes, unsigned seed);
+    /// The data lies in `source` from 0 on.
+    void send_rendezvous(const Tagged& header, Memory& source, std::size_t bytes,
+                         std::uint32_t rkey);
+
+    /// Polls once.
+    void progress();
+    /// Answers nothing any more.
+    void die();
+    /// As much is under way as there are places.
+    [[nodiscard]] bool is_full() const { return sent_ - completed_ == kSendsMax; }
+    /// All that was sent was received or failed.
+    [[nodiscard]] bool is_idle() const { return sent_ == completed_; }
+    [[nodiscard]] bool has_failed() const { return has_failed_; }
+    [[nodiscard]] unsigned fins() const { return fins_; }
+    /// The receiver's end of the connection.
+    [[nodiscard]] ibv_qp& far_qp() { return *far_qp_; }
+    void destroy_far_qp() { far_qp_.reset(); }
+
+  private:
+    static constexpr unsigned kSendsMax = 64;
+
+    void post_fin_receive();
+    /// A place for the next message.
+    std::byte* claim();
+    void post(std::size_t bytes, std::optional<std::uint32_t> imm);
+
+    const ib::IbMd& md_;
+    ib::CompletionQueue cq_;
+    ib::OwnedQp qp_{nullptr, nullptr};
+    ib::OwnedQp far_qp_{nullptr, nullptr};
+    std::unique_ptr<Memory> places_;
+    std::unique_ptr<Memory> fin_;
+    std::uint64_t sent_ = 0, completed_ = 0;
+    unsigned fins_ = 0;
+    bool has_failed_ = false;
+};
+
+std::byte pattern(std::size_t index, unsigned seed);
+
+}  // namespace tagwire::test
