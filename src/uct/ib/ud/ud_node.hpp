@@ -75,7 +75,7 @@ struct BasicOutbound {
     Sender sender;
     PeerType* peer = nullptr;
     std::uint32_t id = 0;
-    bool is_waiting = false;  // for room, in the node's list
+    bool is_waiting = false;  // for its turn, in the node's list
 };
 
 template <class Host>
@@ -104,7 +104,7 @@ class Node {
     void arrived(void* message, std::uint32_t bytes, std::uint64_t now);
     /// After a batch of them: acknowledgements that are due at once.
     void settle();
-    /// There is room to send again.
+    /// When has_waiting() and there is room: those who wait take their turns.
     void resume(std::uint64_t now);
     void expire(std::uint64_t now);
     /// Tells all that is owed: nobody will call for a while.
@@ -115,7 +115,7 @@ class Node {
     [[nodiscard]] std::uint64_t next_deadline() const {
         return later_.empty() ? next_timer_ : std::min(next_timer_, later_.front().due_ns);
     }
-    [[nodiscard]] bool waits_for_room() const { return !waiting_.empty() || !urgent_.empty(); }
+    [[nodiscard]] bool has_waiting() const { return !waiting_.empty() || !urgent_.empty(); }
     [[nodiscard]] std::size_t inbounds() const { return by_key_.size(); }
     [[nodiscard]] std::uint32_t held() const { return held_; }
 
@@ -123,6 +123,7 @@ class Node {
     static constexpr std::uint32_t kIndexBits = 20;
     static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
     static constexpr unsigned kEvictLooks = 64;
+    static constexpr unsigned kPacketsPerTurn = 16;
 
     struct Key {  // who opened it
         std::uint32_t cookie;
@@ -175,6 +176,7 @@ class Node {
     void take_close(const Header& header, const void* message);
     void take_reset(const Header& header);
 
+    void take_turn(Outbound& outbound, std::uint64_t now);
     bool step(Outbound& outbound, const Sender::Next& step, std::uint64_t now);
     bool tell(Inbound& inbound, std::uint8_t flags, std::uint32_t probe);
     void tell_due(std::uint64_t until, std::uint64_t now);
@@ -202,7 +204,7 @@ class Node {
     std::unordered_map<Key, std::uint32_t, KeyHash> by_key_;
     std::vector<std::uint32_t> urgent_;   // Inbounds that owe an acknowledgement now
     std::deque<Later> later_;             // and in a while, in the order of time
-    std::vector<std::uint32_t> waiting_;  // Outbounds that had no room to send
+    std::deque<std::uint32_t> waiting_;   // Outbounds that have more to send, in turn
 };
 
 }  // namespace tagwire::ud

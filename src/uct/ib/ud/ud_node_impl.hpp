@@ -118,19 +118,23 @@ bool Node<Host>::evict(std::uint64_t now) {
 
 template <class Host>
 void Node<Host>::pump(Outbound& outbound, std::uint64_t now) {
-    while (true) {
+    if (!outbound.is_waiting)
+        take_turn(outbound, now);
+    note(outbound);
+}
+
+// Nobody fills the send queue while others have something to send.
+template <class Host>
+void Node<Host>::take_turn(Outbound& outbound, std::uint64_t now) {
+    for (unsigned i = 0; i < kPacketsPerTurn; ++i) {
         const Sender::Next next = outbound.sender.next();
         if (next.step == Sender::Step::kNothing || next.step == Sender::Step::kDead)
+            return;
+        if (!step(outbound, next, now))
             break;
-        if (!step(outbound, next, now)) {
-            if (!outbound.is_waiting) {
-                outbound.is_waiting = true;
-                waiting_.push_back(outbound.id);
-            }
-            break;
-        }
     }
-    note(outbound);
+    outbound.is_waiting = true;
+    waiting_.push_back(outbound.id);
 }
 
 template <class Host>
@@ -166,10 +170,9 @@ bool Node<Host>::step(Outbound& outbound, const Sender::Next& next, std::uint64_
 template <class Host>
 void Node<Host>::resume(std::uint64_t now) {
     settle();
-    std::vector<std::uint32_t> waiting;
-    waiting.swap(waiting_);
-    for (const std::uint32_t id : waiting) {
-        Outbound* outbound = find_outbound(id);
+    for (std::size_t turns = waiting_.size(); turns > 0 && host_.can_send(false); --turns) {
+        Outbound* outbound = find_outbound(waiting_.front());
+        waiting_.pop_front();
         if (outbound == nullptr)
             continue;
         outbound->is_waiting = false;

@@ -24,6 +24,8 @@ unsigned UdIface::progress() {
         return 0;  // a handler that calls it would see its own connection change
     in_progress_ = true;
     unsigned moved = poll_receives() + poll_sends();
+    if (node_->has_waiting()) [[unlikely]]
+        node_->resume(ucs::clock_now_ns());
     if (has_work_) [[unlikely]]
         moved += work();
     if (++calls_ >= kCallsPerLook || moved > 0)
@@ -76,8 +78,6 @@ unsigned UdIface::poll_sends() {
             break_down("a send", verbs().wc_status_str(completions[i].status));
     }
     free_zombies();
-    if (node_->waits_for_room())
-        node_->resume(ucs::clock_now_ns());
     return count;
 }
 
@@ -257,9 +257,11 @@ ucs_status_t UdIface::event_arm(unsigned) {
     if (!failing_.empty() || drain_descriptors() || now >= node_->next_deadline())
         return UCS_ERR_BUSY;
     node_->tell_all(now);
+    if (node_->has_waiting() && can_send(false))
+        return UCS_ERR_BUSY;
     // Acknowledgements wake whoever waits for room in a window; completions, in the send queue.
     ucs_status_t status = receive_cq_.arm(false);
-    if (status == UCS_OK && (node_->waits_for_room() || !pending_.empty()))
+    if (status == UCS_OK && (node_->has_waiting() || !pending_.empty()))
         status = send_cq_.arm(false);
     if (status != UCS_OK)
         return status;

@@ -11,7 +11,7 @@ Sender::Sender(const SenderParams& params, std::uint64_t now)
       sent_(params.first_psn),
       high_(params.first_psn),
       next_(params.first_psn),
-      congestion_(params.window),
+      congestion_(std::min(kCongestionMin, params.window)),
       recovery_end_(params.first_psn),
       deadline_(kNever),
       silent_since_(now),
@@ -30,11 +30,11 @@ Sender::Next Sender::next() const {
         return {Step::kData, una_, true};
     if (sent_ == next_ || sent_ - una_ >= flight_max())
         return {Step::kNothing, 0, false};
-    // Asked for early enough that the answer is here before the window is used up, and whenever
-    // nothing will follow until it comes.
-    const std::uint32_t quarter = std::max(flight_max() / 4, 1U);
+    // Asked for often enough that the answer is here before the window is used up and endpoints get
+    // their turns in small steps, and whenever nothing will follow until it comes.
+    const std::uint32_t part = std::max(flight_max() / 8, 1U);
     const bool is_last = sent_ + 1 - una_ == flight_max() || sent_ + 1 - una_ == params_.window;
-    return {Step::kData, sent_, is_last || sent_ % quarter == 0 || sent_ != high_};
+    return {Step::kData, sent_, is_last || sent_ % part == 0 || sent_ != high_};
 }
 
 void Sender::did(const Next& step, std::uint64_t now) {
@@ -109,8 +109,8 @@ void Sender::measure(std::uint64_t sample) {
                           std::max(params_.timeout_ns, params_.timeout_max_ns));
 }
 
-// Later packets have arrived, this one has not: once is it sent again at once; if that is lost,
-// too, the deadline helps.
+// Later packets have arrived, this one has not: it is sent again at once; if that is lost, too,
+// after a few round trips, and in the end by the ordinary deadline.
 void Sender::lost_one() {
     wants_repair_ = true;
     has_repaired_ = true;
@@ -125,6 +125,12 @@ void Sender::lost_one() {
 
 void Sender::set_deadline(std::uint64_t now) {
     is_keepalive_ = !awaits();
+    is_quick_ = has_repaired_ && repaired_ == una_ && una_ != high_ && quick_ < kQuickRepairsMax;
+    if (is_quick_) {
+        deadline_ = now + std::clamp(2 * (round_trip_ + 4 * variation_), kQuickRepairNsMin,
+                                     std::max(timeout_, kQuickRepairNsMin));
+        return;
+    }
     if (is_keepalive_) {
         deadline_ = params_.keepalive_ns == 0 ? kNever : now + params_.keepalive_ns;
         return;
@@ -144,6 +150,12 @@ void Sender::expire(std::uint64_t now) {
     if (is_keepalive_) {
         ask();
         silent_since_ = now;
+        set_deadline(now);
+        return;
+    }
+    if (is_quick_) {
+        ++quick_;
+        wants_repair_ = true;
         set_deadline(now);
         return;
     }

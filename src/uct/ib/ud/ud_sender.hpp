@@ -48,7 +48,12 @@ struct SenderParams {
 class Sender {
   public:
     static constexpr unsigned kAttemptsMin = 4;
-    static constexpr std::uint32_t kCongestionMin = 8;
+    static constexpr unsigned kQuickRepairsMax = 3;
+    static constexpr std::uint64_t kQuickRepairNsMin = 50'000;
+    // In the beginning, and after a timeout. It grows by what is acknowledged, so that endpoints
+    // that begin together share the wire, and a receiver that loses what it has no room for gets
+    // less.
+    static constexpr std::uint32_t kCongestionMin = 16;
 
     enum class Step : std::uint8_t { kNothing, kConnect, kProbe, kData, kDead };
     struct Next {
@@ -151,7 +156,9 @@ class Sender {
     bool wants_probe_ = false;
     bool wants_repair_ = false;      // una again
     bool has_repaired_ = false;
+    unsigned quick_ = 0;             // repairs in short time since una moved
     bool is_keepalive_ = false;      // the deadline is that of a silent peer
+    bool is_quick_ = false;          // the deadline is that of a repair
 };
 
 template <class Release>
@@ -165,6 +172,7 @@ bool Sender::acknowledged(std::uint32_t psn, bool has_gap, std::uint64_t now, Re
             measure(now - last.sent_ns);
         congestion_ = std::min(params_.window, congestion_ + count);
         wants_repair_ = false;
+        quick_ = 0;
     }
     while (una_ != psn) {
         void* packet = slot(una_).packet;
