@@ -46,7 +46,8 @@ class Wire {
 
     std::mt19937_64 random;
     std::uint64_t now = 1'000'000;
-    std::map<std::uint32_t, Machine*> machines;  // by queue pair number; who is not there hears nothing
+    std::map<std::uint32_t, Machine*>
+        machines;  // by queue pair number; who is not there hears nothing
 
   private:
     struct InFlight {

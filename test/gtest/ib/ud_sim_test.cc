@@ -18,8 +18,8 @@ void for_seeds(std::uint64_t count, Body&& body) {
         count = 1;
     }
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
-        SCOPED_TRACE("seed " + std::to_string(seed) + ": replay with TAGWIRE_TEST_SEED=" +
-                     std::to_string(seed));
+        SCOPED_TRACE("seed " + std::to_string(seed) +
+                     ": replay with TAGWIRE_TEST_SEED=" + std::to_string(seed));
         body(seed);
         if (::testing::Test::HasFailure())
             return;
@@ -123,8 +123,8 @@ TEST(UdSim, every_operation_to_a_dead_peer_ends_and_a_successor_is_not_taken_for
             Stream& again = one.open(*successor);
             while (again.pushed < 20 && one.push(again)) {
             }
-            EXPECT_TRUE(wire.run(
-                [&] { return again.sender.is_idle() || again.failures > 0; }, 100 * kSecond));
+            EXPECT_TRUE(wire.run([&] { return again.sender.is_idle() || again.failures > 0; },
+                                 100 * kSecond));
             EXPECT_EQ(0, again.failures);
             EXPECT_EQ(again.pushed, successor->received[again.name]);
         }

@@ -63,9 +63,9 @@ class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
 
     Waiter* waiters_ = nullptr;  // oldest first
     ucs_status_t failure_ = UCS_OK;
-    bool is_settled_ = false;    // after a failure: all has ended
+    bool is_settled_ = false;  // after a failure: all has ended
     bool is_destroyed_ = false;
-    bool is_advanced_ = false;   // in the interface's list
+    bool is_advanced_ = false;  // in the interface's list
     uct::PendingGroup group_;
 };
 

@@ -291,8 +291,7 @@ UdPeer* UdIface::peer_of(const void* message) {
     ReturnAddress from;
     std::memcpy(&from, static_cast<const std::byte*>(message) + kHeaderBytes, sizeof from);
     std::string reason;
-    const auto port_address =
-        ib::parse_port(std::as_bytes(std::span(&from.port, 1)), &reason);
+    const auto port_address = ib::parse_port(std::as_bytes(std::span(&from.port, 1)), &reason);
     const auto interface = parse_interface(std::as_bytes(std::span(&from.interface, 1)), &reason);
     if (!port_address || !interface || !ib::is_reachable(port(), *port_address, &reason)) {
         TW_LOG_DEBUG("ud dropped a packet: %s", reason.c_str());
@@ -320,9 +319,9 @@ void UdIface::describe(const uct::DescribeSink& sink) const {
 
 void UdIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const {
     const UdEp& ep = *static_cast<const UdEp*>(handle);
-    const char* state = ep.failure_ != UCS_OK     ? (ep.is_settled_ ? "failed" : "failing")
+    const char* state = ep.failure_ != UCS_OK ? (ep.is_settled_ ? "failed" : "failing")
                         : ep.sender.is_open() ? "open"
-                                                  : "connecting";
+                                              : "connecting";
     sink.text("state", state);
     sink.number("peer_qp_num", ep.peer->qp_num);
     sink.number("packets_unacknowledged", ep.sender.given() - ep.sender.first_unacknowledged());

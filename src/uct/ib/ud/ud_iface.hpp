@@ -28,9 +28,9 @@
 
 namespace tagwire::ud {
 
-inline constexpr std::size_t kGrhBytes = 40;    // what the network puts in front of a datagram
+inline constexpr std::size_t kGrhBytes = 40;        // what the network puts in front of a datagram
 inline constexpr std::uint32_t kQkey = 0x1a67d1e5;  // of all our queue pairs
-inline constexpr std::size_t kShortBytes = 160;  // the longest am_short
+inline constexpr std::size_t kShortBytes = 160;     // the longest am_short
 
 enum class UdCounter {
     kDelivered,

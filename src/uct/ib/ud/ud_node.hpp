@@ -202,9 +202,9 @@ class Node {
     std::vector<std::unique_ptr<Inbound>> inbounds_;
     std::vector<std::uint32_t> free_inbounds_;
     std::unordered_map<Key, std::uint32_t, KeyHash> by_key_;
-    std::vector<std::uint32_t> urgent_;   // Inbounds that owe an acknowledgement now
-    std::deque<Later> later_;             // and in a while, in the order of time
-    std::deque<std::uint32_t> waiting_;   // Outbounds that have more to send, in turn
+    std::vector<std::uint32_t> urgent_;  // Inbounds that owe an acknowledgement now
+    std::deque<Later> later_;            // and in a while, in the order of time
+    std::deque<std::uint32_t> waiting_;  // Outbounds that have more to send, in turn
 };
 
 }  // namespace tagwire::ud

@@ -102,8 +102,8 @@ bool Node<Host>::evict(std::uint64_t now) {
     for (unsigned i = 0; i < kEvictLooks && !inbounds_.empty(); ++i) {
         evict_hand_ = (evict_hand_ + 1) % static_cast<std::uint32_t>(inbounds_.size());
         Inbound* inbound = inbounds_[evict_hand_].get();
-        const bool is_silent = inbound != nullptr && now - inbound->heard_ns >=
-                                                         params_.sender.peer_timeout_ns;
+        const bool is_silent =
+            inbound != nullptr && now - inbound->heard_ns >= params_.sender.peer_timeout_ns;
         if (is_silent && (oldest == nullptr || inbound->heard_ns < oldest->heard_ns))
             oldest = inbound;
     }
@@ -375,9 +375,9 @@ void Node<Host>::take_ack(const Header& header, std::uint64_t now) {
     if (outbound == nullptr || outbound->sender.is_dead())
         return;
     const std::uint32_t before = outbound->sender.first_unacknowledged();
-    const bool is_possible = outbound->sender.acknowledged(
-        header.ack_psn, (header.flags & kHasGap) != 0, now,
-        [this](void* packet) { host_.release(packet); });
+    const bool is_possible =
+        outbound->sender.acknowledged(header.ack_psn, (header.flags & kHasGap) != 0, now,
+                                      [this](void* packet) { host_.release(packet); });
     if (!is_possible)
         return;  // an old one, overtaken by others
     pump(*outbound, now);

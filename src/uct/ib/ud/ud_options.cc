@@ -58,8 +58,9 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "16384",
-     .doc = "Receive buffers beyond those posted that the program may hold at a time; when it does, "
-            "messages come without a descriptor.",
+     .doc =
+         "Receive buffers beyond those posted that the program may hold at a time; when it does, "
+         "messages come without a descriptor.",
      .offset = offsetof(UdOptions, rx_held),
      .min = 0,
      .max = 1 << 20},

@@ -14,8 +14,8 @@ struct UdOptions {
     std::uint64_t tx_buffers;  // of each of two sizes
     std::uint64_t inline_bytes;
     std::uint64_t rx_depth;
-    std::uint64_t rx_held;     // more that the user may hold
-    std::uint64_t window;      // packets of a connection that are not acknowledged
+    std::uint64_t rx_held;  // more that the user may hold
+    std::uint64_t window;   // packets of a connection that are not acknowledged
     std::uint64_t timeout_ns;
     std::uint64_t timeout_max_ns;
     std::uint64_t peer_timeout_ns;

@@ -36,12 +36,12 @@ std::optional<Header> parse_header(std::span<const std::byte> datagram) {
         return std::nullopt;
     std::memcpy(&header, datagram.data(), sizeof header);
     swap_order(header);
-    const bool is_ours =
-        header.magic == kMagic && header.version == kVersion && header.kind >= Kind::kConnect &&
-        header.kind <= Kind::kReset && (header.flags & ~kFlagsAll) == 0 && header.reserved[0] == 0 &&
-        header.reserved[1] == 0 && header.reserved[2] == 0 && header.value < kAmIdEnd;
-    const bool is_whole =
-        !has_return_address(header.kind) || datagram.size() >= kControlBytesMax;
+    const bool is_ours = header.magic == kMagic && header.version == kVersion &&
+                         header.kind >= Kind::kConnect && header.kind <= Kind::kReset &&
+                         (header.flags & ~kFlagsAll) == 0 && header.reserved[0] == 0 &&
+                         header.reserved[1] == 0 && header.reserved[2] == 0 &&
+                         header.value < kAmIdEnd;
+    const bool is_whole = !has_return_address(header.kind) || datagram.size() >= kControlBytesMax;
     return is_ours && is_whole ? std::optional(header) : std::nullopt;
 }
 

@@ -101,7 +101,8 @@ void Sender::measure(std::uint64_t sample) {
         round_trip_ = sample;
         variation_ = sample / 2;
     } else {
-        const std::uint64_t off = sample > round_trip_ ? sample - round_trip_ : round_trip_ - sample;
+        const std::uint64_t off =
+            sample > round_trip_ ? sample - round_trip_ : round_trip_ - sample;
         variation_ = (3 * variation_ + off) / 4;
         round_trip_ = (7 * round_trip_ + sample) / 8;
     }

@@ -58,8 +58,8 @@ class Sender {
     enum class Step : std::uint8_t { kNothing, kConnect, kProbe, kData, kDead };
     struct Next {
         Step step;
-        std::uint32_t psn;   // kData; of a probe its number
-        bool wants_ack;      // kData
+        std::uint32_t psn;  // kData; of a probe its number
+        bool wants_ack;     // kData
     };
 
     Sender(const SenderParams& params, std::uint64_t now);
@@ -139,26 +139,26 @@ class Sender {
     std::uint32_t peer_id_ = 0;
     std::uint32_t ahead_max_ = 0;
     std::uint32_t congestion_;
-    std::uint32_t repaired_ = 0;     // the packet that a gap made us send again
-    std::uint32_t recovery_end_;     // a loss before it has been counted
+    std::uint32_t repaired_ = 0;  // the packet that a gap made us send again
+    std::uint32_t recovery_end_;  // a loss before it has been counted
     std::uint32_t asked_ = 0;
     std::uint32_t answered_ = 0;
     std::uint64_t deadline_;
-    std::uint64_t silent_since_;     // and an answer is awaited
-    std::uint64_t timeout_;          // from the measured round trips
-    std::uint64_t round_trip_ = 0;   // smoothed
+    std::uint64_t silent_since_;    // and an answer is awaited
+    std::uint64_t timeout_;         // from the measured round trips
+    std::uint64_t round_trip_ = 0;  // smoothed
     std::uint64_t variation_ = 0;
     std::uint64_t resent_ = 0;
-    unsigned attempts_ = 0;          // deadlines since the peer was heard
+    unsigned attempts_ = 0;  // deadlines since the peer was heard
     bool is_open_ = false;
     bool is_dead_ = false;
     bool wants_connect_ = true;
     bool wants_probe_ = false;
-    bool wants_repair_ = false;      // una again
+    bool wants_repair_ = false;  // una again
     bool has_repaired_ = false;
-    unsigned quick_ = 0;             // repairs in short time since una moved
-    bool is_keepalive_ = false;      // the deadline is that of a silent peer
-    bool is_quick_ = false;          // the deadline is that of a repair
+    unsigned quick_ = 0;         // repairs in short time since una moved
+    bool is_keepalive_ = false;  // the deadline is that of a silent peer
+    bool is_quick_ = false;      // the deadline is that of a repair
 };
 
 template <class Release>
