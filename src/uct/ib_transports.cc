@@ -5,11 +5,12 @@
 
 #include "uct/ib/rc/rc.hpp"
 #include "uct/ib/transport.hpp"
+#include "uct/ib/ud/ud.hpp"
 
 namespace tagwire::ib {
 
 std::span<const Transport* const> transports() {
-    static const std::array rows{&rc::transport()};
+    static const std::array rows{&rc::transport(), &ud::transport()};
     return rows;
 }
 

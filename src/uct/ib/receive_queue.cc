@@ -162,8 +162,8 @@ ucs_status_t ReceiveQueue::open(const IbMd& md, const ReceiveQueueParams& params
 void ReceiveQueue::lay_out() {
     // Slots do not share cache lines.
     const std::size_t unit = std::max(params_.alignment, std::size_t{64});
-    const std::size_t before = params_.headroom + kPrefixBytes + params_.align_offset;
-    message_offset_ = ucs::round_up(before, unit) - params_.align_offset - kPrefixBytes;
+    const std::size_t before = params_.headroom + params_.front_bytes + params_.align_offset;
+    message_offset_ = ucs::round_up(before, unit) - params_.align_offset - params_.front_bytes;
     stride_ = ucs::round_up(message_offset_ + params_.message_bytes, unit);
     if (unit < ucs::page_bytes() && stride_ % ucs::page_bytes() == 0)
         stride_ += unit;  // else the beginnings of all messages compete for few lines of a cache

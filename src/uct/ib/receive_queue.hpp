@@ -7,7 +7,7 @@
 //
 //   region | header and owners, whole pages | slot 0 | slot 1 | ...
 //   slot   | pad | headroom | message: Prefix or TMH, data        |
-//                           ^ posted address: (address + kPrefixBytes + offset) % alignment == 0
+//                           ^ posted address: (address + front_bytes + offset) % alignment == 0
 //
 // Threads: owner of the interface.
 // Invariants
@@ -28,6 +28,7 @@
 
 #include "uct/desc_region.hpp"
 #include "uct/ib/ib_md.hpp"
+#include "uct/ib/message.hpp"
 
 namespace tagwire::ib {
 
@@ -35,8 +36,9 @@ struct ReceiveQueueParams {
     unsigned depth = 4096;          // buffers posted when all is well
     unsigned buffers_max = 0;       // in all, held ones included; at least depth
     std::size_t message_bytes = 0;  // the longest message, headers included
+    std::size_t front_bytes = kPrefixBytes;  // of a message in front of its data
     std::size_t headroom = 0;
-    std::size_t alignment = 1;  // of the data behind the prefix; a power of two
+    std::size_t alignment = 1;  // of the data; a power of two
     std::size_t align_offset = 0;
     unsigned tags = 0;        // > 0: a tag-matching SRQ with that many
     unsigned tag_ops = 0;     // outstanding list operations

@@ -71,6 +71,7 @@ void Entity::open_iface(const EntityOptions& options) {
         uct_md_iface_config_read(md_, resource_.transport.c_str(), nullptr, nullptr, &config),
         "uct_md_iface_config_read");
     const std::unique_ptr<uct_iface_config_t, void (*)(void*)> owner(config, uct_config_release);
+    modify(config, knobs_of(resource_).iface_config);
     modify(config, options.iface_config);
 
     uct_iface_params_t params = {};

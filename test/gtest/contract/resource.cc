@@ -108,6 +108,12 @@ Knobs knobs_of(const Resource& resource) {
         const std::size_t held_max = credits == nullptr ? 400 : std::strtoul(credits, nullptr, 10) / 2;
         return {.posted_receives_max = "RC_TAG_DEPTH", .ring_start = "", .held_max = held_max, .reads_unasked = true};
     }
+    if (resource.transport == "ud") {
+        // Only silence tells of a peer that cannot answer any more.
+        return {.posted_receives_max = "",
+                .ring_start = "",
+                .iface_config = {{"UD_PEER_TIMEOUT", "2s"}}};
+    }
     return {.posted_receives_max = "", .ring_start = ""};
 }
 

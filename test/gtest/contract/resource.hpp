@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <uct/api/uct.h>
@@ -39,6 +40,7 @@ struct Knobs {
     // The receiver reads the data of a rendezvous without asking: one that was cancelled in flight
     // may still be received.
     bool reads_unasked = false;
+    std::vector<std::pair<std::string, std::string>> iface_config = {};  // for all cases
 };
 Knobs knobs_of(const Resource& resource);
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoints of ud: set-up and tear-down, and what waits.
+#include "uct/ib/ud/ud_ep.hpp"
+
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/completion.hpp"
+#include "uct/ib/ud/ud_iface.hpp"
+
+namespace tagwire::ud {
+
+UdEp::UdEp(UdIface& owner, const SenderParams& params, std::uint64_t now)
+    : BaseEp(&owner), BasicOutbound(params, now) {}
+
+UdEp::~UdEp() {
+    if (peer != nullptr)
+        owner().peers_.put(*peer);
+}
+
+ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+    constexpr std::uint64_t kNeeded =
+        UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
+    if ((params->field_mask & kNeeded) != kNeeded || params->dev_addr == nullptr ||
+        params->iface_addr == nullptr) {
+        TW_LOG_ERROR("uct_ep_create on ud needs iface, dev_addr and iface_addr (field_mask 0x%llx)",
+                     static_cast<unsigned long long>(params->field_mask));
+        return UCS_ERR_INVALID_PARAM;
+    }
+    auto& own = static_cast<UdIface&>(uct::iface_of(params->iface));
+    std::string reason;
+    const auto port = ib::parse_port(
+        std::span(reinterpret_cast<const std::byte*>(params->dev_addr), sizeof(ib::PortAddress)),
+        &reason);
+    const auto interface = parse_interface(
+        std::span(reinterpret_cast<const std::byte*>(params->iface_addr), sizeof(InterfaceAddress)),
+        &reason);
+    if (!port || !interface) {
+        TW_LOG_ERROR("uct_ep_create on ud: %s", reason.c_str());
+        return UCS_ERR_INVALID_ADDR;
+    }
+    if (!ib::is_reachable(own.port(), *port, &reason) || !own.agrees(*interface, &reason)) {
+        TW_LOG_ERROR("uct_ep_create on ud: %s", reason.c_str());
+        return UCS_ERR_UNREACHABLE;
+    }
+    if (own.is_broken_)
+        return UCS_ERR_IO_ERROR;
+    const std::uint64_t now = ucs::clock_now_ns();
+    SenderParams sender = own.node_->params().sender;
+    sender.first_psn = static_cast<std::uint32_t>(ucs::random_u64());
+    auto* ep = new UdEp(own, sender, now);
+    ep->peer = own.peers_.get(*port, *interface);
+    if (ep->peer == nullptr || !own.node_->open(*ep)) {
+        delete ep;
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    own.eps_.push_back(ep);
+    own.node_->pump(*ep, now);
+    *ep_p = ep;
+    return UCS_OK;
+}
+
+// It may be called by a callback of its own: the object goes at the end of progress.
+void UdEp::destroy() {
+    UdIface& own = owner();
+    unsigned dropped = 0;
+    own.pending_.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
+    if (dropped > 0)
+        TW_LOG_WARN("ud endpoint destroyed with %u pending requests", dropped);
+    is_destroyed_ = true;
+    if (failure_ == UCS_OK)
+        failure_ = UCS_ERR_CANCELED;
+    own.node_->close(*this);
+    own.end_waiters(*this, failure_);
+    own.destroyed_.push_back(this);
+}
+
+ucs_status_t UdEp::pending_add(uct_pending_req_t* request, unsigned) {
+    if (failure_ != UCS_OK)
+        return failure_;
+    UdIface& own = owner();
+    if (group_.empty() && sender.has_room() && own.long_.has_one() && own.short_.has_one())
+        return UCS_ERR_BUSY;
+    own.pending_.add(group_, request);
+    own.has_work_ = true;
+    return UCS_OK;
+}
+
+void UdEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
+    owner().pending_.purge(group_, [&](uct_pending_req_t* request) {
+        if (callback != nullptr)
+            callback(request, arg);
+    });
+}
+
+// ---- Waiting
+
+bool UdEp::has_ended(const Waiter& waiter) const {
+    const std::uint32_t reached =
+        waiter.is_check ? sender.last_answered() : sender.first_unacknowledged();
+    return !is_before(reached, waiter.mark);
+}
+
+ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, bool is_check) {
+    if (comp == nullptr)
+        return UCS_INPROGRESS;
+    Waiter* waiter = owner().waiters_.create(nullptr, comp, mark, is_check);
+    if (waiter == nullptr)
+        return UCS_ERR_NO_MEMORY;
+    Waiter** at = &waiters_;
+    while (*at != nullptr)
+        at = &(*at)->next;
+    *at = waiter;
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {
+    if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0)
+        return flush_cancel(comp);
+    if (failure_ != UCS_OK)
+        return failure_;
+    if (!group_.empty() && group_.blocks_sends())
+        return UCS_ERR_NO_RESOURCE;
+    if (sender.is_idle() && waiters_ == nullptr)
+        return UCS_OK;
+    return wait(comp, sender.given(), false);
+}
+
+ucs_status_t UdEp::flush_cancel(uct_completion_t* comp) {
+    UdIface& own = owner();
+    if (failure_ == UCS_OK) {
+        own.fail(*this, UCS_ERR_CANCELED);
+        own.node_->close(*this);
+    }
+    if (is_settled_ || waiters_ == nullptr)
+        return UCS_OK;
+    return wait(comp, 0, false);
+}
+
+ucs_status_t UdEp::fence(unsigned) {
+    return UCS_OK;  // messages of an endpoint are delivered in order
+}
+
+ucs_status_t UdEp::check(unsigned, uct_completion_t* comp) {
+    if (failure_ != UCS_OK)
+        return failure_;
+    const std::uint32_t probe = sender.ask();
+    const ucs_status_t status = wait(comp, probe, true);
+    owner().node_->pump(*this, ucs::clock_now_ns());
+    return comp == nullptr ? UCS_OK : status;
+}
+
+}  // namespace tagwire::ud

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Set-up, tear-down, attributes and addresses of the ud interface.
+#include "uct/ib/ud/ud_iface.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/ib/ud/ud.hpp"
+#include "uct/ops.hpp"
+
+namespace tagwire::ud {
+
+const ucs::CounterInfo kUdCounterInfos[] = {
+    {"delivered", "messages", "active messages that arrived"},
+    {"duplicates", "packets", "packets that had arrived before"},
+    {"early", "packets", "packets that came ahead of order and were kept"},
+    {"beyond", "packets", "packets that came too far ahead of order and were dropped"},
+    {"garbage", "datagrams", "datagrams dropped because they made no sense"},
+    {"foreign", "packets", "packets for a connection or a process that is not here"},
+    {"acks", "packets", "packets that only acknowledged"},
+    {"resent", "packets", "packets sent again"},
+    {"resets", "packets", "peers that were told that their connection does not exist"},
+    {"probes", "packets", "packets that asked whether a silent peer is there"},
+    {"evicted", "connections", "connections of silent peers that made room for others"},
+    {"no_resource", "calls", "sends refused for lack of room"},
+    {"peer_failures", "endpoints", "endpoints that failed"},
+};
+static_assert(static_cast<int>(UdCounter::kDelivered) == static_cast<int>(Event::kDelivered) &&
+              static_cast<int>(UdCounter::kEvicted) == static_cast<int>(Event::kEvicted));
+
+namespace {
+
+constexpr unsigned kCqSpare = 64;
+constexpr std::uint32_t kInlineBytesMax = 1024;
+
+ucs_status_t refused(const ib::IbMd& md, const char* call, int error) {
+    TW_LOG_ERROR("%s: %s failed: %s", md.device().name().c_str(), call, std::strerror(error));
+    return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+}
+
+std::uint32_t random_cookie() {
+    std::uint32_t cookie = 0;
+    while (cookie == 0)
+        cookie = static_cast<std::uint32_t>(ucs::random_u64());
+    return cookie;
+}
+
+}  // namespace
+
+// ---- Set-up
+
+UdIface::UdIface(ib::IbMd& md, uct::Worker& worker, const UdOptions& options)
+    : IbIface(md, worker, uct::make_ops<UdIface, UdEp>(), progress_callback<UdIface>),
+      options_(options) {}
+
+ucs_status_t UdIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
+                           const void* values, uct_iface_h* iface_p) {
+    auto* iface = new UdIface(md, worker, *static_cast<const UdOptions*>(values));
+    const ucs_status_t status = iface->init(params);
+    if (status != UCS_OK) {
+        delete iface;
+        return status;
+    }
+    *iface_p = iface;
+    return UCS_OK;
+}
+
+ucs_status_t UdIface::init(const uct_iface_params_t& params) {
+    ucs_status_t status = open_port(params);
+    if (status == UCS_OK)
+        status = open_queues();
+    if (status == UCS_OK)
+        status = make_queue_pair();
+    if (status == UCS_OK)
+        status = to_rts();
+    if (status == UCS_OK)
+        make_node();
+    return status;
+}
+
+ucs_status_t UdIface::open_queues() {
+    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
+    datagram_bytes_ = std::min<std::size_t>(port().mtu_bytes(), 128U << ib_md().mtu_max());
+    if (options_.tx_depth > static_cast<std::uint64_t>(std::max(device.max_qp_wr, 0))) {
+        TW_LOG_ERROR("TAGWIRE_UD_TX_DEPTH=%llu: %s has at most %d requests in a send queue",
+                     static_cast<unsigned long long>(options_.tx_depth),
+                     ib_md().device().name().c_str(), device.max_qp_wr);
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+    sq_free_ = static_cast<std::uint32_t>(options_.tx_depth);
+    sq_reserve_ = std::clamp<std::uint32_t>(sq_free_ / 8, 1, 32);
+    // Buffers that wait for a completion must never be all that there are.
+    signal_every_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(
+        1, std::min({options_.tx_signal, options_.tx_depth / 4, options_.tx_buffers / 4})));
+    const auto buffers = static_cast<unsigned>(options_.tx_buffers);
+    long_.init(ib_md(), datagram_bytes_, buffers);
+    short_.init(ib_md(), kHeaderBytes + kShortBytes, buffers);
+    ucs_status_t status = waiters_.init({.name = "ud waiters", .elements_per_chunk = 64});
+    const auto depth = static_cast<unsigned>(options_.rx_depth);
+    if (status == UCS_OK)
+        status = receive_cq_.open(ib_md(), depth + kCqSpare, channel(), false, &mailbox());
+    if (status == UCS_OK)
+        status = send_cq_.open(ib_md(), sq_free_ + kCqSpare, channel(), false, &mailbox());
+    if (status != UCS_OK)
+        return status;
+    const unsigned others = kHeldEarlyMax + ib::CompletionQueue::kBatch;
+    return receives_.open(ib_md(),
+                          {.depth = depth,
+                           .buffers_max = depth + static_cast<unsigned>(options_.rx_held) + others,
+                           .message_bytes = kGrhBytes + datagram_bytes_,
+                           .front_bytes = kGrhBytes + kHeaderBytes,
+                           .headroom = params().rx_headroom,
+                           .alignment = params().am_alignment,
+                           .align_offset = params().am_align_offset,
+                           .context = &mailbox()},
+                          released, this);
+}
+
+ucs_status_t UdIface::make_queue_pair() {
+    std::uint32_t wanted =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.inline_bytes, kInlineBytesMax));
+    while (true) {
+        ibv_qp_init_attr init{};
+        init.qp_context = &mailbox();
+        init.send_cq = send_cq_.get();
+        init.recv_cq = receive_cq_.get();
+        init.srq = receives_.srq();
+        init.qp_type = IBV_QPT_UD;
+        init.cap.max_send_wr = sq_free_;
+        init.cap.max_send_sge = 1;
+        init.cap.max_inline_data = wanted;
+        errno = 0;
+        if (ibv_qp* qp = verbs().create_qp(ib_md().pd(), &init); qp != nullptr) {
+            qp_ = ib::owned(qp, verbs().destroy_qp);
+            inline_max_ = std::min(init.cap.max_inline_data, kInlineBytesMax);
+            return UCS_OK;
+        }
+        if (wanted == 0)
+            return refused(ib_md(), "ibv_create_qp", errno);
+        wanted /= 2;
+    }
+}
+
+ucs_status_t UdIface::to_rts() {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.pkey_index = port().pkey_index;
+    attr.port_num = port().number;
+    attr.qkey = kQkey;
+    int error = verbs().modify_qp(qp_.get(), &attr,
+                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    if (error != 0)
+        return refused(ib_md(), "ibv_modify_qp to INIT", error);
+    attr = {};
+    attr.qp_state = IBV_QPS_RTR;
+    error = verbs().modify_qp(qp_.get(), &attr, IBV_QP_STATE);
+    if (error != 0)
+        return refused(ib_md(), "ibv_modify_qp to RTR", error);
+    attr.qp_state = IBV_QPS_RTS;
+    error = verbs().modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    return error == 0 ? UCS_OK : refused(ib_md(), "ibv_modify_qp to RTS", error);
+}
+
+void UdIface::make_node() {
+    NodeParams node;
+    node.cookie = random_cookie();
+    node.sender.window = static_cast<std::uint32_t>(options_.window);
+    node.sender.timeout_ns = options_.timeout_ns;
+    node.sender.timeout_max_ns = std::max(options_.timeout_max_ns, options_.timeout_ns);
+    node.sender.peer_timeout_ns = options_.peer_timeout_ns;
+    if (params().err_handler != nullptr && options_.keepalive_ns > 0) {
+        node.sender.keepalive_ns = params().keepalive_interval_ns > 0
+                                       ? params().keepalive_interval_ns
+                                       : options_.keepalive_ns;
+    }
+    node.ahead_max = static_cast<std::uint32_t>(options_.window);
+    node.held_max = kHeldEarlyMax;
+    node.ack_delay_ns = options_.ack_delay_ns;
+    node_.emplace(*this, node);
+    peers_.init(ib_md(), port());
+    own_address_ = {ib::pack_port(port()), pack(own_interface())};
+}
+
+// ---- Tear-down
+
+void UdIface::close() {
+    if (eps_.size() > destroyed_.size())
+        TW_LOG_WARN("ud interface closed with %zu endpoints", eps_.size() - destroyed_.size());
+    for (UdEp* ep : eps_) {
+        pending_.purge(ep->group_, [](uct_pending_req_t*) {});
+        node_->close(*ep);
+        end_waiters(*ep, UCS_ERR_CANCELED);
+    }
+    farewell();
+    delete this;
+}
+
+// Who is connected, and who is about to connect, shall not have to wait for a timeout. What is
+// posted has to leave before the queue pair goes.
+void UdIface::farewell() {
+    signal_every_ = 1;
+    const std::uint64_t end = ucs::clock_now_ns() + kFarewellNs;
+    node_->farewell();
+    while (!is_broken_ && ucs::clock_now_ns() < end) {
+        const unsigned arrived = poll_receives();
+        poll_sends();
+        if (arrived == 0 && acked_ + unsignaled_ == posted_)
+            break;
+    }
+}
+
+UdIface::~UdIface() {
+    while (!eps_.empty()) {
+        UdEp* ep = eps_.back();
+        eps_.pop_back();
+        delete ep;
+    }
+    node_.reset();
+    qp_.reset();  // from here on the device writes nothing of ours
+    receives_.close();
+}
+
+// ---- What it can do
+
+ucs_status_t UdIface::query(uct_iface_attr_t* attr) {
+    query_base(attr);
+    const std::size_t message = datagram_bytes_ - kHeaderBytes;
+    attr->cap.am.max_short = std::min(kShortBytes, message);
+    attr->cap.am.max_bcopy = message;
+    attr->cap.am.max_iov = UINT16_MAX;
+    attr->cap.am.opt_zcopy_align = 1;
+    attr->cap.am.align_mtu = datagram_bytes_;
+    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_PENDING |
+                      UCT_IFACE_FLAG_CONNECT_TO_IFACE | UCT_IFACE_FLAG_CB_SYNC |
+                      UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_EP_KEEPALIVE |
+                      UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF | UCT_IFACE_FLAG_ERRHANDLE_AM_ID |
+                      UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+    attr->cap.event_flags =
+        UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV | UCT_IFACE_FLAG_EVENT_FD;
+    attr->iface_addr_len = sizeof(InterfaceAddress);
+    attr->ep_addr_len = 0;
+    attr->max_conn_priv = 0;
+    attr->max_num_eps = 1U << 20;
+    return UCS_OK;
+}
+
+// ---- Addresses
+
+InterfaceAddress UdIface::own_interface() const {
+    InterfaceAddress own;
+    own.datagram_bytes = static_cast<std::uint16_t>(datagram_bytes_);
+    own.qp_num = qp_->qp_num;
+    own.cookie = node_->params().cookie;
+    return own;
+}
+
+ucs_status_t UdIface::get_address(uct_iface_addr_t* addr) {
+    std::memcpy(addr, &own_address_.interface, sizeof own_address_.interface);
+    return UCS_OK;
+}
+
+bool UdIface::agrees(const InterfaceAddress& peer, std::string* reason_p) const {
+    if (peer.datagram_bytes == datagram_bytes_)
+        return true;
+    *reason_p = "the peer's datagrams have up to " + std::to_string(peer.datagram_bytes) +
+                " bytes, ours " + std::to_string(datagram_bytes_) +
+                ": set TAGWIRE_IB_MTU to the smaller on both sides";
+    return false;
+}
+
+bool UdIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
+                        std::string* reason) {
+    if (!port_reachable(dev_addr, reason))
+        return false;
+    if (iface_addr == nullptr)
+        return true;
+    std::string why;
+    const auto peer = parse_interface(
+        std::span(reinterpret_cast<const std::byte*>(iface_addr), sizeof(InterfaceAddress)), &why);
+    const bool agreed = peer && agrees(*peer, &why);
+    if (!agreed && reason != nullptr)
+        *reason = why;
+    return agreed;
+}
+
+UdPeer* UdIface::peer_of(const void* message) {
+    ReturnAddress from;
+    std::memcpy(&from, static_cast<const std::byte*>(message) + kHeaderBytes, sizeof from);
+    std::string reason;
+    const auto port_address = ib::parse_port(std::as_bytes(std::span(&from.port, 1)), &reason);
+    const auto interface = parse_interface(std::as_bytes(std::span(&from.interface, 1)), &reason);
+    if (!port_address || !interface || !ib::is_reachable(port(), *port_address, &reason)) {
+        TW_LOG_DEBUG("ud dropped a packet: %s", reason.c_str());
+        return nullptr;
+    }
+    return peers_.get(*port_address, *interface);
+}
+
+// ---- Descriptions
+
+void UdIface::describe(const uct::DescribeSink& sink) const {
+    describe_base(sink);
+    sink.number("qp_num", qp_->qp_num);
+    sink.number("endpoints", eps_.size());
+    sink.number("incoming_connections", node_->inbounds());
+    sink.number("peers", peers_.size());
+    sink.number("qps", 1);
+    sink.number("qps_per_peer", 0);
+    sink.number("bytes_per_peer", sizeof(UdEp));
+    sink.number("receive_buffers_posted", receives_.posted());
+    sink.number("receive_buffers_held", receives_.kept());
+    sink.number("send_buffers_out", long_.out() + short_.out());
+    sink.number("inline_bytes", inline_max_);
+}
+
+void UdIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const {
+    const UdEp& ep = *static_cast<const UdEp*>(handle);
+    const char* state = ep.failure_ != UCS_OK ? (ep.is_settled_ ? "failed" : "failing")
+                        : ep.sender.is_open() ? "open"
+                                              : "connecting";
+    sink.text("state", state);
+    sink.number("peer_qp_num", ep.peer->qp_num);
+    sink.number("packets_unacknowledged", ep.sender.given() - ep.sender.first_unacknowledged());
+    sink.number("packets_resent", ep.sender.resent());
+    sink.number("timeout_ns", ep.sender.timeout_ns());
+}
+
+// ---- The row of the table
+
+const ib::Transport& transport() {
+    static constexpr ib::Transport row{
+        .name = "ud",
+        .options = [] { return &ud_option_table(); },
+        .usable =
+            [](const ib::Device& device, std::string* reason_p) {
+                if (device.attr().orig_attr.max_srq > 0)
+                    return true;
+                *reason_p = "has no shared receive queues";
+                return false;
+            },
+        .open = &UdIface::open,
+    };
+    return row;
+}
+
+}  // namespace tagwire::ud

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What progress does: completions, the clock, the ends of endpoints; and sleeping.
+#include <algorithm>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/completion.hpp"
+#include "uct/ib/ud/ud_iface.hpp"
+
+namespace tagwire::ud {
+
+using ib::Completion;
+using ib::SendOp;
+
+namespace {
+
+constexpr std::size_t kDispatchMax = 32;
+
+}  // namespace
+
+unsigned UdIface::progress() {
+    if (in_progress_) [[unlikely]]
+        return 0;  // a handler that calls it would see its own connection change
+    in_progress_ = true;
+    unsigned moved = poll_receives() + poll_sends();
+    if (node_->has_waiting()) [[unlikely]]
+        node_->resume(ucs::clock_now_ns());
+    if (has_work_) [[unlikely]]
+        moved += work();
+    if (++calls_ >= kCallsPerLook || moved > 0)
+        look();
+    if (!destroyed_.empty()) [[unlikely]]
+        reap();
+    in_progress_ = false;
+    return moved;
+}
+
+// ---- Completions
+
+unsigned UdIface::poll_receives() {
+    const Completion* completions = nullptr;
+    const unsigned count = receive_cq_.poll(&completions);
+    if (count == 0)
+        return 0;
+    const std::uint64_t now = ucs::clock_now_ns();
+    for (unsigned i = 0; i < count; ++i) {
+        const Completion& completion = completions[i];
+        std::byte* slot = receives_.message(completion.wr_id);
+        receives_.consumed();
+        if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+            receives_.put_back(slot);
+            if (completion.status != IBV_WC_WR_FLUSH_ERR)
+                break_down("a receive", verbs().wc_status_str(completion.status));
+            continue;
+        }
+        const std::uint32_t bytes =
+            completion.byte_len < kGrhBytes
+                ? 0
+                : completion.byte_len - static_cast<std::uint32_t>(kGrhBytes);
+        node_->arrived(slot + kGrhBytes, bytes, now);
+    }
+    node_->settle();
+    receives_.refill();
+    return count;
+}
+
+unsigned UdIface::poll_sends() {
+    const Completion* completions = nullptr;
+    const unsigned count = send_cq_.poll(&completions);
+    if (count == 0)
+        return 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const auto sn = static_cast<std::uint32_t>(completions[i].wr_id);
+        sq_free_ += sn - acked_;
+        acked_ = sn;
+        if (completions[i].status != IBV_WC_SUCCESS) [[unlikely]]
+            break_down("a send", verbs().wc_status_str(completions[i].status));
+    }
+    free_zombies();
+    return count;
+}
+
+void UdIface::free_zombies() {
+    while (zombies_ != nullptr && !is_read(*zombies_)) {
+        SendOp* op = zombies_;
+        zombies_ = op->next;
+        op->pool->put(op);
+    }
+}
+
+// ---- What the node tells
+
+void UdIface::deliver(std::uint8_t am_id, void* message, std::uint32_t bytes) {
+    auto* at = static_cast<std::byte*>(message);
+    // Else a program that keeps everything would leave nothing to receive with.
+    const bool may_keep = receives_.kept() < options_.rx_held;
+    const ucs_status_t status = invoke_am(am_id, at + kHeaderBytes, bytes - kHeaderBytes,
+                                          may_keep ? unsigned{UCT_CB_PARAM_FLAG_DESC} : 0U);
+    if (status == UCS_INPROGRESS && may_keep) {
+        receives_.keep(slot_of(message), 0);
+    } else {
+        receives_.put_back(slot_of(message));
+    }
+}
+
+void UdIface::released(void* iface, std::uint64_t) {
+    static_cast<UdIface*>(iface)->receives_.refill();
+}
+
+void UdIface::advanced(Outbound& outbound) {
+    auto& ep = static_cast<UdEp&>(outbound);
+    if (ep.waiters_ == nullptr || ep.is_advanced_)
+        return;
+    ep.is_advanced_ = true;
+    advanced_.push_back(&ep);
+    has_work_ = true;
+}
+
+void UdIface::failed(Outbound& outbound, Failure failure) {
+    fail(static_cast<UdEp&>(outbound),
+         failure == Failure::kSilence ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET);
+}
+
+void UdIface::fail(UdEp& ep, ucs_status_t status) {
+    if (ep.failure_ != UCS_OK)
+        return;
+    ep.failure_ = status;
+    failing_.push_back(&ep);
+    has_work_ = true;
+}
+
+// Nothing that we post may be refused: without its queue pair the interface is of no use.
+void UdIface::break_down(const char* what, const char* why) {
+    if (is_broken_)
+        return;
+    is_broken_ = true;
+    TW_LOG_ERROR("%s: %s of the ud queue pair 0x%x failed: %s; all endpoints of the interface fail",
+                 ib_md().device().name().c_str(), what, qp_->qp_num, why);
+    for (UdEp* ep : eps_)
+        fail(*ep, UCS_ERR_IO_ERROR);
+}
+
+// ---- Work
+
+unsigned UdIface::work() {
+    unsigned moved = 0;
+    while (!advanced_.empty()) {
+        UdEp* ep = advanced_.back();
+        advanced_.pop_back();
+        ep->is_advanced_ = false;
+        settle(*ep);
+        ++moved;
+    }
+    if (!pending_.empty())
+        moved += static_cast<unsigned>(pending_.dispatch(kDispatchMax));
+    if (!failing_.empty())
+        moved += settle_failing();
+    has_work_ = !advanced_.empty() || !pending_.empty() || !failing_.empty();
+    return moved;
+}
+
+void UdIface::settle(UdEp& ep) {
+    while (ep.waiters_ != nullptr && ep.has_ended(*ep.waiters_)) {
+        Waiter* waiter = ep.waiters_;
+        ep.waiters_ = waiter->next;
+        uct_completion_t* comp = waiter->comp;
+        waiters_.destroy(waiter);
+        uct::invoke_completion(comp, UCS_OK);
+    }
+}
+
+void UdIface::end_waiters(UdEp& ep, ucs_status_t status) {
+    while (ep.waiters_ != nullptr) {
+        Waiter* waiter = ep.waiters_;
+        ep.waiters_ = waiter->next;
+        uct_completion_t* comp = waiter->comp;
+        // Who cancels has a flush succeed by it.
+        const bool is_well = status == UCS_ERR_CANCELED && !waiter->is_check;
+        waiters_.destroy(waiter);
+        uct::invoke_completion(comp, is_well ? UCS_OK : status);
+    }
+}
+
+// Every operation ends, then the failure is told.
+unsigned UdIface::settle_failing() {
+    unsigned settled = 0;
+    while (!failing_.empty()) {
+        UdEp* ep = failing_.front();
+        failing_.erase(failing_.begin());
+        node_->close(*ep);
+        end_waiters(*ep, ep->failure_);
+        ep->is_settled_ = true;
+        ++settled;
+        if (ep->failure_ != UCS_ERR_CANCELED && !ep->is_destroyed_) {
+            count(UdCounter::kPeerFailures);
+            report_failure(ep, ep->failure_);
+        }
+    }
+    return settled;
+}
+
+void UdIface::reap() {
+    for (UdEp* ep : destroyed_) {
+        std::erase(eps_, ep);
+        std::erase(advanced_, ep);
+        std::erase(failing_, ep);
+        delete ep;
+    }
+    destroyed_.clear();
+}
+
+// ---- Now and then
+
+void UdIface::look() {
+    calls_ = 0;
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now >= node_->next_deadline())
+        node_->expire(now);
+    if (now < next_look_)
+        return;
+    next_look_ = now + kLookNs;
+    receives_.refill(true);
+    for (const ib::AsyncEvent& event : take_async_events())
+        take_event(event);
+}
+
+void UdIface::take_event(const ib::AsyncEvent& event) {
+    switch (event.type) {
+        case IBV_EVENT_PORT_ERR:
+            if (event.port == port().number) {
+                TW_LOG_WARN("%s: port %d is down; endpoints fail when their time is over",
+                            ib_md().device().name().c_str(), event.port);
+            }
+            break;
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+        case IBV_EVENT_CQ_ERR:
+        case IBV_EVENT_SRQ_ERR:
+        case IBV_EVENT_DEVICE_FATAL:
+            break_down("an object", verbs().event_type_str(event.type));
+            break;
+        default:
+            break;
+    }
+}
+
+// ---- Events
+
+ucs_status_t UdIface::event_arm(unsigned) {
+    if (in_progress_ || !advanced_.empty() || !failing_.empty() || !destroyed_.empty())
+        return UCS_ERR_BUSY;
+    for (const ib::AsyncEvent& event : take_async_events())
+        take_event(event);
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (!failing_.empty() || drain_descriptors() || now >= node_->next_deadline())
+        return UCS_ERR_BUSY;
+    node_->tell_all(now);
+    if (node_->has_waiting() && can_send(false))
+        return UCS_ERR_BUSY;
+    // Acknowledgements wake whoever waits for room in a window; completions, in the send queue.
+    ucs_status_t status = receive_cq_.arm(false);
+    if (status == UCS_OK && (node_->has_waiting() || !pending_.empty()))
+        status = send_cq_.arm(false);
+    if (status != UCS_OK)
+        return status;
+    const std::uint64_t deadline = node_->next_deadline();
+    wake_after(deadline == kNever ? 0 : deadline - now);
+    return UCS_OK;
+}
+
+// ---- Flush, fence
+
+ucs_status_t UdIface::flush(unsigned, uct_completion_t* comp) {
+    if (comp != nullptr)
+        return UCS_ERR_UNSUPPORTED;
+    if (!pending_.empty())
+        return UCS_ERR_NO_RESOURCE;
+    const bool is_idle = std::ranges::all_of(eps_, [](const UdEp* ep) {
+        return ep->failure_ != UCS_OK ? ep->is_settled_ : ep->sender.is_idle();
+    });
+    return is_idle ? UCS_OK : UCS_INPROGRESS;
+}
+
+ucs_status_t UdIface::fence(unsigned) {
+    return UCS_OK;  // messages of an endpoint are delivered in order
+}
+
+}  // namespace tagwire::ud
