@@ -161,13 +161,13 @@ void add_facts(InfoNode* node, const char* name, const Facts& facts) {
 /// really gets.
 class PeerProbe {
   public:
-    PeerProbe() : cpus_(choose_cpus({})), driver_(start_peer_process(), cpus_) {}
+    PeerProbe() : driver_(start_peer_process(), cpus()) {}
 
     const Link& connect(const Resource& resource) {
         Setup setup;
         setup.transport = resource.transport;
         setup.device = resource.device;
-        setup.wait = cpus_[0] == cpus_[1] ? Wait::kYield : Wait::kSpin;
+        setup.wait = cpus()[0] == cpus()[1] ? Wait::kYield : Wait::kSpin;
         driver_.open(setup);
         exchange();
         return driver_.link();
@@ -193,7 +193,12 @@ class PeerProbe {
         }
     }
 
-    std::vector<int> cpus_;
+    /// Chosen before the first probe pins this process to one of them.
+    static const std::vector<int>& cpus() {
+        static const std::vector<int> chosen = choose_cpus({});
+        return chosen;
+    }
+
     Driver driver_;
 };
 

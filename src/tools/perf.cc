@@ -125,7 +125,7 @@ void add_footprint(const Link& link, Result* result) {
             result->bytes_per_peer = number_in(facts, "bytes_per_peer");
         }
         if (!result->qps) {
-            result->qps = number_in(facts, "qps");
+            result->qps = number_in(facts, "qps_per_peer");
         }
     }
 }

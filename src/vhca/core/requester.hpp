@@ -125,6 +125,7 @@ class Requester {
 
     // requester_rendezvous.cc: requests of the device
     static constexpr std::uint64_t kTells = 1;  // wr_id: its end is the end of the rendezvous
+    bool grow_owned(std::uint32_t places);
     void enqueue_owned(const SendWork& work, const Rendezvous& rendezvous);
     void complete_owned(const SendRequest& request, ibv_wc_status status);
     void drop_owned();

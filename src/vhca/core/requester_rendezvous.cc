@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "vhca/core/device_impl.hpp"
 #include "vhca/core/sequence.hpp"
@@ -19,13 +20,17 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr std::uint32_t kPlaces = 512;
-static_assert(std::has_single_bit(kPlaces));
+// It grows, since few queue pairs have many rendezvous at a time; but one may have all that a list of
+// 1023 receives takes, with a read and a FIN each.
+constexpr std::uint32_t kPlacesMin = 64, kPlacesMax = 4096;
+static_assert(std::has_single_bit(kPlacesMin) && std::has_single_bit(kPlacesMax));
 // The length of a rendezvous has 32 bits.
 constexpr std::uint32_t kReadsMax = 4;
 static_assert(kReadsMax * kMessageBytesMax > UINT32_MAX);
 constexpr std::size_t kDataBytes = std::max(sizeof(ibv_sge), kRendezvousBytes);
+constexpr std::size_t kStride = sizeof(SendRequest) + kDataBytes;
 static_assert(kDataBytes % alignof(SendRequest) == 0);
+static_assert(std::is_trivially_copyable_v<SendRequest>);
 
 }  // namespace
 
@@ -33,17 +38,26 @@ bool Requester::has_room_for_rendezvous() {
     if (qp_.state() < IBV_QPS_RTS) {
         return false;  // what is sent has no sequence number yet
     }
-    if (mask_ != kPlaces - 1) {  // the first one: nothing was ever sent
-        constexpr std::size_t kStride = sizeof(SendRequest) + kDataBytes;
-        std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[kPlaces * kStride]);
-        if (memory == nullptr) {
-            return false;
-        }
-        memory_ = std::move(memory);
-        stride_ = kStride;
-        mask_ = kPlaces - 1;
+    // The queue that was made with the queue pair has other places: it is replaced by the first one.
+    const std::uint32_t places = stride_ == kStride ? mask_ + 1 : 0;
+    if (places != 0 && places - (head_ - done_) > kReadsMax) {
+        return true;
     }
-    return kPlaces - (head_ - done_) > kReadsMax;
+    return places < kPlacesMax && grow_owned(std::max(kPlacesMin, 2 * places));
+}
+
+bool Requester::grow_owned(std::uint32_t places) {
+    std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[places * kStride]);
+    if (memory == nullptr) {
+        return false;
+    }
+    for (std::uint32_t index = done_; index != head_; ++index) {
+        std::memcpy(memory.get() + (index & (places - 1)) * kStride, &at(index), kStride);
+    }
+    memory_ = std::move(memory);
+    stride_ = kStride;
+    mask_ = places - 1;
+    return true;
 }
 
 void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous) {

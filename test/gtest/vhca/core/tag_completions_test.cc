@@ -299,8 +299,8 @@ TEST(VhcaTagCompletion, messages_of_several_senders_interleave_packet_by_packet)
     }
 }
 
-TEST(VhcaTagCompletion, many_rendezvous_of_one_sender_wait_for_their_turn) {
-    constexpr std::size_t kCount = 60, kBytes = 3000;  // more than the device's queue takes
+TEST(VhcaTagCompletion, many_rendezvous_of_one_sender_are_carried_out_in_order) {
+    constexpr std::size_t kCount = 60, kBytes = 3000;  // more than the device's queue begins with
     TagWorld world({.tags_max = kCount});
     for (std::size_t i = 0; i < kCount; ++i) {
         world.add(i, i, i * kBytes, kBytes);
