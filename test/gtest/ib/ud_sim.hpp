@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A wire from a seed and machines on it that run the ud protocol (Node) on a virtual clock: loss,
-// duplication, delay, reordering, crash and restart. Every message carries its stream and number, so
-// a machine checks order and uniqueness as it receives.
+// duplication, delay, reordering, crash and restart. Every message carries its stream and number,
+// so a machine checks order and uniqueness as it receives.
 //
-// One thread. Use: make a Wire, machines on it, streams between them; run() until a condition holds.
+// One thread. Use: make a Wire, machines on it, streams between them; run() until something holds.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ud protocol over a seeded wire: nothing lost, nothing twice, order kept, every operation ends.
+// The ud protocol over a seeded wire: nothing lost, nothing twice, order kept, every operation
+// ends.
 // TAGWIRE_TEST_SEED=n runs the schedule of that seed alone.
 #include <cstdlib>
 

@@ -125,7 +125,8 @@ void UdIface::post(UdPeer& peer, ibv_sge sge, unsigned flags) {
 void UdIface::send_data(UdPeer& peer, const Header& header, void* packet) {
     auto* op = static_cast<SendOp*>(packet);
     const auto bytes = static_cast<std::uint32_t>(op->serial);
-    // A packet that the device still reads goes again as it is: an old acknowledgement harms nobody.
+    // A packet that the device still reads goes again as it is: an old acknowledgement does no
+    // harm.
     if (!is_read(*op)) [[likely]] {
         Header filled = pack(header);
         filled.value = std::to_integer<std::uint8_t>(op->data()[offsetof(Header, value)]);

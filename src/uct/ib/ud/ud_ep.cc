@@ -106,7 +106,7 @@ bool UdEp::has_ended(const Waiter& waiter) const {
 ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, bool is_check) {
     if (comp == nullptr)
         return UCS_INPROGRESS;
-    Waiter* waiter = owner().waiters_.create(nullptr, comp, mark, is_check);
+    Waiter* waiter = owner().waiters_.create(Waiter{nullptr, comp, mark, is_check});
     if (waiter == nullptr)
         return UCS_ERR_NO_MEMORY;
     Waiter** at = &waiters_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An endpoint of ud: a connection that this side opened, and who waits for it.
 //
-//   state    connecting -> open -> failing -> failed      destroy(): -> deleted at the end of progress
+//   state    connecting -> open -> failing -> failed
+//            destroy(): -> deleted at the end of progress
 //
 // Threads: owner thread of the worker.
 // Invariants

@@ -10,7 +10,8 @@
 //   4. every few calls, the clock: packets that are sent again, acknowledgements that are due
 //
 // Invariants
-//  (1) Requests posted - requests completed + free places = depth; some are kept for what is no DATA.
+//  (1) Requests posted - requests completed + free places = depth; some are kept for what is no
+//      DATA.
 //  (2) A buffer is free again when its packet is acknowledged and no request under way reads it.
 #pragma once
 

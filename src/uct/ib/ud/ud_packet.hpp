@@ -2,8 +2,10 @@
 // Datagrams of the ud transport, and the address of its interfaces. docs/formats/verbs.md has the
 // tables. Integers are big endian on the wire.
 //
-//   0      1        2     3      4          8      12       16   20      24       28     29    32
-//   | magic | version | kind | value | to_cookie | to_id | from_id | psn | ack_id | ack_psn | flags | 0 |
+//   0       1         2      3       4           8       12        16
+//   | magic | version | kind | value | to_cookie | to_id | from_id |
+//   16    20       24        28      29  32
+//   | psn | ack_id | ack_psn | flags | 0 |
 //   behind it:  CONNECT, PROBE, CLOSE: ReturnAddress      DATA: the message, to the end
 //
 // A connection has one direction. Who opened it sends CONNECT (again and again) until ACCEPT tells
@@ -13,7 +15,7 @@
 //
 //   kind      from        to_id               from_id           psn
 //   CONNECT   opener      0                   opener's number   first number of DATA
-//   ACCEPT    acceptor    opener's number     acceptor's        packets that it takes ahead of order
+//   ACCEPT    acceptor    opener's number     acceptor's        packets that it keeps ahead
 //   DATA      opener      acceptor's          opener's          number
 //   ACK       acceptor    opener's            acceptor's        with kAnswersProbe: that of PROBE
 //   PROBE     opener      acceptor's          opener's          number of the question

@@ -5,8 +5,8 @@
 // Invariants
 //  (1) One Peer per (queue pair number, cookie, port), shared by all connections with it; it stays
 //      where it is while anybody uses it.
-//  (2) An address handle stays until the table goes, since requests under way may need it. There are
-//      at most kPortsMax; beyond them nobody new is answered or connected.
+//  (2) An address handle stays until the table goes, since requests under way may need it. There
+//      are at most kPortsMax; beyond them nobody new is answered or connected.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 //
 // Threads: owner of the interface.
 // Invariants
-//  (1) una <= sent <= next, una <= high <= next, in the arithmetic of 32 bits; next - una <= window.
+//  (1) una <= sent <= next, una <= high <= next in the arithmetic of 32 bits; next - una <= window.
 //  (2) At most min(congestion window, what the peer takes ahead of order) are sent and not
 //      acknowledged.
 //  (3) Whenever an answer is awaited (connecting, sent packets, a probe) a deadline is set. At each
