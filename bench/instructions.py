@@ -3,13 +3,16 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
+       instructions.py --bin DIR --functions am|tag|idle [--transport NAME]
 
-DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm and
-over rc, and beside rc the same text over UCX's rc_verbs on the virtual HCA. What is counted:
-instructions in the transport library's objects (libtagwire; libuct, libuct_ib and libucs) and in the
-functions of libc that they call. What is not: the device's library, the measuring program, and calls of
-progress that found nothing; how many of those there are is chance, so their cost is measured apart
-and subtracted.
+The second form lists the functions that the instructions of one message of rc are in.
+
+DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm
+and over rc, and beside rc the same text over UCX's rc_verbs on the virtual HCA. What is counted:
+instructions in the transport library's objects (libtagwire; libuct, libuct_ib and libucs) and in
+the functions of libc that they call. What is not: the device's library, the measuring program, and
+calls of progress that found nothing; how many of those there are is chance, so their cost is
+measured apart and subtracted.
 """
 import argparse
 import json
@@ -27,6 +30,8 @@ TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
 UCX = r"/(libuct|libuct_ib|libucs)\.so"
 HELPERS = r"/(libc|libm|ld-linux[^/]*)[.-]"
+# valgrind has no room for the address space that sm's arena takes by default.
+SETTINGS = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error"}
 # Where the profile is cut: functions of instr_messages.
 PHASES = {"am": ("send_am", "progress_until"),
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",)}
@@ -36,27 +41,31 @@ class Profile:
     """Instructions by object in a file that callgrind wrote."""
 
     def __init__(self, path):
-        self.own = defaultdict(int)     # object -> instructions
+        self.own = defaultdict(int)     # (object, function) -> instructions
         self.calls = defaultdict(int)   # (caller's object, callee's object) -> inclusive ones
-        self.names = {}
+        self.names = {"ob": {}, "fn": {}}
         with open(path, encoding="utf-8", errors="replace") as lines:
             self.read(lines)
 
-    def name(self, text):
+    def name(self, kind, text):
         """Names are written once as "(12) name", then as "(12)"."""
         number, _, name = text.strip().partition(" ")
         if name:
-            self.names[number] = name
-        return self.names.get(number, text.strip())
+            self.names[kind][number] = name
+        return self.names[kind].get(number, text.strip())
 
     def read(self, lines):
-        here = callee = None
+        here = function = callee = None
         is_call = False
         for line in lines:
             if line.startswith("ob="):
-                here = self.name(line[3:])
+                here = self.name("ob", line[3:])
+            elif line.startswith("fn="):
+                function = self.name("fn", line[3:])
             elif line.startswith("cob="):
-                callee = self.name(line[4:])
+                callee = self.name("ob", line[4:])
+            elif line.startswith("cfn="):
+                self.name("fn", line[4:])
             elif line.startswith("calls="):
                 is_call = True
             elif line[:1].isdigit() or line[:1] in "+-*":
@@ -65,22 +74,28 @@ class Profile:
                 if is_call:
                     self.calls[here, callee or here] += value
                 else:
-                    self.own[here] += value
+                    self.own[here, function] += value
                 if is_call:
                     is_call, callee = False, None
 
     def of(self, objects):
         """Instructions in objects whose path matches, with the libc functions that they call."""
-        def matches(name, pattern):
-            return name is not None and re.search(pattern, name) is not None
-
-        own = sum(cost for name, cost in self.own.items() if matches(name, objects))
+        own = sum(self.functions(objects).values())
         helpers = sum(cost for (caller, callee), cost in self.calls.items()
                       if matches(caller, objects) and matches(callee, HELPERS))
         return own + helpers
 
+    def functions(self, objects):
+        """Instructions of each function of these objects, inlined ones where they are inlined."""
+        return {function: cost for (name, function), cost in self.own.items()
+                if matches(name, objects)}
 
-def profile(command, phase, environment):
+
+def matches(name, pattern):
+    return name is not None and re.search(pattern, name) is not None
+
+
+def profile(command, phase):
     """(profile of what ran inside the function `phase`, calls of progress that found nothing)"""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "callgrind.out"
@@ -89,7 +104,7 @@ def profile(command, phase, environment):
         launcher, program = command
         result = subprocess.run([*launcher, *valgrind, *program], capture_output=True, text=True,
                                 timeout=TIMEOUT_S, check=False,
-                                env={**os.environ, **environment})
+                                env={**os.environ, **SETTINGS})
         told = re.search(r"(\d+) calls of progress found nothing", result.stdout)
         if result.returncode != 0 or not told:
             told = result.stderr.strip() or result.stdout.strip() or "no result"
@@ -97,33 +112,43 @@ def profile(command, phase, environment):
         return Profile(file), int(told[1])
 
 
-def per_message(launcher, program, kind, place, objects, environment, idle=0.0):
+def per_message(launcher, program, kind, place, objects, idle=0.0):
     """Instructions of each phase of one message."""
     costs = {}
     for phase in PHASES[kind]:
         samples = []
         for count in (COUNT, 2 * COUNT):
             command = (launcher, [program, kind, str(count), *place])
-            found, empty = profile(command, phase, environment)
+            found, empty = profile(command, phase)
             paid = found.of(objects)
             samples.append(paid - empty * idle if phase == "progress_until" else paid)
         costs[phase] = (samples[1] - samples[0]) / COUNT
     return costs
 
 
-def count_all(launcher, program, place, objects, environment=None, kinds=("am", "tag")):
+def count_all(launcher, program, place, objects, kinds=("am", "tag")):
     """{"idle": .., "am_send": .., "am_receive": .., "am_total": .., "tag_post": .. and so on}"""
-    # valgrind has no room for the address space that sm's arena takes by default.
-    environment = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error", **(environment or {})}
-    idle = per_message(launcher, program, "idle", place, objects, environment)["progress_idle"]
+    idle = per_message(launcher, program, "idle", place, objects)["progress_idle"]
     counts = {"idle_progress": idle}
     names = {"send_am": "send", "send_tagged": "send", "post_receive": "post_receive",
              "progress_until": "receive"}
     for kind in kinds:
-        costs = per_message(launcher, program, kind, place, objects, environment, idle)
+        costs = per_message(launcher, program, kind, place, objects, idle)
         counts.update({f"{kind}_{names[phase]}": cost for phase, cost in costs.items()})
         counts[f"{kind}_total"] = sum(costs.values())
     return counts
+
+
+def functions(program, place, kind):
+    """{function: instructions per message}, all phases together; empty polls are in it."""
+    costs = defaultdict(float)
+    for phase in PHASES[kind]:
+        for count, sign in ((COUNT, -1), (2 * COUNT, 1)):
+            command = ([], [program, kind, str(count), *place])
+            found, _ = profile(command, phase)
+            for function, cost in found.functions(OURS).items():
+                costs[function] += sign * cost / COUNT
+    return costs
 
 
 def sm(bin_directory):
@@ -176,9 +201,18 @@ def main():
     parser.add_argument("--bin", required=True, help="directory of the built programs")
     parser.add_argument("--device", default="vhca0:1", help="of rc and rc_verbs (%(default)s)")
     parser.add_argument("--json", help="file for the counts")
+    parser.add_argument("--functions", choices=PHASES, help="list those of this kind of message")
+    parser.add_argument("--transport", default="rc", help="with --functions (%(default)s)")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         sys.exit("instructions: valgrind is not installed")
+    if arguments.functions:
+        program = Path(arguments.bin) / "instr_messages"
+        costs = functions(program, [arguments.transport], arguments.functions)
+        for function, cost in sorted(costs.items(), key=lambda item: -item[1]):
+            if cost >= 0.5:
+                print(f"{cost:8.1f}  {function[:110]}")
+        return 0
     counted = columns(arguments.bin, arguments.device)
     print("\n".join(table(counted)))
     if arguments.json:
