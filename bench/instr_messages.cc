@@ -5,9 +5,9 @@
 //
 // Usage: instr_messages am|tag|idle COUNT [TRANSPORT [DEVICE]]
 //
-// One process, one interface, connected to itself. `am`: 8-byte short active messages; `tag`: 8-byte
-// short tagged messages, each with a receive posted for it and matched; `idle`: calls of progress
-// that find nothing. The functions send_am(), send_tagged(), post_receive() and progress_until() are
+// One process, one interface, connected to itself. `am`: 8-byte short active messages; `tag`: short
+// tagged messages of 8 bytes, each with a receive posted for it and matched; `idle`: progress calls
+// that find nothing. The functions send_am(), send_tagged(), post_receive(), progress_until() are
 // kept apart so that the profile splits the cost. Calls of progress that found nothing are printed:
 // how many there are is chance, so their cost is subtracted.
 //

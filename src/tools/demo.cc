@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire-demo`: two processes exchange messages over every transport of this machine, on its first
-// device: tagged ones, or active messages where a transport has no tags. Each row is one kind of
-// message: first every byte of a run is checked, then latency and stream are timed, beside the
+// `tagwire-demo`: two processes exchange messages over every transport of this machine, on its
+// first device: tagged ones, or active messages where a transport has no tags. Each row is one kind
+// of message: first every byte of a run is checked, then latency and stream are timed, beside the
 // floors of this machine. Ends with `demo: PASS, N results validated`
 // and status 0, or `demo: FAIL, why` and status 1.
 #include <algorithm>

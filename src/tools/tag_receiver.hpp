@@ -3,7 +3,7 @@
 // posted again and again.
 //
 // Invariants:
-//  1. A slot is posted at most once at a time; its tag is that of the message that it waits for, and
+//  1. A slot is posted at most once at a time; its tag is that of the message that it waits for,
 //  its length at least that message's (what the interface asks for, `min_recv`).
 //  2. Every arrival is either the completion of a slot or, in --unexpected runs, one call of
 //  on_unexpected().

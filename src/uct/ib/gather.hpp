@@ -30,8 +30,8 @@ struct Gather {
                          static_cast<std::uint32_t>(length), lkey};
         bytes += length;
     }
-    /// Adds a list whose pieces with those that are here are at most `pieces_max`, its bytes at most
-    /// `bytes_max`. UCS_ERR_INVALID_PARAM (logged): more, or memory without a handle.
+    /// Adds a list: with those that are here at most `pieces_max` pieces and `bytes_max` bytes.
+    /// UCS_ERR_INVALID_PARAM (logged): more, or memory without a handle.
     ucs_status_t add(const char* call, const uct_iov_t* iov, std::size_t iovcnt,
                      unsigned pieces_max, std::size_t bytes_max);
 };

@@ -9,8 +9,8 @@
 //   the rest   | Prefix 8 B | data, at least 8 bytes on the wire          NO_TAG
 //
 // The immediate of a tagged message is split: its low half is the InfiniBand immediate, its high
-// half app_ctx; 0 travels as a SEND without immediate. EAGER with an immediate whose halves are both
-// 0 is a software rendezvous request: data is the user's header.
+// half app_ctx; 0 travels as a SEND without immediate. EAGER with an immediate of two halves that
+// are 0 is a software rendezvous request: data is the user's header.
 //
 // Threads: none; plain data. docs/formats/verbs.md has the tables.
 #pragma once

@@ -33,9 +33,9 @@
 namespace tagwire::ib {
 
 struct ReceiveQueueParams {
-    unsigned depth = 4096;          // buffers posted when all is well
-    unsigned buffers_max = 0;       // in all, held ones included; at least depth
-    std::size_t message_bytes = 0;  // the longest message, headers included
+    unsigned depth = 4096;                   // buffers posted when all is well
+    unsigned buffers_max = 0;                // in all, held ones included; at least depth
+    std::size_t message_bytes = 0;           // the longest message, headers included
     std::size_t front_bytes = kPrefixBytes;  // of a message in front of its data
     std::size_t headroom = 0;
     std::size_t alignment = 1;  // of the data; a power of two

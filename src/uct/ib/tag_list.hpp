@@ -74,7 +74,7 @@ struct TagEvent {
         kNone,        // bookkeeping
         kConsumed,    // `entry` was matched, its data is still to come
         kArrived,     // `entry` has its data: byte_len, tag, app_ctx, imm of the message
-        kIncomplete,  // `entry` was matched by a rendezvous that does not fit; TMH and RVH lie there
+        kIncomplete,  // `entry` was matched by a rendezvous that does not fit; headers lie there
         kCanceled,    // `entry` was cancelled before a message came
         kFailed,      // `entry` will never get its data: `status`
     };
@@ -132,7 +132,7 @@ class TagList {
         if (is_out_of_step_ || is_asked || unsynced() >= kUnsyncedMax) [[unlikely]]
             sync_wanted_ = true;
     }
-    /// Posts a SYNC when one is due: the device asks (IBV_WC_TM_SYNC_REQ), or enough unexpected
+    /// Synchronizes when that is due: the device asks (IBV_WC_TM_SYNC_REQ), or enough unexpected
     /// messages came since the last operation. One at a time, so it is called from each progress.
     void sync_if_needed() {
         if (sync_wanted_) [[unlikely]]

@@ -20,8 +20,8 @@ namespace tagwire::vhca {
 
 namespace {
 
-// It grows, since few queue pairs have many rendezvous at a time; but one may have all that a list of
-// 1023 receives takes, with a read and a FIN each.
+// It grows, since few queue pairs have many rendezvous at a time; but one may have all that a list
+// of 1023 receives takes, with a read and a FIN each.
 constexpr std::uint32_t kPlacesMin = 64, kPlacesMax = 4096;
 static_assert(std::has_single_bit(kPlacesMin) && std::has_single_bit(kPlacesMax));
 // The length of a rendezvous has 32 bits.
@@ -38,7 +38,7 @@ bool Requester::has_room_for_rendezvous() {
     if (qp_.state() < IBV_QPS_RTS) {
         return false;  // what is sent has no sequence number yet
     }
-    // The queue that was made with the queue pair has other places: it is replaced by the first one.
+    // The queue that was made with the queue pair has other places: the first one replaces it.
     const std::uint32_t places = stride_ == kStride ? mask_ + 1 : 0;
     if (places != 0 && places - (head_ - done_) > kReadsMax) {
         return true;

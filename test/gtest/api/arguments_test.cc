@@ -84,7 +84,7 @@ TEST_F(Component, every_option_is_listed_once) {
     };
     EXPECT_EQ(tagwire_config_list(visit, &names), UCS_OK);
     EXPECT_TRUE(names.contains("TAGWIRE_LOG_LEVEL"));
-    EXPECT_LT(names.size(), 40u);
+    EXPECT_LT(names.size(), 60u);
 }
 
 TEST_F(Domain, query_names_the_component) {

@@ -105,8 +105,12 @@ Knobs knobs_of(const Resource& resource) {
     if (resource.transport == "rc") {
         // A kept descriptor keeps its credit: with all of them out nobody may send any more.
         const char* credits = std::getenv("TAGWIRE_RC_CREDITS");
-        const std::size_t held_max = credits == nullptr ? 400 : std::strtoul(credits, nullptr, 10) / 2;
-        return {.posted_receives_max = "RC_TAG_DEPTH", .ring_start = "", .held_max = held_max, .reads_unasked = true};
+        const std::size_t held_max =
+            credits == nullptr ? 400 : std::strtoul(credits, nullptr, 10) / 2;
+        return {.posted_receives_max = "RC_TAG_DEPTH",
+                .ring_start = "",
+                .held_max = held_max,
+                .reads_unasked = true};
     }
     if (resource.transport == "ud") {
         // Only silence tells of a peer that cannot answer any more.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ud_sim.hpp"
 
+#include <algorithm>
 #include <endian.h>
 
 namespace tagwire::ud::sim {
@@ -95,8 +96,8 @@ bool Machine::push(Stream& stream) {
 }
 
 void Machine::arrived(const std::vector<std::byte>& datagram) {
-    auto* message = new std::byte[datagram.size()];
-    std::memcpy(message, datagram.data(), datagram.size());
+    auto* message = new std::byte[datagram.size() + 1];  // an empty one is one, too
+    std::copy(datagram.begin(), datagram.end(), message);
     ++buffers_out;
     node_.arrived(message, static_cast<std::uint32_t>(datagram.size()), wire_.now);
 }

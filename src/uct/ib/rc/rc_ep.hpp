@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An endpoint of reliable connections: the sending side, and what is known of the peer.
 //
-// On a device that matches tags an endpoint has two queue pairs, each connected to the other kind of
-// its peer, because the send queue of one on a tag-matching SRQ belongs to the device: there it reads
-// the data of a rendezvous and tells its end.
+// On a device that matches tags an endpoint has two queue pairs, each connected to the other kind
+// of its peer, because the send queue of one on a tag-matching SRQ belongs to the device: there it
+// reads the data of a rendezvous and tells its end.
 //
 //   ours, on the SRQ of ends  ---- all messages ---->  the device's, on the tag-matching SRQ
 //                             <--- reads, ends (FIN) -
@@ -12,9 +12,9 @@
 //
 // Threads: owner thread of the worker.
 // Invariants
-//  (1) Requests posted - requests acknowledged + free places = depth. A request is acknowledged by a
-//      completion of itself or of a later one. One place is left for a flush.
-//  (2) ops_ is the queue of operations whose requests are not acknowledged, in the order of posting.
+//  (1) Requests posted - requests acknowledged + free places = depth. A request is acknowledged by
+//      a completion of itself or of a later one. One place is left for a flush.
+//  (2) ops_ is the queue of operations whose requests are not acknowledged, in order of posting.
 //  (3) sent_ - peer_released_ <= window_: so many messages wait at the peer at most. Messages that
 //      end a rendezvous and those that bring credit count in neither.
 //  (4) Once failure_ is set nothing is posted; every operation ends with it, then the error is
