@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ud_sim.hpp"
 
-#include <algorithm>
 #include <endian.h>
+#include <algorithm>
 
 namespace tagwire::ud::sim {
 
