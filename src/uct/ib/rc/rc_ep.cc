@@ -221,7 +221,8 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     return error == 0 ? UCS_OK : refused(own, "ibv_modify_qp to RTS", error);
 }
 
-// Every request then ends with a completion, and the peer can reach our memory no more.
+// The peer can reach our memory no more, and the last request ends with a completion: those without
+// one that were carried out already end silently, so one is put behind them that is flushed.
 void RcEp::to_error() {
     for (ibv_qp* qp : {qp_, device_qp_}) {
         if (qp == nullptr)
@@ -232,6 +233,11 @@ void RcEp::to_error() {
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp to ERR failed: %s", std::strerror(error));
     }
+    if (unsignaled_ == 0 || sq_free_ == 0)
+        return;
+    ibv_send_wr marker{};
+    marker.opcode = IBV_WR_RDMA_WRITE;
+    post(marker, true);
 }
 
 void RcEp::destroy() {
