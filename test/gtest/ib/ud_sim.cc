@@ -8,7 +8,7 @@ namespace tagwire::ud::sim {
 
 // ---- The wire
 
-void Wire::send(std::uint32_t qp_num, std::vector<std::byte> datagram) {
+void Wire::send(std::uint32_t qp_num, const std::vector<std::byte>& datagram) {
     int copies = chance(params_.loss) ? 0 : 1;
     copies += chance(params_.duplication) ? 1 : 0;
     for (int i = 0; i < copies; ++i) {

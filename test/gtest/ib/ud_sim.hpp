@@ -35,7 +35,7 @@ class Wire {
   public:
     Wire(std::uint64_t seed, const WireParams& params) : random(seed), params_(params) {}
 
-    void send(std::uint32_t qp_num, std::vector<std::byte> datagram);
+    void send(std::uint32_t qp_num, const std::vector<std::byte>& datagram);
     /// Lets everything happen until `done`, or nothing can happen any more, or the time is over.
     bool run(const std::function<bool()>& done, std::uint64_t for_ns);
     bool chance(double probability) {
