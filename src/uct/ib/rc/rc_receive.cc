@@ -204,7 +204,7 @@ void RcIface::deliver_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct
             UCT_CB_PARAM_FLAG_FIRST | (has_more ? unsigned{UCT_CB_PARAM_FLAG_MORE} : 0U),
             has_more ? &ep.partial_context_ : &context);
     }
-    if (bytes <= receive->capacity)
+    if (bytes > 0 && bytes <= receive->capacity)
         std::memcpy(receive->buffer, message + ib::kTmhBytes, bytes);
     put_back(message);
     release_credit(ep);
@@ -224,7 +224,7 @@ void RcIface::deliver_fragment(RcEp& ep, std::byte* message, std::size_t bytes, 
         return give_eager(ep, message, bytes, ep.partial_tag_, ep.partial_imm_,
                           is_last ? 0U : unsigned{UCT_CB_PARAM_FLAG_MORE}, &ep.partial_context_);
     }
-    if (offset + bytes <= receive->capacity)
+    if (bytes > 0 && offset + bytes <= receive->capacity)
         std::memcpy(receive->buffer + offset, message + ib::kTmhBytes, bytes);
     put_back(message);
     release_credit(ep);
