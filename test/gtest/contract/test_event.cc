@@ -41,6 +41,19 @@ ucs_status_t arm_until_idle(Entity& entity, unsigned events) {
     return UCS_ERR_BUSY;
 }
 
+/// Armed and asleep, at the latest after some wake-ups that brought nothing: acknowledgements and
+/// timers of a transport may wake whoever armed for messages.
+bool falls_asleep(Entity& entity, unsigned events) {
+    constexpr int kWakeUpsMax = 100;
+    for (int i = 0; i < kWakeUpsMax; ++i) {
+        if (arm_until_idle(entity, events) != UCS_OK)
+            return false;
+        if (!is_readable(event_fd(entity), 1))
+            return true;
+    }
+    return false;
+}
+
 /// Progresses, and sleeps whenever there is nothing to do. False: nobody woke it.
 bool sleep_until(Entity& entity, unsigned events, const std::function<bool()>& done) {
     const int fd = event_fd(entity);
@@ -79,8 +92,7 @@ TEST_P(Event, an_arriving_message_wakes_who_armed) {
     ASSERT_TRUE(until([&] { return receiver().am.size() == 1; }));
     drain();
     for (std::size_t round = 2; round < 20; ++round) {
-        ASSERT_EQ(UCS_OK, arm_until_idle(receiver(), UCT_EVENT_RECV));
-        EXPECT_FALSE(is_readable(fd, 0)) << "awake although nothing happened";
+        ASSERT_TRUE(falls_asleep(receiver(), UCT_EVENT_RECV)) << "awake although nothing happens";
         ASSERT_EQ(UCS_OK, uct_ep_am_short(ep(), kId, round, nullptr, 0));
         ASSERT_TRUE(is_readable(fd, kPatienceMs));
         ASSERT_TRUE(until([&] { return receiver().am.size() == round; }));
