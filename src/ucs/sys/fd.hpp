@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Owner of one file descriptor. Move-only; closes on destruction.
+// Owner of one file descriptor, and what is done with descriptors.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
 
 namespace tagwire::ucs {
 
+/// False: errno says why.
+inline bool make_nonblocking(int fd) {
+    const int flags = ::fcntl(fd, F_GETFL);
+    return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+/// Move-only; closes on destruction.
 class UniqueFd {
   public:
     UniqueFd() = default;

@@ -15,10 +15,6 @@
 #include <atomic>
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 namespace tagwire::ucs {
 
 std::uint64_t clock_now_ns();
@@ -33,7 +29,7 @@ double tick_ns_slow();
 
 inline std::uint64_t processor_ticks() {
 #if defined(__x86_64__)
-    return __rdtsc();
+    return __builtin_ia32_rdtsc();  // its header is a large one
 #elif defined(__aarch64__)
     std::uint64_t ticks;
     asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));

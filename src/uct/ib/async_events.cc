@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/async_events.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <utility>
 
 namespace tagwire::ib {
 
 AsyncEvents::AsyncEvents(const VerbsTable& verbs, ibv_context* context)
-    : verbs_(verbs), context_(context) {
-    const int flags = ::fcntl(context->async_fd, F_GETFL);
-    ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK);
-}
+    : verbs_(verbs), context_(context) {}
 
 void AsyncEvents::add(Mailbox& mailbox) {
     const std::lock_guard lock(mutex_);

@@ -31,6 +31,7 @@ struct Mailbox {
 
 class AsyncEvents {
   public:
+    /// The descriptor of `context` does not block.
     AsyncEvents(const VerbsTable& verbs, ibv_context* context);
 
     /// Readable when events wait.

@@ -149,4 +149,9 @@ ucs_status_t Device::open(const ListedDevice& listed, ibv_device* device,
     return UCS_OK;
 }
 
+ucs_status_t call_failed(const Device& device, const char* call, int error) {
+    TW_LOG_ERROR("%s: %s failed: %s", device.name().c_str(), call, std::strerror(error));
+    return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+}
+
 }  // namespace tagwire::ib

@@ -94,4 +94,8 @@ class Device {
     int numa_node_ = -1;
 };
 
+/// Logs that a verbs call on the device failed with an errno value: UCS_ERR_NO_MEMORY or
+/// UCS_ERR_IO_ERROR.
+ucs_status_t call_failed(const Device& device, const char* call, int error);
+
 }  // namespace tagwire::ib

@@ -14,6 +14,11 @@ namespace tagwire::ib {
 
 inline constexpr unsigned kSgesMax = 16;
 
+/// As work requests carry it.
+inline std::uint64_t address_of(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
 /// UCS_ERR_INVALID_PARAM, with a line in the log that names call, value and limit.
 ucs_status_t refuse(const char* call, std::size_t value, std::size_t limit);
 ucs_status_t refuse_am_id(std::uint8_t id);
@@ -26,8 +31,7 @@ struct Gather {
     void add(const void* address, std::size_t length, std::uint32_t lkey) {
         if (length == 0)
             return;
-        sges[count++] = {reinterpret_cast<std::uintptr_t>(address),
-                         static_cast<std::uint32_t>(length), lkey};
+        sges[count++] = {address_of(address), static_cast<std::uint32_t>(length), lkey};
         bytes += length;
     }
     /// Adds a list: with those that are here at most `pieces_max` pieces and `bytes_max` bytes.

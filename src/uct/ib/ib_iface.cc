@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/ib_iface.hpp"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/fd.hpp"
 #include "ucs/sys/limits.hpp"
 
 namespace tagwire::ib {
@@ -29,8 +29,10 @@ double bandwidth_of(const ibv_port_attr& attr) {
             lane_gbps = 5.0 * 0.8;
             break;
         case 4:
-        case 8:
             lane_gbps = 10.0 * 0.8;
+            break;
+        case 8:
+            lane_gbps = 10.3125 * 64 / 66;
             break;
         case 16:
             lane_gbps = 14.0625 * 64 / 66;
@@ -41,6 +43,9 @@ double bandwidth_of(const ibv_port_attr& attr) {
         case 64:
             lane_gbps = 53.125 * 64 / 66;
             break;
+        case 128:
+            lane_gbps = 106.25 * 64 / 66;
+            break;
         default:
             break;
     }
@@ -50,11 +55,6 @@ double bandwidth_of(const ibv_port_attr& attr) {
                          : attr.active_width == 8 ? 12
                                                   : 2;
     return lane_gbps * lanes * 1e9 / 8;
-}
-
-bool make_nonblocking(int fd) {
-    const int flags = ::fcntl(fd, F_GETFL);
-    return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ ucs_status_t IbIface::open_descriptors() {
     if (made == nullptr)
         return ucs::fd_error("ibv_create_comp_channel", errno);
     channel_ = owned(made, verbs().destroy_comp_channel);
-    if (!make_nonblocking(made->fd))
+    if (!ucs::make_nonblocking(made->fd))
         return ucs::fd_error("fcntl of a completion channel", errno);
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll_)

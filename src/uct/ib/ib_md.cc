@@ -11,6 +11,8 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/anonymous_memory.hpp"
+#include "ucs/sys/fd.hpp"
+#include "ucs/sys/limits.hpp"
 #include "ucs/topo/topology.hpp"
 #include "uct/ib/options.hpp"
 #include "uct/ib/transport.hpp"
@@ -102,11 +104,12 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
     std::unique_ptr<Device> device;
     if (const ucs_status_t status = Device::open(name, &device); status != UCS_OK)
         return status;
+    if (!ucs::make_nonblocking(device->context()->async_fd))
+        return ucs::fd_error("fcntl of a device's events", errno);
     errno = 0;
     OwnedPd pd = owned(device->verbs().alloc_pd(device->context()), device->verbs().dealloc_pd);
     if (!pd) {
-        TW_LOG_ERROR("%s: ibv_alloc_pd failed: %s", name, std::strerror(errno));
-        return UCS_ERR_IO_ERROR;
+        return call_failed(*device, "ibv_alloc_pd", errno);
     }
     *md_p = new IbMd(family, std::move(device), std::move(pd), path);
     return UCS_OK;

@@ -17,28 +17,10 @@
 
 #include <infiniband/tm_types.h>
 
-#include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
 namespace tagwire::ib {
-
-/// Between the order of the machine and that of the wire.
-template <std::unsigned_integral T>
-constexpr T to_be(T value) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    if constexpr (std::endian::native == std::endian::big)
-        return value;
-    else if constexpr (sizeof(T) == 4)
-        return __builtin_bswap32(value);
-    else
-        return __builtin_bswap64(value);
-}
-template <std::unsigned_integral T>
-constexpr T from_be(T value) {
-    return to_be(value);
-}
 
 /// What a NO_TAG message is.
 enum class MessageKind : std::uint8_t {

@@ -59,7 +59,6 @@ TEST(TagwireInfo, json_has_devices_config_and_build) {
     EXPECT_EQ(info["schema"], 1);
     EXPECT_FALSE(info["build"]["compiler"].get<std::string>().empty());
     ASSERT_FALSE(info["config"].empty());
-    EXPECT_LT(info["config"].size(), 60U);
     for (const json& option : info["config"]) {
         EXPECT_EQ(option["name"].get<std::string>().rfind("TAGWIRE_", 0), 0U);
         for (const char* key : {"type", "unit", "accepted", "default", "value", "source", "doc"}) {

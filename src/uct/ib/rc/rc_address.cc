@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/rc/rc_address.hpp"
 
+#include <endian.h>
+
 #include <cstring>
 
 #include "uct/ib/address.hpp"
-#include "uct/ib/message.hpp"
 
 namespace tagwire::rc {
 
@@ -12,10 +13,6 @@ namespace {
 
 constexpr std::uint32_t kNumberMax = 0xffffff;  // queue pairs and packet numbers have 24 bits
 constexpr std::uint32_t kSegBytesMax = 1 << 20;
-
-constexpr std::uint16_t swap16(std::uint16_t value) {
-    return std::endian::native == std::endian::little ? __builtin_bswap16(value) : value;
-}
 
 template <class Address>
 std::uint8_t sum_of(const Address& address) {
@@ -45,7 +42,7 @@ std::optional<Address> take(std::span<const std::byte> bytes, std::string* reaso
         *reason_p = "the peer's rc address has unknown flags";
         return std::nullopt;
     }
-    address.seg_bytes = ib::from_be(address.seg_bytes);
+    address.seg_bytes = be32toh(address.seg_bytes);
     if (address.seg_bytes == 0 || address.seg_bytes > kSegBytesMax) {
         *reason_p = "the peer's rc address has an impossible segment size";
         return std::nullopt;
@@ -56,18 +53,18 @@ std::optional<Address> take(std::span<const std::byte> bytes, std::string* reaso
 }  // namespace
 
 RcIfaceAddress pack(RcIfaceAddress address) {
-    address.seg_bytes = ib::to_be(std::uint32_t{address.seg_bytes});
+    address.seg_bytes = htobe32(address.seg_bytes);
     address.check = 0;
     address.check = sum_of(address);
     return address;
 }
 
 RcEpAddress pack(RcEpAddress address) {
-    address.seg_bytes = ib::to_be(std::uint32_t{address.seg_bytes});
-    address.qp_num = ib::to_be(std::uint32_t{address.qp_num});
-    address.device_qp_num = ib::to_be(std::uint32_t{address.device_qp_num});
-    address.psn = ib::to_be(std::uint32_t{address.psn});
-    address.credits = swap16(address.credits);
+    address.seg_bytes = htobe32(address.seg_bytes);
+    address.qp_num = htobe32(address.qp_num);
+    address.device_qp_num = htobe32(address.device_qp_num);
+    address.psn = htobe32(address.psn);
+    address.credits = htobe16(address.credits);
     address.check = 0;
     address.check = sum_of(address);
     return address;
@@ -83,10 +80,10 @@ std::optional<RcEpAddress> parse_ep_address(std::span<const std::byte> bytes,
     auto address = take<RcEpAddress>(bytes, reason_p);
     if (!address)
         return address;
-    address->qp_num = ib::from_be(std::uint32_t{address->qp_num});
-    address->device_qp_num = ib::from_be(std::uint32_t{address->device_qp_num});
-    address->psn = ib::from_be(std::uint32_t{address->psn});
-    address->credits = swap16(address->credits);
+    address->qp_num = be32toh(address->qp_num);
+    address->device_qp_num = be32toh(address->device_qp_num);
+    address->psn = be32toh(address->psn);
+    address->credits = be16toh(address->credits);
     const bool has_device_qp = (address->flags & kDeviceMatches) != 0;
     if (address->qp_num == 0 || address->qp_num > kNumberMax ||
         address->device_qp_num > kNumberMax || address->psn > kNumberMax ||

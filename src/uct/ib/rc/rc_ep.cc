@@ -45,12 +45,6 @@ unsigned access_of(const ib::Device& device) {
     return access;
 }
 
-ucs_status_t refused(const RcIface& own, const char* call, int error) {
-    TW_LOG_ERROR("%s: %s failed: %s", own.ib_md().device().name().c_str(), call,
-                 std::strerror(error));
-    return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
-}
-
 }  // namespace
 
 RcEp::RcEp(RcIface& owner) : BaseEp(&owner) {}
@@ -124,7 +118,7 @@ ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) 
     init.cap.max_inline_data = depth == 0 ? 0 : own.inline_max_;
     ibv_qp* qp = own.verbs().create_qp(own.ib_md().pd(), &init);
     if (qp == nullptr)
-        return refused(own, "ibv_create_qp", errno);
+        return ib::call_failed(own.ib_md().device(), "ibv_create_qp", errno);
     *qp_p = qp;
     own.map_qp(qp->qp_num, this);
     ibv_qp_attr attr{};
@@ -134,7 +128,8 @@ ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) 
     attr.qp_access_flags = access_of(own.ib_md().device());
     const int error = own.verbs().modify_qp(
         qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    return error == 0 ? UCS_OK : refused(own, "ibv_modify_qp to INIT", error);
+    return error == 0 ? UCS_OK
+                      : ib::call_failed(own.ib_md().device(), "ibv_modify_qp to INIT", error);
 }
 
 ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
@@ -207,7 +202,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (error != 0)
-        return refused(own, "ibv_modify_qp to RTR", error);
+        return ib::call_failed(own.ib_md().device(), "ibv_modify_qp to RTR", error);
     attr = {};
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = timeout_code(options.timeout_ns);
@@ -218,7 +213,8 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     error = own.verbs().modify_qp(qp, &attr,
                                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-    return error == 0 ? UCS_OK : refused(own, "ibv_modify_qp to RTS", error);
+    return error == 0 ? UCS_OK
+                      : ib::call_failed(own.ib_md().device(), "ibv_modify_qp to RTS", error);
 }
 
 // The peer can reach our memory no more, and the last request ends with a completion: those without

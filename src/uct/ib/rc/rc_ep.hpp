@@ -115,6 +115,12 @@ class RcEp : public uct::BaseEp {
     /// For sends of the user: UCS_OK, UCS_ERR_NO_RESOURCE or the failure.
     ucs_status_t room(unsigned requests, unsigned messages);
     [[gnu::noinline, gnu::cold]] ucs_status_t no_room();
+    /// Room for one request with an element of `pool` behind it.
+    ucs_status_t take(ib::SendPool& pool, unsigned messages, ib::SendOp** op_p);
+    /// The same, a segment that `pack` has filled behind `offset` bytes: its length, or an error.
+    /// `what` names it where it is too long.
+    ssize_t take_packed(const char* what, unsigned messages, std::size_t offset,
+                        uct_pack_callback_t pack, void* arg, ib::SendOp** op_p);
 
     // ---- Posting. There is room.
     /// The last request of a chain of `count` asks for a completion when `signal`, or when it is
@@ -132,6 +138,8 @@ class RcEp : public uct::BaseEp {
                             uct_completion_t* comp);
     ucs_status_t flush_cancel(uct_completion_t* comp);
     ib::Prefix prefix(ib::MessageKind kind, std::uint8_t value, std::uint8_t padding);
+    /// Puts the head before `bytes` at message + kPrefixBytes: the bytes on the wire.
+    std::uint32_t frame_am(std::byte* message, std::uint8_t id, std::size_t bytes);
     ucs_status_t send_eager_parts(uct_tag_t tag, std::uint64_t imm, const ib::Gather& gather,
                                   uct_completion_t* comp);
     ucs_status_t post_atomic(ibv_wr_opcode opcode, std::uint64_t compare_add, std::uint64_t swap,

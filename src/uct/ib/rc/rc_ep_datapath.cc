@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::size_t kAmHeadBytes = ib::kPrefixBytes + sizeof(std::uint64_t);
 
-std::uint64_t address_of(const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
 /// A send of `sges`; the immediate of a tagged message decides its opcode.
 ibv_send_wr send_of(ibv_sge* sges, unsigned count) {
     ibv_send_wr request{};
@@ -34,14 +30,14 @@ void set_imm(ibv_send_wr& request, ibv_tmh& header, std::uint64_t imm) {
     if (imm == 0)
         return;
     request.opcode = IBV_WR_SEND_WITH_IMM;
-    request.imm_data = ib::to_be(static_cast<std::uint32_t>(imm));
-    header.app_ctx = ib::to_be(static_cast<std::uint32_t>(imm >> 32));
+    request.imm_data = htobe32(static_cast<std::uint32_t>(imm));
+    header.app_ctx = htobe32(static_cast<std::uint32_t>(imm >> 32));
 }
 
 ibv_tmh tagged(ibv_tmh_op opcode, uct_tag_t tag) {
     ibv_tmh header{};
     header.opcode = static_cast<std::uint8_t>(opcode);
-    header.tag = ib::to_be(std::uint64_t{tag});
+    header.tag = htobe64(tag);
     return header;
 }
 
@@ -75,7 +71,7 @@ ucs_status_t RcEp::no_room() {
     }
     if (!has_credit(1))
         own.count(RcCounter::kNoCredit);
-    if (own.cq_free_ < 2 * own.cq_reserve_ + own.options_.tx_depth) {
+    if (own.cq_free_ < own.cq_reserve_ + own.eager_parts_max_) {
         own.wants_signals_ = true;  // completions of others may be what it takes
         own.has_work_ = true;
     }
@@ -83,11 +79,34 @@ ucs_status_t RcEp::no_room() {
     return UCS_ERR_NO_RESOURCE;
 }
 
+ucs_status_t RcEp::take(ib::SendPool& pool, unsigned messages, SendOp** op_p) {
+    const ucs_status_t status = room(1, messages);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    *op_p = pool.get();
+    return *op_p != nullptr ? UCS_OK : no_room();
+}
+
+ssize_t RcEp::take_packed(const char* what, unsigned messages, std::size_t offset,
+                          uct_pack_callback_t pack, void* arg, SendOp** op_p) {
+    RcIface& own = owner();
+    const ucs_status_t status = take(own.buffers_, messages, op_p);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    const std::size_t bytes = pack((*op_p)->data() + offset, arg);
+    if (bytes > own.seg_bytes_) [[unlikely]] {
+        own.buffers_.put(*op_p);
+        return ib::refuse(what, bytes, own.seg_bytes_);
+    }
+    return static_cast<ssize_t>(bytes);
+}
+
 ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal) {
     RcIface& own = owner();
-    posted_ += count;
     unsignaled_ += count;
-    last.wr_id = std::uint64_t{id_} << 32 | posted_;
+    // Each has a number of its own, because one that fails is told though it asked for nothing.
+    for (ibv_send_wr* request = &first; request != nullptr; request = request->next)
+        request->wr_id = std::uint64_t{id_} << 32 | ++posted_;
     first.send_flags |= fence_flag_;
     fence_flag_ = 0;
     if (signal || unsignaled_ >= own.signal_every_) {
@@ -134,7 +153,18 @@ ucs_status_t RcEp::post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
 
 ib::Prefix RcEp::prefix(MessageKind kind, std::uint8_t value, std::uint8_t padding) {
     told_ = released_;
-    return {IBV_TMH_NO_TAG, kind, value, padding, ib::to_be(released_)};
+    return {IBV_TMH_NO_TAG, kind, value, padding, htobe32(released_)};
+}
+
+// Data shorter than what a device takes is padded behind; data that lies elsewhere is not.
+std::uint32_t RcEp::frame_am(std::byte* message, std::uint8_t id, std::size_t bytes) {
+    constexpr std::size_t kDataBytesMin = ib::kMessageBytesMin - ib::kPrefixBytes;
+    const std::size_t padding = bytes < kDataBytesMin ? kDataBytesMin - bytes : 0;
+    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
+    std::memcpy(message, &head, sizeof head);
+    if (padding > 0)
+        std::memset(message + sizeof head + bytes, 0, padding);
+    return static_cast<std::uint32_t>(sizeof head + bytes + padding);
 }
 
 // ---- Active messages
@@ -154,7 +184,8 @@ ucs_status_t RcEp::am_short(std::uint8_t id, std::uint64_t header, const void* p
         std::uint64_t header;
     } head{prefix(MessageKind::kAm, id, 0), header};
     static_assert(sizeof head == kAmHeadBytes && kAmHeadBytes >= ib::kMessageBytesMin);
-    ibv_sge sges[2] = {{address_of(&head), sizeof head, 0}, {address_of(payload), length, 0}};
+    ibv_sge sges[2] = {{ib::address_of(&head), sizeof head, 0},
+                       {ib::address_of(payload), length, 0}};
     ibv_send_wr request = send_of(sges, length == 0 ? 1 : 2);
     request.send_flags = IBV_SEND_INLINE;
     ++sent_;
@@ -174,12 +205,8 @@ ucs_status_t RcEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size
     if (status != UCS_OK) [[unlikely]]
         return status;
     std::byte message[kInlineBytesMax + ib::kMessageBytesMin];
-    const std::size_t padding = bytes < 8 ? 8 - bytes : 0;
-    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
-    std::memcpy(message, &head, sizeof head);
-    ib::gather_copy(message + sizeof head, iov, iovcnt);
-    std::memset(message + sizeof head + bytes, 0, padding);
-    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + bytes + padding), 0};
+    ib::gather_copy(message + ib::kPrefixBytes, iov, iovcnt);
+    ibv_sge sge{ib::address_of(message), frame_am(message, id, bytes), 0};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = IBV_SEND_INLINE;
     ++sent_;
@@ -187,40 +214,29 @@ ucs_status_t RcEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size
 }
 
 ssize_t RcEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned flags) {
-    RcIface& own = owner();
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
         return ib::refuse_am_id(id);
-    const ucs_status_t status = room(1, 1);
-    if (status != UCS_OK) [[unlikely]]
-        return status;
-    SendOp* op = own.buffers_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
+    SendOp* op = nullptr;
+    const ssize_t packed =
+        take_packed("am_bcopy: packed bytes", 1, ib::kPrefixBytes, pack, arg, &op);
+    if (packed < 0) [[unlikely]]
+        return packed;
     std::byte* message = op->data();
-    const std::size_t bytes = pack(message + ib::kPrefixBytes, arg);
-    if (bytes > own.seg_bytes_) [[unlikely]] {
-        op->pool->put(op);
-        return ib::refuse("am_bcopy: packed bytes", bytes, own.seg_bytes_);
-    }
-    const std::size_t padding = bytes < 8 ? 8 - bytes : 0;
-    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
-    std::memcpy(message, &head, sizeof head);
-    std::memset(message + sizeof head + bytes, 0, padding);
-    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + bytes + padding),
-                op->lkey};
+    const auto bytes = static_cast<std::size_t>(packed);
+    ibv_sge sge{ib::address_of(message), frame_am(message, id, bytes), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = flags_of(flags);
     ++sent_;
     const ucs_status_t posted = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
-    return posted == UCS_OK ? static_cast<ssize_t>(bytes) : ssize_t{posted};
+    return posted == UCS_OK ? packed : ssize_t{posted};
 }
 
 ucs_status_t RcEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length,
                             const uct_iov_t* iov, std::size_t iovcnt, unsigned flags,
                             uct_completion_t* comp) {
     RcIface& own = owner();
-    if (header_length > kZcopyHeaderMax) [[unlikely]]
-        return ib::refuse("am_zcopy: header", header_length, kZcopyHeaderMax);
+    if (header_length > own.am_header_max()) [[unlikely]]
+        return ib::refuse("am_zcopy: header", header_length, own.am_header_max());
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
         return ib::refuse_am_id(id);
     Gather gather;
@@ -229,26 +245,21 @@ ucs_status_t RcEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
         gather.add("am_zcopy", iov, iovcnt, own.sges_max_, own.seg_bytes_ - header_length);
     if (checked != UCS_OK) [[unlikely]]
         return checked;
-    const ucs_status_t status = room(1, 1);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.small_, 1, &op);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    SendOp* op = own.small_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
-    const std::size_t bytes = header_length + gather.bytes;
-    const std::size_t padding = bytes < 8 ? 8 - bytes : 0;
     std::byte* message = op->data();
-    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
-    std::memcpy(message, &head, sizeof head);
     if (header_length > 0)
-        std::memcpy(message + sizeof head, header, header_length);
-    gather.sges[0] = {address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
-                      op->lkey};
-    if (padding > 0) {
+        std::memcpy(message + ib::kPrefixBytes, header, header_length);
+    const std::size_t bytes = header_length + gather.bytes;
+    const std::uint32_t framed = frame_am(message, id, bytes);
+    gather.sges[0] = {ib::address_of(message),
+                      static_cast<std::uint32_t>(ib::kPrefixBytes + header_length), op->lkey};
+    if (ib::kPrefixBytes + bytes < framed) {
         // Too little to gather: it is copied behind its header.
-        ib::gather_copy(message + sizeof head + header_length, iov, iovcnt);
-        std::memset(message + sizeof head + bytes, 0, padding);
-        gather.sges[0].length = static_cast<std::uint32_t>(sizeof head + bytes + padding);
+        ib::gather_copy(message + ib::kPrefixBytes + header_length, iov, iovcnt);
+        gather.sges[0].length = framed;
         gather.count = 1;
     }
     ibv_send_wr request = send_of(gather.sges, gather.count);
@@ -268,8 +279,8 @@ ucs_status_t RcEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t 
     if (status != UCS_OK) [[unlikely]]
         return status;
     ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
-    ibv_sge sges[2] = {{address_of(&head), sizeof head, 0},
-                       {address_of(data), static_cast<std::uint32_t>(length), 0}};
+    ibv_sge sges[2] = {{ib::address_of(&head), sizeof head, 0},
+                       {ib::address_of(data), static_cast<std::uint32_t>(length), 0}};
     ibv_send_wr request = send_of(sges, length == 0 ? 1 : 2);
     request.send_flags = IBV_SEND_INLINE;
     ++sent_;
@@ -278,20 +289,15 @@ ucs_status_t RcEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t 
 
 ssize_t RcEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack, void* arg,
                               unsigned flags) {
-    RcIface& own = owner();
-    const ucs_status_t status = room(1, 1);
-    if (status != UCS_OK) [[unlikely]]
-        return status;
-    SendOp* op = own.buffers_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
+    SendOp* op = nullptr;
+    const ssize_t packed =
+        take_packed("tag_eager_bcopy: packed bytes", 1, ib::kTmhBytes, pack, arg, &op);
+    if (packed < 0) [[unlikely]]
+        return packed;
     std::byte* message = op->data();
-    const std::size_t bytes = pack(message + ib::kTmhBytes, arg);
-    if (bytes > own.seg_bytes_) [[unlikely]] {
-        op->pool->put(op);
-        return ib::refuse("tag_eager_bcopy: packed bytes", bytes, own.seg_bytes_);
-    }
-    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(ib::kTmhBytes + bytes), op->lkey};
+    const auto bytes = static_cast<std::size_t>(packed);
+    ibv_sge sge{ib::address_of(message), static_cast<std::uint32_t>(ib::kTmhBytes + bytes),
+                op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
     set_imm(request, head, imm);
@@ -299,7 +305,7 @@ ssize_t RcEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callbac
     request.send_flags = flags_of(flags);
     ++sent_;
     const ucs_status_t posted = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
-    return posted == UCS_OK ? static_cast<ssize_t>(bytes) : ssize_t{posted};
+    return posted == UCS_OK ? packed : ssize_t{posted};
 }
 
 ucs_status_t RcEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov,
@@ -313,13 +319,11 @@ ucs_status_t RcEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
         return checked;
     if (gather.bytes > own.seg_bytes_)
         return send_eager_parts(tag, imm, gather, comp);
-    const ucs_status_t status = room(1, 1);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.small_, 1, &op);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    SendOp* op = own.small_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
-    gather.sges[0] = {address_of(op->data()), ib::kTmhBytes, op->lkey};
+    gather.sges[0] = {ib::address_of(op->data()), ib::kTmhBytes, op->lkey};
     ibv_send_wr request = send_of(gather.sges, gather.count);
     ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
     set_imm(request, head, imm);
@@ -363,7 +367,7 @@ ucs_status_t RcEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gath
             std::memcpy(head_at, &head, sizeof head);
             std::memset(head_at + sizeof head, 0, ib::kTmhBytes - sizeof head);
         }
-        sges[i][0] = {address_of(head_at), head_bytes, op->lkey};
+        sges[i][0] = {ib::address_of(head_at), head_bytes, op->lkey};
         unsigned count = 1;
         std::size_t left = own.seg_bytes_;
         while (left > 0 && piece < gather.count) {
@@ -379,7 +383,6 @@ ucs_status_t RcEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gath
             }
         }
         requests[i].num_sge = static_cast<int>(count);
-        requests[i].wr_id = 0;
         if (i > 0)
             requests[i - 1].next = &requests[i];
     }
@@ -423,21 +426,21 @@ ucs_status_ptr_t RcEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
         return UCS_STATUS_PTR(no_room());
     }
     ibv_tmh head = tagged(IBV_TMH_RNDV, tag);
-    head.app_ctx = ib::to_be(send->id);
+    head.app_ctx = htobe32(send->id);
     ibv_rvh from{};
     if (source.count > 0) {
-        from.va = ib::to_be(std::uint64_t{source.sges[0].addr});
-        from.rkey = ib::to_be(ib::registration_of(iov->memh).mr->rkey);
-        from.len = ib::to_be(source.sges[0].length);
+        from.va = htobe64(source.sges[0].addr);
+        from.rkey = htobe32(ib::registration_of(iov->memh).mr->rkey);
+        from.len = htobe32(source.sges[0].length);
     } else if (iovcnt == 1) {
-        from.va = ib::to_be(address_of(iov->buffer));
+        from.va = htobe64(ib::address_of(iov->buffer));
     }
     std::byte* message = op->data();
     std::memcpy(message, &head, sizeof head);
     std::memcpy(message + sizeof head, &from, sizeof from);
     if (header_length > 0)
         std::memcpy(message + sizeof head + sizeof from, header, header_length);
-    ibv_sge sge{address_of(message),
+    ibv_sge sge{ib::address_of(message),
                 static_cast<std::uint32_t>(sizeof head + sizeof from + header_length), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = flags_of(flags);
@@ -463,18 +466,16 @@ ucs_status_t RcEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned 
     RcIface& own = owner();
     if (header_length > own.rndv_header_max_)
         return ib::refuse("tag_rndv_request: header", header_length, own.rndv_header_max_);
-    const ucs_status_t status = room(1, 1);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.buffers_, 1, &op);
     if (status != UCS_OK)
         return status;
-    SendOp* op = own.buffers_.get();
-    if (op == nullptr)
-        return no_room();
     const ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
     std::byte* message = op->data();
     std::memcpy(message, &head, sizeof head);
     if (header_length > 0)
         std::memcpy(message + sizeof head, header, header_length);
-    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
+    ibv_sge sge{ib::address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
                 op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     // An immediate of 0 in both halves: no eager message has that.

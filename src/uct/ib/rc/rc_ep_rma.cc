@@ -15,10 +15,6 @@ using ib::SendOp;
 
 namespace {
 
-std::uint64_t address_of(const void* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer);
-}
-
 ibv_send_wr remote(ibv_wr_opcode opcode, ibv_sge* sges, unsigned count, std::uint64_t remote_addr,
                    uct_rkey_t rkey) {
     ibv_send_wr request{};
@@ -41,7 +37,7 @@ ucs_status_t RcEp::put_short(const void* buffer, unsigned length, std::uint64_t 
     const ucs_status_t status = room(1, 0);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    ibv_sge sge{address_of(buffer), length, 0};
+    ibv_sge sge{ib::address_of(buffer), length, 0};
     ibv_send_wr request = remote(IBV_WR_RDMA_WRITE, &sge, length == 0 ? 0 : 1, remote_addr, rkey);
     request.send_flags = IBV_SEND_INLINE;
     return post(request, false);
@@ -49,22 +45,14 @@ ucs_status_t RcEp::put_short(const void* buffer, unsigned length, std::uint64_t 
 
 ssize_t RcEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remote_addr,
                         uct_rkey_t rkey) {
-    RcIface& own = owner();
-    const ucs_status_t status = room(1, 0);
-    if (status != UCS_OK) [[unlikely]]
-        return status;
-    SendOp* op = own.buffers_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
-    const std::size_t bytes = pack(op->data(), arg);
-    if (bytes > own.seg_bytes_) [[unlikely]] {
-        op->pool->put(op);
-        return ib::refuse("put_bcopy: packed bytes", bytes, own.seg_bytes_);
-    }
-    ibv_sge sge{address_of(op->data()), static_cast<std::uint32_t>(bytes), op->lkey};
+    SendOp* op = nullptr;
+    const ssize_t bytes = take_packed("put_bcopy: packed bytes", 0, 0, pack, arg, &op);
+    if (bytes < 0) [[unlikely]]
+        return bytes;
+    ibv_sge sge{ib::address_of(op->data()), static_cast<std::uint32_t>(bytes), op->lkey};
     ibv_send_wr request = remote(IBV_WR_RDMA_WRITE, &sge, bytes == 0 ? 0 : 1, remote_addr, rkey);
     const ucs_status_t posted = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
-    return posted == UCS_OK ? static_cast<ssize_t>(bytes) : ssize_t{posted};
+    return posted == UCS_OK ? bytes : ssize_t{posted};
 }
 
 ucs_status_t RcEp::move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
@@ -75,12 +63,10 @@ ucs_status_t RcEp::move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_
     const ucs_status_t checked = gather.add(call, iov, iovcnt, own.sges_max_ - 1, own.message_max_);
     if (checked != UCS_OK) [[unlikely]]
         return checked;
-    const ucs_status_t status = room(1, 0);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.small_, 0, &op);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    SendOp* op = own.small_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
     ibv_send_wr request = remote(opcode, gather.sges, gather.count, remote_addr, rkey);
     const ucs_status_t posted = post_op(op, SendOp::Kind::kUser, request, comp);
     return posted == UCS_OK ? UCS_INPROGRESS : posted;
@@ -101,14 +87,12 @@ ucs_status_t RcEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_
     RcIface& own = owner();
     if (length > own.seg_bytes_) [[unlikely]]
         return ib::refuse("get_bcopy", length, own.seg_bytes_);
-    const ucs_status_t status = room(1, 0);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.buffers_, 0, &op);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    SendOp* op = own.buffers_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
     op->unpack = {unpack, arg, length};
-    ibv_sge sge{address_of(op->data()), static_cast<std::uint32_t>(length), op->lkey};
+    ibv_sge sge{ib::address_of(op->data()), static_cast<std::uint32_t>(length), op->lkey};
     ibv_send_wr request = remote(IBV_WR_RDMA_READ, &sge, length == 0 ? 0 : 1, remote_addr, rkey);
     const ucs_status_t posted = post_op(op, SendOp::Kind::kUnpack, request, comp);
     return posted == UCS_OK ? UCS_INPROGRESS : posted;
@@ -127,14 +111,12 @@ ucs_status_t RcEp::post_atomic(ibv_wr_opcode opcode, std::uint64_t compare_add, 
                      static_cast<unsigned long long>(remote_addr));
         return UCS_ERR_INVALID_PARAM;
     }
-    const ucs_status_t status = room(1, 0);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.small_, 0, &op);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    SendOp* op = own.small_.get();
-    if (op == nullptr) [[unlikely]]
-        return no_room();
     op->result = {result, sizeof *result};
-    ibv_sge sge{address_of(op->data()), sizeof(std::uint64_t), op->lkey};
+    ibv_sge sge{ib::address_of(op->data()), sizeof(std::uint64_t), op->lkey};
     ibv_send_wr request{};
     request.sg_list = &sge;
     request.num_sge = 1;
@@ -236,12 +218,10 @@ ucs_status_t RcEp::fence(unsigned) {
 
 ucs_status_t RcEp::check(unsigned, uct_completion_t* comp) {
     RcIface& own = owner();
-    const ucs_status_t status = room(1, 0);
+    SendOp* op = nullptr;
+    const ucs_status_t status = take(own.small_, 0, &op);
     if (status != UCS_OK)
         return status;
-    SendOp* op = own.small_.get();
-    if (op == nullptr)
-        return no_room();
     const ucs_status_t posted =
         post_empty_write(op, comp == nullptr ? SendOp::Kind::kProbe : SendOp::Kind::kUser, comp);
     if (posted != UCS_OK)

@@ -70,6 +70,9 @@ ucs_status_t RcIface::init(const uct_iface_params_t& params) {
         status = open_queues();
     if (status == UCS_OK)
         status = measure_inline();
+    keepalive_ns_ = options_.keepalive_ns;
+    if (keepalive_ns_ > 0 && this->params().keepalive_interval_ns > 0)
+        keepalive_ns_ = this->params().keepalive_interval_ns;
     return status;
 }
 
@@ -202,9 +205,7 @@ ucs_status_t RcIface::measure_inline() {
             break;
         }
         if (inline_max_ < 2 * kInlineBytesMin) {
-            TW_LOG_ERROR("%s: ibv_create_qp failed: %s", ib_md().device().name().c_str(),
-                         std::strerror(errno));
-            return errno == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
+            return ib::call_failed(ib_md().device(), "ibv_create_qp", errno);
         }
         inline_max_ /= 2;
     }

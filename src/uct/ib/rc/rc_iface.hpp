@@ -11,6 +11,7 @@
 //   4. when nothing moved: now and then, asynchronous events and keepalive
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -117,6 +118,9 @@ class RcIface : public ib::IbIface {
     ucs_status_t measure_inline();
     void query_tags(uct_iface_attr_t* attr) const;
     [[nodiscard]] bool has_atomics() const;
+    [[nodiscard]] std::size_t am_header_max() const {
+        return std::min(kZcopyHeaderMax, seg_bytes_);
+    }
     bool agrees(std::uint8_t flags, std::uint32_t seg_bytes, std::string* reason_p) const;
 
     // ---- Endpoints
@@ -215,8 +219,7 @@ class RcIface : public ib::IbIface {
     // The data path's.
     RcOptions options_;
     bool has_device_tags_ = false;
-    bool has_work_ =
-        false;  // credits owed, reads, failing or destroyed endpoints, cancelled receives
+    bool has_work_ = false;  // for work(): any of the lists below is not empty
     bool wants_signals_ = false;
     bool receives_empty_ = false;   // at the last poll
     unsigned calls_ = 0;            // since the last look at the clock
@@ -262,6 +265,7 @@ class RcIface : public ib::IbIface {
     std::string matching_reason_;
     std::uint64_t next_look_ = 0;       // ns
     std::uint64_t next_keepalive_ = 0;  // ns
+    std::uint64_t keepalive_ns_ = 0;    // 0: none
     ucs::CounterArray<RcCounter> counters_;
     bool in_progress_ = false;
 };

@@ -181,7 +181,7 @@ void RcIface::send_credits() {
             ib::Prefix prefix;
             std::uint64_t padding;
         } message{ep.prefix(MessageKind::kCredit, 0, sizeof(std::uint64_t)), 0};
-        ibv_sge sge{reinterpret_cast<std::uintptr_t>(&message), sizeof message, 0};
+        ibv_sge sge{ib::address_of(&message), sizeof message, 0};
         ibv_send_wr request{};
         request.sg_list = &sge;
         request.num_sge = 1;
@@ -313,8 +313,8 @@ void RcIface::look() {
         take_event(event);
     if (!destroyed_.empty())
         reap(now);
-    if (options_.keepalive_ns > 0 && now >= next_keepalive_) {
-        next_keepalive_ = now + options_.keepalive_ns;
+    if (keepalive_ns_ > 0 && now >= next_keepalive_) {
+        next_keepalive_ = now + keepalive_ns_;
         keep_alive();
     }
 }
@@ -396,7 +396,7 @@ ucs_status_t RcIface::event_arm(unsigned events) {
     if (status != UCS_OK)
         return status;
     std::uint64_t sleep_ns = destroyed_.empty() ? 0 : kLookNs;
-    if (sleep_ns == 0 && options_.keepalive_ns > 0 && ep_count_ > 0) {
+    if (sleep_ns == 0 && keepalive_ns_ > 0 && ep_count_ > 0) {
         const std::uint64_t now = ucs::clock_now_ns();
         sleep_ns = next_keepalive_ > now ? next_keepalive_ - now : 1;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiving half of the data path. Whatever a peer wrote is checked before it is used: its
 // length, its kind, its numbers.
+#include <endian.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -75,7 +77,7 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
     ib::Prefix head;
     std::memcpy(&head, message, sizeof head);
     if (ep != nullptr) [[likely]]
-        take_released(*ep, ib::from_be(head.released));
+        take_released(*ep, be32toh(head.released));
     switch (head.kind) {
         case MessageKind::kAm:
             if (head.value < UCT_AM_ID_MAX && head.padding <= bytes - sizeof head) [[likely]]
@@ -157,12 +159,12 @@ void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes, bo
                              std::uint32_t imm_low) {
     ibv_tmh head;
     std::memcpy(&head, message, sizeof head);
-    const std::uint32_t app_ctx = ib::from_be(head.app_ctx);
+    const std::uint32_t app_ctx = be32toh(head.app_ctx);
     if (head.opcode == IBV_TMH_FIN) {
         put_back(message);
         return ep != nullptr ? deliver_fin(*ep, app_ctx) : garbage("the end of nothing");
     }
-    const uct_tag_t tag = ib::from_be(head.tag);
+    const uct_tag_t tag = be64toh(head.tag);
     const bool is_rndv = head.opcode == IBV_TMH_RNDV;
     if (ep == nullptr || !has_tag_callbacks() || (head.opcode != IBV_TMH_EAGER && !is_rndv) ||
         (is_rndv && bytes < ib::kTmhBytes + sizeof(ibv_rvh))) [[unlikely]] {
@@ -266,11 +268,11 @@ void RcIface::deliver_rndv(RcEp& ep, std::byte* message, std::size_t bytes, uct_
     SoftReceive* receive = match(tag);
     if (receive == nullptr) {
         count(RcCounter::kUnexpected);
-        const std::size_t length = ib::from_be(from.len);
-        const ib::PackedRkey key{ib::kRkeyMagic, ib::from_be(from.rkey)};
+        const std::size_t length = be32toh(from.len);
+        const ib::PackedRkey key{ib::kRkeyMagic, be32toh(from.rkey)};
         invoke_unexpected_rndv(0, tag, message + sizeof head + sizeof from,
                                static_cast<unsigned>(bytes - sizeof head - sizeof from),
-                               ib::from_be(from.va), length, &key);
+                               be64toh(from.va), length, &key);
     }
     put_back(message);
     release_credit(ep);

@@ -276,11 +276,11 @@ void RcIface::start_read(RcEp& ep, SoftReceive& receive, uct_tag_t tag, const ib
     *read = RndvRead{.receive = &receive,
                      .ep = &ep,
                      .tag = tag,
-                     .remote_addr = ib::from_be(from.va),
-                     .length = ib::from_be(from.len),
+                     .remote_addr = be64toh(from.va),
+                     .length = be32toh(from.len),
                      .wanted = 0,
                      .asked = 0,
-                     .rkey = ib::from_be(from.rkey),
+                     .rkey = be32toh(from.rkey),
                      .id = head.app_ctx,
                      .under_way = 0,
                      .status = UCS_OK};
@@ -307,7 +307,7 @@ bool RcIface::step_read(RndvRead& read) {
             return read.under_way > 0;
         const std::size_t bytes = std::min(read.wanted - read.asked, message_max_);
         op->read = &read;
-        ibv_sge sge{reinterpret_cast<std::uintptr_t>(read.receive->buffer + read.asked),
+        ibv_sge sge{ib::address_of(read.receive->buffer + read.asked),
                     static_cast<std::uint32_t>(bytes), read.receive->lkey};
         ibv_send_wr request{};
         request.sg_list = &sge;
@@ -337,7 +337,7 @@ bool RcIface::tell_end(const RndvRead& read) {
     ibv_tmh end{};
     end.opcode = IBV_TMH_FIN;
     end.app_ctx = read.id;
-    ibv_sge sge{reinterpret_cast<std::uintptr_t>(&end), sizeof end, 0};
+    ibv_sge sge{ib::address_of(&end), sizeof end, 0};
     ibv_send_wr request{};
     request.sg_list = &sge;
     request.num_sge = 1;

@@ -10,12 +10,6 @@ namespace tagwire::ud {
 
 using ib::SendOp;
 
-namespace {
-
-constexpr std::uint64_t kSolicited = std::uint64_t{1} << 32;  // in SendOp::serial, over the bytes
-
-}  // namespace
-
 // ---- Active messages
 
 ucs_status_t UdEp::room() {
@@ -31,13 +25,13 @@ ucs_status_t UdEp::no_room() {
     return UCS_ERR_NO_RESOURCE;
 }
 
-void UdEp::send(SendOp* op, std::uint8_t am_id, std::size_t bytes, bool is_solicited) {
+void UdEp::send(SendOp* op, std::uint8_t am_id, std::size_t bytes) {
     UdIface& own = owner();
     Header header;
     header.value = am_id;
     std::memcpy(op->data(), &header, sizeof header);  // the rest when it is sent
     op->sn = own.acked_;
-    op->serial = (kHeaderBytes + bytes) | (is_solicited ? kSolicited : 0);
+    op->serial = kHeaderBytes + bytes;
     sender.push(op);
     own.node_->pump(*this, ucs::clock_now_ns());
 }
@@ -58,7 +52,7 @@ ucs_status_t UdEp::am_short(std::uint8_t am_id, std::uint64_t header, const void
     std::memcpy(data, &header, sizeof header);
     if (length > 0)
         std::memcpy(data + sizeof header, payload, length);
-    send(op, am_id, sizeof header + length, false);
+    send(op, am_id, sizeof header + length);
     return UCS_OK;
 }
 
@@ -75,12 +69,11 @@ ucs_status_t UdEp::am_short_iov(std::uint8_t am_id, const uct_iov_t* iov, std::s
     if (op == nullptr) [[unlikely]]
         return no_room();
     ib::gather_copy(op->data() + kHeaderBytes, iov, iovcnt);
-    send(op, am_id, bytes, false);
+    send(op, am_id, bytes);
     return UCS_OK;
 }
 
-ssize_t UdEp::am_bcopy(std::uint8_t am_id, uct_pack_callback_t pack_message, void* arg,
-                       unsigned flags) {
+ssize_t UdEp::am_bcopy(std::uint8_t am_id, uct_pack_callback_t pack_message, void* arg, unsigned) {
     UdIface& own = owner();
     if (am_id >= UCT_AM_ID_MAX) [[unlikely]]
         return ib::refuse_am_id(am_id);
@@ -95,18 +88,18 @@ ssize_t UdEp::am_bcopy(std::uint8_t am_id, uct_pack_callback_t pack_message, voi
         op->pool->put(op);
         return ib::refuse("am_bcopy: packed bytes", bytes, own.datagram_bytes_ - kHeaderBytes);
     }
-    send(op, am_id, bytes, (flags & UCT_SEND_FLAG_SIGNALED) != 0);
+    send(op, am_id, bytes);
     return static_cast<ssize_t>(bytes);
 }
 
 // ---- Into the send queue
 
-void UdIface::post(UdPeer& peer, ibv_sge sge, unsigned flags) {
+void UdIface::post(UdPeer& peer, ibv_sge sge) {
     ibv_send_wr request{};
     request.sg_list = &sge;
     request.num_sge = 1;
     request.opcode = IBV_WR_SEND;
-    request.send_flags = flags | (sge.length <= inline_max_ ? unsigned{IBV_SEND_INLINE} : 0U);
+    request.send_flags = sge.length <= inline_max_ ? unsigned{IBV_SEND_INLINE} : 0U;
     request.wr.ud.ah = peer.path;
     request.wr.ud.remote_qpn = peer.qp_num;
     request.wr.ud.remote_qkey = kQkey;
@@ -132,8 +125,7 @@ void UdIface::send_data(UdPeer& peer, const Header& header, void* packet) {
         filled.value = std::to_integer<std::uint8_t>(op->data()[offsetof(Header, value)]);
         std::memcpy(op->data(), &filled, sizeof filled);
     }
-    post(peer, {reinterpret_cast<std::uintptr_t>(op->data()), bytes, op->lkey},
-         (op->serial & kSolicited) != 0 ? unsigned{IBV_SEND_SOLICITED} : 0U);
+    post(peer, {ib::address_of(op->data()), bytes, op->lkey});
     if (bytes > inline_max_)
         op->sn = posted_;
 }
@@ -146,12 +138,12 @@ void UdIface::send_control(UdPeer& peer, const Header& header) {
     static_assert(sizeof message == kControlBytesMax);
     const std::uint32_t bytes = has_return_address(header.kind) ? sizeof message : sizeof header;
     if (bytes <= inline_max_) [[likely]]
-        return post(peer, {reinterpret_cast<std::uintptr_t>(&message), bytes, 0}, 0);
+        return post(peer, {ib::address_of(&message), bytes, 0});
     SendOp* op = short_.get();
     if (op == nullptr)
         return;  // as if it had been lost on the way
     std::memcpy(op->data(), &message, bytes);
-    post(peer, {reinterpret_cast<std::uintptr_t>(op->data()), bytes, op->lkey}, 0);
+    post(peer, {ib::address_of(op->data()), bytes, op->lkey});
     op->sn = posted_;
     release(op);
 }

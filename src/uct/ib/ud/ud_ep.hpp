@@ -57,7 +57,7 @@ class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
     /// UCS_OK, UCS_ERR_NO_RESOURCE or the failure.
     ucs_status_t room();
     [[gnu::noinline, gnu::cold]] ucs_status_t no_room();
-    void send(ib::SendOp* op, std::uint8_t am_id, std::size_t bytes, bool is_solicited);
+    void send(ib::SendOp* op, std::uint8_t am_id, std::size_t bytes);
     ucs_status_t flush_cancel(uct_completion_t* comp);
     ucs_status_t wait(uct_completion_t* comp, std::uint32_t mark, bool is_check);
     [[nodiscard]] bool has_ended(const Waiter& waiter) const;

@@ -37,11 +37,6 @@ namespace {
 constexpr unsigned kCqSpare = 64;
 constexpr std::uint32_t kInlineBytesMax = 1024;
 
-ucs_status_t refused(const ib::IbMd& md, const char* call, int error) {
-    TW_LOG_ERROR("%s: %s failed: %s", md.device().name().c_str(), call, std::strerror(error));
-    return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
-}
-
 std::uint32_t random_cookie() {
     std::uint32_t cookie = 0;
     while (cookie == 0)
@@ -140,7 +135,7 @@ ucs_status_t UdIface::make_queue_pair() {
             return UCS_OK;
         }
         if (wanted == 0)
-            return refused(ib_md(), "ibv_create_qp", errno);
+            return ib::call_failed(ib_md().device(), "ibv_create_qp", errno);
         wanted /= 2;
     }
 }
@@ -154,15 +149,15 @@ ucs_status_t UdIface::to_rts() {
     int error = verbs().modify_qp(qp_.get(), &attr,
                                   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
     if (error != 0)
-        return refused(ib_md(), "ibv_modify_qp to INIT", error);
+        return ib::call_failed(ib_md().device(), "ibv_modify_qp to INIT", error);
     attr = {};
     attr.qp_state = IBV_QPS_RTR;
     error = verbs().modify_qp(qp_.get(), &attr, IBV_QP_STATE);
     if (error != 0)
-        return refused(ib_md(), "ibv_modify_qp to RTR", error);
+        return ib::call_failed(ib_md().device(), "ibv_modify_qp to RTR", error);
     attr.qp_state = IBV_QPS_RTS;
     error = verbs().modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    return error == 0 ? UCS_OK : refused(ib_md(), "ibv_modify_qp to RTS", error);
+    return error == 0 ? UCS_OK : ib::call_failed(ib_md().device(), "ibv_modify_qp to RTS", error);
 }
 
 void UdIface::make_node() {

@@ -113,7 +113,7 @@ class UdIface : public ib::IbIface {
     unsigned work();
     void look();
     void take_event(const ib::AsyncEvent& event);
-    void post(UdPeer& peer, ibv_sge sge, unsigned flags);
+    void post(UdPeer& peer, ibv_sge sge);
     void break_down(const char* what, const char* why);
     void fail(UdEp& ep, ucs_status_t status);
     void settle(UdEp& ep);
