@@ -14,9 +14,9 @@ namespace tagwire::ib {
 
 namespace {
 
-constexpr std::uint64_t kExtendedFields = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM |
-                                          IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
-                                          IBV_WC_EX_WITH_TM_INFO;
+// A tag-matching SRQ has no datagrams, so nobody asks where a message comes from.
+constexpr std::uint64_t kExtendedFields =
+    IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_TM_INFO;
 
 Completion from_plain(const ibv_wc& wc) {
     Completion completion{};
@@ -31,28 +31,29 @@ Completion from_plain(const ibv_wc& wc) {
     return completion;
 }
 
-Completion read_extended(ibv_cq_ex* cq) {
-    Completion completion{};
+// Each field costs a call, so only what the completion has is read.
+void read_extended(ibv_cq_ex* cq, Completion& completion) {
     completion.wr_id = cq->wr_id;
     completion.status = cq->status;
     completion.qp_num = ibv_wc_read_qp_num(cq);
-    const bool has_fields =
-        completion.status == IBV_WC_SUCCESS || completion.status == IBV_WC_TM_RNDV_INCOMPLETE;
-    if (!has_fields) [[unlikely]]
-        return completion;
+    completion.opcode = {};
+    completion.flags = completion.byte_len = completion.imm = completion.app_ctx = 0;
+    completion.tag = 0;
+    // A rendezvous that does not fit was matched like any other.
+    if (completion.status != IBV_WC_SUCCESS && completion.status != IBV_WC_TM_RNDV_INCOMPLETE)
+        [[unlikely]]
+        return;
     completion.opcode = ibv_wc_read_opcode(cq);
-    completion.byte_len = ibv_wc_read_byte_len(cq);
     completion.flags = ibv_wc_read_wc_flags(cq);
-    completion.src_qp = ibv_wc_read_src_qp(cq);
+    completion.byte_len = ibv_wc_read_byte_len(cq);
     if ((completion.flags & IBV_WC_WITH_IMM) != 0)
         completion.imm = be32toh(ibv_wc_read_imm_data(cq));
-    if (completion.opcode == IBV_WC_TM_RECV && (completion.flags & IBV_WC_TM_MATCH) != 0) {
-        ibv_wc_tm_info info{};
+    if ((completion.flags & IBV_WC_TM_MATCH) != 0) {
+        ibv_wc_tm_info info;
         ibv_wc_read_tm_info(cq, &info);
         completion.tag = info.tag;
         completion.app_ctx = info.priv;
     }
-    return completion;
 }
 
 }  // namespace
@@ -101,6 +102,8 @@ unsigned CompletionQueue::poll_plain() {
         TW_LOG_ERROR("ibv_poll_cq failed: %s", std::strerror(errno));
         return 0;
     }
+    if (count == 0)
+        return 0;
     std::transform(entries, entries + count, batch_, from_plain);
     return static_cast<unsigned>(count);
 }
@@ -113,7 +116,7 @@ unsigned CompletionQueue::poll_extended() {
     unsigned count = 0;
     if (error == 0) [[likely]] {
         do {
-            batch_[count++] = read_extended(extended_);
+            read_extended(extended_, batch_[count++]);
         } while (count < kBatch && (error = ibv_next_poll(extended_)) == 0);
         ibv_end_poll(extended_);
     }

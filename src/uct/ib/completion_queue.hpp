@@ -76,7 +76,7 @@ class CompletionQueue {
     unsigned entries_ = 0;
     unsigned stashed_ = 0;
     unsigned newest_ = 0;  // in the batch
-    Completion batch_[kBatch];
+    Completion batch_[kBatch]{};
 };
 
 }  // namespace tagwire::ib

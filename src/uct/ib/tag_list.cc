@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// What is posted to the device; tag_list_events.cc has what comes of it.
 #include "uct/ib/tag_list.hpp"
 
 #include <algorithm>
@@ -8,37 +9,18 @@
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "uct/ib/tag_list_ids.hpp"
 
 namespace tagwire::ib {
 
 namespace {
 
-// A wr_id:  1 | kind, 3 bits | generation, 28 bits | index, 32 bits
-enum class WrKind : std::uint64_t { kReceive, kAdd, kDelete, kSync };
-constexpr unsigned kKindShift = 60, kGenerationShift = 32;
-constexpr std::uint32_t kGenerationMask = (1U << (kKindShift - kGenerationShift)) - 1;
-
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
-constexpr std::uint8_t kAddAck = 1, kDelAck = 2;
-constexpr unsigned kIsMatch = IBV_WC_TM_MATCH, kIsData = IBV_WC_TM_DATA_VALID;
-
-WrKind kind_of(std::uint64_t wr_id) {
-    return static_cast<WrKind>(wr_id >> kKindShift & 7);
-}
-constexpr std::uint64_t bits_of(WrKind kind) {
-    return static_cast<std::uint64_t>(kind) << kKindShift;
-}
-
 /// What a receive keeps in its context while posted.
 struct Ticket {
     std::uint32_t index;
-    std::uint32_t generation;
+    std::uint32_t ticket;
 };
 static_assert(sizeof(Ticket) <= UCT_TAG_PRIV_LEN);
-
-ucs_status_t status_of(ibv_wc_status status) {
-    return status == IBV_WC_LOC_LEN_ERR ? UCS_ERR_MESSAGE_TRUNCATED : UCS_ERR_CONNECTION_RESET;
-}
 
 }  // namespace
 
@@ -49,65 +31,109 @@ ucs_status_t TagList::open(ibv_srq* srq, const CompletionQueue& cq, unsigned dep
                      depth, ops_max);
         return UCS_ERR_INVALID_PARAM;
     }
+    const verbs_context* verbs = verbs_get_ctx_op(srq->context, post_srq_ops);
+    if (verbs == nullptr) {
+        TW_LOG_ERROR("the device has no operations on tag lists (ibv_post_srq_ops)");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    post_ops_ = verbs->post_srq_ops;
     srq_ = srq;
     cq_ = &cq;
+    depth_ = depth;
     ops_left_ = ops_max;
+    // Of entries that ended there may be that many operations less one; see ops_for().
+    const unsigned spare = ops_max > 2 * depth ? ops_max - 2 * depth : 1;
+    unasked_max_ = std::min(spare, kSignalEvery) - 1;
+    covered_.resize(std::bit_ceil(ops_max));
     entries_.assign(depth, TagEntry{});
-    free_.resize(depth);
     for (unsigned i = 0; i != depth; ++i)
-        free_[i] = depth - 1 - i;
+        entries_[i].next = i + 1 != depth ? i + 1 : kNoEntry;
     const auto buckets = std::bit_ceil(std::max(2 * std::size_t{depth}, std::size_t{2}));
-    buckets_.assign(buckets, kNone);
+    buckets_.assign(buckets, kNoEntry);
     bucket_shift_ = 64U - static_cast<unsigned>(std::countr_zero(buckets));
+    free_ = 0;
+    add_.opcode = IBV_WR_TAG_ADD;
+    add_.tm.add.sg_list = &element_;
     return UCS_OK;
 }
 
-// ---- Operations
+/// Fills the rest of `wr`. `asks`: for an acknowledgement.
+[[gnu::always_inline]] inline ucs_status_t TagList::post(ibv_ops_wr& wr, bool asks) {
+    if (ops_left_ < 2 && wr.opcode != IBV_WR_TAG_SYNC) [[unlikely]]
+        return UCS_ERR_NO_RESOURCE;
+    wr.flags = asks ? IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC : IBV_OPS_TM_SYNC;
+    wr.tm.unexpected_cnt = unexpected_;
+    ibv_ops_wr* bad = nullptr;
+    if (const int error = post_ops_(srq_, &wr, &bad); error != 0) [[unlikely]]
+        return refused(wr, error);
+    --ops_left_;
+    synced_ = unexpected_;
+    sync_wanted_ = false;
+    ++uncovered_;
+    if (asks) {
+        covered_[acks_asked_++ & (covered_.size() - 1)] = uncovered_;
+        uncovered_ = 0;
+    }
+    return UCS_OK;
+}
 
+inline void TagList::note_added(TagEntry& entry, bool asks) {
+    ++totals_.adds;
+    ++used_;
+    entry.handle = add_.tm.handle;
+    entry.state = State::kPosted;
+    entry.acks = asks ? kAddAck : 0;
+    entry.has_imm = false;
+    entry.forced = entry.deleting = entry.incomplete = false;
+    if (!asks) [[likely]] {
+        --unasked_left_;
+        step_ = Step::kUnknown;
+        return;
+    }
+    newest_asked_ = wr_id_of(entry);
+    step_ = Step::kAsked;
+    if (asked_in_row_ == kAskedInRow)
+        unasked_left_ = unasked_max_;
+    else
+        ++asked_in_row_;
+}
+
+// What the call of the driver leaves to do should not need much that was known before it.
 ucs_status_t TagList::add(uct_tag_t tag, uct_tag_t mask, void* buffer, std::size_t capacity,
                           std::uint32_t lkey, uct_tag_context_t* ctx) {
-    if (free_.empty()) [[unlikely]]
+    const std::uint32_t index = free_;
+    if (index == kNoEntry) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
-    if (capacity != 0 && has_buffer(buffer)) [[unlikely]]
+    std::uint32_t& bucket = bucket_of(buffer);
+    if (bucket != kNoEntry && capacity != 0 && is_in(bucket, buffer)) [[unlikely]]
         return UCS_ERR_ALREADY_EXISTS;
-    const std::uint32_t index = free_.back();
+    // A free entry may be written to.
     TagEntry& entry = entries_[index];
-    const std::uint32_t generation = (entry.generation + 1) & kGenerationMask;
-    const auto wr_id = kOwn | std::uint64_t{generation} << kGenerationShift | index;
-    ibv_sge sge{reinterpret_cast<std::uint64_t>(buffer), static_cast<std::uint32_t>(capacity),
-                lkey};
-    ibv_ops_wr wr;
-    wr.wr_id = wr_id | bits_of(WrKind::kAdd);
-    wr.opcode = IBV_WR_TAG_ADD;
-    wr.tm.handle = 0;
-    wr.tm.add = {wr_id, &sge, capacity != 0 ? 1 : 0, tag & mask, mask};
-    if (const ucs_status_t status = post(wr); status != UCS_OK) [[unlikely]]
+    entry.ctx = ctx;
+    entry.buffer = buffer;
+    entry.tag = tag;
+    entry.capacity = static_cast<std::uint32_t>(capacity);
+    entry.lkey = lkey;
+    entry.qp_num = 0;
+    entry.ticket = next_ticket(entry.ticket);
+    const Ticket kept{index, entry.ticket};
+    std::memcpy(ctx->priv, &kept, sizeof kept);
+
+    const std::uint64_t wr_id = std::uint64_t{entry.ticket} << 32 | index;
+    element_ = {reinterpret_cast<std::uint64_t>(buffer), entry.capacity, lkey};
+    add_.wr_id = wr_id | bits_of(WrKind::kAdd);
+    add_.tm.add.recv_wr_id = wr_id;
+    add_.tm.add.num_sge = capacity != 0 ? 1 : 0;
+    add_.tm.add.tag = tag & mask;
+    add_.tm.add.mask = mask;
+    const bool asks = unasked_left_ == 0;
+    if (const ucs_status_t status = post(add_, asks); status != UCS_OK) [[unlikely]]
         return status;
-    free_.pop_back();
-    ++totals_.adds;
-    entry = {.ctx = ctx,
-             .buffer = buffer,
-             .tag = tag,
-             .capacity = static_cast<std::uint32_t>(capacity),
-             .lkey = lkey,
-             .qp_num = 0,
-             .app_ctx = 0,
-             .imm = 0,
-             .byte_len = 0,
-             .handle = wr.tm.handle,
-             .generation = generation,
-             .next = kNone,
-             .state = State::kPosted,
-             .acks = kAddAck,
-             .has_imm = false,
-             .forced = false,
-             .deleting = false,
-             .listed = false,
-             .incomplete = false};
-    if (capacity != 0)
-        list_buffer(entry);
-    const Ticket ticket{index, generation};
-    std::memcpy(ctx->priv, &ticket, sizeof ticket);
+    note_added(entry, asks);
+    free_ = entry.next;
+    entry.next = bucket;
+    if (entry.capacity != 0) [[likely]]
+        bucket = index;
     return UCS_OK;
 }
 
@@ -120,7 +146,7 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
         wr.wr_id = wr_id_of(*entry) | bits_of(WrKind::kDelete);
         wr.opcode = IBV_WR_TAG_DEL;
         wr.tm.handle = entry->handle;
-        if (const ucs_status_t status = post(wr); status != UCS_OK)
+        if (const ucs_status_t status = post(wr, true); status != UCS_OK)
             return status;
         ++totals_.deletes;
         entry->deleting = true;
@@ -129,10 +155,21 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
     if (forced) {
         entry->forced = true;
         entry->ctx = nullptr;
-        if (entry->state == State::kPosted && entry->listed)
+        if (entry->state == State::kPosted && entry->capacity != 0)
             unlist_buffer(*entry);
     }
     return UCS_OK;
+}
+
+TagEntry* TagList::find(const uct_tag_context_t* ctx) {
+    Ticket kept;
+    std::memcpy(&kept, ctx->priv, sizeof kept);
+    if (kept.index >= depth_)
+        return nullptr;
+    TagEntry& entry = entries_[kept.index];
+    const bool is_posted = entry.state == State::kPosted || entry.state == State::kConsumed ||
+                           entry.state == State::kContinued;
+    return is_posted && entry.ctx == ctx && entry.ticket == kept.ticket ? &entry : nullptr;
 }
 
 /// Its message was polled: there is nothing to delete.
@@ -140,11 +177,6 @@ bool TagList::has_news(const TagEntry& entry) const {
     return std::ranges::any_of(cq_->newest(), [wr_id = wr_id_of(entry)](const auto& completion) {
         return completion.wr_id == wr_id;
     });
-}
-
-std::uint64_t TagList::wr_id_of(const TagEntry& entry) const {
-    return kOwn | bits_of(WrKind::kReceive) | std::uint64_t{entry.generation} << kGenerationShift |
-           index_of(entry);
 }
 
 void TagList::sync() {
@@ -157,224 +189,32 @@ void TagList::sync() {
     ibv_ops_wr wr{};
     wr.wr_id = kOwn | bits_of(WrKind::kSync);
     wr.opcode = IBV_WR_TAG_SYNC;
-    if (post(wr) == UCS_OK) {
+    if (post(wr, true) == UCS_OK) {
         sync_posted_ = true;
         ++totals_.syncs;
     }
 }
 
-/// Fills the rest of `wr`.
-ucs_status_t TagList::post(ibv_ops_wr& wr) {
-    if (ops_left_ < 2 && wr.opcode != IBV_WR_TAG_SYNC) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
-    wr.next = nullptr;
-    wr.flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
-    wr.tm.unexpected_cnt = unexpected_;
-    ibv_ops_wr* bad = nullptr;
-    if (const int error = ibv_post_srq_ops(srq_, &wr, &bad); error != 0) [[unlikely]] {
-        if (error == ENOMEM && wr.opcode == IBV_WR_TAG_ADD)
-            return UCS_ERR_EXCEEDS_LIMIT;  // a place was lost with a queue pair
-        sync_wanted_ = false;              // not again in each progress
-        TW_LOG_ERROR(
-            "ibv_post_srq_ops (operation %d, %u receives in the list, %u operations left) "
-            "failed: %s",
-            static_cast<int>(wr.opcode), size(), ops_left_, std::strerror(error));
-        return UCS_ERR_IO_ERROR;
-    }
-    --ops_left_;
-    synced_ = unexpected_;
-    sync_wanted_ = false;
-    return UCS_OK;
+ucs_status_t TagList::refused(const ibv_ops_wr& wr, int error) {
+    if (error == ENOMEM && wr.opcode == IBV_WR_TAG_ADD)
+        return UCS_ERR_EXCEEDS_LIMIT;  // a place was lost with a queue pair
+    sync_wanted_ = false;              // not again in each progress
+    TW_LOG_ERROR(
+        "ibv_post_srq_ops (operation %d, %u receives in the list, %u operations left) failed: %s",
+        static_cast<int>(wr.opcode), used_, ops_left_, std::strerror(error));
+    return UCS_ERR_IO_ERROR;
 }
 
-// ---- Completions
-
-TagEntry* TagList::find(std::uint64_t wr_id) {
-    const auto index = static_cast<std::uint32_t>(wr_id);
-    const std::uint32_t generation = (wr_id >> kGenerationShift) & kGenerationMask;
-    if (!is_own(wr_id) || index >= entries_.size() || entries_[index].generation != generation)
-        return nullptr;
-    return &entries_[index];
-}
-
-TagEntry* TagList::find(const uct_tag_context_t* ctx) {
-    Ticket ticket;
-    std::memcpy(&ticket, ctx->priv, sizeof ticket);
-    if (ticket.index >= entries_.size())
-        return nullptr;
-    TagEntry& entry = entries_[ticket.index];
-    const bool is_posted = entry.state == State::kPosted || entry.state == State::kConsumed ||
-                           entry.state == State::kContinued;
-    return is_posted && entry.ctx == ctx && entry.generation == ticket.generation ? &entry
-                                                                                  : nullptr;
-}
-
-TagEvent TagList::handle(const Completion& completion) {
-    const WrKind kind = kind_of(completion.wr_id);
-    if (kind == WrKind::kSync) {
-        if (!sync_posted_)
-            return on_stray();
-        sync_posted_ = false;
-        ++ops_left_;
-        return {};
-    }
-    TagEntry* entry = find(completion.wr_id);
-    if (entry == nullptr) [[unlikely]]
-        return on_stray();
-    if (kind == WrKind::kReceive)
-        return on_message(*entry, completion);
-    return kind == WrKind::kAdd ? on_added(*entry, completion) : on_deleted(*entry, completion);
-}
-
-TagEvent TagList::on_message(TagEntry& entry, const Completion& completion) {
-    const unsigned flags = completion.flags;
-    const bool is_first = entry.state == State::kPosted;
-    if (!is_first && entry.state != State::kConsumed) [[unlikely]]
-        return on_stray();
-    if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
-        return on_failed_message(entry, completion);
-    if ((flags & kIsMatch) != 0) {
-        entry.qp_num = completion.qp_num;
-        entry.tag = completion.tag;
-        entry.app_ctx = completion.app_ctx;
-    }
-    if ((flags & IBV_WC_WITH_IMM) != 0) {
-        entry.imm = completion.imm;
-        entry.has_imm = true;
-    }
-    if ((flags & kIsData) != 0) [[likely]] {
-        entry.byte_len = completion.byte_len;
-        return tell(entry.incomplete ? TagEvent::Kind::kIncomplete : TagEvent::Kind::kArrived,
-                    entry, UCS_OK, is_first);
-    }
-    if (!is_first || (flags & kIsMatch) == 0) [[unlikely]]
-        return on_stray();
-    entry.state = State::kConsumed;
-    ++consumed_;
-    if (entry.forced)
-        return {};
-    return {.kind = TagEvent::Kind::kConsumed, .was_consumed_now = true, .entry = &entry};
-}
-
-TagEvent TagList::on_failed_message(TagEntry& entry, const Completion& completion) {
-    if (completion.status != IBV_WC_TM_RNDV_INCOMPLETE) {
-        return tell(TagEvent::Kind::kFailed, entry, status_of(completion.status),
-                    entry.state == State::kPosted);
-    }
-    // For the list it is a match like any other, in one or two completions.
-    entry.incomplete = true;
-    Completion match = completion;
-    match.status = IBV_WC_SUCCESS;
-    return on_message(entry, match);
-}
-
-TagEvent TagList::on_added(TagEntry& entry, const Completion& completion) {
-    if ((entry.acks & kAddAck) == 0) [[unlikely]]
-        return on_stray();
-    ++ops_left_;
-    entry.acks &= static_cast<std::uint8_t>(~kAddAck);
-    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-        if (entry.state == State::kPosted)
-            return tell(TagEvent::Kind::kFailed, entry, UCS_ERR_IO_ERROR);
-    } else {
-        is_out_of_step_ = (completion.flags & IBV_WC_TM_SYNC_REQ) != 0;
-        sync_wanted_ = sync_wanted_ || (is_out_of_step_ && unsynced() != 0);
-    }
-    if (entry.state == State::kDone) [[unlikely]]
-        release(entry);
-    return {};
-}
-
-TagEvent TagList::on_deleted(TagEntry& entry, const Completion& completion) {
-    if ((entry.acks & kDelAck) == 0)
-        return on_stray();
-    ++ops_left_;
-    entry.acks &= static_cast<std::uint8_t>(~kDelAck);
-    if (completion.status == IBV_WC_SUCCESS) {
-        if ((completion.flags & IBV_WC_TM_SYNC_REQ) != 0 && unsynced() != 0)
-            sync_wanted_ = true;
-        if (entry.state == State::kPosted)
-            return tell(TagEvent::Kind::kCanceled, entry, UCS_ERR_CANCELED);
-    }
-    if (entry.state == State::kDone)
-        release(entry);
-    return {};
-}
-
-TagEvent TagList::on_stray() {
-    ++totals_.strays;
-    return {};
-}
-
-// ---- Ends
-
-/// Nothing more comes of `entry` but acknowledgements.
-TagEvent TagList::tell(TagEvent::Kind kind, TagEntry& entry, ucs_status_t status,
-                       bool was_consumed_now) {
-    if (entry.state == State::kConsumed)
-        --consumed_;
-    if (entry.forced) [[unlikely]] {
-        end(entry);
-        return {};
-    }
-    entry.state = kind == TagEvent::Kind::kIncomplete ? State::kContinued : State::kTold;
-    return {.kind = kind, .was_consumed_now = was_consumed_now, .status = status, .entry = &entry};
-}
-
-void TagList::finish(TagEntry& entry) {
-    TW_ASSERT(entry.state == State::kTold || entry.state == State::kContinued);
-    end(entry);
-}
-
-void TagList::end(TagEntry& entry) {
-    if (entry.listed)
-        unlist_buffer(entry);
-    entry.ctx = nullptr;
-    entry.state = State::kDone;
-    release(entry);
-}
-
-/// Unless the device may still name it.
-void TagList::release(TagEntry& entry) {
-    if (entry.acks != 0)
-        return;
-    entry.state = State::kFree;
-    free_.push_back(index_of(entry));
-}
-
-bool TagList::waits_for(std::uint32_t qp_num) const {
-    return consumed_ != 0 && std::any_of(entries_.begin(), entries_.end(), [=](const auto& entry) {
-               return entry.state == State::kConsumed && entry.qp_num == qp_num;
-           });
+void TagList::take_ack() {
+    ops_left_ += covered_[acks_taken_++ & (covered_.size() - 1)];
 }
 
 // ---- Buffers in use
 
-std::uint32_t& TagList::bucket_of(const void* buffer) {
-    constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
-    return buckets_[reinterpret_cast<std::uint64_t>(buffer) * kGolden >> bucket_shift_];
-}
-
-bool TagList::has_buffer(const void* buffer) {
-    std::uint32_t at = bucket_of(buffer);
-    while (at != kNone && entries_[at].buffer != buffer)
-        at = entries_[at].next;
-    return at != kNone;
-}
-
-void TagList::list_buffer(TagEntry& entry) {
-    std::uint32_t& first = bucket_of(entry.buffer);
-    entry.next = first;
-    first = index_of(entry);
-    entry.listed = true;
-}
-
-void TagList::unlist_buffer(TagEntry& entry) {
-    std::uint32_t* at = &bucket_of(entry.buffer);
-    while (*at != index_of(entry))
-        at = &entries_[*at].next;
-    *at = entry.next;
-    entry.listed = false;
+bool TagList::is_in(std::uint32_t bucket, const void* buffer) const {
+    while (bucket != kNoEntry && entries_[bucket].buffer != buffer)
+        bucket = entries_[bucket].next;
+    return bucket != kNoEntry;
 }
 
 }  // namespace tagwire::ib

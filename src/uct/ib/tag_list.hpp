@@ -16,12 +16,17 @@
 // that a message won, whose completions came or come. One that is cancelled by force goes the same
 // way, from posted or consumed to done, and nobody is told.
 //
+// Acknowledgements. Each DEL and SYNC wants one, an ADD only now and then: the next one counts for
+// all operations before it. But only that of an ADD tells whether it is in step (2), so while
+// unexpected messages come each ADD asks.
+//
 // Threads: owner of the interface.
 // Invariants
 //  (1) Entries in use <= depth(), operations outstanding on the device <= ops_max, and ADD and DEL
 //      leave one operation for SYNC. So the device is never found full.
 //  (2) Every operation carries the count of unexpected messages that software has handled (16 bits,
-//      wrapping): until the device's count is the same, an ADD does not match (the phase).
+//      wrapping): until the device's count is the same, an ADD does not match (the phase). Unless
+//      all are known to be in step, each unexpected message is followed by a SYNC.
 //  (3) The handle that ADD returned names the entry until the last completion of its message, or
 //      that of its DEL, was polled: the driver then gives it to the next ADD. So no DEL is posted
 //      for an entry whose message is among the completions that were polled but not handled yet.
@@ -48,22 +53,22 @@ struct alignas(64) TagEntry {
 
     uct_tag_context_t* ctx;  // null: cancelled by force, or free
     void* buffer;
-    std::uint64_t tag;  // of the message once consumed, before that of the receive
-    std::uint32_t capacity;
+    std::uint64_t tag;       // of the message once consumed, before that of the receive
+    std::uint32_t capacity;  // not 0: the buffer is among those in use
     std::uint32_t lkey;
-    std::uint32_t qp_num;  // of the MATCH completion, as the next four
+    std::uint32_t qp_num;  // of the MATCH completion; 0 before
+    // The next three are there when the message is.
     std::uint32_t app_ctx;
-    std::uint32_t imm;
+    std::uint32_t imm;       // if has_imm
     std::uint32_t byte_len;  // of the data without headers; kIncomplete: of TMH and what follows
     std::uint32_t handle;    // of the device
-    std::uint32_t generation;
-    std::uint32_t next;  // in its bucket of buffers
+    std::uint32_t ticket;    // high half of its wr_id: the generation
+    std::uint32_t next;      // in its bucket of buffers, or in the list of the free
     State state;
-    std::uint8_t acks;  // kAddAck, kDelAck: still to come
+    std::uint8_t acks;  // kAddAck, kDelAck: asked for and still to come
     bool has_imm;
     bool forced : 1;      // nobody is told
     bool deleting : 1;    // DEL was posted
-    bool listed : 1;      // the buffer is among those in use
     bool incomplete : 1;  // consumed by a rendezvous that does not fit
 };
 static_assert(sizeof(TagEntry) == 64);
@@ -83,11 +88,17 @@ struct TagEvent {
     ucs_status_t status = UCS_OK;
     TagEntry* entry = nullptr;
 };
+static_assert(sizeof(TagEvent) == 16);  // fits two registers
 
 class TagList {
   public:
     /// So many unexpected messages may come before the device is told of them by a SYNC.
     static constexpr unsigned kUnsyncedMax = 1U << 14;
+    /// At least each so-and-so-many-th ADD asks for an acknowledgement.
+    static constexpr unsigned kSignalEvery = 32;
+
+    /// Operations with which add() and cancel() never lack one. 2 are needed in any case.
+    static constexpr unsigned ops_for(unsigned depth) { return 2 * depth + kSignalEvery; }
 
     /// What was done; the owner of the interface shows it.
     struct Totals {
@@ -95,9 +106,12 @@ class TagList {
         std::uint64_t strays = 0;  // completions that nobody waited for
     };
 
-    /// `depth` receives; `ops_max` as the SRQ was created with: 2 * depth + 1 are always enough, 2
-    /// are needed. UCS_ERR_INVALID_PARAM (logged).
-    /// `cq` is where the SRQ's completions are polled.
+    TagList() = default;
+    TagList(const TagList&) = delete;
+    TagList& operator=(const TagList&) = delete;
+
+    /// `depth` receives; `ops_max` as the SRQ was created with; `cq` is where its completions are
+    /// polled. UCS_ERR_INVALID_PARAM, UCS_ERR_UNSUPPORTED (logged).
     ucs_status_t open(ibv_srq* srq, const CompletionQueue& cq, unsigned depth, unsigned ops_max);
 
     /// Posts a receive. UCS_ERR_EXCEEDS_LIMIT: the list is full. UCS_ERR_ALREADY_EXISTS: a
@@ -122,18 +136,18 @@ class TagList {
     /// callback of its receive runs, that may post again.
     void finish(TagEntry& entry);
 
-    /// One more unexpected tagged message was handled by software completely: `wc_flags` are those
-    /// of its completion.
+    /// One more unexpected tagged message was handled by software: `wc_flags` are those of its
+    /// completion.
     void count_unexpected(unsigned wc_flags = 0) {
         ++unexpected_;
+        asked_in_row_ = unasked_left_ = 0;
         // A device may go on asking for a while after it was told.
         const bool is_asked =
             (wc_flags & IBV_WC_TM_SYNC_REQ) != 0 && unsynced() >= kUnsyncedMax / 2;
-        if (is_out_of_step_ || is_asked || unsynced() >= kUnsyncedMax) [[unlikely]]
+        if (step_ >= Step::kUnknown || is_asked || unsynced() >= kUnsyncedMax) [[unlikely]]
             sync_wanted_ = true;
     }
-    /// Synchronizes when that is due: the device asks (IBV_WC_TM_SYNC_REQ), or enough unexpected
-    /// messages came since the last operation. One at a time, so it is called from each progress.
+    /// Posts a SYNC, if one is wanted. Only one at a time: so it is called from each progress.
     void sync_if_needed() {
         if (sync_wanted_) [[unlikely]]
             sync();
@@ -150,16 +164,37 @@ class TagList {
     template <class End>
     void take_all(End&& end);
 
-    [[nodiscard]] unsigned depth() const { return static_cast<unsigned>(entries_.size()); }
-    [[nodiscard]] unsigned size() const { return depth() - static_cast<unsigned>(free_.size()); }
+    [[nodiscard]] unsigned depth() const { return depth_; }
+    [[nodiscard]] unsigned size() const { return used_; }
     [[nodiscard]] unsigned ops_left() const { return ops_left_; }
     [[nodiscard]] const Totals& totals() const { return totals_; }
 
   private:
     using State = TagEntry::State;
 
-    static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  // no address has it
+    /// What is known of the newest ADD, and so of all: whether it waits for a count.
+    enum class Step : std::uint8_t {
+        kIn,       // it does not, or there is none
+        kAsked,    // its acknowledgement will tell
+        kUnknown,  // no acknowledgement will come
+        kOut,      // it did when it was posted
+    };
 
+    static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  // no address has it
+    static constexpr unsigned kAskedInRow = 8;  // ADDs after an unexpected message
+
+    // ---- Operations
+    ucs_status_t post(ibv_ops_wr& wr, bool asks);
+    ucs_status_t refused(const ibv_ops_wr& wr, int error);
+    void note_added(TagEntry& entry, bool asks);
+    void sync();
+    void take_ack();
+    [[nodiscard]] unsigned unsynced() const {
+        return static_cast<std::uint16_t>(unexpected_ - synced_);
+    }
+
+    // ---- Completions
+    TagEvent handle_rare(const Completion& completion);
     TagEvent on_message(TagEntry& entry, const Completion& completion);
     TagEvent on_failed_message(TagEntry& entry, const Completion& completion);
     TagEvent on_added(TagEntry& entry, const Completion& completion);
@@ -167,41 +202,53 @@ class TagList {
     TagEvent on_stray();
     TagEvent tell(TagEvent::Kind kind, TagEntry& entry, ucs_status_t status,
                   bool was_consumed_now = false);
-    TagEntry* find(std::uint64_t wr_id);
-    TagEntry* find(const uct_tag_context_t* ctx);
 
-    void sync();
-    ucs_status_t post(ibv_ops_wr& wr);
-    [[nodiscard]] unsigned unsynced() const {
-        return static_cast<std::uint16_t>(unexpected_ - synced_);
-    }
+    // ---- Entries
+    TagEntry* find(const uct_tag_context_t* ctx);
     [[nodiscard]] bool has_news(const TagEntry& entry) const;
     void end(TagEntry& entry);
     void release(TagEntry& entry);
     [[nodiscard]] std::uint32_t index_of(const TagEntry& entry) const {
         return static_cast<std::uint32_t>(&entry - entries_.data());
     }
-    [[nodiscard]] std::uint64_t wr_id_of(const TagEntry& entry) const;
+    [[nodiscard]] std::uint64_t wr_id_of(const TagEntry& entry) const {
+        return std::uint64_t{entry.ticket} << 32 | index_of(entry);
+    }
 
     // ---- Buffers in use: chains of entries, by address
-    std::uint32_t& bucket_of(const void* buffer);
-    bool has_buffer(const void* buffer);
-    void list_buffer(TagEntry& entry);
+    std::uint32_t& bucket_of(const void* buffer) {
+        constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
+        return buckets_[reinterpret_cast<std::uint64_t>(buffer) * kGolden >> bucket_shift_];
+    }
+    [[nodiscard]] bool is_in(std::uint32_t bucket, const void* buffer) const;
     void unlist_buffer(TagEntry& entry);
 
+    int (*post_ops_)(ibv_srq*, ibv_ops_wr*, ibv_ops_wr**) = nullptr;
     ibv_srq* srq_ = nullptr;
     const CompletionQueue* cq_ = nullptr;
+    unsigned depth_ = 0;
     unsigned ops_left_ = 0;
-    unsigned consumed_ = 0;  // entries in that state
+    unsigned used_ = 0;          // entries that are not free
+    unsigned consumed_ = 0;      // entries in that state
+    unsigned asked_in_row_ = 0;  // ADDs since the last unexpected message, up to kAskedInRow
+    unsigned unasked_left_ = 0;  // so many ADDs need not ask
+    unsigned unasked_max_ = 0;
+    unsigned bucket_shift_ = 0;
+    std::uint32_t free_ = 0;  // the first free entry
     bool sync_wanted_ = false;
     bool sync_posted_ = false;
-    bool is_out_of_step_ = false;   // as the newest acknowledged ADD was; it may wait still
-    std::uint16_t unexpected_ = 0;  // handled by software
-    std::uint16_t synced_ = 0;      // as the last operation said
-    unsigned bucket_shift_ = 0;
+    Step step_ = Step::kIn;
+    std::uint16_t unexpected_ = 0;    // handled by software
+    std::uint16_t synced_ = 0;        // as the last operation said
+    std::uint64_t newest_asked_ = 0;  // wr_id of the receive
     std::vector<TagEntry> entries_;
-    std::vector<std::uint32_t> free_;
     std::vector<std::uint32_t> buckets_;  // the first entry of each chain
+    // ---- Acknowledgements to come, in order: how many operations each stands for
+    std::vector<std::uint16_t> covered_;
+    std::uint32_t acks_asked_ = 0, acks_taken_ = 0;
+    std::uint16_t uncovered_ = 0;  // operations since the last one that asked
+    ibv_sge element_{};            // of the next ADD
+    ibv_ops_wr add_{};
     Totals totals_;
 };
 

@@ -53,6 +53,32 @@ TEST(TagListPhase, a_message_of_many_packets_under_way_keeps_a_receive_waiting) 
     EXPECT_TRUE(all == 6 || all == 7) << all;
 }
 
+// Whether or not the receives asked for an acknowledgement, which depends on what was before.
+TEST(TagListPhase, receives_posted_past_messages_on_their_way_come_into_step) {
+    for (unsigned before = 0; before != 45; ++before) {
+        SCOPED_TRACE(before);
+        TagPair pair({.tags = 4, .ops = ib::TagList::ops_for(4)});
+        for (unsigned i = 0; i != before; ++i) {
+            Receive receive;
+            ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
+            pair.sender.send_eager({.tag = 5}, 8, i);
+            ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
+        }
+        Receive first, second;
+        ASSERT_EQ(UCS_OK, pair.receiver.post(first, 7, 0));
+        for (unsigned i = 0; i != 3; ++i)
+            pair.sender.send_eager({.tag = 6}, 8, i);
+        ASSERT_TRUE(pair.arrive());
+        ASSERT_EQ(UCS_OK, pair.receiver.post(second, 8, 1));
+        ASSERT_TRUE(pair.drain());
+        ASSERT_EQ(3U, pair.receiver.unexpected.size());
+        pair.sender.send_eager({.tag = 8}, 8, 9);
+        pair.sender.send_eager({.tag = 7}, 8, 10);
+        ASSERT_TRUE(pair.until([&] { return first.ended + second.ended == 2; }));
+        EXPECT_TRUE(pair.receiver.has_data(second, 1, 8, 9));
+    }
+}
+
 TEST(TagListPhase, no_sync_while_device_and_software_agree) {
     TagPair pair;
     Receive never;
@@ -349,6 +375,25 @@ TEST(TagListForeign, completions_that_nobody_waits_for_are_counted_and_change_no
     pair.sender.send_eager({.tag = 5}, 8, 2);
     ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
     EXPECT_TRUE(pair.receiver.has_data(receive, 0, 8, 2));
+}
+
+TEST(TagListForeign, an_entry_is_free_only_when_its_late_acknowledgement_came) {
+    TagPair pair({.tags = 1});
+    ib::TagList& list = pair.receiver.list;
+    Receive receive;
+    ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
+    pair.sender.send_eager({.tag = 5}, 8, 1);
+    ASSERT_TRUE(pair.arrive());
+    const ib::Completion* completions = nullptr;
+    ASSERT_EQ(2U, pair.receiver.cq.poll(&completions));
+    const ib::TagEvent event = list.handle(completions[1]);
+    ASSERT_EQ(Kind::kArrived, event.kind);
+    list.finish(*event.entry);
+    EXPECT_EQ(1U, list.size());
+    EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT, pair.receiver.post(receive, 5, 0));
+    EXPECT_EQ(Kind::kNone, list.handle(completions[0]).kind);
+    EXPECT_EQ(0U, list.size());
+    EXPECT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
 }
 
 // Cards may tell of the match first, and of the headers' arrival later.

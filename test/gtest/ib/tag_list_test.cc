@@ -190,6 +190,46 @@ TEST(TagList, operations_are_never_more_than_the_device_takes) {
     EXPECT_EQ(2U, pair.receiver.list.size());
 }
 
+/// `count` messages, one after the other, that are expected.
+void pass(TagPair& pair, unsigned count) {
+    for (unsigned i = 0; i != count; ++i) {
+        Receive receive;
+        ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
+        pair.sender.send_eager({.tag = 5}, 8, i);
+        ASSERT_TRUE(pair.until([&] { return receive.ended == 1; }));
+        ASSERT_TRUE(pair.receiver.has_data(receive, 0, 8, i));
+    }
+}
+
+TEST(TagList, expected_messages_need_few_acknowledgements) {
+    TagPair pair({.tags = 4, .ops = ib::TagList::ops_for(4)});
+    unsigned acks = 0;
+    pair.receiver.on_completion = [&](const ib::Completion& completion) {
+        acks += completion.opcode == IBV_WC_TM_ADD ? 1U : 0U;
+    };
+    pass(pair, 1000);
+    EXPECT_EQ(0U, pair.receiver.list.totals().syncs);
+    EXPECT_LT(acks, 1000 / ib::TagList::kSignalEvery + 16);
+    EXPECT_GE(acks, 1000 / ib::TagList::kSignalEvery);
+}
+
+// Whatever is not acknowledged yet, all receives can be posted and cancelled.
+TEST(TagList, operations_do_not_run_out_where_there_are_enough) {
+    for (const unsigned depth : {1U, 3U, 64U}) {
+        SCOPED_TRACE(depth);
+        TagPair pair({.tags = depth, .ops = ib::TagList::ops_for(depth)});
+        std::vector<Receive> receives(depth);
+        for (unsigned before = 0; before != 70; ++before) {
+            pass(pair, before);
+            for (unsigned i = 0; i != depth; ++i)
+                ASSERT_EQ(UCS_OK, pair.receiver.post(receives[i], 100 + i, i, 64));
+            for (unsigned i = 0; i != depth; ++i)
+                ASSERT_EQ(UCS_OK, pair.receiver.list.cancel(&receives[i], true)) << before;
+            ASSERT_TRUE(pair.until([&] { return pair.receiver.list.size() == 0; }));
+        }
+    }
+}
+
 TEST(TagList, limits_that_cannot_work_are_refused) {
     TagPair pair;
     ib::TagList list;

@@ -128,7 +128,8 @@ ucs_status_t RcIface::open_queues() {
 
     const auto tags = has_device_tags_ ? static_cast<unsigned>(options_.tag_depth) : 0U;
     const unsigned tag_ops =
-        tags == 0 ? 0 : std::min(ib_md().device().attr().tm_caps.max_ops, 2 * tags + 1);
+        tags == 0 ? 0
+                  : std::min(ib_md().device().attr().tm_caps.max_ops, ib::TagList::ops_for(tags));
     const auto depth = static_cast<unsigned>(options_.rx_depth + options_.rndv_max);
     const bool has_too_many = depth > static_cast<unsigned>(std::max(device.max_srq_wr, 0));
     if (has_too_many)
