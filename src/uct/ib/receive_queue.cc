@@ -145,7 +145,7 @@ ucs_status_t ReceiveQueue::open(const IbMd& md, const ReceiveQueueParams& params
         status = create_srq();
     if (status != UCS_OK)
         return status;
-    free_.reserve(params_.buffers_max);
+    free_.assign(params_.buffers_max, nullptr);
     for (unsigned i = 0; i != kRefillBatch; ++i) {
         elements_[i].length = static_cast<std::uint32_t>(params.message_bytes);
         chain_[i] = {0, i + 1 < kRefillBatch ? &chain_[i + 1] : nullptr, &elements_[i], 1};
@@ -234,7 +234,7 @@ void ReceiveQueue::close() {
     for (ReceiveRegion* region : regions_)
         region->abandon();
     regions_.clear();
-    free_.clear();
+    free_count_ = 0;
     posted_ = slots_ = kept_ = 0;
 }
 
@@ -245,7 +245,7 @@ void ReceiveQueue::keep(std::byte* message, std::uint64_t owner) {
 
 void ReceiveQueue::release(std::byte* message, std::uint64_t owner) {
     --kept_;
-    free_.push_back(message);
+    put_back(message);
     released_(arg_, owner);
 }
 
@@ -265,9 +265,9 @@ void ReceiveQueue::arm_limit() {
 ucs_status_t ReceiveQueue::post_missing(unsigned batch_min) {
     while (params_.depth - posted_ >= batch_min) {
         const unsigned wanted = std::min(params_.depth - posted_, kRefillBatch);
-        if (free_.size() < wanted && slots_ < params_.buffers_max && !grow())
+        if (free_count_ < wanted && slots_ < params_.buffers_max && !grow())
             return UCS_ERR_NO_MEMORY;
-        const auto count = static_cast<unsigned>(std::min<std::size_t>(wanted, free_.size()));
+        const auto count = static_cast<unsigned>(std::min<std::size_t>(wanted, free_count_));
         if (count == 0)
             break;  // the user holds the rest
         if (const ucs_status_t status = post(count); status != UCS_OK)
@@ -277,7 +277,7 @@ ucs_status_t ReceiveQueue::post_missing(unsigned batch_min) {
 }
 
 ucs_status_t ReceiveQueue::post(unsigned count) {
-    const auto first = free_.end() - count;
+    std::byte* const* const first = &free_[free_count_ - count];
     for (unsigned i = 0; i != count; ++i) {
         chain_[i].wr_id = elements_[i].addr = reinterpret_cast<std::uint64_t>(first[i]);
         elements_[i].lkey = ReceiveRegion::of(first[i]).lkey();
@@ -291,13 +291,14 @@ ucs_status_t ReceiveQueue::post(unsigned count) {
         // Those before the refused one are posted.
         const auto taken = static_cast<unsigned>(bad - chain_.data());
         posted_ += taken;
-        free_.erase(first, first + taken);
+        std::copy(first + taken, first + count, &free_[free_count_ - count]);
+        free_count_ -= taken;
         TW_LOG_ERROR("%s: posting receive buffers failed with %u of %u posted: %s",
                      md_->device().name().c_str(), posted_, params_.depth, std::strerror(error));
         return UCS_ERR_IO_ERROR;
     }
     posted_ += count;
-    free_.erase(first, free_.end());
+    free_count_ -= count;
     return UCS_OK;
 }
 
@@ -319,7 +320,7 @@ bool ReceiveQueue::grow() {
     regions_.push_back(region);
     slots_ += slots;
     for (unsigned slot = slots; slot-- != 0;)
-        free_.push_back(region->message(slot));
+        put_back(region->message(slot));
     return true;
 }
 

@@ -89,7 +89,7 @@ class ReceiveQueue {
     /// A completion with `wr_id` was polled: the slot is held.
     void consumed() { --posted_; }
     /// The slot of `message` is free again.
-    void put_back(std::byte* message) { free_.push_back(message); }
+    void put_back(std::byte* message) { free_[free_count_++] = message; }
     /// The user keeps the slot; uct_iface_release_desc() calls Released with `owner` and frees it.
     void keep(std::byte* message, std::uint64_t owner);
 
@@ -126,7 +126,8 @@ class ReceiveQueue {
     unsigned kept_ = 0;
     std::size_t message_offset_ = 0;  // in a slot
     std::size_t stride_ = 0;
-    std::vector<std::byte*> free_;  // addresses of messages, the warmest last
+    std::vector<std::byte*> free_;  // places for all; addresses of messages, the warmest last
+    std::size_t free_count_ = 0;
     std::vector<ReceiveRegion*> regions_;
     std::array<ibv_recv_wr, kRefillBatch> chain_;  // linked, each with its gather element
     std::array<ibv_sge, kRefillBatch> elements_;

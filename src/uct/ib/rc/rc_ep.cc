@@ -100,9 +100,11 @@ ucs_status_t RcEp::make_queue_pairs() {
         make_queue_pair(depth, has_two ? own.ends_.srq() : own.receives_.srq(), &qp_);
     if (status == UCS_OK && has_two)
         status = make_queue_pair(0, own.receives_.srq(), &device_qp_);
-    device_qp_num_ = device_qp_ == nullptr ? 0 : device_qp_->qp_num;
+    if (status != UCS_OK)
+        return status;
+    message_qp_num_ = has_two ? device_qp_->qp_num : qp_->qp_num;
     sq_free_ = depth;
-    return status;
+    return UCS_OK;
 }
 
 ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) {
@@ -141,7 +143,7 @@ ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
                          .check = 0,
                          .seg_bytes = static_cast<std::uint32_t>(own.seg_bytes_),
                          .qp_num = qp_->qp_num,
-                         .device_qp_num = device_qp_num_,
+                         .device_qp_num = own.has_device_tags_ ? message_qp_num_ : 0,
                          .psn = qp_->qp_num * 2654435761U & kPsnMask,
                          .credits = static_cast<std::uint16_t>(own.options_.credits)});
     std::memcpy(addr, &packed, sizeof packed);

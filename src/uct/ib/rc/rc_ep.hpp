@@ -129,6 +129,9 @@ class RcEp : public uct::BaseEp {
     ucs_status_t post(ibv_send_wr& request, bool signal) {
         return post(request, request, 1, signal);
     }
+    /// The interface's short request with `head_bytes` of its head and `length` of data.
+    ucs_status_t post_short(std::uint32_t head_bytes, const void* data, std::uint32_t length);
+    [[gnu::noinline, gnu::cold]] ucs_status_t post_failed(const ibv_send_wr* bad, int error);
     void append(ib::SendOp* op);
     ucs_status_t post_op(ib::SendOp* op, ib::SendOp::Kind kind, ibv_send_wr& request,
                          uct_completion_t* comp);
@@ -154,9 +157,9 @@ class RcEp : public uct::BaseEp {
 
     ibv_qp* qp_ = nullptr;
     ibv_qp* device_qp_ = nullptr;
-    std::uint32_t device_qp_num_ = 0;
-    std::uint32_t id_ = 0;      // in completions: index and generation
-    std::uint32_t posted_ = 0;  // requests, of all time
+    std::uint32_t message_qp_num_ = 0;  // of the one that takes the peer's messages
+    std::uint32_t id_ = 0;              // in completions: index and generation
+    std::uint32_t posted_ = 0;          // requests, of all time
     std::uint32_t acked_ = 0;
     std::uint32_t sq_free_ = 0;
     std::uint32_t unsignaled_ = 0;

@@ -15,7 +15,7 @@ using ib::SendOp;
 
 namespace {
 
-constexpr std::size_t kAmHeadBytes = ib::kPrefixBytes + sizeof(std::uint64_t);
+constexpr std::uint32_t kAmHeadBytes = ib::kPrefixBytes + sizeof(std::uint64_t);
 
 /// A send of `sges`; the immediate of a tagged message decides its opcode.
 ibv_send_wr send_of(ibv_sge* sges, unsigned count) {
@@ -117,9 +117,35 @@ ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, b
     own.cq_free_ -= count;
     ibv_send_wr* bad = nullptr;
     const int error = ibv_post_send(qp_, &first, &bad);
-    if (error == 0) [[likely]]
-        return UCS_OK;
-    // Nothing that we post may be refused: what was taken of the chain ends with the queue pair.
+    return error == 0 ? UCS_OK : post_failed(bad, error);
+}
+
+ucs_status_t RcEp::post_short(std::uint32_t head_bytes, const void* data, std::uint32_t length) {
+    RcIface& own = owner();
+    ibv_send_wr& request = own.short_send_.request;
+    request.wr_id = std::uint64_t{id_} << 32 | ++posted_;
+    request.num_sge = length == 0 ? 1 : 2;
+    own.short_send_.sges[0].length = head_bytes;
+    own.short_send_.sges[1].addr = ib::address_of(data);
+    own.short_send_.sges[1].length = length;
+    unsigned flags = IBV_SEND_INLINE | fence_flag_;
+    fence_flag_ = 0;
+    if (++unsignaled_ >= own.signal_every_) {
+        flags |= IBV_SEND_SIGNALED;
+        unsignaled_ = 0;
+    }
+    request.send_flags = flags;
+    --sq_free_;
+    --own.cq_free_;
+    ++sent_;
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(qp_, &request, &bad);
+    return error == 0 ? UCS_OK : post_failed(bad, error);
+}
+
+// Nothing that we post may be refused: what was taken of the chain ends with the queue pair.
+ucs_status_t RcEp::post_failed(const ibv_send_wr* bad, int error) {
+    RcIface& own = owner();
     TW_LOG_ERROR("ibv_post_send failed: %s", std::strerror(error));
     unsigned untaken = 0;
     for (const ibv_send_wr* request = bad; request != nullptr; request = request->next)
@@ -179,17 +205,9 @@ ucs_status_t RcEp::am_short(std::uint8_t id, std::uint64_t header, const void* p
     const ucs_status_t status = room(1, 1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    struct {
-        ib::Prefix prefix;
-        std::uint64_t header;
-    } head{prefix(MessageKind::kAm, id, 0), header};
-    static_assert(sizeof head == kAmHeadBytes && kAmHeadBytes >= ib::kMessageBytesMin);
-    ibv_sge sges[2] = {{ib::address_of(&head), sizeof head, 0},
-                       {ib::address_of(payload), length, 0}};
-    ibv_send_wr request = send_of(sges, length == 0 ? 1 : 2);
-    request.send_flags = IBV_SEND_INLINE;
-    ++sent_;
-    return post(request, false);
+    static_assert(kAmHeadBytes >= ib::kMessageBytesMin);
+    owner().short_send_.head.am = {prefix(MessageKind::kAm, id, 0), header};
+    return post_short(kAmHeadBytes, payload, length);
 }
 
 ucs_status_t RcEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
@@ -278,13 +296,8 @@ ucs_status_t RcEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t 
     const ucs_status_t status = room(1, 1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
-    ibv_sge sges[2] = {{ib::address_of(&head), sizeof head, 0},
-                       {ib::address_of(data), static_cast<std::uint32_t>(length), 0}};
-    ibv_send_wr request = send_of(sges, length == 0 ? 1 : 2);
-    request.send_flags = IBV_SEND_INLINE;
-    ++sent_;
-    return post(request, false);
+    owner().short_send_.head.tagged = tagged(IBV_TMH_EAGER, tag);
+    return post_short(ib::kTmhBytes, data, static_cast<std::uint32_t>(length));
 }
 
 ssize_t RcEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack, void* arg,

@@ -50,6 +50,12 @@ RcIface::RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options)
     : IbIface(md, worker, uct::make_ops<RcIface, RcEp>(), progress_callback<RcIface>),
       options_(options) {}
 
+RcIface::ShortSend::ShortSend() {
+    request.sg_list = sges;
+    request.opcode = IBV_WR_SEND;
+    sges[0].addr = ib::address_of(&head);
+}
+
 ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
     auto* iface = new RcIface(md, worker, *static_cast<const RcOptions*>(values));

@@ -141,7 +141,6 @@ class RcIface : public ib::IbIface {
     void bury(RcEp& ep);
 
     // ---- rc_progress.cc
-    unsigned poll_receives();
     unsigned poll_sends();
     unsigned work();
     void look();
@@ -162,6 +161,9 @@ class RcIface : public ib::IbIface {
         return has_device_tags_ && ends_.owns(message) ? ends_ : receives_;
     }
     void put_back(std::byte* message) { queue_of(message).put_back(message); }
+    void receive(const ib::Completion* completions, unsigned count);
+    /// False: deliver() looks closer, and nothing was done.
+    bool deliver_common(const ib::Completion& completion);
     void deliver(const ib::Completion& completion);
     void deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes);
     void deliver_am(RcEp* ep, std::byte* message, std::uint8_t id, std::size_t bytes);
@@ -176,16 +178,26 @@ class RcIface : public ib::IbIface {
     void garbage(const char* what);
     void give_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
                     std::uint64_t imm, unsigned flags, void** context);
-    void take_released(RcEp& ep, std::uint32_t released);
+    /// A count that cannot be is not believed: more than was sent, or less than was told before.
+    void take_released(RcEp& ep, std::uint32_t released) {
+        if (released - ep.peer_released_ <= ep.sent_ - ep.peer_released_) [[likely]]
+            ep.peer_released_ = released;
+        else
+            garbage("a credit for messages that were not sent");
+    }
     /// The user has `message` or it is free; the credit follows.
     void after_callback(RcEp* ep, std::byte* message, ucs_status_t status);
-    void release_credit(RcEp& ep);
+    void keep(RcEp* ep, std::byte* message);
+    void release_credit(RcEp& ep) {
+        ++ep.released_;
+        if (ep.released_ - ep.told_ >= credit_step_ || ep.held_ > 0) [[unlikely]]
+            tell_released(ep);
+    }
     void tell_released(RcEp& ep);
     static void released(void* iface, std::uint64_t ep_id);
 
     // ---- rc_tags.cc
-    /// False: the completion is no business of the device's list.
-    bool tag_event(const ib::Completion& completion);
+    void tag_event(const ib::Completion& completion);
     void arrived(ib::TagEntry& entry);
     void end_entry(ib::TagEntry& entry, ucs_status_t status);
     void go_on(ib::TagEntry& entry, RcEp* ep);
@@ -216,7 +228,27 @@ class RcIface : public ib::IbIface {
     static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
     using QpPage = std::array<RcEp*, 4096>;
 
+    /// A request for a short message. The device has copied it when the post returns, so one does
+    /// for all.
+    struct ShortSend {
+        union Head {
+            struct {
+                ib::Prefix prefix;
+                std::uint64_t header;
+            } am;
+            ibv_tmh tagged;
+        };
+        ShortSend();
+        ShortSend(const ShortSend&) = delete;
+        ShortSend& operator=(const ShortSend&) = delete;
+
+        ibv_send_wr request{};
+        ibv_sge sges[2]{};  // the head, the data
+        Head head{};
+    };
+
     // The data path's.
+    ShortSend short_send_;
     RcOptions options_;
     bool has_device_tags_ = false;
     bool has_work_ = false;  // for work(): any of the lists below is not empty

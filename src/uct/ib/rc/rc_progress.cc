@@ -18,6 +18,7 @@ using ib::SendOp;
 namespace {
 
 constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
+constexpr unsigned kBusyPerSends = 8;     // divides what an idle one counts for
 constexpr std::size_t kDispatchMax = 32;
 
 ucs_status_t status_of(ibv_wc_status status) {
@@ -42,11 +43,18 @@ ucs_status_t status_of(ibv_wc_status status) {
 }  // namespace
 
 unsigned RcIface::progress() {
-    in_progress_ = true;
-    unsigned moved = poll_receives() + poll_sends();
+    if (in_progress_) [[unlikely]]
+        return 0;  // called by a callback
+    const Completion* completions = nullptr;
+    unsigned moved = receive_cq_.poll(&completions);
+    receives_empty_ = moved == 0;
+    if (moved != 0)
+        receive(completions, moved);
+    // What has ended waits while messages come, but not for long.
+    if (moved == 0 || calls_ % kBusyPerSends == 0)
+        moved += poll_sends();
     if (has_work_) [[unlikely]]
         moved += work();
-    in_progress_ = false;
     calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
     if (calls_ >= kCallsPerLook) [[unlikely]]
         look();
@@ -56,8 +64,12 @@ unsigned RcIface::progress() {
 unsigned RcIface::poll_sends() {
     const Completion* completions = nullptr;
     const unsigned count = send_cq_.poll(&completions);
+    if (count == 0)
+        return 0;
+    in_progress_ = true;
     for (unsigned i = 0; i < count; ++i)
         send_completed(completions[i]);
+    in_progress_ = false;
     return count;
 }
 
@@ -148,6 +160,7 @@ void RcIface::settle_flushes(RcEp& ep) {
 
 unsigned RcIface::work() {
     unsigned moved = 0;
+    in_progress_ = true;
     if (!owing_.empty())
         send_credits();
     if (!reads_waiting_.empty())
@@ -162,6 +175,7 @@ unsigned RcIface::work() {
         signal_all();
     has_work_ = !owing_.empty() || !reads_waiting_.empty() || !cancelled_.empty() ||
                 !pending_.empty() || !failing_.empty() || wants_signals_;
+    in_progress_ = false;
     return moved;
 }
 
@@ -253,7 +267,7 @@ void RcIface::end_operations(RcEp& ep) {
     }
     ep.has_partial_ = false;
     if (has_device_tags_) {
-        tag_list_.fail_consumed(ep.device_qp_num_,
+        tag_list_.fail_consumed(ep.message_qp_num_,
                                 [&](ib::TagEntry& entry) { end_entry(entry, ep.failure_); });
     }
     settle_flushes(ep);
@@ -366,7 +380,7 @@ void RcIface::keep_alive() {
         if (ep == nullptr || ep->state_ != RcEp::State::kConnected)
             continue;
         const bool waits = ep->rndv_first_ != nullptr || ep->has_partial_ ||
-                           (has_device_tags_ && tag_list_.waits_for(ep->device_qp_num_));
+                           (has_device_tags_ && tag_list_.waits_for(ep->message_qp_num_));
         if (!std::exchange(ep->was_heard_, false) && (waits || params().err_handler != nullptr) &&
             ep->has_room(1)) {
             SendOp* op = small_.get();

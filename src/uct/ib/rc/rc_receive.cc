@@ -15,27 +15,54 @@ namespace tagwire::rc {
 using ib::Completion;
 using ib::MessageKind;
 
-unsigned RcIface::poll_receives() {
-    const Completion* completions = nullptr;
-    const unsigned count = receive_cq_.poll(&completions);
-    receives_empty_ = count == 0;
-    if (count == 0)
-        return 0;
+void RcIface::receive(const Completion* completions, unsigned count) {
+    in_progress_ = true;
     receives_seen_ += count;
-    for (unsigned i = 0; i < count; ++i)
-        deliver(completions[i]);
+    for (unsigned i = 0; i < count; ++i) {
+        const Completion& completion = completions[i];
+        if (ib::TagList::is_own(completion.wr_id))
+            tag_event(completion);
+        else if (!deliver_common(completion)) [[unlikely]]
+            deliver(completion);
+    }
     receives_.refill();
     if (has_device_tags_) {
         ends_.refill();
         tag_list_.sync_if_needed();
     }
-    return count;
+    in_progress_ = false;
+}
+
+// An active message on the queue pair where it belongs.
+inline bool RcIface::deliver_common(const Completion& completion) {
+    RcEp* ep = of_qp(completion.qp_num);
+    if (ep == nullptr || completion.qp_num != ep->message_qp_num_ ||
+        completion.status != IBV_WC_SUCCESS || completion.byte_len < ib::kMessageBytesMin)
+        return false;
+    std::byte* message = receives_.message(completion.wr_id);
+    ib::Prefix head;
+    std::memcpy(&head, message, sizeof head);
+    const std::size_t bytes = completion.byte_len - sizeof head;
+    if (head.opcode != IBV_TMH_NO_TAG || head.kind != MessageKind::kAm ||
+        head.value >= UCT_AM_ID_MAX || head.padding > bytes)
+        return false;
+    receives_.consumed();
+    ep->was_heard_ = true;
+    take_released(*ep, be32toh(head.released));
+    count(RcCounter::kDelivered);
+    const ucs_status_t status =
+        invoke_am(head.value, message + sizeof head, bytes - head.padding, UCT_CB_PARAM_FLAG_DESC);
+    if (status == UCS_INPROGRESS) [[unlikely]] {
+        keep(ep, message);
+    } else {
+        receives_.put_back(message);
+        release_credit(*ep);
+    }
+    return true;
 }
 
 void RcIface::deliver(const Completion& completion) {
-    if (has_device_tags_ && tag_event(completion))
-        return;
-    // From here on a message that lies in a buffer of ours.
+    // A message that lies in a buffer of ours.
     std::byte* message = receives_.message(completion.wr_id);
     queue_of(message).consumed();
     RcEp* ep = of_qp(completion.qp_num);
@@ -95,15 +122,6 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
     garbage("a message of no known kind");
 }
 
-// A count that cannot be is not believed: more than was sent, or less than was told before.
-void RcIface::take_released(RcEp& ep, std::uint32_t released) {
-    if (released - ep.peer_released_ <= ep.sent_ - ep.peer_released_) {
-        ep.peer_released_ = released;
-    } else {
-        garbage("a credit for messages that were not sent");
-    }
-}
-
 void RcIface::deliver_am(RcEp* ep, std::byte* message, std::uint8_t id, std::size_t bytes) {
     count(RcCounter::kDelivered);
     const ucs_status_t status =
@@ -112,23 +130,19 @@ void RcIface::deliver_am(RcEp* ep, std::byte* message, std::uint8_t id, std::siz
 }
 
 void RcIface::after_callback(RcEp* ep, std::byte* message, ucs_status_t status) {
-    if (status == UCS_INPROGRESS) {
-        receives_.keep(message, ep == nullptr ? UINT64_MAX : ep->id_);
-        if (ep != nullptr) {
-            ++ep->held_;
-            tell_released(*ep);
-        }
-        return;
-    }
+    if (status == UCS_INPROGRESS)
+        return keep(ep, message);
     put_back(message);
     if (ep != nullptr)
         release_credit(*ep);
 }
 
-void RcIface::release_credit(RcEp& ep) {
-    ++ep.released_;
-    if (ep.released_ - ep.told_ >= credit_step_ || ep.held_ > 0) [[unlikely]]
-        tell_released(ep);
+void RcIface::keep(RcEp* ep, std::byte* message) {
+    receives_.keep(message, ep == nullptr ? UINT64_MAX : ep->id_);
+    if (ep != nullptr) {
+        ++ep->held_;
+        tell_released(*ep);
+    }
 }
 
 // The peer hears of every quarter of the credit that kept descriptors leave it, so that it never

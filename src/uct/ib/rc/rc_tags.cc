@@ -54,10 +54,8 @@ ucs_status_t RcIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
     }
     void* buffer = target.count == 0 ? nullptr : iov->buffer;
     const std::uint32_t lkey = target.count == 0 ? 0 : target.sges[0].lkey;
-    if (has_device_tags_) {
-        set_soft(ctx, nullptr);
+    if (has_device_tags_)
         return tag_list_.add(tag, mask, buffer, target.bytes, lkey, ctx);
-    }
     if (posted_.size() >= options_.tag_depth) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
     SoftReceive* receive = new_receive(ctx, buffer, target.bytes, lkey);
@@ -146,12 +144,10 @@ void RcIface::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm, s
 
 // ---- What the device matched
 
-bool RcIface::tag_event(const ib::Completion& completion) {
-    if (!ib::TagList::is_own(completion.wr_id))
-        return false;
+void RcIface::tag_event(const ib::Completion& completion) {
     const TagEvent event = tag_list_.handle(completion);
     if (event.kind == TagEvent::Kind::kNone)
-        return true;
+        return;
     RcEp* ep = of_qp(event.entry->qp_num);
     const bool is_new = event.kind == TagEvent::Kind::kConsumed || event.was_consumed_now;
     if (is_new && ep != nullptr) {
@@ -178,20 +174,21 @@ bool RcIface::tag_event(const ib::Completion& completion) {
         default:
             break;
     }
-    return true;
 }
 
 void RcIface::arrived(TagEntry& entry) {
-    const TagEntry message = entry;
+    uct_tag_context_t* const ctx = entry.ctx;
+    const uct_tag_t tag = entry.tag;
+    const void* const buffer = entry.buffer;
+    const std::uint32_t bytes = entry.byte_len;
+    const bool has_imm = entry.has_imm;
+    const std::uint64_t imm = std::uint64_t{entry.app_ctx} << 32 | entry.imm;
     tag_list_.finish(entry);
     count(RcCounter::kDeviceMatched);
-    const std::uint64_t imm = std::uint64_t{message.app_ctx} << 32 | message.imm;
-    if (message.has_imm && imm == 0) {
-        message.ctx->rndv_cb(message.ctx, message.tag, message.buffer, message.byte_len, UCS_OK, 0);
-        return;
-    }
-    message.ctx->completed_cb(message.ctx, message.tag, message.has_imm ? imm : 0, message.byte_len,
-                              nullptr, UCS_OK);
+    if (has_imm && imm == 0) [[unlikely]]
+        ctx->rndv_cb(ctx, tag, buffer, bytes, UCS_OK, 0);
+    else
+        ctx->completed_cb(ctx, tag, has_imm ? imm : 0, bytes, nullptr, UCS_OK);
 }
 
 void RcIface::end_entry(TagEntry& entry, ucs_status_t status) {
