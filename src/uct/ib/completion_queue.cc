@@ -44,11 +44,12 @@ void read_extended(ibv_cq_ex* cq, Completion& completion) {
         [[unlikely]]
         return;
     completion.opcode = ibv_wc_read_opcode(cq);
-    completion.flags = ibv_wc_read_wc_flags(cq);
     completion.byte_len = ibv_wc_read_byte_len(cq);
-    if ((completion.flags & IBV_WC_WITH_IMM) != 0)
+    const unsigned flags = ibv_wc_read_wc_flags(cq);
+    completion.flags = flags;
+    if ((flags & IBV_WC_WITH_IMM) != 0)
         completion.imm = be32toh(ibv_wc_read_imm_data(cq));
-    if ((completion.flags & IBV_WC_TM_MATCH) != 0) {
+    if ((flags & IBV_WC_TM_MATCH) != 0) {
         ibv_wc_tm_info info;
         ibv_wc_read_tm_info(cq, &info);
         completion.tag = info.tag;
@@ -95,24 +96,17 @@ ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_ch
     return UCS_OK;
 }
 
-unsigned CompletionQueue::poll_plain() {
-    ibv_wc entries[kBatch];
-    const int count = ibv_poll_cq(cq_.get(), kBatch, entries);
+unsigned CompletionQueue::take_plain(int count) {
     if (count < 0) [[unlikely]] {
         TW_LOG_ERROR("ibv_poll_cq failed: %s", std::strerror(errno));
         return 0;
     }
-    if (count == 0)
-        return 0;
-    std::transform(entries, entries + count, batch_, from_plain);
+    std::transform(plain_, plain_ + count, batch_, from_plain);
     return static_cast<unsigned>(count);
 }
 
-unsigned CompletionQueue::poll_extended() {
-    ibv_poll_cq_attr attr{};
-    int error = ibv_start_poll(extended_, &attr);
-    if (error == ENOENT)  // and then there is no end_poll()
-        return 0;
+/// `error`: what ibv_start_poll() answered.
+unsigned CompletionQueue::take_extended(int error) {
     unsigned count = 0;
     if (error == 0) [[likely]] {
         do {
@@ -125,11 +119,6 @@ unsigned CompletionQueue::poll_extended() {
     return count;
 }
 
-unsigned CompletionQueue::take_stash(const Completion** completions_p) {
-    *completions_p = batch_;
-    return std::exchange(stashed_, 0);
-}
-
 ucs_status_t CompletionQueue::arm(bool solicited_only) {
     if (stashed_ != 0)
         return UCS_ERR_BUSY;
@@ -138,7 +127,7 @@ ucs_status_t CompletionQueue::arm(bool solicited_only) {
         return UCS_ERR_IO_ERROR;
     }
     // What came before the request makes no event.
-    newest_ = extended_ != nullptr ? poll_extended() : poll_plain();
+    newest_ = poll_device();
     stashed_ = newest_;
     return stashed_ == 0 ? UCS_OK : UCS_ERR_BUSY;
 }

@@ -14,9 +14,11 @@
 #include <infiniband/verbs.h>
 #include <ucs/type/status.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "uct/ib/ib_md.hpp"
 
@@ -49,10 +51,10 @@ class CompletionQueue {
 
     /// At most kBatch completions; they stay valid until the next call, be it of arm().
     unsigned poll(const Completion** completions_p) {
-        if (stashed_ != 0) [[unlikely]]
-            return take_stash(completions_p);
         *completions_p = batch_;
-        newest_ = extended_ != nullptr ? poll_extended() : poll_plain();
+        if (stashed_ != 0) [[unlikely]]
+            return std::exchange(stashed_, 0);
+        newest_ = poll_device();
         return newest_;
     }
 
@@ -67,9 +69,18 @@ class CompletionQueue {
     [[nodiscard]] unsigned entries() const { return entries_; }
 
   private:
-    unsigned poll_plain();
-    unsigned poll_extended();
-    unsigned take_stash(const Completion** completions_p);
+    // Mostly there is nothing, and then nothing is called but the device.
+    unsigned poll_device() {
+        if (extended_ == nullptr) {
+            const int count = ibv_poll_cq(cq_.get(), kBatch, plain_);
+            return count == 0 ? 0 : take_plain(count);
+        }
+        ibv_poll_cq_attr attr{};
+        const int error = ibv_start_poll(extended_, &attr);
+        return error == ENOENT ? 0 : take_extended(error);  // ENOENT: no ibv_end_poll() either
+    }
+    unsigned take_plain(int count);
+    unsigned take_extended(int error);
 
     OwnedCq cq_{nullptr, nullptr};
     ibv_cq_ex* extended_ = nullptr;
@@ -77,6 +88,7 @@ class CompletionQueue {
     unsigned stashed_ = 0;
     unsigned newest_ = 0;  // in the batch
     Completion batch_[kBatch]{};
+    ibv_wc plain_[kBatch];
 };
 
 }  // namespace tagwire::ib

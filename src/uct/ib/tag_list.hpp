@@ -44,6 +44,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/debug/check.hpp"
 #include "uct/ib/completion_queue.hpp"
 
 namespace tagwire::ib {
@@ -132,9 +133,33 @@ class TagList {
     /// A completion of the SRQ that concerns the list: TM_ADD, TM_DEL, TM_SYNC, TM_RECV with
     /// IBV_WC_TM_MATCH or IBV_WC_TM_DATA_VALID, and whatever failed with such a wr_id.
     TagEvent handle(const Completion& completion);
+    /// The common one of them: a posted entry gets its whole message, which is the kArrived event
+    /// of the entry answered. Null: it is another, and nothing was done.
+    TagEntry* take_whole(const Completion& completion) {
+        constexpr unsigned kWhole = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID;
+        const auto index = static_cast<std::uint32_t>(completion.wr_id);
+        if (index >= depth_) [[unlikely]]
+            return nullptr;
+        TagEntry& entry = entries_[index];
+        if (entry.ticket != completion.wr_id >> 32 || entry.state != State::kPosted ||
+            entry.forced || completion.status != IBV_WC_SUCCESS ||
+            (completion.flags & kWhole) != kWhole) [[unlikely]]
+            return nullptr;
+        entry.qp_num = completion.qp_num;
+        entry.tag = completion.tag;
+        entry.app_ctx = completion.app_ctx;
+        entry.imm = completion.imm;
+        entry.has_imm = (completion.flags & IBV_WC_WITH_IMM) != 0;
+        entry.byte_len = completion.byte_len;
+        entry.state = State::kTold;
+        return &entry;
+    }
     /// The entry of a kArrived, kIncomplete, kCanceled or kFailed event is done with. Before the
     /// callback of its receive runs, that may post again.
-    void finish(TagEntry& entry);
+    void finish(TagEntry& entry) {
+        TW_ASSERT(entry.state == State::kTold || entry.state == State::kContinued);
+        end(entry);
+    }
 
     /// One more unexpected tagged message was handled by software: `wc_flags` are those of its
     /// completion.
@@ -206,8 +231,23 @@ class TagList {
     // ---- Entries
     TagEntry* find(const uct_tag_context_t* ctx);
     [[nodiscard]] bool has_news(const TagEntry& entry) const;
-    void end(TagEntry& entry);
-    void release(TagEntry& entry);
+    void end(TagEntry& entry) {
+        if (entry.capacity != 0)
+            unlist_buffer(entry);
+        entry.ctx = nullptr;
+        entry.state = State::kDone;
+        release(entry);
+    }
+    /// Unless the device may still name it.
+    void release(TagEntry& entry) {
+        if (entry.acks != 0) [[unlikely]]
+            return;
+        entry.state = State::kFree;
+        entry.next = free_;
+        free_ = index_of(entry);
+        if (--used_ == 0)
+            step_ = Step::kIn;
+    }
     [[nodiscard]] std::uint32_t index_of(const TagEntry& entry) const {
         return static_cast<std::uint32_t>(&entry - entries_.data());
     }
@@ -221,7 +261,13 @@ class TagList {
         return buckets_[reinterpret_cast<std::uint64_t>(buffer) * kGolden >> bucket_shift_];
     }
     [[nodiscard]] bool is_in(std::uint32_t bucket, const void* buffer) const;
-    void unlist_buffer(TagEntry& entry);
+    void unlist_buffer(TagEntry& entry) {
+        std::uint32_t* at = &bucket_of(entry.buffer);
+        while (*at != index_of(entry))
+            [[unlikely]] at = &entries_[*at].next;
+        *at = entry.next;
+        entry.capacity = 0;
+    }
 
     int (*post_ops_)(ibv_srq*, ibv_ops_wr*, ibv_ops_wr**) = nullptr;
     ibv_srq* srq_ = nullptr;

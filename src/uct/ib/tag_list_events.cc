@@ -19,25 +19,9 @@ ucs_status_t status_of(ibv_wc_status status) {
 }  // namespace
 
 TagEvent TagList::handle(const Completion& completion) {
-    const auto index = static_cast<std::uint32_t>(completion.wr_id);
-    if (index >= depth_) [[unlikely]]
-        return handle_rare(completion);
-    // A short message that nobody cancelled.
-    TagEntry& entry = entries_[index];
-    const bool is_posted =
-        entry.ticket == completion.wr_id >> 32 && entry.state == State::kPosted && !entry.forced;
-    const bool is_whole = completion.status == IBV_WC_SUCCESS &&
-                          (completion.flags & (kIsMatch | kIsData)) == (kIsMatch | kIsData);
-    if (!is_posted || !is_whole) [[unlikely]]
-        return handle_rare(completion);
-    entry.qp_num = completion.qp_num;
-    entry.tag = completion.tag;
-    entry.app_ctx = completion.app_ctx;
-    entry.imm = completion.imm;
-    entry.has_imm = (completion.flags & IBV_WC_WITH_IMM) != 0;
-    entry.byte_len = completion.byte_len;
-    entry.state = State::kTold;
-    return {TagEvent::Kind::kArrived, true, UCS_OK, &entry};
+    if (TagEntry* entry = take_whole(completion); entry != nullptr)
+        return {TagEvent::Kind::kArrived, true, UCS_OK, entry};
+    return handle_rare(completion);
 }
 
 TagEvent TagList::handle_rare(const Completion& completion) {
@@ -155,38 +139,6 @@ TagEvent TagList::tell(TagEvent::Kind kind, TagEntry& entry, ucs_status_t status
     }
     entry.state = kind == TagEvent::Kind::kIncomplete ? State::kContinued : State::kTold;
     return {kind, was_consumed_now, status, &entry};
-}
-
-void TagList::unlist_buffer(TagEntry& entry) {
-    std::uint32_t* at = &bucket_of(entry.buffer);
-    while (*at != index_of(entry))
-        [[unlikely]] at = &entries_[*at].next;
-    *at = entry.next;
-    entry.capacity = 0;
-}
-
-void TagList::finish(TagEntry& entry) {
-    TW_ASSERT(entry.state == State::kTold || entry.state == State::kContinued);
-    end(entry);
-}
-
-void TagList::end(TagEntry& entry) {
-    if (entry.capacity != 0)
-        unlist_buffer(entry);
-    entry.ctx = nullptr;
-    entry.state = State::kDone;
-    release(entry);
-}
-
-/// Unless the device may still name it.
-void TagList::release(TagEntry& entry) {
-    if (entry.acks != 0) [[unlikely]]
-        return;
-    entry.state = State::kFree;
-    entry.next = free_;
-    free_ = index_of(entry);
-    if (--used_ == 0)
-        step_ = Step::kIn;
 }
 
 bool TagList::waits_for(std::uint32_t qp_num) const {

@@ -49,18 +49,6 @@ unsigned flags_of(unsigned send_flags) {
 
 // ---- Room and posting
 
-bool RcEp::has_room(unsigned requests) const {
-    const RcIface& own = owner();
-    return sq_free_ > requests && own.cq_free_ >= requests + own.cq_reserve_;
-}
-
-ucs_status_t RcEp::room(unsigned requests, unsigned messages) {
-    if (failure_ == UCS_OK && !group_.blocks_sends() && has_room(requests) && has_credit(messages))
-        [[likely]]
-        return UCS_OK;
-    return no_room();
-}
-
 ucs_status_t RcEp::no_room() {
     if (failure_ != UCS_OK)
         return failure_;
@@ -120,7 +108,9 @@ ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, b
     return error == 0 ? UCS_OK : post_failed(bad, error);
 }
 
-ucs_status_t RcEp::post_short(std::uint32_t head_bytes, const void* data, std::uint32_t length) {
+[[gnu::always_inline]] inline ucs_status_t RcEp::post_short(std::uint32_t head_bytes,
+                                                            const void* data,
+                                                            std::uint32_t length) {
     RcIface& own = owner();
     ibv_send_wr& request = own.short_send_.request;
     request.wr_id = std::uint64_t{id_} << 32 | ++posted_;

@@ -141,7 +141,7 @@ class RcIface : public ib::IbIface {
     void bury(RcEp& ep);
 
     // ---- rc_progress.cc
-    unsigned poll_sends();
+    void end_sends(const ib::Completion* completions, unsigned count);
     unsigned work();
     void look();
     void take_event(const ib::AsyncEvent& event);
@@ -198,10 +198,12 @@ class RcIface : public ib::IbIface {
 
     // ---- rc_tags.cc
     void tag_event(const ib::Completion& completion);
+    void matched(ib::TagEntry& entry);
     void arrived(ib::TagEntry& entry);
     void end_entry(ib::TagEntry& entry, ucs_status_t status);
     void go_on(ib::TagEntry& entry, RcEp* ep);
     SoftReceive* match(uct_tag_t tag);
+    [[gnu::cold]] ucs_status_t refuse_receive(std::size_t capacity) const;
     SoftReceive* new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
                              std::uint32_t lkey);
     void complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
@@ -303,7 +305,19 @@ class RcIface : public ib::IbIface {
 };
 
 inline RcIface& RcEp::owner() const {
-    return *static_cast<RcIface*>(static_cast<uct::BaseIface*>(iface));
+    return static_cast<RcIface&>(static_cast<uct::BaseIface&>(*iface));  // never null
+}
+
+inline bool RcEp::has_room(unsigned requests) const {
+    const RcIface& own = owner();
+    return sq_free_ > requests && own.cq_free_ >= requests + own.cq_reserve_;
+}
+
+inline ucs_status_t RcEp::room(unsigned requests, unsigned messages) {
+    if (failure_ == UCS_OK && !group_.blocks_sends() && has_room(requests) && has_credit(messages))
+        [[likely]]
+        return UCS_OK;
+    return no_room();
 }
 
 }  // namespace tagwire::rc

@@ -51,8 +51,12 @@ unsigned RcIface::progress() {
     if (moved != 0)
         receive(completions, moved);
     // What has ended waits while messages come, but not for long.
-    if (moved == 0 || calls_ % kBusyPerSends == 0)
-        moved += poll_sends();
+    if (moved == 0 || calls_ % kBusyPerSends == 0) {
+        if (const unsigned ended = send_cq_.poll(&completions); ended != 0) {
+            end_sends(completions, ended);
+            moved += ended;
+        }
+    }
     if (has_work_) [[unlikely]]
         moved += work();
     calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
@@ -61,16 +65,11 @@ unsigned RcIface::progress() {
     return moved;
 }
 
-unsigned RcIface::poll_sends() {
-    const Completion* completions = nullptr;
-    const unsigned count = send_cq_.poll(&completions);
-    if (count == 0)
-        return 0;
+void RcIface::end_sends(const Completion* completions, unsigned count) {
     in_progress_ = true;
     for (unsigned i = 0; i < count; ++i)
         send_completed(completions[i]);
     in_progress_ = false;
-    return count;
 }
 
 void RcIface::send_completed(const Completion& completion) {

@@ -20,10 +20,14 @@ void RcIface::receive(const Completion* completions, unsigned count) {
     receives_seen_ += count;
     for (unsigned i = 0; i < count; ++i) {
         const Completion& completion = completions[i];
-        if (ib::TagList::is_own(completion.wr_id))
-            tag_event(completion);
-        else if (!deliver_common(completion)) [[unlikely]]
+        if (ib::TagList::is_own(completion.wr_id)) {
+            if (ib::TagEntry* entry = tag_list_.take_whole(completion); entry != nullptr)
+                matched(*entry);
+            else
+                tag_event(completion);
+        } else if (!deliver_common(completion)) [[unlikely]] {
             deliver(completion);
+        }
     }
     receives_.refill();
     if (has_device_tags_) {
@@ -31,6 +35,31 @@ void RcIface::receive(const Completion* completions, unsigned count) {
         tag_list_.sync_if_needed();
     }
     in_progress_ = false;
+}
+
+// The device has put a whole message where it belongs.
+inline void RcIface::matched(ib::TagEntry& entry) {
+    if (RcEp* ep = of_qp(entry.qp_num); ep != nullptr) [[likely]] {
+        ep->was_heard_ = true;
+        release_credit(*ep);
+    }
+    entry.ctx->tag_consumed_cb(entry.ctx);
+    arrived(entry);
+}
+
+void RcIface::arrived(ib::TagEntry& entry) {
+    uct_tag_context_t* const ctx = entry.ctx;
+    const uct_tag_t tag = entry.tag;
+    const void* const buffer = entry.buffer;
+    const std::uint32_t bytes = entry.byte_len;
+    const bool has_imm = entry.has_imm;
+    const std::uint64_t imm = std::uint64_t{entry.app_ctx} << 32 | entry.imm;
+    tag_list_.finish(entry);
+    count(RcCounter::kDeviceMatched);
+    if (has_imm && imm == 0) [[unlikely]]
+        ctx->rndv_cb(ctx, tag, buffer, bytes, UCS_OK, 0);
+    else
+        ctx->completed_cb(ctx, tag, has_imm ? imm : 0, bytes, nullptr, UCS_OK);
 }
 
 // An active message on the queue pair where it belongs.

@@ -41,30 +41,43 @@ ucs_status_t RcIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
                                      std::size_t iovcnt, uct_tag_context_t* ctx) {
     if (!has_tag_callbacks())
         return UCS_ERR_UNSUPPORTED;
-    ib::Gather target;
-    const ucs_status_t status = target.add("tag_recv_zcopy", iov, iovcnt, 1, rndv_bytes_max_);
-    if (status != UCS_OK) [[unlikely]]
-        return status;
-    if (target.bytes < receive_bytes_min_) [[unlikely]] {
-        TW_LOG_ERROR(
-            "tag_recv_zcopy: a buffer of %zu bytes is below cap.tag.recv.min_recv, %zu: a longer "
-            "eager message would break the connection (see TAGWIRE_RC_SEG_BYTES)",
-            target.bytes, receive_bytes_min_);
-        return UCS_ERR_INVALID_PARAM;
+    ibv_sge target{};
+    if (iovcnt == 1 && iov->count == 1 && iov->memh != nullptr && iov->length <= rndv_bytes_max_)
+        [[likely]] {
+        target.length = static_cast<std::uint32_t>(iov->length);
+        target.lkey = ib::registration_of(iov->memh).mr->lkey;
+    } else {
+        ib::Gather gather;
+        const ucs_status_t status = gather.add("tag_recv_zcopy", iov, iovcnt, 1, rndv_bytes_max_);
+        if (status != UCS_OK)
+            return status;
+        if (gather.count > 0)
+            target = gather.sges[0];
     }
-    void* buffer = target.count == 0 ? nullptr : iov->buffer;
-    const std::uint32_t lkey = target.count == 0 ? 0 : target.sges[0].lkey;
+    const std::size_t capacity = target.length;
+    if (capacity < receive_bytes_min_) [[unlikely]]
+        return refuse_receive(capacity);
+    void* buffer = capacity == 0 ? nullptr : iov->buffer;
+    const std::uint32_t lkey = target.lkey;
     if (has_device_tags_)
-        return tag_list_.add(tag, mask, buffer, target.bytes, lkey, ctx);
+        return tag_list_.add(tag, mask, buffer, capacity, lkey, ctx);
     if (posted_.size() >= options_.tag_depth) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
-    SoftReceive* receive = new_receive(ctx, buffer, target.bytes, lkey);
+    SoftReceive* receive = new_receive(ctx, buffer, capacity, lkey);
     if (receive == nullptr) [[unlikely]]
         return UCS_ERR_NO_MEMORY;
     receive->tag = tag;
     receive->mask = mask;
     posted_.post(*receive);
     return UCS_OK;
+}
+
+ucs_status_t RcIface::refuse_receive(std::size_t capacity) const {
+    TW_LOG_ERROR(
+        "tag_recv_zcopy: a buffer of %zu bytes is below cap.tag.recv.min_recv, %zu: a longer eager "
+        "message would break the connection (see TAGWIRE_RC_SEG_BYTES)",
+        capacity, receive_bytes_min_);
+    return UCS_ERR_INVALID_PARAM;
 }
 
 SoftReceive* RcIface::new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
@@ -174,21 +187,6 @@ void RcIface::tag_event(const ib::Completion& completion) {
         default:
             break;
     }
-}
-
-void RcIface::arrived(TagEntry& entry) {
-    uct_tag_context_t* const ctx = entry.ctx;
-    const uct_tag_t tag = entry.tag;
-    const void* const buffer = entry.buffer;
-    const std::uint32_t bytes = entry.byte_len;
-    const bool has_imm = entry.has_imm;
-    const std::uint64_t imm = std::uint64_t{entry.app_ctx} << 32 | entry.imm;
-    tag_list_.finish(entry);
-    count(RcCounter::kDeviceMatched);
-    if (has_imm && imm == 0) [[unlikely]]
-        ctx->rndv_cb(ctx, tag, buffer, bytes, UCS_OK, 0);
-    else
-        ctx->completed_cb(ctx, tag, has_imm ? imm : 0, bytes, nullptr, UCS_OK);
 }
 
 void RcIface::end_entry(TagEntry& entry, ucs_status_t status) {
