@@ -16,7 +16,7 @@
 // that a message won, whose completions came or come. One that is cancelled by force goes the same
 // way, from posted or consumed to done, and nobody is told.
 //
-// Acknowledgements. Each DEL and SYNC wants one, an ADD only now and then: the next one counts for
+// Acknowledgements come of each SYNC, each DEL and now and then of an ADD: the next one counts for
 // all operations before it. But only that of an ADD tells whether it is in step (2), so while
 // unexpected messages come each ADD asks.
 //
