@@ -66,7 +66,8 @@ void RcIface::arrived(ib::TagEntry& entry) {
 inline bool RcIface::deliver_common(const Completion& completion) {
     RcEp* ep = of_qp(completion.qp_num);
     if (ep == nullptr || completion.qp_num != ep->message_qp_num_ ||
-        completion.status != IBV_WC_SUCCESS || completion.byte_len < ib::kMessageBytesMin)
+        completion.status != IBV_WC_SUCCESS || completion.byte_len < ib::kMessageBytesMin ||
+        (completion.flags & IBV_WC_WITH_IMM) != 0)
         return false;
     std::byte* message = receives_.message(completion.wr_id);
     ib::Prefix head;
