@@ -60,13 +60,14 @@ set_tests_properties(\${${name}_cases} PROPERTIES LABELS [==[${arg_LABELS}]==]
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${file})
 endfunction()
 
-# tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL], and what tw_add_test_variant takes)
-# A GoogleTest program with the common main, and its first run. INTERNAL links the library's object
+# tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL] [NO_RUN], and what tw_add_test_variant
+# takes)
+# A GoogleTest program with the common main, and its first run (with NO_RUN none). INTERNAL links the library's object
 # files, so that classes behind the exported API can be tested; otherwise the program links
 # libtagwire.so like any user.
 function(tw_add_test target)
     cmake_parse_arguments(PARSE_ARGV 1 arg
-        "INTERNAL;SERIAL" "FILTER;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
+        "INTERNAL;NO_RUN;SERIAL" "FILTER;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "tw_add_test(${target}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -82,6 +83,9 @@ function(tw_add_test target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
+    if(arg_NO_RUN)
+        return()
+    endif()
     set(serial)
     if(arg_SERIAL)
         set(serial SERIAL)
