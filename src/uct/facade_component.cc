@@ -83,9 +83,6 @@ ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t
                       attr->field_mask);
     }
     const bool wants_list = (attr->field_mask & UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES) != 0;
-    if (wants_list && attr->md_resources == nullptr) {
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "md_resources is NULL");
-    }
     const uct::Component& found = uct::component_of(component);
     std::vector<std::string> mds;
     if (wants_list || (attr->field_mask & UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT) != 0) {
@@ -93,6 +90,8 @@ ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t
         if (status != UCS_OK)
             return status;
     }
+    if (wants_list && attr->md_resources == nullptr && !mds.empty())
+        return refuse(UCS_ERR_INVALID_PARAM, __func__, "md_resources is NULL");
 
     if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_NAME) != 0) {
         copy_name(attr->name, sizeof attr->name, found.name);

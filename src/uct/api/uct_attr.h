@@ -41,7 +41,7 @@ typedef struct tagwire_uct_component_attr {
     uint64_t field_mask;  ///< enum tagwire_uct_component_attr_field, set by the caller.
     char name[UCT_COMPONENT_NAME_MAX];
     unsigned md_resource_count;
-    uct_md_resource_desc_t* md_resources;  ///< The caller's array.
+    uct_md_resource_desc_t* md_resources;  ///< The caller's array; NULL is one of none.
     uint64_t flags;                        ///< UCT_COMPONENT_FLAG_x.
 } uct_component_attr_t;
 

@@ -24,6 +24,9 @@ TEST(WithoutVerbsLibraries, there_is_no_device_and_nothing_is_logged) {
     attr.md_resource_count = 99;
     EXPECT_EQ(uct_component_query(uct::handle_of(component()), &attr), UCS_OK);
     EXPECT_EQ(attr.md_resource_count, 0U);
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.md_resources = nullptr;  // an array of none
+    EXPECT_EQ(uct_component_query(uct::handle_of(component()), &attr), UCS_OK);
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
