@@ -29,6 +29,11 @@ ib::OwnedQp make_qp(const ib::IbMd& md, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_sr
 }
 
 void connect(const ib::IbMd& md, ibv_qp& qp, const ibv_qp& peer, std::uint8_t timeout) {
+    connect(md, qp, peer.qp_num, 0, timeout);
+}
+
+void connect(const ib::IbMd& md, ibv_qp& qp, std::uint32_t peer, std::uint32_t psn,
+             std::uint8_t timeout) {
     ib::Port port;
     ASSERT_EQ(UCS_OK, md.device().port(1, -1, &port, nullptr));
     ibv_qp_attr attr{};
@@ -40,7 +45,8 @@ void connect(const ib::IbMd& md, ibv_qp& qp, const ibv_qp& peer, std::uint8_t ti
                &qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = peer.qp_num;
+    attr.dest_qp_num = peer;
+    attr.rq_psn = psn;
     attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
     attr.ah_attr = ib::path_to(port, ib::pack_port(port), 0, 0);

@@ -29,6 +29,9 @@ ib::OwnedQp make_qp(const ib::IbMd& md, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_sr
                     unsigned send_max);
 /// Through all states to RTS, against a queue pair of the same device.
 void connect(const ib::IbMd& md, ibv_qp& qp, const ibv_qp& peer, std::uint8_t timeout = 14);
+/// The same against any queue pair of the device, whose first packet has the number `psn`.
+void connect(const ib::IbMd& md, ibv_qp& qp, std::uint32_t peer, std::uint32_t psn,
+             std::uint8_t timeout = 14);
 
 /// Registered memory of a test.
 class Memory {

@@ -94,7 +94,8 @@ inline bool RcIface::deliver_common(const Completion& completion) {
 void RcIface::deliver(const Completion& completion) {
     // A message that lies in a buffer of ours.
     std::byte* message = receives_.message(completion.wr_id);
-    queue_of(message).consumed();
+    ib::ReceiveQueue& queue = queue_of(message);
+    queue.consumed();
     RcEp* ep = of_qp(completion.qp_num);
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
         put_back(message);
@@ -115,6 +116,11 @@ void RcIface::deliver(const Completion& completion) {
     }
     if (ep != nullptr) [[likely]]
         ep->was_heard_ = true;
+    // There the peer's device says that it has read. What is kept must be of the other queue.
+    if (&queue == &ends_ && static_cast<std::uint8_t>(message[0]) != IBV_TMH_FIN) [[unlikely]] {
+        put_back(message);
+        return garbage("a message where only ends of rendezvous come");
+    }
     if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG) {
         deliver_untagged(ep, message, bytes);
     } else {
