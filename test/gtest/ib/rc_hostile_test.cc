@@ -357,6 +357,9 @@ class Nonsense {
             case 4:
                 message = rendezvous();
                 break;
+            case 5:
+                message = write();
+                break;
             default:
                 message =
                     tagged(random_() % 8 == 0 ? static_cast<ibv_tmh_op>(random_()) : IBV_TMH_EAGER,
@@ -416,6 +419,21 @@ class Nonsense {
         return message;
     }
 
+    /// Takes a receive buffer, and writes nothing to it.
+    Message write() {
+        Message message = tagged(IBV_TMH_EAGER, random_() % 2 == 0 ? 16 : kMessageBytesMax);
+        message.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        message.imm = 0;
+        message.remote_addr = world_.exposed.address();
+        uct_rkey_bundle_t bundle{};
+        require_ok(uct_rkey_unpack(world_.victim.component(), world_.exposed.packed_rkey().data(),
+                                   &bundle),
+                   "uct_rkey_unpack");
+        message.rkey = static_cast<std::uint32_t>(bundle.rkey);
+        uct_rkey_release(world_.victim.component(), &bundle);
+        return message;
+    }
+
     World& world_;
     std::mt19937_64& random_;
 };
@@ -456,6 +474,27 @@ TEST_P(RcHostile, no_message_comes_where_ends_of_rendezvous_are_told) {
     }
     world.settle();
     EXPECT_EQ(world.stranger->has_two() ? 0U : 16U, world.victim.am_count);
+    world.check_nothing_is_lost();
+}
+
+// A write with an immediate takes a receive buffer, and tells the length of what went elsewhere.
+TEST_P(RcHostile, a_write_with_an_immediate_is_no_message) {
+    World world(GetParam());
+    for (int i = 0; i < 8; ++i)  // each buffer has held a message
+        world.send(am_of(64));
+    world.settle();
+    const std::uint64_t seen = world.victim.am_count;
+    Message write;
+    write.bytes.resize(kMessageBytesMax);
+    write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write.imm = 7;
+    write.remote_addr = world.exposed.address();
+    const RemoteKey key(world.victim, world.exposed.packed_rkey());
+    write.rkey = static_cast<std::uint32_t>(key.get());
+    for (int i = 0; i < 8; ++i)
+        world.send(write);
+    world.settle();
+    EXPECT_EQ(seen, world.victim.am_count);
     world.check_nothing_is_lost();
 }
 

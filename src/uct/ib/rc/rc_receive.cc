@@ -110,9 +110,11 @@ void RcIface::deliver(const Completion& completion) {
     if (completion.opcode == IBV_WC_TM_RECV)
         tag_list_.count_unexpected(completion.flags);
     const std::size_t bytes = completion.byte_len;
-    if (bytes < ib::kMessageBytesMin) [[unlikely]] {
+    // A write with an immediate takes a buffer, too, and the length is that of what went elsewhere.
+    if (bytes < ib::kMessageBytesMin || completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+        [[unlikely]] {
         put_back(message);
-        return garbage("a message shorter than a header");
+        return garbage("a message shorter than a header, or none at all");
     }
     if (ep != nullptr) [[likely]]
         ep->was_heard_ = true;
