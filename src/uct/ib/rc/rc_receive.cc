@@ -133,7 +133,12 @@ void RcIface::deliver(const Completion& completion) {
 
 void RcIface::garbage(const char* what) {
     count(RcCounter::kGarbage);
-    TW_LOG_DEBUG("rc dropped %s", what);
+    if (counters_.value(RcCounter::kGarbage) == 1) {
+        TW_LOG_WARN("%s: a peer sent %s, which was dropped; more of the kind is only counted",
+                    ib_md().device().name().c_str(), what);
+    } else {
+        TW_LOG_DEBUG("rc dropped %s", what);
+    }
 }
 
 // ---- Everything without a tag
