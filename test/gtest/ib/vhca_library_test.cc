@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "common/skip.hpp"
 #include "uct/ib/device.hpp"
 #include "uct/ib/verbs.hpp"
 
@@ -41,7 +42,7 @@ TEST(VirtualLibrary, stands_beside_the_system_s) {
     const VerbsLibrary ours = load_verbs_library(VerbsOrigin::kVirtual, TAGWIRE_TEST_VHCA);
     ASSERT_EQ(ours.problem, "");
     if (!system.problem.empty())
-        GTEST_SKIP() << system.problem;
+        TW_SKIP(system.problem);
     EXPECT_NE(system.verbs.get_device_list, ours.verbs.get_device_list);
     EXPECT_FALSE(names_in(system).contains("vhca0"));
     EXPECT_EQ(names_in(ours), std::set<std::string>{"vhca0"});

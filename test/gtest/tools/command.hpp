@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,18 @@ class Command {
     pid_t pid_ = -1;
     int out_ = -1;
     int error_ = -1;
+};
+
+/// A variable of the environment that the started programs see.
+class Setting {
+  public:
+    Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+    ~Setting() { unsetenv(name_); }
+    Setting(const Setting&) = delete;
+    Setting& operator=(const Setting&) = delete;
+
+  private:
+    const char* name_;
 };
 
 /// Runs `tagwire` with these arguments to its end.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "common/skip.hpp"
 #include "tools/job.hpp"
 
 namespace tagwire::test {
@@ -16,23 +17,11 @@ using nlohmann::json;
 using tools::Shape;
 using tools::TestInfo;
 
-/// A variable of the environment that the started programs see.
-class Setting {
-  public:
-    Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-    ~Setting() { unsetenv(name_); }
-    Setting(const Setting&) = delete;
-    Setting& operator=(const Setting&) = delete;
-
-  private:
-    const char* name_;
-};
-
 class OverRc : public testing::Test {
   protected:
     void SetUp() override {
         if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr) {
-            GTEST_SKIP() << "built without the virtual HCA";
+            TW_SKIP("built without the virtual HCA");
         }
     }
 
