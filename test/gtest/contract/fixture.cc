@@ -1,7 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fixture.hpp"
 
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
 namespace tagwire::test {
+
+namespace {
+
+/// Where a receiver is opened: beside its sender, or on the device that the environment names, so
+/// that what they send goes over a wire.
+const Resource& resource_of_receiver(const Resource& sender) {
+    const char* device = std::getenv("TAGWIRE_TEST_RECEIVER_DEVICE");
+    if (device == nullptr)
+        return sender;
+    for (const Resource& each : all_resources()) {
+        if (each.transport == sender.transport && each.device == device)
+            return each;
+    }
+    throw std::runtime_error("no device '" + std::string(device) + "' for the receiver");
+}
+
+}  // namespace
 
 void PrintTo(const Setup& setup, std::ostream* out) {
     *out << setup.resource.label()
@@ -34,7 +55,7 @@ void Contract::reopen(const EntityOptions& sender, const EntityOptions& receiver
     close();
     sender_ = std::make_unique<Entity>(GetParam().resource, sender);
     if (!is_loopback())
-        receiver_ = std::make_unique<Entity>(GetParam().resource, receiver);
+        receiver_ = std::make_unique<Entity>(resource_of_receiver(GetParam().resource), receiver);
     link_ = connect(*sender_, this->receiver());
 }
 
