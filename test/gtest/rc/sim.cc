@@ -47,19 +47,23 @@ void Sim::open(const Options& options) {
             return std::pair<std::string, std::string>(name, std::to_string(value));
         };
         const std::uint64_t held = 1 + pick(8);
+        // Peers may fill the queue, but not so often that one of them gives up while the others
+        // take turns.
+        const std::uint64_t credits = 1 + pick(pick(2) == 0 ? 4 : 24);
+        const std::uint64_t buffers = std::max<std::uint64_t>(8U << pick(3), credits * nodes);
         open_node({number("RC_SEG_BYTES", seg_bytes_),
                    number("RC_TX_DEPTH", 4U << pick(4)),
                    number("RC_TX_SIGNAL", 1 + pick(16)),
                    number("RC_TX_CQ_DEPTH", 64U << pick(3)),
                    number("RC_TX_BUFFERS", 1 + pick(64)),
-                   number("RC_RX_DEPTH", 8U << pick(4)),
+                   number("RC_RX_DEPTH", buffers),
                    number("RC_RX_HELD", held),
-                   number("RC_CREDITS", 1 + pick(pick(2) == 0 ? 4 : 64)),
+                   number("RC_CREDITS", credits),
                    number("RC_READS", 1 + pick(4)),
                    number("RC_TAG_DEPTH", 1 + pick(pick(2) == 0 ? 4 : 64)),
                    number("RC_RNDV_MAX", 1 + pick(16)),
                    {"RC_TIMEOUT", "1ms"},
-                   {"RC_RNR_TIMER", "5ms"},
+                   {"RC_RNR_TIMER", "20ms"},
                    {"RC_KEEPALIVE_INTERVAL", "2ms"},
                    {"RC_TAG_MATCHING", options.has_device_tags ? "auto" : "software"}});
         nodes_.back()->held_max = held;
@@ -132,7 +136,9 @@ void Sim::step() {
     if (what < 45)
         return progress(node);
     if (what < 46) {
-        node.pause = static_cast<unsigned>(pick(200));  // it computes, say
+        // It computes, say; not so long that a peer without a receive buffer gives up.
+        if (chance(2))
+            node.pause = static_cast<unsigned>(pick(60));
         return;
     }
     if (!node.is_alive)
