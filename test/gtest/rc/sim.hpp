@@ -117,6 +117,18 @@ struct SimFetch {
     Bytes rkey;
 };
 
+/// What a pack callback writes.
+struct SimPacked {
+    std::uint64_t header;
+    bool has_header;
+    std::size_t bytes;
+    std::uint64_t seed;
+    static std::size_t pack(void* dest, void* arg);
+};
+inline ucs_status_t status_of_packed(ssize_t packed) {
+    return packed < 0 ? static_cast<ucs_status_t>(packed) : UCS_OK;
+}
+
 struct SimHeld {
     void* descriptor;
     const std::byte* data;
@@ -160,7 +172,7 @@ class Sim {
     static constexpr std::size_t kLinkBytes = kSlots * kSlotBytes + sizeof(std::uint64_t);
     static constexpr std::uint64_t kSettleSteps = 30'000'000;
 
-    // ---- sim.cc: the world and its end
+    // ---- sim.cc: the world
     std::uint64_t pick(std::uint64_t below) { return random_() % below; }
     bool chance(unsigned in) { return pick(in) == 0; }
     [[nodiscard]] static bool ok() { return !::testing::Test::HasFailure(); }
@@ -169,15 +181,17 @@ class Sim {
     void join(SimNode& a, SimNode& b);
     void step();
     void progress(SimNode& node);
+    void crash();
+    void destroy_link(SimLink& link);
+    void lose(SimLink& link);
+    void on_error(const PeerError& error);
+
+    // ---- sim_end.cc
     void settle();
     [[nodiscard]] std::string missing();
     [[nodiscard]] std::string missing_of(SimLink& link);
     void settle_receives();
     void check_order();
-    void crash();
-    void destroy_link(SimLink& link);
-    void lose(SimLink& link);
-    void on_error(const PeerError& error);
 
     // ---- sim_send.cc: what links do
     SimLink& pick_link() { return *links_[pick(links_.size())]; }
@@ -188,19 +202,21 @@ class Sim {
     void send_rndv(SimLink& link);
     void send_request(SimLink& link);
     void cancel_rndv(SimLink& link);
-    void put(SimLink& link, unsigned how);
-    void get(SimLink& link, bool by_zcopy);
-    void atomic(SimLink& link, unsigned how);
     void flush(SimLink& link);
     void add_pending(SimLink& link);
-    void fetch(SimNode& node);
     SimOp& new_op(SimLink& link, SimOp::Kind kind);
     void drop_last_op(SimLink& link);
     bool was_taken(SimLink& link, ucs_status_t status, const char* what);
     void completed(SimOp& op);
+    void completed_flush(SimOp& op);
+
+    // ---- sim_remote.cc: memory of others
+    void put(SimLink& link, unsigned how);
+    void get(SimLink& link, bool by_zcopy);
+    void atomic(SimLink& link, unsigned how);
+    void fetch(SimNode& node);
     void completed_put(SimOp& op);
     void completed_get(SimOp& op);
-    void completed_flush(SimOp& op);
     [[nodiscard]] std::byte* slot_at(SimLink& link, unsigned slot) const;
     [[nodiscard]] std::uint64_t slot_address(SimLink& link, unsigned slot) const;
     [[nodiscard]] std::uint64_t* counter_of(SimLink& link) const;

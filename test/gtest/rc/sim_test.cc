@@ -22,7 +22,7 @@ void run(std::uint64_t seed, bool has_device_tags, bool has_crash) {
     sim.run();
 }
 
-constexpr std::uint64_t kRounds = 60;
+constexpr std::uint64_t kRounds = 100;
 
 TEST(RcSim, nothing_is_lost_and_nothing_twice_where_the_device_matches) {
     if (!device_matches())
