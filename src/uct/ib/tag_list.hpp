@@ -77,7 +77,7 @@ static_assert(sizeof(TagEntry) == 64);
 /// What a completion meant for the list.
 struct TagEvent {
     enum class Kind : std::uint8_t {
-        kNone,        // bookkeeping
+        kNone,        // bookkeeping, or the message of a receive that was cancelled by force
         kConsumed,    // `entry` was matched, its data is still to come
         kArrived,     // `entry` has its data: byte_len, tag, app_ctx, imm of the message
         kIncomplete,  // `entry` was matched by a rendezvous that does not fit; headers lie there
@@ -85,7 +85,7 @@ struct TagEvent {
         kFailed,      // `entry` will never get its data: `status`
     };
     Kind kind = Kind::kNone;
-    bool was_consumed_now = false;  // matched by this very completion: there was no kConsumed
+    bool was_consumed_now = false;  // a message was matched, by this very completion
     ucs_status_t status = UCS_OK;
     TagEntry* entry = nullptr;
 };

@@ -73,7 +73,7 @@ TagEvent TagList::on_message(TagEntry& entry, const Completion& completion) {
     entry.state = State::kConsumed;
     ++consumed_;
     if (entry.forced)
-        return {};
+        return {TagEvent::Kind::kNone, true, UCS_OK, nullptr};
     return {TagEvent::Kind::kConsumed, true, UCS_OK, &entry};
 }
 
@@ -133,9 +133,10 @@ TagEvent TagList::tell(TagEvent::Kind kind, TagEntry& entry, ucs_status_t status
                        bool was_consumed_now) {
     if (entry.state == State::kConsumed)
         --consumed_;
-    if (entry.forced) {
+    // Nobody is told, but a sender whose rendezvous went with it waits to hear of its end.
+    if (entry.forced && kind != TagEvent::Kind::kIncomplete) {
         end(entry);
-        return {};
+        return {TagEvent::Kind::kNone, was_consumed_now, UCS_OK, nullptr};
     }
     entry.state = kind == TagEvent::Kind::kIncomplete ? State::kContinued : State::kTold;
     return {kind, was_consumed_now, status, &entry};

@@ -169,6 +169,7 @@ class Endpoint {
 
     void reset();
     uct_ep_h get() const { return ep_; }
+    uct_ep_h release() { return std::exchange(ep_, nullptr); }
     operator uct_ep_h() const { return ep_; }
 
   private:

@@ -63,6 +63,7 @@ void Contract::close() {
     more_links_.clear();
     back_ = {};
     link_ = {};
+    queued_.clear();
     more_.clear();
     receiver_.reset();
     sender_.reset();
@@ -138,6 +139,44 @@ ucs_status_t Contract::retry(const std::function<ucs_status_t()>& operation) {
     for (std::uint64_t i = 0; i < kStepsMax && status == UCS_ERR_NO_RESOURCE; ++i) {
         step();
         status = operation();
+    }
+    return status;
+}
+
+ucs_status_t Contract::retry_alone(Entity& entity, const std::function<ucs_status_t()>& operation) {
+    ucs_status_t status = operation();
+    for (std::uint64_t i = 0; i < kStepsMax && status == UCS_ERR_NO_RESOURCE; ++i) {
+        entity.progress();
+        status = operation();
+    }
+    return status;
+}
+
+void Contract::send_inside(uct_ep_h endpoint, std::function<ucs_status_t()> operation) {
+    ucs_status_t status = operation();
+    if (knobs_of(GetParam().resource).has_little_room) {
+        while (status == UCS_ERR_NO_RESOURCE) {
+            auto request = std::make_unique<Queued>();
+            request->operation = operation;
+            request->func = [](uct_pending_req_t* self) {
+                return static_cast<Queued*>(self)->operation();
+            };
+            status = uct_ep_pending_add(endpoint, request.get(), 0);
+            if (status == UCS_OK)
+                queued_.push_back(std::move(request));
+            else if (status == UCS_ERR_BUSY)
+                status = operation();
+        }
+    }
+    EXPECT_EQ(UCS_OK, status);
+}
+
+ucs_status_t Contract::post_again(Receive& receive, uct_tag_t tag) {
+    ucs_status_t status = receive.post(tag);
+    for (std::uint64_t i = 0; device_matches() && i < kStepsMax && status == UCS_ERR_EXCEEDS_LIMIT;
+         ++i) {
+        step();
+        status = receive.post(tag);
     }
     return status;
 }

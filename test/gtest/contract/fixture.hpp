@@ -74,6 +74,13 @@ class Contract : public ::testing::TestWithParam<Setup> {
     /// Repeats `operation` while it answers NO_RESOURCE, progressing all entities between; gives
     /// its last answer.
     ucs_status_t retry(const std::function<ucs_status_t()>& operation);
+    /// The same where only one side may progress: the other one sleeps.
+    static ucs_status_t retry_alone(Entity& entity, const std::function<ucs_status_t()>& operation);
+    /// For sends in callbacks, where nobody may progress: UCS_OK is expected. Only where there is
+    /// little room by design one that is refused becomes a pending request.
+    void send_inside(uct_ep_h endpoint, std::function<ucs_status_t()> operation);
+    /// Posts, once cancelled receives have given their places back: a device does that by itself.
+    ucs_status_t post_again(Receive& receive, uct_tag_t tag);
     /// `send` with a fresh completion, repeated while resources lack, and driven until it is
     /// complete. Returns how it ended; expects exactly one completion.
     ucs_status_t run(const std::function<ucs_status_t(uct_completion_t*)>& operation);
@@ -81,6 +88,10 @@ class Contract : public ::testing::TestWithParam<Setup> {
     void flush_ep(uct_ep_h endpoint);
 
   private:
+    struct Queued : uct_pending_req_t {
+        std::function<ucs_status_t()> operation;
+    };
+
     void close_endpoints_of_receiver();
 
     std::unique_ptr<Entity> sender_;
@@ -89,12 +100,19 @@ class Contract : public ::testing::TestWithParam<Setup> {
     Connection link_;
     Connection back_;
     std::vector<Connection> more_links_;
+    std::vector<std::unique_ptr<Queued>> queued_;
 };
 
 #define TW_NEED(flag)                              \
     do {                                           \
         if (!sender().offers(flag))                \
             GTEST_SKIP() << "not offered: " #flag; \
+    } while (false)
+
+#define TW_NEED_RECEIVES(count)                                        \
+    do {                                                               \
+        if (attr().cap.tag.recv.max_outstanding < (count))             \
+            GTEST_SKIP() << "not offered: " << (count) << " receives"; \
     } while (false)
 
 #define TW_CONTRACT(suite)            \

@@ -104,13 +104,13 @@ Knobs knobs_of(const Resource& resource) {
     }
     if (resource.transport == "rc") {
         // A kept descriptor keeps its credit: with all of them out nobody may send any more.
-        const char* credits = std::getenv("TAGWIRE_RC_CREDITS");
-        const std::size_t held_max =
-            credits == nullptr ? 400 : std::strtoul(credits, nullptr, 10) / 2;
+        const char* text = std::getenv("TAGWIRE_RC_CREDITS");
+        const std::size_t credits = text == nullptr ? 512 : std::strtoul(text, nullptr, 10);
         return {.posted_receives_max = "RC_TAG_DEPTH",
                 .ring_start = "",
-                .held_max = held_max,
-                .reads_unasked = true};
+                .held_max = std::min<std::size_t>(credits / 2, 400),
+                .reads_unasked = true,
+                .has_little_room = credits < 16};
     }
     if (resource.transport == "ud") {
         // Only silence tells of a peer that cannot answer any more.

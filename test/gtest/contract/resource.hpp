@@ -39,6 +39,8 @@ struct Knobs {
     // The receiver reads the data of a rendezvous without asking: one that was cancelled in flight
     // may still be received.
     bool reads_unasked = false;
+    // A callback's first send may find no room: few messages may be on their way.
+    bool has_little_room = false;
     std::vector<std::pair<std::string, std::string>> iface_config = {};  // for all cases
 };
 Knobs knobs_of(const Resource& resource);

@@ -45,6 +45,10 @@ void TagReceiver::handle_own(const ib::Completion& completion) {
     const ib::TagEvent event = list.handle(completion);
     if (event.kind == Kind::kNone)
         return;
+    if (event.entry->ctx == nullptr) {  // cancelled by force, then matched by what did not fit
+        EXPECT_EQ(Kind::kIncomplete, event.kind);
+        return list.finish(*event.entry);
+    }
     if (on_event)
         on_event(event);
     Receive& receive = static_cast<Receive&>(*event.entry->ctx);

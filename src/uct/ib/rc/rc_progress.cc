@@ -133,8 +133,11 @@ void RcIface::finish(RcEp& ep, SendOp& op, ucs_status_t status) {
 // ---- Flushes wait for the rendezvous before them, too
 
 void RcIface::finish_flush(RcEp& ep, SendOp& op) {
-    op.next = ep.flushes_;
-    ep.flushes_ = &op;
+    SendOp** last = &ep.flushes_;
+    while (*last != nullptr)
+        last = &(*last)->next;
+    op.next = nullptr;
+    *last = &op;
     settle_flushes(ep);
 }
 

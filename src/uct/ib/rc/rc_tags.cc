@@ -90,7 +90,8 @@ SoftReceive* RcIface::new_receive(uct_tag_context_t* ctx, void* buffer, std::siz
     receive->capacity = capacity;
     receive->lkey = lkey;
     receive->is_matched = false;
-    set_soft(ctx, receive);
+    if (ctx != nullptr)
+        set_soft(ctx, receive);
     return receive;
 }
 
@@ -159,15 +160,14 @@ void RcIface::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm, s
 
 void RcIface::tag_event(const ib::Completion& completion) {
     const TagEvent event = tag_list_.handle(completion);
-    if (event.kind == TagEvent::Kind::kNone)
+    if (event.kind == TagEvent::Kind::kNone && !event.was_consumed_now)
         return;
-    RcEp* ep = of_qp(event.entry->qp_num);
-    const bool is_new = event.kind == TagEvent::Kind::kConsumed || event.was_consumed_now;
-    if (is_new && ep != nullptr) {
+    RcEp* ep = of_qp(event.entry == nullptr ? completion.qp_num : event.entry->qp_num);
+    if (event.was_consumed_now && ep != nullptr) {
         ep->was_heard_ = true;
         release_credit(*ep);
     }
-    if (is_new)
+    if (event.was_consumed_now && event.entry != nullptr && !event.entry->forced)
         event.entry->ctx->tag_consumed_cb(event.entry->ctx);
     switch (event.kind) {
         case TagEvent::Kind::kArrived:
@@ -205,18 +205,18 @@ void RcIface::go_on(TagEntry& entry, RcEp* ep) {
     ibv_rvh from{};
     const bool is_whole = message.byte_len >= sizeof head + sizeof from &&
                           message.capacity >= sizeof head + sizeof from;
-    if (is_whole) {
+    if (message.forced) {
+        // The buffer may be used for something else by now. The sender is told the end all the same.
+        head.app_ctx = htobe32(message.app_ctx);
+        from.len = UINT32_MAX;
+    } else if (is_whole) {
         std::memcpy(&head, message.buffer, sizeof head);
         std::memcpy(&from, static_cast<std::byte*>(message.buffer) + sizeof head, sizeof from);
     }
     SoftReceive* receive = new_receive(message.ctx, message.buffer, message.capacity, message.lkey);
     TW_CHECK(receive != nullptr);  // the pool has no limit
     receive->is_matched = true;
-    if (message.forced) {
-        set_soft(message.ctx, nullptr);
-        receive->ctx = nullptr;
-    }
-    if (!is_whole || ep == nullptr)
+    if ((!is_whole && !message.forced) || ep == nullptr)
         return complete(*receive, message.tag, 0, 0, UCS_ERR_IO_ERROR);
     start_read(*ep, *receive, message.tag, head, from);
 }
