@@ -190,6 +190,7 @@ class Sim {
     void settle();
     [[nodiscard]] std::string missing();
     [[nodiscard]] std::string missing_of(SimLink& link);
+    [[nodiscard]] static std::string unexcused(const SimLink& link);
     void settle_receives();
     void check_order();
 

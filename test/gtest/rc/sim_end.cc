@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of a simulation: nothing may be missing.
 #include <algorithm>
+#include <functional>
 
 #include "rc/sim.hpp"
 
@@ -55,16 +56,35 @@ std::string Sim::missing_of(SimLink& link) {
         return link.ep == nullptr || link.has_failed ? "" : "nothing was heard of its failure";
     if (link.ams_seen < link.ams.size())
         return "active message " + std::to_string(link.ams_seen) + " did not arrive";
-    auto excuses = link.to->may_be_lost;
+    return unexcused(link);
+}
+
+/// Tagged messages that are missing, but for those that receives cancelled by force may have taken:
+/// each of these one.
+std::string Sim::unexcused(const SimLink& link) {
+    const auto& excuses = link.to->may_be_lost;
+    std::vector<const SimMessage*> taken(excuses.size());
+    std::vector<bool> was_tried;
+    const std::function<bool(const SimMessage&)> excuse = [&](const SimMessage& message) {
+        for (std::size_t i = 0; i < excuses.size(); ++i) {
+            if (was_tried[i] || ((excuses[i].first ^ message.tag) & excuses[i].second) != 0)
+                continue;
+            was_tried[i] = true;
+            if (taken[i] == nullptr || excuse(*taken[i])) {
+                taken[i] = &message;
+                return true;
+            }
+        }
+        return false;
+    };
     for (const SimMessage& message : link.tagged) {
-        if (message.position != 0)
-            continue;
-        const auto excuse = std::ranges::find_if(excuses, [&](const auto& receive) {
-            return ((receive.first ^ message.tag) & receive.second) == 0;
-        });
-        if (excuse == excuses.end())
-            return "tagged message " + std::to_string(message.tag >> 32) + " did not arrive";
-        excuses.erase(excuse);
+        was_tried.assign(excuses.size(), false);
+        if (message.position == 0 && !excuse(message)) {
+            return "tagged message " + std::to_string(message.tag >> 32) + " of kind " +
+                   std::to_string(static_cast<int>(message.kind)) + " and " +
+                   std::to_string(message.bytes) + " bytes did not arrive; " +
+                   std::to_string(excuses.size()) + " receives were cancelled by force";
+        }
     }
     return "";
 }

@@ -206,7 +206,7 @@ void RcIface::go_on(TagEntry& entry, RcEp* ep) {
     const bool is_whole = message.byte_len >= sizeof head + sizeof from &&
                           message.capacity >= sizeof head + sizeof from;
     if (message.forced) {
-        // The buffer may be used for something else by now. The sender is told the end all the same.
+        // The buffer may be used for something else by now; the sender is told all the same.
         head.app_ctx = htobe32(message.app_ctx);
         from.len = UINT32_MAX;
     } else if (is_whole) {
