@@ -62,9 +62,9 @@ endfunction()
 
 # tw_add_test(<target> SOURCES a.cc ... [LIBS ...] [INTERNAL] [NO_RUN], and what tw_add_test_variant
 # takes)
-# A GoogleTest program with the common main, and its first run (with NO_RUN none). INTERNAL links the library's object
-# files, so that classes behind the exported API can be tested; otherwise the program links
-# libtagwire.so like any user.
+# A GoogleTest program with the common main, and its first run (with NO_RUN none). INTERNAL links
+# the library's object files, so that classes behind the exported API can be tested; otherwise the
+# program links libtagwire.so like any user.
 function(tw_add_test target)
     cmake_parse_arguments(PARSE_ARGV 1 arg
         "INTERNAL;NO_RUN;SERIAL" "FILTER;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")

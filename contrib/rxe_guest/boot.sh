@@ -147,7 +147,7 @@ timeout -k 5 "$limit_s" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi 
     -serial "file:$run/console" -chardev "file,id=output,path=${run//,/,,}/output" \
     -device virtio-serial-pci -device virtserialport,chardev=output \
     -kernel "$cache/kernel/vmlinuz" -initrd "$run/initrd.gz" -append "console=ttyS0 quiet \
-loglevel=3 panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable" \
+loglevel=3 panic=-1 mitigations=off nokaslr random.trust_cpu=on clocksource=hpet" \
     "${devices[@]}" </dev/null >"$run/messages" 2>&1 &
 qemu=$!
 qemu_status=0

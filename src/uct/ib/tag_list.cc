@@ -31,7 +31,7 @@ ucs_status_t TagList::open(ibv_srq* srq, const CompletionQueue& cq, unsigned dep
                      depth, ops_max);
         return UCS_ERR_INVALID_PARAM;
     }
-    const verbs_context* verbs = verbs_get_ctx_op(srq->context, post_srq_ops);
+    const verbs_context* verbs = __extension__ verbs_get_ctx_op(srq->context, post_srq_ops);
     if (verbs == nullptr) {
         TW_LOG_ERROR("the device has no operations on tag lists (ibv_post_srq_ops)");
         return UCS_ERR_UNSUPPORTED;

@@ -274,6 +274,11 @@ void RcIface::deliver_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct
 void RcIface::deliver_fragment(RcEp& ep, std::byte* message, std::size_t bytes, bool is_last) {
     SoftReceive* receive = ep.partial_receive_;
     const std::size_t offset = ep.partial_bytes_;
+    if (offset + bytes > kEagerPartsMax * seg_bytes_) [[unlikely]] {
+        put_back(message);
+        garbage("an eager message longer than there are");
+        return fail(ep, UCS_ERR_IO_ERROR);
+    }
     ep.partial_bytes_ += static_cast<std::uint32_t>(bytes);
     if (is_last) {
         ep.has_partial_ = false;
