@@ -158,7 +158,8 @@ void deliver_near(Host& host, Input& input, std::uint64_t now) {
     const std::uint32_t own_id = (kCookie & ~0xfffffU) | small();
     ud::Header header;
     header.kind = static_cast<ud::Kind>(1 + input.take<std::uint8_t>() % 7);
-    header.value = header.kind == ud::Kind::kData ? input.take<std::uint8_t>() % 32 : 0;
+    const auto id = static_cast<std::uint8_t>(input.take<std::uint8_t>() % 32);
+    header.value = header.kind == ud::Kind::kData ? id : std::uint8_t{0};
     header.to_cookie = small() == 3 ? input.take<std::uint32_t>() : kCookie;
     header.to_id = small() == 3 ? small() : own_id + (small() << 20);
     header.from_id = small();
