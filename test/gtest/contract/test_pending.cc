@@ -237,7 +237,8 @@ TEST_P(PendingRequests, endpoints_to_one_peer_take_turns) {
     uct_ep_h second = connect_more(sender(), receiver());
     fill(ep());
     fill(second);
-    constexpr int kEach = 300;
+    // One may be ahead by what its own queue or window holds, as that may have been emptied first.
+    constexpr int kEach = 2000;
     int done[2] = {0, 0};
     int largest_lead = 0;
     std::vector<std::unique_ptr<Request>> requests;

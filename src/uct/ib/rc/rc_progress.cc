@@ -50,8 +50,8 @@ unsigned RcIface::progress() {
     receives_empty_ = moved == 0;
     if (moved != 0)
         receive(completions, moved);
-    // What has ended waits while messages come, but not for long.
-    if (moved == 0 || calls_ % kBusyPerSends == 0) {
+    // What has ended waits while messages come, but not for long, and not when requests wait for it.
+    if (moved == 0 || has_work_ || calls_ % kBusyPerSends == 0) {
         if (const unsigned ended = send_cq_.poll(&completions); ended != 0) {
             end_sends(completions, ended);
             moved += ended;
