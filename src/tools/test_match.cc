@@ -2,6 +2,8 @@
 // match: a tagged ping-pong in which both sides have `depth` receives posted beside the one that
 // will match, and every message draws its tag at random from all of them. Costs that grow with the
 // list show up here.
+#include <algorithm>
+
 #include "tools/loops.hpp"
 #include "tools/tag_post.hpp"
 #include "tools/tag_receiver.hpp"
@@ -16,14 +18,14 @@ class MatchPort {
         : link_(link),
           validate_(job.validate),
           tags_(job.depth + 1),
+          slots_(std::max<std::size_t>(tags_, 2)),
           random_(0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(link.side())),
           sender_(link, job, stream_from(link.side(), job)),
-          receiver_(link, {tags_, job.size, job.memory, job.validate,
+          receiver_(link, {slots_, job.size, job.memory, job.validate,
                            stream_from(other(link.side()), job)}) {
         receiver_.set_on_received(&MatchPort::on_received, this);
-        for (std::size_t tag = 0; tag < tags_; ++tag) {
-            receiver_.post(tag, {link.interface(0), tag, TagReceiver::kByArrival});
-        }
+        for (std::size_t slot = 0; slot < slots_; ++slot)
+            post(slot);
     }
 
     MatchPort(const MatchPort&) = delete;
@@ -45,7 +47,7 @@ class MatchPort {
     void prepare_next(std::uint64_t) {
         // The driver sends first, so before its first arrival there is nothing to post again.
         if (consumed_) {
-            receiver_.post(slot_, {link_.interface(0), slot_, TagReceiver::kByArrival});
+            post(slot_);
             consumed_ = false;
         }
     }
@@ -58,13 +60,18 @@ class MatchPort {
     }
 
   private:
+    void post(std::size_t slot) {
+        receiver_.post(slot, {link_.interface(0), slot % tags_, TagReceiver::kByArrival});
+    }
+
     static void on_received(void* arg, std::size_t slot) {
         auto* self = static_cast<MatchPort*>(arg);
         self->consumed_ = true;
         self->slot_ = slot;
     }
 
-    /// Never the same tag twice in a row, so that its receive has been posted again by then.
+    /// Never the same tag twice in a row, so that its receive has been posted again by then. A
+    /// single tag has two receives.
     void draw() {
         random_ ^= random_ << 13;
         random_ ^= random_ >> 7;
@@ -76,6 +83,7 @@ class MatchPort {
     Link& link_;
     bool validate_;
     std::size_t tags_;
+    std::size_t slots_;
     std::uint64_t random_;
     Sender sender_;
     TagReceiver receiver_;
