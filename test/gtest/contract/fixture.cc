@@ -152,7 +152,7 @@ ucs_status_t Contract::retry_alone(Entity& entity, const std::function<ucs_statu
     return status;
 }
 
-void Contract::send_inside(uct_ep_h endpoint, std::function<ucs_status_t()> operation) {
+void Contract::send_inside(uct_ep_h endpoint, const std::function<ucs_status_t()>& operation) {
     ucs_status_t status = operation();
     if (knobs_of(GetParam().resource).has_little_room) {
         while (status == UCS_ERR_NO_RESOURCE) {

@@ -78,7 +78,7 @@ class Contract : public ::testing::TestWithParam<Setup> {
     static ucs_status_t retry_alone(Entity& entity, const std::function<ucs_status_t()>& operation);
     /// For sends in callbacks, where nobody may progress: UCS_OK is expected. Only where there is
     /// little room by design one that is refused becomes a pending request.
-    void send_inside(uct_ep_h endpoint, std::function<ucs_status_t()> operation);
+    void send_inside(uct_ep_h endpoint, const std::function<ucs_status_t()>& operation);
     /// Posts, once cancelled receives have given their places back: a device does that by itself.
     ucs_status_t post_again(Receive& receive, uct_tag_t tag);
     /// `send` with a fresh completion, repeated while resources lack, and driven until it is
