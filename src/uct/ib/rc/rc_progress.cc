@@ -50,7 +50,7 @@ unsigned RcIface::progress() {
     receives_empty_ = moved == 0;
     if (moved != 0)
         receive(completions, moved);
-    // What has ended waits while messages come, but not for long, and not when requests wait for it.
+    // What has ended waits while messages come, but not for long, and not while requests wait.
     if (moved == 0 || has_work_ || calls_ % kBusyPerSends == 0) {
         if (const unsigned ended = send_cq_.poll(&completions); ended != 0) {
             end_sends(completions, ended);
