@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <uct/api/tagwire_uct.h>
-
 #include "input.hpp"
 #include "operations.hpp"
 #include "uct/ib/address.hpp"
@@ -28,6 +26,7 @@ namespace tagwire::fuzz {
 namespace {
 
 using test::Entity;
+using test::fact_of;
 
 constexpr std::size_t kSegBytes = 256;
 constexpr std::size_t kMessageBytesMax = 384;  // longer than a buffer
@@ -186,20 +185,6 @@ class Stranger {
     unsigned sent_ = 0, done_ = 0;
     bool has_two_ = false;
 };
-
-long fact_of(const Entity& entity, const char* key) {
-    struct Search {
-        const char* key;
-        long value;
-    } search{key, -1};
-    const auto take = [](void* arg, const char* name, const char* value) {
-        auto& wanted = *static_cast<Search*>(arg);
-        if (std::strcmp(wanted.key, name) == 0)
-            wanted.value = std::strtol(value, nullptr, 10);
-    };
-    test::require_ok(tagwire_uct_iface_describe(entity.iface(), take, &search), "describe");
-    return search.value;
-}
 
 test::EntityOptions options_of(bool by_device) {
     test::EntityOptions options;

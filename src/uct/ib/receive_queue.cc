@@ -138,7 +138,8 @@ ucs_status_t ReceiveQueue::open(const IbMd& md, const ReceiveQueueParams& params
     params_.buffers_max = std::max(params.buffers_max, params.depth);
     released_ = released;
     arg_ = arg;
-    batch_ = std::clamp(params.depth / 2, 1U, kRefillBatch);
+    wanted_ = params.wanted == 0 ? params.depth : params.wanted;
+    set_target();
     lay_out();
     ucs_status_t status = check();
     if (status == UCS_OK)
@@ -167,6 +168,11 @@ void ReceiveQueue::lay_out() {
     stride_ = ucs::round_up(message_offset_ + params_.message_bytes, unit);
     if (unit < ucs::page_bytes() && stride_ % ucs::page_bytes() == 0)
         stride_ += unit;  // else the beginnings of all messages compete for few lines of a cache
+}
+
+void ReceiveQueue::set_target() {
+    target_ = wanted();
+    batch_ = std::clamp(target_ / 2, 1U, kRefillBatch);
 }
 
 ucs_status_t ReceiveQueue::check() const {
@@ -253,7 +259,7 @@ void ReceiveQueue::arm_limit() {
     if (params_.limit == 0)
         return;
     ibv_srq_attr attr{};
-    attr.srq_limit = params_.limit;
+    attr.srq_limit = std::max(params_.limit * target_ / params_.depth, 1U);  // the same share
     if (const int error = md_->verbs().modify_srq(srq_.get(), &attr, IBV_SRQ_LIMIT); error != 0) {
         TW_LOG_WARN("%s: the limit event of a receive queue cannot be armed: %s",
                     md_->device().name().c_str(), std::strerror(error));
@@ -262,9 +268,20 @@ void ReceiveQueue::arm_limit() {
 
 // ---- Posting
 
+ucs_status_t ReceiveQueue::want(unsigned more) {
+    wanted_ += more;
+    set_target();
+    return refill(true);
+}
+
+void ReceiveQueue::want_less(unsigned less) {
+    wanted_ -= less;
+    set_target();
+}
+
 ucs_status_t ReceiveQueue::post_missing(unsigned batch_min) {
-    while (params_.depth - posted_ >= batch_min) {
-        const unsigned wanted = std::min(params_.depth - posted_, kRefillBatch);
+    while (posted_ + batch_min <= target_) {
+        const unsigned wanted = std::min(target_ - posted_, kRefillBatch);
         if (free_count_ < wanted && slots_ < params_.buffers_max && !grow())
             return UCS_ERR_NO_MEMORY;
         const auto count = static_cast<unsigned>(std::min<std::size_t>(wanted, free_count_));
@@ -302,15 +319,16 @@ ucs_status_t ReceiveQueue::post(unsigned count) {
     return UCS_OK;
 }
 
-/// More slots: at first as many as are posted, then a share of that, so that it is not done often.
+/// More slots: those that are to be posted, or a share of what there is, so that it is not done
+/// often.
 bool ReceiveQueue::grow() {
-    const unsigned depth = params_.depth;
-    const unsigned wanted = slots_ < depth ? depth - slots_ : std::max(depth / 4, kRefillBatch);
+    const unsigned share = std::max(slots_ / 4, kRefillBatch);
+    const unsigned wanted = slots_ < target_ ? std::max(target_ - slots_, share) : share;
     const unsigned slots =
         std::min({wanted, params_.buffers_max - slots_, ReceiveRegion::slots_max(stride_)});
     ReceiveRegion* region = ReceiveRegion::create(*this, slots);
     if (region == nullptr) {
-        if (slots_ < depth)
+        if (slots_ < target_)
             return false;
         TW_LOG_WARN("%s: goes on with %u receive buffers, %u of them held by the user",
                     md_->device().name().c_str(), slots_, kept_);

@@ -12,15 +12,18 @@
 // Threads: owner of the interface.
 // Invariants
 //  (1) A slot is free, posted, or held (in a completion that is being handled, or by the user).
-//  (2) posted() + what free slots allow is brought back to depth() by refill(), in chains of at
-//      most kRefillBatch: one doorbell each.
+//  (2) posted() + what free slots allow is brought back to wanted() by refill(), in chains of at
+//      most kRefillBatch: one doorbell each. Buffers come back in turn, so the fewer are wanted,
+//      the fewer lines of a cache the messages of a ping-pong go through.
 //  (3) Regions outlive the queue while the user holds slots of them; the last release frees them.
-//  (4) Nothing here allocates but refill() when it needs more slots than there ever were.
+//  (4) Nothing here allocates but refill() and want() when they need more slots than there ever
+//      were.
 #pragma once
 
 #include <infiniband/verbs.h>
 #include <ucs/type/status.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +36,8 @@
 namespace tagwire::ib {
 
 struct ReceiveQueueParams {
-    unsigned depth = 4096;                   // buffers posted when all is well
+    unsigned depth = 4096;                   // buffers posted at most
+    unsigned wanted = 0;                     // of them at first; 0: all
     unsigned buffers_max = 0;                // in all, held ones included; at least depth
     std::size_t message_bytes = 0;           // the longest message, headers included
     std::size_t front_bytes = kPrefixBytes;  // of a message in front of its data
@@ -43,7 +47,7 @@ struct ReceiveQueueParams {
     unsigned tags = 0;        // > 0: a tag-matching SRQ with that many
     unsigned tag_ops = 0;     // outstanding list operations
     ibv_cq* cq = nullptr;     // of a tag-matching SRQ, extended
-    unsigned limit = 0;       // event when fewer are posted; 0: none
+    unsigned limit = 0;       // event when fewer of `depth` are posted; 0: none
     void* context = nullptr;  // the mailbox of its asynchronous events
 };
 
@@ -59,8 +63,8 @@ class ReceiveQueue {
     ReceiveQueue(const ReceiveQueue&) = delete;
     ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
-    /// All `depth` buffers are posted. UCS_ERR_INVALID_PARAM; UCS_ERR_EXCEEDS_LIMIT names the limit
-    /// of the device; UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR (all logged).
+    /// The first `wanted` buffers are posted. UCS_ERR_INVALID_PARAM; UCS_ERR_EXCEEDS_LIMIT names
+    /// the limit of the device; UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR (all logged).
     ucs_status_t open(const IbMd& md, const ReceiveQueueParams& params, Released released,
                       void* arg);
     /// After the last queue pair is gone, before the domain. Slots that the user holds stay valid,
@@ -69,7 +73,8 @@ class ReceiveQueue {
 
     [[nodiscard]] ibv_srq* srq() const { return srq_.get(); }
     [[nodiscard]] unsigned posted() const { return posted_; }
-    [[nodiscard]] unsigned depth() const { return params_.depth; }
+    /// Buffers that are posted when all is well.
+    [[nodiscard]] unsigned wanted() const { return std::min(wanted_, params_.depth); }
     /// Slots that the user keeps.
     [[nodiscard]] unsigned kept() const { return kept_; }
 
@@ -96,10 +101,15 @@ class ReceiveQueue {
     /// Posts free slots when a batch of them is missing (`all`: any). UCS_ERR_NO_MEMORY,
     /// UCS_ERR_IO_ERROR: the device refused (both logged).
     ucs_status_t refill(bool all = false) {
-        if (params_.depth - posted_ < batch_ && !all) [[likely]]
+        if (posted_ + batch_ > target_ && !all) [[likely]]
             return UCS_OK;
         return post_missing(all ? 1 : batch_);
     }
+    /// So many more messages may come before the next refill than until now; at once that many more
+    /// buffers are posted, within the depth. Errors as of refill().
+    ucs_status_t want(unsigned more);
+    /// The same number less: posted buffers stay until messages have taken them.
+    void want_less(unsigned less);
     /// Arms the SRQ's limit event again after one was seen.
     void arm_limit();
 
@@ -111,6 +121,7 @@ class ReceiveQueue {
     ucs_status_t create_srq();
     ucs_status_t post_missing(unsigned batch_min);
     ucs_status_t post(unsigned count);
+    void set_target();
     bool grow();
     void lay_out();
     void release(std::byte* message, std::uint64_t owner);
@@ -120,7 +131,9 @@ class ReceiveQueue {
     Released released_ = nullptr;
     void* arg_ = nullptr;
     OwnedSrq srq_{nullptr, nullptr};
-    unsigned batch_ = 1;  // that is worth a doorbell
+    unsigned batch_ = 1;   // that is worth a doorbell
+    unsigned wanted_ = 0;  // may be more than the depth
+    unsigned target_ = 0;  // of posted_
     unsigned posted_ = 0;
     unsigned slots_ = 0;
     unsigned kept_ = 0;

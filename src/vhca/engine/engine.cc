@@ -20,7 +20,7 @@ constexpr std::uint64_t kLidBits = 0xffff;
 constexpr std::uint64_t kAddressBits = 0xffffffff;
 constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;  // ::ffff:a.b.c.d
 /// Packets that a peer left alone for one to two of these make us knock.
-constexpr Time kStallCheckNs = 20'000;
+constexpr Time kStallCheckNs = 100'000;
 
 // Who makes the engine; held across fork(), too.
 constinit std::mutex making;

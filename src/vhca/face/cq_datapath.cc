@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Polling and arming. Who polls drives the device; who polls in vain gives the processor to others
-// after a while, because on a small machine the peer may be waiting for it.
+// after a while, because on a small machine the peer may be waiting for it: soon when others took
+// it the last time, ever later while nobody did.
 #include <sched.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "vhca/face/context.hpp"
@@ -10,15 +12,24 @@
 namespace tagwire::vhca {
 namespace {
 
-constexpr unsigned kEmptyPollsMax = 32;
+constexpr unsigned kEmptyPollsMin = 32, kEmptyPollsMax = 4096;
+constexpr Time kTakenNs = 3'000;  // a yield that nobody took is shorter
 thread_local unsigned empty_polls = 0;
+thread_local unsigned empty_polls_max = kEmptyPollsMin;
 
-void note_polled(bool got) {
+[[gnu::noinline, gnu::cold]] void give_way(Engine& engine) {
+    const Time before = engine.now();
+    sched_yield();
+    const bool was_taken = engine.now() - before > kTakenNs;
+    empty_polls = 0;
+    empty_polls_max = was_taken ? kEmptyPollsMin : std::min(2 * empty_polls_max, kEmptyPollsMax);
+}
+
+void note_polled(Engine& engine, bool got) {
     if (got) {
         empty_polls = 0;
-    } else if (++empty_polls >= kEmptyPollsMax) {
-        empty_polls = 0;
-        sched_yield();
+    } else if (++empty_polls >= empty_polls_max) {
+        give_way(engine);
     }
 }
 
@@ -58,7 +69,7 @@ int poll(Engine& engine, F&& take_some) {
         }
     }
     engine.note_poll();
-    note_polled(got > 0);
+    note_polled(engine, got > 0);
     return got;
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include <uct/api/tagwire_uct.h>
+
 namespace tagwire::test {
 
 namespace {
@@ -278,6 +280,36 @@ Connection connect(Entity& from, Entity& to) {
     connect_one(link.forward, to, link.backward);
     connect_one(link.backward, from, link.forward);
     return link;
+}
+
+// ---- Facts
+
+namespace {
+
+struct Search {
+    const std::string& key;
+    long value = -1;
+};
+
+void take_fact(void* arg, const char* name, const char* value) {
+    auto& wanted = *static_cast<Search*>(arg);
+    if (wanted.key == name) {
+        wanted.value = std::strtol(value, nullptr, 10);
+    }
+}
+
+}  // namespace
+
+long fact_of(const Entity& entity, const std::string& key) {
+    Search search{key};
+    require_ok(tagwire_uct_iface_describe(entity.iface(), take_fact, &search), "describe");
+    return search.value;
+}
+
+long fact_of(uct_ep_h ep, const std::string& key) {
+    Search search{key};
+    require_ok(tagwire_uct_ep_describe(ep, take_fact, &search), "describe");
+    return search.value;
 }
 
 }  // namespace tagwire::test

@@ -187,4 +187,8 @@ struct Connection {
 };
 Connection connect(Entity& from, Entity& to);
 
+/// Value of a fact that the interface or endpoint tells of itself; -1: it has none of that name.
+long fact_of(const Entity& entity, const std::string& key);
+long fact_of(uct_ep_h ep, const std::string& key);
+
 }  // namespace tagwire::test

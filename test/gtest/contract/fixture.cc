@@ -145,6 +145,8 @@ ucs_status_t Contract::retry(const std::function<ucs_status_t()>& operation) {
 
 ucs_status_t Contract::retry_alone(Entity& entity, const std::function<ucs_status_t()>& operation) {
     ucs_status_t status = operation();
+    if (!knobs_of(GetParam().resource).has_little_room)
+        return status;
     for (std::uint64_t i = 0; i < kStepsMax && status == UCS_ERR_NO_RESOURCE; ++i) {
         entity.progress();
         status = operation();

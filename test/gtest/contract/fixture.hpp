@@ -74,8 +74,9 @@ class Contract : public ::testing::TestWithParam<Setup> {
     /// Repeats `operation` while it answers NO_RESOURCE, progressing all entities between; gives
     /// its last answer.
     ucs_status_t retry(const std::function<ucs_status_t()>& operation);
-    /// The same where only one side may progress: the other one sleeps.
-    static ucs_status_t retry_alone(Entity& entity, const std::function<ucs_status_t()>& operation);
+    /// The same where only one side may progress, because the other one sleeps, and only where
+    /// there is little room by design: elsewhere there is room.
+    ucs_status_t retry_alone(Entity& entity, const std::function<ucs_status_t()>& operation);
     /// For sends in callbacks, where nobody may progress: UCS_OK is expected. Only where there is
     /// little room by design one that is refused becomes a pending request.
     void send_inside(uct_ep_h endpoint, const std::function<ucs_status_t()>& operation);

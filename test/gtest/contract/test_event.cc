@@ -189,7 +189,7 @@ TEST_P(EventOfTwo, two_sleepers_wake_each_other_every_time) {
     ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(back, kId, 0, nullptr, 0); }));
     ASSERT_TRUE(until([&] { return receiver().am_count == 1 && sender().am_count == 1; }));
 
-    const auto volley = [](Entity& entity, uct_ep_h endpoint, bool serves) {
+    const auto volley = [this](Entity& entity, uct_ep_h endpoint, bool serves) {
         const auto send = [&](std::uint64_t round) {
             return retry_alone(entity,
                                [&] { return uct_ep_am_short(endpoint, kId, round, nullptr, 0); });

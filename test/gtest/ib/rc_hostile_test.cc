@@ -8,8 +8,6 @@
 #include <cstring>
 #include <random>
 
-#include <uct/api/tagwire_uct.h>
-
 #include "common/seeds.hpp"
 #include "ib/verbs_ends.hpp"
 #include "operations.hpp"
@@ -33,20 +31,6 @@ EntityOptions options_of(const char* matching) {
                             {"RC_RX_DEPTH", "2"},          {"RC_RNDV_MAX", "1"},
                             {"RC_RNR_TIMER", "10us"},      {"RC_KEEPALIVE_INTERVAL", "0"}};
     return options;
-}
-
-long fact_of(const Entity& entity, const char* key) {
-    struct Search {
-        std::string key;
-        long value = -1;
-    } search{key};
-    const auto take = [](void* arg, const char* name, const char* value) {
-        auto& wanted = *static_cast<Search*>(arg);
-        if (wanted.key == name)
-            wanted.value = std::strtol(value, nullptr, 10);
-    };
-    EXPECT_EQ(UCS_OK, tagwire_uct_iface_describe(entity.iface(), take, &search));
-    return search.value;
 }
 
 /// What travels, and how.

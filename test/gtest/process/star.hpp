@@ -76,10 +76,6 @@ struct ScenePlan {
 void play(const std::string& transport, const EntityOptions& options,
           const std::vector<ScenePlan>& plans);
 
-/// Value of a fact that the interface or endpoint tells of itself; -1: it has none of that name.
-long fact_of(const Entity& entity, const std::string& key);
-long fact_of(uct_ep_h ep, const std::string& key);
-
 [[noreturn]] void die();
 
 }  // namespace tagwire::test

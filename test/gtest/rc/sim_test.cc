@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "common/seeds.hpp"
+#include "common/skip.hpp"
 #include "rc/sim.hpp"
 
 namespace tagwire::test {
@@ -26,7 +27,7 @@ constexpr std::uint64_t kRounds = 100;
 
 TEST(RcSim, nothing_is_lost_and_nothing_twice_where_the_device_matches) {
     if (!device_matches())
-        GTEST_SKIP() << "the device has no tag matching";
+        TW_SKIP("the device has no tag matching");
     for_each_seed(kRounds, [](std::uint64_t seed) { run(seed, true, false); });
 }
 
@@ -36,7 +37,7 @@ TEST(RcSim, nothing_is_lost_and_nothing_twice_where_software_matches) {
 
 TEST(RcSim, whoever_goes_takes_nobody_along_where_the_device_matches) {
     if (!device_matches())
-        GTEST_SKIP() << "the device has no tag matching";
+        TW_SKIP("the device has no tag matching");
     for_each_seed(kRounds, [](std::uint64_t seed) { run(seed, true, true); });
 }
 

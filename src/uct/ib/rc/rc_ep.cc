@@ -174,14 +174,18 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
     const ibv_ah_attr path = ib::path_to(own.port(), *peer_port, own.ib_md().traffic_class(),
                                          own.ib_md().service_level());
     const ibv_mtu mtu = ib::path_mtu(own.port(), *peer_port, own.ib_md().mtu_max());
+    status = own.receives_.want(own.buffers_per_peer());
     // Each kind is connected to the other kind of the peer.
     const std::uint32_t answers =
         device_qp_ == nullptr ? std::uint32_t{peer->qp_num} : std::uint32_t{peer->device_qp_num};
-    status = to_rts(qp_, answers, *peer, path, mtu);
+    if (status == UCS_OK)
+        status = to_rts(qp_, answers, *peer, path, mtu);
     if (status == UCS_OK && device_qp_ != nullptr)
         status = to_rts(device_qp_, peer->qp_num, *peer, path, mtu);
-    if (status != UCS_OK)
+    if (status != UCS_OK) {
+        own.receives_.want_less(own.buffers_per_peer());
         return status;
+    }
     window_ = peer->credits;
     state_ = State::kConnected;
     return UCS_OK;

@@ -123,6 +123,7 @@ class RcEp : public uct::BaseEp {
                         uct_pack_callback_t pack, void* arg, ib::SendOp** op_p);
 
     // ---- Posting. There is room.
+    unsigned take_places(unsigned count, bool signal);
     /// The last request of a chain of `count` asks for a completion when `signal`, or when it is
     /// time.
     ucs_status_t post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal);

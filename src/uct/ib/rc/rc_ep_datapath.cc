@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sending half of the data path: room, posting, active and eager messages.
 #include <cstring>
+#include <utility>
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
@@ -89,20 +90,29 @@ ssize_t RcEp::take_packed(const char* what, unsigned messages, std::size_t offse
     return static_cast<ssize_t>(bytes);
 }
 
-ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal) {
+// The flags of requests that take `count` places: the fence belongs to the first, the signal to the
+// last.
+inline unsigned RcEp::take_places(unsigned count, bool signal) {
     RcIface& own = owner();
+    unsigned flags = std::exchange(fence_flag_, 0U);
     unsignaled_ += count;
+    sq_free_ -= count;
+    own.cq_free_ -= count;
+    if (signal || unsignaled_ >= own.signal_every_) {
+        flags |= IBV_SEND_SIGNALED;
+        unsignaled_ = 0;
+        ++own.signals_out_;
+    }
+    return flags;
+}
+
+ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal) {
     // Each has a number of its own, because one that fails is told though it asked for nothing.
     for (ibv_send_wr* request = &first; request != nullptr; request = request->next)
         request->wr_id = std::uint64_t{id_} << 32 | ++posted_;
-    first.send_flags |= fence_flag_;
-    fence_flag_ = 0;
-    if (signal || unsignaled_ >= own.signal_every_) {
-        last.send_flags |= IBV_SEND_SIGNALED;
-        unsignaled_ = 0;
-    }
-    sq_free_ -= count;
-    own.cq_free_ -= count;
+    const unsigned flags = take_places(count, signal);
+    first.send_flags |= flags & IBV_SEND_FENCE;
+    last.send_flags |= flags & IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
     const int error = ibv_post_send(qp_, &first, &bad);
     return error == 0 ? UCS_OK : post_failed(bad, error);
@@ -118,15 +128,7 @@ ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, b
     own.short_send_.sges[0].length = head_bytes;
     own.short_send_.sges[1].addr = ib::address_of(data);
     own.short_send_.sges[1].length = length;
-    unsigned flags = IBV_SEND_INLINE | fence_flag_;
-    fence_flag_ = 0;
-    if (++unsignaled_ >= own.signal_every_) {
-        flags |= IBV_SEND_SIGNALED;
-        unsignaled_ = 0;
-    }
-    request.send_flags = flags;
-    --sq_free_;
-    --own.cq_free_;
+    request.send_flags = IBV_SEND_INLINE | take_places(1, false);
     ++sent_;
     ibv_send_wr* bad = nullptr;
     const int error = ibv_post_send(qp_, &request, &bad);

@@ -32,6 +32,7 @@ const ucs::CounterInfo kRcCounterInfos[] = {
 namespace {
 
 constexpr unsigned kCqSpare = 64;
+constexpr unsigned kFirstBuffers = 64;    // of a receive queue; endpoints and rendezvous add theirs
 constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
 
 ucs_status_t too_few(const char* option, std::uint64_t wanted, const char* what,
@@ -171,6 +172,7 @@ ucs_status_t RcIface::open_receives(unsigned tags, unsigned tag_ops) {
     const ucs_status_t status =
         receives_.open(ib_md(),
                        {.depth = depth,
+                        .wanted = kFirstBuffers,
                         .buffers_max = depth + static_cast<unsigned>(options_.rx_held),
                         .message_bytes = ib::kTmhBytes + seg_bytes_,
                         .headroom = params().rx_headroom,
@@ -186,6 +188,7 @@ ucs_status_t RcIface::open_receives(unsigned tags, unsigned tag_ops) {
         return status;
     return ends_.open(ib_md(),
                       {.depth = ends,
+                       .wanted = kFirstBuffers,
                        .buffers_max = ends + ib::CompletionQueue::kBatch,
                        .message_bytes = kEndBytesMax,
                        .context = &mailbox()},
@@ -447,6 +450,7 @@ void RcIface::describe(const uct::DescribeSink& sink) const {
     sink.number("qps", ep_count_ * (has_device_tags_ ? 2 : 1));
     sink.number("qps_per_peer", has_device_tags_ ? 2 : 1);
     sink.number("bytes_per_peer", sizeof(RcEp));
+    sink.number("receive_buffers_wanted", receives_.wanted());
     sink.number("receive_buffers_posted", receives_.posted());
     sink.number("receive_buffers_held", receives_.kept());
     sink.number("posted_receives", has_device_tags_ ? tag_list_.size() : posted_.size());

@@ -105,7 +105,8 @@ class RcIface : public ib::IbIface {
 
   private:
     friend class RcEp;
-    static constexpr unsigned kIdlePerLook = 64;  // idle calls per look at the clock
+    static constexpr unsigned kIdlePerLook = 64;    // idle calls per look at the clock
+    static constexpr unsigned kControlPerPeer = 8;  // messages that take no credit
     static constexpr std::uint64_t kLookNs = 1'000'000;
     static constexpr std::uint64_t kLastRequestNs = 100'000'000;  // not every device tells
 
@@ -120,6 +121,10 @@ class RcIface : public ib::IbIface {
     [[nodiscard]] bool has_atomics() const;
     [[nodiscard]] std::size_t am_header_max() const {
         return std::min(kZcopyHeaderMax, seg_bytes_);
+    }
+    /// What a peer may send before it hears of us, and what tells it of that.
+    [[nodiscard]] unsigned buffers_per_peer() const {
+        return static_cast<unsigned>(options_.credits) + kControlPerPeer;
     }
     bool agrees(std::uint8_t flags, std::uint32_t seg_bytes, std::string* reason_p) const;
 
@@ -142,6 +147,7 @@ class RcIface : public ib::IbIface {
 
     // ---- rc_progress.cc
     void end_sends(const ib::Completion* completions, unsigned count);
+    [[nodiscard]] bool is_time_for_sends(bool has_moved) const;
     unsigned work();
     void look();
     void take_event(const ib::AsyncEvent& event);
@@ -160,7 +166,6 @@ class RcIface : public ib::IbIface {
     [[nodiscard]] ib::ReceiveQueue& queue_of(const std::byte* message) {
         return has_device_tags_ && ends_.owns(message) ? ends_ : receives_;
     }
-    void put_back(std::byte* message) { queue_of(message).put_back(message); }
     void receive(const ib::Completion* completions, unsigned count);
     /// False: deliver() looks closer, and nothing was done.
     bool deliver_common(const ib::Completion& completion);
@@ -255,10 +260,11 @@ class RcIface : public ib::IbIface {
     bool has_device_tags_ = false;
     bool has_work_ = false;  // for work(): any of the lists below is not empty
     bool wants_signals_ = false;
-    bool receives_empty_ = false;   // at the last poll
-    unsigned calls_ = 0;            // since the last look at the clock
-    std::uint32_t cq_free_ = 0;     // requests that may still be posted
-    std::uint32_t cq_reserve_ = 0;  // of them only for what brings completions
+    bool receives_empty_ = false;    // at the last poll
+    unsigned calls_ = 0;             // since the last look at the clock
+    std::uint32_t cq_free_ = 0;      // requests that may still be posted
+    std::uint32_t signals_out_ = 0;  // requests whose completion was asked for; never too few
+    std::uint32_t cq_reserve_ = 0;   // of them only for what brings completions
     std::uint32_t signal_every_ = 1;
     std::uint32_t inline_max_ = 0;
     std::uint32_t credit_step_ = 1;  // messages per report to the peer

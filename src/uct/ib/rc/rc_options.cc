@@ -59,7 +59,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "4096",
-     .doc = "Receive buffers posted for all endpoints of an interface.",
+     .doc = "Receive buffers posted at most for all endpoints of an interface; fewer where their "
+            "credits do not ask for so many.",
      .offset = offsetof(RcOptions, rx_depth),
      .min = 2,
      .max = 32768},

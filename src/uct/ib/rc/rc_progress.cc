@@ -18,7 +18,6 @@ using ib::SendOp;
 namespace {
 
 constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
-constexpr unsigned kBusyPerSends = 8;     // divides what an idle one counts for
 constexpr std::size_t kDispatchMax = 32;
 
 ucs_status_t status_of(ibv_wc_status status) {
@@ -42,6 +41,18 @@ ucs_status_t status_of(ibv_wc_status status) {
 
 }  // namespace
 
+// What has ended waits while messages come, but not for long, and not while requests wait. While no
+// completion was asked for only failures can come.
+inline bool RcIface::is_time_for_sends(bool has_moved) const {
+    constexpr unsigned kBusyPerLook = 8;  // both divide what an idle call counts for, times a few
+    constexpr unsigned kQuietPerLook = 512;
+    if (has_work_)
+        return true;
+    if (signals_out_ == 0)
+        return calls_ % kQuietPerLook == 0;
+    return !has_moved || calls_ % kBusyPerLook == 0;
+}
+
 unsigned RcIface::progress() {
     if (in_progress_) [[unlikely]]
         return 0;  // called by a callback
@@ -50,8 +61,7 @@ unsigned RcIface::progress() {
     receives_empty_ = moved == 0;
     if (moved != 0)
         receive(completions, moved);
-    // What has ended waits while messages come, but not for long, and not while requests wait.
-    if (moved == 0 || has_work_ || calls_ % kBusyPerSends == 0) {
+    if (is_time_for_sends(moved != 0)) {
         if (const unsigned ended = send_cq_.poll(&completions); ended != 0) {
             end_sends(completions, ended);
             moved += ended;
@@ -94,6 +104,11 @@ void RcIface::send_completed(const Completion& completion) {
     ep->acked_ = sn;
     ep->sq_free_ += acknowledged;
     cq_free_ += acknowledged;
+    // One that failed may not have asked for its completion.
+    if (completion.status == IBV_WC_SUCCESS)
+        --signals_out_;
+    else if (cq_free_ == options_.tx_cq_depth)
+        signals_out_ = 0;
     while (ep->ops_first_ != nullptr && static_cast<std::int32_t>(ep->ops_first_->sn - sn) <= 0) {
         SendOp* op = ep->ops_first_;
         ep->ops_first_ = op->next;
@@ -310,6 +325,8 @@ unsigned RcIface::reap(std::uint64_t now) {
             continue;
         }
         destroyed_.erase(destroyed_.begin() + static_cast<std::ptrdiff_t>(i));
+        if (ep->window_ != 0)
+            receives_.want_less(buffers_per_peer());
         remove(*ep);
         delete ep;
         ++reaped;

@@ -62,6 +62,14 @@ void RcIface::arrived(ib::TagEntry& entry) {
         ctx->completed_cb(ctx, tag, has_imm ? imm : 0, bytes, nullptr, UCS_OK);
 }
 
+inline void RcIface::after_callback(RcEp* ep, std::byte* message, ucs_status_t status) {
+    if (status == UCS_INPROGRESS) [[unlikely]]
+        return keep(ep, message);
+    receives_.put_back(message);
+    if (ep != nullptr)
+        release_credit(*ep);
+}
+
 // An active message on the queue pair where it belongs.
 inline bool RcIface::deliver_common(const Completion& completion) {
     RcEp* ep = of_qp(completion.qp_num);
@@ -82,12 +90,7 @@ inline bool RcIface::deliver_common(const Completion& completion) {
     count(RcCounter::kDelivered);
     const ucs_status_t status =
         invoke_am(head.value, message + sizeof head, bytes - head.padding, UCT_CB_PARAM_FLAG_DESC);
-    if (status == UCS_INPROGRESS) [[unlikely]] {
-        keep(ep, message);
-    } else {
-        receives_.put_back(message);
-        release_credit(*ep);
-    }
+    after_callback(ep, message, status);
     return true;
 }
 
@@ -98,7 +101,7 @@ void RcIface::deliver(const Completion& completion) {
     queue.consumed();
     RcEp* ep = of_qp(completion.qp_num);
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-        put_back(message);
+        queue.put_back(message);
         if (ep != nullptr && completion.status != IBV_WC_WR_FLUSH_ERR) {
             TW_LOG_DEBUG("a receive of queue pair 0x%x failed: %s", completion.qp_num,
                          verbs().wc_status_str(completion.status));
@@ -113,15 +116,20 @@ void RcIface::deliver(const Completion& completion) {
     // A write with an immediate takes a buffer, too, and the length is that of what went elsewhere.
     if (bytes < ib::kMessageBytesMin || completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
         [[unlikely]] {
-        put_back(message);
+        queue.put_back(message);
         return garbage("a message shorter than a header, or none at all");
     }
     if (ep != nullptr) [[likely]]
         ep->was_heard_ = true;
-    // There the peer's device says that it has read. What is kept must be of the other queue.
-    if (&queue == &ends_ && static_cast<std::uint8_t>(message[0]) != IBV_TMH_FIN) [[unlikely]] {
-        put_back(message);
-        return garbage("a message where only ends of rendezvous come");
+    // There the peer's device says that it has read, and nothing else. What goes on lies in
+    // receives_.
+    if (&queue == &ends_ || static_cast<std::uint8_t>(message[0]) == IBV_TMH_FIN) {
+        ibv_tmh head;
+        std::memcpy(&head, message, sizeof head);
+        queue.put_back(message);
+        if (ep == nullptr || head.opcode != IBV_TMH_FIN) [[unlikely]]
+            return garbage("a message where only ends of rendezvous come, or the end of nothing");
+        return deliver_fin(*ep, be32toh(head.app_ctx));
     }
     if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG) {
         deliver_untagged(ep, message, bytes);
@@ -154,14 +162,14 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
                 return deliver_am(ep, message, head.value, bytes - sizeof head - head.padding);
             break;
         case MessageKind::kCredit:
-            put_back(message);
+            receives_.put_back(message);
             return;
         case MessageKind::kTagFragment:
             if (ep != nullptr && ep->has_partial_)
                 return deliver_fragment(*ep, message, bytes - ib::kTmhBytes, head.value != 0);
             break;
     }
-    put_back(message);
+    receives_.put_back(message);
     garbage("a message of no known kind");
 }
 
@@ -170,14 +178,6 @@ void RcIface::deliver_am(RcEp* ep, std::byte* message, std::uint8_t id, std::siz
     const ucs_status_t status =
         invoke_am(id, message + ib::kPrefixBytes, bytes, UCT_CB_PARAM_FLAG_DESC);
     after_callback(ep, message, status);
-}
-
-void RcIface::after_callback(RcEp* ep, std::byte* message, ucs_status_t status) {
-    if (status == UCS_INPROGRESS)
-        return keep(ep, message);
-    put_back(message);
-    if (ep != nullptr)
-        release_credit(*ep);
 }
 
 void RcIface::keep(RcEp* ep, std::byte* message) {
@@ -216,21 +216,16 @@ void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes, bo
                              std::uint32_t imm_low) {
     ibv_tmh head;
     std::memcpy(&head, message, sizeof head);
-    const std::uint32_t app_ctx = be32toh(head.app_ctx);
-    if (head.opcode == IBV_TMH_FIN) {
-        put_back(message);
-        return ep != nullptr ? deliver_fin(*ep, app_ctx) : garbage("the end of nothing");
-    }
     const uct_tag_t tag = be64toh(head.tag);
     const bool is_rndv = head.opcode == IBV_TMH_RNDV;
     if (ep == nullptr || !has_tag_callbacks() || (head.opcode != IBV_TMH_EAGER && !is_rndv) ||
         (is_rndv && bytes < ib::kTmhBytes + sizeof(ibv_rvh))) [[unlikely]] {
-        put_back(message);
+        receives_.put_back(message);
         return garbage("a tagged message of no known form");
     }
     if (is_rndv)
         return deliver_rndv(*ep, message, bytes, tag);
-    const std::uint64_t imm = std::uint64_t{app_ctx} << 32 | imm_low;
+    const std::uint64_t imm = std::uint64_t{be32toh(head.app_ctx)} << 32 | imm_low;
     if (has_imm && imm == 0)
         return deliver_request(*ep, message, bytes, tag);
     const bool has_more = head.reserved[0] == ib::kEagerHasMore && !has_device_tags_;
@@ -243,7 +238,7 @@ void RcIface::deliver_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct
     if (has_more) {
         if (ep.has_partial_) {
             // The rest of the one before will not come: a peer that mixes them is broken.
-            put_back(message);
+            receives_.put_back(message);
             garbage("an eager message within another");
             if (receive != nullptr)
                 complete(*receive, tag, imm, 0, UCS_ERR_IO_ERROR);
@@ -265,7 +260,7 @@ void RcIface::deliver_eager(RcEp& ep, std::byte* message, std::size_t bytes, uct
     }
     if (bytes > 0 && bytes <= receive->capacity)
         std::memcpy(receive->buffer, message + ib::kTmhBytes, bytes);
-    put_back(message);
+    receives_.put_back(message);
     release_credit(ep);
     if (!has_more)
         complete(*receive, tag, imm, bytes, UCS_OK);
@@ -275,7 +270,7 @@ void RcIface::deliver_fragment(RcEp& ep, std::byte* message, std::size_t bytes, 
     SoftReceive* receive = ep.partial_receive_;
     const std::size_t offset = ep.partial_bytes_;
     if (offset + bytes > kEagerPartsMax * seg_bytes_) [[unlikely]] {
-        put_back(message);
+        receives_.put_back(message);
         garbage("an eager message longer than there are");
         return fail(ep, UCS_ERR_IO_ERROR);
     }
@@ -290,7 +285,7 @@ void RcIface::deliver_fragment(RcEp& ep, std::byte* message, std::size_t bytes, 
     }
     if (bytes > 0 && offset + bytes <= receive->capacity)
         std::memcpy(receive->buffer + offset, message + ib::kTmhBytes, bytes);
-    put_back(message);
+    receives_.put_back(message);
     release_credit(ep);
     if (is_last)
         complete(*receive, ep.partial_tag_, ep.partial_imm_, offset + bytes, UCS_OK);
@@ -318,7 +313,7 @@ void RcIface::deliver_request(RcEp& ep, std::byte* message, std::size_t bytes, u
         if (ctx != nullptr)
             ctx->rndv_cb(ctx, tag, header, length, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
     }
-    put_back(message);
+    receives_.put_back(message);
     release_credit(ep);
 }
 
@@ -336,7 +331,7 @@ void RcIface::deliver_rndv(RcEp& ep, std::byte* message, std::size_t bytes, uct_
                                static_cast<unsigned>(bytes - sizeof head - sizeof from),
                                be64toh(from.va), length, &key);
     }
-    put_back(message);
+    receives_.put_back(message);
     release_credit(ep);
     if (receive != nullptr)
         start_read(ep, *receive, tag, head, from);

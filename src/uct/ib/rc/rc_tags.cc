@@ -14,13 +14,15 @@ using ib::TagEvent;
 
 namespace {
 
-/// What a posted receive's context carries while software has it.
+/// What a posted receive's context carries while software has it. While the device has it,
+/// TagList's ticket lies there: an index of at most 24 bits where the magic has its lower half.
 struct SoftPriv {
     std::uint64_t magic;
     SoftReceive* receive;
 };
 static_assert(sizeof(SoftPriv) <= UCT_TAG_PRIV_LEN);
 constexpr std::uint64_t kSoftMagic = 0x7477'7263'736f'6674;
+static_assert((kSoftMagic & UINT32_MAX) > 1 << 24, "RC_TAG_DEPTH at most");
 
 SoftReceive* soft_of(const uct_tag_context_t* ctx) {
     SoftPriv priv;
@@ -227,6 +229,9 @@ RndvSend* RcIface::new_rndv(RcEp& ep, uct_completion_t* comp) {
     if (!rndv_room())
         return nullptr;
     if (rndv_free_ == nullptr) {
+        // A buffer for the message that ends it is there before it begins.
+        if ((has_device_tags_ ? ends_ : receives_).want(1) != UCS_OK)
+            return nullptr;
         rndvs_.push_back(std::make_unique<RndvSend>());
         rndv_free_ = rndvs_.back().get();
         rndv_free_->id = static_cast<std::uint32_t>(rndvs_.size() - 1);
