@@ -59,13 +59,21 @@ constexpr uct_iface_ops_t unsupported_ops() {
     (std::make_index_sequence<kSlots>());
 }
 
-/// Points `slot` at Object::*kMember.
+template <class Member>
+struct ClassOf;
+template <class Class, class Function>
+struct ClassOf<Function Class::*> {
+    using Type = Class;
+};
+
+/// Points `slot` at Object::*kMember, which may be of a base.
 template <class Object, auto kMember, class R, class Handle, class... Args>
 constexpr void bind(R (*&slot)(Handle, Args...)) {
     static_assert(std::is_invocable_r_v<R, decltype(kMember), Object&, Args...>,
                   "the member's parameters differ from the slot's");
     slot = [](Handle handle, Args... args) -> R {
-        return (static_cast<Object*>(handle)->*kMember)(args...);
+        typename ClassOf<decltype(kMember)>::Type& object = *static_cast<Object*>(handle);
+        return (object.*kMember)(args...);
     };
 }
 

@@ -47,7 +47,9 @@ unsigned access_of(const ib::Device& device) {
 
 }  // namespace
 
-RcEp::RcEp(RcIface& owner) : BaseEp(&owner) {}
+RcEp::RcEp(RcIface& owner) : MessageEp(owner, own_queue_) {
+    own_queue_.owner = this;
+}
 
 RcEp::~RcEp() {
     destroy_queue_pairs();
@@ -55,7 +57,7 @@ RcEp::~RcEp() {
 
 // After that the device touches no memory of ours.
 void RcEp::destroy_queue_pairs() {
-    for (ibv_qp** qp_p : {&qp_, &device_qp_}) {
+    for (ibv_qp** qp_p : {&own_queue_.qp, &device_qp_}) {
         ibv_qp* qp = std::exchange(*qp_p, nullptr);
         if (qp == nullptr)
             continue;
@@ -84,7 +86,10 @@ ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     ucs_status_t status = ep->make_queue_pairs();
     if (status == UCS_OK)
         status = owner.add(*ep);
-    if (status != UCS_OK) {
+    if (status == UCS_OK) {
+        ep->own_queue_.id = ep->id_;
+        owner.map_queue(ep->own_queue_);
+    } else {
         delete ep;
         return status;
     }
@@ -97,13 +102,13 @@ ucs_status_t RcEp::make_queue_pairs() {
     const auto depth = static_cast<unsigned>(own.options_.tx_depth);
     const bool has_two = own.has_device_tags_;
     ucs_status_t status =
-        make_queue_pair(depth, has_two ? own.ends_.srq() : own.receives_.srq(), &qp_);
+        make_queue_pair(depth, has_two ? own.ends_.srq() : own.receives_.srq(), &own_queue_.qp);
     if (status == UCS_OK && has_two)
         status = make_queue_pair(0, own.receives_.srq(), &device_qp_);
     if (status != UCS_OK)
         return status;
-    message_qp_num_ = has_two ? device_qp_->qp_num : qp_->qp_num;
-    sq_free_ = depth;
+    message_qp_num_ = has_two ? device_qp_->qp_num : own_queue_.qp->qp_num;
+    own_queue_.free = depth;
     return UCS_OK;
 }
 
@@ -142,9 +147,9 @@ ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
                          .reads = static_cast<std::uint8_t>(own.reads_max_),
                          .check = 0,
                          .seg_bytes = static_cast<std::uint32_t>(own.seg_bytes_),
-                         .qp_num = qp_->qp_num,
+                         .qp_num = own_queue_.qp->qp_num,
                          .device_qp_num = own.has_device_tags_ ? message_qp_num_ : 0,
-                         .psn = qp_->qp_num * 2654435761U & kPsnMask,
+                         .psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask,
                          .credits = static_cast<std::uint16_t>(own.options_.credits)});
     std::memcpy(addr, &packed, sizeof packed);
     return UCS_OK;
@@ -179,7 +184,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
     const std::uint32_t answers =
         device_qp_ == nullptr ? std::uint32_t{peer->qp_num} : std::uint32_t{peer->device_qp_num};
     if (status == UCS_OK)
-        status = to_rts(qp_, answers, *peer, path, mtu);
+        status = to_rts(own_queue_.qp, answers, *peer, path, mtu);
     if (status == UCS_OK && device_qp_ != nullptr)
         status = to_rts(device_qp_, peer->qp_num, *peer, path, mtu);
     if (status != UCS_OK) {
@@ -194,7 +199,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
 ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& peer,
                           const ibv_ah_attr& path, ibv_mtu mtu) {
     RcIface& own = owner();
-    const RcOptions& options = own.options_;
+    const RcOptions& options = own.own_options_;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.ah_attr = path;
@@ -214,7 +219,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     attr.timeout = timeout_code(options.timeout_ns);
     attr.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
     attr.rnr_retry = static_cast<std::uint8_t>(options.rnr_retry);
-    attr.sq_psn = qp_->qp_num * 2654435761U & kPsnMask;
+    attr.sq_psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask;
     attr.max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(own.reads_max_, peer.reads));
     error = own.verbs().modify_qp(qp, &attr,
                                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -226,7 +231,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
 // The peer can reach our memory no more, and the last request ends with a completion: those without
 // one that were carried out already end silently, so one is put behind them that is flushed.
 void RcEp::to_error() {
-    for (ibv_qp* qp : {qp_, device_qp_}) {
+    for (ibv_qp* qp : {own_queue_.qp, device_qp_}) {
         if (qp == nullptr)
             continue;
         ibv_qp_attr attr{};
@@ -235,7 +240,7 @@ void RcEp::to_error() {
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp to ERR failed: %s", std::strerror(error));
     }
-    if (unsignaled_ == 0 || sq_free_ == 0)
+    if (own_queue_.unsignaled == 0 || own_queue_.free == 0)
         return;
     ibv_send_wr marker{};
     marker.opcode = IBV_WR_RDMA_WRITE;
@@ -249,28 +254,6 @@ void RcEp::destroy() {
     if (dropped > 0)
         TW_LOG_WARN("rc endpoint destroyed with %u pending requests", dropped);
     own.bury(*this);
-}
-
-ucs_status_t RcEp::pending_add(uct_pending_req_t* request, unsigned) {
-    if (failure_ != UCS_OK)
-        return failure_;
-    RcIface& own = owner();
-    // As much room as any operation may need: whoever is told BUSY must not find that it was not
-    // enough.
-    const unsigned parts = static_cast<unsigned>(own.eager_parts_max_);
-    if (group_.empty() && state_ == State::kConnected && has_room(parts) && has_credit(parts) &&
-        own.buffers_.has_one() && own.small_.has_one() && own.rndv_room())
-        return UCS_ERR_BUSY;
-    own.pending_.add(group_, request);
-    own.has_work_ = true;
-    return UCS_OK;
-}
-
-void RcEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
-    owner().pending_.purge(group_, [&](uct_pending_req_t* request) {
-        if (callback != nullptr)
-            callback(request, arg);
-    });
 }
 
 }  // namespace tagwire::rc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Set-up, attributes and addresses of the rc interface.
+// Set-up and addresses of the rc interface.
 #include "uct/ib/rc/rc_iface.hpp"
 
 #include <algorithm>
@@ -13,49 +13,12 @@
 
 namespace tagwire::rc {
 
-const ucs::CounterInfo kRcCounterInfos[] = {
-    {"delivered", "messages", "active messages that arrived"},
-    {"unexpected", "messages", "tagged messages that found no posted receive"},
-    {"matched", "messages", "receives that software matched or went on with"},
-    {"device_matched", "messages", "receives that the device matched"},
-    {"no_resource", "calls", "sends refused for lack of room"},
-    {"no_credit", "calls", "of them because the peer had not handled what was sent"},
-    {"credit_messages", "messages", "messages that only told what we have handled"},
-    {"software_reads", "operations", "rendezvous whose data software read"},
-    {"rnr_failures", "requests", "sends that the peer had no receive buffer for, to the end"},
-    {"receive_low", "events", "times that few receive buffers were left"},
-    {"garbage", "messages", "messages dropped because they made no sense"},
-    {"probes", "requests", "empty writes that asked whether a silent peer is there"},
-    {"peer_failures", "endpoints", "endpoints that failed"},
-};
-
-namespace {
-
-constexpr unsigned kCqSpare = 64;
-constexpr unsigned kFirstBuffers = 64;    // of a receive queue; endpoints and rendezvous add theirs
-constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
-
-ucs_status_t too_few(const char* option, std::uint64_t wanted, const char* what,
-                     std::uint64_t limit) {
-    TW_LOG_ERROR("TAGWIRE_%s=%llu: the device has at most %llu %s", option,
-                 static_cast<unsigned long long>(wanted), static_cast<unsigned long long>(limit),
-                 what);
-    return UCS_ERR_EXCEEDS_LIMIT;
-}
-
-}  // namespace
-
 // ---- Set-up
 
 RcIface::RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options)
-    : IbIface(md, worker, uct::make_ops<RcIface, RcEp>(), progress_callback<RcIface>),
-      options_(options) {}
-
-RcIface::ShortSend::ShortSend() {
-    request.sg_list = sges;
-    request.opcode = IBV_WR_SEND;
-    sges[0].addr = ib::address_of(&head);
-}
+    : MessageIface(md, worker, uct::make_ops<RcIface, RcEp>(), progress_callback<RcIface>, "RC",
+                   options.messages),
+      own_options_(options) {}
 
 ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
@@ -77,155 +40,33 @@ ucs_status_t RcIface::init(const uct_iface_params_t& params) {
         status = open_queues();
     if (status == UCS_OK)
         status = measure_inline();
-    keepalive_ns_ = options_.keepalive_ns;
+    keepalive_ns_ = own_options_.keepalive_ns;
     if (keepalive_ns_ > 0 && this->params().keepalive_interval_ns > 0)
         keepalive_ns_ = this->params().keepalive_interval_ns;
     return status;
 }
 
-ucs_status_t RcIface::choose_matching() {
-    const auto wanted = static_cast<TagMatching>(options_.tag_matching);
-    const ib::Device& device = ib_md().device();
-    has_device_tags_ = false;
-    if (!has_tag_callbacks()) {
-        matching_reason_ = "none: opened without both tag callbacks";
-    } else if (wanted == TagMatching::kSoftware) {
-        matching_reason_ = "software: TAGWIRE_RC_TAG_MATCHING=software";
-    } else if (!device.matches_tags()) {
-        matching_reason_ = "software: the device has no tag-matching SRQ";
-        if (wanted == TagMatching::kDevice) {
-            TW_LOG_ERROR("TAGWIRE_RC_TAG_MATCHING=device: %s has no tag-matching SRQ",
-                         device.name().c_str());
-            return UCS_ERR_UNSUPPORTED;
-        }
-    } else {
-        matching_reason_ = "device";
-        has_device_tags_ = true;
-        options_.tag_depth =
-            std::min<std::uint64_t>(options_.tag_depth, device.attr().tm_caps.max_num_tags);
-    }
-    return UCS_OK;
-}
-
-ucs_status_t RcIface::open_queues() {
-    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
-    seg_bytes_ = options_.seg_bytes;
-    sges_max_ = std::min<unsigned>(ib::kSgesMax, static_cast<unsigned>(device.max_sge));
-    message_max_ = std::min<std::size_t>(port().attr.max_msg_sz, std::size_t{1} << 30);
-    rndv_bytes_max_ = has_device_tags_ ? message_max_ : std::size_t{UINT32_MAX};
-    rndv_header_max_ = seg_bytes_ - sizeof(ibv_rvh);
-    if (has_device_tags_) {
-        rndv_header_max_ = std::min<std::size_t>(
-            rndv_header_max_,
-            ib_md().device().attr().tm_caps.max_rndv_hdr_size - ib::kTmhBytes - sizeof(ibv_rvh));
-        receive_bytes_min_ = seg_bytes_;
-    }
-    eager_parts_max_ =
-        has_device_tags_
-            ? 1
-            : std::min<std::size_t>({kEagerPartsMax, options_.credits, options_.tx_depth - 1});
-    reads_max_ = static_cast<unsigned>(std::min<std::uint64_t>(
-        {options_.reads, static_cast<std::uint64_t>(std::max(device.max_qp_rd_atom, 1)), 255}));
-    if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
-        return too_few("RC_TX_DEPTH", options_.tx_depth, "requests in a send queue",
-                       static_cast<std::uint64_t>(device.max_qp_wr));
-    signal_every_ = static_cast<std::uint32_t>(
-        std::max<std::uint64_t>(1, std::min(options_.tx_signal, options_.tx_depth / 4)));
-    credit_step_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options_.credits / 4));
-
-    const auto tags = has_device_tags_ ? static_cast<unsigned>(options_.tag_depth) : 0U;
-    const unsigned tag_ops =
-        tags == 0 ? 0
-                  : std::min(ib_md().device().attr().tm_caps.max_ops, ib::TagList::ops_for(tags));
-    const auto depth = static_cast<unsigned>(options_.rx_depth + options_.rndv_max);
-    const bool has_too_many = depth > static_cast<unsigned>(std::max(device.max_srq_wr, 0));
-    if (has_too_many)
-        return too_few("RC_RX_DEPTH", options_.rx_depth,
-                       "buffers in an SRQ, with TAGWIRE_RC_RNDV_MAX",
-                       static_cast<std::uint64_t>(device.max_srq_wr));
-    ucs_status_t status = receive_cq_.open(ib_md(), depth + 2 * tags + tag_ops + kCqSpare,
-                                           channel(), has_device_tags_, &mailbox());
-    if (status == UCS_OK) {
-        cq_free_ = static_cast<std::uint32_t>(options_.tx_cq_depth);
-        cq_reserve_ = std::min<std::uint32_t>(16, cq_free_ / 4);
-        status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
-    }
-    if (status == UCS_OK)
-        status = open_receives(tags, tag_ops);
-    if (status == UCS_OK && has_device_tags_)
-        status = tag_list_.open(receives_.srq(), receive_cq_, tags, tag_ops);
-    if (status == UCS_OK)
-        status = soft_receives_.init({.name = "rc receives", .elements_per_chunk = 256});
-    if (status == UCS_OK)
-        status = reads_.init({.name = "rc reads", .elements_per_chunk = 64});
-    buffers_.init(ib_md(), ib::kTmhBytes + seg_bytes_, static_cast<unsigned>(options_.tx_buffers));
-    small_.init(ib_md(), ib::kPrefixBytes + kZcopyHeaderMax + sizeof(std::uint64_t),
-                static_cast<unsigned>(options_.tx_cq_depth) + kCqSpare);
-    return status;
-}
-
-// Where software matches, the end of a rendezvous comes like any message, and has a buffer kept.
-ucs_status_t RcIface::open_receives(unsigned tags, unsigned tag_ops) {
-    const auto ends = static_cast<unsigned>(options_.rndv_max);
-    const unsigned depth =
-        static_cast<unsigned>(options_.rx_depth) + (has_device_tags_ ? 0U : ends);
-    const ucs_status_t status =
-        receives_.open(ib_md(),
-                       {.depth = depth,
-                        .wanted = kFirstBuffers,
-                        .buffers_max = depth + static_cast<unsigned>(options_.rx_held),
-                        .message_bytes = ib::kTmhBytes + seg_bytes_,
-                        .headroom = params().rx_headroom,
-                        .alignment = params().am_alignment,
-                        .align_offset = params().am_align_offset,
-                        .tags = tags,
-                        .tag_ops = tag_ops,
-                        .cq = receive_cq_.get(),
-                        .limit = depth / 8,
-                        .context = &mailbox()},
-                       released, this);
-    if (status != UCS_OK || !has_device_tags_)
-        return status;
-    return ends_.open(ib_md(),
-                      {.depth = ends,
-                       .wanted = kFirstBuffers,
-                       .buffers_max = ends + ib::CompletionQueue::kBatch,
-                       .message_bytes = kEndBytesMax,
-                       .context = &mailbox()},
-                      nullptr, nullptr);
-}
-
 // How much a queue pair really takes within a request is known when one was made.
 ucs_status_t RcIface::measure_inline() {
-    inline_max_ =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.inline_bytes, kInlineBytesMax));
-    ibv_qp_init_attr init{};
+    std::uint32_t wanted = inline_wanted();
     while (true) {
-        init = {};
+        ibv_qp_init_attr init{};
         init.send_cq = send_cq_.get();
         init.recv_cq = receive_cq_.get();
         init.srq = has_device_tags_ ? ends_.srq() : receives_.srq();
         init.qp_type = IBV_QPT_RC;
         init.cap.max_send_wr = static_cast<std::uint32_t>(options_.tx_depth);
         init.cap.max_send_sge = sges_max_;
-        init.cap.max_inline_data = inline_max_;
+        init.cap.max_inline_data = wanted;
         ibv_qp* qp = verbs().create_qp(ib_md().pd(), &init);
         if (qp != nullptr) {
             verbs().destroy_qp(qp);
-            break;
+            return take_inline(init.cap.max_inline_data);
         }
-        if (inline_max_ < 2 * kInlineBytesMin) {
+        if (wanted < 2 * ib::kInlineBytesMin)
             return ib::call_failed(ib_md().device(), "ibv_create_qp", errno);
-        }
-        inline_max_ /= 2;
+        wanted /= 2;
     }
-    inline_max_ = std::min<std::uint32_t>(
-        {init.cap.max_inline_data, kInlineBytesMax, static_cast<std::uint32_t>(seg_bytes_)});
-    if (inline_max_ >= kInlineBytesMin)
-        return UCS_OK;
-    TW_LOG_ERROR("%s takes %u bytes within a request, %u are needed",
-                 ib_md().device().name().c_str(), inline_max_, kInlineBytesMin);
-    return UCS_ERR_UNSUPPORTED;
 }
 
 void RcIface::close() {
@@ -236,56 +77,23 @@ void RcIface::close() {
 
 // Queue pairs first: from then on the device writes nothing of ours.
 RcIface::~RcIface() {
-    for (RcEp* ep : eps_) {
-        if (ep == nullptr)
+    for (ib::MessageEp* each : eps_) {
+        if (each == nullptr)
             continue;
+        RcEp* ep = static_cast<RcEp*>(each);
         pending_.purge(ep->group_, [](uct_pending_req_t*) {});
         if (ep->failure_ == UCS_OK)
             ep->failure_ = UCS_ERR_CANCELED;
         ep->destroy_queue_pairs();
-        while (ep->ops_first_ != nullptr) {
-            ib::SendOp* op = ep->ops_first_;
-            ep->ops_first_ = op->next;
+        while (ib::SendOp* op = ep->own_queue_.take_any())
             finish(*ep, *op, UCS_ERR_CANCELED);
-        }
         end_operations(*ep);
         delete ep;
     }
-    receives_.close();
-    ends_.close();
-    if (has_device_tags_)
-        tag_list_.take_all([&](ib::TagEntry& entry) { tag_list_.finish(entry); });
-    while (auto* receive = static_cast<SoftReceive*>(posted_.take_any()))
-        soft_receives_.destroy(receive);
-    for (SoftReceive* receive : cancelled_)
-        soft_receives_.destroy(receive);
+    drop_receives();
 }
 
 // ---- Endpoints
-
-ucs_status_t RcIface::add(RcEp& ep) {
-    if (free_eps_.empty()) {
-        if (eps_.size() > kIndexMask)
-            return UCS_ERR_EXCEEDS_LIMIT;
-        free_eps_.push_back(static_cast<std::uint32_t>(eps_.size()));
-        eps_.push_back(nullptr);
-    }
-    const std::uint32_t index = free_eps_.back();
-    free_eps_.pop_back();
-    generation_ += 1U << kIndexBits;
-    ep.id_ = generation_ | index;
-    eps_[index] = &ep;
-    ++ep_count_;
-    return UCS_OK;
-}
-
-void RcIface::remove(RcEp& ep) {
-    const std::uint32_t index = ep.id_ & kIndexMask;
-    eps_[index] = nullptr;
-    free_eps_.push_back(index);
-    --ep_count_;
-    std::erase(owing_, &ep);
-}
 
 void RcIface::map_qp(std::uint32_t qp_num, RcEp* ep) {
     auto& page = by_qp_[(qp_num >> 12) & 0xfff];
@@ -301,71 +109,13 @@ void RcIface::map_qp(std::uint32_t qp_num, RcEp* ep) {
 // ---- What it can do
 
 ucs_status_t RcIface::query(uct_iface_attr_t* attr) {
-    query_base(attr);
-    const std::size_t seg = seg_bytes_;
-    attr->cap.am.max_short = inline_max_ - ib::kPrefixBytes;
-    attr->cap.am.max_bcopy = seg;
-    attr->cap.am.max_zcopy = seg;
-    attr->cap.am.max_hdr = std::min(kZcopyHeaderMax, seg);
-    attr->cap.am.max_iov = sges_max_ - 1;
-    attr->cap.am.opt_zcopy_align = 1;
-    attr->cap.am.align_mtu = port().mtu_bytes();
-
-    attr->cap.put.max_short = inline_max_;
-    attr->cap.put.max_bcopy = seg;
-    attr->cap.put.max_zcopy = message_max_;
-    attr->cap.put.max_iov = sges_max_ - 1;
-    attr->cap.put.opt_zcopy_align = 1;
-    attr->cap.put.align_mtu = port().mtu_bytes();
-    attr->cap.get.max_bcopy = seg;
-    attr->cap.get.max_zcopy = message_max_;
-    attr->cap.get.max_iov = sges_max_ - 1;
-    attr->cap.get.opt_zcopy_align = 1;
-    attr->cap.get.align_mtu = port().mtu_bytes();
-
-    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
-                      UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
-                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_BCOPY |
-                      UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_CONNECT_TO_EP |
-                      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK |
-                      UCT_IFACE_FLAG_EP_KEEPALIVE | UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF |
-                      UCT_IFACE_FLAG_ERRHANDLE_AM_ID | UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN |
-                      UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
-                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE;
-    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
-                            UCT_IFACE_FLAG_EVENT_RECV_SIG | UCT_IFACE_FLAG_EVENT_FD;
-    if (has_atomics()) {
-        attr->cap.flags |= UCT_IFACE_FLAG_ATOMIC_DEVICE;
-        attr->cap.atomic64.op_flags = UCS_BIT(UCT_ATOMIC_OP_ADD);
-        attr->cap.atomic64.fop_flags = UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
-    }
-    if (has_tag_callbacks())
-        query_tags(attr);
+    query_messages(attr);
+    attr->cap.flags |= UCT_IFACE_FLAG_CONNECT_TO_EP;
     attr->iface_addr_len = sizeof(RcIfaceAddress);
     attr->ep_addr_len = sizeof(RcEpAddress);
     attr->max_conn_priv = 0;
     attr->max_num_eps = kIndexMask;
     return UCS_OK;
-}
-
-void RcIface::query_tags(uct_iface_attr_t* attr) const {
-    attr->cap.flags |= UCT_IFACE_FLAG_TAG_EAGER_SHORT | UCT_IFACE_FLAG_TAG_EAGER_BCOPY |
-                       UCT_IFACE_FLAG_TAG_EAGER_ZCOPY | UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
-    attr->cap.tag.recv.min_recv = receive_bytes_min_;
-    attr->cap.tag.recv.max_zcopy = rndv_bytes_max_;
-    attr->cap.tag.recv.max_iov = 1;
-    attr->cap.tag.recv.max_outstanding = options_.tag_depth;
-    attr->cap.tag.eager.max_short = inline_max_ - ib::kTmhBytes;
-    attr->cap.tag.eager.max_bcopy = seg_bytes_;
-    attr->cap.tag.eager.max_zcopy = eager_parts_max_ * seg_bytes_;
-    attr->cap.tag.eager.max_iov = sges_max_ - 1;
-    attr->cap.tag.rndv.max_zcopy = rndv_bytes_max_;
-    attr->cap.tag.rndv.max_hdr = rndv_header_max_;
-    attr->cap.tag.rndv.max_iov = 1;
-}
-
-bool RcIface::has_atomics() const {
-    return ib_md().device().attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE;
 }
 
 // ---- Addresses
@@ -415,57 +165,24 @@ bool RcIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
     return agreed;
 }
 
-// ---- Flush, fence
-
-ucs_status_t RcIface::flush(unsigned, uct_completion_t* comp) {
-    if (comp != nullptr)
-        return UCS_ERR_UNSUPPORTED;
-    if (!pending_.empty())
-        return UCS_ERR_NO_RESOURCE;
-    ucs_status_t status = UCS_OK;
-    for (RcEp* ep : eps_) {
-        if (ep == nullptr || ep->is_idle() || ep->state_ == RcEp::State::kFailed)
-            continue;
-        status = UCS_INPROGRESS;
-        wants_signals_ |= ep->unsignaled_ > 0;
-    }
-    has_work_ |= wants_signals_;
-    return status;
-}
-
-ucs_status_t RcIface::fence(unsigned flags) {
-    for (RcEp* ep : eps_) {
-        if (ep != nullptr)
-            ep->fence(flags);
-    }
-    return UCS_OK;
-}
-
 // ---- Descriptions
 
 void RcIface::describe(const uct::DescribeSink& sink) const {
     describe_base(sink);
-    sink.text("tag_matching", matching_reason_);
-    sink.number("endpoints", ep_count_);
+    describe_messages(sink);
     sink.number("qps", ep_count_ * (has_device_tags_ ? 2 : 1));
     sink.number("qps_per_peer", has_device_tags_ ? 2 : 1);
     sink.number("bytes_per_peer", sizeof(RcEp));
-    sink.number("receive_buffers_wanted", receives_.wanted());
-    sink.number("receive_buffers_posted", receives_.posted());
-    sink.number("receive_buffers_held", receives_.kept());
-    sink.number("posted_receives", has_device_tags_ ? tag_list_.size() : posted_.size());
-    sink.number("rendezvous_under_way", rndvs_under_way_);
-    sink.number("inline_bytes", inline_max_);
 }
 
 void RcIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const {
     static constexpr const char* kStates[] = {"created", "connected", "failing", "failed"};
     const RcEp& ep = *static_cast<const RcEp*>(handle);
     sink.text("state", kStates[static_cast<std::size_t>(ep.state_)]);
-    sink.number("qp_num", ep.qp_->qp_num);
+    sink.number("qp_num", ep.own_queue_.qp->qp_num);
     if (ep.device_qp_ != nullptr)
         sink.number("device_qp_num", ep.device_qp_->qp_num);
-    sink.number("requests_under_way", ep.posted_ - ep.acked_);
+    sink.number("requests_under_way", ep.own_queue_.posted - ep.own_queue_.acked);
     sink.number("credits", ep.window_ - (ep.sent_ - ep.peer_released_));
     sink.number("messages_unhandled", ep.released_ - ep.told_);
 }

@@ -6,17 +6,13 @@
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "uct/ib/gather.hpp"
-#include "uct/ib/rc/rc_iface.hpp"
+#include "uct/ib/message_iface.hpp"
 
-namespace tagwire::rc {
-
-using ib::Gather;
-using ib::MessageKind;
-using ib::SendOp;
+namespace tagwire::ib {
 
 namespace {
 
-constexpr std::uint32_t kAmHeadBytes = ib::kPrefixBytes + sizeof(std::uint64_t);
+constexpr std::uint32_t kAmHeadBytes = kPrefixBytes + sizeof(std::uint64_t);
 
 /// A send of `sges`; the immediate of a tagged message decides its opcode.
 ibv_send_wr send_of(ibv_sge* sges, unsigned count) {
@@ -50,25 +46,27 @@ unsigned flags_of(unsigned send_flags) {
 
 // ---- Room and posting
 
-ucs_status_t RcEp::no_room() {
+MessageEp::MessageEp(MessageIface& owner, SendQueue& queue) : BaseEp(&owner), queue_(&queue) {}
+
+ucs_status_t MessageEp::no_room() {
     if (failure_ != UCS_OK)
         return failure_;
-    RcIface& own = owner();
+    MessageIface& own = owner();
     if (state_ == State::kCreated) {
-        TW_LOG_ERROR("rc endpoint used before uct_ep_connect_to_ep()");
+        TW_LOG_ERROR("endpoint used before uct_ep_connect_to_ep()");
         return UCS_ERR_NOT_CONNECTED;
     }
     if (!has_credit(1))
-        own.count(RcCounter::kNoCredit);
+        own.count(MessageCounter::kNoCredit);
     if (own.cq_free_ < own.cq_reserve_ + own.eager_parts_max_) {
         own.wants_signals_ = true;  // completions of others may be what it takes
         own.has_work_ = true;
     }
-    own.count(RcCounter::kNoResource);
+    own.count(MessageCounter::kNoResource);
     return UCS_ERR_NO_RESOURCE;
 }
 
-ucs_status_t RcEp::take(ib::SendPool& pool, unsigned messages, SendOp** op_p) {
+ucs_status_t MessageEp::take(SendPool& pool, unsigned messages, SendOp** op_p) {
     const ucs_status_t status = room(1, messages);
     if (status != UCS_OK) [[unlikely]]
         return status;
@@ -76,88 +74,81 @@ ucs_status_t RcEp::take(ib::SendPool& pool, unsigned messages, SendOp** op_p) {
     return *op_p != nullptr ? UCS_OK : no_room();
 }
 
-ssize_t RcEp::take_packed(const char* what, unsigned messages, std::size_t offset,
-                          uct_pack_callback_t pack, void* arg, SendOp** op_p) {
-    RcIface& own = owner();
+ssize_t MessageEp::take_packed(const char* what, unsigned messages, std::size_t offset,
+                               uct_pack_callback_t pack, void* arg, SendOp** op_p) {
+    MessageIface& own = owner();
     const ucs_status_t status = take(own.buffers_, messages, op_p);
     if (status != UCS_OK) [[unlikely]]
         return status;
     const std::size_t bytes = pack((*op_p)->data() + offset, arg);
     if (bytes > own.seg_bytes_) [[unlikely]] {
         own.buffers_.put(*op_p);
-        return ib::refuse(what, bytes, own.seg_bytes_);
+        return refuse(what, bytes, own.seg_bytes_);
     }
     return static_cast<ssize_t>(bytes);
 }
 
 // The flags of requests that take `count` places: the fence belongs to the first, the signal to the
 // last.
-inline unsigned RcEp::take_places(unsigned count, bool signal) {
-    RcIface& own = owner();
-    unsigned flags = std::exchange(fence_flag_, 0U);
-    unsignaled_ += count;
-    sq_free_ -= count;
+inline unsigned MessageEp::take_places(unsigned count, bool signal) {
+    MessageIface& own = owner();
+    unsigned flags = std::exchange(queue_->fence_flag, 0U);
+    queue_->unsignaled += count;
+    queue_->free -= count;
     own.cq_free_ -= count;
-    if (signal || unsignaled_ >= own.signal_every_) {
+    if (signal || queue_->unsignaled >= own.signal_every_) {
         flags |= IBV_SEND_SIGNALED;
-        unsignaled_ = 0;
+        queue_->unsignaled = 0;
         ++own.signals_out_;
     }
     return flags;
 }
 
-ucs_status_t RcEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal) {
+ucs_status_t MessageEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned count, bool signal) {
     // Each has a number of its own, because one that fails is told though it asked for nothing.
     for (ibv_send_wr* request = &first; request != nullptr; request = request->next)
-        request->wr_id = std::uint64_t{id_} << 32 | ++posted_;
+        request->wr_id = queue_->next_wr_id();
     const unsigned flags = take_places(count, signal);
     first.send_flags |= flags & IBV_SEND_FENCE;
     last.send_flags |= flags & IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
-    const int error = ibv_post_send(qp_, &first, &bad);
+    const int error = ibv_post_send(queue_->qp, &first, &bad);
     return error == 0 ? UCS_OK : post_failed(bad, error);
 }
 
-[[gnu::always_inline]] inline ucs_status_t RcEp::post_short(std::uint32_t head_bytes,
-                                                            const void* data,
-                                                            std::uint32_t length) {
-    RcIface& own = owner();
+[[gnu::always_inline]] inline ucs_status_t MessageEp::post_short(std::uint32_t head_bytes,
+                                                                 const void* data,
+                                                                 std::uint32_t length) {
+    MessageIface& own = owner();
     ibv_send_wr& request = own.short_send_.request;
-    request.wr_id = std::uint64_t{id_} << 32 | ++posted_;
+    request.wr_id = queue_->next_wr_id();
     request.num_sge = length == 0 ? 1 : 2;
     own.short_send_.sges[0].length = head_bytes;
-    own.short_send_.sges[1].addr = ib::address_of(data);
+    own.short_send_.sges[1].addr = address_of(data);
     own.short_send_.sges[1].length = length;
     request.send_flags = IBV_SEND_INLINE | take_places(1, false);
     ++sent_;
     ibv_send_wr* bad = nullptr;
-    const int error = ibv_post_send(qp_, &request, &bad);
+    const int error = ibv_post_send(queue_->qp, &request, &bad);
     return error == 0 ? UCS_OK : post_failed(bad, error);
 }
 
 // Nothing that we post may be refused: what was taken of the chain ends with the queue pair.
-ucs_status_t RcEp::post_failed(const ibv_send_wr* bad, int error) {
-    RcIface& own = owner();
+ucs_status_t MessageEp::post_failed(const ibv_send_wr* bad, int error) {
+    MessageIface& own = owner();
     TW_LOG_ERROR("ibv_post_send failed: %s", std::strerror(error));
     unsigned untaken = 0;
     for (const ibv_send_wr* request = bad; request != nullptr; request = request->next)
         ++untaken;
-    posted_ -= untaken;
-    sq_free_ += untaken;
+    queue_->posted -= untaken;
+    queue_->free += untaken;
     own.cq_free_ += untaken;
     own.fail(*this, UCS_ERR_IO_ERROR);
     return UCS_ERR_IO_ERROR;
 }
 
-void RcEp::append(SendOp* op) {
-    op->next = nullptr;
-    op->sn = posted_;
-    (ops_first_ == nullptr ? ops_first_ : ops_last_->next) = op;
-    ops_last_ = op;
-}
-
-ucs_status_t RcEp::post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
-                           uct_completion_t* comp) {
+ucs_status_t MessageEp::post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
+                                uct_completion_t* comp) {
     op->kind = kind;
     op->comp = comp;
     const ucs_status_t status = post(request, kind != SendOp::Kind::kBuffer);
@@ -165,20 +156,20 @@ ucs_status_t RcEp::post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
         op->pool->put(op);
         return status;
     }
-    append(op);
+    queue_->append(op);
     return UCS_OK;
 }
 
-ib::Prefix RcEp::prefix(MessageKind kind, std::uint8_t value, std::uint8_t padding) {
+Prefix MessageEp::prefix(MessageKind kind, std::uint8_t value, std::uint8_t padding) {
     told_ = released_;
     return {IBV_TMH_NO_TAG, kind, value, padding, htobe32(released_)};
 }
 
 // Data shorter than what a device takes is padded behind; data that lies elsewhere is not.
-std::uint32_t RcEp::frame_am(std::byte* message, std::uint8_t id, std::size_t bytes) {
-    constexpr std::size_t kDataBytesMin = ib::kMessageBytesMin - ib::kPrefixBytes;
+std::uint32_t MessageEp::frame_am(std::byte* message, std::uint8_t id, std::size_t bytes) {
+    constexpr std::size_t kDataBytesMin = kMessageBytesMin - kPrefixBytes;
     const std::size_t padding = bytes < kDataBytesMin ? kDataBytesMin - bytes : 0;
-    const ib::Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
+    const Prefix head = prefix(MessageKind::kAm, id, static_cast<std::uint8_t>(padding));
     std::memcpy(message, &head, sizeof head);
     if (padding > 0)
         std::memset(message + sizeof head + bytes, 0, padding);
@@ -187,53 +178,52 @@ std::uint32_t RcEp::frame_am(std::byte* message, std::uint8_t id, std::size_t by
 
 // ---- Active messages
 
-ucs_status_t RcEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload,
-                            unsigned length) {
+ucs_status_t MessageEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload,
+                                 unsigned length) {
     const std::size_t limit = owner().inline_max_;
     if (kAmHeadBytes + length > limit) [[unlikely]]
-        return ib::refuse("am_short", length + sizeof header, limit - ib::kPrefixBytes);
+        return refuse("am_short", length + sizeof header, limit - kPrefixBytes);
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
-        return ib::refuse_am_id(id);
+        return refuse_am_id(id);
     const ucs_status_t status = room(1, 1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    static_assert(kAmHeadBytes >= ib::kMessageBytesMin);
+    static_assert(kAmHeadBytes >= kMessageBytesMin);
     owner().short_send_.head.am = {prefix(MessageKind::kAm, id, 0), header};
     return post_short(kAmHeadBytes, payload, length);
 }
 
-ucs_status_t RcEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
-    const std::size_t limit = owner().inline_max_ - ib::kPrefixBytes;
+ucs_status_t MessageEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
+    const std::size_t limit = owner().inline_max_ - kPrefixBytes;
     if (iovcnt > owner().sges_max_ - 1) [[unlikely]]
-        return ib::refuse("am_short_iov: iov elements", iovcnt, owner().sges_max_ - 1);
-    const std::size_t bytes = ib::gather_bytes(iov, iovcnt);
+        return refuse("am_short_iov: iov elements", iovcnt, owner().sges_max_ - 1);
+    const std::size_t bytes = gather_bytes(iov, iovcnt);
     if (bytes > limit) [[unlikely]]
-        return ib::refuse("am_short_iov", bytes, limit);
+        return refuse("am_short_iov", bytes, limit);
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
-        return ib::refuse_am_id(id);
+        return refuse_am_id(id);
     const ucs_status_t status = room(1, 1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    std::byte message[kInlineBytesMax + ib::kMessageBytesMin];
-    ib::gather_copy(message + ib::kPrefixBytes, iov, iovcnt);
-    ibv_sge sge{ib::address_of(message), frame_am(message, id, bytes), 0};
+    std::byte message[kInlineBytesMax + kMessageBytesMin];
+    gather_copy(message + kPrefixBytes, iov, iovcnt);
+    ibv_sge sge{address_of(message), frame_am(message, id, bytes), 0};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = IBV_SEND_INLINE;
     ++sent_;
     return post(request, false);
 }
 
-ssize_t RcEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned flags) {
+ssize_t MessageEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned flags) {
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
-        return ib::refuse_am_id(id);
+        return refuse_am_id(id);
     SendOp* op = nullptr;
-    const ssize_t packed =
-        take_packed("am_bcopy: packed bytes", 1, ib::kPrefixBytes, pack, arg, &op);
+    const ssize_t packed = take_packed("am_bcopy: packed bytes", 1, kPrefixBytes, pack, arg, &op);
     if (packed < 0) [[unlikely]]
         return packed;
     std::byte* message = op->data();
     const auto bytes = static_cast<std::size_t>(packed);
-    ibv_sge sge{ib::address_of(message), frame_am(message, id, bytes), op->lkey};
+    ibv_sge sge{address_of(message), frame_am(message, id, bytes), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = flags_of(flags);
     ++sent_;
@@ -241,14 +231,14 @@ ssize_t RcEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, uns
     return posted == UCS_OK ? packed : ssize_t{posted};
 }
 
-ucs_status_t RcEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length,
-                            const uct_iov_t* iov, std::size_t iovcnt, unsigned flags,
-                            uct_completion_t* comp) {
-    RcIface& own = owner();
+ucs_status_t MessageEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length,
+                                 const uct_iov_t* iov, std::size_t iovcnt, unsigned flags,
+                                 uct_completion_t* comp) {
+    MessageIface& own = owner();
     if (header_length > own.am_header_max()) [[unlikely]]
-        return ib::refuse("am_zcopy: header", header_length, own.am_header_max());
+        return refuse("am_zcopy: header", header_length, own.am_header_max());
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
-        return ib::refuse_am_id(id);
+        return refuse_am_id(id);
     Gather gather;
     gather.count = 1;  // the head
     const ucs_status_t checked =
@@ -261,14 +251,14 @@ ucs_status_t RcEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
         return status;
     std::byte* message = op->data();
     if (header_length > 0)
-        std::memcpy(message + ib::kPrefixBytes, header, header_length);
+        std::memcpy(message + kPrefixBytes, header, header_length);
     const std::size_t bytes = header_length + gather.bytes;
     const std::uint32_t framed = frame_am(message, id, bytes);
-    gather.sges[0] = {ib::address_of(message),
-                      static_cast<std::uint32_t>(ib::kPrefixBytes + header_length), op->lkey};
-    if (ib::kPrefixBytes + bytes < framed) {
+    gather.sges[0] = {address_of(message), static_cast<std::uint32_t>(kPrefixBytes + header_length),
+                      op->lkey};
+    if (kPrefixBytes + bytes < framed) {
         // Too little to gather: it is copied behind its header.
-        ib::gather_copy(message + ib::kPrefixBytes + header_length, iov, iovcnt);
+        gather_copy(message + kPrefixBytes + header_length, iov, iovcnt);
         gather.sges[0].length = framed;
         gather.count = 1;
     }
@@ -281,28 +271,27 @@ ucs_status_t RcEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
 
 // ---- Eager tagged messages
 
-ucs_status_t RcEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t length) {
-    const std::size_t limit = owner().inline_max_ - ib::kTmhBytes;
+ucs_status_t MessageEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t length) {
+    const std::size_t limit = owner().inline_max_ - kTmhBytes;
     if (length > limit) [[unlikely]]
-        return ib::refuse("tag_eager_short", length, limit);
+        return refuse("tag_eager_short", length, limit);
     const ucs_status_t status = room(1, 1);
     if (status != UCS_OK) [[unlikely]]
         return status;
     owner().short_send_.head.tagged = tagged(IBV_TMH_EAGER, tag);
-    return post_short(ib::kTmhBytes, data, static_cast<std::uint32_t>(length));
+    return post_short(kTmhBytes, data, static_cast<std::uint32_t>(length));
 }
 
-ssize_t RcEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack, void* arg,
-                              unsigned flags) {
+ssize_t MessageEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callback_t pack,
+                                   void* arg, unsigned flags) {
     SendOp* op = nullptr;
     const ssize_t packed =
-        take_packed("tag_eager_bcopy: packed bytes", 1, ib::kTmhBytes, pack, arg, &op);
+        take_packed("tag_eager_bcopy: packed bytes", 1, kTmhBytes, pack, arg, &op);
     if (packed < 0) [[unlikely]]
         return packed;
     std::byte* message = op->data();
     const auto bytes = static_cast<std::size_t>(packed);
-    ibv_sge sge{ib::address_of(message), static_cast<std::uint32_t>(ib::kTmhBytes + bytes),
-                op->lkey};
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(kTmhBytes + bytes), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
     set_imm(request, head, imm);
@@ -313,9 +302,10 @@ ssize_t RcEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callbac
     return posted == UCS_OK ? packed : ssize_t{posted};
 }
 
-ucs_status_t RcEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov,
-                                   std::size_t iovcnt, unsigned flags, uct_completion_t* comp) {
-    RcIface& own = owner();
+ucs_status_t MessageEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov,
+                                        std::size_t iovcnt, unsigned flags,
+                                        uct_completion_t* comp) {
+    MessageIface& own = owner();
     Gather gather;
     gather.count = 1;  // the head
     const ucs_status_t checked = gather.add("tag_eager_zcopy", iov, iovcnt, own.sges_max_,
@@ -328,7 +318,7 @@ ucs_status_t RcEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
     const ucs_status_t status = take(own.small_, 1, &op);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    gather.sges[0] = {ib::address_of(op->data()), ib::kTmhBytes, op->lkey};
+    gather.sges[0] = {address_of(op->data()), kTmhBytes, op->lkey};
     ibv_send_wr request = send_of(gather.sges, gather.count);
     ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
     set_imm(request, head, imm);
@@ -341,9 +331,9 @@ ucs_status_t RcEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
 
 // More than a segment, which software matching alone takes: a chain of messages, one doorbell. The
 // operation ends with the last of them.
-ucs_status_t RcEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gather& gather,
-                                    uct_completion_t* comp) {
-    RcIface& own = owner();
+ucs_status_t MessageEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gather& gather,
+                                         uct_completion_t* comp) {
+    MessageIface& own = owner();
     const auto parts = static_cast<unsigned>((gather.bytes + own.seg_bytes_ - 1) / own.seg_bytes_);
     const ucs_status_t status = room(parts, parts);
     if (status != UCS_OK)
@@ -352,27 +342,27 @@ ucs_status_t RcEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gath
     if (op == nullptr)
         return no_room();
     ibv_send_wr requests[kEagerPartsMax];
-    ibv_sge sges[kEagerPartsMax][ib::kSgesMax];
+    ibv_sge sges[kEagerPartsMax][kSgesMax];
     std::byte* heads = op->data();  // 16 bytes each
     unsigned piece = 1;
     std::uint32_t offset = 0;
     for (unsigned i = 0; i < parts; ++i) {
-        std::byte* head_at = heads + i * ib::kTmhBytes;
+        std::byte* head_at = heads + i * kTmhBytes;
         requests[i] = send_of(sges[i], 1);
-        std::uint32_t head_bytes = ib::kTmhBytes;
+        std::uint32_t head_bytes = kTmhBytes;
         if (i == 0) {
             ibv_tmh head = tagged(IBV_TMH_EAGER, tag);
-            head.reserved[0] = ib::kEagerHasMore;
+            head.reserved[0] = kEagerHasMore;
             set_imm(requests[i], head, imm);
             std::memcpy(head_at, &head, sizeof head);
         } else {
-            const ib::Prefix head =
-                prefix(MessageKind::kTagFragment, i + 1 == parts ? 1 : 0, ib::kPrefixBytes);
+            const Prefix head =
+                prefix(MessageKind::kTagFragment, i + 1 == parts ? 1 : 0, kPrefixBytes);
             // The padding stands in front of the data here, so that a short rest needs none.
             std::memcpy(head_at, &head, sizeof head);
-            std::memset(head_at + sizeof head, 0, ib::kTmhBytes - sizeof head);
+            std::memset(head_at + sizeof head, 0, kTmhBytes - sizeof head);
         }
-        sges[i][0] = {ib::address_of(head_at), head_bytes, op->lkey};
+        sges[i][0] = {address_of(head_at), head_bytes, op->lkey};
         unsigned count = 1;
         std::size_t left = own.seg_bytes_;
         while (left > 0 && piece < gather.count) {
@@ -399,19 +389,20 @@ ucs_status_t RcEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gath
         op->pool->put(op);
         return posted;
     }
-    append(op);
+    queue_->append(op);
     return UCS_INPROGRESS;
 }
 
 // ---- Rendezvous
 
-ucs_status_ptr_t RcEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigned header_length,
-                                      const uct_iov_t* iov, std::size_t iovcnt, unsigned flags,
-                                      uct_completion_t* comp) {
-    RcIface& own = owner();
+ucs_status_ptr_t MessageEp::tag_rndv_zcopy(uct_tag_t tag, const void* header,
+                                           unsigned header_length, const uct_iov_t* iov,
+                                           std::size_t iovcnt, unsigned flags,
+                                           uct_completion_t* comp) {
+    MessageIface& own = owner();
     if (header_length > own.rndv_header_max_)
         return UCS_STATUS_PTR(
-            ib::refuse("tag_rndv_zcopy: header", header_length, own.rndv_header_max_));
+            refuse("tag_rndv_zcopy: header", header_length, own.rndv_header_max_));
     Gather source;
     ucs_status_t status = source.add("tag_rndv_zcopy", iov, iovcnt, 1, own.rndv_bytes_max_);
     if (status != UCS_OK)
@@ -435,17 +426,17 @@ ucs_status_ptr_t RcEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     ibv_rvh from{};
     if (source.count > 0) {
         from.va = htobe64(source.sges[0].addr);
-        from.rkey = htobe32(ib::registration_of(iov->memh).mr->rkey);
+        from.rkey = htobe32(registration_of(iov->memh).mr->rkey);
         from.len = htobe32(source.sges[0].length);
     } else if (iovcnt == 1) {
-        from.va = htobe64(ib::address_of(iov->buffer));
+        from.va = htobe64(address_of(iov->buffer));
     }
     std::byte* message = op->data();
     std::memcpy(message, &head, sizeof head);
     std::memcpy(message + sizeof head, &from, sizeof from);
     if (header_length > 0)
         std::memcpy(message + sizeof head + sizeof from, header, header_length);
-    ibv_sge sge{ib::address_of(message),
+    ibv_sge sge{address_of(message),
                 static_cast<std::uint32_t>(sizeof head + sizeof from + header_length), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = flags_of(flags);
@@ -458,7 +449,7 @@ ucs_status_ptr_t RcEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     return send;
 }
 
-ucs_status_t RcEp::tag_rndv_cancel(void* handle) {
+ucs_status_t MessageEp::tag_rndv_cancel(void* handle) {
     auto* send = static_cast<RndvSend*>(handle);
     TW_ASSERT(send->ep == this);
     owner().drop_rndv(*send);
@@ -466,11 +457,11 @@ ucs_status_t RcEp::tag_rndv_cancel(void* handle) {
     return UCS_OK;
 }
 
-ucs_status_t RcEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length,
-                                    unsigned flags) {
-    RcIface& own = owner();
+ucs_status_t MessageEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length,
+                                         unsigned flags) {
+    MessageIface& own = owner();
     if (header_length > own.rndv_header_max_)
-        return ib::refuse("tag_rndv_request: header", header_length, own.rndv_header_max_);
+        return refuse("tag_rndv_request: header", header_length, own.rndv_header_max_);
     SendOp* op = nullptr;
     const ucs_status_t status = take(own.buffers_, 1, &op);
     if (status != UCS_OK)
@@ -480,7 +471,7 @@ ucs_status_t RcEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned 
     std::memcpy(message, &head, sizeof head);
     if (header_length > 0)
         std::memcpy(message + sizeof head, header, header_length);
-    ibv_sge sge{ib::address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(sizeof head + header_length),
                 op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     // An immediate of 0 in both halves: no eager message has that.
@@ -490,4 +481,4 @@ ucs_status_t RcEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned 
     return post_op(op, SendOp::Kind::kBuffer, request, nullptr);
 }
 
-}  // namespace tagwire::rc
+}  // namespace tagwire::ib

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What interfaces of rc and dc have in common: completions of all endpoints, receive buffers,
+// posted receives, rendezvous. How endpoints are connected, who a message came from, and what
+// bounds a sender is the transport's.
+//
+// Threads: owner thread of the worker. Nothing runs in the background.
+//
+// One call of progress():
+//   1. receive completions: messages are delivered, tags matched, buffers posted again
+//   2. send completions: operations end, in the order of each endpoint
+//   3. when there is any: what the transport owes, reads of rendezvous, pending requests, failed
+//      endpoints
+//   4. when nothing moved: now and then, asynchronous events and keepalive
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ucs/datastruct/tag_matcher.hpp"
+#include "ucs/memory/mpool.hpp"
+#include "ucs/stats/counters.hpp"
+#include "uct/ib/ib_iface.hpp"
+#include "uct/ib/message_ep.hpp"
+#include "uct/ib/message_options.hpp"
+#include "uct/ib/receive_queue.hpp"
+#include "uct/ib/tag_list.hpp"
+
+namespace tagwire::ib {
+
+enum class MessageCounter {
+    kDelivered,
+    kUnexpected,
+    kMatched,
+    kDeviceMatched,
+    kNoResource,
+    kNoCredit,
+    kCreditMessages,
+    kSoftwareReads,
+    kRnrFailures,
+    kReceiveLow,
+    kGarbage,
+    kProbes,
+    kPeerFailures,
+    kCount
+};
+extern const ucs::CounterInfo
+    kMessageCounterInfos[static_cast<std::size_t>(MessageCounter::kCount)];
+
+/// A posted receive that software matches, or one that software goes on with.
+struct SoftReceive : ucs::PostedReceive {
+    uct_tag_context_t* ctx;  // null: cancelled by force after the match
+    std::byte* buffer;
+    std::size_t capacity;
+    std::uint32_t lkey;
+    bool is_matched;
+};
+
+/// A rendezvous send: the handle that tag_rndv_zcopy gives.
+struct RndvSend {
+    MessageEp* ep;  // null: free
+    uct_completion_t* comp;
+    RndvSend* next;  // of the endpoint; of the free ones
+    RndvSend* prev;
+    std::uint64_t serial;
+    std::uint32_t id;  // what travels as app_ctx: index and generation
+};
+
+/// A rendezvous whose data software reads.
+struct RndvRead {
+    SoftReceive* receive;
+    MessageEp* ep;
+    uct_tag_t tag;
+    std::uint64_t remote_addr;
+    std::size_t length;  // that the sender announced
+    std::size_t wanted;  // that are read: at most the receive's capacity
+    std::size_t asked;   // by requests so far
+    std::uint32_t rkey;
+    std::uint32_t id;    // of the sender's operation, big endian
+    unsigned under_way;  // requests
+    ucs_status_t status;
+};
+
+class MessageIface : public IbIface {
+  public:
+    // ---- UCT operations (make_ops)
+    ucs_status_t tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                std::size_t iovcnt, uct_tag_context_t* ctx);
+    ucs_status_t tag_recv_cancel(uct_tag_context_t* ctx, int force);
+    ucs_status_t flush(unsigned flags, uct_completion_t* comp);
+    ucs_status_t fence(unsigned flags);
+    unsigned progress();
+    ucs_status_t event_arm(unsigned events);
+
+    ucs::CounterSet counters() const override { return counters_.set(kMessageCounterInfos); }
+
+  protected:
+    friend class MessageEp;
+    static constexpr unsigned kIdlePerLook = 64;  // idle calls per look at the clock
+    static constexpr std::uint64_t kLookNs = 1'000'000;
+
+    /// `prefix` is that of the options' names: "RC".
+    MessageIface(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table,
+                 ucs_callback_t progress_call, const char* prefix, const MessageOptions& options);
+    ~MessageIface() override = default;
+
+    // ---- What a transport says
+    /// Messages are handed to deliver_x(), tag events to tag_event(); then end_receiving().
+    virtual void receive(const Completion* completions, unsigned count) = 0;
+    /// Who is connected to the queue pair of ours; null: nobody, or anybody.
+    [[nodiscard]] virtual MessageEp* peer_of(std::uint32_t qp_num) const = 0;
+    /// The peer of a message that the user keeps from now on.
+    virtual void keep(MessageEp* ep, std::byte* message) = 0;
+    /// The user gave back what keep() was called for.
+    virtual void released(std::uint64_t ep_id) = 0;
+    /// The peer should hear soon what was released.
+    virtual void tell_released(MessageEp& ep) = 0;
+    /// What the transport owes to peers, sent as far as there is room.
+    virtual void send_owed() = 0;
+    [[nodiscard]] virtual bool owes() const = 0;
+    /// Nothing is posted for it any more, and what was posted ends.
+    virtual void stop(MessageEp& ep) = 0;
+    /// What began to arrive from it ends with its failure.
+    virtual void end_arrivals(MessageEp& ep) = 0;
+    /// Once a millisecond or less often.
+    virtual void look(std::uint64_t now) = 0;
+    virtual void take_event(const AsyncEvent& event);
+    /// When look() wants to be called though nothing happens; 0: never.
+    [[nodiscard]] virtual std::uint64_t sleep_ns() const = 0;
+
+    // ---- Set-up
+    ucs_status_t choose_matching();
+    ucs_status_t open_queues();
+    ucs_status_t open_receives(unsigned tags, unsigned tag_ops);
+    ucs_status_t take_inline(std::uint32_t of_device);
+    [[nodiscard]] std::uint32_t inline_wanted() const;
+    void query_messages(uct_iface_attr_t* attr) const;
+    void query_tags(uct_iface_attr_t* attr) const;
+    void describe_messages(const uct::DescribeSink& sink) const;
+    [[nodiscard]] bool has_atomics() const;
+    [[nodiscard]] std::size_t am_header_max() const {
+        return std::min(kZcopyHeaderMax, seg_bytes_);
+    }
+    /// Frees what the user left posted. The queue pairs are gone.
+    void drop_receives();
+
+    // ---- Endpoints
+    ucs_status_t add(MessageEp& ep);
+    void remove(MessageEp& ep);
+    /// By its id; what completes there finds it.
+    void map_queue(SendQueue& queue);
+    [[nodiscard]] MessageEp* find(std::uint32_t id) const {
+        const std::uint32_t index = id & kIndexMask;
+        MessageEp* ep = index < eps_.size() ? eps_[index] : nullptr;
+        return ep != nullptr && ep->id_ == id ? ep : nullptr;
+    }
+    /// Of a completion, by the upper half of its wr_id; null when it is gone.
+    [[nodiscard]] SendQueue* queue_of(std::uint32_t id) const {
+        const std::uint32_t index = id & kIndexMask;
+        SendQueue* queue = index < queues_.size() ? queues_[index] : nullptr;
+        return queue != nullptr && queue->id == id ? queue : nullptr;
+    }
+    void fail(MessageEp& ep, ucs_status_t status);
+    void cancel(MessageEp& ep);
+
+    // ---- message_progress.cc
+    [[nodiscard]] bool is_time_for_sends(bool has_moved) const;
+    void end_sends(const Completion* completions, unsigned count);
+    void send_completed(const Completion& completion);
+    void finish(MessageEp& ep, SendOp& op, ucs_status_t status);
+    void finish_flush(MessageEp& ep, SendOp& op);
+    void settle_flushes(MessageEp& ep);
+    unsigned work();
+    unsigned settle_failing();
+    void end_operations(MessageEp& ep);
+    void signal_all();
+    void look_now_and_then();
+
+    // ---- message_receive.cc
+    void end_receiving();
+    void garbage(const char* what);
+    void deliver_am(MessageEp* ep, std::byte* message, std::uint8_t id, std::size_t bytes) {
+        count(MessageCounter::kDelivered);
+        after_callback(ep, message,
+                       invoke_am(id, message + kPrefixBytes, bytes, UCT_CB_PARAM_FLAG_DESC));
+    }
+    /// A whole message with a TMH.
+    void deliver_eager(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
+                       std::uint64_t imm);
+    void deliver_request(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag);
+    /// `bytes` end where the user's header does.
+    void deliver_rndv(MessageEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag);
+    /// `from` null: whoever sent it.
+    void deliver_fin(const MessageEp* from, std::uint32_t id);
+    void give_eager(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
+                    std::uint64_t imm, unsigned flags, void** context);
+    /// The user has `message` or it is free; the credit follows.
+    void after_callback(MessageEp* ep, std::byte* message, ucs_status_t status) {
+        if (status == UCS_INPROGRESS) [[unlikely]]
+            return keep(ep, message);
+        put_back(ep, message);
+    }
+    void put_back(MessageEp* ep, std::byte* message) {
+        receives_.put_back(message);
+        if (ep != nullptr)
+            release_credit(*ep);
+    }
+    void release_credit(MessageEp& ep) {
+        ++ep.released_;
+        if (ep.released_ - ep.told_ >= credit_step_ || receives_.kept() > 0) [[unlikely]]
+            tell_released(ep);
+    }
+
+    // ---- message_tags.cc
+    /// The device has put a whole message where it belongs.
+    void matched(TagEntry& entry, MessageEp* ep) {
+        if (ep != nullptr) [[likely]] {
+            ep->was_heard_ = true;
+            release_credit(*ep);
+        }
+        entry.ctx->tag_consumed_cb(entry.ctx);
+        arrived(entry);
+    }
+    void arrived(TagEntry& entry);
+    void tag_event(const Completion& completion);
+    void end_entry(TagEntry& entry, ucs_status_t status);
+    void go_on(TagEntry& entry, MessageEp* ep);
+    SoftReceive* match(uct_tag_t tag);
+    [[gnu::cold]] ucs_status_t refuse_receive(std::size_t capacity) const;
+    SoftReceive* new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
+                             std::uint32_t lkey);
+    void complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
+                  ucs_status_t status);
+    unsigned report_cancelled();
+
+    // ---- message_rndv.cc
+    [[nodiscard]] bool rndv_room() const { return rndvs_under_way_ < options_.rndv_max; }
+    RndvSend* new_rndv(MessageEp& ep, uct_completion_t* comp);
+    void drop_rndv(RndvSend& send);
+    [[nodiscard]] RndvSend* rndv_of(std::uint32_t id) const;
+    void start_read(MessageEp& ep, SoftReceive& receive, uct_tag_t tag, const ibv_tmh& head,
+                    const ibv_rvh& from);
+    /// False: no room now.
+    bool step_read(RndvRead& read);
+    bool tell_end(const RndvRead& read);
+    void finish_read(RndvRead& read);
+    void read_part_done(RndvRead& read, ucs_status_t status);
+    unsigned step_reads();
+    void end_reads(MessageEp& ep);
+
+    void count(MessageCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
+
+    static constexpr std::uint32_t kRndvGeneration = 1U << 16;  // below: index
+    static constexpr std::uint32_t kIndexBits = 20;
+    static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
+
+    /// A request for a short message. The device has copied it when the post returns, so one does
+    /// for all.
+    struct ShortSend {
+        union Head {
+            struct {
+                Prefix prefix;
+                std::uint64_t header;
+            } am;
+            ibv_tmh tagged;
+        };
+        ShortSend();
+        ShortSend(const ShortSend&) = delete;
+        ShortSend& operator=(const ShortSend&) = delete;
+
+        ibv_send_wr request{};
+        ibv_sge sges[2]{};  // the head, the data
+        Head head{};
+    };
+
+    // The data path's.
+    ShortSend short_send_;
+    MessageOptions options_;
+    std::string prefix_;
+    bool has_device_tags_ = false;
+    bool has_work_ = false;  // for work(): any of the lists below is not empty
+    bool wants_signals_ = false;
+    bool in_progress_ = false;
+    bool receives_empty_ = false;    // at the last poll
+    unsigned calls_ = 0;             // since the last look at the clock
+    std::uint32_t cq_free_ = 0;      // requests that may still be posted
+    std::uint32_t signals_out_ = 0;  // requests whose completion was asked for; never too few
+    std::uint32_t cq_reserve_ = 0;   // of cq_free_ only for what brings completions
+    std::uint32_t signal_every_ = 1;
+    std::uint32_t inline_max_ = 0;
+    std::uint32_t credit_step_ = 1;  // messages per report to the peer
+    std::size_t seg_bytes_ = 0;
+    unsigned sges_max_ = 1;
+    unsigned reads_max_ = 1;
+    std::size_t message_max_ = 0;
+    std::size_t eager_parts_max_ = 1;
+    std::size_t rndv_bytes_max_ = 0;
+    std::size_t rndv_header_max_ = 0;
+    std::size_t receive_bytes_min_ = 0;
+    std::uint64_t receives_seen_ = 0;
+    CompletionQueue receive_cq_;
+    CompletionQueue send_cq_;
+    ReceiveQueue receives_;
+    ReceiveQueue ends_;  // tags matched by the device: the ends of our rendezvous sends
+    TagList tag_list_;
+    SendPool buffers_;  // with room for a segment
+    SendPool small_;    // with room for headers
+    uct::PendingQueue pending_;
+    ucs::PostedReceives posted_;
+    ucs::ObjectPool<SoftReceive> soft_receives_;
+    std::vector<SoftReceive*> cancelled_;  // their callbacks run in progress
+    std::vector<std::unique_ptr<RndvSend>> rndvs_;
+    RndvSend* rndv_free_ = nullptr;
+    unsigned rndvs_under_way_ = 0;
+    std::uint64_t rndv_serial_ = 0;
+    ucs::ObjectPool<RndvRead> reads_;
+    std::vector<RndvRead*> reads_waiting_;  // for room in a send queue
+    unsigned reads_under_way_ = 0;
+    struct Failing {
+        MessageEp* ep;
+        std::uint64_t mark;  // receive completions seen when it failed
+    };
+    std::vector<Failing> failing_;
+    std::vector<SendQueue*> queues_;  // by index; null where free
+    std::vector<MessageEp*> eps_;     // by index; null where free
+    std::vector<std::uint32_t> free_eps_;
+    std::uint32_t generation_ = 0;
+    std::size_t ep_count_ = 0;
+    std::string matching_reason_;
+    std::uint64_t next_look_ = 0;  // ns
+    ucs::CounterArray<MessageCounter> counters_;
+};
+
+inline MessageIface& MessageEp::owner() const {
+    return static_cast<MessageIface&>(static_cast<uct::BaseIface&>(*iface));  // never null
+}
+
+inline bool MessageEp::has_room(unsigned requests) const {
+    const MessageIface& own = owner();
+    return queue_->free > requests && own.cq_free_ >= requests + own.cq_reserve_;
+}
+
+inline ucs_status_t MessageEp::room(unsigned requests, unsigned messages) {
+    if (failure_ == UCS_OK && !group_.blocks_sends() && has_room(requests) && has_credit(messages))
+        [[likely]]
+        return UCS_OK;
+    return no_room();
+}
+
+}  // namespace tagwire::ib

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What progress does beside receiving: send completions, pending requests, endpoints that fail,
+// asynchronous events.
+#include <algorithm>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/completion.hpp"
+#include "uct/ib/message_iface.hpp"
+
+namespace tagwire::ib {
+
+namespace {
+
+constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
+constexpr std::size_t kDispatchMax = 32;
+
+ucs_status_t status_of(ibv_wc_status status) {
+    switch (status) {
+        case IBV_WC_SUCCESS:
+            return UCS_OK;
+        case IBV_WC_RETRY_EXC_ERR:
+        case IBV_WC_RNR_RETRY_EXC_ERR:
+            return UCS_ERR_ENDPOINT_TIMEOUT;
+        case IBV_WC_WR_FLUSH_ERR:
+        case IBV_WC_REM_ABORT_ERR:
+            return UCS_ERR_CONNECTION_RESET;
+        case IBV_WC_REM_ACCESS_ERR:
+        case IBV_WC_REM_INV_REQ_ERR:
+        case IBV_WC_REM_OP_ERR:
+            return UCS_ERR_REJECTED;
+        default:
+            return UCS_ERR_IO_ERROR;
+    }
+}
+
+}  // namespace
+
+// What has ended waits while messages come, but not for long, and not while requests wait. While no
+// completion was asked for only failures can come.
+inline bool MessageIface::is_time_for_sends(bool has_moved) const {
+    constexpr unsigned kBusyPerLook = 8;  // both divide what an idle call counts for, times a few
+    constexpr unsigned kQuietPerLook = 512;
+    if (has_work_)
+        return true;
+    if (signals_out_ == 0)
+        return calls_ % kQuietPerLook == 0;
+    return !has_moved || calls_ % kBusyPerLook == 0;
+}
+
+unsigned MessageIface::progress() {
+    if (in_progress_) [[unlikely]]
+        return 0;  // called by a callback
+    const Completion* completions = nullptr;
+    unsigned moved = receive_cq_.poll(&completions);
+    receives_empty_ = moved == 0;
+    if (moved != 0)
+        receive(completions, moved);
+    if (is_time_for_sends(moved != 0)) {
+        if (const unsigned ended = send_cq_.poll(&completions); ended != 0) {
+            end_sends(completions, ended);
+            moved += ended;
+        }
+    }
+    if (has_work_) [[unlikely]]
+        moved += work();
+    calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
+    if (calls_ >= kCallsPerLook) [[unlikely]]
+        look_now_and_then();
+    return moved;
+}
+
+void MessageIface::end_sends(const Completion* completions, unsigned count) {
+    in_progress_ = true;
+    for (unsigned i = 0; i < count; ++i)
+        send_completed(completions[i]);
+    in_progress_ = false;
+}
+
+void MessageIface::send_completed(const Completion& completion) {
+    SendQueue* queue = queue_of(static_cast<std::uint32_t>(completion.wr_id >> 32));
+    if (queue == nullptr) [[unlikely]]
+        return;  // of an endpoint that is gone
+    MessageEp* ep = queue->owner;
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    ucs_status_t status = UCS_OK;
+    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+        status = ep->failure_ != UCS_OK ? ep->failure_ : status_of(completion.status);
+        if (ep->failure_ == UCS_OK) {
+            TW_LOG_DEBUG("%s: a request of queue pair 0x%x failed: %s",
+                         ib_md().device().name().c_str(), completion.qp_num,
+                         verbs().wc_status_str(completion.status));
+            if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
+                count(MessageCounter::kRnrFailures);
+            fail(*ep, status);
+        }
+    }
+    ep->was_heard_ = true;
+    const std::uint32_t acknowledged = sn - queue->acked;
+    queue->acked = sn;
+    queue->free += acknowledged;
+    cq_free_ += acknowledged;
+    // One that failed may not have asked for its completion.
+    if (completion.status == IBV_WC_SUCCESS)
+        --signals_out_;
+    else if (cq_free_ == options_.tx_cq_depth)
+        signals_out_ = 0;
+    // Those before a request that failed were carried out.
+    while (SendOp* op = queue->take_until(sn))
+        finish(*ep, *op, op->sn == sn ? status : UCS_OK);
+}
+
+void MessageIface::finish(MessageEp& ep, SendOp& op, ucs_status_t status) {
+    uct_completion_t* comp = op.comp;
+    switch (op.kind) {
+        case SendOp::Kind::kFlush:
+            finish_flush(ep, op);
+            return;
+        case SendOp::Kind::kRndvRead: {
+            auto* read = static_cast<RndvRead*>(op.read);
+            op.pool->put(&op);
+            read_part_done(*read, status);
+            return;
+        }
+        case SendOp::Kind::kUnpack:
+            if (status == UCS_OK)
+                op.unpack.call(op.unpack.arg, op.data(), op.unpack.bytes);
+            break;
+        case SendOp::Kind::kFetch:
+            if (status == UCS_OK)
+                std::memcpy(op.result.to, op.data(), op.result.bytes);
+            break;
+        default:
+            break;
+    }
+    op.pool->put(&op);
+    if (comp != nullptr)
+        uct::invoke_completion(comp, status);
+}
+
+// ---- Flushes wait for the rendezvous before them, too
+
+void MessageIface::finish_flush(MessageEp& ep, SendOp& op) {
+    SendOp** last = &ep.flushes_;
+    while (*last != nullptr)
+        last = &(*last)->next;
+    op.next = nullptr;
+    *last = &op;
+    settle_flushes(ep);
+}
+
+void MessageIface::settle_flushes(MessageEp& ep) {
+    const std::uint64_t oldest = ep.rndv_first_ == nullptr ? UINT64_MAX : ep.rndv_first_->serial;
+    SendOp** at = &ep.flushes_;
+    while (*at != nullptr) {
+        SendOp* op = *at;
+        if (op->serial >= oldest) {
+            at = &op->next;
+            continue;
+        }
+        *at = op->next;
+        uct_completion_t* comp = op->comp;
+        op->pool->put(op);
+        uct::invoke_completion(comp, ep.failure_ == UCS_ERR_CANCELED ? UCS_OK : ep.failure_);
+        at = &ep.flushes_;  // the callback may have changed the list
+    }
+}
+
+// ---- Work
+
+unsigned MessageIface::work() {
+    unsigned moved = 0;
+    in_progress_ = true;
+    if (owes())
+        send_owed();
+    if (!reads_waiting_.empty())
+        moved += step_reads();
+    if (!cancelled_.empty())
+        moved += report_cancelled();
+    if (!pending_.empty())
+        moved += static_cast<unsigned>(pending_.dispatch(kDispatchMax));
+    if (!failing_.empty())
+        moved += settle_failing();
+    if (wants_signals_)
+        signal_all();
+    has_work_ = owes() || !reads_waiting_.empty() || !cancelled_.empty() || !pending_.empty() ||
+                !failing_.empty() || wants_signals_;
+    in_progress_ = false;
+    return moved;
+}
+
+// Requests without a completion fill the queue: some that ask for one, behind them.
+void MessageIface::signal_all() {
+    for (SendQueue* queue : queues_) {
+        if (queue == nullptr || queue->unsignaled == 0 || queue->free == 0 ||
+            queue->owner->failure_ != UCS_OK)
+            continue;
+        SendOp* op = cq_free_ > 0 ? small_.get() : nullptr;
+        if (op == nullptr)
+            return;  // goes on when those have come back
+        if (queue->owner->post_empty_write(op, SendOp::Kind::kProbe, nullptr) != UCS_OK)
+            return;
+    }
+    wants_signals_ = false;
+}
+
+// ---- The ends of endpoints
+
+void MessageIface::fail(MessageEp& ep, ucs_status_t status) {
+    if (ep.failure_ != UCS_OK)
+        return;
+    ep.failure_ = status;
+    ep.state_ = MessageEp::State::kFailing;
+    stop(ep);
+    failing_.push_back({&ep, receives_seen_});
+    has_work_ = true;
+}
+
+// What the peer had sent is delivered first; then every operation ends, then the failure is told.
+unsigned MessageIface::settle_failing() {
+    unsigned settled = 0;
+    for (std::size_t i = 0; i < failing_.size();) {
+        const auto [ep, mark] = failing_[i];
+        const bool heard_all = receives_empty_ || receives_seen_ - mark > receive_cq_.entries();
+        if (!ep->queue_->is_drained() || !heard_all) {
+            ++i;
+            continue;
+        }
+        failing_.erase(failing_.begin() + static_cast<std::ptrdiff_t>(i));
+        const ucs_status_t status = ep->failure_;
+        end_operations(*ep);
+        ep->state_ = MessageEp::State::kFailed;
+        ++settled;
+        if (status != UCS_ERR_CANCELED && !ep->is_destroyed_) {
+            count(MessageCounter::kPeerFailures);
+            report_failure(ep, status);
+        }
+    }
+    return settled;
+}
+
+void MessageIface::end_operations(MessageEp& ep) {
+    ep.end_rendezvous(ep.failure_);
+    end_reads(ep);
+    end_arrivals(ep);
+    settle_flushes(ep);
+}
+
+void MessageIface::cancel(MessageEp& ep) {
+    fail(ep, UCS_ERR_CANCELED);
+    ep.end_rendezvous(UCS_ERR_CANCELED);
+}
+
+// ---- Now and then
+
+void MessageIface::look_now_and_then() {
+    calls_ = 0;
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now < next_look_)
+        return;
+    next_look_ = now + kLookNs;
+    for (const AsyncEvent& event : take_async_events())
+        take_event(event);
+    look(now);
+}
+
+void MessageIface::take_event(const AsyncEvent& event) {
+    switch (event.type) {
+        case IBV_EVENT_SRQ_LIMIT_REACHED:
+            count(MessageCounter::kReceiveLow);
+            receives_.arm_limit();
+            break;
+        case IBV_EVENT_PORT_ERR:
+            if (event.port == port().number) {
+                TW_LOG_WARN("%s: port %d is down; endpoints fail when their retries are used up",
+                            ib_md().device().name().c_str(), event.port);
+            }
+            break;
+        case IBV_EVENT_CQ_ERR:
+        case IBV_EVENT_SRQ_ERR:
+        case IBV_EVENT_DEVICE_FATAL:
+            TW_LOG_ERROR("%s: %s; all endpoints of the interface fail",
+                         ib_md().device().name().c_str(), verbs().event_type_str(event.type));
+            for (MessageEp* each : eps_) {
+                if (each != nullptr)
+                    fail(*each, UCS_ERR_IO_ERROR);
+            }
+            break;
+        default:
+            break;
+    }
+}
+
+// ---- Flush, fence
+
+ucs_status_t MessageIface::flush(unsigned, uct_completion_t* comp) {
+    if (comp != nullptr)
+        return UCS_ERR_UNSUPPORTED;
+    if (!pending_.empty())
+        return UCS_ERR_NO_RESOURCE;
+    ucs_status_t status = UCS_OK;
+    for (MessageEp* ep : eps_) {
+        if (ep == nullptr || ep->is_idle() || ep->state_ == MessageEp::State::kFailed)
+            continue;
+        status = UCS_INPROGRESS;
+        wants_signals_ |= ep->queue_->unsignaled > 0;
+    }
+    has_work_ |= wants_signals_;
+    return status;
+}
+
+ucs_status_t MessageIface::fence(unsigned flags) {
+    for (MessageEp* ep : eps_) {
+        if (ep != nullptr)
+            ep->fence(flags);
+    }
+    return UCS_OK;
+}
+
+// ---- Events
+
+ucs_status_t MessageIface::event_arm(unsigned events) {
+    if (in_progress_ || owes() || !cancelled_.empty() || !failing_.empty() || wants_signals_)
+        return UCS_ERR_BUSY;
+    for (const AsyncEvent& event : take_async_events())
+        take_event(event);
+    if (!failing_.empty() || drain_descriptors())
+        return UCS_ERR_BUSY;
+    const bool solicited = (events & (UCT_EVENT_RECV | UCT_EVENT_SEND_COMP)) == 0 &&
+                           pending_.empty() && reads_waiting_.empty();
+    const bool sends = (events & UCT_EVENT_SEND_COMP) != 0 || !pending_.empty() ||
+                       !reads_waiting_.empty() || reads_under_way_ > 0;
+    ucs_status_t status = receive_cq_.arm(solicited);
+    if (status == UCS_OK && sends)
+        status = send_cq_.arm(false);
+    if (status != UCS_OK)
+        return status;
+    wake_after(sleep_ns());
+    return UCS_OK;
+}
+
+}  // namespace tagwire::ib

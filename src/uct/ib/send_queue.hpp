@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The send queue of a queue pair: what was posted, what of that is acknowledged, and the operations
+// that wait for it.
+//
+// Threads: owner of the interface.
+// Invariants
+//  (1) posted - acked + free = depth. A request is acknowledged by a completion of itself or of a
+//      later one.
+//  (2) ops is the queue of operations whose requests are not acknowledged, in order of posting.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "uct/ib/send_pool.hpp"
+
+namespace tagwire::ib {
+
+class MessageEp;
+
+struct SendQueue {
+    ibv_qp* qp = nullptr;
+    MessageEp* owner = nullptr;  // whose requests it has
+    std::uint32_t id = 0;        // in the upper half of wr_id
+    std::uint32_t posted = 0;    // requests, of all time: the lower half of the newest's wr_id
+    std::uint32_t acked = 0;
+    std::uint32_t free = 0;
+    std::uint32_t unsignaled = 0;  // requests since the last one that asked for a completion
+    unsigned fence_flag = 0;       // IBV_SEND_FENCE for the next request
+    SendOp* first = nullptr;
+    SendOp* last = nullptr;
+
+    [[nodiscard]] bool is_drained() const { return posted == acked; }
+    std::uint64_t next_wr_id() { return std::uint64_t{id} << 32 | ++posted; }
+    void append(SendOp* op) {
+        op->next = nullptr;
+        op->sn = posted;
+        (first == nullptr ? first : last->next) = op;
+        last = op;
+    }
+    /// The oldest operation, when it is none behind request `sn`; it leaves the queue.
+    SendOp* take_until(std::uint32_t sn) {
+        SendOp* op = first;
+        if (op == nullptr || static_cast<std::int32_t>(op->sn - sn) > 0)
+            return nullptr;
+        first = op->next;
+        return op;
+    }
+    /// The oldest, whatever was acknowledged; it leaves the queue.
+    SendOp* take_any() {
+        SendOp* op = first;
+        if (op != nullptr)
+            first = op->next;
+        return op;
+    }
+};
+
+}  // namespace tagwire::ib
