@@ -3,9 +3,6 @@
 
 #include <sched.h>
 
-#include "uct/ib/ib_component.hpp"
-#include "uct/ib/options.hpp"
-
 namespace tagwire::test {
 
 namespace {
@@ -16,18 +13,6 @@ constexpr std::uint32_t kReceiveBytes = 256;
 constexpr int kPollsMax = 2'000'000;
 
 }  // namespace
-
-VhcaMd::VhcaMd(bool fork) {
-    ib::IbMdOptions options{};
-    EXPECT_EQ(ucs::config_fill(ib::md_options(), &options), UCS_OK);
-    options.fork = fork;
-    uct::Md* md = nullptr;
-    const ucs_status_t status = ib::IbMd::open(ib::component(), "vhca0", options, &md);
-    EXPECT_EQ(status, UCS_OK);
-    if (status != UCS_OK)
-        std::abort();
-    md_.reset(md);
-}
 
 Loop::Loop(const LoopOptions& options) {
     const ib::VerbsTable& verbs = md->verbs();
@@ -40,10 +25,15 @@ Loop::Loop(const LoopOptions& options) {
     EXPECT_EQ(md->mem_reg(buffer.data(), buffer.size(), UCT_MD_MEM_ACCESS_ALL, &memory), UCS_OK);
     if (options.has_tags)
         make_srq();
-    source = make_qp(source_cq, nullptr);
-    target = make_qp(target_cq, srq.get());
-    connect(source.get(), target.get());
-    connect(target.get(), source.get());
+    ibv_qp_init_attr attr{};
+    attr.cap.max_send_wr = attr.cap.max_recv_wr = kEntries;
+    attr.send_cq = attr.recv_cq = source_cq.get();
+    source = make_qp(*md, attr);
+    attr.send_cq = attr.recv_cq = target_cq.get();
+    attr.srq = srq.get();
+    target = make_qp(*md, attr);
+    connect(*md, *source, {.qp_num = target->qp_num});
+    connect(*md, *target, {.qp_num = source->qp_num});
 }
 
 Loop::~Loop() {
@@ -64,57 +54,6 @@ void Loop::make_srq() {
     attr.tm_cap = {.max_num_tags = 8, .max_ops = 8};
     srq = ib::owned(ib::create_srq_ex(md->device().context(), &attr), md->verbs().destroy_srq);
     ASSERT_NE(srq, nullptr);
-}
-
-ib::OwnedQp Loop::make_qp(const ib::CompletionQueue& queue, ibv_srq* with_srq) {
-    ibv_qp_init_attr attr{};
-    attr.send_cq = attr.recv_cq = queue.get();
-    attr.srq = with_srq;
-    attr.cap = {.max_send_wr = kEntries,
-                .max_recv_wr = kEntries,
-                .max_send_sge = 1,
-                .max_recv_sge = 1,
-                .max_inline_data = 0};
-    attr.qp_type = IBV_QPT_RC;
-    ib::OwnedQp qp = ib::owned(md->verbs().create_qp(md->pd(), &attr), md->verbs().destroy_qp);
-    EXPECT_NE(qp, nullptr);
-    return qp;
-}
-
-void Loop::connect(ibv_qp* own, const ibv_qp* peer) {
-    const auto modify = md->verbs().modify_qp;
-    ib::Port port;
-    ASSERT_EQ(md->device().port(1, -1, &port, nullptr), UCS_OK);
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = port.number;
-    attr.pkey_index = port.pkey_index;
-    attr.qp_access_flags =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    ASSERT_EQ(
-        modify(own, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
-        0);
-    attr = {};
-    attr.qp_state = IBV_QPS_RTR;
-    attr.ah_attr = ib::path_to(port, ib::pack_port(port), 0, 0);
-    attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = peer->qp_num;
-    attr.max_dest_rd_atomic = 1;
-    attr.min_rnr_timer = 1;
-    ASSERT_EQ(modify(own, &attr,
-                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-              0);
-    attr = {};
-    attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = 14;
-    attr.retry_cnt = 7;
-    attr.rnr_retry = 7;
-    attr.max_rd_atomic = 1;
-    ASSERT_EQ(modify(own, &attr,
-                     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-              0);
 }
 
 ibv_sge Loop::element(std::size_t offset, std::uint32_t bytes) const {

@@ -7,25 +7,12 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <vector>
 
-#include "uct/ib/address.hpp"
+#include "ib/verbs_parts.hpp"
 #include "uct/ib/completion_queue.hpp"
-#include "uct/ib/ib_md.hpp"
 
 namespace tagwire::test {
-
-/// The memory domain of vhca0.
-class VhcaMd {
-  public:
-    explicit VhcaMd(bool fork = false);
-    ib::IbMd& operator*() const { return static_cast<ib::IbMd&>(*md_); }
-    ib::IbMd* operator->() const { return &**this; }
-
-  private:
-    std::unique_ptr<uct::Md> md_;
-};
 
 struct LoopOptions {
     bool has_tags = false;  // the target's receives are on a tag-matching SRQ
@@ -64,8 +51,6 @@ class Loop {
 
   private:
     void make_srq();
-    ib::OwnedQp make_qp(const ib::CompletionQueue& queue, ibv_srq* with_srq);
-    void connect(ibv_qp* own, const ibv_qp* peer);
     ibv_sge element(std::size_t offset, std::uint32_t bytes) const;
 };
 

@@ -9,17 +9,15 @@
 #include <random>
 
 #include "common/seeds.hpp"
-#include "ib/verbs_ends.hpp"
+#include "ib/stranger.hpp"
 #include "operations.hpp"
 #include "uct/ib/message.hpp"
-#include "uct/ib/rc/rc_address.hpp"
 
 namespace tagwire::test {
 namespace {
 
 constexpr std::size_t kSegBytes = 512;
-constexpr std::size_t kMessageBytesMax = 2048;
-constexpr unsigned kPlaces = 16;
+constexpr int kStepsMax = 2'000'000;
 constexpr uct_tag_t kGoodTag = 1ULL << 40;
 constexpr std::size_t kGoodBytes = 3000;
 
@@ -36,116 +34,7 @@ EntityOptions options_of(const char* matching) {
 /// What travels, and how.
 struct Message {
     std::vector<std::byte> bytes;
-    std::optional<std::uint32_t> imm = {};
-    ibv_wr_opcode opcode = IBV_WR_SEND;
-    std::uint64_t remote_addr = 0;
-    std::uint32_t rkey = 0;
-};
-
-/// Queue pairs that pretend to be an endpoint, and the endpoint that they are connected to.
-class Stranger {
-  public:
-    Stranger(const ib::IbMd& md, Entity& victim)
-        : md_(md), memory_(md, 2 * kPlaces * kMessageBytesMax) {
-        EXPECT_EQ(UCS_OK, cq_.open(md, 8 * kPlaces, nullptr, false));
-        uct_ep_params_t params{};
-        params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
-        params.iface = victim.iface();
-        uct_ep_h ep = nullptr;
-        require_ok(uct_ep_create(&params, &ep), "uct_ep_create");
-        ep_ = Endpoint(ep);
-        rc::RcEpAddress theirs{};
-        require_ok(uct_ep_get_address(ep, reinterpret_cast<uct_ep_addr_t*>(&theirs)), "address");
-        std::string reason;
-        theirs = *rc::parse_ep_address(std::as_bytes(std::span(&theirs, 1)), &reason);
-        has_two_ = theirs.device_qp_num != 0;
-        for (ib::OwnedQp& qp : qps_)
-            qp = make_qp(md, cq_.get(), cq_.get(), nullptr, kPlaces);
-        connect(*qps_[0], has_two_ ? theirs.device_qp_num : theirs.qp_num, theirs.psn);
-        if (has_two_)
-            connect(*qps_[1], theirs.qp_num, theirs.psn);
-        const rc::RcEpAddress ours = rc::pack({.version = rc::kRcAddressVersion,
-                                               .flags = theirs.flags,
-                                               .reads = 4,
-                                               .check = 0,
-                                               .seg_bytes = theirs.seg_bytes,
-                                               .qp_num = qps_[0]->qp_num,
-                                               .device_qp_num = has_two_ ? qps_[1]->qp_num : 0,
-                                               .psn = 0,
-                                               .credits = 512});
-        const Bytes device = victim.device_address();
-        require_ok(
-            uct_ep_connect_to_ep(ep, reinterpret_cast<const uct_device_addr_t*>(device.data()),
-                                 reinterpret_cast<const uct_ep_addr_t*>(&ours)),
-            "uct_ep_connect_to_ep");
-    }
-    ~Stranger() {
-        for (ib::OwnedQp& qp : qps_)
-            qp.reset();
-    }
-
-    [[nodiscard]] uct_ep_h ep() const { return ep_; }
-    [[nodiscard]] std::uint64_t memory_address() {
-        return reinterpret_cast<std::uintptr_t>(memory_.at(0));
-    }
-    [[nodiscard]] std::uint32_t rkey() const { return memory_.rkey(); }
-    [[nodiscard]] bool has_two() const { return has_two_; }
-    [[nodiscard]] bool is_idle() const { return sent_ == completed_; }
-    [[nodiscard]] bool is_full() const { return sent_ - completed_ == kPlaces; }
-
-    /// `to_other`: to the queue pair that gets ends of rendezvous only, where there is one.
-    void send(const Message& message, bool to_other) {
-        std::byte* place = memory_.at(sent_ % kPlaces * kMessageBytesMax);
-        const std::size_t bytes = std::min(message.bytes.size(), kMessageBytesMax);
-        std::copy_n(message.bytes.data(), bytes, place);
-        ibv_sge sge{reinterpret_cast<std::uintptr_t>(place), static_cast<std::uint32_t>(bytes),
-                    memory_.lkey()};
-        ibv_send_wr wr{};
-        wr.sg_list = &sge;
-        wr.num_sge = 1;
-        wr.opcode =
-            message.imm && message.opcode == IBV_WR_SEND ? IBV_WR_SEND_WITH_IMM : message.opcode;
-        wr.imm_data = message.imm.value_or(0);
-        wr.send_flags = IBV_SEND_SIGNALED;
-        wr.wr.rdma = {message.remote_addr, message.rkey};
-        ibv_send_wr* bad = nullptr;
-        EXPECT_EQ(0, ibv_post_send(qps_[to_other && has_two_ ? 1 : 0].get(), &wr, &bad));
-        ++sent_;
-    }
-
-    void progress() {
-        const ib::Completion* completions = nullptr;
-        const unsigned count = cq_.poll(&completions);
-        for (unsigned i = 0; i < count; ++i) {
-            if (completions[i].wr_id == 0)
-                ++completed_;
-            else if (completions[i].status == IBV_WC_SUCCESS)
-                post_receive(completions[i].wr_id);
-        }
-    }
-
-  private:
-    void post_receive(std::uint64_t wr_id) {
-        ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_.at(kPlaces * kMessageBytesMax)),
-                    kMessageBytesMax, memory_.lkey()};
-        ibv_recv_wr wr{wr_id, nullptr, &sge, 1};
-        ibv_recv_wr* bad = nullptr;
-        EXPECT_EQ(0, ibv_post_recv(qps_[wr_id - 1].get(), &wr, &bad));
-    }
-
-    void connect(ibv_qp& qp, std::uint32_t peer, std::uint32_t psn) {
-        tagwire::test::connect(md_, qp, peer, psn);
-        for (int i = 0; i < 4; ++i)
-            post_receive(&qp == qps_[0].get() ? 1 : 2);
-    }
-
-    const ib::IbMd& md_;
-    Memory memory_;  // places to send from; the other half takes what comes
-    ib::CompletionQueue cq_;
-    ib::OwnedQp qps_[2] = {{nullptr, nullptr}, {nullptr, nullptr}};
-    Endpoint ep_;
-    bool has_two_ = false;
-    unsigned sent_ = 0, completed_ = 0;
+    Stranger::Way way = {};
 };
 
 /// A victim, a good peer of it, and a stranger that is replaced when its endpoint failed.
@@ -165,19 +54,24 @@ class World {
         }
         victim.on_am = [this](const AmMessage& message) { return look_at(message.data); };
         victim.on_eager = [this](const EagerFragment& part) { return look_at(part.data); };
-        stranger = std::make_unique<Stranger>(*md_, victim);
+        invite();
     }
 
     ~World() {
+        expel();
         for (const auto& receive : receives_)
             receive->cancel(true);
     }
 
     /// Sends, and makes a new connection when the endpoint did not survive it.
-    void send(const Message& message, bool to_other = false) {
+    void send(Message message, bool to_other = false) {
         until([&] { return !stranger->is_full() || has_failed(); });
-        if (!has_failed())
-            stranger->send(message, to_other);
+        if (!has_failed()) {
+            const std::size_t bytes = std::min(message.bytes.size(), Stranger::kMessageBytesMax);
+            std::copy_n(message.bytes.data(), bytes, stranger->place());
+            message.way.to_other = to_other;
+            stranger->send(bytes, message.way);
+        }
         for (std::uint64_t i = random() % 4; i > 0; --i)
             step();
         if (has_failed())
@@ -193,17 +87,17 @@ class World {
 
     [[nodiscard]] bool has_failed() const {
         for (const PeerError& error : victim.errors) {
-            if (error.ep == stranger->ep())
+            if (error.ep == ep_)
                 return true;
         }
         return false;
     }
 
     void replace() {
-        stranger.reset();
+        expel();
         victim.errors.clear();
         ++replaced;
-        stranger = std::make_unique<Stranger>(*md_, victim);
+        invite();
     }
 
     /// Messages, a receive and rendezvous of both directions with the good peer.
@@ -227,7 +121,7 @@ class World {
     /// Endpoints go, and every buffer of the interface is posted.
     void check_nothing_is_lost() {
         settle();
-        stranger.reset();
+        expel();
         release_kept();
         until([&] { return fact_of(victim, "endpoints") == 1; });
         EXPECT_EQ(1, fact_of(victim, "endpoints"));
@@ -259,6 +153,22 @@ class World {
     int replaced = 0;
 
   private:
+    void invite() {
+        uct_ep_params_t params{};
+        params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
+        params.iface = victim.iface();
+        uct_ep_h ep = nullptr;
+        require_ok(uct_ep_create(&params, &ep), "uct_ep_create");
+        ep_ = Endpoint(ep);
+        stranger = std::make_unique<Stranger>(*md_);
+        stranger->connect(victim, ep, 512);
+    }
+
+    void expel() {
+        stranger.reset();
+        ep_.reset();
+    }
+
     void post(Receive& receive, uct_tag_t tag) {
         // Exactly its tag, or any tag of strangers.
         EXPECT_EQ(UCS_OK, receive.post(tag, tag == 0 ? ~uct_tag_t{255} : ~uct_tag_t{0}));
@@ -311,6 +221,7 @@ class World {
     }
 
     VhcaMd md_;
+    Endpoint ep_;  // the one that the stranger is connected to
     std::vector<std::unique_ptr<Receive>> receives_;
     std::vector<void*> kept_;
     bool seen_good_ = false;
@@ -351,7 +262,7 @@ class Nonsense {
                 break;
         }
         if (random_() % 4 == 0)
-            message.imm = random_() % 2 == 0 ? 0 : static_cast<std::uint32_t>(random_());
+            message.way.imm = random_() % 2 == 0 ? 0 : static_cast<std::uint32_t>(random_());
         if (random_() % 200 == 0)
             message.bytes.resize(kSegBytes + 17 + random_() % 100);  // longer than a buffer
         return message;
@@ -405,15 +316,16 @@ class Nonsense {
 
     /// Takes a receive buffer, and writes nothing to it.
     Message write() {
-        Message message = tagged(IBV_TMH_EAGER, random_() % 2 == 0 ? 16 : kMessageBytesMax);
-        message.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-        message.imm = 0;
-        message.remote_addr = world_.exposed.address();
+        Message message =
+            tagged(IBV_TMH_EAGER, random_() % 2 == 0 ? 16 : Stranger::kMessageBytesMax);
+        message.way.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+        message.way.imm = 0;
+        message.way.remote_addr = world_.exposed.address();
         uct_rkey_bundle_t bundle{};
         require_ok(uct_rkey_unpack(world_.victim.component(), world_.exposed.packed_rkey().data(),
                                    &bundle),
                    "uct_rkey_unpack");
-        message.rkey = static_cast<std::uint32_t>(bundle.rkey);
+        message.way.rkey = static_cast<std::uint32_t>(bundle.rkey);
         uct_rkey_release(world_.victim.component(), &bundle);
         return message;
     }
@@ -469,12 +381,12 @@ TEST_P(RcHostile, a_write_with_an_immediate_is_no_message) {
     world.settle();
     const std::uint64_t seen = world.victim.am_count;
     Message write;
-    write.bytes.resize(kMessageBytesMax);
-    write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    write.imm = 7;
-    write.remote_addr = world.exposed.address();
+    write.bytes.resize(Stranger::kMessageBytesMax);
+    write.way.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write.way.imm = 7;
+    write.way.remote_addr = world.exposed.address();
     const RemoteKey key(world.victim, world.exposed.packed_rkey());
-    write.rkey = static_cast<std::uint32_t>(key.get());
+    write.way.rkey = static_cast<std::uint32_t>(key.get());
     for (int i = 0; i < 8; ++i)
         world.send(write);
     world.settle();

@@ -6,48 +6,20 @@
 #include <endian.h>
 #include <gtest/gtest.h>
 #include <infiniband/tm_types.h>
-#include <infiniband/verbs.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
-#include "ib/loop.hpp"
+#include "ib/verbs_parts.hpp"
 #include "uct/ib/completion_queue.hpp"
-#include "uct/ib/ib_md.hpp"
 
 namespace tagwire::test {
 
 /// How often to progress before giving up.
 inline constexpr int kStepsMax = 2'000'000;
-
-/// A queue pair in the first state.
-ib::OwnedQp make_qp(const ib::IbMd& md, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_srq* srq,
-                    unsigned send_max);
-/// Through all states to RTS, against a queue pair of the same device.
-void connect(const ib::IbMd& md, ibv_qp& qp, const ibv_qp& peer, std::uint8_t timeout = 14);
-/// The same against any queue pair of the device, whose first packet has the number `psn`.
-void connect(const ib::IbMd& md, ibv_qp& qp, std::uint32_t peer, std::uint32_t psn,
-             std::uint8_t timeout = 14);
-
-/// Registered memory of a test.
-class Memory {
-  public:
-    Memory(const ib::IbMd& md, std::size_t bytes);
-    [[nodiscard]] std::byte* at(std::size_t offset) { return bytes_.data() + offset; }
-    [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
-    [[nodiscard]] std::uint32_t rkey() const { return mr_->rkey; }
-    /// Bytes that tell messages apart.
-    void fill(std::size_t offset, std::size_t bytes, unsigned seed);
-    [[nodiscard]] bool has(std::size_t offset, std::size_t bytes, unsigned seed) const;
-
-  private:
-    std::vector<std::byte> bytes_;
-    ib::OwnedMr mr_;
-};
 
 /// Sends to the queue pair of somebody's SRQ, and gets FINs.
 class Sender {
@@ -104,7 +76,5 @@ class Sender {
     unsigned fins_ = 0;
     bool has_failed_ = false;
 };
-
-std::byte pattern(std::size_t index, unsigned seed);
 
 }  // namespace tagwire::test
