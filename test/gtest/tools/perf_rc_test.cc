@@ -3,11 +3,10 @@
 // endpoints, registered memory, tags that the device matches.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
-#include "common/skip.hpp"
+#include "over_vhca.hpp"
 #include "tools/job.hpp"
 
 namespace tagwire::test {
@@ -17,26 +16,9 @@ using nlohmann::json;
 using tools::Shape;
 using tools::TestInfo;
 
-class OverRc : public testing::Test {
+class OverRc : public OverVhca {
   protected:
-    void SetUp() override {
-        if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr) {
-            TW_SKIP("built without the virtual HCA");
-        }
-    }
-
-    /// The results of a validated run over rc, which must succeed.
-    static json results_of(std::vector<std::string> arguments) {
-        arguments.insert(arguments.begin(), "perf");
-        for (const char* more : {"--tl", "rc", "--iters", "200", "--validate", "--json", "-"}) {
-            arguments.emplace_back(more);
-        }
-        const Finished finished = tagwire(arguments);
-        EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
-        return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
-    }
-
-    const Setting device_{"TAGWIRE_IB_DEVICES", "vhca0"};
+    OverRc() : OverVhca("rc") {}
 };
 
 class EveryTestOverRc : public OverRc, public testing::WithParamInterface<const char*> {};

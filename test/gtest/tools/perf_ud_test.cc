@@ -3,11 +3,10 @@
 // does not have.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
-#include "common/skip.hpp"
+#include "over_vhca.hpp"
 #include "tools/job.hpp"
 
 namespace tagwire::test {
@@ -15,26 +14,9 @@ namespace {
 
 using nlohmann::json;
 
-class OverUd : public testing::Test {
+class OverUd : public OverVhca {
   protected:
-    void SetUp() override {
-        if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr) {
-            TW_SKIP("built without the virtual HCA");
-        }
-    }
-
-    /// The results of a validated run over ud, which must succeed.
-    static json results_of(std::vector<std::string> arguments) {
-        arguments.insert(arguments.begin(), "perf");
-        for (const char* more : {"--tl", "ud", "--iters", "200", "--validate", "--json", "-"}) {
-            arguments.emplace_back(more);
-        }
-        const Finished finished = tagwire(arguments);
-        EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
-        return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
-    }
-
-    const Setting device_{"TAGWIRE_IB_DEVICES", "vhca0"};
+    OverUd() : OverVhca("ud") {}
 };
 
 TEST_F(OverUd, active_messages_arrive_whole) {

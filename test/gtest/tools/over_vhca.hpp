@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Short measurements over a transport of the virtual HCA.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+
+namespace tagwire::test {
+
+/// A fixture for `transport`; skips where there is no virtual HCA.
+class OverVhca : public testing::Test {
+  protected:
+    explicit OverVhca(const char* transport) : transport_(transport) {}
+
+    void SetUp() override;
+
+    /// The results of a validated run of `tagwire perf`, which must succeed.
+    nlohmann::json results_of(std::vector<std::string> arguments) const;
+
+  private:
+    const char* const transport_;
+    const Setting device_{"TAGWIRE_IB_DEVICES", "vhca0"};
+};
+
+}  // namespace tagwire::test
