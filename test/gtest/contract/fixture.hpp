@@ -20,6 +20,11 @@
 
 namespace tagwire::test {
 
+// What most cases send as.
+inline constexpr std::uint8_t kId = Entity::kAmId;
+inline constexpr uct_tag_t kTag = 0xabcd000000000001;
+inline constexpr uct_tag_t kExact = ~uct_tag_t{0};  // a mask
+
 enum class Topology { kTwoEntities, kLoopback };
 
 struct Setup {

@@ -9,8 +9,6 @@ namespace {
 
 TW_CONTRACT(ActiveMessage);
 
-constexpr std::uint8_t kId = Entity::kAmId;
-
 Bytes numbered(std::uint64_t number, std::size_t length = sizeof(std::uint64_t)) {
     Bytes bytes = pattern(std::max(length, sizeof number), number);
     std::memcpy(bytes.data(), &number, sizeof number);

@@ -17,7 +17,6 @@ namespace {
 TW_CONTRACT(Event);
 TW_CONTRACT_OF_TWO(EventOfTwo);
 
-constexpr std::uint8_t kId = Entity::kAmId;
 constexpr int kPatienceMs = 10000;  // a wake-up that takes longer counts as lost
 
 int event_fd(Entity& entity) {
@@ -256,13 +255,13 @@ TEST_P(EventOfTwo, a_sleeping_receiver_and_a_sleeping_sender_lose_no_wake_up) {
 TEST_P(EventOfTwo, a_sender_whose_requests_wait_for_room_may_sleep) {
     TW_NEED_EVENT(UCT_IFACE_FLAG_EVENT_FD | UCT_IFACE_FLAG_EVENT_SEND_COMP);
     TW_NEED(UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_PENDING);
-    struct Request : uct_pending_req_t {
+    struct Waiting : uct_pending_req_t {
         uct_ep_h ep;
         bool sent;
     } request{};
     request.ep = ep();
     request.func = [](uct_pending_req_t* self) {
-        auto& mine = *static_cast<Request*>(self);
+        auto& mine = *static_cast<Waiting*>(self);
         const ucs_status_t status = uct_ep_am_short(mine.ep, kId, 0, nullptr, 0);
         mine.sent = status == UCS_OK;
         return status;

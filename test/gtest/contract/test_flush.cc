@@ -7,9 +7,6 @@ namespace {
 TW_CONTRACT(Flush);
 TW_CONTRACT_OF_TWO(FlushOfTwo);
 
-constexpr std::uint8_t kId = Entity::kAmId;
-constexpr uct_tag_t kTag = 11;
-
 struct Rendezvous {
     Rendezvous(Entity& from, std::size_t size) : payload(make_payload(from, size, size)) {}
 

@@ -12,9 +12,6 @@ namespace {
 
 TW_CONTRACT(Lifecycle);
 
-constexpr std::uint8_t kId = Entity::kAmId;
-constexpr uct_tag_t kTag = 21;
-
 std::size_t entries(const char* directory) {
     DIR* opened = opendir(directory);
     EXPECT_NE(nullptr, opened);

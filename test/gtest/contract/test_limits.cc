@@ -11,10 +11,6 @@ namespace {
 
 TW_CONTRACT(Limits);
 
-constexpr std::uint8_t kId = Entity::kAmId;
-constexpr uct_tag_t kTag = 4;
-constexpr uct_tag_t kExact = ~uct_tag_t{0};
-
 // Lengths are refused before the bytes behind them are looked at, so a pointer to little is enough.
 uct_iov_t claimed(const Buffer& buffer, std::size_t length) {
     uct_iov_t iov = buffer.iov();

@@ -10,8 +10,6 @@ namespace {
 
 TW_CONTRACT(Pending);
 
-constexpr std::uint8_t kId = Entity::kAmId;
-
 /// A pending request that does what it is told and remembers its turns.
 struct Request : uct_pending_req_t {
     explicit Request(std::function<ucs_status_t()> work)

@@ -8,8 +8,6 @@ namespace {
 
 TW_CONTRACT(TagCancel);
 
-constexpr uct_tag_t kTag = 0x1001;
-
 TEST_P(TagCancel, a_cancelled_receive_completes_once_as_cancelled) {
     TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
     Receive receive(receiver(), attr().cap.tag.recv.min_recv);

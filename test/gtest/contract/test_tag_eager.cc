@@ -9,8 +9,6 @@ namespace {
 
 TW_CONTRACT(TagEager);
 
-constexpr uct_tag_t kTag = 0xabcd000000000001;
-constexpr uct_tag_t kExact = ~uct_tag_t{0};
 constexpr std::uint64_t kImm = 0x0102030405060708;
 
 // A short message has no room for an immediate: the receiver sees 0.

@@ -9,8 +9,6 @@ namespace {
 
 TW_CONTRACT(TagMatch);
 
-constexpr uct_tag_t kExact = ~uct_tag_t{0};
-
 class Poster {
   public:
     explicit Poster(Entity& entity) : entity_(entity) {}

@@ -8,9 +8,6 @@ namespace {
 
 TW_CONTRACT(TagRndv);
 
-constexpr uct_tag_t kTag = 0x77;
-constexpr uct_tag_t kExact = ~uct_tag_t{0};
-
 class RndvSend {
   public:
     RndvSend(Entity& from, std::size_t size, std::uint64_t seed, Backing backing)

@@ -6,6 +6,12 @@
 
 namespace tagwire::test {
 
+namespace {
+
+using Kind = ib::TagEvent::Kind;
+
+}  // namespace
+
 TagReceiver::TagReceiver(const ib::IbMd& md, const TagReceiverOptions& options)
     : memory(md, std::max(options.buffers, options.tags + 1) * kBufferBytes) {
     const unsigned ops = options.ops != 0 ? options.ops : 2 * options.tags + 2;
@@ -41,7 +47,6 @@ bool TagReceiver::step() {
 }
 
 void TagReceiver::handle_own(const ib::Completion& completion) {
-    using Kind = ib::TagEvent::Kind;
     const ib::TagEvent event = list.handle(completion);
     if (event.kind == Kind::kNone)
         return;

@@ -13,7 +13,6 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::uint8_t kId = Entity::kAmId;
 constexpr std::uint64_t kReportBoundNs = 100'000'000;
 
 /// Processor time of this process. The bound is one on progress being called, so time in which this
@@ -48,7 +47,8 @@ Child::Role side(const EntityOptions& options, const SideRole& role) {
         ASSERT_TRUE(address.has_value());
         const Endpoint peer = connect_to(self, *address);
         // Both know each other before anything happens.
-        EXPECT_EQ(UCS_OK, retry(self, [&] { return uct_ep_am_short(peer, kId, 0, nullptr, 0); }));
+        EXPECT_EQ(UCS_OK,
+                  retry(self, [&] { return uct_ep_am_short(peer, Entity::kAmId, 0, nullptr, 0); }));
         EXPECT_TRUE(progress_until(self, [&] { return self.am.size() == 1; }));
         self.am.clear();
         self.am_count = 0;
@@ -99,7 +99,7 @@ TEST_P(Death, is_reported_within_its_bound) {
                 side.self, [&] { return !side.self.errors.empty(); }, 5000));
             EXPECT_LT(cpu_ns() - start, kReportBoundNs);
             EXPECT_EQ(side.peer, side.self.errors.at(0).ep);
-            EXPECT_LT(uct_ep_am_short(side.peer, kId, 0, nullptr, 0), UCS_OK);
+            EXPECT_LT(uct_ep_am_short(side.peer, Entity::kAmId, 0, nullptr, 0), UCS_OK);
             progress_until(
                 side.self, [] { return false; }, 50);
             EXPECT_EQ(1u, side.self.errors.size());
@@ -122,7 +122,7 @@ TEST_P(Death, is_reported_while_somebody_else_keeps_the_receiver_busy) {
             side.control.signal();
             std::uint64_t told_at = 0;  // when "it is dead" was seen; the report may come before
             EXPECT_TRUE(progress_until(side.self, [&] {
-                uct_ep_am_short(chat, kId, 0, nullptr, 0);
+                uct_ep_am_short(chat, Entity::kAmId, 0, nullptr, 0);
                 chatter.progress();
                 if (told_at == 0 && side.control.has_message()) {
                     told_at = cpu_ns();
@@ -156,7 +156,7 @@ TEST_P(Death, comes_after_the_messages_published_before_it) {
             [count](Side side) {
                 for (std::uint64_t i = 0; i < count; ++i) {
                     EXPECT_EQ(UCS_OK, retry(side.self, [&] {
-                                  return uct_ep_am_short(side.peer, kId, i, nullptr, 0);
+                                  return uct_ep_am_short(side.peer, Entity::kAmId, i, nullptr, 0);
                               }));
                 }
                 ::kill(getpid(), SIGKILL);
@@ -191,7 +191,7 @@ TEST_P(Death, completes_every_outstanding_operation_once) {
                 ++*static_cast<Request*>(self)->calls;
                 return UCS_ERR_NO_RESOURCE;
             };
-            while (uct_ep_am_short(side.peer, kId, 0, nullptr, 0) == UCS_OK) {
+            while (uct_ep_am_short(side.peer, Entity::kAmId, 0, nullptr, 0) == UCS_OK) {
             }
             EXPECT_EQ(UCS_OK, uct_ep_pending_add(side.peer, &request, 0));
             side.control.signal();
@@ -269,7 +269,7 @@ TEST_F(Stopped, a_stopped_peer_is_alive_and_its_messages_wait) {
                           return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
                       }));
             std::uint64_t sent = 0;
-            while (uct_ep_am_short(side.peer, kId, sent, nullptr, 0) == UCS_OK) {
+            while (uct_ep_am_short(side.peer, Entity::kAmId, sent, nullptr, 0) == UCS_OK) {
                 ++sent;
             }
             EXPECT_FALSE(progress_until(

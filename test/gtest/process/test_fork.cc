@@ -16,8 +16,7 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::uint8_t kId = Entity::kAmId;
-constexpr std::uint8_t kHello = 6;
+constexpr std::uint8_t kAddresses = 6;
 
 void limit_descriptors(rlim_t count) {
     const rlimit limit = {count, count};
@@ -38,7 +37,7 @@ TEST_F(Fork, a_forked_child_talks_to_its_parent_through_interfaces_of_its_own) {
             Entity own(resource_of("sm"));
             const Endpoint ep = connect_to(own, address);
             const Bytes bytes = pattern(3000, 5);
-            EXPECT_EQ(UCS_OK, retry(own, [&] { return send_am_bytes(ep, kId, bytes); }));
+            EXPECT_EQ(UCS_OK, retry(own, [&] { return send_am_bytes(ep, Entity::kAmId, bytes); }));
             control.send(address_of(own));
             EXPECT_TRUE(progress_until(own, [&] { return !own.am.empty(); }));
             EXPECT_TRUE(has_pattern(own.am[0].bytes, 6));
@@ -49,7 +48,7 @@ TEST_F(Fork, a_forked_child_talks_to_its_parent_through_interfaces_of_its_own) {
         ASSERT_TRUE(back.has_value());
         const Endpoint ep = connect_to(self, *back);
         const Bytes bytes = pattern(2000, 6);
-        EXPECT_EQ(UCS_OK, retry(self, [&] { return send_am_bytes(ep, kId, bytes); }));
+        EXPECT_EQ(UCS_OK, retry(self, [&] { return send_am_bytes(ep, Entity::kAmId, bytes); }));
         EXPECT_EQ(0, child.join());
         EXPECT_TRUE(progress_until(self, [&] { return !self.errors.empty(); }));
     });
@@ -62,8 +61,9 @@ TEST_F(Fork, a_child_that_touches_nothing_disturbs_nobody) {
         Entity other(resource_of("sm"));
         const Endpoint ep = connect_to(self, address_of(other));
         const auto exchange = [&](std::uint64_t number) {
-            EXPECT_EQ(UCS_OK,
-                      retry(self, [&] { return uct_ep_am_short(ep, kId, number, nullptr, 0); }));
+            EXPECT_EQ(UCS_OK, retry(self, [&] {
+                          return uct_ep_am_short(ep, Entity::kAmId, number, nullptr, 0);
+                      }));
             EXPECT_TRUE(progress_until(other, [&] { return other.am.size() == number; }));
         };
         exchange(1);
@@ -89,9 +89,9 @@ TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {
         self.keep_record = false;
         std::vector<Bytes> waiting;
         std::uint64_t numbers = 0;
-        self.record_am(kHello);
+        self.record_am(kAddresses);
         self.on_am = [&](const AmMessage& message) {
-            if (message.id == kHello) {
+            if (message.id == kAddresses) {
                 waiting.push_back(message.bytes);
             } else {
                 ++numbers;
@@ -104,8 +104,9 @@ TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {
             for (const Bytes& address : std::exchange(waiting, {})) {
                 endpoints.push_back(connect_to(self, address));
                 uct_ep_h ep = endpoints.back();
-                EXPECT_EQ(UCS_OK,
-                          retry(self, [&] { return uct_ep_am_short(ep, kId, 1, nullptr, 0); }));
+                EXPECT_EQ(UCS_OK, retry(self, [&] {
+                              return uct_ep_am_short(ep, Entity::kAmId, 1, nullptr, 0);
+                          }));
             }
             return endpoints.size() == kAll && waiting.empty();
         }));
@@ -127,14 +128,14 @@ TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {
                 endpoints.push_back(connect_to(*entities.back(), *address));
                 uct_ep_h ep = endpoints.back();
                 const Bytes own = address_of(*entities.back());
-                EXPECT_EQ(UCS_OK,
-                          retry(*entities.back(), [&] { return send_am_bytes(ep, kHello, own); }));
+                EXPECT_EQ(UCS_OK, retry(*entities.back(),
+                                        [&] { return send_am_bytes(ep, kAddresses, own); }));
             }
             for (std::size_t k = 0; k < kEach; ++k) {
                 Entity& entity = *entities[k];
                 EXPECT_TRUE(progress_until(entity, [&] { return !entity.am.empty(); }));
                 EXPECT_EQ(UCS_OK, retry(entity, [&] {
-                              return uct_ep_am_short(endpoints[k], kId, k, nullptr, 0);
+                              return uct_ep_am_short(endpoints[k], Entity::kAmId, k, nullptr, 0);
                           }));
             }
             control.send_value(open_descriptors());
@@ -178,7 +179,7 @@ void starve_of_descriptors(rlim_t limit) {
             uct_ep_h ep = endpoints.back();
             const ucs_status_t status = retry(*entities.back(), [&] {
                 entities[0]->progress();
-                return uct_ep_am_short(ep, kId, 0, nullptr, 0);
+                return uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0);
             });
             refused = status != UCS_OK;
         } catch (const std::runtime_error&) {
@@ -199,7 +200,8 @@ void starve_of_descriptors(rlim_t limit) {
     Entity again(resource_of("sm"));
     const Endpoint ep = connect_to(again, hub);
     const std::size_t before = entities[0]->am.size();
-    EXPECT_EQ(UCS_OK, retry(again, [&] { return uct_ep_am_short(ep, kId, 0, nullptr, 0); }));
+    EXPECT_EQ(UCS_OK,
+              retry(again, [&] { return uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0); }));
     EXPECT_TRUE(progress_until(*entities[0], [&] { return entities[0]->am.size() > before; }));
 }
 
@@ -245,8 +247,9 @@ TEST_F(Fork, sleepers_in_two_processes_wake_each_other) {
                 if (!serves) {
                     ASSERT_TRUE(sleep_until(round + 1)) << "slept through message " << round;
                 }
-                ASSERT_EQ(UCS_OK,
-                          retry(self, [&] { return uct_ep_am_short(ep, kId, round, nullptr, 0); }));
+                ASSERT_EQ(UCS_OK, retry(self, [&] {
+                              return uct_ep_am_short(ep, Entity::kAmId, round, nullptr, 0);
+                          }));
                 if (serves) {
                     ASSERT_TRUE(sleep_until(round + 1)) << "slept through message " << round;
                 }

@@ -14,7 +14,6 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::uint8_t kId = Entity::kAmId;
 constexpr uid_t kNobody = 65534;
 
 void become(uid_t uid) {
@@ -50,7 +49,7 @@ TEST_F(Trust, another_user_is_refused) {
             EXPECT_TRUE(progress_until(
                 self,
                 [&] {
-                    uct_ep_am_short(ep, kId, 0, nullptr, 0);
+                    uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0);
                     return !self.errors.empty();
                 },
                 5000));

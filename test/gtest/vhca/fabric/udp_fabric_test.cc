@@ -28,12 +28,12 @@ struct NoEvents final : vhca::EventSink {
 };
 
 /** A fabric with a device that counts what it gets. */
-struct Node {
+struct UdpNode {
     std::unique_ptr<UdpFabric> fabric;
     NoEvents events;
     std::unique_ptr<vhca::Device> device;
 
-    explicit Node(unsigned number) {
+    explicit UdpNode(unsigned number) {
         EXPECT_EQ(UdpFabric::open(loopback_address(number).c_str(), &fabric), 0);
         device = std::make_unique<vhca::Device>(vhca::DeviceConfig{}, *fabric, events, 1);
     }
@@ -94,7 +94,7 @@ struct Stranger {
 };
 
 TEST(VhcaUdpFabric, PacketsOfAllSizesArriveOnce) {
-    Node a(1), b(2);
+    UdpNode a(1), b(2);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, vhca::kMtuMax}) {
         ASSERT_TRUE(a.send(b.route(), bytes));
     }
@@ -109,7 +109,7 @@ TEST(VhcaUdpFabric, PacketsOfAllSizesArriveOnce) {
 }
 
 TEST(VhcaUdpFabric, AFullBatchIsSentByTheNextClaim) {
-    Node a(1), b(2);
+    UdpNode a(1), b(2);
     for (unsigned i = 0; i < 3 * UdpFabric::kBatch; ++i) {
         ASSERT_TRUE(a.send(b.route(), 8));
     }
@@ -119,7 +119,7 @@ TEST(VhcaUdpFabric, AFullBatchIsSentByTheNextClaim) {
 }
 
 TEST(VhcaUdpFabric, OnlyThePortOfANodeIsHeard) {
-    Node node(1);
+    UdpNode node(1);
     Stranger(2, 0).send(loopback_address(1), std::vector<std::byte>(20));
     node.receive(1);
     EXPECT_EQ(node.counters().foreign, 1U);
@@ -127,7 +127,7 @@ TEST(VhcaUdpFabric, OnlyThePortOfANodeIsHeard) {
 }
 
 TEST(VhcaUdpFabric, WrongCrcsAndWrongLengthsAreDroppedAndCounted) {
-    Node node(1);
+    UdpNode node(1);
     const Stranger stranger(2, vhca::kRocePort);
     const std::string to = loopback_address(1);
     stranger.send(to, std::vector<std::byte>(20));
@@ -142,7 +142,7 @@ TEST(VhcaUdpFabric, WrongCrcsAndWrongLengthsAreDroppedAndCounted) {
 }
 
 TEST(VhcaUdpFabric, ADatagramWithTheRightCrcIsThatNodesPacket) {
-    Node node(1);
+    UdpNode node(1);
     std::vector<std::byte> datagram(20);
     std::uint32_t source = 0;
     ASSERT_TRUE(vhca::parse_ipv4(loopback_address(2).c_str(), &source));
@@ -154,7 +154,7 @@ TEST(VhcaUdpFabric, ADatagramWithTheRightCrcIsThatNodesPacket) {
 }
 
 TEST(VhcaUdpFabric, ARouteToNowhereLosesThePacket) {
-    Node a(1);
+    UdpNode a(1);
     for (const std::uint64_t node : {std::uint64_t{0}, std::uint64_t{0xe0000001},
                                      std::uint64_t{0xffffffff}, std::uint64_t{1} << 32}) {
         ASSERT_TRUE(a.send(Route{node}));
@@ -164,7 +164,7 @@ TEST(VhcaUdpFabric, ARouteToNowhereLosesThePacket) {
 }
 
 TEST(VhcaUdpFabric, AnAddressServesOneProcess) {
-    const Node first(1);
+    const UdpNode first(1);
     std::unique_ptr<UdpFabric> second;
     EXPECT_EQ(UdpFabric::open(loopback_address(1).c_str(), &second), EADDRINUSE);
     EXPECT_EQ(UdpFabric::open("192.0.2.1", &second), EADDRNOTAVAIL);
@@ -175,7 +175,7 @@ TEST(VhcaUdpFabric, AnAddressServesOneProcess) {
 }
 
 TEST(VhcaUdpFabric, PacketsWakeOnlyWhoArmed) {
-    Node a(1), b(2);
+    UdpNode a(1), b(2);
     const auto is_ringing = [&b] {
         pollfd fd{.fd = b.fabric->epoll_fd(), .events = POLLIN, .revents = 0};
         return ::poll(&fd, 1, 0) > 0;
@@ -202,7 +202,7 @@ TEST(VhcaUdpFabric, MtuFollowsTheInterface) {
     EXPECT_EQ(vhca::roce_mtu(4200), IBV_MTU_2048);
     EXPECT_EQ(vhca::roce_mtu(576), IBV_MTU_256);
     EXPECT_EQ(vhca::roce_mtu(68), IBV_MTU_256);
-    const Node node(1);
+    const UdpNode node(1);
     EXPECT_EQ(node.fabric->interface().name, "lo");
     EXPECT_EQ(node.fabric->mtu(), vhca::roce_mtu(node.fabric->interface().mtu_bytes));
 }
