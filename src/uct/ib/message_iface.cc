@@ -29,6 +29,9 @@ namespace {
 constexpr unsigned kCqSpare = 64;
 constexpr unsigned kFirstBuffers = 64;    // of a receive queue; endpoints and rendezvous add theirs
 constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
+// What one peer may have unhandled is so many bytes at most, but never so few messages.
+constexpr std::size_t kCreditBytes = std::size_t{5} << 20;
+constexpr std::uint64_t kCreditsMin = 16;
 
 ucs_status_t too_few(const std::string& option, std::uint64_t wanted, const char* what,
                      std::uint64_t limit) {
@@ -99,6 +102,9 @@ ucs_status_t MessageIface::open_queues() {
     if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
         return too_few(prefix_ + "_TX_DEPTH", options_.tx_depth, "requests in a send queue",
                        static_cast<std::uint64_t>(device.max_qp_wr));
+    // Buffers come back in turn: more than a cache holds would make long messages slow.
+    options_.credits = std::min<std::uint64_t>(
+        options_.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes_));
     signal_every_ = static_cast<std::uint32_t>(
         std::max<std::uint64_t>(1, std::min(options_.tx_signal, options_.tx_depth / 4)));
     credit_step_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options_.credits / 4));

@@ -85,7 +85,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "messages",
      .default_value = "512",
-     .doc = "Messages of one peer that may wait to be handled; it sends no more before.",
+     .doc = "Messages of one peer that may wait to be handled; it sends no more before. With long "
+            "segments fewer: 5 MiB of them, at least 16.",
      .offset = offsetof(RcOptions, messages.credits),
      .min = 1,
      .max = 32768},
