@@ -3,6 +3,7 @@
 // uct_md_query_tl_resources() tells them.
 #include <array>
 
+#include "uct/ib/dc/dc.hpp"
 #include "uct/ib/rc/rc.hpp"
 #include "uct/ib/transport.hpp"
 #include "uct/ib/ud/ud.hpp"
@@ -10,7 +11,7 @@
 namespace tagwire::ib {
 
 std::span<const Transport* const> transports() {
-    static const std::array rows{&rc::transport(), &ud::transport()};
+    static const std::array rows{&rc::transport(), &dc::transport(), &ud::transport()};
     return rows;
 }
 

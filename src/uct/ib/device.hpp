@@ -64,6 +64,7 @@ class Device {
     Device& operator=(const Device&) = delete;
 
     [[nodiscard]] const std::string& name() const { return name_; }
+    [[nodiscard]] const VerbsLibrary& library() const { return *library_; }
     [[nodiscard]] const VerbsTable& verbs() const { return library_->verbs; }
     [[nodiscard]] unsigned port_count() const { return attr_.orig_attr.phys_port_cnt; }
     [[nodiscard]] VerbsOrigin origin() const { return library_->origin; }

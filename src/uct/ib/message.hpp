@@ -27,7 +27,9 @@ enum class MessageKind : std::uint8_t {
     kAm = 1,      // value: AM id
     kCredit = 2,  // no data: only the count of the prefix
     kTagFragment =
-        3,  // the next part of the eager message of this queue pair; value: 1 for the last
+        3,       // the next part of the eager message of this queue pair; value: 1 for the last
+    kAsk = 4,    // dc: how far the target is; data: dc::Progress, dc::ReturnAddress
+    kGrant = 5,  // dc: the answer; data: dc::Progress
 };
 
 /// Lies over the first 8 bytes of the TMH.

@@ -27,6 +27,7 @@ inline constexpr std::uint32_t kInlineBytesMin = 24;  // the shortest active mes
 inline constexpr std::uint32_t kInlineBytesMax = 1024;
 inline constexpr std::size_t kZcopyHeaderMax = 256;
 inline constexpr std::size_t kEagerPartsMax = 8;
+inline constexpr std::size_t kAnswerBytesMax = 64;  // of what says where answers go
 static_assert(kEagerPartsMax * kTmhBytes <= kZcopyHeaderMax);
 
 class MessageIface;
@@ -81,6 +82,8 @@ class MessageEp : public uct::BaseEp {
 
     /// Index and generation among those of the interface.
     [[nodiscard]] std::uint32_t id() const { return id_; }
+    /// UCS_OK, or what it failed with.
+    [[nodiscard]] ucs_status_t failure() const { return failure_; }
 
   protected:
     friend class MessageIface;
@@ -98,7 +101,12 @@ class MessageEp : public uct::BaseEp {
     }
     /// For sends of the user: UCS_OK, UCS_ERR_NO_RESOURCE or the failure.
     ucs_status_t room(unsigned requests, unsigned messages);
+    [[gnu::noinline, gnu::cold]] ucs_status_t make_room(unsigned requests, unsigned messages);
     [[gnu::noinline, gnu::cold]] ucs_status_t no_room();
+    [[nodiscard]] bool blocks_sends() const { return group_ != nullptr && group_->blocks_sends(); }
+    /// Passes each pending request to `callback(request)`.
+    template <class Callback>
+    void purge(Callback&& callback);
     /// Room for one request with an element of `pool` behind it.
     ucs_status_t take(SendPool& pool, unsigned messages, SendOp** op_p);
     /// The same, a segment that `pack` has filled behind `offset` bytes: its length, or an error.
@@ -134,7 +142,9 @@ class MessageEp : public uct::BaseEp {
                              uct_completion_t* comp);
 
     // ---- Ends
-    [[nodiscard]] bool is_idle() const { return queue_->is_drained() && rndv_first_ == nullptr; }
+    /// Its requests have ended, whatever became of them.
+    [[nodiscard]] bool has_ended() const;
+    [[nodiscard]] bool is_idle() const { return has_ended() && rndv_first_ == nullptr; }
     void end_rendezvous(ucs_status_t status);
 
     SendQueue* queue_;
@@ -147,11 +157,11 @@ class MessageEp : public uct::BaseEp {
     State state_ = State::kCreated;
     ucs_status_t failure_ = UCS_OK;
     bool is_destroyed_ = false;
-    bool was_heard_ = false;          // a completion came since the last look at keepalive
-    RndvSend* rndv_first_ = nullptr;  // rendezvous sends under way, oldest first
-    RndvSend* rndv_last_ = nullptr;
-    SendOp* flushes_ = nullptr;  // their requests are done, older rendezvous are not
-    uct::PendingGroup group_;
+    bool was_heard_ = false;              // a completion came since the last look at keepalive
+    std::uint32_t reads_ = 0;             // of rendezvous, that software carries out
+    RndvSend* rndv_first_ = nullptr;      // rendezvous sends under way, oldest first
+    SendOp* flushes_ = nullptr;           // their requests are done, older rendezvous are not
+    uct::PendingGroup* group_ = nullptr;  // null: nothing was pending lately
 };
 
 }  // namespace tagwire::ib

@@ -22,6 +22,8 @@ const ucs::CounterInfo kMessageCounterInfos[] = {
     {"garbage", "messages", "messages dropped because they made no sense"},
     {"probes", "requests", "empty writes that asked whether a silent peer is there"},
     {"peer_failures", "endpoints", "endpoints that failed"},
+    {"posted_again", "requests",
+     "requests posted again behind one of another endpoint that failed"},
 };
 
 namespace {
@@ -56,7 +58,7 @@ MessageIface::ShortSend::ShortSend() {
     sges[0].addr = address_of(&head);
 }
 
-ucs_status_t MessageIface::choose_matching() {
+ucs_status_t MessageIface::choose_matching(bool is_offered) {
     const auto wanted = static_cast<TagMatching>(options_.tag_matching);
     const Device& device = ib_md().device();
     has_device_tags_ = false;
@@ -64,7 +66,7 @@ ucs_status_t MessageIface::choose_matching() {
         matching_reason_ = "none: opened without both tag callbacks";
     } else if (wanted == TagMatching::kSoftware) {
         matching_reason_ = "software: TAGWIRE_" + prefix_ + "_TAG_MATCHING=software";
-    } else if (!device.matches_tags()) {
+    } else if (!is_offered) {
         matching_reason_ = "software: the device has no tag-matching SRQ";
         if (wanted == TagMatching::kDevice) {
             TW_LOG_ERROR("TAGWIRE_%s_TAG_MATCHING=device: %s has no tag-matching SRQ",
@@ -82,6 +84,9 @@ ucs_status_t MessageIface::choose_matching() {
 
 ucs_status_t MessageIface::open_queues() {
     const ibv_device_attr& device = ib_md().device().attr().orig_attr;
+    keepalive_ns_ = options_.keepalive_ns;
+    if (keepalive_ns_ > 0 && params().keepalive_interval_ns > 0)
+        keepalive_ns_ = params().keepalive_interval_ns;
     seg_bytes_ = options_.seg_bytes;
     sges_max_ = std::min<unsigned>(kSgesMax, static_cast<unsigned>(device.max_sge));
     message_max_ = std::min<std::size_t>(port().attr.max_msg_sz, std::size_t{1} << 30);
@@ -132,6 +137,8 @@ ucs_status_t MessageIface::open_queues() {
     if (status == UCS_OK)
         status = soft_receives_.init({.name = "message receives", .elements_per_chunk = 256});
     if (status == UCS_OK)
+        status = groups_.init({.name = "pending groups", .elements_per_chunk = 64});
+    if (status == UCS_OK)
         status = reads_.init({.name = "rendezvous reads", .elements_per_chunk = 64});
     buffers_.init(ib_md(), kTmhBytes + seg_bytes_, static_cast<unsigned>(options_.tx_buffers));
     small_.init(ib_md(), kPrefixBytes + kZcopyHeaderMax + sizeof(std::uint64_t),
@@ -139,11 +146,10 @@ ucs_status_t MessageIface::open_queues() {
     return status;
 }
 
-// Where software matches, the end of a rendezvous comes like any message, and has a buffer kept.
+// Where the end of a rendezvous comes like any message it has a buffer kept there.
 ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops) {
     const auto ends = static_cast<unsigned>(options_.rndv_max);
-    const unsigned depth =
-        static_cast<unsigned>(options_.rx_depth) + (has_device_tags_ ? 0U : ends);
+    const unsigned depth = static_cast<unsigned>(options_.rx_depth) + (has_ends_queue_ ? 0U : ends);
     const ucs_status_t status = receives_.open(
         ib_md(),
         {.depth = depth,
@@ -160,7 +166,7 @@ ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops) {
          .context = &mailbox()},
         [](void* self, std::uint64_t ep_id) { static_cast<MessageIface*>(self)->released(ep_id); },
         this);
-    if (status != UCS_OK || !has_device_tags_)
+    if (status != UCS_OK || !has_ends_queue_)
         return status;
     return ends_.open(ib_md(),
                       {.depth = ends,
@@ -217,6 +223,7 @@ ucs_status_t MessageIface::add(MessageEp& ep) {
 }
 
 void MessageIface::remove(MessageEp& ep) {
+    release_group(ep);
     const std::uint32_t index = ep.id_ & kIndexMask;
     eps_[index] = nullptr;
     free_eps_.push_back(index);

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ enum class MessageCounter {
     kGarbage,
     kProbes,
     kPeerFailures,
+    kPostedAgain,
     kCount
 };
 extern const ucs::CounterInfo
@@ -63,7 +65,7 @@ struct RndvSend {
     MessageEp* ep;  // null: free
     uct_completion_t* comp;
     RndvSend* next;  // of the endpoint; of the free ones
-    RndvSend* prev;
+    RndvSend* prev;  // the oldest's is the newest
     std::uint64_t serial;
     std::uint32_t id;  // what travels as app_ctx: index and generation
 };
@@ -100,6 +102,7 @@ class MessageIface : public IbIface {
     friend class MessageEp;
     static constexpr unsigned kIdlePerLook = 64;  // idle calls per look at the clock
     static constexpr std::uint64_t kLookNs = 1'000'000;
+    static constexpr std::size_t kProbedMax = 4096;  // endpoints looked at in one interval
 
     /// `prefix` is that of the options' names: "RC".
     MessageIface(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table,
@@ -111,6 +114,20 @@ class MessageIface : public IbIface {
     virtual void receive(const Completion* completions, unsigned count) = 0;
     /// Who is connected to the queue pair of ours; null: nobody, or anybody.
     [[nodiscard]] virtual MessageEp* peer_of(std::uint32_t qp_num) const = 0;
+    /// There is too little room for so many requests and messages: makes it, if it can.
+    virtual bool make_room(MessageEp& ep, unsigned requests, unsigned messages) = 0;
+    /// What there was room for is not sent after all.
+    virtual void gave_up(MessageEp&) {}
+    /// Each request of the queue has ended.
+    virtual void drained(SendQueue& queue) = 0;
+    // ---- Of queues with requests of several endpoints
+    virtual void shared_completed(SendQueue&, const Completion&) {}
+    [[nodiscard]] virtual bool has_requests(const MessageEp&) const { return false; }
+    /// Whose requests are under way there and may be followed by another; null: nobody's.
+    [[nodiscard]] virtual MessageEp* poster_of(const SendQueue& queue) const { return queue.owner; }
+
+    /// The endpoint has failed, and all its operations have ended.
+    virtual void settled(MessageEp& ep) = 0;
     /// The peer of a message that the user keeps from now on.
     virtual void keep(MessageEp* ep, std::byte* message) = 0;
     /// The user gave back what keep() was called for.
@@ -127,11 +144,18 @@ class MessageIface : public IbIface {
     /// Once a millisecond or less often.
     virtual void look(std::uint64_t now) = 0;
     virtual void take_event(const AsyncEvent& event);
-    /// When look() wants to be called though nothing happens; 0: never.
-    [[nodiscard]] virtual std::uint64_t sleep_ns() const = 0;
+    /// look() wants to be called though nothing happens.
+    [[nodiscard]] virtual bool looks_soon() const = 0;
+    /// Something is to come from the peer beside what the base knows of: its death must be noticed.
+    [[nodiscard]] virtual bool waits_for(const MessageEp& ep) const = 0;
+    /// What the peer may not have heard is sent again: false, nothing was.
+    virtual bool sends_again(MessageEp&) { return false; }
+    /// Who sent what says by these bytes where answers go; null: they lead nowhere.
+    virtual MessageEp* way_back(std::span<const std::byte>) { return nullptr; }
 
     // ---- Set-up
-    ucs_status_t choose_matching();
+    /// `is_offered`: the device could.
+    ucs_status_t choose_matching(bool is_offered);
     ucs_status_t open_queues();
     ucs_status_t open_receives(unsigned tags, unsigned tag_ops);
     ucs_status_t take_inline(std::uint32_t of_device);
@@ -149,6 +173,10 @@ class MessageIface : public IbIface {
     // ---- Endpoints
     ucs_status_t add(MessageEp& ep);
     void remove(MessageEp& ep);
+    /// Room for requests that are not the user's.
+    bool gets_room(MessageEp& ep, unsigned requests) {
+        return ep.has_room(requests) || make_room(ep, requests, 0);
+    }
     /// By its id; what completes there finds it.
     void map_queue(SendQueue& queue);
     [[nodiscard]] MessageEp* find(std::uint32_t id) const {
@@ -175,8 +203,12 @@ class MessageIface : public IbIface {
     unsigned work();
     unsigned settle_failing();
     void end_operations(MessageEp& ep);
+    void release_group(MessageEp& ep);
+    void release_groups();
     void signal_all();
     void look_now_and_then();
+    void keep_alive();
+    [[nodiscard]] std::uint64_t sleep_ns() const;
 
     // ---- message_receive.cc
     void end_receiving();
@@ -279,8 +311,10 @@ class MessageIface : public IbIface {
     ShortSend short_send_;
     MessageOptions options_;
     std::string prefix_;
+    std::span<const std::byte> answer_to_;  // travels behind the RVH
     bool has_device_tags_ = false;
-    bool has_work_ = false;  // for work(): any of the lists below is not empty
+    bool has_ends_queue_ = false;  // the ends of our rendezvous come to a queue of their own
+    bool has_work_ = false;        // for work(): any of the lists below is not empty
     bool wants_signals_ = false;
     bool in_progress_ = false;
     bool receives_empty_ = false;    // at the last poll
@@ -303,11 +337,13 @@ class MessageIface : public IbIface {
     CompletionQueue receive_cq_;
     CompletionQueue send_cq_;
     ReceiveQueue receives_;
-    ReceiveQueue ends_;  // tags matched by the device: the ends of our rendezvous sends
+    ReceiveQueue ends_;  // of our rendezvous sends
     TagList tag_list_;
     SendPool buffers_;  // with room for a segment
     SendPool small_;    // with room for headers
     uct::PendingQueue pending_;
+    ucs::ObjectPool<uct::PendingGroup> groups_;
+    std::vector<std::uint32_t> grouped_;  // ids of endpoints that have one of them
     ucs::PostedReceives posted_;
     ucs::ObjectPool<SoftReceive> soft_receives_;
     std::vector<SoftReceive*> cancelled_;  // their callbacks run in progress
@@ -329,7 +365,10 @@ class MessageIface : public IbIface {
     std::uint32_t generation_ = 0;
     std::size_t ep_count_ = 0;
     std::string matching_reason_;
-    std::uint64_t next_look_ = 0;  // ns
+    std::uint64_t next_look_ = 0;       // ns
+    std::uint64_t next_keepalive_ = 0;  // ns
+    std::uint64_t keepalive_ns_ = 0;    // 0: none
+    std::size_t next_probed_ = 0;       // index of an endpoint
     ucs::CounterArray<MessageCounter> counters_;
 };
 
@@ -337,16 +376,26 @@ inline MessageIface& MessageEp::owner() const {
     return static_cast<MessageIface&>(static_cast<uct::BaseIface&>(*iface));  // never null
 }
 
+inline bool MessageEp::has_ended() const {
+    return queue_->is_shared ? !owner().has_requests(*this) : queue_->is_drained();
+}
+
+template <class Callback>
+void MessageEp::purge(Callback&& callback) {
+    if (group_ != nullptr)
+        owner().pending_.purge(*group_, std::forward<Callback>(callback));
+}
+
 inline bool MessageEp::has_room(unsigned requests) const {
     const MessageIface& own = owner();
-    return queue_->free > requests && own.cq_free_ >= requests + own.cq_reserve_;
+    return queue_->free >= requests + queue_->reserve && own.cq_free_ >= requests + own.cq_reserve_;
 }
 
 inline ucs_status_t MessageEp::room(unsigned requests, unsigned messages) {
-    if (failure_ == UCS_OK && !group_.blocks_sends() && has_room(requests) && has_credit(messages))
+    if (failure_ == UCS_OK && !blocks_sends() && has_room(requests) && has_credit(messages))
         [[likely]]
         return UCS_OK;
-    return no_room();
+    return make_room(requests, messages);
 }
 
 }  // namespace tagwire::ib

@@ -19,9 +19,18 @@ struct MessageOptions {
     std::uint64_t seg_bytes;     // the longest bcopy message
     std::uint64_t credits;       // unprocessed messages of one peer
     std::uint64_t reads;         // outstanding on a queue pair, either side
+    std::uint64_t keepalive_ns;  // 0: none
     int tag_matching;            // TagMatching
     std::uint64_t tag_depth;     // posted receives
     std::uint64_t rndv_max;      // outstanding rendezvous sends of the interface
+};
+
+/// When a peer is given up.
+struct RetryOptions {
+    std::uint64_t timeout_ns;
+    std::uint64_t retry_count;
+    std::uint64_t rnr_retry;
+    std::uint64_t rnr_timer_ns;
 };
 
 }  // namespace tagwire::ib

@@ -3,10 +3,12 @@
 // asynchronous events.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
 #include "uct/completion.hpp"
+#include "uct/ib/codes.hpp"
 #include "uct/ib/message_iface.hpp"
 
 namespace tagwire::ib {
@@ -15,25 +17,6 @@ namespace {
 
 constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
 constexpr std::size_t kDispatchMax = 32;
-
-ucs_status_t status_of(ibv_wc_status status) {
-    switch (status) {
-        case IBV_WC_SUCCESS:
-            return UCS_OK;
-        case IBV_WC_RETRY_EXC_ERR:
-        case IBV_WC_RNR_RETRY_EXC_ERR:
-            return UCS_ERR_ENDPOINT_TIMEOUT;
-        case IBV_WC_WR_FLUSH_ERR:
-        case IBV_WC_REM_ABORT_ERR:
-            return UCS_ERR_CONNECTION_RESET;
-        case IBV_WC_REM_ACCESS_ERR:
-        case IBV_WC_REM_INV_REQ_ERR:
-        case IBV_WC_REM_OP_ERR:
-            return UCS_ERR_REJECTED;
-        default:
-            return UCS_ERR_IO_ERROR;
-    }
-}
 
 }  // namespace
 
@@ -82,10 +65,13 @@ void MessageIface::send_completed(const Completion& completion) {
     SendQueue* queue = queue_of(static_cast<std::uint32_t>(completion.wr_id >> 32));
     if (queue == nullptr) [[unlikely]]
         return;  // of an endpoint that is gone
+    if (queue->is_shared) [[unlikely]]
+        return shared_completed(*queue, completion);
     MessageEp* ep = queue->owner;
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     ucs_status_t status = UCS_OK;
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+        queue->is_broken = true;
         status = ep->failure_ != UCS_OK ? ep->failure_ : status_of(completion.status);
         if (ep->failure_ == UCS_OK) {
             TW_LOG_DEBUG("%s: a request of queue pair 0x%x failed: %s",
@@ -108,7 +94,9 @@ void MessageIface::send_completed(const Completion& completion) {
         signals_out_ = 0;
     // Those before a request that failed were carried out.
     while (SendOp* op = queue->take_until(sn))
-        finish(*ep, *op, op->sn == sn ? status : UCS_OK);
+        finish(*op->ep, *op, op->sn == sn ? status : UCS_OK);
+    if (queue->is_drained())
+        drained(*queue);
 }
 
 void MessageIface::finish(MessageEp& ep, SendOp& op, ucs_status_t status) {
@@ -167,6 +155,21 @@ void MessageIface::settle_flushes(MessageEp& ep) {
     }
 }
 
+// ---- Pending requests
+
+void MessageIface::release_group(MessageEp& ep) {
+    if (ep.group_ != nullptr)
+        groups_.destroy(std::exchange(ep.group_, nullptr));
+}
+
+void MessageIface::release_groups() {
+    for (const std::uint32_t id : grouped_) {
+        if (MessageEp* ep = find(id); ep != nullptr)
+            release_group(*ep);
+    }
+    grouped_.clear();
+}
+
 // ---- Work
 
 unsigned MessageIface::work() {
@@ -180,12 +183,14 @@ unsigned MessageIface::work() {
         moved += report_cancelled();
     if (!pending_.empty())
         moved += static_cast<unsigned>(pending_.dispatch(kDispatchMax));
+    else if (!grouped_.empty())
+        release_groups();
     if (!failing_.empty())
         moved += settle_failing();
     if (wants_signals_)
         signal_all();
     has_work_ = owes() || !reads_waiting_.empty() || !cancelled_.empty() || !pending_.empty() ||
-                !failing_.empty() || wants_signals_;
+                !failing_.empty() || wants_signals_ || !grouped_.empty();
     in_progress_ = false;
     return moved;
 }
@@ -193,13 +198,15 @@ unsigned MessageIface::work() {
 // Requests without a completion fill the queue: some that ask for one, behind them.
 void MessageIface::signal_all() {
     for (SendQueue* queue : queues_) {
-        if (queue == nullptr || queue->unsignaled == 0 || queue->free == 0 ||
-            queue->owner->failure_ != UCS_OK)
+        if (queue == nullptr || queue->unsignaled == 0 || queue->free == 0)
+            continue;
+        MessageEp* ep = poster_of(*queue);
+        if (ep == nullptr || ep->failure_ != UCS_OK)
             continue;
         SendOp* op = cq_free_ > 0 ? small_.get() : nullptr;
         if (op == nullptr)
             return;  // goes on when those have come back
-        if (queue->owner->post_empty_write(op, SendOp::Kind::kProbe, nullptr) != UCS_OK)
+        if (ep->post_empty_write(op, SendOp::Kind::kProbe, nullptr) != UCS_OK)
             return;
     }
     wants_signals_ = false;
@@ -219,11 +226,11 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status) {
 
 // What the peer had sent is delivered first; then every operation ends, then the failure is told.
 unsigned MessageIface::settle_failing() {
-    unsigned settled = 0;
+    unsigned ended = 0;
     for (std::size_t i = 0; i < failing_.size();) {
         const auto [ep, mark] = failing_[i];
         const bool heard_all = receives_empty_ || receives_seen_ - mark > receive_cq_.entries();
-        if (!ep->queue_->is_drained() || !heard_all) {
+        if (!ep->has_ended() || !heard_all) {
             ++i;
             continue;
         }
@@ -231,13 +238,14 @@ unsigned MessageIface::settle_failing() {
         const ucs_status_t status = ep->failure_;
         end_operations(*ep);
         ep->state_ = MessageEp::State::kFailed;
-        ++settled;
+        ++ended;
         if (status != UCS_ERR_CANCELED && !ep->is_destroyed_) {
             count(MessageCounter::kPeerFailures);
             report_failure(ep, status);
         }
+        settled(*ep);
     }
-    return settled;
+    return ended;
 }
 
 void MessageIface::end_operations(MessageEp& ep) {
@@ -263,6 +271,41 @@ void MessageIface::look_now_and_then() {
     for (const AsyncEvent& event : take_async_events())
         take_event(event);
     look(now);
+    if (keepalive_ns_ > 0 && now >= next_keepalive_) {
+        next_keepalive_ = now + keepalive_ns_;
+        keep_alive();
+    }
+}
+
+// Whoever was silent is asked for an acknowledgement: nobody else would notice that it is gone. Of
+// very many endpoints some are asked each time.
+void MessageIface::keep_alive() {
+    for (std::size_t i = std::min(eps_.size(), kProbedMax); i > 0; --i) {
+        next_probed_ = next_probed_ + 1 < eps_.size() ? next_probed_ + 1 : 0;
+        MessageEp* ep = eps_[next_probed_];
+        if (ep == nullptr || ep->state_ != MessageEp::State::kConnected)
+            continue;
+        const bool waits = ep->rndv_first_ != nullptr || waits_for(*ep);
+        if (waits && sends_again(*ep))
+            continue;
+        if (!std::exchange(ep->was_heard_, false) && (waits || params().err_handler != nullptr) &&
+            gets_room(*ep, 1)) {
+            SendOp* op = small_.get();
+            if (op == nullptr)
+                gave_up(*ep);
+            else if (ep->post_empty_write(op, SendOp::Kind::kProbe, nullptr) == UCS_OK)
+                count(MessageCounter::kProbes);
+        }
+    }
+}
+
+std::uint64_t MessageIface::sleep_ns() const {
+    if (looks_soon())
+        return kLookNs;
+    if (keepalive_ns_ == 0 || ep_count_ == 0)
+        return 0;
+    const std::uint64_t now = ucs::clock_now_ns();
+    return next_keepalive_ > now ? next_keepalive_ - now : 1;
 }
 
 void MessageIface::take_event(const AsyncEvent& event) {

@@ -13,7 +13,8 @@ namespace tagwire::ib {
 void MessageIface::end_receiving() {
     receives_.refill();
     if (has_device_tags_) {
-        ends_.refill();
+        if (has_ends_queue_)
+            ends_.refill();
         tag_list_.sync_if_needed();
     }
 }
@@ -78,8 +79,8 @@ void MessageIface::deliver_rndv(MessageEp& ep, std::byte* message, std::size_t b
         count(MessageCounter::kUnexpected);
         const std::size_t length = be32toh(from.len);
         const PackedRkey key{kRkeyMagic, be32toh(from.rkey)};
-        invoke_unexpected_rndv(0, tag, message + sizeof head + sizeof from,
-                               static_cast<unsigned>(bytes - sizeof head - sizeof from),
+        const std::size_t headers = sizeof head + sizeof from + answer_to_.size();
+        invoke_unexpected_rndv(0, tag, message + headers, static_cast<unsigned>(bytes - headers),
                                be64toh(from.va), length, &key);
     }
     put_back(&ep, message);

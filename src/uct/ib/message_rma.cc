@@ -2,7 +2,6 @@
 // One-sided operations, and what waits: pending requests, flush, fence, check.
 #include <cstring>
 
-#include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "uct/completion.hpp"
 #include "uct/ib/gather.hpp"
@@ -161,16 +160,22 @@ ucs_status_t MessageEp::pending_add(uct_pending_req_t* request, unsigned) {
     // As much room as any operation may need: whoever is told BUSY must not find that it was not
     // enough.
     const unsigned parts = static_cast<unsigned>(own.eager_parts_max_);
-    if (group_.empty() && state_ == State::kConnected && has_room(parts) && has_credit(parts) &&
-        own.buffers_.has_one() && own.small_.has_one() && own.rndv_room())
+    if ((group_ == nullptr || group_->empty()) && state_ == State::kConnected && has_room(parts) &&
+        has_credit(parts) && own.buffers_.has_one() && own.small_.has_one() && own.rndv_room())
         return UCS_ERR_BUSY;
-    own.pending_.add(group_, request);
+    if (group_ == nullptr) {
+        group_ = own.groups_.create();
+        if (group_ == nullptr)
+            return UCS_ERR_NO_MEMORY;
+        own.grouped_.push_back(id_);
+    }
+    own.pending_.add(*group_, request);
     own.has_work_ = true;
     return UCS_OK;
 }
 
 void MessageEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
-    owner().pending_.purge(group_, [&](uct_pending_req_t* request) {
+    purge([&](uct_pending_req_t* request) {
         if (callback != nullptr)
             callback(request, arg);
     });
@@ -190,7 +195,7 @@ ucs_status_t MessageEp::flush(unsigned flags, uct_completion_t* comp) {
         return flush_cancel(comp);
     if (failure_ != UCS_OK)
         return failure_;
-    if (!group_.empty() && group_.blocks_sends())
+    if (blocks_sends())
         return UCS_ERR_NO_RESOURCE;
     if (is_idle())
         return UCS_OK;
@@ -205,9 +210,11 @@ ucs_status_t MessageEp::flush(unsigned flags, uct_completion_t* comp) {
         }
         return UCS_INPROGRESS;
     }
+    if (queue_->free == 0)
+        own.gets_room(*this, 1);  // it may have no queue yet
     SendOp* op = queue_->free > 0 && own.cq_free_ > 0 ? own.small_.get() : nullptr;
     if (op == nullptr)
-        return UCS_ERR_NO_RESOURCE;
+        return no_room();
     op->serial = own.rndv_serial_;
     const ucs_status_t posted = post_empty_write(op, SendOp::Kind::kFlush, comp);
     return posted == UCS_OK ? UCS_INPROGRESS : posted;
@@ -227,6 +234,7 @@ ucs_status_t MessageEp::flush_cancel(uct_completion_t* comp) {
         if (op == nullptr)
             return UCS_ERR_NO_RESOURCE;
         op->kind = SendOp::Kind::kFlush;
+        op->ep = this;
         op->comp = comp;
         op->serial = own.rndv_serial_;
         queue_->append(op);  // ends with the last request before it

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous: sends that wait for their end, and those whose data software reads.
+#include <utility>
+
 #include "ucs/debug/check.hpp"
 #include "uct/completion.hpp"
 #include "uct/ib/message_iface.hpp"
@@ -13,7 +15,7 @@ RndvSend* MessageIface::new_rndv(MessageEp& ep, uct_completion_t* comp) {
         return nullptr;
     if (rndv_free_ == nullptr) {
         // A buffer for the message that ends it is there before it begins.
-        if ((has_device_tags_ ? ends_ : receives_).want(1) != UCS_OK)
+        if ((has_ends_queue_ ? ends_ : receives_).want(1) != UCS_OK)
             return nullptr;
         rndvs_.push_back(std::make_unique<RndvSend>());
         rndv_free_ = rndvs_.back().get();
@@ -28,16 +30,23 @@ RndvSend* MessageIface::new_rndv(MessageEp& ep, uct_completion_t* comp) {
     send->comp = comp;
     send->serial = ++rndv_serial_;
     send->next = nullptr;
-    send->prev = ep.rndv_last_;
-    (ep.rndv_last_ == nullptr ? ep.rndv_first_ : ep.rndv_last_->next) = send;
-    ep.rndv_last_ = send;
+    if (ep.rndv_first_ == nullptr) {
+        ep.rndv_first_ = send;
+        send->prev = send;
+    } else {
+        send->prev = std::exchange(ep.rndv_first_->prev, send);
+        send->prev->next = send;
+    }
     return send;
 }
 
 void MessageIface::drop_rndv(RndvSend& send) {
     MessageEp& ep = *send.ep;
-    (send.prev == nullptr ? ep.rndv_first_ : send.prev->next) = send.next;
-    (send.next == nullptr ? ep.rndv_last_ : send.next->prev) = send.prev;
+    RndvSend*& pointer = &send == ep.rndv_first_ ? ep.rndv_first_ : send.prev->next;
+    pointer = send.next;
+    RndvSend* behind = send.next != nullptr ? send.next : ep.rndv_first_;
+    if (behind != nullptr)
+        behind->prev = send.prev;
     send.ep = nullptr;
     send.next = rndv_free_;
     rndv_free_ = &send;
@@ -92,6 +101,7 @@ void MessageIface::start_read(MessageEp& ep, SoftReceive& receive, uct_tag_t tag
         read->status = UCS_ERR_MESSAGE_TRUNCATED;  // nothing is read, and the sender is told
     count(MessageCounter::kSoftwareReads);
     ++reads_under_way_;
+    ++ep.reads_;
     if (!step_read(*read)) {
         reads_waiting_.push_back(read);
         has_work_ = true;
@@ -102,11 +112,13 @@ void MessageIface::start_read(MessageEp& ep, SoftReceive& receive, uct_tag_t tag
 bool MessageIface::step_read(RndvRead& read) {
     MessageEp& ep = *read.ep;
     while (ep.failure_ == UCS_OK && read.asked < read.wanted) {
-        if (!ep.has_room(1))
+        if (!gets_room(ep, 1))
             return read.under_way > 0;  // the next step comes with a completion
         SendOp* op = small_.get();
-        if (op == nullptr)
+        if (op == nullptr) {
+            gave_up(ep);
             return read.under_way > 0;
+        }
         const std::size_t bytes = std::min(read.wanted - read.asked, message_max_);
         op->read = &read;
         ibv_sge sge{address_of(read.receive->buffer + read.asked),
@@ -134,7 +146,7 @@ bool MessageIface::step_read(RndvRead& read) {
 
 bool MessageIface::tell_end(const RndvRead& read) {
     MessageEp& ep = *read.ep;
-    if (!ep.has_room(1))
+    if (!gets_room(ep, 1))
         return false;
     ibv_tmh end{};
     end.opcode = IBV_TMH_FIN;
@@ -155,6 +167,7 @@ void MessageIface::finish_read(RndvRead& read) {
     const std::size_t length = read.length;
     const ucs_status_t status = read.status;
     --reads_under_way_;
+    --read.ep->reads_;
     reads_.destroy(&read);
     complete(receive, tag, 0, length, status);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sending half of the data path: room, posting, active and eager messages.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -48,6 +49,12 @@ unsigned flags_of(unsigned send_flags) {
 
 MessageEp::MessageEp(MessageIface& owner, SendQueue& queue) : BaseEp(&owner), queue_(&queue) {}
 
+ucs_status_t MessageEp::make_room(unsigned requests, unsigned messages) {
+    if (failure_ == UCS_OK && !blocks_sends() && owner().make_room(*this, requests, messages))
+        return UCS_OK;
+    return no_room();
+}
+
 ucs_status_t MessageEp::no_room() {
     if (failure_ != UCS_OK)
         return failure_;
@@ -63,6 +70,7 @@ ucs_status_t MessageEp::no_room() {
         own.has_work_ = true;
     }
     own.count(MessageCounter::kNoResource);
+    own.gave_up(*this);
     return UCS_ERR_NO_RESOURCE;
 }
 
@@ -83,6 +91,7 @@ ssize_t MessageEp::take_packed(const char* what, unsigned messages, std::size_t 
     const std::size_t bytes = pack((*op_p)->data() + offset, arg);
     if (bytes > own.seg_bytes_) [[unlikely]] {
         own.buffers_.put(*op_p);
+        own.gave_up(*this);
         return refuse(what, bytes, own.seg_bytes_);
     }
     return static_cast<ssize_t>(bytes);
@@ -112,7 +121,7 @@ ucs_status_t MessageEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned cou
     first.send_flags |= flags & IBV_SEND_FENCE;
     last.send_flags |= flags & IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
-    const int error = ibv_post_send(queue_->qp, &first, &bad);
+    const int error = queue_->post(*this, &first, &bad);
     return error == 0 ? UCS_OK : post_failed(bad, error);
 }
 
@@ -129,7 +138,7 @@ ucs_status_t MessageEp::post(ibv_send_wr& first, ibv_send_wr& last, unsigned cou
     request.send_flags = IBV_SEND_INLINE | take_places(1, false);
     ++sent_;
     ibv_send_wr* bad = nullptr;
-    const int error = ibv_post_send(queue_->qp, &request, &bad);
+    const int error = queue_->post(*this, &request, &bad);
     return error == 0 ? UCS_OK : post_failed(bad, error);
 }
 
@@ -150,6 +159,7 @@ ucs_status_t MessageEp::post_failed(const ibv_send_wr* bad, int error) {
 ucs_status_t MessageEp::post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
                                 uct_completion_t* comp) {
     op->kind = kind;
+    op->ep = this;
     op->comp = comp;
     const ucs_status_t status = post(request, kind != SendOp::Kind::kBuffer);
     if (status != UCS_OK) [[unlikely]] {
@@ -383,6 +393,7 @@ ucs_status_t MessageEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const
     }
     sent_ += parts;
     op->kind = SendOp::Kind::kUser;
+    op->ep = this;
     op->comp = comp;
     const ucs_status_t posted = post(requests[0], requests[parts - 1], parts, true);
     if (posted != UCS_OK) {
@@ -434,10 +445,11 @@ ucs_status_ptr_t MessageEp::tag_rndv_zcopy(uct_tag_t tag, const void* header,
     std::byte* message = op->data();
     std::memcpy(message, &head, sizeof head);
     std::memcpy(message + sizeof head, &from, sizeof from);
+    const std::size_t headers = sizeof head + sizeof from + own.answer_to_.size();
+    std::ranges::copy(own.answer_to_, message + sizeof head + sizeof from);
     if (header_length > 0)
-        std::memcpy(message + sizeof head + sizeof from, header, header_length);
-    ibv_sge sge{address_of(message),
-                static_cast<std::uint32_t>(sizeof head + sizeof from + header_length), op->lkey};
+        std::memcpy(message + headers, header, header_length);
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(headers + header_length), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = flags_of(flags);
     ++sent_;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Posted receives, matched by the device or here.
+#include <unistd.h>
+
 #include <cstring>
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
 #include "uct/ib/message_iface.hpp"
 
 namespace tagwire::ib {
@@ -214,24 +217,35 @@ void MessageIface::end_entry(TagEntry& entry, ucs_status_t status) {
 void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
     const TagEntry message = entry;
     tag_list_.finish(entry);
-    ibv_tmh head{};
-    ibv_rvh from{};
-    const bool is_whole = message.byte_len >= sizeof head + sizeof from &&
-                          message.capacity >= sizeof head + sizeof from;
+    struct {
+        ibv_tmh head;
+        ibv_rvh from;
+        std::byte answer_to[kAnswerBytesMax];
+    } request{};
+    const std::size_t bytes = sizeof request.head + sizeof request.from + answer_to_.size();
+    bool is_whole = message.byte_len >= bytes && message.capacity >= bytes;
     if (message.forced) {
-        // The buffer may be used for something else by now; the sender is told all the same.
-        head.app_ctx = htobe32(message.app_ctx);
-        from.len = UINT32_MAX;
+        // The buffer may be used for something else by now, or be gone; the sender is told all the
+        // same, if we know who it is.
+        const iovec to{&request, bytes};
+        is_whole =
+            is_whole &&
+            ucs::process_read(::getpid(), &to, 1, address_of(message.buffer), bytes) == UCS_OK &&
+            request.head.opcode == IBV_TMH_RNDV && request.head.tag == htobe64(message.tag) &&
+            request.head.app_ctx == htobe32(message.app_ctx);
+        request.head.app_ctx = htobe32(message.app_ctx);
+        request.from.len = UINT32_MAX;
     } else if (is_whole) {
-        std::memcpy(&head, message.buffer, sizeof head);
-        std::memcpy(&from, static_cast<std::byte*>(message.buffer) + sizeof head, sizeof from);
+        std::memcpy(&request, message.buffer, bytes);
     }
+    if (ep == nullptr && is_whole)
+        ep = way_back(std::span(request.answer_to, answer_to_.size()));
     SoftReceive* receive = new_receive(message.ctx, message.buffer, message.capacity, message.lkey);
     TW_CHECK(receive != nullptr);  // the pool has no limit
     receive->is_matched = true;
     if ((!is_whole && !message.forced) || ep == nullptr)
         return complete(*receive, message.tag, 0, 0, UCS_ERR_IO_ERROR);
-    start_read(*ep, *receive, message.tag, head, from);
+    start_read(*ep, *receive, message.tag, request.head, request.from);
 }
 
 }  // namespace tagwire::ib

@@ -271,7 +271,10 @@ void ReceiveQueue::arm_limit() {
 ucs_status_t ReceiveQueue::want(unsigned more) {
     wanted_ += more;
     set_target();
-    return refill(true);
+    const ucs_status_t status = refill(true);
+    if (status != UCS_OK)
+        want_less(more);
+    return status;
 }
 
 void ReceiveQueue::want_less(unsigned less) {

@@ -106,7 +106,7 @@ class ReceiveQueue {
         return post_missing(all ? 1 : batch_);
     }
     /// So many more messages may come before the next refill than until now; at once that many more
-    /// buffers are posted, within the depth. Errors as of refill().
+    /// buffers are posted, within the depth. Errors as of refill(); then no more are wanted.
     ucs_status_t want(unsigned more);
     /// The same number less: posted buffers stay until messages have taken them.
     void want_less(unsigned less);

@@ -21,6 +21,7 @@
 
 namespace tagwire::ib {
 
+class MessageEp;
 class SendPool;
 
 struct SendOp {
@@ -46,6 +47,7 @@ struct SendOp {
 
     SendOp* next;
     SendPool* pool;
+    MessageEp* ep;
     uct_completion_t* comp;  // may be null
     union {
         Unpack unpack;

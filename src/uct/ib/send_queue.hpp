@@ -20,22 +20,38 @@ namespace tagwire::ib {
 class MessageEp;
 
 struct SendQueue {
+    /// ibv_post_send() for a queue pair that wants to know where to.
+    using Post = int (*)(SendQueue& queue, MessageEp& ep, ibv_send_wr* first, ibv_send_wr** bad_p);
+
     ibv_qp* qp = nullptr;
-    MessageEp* owner = nullptr;  // whose requests it has
+    Post post_call = nullptr;    // null: ibv_post_send()
+    MessageEp* owner = nullptr;  // whose requests it has; null: of several, or of nobody
+    bool is_broken = false;      // a request failed, or it was stopped
+    bool is_shared = false;      // of several endpoints: the transport handles what completes
     std::uint32_t id = 0;        // in the upper half of wr_id
     std::uint32_t posted = 0;    // requests, of all time: the lower half of the newest's wr_id
     std::uint32_t acked = 0;
     std::uint32_t free = 0;
+    std::uint32_t reserve = 1;     // places that only what ends a turn may take: a flush
     std::uint32_t unsignaled = 0;  // requests since the last one that asked for a completion
     unsigned fence_flag = 0;       // IBV_SEND_FENCE for the next request
     SendOp* first = nullptr;
     SendOp* last = nullptr;
 
+    int post(MessageEp& ep, ibv_send_wr* request, ibv_send_wr** bad_p) {
+        if (post_call == nullptr) [[likely]]
+            return ibv_post_send(qp, request, bad_p);
+        return post_call(*this, ep, request, bad_p);
+    }
     [[nodiscard]] bool is_drained() const { return posted == acked; }
     std::uint64_t next_wr_id() { return std::uint64_t{id} << 32 | ++posted; }
+    /// `op` belongs to the newest request.
     void append(SendOp* op) {
-        op->next = nullptr;
         op->sn = posted;
+        append_numbered(op);
+    }
+    void append_numbered(SendOp* op) {
+        op->next = nullptr;
         (first == nullptr ? first : last->next) = op;
         last = op;
     }

@@ -102,15 +102,19 @@ Knobs knobs_of(const Resource& resource) {
     if (resource.transport == "sm") {
         return {.posted_receives_max = "SM_TAG_DEPTH", .ring_start = "SM_RING_START"};
     }
-    if (resource.transport == "rc") {
+    if (resource.transport == "rc" || resource.transport == "dc") {
         // A kept descriptor keeps its credit: with all of them out nobody may send any more.
-        const char* text = std::getenv("TAGWIRE_RC_CREDITS");
+        const std::string prefix = resource.transport == "rc" ? "RC" : "DC";
+        const char* text = std::getenv(("TAGWIRE_" + prefix + "_CREDITS").c_str());
         const std::size_t credits = text == nullptr ? 512 : std::strtoul(text, nullptr, 10);
-        return {.posted_receives_max = "RC_TAG_DEPTH",
+        // Endpoints that wait for a channel of the pool are served from the pending queue.
+        const char* dcis = std::getenv("TAGWIRE_DC_DCIS");
+        const bool has_small_pool = dcis != nullptr && std::strtoul(dcis, nullptr, 10) < 8;
+        return {.posted_receives_max = prefix + "_TAG_DEPTH",
                 .ring_start = "",
                 .held_max = std::min<std::size_t>(credits / 2, 400),
                 .reads_unasked = true,
-                .has_little_room = credits < 16};
+                .has_little_room = credits < 16 || has_small_pool};
     }
     if (resource.transport == "ud") {
         // Only silence tells of a peer that cannot answer any more.

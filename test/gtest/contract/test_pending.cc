@@ -236,7 +236,7 @@ TEST_P(PendingRequests, endpoints_to_one_peer_take_turns) {
     fill(ep());
     fill(second);
     // One may be ahead by what its own queue or window holds, as that may have been emptied first.
-    constexpr int kEach = 2000;
+    constexpr int kEach = 10000;
     int done[2] = {0, 0};
     int largest_lead = 0;
     std::vector<std::unique_ptr<Request>> requests;

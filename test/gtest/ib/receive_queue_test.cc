@@ -105,6 +105,28 @@ TEST(ReceiveQueue, a_short_queue_never_runs_dry_for_the_sake_of_a_batch) {
     }
 }
 
+TEST(ReceiveQueue, as_many_are_posted_as_are_wanted_and_fit) {
+    Receiver receiver({.depth = 100, .wanted = 10});
+    EXPECT_EQ(10U, receiver.queue.posted());
+    ASSERT_EQ(UCS_OK, receiver.queue.want(25));
+    EXPECT_EQ(35U, receiver.queue.posted());
+    ASSERT_EQ(UCS_OK, receiver.queue.want(200));
+    EXPECT_EQ(100U, receiver.queue.wanted());
+    EXPECT_EQ(100U, receiver.queue.posted());
+    // What is wanted less is not posted again, and the rest goes on.
+    receiver.queue.want_less(200);
+    EXPECT_EQ(35U, receiver.queue.wanted());
+    for (unsigned i = 0; i != 300; ++i) {
+        receiver.sender->send_no_tag(100, i);
+        std::byte* message = receiver.next();
+        ASSERT_NE(nullptr, message);
+        ASSERT_TRUE(receiver.has(message, i));
+        receiver.queue.put_back(message);
+        ASSERT_EQ(UCS_OK, receiver.queue.refill(true));
+        EXPECT_EQ(i < 65 ? 99 - i : 35U, receiver.queue.posted());
+    }
+}
+
 TEST(ReceiveQueue, data_is_aligned_and_headroom_belongs_to_the_user) {
     for (const std::size_t alignment : {1U, 8U, 64U, 512U, 4096U}) {
         for (const std::size_t offset : {std::size_t{0}, alignment / 2, alignment - 1}) {

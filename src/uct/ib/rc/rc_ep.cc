@@ -7,6 +7,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
+#include "uct/ib/codes.hpp"
 #include "uct/ib/rc/rc_address.hpp"
 #include "uct/ib/rc/rc_iface.hpp"
 
@@ -15,35 +16,6 @@ namespace tagwire::rc {
 namespace {
 
 constexpr std::uint32_t kPsnMask = 0xffffff;
-
-/// The code of the next time in 4.096 us times powers of two that is not shorter.
-std::uint8_t timeout_code(std::uint64_t ns) {
-    std::uint8_t code = 1;
-    while (code < 31 && (std::uint64_t{4096} << code) < ns)
-        ++code;
-    return code;
-}
-
-/// The code of the next RNR timer that is not shorter (InfiniBand specification, table of AETH
-/// syndromes); code 0 is the longest.
-std::uint8_t rnr_code(std::uint64_t ns) {
-    constexpr std::uint32_t kMicroseconds[] = {
-        655360, 10,    20,    30,    40,    60,     80,     120,    160,    240,   320,
-        480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
-        20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
-    for (std::uint8_t code = 1; code < 32; ++code) {
-        if (std::uint64_t{kMicroseconds[code]} * 1000 >= ns)
-            return code;
-    }
-    return 0;
-}
-
-unsigned access_of(const ib::Device& device) {
-    unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    if (device.attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE)
-        access |= IBV_ACCESS_REMOTE_ATOMIC;
-    return access;
-}
 
 }  // namespace
 
@@ -132,7 +104,7 @@ ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) 
     attr.qp_state = IBV_QPS_INIT;
     attr.pkey_index = own.port().pkey_index;
     attr.port_num = own.port().number;
-    attr.qp_access_flags = access_of(own.ib_md().device());
+    attr.qp_access_flags = ib::access_of(own.ib_md().device());
     const int error = own.verbs().modify_qp(
         qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     return error == 0 ? UCS_OK
@@ -180,11 +152,12 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
                                          own.ib_md().service_level());
     const ibv_mtu mtu = ib::path_mtu(own.port(), *peer_port, own.ib_md().mtu_max());
     status = own.receives_.want(own.buffers_per_peer());
+    if (status != UCS_OK)
+        return status;
     // Each kind is connected to the other kind of the peer.
     const std::uint32_t answers =
         device_qp_ == nullptr ? std::uint32_t{peer->qp_num} : std::uint32_t{peer->device_qp_num};
-    if (status == UCS_OK)
-        status = to_rts(own_queue_.qp, answers, *peer, path, mtu);
+    status = to_rts(own_queue_.qp, answers, *peer, path, mtu);
     if (status == UCS_OK && device_qp_ != nullptr)
         status = to_rts(device_qp_, peer->qp_num, *peer, path, mtu);
     if (status != UCS_OK) {
@@ -199,7 +172,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
 ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& peer,
                           const ibv_ah_attr& path, ibv_mtu mtu) {
     RcIface& own = owner();
-    const RcOptions& options = own.own_options_;
+    const ib::RetryOptions& options = own.retries_;
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTR;
     attr.ah_attr = path;
@@ -207,7 +180,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     attr.dest_qp_num = peer_qp;
     attr.rq_psn = peer.psn;
     attr.max_dest_rd_atomic = static_cast<std::uint8_t>(own.reads_max_);
-    attr.min_rnr_timer = rnr_code(options.rnr_timer_ns);
+    attr.min_rnr_timer = ib::rnr_code(options.rnr_timer_ns);
     int error =
         own.verbs().modify_qp(qp, &attr,
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -216,7 +189,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
         return ib::call_failed(own.ib_md().device(), "ibv_modify_qp to RTR", error);
     attr = {};
     attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = timeout_code(options.timeout_ns);
+    attr.timeout = ib::timeout_code(options.timeout_ns);
     attr.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
     attr.rnr_retry = static_cast<std::uint8_t>(options.rnr_retry);
     attr.sq_psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask;
@@ -250,7 +223,7 @@ void RcEp::to_error() {
 void RcEp::destroy() {
     RcIface& own = owner();
     unsigned dropped = 0;
-    own.pending_.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
+    purge([&](uct_pending_req_t*) { ++dropped; });
     if (dropped > 0)
         TW_LOG_WARN("rc endpoint destroyed with %u pending requests", dropped);
     own.bury(*this);

@@ -2,7 +2,6 @@
 // Set-up and addresses of the rc interface.
 #include "uct/ib/rc/rc_iface.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -18,7 +17,7 @@ namespace tagwire::rc {
 RcIface::RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options)
     : MessageIface(md, worker, uct::make_ops<RcIface, RcEp>(), progress_callback<RcIface>, "RC",
                    options.messages),
-      own_options_(options) {}
+      retries_(options.retries) {}
 
 ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
@@ -35,14 +34,12 @@ ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_pa
 ucs_status_t RcIface::init(const uct_iface_params_t& params) {
     ucs_status_t status = open_port(params);
     if (status == UCS_OK)
-        status = choose_matching();
+        status = choose_matching(ib_md().device().matches_tags());
+    has_ends_queue_ = has_device_tags_;
     if (status == UCS_OK)
         status = open_queues();
     if (status == UCS_OK)
         status = measure_inline();
-    keepalive_ns_ = own_options_.keepalive_ns;
-    if (keepalive_ns_ > 0 && this->params().keepalive_interval_ns > 0)
-        keepalive_ns_ = this->params().keepalive_interval_ns;
     return status;
 }
 
@@ -81,7 +78,8 @@ RcIface::~RcIface() {
         if (each == nullptr)
             continue;
         RcEp* ep = static_cast<RcEp*>(each);
-        pending_.purge(ep->group_, [](uct_pending_req_t*) {});
+        ep->purge([](uct_pending_req_t*) {});
+        release_group(*ep);
         if (ep->failure_ == UCS_OK)
             ep->failure_ = UCS_ERR_CANCELED;
         ep->destroy_queue_pairs();

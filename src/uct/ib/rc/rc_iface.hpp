@@ -55,7 +55,6 @@ class RcIface : public ib::MessageIface {
     void map_qp(std::uint32_t qp_num, RcEp* ep);
     void bury(RcEp& ep);
     void reap(std::uint64_t now);
-    void keep_alive();
 
     // ---- Credits
     /// A count that cannot be is not believed: more than was sent, or less than was told before.
@@ -83,6 +82,9 @@ class RcIface : public ib::MessageIface {
     [[nodiscard]] ib::MessageEp* peer_of(std::uint32_t qp_num) const override {
         return of_qp(qp_num);
     }
+    bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
+    void drained(ib::SendQueue&) override {}
+    void settled(ib::MessageEp&) override {}  // reap() waits for more
     void keep(ib::MessageEp* ep, std::byte* message) override;
     void released(std::uint64_t ep_id) override;
     void tell_released(ib::MessageEp& ep) override;
@@ -92,14 +94,13 @@ class RcIface : public ib::MessageIface {
     void end_arrivals(ib::MessageEp& ep) override;
     void look(std::uint64_t now) override;
     void take_event(const ib::AsyncEvent& event) override;
-    [[nodiscard]] std::uint64_t sleep_ns() const override;
+    [[nodiscard]] bool waits_for(const ib::MessageEp& ep) const override;
+    [[nodiscard]] bool looks_soon() const override { return !destroyed_.empty(); }
 
-    RcOptions own_options_;
+    const ib::RetryOptions retries_;
     std::vector<RcEp*> owing_;  // credit
     std::vector<RcEp*> destroyed_;
     std::array<std::unique_ptr<QpPage>, 4096> by_qp_;
-    std::uint64_t next_keepalive_ = 0;  // ns
-    std::uint64_t keepalive_ns_ = 0;    // 0: none
 };
 
 inline RcIface& RcEp::owner() const {

@@ -96,7 +96,7 @@ constexpr Option kOptions[] = {
      .default_value = "134ms",
      .doc = "Time without an acknowledgement after which a packet is sent again (the next of 4.096 "
             "us times a power of two; a device may wait four times as long).",
-     .offset = offsetof(RcOptions, timeout_ns),
+     .offset = offsetof(RcOptions, retries.timeout_ns),
      .min = 8192,
      .max = 8'000'000'000'000},
     {.name = "RC_RETRY_COUNT",
@@ -105,7 +105,7 @@ constexpr Option kOptions[] = {
      .default_value = "6",
      .doc = "Times that a packet is sent again before the endpoint fails. 7 is refused: soft-RoCE "
             "takes it for ever.",
-     .offset = offsetof(RcOptions, retry_count),
+     .offset = offsetof(RcOptions, retries.retry_count),
      .min = 0,
      .max = 6},
     {.name = "RC_RNR_RETRY",
@@ -114,7 +114,7 @@ constexpr Option kOptions[] = {
      .default_value = "6",
      .doc = "Times that a message is sent again to a peer without receive buffers before the "
             "endpoint fails. Credits make that rare.",
-     .offset = offsetof(RcOptions, rnr_retry),
+     .offset = offsetof(RcOptions, retries.rnr_retry),
      .min = 0,
      .max = 6},
     {.name = "RC_RNR_TIMER",
@@ -123,7 +123,7 @@ constexpr Option kOptions[] = {
      .default_value = "20ms",
      .doc = "Time that a peer shall wait when we have no receive buffer (the next of the 32 that "
             "InfiniBand has).",
-     .offset = offsetof(RcOptions, rnr_timer_ns),
+     .offset = offsetof(RcOptions, retries.rnr_timer_ns),
      .min = 10'000,
      .max = 655'360'000},
     {.name = "RC_READS",
@@ -140,7 +140,7 @@ constexpr Option kOptions[] = {
      .default_value = "1s",
      .doc = "An endpoint that waits for its peer, or has an error handler, is probed once in this "
             "time; 0: never.",
-     .offset = offsetof(RcOptions, keepalive_ns),
+     .offset = offsetof(RcOptions, messages.keepalive_ns),
      .min = 0,
      .max = 3'600'000'000'000},
     {.name = "RC_TAG_MATCHING",

@@ -11,11 +11,7 @@ namespace tagwire::rc {
 
 struct RcOptions {
     ib::MessageOptions messages;
-    std::uint64_t timeout_ns;
-    std::uint64_t retry_count;
-    std::uint64_t rnr_retry;
-    std::uint64_t rnr_timer_ns;
-    std::uint64_t keepalive_ns;  // 0: none
+    ib::RetryOptions retries;
 };
 
 const ucs::OptionTable& rc_option_table();

@@ -120,19 +120,11 @@ void RcIface::reap(std::uint64_t now) {
 void RcIface::look(std::uint64_t now) {
     if (!destroyed_.empty())
         reap(now);
-    if (keepalive_ns_ > 0 && now >= next_keepalive_) {
-        next_keepalive_ = now + keepalive_ns_;
-        keep_alive();
-    }
 }
 
-std::uint64_t RcIface::sleep_ns() const {
-    if (!destroyed_.empty())
-        return kLookNs;
-    if (keepalive_ns_ == 0 || ep_count_ == 0)
-        return 0;
-    const std::uint64_t now = ucs::clock_now_ns();
-    return next_keepalive_ > now ? next_keepalive_ - now : 1;
+bool RcIface::waits_for(const ib::MessageEp& any) const {
+    const auto& ep = static_cast<const RcEp&>(any);
+    return ep.has_partial_ || (has_device_tags_ && tag_list_.waits_for(ep.message_qp_num_));
 }
 
 void RcIface::take_event(const ib::AsyncEvent& event) {
@@ -154,24 +146,6 @@ void RcIface::take_event(const ib::AsyncEvent& event) {
         default:
             MessageIface::take_event(event);
             break;
-    }
-}
-
-// Whoever was silent is asked for an acknowledgement: nobody else would notice that it is gone.
-void RcIface::keep_alive() {
-    for (ib::MessageEp* each : eps_) {
-        auto* ep = static_cast<RcEp*>(each);
-        if (ep == nullptr || ep->state_ != RcEp::State::kConnected)
-            continue;
-        const bool waits = ep->rndv_first_ != nullptr || ep->has_partial_ ||
-                           (has_device_tags_ && tag_list_.waits_for(ep->message_qp_num_));
-        if (!std::exchange(ep->was_heard_, false) && (waits || params().err_handler != nullptr) &&
-            ep->has_room(1)) {
-            ib::SendOp* op = small_.get();
-            if (op != nullptr &&
-                ep->post_empty_write(op, ib::SendOp::Kind::kProbe, nullptr) == UCS_OK)
-                count(ib::MessageCounter::kProbes);
-        }
     }
 }
 

@@ -114,6 +114,8 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
             if (ep != nullptr && ep->has_partial_)
                 return deliver_part(*ep, message, bytes - ib::kTmhBytes, head.value != 0);
             break;
+        default:
+            break;
     }
     receives_.put_back(message);
     garbage("a message of no known kind");

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An endpoint of dynamic connections: the address of a target. It has a send queue while it has
+// requests there; between them it has none of its own, unless it was given one for good.
+//
+// Threads: owner thread of the worker.
+// Invariants
+//  (1) Its requests lie in one channel at a time, so they arrive in order: it gets another one only
+//      when all of them are acknowledged.
+//  (2) window_ is half of what it may send until it has asked the target how far it is, then all.
+#pragma once
+
+#include "uct/ib/dc/dc_address.hpp"
+#include "uct/ib/dc/dc_verbs.hpp"
+#include "uct/ib/message_ep.hpp"
+
+namespace tagwire::dc {
+
+class DcIface;
+
+/// An address handle, shared by all endpoints that go there.
+struct Path {
+    ib::OwnedAh ah{nullptr, nullptr};
+    ib::PortAddress port{};
+    std::uint32_t endpoints = 0;
+};
+
+class DcEp : public ib::MessageEp {
+  public:
+    DcEp(DcIface& owner, Path& path, std::uint64_t key, std::uint32_t number);
+    ~DcEp();
+
+    static ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p);
+    void destroy();
+
+  private:
+    friend class DcIface;
+
+    [[nodiscard]] DcIface& owner() const;
+    [[nodiscard]] TargetAddress target() const { return {path_->ah.get(), key_, number_}; }
+    [[nodiscard]] bool goes_where(const DcEp& other) const {
+        return path_ == other.path_ && number_ == other.number_ && key_ == other.key_;
+    }
+
+    Path* path_;
+    std::uint64_t key_;
+    std::uint32_t number_ : 24;
+    bool has_asked_ : 1 = false;           // how far the target is, and waits for the answer
+    bool has_asked_for_long_ : 1 = false;  // since the last look
+    bool is_internal_ : 1 = false;         // answers go there; no user knows it
+    std::uint32_t under_way_ = 0;          // requests in a shared channel
+};
+static_assert(sizeof(DcEp) <= 96, "what one more peer costs is promised");
+
+}  // namespace tagwire::dc

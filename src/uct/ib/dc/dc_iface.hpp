@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The interface of dynamic connections: its target, the channels of initiators that all endpoints
+// share, and the flow control between endpoints and targets.
+//
+//   endpoint --sends--> channel of a DCI --> target of a peer --> shared receive queue
+//   endpoint --"so many sent: how far are you?" (ask)-->
+//            <--"so far" (grant), when all before it is handled-- through an endpoint back, made
+//                                                                 from the address in the question
+//
+// A channel is never held by who waits for a grant: its requests are acknowledged by the peer's
+// device, which needs receive buffers only, and those come back by the peer's progress alone. So
+// answers always find one.
+//
+// Threads: owner thread of the worker.
+// Invariants
+//  (1) An owned channel is idle, or owned by one endpoint from its first request until the
+//      acknowledgement of its last: nobody else's requests are lost when a target fails.
+//  (2) While somebody waits for a channel its owner asks for a completion at the end of its turn.
+//  (3) What a peer costs that only sends to us is bounded for all of them: kWaysBackMax idle
+//      endpoints, kAnswersMax answers.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ucs/memory/mpool.hpp"
+#include "uct/ib/dc/dc_ep.hpp"
+#include "uct/ib/dc/dc_options.hpp"
+#include "uct/ib/dc/dc_pool.hpp"
+#include "uct/ib/message_iface.hpp"
+
+namespace tagwire::dc {
+
+/// Addresses as keys: they are bytes.
+template <class Address>
+struct AddressHash {
+    std::size_t operator()(const Address& address) const {
+        return std::hash<std::string_view>{}(
+            {reinterpret_cast<const char*>(&address), sizeof address});
+    }
+};
+template <class Address>
+struct AddressEqual {
+    bool operator()(const Address& one, const Address& other) const {
+        return std::memcmp(&one, &other, sizeof one) == 0;
+    }
+};
+template <class Address, class Value>
+using ByAddress = std::unordered_map<Address, Value, AddressHash<Address>, AddressEqual<Address>>;
+
+class DcIface : public ib::MessageIface {
+  public:
+    static ucs_status_t open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
+                             const void* values, uct_iface_h* iface_p);
+
+    // ---- UCT operations (make_ops)
+    void close();
+    ucs_status_t query(uct_iface_attr_t* attr);
+    ucs_status_t get_address(uct_iface_addr_t* addr);
+
+    // ---- for tagwire's own queries
+    bool reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_t* iface_addr,
+                   std::string* reason) override;
+    void describe(const uct::DescribeSink& sink) const override;
+    void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
+
+  private:
+    friend class DcEp;
+    static constexpr std::size_t kWaysBackMax = 64;
+    static constexpr std::size_t kAnswersMax = 1U << 16;
+    static constexpr std::uint32_t kNoMore = UINT32_MAX / 2;  // places kept: more than there are
+
+    struct Answer {
+        ReturnAddress to;
+        Progress progress;
+    };
+
+    DcIface(ib::IbMd& md, uct::Worker& worker, const DcOptions& options);
+    ~DcIface() override;
+    ucs_status_t init(const uct_iface_params_t& params);
+    void choose_streams();
+    ucs_status_t make_own_target();
+    bool agrees(const DcAddress& peer, std::string* reason_p) const;
+    [[nodiscard]] std::uint32_t half_window() const {
+        return std::max(1U, static_cast<std::uint32_t>(options_.credits) / 2);
+    }
+    /// What a peer may send before it hears of us, and what it asks with.
+    [[nodiscard]] unsigned buffers_per_peer() const {
+        return static_cast<unsigned>(options_.credits) + 8;
+    }
+
+    // ---- Endpoints
+    /// Null: the endpoint cannot be made.
+    DcEp* new_ep(const ib::PortAddress& port, std::uint64_t key, std::uint32_t number,
+                 ucs_status_t* status_p);
+    void delete_ep(DcEp& ep);
+    Path* path_to(const ib::PortAddress& port);
+    /// The endpoint that answers go through; null: the address leads nowhere.
+    DcEp* way_back_to(const ReturnAddress& address);
+    void forget_idle_ways();
+
+    // ---- dc_pool.cc
+    [[nodiscard]] bool is_shared() const { return policy_ >= Policy::kRand; }
+    Dci* new_dci();
+    Channel* new_channel(Dci& dci);
+    Channel* grow_pool();
+    Channel* take_channel();
+    Channel* take_answer_channel();
+    void give_back(Channel& channel);
+    bool own_channel(DcEp& ep);
+    bool share_channel(DcEp& ep);
+    void restart(Channel& channel);
+    /// Somebody waits: whoever had his turn gets no more room until his requests are done.
+    void end_turns();
+    static int post_call(ib::SendQueue& queue, ib::MessageEp& ep, ibv_send_wr* first,
+                         ibv_send_wr** bad_p);
+    bool make_room(ib::MessageEp& ep, unsigned requests, unsigned messages) override;
+    void gave_up(ib::MessageEp& ep) override;
+    void drained(ib::SendQueue& queue) override;
+    void settled(ib::MessageEp& ep) override;
+    void stop(ib::MessageEp& ep) override;
+
+    // ---- dc_shared.cc
+    void shared_completed(ib::SendQueue& queue, const ib::Completion& completion) override;
+    void acknowledge(Channel& channel, std::uint32_t sn);
+    void break_off(Channel& channel, const ib::Completion& completion);
+    void post_again(Channel& channel);
+    bool post_one_again(Channel& channel, std::uint32_t sn);
+    [[nodiscard]] bool has_requests(const ib::MessageEp& ep) const override {
+        return static_cast<const DcEp&>(ep).under_way_ != 0;
+    }
+    [[nodiscard]] ib::MessageEp* poster_of(const ib::SendQueue& queue) const override;
+
+    // ---- dc_flow.cc
+    bool ask(DcEp& ep);
+    void take_question(const std::byte* content);
+    void take_grant(const std::byte* content);
+    bool send_answer(const Answer& answer);
+    void send_owed() override;
+    [[nodiscard]] bool owes() const override;
+    bool sends_again(ib::MessageEp& ep) override;
+    void keep(ib::MessageEp* ep, std::byte* message) override;
+    void released(std::uint64_t ep_id) override;
+    void tell_released(ib::MessageEp&) override {}  // who wants to know asks
+    void take_event(const ib::AsyncEvent& event) override;
+
+    // ---- dc_receive.cc
+    void receive(const ib::Completion* completions, unsigned count) override;
+    void deliver(const ib::Completion& completion);
+    void deliver_untagged(std::byte* message, std::size_t bytes);
+    void deliver_tagged(std::byte* message, std::size_t bytes, const ib::Completion& completion);
+    [[nodiscard]] ib::MessageEp* peer_of(std::uint32_t) const override { return nullptr; }
+    ib::MessageEp* way_back(std::span<const std::byte> answer_to) override;
+
+    void end_arrivals(ib::MessageEp&) override {}
+    void look(std::uint64_t) override {}
+    [[nodiscard]] bool looks_soon() const override { return false; }
+    [[nodiscard]] bool waits_for(const ib::MessageEp& ep) const override {
+        return static_cast<const DcEp&>(ep).has_asked_;
+    }
+
+    const ib::RetryOptions retries_;
+    const DciOptions dci_options_;
+    const Policy policy_;
+    const DcVerbs* dc_ = nullptr;
+    InitiatorParams initiator_params_{};
+    unsigned streams_ = 1;  // of each DCI
+    std::uint64_t key_ = 0;
+    ib::OwnedQp target_{nullptr, nullptr};
+    ReturnAddress return_address_{};
+    ib::SendQueue no_queue_;  // of endpoints without a channel: no room
+    std::vector<std::unique_ptr<Dci>> dcis_;
+    std::vector<std::unique_ptr<Channel>> channels_;
+    std::vector<Channel*> pool_;         // those that endpoints get
+    Channel* answer_channel_ = nullptr;  // of endpoints back, when all others are taken
+    std::vector<Channel*> idle_;         // owned ones; the last one used is taken first
+    ucs::ObjectPool<DcEp> ep_pool_;
+    ByAddress<ib::PortAddress, Path> paths_;
+    ByAddress<ReturnAddress, DcEp*> ways_back_;
+    std::vector<Answer> answers_;
+};
+
+inline DcIface& DcEp::owner() const {
+    return static_cast<DcIface&>(MessageEp::owner());
+}
+
+}  // namespace tagwire::dc

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How endpoints come to channels, and lose them.
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
+#include "uct/ib/dc/dc_iface.hpp"
+
+namespace tagwire::dc {
+
+// ---- Channels
+
+Dci* DcIface::new_dci() {
+    auto dci = std::make_unique<Dci>();
+    if (make_initiator(ib_md(), *dc_, port(), initiator_params_, &dci->initiator) != UCS_OK)
+        return nullptr;
+    dcis_.push_back(std::move(dci));
+    return dcis_.back().get();
+}
+
+Channel* DcIface::new_channel(Dci& dci) {
+    auto channel = std::make_unique<Channel>();
+    channel->dci = &dci;
+    channel->stream = static_cast<std::uint16_t>(dci.channels++);
+    channel->qp = dci.initiator.qp.get();
+    channel->post_call = post_call;
+    channel->free = static_cast<std::uint32_t>(options_.tx_depth);
+    channel->id = static_cast<std::uint32_t>(channels_.size());
+    channel->is_shared = is_shared();
+    if (is_shared())
+        channel->sent = std::make_unique<SentRing>(channel->free);
+    map_queue(*channel);
+    channels_.push_back(std::move(channel));
+    return channels_.back().get();
+}
+
+// First one of each DCI, then further streams of them.
+Channel* DcIface::grow_pool() {
+    if (pool_.size() == dci_options_.dcis * streams_)
+        return nullptr;
+    Dci* dci = nullptr;
+    if (pool_.size() < dci_options_.dcis)
+        dci = new_dci();
+    else
+        dci = pool_[pool_.size() % dci_options_.dcis]->dci;
+    if (dci == nullptr)
+        return nullptr;
+    pool_.push_back(new_channel(*dci));
+    return pool_.back();
+}
+
+Channel* DcIface::take_channel() {
+    if (idle_.empty())
+        return grow_pool();
+    Channel* channel = idle_.back();
+    idle_.pop_back();
+    return channel;
+}
+
+// What we owe to peers has a DCI of its own when all others are taken: whoever has one of them may
+// wait for what a peer owes to us.
+Channel* DcIface::take_answer_channel() {
+    if (answer_channel_ == nullptr) {
+        Dci* dci = new_dci();
+        if (dci == nullptr)
+            return nullptr;
+        answer_channel_ = new_channel(*dci);
+    }
+    return answer_channel_->owner == nullptr ? answer_channel_ : nullptr;
+}
+
+bool DcIface::own_channel(DcEp& ep) {
+    Channel* channel = take_channel();
+    if (channel == nullptr && ep.is_internal_)
+        channel = take_answer_channel();
+    if (channel == nullptr) {
+        end_turns();
+        return false;
+    }
+    channel->owner = &ep;
+    channel->reserve = 1;
+    channel->turn_begin = channel->posted;
+    ep.queue_ = channel;
+    return true;
+}
+
+void DcIface::give_back(Channel& channel) {
+    static_cast<DcEp*>(std::exchange(channel.owner, nullptr))->queue_ = &no_queue_;
+    if (&channel != answer_channel_)
+        idle_.push_back(&channel);
+    has_work_ |= !pending_.empty();
+}
+
+void DcIface::drained(ib::SendQueue& queue) {
+    // Of who failed it is settled() that knows what is next.
+    if (static_cast<DcEp*>(queue.owner)->failure_ == UCS_OK)
+        give_back(static_cast<Channel&>(queue));
+}
+
+void DcIface::end_turns() {
+    const std::uint64_t turn =
+        policy_ == Policy::kDcsQuota ? dci_options_.quota : options_.tx_depth;
+    for (Channel* channel : pool_) {
+        if (channel->owner != nullptr && channel->posted - channel->turn_begin >= turn)
+            channel->reserve = kNoMore;  // but for the request that ends it
+    }
+    wants_signals_ = true;
+    has_work_ = true;
+}
+
+// One of all that there may be; it is made when it is the first time.
+bool DcIface::share_channel(DcEp& ep) {
+    const std::uint64_t by_target =
+        (ep.key_ ^ ep.number_) * 0x9e3779b97f4a7c15 >> 32;  // the golden ratio's
+    const std::uint64_t drawn = policy_ == Policy::kHash ? by_target : ucs::random_u64();
+    const auto index = static_cast<std::size_t>(drawn % (dci_options_.dcis * streams_));
+    while (pool_.size() <= index) {
+        if (grow_pool() == nullptr)
+            return false;
+    }
+    ep.queue_ = pool_[index];
+    return true;
+}
+
+bool DcIface::make_room(ib::MessageEp& any, unsigned requests, unsigned messages) {
+    auto& ep = static_cast<DcEp&>(any);
+    const bool has_credit = ep.has_credit(messages);
+    if (ep.failure_ != UCS_OK || (!has_credit && ep.has_asked_))
+        return false;  // none to waste a channel on
+    if (ep.queue_ == &no_queue_ && !(is_shared() ? share_channel(ep) : own_channel(ep)))
+        return false;
+    if (!has_credit && ep.has_room(requests + 1))
+        ask(ep);
+    const bool is_enough = ep.has_room(requests) && ep.has_credit(messages);
+    if (!is_enough)
+        gave_up(ep);
+    return is_enough;
+}
+
+// It was given a channel and had no use for it.
+void DcIface::gave_up(ib::MessageEp& any) {
+    auto& ep = static_cast<DcEp&>(any);
+    if (!is_shared() && ep.queue_ != &no_queue_ && ep.queue_->is_drained() && ep.failure_ == UCS_OK)
+        give_back(static_cast<Channel&>(*ep.queue_));
+}
+
+// ---- Posting
+
+int DcIface::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_wr* first,
+                       ibv_send_wr** bad_p) {
+    auto& channel = static_cast<Channel&>(queue);
+    auto& ep = static_cast<DcEp&>(any);
+    const int error = post_to(channel.dci->initiator, first, ep.target(), channel.stream);
+    *bad_p = error == 0 ? nullptr : first;
+    if (channel.is_shared && error == 0) {
+        for (const ibv_send_wr* each = first; each != nullptr; each = each->next) {
+            channel.sent->keep(static_cast<std::uint32_t>(each->wr_id), ep, *each);
+            ++ep.under_way_;
+        }
+    }
+    return error;
+}
+
+// ---- The ends of endpoints
+
+// Its requests end: in a DCI of its own at once, because that goes to error; otherwise when the
+// device is done with them, since others have requests there.
+void DcIface::stop(ib::MessageEp& any) {
+    auto& ep = static_cast<DcEp&>(any);
+    if (ep.queue_ == &no_queue_ || ep.has_ended() || ep.queue_->is_broken)
+        return;  // or what was posted is being flushed
+    auto& channel = static_cast<Channel&>(*ep.queue_);
+    if (!channel.is_shared && !channel.dci->initiator.has_streams) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_ERR;
+        const int error = verbs().modify_qp(channel.qp, &attr, IBV_QP_STATE);
+        if (error != 0)
+            TW_LOG_ERROR("ibv_modify_qp of a DCI to ERR failed: %s", std::strerror(error));
+        channel.is_broken = true;
+    }
+    if (channel.unsignaled == 0 || channel.free == 0)
+        return;
+    // Those without a completion that were carried out end silently; this one behind them tells.
+    ibv_send_wr marker{};
+    marker.opcode = IBV_WR_RDMA_WRITE;
+    ep.post(marker, true);
+}
+
+// A DCI or a stream where a request failed goes on with others.
+void DcIface::restart(Channel& channel) {
+    const Initiator& initiator = channel.dci->initiator;
+    if (initiator.has_streams)
+        restart_stream(ib_md(), *dc_, initiator, channel.stream);
+    else
+        dc::restart(ib_md(), port(), initiator_params_, initiator);
+}
+
+// Whoever failed has no requests any more.
+void DcIface::settled(ib::MessageEp& any) {
+    auto& ep = static_cast<DcEp&>(any);
+    if (!is_shared() && ep.queue_ != &no_queue_) {
+        auto& channel = static_cast<Channel&>(*ep.queue_);
+        if (std::exchange(channel.is_broken, false))
+            restart(channel);
+        give_back(channel);
+    }
+    if (ep.is_internal_) {
+        std::erase_if(ways_back_, [&](const auto& entry) { return entry.second == &ep; });
+        receives_.want_less(buffers_per_peer());
+    }
+    if (ep.is_destroyed_ || ep.is_internal_)
+        delete_ep(ep);
+}
+
+}  // namespace tagwire::dc

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of dc. Messages come from anybody who knows our target and its
+// key: whatever they say is checked before it is used.
+#include <endian.h>
+
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+#include "uct/ib/dc/dc_iface.hpp"
+
+namespace tagwire::dc {
+
+using ib::MessageKind;
+
+void DcIface::receive(const ib::Completion* completions, unsigned count) {
+    in_progress_ = true;
+    receives_seen_ += count;
+    for (unsigned i = 0; i < count; ++i) {
+        const ib::Completion& completion = completions[i];
+        if (!ib::TagList::is_own(completion.wr_id))
+            deliver(completion);
+        else if (ib::TagEntry* entry = tag_list_.take_whole(completion); entry != nullptr)
+            matched(*entry, nullptr);
+        else
+            tag_event(completion);
+    }
+    end_receiving();
+    in_progress_ = false;
+}
+
+void DcIface::deliver(const ib::Completion& completion) {
+    std::byte* message = receives_.message(completion.wr_id);
+    receives_.consumed();
+    const std::size_t bytes = completion.byte_len;
+    // The device counts what it hands over unmatched, garbage too, and wants to hear of each.
+    if (completion.opcode == IBV_WC_TM_RECV)
+        tag_list_.count_unexpected(completion.flags);
+    if (completion.status != IBV_WC_SUCCESS || bytes < ib::kMessageBytesMin ||
+        completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) [[unlikely]] {
+        receives_.put_back(message);
+        if (completion.status == IBV_WC_SUCCESS)
+            garbage("a message shorter than a header, or none at all");
+        return;  // else its sender went within it
+    }
+    if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG)
+        deliver_untagged(message, bytes);
+    else
+        deliver_tagged(message, bytes, completion);
+}
+
+void DcIface::deliver_untagged(std::byte* message, std::size_t bytes) {
+    ib::Prefix head;
+    std::memcpy(&head, message, sizeof head);
+    const std::size_t length = bytes - sizeof head;
+    switch (head.kind) {
+        case MessageKind::kAm:
+            if (head.value < UCT_AM_ID_MAX && head.padding <= length) [[likely]]
+                return deliver_am(nullptr, message, head.value, length - head.padding);
+            break;
+        case MessageKind::kAsk:
+            if (length == sizeof(Progress) + sizeof(ReturnAddress)) {
+                take_question(message + sizeof head);
+                return receives_.put_back(message);
+            }
+            break;
+        case MessageKind::kGrant:
+            if (length == sizeof(Progress)) {
+                take_grant(message + sizeof head);
+                return receives_.put_back(message);
+            }
+            break;
+        default:
+            break;
+    }
+    receives_.put_back(message);
+    garbage("a message of no known kind");
+}
+
+void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
+                             const ib::Completion& completion) {
+    ibv_tmh head;
+    std::memcpy(&head, message, sizeof head);
+    const uct_tag_t tag = be64toh(head.tag);
+    if (head.opcode == IBV_TMH_FIN) {
+        receives_.put_back(message);
+        return deliver_fin(nullptr, be32toh(head.app_ctx));
+    }
+    if (head.opcode == IBV_TMH_EAGER && has_tag_callbacks()) [[likely]] {
+        std::uint64_t imm = 0;
+        if ((completion.flags & IBV_WC_WITH_IMM) != 0) {
+            imm = std::uint64_t{be32toh(head.app_ctx)} << 32 | completion.imm;
+            if (imm == 0)
+                return deliver_request(nullptr, message, bytes, tag);
+        }
+        return deliver_eager(nullptr, message, bytes - sizeof head, tag, imm);
+    }
+    if (head.opcode == IBV_TMH_RNDV && has_tag_callbacks() &&
+        bytes >= sizeof head + sizeof(ibv_rvh) + answer_to_.size()) {
+        const std::byte* from = message + sizeof head + sizeof(ibv_rvh);
+        if (ib::MessageEp* ep = way_back({from, answer_to_.size()}); ep != nullptr)
+            return deliver_rndv(*ep, message, bytes, tag);
+    }
+    receives_.put_back(message);
+    garbage("a tagged message of no known form");
+}
+
+ib::MessageEp* DcIface::way_back(std::span<const std::byte> answer_to) {
+    ReturnAddress from = return_address_;
+    std::memcpy(&from, answer_to.data(), answer_to.size());
+    if (answer_to.size() == sizeof(ReturnTarget)) {
+        // In our subnet and partition, where its LID says.
+        from.port.lid = from.target.lid;
+        std::memset(from.port.gid + sizeof from.port.gid / 2, 0, sizeof from.port.gid / 2);
+        from.port.check = 0;
+        from.port.check = ib::checksum(std::as_bytes(std::span(&from.port, 1)));
+    }
+    DcEp* ep = way_back_to(from);
+    return ep != nullptr && ep->failure_ == UCS_OK ? ep : nullptr;
+}
+
+}  // namespace tagwire::dc

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Channels that endpoints share. When a request fails there, those behind it are flushed: they were
+// not carried out, because an initiator goes to another target only when all before it is
+// acknowledged. So once everything posted has ended, requests of the other endpoints are posted
+// again in their order; what was acknowledged never is.
+//
+// Where the target did not answer it may have carried out what it did not acknowledge. So whoever
+// sends to the same target fails, too.
+#include <cstring>
+#include <utility>
+
+#include "ucs/log/log.hpp"
+#include "uct/ib/codes.hpp"
+#include "uct/ib/dc/dc_iface.hpp"
+
+namespace tagwire::dc {
+
+namespace {
+
+struct OpList {
+    ib::SendOp* first = nullptr;
+    ib::SendOp* last = nullptr;
+
+    void append(ib::SendOp* op) {
+        op->next = nullptr;
+        (first == nullptr ? first : last->next) = op;
+        last = op;
+    }
+    ib::SendOp* take() { return first == nullptr ? nullptr : std::exchange(first, first->next); }
+};
+
+}  // namespace
+
+ib::MessageEp* DcIface::poster_of(const ib::SendQueue& queue) const {
+    if (!queue.is_shared)
+        return queue.owner;
+    const auto& channel = static_cast<const Channel&>(queue);
+    if (channel.is_broken)
+        return nullptr;
+    for (std::uint32_t sn = channel.posted; sn != channel.acked; --sn) {
+        DcEp* ep = channel.sent->at(sn).ep;
+        if (ep->failure_ == UCS_OK)
+            return ep;
+    }
+    return nullptr;
+}
+
+void DcIface::shared_completed(ib::SendQueue& queue, const ib::Completion& completion) {
+    auto& channel = static_cast<Channel&>(queue);
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    if (channel.is_broken) {
+        channel.flushed = sn;
+    } else if (completion.status == IBV_WC_SUCCESS) {
+        if (signals_out_ > 0)
+            --signals_out_;
+        return acknowledge(channel, sn);
+    } else {
+        break_off(channel, completion);
+    }
+    if (channel.flushed == channel.posted)
+        post_again(channel);
+}
+
+// All up to this one were carried out.
+void DcIface::acknowledge(Channel& channel, std::uint32_t sn) {
+    const std::uint32_t count = sn - channel.acked;
+    for (std::uint32_t each = channel.acked + 1; each != sn + 1; ++each) {
+        DcEp& ep = *channel.sent->at(each).ep;
+        --ep.under_way_;
+        ep.was_heard_ = true;
+    }
+    channel.acked = sn;
+    channel.free += count;
+    cq_free_ += count;
+    if (cq_free_ == options_.tx_cq_depth)
+        signals_out_ = 0;
+    while (ib::SendOp* op = channel.take_until(sn))
+        finish(*op->ep, *op, UCS_OK);
+}
+
+void DcIface::break_off(Channel& channel, const ib::Completion& completion) {
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    acknowledge(channel, sn - 1);
+    channel.is_broken = true;
+    channel.flushed = sn;
+    channel.reserve = kNoMore;
+    DcEp& culprit = *channel.sent->at(sn).ep;
+    TW_LOG_DEBUG("a request to target 0x%x failed: %s", culprit.number_,
+                 verbs().wc_status_str(completion.status));
+    if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
+        count(ib::MessageCounter::kRnrFailures);
+    const ucs_status_t status = ib::status_of(completion.status);
+    const bool is_silent = status == UCS_ERR_ENDPOINT_TIMEOUT;
+    for (std::uint32_t each = sn; each != channel.posted + 1; ++each) {
+        DcEp& ep = *channel.sent->at(each).ep;
+        if (&ep == &culprit || (is_silent && ep.goes_where(culprit)))
+            fail(ep, status);
+    }
+}
+
+// Everything posted has ended. Requests of endpoints that failed end with the failure, the others
+// get the numbers of those that are missing now.
+void DcIface::post_again(Channel& channel) {
+    restart(channel);
+    ib::SendOp* left = std::exchange(channel.first, nullptr);
+    OpList ended;
+    const std::uint32_t end = channel.posted + 1;
+    std::uint32_t kept = channel.acked;
+    bool is_posted = true;
+    channel.unsignaled = 0;
+    for (std::uint32_t sn = channel.acked + 1; sn != end; ++sn) {
+        SentRequest& sent = channel.sent->at(sn);
+        DcEp& ep = *sent.ep;
+        if (ep.failure_ == UCS_OK) {
+            channel.sent->move(sn, kept + 1);
+            is_posted = is_posted && post_one_again(channel, kept + 1);
+            if (!is_posted)
+                fail(ep, UCS_ERR_IO_ERROR);  // the device is beyond help
+        }
+        if (ep.failure_ == UCS_OK)
+            ++kept;
+        else
+            --ep.under_way_;
+        while (left != nullptr && left->sn == sn) {
+            ib::SendOp* op = std::exchange(left, left->next);
+            op->sn = kept;
+            if (op->ep->failure() == UCS_OK)
+                channel.append_numbered(op);
+            else
+                ended.append(op);
+        }
+    }
+    const std::uint32_t dropped = channel.posted - kept;
+    channel.posted = kept;
+    channel.free += dropped;
+    cq_free_ += dropped;
+    channel.reserve = 1;
+    channel.is_broken = false;
+    wants_signals_ |= channel.unsignaled > 0;
+    has_work_ = true;
+    while (ib::SendOp* op = ended.take())
+        finish(*op->ep, *op, op->ep->failure());
+}
+
+bool DcIface::post_one_again(Channel& channel, std::uint32_t sn) {
+    SentRequest& sent = channel.sent->at(sn);
+    sent.request.wr_id = std::uint64_t{channel.id} << 32 | sn;
+    const bool asks = (sent.request.send_flags & IBV_SEND_SIGNALED) != 0;
+    channel.unsignaled = asks ? 0 : channel.unsignaled + 1;
+    count(ib::MessageCounter::kPostedAgain);
+    const int error =
+        post_to(channel.dci->initiator, &sent.request, sent.ep->target(), channel.stream);
+    if (error != 0)
+        TW_LOG_ERROR("posting again to a DCI failed: %s", std::strerror(error));
+    return error == 0;
+}
+
+}  // namespace tagwire::dc
