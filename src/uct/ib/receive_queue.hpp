@@ -53,6 +53,9 @@ struct ReceiveQueueParams {
 
 class ReceiveRegion;
 
+/// The owner of a message that came from nobody we know.
+inline constexpr std::uint64_t kUnknownOwner = UINT64_MAX - 1;
+
 class ReceiveQueue {
   public:
     /// What release of a kept slot tells: the credit that it held. `owner` is what keep() got.

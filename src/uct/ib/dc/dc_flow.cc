@@ -111,7 +111,7 @@ void DcIface::take_grant(const std::byte* content) {
 }
 
 void DcIface::keep(ib::MessageEp*, std::byte* message) {
-    receives_.keep(message, UINT64_MAX);
+    receives_.keep(message, ib::kUnknownOwner);
 }
 
 void DcIface::released(std::uint64_t) {

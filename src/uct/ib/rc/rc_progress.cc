@@ -25,7 +25,7 @@ void RcIface::tell_released(ib::MessageEp& any) {
 }
 
 void RcIface::keep(ib::MessageEp* any, std::byte* message) {
-    receives_.keep(message, any == nullptr ? UINT64_MAX : any->id());
+    receives_.keep(message, any == nullptr ? ib::kUnknownOwner : any->id());
     if (any != nullptr) {
         ++static_cast<RcEp*>(any)->held_;
         tell_released(*any);
