@@ -528,10 +528,15 @@ const Way kWays[] = {
     {"rc_software", "rc", {{"RC_TAG_MATCHING", "software"}}},
     {"dc", "dc", {}},
     {"dc_software", "dc", {{"DC_TAG_MATCHING", "software"}}},
-    {"dc_one_dci", "dc", {{"DC_DCIS", "1"}, {"DC_TIMEOUT", "67ms"}}, true},
+    {"dc_one_dci", "dc", {{"DC_DCIS", "1"}, {"DC_STREAMS", "1"}, {"DC_TIMEOUT", "67ms"}}, true},
     {"dc_two_dcis_dcs",
      "dc",
-     {{"DC_DCIS", "2"}, {"DC_POLICY", "dcs"}, {"DC_TIMEOUT", "67ms"}},
+     {{"DC_DCIS", "2"}, {"DC_STREAMS", "1"}, {"DC_POLICY", "dcs"}, {"DC_TIMEOUT", "67ms"}},
+     true},
+    {"dc_rand", "dc", {{"DC_POLICY", "rand"}}},
+    {"dc_hash_one_dci",
+     "dc",
+     {{"DC_DCIS", "1"}, {"DC_STREAMS", "1"}, {"DC_POLICY", "hash"}, {"DC_TIMEOUT", "67ms"}},
      true},
 };
 
