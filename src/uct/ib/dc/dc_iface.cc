@@ -265,6 +265,7 @@ DcEp* DcIface::way_back_to(const ReturnAddress& address) {
     if (ep == nullptr)
         return nullptr;
     ep->is_internal_ = true;
+    ep->is_destroyed_ = true;  // for the user there never was one: its failure is not told
     ways_back_.emplace(address, ep);
     receives_.want(buffers_per_peer());  // what cannot be posted now is later
     return ep;
