@@ -208,6 +208,8 @@ class MessageIface : public IbIface {
     void signal_all();
     void look_now_and_then();
     void keep_alive();
+    /// False: there is no room to ask it now.
+    bool probe(MessageEp& ep);
     [[nodiscard]] std::uint64_t sleep_ns() const;
 
     // ---- message_receive.cc
@@ -369,6 +371,7 @@ class MessageIface : public IbIface {
     std::uint64_t next_keepalive_ = 0;  // ns
     std::uint64_t keepalive_ns_ = 0;    // 0: none
     std::size_t next_probed_ = 0;       // index of an endpoint
+    std::size_t probes_left_ = 0;       // endpoints to be looked at in this interval
     ucs::CounterArray<MessageCounter> counters_;
 };
 

@@ -273,34 +273,43 @@ void MessageIface::look_now_and_then() {
     look(now);
     if (keepalive_ns_ > 0 && now >= next_keepalive_) {
         next_keepalive_ = now + keepalive_ns_;
-        keep_alive();
+        probes_left_ = std::min(eps_.size(), kProbedMax);
     }
+    keep_alive();
 }
 
 // Whoever was silent is asked for an acknowledgement: nobody else would notice that it is gone. Of
-// very many endpoints some are asked each time.
+// very many endpoints some are asked each time. Who finds no room is the first of the next look,
+// since others would have taken it again by the next round.
 void MessageIface::keep_alive() {
-    for (std::size_t i = std::min(eps_.size(), kProbedMax); i > 0; --i) {
-        next_probed_ = next_probed_ + 1 < eps_.size() ? next_probed_ + 1 : 0;
+    for (; probes_left_ > 0; --probes_left_) {
+        if (next_probed_ >= eps_.size())
+            next_probed_ = 0;
         MessageEp* ep = eps_[next_probed_];
-        if (ep == nullptr || ep->state_ != MessageEp::State::kConnected)
-            continue;
-        const bool waits = ep->rndv_first_ != nullptr || waits_for(*ep);
-        if (waits && sends_again(*ep))
-            continue;
-        if (!std::exchange(ep->was_heard_, false) && (waits || params().err_handler != nullptr) &&
-            gets_room(*ep, 1)) {
-            SendOp* op = small_.get();
-            if (op == nullptr)
-                gave_up(*ep);
-            else if (ep->post_empty_write(op, SendOp::Kind::kProbe, nullptr) == UCS_OK)
-                count(MessageCounter::kProbes);
-        }
+        if (ep != nullptr && ep->state_ == MessageEp::State::kConnected && !probe(*ep))
+            return;
+        ++next_probed_;
     }
 }
 
+bool MessageIface::probe(MessageEp& ep) {
+    const bool waits = ep.rndv_first_ != nullptr || waits_for(ep);
+    if (waits && sends_again(ep))
+        return true;
+    if (std::exchange(ep.was_heard_, false) || (!waits && params().err_handler == nullptr))
+        return true;
+    if (!gets_room(ep, 1))
+        return !ep.has_ended();  // what is under way asks, too
+    SendOp* op = small_.get();
+    if (op == nullptr)
+        gave_up(ep);
+    else if (ep.post_empty_write(op, SendOp::Kind::kProbe, nullptr) == UCS_OK)
+        count(MessageCounter::kProbes);
+    return true;
+}
+
 std::uint64_t MessageIface::sleep_ns() const {
-    if (looks_soon())
+    if (looks_soon() || probes_left_ > 0)
         return kLookNs;
     if (keepalive_ns_ == 0 || ep_count_ == 0)
         return 0;
