@@ -94,8 +94,9 @@ void DcIface::give_back(Channel& channel) {
 }
 
 void DcIface::drained(ib::SendQueue& queue) {
-    // Of who failed it is settled() that knows what is next.
-    if (static_cast<DcEp*>(queue.owner)->failure_ == UCS_OK)
+    // A callback may have found no use for it, and given it back already. Of who failed it is
+    // settled() that knows what is next.
+    if (queue.owner != nullptr && static_cast<DcEp*>(queue.owner)->failure_ == UCS_OK)
         give_back(static_cast<Channel&>(queue));
 }
 
