@@ -9,7 +9,7 @@ namespace tagwire::test {
 // ---- Set-up
 
 Sim::Sim(std::uint64_t seed, const Options& options) : random_(seed), options_(options) {
-    open(options);
+    open();
 }
 
 // Nodes close their interfaces with whatever is still under way.
@@ -21,7 +21,7 @@ Sim::~Sim() {
     }
     for (const auto& link : links_) {
         if (link->ep != nullptr && link->from->is_alive) {
-            lose(*link);
+            lose(*link, true);
             destroy_link(*link);
         }
     }
@@ -39,62 +39,71 @@ Sim::~Sim() {
         node->memory.reset();
 }
 
-void Sim::open(const Options& options) {
+void Sim::open() {
     seg_bytes_ = 128U << pick(5);
     const unsigned nodes = 2 + static_cast<unsigned>(pick(3));
-    for (unsigned i = 0; i < nodes; ++i) {
-        const auto number = [&](const char* name, std::uint64_t value) {
-            return std::pair<std::string, std::string>(name, std::to_string(value));
-        };
-        const std::uint64_t held = 1 + pick(8);
-        // Peers may fill the queue, but not so often that one of them gives up while the others
-        // take turns.
-        const std::uint64_t credits = 1 + pick(pick(2) == 0 ? 4 : 24);
-        const std::uint64_t buffers = std::max<std::uint64_t>(8U << pick(3), credits * nodes);
-        open_node({number("RC_SEG_BYTES", seg_bytes_),
-                   number("RC_TX_DEPTH", 4U << pick(4)),
-                   number("RC_TX_SIGNAL", 1 + pick(16)),
-                   number("RC_TX_CQ_DEPTH", 64U << pick(3)),
-                   number("RC_TX_BUFFERS", 1 + pick(64)),
-                   number("RC_RX_DEPTH", buffers),
-                   number("RC_RX_HELD", held),
-                   number("RC_CREDITS", credits),
-                   number("RC_READS", 1 + pick(4)),
-                   number("RC_TAG_DEPTH", 1 + pick(pick(2) == 0 ? 4 : 64)),
-                   number("RC_RNDV_MAX", 1 + pick(16)),
-                   {"RC_TIMEOUT", "1ms"},
-                   {"RC_RNR_TIMER", "20ms"},
-                   {"RC_KEEPALIVE_INTERVAL", "2ms"},
-                   {"RC_TAG_MATCHING", options.has_device_tags ? "auto" : "software"}});
-        nodes_.back()->held_max = held;
-    }
+    for (unsigned i = 0; i < nodes; ++i)
+        open_node();
     for (unsigned a = 0; a < nodes; ++a) {
         for (unsigned b = a; b < nodes; ++b) {
             const unsigned joins = a == b ? (chance(6) ? 1U : 0U) : (chance(4) ? 2U : 1U);
-            for (unsigned i = 0; i < joins; ++i)
+            for (unsigned i = 0; i < joins * options_.joins; ++i)
                 join(*nodes_[a], *nodes_[b]);
         }
     }
-    ASSERT_LE(links_.size(), kLinksMax);
+    ASSERT_LE(links_.size(), options_.links_max);
 }
 
-void Sim::open_node(const std::vector<std::pair<std::string, std::string>>& config) {
+SimConfig Sim::draw_config(std::uint64_t held) {
+    SimConfig config;
+    const auto add = [&](const char* name, std::uint64_t value) {
+        config.emplace_back(options_.prefix() + name, std::to_string(value));
+    };
+    // Peers may fill the queue, but not so often that one of them gives up while the others
+    // take turns.
+    const std::uint64_t credits = 1 + pick(pick(2) == 0 ? 4 : 24);
+    const std::uint64_t senders = 4 * options_.joins;
+    add("SEG_BYTES", seg_bytes_);
+    add("TX_DEPTH", 4U << pick(4));
+    add("TX_SIGNAL", 1 + pick(16));
+    add("TX_CQ_DEPTH", 64U << pick(3));
+    add("TX_BUFFERS", 1 + pick(64));
+    add("RX_DEPTH", std::max<std::uint64_t>(8U << pick(3), credits * senders));
+    add("RX_HELD", held);
+    add("CREDITS", credits);
+    add("READS", 1 + pick(4));
+    add("TAG_DEPTH", 1 + pick(pick(2) == 0 ? 4 : 64));
+    add("RNDV_MAX", 1 + pick(16));
+    config.emplace_back(options_.prefix() + "TIMEOUT", "1ms");
+    config.emplace_back(options_.prefix() + "RNR_TIMER", "20ms");
+    config.emplace_back(options_.prefix() + "KEEPALIVE_INTERVAL", "2ms");
+    config.emplace_back(options_.prefix() + "TAG_MATCHING",
+                        options_.has_device_tags ? "auto" : "software");
+    config.insert(config.end(), options_.config.begin(), options_.config.end());
+    return config;
+}
+
+SimNode& Sim::open_node() {
     auto node = std::make_unique<SimNode>();
     node->id = static_cast<unsigned>(nodes_.size());
+    node->held_max = 1 + pick(8);
     EntityOptions options;
-    options.iface_config = config;
-    node->entity = std::make_unique<Entity>(resource_of("rc"), options);
+    options.iface_config = draw_config(node->held_max);
+    node->entity = std::make_unique<Entity>(resource_of(options_.transport), options);
     node->entity->keep_record = false;
-    node->memory = std::make_unique<Buffer>(*node->entity, kFixedBytes + kLinksMax * kLinkBytes,
-                                            Backing::kRegistered);
+    node->memory = std::make_unique<Buffer>(
+        *node->entity, kFixedBytes + options_.links_max * kLinkBytes, Backing::kRegistered);
     fill_pattern(node->memory->span().first(kFixedBytes), node->id);
     std::ranges::fill(node->memory->span().subspan(kFixedBytes), std::byte{0});
     listen(*node);
     nodes_.push_back(std::move(node));
+    return *nodes_.back();
 }
 
 void Sim::join(SimNode& a, SimNode& b) {
     Connection both = connect(*a.entity, *b.entity);
+    if (both.backward.get() == nullptr)
+        both.backward = connect(*b.entity, *a.entity).forward;
     SimLink* made[2];
     for (int i = 0; i < 2; ++i) {
         auto link = std::make_unique<SimLink>();
@@ -117,9 +126,13 @@ void Sim::join(SimNode& a, SimNode& b) {
 void Sim::run() {
     const unsigned crash_at =
         options_.has_crash ? static_cast<unsigned>(pick(options_.steps)) : options_.steps;
+    const unsigned rebirth_at =
+        options_.has_rebirth ? crash_at + static_cast<unsigned>(pick(100)) : options_.steps;
     for (unsigned i = 0; i < options_.steps && ok(); ++i) {
         if (i == crash_at)
             crash();
+        if (i == rebirth_at)
+            give_birth();
         step();
     }
     if (ok())
@@ -167,9 +180,9 @@ void Sim::progress(SimNode& node) {
 // ---- Ends
 
 /// Its operations may end with an error from now on, and what it sends may get lost.
-void Sim::lose(SimLink& link) {
+void Sim::lose(SimLink& link, bool with_node) {
     link.may_fail = true;
-    link.back->may_fail = true;
+    link.back->may_fail |= with_node || !options_.is_connectionless();
 }
 
 // An interface is closed with all that it has under way, or one of its endpoints is.
@@ -186,12 +199,12 @@ void Sim::crash() {
         return;
     if (is_one) {
         SimLink& link = *mine[pick(mine.size())];
-        lose(link);
+        lose(link, false);
         destroy_link(link);
         return;
     }
     for (SimLink* link : mine)
-        lose(*link);
+        lose(*link, true);
     for (const SimHeld& held : std::exchange(node.held, {}))
         uct_iface_release_desc(held.descriptor);
     if (is_tidy) {
@@ -207,6 +220,16 @@ void Sim::crash() {
     }
     node.posted.clear();
     node.fetches.clear();
+}
+
+/// An interface where one was closed, say: it has the old one's peers, and none of its addresses.
+void Sim::give_birth() {
+    SimNode& born = open_node();
+    for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
+        for (unsigned k = 0; nodes_[i]->is_alive && k < options_.joins; ++k)
+            join(born, *nodes_[i]);
+    }
+    ASSERT_LE(links_.size(), options_.links_max);
 }
 
 void Sim::destroy_link(SimLink& link) {

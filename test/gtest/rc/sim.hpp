@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several rc interfaces of one process on the virtual HCA, driven by a seed, and a plain model of
-// what they owe each other. Whatever the library calls back is held against the model at once;
+// Several interfaces of rc or dc in one process on the virtual HCA, driven by a seed, and a plain
+// model of what they owe each other. Whatever the library calls back is held against the model at once;
 // settle() then waits until nothing is missing.
 //
 //   node   an interface with its memory; any may stop progressing for a while, or be closed
-//   link   an endpoint of it, connected to another link: `back`
+//   link   an endpoint of it to another node, which has one back: `back`. Those of rc are connected
+//          and fail together; those of dc know nothing of each other
 //   message what a link sends: active messages have one numbering, tagged ones another
 //   op     what has a completion
 //
@@ -150,12 +151,21 @@ struct SimNode {
     std::vector<std::pair<uct_tag_t, uct_tag_t>> may_be_lost;
 };
 
+using SimConfig = std::vector<std::pair<std::string, std::string>>;
+
 class Sim {
   public:
     struct Options {
+        std::string transport = "rc";
+        SimConfig config = {};  // on top of what is drawn
         bool has_device_tags = true;
         bool has_crash = false;
+        bool has_rebirth = false;  // a new interface after the crash
         unsigned steps = 1500;
+        unsigned joins = 1;  // two links each, of any two nodes; twice as many of some
+        std::size_t links_max = 64;
+        [[nodiscard]] bool is_connectionless() const { return transport == "dc"; }
+        [[nodiscard]] std::string prefix() const { return is_connectionless() ? "DC_" : "RC_"; }
     };
     Sim(std::uint64_t seed, const Options& options);
     ~Sim();
@@ -168,7 +178,6 @@ class Sim {
     static constexpr std::size_t kFixedBytes = 4096;  // never written: what gets read
     static constexpr std::size_t kSlotBytes = 512;
     static constexpr std::size_t kSlots = 4;
-    static constexpr std::size_t kLinksMax = 64;
     static constexpr std::size_t kLinkBytes = kSlots * kSlotBytes + sizeof(std::uint64_t);
     static constexpr std::uint64_t kSettleSteps = 30'000'000;
 
@@ -176,14 +185,16 @@ class Sim {
     std::uint64_t pick(std::uint64_t below) { return random_() % below; }
     bool chance(unsigned in) { return pick(in) == 0; }
     [[nodiscard]] static bool ok() { return !::testing::Test::HasFailure(); }
-    void open(const Options& options);
-    void open_node(const std::vector<std::pair<std::string, std::string>>& config);
+    void open();
+    SimConfig draw_config(std::uint64_t held);
+    SimNode& open_node();
     void join(SimNode& a, SimNode& b);
     void step();
     void progress(SimNode& node);
     void crash();
+    void give_birth();
     void destroy_link(SimLink& link);
-    void lose(SimLink& link);
+    void lose(SimLink& link, bool with_node);
     void on_error(const PeerError& error);
 
     // ---- sim_end.cc
