@@ -250,8 +250,11 @@ Path* DcIface::path_to(const ib::PortAddress& port_address) {
 }
 
 DcEp* DcIface::way_back_to(const ReturnAddress& address) {
-    if (const auto found = ways_back_.find(address); found != ways_back_.end())
-        return found->second;
+    if (const auto found = ways_back_.find(address); found != ways_back_.end()) {
+        if (found->second->failure_ == UCS_OK)
+            return found->second;
+        ways_back_.erase(found);  // it ends by itself; its peer may be there all the same
+    }
     std::string reason;
     const auto peer_port = ib::parse_port(std::as_bytes(std::span(&address.port, 1)), &reason);
     if (!peer_port || !ib::is_reachable(port(), *peer_port, &reason)) {
