@@ -300,6 +300,8 @@ void DcIface::describe(const uct::DescribeSink& sink) const {
     sink.number("qps_per_peer", 0);
     sink.number("bytes_per_peer", sizeof(DcEp));
     sink.text("policy", kPolicies[static_cast<std::size_t>(policy_)]);
+    sink.number("quota", dci_options_.quota);
+    sink.number("credits", options_.credits);
     sink.number("dcis_max", dci_options_.dcis);
     sink.number("dcis", dcis_.size());
     sink.number("streams_per_dci", streams_);
