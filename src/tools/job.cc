@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
-constexpr std::uint64_t kPeersMax = 4096;
 constexpr std::uint64_t kThreadsMax = 1024;
 constexpr std::uint64_t kWindowMax = 1 << 20;
 

@@ -3,6 +3,7 @@
 // process that the user started, which takes the times) tells the peer what to do.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -80,6 +81,11 @@ const char* name_of(Op op);
 const char* name_of(MemoryKind memory);
 const char* name_of(Wait wait);
 
+inline constexpr std::uint64_t kPeersMax = 100000;
+/// Interfaces that the peer has open at a time: the first targets carry the messages. The others
+/// are there to be addressed, for what an endpoint costs.
+inline constexpr std::uint64_t kOpenPeersMax = 64;
+
 /// How the two processes are connected; fixed for one run of the command.
 struct Setup {
     std::string transport;
@@ -88,6 +94,7 @@ struct Setup {
     std::uint64_t peers = 1;
     std::uint64_t threads = 1;
 
+    std::uint64_t open_peers() const { return std::min(peers, kOpenPeersMax); }
     Encoder encode() const;
     static Setup decode(Decoder message);
 };

@@ -11,7 +11,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::size_t kAddressMax = 4096;
 constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
 constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
 constexpr int kSleepMs = 1000;
@@ -29,41 +28,6 @@ unsigned armable_events(const uct_iface_attr_t& attr) {
     return events;
 }
 
-bool connects_to_interface(const uct_iface_attr_t& attr) {
-    return (attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) != 0;
-}
-
-/// What a transport does not have is empty, but a place all the same: none of the calls takes null.
-class Address {
-  public:
-    explicit Address(std::size_t bytes) : bytes_(bytes), place_(std::max<std::size_t>(bytes, 1)) {}
-    explicit Address(Bytes bytes) : bytes_(bytes.size()), place_(std::move(bytes)) {
-        place_.resize(std::max<std::size_t>(bytes_, 1));
-    }
-
-    template <class Opaque>
-    Opaque* as() {
-        return reinterpret_cast<Opaque*>(place_.data());
-    }
-    std::size_t bytes() const { return bytes_; }
-    void write(Encoder* message) const { message->blob(place_.data(), bytes_); }
-
-  private:
-    std::size_t bytes_;
-    Bytes place_;
-};
-
-void check_reachable(uct_iface_h iface, const Resource& resource, Address* device,
-                     Address* address) {
-    char reason[256] = "";
-    if (tagwire_uct_iface_is_reachable_reason(iface, device->as<uct_device_addr_t>(),
-                                              address->as<uct_iface_addr_t>(), reason,
-                                              sizeof reason) == 0) {
-        throw Failure(text("the peer cannot be reached over %s/%s: %s", resource.transport.c_str(),
-                           resource.device.c_str(), reason));
-    }
-}
-
 }  // namespace
 
 Link::Link(Side side, const Setup& setup, Channel* channel)
@@ -77,7 +41,7 @@ Link::Link(Side side, const Setup& setup, Channel* channel)
           "ucs_async_context_create");
     check(uct_worker_create(objects_.async, UCS_THREAD_MODE_SINGLE, &objects_.worker),
           "uct_worker_create");
-    const std::size_t count = side == Side::kDriver ? 1 : setup.peers;
+    const std::size_t count = side == Side::kDriver ? 1 : setup.open_peers();
     for (std::size_t i = 0; i < count; ++i) {
         open_interface(i);
     }
@@ -86,7 +50,8 @@ Link::Link(Side side, const Setup& setup, Channel* channel)
         throw UsageError(text("--wait sleep: transport %s raises no events for what arrives",
                               resource_.transport.c_str()));
     }
-    if (!connects_to_interface(attr_)) {
+    objects_.endpoints.reserve(setup_.peers);
+    if (!connects_to_interface()) {
         create_endpoints();
     }
 }
@@ -135,82 +100,6 @@ void Link::open_interface(std::size_t index) {
                       .c_str());
     objects_.interfaces.push_back(iface);
     uct_iface_progress_enable(iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
-}
-
-void Link::create_endpoints() {
-    for (std::size_t i = 0; i < setup_.peers; ++i) {
-        uct_ep_params_t params{};
-        params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
-        params.iface = interface(i);
-        uct_ep_h ep = nullptr;
-        check(uct_ep_create(&params, &ep), "uct_ep_create");
-        objects_.endpoints.push_back(ep);
-    }
-}
-
-Encoder Link::addresses() const {
-    Encoder message;
-    message.number(setup_.peers);
-    for (std::size_t i = 0; i < setup_.peers; ++i) {
-        Address device(attr_.device_addr_len);
-        Address address(attr_.iface_addr_len);
-        Address ep_address(connects_to_interface(attr_) ? 0 : attr_.ep_addr_len);
-        check(uct_iface_get_device_address(interface(i), device.as<uct_device_addr_t>()),
-              "uct_iface_get_device_address");
-        check(uct_iface_get_address(interface(i), address.as<uct_iface_addr_t>()),
-              "uct_iface_get_address");
-        if (!connects_to_interface(attr_)) {
-            check(uct_ep_get_address(endpoint(i), ep_address.as<uct_ep_addr_t>()),
-                  "uct_ep_get_address");
-        }
-        for (const Address* one : {&device, &address, &ep_address}) {
-            one->write(&message);
-        }
-    }
-    return message;
-}
-
-void Link::connect() {
-    channel_->send(MessageType::kAddress, addresses());
-    connect_endpoints(channel_->expect(MessageType::kAddress));
-    if (!connects_to_interface(attr_)) {
-        // What comes before the other side has connected its endpoint would be lost.
-        channel_->send(MessageType::kReady);
-        channel_->expect(MessageType::kReady);
-    }
-}
-
-void Link::connect_endpoints(Decoder addresses) {
-    if (addresses.number() != setup_.peers) {
-        throw Failure("the peer sent another number of addresses than agreed");
-    }
-    for (std::size_t i = 0; i < setup_.peers; ++i) {
-        Address device(addresses.blob(kAddressMax));
-        Address address(addresses.blob(kAddressMax));
-        Address ep_address(addresses.blob(kAddressMax));
-        const bool to_interface = connects_to_interface(attr_);
-        if (device.bytes() != attr_.device_addr_len || address.bytes() != attr_.iface_addr_len ||
-            ep_address.bytes() != (to_interface ? 0 : attr_.ep_addr_len)) {
-            throw Failure("the peer sent an address of another transport");
-        }
-        check_reachable(interface(i), resource_, &device, &address);
-        if (!to_interface) {
-            check(uct_ep_connect_to_ep(endpoint(i), device.as<uct_device_addr_t>(),
-                                       ep_address.as<uct_ep_addr_t>()),
-                  "uct_ep_connect_to_ep");
-            continue;
-        }
-        uct_ep_params_t params{};
-        params.field_mask =
-            UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
-        params.iface = interface(i);
-        params.dev_addr = device.as<uct_device_addr_t>();
-        params.iface_addr = address.as<uct_iface_addr_t>();
-        uct_ep_h ep = nullptr;
-        check(uct_ep_create(&params, &ep), "uct_ep_create");
-        objects_.endpoints.push_back(ep);
-    }
-    addresses.end();
 }
 
 void Link::set_am_handler(std::size_t index, std::uint8_t id, uct_am_callback_t handler,

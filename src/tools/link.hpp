@@ -2,17 +2,21 @@
 // One side's transport objects: memory domain, worker, interfaces and the endpoints to the other
 // side.
 //
-//     driver: one interface, one endpoint to each of the peer's      peer: `peers` interfaces, one
-//     endpoint from each
+//     driver: one interface, with an endpoint to each target
+//     peer: an interface for each target, with an endpoint back
 //
-// Message i of a test travels between the driver and the peer's interface i mod peers. One thread
-// uses a Link.
+// Message i of a test travels between the driver and the peer's interface i mod peers(). The peer
+// has at most kOpenPeersMax interfaces at a time. A target beyond them is an interface that was
+// open for as long as it takes to read its address, or, where endpoints connect to endpoints, one
+// more endpoint of an open interface; endpoints to these are made, measured and never used. One
+// thread uses a Link.
 #pragma once
 
 #include <uct/api/uct.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tools/channel.hpp"
@@ -43,12 +47,12 @@ class Link {
     void connect();
 
     Side side() const { return side_; }
-    std::size_t peers() const { return objects_.endpoints.size(); }
-    const std::vector<uct_ep_h>& endpoints() const { return objects_.endpoints; }
+    /// Those that carry messages.
+    std::size_t peers() const { return setup_.open_peers(); }
     uct_ep_h endpoint(std::size_t i) const { return objects_.endpoints[i]; }
     /// The interface on which what comes from endpoint i arrives.
     uct_iface_h interface(std::size_t i) const {
-        return objects_.interfaces[objects_.interfaces.size() == 1 ? 0 : i];
+        return objects_.interfaces[i % objects_.interfaces.size()];
     }
     const std::vector<uct_iface_h>& interfaces() const { return objects_.interfaces; }
     const uct_iface_attr_t& attr() const { return attr_; }
@@ -57,6 +61,9 @@ class Link {
     uct_md_h md() const { return md_.get(); }
     uct_worker_h worker() const { return objects_.worker; }
     Channel& channel() const { return *channel_; }
+    /// What each endpoint took from the allocator when it was made and connected; nothing where the
+    /// allocator does not tell.
+    std::optional<std::uint64_t> allocated_per_peer() const;
 
     /// Calls `handler` for active messages with this id on interface `index`.
     void set_am_handler(std::size_t index, std::uint8_t id, uct_am_callback_t handler, void* arg);
@@ -104,9 +111,16 @@ class Link {
     };
 
     void open_interface(std::size_t index);
+    bool connects_to_interface() const {
+        return (attr_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) != 0;
+    }
     void create_endpoints();
-    Encoder addresses() const;
-    void connect_endpoints(Decoder addresses);
+    bool is_spare(std::size_t index) const { return index >= setup_.open_peers(); }
+    Encoder addresses(std::size_t first, std::size_t count);
+    void write_addresses(std::size_t index, uct_iface_h iface, Encoder* message) const;
+    void connect_endpoints(std::size_t first, std::size_t count, Decoder addresses);
+    void connect_endpoint(std::size_t index, Decoder* addresses);
+    void destroy_spare_endpoints();
     void idle();
     void sleep();
     void check_alive() const;
@@ -134,6 +148,7 @@ class Link {
     UnexpectedEager unexpected_ = nullptr;
     void* unexpected_arg_ = nullptr;
     std::uint64_t stray_ = 0;
+    std::int64_t allocated_ = 0;  // for all endpoints
 };
 
 }  // namespace tagwire::tools

@@ -45,7 +45,9 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
                      "Outstanding operations of streams (default 64)")
         ->type_name("N");
     perf->add_option("--peers", arguments->peers,
-                     "Interfaces of the peer, used in turn (default 1)")
+                     "Targets: interfaces of the peer, the first 64 of which get the messages in "
+                     "turn; of the others only the endpoint is made, for bytes_per_peer (default "
+                     "1, at most 100000)")
         ->type_name("N");
     perf->add_option("--depth", arguments->depth, "Other receives that stay posted (default 0)")
         ->type_name("N");

@@ -118,16 +118,13 @@ std::vector<Result> run_floors(const PerfPlan& plan, Driver& driver, const std::
     return results;
 }
 
-/// What one more peer costs, where the transport says so.
+/// What one more peer costs. The allocator does not see what a transport maps, and a transport does
+/// not see what its device allocates: the greater of both.
 void add_footprint(const Link& link, Result* result) {
-    for (const Facts& facts : {describe(link.endpoint(0)), describe(link.interface(0))}) {
-        if (!result->bytes_per_peer) {
-            result->bytes_per_peer = number_in(facts, "bytes_per_peer");
-        }
-        if (!result->qps) {
-            result->qps = number_in(facts, "qps_per_peer");
-        }
-    }
+    const Facts facts = describe(link.interface(0));
+    result->bytes_per_peer =
+        std::max(link.allocated_per_peer(), number_in(facts, "bytes_per_peer"));
+    result->qps = number_in(facts, "qps");
 }
 
 std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,

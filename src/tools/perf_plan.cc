@@ -8,7 +8,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint64_t kPeersMax = 4096;
 constexpr std::uint64_t kThreadsMax = 256;
 constexpr std::uint64_t kWindowMax = 1 << 20;
 constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;

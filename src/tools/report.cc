@@ -82,6 +82,20 @@ std::vector<std::string> head_of(const Result& result) {
     return head;
 }
 
+/// What many peers cost, where that is known.
+void print_footprint(const Result& result) {
+    if (result.peers == 1 || !result.bytes_per_peer) {
+        return;
+    }
+    std::string line =
+        text("%llu peers: %llu bytes each", static_cast<unsigned long long>(result.peers),
+             static_cast<unsigned long long>(*result.bytes_per_peer));
+    if (result.qps) {
+        line += text(", %llu queue pairs in all", static_cast<unsigned long long>(*result.qps));
+    }
+    std::printf("%s\n", line.c_str());
+}
+
 }  // namespace
 
 std::string time_text(std::optional<double> ns) {
@@ -135,6 +149,7 @@ void print_results(const std::vector<Result>& results) {
         table.add(row_of(result));
     }
     table.print();
+    print_footprint(results.back());
 }
 
 ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0) {}

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "common/skip.hpp"
+#include "tools/job.hpp"
 
 namespace tagwire::test {
 
@@ -13,6 +14,16 @@ void OverVhca::SetUp() {
     if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr) {
         TW_SKIP("built without the virtual HCA");
     }
+}
+
+std::vector<const char*> tests_with_transport() {
+    std::vector<const char*> names;
+    for (const tools::TestInfo& test : tools::all_tests()) {
+        if ((test.options & tools::kWithTransport) != 0) {
+            names.push_back(test.name);
+        }
+    }
+    return names;
 }
 
 json OverVhca::results_of(std::vector<std::string> arguments) const {

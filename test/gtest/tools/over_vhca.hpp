@@ -12,6 +12,9 @@
 
 namespace tagwire::test {
 
+/// Of the tests of `tagwire perf`, those that run over transports.
+std::vector<const char*> tests_with_transport();
+
 /// A fixture for `transport`; skips where there is no virtual HCA.
 class OverVhca : public testing::Test {
   protected:

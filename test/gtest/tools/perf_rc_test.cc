@@ -37,16 +37,6 @@ TEST_P(EveryTestOverRc, checks_bytes_and_tells_queue_pairs) {
     EXPECT_EQ(result["latency_ns"]["p50"].is_number(), test.shape != Shape::kStream);
 }
 
-std::vector<const char*> tests_with_transport() {
-    std::vector<const char*> names;
-    for (const TestInfo& test : tools::all_tests()) {
-        if ((test.options & tools::kWithTransport) != 0) {
-            names.push_back(test.name);
-        }
-    }
-    return names;
-}
-
 INSTANTIATE_TEST_SUITE_P(Perf, EveryTestOverRc, testing::ValuesIn(tests_with_transport()),
                          [](const auto& param) { return std::string(param.param); });
 
@@ -82,6 +72,17 @@ TEST_F(OverRc, variants_of_the_options_work) {
     for (const std::vector<std::string>& arguments : runs) {
         for (const json& result : results_of(arguments)) {
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
+        }
+    }
+}
+
+TEST_F(OverRc, every_peer_costs_its_queue_pairs) {
+    for (const int peers : {4, 70}) {
+        for (const json& result :
+             results_of({"tag_rate", "--peers", std::to_string(peers), "--size", "8,1k"})) {
+            EXPECT_EQ(result["peers"], peers);
+            EXPECT_EQ(result["qps"], 2 * peers);
+            EXPECT_GT(result["bytes_per_peer"], 0);
         }
     }
 }
