@@ -3,14 +3,16 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|tag|idle [--transport NAME]
+       instructions.py --bin DIR --functions am|tag|idle|ep [--transport NAME]
 
-The second form lists the functions that the instructions of one message of rc are in.
+The second form lists the functions that the instructions of one message (of one endpoint that is
+made) of rc are in.
 
-DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm
-and over rc, and beside rc the same text over UCX's rc_verbs on the virtual HCA. What is counted:
-instructions in the transport library's objects (libtagwire; libuct, libuct_ib and libucs) and in
-the functions of libc that they call. What is not: the device's library, the measuring program, and
+DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm,
+rc and dc, and beside rc the same text over UCX's rc_verbs on the virtual HCA; over dc also the
+making of an endpoint to a new address. What is counted: instructions in the transport library's
+objects (libtagwire; libuct, libuct_ib and libucs) and in the functions of libc and of the C++
+library that they call. What is not: the device's library, the measuring program, and
 calls of progress that found nothing; how many of those there are is chance, so their cost is
 measured apart and subtracted.
 """
@@ -26,15 +28,18 @@ from collections import defaultdict
 from pathlib import Path
 
 COUNT = 2000
+COUNT_OF_ENDPOINTS = 500  # each needs an interface to have an address from
+EP_CREATE_MAX = 6000  # instructions that making an endpoint of dc may take
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
 UCX = r"/(libuct|libuct_ib|libucs)\.so"
-HELPERS = r"/(libc|libm|ld-linux[^/]*)[.-]"
+HELPERS = r"/(libc|libm|libstdc\+\+|ld-linux[^/]*)[.-]"
 # valgrind has no room for the address space that sm's arena takes by default.
 SETTINGS = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error"}
 # Where the profile is cut: functions of instr_messages.
 PHASES = {"am": ("send_am", "progress_until"),
-          "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",)}
+          "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
+          "ep": ("create_endpoint",)}
 
 
 class Profile:
@@ -112,17 +117,22 @@ def profile(command, phase):
         return Profile(file), int(told[1])
 
 
+def count_of(kind):
+    return COUNT_OF_ENDPOINTS if kind == "ep" else COUNT
+
+
 def per_message(launcher, program, kind, place, objects, idle=0.0):
     """Instructions of each phase of one message."""
     costs = {}
     for phase in PHASES[kind]:
         samples = []
-        for count in (COUNT, 2 * COUNT):
+        once = count_of(kind)
+        for count in (once, 2 * once):
             command = (launcher, [program, kind, str(count), *place])
             found, empty = profile(command, phase)
             paid = found.of(objects)
             samples.append(paid - empty * idle if phase == "progress_until" else paid)
-        costs[phase] = (samples[1] - samples[0]) / COUNT
+        costs[phase] = (samples[1] - samples[0]) / once
     return costs
 
 
@@ -143,11 +153,12 @@ def functions(program, place, kind):
     """{function: instructions per message}, all phases together; empty polls are in it."""
     costs = defaultdict(float)
     for phase in PHASES[kind]:
-        for count, sign in ((COUNT, -1), (2 * COUNT, 1)):
+        once = count_of(kind)
+        for count, sign in ((once, -1), (2 * once, 1)):
             command = ([], [program, kind, str(count), *place])
             found, _ = profile(command, phase)
             for function, cost in found.functions(OURS).items():
-                costs[function] += sign * cost / COUNT
+                costs[function] += sign * cost / once
     return costs
 
 
@@ -161,6 +172,13 @@ def sm(bin_directory):
 
 def rc(bin_directory, device):
     return count_all([], Path(bin_directory) / "instr_messages", ["rc", device], OURS)
+
+
+def dc(bin_directory, device):
+    program = Path(bin_directory) / "instr_messages"
+    counts = count_all([], program, ["dc", device], OURS)
+    made = per_message([], program, "ep", ["dc", device], OURS)
+    return {**counts, "ep_create": made["create_endpoint"]}
 
 
 def ucx_rc(bin_directory, device):
@@ -181,6 +199,10 @@ def table(columns):
         lines.append("".join([f"{key.replace('_', ' '):20}", *cells]))
     lines += [f"{title}: not counted: {why}" for title, why in columns.items()
               if title not in counted]
+    if "ep_create" in counted.get("dc", {}):
+        made = counted["dc"]["ep_create"]
+        lines.append(f"{'met' if made <= EP_CREATE_MAX else 'MISSED'}: an endpoint of dc in <= "
+                     f"{EP_CREATE_MAX}, is {made:.0f}")
     return lines
 
 
@@ -193,13 +215,14 @@ def attempt(count, *arguments):
 
 def columns(bin_directory, device="vhca0:1"):
     return {"sm": attempt(sm, bin_directory), "rc": attempt(rc, bin_directory, device),
+            "dc": attempt(dc, bin_directory, device),
             "UCX rc_verbs": attempt(ucx_rc, bin_directory, device)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--bin", required=True, help="directory of the built programs")
-    parser.add_argument("--device", default="vhca0:1", help="of rc and rc_verbs (%(default)s)")
+    parser.add_argument("--device", default="vhca0:1", help="of rc, dc and rc_verbs (%(default)s)")
     parser.add_argument("--json", help="file for the counts")
     parser.add_argument("--functions", choices=PHASES, help="list those of this kind of message")
     parser.add_argument("--transport", default="rc", help="with --functions (%(default)s)")
