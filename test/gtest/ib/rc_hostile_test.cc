@@ -9,17 +9,13 @@
 #include <random>
 
 #include "common/seeds.hpp"
+#include "ib/nonsense.hpp"
+#include "ib/siege.hpp"
 #include "ib/stranger.hpp"
-#include "operations.hpp"
 #include "uct/ib/message.hpp"
 
 namespace tagwire::test {
 namespace {
-
-constexpr std::size_t kSegBytes = 512;
-constexpr int kStepsMax = 2'000'000;
-constexpr uct_tag_t kGoodTag = 1ULL << 40;
-constexpr std::size_t kGoodBytes = 3000;
 
 EntityOptions options_of(const char* matching) {
     EntityOptions options;
@@ -31,37 +27,14 @@ EntityOptions options_of(const char* matching) {
     return options;
 }
 
-/// What travels, and how.
-struct Message {
-    std::vector<std::byte> bytes;
-    Stranger::Way way = {};
-};
-
-/// A victim, a good peer of it, and a stranger that is replaced when its endpoint failed.
-class World {
+/// A stranger that is replaced when its endpoint failed.
+class World : public Siege {
   public:
     explicit World(const char* matching, std::uint64_t seed = 1)
-        : random(seed),
-          victim(resource_of("rc"), options_of(matching)),
-          good(resource_of("rc"), options_of(matching)),
-          exposed(victim, 100'000, Backing::kRegistered),
-          link_(connect(good, victim)) {
-        posted_ = fact_of(victim, "receive_buffers_posted");
-        for (uct_tag_t tag = 0; tag < 4; ++tag) {
-            receives_.push_back(std::make_unique<Receive>(victim, kSegBytes));
-            receives_.back()->on_done = [this, tag](Receive& done) { post(done, tag); };
-            post(*receives_.back(), tag);
-        }
-        victim.on_am = [this](const AmMessage& message) { return look_at(message.data); };
-        victim.on_eager = [this](const EagerFragment& part) { return look_at(part.data); };
+        : Siege("rc", options_of(matching), seed) {
         invite();
     }
-
-    ~World() {
-        expel();
-        for (const auto& receive : receives_)
-            receive->cancel(true);
-    }
+    ~World() override { expel(); }
 
     /// Sends, and makes a new connection when the endpoint did not survive it.
     void send(Message message, bool to_other = false) {
@@ -100,55 +73,21 @@ class World {
         invite();
     }
 
-    /// Messages, a receive and rendezvous of both directions with the good peer.
-    void check_good_peer() {
-        release_kept();
-        victim.am.clear();
-        victim.eager.clear();
-        victim.rndv.clear();
-        const uct_ep_h there = link_.forward;
-        const uct_ep_h back = link_.backward;
-        Bytes bytes(300);
-        fill_pattern(bytes, 1);
-        send_until_taken([&] { return send_am_bytes(there, Entity::kAmId, bytes); });
-        until([&] { return seen_good_; });
-        EXPECT_TRUE(std::exchange(seen_good_, false)) << "the message of a good peer is lost";
-        exchange(good, there, victim, false);
-        exchange(good, there, victim, true);
-        exchange(victim, back, good, true);
-    }
-
     /// Endpoints go, and every buffer of the interface is posted.
     void check_nothing_is_lost() {
         settle();
         expel();
-        release_kept();
         until([&] { return fact_of(victim, "endpoints") == 1; });
         EXPECT_EQ(1, fact_of(victim, "endpoints"));
-        check_good_peer();
-        until([&] { return fact_of(victim, "receive_buffers_posted") == posted_; });
-        EXPECT_EQ(posted_, fact_of(victim, "receive_buffers_posted"));
-        EXPECT_EQ(0, fact_of(victim, "receive_buffers_held"));
-        EXPECT_EQ(0, fact_of(victim, "rendezvous_under_way"));
-        EXPECT_TRUE(good.errors.empty());
+        check_nothing_is_held();
     }
 
-    void step() {
-        victim.progress();
-        good.progress();
+    void step() override {
+        Siege::step();
         if (stranger != nullptr)
             stranger->progress();
     }
 
-    void until(const std::function<bool()>& done) {
-        for (int i = 0; i < kStepsMax && !done(); ++i)
-            step();
-    }
-
-    std::mt19937_64 random;
-    Entity victim;
-    Entity good;
-    Buffer exposed;
     std::unique_ptr<Stranger> stranger;
     int replaced = 0;
 
@@ -169,170 +108,17 @@ class World {
         ep_.reset();
     }
 
-    void post(Receive& receive, uct_tag_t tag) {
-        // Exactly its tag, or any tag of strangers.
-        EXPECT_EQ(UCS_OK, receive.post(tag, tag == 0 ? ~uct_tag_t{255} : ~uct_tag_t{0}));
-    }
-
-    ucs_status_t look_at(void* data) {
-        if (has_pattern({static_cast<const std::byte*>(data), 300}, 1)) {
-            seen_good_ = true;
-            return UCS_OK;
-        }
-        if (kept_.size() > 1 || random() % 4 != 0)
-            return UCS_OK;
-        kept_.push_back(data);
-        return UCS_INPROGRESS;
-    }
-
-    void release_kept() {
-        for (void* data : std::exchange(kept_, {}))
-            uct_iface_release_desc(data);
-    }
-
-    void send_until_taken(const std::function<ucs_status_t()>& send) {
-        ucs_status_t status = UCS_ERR_NO_RESOURCE;
-        until([&] { return (status = send()) != UCS_ERR_NO_RESOURCE; });
-        EXPECT_EQ(UCS_OK, status);
-    }
-
-    void exchange(Entity& from, uct_ep_h ep, Entity& to, bool is_rndv) {
-        Receive receive(to, kGoodBytes);
-        EXPECT_EQ(UCS_OK, receive.post(kGoodTag));
-        const Buffer payload = make_payload(from, is_rndv ? kGoodBytes : 200, 2);
-        const uct_iov_t iov = payload.iov();
-        Completion sent;
-        send_until_taken([&] {
-            if (!is_rndv) {
-                const ucs_status_t status =
-                    uct_ep_tag_eager_zcopy(ep, kGoodTag, 0, &iov, 1, 0, &sent);
-                return status == UCS_INPROGRESS ? UCS_OK : status;
-            }
-            const auto handle = uct_ep_tag_rndv_zcopy(ep, kGoodTag, nullptr, 0, &iov, 1, 0, &sent);
-            return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
-        });
-        until([&] { return receive.completed == 1 && sent.calls == 1; });
-        EXPECT_EQ(1, receive.completed);
-        EXPECT_EQ(UCS_OK, receive.status);
-        EXPECT_TRUE(has_pattern(receive.received(), 2));
-        EXPECT_EQ(1, sent.calls);
-        if (receive.completed == 0)
-            receive.cancel(true);
-    }
-
     VhcaMd md_;
     Endpoint ep_;  // the one that the stranger is connected to
-    std::vector<std::unique_ptr<Receive>> receives_;
-    std::vector<void*> kept_;
-    bool seen_good_ = false;
-    long posted_ = 0;
-    Connection link_;
 };
 
-// ---- Nonsense
-
-class Nonsense {
-  public:
-    Nonsense(World& world) : world_(world), random_(world.random) {}
-
-    Message next() {
-        Message message;
-        switch (random_() % 8) {
-            case 0:
-                message.bytes.resize(random_() % 48);
-                scribble(message.bytes, 0);
-                break;
-            case 1:
-            case 2:
-                message = untagged();
-                break;
-            case 3:
-                message = tagged(IBV_TMH_FIN, 16 + (random_() % 4 == 0 ? random_() % 100 : 0));
-                break;
-            case 4:
-                message = rendezvous();
-                break;
-            case 5:
-                message = write();
-                break;
-            default:
-                message =
-                    tagged(random_() % 8 == 0 ? static_cast<ibv_tmh_op>(random_()) : IBV_TMH_EAGER,
-                           16 + random_() % (kSegBytes + 1));
-                break;
-        }
-        if (random_() % 4 == 0)
-            message.way.imm = random_() % 2 == 0 ? 0 : static_cast<std::uint32_t>(random_());
-        if (random_() % 200 == 0)
-            message.bytes.resize(kSegBytes + 17 + random_() % 100);  // longer than a buffer
-        return message;
-    }
-
-  private:
-    void scribble(std::vector<std::byte>& bytes, std::size_t from) {
-        for (std::size_t i = from; i < bytes.size(); ++i)
-            bytes[i] = static_cast<std::byte>(random_());
-    }
-
-    Message untagged() {
-        Message message;
-        message.bytes.resize(8 + random_() % (kSegBytes + 9));
-        scribble(message.bytes, 8);
-        const ib::Prefix head{IBV_TMH_NO_TAG, static_cast<ib::MessageKind>(random_() % 5),
-                              static_cast<std::uint8_t>(random_() % 40),
-                              static_cast<std::uint8_t>(random_() % 3 == 0 ? random_() : 0),
-                              htobe32(static_cast<std::uint32_t>(random_() % 4 - 1))};
-        std::memcpy(message.bytes.data(), &head, sizeof head);
-        return message;
-    }
-
-    Message tagged(ibv_tmh_op opcode, std::size_t bytes) {
-        Message message;
-        message.bytes.resize(bytes);
-        scribble(message.bytes, 0);
-        ibv_tmh head{};
-        head.opcode = static_cast<std::uint8_t>(opcode);
-        head.reserved[0] = static_cast<std::uint8_t>(random_() % 3);
-        head.app_ctx = htobe32(static_cast<std::uint32_t>(
-            random_() % 2 == 0 ? random_() % 4 + (random_() % 4 << 16) : random_()));
-        head.tag = htobe64(std::uint64_t{random_() % 8 + (random_() % 4 == 0 ? 1U << 20 : 0)});
-        std::memcpy(message.bytes.data(), &head, sizeof head);
-        return message;
-    }
-
-    Message rendezvous() {
-        Message message = tagged(IBV_TMH_RNDV, 16 + random_() % 100);
-        const bool is_right = random_() % 2 == 0;
-        ibv_rvh from{};
-        from.va = htobe64(is_right ? world_.stranger->memory_address() : random_());
-        from.rkey =
-            htobe32(is_right ? world_.stranger->rkey() : static_cast<std::uint32_t>(random_()));
-        from.len = htobe32(static_cast<std::uint32_t>(
-            random_() % 3 == 0 ? random_() : random_() % (2 * kSegBytes)));
-        std::memcpy(message.bytes.data() + 16, &from,
-                    std::min(sizeof from, message.bytes.size() - 16));
-        return message;
-    }
-
-    /// Takes a receive buffer, and writes nothing to it.
-    Message write() {
-        Message message =
-            tagged(IBV_TMH_EAGER, random_() % 2 == 0 ? 16 : Stranger::kMessageBytesMax);
-        message.way.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-        message.way.imm = 0;
-        message.way.remote_addr = world_.exposed.address();
-        uct_rkey_bundle_t bundle{};
-        require_ok(uct_rkey_unpack(world_.victim.component(), world_.exposed.packed_rkey().data(),
-                                   &bundle),
-                   "uct_rkey_unpack");
-        message.way.rkey = static_cast<std::uint32_t>(bundle.rkey);
-        uct_rkey_release(world_.victim.component(), &bundle);
-        return message;
-    }
-
-    World& world_;
-    std::mt19937_64& random_;
-};
+Nonsense nonsense_of(World& world) {
+    return {world.random,
+            [&world] {
+                return Place{world.stranger->memory_address(), world.stranger->rkey()};
+            },
+            place_of(world.victim, world.exposed)};
+}
 
 Message am_of(std::size_t bytes) {
     Message am;
@@ -347,7 +133,7 @@ class RcHostile : public ::testing::TestWithParam<const char*> {};
 TEST_P(RcHostile, nonsense_harms_nobody_else) {
     for_each_seed(4, [](std::uint64_t seed) {
         World world(GetParam(), seed);
-        Nonsense nonsense(world);
+        Nonsense nonsense = nonsense_of(world);
         for (int i = 0; i < 1500; ++i) {
             world.send(nonsense.next(), world.random() % 4 == 0);
             if (i % 100 == 0) {
