@@ -223,7 +223,8 @@ void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
         std::byte answer_to[kAnswerBytesMax];
     } request{};
     const std::size_t bytes = sizeof request.head + sizeof request.from + answer_to_.size();
-    bool is_whole = message.byte_len >= bytes && message.capacity >= bytes;
+    // Of one that was cancelled by force the capacity is not known any more; none is smaller.
+    bool is_whole = message.byte_len >= bytes && (message.forced || message.capacity >= bytes);
     if (message.forced) {
         // The buffer may be used for something else by now, or be gone; the sender is told all the
         // same, if we know who it is.
