@@ -43,8 +43,11 @@ std::string Sim::missing_of(SimLink& link) {
     std::erase_if(link.ops, [](const SimOp* op) { return op->is_over(); });
     if (!link.ops.empty()) {
         const SimOp& op = *link.ops.front();
+        const auto sent = std::ranges::find(link.tagged, &op, &SimMessage::op);
+        const bool is_taken = sent != link.tagged.end() && sent->position != 0;
         return "op " + std::to_string(op.number) + " of kind " +
-               std::to_string(static_cast<int>(op.kind)) + " has not completed";
+               std::to_string(static_cast<int>(op.kind)) + " has not completed" +
+               (is_taken ? "; its message was taken" : "");
     }
     if (link.ep != nullptr) {
         for (const auto& request : link.requests) {
