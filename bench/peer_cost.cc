@@ -98,7 +98,7 @@ void make_unconnected(uct_iface_h iface, std::size_t count, std::vector<uct_ep_h
 void make_to_endpoints(uct_iface_h iface, uct_iface_h other, std::size_t count, Meter* meter,
                        Endpoints* endpoints) {
     // In parts: what stops it stops both sides at about the same number.
-    constexpr std::size_t kPart = 64;
+    constexpr std::size_t kPart = 16;
     const Target here = target_at(iface);
     const Target there = target_at(other);
     const std::size_t bytes = attributes(iface).ep_addr_len;

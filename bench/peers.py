@@ -42,8 +42,8 @@ COLOURS = {"rc": "#b5482a", "dc": "#2a5db5"}
 # ---- Memory and set-up
 
 def cost_of(bench, transport, count):
-    """What `peer_cost` says, with the last thing that the library said when something stopped it."""
-    command = [bench.bin / "peer_cost", transport, str(count)]
+    """What `peer_cost` says, with the last words of the library when something stopped it."""
+    command = [(bench.bin / "peer_cost").resolve(), transport, str(count)]
     result = subprocess.run(command, capture_output=True, text=True, check=False,
                             timeout=compare.TIMEOUT_S * 5,
                             env={**os.environ, "TAGWIRE_IB_DEVICES": DEVICE})
@@ -222,6 +222,22 @@ def rate_rows(bench):
     return rows
 
 
+def policy_table(rows):
+    """What each policy makes of the rate over rc: medians of all readings, settled or not."""
+    ratios = {}
+    for row in rows:
+        policy = (row.ours.environment or {}).get("TAGWIRE_DC_POLICY")
+        if policy and row.readings:
+            ratios.setdefault(policy, {})[row.ours.test] = statistics.median(
+                r["ours"] / r["theirs"]["rc"] for r in row.readings)
+    tests = list(dict.fromkeys(test for each in ratios.values() for test in each))
+    lines = ["".join(f"{cell:>13}" for cell in ("times rc", *tests))]
+    for policy, each in ratios.items():
+        cells = [f"{each[test]:.2f}" if test in each else "-" for test in tests]
+        lines.append("".join(f"{cell:>13}" for cell in (policy, *cells)))
+    return ["", *lines] if ratios else []
+
+
 def rate_lines(rows, problems):
     lines = []
     for row in rows:
@@ -233,7 +249,7 @@ def rate_lines(rows, problems):
             ratios = [r["ours"] / r["theirs"]["rc"] for r in row.readings]
             lines.append(f"    all {len(ratios)} readings: {statistics.median(ratios):.2f} x rc; "
                          f"queue pairs: dc {row.ours.qps}, rc {row.theirs['rc'].qps}")
-    return lines
+    return lines + policy_table(rows)
 
 
 # ---- Results
