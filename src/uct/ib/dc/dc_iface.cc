@@ -65,6 +65,8 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
     if (status != UCS_OK)
         return status;
     choose_streams();
+    // A device may wait four times as long as it was told before it gives a peer up.
+    close_ns_ = 4 * retries_.timeout_ns * (retries_.retry_count + 1) + 1'000'000'000;
     initiator_params_ = {.cq = send_cq_.get(),
                          .context = &mailbox(),
                          .depth = static_cast<unsigned>(options_.tx_depth) * streams_,
@@ -316,7 +318,8 @@ void DcIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
     const DcEp& ep = *static_cast<const DcEp*>(handle);
     sink.text("state", kStates[static_cast<std::size_t>(ep.state_)]);
     sink.number("target", ep.number_);
-    sink.number("requests_under_way", ep.queue_->posted - ep.queue_->acked);
+    sink.number("requests_under_way",
+                is_shared() ? ep.under_way_ : ep.queue_->posted - ep.queue_->acked);
     sink.number("credits", ep.window_ - (ep.sent_ - ep.peer_released_));
 }
 

@@ -75,6 +75,11 @@ class DcIface : public ib::MessageIface {
     static constexpr std::size_t kAnswersMax = 1U << 16;
     static constexpr std::uint32_t kNoMore = UINT32_MAX / 2;  // places kept: more than there are
 
+    /// An endpoint that failed while others may have requests where it has some.
+    struct Closing {
+        std::uint32_t ep_id;
+        std::uint64_t deadline;  // ns
+    };
     struct Answer {
         ReturnAddress to;
         Progress progress;
@@ -124,6 +129,8 @@ class DcIface : public ib::MessageIface {
     void drained(ib::SendQueue& queue) override;
     void settled(ib::MessageEp& ep) override;
     void stop(ib::MessageEp& ep) override;
+    void look(std::uint64_t now) override;
+    void start_anew(const Dci& dci);
 
     // ---- dc_shared.cc
     void shared_completed(ib::SendQueue& queue, const ib::Completion& completion) override;
@@ -158,8 +165,7 @@ class DcIface : public ib::MessageIface {
     ib::MessageEp* way_back(std::span<const std::byte> answer_to) override;
 
     void end_arrivals(ib::MessageEp&) override {}
-    void look(std::uint64_t) override {}
-    [[nodiscard]] bool looks_soon() const override { return false; }
+    [[nodiscard]] bool looks_soon() const override { return !closing_.empty(); }
     [[nodiscard]] bool waits_for(const ib::MessageEp& ep) const override {
         return static_cast<const DcEp&>(ep).has_asked_;
     }
@@ -183,6 +189,8 @@ class DcIface : public ib::MessageIface {
     ByAddress<ib::PortAddress, Path> paths_;
     ByAddress<ReturnAddress, DcEp*> ways_back_;
     std::vector<Answer> answers_;
+    std::vector<Closing> closing_;
+    std::uint64_t close_ns_ = 0;  // that their requests may take to end by themselves
 };
 
 inline DcIface& DcEp::owner() const {

@@ -6,6 +6,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
+#include "ucs/time/clock.hpp"
 #include "uct/ib/dc/dc_iface.hpp"
 
 namespace tagwire::dc {
@@ -167,7 +168,8 @@ int DcIface::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_wr* fi
 // ---- The ends of endpoints
 
 // Its requests end: in a DCI of its own at once, because that goes to error; otherwise when the
-// device is done with them, since others have requests there.
+// device is done with them, since others have requests there. Where that takes for ever, because a
+// peer that is there does not receive, look() makes an end.
 void DcIface::stop(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
     if (ep.queue_ == &no_queue_ || ep.has_ended() || ep.queue_->is_broken)
@@ -180,6 +182,8 @@ void DcIface::stop(ib::MessageEp& any) {
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp of a DCI to ERR failed: %s", std::strerror(error));
         channel.is_broken = true;
+    } else {
+        closing_.push_back({ep.id_, ucs::clock_now_ns() + close_ns_});
     }
     if (channel.unsignaled == 0 || channel.free == 0)
         return;
@@ -196,6 +200,52 @@ void DcIface::restart(Channel& channel) {
         restart_stream(ib_md(), *dc_, initiator, channel.stream);
     else
         dc::restart(ib_md(), port(), initiator_params_, initiator);
+}
+
+void DcIface::look(std::uint64_t now) {
+    for (std::size_t i = 0; i < closing_.size();) {
+        auto* ep = static_cast<DcEp*>(find(closing_[i].ep_id));
+        const bool has_ended = ep == nullptr || ep->has_ended();
+        if (!has_ended && now < closing_[i].deadline) {
+            ++i;
+            continue;
+        }
+        closing_.erase(closing_.begin() + static_cast<std::ptrdiff_t>(i));
+        if (!has_ended)
+            start_anew(*static_cast<Channel&>(*ep->queue_).dci);
+    }
+}
+
+// Whatever is under way there is given up. Nobody can say what of it was carried out, so everyone
+// whose requests they are fails.
+void DcIface::start_anew(const Dci& dci) {
+    dc::restart(ib_md(), port(), initiator_params_, dci.initiator);
+    in_progress_ = true;
+    for (const auto& each : channels_) {
+        Channel& channel = *each;
+        if (channel.dci != &dci || channel.is_drained())
+            continue;
+        const std::uint32_t given_up = channel.posted - channel.acked;
+        const std::uint32_t first = channel.acked + 1;
+        channel.id += 1U << kIndexBits;  // completions that are still there find nobody
+        channel.acked = channel.posted;
+        channel.free += given_up;
+        cq_free_ += given_up;
+        channel.unsignaled = 0;
+        channel.reserve = 1;
+        channel.is_broken = true;  // nothing is posted meanwhile
+        for (std::uint32_t sn = first; is_shared() && sn != channel.posted + 1; ++sn) {
+            DcEp& ep = *channel.sent->at(sn).ep;
+            --ep.under_way_;
+            fail(ep, UCS_ERR_CONNECTION_RESET);
+        }
+        if (!is_shared())
+            fail(*channel.owner, UCS_ERR_CONNECTION_RESET);
+        channel.is_broken = false;
+        while (ib::SendOp* op = channel.take_any())
+            finish(*op->ep, *op, op->ep->failure());
+    }
+    in_progress_ = false;
 }
 
 // Whoever failed has no requests any more.

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An endpoint is closed by force while its peer is there but does not receive: its requests would
+// be under way for ever, where others have requests, too.
+#include <gtest/gtest.h>
+
+#include "entity.hpp"
+#include "operations.hpp"
+
+namespace tagwire::test {
+namespace {
+
+struct Sharing {
+    const char* name;
+    const char* policy;
+    const char* streams;
+};
+
+EntityOptions options_of(const Sharing& sharing) {
+    EntityOptions options;
+    // Retries of a dead peer would take 0.8 s; so does the end of what is stuck, and a second.
+    options.iface_config = {
+        {"DC_POLICY", sharing.policy}, {"DC_DCIS", "1"},        {"DC_STREAMS", sharing.streams},
+        {"DC_TIMEOUT", "67ms"},        {"DC_RETRY_COUNT", "2"}, {"DC_RX_DEPTH", "2"},
+        {"DC_RNDV_MAX", "1"}};
+    return options;
+}
+
+class DcClose : public ::testing::TestWithParam<Sharing> {
+  protected:
+    /// Steps of at least a microsecond: more than a minute.
+    static constexpr int kStepsMax = 100'000'000;
+
+    template <class Done>
+    static bool until(Entity& entity, Done&& done) {
+        for (int i = 0; i < kStepsMax; ++i) {
+            if (done())
+                return true;
+            entity.progress();
+        }
+        return false;
+    }
+    /// As many messages as are taken.
+    static int fill(Entity& entity, uct_ep_h ep) {
+        int taken = 0;
+        for (int refused = 0; refused < 100; entity.progress()) {
+            const ucs_status_t status = uct_ep_am_short(ep, Entity::kAmId, 0, nullptr, 0);
+            taken += status == UCS_OK ? 1 : 0;
+            refused += status == UCS_OK ? 0 : 1;
+        }
+        return taken;
+    }
+};
+
+TEST_P(DcClose, what_is_stuck_ends_and_the_dci_serves_others) {
+    const Resource& resource = resource_of("dc");
+    Entity sender(resource, options_of(GetParam()));
+    Entity stuck(resource, options_of(GetParam()));  // nobody progresses it
+    Entity peer(resource, options_of(GetParam()));
+    Connection to_stuck = connect(sender, stuck);
+    ASSERT_LT(2, fill(sender, to_stuck.forward)) << "more than it has buffers for";
+
+    Completion closed;
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(to_stuck.forward, UCT_FLUSH_FLAG_CANCEL, &closed));
+    ASSERT_TRUE(until(sender, [&] { return closed.calls == 1; }));
+    EXPECT_EQ(UCS_OK, closed.ended);
+    EXPECT_NE(UCS_OK, uct_ep_am_short(to_stuck.forward, Entity::kAmId, 0, nullptr, 0));
+
+    Connection to_peer = connect(sender, peer);
+    for (std::uint64_t i = 0; i < 1000; ++i) {
+        ASSERT_TRUE(until(sender, [&] {
+            peer.progress();
+            return uct_ep_am_short(to_peer.forward, Entity::kAmId, i, nullptr, 0) == UCS_OK;
+        }));
+    }
+    EXPECT_TRUE(until(sender, [&] {
+        peer.progress();
+        return peer.am_count == 1000;
+    }));
+    EXPECT_TRUE(sender.errors.empty()) << "one that was closed tells of no failure";
+}
+
+// Nobody can say what of theirs was carried out.
+TEST_P(DcClose, whoever_is_stuck_there_too_fails_once) {
+    const Resource& resource = resource_of("dc");
+    Entity sender(resource, options_of(GetParam()));
+    Entity stuck(resource, options_of(GetParam()));
+    Connection one = connect(sender, stuck);
+    Connection other = connect(sender, stuck);
+    ASSERT_LT(2, fill(sender, one.forward));
+    fill(sender, other.forward);
+    const bool has_requests = fact_of(other.forward, "requests_under_way") > 0;
+
+    Completion closed;
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(one.forward, UCT_FLUSH_FLAG_CANCEL, &closed));
+    ASSERT_TRUE(until(sender, [&] {
+        return closed.calls == 1 && sender.errors.size() == (has_requests ? 1 : 0);
+    }));
+    if (has_requests) {
+        EXPECT_EQ(static_cast<uct_ep_h>(other.forward), sender.errors[0].ep);
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, sender.errors[0].status);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dc, DcClose,
+                         ::testing::Values(Sharing{"owned", "dcs_quota", "1"},
+                                           Sharing{"owned_streams", "dcs_quota", "4"},
+                                           Sharing{"shared", "hash", "1"},
+                                           Sharing{"shared_streams", "rand", "4"}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
+
+}  // namespace
+}  // namespace tagwire::test
