@@ -80,15 +80,25 @@ bool DcIface::own_channel(DcEp& ep) {
         end_turns();
         return false;
     }
+    if (channel->had_turn == ep.id_ && idle_.empty() && !pending_.empty()) {
+        // Those who were refused meanwhile come first; once, since they may have no use for it.
+        channel->had_turn = 0;
+        idle_.push_back(channel);
+        has_work_ = true;
+        return false;
+    }
     channel->owner = &ep;
     channel->reserve = 1;
+    channel->is_wanted = false;
     channel->turn_begin = channel->posted;
     ep.queue_ = channel;
     return true;
 }
 
 void DcIface::give_back(Channel& channel) {
-    static_cast<DcEp*>(std::exchange(channel.owner, nullptr))->queue_ = &no_queue_;
+    auto* ep = static_cast<DcEp*>(std::exchange(channel.owner, nullptr));
+    ep->queue_ = &no_queue_;
+    channel.had_turn = channel.is_wanted ? ep->id_ : 0;
     if (&channel != answer_channel_)
         idle_.push_back(&channel);
     has_work_ |= !pending_.empty();
@@ -105,6 +115,7 @@ void DcIface::end_turns() {
     const std::uint64_t turn =
         policy_ == Policy::kDcsQuota ? dci_options_.quota : options_.tx_depth;
     for (Channel* channel : pool_) {
+        channel->is_wanted = true;
         if (channel->owner != nullptr && channel->posted - channel->turn_begin >= turn)
             channel->reserve = kNoMore;  // but for the request that ends it
     }

@@ -58,6 +58,8 @@ struct Channel : ib::SendQueue {
     Dci* dci = nullptr;
     std::uint16_t stream = 0;
     std::uint32_t turn_begin = 0;  // owned: requests posted before the owner's turn
+    bool is_wanted = false;        // owned: somebody was refused during the turn
+    std::uint32_t had_turn = 0;    // idle: id of whose turn that was; 0: nobody wanted it
     std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
     std::unique_ptr<SentRing> sent;  // shared
 };
