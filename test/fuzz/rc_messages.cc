@@ -1,193 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages for an rc interface from plain queue pairs on the virtual HCA, mixed with what its user
-// does: receives posted and cancelled, rendezvous sent, descriptors kept. At the end each receive
-// buffer is posted again, and each operation has ended once.
-#include <endian.h>
+// does.
+#include "message_victim.hpp"
 
 #include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "ib/stranger.hpp"
-#include "input.hpp"
-#include "operations.hpp"
 
 namespace tagwire::fuzz {
 namespace {
 
-using test::Entity;
-using test::fact_of;
-
-constexpr std::size_t kSegBytes = 256;
-constexpr std::size_t kMessageBytesMax = 384;  // longer than a buffer
-constexpr int kStepsMax = 2'000'000;
-constexpr unsigned kReceives = 4;
-
-ib::IbMd& stranger_md() {
-    static const test::VhcaMd md;
-    return *md;
-}
-
-test::EntityOptions options_of(bool by_device) {
-    test::EntityOptions options;
-    options.md_config = {{"IB_MTU", "1024"}};  // as the stranger's queue pairs have it
-    options.iface_config = {{"RC_TAG_MATCHING", by_device ? "device" : "software"},
-                            {"RC_SEG_BYTES", std::to_string(kSegBytes)},
-                            {"RC_RX_DEPTH", "2"},
-                            {"RC_RX_HELD", "64"},
-                            {"RC_RNDV_MAX", "1"},  // each buffer is posted again at once
-                            {"RC_TX_DEPTH", "16"},
-                            {"RC_TX_CQ_DEPTH", "64"},
-                            {"RC_RNR_TIMER", "10us"},
-                            {"RC_KEEPALIVE_INTERVAL", "0"}};
-    return options;
-}
-
-/// The interface under attack, and its user.
-class Victim {
+class RcAttack : public test::Stranger {
   public:
-    explicit Victim(bool by_device) : self_(test::resource_of("rc"), options_of(by_device)) {
-        self_.keep_record = false;
-        posted_at_first_ = fact_of(self_, "receive_buffers_posted");
-        for (Slot& slot : slots_) {
-            slot.receive = std::make_unique<test::Receive>(self_, kSegBytes);
-            slot.receive->on_done = [&slot](test::Receive& done) {
-                require(std::exchange(slot.is_posted, false) && done.endings() == 1);
-            };
-        }
-        payload_ = std::make_unique<test::Buffer>(self_, kSegBytes, test::Backing::kRegistered);
-        self_.on_am = [this](const test::AmMessage& message) { return look_at(message.data); };
-        self_.on_eager = [this](const test::EagerFragment& part) { return look_at(part.data); };
-        self_.on_error = [this](const test::PeerError&) { require(!std::exchange(failed_, true)); };
+    static constexpr const char* kTransport = "rc";
+    static constexpr long kEndpointsLeft = 0;
+
+    RcAttack() : Stranger(stranger_md()) {}
+    static test::EntityOptions options(bool by_device) { return options_of("RC", by_device); }
+    test::Endpoint open(Entity& victim) {
         uct_ep_params_t params{};
         params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
-        params.iface = self_.iface();
+        params.iface = victim.iface();
         uct_ep_h ep = nullptr;
         test::require_ok(uct_ep_create(&params, &ep), "uct_ep_create");
-        ep_ = test::Endpoint(ep);
-        stranger_.connect(self_, ep, 16);
+        connect(victim, ep, 16);
+        return test::Endpoint(ep);
     }
-
-    void act(Input& input) {
-        const auto step = input.take<std::uint8_t>();
-        const unsigned argument = step / 8;
-        Slot& slot = slots_[argument % kReceives];
-        switch (step % 8) {
-            case 0:
-                if (!slot.is_posted)
-                    slot.is_posted = slot.receive->post(argument % 8, ~uct_tag_t{0}) == UCS_OK;
-                break;
-            case 1:
-                if (slot.is_posted && slot.receive->cancel(argument > 15) == UCS_OK)
-                    slot.is_posted = argument <= 15;
-                break;
-            case 2:
-                send_rendezvous();
-                break;
-            case 3:
-                release(argument % 2 == 0 ? 1 : kept_.size());
-                break;
-            case 4:
-                for (unsigned i = 0; i <= argument; ++i)
-                    progress();
-                break;
-            default:
-                until([&] { return failed_ || !stranger_.is_full(); });
-                if (!failed_)
-                    send(input, argument % 2 != 0, argument % 8 == 6);
-                break;
-        }
-    }
-
-    /// Nothing is lost, nothing is under way.
-    void end() {
-        until([&] { return failed_ || stranger_.is_idle(); });
-        ep_.reset();
-        until([&] { return fact_of(self_, "endpoints") == 0; });
-        release(kept_.size());
-        for (Slot& slot : slots_) {
-            if (slot.is_posted)
-                slot.receive->cancel(true);
-        }
-        require(sends_ended_ == sends_);
-        until([&] { return fact_of(self_, "receive_buffers_posted") == posted_at_first_; });
-        require(fact_of(self_, "receive_buffers_held") == 0);
-        require(fact_of(self_, "rendezvous_under_way") == 0);
-    }
-
-  private:
-    struct Slot {
-        std::unique_ptr<test::Receive> receive;
-        bool is_posted = false;
-    };
-
-    /// The next bytes of the input, as they are but for a place where there is memory to read.
-    void send(Input& input, bool has_imm, bool to_other) {
-        const std::size_t bytes = input.take<std::uint16_t>() % (kMessageBytesMax + 1);
-        std::byte* place = stranger_.place();
-        input.take_into(std::span(place, bytes));
-        if (bytes >= 32 && place[24] == std::byte{0xff}) {  // RVH: its address and key
-            const std::uint64_t va = htobe64(stranger_.memory_address());
-            const std::uint32_t rkey = htobe32(stranger_.rkey());
-            std::memcpy(place + 16, &va, sizeof va);
-            std::memcpy(place + 24, &rkey, sizeof rkey);
-        }
-        test::Stranger::Way way;
-        if (has_imm)
-            way.imm = input.take<std::uint8_t>();
-        way.to_other = to_other;
-        stranger_.send(bytes, way);
-    }
-
-    void send_rendezvous() {
-        const uct_iov_t iov = payload_->iov();
-        completions_.push_back(std::make_unique<test::Completion>());
-        completions_.back()->on_done = [this] { ++sends_ended_; };
-        const auto handle =
-            uct_ep_tag_rndv_zcopy(ep_, 3, "head", 4, &iov, 1, 0, completions_.back().get());
-        sends_ += UCS_PTR_IS_ERR(handle) ? 0 : 1;
-    }
-
-    ucs_status_t look_at(void* data) {
-        if (std::to_integer<unsigned>(*static_cast<std::byte*>(data)) % 4 != 3 || kept_.size() > 20)
-            return UCS_OK;
-        kept_.push_back(data);
-        return UCS_INPROGRESS;
-    }
-
-    void release(std::size_t count) {
-        for (; count > 0 && !kept_.empty(); --count) {
-            uct_iface_release_desc(kept_.back());
-            kept_.pop_back();
-        }
-    }
-
-    void progress() {
-        self_.progress();
-        stranger_.progress();
-    }
-
-    template <class Condition>
-    void until(Condition&& condition) {
-        for (int i = 0; !condition(); ++i) {
-            require(i < kStepsMax);
-            progress();
-        }
-    }
-
-    Entity self_;
-    test::Stranger stranger_{stranger_md()};
-    std::vector<std::unique_ptr<test::Completion>> completions_;
-    std::unique_ptr<test::Buffer> payload_;
-    Slot slots_[kReceives];
-    std::vector<void*> kept_;
-    test::Endpoint ep_;
-    long posted_at_first_ = 0;
-    int sends_ = 0, sends_ended_ = 0;
-    bool failed_ = false;
+    void prepare(std::span<std::byte>) {}
 };
 
 }  // namespace
@@ -204,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static const int ready = LLVMFuzzerInitialize(nullptr, nullptr);  // where it is only replayed
     tagwire::fuzz::require(ready == 0);
     tagwire::fuzz::Input input(data, size);
-    tagwire::fuzz::Victim victim(input.take<std::uint8_t>() % 2 != 0);
+    tagwire::fuzz::Victim<tagwire::fuzz::RcAttack> victim(input.take<std::uint8_t>() % 2 != 0);
     for (int acts = 0; acts < 200 && !input.at_end(); ++acts)
         victim.act(input);
     victim.end();
