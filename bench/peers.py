@@ -33,6 +33,7 @@ TRANSPORTS = {"rc": (1, 10, 100, 1000, 10000), "dc": (1, 10, 100, 1000, 10000, 1
 COUNT_OF_MANY = 10000  # a run with so many peers is not repeated as often
 REPEATS = 5
 REPEATS_OF_MANY = 2
+ROUNDS = 7
 PEERS_OF_RATES = 64
 BYTES_MAX = 128     # of one more peer over dc, with MANY of them
 MANY = 1000
@@ -205,7 +206,7 @@ class Figure:
 
 
 def rate_rows(bench):
-    many = ["--peers", str(PEERS_OF_RATES), "--window", "512", "--iters", "100000"]
+    many = ["--peers", str(PEERS_OF_RATES), "--window", "512", "--iters", "50000"]
     rows = []
     for name, test in (("AM short", "am_bw"), ("tagged", "tag_rate")):
         for policy in policies(bench):
@@ -258,7 +259,7 @@ def write_results(out, costs, rows, problems):
     out.mkdir(parents=True, exist_ok=True)
     lines = [*cost_lines(costs), "", *rate_lines(rows, problems)]
     if not draw(costs, out):
-        lines.append("no plot: python3-matplotlib is not installed")
+        print("peers: no plot: this Python has no matplotlib", file=sys.stderr)
     document = {"schema": 1, "device": DEVICE, "problems": problems, "costs": costs,
                 "host": {"cpu": compare.cpu_model(), "kernel": platform.release(),
                          "cores": os.cpu_count()},
@@ -266,17 +267,15 @@ def write_results(out, costs, rows, problems):
                           "regimes": compare_rc.summary(row), "readings": row.readings,
                           "qps": {"dc": row.ours.qps, "rc": row.theirs["rc"].qps}}
                          for row in rows]}
-    text = "\n".join(lines) + "\n"
-    (out / "peers.txt").write_text(text, encoding="utf-8")
+    (out / "peers.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (out / "peers.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    print(text, end="")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--bin", required=True, help="directory of the built programs")
     parser.add_argument("--out", required=True, help="directory for peers.json, .txt, .png, .svg")
-    parser.add_argument("--rounds", type=int, default=compare.ROUNDS,
+    parser.add_argument("--rounds", type=int, default=ROUNDS,
                         help="readings of rates that must count (%(default)s)")
     parser.add_argument("--peers-max", type=int, default=100000,
                         help="no more than so many endpoints (%(default)s)")
@@ -286,13 +285,17 @@ def main():
     if len(allowed) < 2:
         sys.exit("peers: two cpus are needed, otherwise the two sides take turns on one")
     bench = compare_rc.Bench(arguments.bin, f"{allowed[0]},{allowed[1]}")
+    out = Path(arguments.out)
     costs = measure_costs(bench, arguments.peers_max)
+    write_results(out, costs, [], {})  # rates take minutes
+    print("\n".join(cost_lines(costs)), flush=True)
     try:
         rows = [] if arguments.no_rates else rate_rows(bench)
     except Skip as problem:
         sys.exit(f"peers: {problem}")
     problems = compare_rc.measure(rows, bench, arguments.rounds)
-    write_results(Path(arguments.out), costs, rows, problems)
+    write_results(out, costs, rows, problems)
+    print("\n".join(["", *rate_lines(rows, problems)]))
     unsettled = [row for row in rows
                  if row.name not in problems and not compare_rc.summary(row)]
     return 1 if problems or unsettled else 0
