@@ -125,8 +125,8 @@ class Round {
 
 class DcTurns : public ::testing::TestWithParam<Pool> {};
 
-// Who waits has at most two turns of another before its own, each of a quota and of what one call of
-// progress lets through before the next look.
+// Who waits has at most two turns of another before its own, each of a quota and of what one call
+// of progress lets through before the next look.
 TEST_P(DcTurns, nobody_sees_more_than_two_turns_of_another_between_its_own) {
     const Pool& pool = GetParam();
     Round round(pool, 1000);

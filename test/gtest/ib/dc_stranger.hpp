@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that is none of ours: an initiator that sends what it likes to a target, and a target of
-// its own that answers may go to. What hostile tests and the fuzz target attack a dc interface with.
+// A program that is none of ours: an initiator that sends what it likes to a target, and a target
+// of its own that answers may go to. What hostile tests and the fuzz target attack a dc interface
+// with.
 //
 // Owner thread only. Whoever it sends to must be progressed too.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several interfaces of rc or dc in one process on the virtual HCA, driven by a seed, and a plain
-// model of what they owe each other. Whatever the library calls back is held against the model at once;
-// settle() then waits until nothing is missing.
+// model of what they owe each other. Whatever the library calls back is held against the model at
+// once; settle() then waits until nothing is missing.
 //
 //   node   an interface with its memory; any may stop progressing for a while, or be closed
 //   link   an endpoint of it to another node, which has one back: `back`. Those of rc are connected
