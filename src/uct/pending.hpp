@@ -52,12 +52,14 @@ struct PendingLink {
         next = this;
         prev = this;
     }
-    void push_back(PendingLink& link) {
+    void insert_before(PendingLink& link) {
         link.prev = prev;
         link.next = this;
         prev->next = &link;
         prev = &link;
     }
+    void push_back(PendingLink& link) { insert_before(link); }
+    void push_front(PendingLink& link) { next->insert_before(link); }
     void append_all_of(PendingLink& other) {
         if (other.alone())
             return;
@@ -84,6 +86,8 @@ class PendingGroup : private detail::PendingLink {
 
     bool empty() const { return head_ == nullptr; }
     bool blocks_sends() const { return head_ != nullptr && visit_ == nullptr; }
+    /// The callback of its first request runs.
+    bool is_visited() const { return visit_ != nullptr; }
 
   private:
     friend class PendingQueue;
@@ -159,6 +163,14 @@ class PendingQueue {
             callback(request);
             request = next;
         }
+    }
+
+    /** What the group was refused for is there: its turn comes next. It has requests. */
+    void put_first(PendingGroup& group) {
+        if (group.visit_ != nullptr)
+            return;  // it is its turn
+        group.unlink();
+        ready_.push_front(group);
     }
 
     bool empty() const { return ready_.alone() && refused_.alone(); }

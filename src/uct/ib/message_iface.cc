@@ -107,6 +107,7 @@ ucs_status_t MessageIface::open_queues() {
     if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
         return too_few(prefix_ + "_TX_DEPTH", options_.tx_depth, "requests in a send queue",
                        static_cast<std::uint64_t>(device.max_qp_wr));
+    options_.tx_depth = std::max<std::uint64_t>(options_.tx_depth / queue_shares_, 4);
     // Buffers come back in turn: more than a cache holds would make long messages slow.
     options_.credits = std::min<std::uint64_t>(
         options_.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes_));

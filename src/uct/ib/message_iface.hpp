@@ -325,6 +325,7 @@ class MessageIface : public IbIface {
     std::uint32_t signals_out_ = 0;  // requests whose completion was asked for; never too few
     std::uint32_t cq_reserve_ = 0;   // of cq_free_ only for what brings completions
     std::uint32_t signal_every_ = 1;
+    unsigned queue_shares_ = 1;  // what a send queue's places are divided by
     std::uint32_t inline_max_ = 0;
     std::uint32_t credit_step_ = 1;  // messages per report to the peer
     std::size_t seg_bytes_ = 0;

@@ -44,10 +44,12 @@ class DcEp : public ib::MessageEp {
     Path* path_;
     std::uint64_t key_;
     std::uint32_t number_ : 24;
-    bool has_asked_ : 1 = false;           // how far the target is, and waits for the answer
-    bool has_asked_for_long_ : 1 = false;  // since the last look
-    bool is_internal_ : 1 = false;         // answers go there; no user knows it
-    std::uint32_t under_way_ = 0;          // requests in a shared channel
+    bool has_asked_ : 1 = false;               // how far the target is, and waits for the answer
+    bool has_asked_for_long_ : 1 = false;      // since the last look
+    bool is_internal_ : 1 = false;             // answers go there; no user knows it
+    bool is_waiting_ : 1 = false;              // for a channel, in the interface's list
+    std::uint16_t under_way_ = 0;              // requests in a shared channel
+    std::uint16_t last_channel_ = UINT16_MAX;  // index of the one it had; it may still be connected
 };
 static_assert(sizeof(DcEp) <= 96, "what one more peer costs is promised");
 

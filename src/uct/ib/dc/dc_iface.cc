@@ -53,10 +53,12 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
         choose_matching(dc_tag_matching_of(ib_md().device()).is_offered && !port().is_ethernet);
     if (status == UCS_OK)
         status = ep_pool_.init({.name = "dc endpoints", .elements_per_chunk = 256});
+    choose_streams();
     if (status == UCS_OK)
         status = open_queues();
     if (status != UCS_OK)
         return status;
+    usual_signal_every_ = signal_every_;
     eager_parts_max_ = 1;  // a part would not say whose it is
     status = make_own_target();
     rndv_header_max_ -= answer_to_.size();
@@ -64,7 +66,6 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
         status = receives_.want(buffers_per_peer());
     if (status != UCS_OK)
         return status;
-    choose_streams();
     // A device may wait four times as long as it was told before it gives a peer up.
     close_ns_ = 4 * retries_.timeout_ns * (retries_.retry_count + 1) + 1'000'000'000;
     initiator_params_ = {.cq = send_cq_.get(),
@@ -83,18 +84,17 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
     if (first == nullptr)
         return UCS_ERR_IO_ERROR;
     if (!is_shared())
-        idle_.push_back(first);
+        idle_.push_back(*first);
     return take_inline(initiator_params_.inline_bytes);
 }
 
 // Twice as many are asked for as are used: so all of them may have failed and be reset one by one.
 void DcIface::choose_streams() {
-    const auto depth_max =
-        static_cast<std::uint64_t>(std::max(ib_md().device().attr().orig_attr.max_qp_wr, 1));
     const unsigned log_max = dc_streams_log_max(ib_md().device(), *dc_);
     const std::uint64_t offered = log_max < 2 ? 1 : std::uint64_t{1} << (log_max - 1);
-    streams_ = static_cast<unsigned>(
-        std::min({dci_options_.streams, offered, depth_max / options_.tx_depth}));
+    streams_ = static_cast<unsigned>(std::min(
+        {dci_options_.streams, offered, std::max<std::uint64_t>(options_.tx_depth / 8, 1)}));
+    queue_shares_ = streams_;
 }
 
 ucs_status_t DcIface::make_own_target() {
@@ -308,7 +308,9 @@ void DcIface::describe(const uct::DescribeSink& sink) const {
     sink.number("dcis", dcis_.size());
     sink.number("streams_per_dci", streams_);
     sink.number("channels", channels_.size());
-    sink.number("channels_idle", idle_.size());
+    sink.number("channels_idle", std::ranges::count_if(channels_, [](const auto& channel) {
+                    return channel->owner == nullptr && !channel->is_shared;
+                }));
     sink.number("paths", paths_.size());
     sink.number("ways_back", ways_back_.size());
 }

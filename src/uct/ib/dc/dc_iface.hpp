@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -114,9 +115,11 @@ class DcIface : public ib::MessageIface {
     Dci* new_dci();
     Channel* new_channel(Dci& dci);
     Channel* grow_pool();
-    Channel* take_channel();
+    Channel* take_channel(const DcEp& ep);
     Channel* take_answer_channel();
+    void begin_turn(Channel& channel, DcEp& ep);
     void give_back(Channel& channel);
+    DcEp* next_waiting();
     bool own_channel(DcEp& ep);
     bool share_channel(DcEp& ep);
     void restart(Channel& channel);
@@ -182,9 +185,12 @@ class DcIface : public ib::MessageIface {
     ib::SendQueue no_queue_;  // of endpoints without a channel: no room
     std::vector<std::unique_ptr<Dci>> dcis_;
     std::vector<std::unique_ptr<Channel>> channels_;
-    std::vector<Channel*> pool_;         // those that endpoints get
-    Channel* answer_channel_ = nullptr;  // of endpoints back, when all others are taken
-    std::vector<Channel*> idle_;         // owned ones; the last one used is taken first
+    std::vector<Channel*> pool_;                    // those that endpoints get
+    Channel* answer_channel_ = nullptr;             // of endpoints back, when all others are taken
+    ucs::List<Channel, &Channel::idle_link> idle_;  // owned ones; the one used last is the last
+    std::deque<std::uint32_t> waiting_;             // ids of endpoints without a channel, in order
+    bool is_contended_ = false;                     // somebody waited since the last look
+    std::uint32_t usual_signal_every_ = 1;
     ucs::ObjectPool<DcEp> ep_pool_;
     ByAddress<ib::PortAddress, Path> paths_;
     ByAddress<ReturnAddress, DcEp*> ways_back_;

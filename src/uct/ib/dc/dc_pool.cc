@@ -48,16 +48,22 @@ Channel* DcIface::grow_pool() {
         dci = pool_[pool_.size() % dci_options_.dcis]->dci;
     if (dci == nullptr)
         return nullptr;
-    pool_.push_back(new_channel(*dci));
-    return pool_.back();
+    Channel* channel = new_channel(*dci);
+    channel->index = static_cast<std::uint16_t>(pool_.size());
+    pool_.push_back(channel);
+    return channel;
 }
 
-Channel* DcIface::take_channel() {
-    if (idle_.empty())
-        return grow_pool();
-    Channel* channel = idle_.back();
-    idle_.pop_back();
-    return channel;
+// A DCI that goes to another target disconnects from the old one: so an endpoint gets the channel
+// that it had, if it can, or one that nobody used for long.
+Channel* DcIface::take_channel(const DcEp& ep) {
+    Channel* last = ep.last_channel_ < pool_.size() ? pool_[ep.last_channel_] : nullptr;
+    if (last != nullptr && idle_.is_linked(*last)) {
+        idle_.erase(*last);
+        return last;
+    }
+    Channel* grown = grow_pool();
+    return grown != nullptr ? grown : idle_.pop_front();
 }
 
 // What we owe to peers has a DCI of its own when all others are taken: whoever has one of them may
@@ -73,35 +79,58 @@ Channel* DcIface::take_answer_channel() {
 }
 
 bool DcIface::own_channel(DcEp& ep) {
-    Channel* channel = take_channel();
+    Channel* channel = take_channel(ep);
     if (channel == nullptr && ep.is_internal_)
         channel = take_answer_channel();
-    if (channel == nullptr) {
-        end_turns();
-        return false;
+    if (channel != nullptr) {
+        begin_turn(*channel, ep);
+        return true;
     }
-    if (channel->had_turn == ep.id_ && idle_.empty() && !pending_.empty()) {
-        // Those who were refused meanwhile come first; once, since they may have no use for it.
-        channel->had_turn = 0;
-        idle_.push_back(channel);
-        has_work_ = true;
-        return false;
+    if (ep.group_ != nullptr && !ep.is_waiting_) {
+        ep.is_waiting_ = true;
+        waiting_.push_back(ep.id_);
     }
-    channel->owner = &ep;
-    channel->reserve = 1;
-    channel->is_wanted = false;
-    channel->turn_begin = channel->posted;
-    ep.queue_ = channel;
-    return true;
+    end_turns();
+    return false;
+}
+
+void DcIface::begin_turn(Channel& channel, DcEp& ep) {
+    channel.owner = &ep;
+    channel.reserve = 1;
+    channel.turn_begin = channel.posted;
+    channel.was_granted = false;
+    ep.queue_ = &channel;
+    if (&channel != answer_channel_)
+        ep.last_channel_ = channel.index;
 }
 
 void DcIface::give_back(Channel& channel) {
-    auto* ep = static_cast<DcEp*>(std::exchange(channel.owner, nullptr));
-    ep->queue_ = &no_queue_;
-    channel.had_turn = channel.is_wanted ? ep->id_ : 0;
-    if (&channel != answer_channel_)
-        idle_.push_back(&channel);
-    has_work_ |= !pending_.empty();
+    static_cast<DcEp*>(std::exchange(channel.owner, nullptr))->queue_ = &no_queue_;
+    if (&channel == answer_channel_)
+        return;
+    if (DcEp* next = next_waiting(); next != nullptr) {
+        begin_turn(channel, *next);
+        channel.was_granted = true;
+        pending_.put_first(*next->group_);
+        has_work_ = true;
+    } else {
+        idle_.push_back(channel);
+    }
+}
+
+// Who waits longest and still has something to send.
+DcEp* DcIface::next_waiting() {
+    while (!waiting_.empty()) {
+        auto* ep = static_cast<DcEp*>(find(waiting_.front()));
+        waiting_.pop_front();
+        if (ep == nullptr)
+            continue;
+        ep->is_waiting_ = false;
+        if (ep->failure_ == UCS_OK && ep->queue_ == &no_queue_ && ep->group_ != nullptr &&
+            (!ep->group_->empty() || ep->group_->is_visited()))
+            return ep;
+    }
+    return nullptr;
 }
 
 void DcIface::drained(ib::SendQueue& queue) {
@@ -115,12 +144,22 @@ void DcIface::end_turns() {
     const std::uint64_t turn =
         policy_ == Policy::kDcsQuota ? dci_options_.quota : options_.tx_depth;
     for (Channel* channel : pool_) {
-        channel->is_wanted = true;
-        if (channel->owner != nullptr && channel->posted - channel->turn_begin >= turn)
+        auto* ep = static_cast<DcEp*>(channel->owner);
+        if (ep == nullptr)
+            continue;
+        if (channel->posted - channel->turn_begin >= turn)
             channel->reserve = kNoMore;  // but for the request that ends it
+        // What it waited for may have been taken back meanwhile.
+        const bool has_nothing =
+            ep->group_ == nullptr || (ep->group_->empty() && !ep->group_->is_visited());
+        if (channel->was_granted && has_nothing && channel->posted == channel->turn_begin)
+            gave_up(*ep);
     }
     wants_signals_ = true;
     has_work_ = true;
+    // A completion of each request costs less than an empty write behind each.
+    if (!std::exchange(is_contended_, true))
+        signal_every_ = 1;
 }
 
 // One of all that there may be; it is made when it is the first time.
@@ -214,6 +253,8 @@ void DcIface::restart(Channel& channel) {
 }
 
 void DcIface::look(std::uint64_t now) {
+    if (!std::exchange(is_contended_, false))
+        signal_every_ = usual_signal_every_;
     for (std::size_t i = 0; i < closing_.size();) {
         auto* ep = static_cast<DcEp*>(find(closing_[i].ep_id));
         const bool has_ended = ep == nullptr || ep->has_ended();

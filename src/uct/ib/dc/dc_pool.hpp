@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "ucs/datastruct/queue.hpp"
 #include "uct/ib/dc/dc_verbs.hpp"
 #include "uct/ib/message_ep.hpp"
 #include "uct/ib/send_queue.hpp"
@@ -56,10 +57,11 @@ struct Dci {
 
 struct Channel : ib::SendQueue {
     Dci* dci = nullptr;
+    ucs::ListLink<Channel> idle_link;
     std::uint16_t stream = 0;
+    std::uint16_t index = 0;       // in the pool
     std::uint32_t turn_begin = 0;  // owned: requests posted before the owner's turn
-    bool is_wanted = false;        // owned: somebody was refused during the turn
-    std::uint32_t had_turn = 0;    // idle: id of whose turn that was; 0: nobody wanted it
+    bool was_granted = false;      // owned: to one that waited, whose request has not come yet
     std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
     std::unique_ptr<SentRing> sent;  // shared
 };
