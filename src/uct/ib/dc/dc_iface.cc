@@ -308,9 +308,10 @@ void DcIface::describe(const uct::DescribeSink& sink) const {
     sink.number("dcis", dcis_.size());
     sink.number("streams_per_dci", streams_);
     sink.number("channels", channels_.size());
-    sink.number("channels_idle", std::ranges::count_if(channels_, [](const auto& channel) {
-                    return channel->owner == nullptr && !channel->is_shared;
-                }));
+    const auto idle = std::ranges::count_if(channels_, [](const auto& channel) {
+        return channel->owner == nullptr && !channel->is_shared;
+    });
+    sink.number("channels_idle", static_cast<std::uint64_t>(idle));
     sink.number("paths", paths_.size());
     sink.number("ways_back", ways_back_.size());
 }
