@@ -19,12 +19,27 @@ namespace tagwire::dc {
 
 // ---- Set-up
 
+namespace {
+
+constexpr std::uint64_t kSignalEvery = 64;  // or a quarter of what a channel holds
+
+// Each request may end in a completion. Besides the pool there is the initiator of answers.
+ib::MessageOptions messages_of(const DcOptions& options) {
+    ib::MessageOptions messages = options.messages;
+    messages.tx_signal = kSignalEvery;
+    messages.tx_cq_depth = (options.dci.dcis + 1) * messages.tx_depth;
+    return messages;
+}
+
+}  // namespace
+
 DcIface::DcIface(ib::IbMd& md, uct::Worker& worker, const DcOptions& options)
     : MessageIface(md, worker, uct::make_ops<DcIface, DcEp>(), progress_callback<DcIface>, "DC",
-                   options.messages),
+                   messages_of(options)),
       retries_(options.retries),
       dci_options_(options.dci),
-      policy_(static_cast<Policy>(options.dci.policy)) {}
+      policy_(static_cast<Policy>(options.dci.policy)),
+      dcis_max_(options.dci.dcis) {}
 
 ucs_status_t DcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {

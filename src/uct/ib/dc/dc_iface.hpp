@@ -185,7 +185,8 @@ class DcIface : public ib::MessageIface {
     ib::SendQueue no_queue_;  // of endpoints without a channel: no room
     std::vector<std::unique_ptr<Dci>> dcis_;
     std::vector<std::unique_ptr<Channel>> channels_;
-    std::vector<Channel*> pool_;                    // those that endpoints get
+    std::vector<Channel*> pool_;  // those that endpoints get
+    std::size_t dcis_max_;        // in it; fewer than the option says when the device had no more
     Channel* answer_channel_ = nullptr;             // of endpoints back, when all others are taken
     ucs::List<Channel, &Channel::idle_link> idle_;  // owned ones; the one used last is the last
     std::deque<std::uint32_t> waiting_;             // ids of endpoints without a channel, in order

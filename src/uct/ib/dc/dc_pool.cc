@@ -39,15 +39,16 @@ Channel* DcIface::new_channel(Dci& dci) {
 
 // First one of each DCI, then further streams of them.
 Channel* DcIface::grow_pool() {
-    if (pool_.size() == dci_options_.dcis * streams_)
+    Dci* dci = pool_.size() < dcis_max_ ? new_dci() : nullptr;
+    if (dci == nullptr && pool_.size() < dcis_max_) {
+        TW_LOG_WARN("%s: %zu DCIs instead of TAGWIRE_DC_DCIS=%zu", ib_md().device().name().c_str(),
+                    pool_.size(), dcis_max_);
+        dcis_max_ = pool_.size();
+    }
+    if (pool_.size() == dcis_max_ * streams_)
         return nullptr;
-    Dci* dci = nullptr;
-    if (pool_.size() < dci_options_.dcis)
-        dci = new_dci();
-    else
-        dci = pool_[pool_.size() % dci_options_.dcis]->dci;
     if (dci == nullptr)
-        return nullptr;
+        dci = pool_[pool_.size() % dcis_max_]->dci;
     Channel* channel = new_channel(*dci);
     channel->index = static_cast<std::uint16_t>(pool_.size());
     pool_.push_back(channel);
@@ -167,12 +168,12 @@ bool DcIface::share_channel(DcEp& ep) {
     const std::uint64_t by_target =
         (ep.key_ ^ ep.number_) * 0x9e3779b97f4a7c15 >> 32;  // the golden ratio's
     const std::uint64_t drawn = policy_ == Policy::kHash ? by_target : ucs::random_u64();
-    const auto index = static_cast<std::size_t>(drawn % (dci_options_.dcis * streams_));
-    while (pool_.size() <= index) {
-        if (grow_pool() == nullptr)
-            return false;
+    const auto index = static_cast<std::size_t>(drawn % (dcis_max_ * streams_));
+    while (pool_.size() <= index && grow_pool() != nullptr) {
     }
-    ep.queue_ = pool_[index];
+    if (pool_.empty())
+        return false;
+    ep.queue_ = pool_[index % pool_.size()];
     return true;
 }
 
@@ -297,6 +298,8 @@ void DcIface::start_anew(const Dci& dci) {
         while (ib::SendOp* op = channel.take_any())
             finish(*op->ep, *op, op->ep->failure());
     }
+    if (cq_free_ == options_.tx_cq_depth)
+        signals_out_ = 0;
     in_progress_ = false;
 }
 
