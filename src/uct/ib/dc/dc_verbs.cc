@@ -12,6 +12,11 @@
 #include "uct/ib/codes.hpp"
 #include "uct/ib/gather.hpp"
 
+/// As docs/vhca.md has it: what the virtual HCA tells and rdma-core does not.
+struct tagwire_vhca_tm_caps {
+    std::uint32_t flags;
+};
+
 namespace tagwire::dc {
 
 namespace {
@@ -103,16 +108,13 @@ unsigned dc_streams_log_max(const ib::Device& device, const DcVerbs& dc) {
 }
 
 DcTagMatching dc_tag_matching_of(const ib::Device& device) {
-    struct Caps {
-        std::uint32_t flags;
-    };
-    using Query = int (*)(ibv_context*, Caps*);
+    using Query = int (*)(ibv_context*, tagwire_vhca_tm_caps*);
     constexpr std::uint32_t kOffered = 1, kRendezvous = 2;
     void* handle = ::dlopen(device.library().path.c_str(), RTLD_NOW | RTLD_LOCAL);
     const auto query = handle == nullptr
                            ? nullptr
                            : reinterpret_cast<Query>(::dlsym(handle, "tagwire_vhca_query_tm"));
-    Caps caps{};
+    tagwire_vhca_tm_caps caps{};
     if (query == nullptr || query(device.context(), &caps) != 0)
         return {};
     return {(caps.flags & kOffered) != 0, (caps.flags & kRendezvous) != 0};
