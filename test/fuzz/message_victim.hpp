@@ -41,9 +41,10 @@ inline test::EntityOptions options_of(const std::string& prefix, bool by_device)
                             {prefix + "_RX_HELD", "64"},
                             {prefix + "_RNDV_MAX", "1"},
                             {prefix + "_TX_DEPTH", "16"},
-                            {prefix + "_TX_CQ_DEPTH", "64"},
                             {prefix + "_RNR_TIMER", "10us"},
                             {prefix + "_KEEPALIVE_INTERVAL", "0"}};
+    if (prefix == "RC")
+        options.iface_config.emplace_back("RC_TX_CQ_DEPTH", "64");  // dc derives it from its pool
     return options;
 }
 
