@@ -2,6 +2,7 @@
 // A device that has fewer queue pairs than the pool may have: those that there are serve everybody.
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "entity.hpp"
@@ -38,7 +39,8 @@ TEST_P(DcFew, initiators_serve_everybody) {
         receiver.progress();
     }
     EXPECT_EQ(all, receiver.am_count);
-    EXPECT_LT(1, fact_of(sender, "dcis"));
+    const bool has_one = GetParam() == std::string("hash");  // for one target
+    EXPECT_LT(has_one ? 0 : 1, fact_of(sender, "dcis"));
     EXPECT_GT(7, fact_of(sender, "dcis")) << "the device has seven queue pairs in all";
 }
 
