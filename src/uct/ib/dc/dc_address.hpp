@@ -57,4 +57,7 @@ struct [[gnu::packed]] Progress {
 };
 static_assert(sizeof(Progress) == 8);
 
+/// The longest message that always travels within its request: behind a prefix of 8 bytes.
+inline constexpr std::size_t kQuestionBytes = 8 + sizeof(Progress) + sizeof(ReturnAddress);
+
 }  // namespace tagwire::dc

@@ -19,6 +19,7 @@ bool DcIface::ask(DcEp& ep) {
         ReturnAddress from;
     } message{
         ep.prefix(MessageKind::kAsk, 0, 0), {htobe32(ep.id_), htobe32(ep.sent_)}, return_address_};
+    static_assert(sizeof message == kQuestionBytes);
     ibv_sge sge{ib::address_of(&message), sizeof message, 0};
     ibv_send_wr request{};
     request.sg_list = &sge;

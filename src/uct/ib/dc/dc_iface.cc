@@ -100,6 +100,12 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
         return UCS_ERR_IO_ERROR;
     if (!is_shared())
         idle_.push_back(*first);
+    if (initiator_params_.inline_bytes < kQuestionBytes) {
+        TW_LOG_ERROR("%s takes %u bytes within a request, dc needs %zu",
+                     ib_md().device().name().c_str(), initiator_params_.inline_bytes,
+                     kQuestionBytes);
+        return UCS_ERR_UNSUPPORTED;
+    }
     return take_inline(initiator_params_.inline_bytes);
 }
 

@@ -37,7 +37,7 @@ constexpr Option kOptions[] = {
      .doc = "Wanted bytes of a message that travel within the request; the device may give more or "
             "less.",
      .offset = offsetof(DcOptions, messages.inline_bytes),
-     .min = 24,
+     .min = 64,
      .max = 4096},
     {.name = "DC_RX_DEPTH",
      .type = OptionType::kCount,

@@ -274,8 +274,9 @@ void DcIface::look(std::uint64_t now) {
 void DcIface::start_anew(const Dci& dci) {
     dc::restart(ib_md(), port(), initiator_params_, dci.initiator);
     in_progress_ = true;
-    for (const auto& each : channels_) {
-        Channel& channel = *each;
+    // By index: callbacks may send, and channels be made for that.
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+        Channel& channel = *channels_[i];
         if (channel.dci != &dci || channel.is_drained())
             continue;
         const std::uint32_t given_up = channel.posted - channel.acked;
