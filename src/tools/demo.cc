@@ -142,6 +142,12 @@ class Demo {
     std::uint64_t validated_ = 0;
 };
 
+#ifdef TAGWIRE_TOOLS_HAS_VHCA
+constexpr bool kHasVhca = true;
+#else
+constexpr bool kHasVhca = false;
+#endif
+
 void run() {
     const std::vector<int> cpus = choose_cpus({});
     if (cpus[0] == cpus[1]) {
@@ -159,6 +165,10 @@ void run() {
     demo.print();
     if (demo.validated() == 0) {
         throw Failure("this machine has no transport with messages");
+    }
+    if (kHasVhca && !transports.contains("rc")) {
+        throw Failure(
+            "no transport over RDMA devices, though the virtual HCA was built: see `tagwire info`");
     }
     std::printf("demo: PASS, %llu results validated\n",
                 static_cast<unsigned long long>(demo.validated()));

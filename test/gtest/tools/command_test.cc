@@ -86,6 +86,9 @@ TEST(TagwireDemo, passes) {
     const std::string last_line = finished.out.substr(finished.out.rfind("demo: "));
     EXPECT_EQ(last_line.rfind("demo: PASS, ", 0), 0U) << finished.out;
     EXPECT_NE(last_line.find(" results validated\n"), std::string::npos);
+    for (const char* row : {"sm/memory", "rc/", "dc/", "ud/"}) {
+        EXPECT_NE(finished.out.find(row), std::string::npos) << row << "\n" << finished.out;
+    }
 }
 
 }  // namespace
