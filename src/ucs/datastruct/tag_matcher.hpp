@@ -23,11 +23,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "ucs/datastruct/tag_matcher_index.hpp"
+#include "ucs/datastruct/tag_matcher_masks.hpp"
 
 namespace tagwire::ucs {
 
@@ -73,7 +72,7 @@ class PostedReceives {
         } else if (receive.mask == kExactMask) [[likely]] {
             exact_.erase(receive);
         } else {
-            erase_wildcard(receive);
+            wildcards_.erase(receive);
         }
     }
 
@@ -88,7 +87,7 @@ class PostedReceives {
         }
         if (size_ == 0)
             return nullptr;
-        if (classes_in_use_ != 0)
+        if (!wildcards_.empty())
             return match_with_wildcards(tag);
         PostedReceive* receive = exact_.pop(tag);
         size_ -= receive != nullptr;
@@ -103,7 +102,7 @@ class PostedReceives {
         if (receive == nullptr)
             receive = exact_.any();
         if (receive == nullptr)
-            receive = classes_[0]->index.any();
+            receive = wildcards_.any([](const PostedReceive&) { return true; });
         cancel(*receive);
         return receive;
     }
@@ -115,10 +114,7 @@ class PostedReceives {
     void prefetch(std::uint64_t tag) const { exact_.prefetch(tag); }
 
   private:
-    struct MaskClass {
-        std::uint64_t mask = 0;
-        detail::TagIndex<PostedReceive> index;
-    };
+    using Keys = detail::TagKeys<PostedReceive>;
 
     // Not inline, so that posting a lone receive saves no registers.
     [[gnu::noinline]] void post_beside_others(PostedReceive& receive) {
@@ -131,64 +127,23 @@ class PostedReceives {
         if (receive.mask == kExactMask) [[likely]] {
             exact_.insert(receive);
         } else {
-            insert_wildcard(receive);
+            wildcards_.insert(receive);
         }
-    }
-
-    [[gnu::noinline]] void insert_wildcard(PostedReceive& receive) {
-        class_to_add(receive.mask).index.insert(receive);
     }
 
     [[gnu::noinline]] PostedReceive* match_with_wildcards(std::uint64_t tag) {
-        PostedReceive* earliest = exact_.find(tag);
-        for (std::size_t i = 0; i < classes_in_use_; ++i) {
-            PostedReceive* candidate = classes_[i]->index.find(tag & classes_[i]->mask);
-            if (candidate != nullptr && (earliest == nullptr || is_before(*candidate, *earliest)))
-                earliest = candidate;
-        }
+        PostedReceive* earliest = wildcards_.earliest_of(exact_.find(tag), tag);
         if (earliest != nullptr)
             cancel(*earliest);
         return earliest;
-    }
-
-    static bool is_before(const PostedReceive& a, const PostedReceive& b) {
-        return static_cast<std::int64_t>(a.sequence - b.sequence) < 0;
-    }
-
-    /** Where this mask is among the classes in use; classes_in_use_ if it is not. */
-    std::size_t find_class(std::uint64_t mask) const {
-        std::size_t i = 0;
-        while (i < classes_in_use_ && classes_[i]->mask != mask)
-            ++i;
-        return i;
-    }
-
-    MaskClass& class_to_add(std::uint64_t mask) {
-        const std::size_t position = find_class(mask);
-        if (position < classes_in_use_)
-            return *classes_[position];
-        if (position == classes_.size())
-            classes_.push_back(std::make_unique<MaskClass>());
-        classes_[position]->mask = mask;
-        ++classes_in_use_;
-        return *classes_[position];
-    }
-
-    [[gnu::noinline]] void erase_wildcard(PostedReceive& receive) {
-        const std::size_t position = find_class(receive.mask);
-        classes_[position]->index.erase(receive);
-        if (classes_[position]->index.empty())
-            std::swap(classes_[position], classes_[--classes_in_use_]);
     }
 
     PostedReceive* lone_ =
         nullptr;  // the only receive, when it is the only one and came alone; in no hash
     std::size_t size_ = 0;
     std::uint64_t sequence_;
-    std::size_t classes_in_use_ =
-        0;  // the first so many of classes_; the others wait, empty, for a new mask
-    detail::TagIndex<PostedReceive> exact_;
-    std::vector<std::unique_ptr<MaskClass>> classes_;
+    detail::MaskClasses<Keys> wildcards_;
+    detail::TagIndex<Keys> exact_;
 };
 
 struct UnexpectedMessage {
@@ -280,7 +235,7 @@ class UnexpectedMessages {
     UnexpectedMessage* oldest_ = nullptr;
     UnexpectedMessage* newest_ = nullptr;
     std::size_t size_ = 0;
-    detail::TagIndex<UnexpectedMessage> index_;
+    detail::TagIndex<detail::TagKeys<UnexpectedMessage>> index_;
 };
 
 }  // namespace tagwire::ucs

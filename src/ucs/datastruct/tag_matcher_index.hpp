@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// TagIndex: the hash under the tag matcher. It maps a 64-bit key to the oldest of the nodes that
-// carry it.
+// TagIndex: the hash under the tag matchers. It maps a key (a tag, or what its `Keys` say: see
+// TagKeys) to the oldest of the nodes that carry it.
 //
 // Shape. One bucket is one cache line: a control word (seven one-byte fingerprints and an overflow
 // count) and seven node pointers. A look-up reads the bucket of its key and, where a fingerprint
@@ -13,15 +13,13 @@
 //
 // Invariants.
 //   - A key occupies at most one slot. Nodes of equal key form a ring (next, prev) in order of
-//   insertion; the slot
-//     points at the oldest, whose prev is the youngest.
+//     insertion; the slot points at the oldest, whose prev is the youngest.
 //   - A key lies in its home bucket, or in a later one (wrapping) if every bucket between counts it
-//   as passed. So a
-//     search ends at the first bucket that was never passed, and removal needs no tombstones.
+//     as passed. So a search ends at the first bucket that was never passed, and removal needs no
+//     tombstones.
 //   - Growth is incremental: the old table stays readable and every insertion moves a few of its
-//   buckets, so that no
-//     insertion pays for the whole table. A key is in the old table or in the new one, never in
-//     both.
+//     buckets, so that no insertion pays for the whole table. A key is in the old table or in the
+//     new one, never in both.
 //
 // Not thread-safe. Memory of nodes belongs to the caller.
 
@@ -50,6 +48,20 @@ inline std::uint64_t tag_fingerprint(std::uint64_t hash) {
     const std::uint64_t top = hash >> 56;
     return top + (top == 0);
 }
+
+/** What an index must know of its nodes: their key, its hash, its part that a mask leaves, and the
+ * two links that are the index's own while the node is inside. Nodes that are in several indexes at
+ * once have a pair of links for each. These are the keys of nodes with `tag`, `next`, `prev`. */
+template <class NodeType>
+struct TagKeys {
+    using Node = NodeType;
+    using Key = std::uint64_t;
+    static Key key(const Node& node) { return node.tag; }
+    static std::uint64_t hash(Key key) { return tag_hash(key); }
+    static Key masked(Key key, std::uint64_t mask) { return key & mask; }
+    static Node*& next(Node& node) { return node.next; }
+    static Node*& prev(Node& node) { return node.prev; }
+};
 
 template <class Node>
 struct alignas(kCacheLineBytes) TagBucket {
@@ -83,13 +95,16 @@ struct alignas(kCacheLineBytes) TagBucket {
         control |= fingerprint << (8 * slot);
         node[slot] = head;
     }
+    bool occupied(unsigned slot) const { return ((control >> (8 * slot)) & 0xff) != 0; }
     void clear(unsigned slot) { control &= ~(std::uint64_t{0xff} << (8 * slot)); }
 };
 
 /** A power-of-two array of buckets; knows where keys are, nothing about growth. */
-template <class Node>
+template <class Keys>
 class TagTable {
   public:
+    using Node = typename Keys::Node;
+    using Key = typename Keys::Key;
     using Bucket = TagBucket<Node>;
     static_assert(sizeof(Bucket) == kCacheLineBytes);
 
@@ -133,14 +148,14 @@ class TagTable {
     Bucket& bucket(std::size_t index) { return buckets_[index & mask_]; }
     const Bucket& bucket(std::size_t index) const { return buckets_[index & mask_]; }
 
-    Place locate(std::uint64_t key, std::uint64_t hash) const {
+    Place locate(Key key, std::uint64_t hash) const {
         const std::uint64_t mark = tag_fingerprint(hash);
         std::size_t index = hash & mask_;
         for (std::size_t probes = 0; probes <= mask_; ++probes, index = (index + 1) & mask_) {
             Bucket& candidate = buckets_[index];
             for (std::uint64_t hits = candidate.slots_with(mark); hits != 0; hits &= hits - 1) {
                 const auto slot = Bucket::first_of(hits);
-                if (candidate.node[slot]->tag == key)
+                if (Keys::key(*candidate.node[slot]) == key)
                     return {&candidate, slot};
             }
             if (candidate.passed() == 0) [[likely]]
@@ -176,11 +191,12 @@ class TagTable {
     std::size_t mask_ = 0;
 };
 
-/** Node: has `std::uint64_t tag; Node* next; Node* prev;`, all three untouched by the caller while
- * it is inside. */
-template <class Node>
+/** While a node is inside, the caller leaves its key and its links alone. */
+template <class Keys>
 class TagIndex {
   public:
+    using Node = typename Keys::Node;
+    using Key = typename Keys::Key;
     static constexpr std::size_t kBucketsMin = 4;
     static constexpr std::size_t kKeysPerBucketMax =
         5;  // mean; of seven slots, so that few keys pass
@@ -204,13 +220,13 @@ class TagIndex {
     }
 
     void insert(Node& node) {
-        const std::uint64_t hash = tag_hash(node.tag);
+        const std::uint64_t hash = Keys::hash(Keys::key(node));
         typename Table::Bucket& home = table_.bucket(hash);
         if (keys_ < fast_keys_max_ && home.lacks(tag_fingerprint(hash))) [[likely]] {
             const std::uint64_t empty = home.slots_with(0);
             if (empty != 0) [[likely]] {
-                node.next = &node;
-                node.prev = &node;
+                Keys::next(node) = &node;
+                Keys::prev(node) = &node;
                 home.fill(home.first_of(empty), tag_fingerprint(hash), &node);
                 ++keys_;
                 return;
@@ -220,17 +236,17 @@ class TagIndex {
     }
 
     /** The oldest node of this key, left in place; null when there is none. */
-    Node* find(std::uint64_t key) { return locate(key, tag_hash(key)).oldest(); }
+    Node* find(Key key) { return locate(key, Keys::hash(key)).oldest(); }
 
     /** The oldest node of this key, removed; null when there is none. */
-    Node* pop(std::uint64_t key) {
-        const std::uint64_t hash = tag_hash(key);
+    Node* pop(Key key) {
+        const std::uint64_t hash = Keys::hash(key);
         typename Table::Bucket& home = table_.bucket(hash);
         const std::uint64_t hits = home.slots_with(tag_fingerprint(hash));
         if (hits != 0) [[likely]] {
             const unsigned slot = home.first_of(hits);
             Node* node = home.node[slot];
-            if (node->tag == key && node->next == node) [[likely]] {
+            if (Keys::key(*node) == key && Keys::next(*node) == node) [[likely]] {
                 home.clear(slot);
                 --keys_;
                 return node;
@@ -240,19 +256,29 @@ class TagIndex {
     }
 
     void erase(Node& node) {
-        const std::uint64_t hash = tag_hash(node.tag);
-        detach(locate(node.tag, hash), hash, node);
+        const std::uint64_t hash = Keys::hash(Keys::key(node));
+        detach(locate(Keys::key(node), hash), hash, node);
     }
 
     /** Some node, left in place; null when empty. For tear-down: draining by any() and erase() is
      * O(1) per node. */
     Node* any() {
+        return any([](const Node&) { return true; });
+    }
+
+    /** Some node that is `wanted`, left in place; null when there is none. Nodes of equal key are
+     * wanted alike. Looks on where the last call stopped, so that draining what is wanted visits
+     * the table about twice, however much that is. */
+    template <class Wanted>
+    Node* any(const Wanted& wanted) {
         while (old_.allocated())
             move_buckets(old_.bucket_count());
-        for (; keys_ != 0; ++any_position_) {
+        if (keys_ == 0)
+            return nullptr;
+        for (std::size_t left = table_.bucket_count(); left != 0; --left, ++any_position_) {
             const auto& bucket = table_.bucket(any_position_);
             for (unsigned slot = 0; slot < bucket.kSlots; ++slot)
-                if (((bucket.control >> (8 * slot)) & 0xff) != 0)
+                if (bucket.occupied(slot) && wanted(*bucket.node[slot]))
                     return bucket.node[slot];
         }
         return nullptr;
@@ -260,17 +286,17 @@ class TagIndex {
 
     bool empty() const { return keys_ == 0; }
     std::size_t key_count() const { return keys_; }
-    void prefetch(std::uint64_t key) const { __builtin_prefetch(&table_.bucket(tag_hash(key)), 1); }
+    void prefetch(Key key) const { __builtin_prefetch(&table_.bucket(Keys::hash(key)), 1); }
 
   private:
-    using Table = TagTable<Node>;
+    using Table = TagTable<Keys>;
     struct Found {
         Table* table;
         typename Table::Place place;
         Node* oldest() const { return place ? place.head() : nullptr; }
     };
 
-    Found locate(std::uint64_t key, std::uint64_t hash) {
+    Found locate(Key key, std::uint64_t hash) {
         const typename Table::Place place = table_.locate(key, hash);
         if (place || !old_.allocated()) [[likely]]
             return {&table_, place};
@@ -278,34 +304,37 @@ class TagIndex {
     }
 
     void detach(const Found& found, std::uint64_t hash, Node& node) {
-        if (node.next == &node) {
+        if (Keys::next(node) == &node) {
             found.table->remove(found.place, hash);
             --keys_;
             return;
         }
-        node.prev->next = node.next;
-        node.next->prev = node.prev;
+        Node* const next = Keys::next(node);
+        Node* const prev = Keys::prev(node);
+        Keys::next(*prev) = next;
+        Keys::prev(*next) = prev;
         if (found.place.head() == &node)
-            found.place.head() = node.next;
+            found.place.head() = next;
     }
 
     [[gnu::noinline]] void insert_slowly(Node& node, std::uint64_t hash) {
-        if (Node* oldest = locate(node.tag, hash).oldest()) {
-            node.next = oldest;
-            node.prev = oldest->prev;
-            oldest->prev->next = &node;
-            oldest->prev = &node;
+        if (Node* oldest = locate(Keys::key(node), hash).oldest()) {
+            Node* const youngest = Keys::prev(*oldest);
+            Keys::next(node) = oldest;
+            Keys::prev(node) = youngest;
+            Keys::next(*youngest) = &node;
+            Keys::prev(*oldest) = &node;
             return;
         }
-        node.next = &node;
-        node.prev = &node;
+        Keys::next(node) = &node;
+        Keys::prev(node) = &node;
         table_.put(hash, &node);
         ++keys_;
         if (keys_ > keys_max_ || old_.allocated())
             make_room();
     }
 
-    [[gnu::noinline]] Node* pop_slowly(std::uint64_t key, std::uint64_t hash) {
+    [[gnu::noinline]] Node* pop_slowly(Key key, std::uint64_t hash) {
         const Found found = locate(key, hash);
         if (!found.place)
             return nullptr;
@@ -343,9 +372,9 @@ class TagIndex {
         for (; count != 0 && moved_ < old_.bucket_count(); --count, ++moved_) {
             auto& bucket = old_.bucket(moved_);
             for (unsigned slot = 0; slot < bucket.kSlots; ++slot) {
-                if (((bucket.control >> (8 * slot)) & 0xff) == 0)
+                if (!bucket.occupied(slot))
                     continue;
-                table_.put(tag_hash(bucket.node[slot]->tag), bucket.node[slot]);
+                table_.put(Keys::hash(Keys::key(*bucket.node[slot])), bucket.node[slot]);
                 bucket.clear(slot);  // the counts of passed keys stay: they only lengthen searches
             }
         }
