@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random scenarios against the naive lists. rapidcheck prints its seed first, and for a failure the
-// shrunk scenario and a line `RC_PARAMS="reproduce=..."`: set that variable and run the same case
-// to replay it. `RC_PARAMS="seed=N"` runs everything from one seed, `RC_PARAMS="max_success=N"`
-// more scenarios.
+// Random scenarios against the naive lists; matcher_scenarios.hpp tells how to replay one.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -11,70 +8,16 @@
 
 #include <cstdint>
 #include <deque>
-#include <random>
 #include <vector>
 
 #include "match/matcher_model.hpp"
+#include "match/matcher_scenarios.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 
 namespace tagwire::test {
 namespace {
 
 using Kind = MatcherStep::Kind;
-
-// MPI-like tags: a sender in the upper half, a user's tag in the lower. Masks of all sorts, exact
-// ones most often.
-constexpr std::uint64_t kMasks[] = {
-    ucs::kExactMask,
-    ucs::kExactMask,
-    ucs::kExactMask,
-    ucs::kExactMask,
-    0,
-    0x00000000ffffffffU,
-    0xffffffff00000000U,
-    1,
-    0x0000000100000001U,
-    1ULL << 63,
-    0x5555555555555555U,
-    0xfffffffffffffffeU,
-};
-
-std::uint64_t make_tag(unsigned sender, unsigned tag) {
-    return (static_cast<std::uint64_t>(sender) << 32) | tag;
-}
-
-rc::Gen<MatcherStep> any_step() {
-    return rc::gen::map(
-        rc::gen::tuple(
-            rc::gen::weightedElement<Kind>({{5, Kind::kAdd}, {4, Kind::kTake}, {1, Kind::kRemove}}),
-            rc::gen::inRange(0U, 4U), rc::gen::inRange(0U, 4U),
-            rc::gen::elementOf(std::vector<std::uint64_t>(std::begin(kMasks), std::end(kMasks))),
-            rc::gen::inRange<std::size_t>(0, 1000)),
-        [](const auto& parts) {
-            const auto& [kind, sender, tag, mask, position] = parts;
-            return MatcherStep{kind, make_tag(sender, tag), mask, position};
-        });
-}
-
-/** A scenario long and deep enough for tables to grow several times; not shrunk, known by its seed.
- */
-std::vector<MatcherStep> long_scenario(std::uint64_t seed, std::size_t steps, unsigned tags) {
-    std::mt19937_64 random(seed);
-    const auto below = [&random](unsigned limit) {
-        return static_cast<unsigned>(random() % limit);
-    };
-    std::vector<MatcherStep> scenario;
-    for (std::size_t i = 0; i < steps; ++i) {
-        // Phases that mostly fill, then mostly drain.
-        const unsigned adds = (i / 4000) % 2 == 0 ? 8 : 3;
-        const unsigned roll = below(10);
-        const Kind kind = roll < adds ? Kind::kAdd : (roll == 9 ? Kind::kRemove : Kind::kTake);
-        const bool exact = below(16) != 0;
-        scenario.push_back({kind, make_tag(below(tags), below(tags)),
-                            exact ? ucs::kExactMask : kMasks[below(std::size(kMasks))], random()});
-    }
-    return scenario;
-}
 
 struct Receive : ucs::PostedReceive {
     std::size_t number = 0;
@@ -147,17 +90,12 @@ void check_unexpected(const std::vector<MatcherStep>& scenario) {
 }
 
 RC_GTEST_PROP(TagMatcherProperty, PostedReceivesAgreeWithANaiveList, ()) {
-    const auto scenario =
-        *rc::gen::scale(4.0, rc::gen::container<std::vector<MatcherStep>>(any_step()));
-    // Half of the scenarios cross the wrap of the sequence, some also the change of its sign.
-    const std::uint64_t start = *rc::gen::element<std::uint64_t>(0, 1ULL << 63, ~0ULL) -
-                                *rc::gen::inRange<std::uint64_t>(0, 64);
-    check_posted(scenario, start);
+    const auto scenario = *any_scenario();
+    check_posted(scenario, *any_first_sequence());
 }
 
 RC_GTEST_PROP(TagMatcherProperty, UnexpectedMessagesAgreeWithANaiveList, ()) {
-    check_unexpected(
-        *rc::gen::scale(4.0, rc::gen::container<std::vector<MatcherStep>>(any_step())));
+    check_unexpected(*any_scenario());
 }
 
 RC_GTEST_PROP(TagMatcherProperty, PostedReceivesAgreeWhileTablesGrow, ()) {
