@@ -29,6 +29,8 @@ class Includes(unittest.TestCase):
         self.assertEqual(self.broken("src/uct/sm/a.cc", "src/ucs/log/log.hpp"), [])
         self.assertEqual(self.broken("src/uct/a.cc", "src/uct/api/uct.h"), [])
         self.assertEqual(self.broken("src/uct/ib/rc/a.cc", "src/uct/ib/md.hpp"), [])
+        self.assertEqual(self.broken("src/protocols/a.cc", "src/ucs/log/log.hpp"), [])
+        self.assertEqual(self.broken("src/protocols/a.cc", "src/uct/api/uct.h"), [])
 
     def test_an_include_that_points_right_fails(self):
         for includer, included in (
@@ -39,6 +41,11 @@ class Includes(unittest.TestCase):
                 ("src/uct/ib/rc/a.cc", "src/uct/ib/dc/b.hpp"),
                 ("src/uct/ib/a.cc", "src/vhca/b.hpp"),
                 ("src/protocols/a.cc", "src/uct/b.hpp"),
+                ("src/protocols/a.cc", "src/uct/sm/b.hpp"),
+                ("src/ucs/a.cc", "src/protocols/b.hpp"),
+                ("src/uct/a.cc", "src/protocols/b.hpp"),
+                ("src/uct/sm/a.cc", "src/protocols/b.hpp"),
+                ("src/vhca/a.cc", "src/protocols/b.hpp"),
                 ("src/vhca/a.cc", "src/uct/api/uct.h")):
             self.assertEqual(self.broken(includer, included), ["include"], (includer, included))
 
@@ -51,6 +58,7 @@ class Includes(unittest.TestCase):
             self.assertEqual(self.broken(f"{place}/a.cc", "src/uct/api/uct.h"), [])
             self.assertEqual(self.broken(f"{place}/a.cc", "src/tagwire.hpp"), [])
             self.assertEqual(self.broken(f"{place}/a.cc", "src/ucs/log/log.hpp"), ["include"])
+            self.assertEqual(self.broken(f"{place}/a.cc", "src/protocols/a.hpp"), ["include"])
 
     def test_a_public_header_includes_public_headers_only(self):
         self.assertEqual(self.broken("src/ucs/a.h", "src/ucs/b.h"), [])
