@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the matcher by tag and source keeps in the indexes of ucs/datastruct/tag_matcher_index.hpp:
+// the nodes, and for each index the keys by which it knows them.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ucs/datastruct/tag_matcher.hpp"
+
+namespace tagwire::proto {
+
+using ucs::kExactMask;
+
+/** In a receive or a look-up: whoever sent the message. No message has it as its source. */
+inline constexpr std::uint32_t kAnySource = UINT32_MAX;
+
+struct PostedReceive {
+    std::uint64_t tag = 0;          // set before post(), which clears the bits outside the mask
+    PostedReceive* next = nullptr;  // in the ring of equal keys
+    PostedReceive* prev = nullptr;
+    std::uint64_t sequence = 0;
+    std::uint64_t mask = kExactMask;    // set before post()
+    std::uint32_t source = kAnySource;  // set before post()
+
+    /** A message from one source; `message_source` is not kAnySource. */
+    bool matches(std::uint64_t message_tag, std::uint32_t message_source) const {
+        return ((message_tag ^ tag) & mask) == 0 &&
+               (source == kAnySource || source == message_source);
+    }
+};
+static_assert(sizeof(PostedReceive) == 48);  // room for buffer and length in its cache line
+
+struct UnexpectedMessage {
+    struct Links {
+        UnexpectedMessage* next = nullptr;
+        UnexpectedMessage* prev = nullptr;
+    };
+
+    std::uint64_t tag = 0;               // set before add(); the rest belongs to UnexpectedMessages
+    std::uint32_t source = 0;            // set before add()
+    UnexpectedMessage* newer = nullptr;  // neighbours in order of arrival
+    UnexpectedMessage* older = nullptr;
+    Links same_tag;  // rings of equal keys, one for each index
+    Links same_both;
+    Links same_source;
+
+    /** A receive of this tag, mask and source. */
+    bool is_for(std::uint64_t receive_tag, std::uint64_t mask, std::uint32_t receive_source) const {
+        return ((tag ^ receive_tag) & mask) == 0 &&
+               (receive_source == kAnySource || receive_source == source);
+    }
+};
+// What exact look-ups and walks read is one cache line.
+static_assert(offsetof(UnexpectedMessage, same_source) == 64);
+static_assert(sizeof(UnexpectedMessage) == 80);
+
+namespace detail {
+
+struct SourceTag {
+    std::uint64_t tag;
+    std::uint32_t source;
+    bool operator==(const SourceTag&) const = default;
+};
+
+/** One multiplication of both, so that structured tags and sources spread together. The constants
+ * (digits of pi) keep small values away from 0. */
+inline std::uint64_t source_tag_hash(SourceTag key) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product =
+        static_cast<Wide>(key.tag ^ 0x243f6a8885a308d3U) * (key.source ^ 0x13198a2e03707345U);
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+using AnySourceKeys = ucs::detail::TagKeys<PostedReceive>;
+
+struct DirectedKeys : AnySourceKeys {
+    using Key = SourceTag;
+    static Key key(const Node& node) { return {node.tag, node.source}; }
+    static std::uint64_t hash(Key key) { return source_tag_hash(key); }
+    static Key masked(Key key, std::uint64_t mask) { return {key.tag & mask, key.source}; }
+};
+
+/** The links that an index of unexpected messages uses. */
+template <UnexpectedMessage::Links UnexpectedMessage::*links>
+struct MessageLinks {
+    using Node = UnexpectedMessage;
+    static Node*& next(Node& node) { return (node.*links).next; }
+    static Node*& prev(Node& node) { return (node.*links).prev; }
+};
+
+struct MessageTagKeys : MessageLinks<&UnexpectedMessage::same_tag> {
+    using Key = std::uint64_t;
+    static Key key(const Node& node) { return node.tag; }
+    static std::uint64_t hash(Key key) { return ucs::detail::tag_hash(key); }
+};
+
+struct MessageSourceKeys : MessageLinks<&UnexpectedMessage::same_source> {
+    using Key = std::uint32_t;
+    static Key key(const Node& node) { return node.source; }
+    static std::uint64_t hash(Key key) { return ucs::detail::tag_hash(key); }
+};
+
+struct MessageBothKeys : MessageLinks<&UnexpectedMessage::same_both> {
+    using Key = SourceTag;
+    static Key key(const Node& node) { return {node.tag, node.source}; }
+    static std::uint64_t hash(Key key) { return source_tag_hash(key); }
+};
+
+}  // namespace detail
+}  // namespace tagwire::proto
