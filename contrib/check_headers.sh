@@ -22,7 +22,7 @@ alone() {
 while read -r header; do
     alone c "$header" "$cc" -std=c11 -Wstrict-prototypes
     alone c++ "$header" "$cxx" -std=c++20
-done < <(cd "$src" && find ucs uct/api -name '*.h' | sort)
+done < <(cd "$src" && find tagwire*.h ucs uct/api protocols/api -name '*.h' | sort)
 while read -r header; do
     alone c++ "$header" "$cxx" -std=c++20
 done < <(cd "$src" && find tagwire.hpp uct/api -name '*.hpp' | sort)

@@ -123,7 +123,8 @@ def confined(path, lines):
 
 
 def header_kind(path):
-    public = path.startswith(("src/ucs/", "src/uct/api/"))
+    public = path.startswith(("src/ucs/", "src/uct/api/", "src/protocols/api/")) or (
+        path.count("/") == 1)
     if path.startswith("src/") and path.endswith(".h") and not public:
         yield Finding(path, 1, "header-kind", "*.h is a public C header; private ones are *.hpp")
 

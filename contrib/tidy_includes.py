@@ -34,7 +34,7 @@ MAY_INCLUDE = {
     "ib/rc": {"ucs", "uct/api", "uct", "ib"},
     "ib/dc": {"ucs", "uct/api", "uct", "ib"},
     "ib/ud": {"ucs", "uct/api", "uct", "ib"},
-    "protocols": {"ucs", "uct/api"},
+    "protocols": {"ucs", "uct/api", "public"},
     "vhca": {"ucs"},
     "tools": PUBLIC_API,
     "examples": PUBLIC_API,
@@ -98,7 +98,7 @@ def direction(path, target):
         yield f"a public header includes a private one: {target}"
     elif module in (None, "test") or other == module:
         return
-    elif path in COMPOSITION_ROOT and other in TRANSPORTS:
+    elif path in COMPOSITION_ROOT and other in TRANSPORTS | {"protocols"}:
         return
     elif other not in MAY_INCLUDE[module]:
         yield f"{module} must not include {other}: {target}"

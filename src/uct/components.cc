@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The composition root: the one place that names transport families. A new family adds its line
-// here.
+// The composition root: the one place that names transport families, and the parts of the library
+// beside them that have options. A new family adds its line here.
 #include "uct/components.hpp"
 
 #include <algorithm>
 #include <array>
 
+#include "protocols/options.hpp"
 #include "uct/ib/ib_component.hpp"
 #include "uct/sm/sm_component.hpp"
 
@@ -41,6 +42,7 @@ bool is_component(uct_component_h handle) {
 std::vector<const ucs::OptionTable*> all_option_tables() {
     std::vector<const ucs::OptionTable*> tables;
     add_table(&tables, &ucs::core_option_table());
+    add_table(&tables, &proto::option_table());
     for (const Component* component : all_components()) {
         add_table(&tables, component->common_options);
         add_table(&tables, component->md_options);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The address of a worker: its id, and where it takes first contact.
+//
+//     offset  0  version    u8    1
+//             1  transport  u8    which (FirstContact)
+//             2  device     u8    bytes of the device address
+//             3  iface      u8    bytes of the interface address
+//             4  check      u32   of everything else
+//             8  id         u64
+//            16  device address, interface address
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tagwire::proto {
+
+inline constexpr std::size_t kAddressHeadBytes = 16;
+
+struct Address {
+    std::uint64_t id = 0;
+    std::string transport;
+    std::vector<std::byte> device;
+    std::vector<std::byte> iface;
+};
+
+/// Transports that may take first contact, the farthest reaching first. Their index is in the
+/// address.
+inline constexpr const char* kFirstContact[] = {"dc", "ud", "sm"};
+
+bool takes_first_contact(std::string_view transport);
+
+std::vector<std::byte> pack(const Address& address);
+
+/// nullopt when the bytes are no address; `*reason_p` says why.
+std::optional<Address> parse(std::span<const std::byte> bytes, std::string* reason_p);
+
+}  // namespace tagwire::proto

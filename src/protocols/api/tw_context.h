@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Contexts, workers, addresses and endpoints of the messaging layer. Included by tagwire.h.
+#ifndef TAGWIRE_PROTOCOLS_API_TW_CONTEXT_H
+#define TAGWIRE_PROTOCOLS_API_TW_CONTEXT_H
+
+#include <protocols/api/tw_def.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Contexts
+
+/// Parameters of tw_context_create(). Zeroes are the defaults.
+typedef struct tw_context_params {
+    /// Transports to use, as TAGWIRE_TRANSPORTS: names of transports, each with or without a
+    /// device, separated by commas ("sm,rc:mlx5_0:1"). NULL: that option.
+    const char* transports;
+} tw_context_params_t;
+
+/// Opens the memory domains of the transports that may be used. `params` may be NULL.
+/// TW_ERR_NO_DEVICE: none of the named transports is there; the log names each with its reason.
+TAGWIRE_API tw_status_t tw_context_create(const tw_context_params_t* params,
+                                          tw_context_h* context_p);
+
+/// Closes it. While workers or memory handles are open the call does nothing but log an error. NULL
+/// is ignored.
+TAGWIRE_API void tw_context_destroy(tw_context_h context);
+
+// ---- Memory
+
+/// Makes [address, address + length) known to every memory domain, so that messages from and to it
+/// need no copy. The memory stays the program's, mapped until tw_mem_unmap(). `length` is not 0.
+/// TW_ERR_IO_ERROR, TW_ERR_NO_MEMORY: a domain refused it; the log tells which.
+TAGWIRE_API tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length,
+                                   tw_mem_h* mem_p);
+
+/// Forgets it. No operation may be using it.
+TAGWIRE_API tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem);
+
+// ---- Workers
+
+/// Reports that an endpoint has failed: every operation on it has ended, and it refuses everything
+/// but tw_ep_close(). Once per endpoint, inside progress.
+typedef void (*tw_ep_failed_cb_t)(void* arg, tw_ep_h ep, tw_status_t status);
+
+/// Parameters of tw_worker_create(). Zeroes are the defaults.
+typedef struct tw_worker_params {
+    tw_thread_mode_t thread_mode;
+    tw_ep_failed_cb_t ep_failed;  ///< NULL: a failure is logged.
+    void* ep_failed_arg;
+} tw_worker_params_t;
+
+/// Opens an interface of every transport. `params` may be NULL. TW_ERR_NO_DEVICE: no interface
+/// could be opened, or none that takes first contact; the log names each with its reason.
+TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
+                                         tw_worker_h* worker_p);
+
+/// Closes its endpoints by force and gives back everything. Requests of the program's own memory
+/// are its own again; no callback runs. NULL is ignored.
+TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
+
+/// What a worker is and allows.
+typedef struct tw_worker_attr {
+    uint64_t id;  ///< Random; names the worker as the source of messages.
+    tw_thread_mode_t thread_mode;
+    size_t inject_bytes_max;      ///< Longest message of TW_OP_INJECT.
+    size_t multi_recv_bytes_min;  ///< Below so many free bytes a multi-receive ends.
+    size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
+} tw_worker_attr_t;
+
+TAGWIRE_API tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr);
+
+/// Writes the address into `address`, which has *length_p bytes; *length_p gets those that it
+/// takes. TW_ERR_BUFFER_TOO_SMALL: more are needed, *length_p says how many; TW_ADDRESS_BYTES_MAX
+/// always suffices.
+TAGWIRE_API tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p);
+
+/// The id of the worker that an address leads to. TW_ERR_INVALID_ADDR: these bytes are no address.
+TAGWIRE_API tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p);
+
+/// Advances everything: sends, receives, callbacks, connections. Returns 0 when nothing happened.
+TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
+
+/// Takes up to `max` completions of operations with TW_OP_COMPLETION and without a callback, oldest
+/// first; returns how many. Does not progress.
+TAGWIRE_API unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max);
+
+/// One counter of a worker. The texts are constants of the library.
+typedef struct tw_counter {
+    const char* name;  ///< "tx_eager"
+    const char* unit;  ///< "messages", "bytes"
+    const char* doc;   ///< One line.
+    uint64_t value;
+} tw_counter_t;
+
+/// Reads the counters. *count_p: the room in `counters` on entry, those that exist on return;
+/// TW_ERR_BUFFER_TOO_SMALL: as many as fit were written. `counters` may be NULL when *count_p is 0.
+TAGWIRE_API tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters,
+                                           unsigned* count_p);
+
+/// Receives one fact: `key` in lower case with underscores, `value` as text. Both are valid during
+/// the call.
+typedef void (*tw_describe_cb_t)(void* arg, const char* key, const char* value);
+
+/// Tells what a worker has open, and what of each endpoint was chosen.
+TAGWIRE_API tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* arg);
+
+// ---- Endpoints
+
+/// Parameters of tw_ep_create(). Zeroes are the defaults.
+typedef struct tw_ep_params {
+    const void* address;  ///< Of the peer's worker; copied.
+    size_t address_length;
+    void* user_data;  ///< tw_ep_user_data() returns it.
+} tw_ep_params_t;
+
+/// Makes the endpoint to a worker, which may be this one. Does not wait for the peer; messages may
+/// be sent at once. TW_ERR_INVALID_ADDR: these bytes are no address (the log says why).
+/// TW_ERR_UNREACHABLE: no transport leads there. TW_ERR_ALREADY_EXISTS: the worker has one.
+TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params,
+                                     tw_ep_h* ep_p);
+
+/// The endpoint to the worker of this id, NULL when there is none.
+TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
+
+TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
+
+/// Ends when everything sent on the endpoint before has completed and the peer's library has taken
+/// it: nothing is lost if this process ends then. TW_OK: there is nothing to wait for.
+/// TW_INPROGRESS: it is reported as any operation (`op` and `request_p` as for tw_tag_send()). Also
+/// the status of the endpoint's failure, and TW_ERR_NO_RESOURCE.
+TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p);
+
+enum tw_ep_close_flag {
+    /// Ends everything at once with TW_ERR_CANCELED. When the call returns the peer can reach no
+    /// buffer of these operations any more.
+    TW_EP_CLOSE_FORCE = 1 << 0
+};
+
+/// Flushes and destroys the endpoint: nothing may be called on it any more. TW_OK: it is gone.
+/// TW_INPROGRESS: it will be, and that is reported as any operation. What the peer sends is still
+/// received. TW_ERR_NO_RESOURCE: nothing happened.
+TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, unsigned flags, const tw_op_t* op,
+                                    tw_request_h* request_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

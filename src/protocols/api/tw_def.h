@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Handles, flags and records of the messaging layer. Included by tagwire.h.
+#ifndef TAGWIRE_PROTOCOLS_API_TW_DEF_H
+#define TAGWIRE_PROTOCOLS_API_TW_DEF_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tagwire_status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TW_ADDRESS_BYTES_MAX 64  ///< No address of a worker is longer.
+#define TW_IOV_MAX 16            ///< Elements of a gather or scatter list.
+
+typedef struct tw_context* tw_context_h;
+typedef struct tw_worker* tw_worker_h;
+typedef struct tw_ep* tw_ep_h;
+typedef struct tw_mem* tw_mem_h;          ///< Memory known to every domain; see tw_mem_map().
+typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
+typedef struct tw_message* tw_message_h;  ///< A message that was claimed and not yet received.
+
+typedef enum tw_thread_mode {
+    TW_THREAD_SINGLE,      ///< The worker is used by the thread that made it.
+    TW_THREAD_SERIALIZED,  ///< By one thread at a time.
+    TW_THREAD_MULTI        ///< By any thread at any time.
+} tw_thread_mode_t;
+
+/// Flags of an operation (tw_op_t.flags). In parentheses: the calls that take it; any other refuses
+/// it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
+enum tw_op_flag {
+    /// (all) The end is always reported, even if the call itself saw it: to tw_op_t.complete, or,
+    /// without one, to the worker's completion queue. The call then answers TW_INPROGRESS.
+    TW_OP_COMPLETION = 1 << 0,
+    /// (all) More calls follow at once. A hint.
+    TW_OP_MORE = 1 << 1,
+    /// (send) The buffer may be reused as soon as the call returns. At most
+    /// tw_worker_attr_t.inject_bytes_max; TW_ERR_NO_RESOURCE while the library's copies are used
+    /// up.
+    TW_OP_INJECT = 1 << 2,
+    /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion.
+    TW_OP_IMM = 1 << 3,
+    /// (send) Complete when the buffer may be reused. This is so without any of these four.
+    TW_OP_INJECT_COMPLETE = 1 << 4,
+    /// (send) Complete when nothing of the message needs to be kept by the sender: it has reached
+    /// the peer's memory. (recv) As without it: data is visible to every thread when it completes.
+    TW_OP_TRANSMIT_COMPLETE = 1 << 5,
+    /// (send) Complete when the message is in the receiver's buffer, or was discarded.
+    TW_OP_DELIVERY_COMPLETE = 1 << 6,
+    /// (send) Complete when the message was matched by a receive, or was discarded.
+    TW_OP_MATCH_COMPLETE = 1 << 7,
+    /// (send) Begin this message, and what follows to the same peer, when everything before it to
+    /// that peer has completed.
+    TW_OP_FENCE = 1 << 8,
+    /// (recv) Look whether a message is there that this receive would match; the receive is not
+    /// posted. Ends within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
+    /// immediate and source. If a buffer is given and all data is here, as much as fits is copied,
+    /// and `buffer` of the completion is set. The message stays.
+    TW_OP_PEEK = 1 << 9,
+    /// (recv) With PEEK: a message that is found is taken; `message` of the completion names it.
+    /// Alone: receives the message tw_op_t.message. Tag, mask and source are not looked at.
+    TW_OP_CLAIM = 1 << 10,
+    /// (recv) With PEEK: a message that is found is dropped. With CLAIM: tw_op_t.message is.
+    TW_OP_DISCARD = 1 << 11,
+    /// (tw_msg_recv) The buffer takes messages, one behind the other, until less than
+    /// tw_worker_attr_t.multi_recv_bytes_min is left. Each is reported, with `buffer` where it
+    /// lies. When all have ended a last report, of no message, has TW_DONE_MULTI_RECV: the buffer
+    /// is the program's again. Needs a callback or TW_OP_COMPLETION, and one buffer.
+    TW_OP_MULTI_RECV = 1 << 12
+};
+
+/// Flags of a completion.
+enum tw_done_flag {
+    TW_DONE_SEND = 1 << 0,
+    TW_DONE_RECV = 1 << 1,
+    TW_DONE_TAGGED = 1 << 2,
+    TW_DONE_IMM = 1 << 3,         ///< The message has an immediate.
+    TW_DONE_PEEK = 1 << 4,        ///< Of a peek.
+    TW_DONE_CLAIM = 1 << 5,       ///< Of a claimed message.
+    TW_DONE_MULTI_RECV = 1 << 6,  ///< The buffer of a multi-receive is the program's again.
+    TW_DONE_FLUSH = 1 << 7        ///< Of a flush or close.
+};
+
+/// The end of an operation.
+typedef struct tw_completion {
+    void* context;  ///< tw_op_t.context of the operation.
+    tw_request_h
+        request;  ///< The operation; of the library again, unless the program allocated it.
+    tw_status_t status;
+    uint32_t flags;         ///< TW_DONE_x.
+    size_t length;          ///< Bytes sent, or bytes in the receiver's buffer.
+    size_t message_length;  ///< Bytes of the message: more than `length` when it was truncated.
+    void* buffer;           ///< Where the data is: multi-receives and peeks; else NULL.
+    uint64_t tag;           ///< Of the message; 0 when untagged.
+    uint64_t imm;           ///< Of the message; 0 without TW_DONE_IMM.
+    uint64_t source;        ///< Receives: the sender's worker, as tw_address_worker_id() tells it.
+    tw_ep_h ep;  ///< Receives: the program's endpoint to the sender, or NULL. Sends: where it went.
+    tw_message_h message;  ///< PEEK with CLAIM: what the claim will name.
+} tw_completion_t;
+
+/// Reports an end. Runs inside progress; may call everything but progress. `done` is valid during
+/// the call.
+typedef void (*tw_complete_cb_t)(const tw_completion_t* done);
+
+/// What an operation may be told besides buffer, tag and peer; NULL and zeroes are the defaults.
+typedef struct tw_op {
+    uint32_t flags;  ///< TW_OP_x.
+    void* context;
+    /// Where the end is reported unless the call itself answers it (TW_OP_COMPLETION: also then).
+    tw_complete_cb_t complete;
+    /// tw_request_bytes() bytes of the program, aligned to 64, for as long as the operation lasts;
+    /// NULL: of the worker's pool. With it `complete` or TW_OP_COMPLETION is needed.
+    void* request;
+    uint64_t imm;
+    tw_mem_h mem;          ///< Handle that covers the whole buffer, or every element of the list.
+    tw_ep_h source;        ///< Receives: only from this peer; NULL: from anybody.
+    tw_message_h message;  ///< CLAIM: which.
+    /// Gets the completion when the call itself answers the end (anything but TW_INPROGRESS and
+    /// TW_ERR_NO_RESOURCE); may be NULL.
+    tw_completion_t* done;
+} tw_op_t;
+
+/// An element of a list, laid out as struct iovec.
+typedef struct tw_iov {
+    void* base;
+    size_t length;
+} tw_iov_t;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

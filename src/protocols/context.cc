@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/context.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "protocols/address.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+constexpr std::string_view kAuto = "auto";
+/// Devices of the virtual HCA reach processes of this host, which shared memory does better.
+constexpr std::string_view kVirtual = "vhca";
+/// Registering a page for less than this pays within a message.
+constexpr double kCheapSeconds = 1e-6;
+constexpr double kCheapBytes = 1 << 20;
+
+std::vector<std::string_view> split(std::string_view list) {
+    std::vector<std::string_view> parts;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(',', begin), list.size());
+        if (end > begin)
+            parts.push_back(list.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
+    const std::string_view device = desc.dev_name;
+    if (wanted == kAuto)
+        return !device.starts_with(kVirtual);
+    return std::ranges::any_of(split(wanted), [&](std::string_view part) {
+        const std::size_t colon = part.find(':');
+        return part.substr(0, colon) == desc.tl_name &&
+               (colon == std::string_view::npos || part.substr(colon + 1) == device);
+    });
+}
+
+}  // namespace
+
+ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* context_p) {
+    std::unique_ptr<Context> context(new Context);
+    ucs_status_t status = ucs::config_fill(option_table(), &context->options_);
+    if (status == UCS_OK)
+        status =
+            context->open(transports != nullptr ? transports : context->options_.transports.text);
+    if (status == UCS_OK)
+        *context_p = std::move(context);
+    return status;
+}
+
+Context::~Context() {
+    for (const Domain& domain : domains_)
+        uct_md_close(domain.md);
+}
+
+ucs_status_t Context::open(const std::string& transports) {
+    uct_component_h* components = nullptr;
+    unsigned count = 0;
+    const ucs_status_t status = uct_query_components(&components, &count);
+    if (status != UCS_OK)
+        return status;
+    for (unsigned i = 0; i < count; ++i)
+        open_component(components[i], transports);
+    uct_release_component_list(components);
+    return resources_.empty() ? complain(transports) : UCS_OK;
+}
+
+// Domains without a wanted transport are closed again. What cannot be opened has said so in the
+// log.
+void Context::open_component(uct_component_h component, const std::string& wanted) {
+    uct_component_attr_t attr{};
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+    if (uct_component_query(component, &attr) != UCS_OK)
+        return;
+    std::vector<uct_md_resource_desc_t> names(attr.md_resource_count + 1);
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.md_resources = names.data();
+    if (uct_component_query(component, &attr) != UCS_OK)
+        return;
+    for (unsigned i = 0; i < attr.md_resource_count; ++i)
+        open_domain(component, names[i].md_name, wanted);
+}
+
+void Context::open_domain(uct_component_h component, const char* md_name,
+                          const std::string& wanted) {
+    uct_md_config_t* config = nullptr;
+    if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK)
+        return;
+    Domain domain{component, nullptr, {}, false};
+    const ucs_status_t opened = uct_md_open(component, md_name, config, &domain.md);
+    uct_config_release(config);
+    if (opened != UCS_OK)
+        return;
+    uct_tl_resource_desc_t* list = nullptr;
+    unsigned transports = 0;
+    const std::size_t before = resources_.size();
+    if (uct_md_query_tl_resources(domain.md, &list, &transports) == UCS_OK) {
+        for (unsigned tl = 0; tl < transports; ++tl) {
+            if (wants(wanted, list[tl]))
+                resources_.push_back({domains_.size(), list[tl], false});
+        }
+        if (resources_.size() > before)
+            add_first_contact(list, transports);
+        uct_release_tl_resource_list(list);
+    }
+    if (resources_.size() == before || uct_md_query(domain.md, &domain.attr) != UCS_OK) {
+        resources_.resize(before);
+        uct_md_close(domain.md);
+        return;
+    }
+    const ucs_linear_func_t& cost = domain.attr.reg_cost;
+    domain.registers_cheaply = cost.c + cost.m * kCheapBytes < kCheapSeconds;
+    domains_.push_back(domain);
+}
+
+/// Connections of rc need somebody to carry their addresses: where nothing wanted can, datagrams
+/// do.
+void Context::add_first_contact(const uct_tl_resource_desc_t* list, unsigned count) {
+    for (const Resource& resource : resources_) {
+        if (takes_first_contact(resource.desc.tl_name))
+            return;
+    }
+    for (unsigned tl = 0; tl < count; ++tl) {
+        if (std::string_view(list[tl].tl_name) == "ud")
+            resources_.push_back({domains_.size(), list[tl], true});
+    }
+}
+
+ucs_status_t Context::complain(const std::string& wanted) const {
+    std::string there;
+    uct_component_h* components = nullptr;
+    unsigned count = 0;
+    if (uct_query_components(&components, &count) == UCS_OK) {
+        Context all;
+        for (unsigned i = 0; i < count; ++i)
+            all.open_component(components[i], "sm,rc,dc,ud");
+        uct_release_component_list(components);
+        for (const Resource& resource : all.resources_) {
+            there += fmt::format("{}{}:{}", there.empty() ? "" : ", ", resource.desc.tl_name,
+                                 resource.desc.dev_name);
+        }
+    }
+    TW_LOG_ERROR("TAGWIRE_TRANSPORTS=%s: this machine has none of them; it has %s", wanted.c_str(),
+                 there.empty() ? "no transport" : there.c_str());
+    return UCS_ERR_NO_DEVICE;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An endpoint: what a worker has for one peer, whether the program asked for it or the peer came.
+//
+// 1. All messages of the program and all that must stay in order with them go by one lane, which is
+//    chosen before the first of them and never changes.
+// 2. A message is sent at once only if none waits (is_direct_); so they leave in the order of their
+//    calls.
+// 3. What it has failed to send or does not know the answer of is in `queue_`, `flushes_` or
+//    `outstanding_`; fail() ends all of these, once.
+//
+//        made ----> greeting ----> (offering) ----> ready ----> failed
+//                   hello sent,    rc: addresses
+//                   theirs awaited cross
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocols/address.hpp"
+#include "protocols/request.hpp"
+#include "protocols/unexpected.hpp"
+#include "protocols/wire.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_ep {};
+
+namespace tagwire::proto {
+
+class Rail;
+
+/// A rail of the peer.
+struct PeerRail {
+    std::string transport;
+    std::uint8_t domain = 0;
+    std::vector<std::byte> device;
+    std::vector<std::byte> iface;
+};
+
+/// What a call of the program wants sent.
+struct Outgoing {
+    const void* base;
+    std::size_t length;
+    const tw_iov_t* list;
+    std::size_t count;
+    std::uint64_t tag;
+    bool is_tagged;
+    const tw_op_t* op;
+    tw_request_h* request_p;
+};
+
+enum class EpState : std::uint8_t { kGreeting, kOffering, kReady, kFailed };
+
+class Endpoint : public tw_ep {
+  public:
+    Endpoint(Worker& owner, std::uint64_t peer_id);
+    Endpoint(const Endpoint&) = delete;
+    Endpoint& operator=(const Endpoint&) = delete;
+    ~Endpoint();
+
+    // ---- Connection (wireup.cc)
+
+    /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE.
+    ucs_status_t contact(std::string_view transport, std::span<const std::byte> device,
+                         std::span<const std::byte> iface);
+    void on_hello(const Hello& hello, std::vector<PeerRail> rails);
+    void on_offer(const Offer& offer, std::span<const std::byte> address);
+    void on_ready(const Offer& offer);
+    void on_refuse(const Offer& offer);
+    /// Sends what of wire-up waits. False: it waits still.
+    bool send_wireup();
+
+    // ---- Sending (send.cc)
+
+    tw_status_t send(const Outgoing& message);
+    tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
+    void control(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0);
+    void cancel(Request& request);
+    /// The receiver `receive_id` of a rendezvous wants `bytes` of its data.
+    void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
+    /// A read of a rendezvous that the transport had no room for.
+    void queue_read(Request& request);
+    void drop_data(Request& request);
+
+    // ---- What the peer says (control.cc)
+
+    void on_control(const Control& message);
+    /// One of its requests has ended: what waited for that may go on.
+    void request_ended();
+
+    // ---- Unexpected messages (budget.cc)
+
+    void hold(Unexpected& message);
+    void release(Unexpected& message);
+
+    /// Ends everything with `status`; the endpoint refuses everything from then on.
+    void fail(ucs_status_t status);
+    /// The transport's endpoints go; the peer can reach nothing any more.
+    void disconnect();
+
+    /// The program, the peer or something on its way needs it.
+    bool is_needed() const;
+    /// Nobody has it open; it goes when what is on its way has gone.
+    bool is_leaving() const { return !is_open && !is_closing && peer_is_closed; }
+    const Rail& rail() const { return *rail_; }
+    EpState state() const { return state_; }
+    ucs_status_t failure() const { return failure_; }
+    std::uint8_t domain_of_peer(std::size_t rail) const { return peer_rails_[rail].domain; }
+    std::uint8_t peer_rail() const { return peer_rail_; }
+    /// What the program sees as the sender of messages: nothing, unless it has the endpoint.
+    tw_ep_h handle() { return is_open ? this : nullptr; }
+
+    Worker& worker;
+    const std::uint64_t worker_id;  // of the peer
+    std::uint32_t id = 0;           // by which the peer names itself
+    std::uint32_t peer_names = 0;   // by which we name ourselves
+    bool is_open = false;           // the program has it
+    bool is_closing = false;
+    bool peer_is_closed = false;  // the peer's program has closed its own
+    bool wants_wireup = false;    // among those that Worker asks to send_wireup()
+    void* user_data = nullptr;
+
+    // A long eager message whose parts are coming: where they go. Neither: they are dropped.
+    Request* incoming_request = nullptr;
+    Unexpected* incoming_message = nullptr;
+    std::uint64_t incoming_bytes = 0;
+    std::uint64_t incoming_length = 0;
+    bool has_incoming = false;
+
+    std::size_t held_bytes = 0;
+    bool told_to_hold_data = false;
+    bool told_to_hold = false;
+
+    RequestList outstanding;  // sends that have gone and not ended
+    RequestList receiving;    // receives that matched a message that is not all here
+
+  private:
+    friend struct PendingOfEndpoint;
+
+    tw_status_t send_slow(const Outgoing& message);
+    ucs_status_t start(Request& request);
+    ucs_status_t start_eager(Request& request);
+    ucs_status_t start_rndv(Request& request);
+    ucs_status_t start_flush(Request& request);
+    ucs_status_t send_parts(Request& request);
+    ucs_status_t track_transmission(Request& request);
+    bool may_start(const Request& request) const;
+    void enqueue(Request& request);
+    ucs_status_t drain();
+    ucs_status_t drain_controls();
+    ucs_status_t drain_queue();
+    ucs_status_t drain_data();
+    ucs_status_t send_piece(Request& request);
+    ucs_status_t read_pieces(Request& request);
+    void drain_and_arm();
+    void update_direct();
+    void check_flushes();
+    void closed();
+    ucs_status_t send_control(const Control& message);
+    void set_ready();
+    void choose_lane();
+    bool try_lane(std::size_t rail, std::size_t peer_rail);
+    void send_offer();
+    void drop_offered();
+    ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
+                         std::span<const std::byte> iface, uct_ep_h* ep_p);
+    void queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address);
+    std::vector<std::byte> hello_bytes() const;
+
+    // What a short message reads, first.
+    bool is_direct_ = false;
+    uct_ep_h lane_ = nullptr;
+    std::size_t short_data_max_ = 0;
+    Rail* rail_ = nullptr;
+    std::uint8_t peer_rail_ = 0;
+    EpState state_ = EpState::kGreeting;
+    ucs_status_t failure_ = UCS_OK;
+    bool holds_data_ = false;  // the peer wants requests of rendezvous only
+    bool holds_ = false;       // ... nothing
+    bool is_armed_ = false;
+    bool is_draining_ = false;
+    std::uint64_t order_ = 0;  // of the next send
+    RequestQueue queue_;
+    RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
+    RequestList flushes_;  // answered by the peer or not, waiting for earlier sends
+    std::deque<Control> controls_;
+    OwnedBy<uct_pending_req_t, Endpoint> pending_{};
+
+    // Connecting.
+    uct_ep_h contact_ = nullptr;
+    Rail* contact_rail_ = nullptr;
+    uct_ep_h offered_ = nullptr;  // not connected, or not both sides yet
+    Rail* offered_rail_ = nullptr;
+    std::uint8_t offered_to_ = 0;
+    bool offered_is_connected_ = false;
+    std::vector<PeerRail> peer_rails_;
+    std::vector<std::pair<std::size_t, std::size_t>> refused_;
+    std::deque<std::vector<std::byte>> wireup_;
+};
+
+inline Endpoint& endpoint_of(tw_ep_h handle) {
+    return *static_cast<Endpoint*>(handle);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Numbers by which a peer names objects of ours: an index and how often its place was used, so that
+// a late message about an object that is gone finds none. 0 names nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tagwire::proto {
+
+template <class T>
+class IdTable {
+  public:
+    static constexpr unsigned kIndexBits = 24;
+    static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
+
+    /// 0: the table is full.
+    std::uint32_t add(T& object) {
+        std::uint32_t index;
+        if (!free_.empty()) {
+            index = free_.back();
+            free_.pop_back();
+        } else if (places_.size() <= kIndexMask) {
+            index = static_cast<std::uint32_t>(places_.size());
+            places_.push_back({});
+        } else {
+            return 0;
+        }
+        Place& place = places_[index];
+        // Index 0 with generation 0 would be the number of nothing.
+        place.generation = static_cast<std::uint8_t>(place.generation + 1);
+        if (place.generation == 0)
+            place.generation = 1;
+        place.object = &object;
+        ++size_;
+        return (std::uint32_t{place.generation} << kIndexBits) | index;
+    }
+
+    /// `id` is from add().
+    void remove(std::uint32_t id) {
+        places_[id & kIndexMask].object = nullptr;
+        free_.push_back(id & kIndexMask);
+        --size_;
+    }
+
+    /// nullptr for a number that is not in use, whoever made it up.
+    T* find(std::uint32_t id) const {
+        const std::uint32_t index = id & kIndexMask;
+        if (index >= places_.size() || places_[index].generation != id >> kIndexBits) [[unlikely]]
+            return nullptr;
+        return places_[index].object;
+    }
+
+    std::size_t size() const { return size_; }
+
+    /// Visits all; `visit` may remove the one that it gets.
+    template <class Visit>
+    void for_each(Visit visit) {
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            if (places_[i].object != nullptr)
+                visit(*places_[i].object);
+        }
+    }
+
+  private:
+    struct Place {
+        T* object = nullptr;
+        std::uint8_t generation = 0;
+    };
+
+    std::vector<Place> places_;
+    std::vector<std::uint32_t> free_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace tagwire::proto

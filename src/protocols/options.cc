@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/options.hpp"
+
+#include <cstddef>
+
+namespace tagwire::proto {
+
+namespace {
+
+using ucs::Option;
+using ucs::OptionType;
+
+constexpr Option kOptions[] = {
+    {.name = "TRANSPORTS",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Transports of the messaging layer: names, with or without a device, by commas: "
+            "sm,rc:mlx5_0:1; auto is sm and those of real RDMA devices.",
+     .offset = offsetof(Options, transports)},
+    {.name = "RNDV_THRESHOLD",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "inf",
+     .doc = "Messages of so many bytes and more go by rendezvous; inf: what is cheapest.",
+     .offset = offsetof(Options, rndv_threshold)},
+    {.name = "INJECT_BYTES",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "4k",
+     .doc = "Longest message that may be injected.",
+     .offset = offsetof(Options, inject_bytes),
+     .min = 64,
+     .max = 1 << 20},
+    {.name = "REQUESTS_MAX",
+     .type = OptionType::kCount,
+     .unit = "requests",
+     .default_value = "1048576",
+     .doc = "Operations of a worker's pool under way, and injected messages that wait.",
+     .offset = offsetof(Options, requests_max),
+     .min = 64,
+     .max = std::uint64_t{1} << 24},
+    {.name = "UNEXPECTED_BYTES",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "64m",
+     .doc = "Data of unexpected messages that a worker keeps; each peer has a share, and beyond it "
+            "its messages stay with it.",
+     .offset = offsetof(Options, unexpected_bytes),
+     .min = 4096},
+    {.name = "UNEXPECTED_MAX",
+     .type = OptionType::kCount,
+     .unit = "messages",
+     .default_value = "1048576",
+     .doc = "Unexpected messages that a worker keeps before peers must wait.",
+     .offset = offsetof(Options, envelopes_max),
+     .min = 16,
+     .max = std::uint64_t{1} << 30},
+    {.name = "MULTI_RECV_MIN",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "4k",
+     .doc = "A receive of many messages ends when less is free.",
+     .offset = offsetof(Options, multi_recv_min),
+     .min = 1,
+     .max = std::uint64_t{1} << 30},
+    {.name = "RNDV_FRAGMENTS",
+     .type = OptionType::kCount,
+     .unit = "requests",
+     .default_value = "4",
+     .doc = "Pieces of one rendezvous that are read at a time.",
+     .offset = offsetof(Options, rndv_fragments),
+     .min = 1,
+     .max = 64},
+};
+
+constexpr ucs::OptionTable kTable{"messaging", kOptions, sizeof(Options)};
+
+}  // namespace
+
+const ucs::OptionTable& option_table() {
+    return kTable;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Options of the messaging layer.
+#pragma once
+
+#include <cstdint>
+
+#include "ucs/config/config.hpp"
+
+namespace tagwire::proto {
+
+struct Options {
+    ucs::OptionString transports;
+    std::uint64_t rndv_threshold;
+    std::uint64_t inject_bytes;
+    std::uint64_t requests_max;
+    std::uint64_t unexpected_bytes;
+    std::uint64_t envelopes_max;
+    std::uint64_t multi_recv_min;
+    std::uint64_t rndv_fragments;
+};
+
+const ucs::OptionTable& option_table();
+
+}  // namespace tagwire::proto

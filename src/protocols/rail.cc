@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/rail.hpp"
+
+#include "protocols/worker.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+constexpr std::size_t kRndvWhereMemoryIsShared = std::size_t{32} << 10;
+constexpr std::size_t kRndvElsewhere = std::size_t{64} << 10;
+
+}  // namespace
+
+Rail::~Rail() {
+    uct_iface_close(iface_);
+}
+
+const Domain& Rail::domain() const {
+    return worker_.context().domains()[resource_.domain];
+}
+
+ucs_status_t Rail::open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg) {
+    uct_iface_config_t* config = nullptr;
+    ucs_status_t status =
+        uct_md_iface_config_read(domain().md, transport(), nullptr, nullptr, &config);
+    if (status != UCS_OK)
+        return status;
+    uct_iface_params_t params{};
+    params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
+                        UCT_IFACE_PARAM_FIELD_ERR_HANDLER | UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG |
+                        UCT_IFACE_PARAM_FIELD_FEATURES;
+    params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
+    params.mode.device.tl_name = transport();
+    params.mode.device.dev_name = device();
+    params.err_handler = failed;
+    params.err_handler_arg = arg;
+    params.features = UCT_IFACE_FEATURE_AM | UCT_IFACE_FEATURE_GET | UCT_IFACE_FEATURE_PUT;
+    status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);
+    uct_config_release(config);
+    if (status == UCS_OK)
+        status = uct_iface_query(iface_, &attr_);
+    if (status != UCS_OK)
+        return status;
+    if ((attr_.cap.flags & UCT_IFACE_FLAG_AM_SHORT) != 0)
+        short_max = attr_.cap.am.max_short;
+    bcopy_max = attr_.cap.am.max_bcopy;
+    device_address_.resize(attr_.device_addr_len);
+    status = uct_iface_get_device_address(
+        iface_, reinterpret_cast<uct_device_addr_t*>(device_address_.data()));
+    iface_address_.resize(attr_.iface_addr_len);
+    if (status == UCS_OK && !iface_address_.empty())
+        status = uct_iface_get_address(iface_,
+                                       reinterpret_cast<uct_iface_addr_t*>(iface_address_.data()));
+    return status;
+}
+
+void Rail::enable() {
+    uct_iface_progress_enable(iface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+}
+
+std::size_t Rail::rndv_threshold() const {
+    return can_get() && domain().registers_cheaply ? kRndvWhereMemoryIsShared : kRndvElsewhere;
+}
+
+bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const {
+    return device.size() == device_address_.size() && iface.size() == iface_address_.size() &&
+           uct_iface_is_reachable(
+               iface_, reinterpret_cast<const uct_device_addr_t*>(device.data()),
+               iface.empty() ? nullptr : reinterpret_cast<const uct_iface_addr_t*>(iface.data())) !=
+               0;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rail: one open interface of a worker.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "protocols/context.hpp"
+
+namespace tagwire::proto {
+
+class Worker;
+
+class Rail {
+  public:
+    Rail(Worker& worker, std::uint8_t index, const Resource& resource)
+        : is_auxiliary(resource.is_auxiliary),
+          worker_(worker),
+          index_(index),
+          resource_(resource) {}
+    Rail(const Rail&) = delete;
+    Rail& operator=(const Rail&) = delete;
+    ~Rail();
+
+    /// Opens the interface; it is not progressed before enable().
+    ucs_status_t open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg);
+    void enable();
+
+    Worker& worker() const { return worker_; }
+    std::uint8_t index() const { return index_; }
+    const char* transport() const { return resource_.desc.tl_name; }
+    const char* device() const { return resource_.desc.dev_name; }
+    std::size_t domain_index() const { return resource_.domain; }
+    const Domain& domain() const;
+    uct_iface_h iface() const { return iface_; }
+    const uct_iface_attr_t& attr() const { return attr_; }
+    std::span<const std::byte> device_address() const { return device_address_; }
+    std::span<const std::byte> iface_address() const { return iface_address_; }
+
+    bool connects_to_iface() const {
+        return (attr_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) != 0;
+    }
+    bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
+    /// Seconds that a short message takes.
+    double latency() const { return attr_.latency.c + attr_.overhead; }
+    /// Messages from so many bytes on go by rendezvous.
+    std::size_t rndv_threshold() const;
+    /// Whether an endpoint to that interface could be made.
+    bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const;
+
+    const bool is_auxiliary;    ///< for first contact only
+    std::size_t short_max = 0;  ///< bytes of uct_ep_am_short_iov(); 0: it has none
+    std::size_t bcopy_max = 0;  ///< bytes of uct_ep_am_bcopy()
+
+  private:
+    Worker& worker_;
+    std::uint8_t index_;
+    const Resource& resource_;
+    uct_iface_h iface_ = nullptr;
+    uct_iface_attr_t attr_{};
+    std::vector<std::byte> device_address_;
+    std::vector<std::byte> iface_address_;
+};
+
+}  // namespace tagwire::proto

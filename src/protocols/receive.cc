@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What peers send: messages meet posted receives.
+#include <algorithm>
+#include <cstring>
+
+#include "protocols/arrival.hpp"
+#include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// Takes a T from the front. False: there are too few bytes.
+template <class T>
+bool take(std::span<const std::byte>* bytes, T* value) {
+    if (bytes->size() < sizeof *value)
+        return false;
+    std::memcpy(value, bytes->data(), sizeof *value);
+    *bytes = bytes->subspan(sizeof *value);
+    return true;
+}
+
+/// What lies between the header and the data of a message.
+bool take_envelope(std::span<const std::byte>* bytes, const Header& header,
+                   Worker::Arrival* arrival) {
+    std::uint64_t word = 0;
+    if ((header.flags & ~std::uint32_t{kHeaderFlags}) != 0)
+        return false;
+    if ((header.flags & kImm) != 0 && !take(bytes, &arrival->imm))
+        return false;
+    if ((header.flags & kAcks) != 0) {
+        if (!take(bytes, &word))
+            return false;
+        arrival->send_id = static_cast<std::uint32_t>(word);
+    }
+    return true;
+}
+
+}  // namespace
+
+Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
+    if (&space == &spaces_[1])
+        return static_cast<Request*>(space.posted.match(tag, source));
+    auto* request = static_cast<Request*>(space.posted.find(tag, source));
+    if (request == nullptr)
+        return nullptr;
+    if ((request->flags & TW_OP_MULTI_RECV) == 0) {
+        space.posted.cancel(*request);
+        return request;
+    }
+    return make_child(*request);
+}
+
+// The short way: nothing but data, and somebody waits for it.
+ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
+    Header header;
+    if (length < sizeof header) [[unlikely]]
+        return garbage("eager message", length);
+    std::memcpy(&header, data, sizeof header);
+    Endpoint* ep = names_.find(header.sender);
+    if (ep == nullptr) [[unlikely]]
+        return garbage("message of nobody", length);
+    Arrival arrival{};
+    arrival.tag = header.tag;
+    arrival.flags = header.flags;
+    arrival.bytes = {data + sizeof header, length - sizeof header};
+    if ((header.flags & ~std::uint32_t{kTagged}) != 0) [[unlikely]] {
+        if (!take_envelope(&arrival.bytes, header, &arrival))
+            return garbage("eager message", length);
+        if ((header.flags & kMoreParts) != 0 &&
+            (!take(&arrival.bytes, &arrival.length) || arrival.length <= arrival.bytes.size() ||
+             ep->has_incoming))
+            return garbage("first part", length);
+    }
+    if ((header.flags & kMoreParts) == 0)
+        arrival.length = arrival.bytes.size();
+    arrive(*ep, arrival);
+    return UCS_OK;
+}
+
+ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
+    Arrival arrival{};
+    arrival.bytes = {data, length};
+    Header header;
+    if (!take(&arrival.bytes, &header) || (header.flags & (kAcks | kMoreParts)) != 0 ||
+        !take_envelope(&arrival.bytes, header, &arrival) || !take(&arrival.bytes, &arrival.rndv))
+        return garbage("request of a rendezvous", length);
+    Endpoint* ep = names_.find(header.sender);
+    if (ep == nullptr)
+        return garbage("rendezvous of nobody", length);
+    arrival.tag = header.tag;
+    arrival.flags = header.flags;
+    arrival.length = arrival.rndv.length;
+    arrival.send_id = arrival.rndv.send_id;
+    arrival.is_rndv = true;
+    arrive(*ep, arrival);
+    return UCS_OK;
+}
+
+void Worker::arrive(Endpoint& ep, const Arrival& arrival) {
+    MatchSpace& in = space((arrival.flags & kTagged) != 0);
+    if (Request* request = match(in, arrival.tag, ep.id)) [[likely]] {
+        request->is_posted = false;
+        count(WorkerCounter::kRxExpected);
+        deliver(*request, ep, arrival);
+    } else {
+        keep(ep, arrival);
+    }
+}
+
+void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
+    tw_completion_t& done = request.done;
+    done.tag = arrival.tag;
+    done.imm = arrival.imm;
+    done.message_length = arrival.length;
+    done.source = ep.worker_id;
+    done.ep = ep.handle();
+    done.flags |= TW_DONE_RECV | flag_if((arrival.flags & kTagged) != 0, TW_DONE_TAGGED) |
+                  flag_if((arrival.flags & kImm) != 0, TW_DONE_IMM);
+    const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
+    if (Request* parent = request.parent) {
+        parent->offset += fits;
+        if (parent->buffer.length - parent->offset < options().multi_recv_min) {
+            space(false).posted.cancel(*parent);
+            close_multi(*parent, UCS_OK);
+        }
+    }
+    if (arrival.is_rndv)
+        return begin_rndv(request, ep, arrival.rndv, arrival.bytes);
+    request.wanted = fits;
+    request.acks = arrival.flags & kAcks;
+    request.peer_id = arrival.send_id;
+    if ((request.acks & kAckMatch) != 0)
+        ep.control(ControlOp::kAck, arrival.send_id);
+    const std::size_t now = std::min(arrival.bytes.size(), fits);
+    if (now > 0)
+        request.buffer.scatter(0, arrival.bytes.data(), now);
+    if (arrival.bytes.size() == arrival.length)
+        return end_receive(request, ep);
+    request.offset = now;
+    set_outstanding(request, ep);
+    ep.has_incoming = true;
+    ep.incoming_request = &request;
+    ep.incoming_message = nullptr;
+    ep.incoming_bytes = arrival.bytes.size();
+    ep.incoming_length = arrival.length;
+}
+
+/// All data of an eager message is in the buffer.
+void Worker::end_receive(Request& request, Endpoint& ep) {
+    if ((request.acks & kAckDelivery) != 0)
+        ep.control(ControlOp::kAck, request.peer_id);
+    request.done.length = request.wanted;
+    finish(request,
+           request.done.message_length > request.wanted ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+}
+
+ucs_status_t Worker::on_part(const std::byte* data, std::size_t length) {
+    std::span<const std::byte> bytes{data, length};
+    Part part;
+    Endpoint* ep = take(&bytes, &part) ? names_.find(part.sender) : nullptr;
+    if (ep == nullptr || !ep->has_incoming || bytes.empty() ||
+        bytes.size() > ep->incoming_length - ep->incoming_bytes)
+        return garbage("part of a message", length);
+    if (Request* request = ep->incoming_request) {
+        if (request->offset < request->wanted) {
+            const std::size_t now =
+                std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
+            request->buffer.scatter(request->offset, bytes.data(), now);
+            request->offset += now;
+        }
+    } else if (Unexpected* message = ep->incoming_message) {
+        std::memcpy(message->data() + message->received, bytes.data(), bytes.size());
+        message->received += bytes.size();
+    }
+    ep->incoming_bytes += bytes.size();
+    if (ep->incoming_bytes < ep->incoming_length)
+        return UCS_OK;
+    ep->has_incoming = false;
+    ep->incoming_message = nullptr;
+    if (Request* request = std::exchange(ep->incoming_request, nullptr))
+        end_receive(*request, *ep);
+    return UCS_OK;
+}
+
+ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
+    std::span<const std::byte> bytes{data, length};
+    Data head;
+    Request* request = take(&bytes, &head) ? requests_.find(head.receive_id) : nullptr;
+    if (request == nullptr || request->kind != RequestKind::kReceive || !request->is_outstanding ||
+        request->ep != names_.find(head.sender) || head.offset != request->offset ||
+        bytes.size() > request->wanted - request->offset)
+        return garbage("data of a rendezvous", length);
+    request->buffer.scatter(request->offset, bytes.data(), bytes.size());
+    request->offset += bytes.size();
+    if (request->offset == request->wanted)
+        rndv_ended(*request, UCS_OK);
+    return UCS_OK;
+}
+
+ucs_status_t Worker::on_control(const std::byte* data, std::size_t length) {
+    std::span<const std::byte> bytes{data, length};
+    Control message;
+    Endpoint* ep = take(&bytes, &message) ? names_.find(message.sender) : nullptr;
+    if (ep == nullptr)
+        return garbage("control message", length);
+    ep->on_control(message);
+    return UCS_OK;
+}
+
+ucs_status_t Worker::on_wireup(const std::byte* data, std::size_t length) {
+    std::span<const std::byte> bytes{data, length};
+    Wireup wireup;
+    if (!take(&bytes, &wireup))
+        return garbage("wire-up", length);
+    if (wireup.version != kWireVersion || wireup.to != id_) {
+        TW_LOG_ERROR(
+            "wire-up of worker %016lx: version %u, for worker %016lx: this one is "
+            "version %u of %016lx",
+            wireup.from, wireup.version, wireup.to, kWireVersion, id_);
+        return garbage("wire-up", length);
+    }
+    if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello)
+        return on_hello(wireup.from, bytes);
+    Offer offer;
+    if (!take(&bytes, &offer) || bytes.size() < offer.address_bytes)
+        return garbage("offer", length);
+    Endpoint* ep = endpoint_to(wireup.from);
+    if (ep == nullptr)
+        return garbage("offer of nobody", length);
+    switch (static_cast<WireupOp>(wireup.op)) {
+        case WireupOp::kOffer:
+            if (offer.id == ep->id)
+                ep->on_offer(offer, bytes.first(offer.address_bytes));
+            break;
+        case WireupOp::kReady:
+            if (offer.id == ep->id)
+                ep->on_ready(offer);
+            break;
+        case WireupOp::kRefuse:
+            ep->on_refuse(offer);
+            break;
+        default:
+            return garbage("wire-up", length);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> bytes) {
+    const std::size_t length = bytes.size();
+    Hello hello;
+    if (!take(&bytes, &hello) || hello.rails > UINT8_MAX)
+        return garbage("hello", length);
+    std::vector<PeerRail> rails(hello.rails);
+    for (PeerRail& rail : rails) {
+        RailHead head;
+        if (!take(&bytes, &head) ||
+            bytes.size() < std::size_t{head.device_bytes} + head.iface_bytes)
+            return garbage("hello", length);
+        rail.transport.assign(head.transport, strnlen(head.transport, sizeof head.transport));
+        rail.domain = head.domain;
+        const auto device = bytes.first(head.device_bytes);
+        const auto iface = bytes.subspan(head.device_bytes, head.iface_bytes);
+        rail.device.assign(device.begin(), device.end());
+        rail.iface.assign(iface.begin(), iface.end());
+        bytes = bytes.subspan(std::size_t{head.device_bytes} + head.iface_bytes);
+    }
+    Endpoint* ep = endpoint_to(from);
+    if (ep != nullptr && ep->peer_names != 0) {
+        if (ep->peer_names == hello.id)
+            return UCS_OK;
+        // The peer has begun anew: what it had with us before has ended.
+        ep->fail(UCS_ERR_CONNECTION_RESET);
+        ep = nullptr;
+    }
+    if (ep == nullptr)
+        ep = make_endpoint(from);
+    if (ep == nullptr)
+        return garbage("hello", length);
+    ep->on_hello(hello, std::move(rails));
+    return UCS_OK;
+}
+
+ucs_status_t Worker::garbage(const char* what, std::size_t length) {
+    count(WorkerCounter::kGarbage);
+    TW_LOG_DEBUG("%s of %zu bytes is dropped", what, length);
+    return UCS_OK;
+}
+
+}  // namespace tagwire::proto

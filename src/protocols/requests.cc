@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests of a worker: made, named, ended, reported.
+#include <cstring>
+#include <new>
+
+#include "protocols/memory.hpp"
+#include "protocols/worker.hpp"
+
+namespace tagwire::proto {
+
+Request* Worker::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
+    const bool is_foreign = op != nullptr && op->request != nullptr;
+    if (!is_foreign && request_pool_.elements_taken() >= options().requests_max)
+        return nullptr;
+    void* memory = is_foreign ? op->request : request_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    auto* request = ::new (memory) Request;
+    request->worker = this;
+    request->kind = kind;
+    request->is_foreign = is_foreign;
+    request->in_call = true;
+    request->done.request = request;
+    if (op != nullptr) {
+        request->flags = op->flags;
+        request->complete = op->complete;
+        request->done.context = op->context;
+    }
+    request->has_handle = request_p != nullptr && request->complete == nullptr &&
+                          (request->flags & TW_OP_COMPLETION) == 0;
+    return request;
+}
+
+bool Worker::set_buffer(Request& request, const void* base, std::size_t length,
+                        const tw_iov_t* list, std::size_t elements, tw_mem_h memory) {
+    request.buffer.base = static_cast<std::byte*>(const_cast<void*>(base));
+    request.buffer.length = length;
+    request.buffer.memory = memory == nullptr ? nullptr : &memory_of(memory);
+    if (list == nullptr)
+        return true;
+    auto* block = static_cast<IovBlock*>(iov_pool_.get());
+    if (block == nullptr)
+        return false;
+    std::memcpy(block->elements, list, elements * sizeof *list);
+    request.buffer.list = block->elements;
+    request.buffer.count = elements;
+    return true;
+}
+
+void* Worker::copy_of(Request& request) {
+    if (request.copy != nullptr)
+        return request.copy;
+    void* copy = copy_pool_.get();
+    if (copy == nullptr)
+        return nullptr;
+    request.buffer.gather(copy, 0, request.buffer.length);
+    if (request.buffer.list != nullptr)
+        iov_pool_.put(request.buffer.list);
+    request.buffer = {static_cast<std::byte*>(copy), request.buffer.length, nullptr, 0, nullptr};
+    return request.copy = copy;
+}
+
+std::uint32_t Worker::name(Request& request) {
+    return request.id = requests_.add(request);
+}
+
+void Worker::set_outstanding(Request& request, Endpoint& ep) {
+    request.ep = &ep;
+    request.is_outstanding = true;
+    (request.kind == RequestKind::kReceive ? ep.receiving : ep.outstanding).push_back(request);
+}
+
+void Worker::finish(Request& request, ucs_status_t status) {
+    if (request.id != 0)
+        requests_.remove(std::exchange(request.id, 0));
+    end_read(request);
+    Endpoint* ep = request.ep;
+    const bool was_outstanding = std::exchange(request.is_outstanding, false);
+    if (was_outstanding) {
+        if (request.is_queued)
+            ep->drop_data(request);
+        (request.kind == RequestKind::kReceive ? ep->receiving : ep->outstanding).erase(request);
+    }
+    if (ep != nullptr && ep->incoming_request == &request)
+        ep->incoming_request = nullptr;
+    if (request.registration != nullptr) {
+        uct_md_mem_dereg(context_.domains()[request.registered_in].md,
+                         std::exchange(request.registration, nullptr));
+    }
+    request.done.status = static_cast<tw_status_t>(status);
+    const bool is_send = request.kind == RequestKind::kSend;
+    Request* parent = request.parent;
+    if (request.in_call) {
+        request.has_ended = true;
+    } else {
+        report(request);
+    }
+    if (parent != nullptr && --parent->children == 0 && parent->closing != UCS_INPROGRESS)
+        finish(*parent, parent->closing);
+    if (was_outstanding && is_send)
+        ep->request_ended();
+}
+
+/// Part of a multi-receive that takes the next message: the rest of its buffer.
+Request* Worker::make_child(Request& parent) {
+    void* memory = request_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    auto* child = ::new (memory) Request;
+    child->worker = this;
+    child->kind = RequestKind::kReceive;
+    child->flags = parent.flags;
+    child->complete = parent.complete;
+    child->done = parent.done;
+    child->done.request = &parent;
+    child->buffer.base = parent.buffer.base + parent.offset;
+    child->buffer.length = parent.buffer.length - parent.offset;
+    child->buffer.memory = parent.buffer.memory;
+    child->done.buffer = child->buffer.base;
+    child->parent = &parent;
+    ++parent.children;
+    return child;
+}
+
+/// The multi-receive takes no more messages; it ends when its parts have.
+void Worker::close_multi(Request& parent, ucs_status_t status) {
+    parent.is_posted = false;
+    parent.done.flags |= TW_DONE_MULTI_RECV;
+    parent.closing = status;
+    if (parent.children == 0)
+        finish(parent, status);
+}
+
+void Worker::report(Request& request) {
+    request.has_ended = true;
+    if (endings_are_silent_)
+        return release(request);
+    if (request.complete != nullptr) {
+        if (!in_progress_) {
+            deferred_.push_back(request);
+            has_slow_work_ = true;
+            return;
+        }
+        const tw_completion_t done = request.done;
+        const tw_complete_cb_t complete = request.complete;
+        release(request);
+        complete(&done);
+        return;
+    }
+    if (request.has_handle) {
+        if (request.is_given_up)
+            release(request);
+        return;
+    }
+    if ((request.flags & TW_OP_COMPLETION) != 0 || request.done.status != TW_OK) {
+        ended_.push_back(request);
+    } else {
+        release(request);
+    }
+}
+
+tw_status_t Worker::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {
+    request.in_call = false;
+    if (!request.has_ended || (request.flags & TW_OP_COMPLETION) != 0) {
+        if (request_p != nullptr)
+            *request_p = &request;
+        if (request.has_ended)
+            report(request);
+        return TW_INPROGRESS;
+    }
+    const tw_completion_t done = request.done;
+    release(request);
+    if (op != nullptr && op->done != nullptr)
+        *op->done = done;
+    return done.status;
+}
+
+void Worker::release(Request& request) {
+    if (request.copy != nullptr)
+        copy_pool_.put(request.copy);
+    if (request.buffer.list != nullptr)
+        iov_pool_.put(request.buffer.list);
+    const bool is_foreign = request.is_foreign;
+    request.~Request();
+    if (!is_foreign)
+        request_pool_.put(&request);
+}
+
+unsigned Worker::poll(tw_completion_t* completions, unsigned max) {
+    unsigned taken = 0;
+    while (taken < max) {
+        Request* request = ended_.pop_front();
+        if (request == nullptr)
+            break;
+        completions[taken++] = request->done;
+        release(*request);
+    }
+    return taken;
+}
+
+tw_status_t Worker::test(Request& request, tw_completion_t* done) {
+    if (!request.has_ended)
+        return TW_INPROGRESS;
+    if (done != nullptr)
+        *done = request.done;
+    return request.done.status;
+}
+
+void Worker::give_up(Request& request) {
+    request.is_given_up = true;
+    if (request.has_ended)
+        release(request);
+}
+
+void Worker::cancel(Request& request) {
+    if (request.has_ended)
+        return;
+    if (request.kind == RequestKind::kReceive) {
+        if (request.is_posted) {
+            space(request.is_tagged).posted.cancel(request);
+            request.is_posted = false;
+            if ((request.flags & TW_OP_MULTI_RECV) != 0)
+                return close_multi(request, UCS_ERR_CANCELED);
+            finish(request, UCS_ERR_CANCELED);
+        }
+    } else {
+        request.ep->cancel(request);
+    }
+}
+
+}  // namespace tagwire::proto

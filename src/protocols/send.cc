@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The sending half of an endpoint.
+#include <algorithm>
+#include <cstring>
+
+#include "protocols/endpoint.hpp"
+#include "protocols/memory.hpp"
+#include "protocols/rail.hpp"
+#include "protocols/worker.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// A message with no other flags is over when the transport has taken it.
+constexpr std::uint32_t kPlainFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
+
+/// What a message carries before its data.
+struct Envelope {
+    Header header;
+    std::uint64_t words[3];
+    std::size_t bytes;
+};
+
+Envelope envelope_of(const Request& request, std::uint32_t sender) {
+    Envelope envelope{
+        {request.done.tag, sender, request.is_tagged ? kTagged : 0U}, {}, sizeof(Header)};
+    std::size_t words = 0;
+    if ((request.flags & TW_OP_IMM) != 0) {
+        envelope.header.flags |= kImm;
+        envelope.words[words++] = request.done.imm;
+    }
+    if ((request.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0) {
+        envelope.header.flags |=
+            (request.flags & TW_OP_DELIVERY_COMPLETE) != 0 ? kAckDelivery : kAckMatch;
+        envelope.words[words++] = request.id;
+    }
+    envelope.bytes += words * sizeof(std::uint64_t);
+    return envelope;
+}
+
+void add_total(Envelope& envelope, std::uint64_t total) {
+    envelope.header.flags |= kMoreParts;
+    envelope.words[(envelope.bytes - sizeof(Header)) / sizeof(std::uint64_t)] = total;
+    envelope.bytes += sizeof(std::uint64_t);
+}
+
+/// What a packing callback writes: an envelope (or another head), then part of a buffer.
+struct Packing {
+    const void* head;
+    std::size_t head_bytes;
+    const Request* request;
+    std::size_t bytes;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const Packing*>(arg);
+        auto* at = static_cast<std::byte*>(to);
+        std::memcpy(at, packing.head, packing.head_bytes);
+        packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
+                                       packing.bytes);
+        return packing.head_bytes + packing.bytes;
+    }
+};
+
+ucs_status_t status_of(ssize_t packed) {
+    return packed < 0 ? static_cast<ucs_status_t>(packed) : UCS_OK;
+}
+
+}  // namespace
+
+tw_status_t Endpoint::send(const Outgoing& message) {
+    const std::uint32_t flags = message.op == nullptr ? 0 : message.op->flags;
+    if (is_direct_ && message.length <= short_data_max_ && message.list == nullptr &&
+        (flags & ~kPlainFlags) == 0) [[likely]] {
+        Header header{message.tag, peer_names, message.is_tagged ? kTagged : 0U};
+        const uct_iov_t iov[] = {{&header, sizeof header, nullptr, 0, 1},
+                                 {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};
+        const ucs_status_t status =
+            uct_ep_am_short_iov(lane_, static_cast<std::uint8_t>(AmId::kEager), iov, 2);
+        if (status == UCS_OK) [[likely]] {
+            worker.count(WorkerCounter::kTxShort);
+            return TW_OK;
+        }
+    }
+    return send_slow(message);
+}
+
+tw_status_t Endpoint::send_slow(const Outgoing& message) {
+    if (failure_ != UCS_OK)
+        return static_cast<tw_status_t>(failure_);
+    if (holds_)
+        return TW_ERR_NO_RESOURCE;
+    Request* request = worker.make(RequestKind::kSend, message.op, message.request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    if (!worker.set_buffer(*request, message.base, message.length, message.list, message.count,
+                           message.op == nullptr ? nullptr : message.op->mem)) {
+        worker.release(*request);
+        return TW_ERR_NO_RESOURCE;
+    }
+    request->ep = this;
+    request->is_tagged = message.is_tagged;
+    request->order = order_++;
+    request->done.tag = message.tag;
+    request->done.imm = (request->flags & TW_OP_IMM) != 0 ? message.op->imm : 0;
+    request->done.length = request->done.message_length = message.length;
+    request->done.flags = TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED) |
+                          flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
+    request->done.ep = this;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    if (state_ == EpState::kReady && queue_.empty() && controls_.empty() && may_start(*request))
+        status = start(*request);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        if ((request->flags & TW_OP_INJECT) != 0 && worker.copy_of(*request) == nullptr) {
+            worker.release(*request);
+            return TW_ERR_NO_RESOURCE;
+        }
+        enqueue(*request);
+    } else if (status != UCS_INPROGRESS) {
+        worker.finish(*request, status);
+    }
+    return worker.answer(*request, message.op, message.request_p);
+}
+
+bool Endpoint::may_start(const Request& request) const {
+    return (request.flags & TW_OP_FENCE) == 0 || request.offset > 0 ||
+           (outstanding.empty() && flushes_.empty());
+}
+
+void Endpoint::enqueue(Request& request) {
+    worker.count(WorkerCounter::kTxQueued);
+    request.is_queued = true;
+    queue_.push_back(request);
+    update_direct();
+    if (state_ == EpState::kReady)
+        drain_and_arm();
+}
+
+// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called again.
+ucs_status_t Endpoint::start(Request& request) {
+    if (request.kind != RequestKind::kSend)
+        return start_flush(request);
+    const std::uint64_t threshold =
+        std::min<std::uint64_t>(worker.options().rndv_threshold, rail_->rndv_threshold());
+    const bool is_rndv = request.offset == 0 && request.buffer.length > 0 &&
+                         (holds_data_ || request.buffer.length >= threshold);
+    if (!is_rndv)
+        return start_eager(request);
+    // An injected message is its sender's no more: what the peer reads is a copy.
+    if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    return start_rndv(request);
+}
+
+ucs_status_t Endpoint::start_eager(Request& request) {
+    const bool wants_ack = (request.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
+    if (wants_ack && request.id == 0 && worker.name(request) == 0)
+        return UCS_ERR_NO_MEMORY;
+    if (request.offset < request.buffer.length || request.buffer.length == 0) {
+        const ucs_status_t status = send_parts(request);
+        if (status != UCS_OK)
+            return status;
+    }
+    if (wants_ack) {
+        worker.set_outstanding(request, *this);
+        return UCS_INPROGRESS;
+    }
+    if ((request.flags & TW_OP_TRANSMIT_COMPLETE) != 0)
+        return track_transmission(request);
+    return UCS_OK;
+}
+
+ucs_status_t Endpoint::send_parts(Request& request) {
+    Envelope envelope = envelope_of(request, peer_names);
+    const std::size_t total = request.buffer.length;
+    if (total + envelope.bytes <= rail_->bcopy_max) {
+        Packing packing{&envelope, envelope.bytes, &request, total};
+        const ucs_status_t status = status_of(uct_ep_am_bcopy(
+            lane_, static_cast<std::uint8_t>(AmId::kEager), Packing::pack, &packing, 0));
+        if (status == UCS_OK) {
+            request.offset = total;
+            worker.count(WorkerCounter::kTxEager);
+        }
+        return status;
+    }
+    add_total(envelope, total);
+    while (request.offset < total) {
+        const bool is_first = request.offset == 0;
+        const std::size_t head_bytes = is_first ? envelope.bytes : sizeof(Part);
+        const std::size_t now = std::min(rail_->bcopy_max - head_bytes, total - request.offset);
+        const Part part{peer_names, request.offset + now == total ? 1U : 0U};
+        Packing packing{is_first ? static_cast<const void*>(&envelope) : &part, head_bytes,
+                        &request, now};
+        const AmId am = is_first ? AmId::kEager : AmId::kPart;
+        const ucs_status_t status = status_of(
+            uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
+        if (status != UCS_OK)
+            return status;
+        request.offset += now;
+        worker.count(WorkerCounter::kTxParts);
+    }
+    return UCS_OK;
+}
+
+// The message is with the transport; its own flush tells when the peer's memory has it.
+ucs_status_t Endpoint::track_transmission(Request& request) {
+    request.transmitted.owner = &request;
+    request.transmitted.func = [](uct_completion_t* self) {
+        Request& sent = *static_cast<OwnedBy<uct_completion_t, Request>*>(self)->owner;
+        if (sent.is_outstanding)
+            sent.worker->finish(sent, self->status);
+    };
+    request.transmitted.count = 1;
+    request.transmitted.status = UCS_OK;
+    const ucs_status_t status = uct_ep_flush(lane_, UCT_FLUSH_FLAG_LOCAL, &request.transmitted);
+    if (status == UCS_INPROGRESS)
+        worker.set_outstanding(request, *this);
+    return status;
+}
+
+// ---- Rendezvous
+
+namespace {
+
+constexpr std::size_t kKeysBytesMax = 512;
+
+/// The key of a buffer for each domain that knows it.
+struct Keys {
+    std::byte bytes[kKeysBytesMax];
+    std::size_t used = 0;
+    std::uint8_t count = 0;
+
+    void add(const Domain& domain, std::size_t index, uct_mem_h handle) {
+        const std::size_t key_bytes = domain.attr.rkey_packed_size;
+        if (used + sizeof(KeyHead) + key_bytes > sizeof bytes || key_bytes > UINT8_MAX)
+            return;
+        const KeyHead head{static_cast<std::uint8_t>(index), static_cast<std::uint8_t>(key_bytes)};
+        if (uct_md_mkey_pack(domain.md, handle, bytes + used + sizeof head) != UCS_OK)
+            return;
+        std::memcpy(bytes + used, &head, sizeof head);
+        used += sizeof head + key_bytes;
+        ++count;
+    }
+};
+
+struct RndvPacking {
+    const Envelope* envelope;
+    const Rndv* rndv;
+    const Keys* keys;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const RndvPacking*>(arg);
+        auto* at = static_cast<std::byte*>(to);
+        std::memcpy(at, packing.envelope, packing.envelope->bytes);
+        at += packing.envelope->bytes;
+        std::memcpy(at, packing.rndv, sizeof(Rndv));
+        std::memcpy(at + sizeof(Rndv), packing.keys->bytes, packing.keys->used);
+        return packing.envelope->bytes + sizeof(Rndv) + packing.keys->used;
+    }
+};
+
+}  // namespace
+
+ucs_status_t Endpoint::start_rndv(Request& request) {
+    if (request.id == 0 && worker.name(request) == 0)
+        return UCS_ERR_NO_MEMORY;
+    Keys keys;
+    const Domain& domain = rail_->domain();
+    if (request.buffer.list == nullptr) {
+        if (request.buffer.memory != nullptr) {
+            keys.add(domain, rail_->domain_index(),
+                     request.buffer.memory->handle(rail_->domain_index()));
+        } else if (domain.registers_cheaply && request.registration == nullptr) {
+            const ucs_status_t status = uct_md_mem_reg(
+                domain.md, request.buffer.base, request.buffer.length,
+                UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ, &request.registration);
+            if (status == UCS_OK)
+                request.registered_in = static_cast<std::uint32_t>(rail_->domain_index());
+            else
+                request.registration = nullptr;
+        }
+        if (request.registration != nullptr)
+            keys.add(domain, rail_->domain_index(), request.registration);
+    }
+    Envelope envelope = envelope_of(request, peer_names);
+    envelope.header.flags &= ~kAcks;  // the receiver's answer to the rendezvous is one
+    envelope.bytes =
+        sizeof(Header) + ((envelope.header.flags & kImm) != 0 ? sizeof(std::uint64_t) : 0);
+    Rndv rndv{};
+    rndv.length = request.buffer.length;
+    rndv.address = reinterpret_cast<std::uintptr_t>(request.buffer.base);
+    rndv.send_id = request.id;
+    rndv.key_count = keys.count;
+    RndvPacking packing{&envelope, &rndv, &keys};
+    const ucs_status_t status = status_of(uct_ep_am_bcopy(
+        lane_, static_cast<std::uint8_t>(AmId::kRndv), RndvPacking::pack, &packing, 0));
+    if (status != UCS_OK)
+        return status;
+    worker.count(WorkerCounter::kTxRndv);
+    worker.set_outstanding(request, *this);
+    return UCS_INPROGRESS;
+}
+
+}  // namespace tagwire::proto

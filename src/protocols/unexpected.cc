@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that nobody waited for: kept within budgets, found by receives, peeked at, claimed,
+// dropped.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "protocols/arrival.hpp"
+#include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+// ---- Budgets. A peer that uses half of its share hears that it should send no more data; what is
+// on its way then may fill the other half.
+
+void Endpoint::hold(Unexpected& message) {
+    held_bytes += message.held;
+    if (!told_to_hold_data && held_bytes > worker.share() / 2) {
+        told_to_hold_data = true;
+        worker.count(WorkerCounter::kHeldData);
+        control(ControlOp::kHoldData, 0);
+    }
+}
+
+void Endpoint::release(Unexpected& message) {
+    held_bytes -= message.held;
+    if (told_to_hold_data && held_bytes <= worker.share() / 4) {
+        told_to_hold_data = false;
+        control(ControlOp::kSendData, 0);
+    }
+}
+
+Unexpected* Worker::keep(Endpoint& ep, const Arrival& arrival) {
+    const std::size_t behind = arrival.is_rndv ? arrival.bytes.size() : arrival.length;
+    void* memory = std::malloc(sizeof(Unexpected) + behind);
+    if (memory == nullptr) {
+        TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint ends", behind);
+        ep.fail(UCS_ERR_NO_MEMORY);
+        return nullptr;
+    }
+    auto* message = ::new (memory) Unexpected;
+    message->tag = arrival.tag;
+    message->source = ep.id;
+    message->ep = &ep;
+    message->worker_id = ep.worker_id;
+    message->imm = arrival.imm;
+    message->length = arrival.length;
+    message->flags = arrival.flags;
+    message->send_id = arrival.send_id;
+    message->is_rndv = arrival.is_rndv;
+    message->is_tagged = (arrival.flags & kTagged) != 0;
+    message->rndv = arrival.rndv;
+    message->received = arrival.bytes.size();
+    if (!arrival.bytes.empty())
+        std::memcpy(message->data(), arrival.bytes.data(), arrival.bytes.size());
+    if (!arrival.is_rndv)
+        message->held = arrival.length;
+    if (!arrival.is_rndv && arrival.bytes.size() < arrival.length) {
+        ep.has_incoming = true;
+        ep.incoming_request = nullptr;
+        ep.incoming_message = message;
+        ep.incoming_bytes = arrival.bytes.size();
+        ep.incoming_length = arrival.length;
+    }
+    count(WorkerCounter::kRxUnexpected);
+    space(message->is_tagged).unexpected.add(*message);
+    ++envelopes_;
+    ep.hold(*message);
+    if (envelopes_ > options().envelopes_max / 2 && !ep.told_to_hold) {
+        ep.told_to_hold = true;
+        count(WorkerCounter::kHeld);
+        ep.control(ControlOp::kHold, 0);
+        has_held_ = true;
+    }
+    return message;
+}
+
+/// `message` is in no matcher.
+void Worker::free_message(Unexpected& message) {
+    if (Endpoint* ep = message.ep) {
+        if (ep->incoming_message == &message)
+            ep->incoming_message = nullptr;
+        ep->release(message);
+    }
+    --envelopes_;
+    message.~Unexpected();
+    std::free(&message);
+    if (has_held_ && envelopes_ <= options().envelopes_max / 4) {
+        has_held_ = false;
+        names_.for_each([](Endpoint& ep) {
+            if (std::exchange(ep.told_to_hold, false))
+                ep.control(ControlOp::kResume, 0);
+        });
+    }
+}
+
+// ---- Receives
+
+tw_status_t Worker::receive(const Incoming& wanted) {
+    Request* request = make(RequestKind::kReceive, wanted.op, wanted.request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    if (!set_buffer(*request, wanted.base, wanted.length, wanted.list, wanted.count,
+                    wanted.op == nullptr ? nullptr : wanted.op->mem)) {
+        release(*request);
+        return TW_ERR_NO_RESOURCE;
+    }
+    request->is_tagged = wanted.is_tagged;
+    request->tag = wanted.tag;
+    request->mask = wanted.mask;
+    request->source = kAnySource;
+    request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
+    if (wanted.op != nullptr && wanted.op->source != nullptr) {
+        request->ep = &endpoint_of(wanted.op->source);
+        request->source = request->ep->id;
+    }
+    if ((request->flags & TW_OP_PEEK) != 0)
+        return peek(*request, wanted);
+    if ((request->flags & TW_OP_CLAIM) != 0)
+        return claim(*request, wanted);
+    if ((request->flags & TW_OP_MULTI_RECV) != 0)
+        return post_multi(*request, wanted);
+    return post(*request, wanted);
+}
+
+tw_status_t Worker::post(Request& request, const Incoming& wanted) {
+    MatchSpace& in = space(request.is_tagged);
+    Unexpected* message = nullptr;
+    if (!in.unexpected.empty()) {
+        message =
+            static_cast<Unexpected*>(in.unexpected.take(request.tag, request.mask, request.source));
+    }
+    if (message != nullptr) {
+        give_message(request, *message);
+    } else if (request.ep != nullptr && request.ep->failure() != UCS_OK) {
+        finish(request, request.ep->failure());  // nothing can come any more
+    } else {
+        request.is_posted = true;
+        in.posted.post(request);
+    }
+    return answer(request, wanted.op, wanted.request_p);
+}
+
+tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
+    MatchSpace& in = space(false);
+    request.is_posted = true;
+    in.posted.post(request);
+    while (request.is_posted) {
+        UnexpectedMessage* found = in.unexpected.find(request.tag, request.mask, request.source);
+        Request* child = found == nullptr ? nullptr : make_child(request);
+        if (child == nullptr)
+            break;
+        in.unexpected.remove(*found);
+        give_message(*child, static_cast<Unexpected&>(*found));
+    }
+    return answer(request, wanted.op, wanted.request_p);
+}
+
+/// The receive gets a message that waited; `message` is in no matcher, and freed.
+void Worker::give_message(Request& request, Unexpected& message) {
+    if (message.has_failed || message.ep == nullptr) {
+        describe(request, message);
+        if (message.has_failed) {
+            free_message(message);
+            return finish(request, UCS_ERR_CONNECTION_RESET);
+        }
+        const std::size_t fits = std::min<std::size_t>(message.length, request.buffer.length);
+        request.buffer.scatter(0, message.data(), fits);
+        request.done.length = fits;
+        const bool is_cut = fits < message.length;
+        free_message(message);
+        return finish(request, is_cut ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+    }
+    Endpoint& ep = *message.ep;
+    const Arrival arrival{message.tag,     message.imm,     message.length,
+                          message.flags,   message.send_id, {message.data(), message.received},
+                          message.is_rndv, message.rndv};
+    deliver(request, ep, arrival);
+    free_message(message);
+}
+
+// ---- Peek and claim
+
+void Worker::describe(Request& request, const Unexpected& message) {
+    tw_completion_t& done = request.done;
+    done.tag = message.tag;
+    done.imm = message.imm;
+    done.length = done.message_length = message.length;
+    done.source = message.worker_id;
+    done.ep = message.ep == nullptr ? nullptr : message.ep->handle();
+    done.flags |= flag_if((message.flags & kImm) != 0, TW_DONE_IMM);
+}
+
+tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
+    MatchSpace& in = space(request.is_tagged);
+    request.done.flags |= TW_DONE_PEEK;
+    auto* message =
+        static_cast<Unexpected*>(in.unexpected.find(request.tag, request.mask, request.source));
+    if (message == nullptr) {
+        finish(request, UCS_ERR_NO_MESSAGE);
+        return answer(request, wanted.op, wanted.request_p);
+    }
+    describe(request, *message);
+    const bool is_here = !message->is_rndv && message->received == message->length;
+    if (is_here && request.buffer.length > 0 && (request.flags & TW_OP_DISCARD) == 0) {
+        request.buffer.scatter(0, message->data(),
+                               std::min<std::size_t>(message->length, request.buffer.length));
+        std::size_t bytes = 0;
+        request.done.buffer = request.buffer.piece(0, &bytes);
+    }
+    if ((request.flags & TW_OP_DISCARD) != 0) {
+        in.unexpected.remove(*message);
+        discard(*message);
+    } else if ((request.flags & TW_OP_CLAIM) != 0) {
+        in.unexpected.remove(*message);
+        message->is_claimed = true;
+        claimed_.push_back(message);
+        request.done.message = message;
+    }
+    finish(request, UCS_OK);
+    return answer(request, wanted.op, wanted.request_p);
+}
+
+tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
+    const auto found = std::ranges::find(claimed_, static_cast<Unexpected*>(wanted.op->message));
+    if (found == claimed_.end()) {
+        TW_LOG_ERROR("claim: %p is no claimed message of this worker",
+                     static_cast<void*>(wanted.op->message));
+        release(request);
+        return TW_ERR_INVALID_PARAM;
+    }
+    Unexpected& message = **found;
+    *found = claimed_.back();
+    claimed_.pop_back();
+    request.done.flags |= TW_DONE_CLAIM;
+    if ((request.flags & TW_OP_DISCARD) != 0) {
+        describe(request, message);
+        discard(message);
+        finish(request, UCS_OK);
+    } else {
+        give_message(request, message);
+    }
+    return answer(request, wanted.op, wanted.request_p);
+}
+
+/// The sender learns that it was taken, and it is freed; `message` is in no matcher.
+void Worker::discard(Unexpected& message) {
+    if (Endpoint* ep = message.ep) {
+        if (message.is_rndv) {
+            ep->control(ControlOp::kAts, message.send_id, UCS_OK);
+        } else if ((message.flags & kAcks) != 0) {
+            ep->control(ControlOp::kAck, message.send_id);
+        }
+    }
+    free_message(message);
+}
+
+// ---- What goes back, or comes to an end
+
+bool Worker::withdraw(Endpoint& ep, std::uint32_t send_id) {
+    for (MatchSpace& in : spaces_) {
+        for (auto* at = in.unexpected.oldest(); at != nullptr; at = at->newer) {
+            auto* message = static_cast<Unexpected*>(at);
+            if (message->ep != &ep || message->send_id != send_id)
+                continue;
+            in.unexpected.remove(*message);
+            free_message(*message);
+            return true;
+        }
+    }
+    return false;
+}
+
+void Worker::drop_incoming(Endpoint& ep, ucs_status_t status) {
+    const auto is_half = [](const Unexpected& message) {
+        return message.is_rndv || message.received < message.length;
+    };
+    for (MatchSpace& in : spaces_) {
+        for (UnexpectedMessage* at = in.unexpected.oldest(); at != nullptr;) {
+            auto* message = static_cast<Unexpected*>(at);
+            at = at->newer;
+            if (message->ep != &ep)
+                continue;
+            if (is_half(*message)) {
+                in.unexpected.remove(*message);
+                free_message(*message);
+            } else {
+                message->ep = nullptr;
+            }
+        }
+        while (auto* receive = static_cast<Request*>(in.posted.take_directed(ep.id))) {
+            receive->is_posted = false;
+            if ((receive->flags & TW_OP_MULTI_RECV) != 0) {
+                close_multi(*receive, status);
+            } else {
+                finish(*receive, status);
+            }
+        }
+    }
+    for (Unexpected* message : claimed_) {
+        if (message->ep == &ep) {
+            message->has_failed = is_half(*message);
+            message->ep = nullptr;
+        }
+    }
+    ep.has_incoming = false;
+    ep.incoming_message = nullptr;
+    ep.held_bytes = 0;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What workers send each other. docs/formats/messaging.md has the tables. Little endian.
+//
+// Everything travels as active messages. A message of the program starts with a Header; what it
+// holds behind it follows from its flags, in this order:
+//
+//     +--------+-----------+------------+-------------+------+
+//     | Header | imm (u64) | Ack (u64)  | Parts (u64) | data |      eager
+//     +--------+-----------+------------+-------------+------+
+//     +--------+-----------+------------+-------------+
+//     | Header | imm (u64) | Rndv (24)  | keys        |             request of a rendezvous
+//     +--------+-----------+------------+-------------+
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace tagwire::proto {
+
+static_assert(std::endian::native == std::endian::little);
+
+/// Identifiers of active messages.
+enum class AmId : std::uint8_t {
+    kEager = 1,    // Header ...
+    kPart = 2,     // Part, data: what follows the first part of an eager message
+    kRndv = 3,     // Header ...
+    kData = 4,     // Data, data: of a rendezvous that is copied
+    kControl = 5,  // Control
+    kWireup = 6,   // Wireup ...
+};
+
+enum HeaderFlag : std::uint32_t {
+    kTagged = 1,
+    kImm = 2,
+    kAckMatch = 4,     // tell the sender when it is matched
+    kAckDelivery = 8,  // tell the sender when it is delivered
+    kMoreParts = 16,   // parts follow
+    kHeaderFlags = 31,
+};
+inline constexpr std::uint32_t kAcks = kAckMatch | kAckDelivery;
+
+struct Header {
+    std::uint64_t tag;     // 0 of an untagged message
+    std::uint32_t sender;  // how the receiver knows the sender
+    std::uint32_t flags;
+};
+static_assert(sizeof(Header) == 16);
+
+/// The first part of a long eager message says how long it is.
+struct Part {
+    std::uint32_t sender;
+    std::uint32_t is_last;
+};
+static_assert(sizeof(Part) == 8);
+
+struct Rndv {
+    std::uint64_t length;
+    std::uint64_t address;
+    std::uint32_t send_id;  // of the sender's request
+    std::uint8_t key_count;
+    std::uint8_t reserved[3];
+};
+static_assert(sizeof(Rndv) == 24);
+
+/// Before each key.
+struct KeyHead {
+    std::uint8_t domain;  // of the sender, as its hello numbers them
+    std::uint8_t bytes;   // of the key behind it
+};
+
+struct Data {
+    std::uint64_t offset;
+    std::uint32_t receive_id;
+    std::uint32_t sender;
+};
+static_assert(sizeof(Data) == 16);
+
+enum class ControlOp : std::uint32_t {
+    kAck = 1,        // a: send id. It was matched or delivered, as it asked.
+    kAts = 2,        // a: send id, b: status. The receiver is done with the rendezvous.
+    kCts = 3,        // a: send id, b: receive id, c: bytes wanted. Send the data.
+    kDataEnd = 4,    // a: receive id, b: status. No data follows.
+    kCancel = 5,     // a: send id. Drop it unless it is matched.
+    kCanceled = 6,   // a: send id. It was dropped.
+    kFlush = 7,      // a: flush id. Answer when everything before has been taken.
+    kFlushed = 8,    // a: flush id.
+    kHoldData = 9,   // No more data before a rendezvous.
+    kSendData = 10,  // Data again.
+    kHold = 11,      // No more messages.
+    kResume = 12,    // Messages again.
+    kBye = 13,       // The program has closed its endpoint.
+};
+
+struct Control {
+    std::uint32_t op;
+    std::uint32_t sender;
+    std::uint32_t a;
+    std::int32_t b;
+    std::uint64_t c;
+};
+static_assert(sizeof(Control) == 24);
+
+enum class WireupOp : std::uint32_t {
+    kHello = 1,   // Hello, rails
+    kOffer = 2,   // Offer, address of an endpoint
+    kReady = 3,   // Offer without address: what was offered can be used
+    kRefuse = 4,  // Offer without address: it cannot
+};
+
+/// First message of either side.
+struct Wireup {
+    std::uint32_t op;
+    std::uint32_t version;
+    std::uint64_t from;  // worker ids
+    std::uint64_t to;
+};
+inline constexpr std::uint32_t kWireVersion = 1;
+
+struct Hello {
+    std::uint32_t id;  // how the receiver shall name itself in messages to the sender
+    std::uint32_t rails;
+};
+
+/// Then, for each rail, its device address and its interface address.
+struct RailHead {
+    char transport[10];
+    std::uint8_t domain;
+    std::uint8_t device_bytes;
+    std::uint8_t iface_bytes;
+    std::uint8_t reserved;
+};
+static_assert(sizeof(RailHead) == 14);
+
+struct Offer {
+    std::uint32_t id;        // of the receiver's endpoint, as its hello said
+    std::uint8_t rail;       // of the sender, as its hello numbers them
+    std::uint8_t peer_rail;  // of the receiver
+    std::uint8_t is_connected;
+    std::uint8_t address_bytes;
+};
+static_assert(sizeof(Offer) == 8);
+
+}  // namespace tagwire::proto

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How two workers connect. Each says hello once, over a transport that connects to an interface
+// address; a hello carries the addresses of all rails, so connects that cross are one connection.
+// Then each chooses the lane of its own messages. Lanes of rc need endpoints of both sides: their
+// addresses cross in offers, and a side sends when the other has said that it is connected.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "protocols/endpoint.hpp"
+#include "protocols/rail.hpp"
+#include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+template <class T>
+void append(std::vector<std::byte>* bytes, const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes->insert(bytes->end(), from, from + sizeof value);
+}
+
+void append(std::vector<std::byte>* bytes, std::span<const std::byte> more) {
+    bytes->insert(bytes->end(), more.begin(), more.end());
+}
+
+std::size_t pack_bytes(void* to, void* arg) {
+    const auto& bytes = *static_cast<const std::vector<std::byte>*>(arg);
+    std::memcpy(to, bytes.data(), bytes.size());
+    return bytes.size();
+}
+
+}  // namespace
+
+ucs_status_t Endpoint::make_ep(Rail& rail, std::span<const std::byte> device,
+                               std::span<const std::byte> iface, uct_ep_h* ep_p) {
+    uct_ep_params_t params{};
+    params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
+    params.iface = rail.iface();
+    if (rail.connects_to_iface()) {
+        params.field_mask |= UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
+        params.dev_addr = reinterpret_cast<const uct_device_addr_t*>(device.data());
+        params.iface_addr = reinterpret_cast<const uct_iface_addr_t*>(iface.data());
+    }
+    const ucs_status_t status = uct_ep_create(&params, ep_p);
+    if (status == UCS_OK)
+        worker.map_lane(*ep_p, this);
+    return status;
+}
+
+ucs_status_t Endpoint::contact(std::string_view transport, std::span<const std::byte> device,
+                               std::span<const std::byte> iface) {
+    for (const auto& rail : worker.rails()) {
+        if (transport != rail->transport() || !rail->reaches(device, iface))
+            continue;
+        const ucs_status_t status = make_ep(*rail, device, iface, &contact_);
+        if (status != UCS_OK)
+            return status;
+        contact_rail_ = rail.get();
+        wireup_.push_back(hello_bytes());
+        worker.ask_wireup(*this);
+        return UCS_OK;
+    }
+    return UCS_ERR_UNREACHABLE;
+}
+
+std::vector<std::byte> Endpoint::hello_bytes() const {
+    std::vector<std::byte> bytes;
+    append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker.id(),
+                          worker_id});
+    append(&bytes, Hello{id, static_cast<std::uint32_t>(worker.rails().size())});
+    for (const auto& rail : worker.rails()) {
+        RailHead head{};
+        std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
+        head.domain = static_cast<std::uint8_t>(rail->domain_index());
+        head.device_bytes = static_cast<std::uint8_t>(rail->device_address().size());
+        head.iface_bytes = static_cast<std::uint8_t>(rail->iface_address().size());
+        append(&bytes, head);
+        append(&bytes, rail->device_address());
+        append(&bytes, rail->iface_address());
+    }
+    return bytes;
+}
+
+void Endpoint::queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address) {
+    std::vector<std::byte> bytes;
+    append(&bytes, Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker.id(), worker_id});
+    append(&bytes, offer);
+    append(&bytes, address);
+    wireup_.push_back(std::move(bytes));
+    worker.ask_wireup(*this);
+}
+
+bool Endpoint::send_wireup() {
+    while (!wireup_.empty() && contact_ != nullptr) {
+        const ssize_t sent = uct_ep_am_bcopy(contact_, static_cast<std::uint8_t>(AmId::kWireup),
+                                             pack_bytes, &wireup_.front(), 0);
+        if (sent == UCS_ERR_NO_RESOURCE)
+            return false;
+        if (sent < 0) {
+            fail(static_cast<ucs_status_t>(sent));
+            return true;
+        }
+        wireup_.pop_front();
+    }
+    return true;
+}
+
+void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
+    peer_names = hello.id;
+    peer_rails_ = std::move(rails);
+    for (const char* transport : kFirstContact) {
+        if (contact_ != nullptr)
+            break;
+        for (const PeerRail& rail : peer_rails_) {
+            if (rail.transport == transport &&
+                contact(transport, rail.device, rail.iface) == UCS_OK)
+                break;
+        }
+    }
+    if (contact_ == nullptr) {
+        fail(UCS_ERR_UNREACHABLE);
+    } else if (state_ == EpState::kGreeting) {
+        choose_lane();
+    }
+}
+
+/// The pair of rails that promises the lowest latency and was not refused.
+void Endpoint::choose_lane() {
+    std::vector<std::pair<double, std::pair<std::size_t, std::size_t>>> pairs;
+    for (std::size_t i = 0; i < worker.rails().size(); ++i) {
+        const Rail& rail = *worker.rails()[i];
+        // An endpoint of rc cannot be its own peer.
+        if (rail.is_auxiliary || (worker_id == worker.id() && !rail.connects_to_iface()))
+            continue;
+        for (std::size_t j = 0; j < peer_rails_.size(); ++j) {
+            if (peer_rails_[j].transport == rail.transport() &&
+                rail.reaches(peer_rails_[j].device, peer_rails_[j].iface) &&
+                std::ranges::find(refused_, std::pair{i, j}) == refused_.end())
+                pairs.push_back({rail.latency(), {i, j}});
+        }
+    }
+    std::ranges::sort(pairs);
+    for (const auto& [latency, pair] : pairs) {
+        if (try_lane(pair.first, pair.second))
+            return;
+    }
+    // What took first contact does for the messages too.
+    lane_ = contact_;
+    rail_ = contact_rail_;
+    set_ready();
+}
+
+bool Endpoint::try_lane(std::size_t rail_index, std::size_t peer_rail) {
+    Rail& rail = *worker.rails()[rail_index];
+    const PeerRail& peer = peer_rails_[peer_rail];
+    if (rail.connects_to_iface()) {
+        if (&rail == contact_rail_) {
+            lane_ = contact_;
+        } else if (make_ep(rail, peer.device, peer.iface, &lane_) != UCS_OK) {
+            return false;
+        }
+        rail_ = &rail;
+        peer_rail_ = static_cast<std::uint8_t>(peer_rail);
+        set_ready();
+        return true;
+    }
+    state_ = EpState::kOffering;
+    if (offered_ != nullptr)
+        return true;  // the peer's offer came first, and was answered
+    if (make_ep(rail, {}, {}, &offered_) != UCS_OK)
+        return false;
+    offered_rail_ = &rail;
+    offered_to_ = static_cast<std::uint8_t>(peer_rail);
+    send_offer();
+    return true;
+}
+
+void Endpoint::send_offer() {
+    std::vector<std::byte> address(offered_rail_->attr().ep_addr_len);
+    const ucs_status_t status =
+        uct_ep_get_address(offered_, reinterpret_cast<uct_ep_addr_t*>(address.data()));
+    if (status != UCS_OK)
+        return fail(status);
+    queue_wireup(WireupOp::kOffer,
+                 {peer_names, offered_rail_->index(), offered_to_, offered_is_connected_,
+                  static_cast<std::uint8_t>(address.size())},
+                 address);
+}
+
+void Endpoint::on_offer(const Offer& offer, std::span<const std::byte> address) {
+    if (offer.rail >= peer_rails_.size() || offer.peer_rail >= worker.rails().size())
+        return worker.count(WorkerCounter::kGarbage);
+    Rail& rail = *worker.rails()[offer.peer_rail];
+    const PeerRail& peer = peer_rails_[offer.rail];
+    const bool is_answer = offered_ != nullptr && offered_rail_ == &rail;
+    if (!is_answer) {
+        // Offers of different rails crossed: that of the lower id counts.
+        if (offered_ != nullptr && worker.id() < worker_id)
+            return;
+        drop_offered();
+        if (rail.connects_to_iface() || peer.transport != rail.transport() ||
+            make_ep(rail, {}, {}, &offered_) != UCS_OK)
+            return queue_wireup(WireupOp::kRefuse, offer, {});
+        offered_rail_ = &rail;
+        offered_to_ = offer.rail;
+    }
+    if (offered_is_connected_)
+        return;
+    const ucs_status_t status = uct_ep_connect_to_ep(
+        offered_, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
+        reinterpret_cast<const uct_ep_addr_t*>(address.data()));
+    if (status != UCS_OK || address.size() != rail.attr().ep_addr_len) {
+        TW_LOG_ERROR("endpoint of %s: the peer's offer cannot be used: %s", rail.transport(),
+                     ucs_status_string(status));
+        drop_offered();
+        return queue_wireup(WireupOp::kRefuse, offer, {});
+    }
+    offered_is_connected_ = true;
+    if (is_answer) {
+        queue_wireup(WireupOp::kReady, {peer_names, rail.index(), offered_to_, 1, 0}, {});
+    } else {
+        send_offer();
+    }
+    if (offer.is_connected != 0)
+        on_ready(offer);
+}
+
+void Endpoint::on_ready(const Offer&) {
+    if (state_ != EpState::kOffering || !offered_is_connected_)
+        return;
+    lane_ = offered_;
+    rail_ = offered_rail_;
+    peer_rail_ = offered_to_;
+    set_ready();
+}
+
+void Endpoint::on_refuse(const Offer& offer) {
+    refused_.emplace_back(offer.peer_rail, offer.rail);
+    if (lane_ != nullptr && lane_ == offered_)
+        return worker.count(WorkerCounter::kGarbage);
+    drop_offered();
+    if (state_ == EpState::kOffering)
+        choose_lane();
+}
+
+void Endpoint::drop_offered() {
+    if (offered_ == nullptr)
+        return;
+    worker.map_lane(offered_, nullptr);
+    uct_ep_destroy(offered_);
+    offered_ = nullptr;
+    offered_is_connected_ = false;
+}
+
+void Endpoint::set_ready() {
+    state_ = EpState::kReady;
+    const std::size_t most = rail_->short_max;
+    short_data_max_ = most > sizeof(Header) ? most - sizeof(Header) : 0;
+    drain_and_arm();
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A worker: its rails, its progress, what it tells of itself.
+#include "protocols/worker.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+constexpr ucs::CounterInfo kCounters[] = {
+    {"tx_short", "messages", "sent in one piece by the short way"},
+    {"tx_eager", "messages", "sent in one piece, copied by the transport"},
+    {"tx_parts", "parts", "of longer eager messages"},
+    {"tx_rndv", "messages", "announced by a request of a rendezvous"},
+    {"tx_queued", "messages", "that had to wait for the transport, the peer or a fence"},
+    {"rx_expected", "messages", "that met a posted receive"},
+    {"rx_unexpected", "messages", "that met none"},
+    {"rx_rndv", "messages", "received by rendezvous"},
+    {"rndv_get", "messages", "of these, read from the sender's memory"},
+    {"rndv_copy", "messages", "of these, sent by the sender in pieces"},
+    {"held_data", "times", "a peer was told to keep its data"},
+    {"held", "times", "a peer was told to send nothing"},
+    {"garbage", "messages", "dropped because they cannot be"},
+};
+
+using Handler = ucs_status_t (Worker::*)(const std::byte*, std::size_t);
+
+template <Handler kHandler>
+ucs_status_t handle(void* arg, void* data, size_t length, unsigned) {
+    return (static_cast<Worker*>(arg)->*kHandler)(static_cast<const std::byte*>(data), length);
+}
+
+std::uint64_t random_id() {
+    std::uint64_t id = 0;
+    while (id == 0)
+        TW_CHECK(getrandom(&id, sizeof id, 0) == sizeof id);
+    return id;
+}
+
+}  // namespace
+
+Worker::Worker(Context& context, const tw_worker_params_t& params)
+    : is_multi(params.thread_mode == TW_THREAD_MULTI),
+      context_(context),
+      params_(params),
+      id_(random_id()) {
+    ++context_.users;
+}
+
+ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
+                            std::unique_ptr<Worker>* worker_p) {
+    std::unique_ptr<Worker> worker(new Worker(context, params));
+    const ucs_status_t status = worker->open();
+    if (status == UCS_OK)
+        *worker_p = std::move(worker);
+    return status;
+}
+
+ucs_status_t Worker::open() {
+    ucs_status_t status = request_pool_.init(
+        {.name = "requests", .element_bytes = sizeof(Request), .alignment = alignof(Request)});
+    if (status == UCS_OK)
+        status = iov_pool_.init({.name = "lists", .element_bytes = sizeof(IovBlock)});
+    if (status == UCS_OK) {
+        status = copy_pool_.init({.name = "injected messages",
+                                  .element_bytes = options().inject_bytes,
+                                  .elements_max = options().requests_max});
+    }
+    if (status == UCS_OK)
+        status = ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_);
+    if (status == UCS_OK)
+        status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
+    if (status != UCS_OK)
+        return status;
+    open_rails();
+    for (const char* transport : kFirstContact) {
+        const Rail* rail = rail_of(transport);
+        if (rail == nullptr)
+            continue;
+        const auto device = rail->device_address();
+        const auto iface = rail->iface_address();
+        address_ =
+            pack({id_, transport, {device.begin(), device.end()}, {iface.begin(), iface.end()}});
+        TW_CHECK(address_.size() <= TW_ADDRESS_BYTES_MAX);
+        return UCS_OK;
+    }
+    TW_LOG_ERROR("worker: no interface that takes first contact (dc, ud, sm) could be opened");
+    return UCS_ERR_NO_DEVICE;
+}
+
+// What cannot be opened is left out, with the reason in the log.
+void Worker::open_rails() {
+    for (const Resource& resource : context_.resources()) {
+        if (rails_.size() == UINT8_MAX)
+            break;
+        auto rail =
+            std::make_unique<Rail>(*this, static_cast<std::uint8_t>(rails_.size()), resource);
+        const auto failed = [](void* arg, uct_ep_h ep, ucs_status_t status) {
+            static_cast<Worker*>(arg)->lane_failed(ep, status);
+            return UCS_OK;
+        };
+        const ucs_status_t status = rail->open(uct_, failed, this);
+        if (status != UCS_OK) {
+            TW_LOG_WARN("worker: %s on %s is not used: %s", rail->transport(), rail->device(),
+                        ucs_status_string(status));
+            continue;
+        }
+        set_handlers(*rail);
+        rail->enable();
+        rails_.push_back(std::move(rail));
+    }
+}
+
+void Worker::set_handlers(Rail& rail) {
+    const auto set = [&](AmId id, uct_am_callback_t handler) {
+        uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(id), handler, this, 0);
+    };
+    set(AmId::kEager, handle<&Worker::on_eager>);
+    set(AmId::kPart, handle<&Worker::on_part>);
+    set(AmId::kRndv, handle<&Worker::on_rndv>);
+    set(AmId::kData, handle<&Worker::on_data>);
+    set(AmId::kControl, handle<&Worker::on_control>);
+    set(AmId::kWireup, handle<&Worker::on_wireup>);
+}
+
+Worker::~Worker() {
+    endings_are_silent_ = true;
+    names_.for_each([](Endpoint& ep) { ep.fail(UCS_ERR_CANCELED); });
+    for (MatchSpace& in : spaces_) {
+        while (auto* message = static_cast<Unexpected*>(in.unexpected.oldest())) {
+            in.unexpected.remove(*message);
+            free_message(*message);
+        }
+        while (auto* receive = static_cast<Request*>(in.posted.take_any()))
+            release(*receive);
+    }
+    for (Unexpected* message : claimed_)
+        free_message(*message);
+    for (RequestQueue* queue : {&deferred_, &ended_}) {
+        while (Request* request = queue->pop_front())
+            release(*request);
+    }
+    endpoints_.clear();
+    gone_.clear();
+    rails_.clear();
+    uct_worker_destroy(uct_);
+    ucs_async_context_destroy(async_);
+    --context_.users;
+}
+
+Rail* Worker::rail_of(std::string_view transport) const {
+    for (const auto& rail : rails_) {
+        if (transport == rail->transport())
+            return rail.get();
+    }
+    return nullptr;
+}
+
+unsigned Worker::progress() {
+    if (in_progress_)
+        return 0;  // a callback of the program asked for it
+    in_progress_ = true;
+    unsigned count = uct_worker_progress(uct_);
+    if (has_slow_work_) [[unlikely]]
+        count += run_slow_work();
+    in_progress_ = false;
+    return count;
+}
+
+unsigned Worker::run_slow_work() {
+    unsigned count = 0;
+    has_slow_work_ = false;
+    while (Request* request = deferred_.pop_front()) {
+        report(*request);
+        ++count;
+    }
+    std::vector<Endpoint*> asked;
+    asked.swap(wireup_);
+    for (Endpoint* ep : asked) {
+        ep->wants_wireup = false;
+        if (!ep->send_wireup())
+            ask_wireup(*ep);
+    }
+    return count + destroy_retired();
+}
+
+void Worker::query(tw_worker_attr_t* attr) const {
+    attr->id = id_;
+    attr->thread_mode = params_.thread_mode;
+    attr->inject_bytes_max = options().inject_bytes;
+    attr->multi_recv_bytes_min = options().multi_recv_min;
+    attr->endpoints = names_.size();
+}
+
+ucs::CounterSet Worker::counters() const {
+    return counters_.set(kCounters);
+}
+
+void Worker::describe(tw_describe_cb_t cb, void* arg) {
+    const auto tell = [&](const std::string& key, const std::string& value) {
+        cb(arg, key.c_str(), value.c_str());
+    };
+    tell("worker_id", fmt::format("{:016x}", id_));
+    tell("address_bytes", fmt::format("{}", address_.size()));
+    for (const auto& rail : rails_) {
+        tell(fmt::format("rail_{}", rail->index()),
+             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes", rail->transport(),
+                         rail->device(), rail->latency() * 1e9, rail->rndv_threshold()));
+    }
+    names_.for_each([&](Endpoint& ep) {
+        const char* states[] = {"greeting", "offering", "ready", "failed"};
+        const bool is_ready = ep.state() == EpState::kReady;
+        tell(fmt::format("endpoint_{:016x}", ep.worker_id),
+             fmt::format("{}{}{}", states[static_cast<std::size_t>(ep.state())],
+                         is_ready ? " over " : "", is_ready ? ep.rail().transport() : ""));
+    });
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A worker: rails, endpoints, the two name spaces of messages, requests and their ends.
+//
+// 1. An endpoint is found by the worker id of its peer and by the number that the peer names itself
+//    with; the same object by both.
+// 2. Callbacks of the program run inside progress only; ends seen elsewhere wait for it.
+// 3. Every message of a peer is checked before anything of it is used; one that cannot be is
+//    dropped and counted (kGarbage).
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "protocols/api/tw_context.h"
+#include "protocols/context.hpp"
+#include "protocols/endpoint.hpp"
+#include "protocols/id_table.hpp"
+#include "protocols/rail.hpp"
+#include "protocols/request.hpp"
+#include "protocols/unexpected.hpp"
+#include "ucs/memory/mpool.hpp"
+#include "ucs/stats/counters.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_worker {};
+
+namespace tagwire::proto {
+
+enum class WorkerCounter {
+    kTxShort,
+    kTxEager,
+    kTxParts,
+    kTxRndv,
+    kTxQueued,
+    kRxExpected,
+    kRxUnexpected,
+    kRxRndv,
+    kRndvGet,
+    kRndvCopy,
+    kHeldData,
+    kHeld,
+    kGarbage,
+    kCount
+};
+
+/// What a call of the program wants received.
+struct Incoming {
+    void* base;
+    std::size_t length;
+    const tw_iov_t* list;
+    std::size_t count;
+    std::uint64_t tag;
+    std::uint64_t mask;
+    bool is_tagged;
+    const tw_op_t* op;
+    tw_request_h* request_p;
+};
+
+class Worker : public tw_worker {
+  public:
+    static ucs_status_t create(Context& context, const tw_worker_params_t& params,
+                               std::unique_ptr<Worker>* worker_p);
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+    ~Worker();
+
+    Context& context() const { return context_; }
+    const Options& options() const { return context_.options(); }
+    std::uint64_t id() const { return id_; }
+    const std::vector<std::byte>& address() const { return address_; }
+    std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
+    Rail* rail_of(std::string_view transport) const;
+
+    unsigned progress();
+    unsigned poll(tw_completion_t* completions, unsigned max);
+    void query(tw_worker_attr_t* attr) const;
+    void describe(tw_describe_cb_t cb, void* arg);
+    ucs::CounterSet counters() const;
+    void count(WorkerCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
+
+    // ---- Endpoints (worker_endpoints.cc)
+
+    ucs_status_t connect(const Address& address, void* user_data, Endpoint** ep_p);
+    Endpoint* endpoint_to(std::uint64_t worker_id) const;
+    Endpoint* endpoint_named(std::uint32_t id) const { return names_.find(id); }
+    void close(Endpoint& ep);
+    /// The endpoint has neither the program nor a peer that needs it, or has failed unseen: it is
+    /// destroyed in progress.
+    void retire(Endpoint& ep);
+    void map_lane(uct_ep_h lane, Endpoint* ep);
+    void ask_wireup(Endpoint& ep);
+    void report_failure(Endpoint& ep, ucs_status_t status);
+
+    // ---- Requests (requests.cc)
+
+    /// nullptr: the pool is used up.
+    Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
+    bool set_buffer(Request& request, const void* base, std::size_t length, const tw_iov_t* list,
+                    std::size_t count, tw_mem_h memory);
+    /// The operation has ended.
+    void finish(Request& request, ucs_status_t status);
+    /// What the call that made `request` returns.
+    tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
+    void release(Request& request);
+    tw_status_t test(Request& request, tw_completion_t* done);
+    void give_up(Request& request);
+    void cancel(Request& request);
+    void set_outstanding(Request& request, Endpoint& ep);
+    std::uint32_t name(Request& request);
+    Request* request_named(std::uint32_t id) const { return requests_.find(id); }
+    void* copy_of(Request& request);
+
+    // ---- Receiving (receive.cc, unexpected.cc)
+
+    tw_status_t receive(const Incoming& wanted);
+    ucs_status_t on_eager(const std::byte* data, std::size_t length);
+    ucs_status_t on_part(const std::byte* data, std::size_t length);
+    ucs_status_t on_rndv(const std::byte* data, std::size_t length);
+    ucs_status_t on_data(const std::byte* data, std::size_t length);
+    ucs_status_t on_control(const std::byte* data, std::size_t length);
+    ucs_status_t on_wireup(const std::byte* data, std::size_t length);
+    ucs_status_t on_hello(std::uint64_t from, std::span<const std::byte> bytes);
+    /// Drops what the sender wants back. False: it was matched, or is not here.
+    bool withdraw(Endpoint& ep, std::uint32_t send_id);
+    /// Everything half here of an endpoint that failed, and receives that wait for it alone.
+    void drop_incoming(Endpoint& ep, ucs_status_t status);
+    void discard(Unexpected& message);
+    void rndv_ended(Request& request, ucs_status_t status);
+    std::size_t share() const { return options().unexpected_bytes / (names_.size() + 1); }
+    MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
+
+    struct Arrival;
+
+    const bool is_multi;
+    std::recursive_mutex mutex;  // with is_multi
+
+  private:
+    Worker(Context& context, const tw_worker_params_t& params);
+    ucs_status_t open();
+    void open_rails();
+    void set_handlers(Rail& rail);
+    void lane_failed(uct_ep_h lane, ucs_status_t status);
+    ucs_status_t garbage(const char* what, std::size_t length);
+    unsigned run_slow_work();
+    Endpoint* make_endpoint(std::uint64_t worker_id);
+    void destroy(Endpoint& ep);
+    unsigned destroy_retired();
+
+    Request* make_child(Request& parent);
+    void close_multi(Request& parent, ucs_status_t status);
+    Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
+    void arrive(Endpoint& ep, const Arrival& arrival);
+    void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
+    Unexpected* keep(Endpoint& ep, const Arrival& arrival);
+    void free_message(Unexpected& message);
+    void give_message(Request& request, Unexpected& message);
+    tw_status_t post(Request& request, const Incoming& wanted);
+    tw_status_t post_multi(Request& request, const Incoming& wanted);
+    tw_status_t peek(Request& request, const Incoming& wanted);
+    tw_status_t claim(Request& request, const Incoming& wanted);
+    void begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
+                    std::span<const std::byte> keys);
+    void end_receive(Request& request, Endpoint& ep);
+    void describe(Request& request, const Unexpected& message);
+    void report(Request& request);
+
+    Context& context_;
+    const tw_worker_params_t params_;
+    std::uint64_t id_ = 0;
+    std::vector<std::byte> address_;
+    ucs_async_context_t* async_ = nullptr;
+    uct_worker_h uct_ = nullptr;
+    std::vector<std::unique_ptr<Rail>> rails_;
+    bool in_progress_ = false;
+    bool has_slow_work_ = false;
+    bool endings_are_silent_ = false;
+
+    std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
+    std::unordered_map<uct_ep_h, Endpoint*> lanes_;
+    IdTable<Endpoint> names_;
+    std::vector<Endpoint*> wireup_;
+    std::vector<Endpoint*> retired_;
+    std::vector<std::unique_ptr<Endpoint>> gone_;  // failed; the program has not closed them
+
+    MatchSpace spaces_[2];
+    std::size_t envelopes_ = 0;
+    bool has_held_ = false;  // some peer was told to send nothing
+    std::vector<Unexpected*> claimed_;
+
+    ucs::Mpool request_pool_;
+    ucs::Mpool iov_pool_;
+    ucs::Mpool copy_pool_;
+    IdTable<Request> requests_;
+    RequestQueue ended_;     // for poll()
+    RequestQueue deferred_;  // for callbacks, in progress
+
+    ucs::CounterArray<WorkerCounter> counters_;
+};
+
+inline Worker& worker_of(tw_worker_h handle) {
+    return *static_cast<Worker*>(handle);
+}
+
+/// Held by every call of the API on a worker.
+class Entry {
+  public:
+    explicit Entry(Worker& worker) : worker_(worker) {
+        if (worker.is_multi)
+            worker.mutex.lock();
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() {
+        if (worker_.is_multi)
+            worker_.mutex.unlock();
+    }
+
+  private:
+    Worker& worker_;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The endpoints of a worker: found, made, failed, destroyed.
+#include <algorithm>
+
+#include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+Endpoint* Worker::endpoint_to(std::uint64_t worker_id) const {
+    const auto found = endpoints_.find(worker_id);
+    return found == endpoints_.end() ? nullptr : found->second.get();
+}
+
+Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
+    auto ep = std::make_unique<Endpoint>(*this, worker_id);
+    ep->id = names_.add(*ep);
+    if (ep->id == 0)
+        return nullptr;
+    return (endpoints_[worker_id] = std::move(ep)).get();
+}
+
+ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint** ep_p) {
+    Endpoint* ep = endpoint_to(address.id);
+    if (ep != nullptr && (ep->is_open || ep->is_closing))
+        return UCS_ERR_ALREADY_EXISTS;
+    if (ep == nullptr) {
+        ep = make_endpoint(address.id);
+        if (ep == nullptr)
+            return UCS_ERR_NO_MEMORY;
+        const ucs_status_t status = ep->contact(address.transport, address.device, address.iface);
+        if (status != UCS_OK) {
+            destroy(*ep);
+            return status;
+        }
+    }
+    ep->is_open = true;
+    ep->user_data = user_data;
+    *ep_p = ep;
+    return UCS_OK;
+}
+
+void Worker::map_lane(uct_ep_h lane, Endpoint* ep) {
+    if (ep != nullptr) {
+        lanes_[lane] = ep;
+    } else {
+        lanes_.erase(lane);
+    }
+}
+
+void Worker::lane_failed(uct_ep_h lane, ucs_status_t status) {
+    const auto found = lanes_.find(lane);
+    if (found != lanes_.end())
+        found->second->fail(status);
+}
+
+void Worker::ask_wireup(Endpoint& ep) {
+    has_slow_work_ = true;
+    if (!std::exchange(ep.wants_wireup, true))
+        wireup_.push_back(&ep);
+}
+
+void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
+    // A new endpoint to that worker may be made from now on.
+    const auto found = endpoints_.find(ep.worker_id);
+    if (found != endpoints_.end() && found->second.get() == &ep) {
+        gone_.push_back(std::move(found->second));
+        endpoints_.erase(found);
+    }
+    if (!ep.is_open || ep.is_closing) {
+        ep.is_open = false;
+        return retire(ep);
+    }
+    if (endings_are_silent_)
+        return;
+    if (params_.ep_failed != nullptr) {
+        params_.ep_failed(params_.ep_failed_arg, &ep, static_cast<tw_status_t>(status));
+    } else {
+        TW_LOG_WARN("endpoint to worker %016lx: %s", ep.worker_id, ucs_status_string(status));
+    }
+}
+
+void Worker::close(Endpoint& ep) {
+    ep.is_open = false;
+    ep.fail(UCS_ERR_CANCELED);
+    retire(ep);
+}
+
+void Worker::retire(Endpoint& ep) {
+    has_slow_work_ = true;
+    if (std::ranges::find(retired_, &ep) == retired_.end())
+        retired_.push_back(&ep);
+}
+
+unsigned Worker::destroy_retired() {
+    std::vector<Endpoint*> candidates;
+    candidates.swap(retired_);
+    unsigned count = 0;
+    for (Endpoint* ep : candidates) {
+        if (ep->is_needed()) {
+            if (ep->is_leaving())
+                retire(*ep);
+            continue;
+        }
+        destroy(*ep);
+        ++count;
+    }
+    return count;
+}
+
+void Worker::destroy(Endpoint& ep) {
+    drop_incoming(ep, UCS_ERR_CANCELED);
+    std::erase(wireup_, &ep);
+    std::erase(retired_, &ep);
+    names_.remove(ep.id);
+    const auto found = endpoints_.find(ep.worker_id);
+    if (found != endpoints_.end() && found->second.get() == &ep) {
+        endpoints_.erase(found);
+    } else {
+        std::erase_if(gone_, [&](const auto& owned) { return owned.get() == &ep; });
+    }
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The messaging layer of tagwire: tagged and untagged messages between workers of any processes,
+// over every transport that leads from one to the other.
+//
+//     tw_context_create -> context --- tw_worker_create -> worker --- tw_ep_create -> endpoint
+//                            |                               |
+//                        tw_mem_map                 tw_tag_recv, progress, completions
+//
+// A program carries the address of each worker (tw_worker_address(), at most 64 bytes) to the
+// others, makes an endpoint for each that it sends to, and sends; who only receives needs none.
+// docs/messaging.md is the guide.
+//
+// Threads: a context may be used by any thread. A worker with its endpoints and requests belongs to
+// one thread, or to whoever holds the program's lock (TW_THREAD_SERIALIZED); with TW_THREAD_MULTI
+// any thread may call at any time. Callbacks run inside tw_worker_progress() and may call
+// everything but progress.
+//
+// Outputs are written on success only. Arguments that cannot be are logged with the reason and
+// answered by TW_ERR_INVALID_PARAM, unless another status stands at the call.
+//
+// This header needs none of the transport API and may be included beside UCX's headers.
+#ifndef TAGWIRE_H
+#define TAGWIRE_H
+
+#include <protocols/api/tw_context.h>
+#include <protocols/api/tw_data.h>
+#include <protocols/api/tw_def.h>
+#include <tagwire_status.h>
+
+#endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Workers of one process over the transports that TAGWIRE_TEST_TRANSPORTS names ("sm" without it),
+// driven in turn. Only the public API.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <tagwire.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tagwire::test {
+
+using Bytes = std::vector<std::byte>;
+
+/// `length` bytes that depend on `seed` and on where they are.
+Bytes pattern(std::size_t length, std::uint64_t seed);
+
+struct ContextDeleter {
+    void operator()(tw_context_h context) const { tw_context_destroy(context); }
+};
+struct WorkerDeleter {
+    void operator()(tw_worker_h worker) const { tw_worker_destroy(worker); }
+};
+
+/// A worker, what it was told, and what it told.
+class Node {
+  public:
+    explicit Node(tw_context_h context, tw_thread_mode_t mode = TW_THREAD_SINGLE);
+
+    tw_worker_h worker() const { return worker_.get(); }
+    Bytes address() const;
+    std::uint64_t id() const;
+    /// An endpoint to the other; made at the first call.
+    tw_ep_h to(Node& other);
+    /// Completions that were polled so far, oldest first; progress() polls.
+    std::vector<tw_completion_t> done;
+    std::vector<std::pair<tw_ep_h, tw_status_t>> failures;
+
+    void progress();
+    std::uint64_t counter(const std::string& name) const;
+    void destroy() { worker_.reset(); }
+
+  private:
+    std::unique_ptr<tw_worker, WorkerDeleter> worker_;
+};
+
+class MsgTest : public ::testing::Test {
+  protected:
+    MsgTest();
+
+    Node& node(std::size_t i);
+    /// Progress of all until `is_over`; a failure when that takes too long.
+    void run_until(const std::function<bool()>& is_over);
+    /// ... and for some rounds, for what must not happen.
+    void run_some();
+    /// The end of an operation, which is taken from what the node has polled.
+    tw_completion_t end_of(Node& node, const void* context);
+
+    static tw_op_t op(void* context, std::uint32_t flags = 0);
+    /// Sends and waits for its end.
+    void send(Node& from, Node& to, const Bytes& data, std::uint64_t tag, std::uint32_t flags = 0);
+
+    std::unique_ptr<tw_context, ContextDeleter> context_;
+
+  private:
+    std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace tagwire::test

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages of all lengths, expected and unexpected, tagged and not.
+#include <cstdlib>
+#include <string_view>
+
+#include "protocols/fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+constexpr std::size_t kLengths[] = {
+    0,    1,    8,    63,    64,    95,    96,    97,    112,    1000,   4096,    8191,   8192,
+    8240, 8256, 8300, 16384, 32767, 32768, 65535, 65536, 100000, 262144, 1048576, 5000000};
+
+class MsgSend : public MsgTest {};
+
+TEST_F(MsgSend, expected_messages_of_all_lengths_arrive) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (const std::size_t length : kLengths) {
+        const Bytes data = pattern(length, length);
+        Bytes received(length + 1, std::byte{0xee});
+        int sent = 0, got = 0;
+        const tw_op_t receive = op(&got), transmit = op(&sent);
+        ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), length, 7, 0, &receive, nullptr),
+                  TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 7, &transmit, nullptr), TW_INPROGRESS);
+        const tw_completion_t done = end_of(b, &got);
+        EXPECT_EQ(done.status, TW_OK) << length;
+        EXPECT_EQ(done.length, length);
+        EXPECT_EQ(done.message_length, length);
+        EXPECT_EQ(done.tag, 7U);
+        EXPECT_EQ(done.source, a.id());
+        EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED});
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+        EXPECT_EQ(received.back(), std::byte{0xee});
+        received.pop_back();
+        EXPECT_EQ(received, data) << length;
+    }
+}
+
+TEST_F(MsgSend, unexpected_messages_of_all_lengths_arrive_in_order) {
+    Node& a = node(0);
+    Node& b = node(1);
+    std::vector<Bytes> data;
+    int sent[std::size(kLengths)];
+    for (std::size_t i = 0; i < std::size(kLengths); ++i)
+        data.push_back(pattern(kLengths[i], i));
+    for (std::size_t i = 0; i < std::size(kLengths); ++i) {
+        const tw_op_t transmit = op(&sent[i]);
+        ASSERT_EQ(tw_tag_send(a.to(b), data[i].data(), data[i].size(), 9, &transmit, nullptr),
+                  TW_INPROGRESS);
+    }
+    run_until([&] { return b.counter("rx_unexpected") == std::size(kLengths); });
+    for (std::size_t i = 0; i < std::size(kLengths); ++i) {
+        Bytes received(kLengths[i]);
+        int got = 0;
+        const tw_op_t receive = op(&got);
+        ASSERT_EQ(
+            tw_tag_recv(b.worker(), received.data(), received.size(), 9, 0, &receive, nullptr),
+            TW_INPROGRESS);
+        EXPECT_EQ(end_of(b, &got).message_length, kLengths[i]);
+        EXPECT_EQ(received, data[i]) << kLengths[i];
+        EXPECT_EQ(end_of(a, &sent[i]).status, TW_OK);
+    }
+}
+
+TEST_F(MsgSend, untagged_messages_do_not_meet_tagged_receives) {
+    Node& a = node(0);
+    Node& b = node(1);
+    const Bytes data = pattern(100, 1);
+    Bytes tagged(100), untagged(100);
+    int tag_got = 0, msg_got = 0;
+    const tw_op_t tag_op = op(&tag_got), msg_op = op(&msg_got);
+    ASSERT_EQ(tw_tag_recv(b.worker(), tagged.data(), 100, 0, ~std::uint64_t{0}, &tag_op, nullptr),
+              TW_INPROGRESS);
+    ASSERT_EQ(tw_msg_recv(b.worker(), untagged.data(), 100, &msg_op, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_msg_send(a.to(b), data.data(), 100, nullptr, nullptr), TW_INPROGRESS);
+    const tw_completion_t done = end_of(b, &msg_got);
+    EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV});
+    EXPECT_EQ(untagged, data);
+    EXPECT_TRUE(b.done.empty());
+}
+
+TEST_F(MsgSend, a_longer_message_is_truncated_with_both_lengths) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (const std::size_t length :
+         {std::size_t{50}, std::size_t{5000}, std::size_t{20000}, std::size_t{300000}}) {
+        const Bytes data = pattern(length, 3);
+        Bytes received(length, std::byte{0});
+        int sent = 0, got = 0;
+        const tw_op_t receive = op(&got), transmit = op(&sent);
+        ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), length / 2, 7, 0, &receive, nullptr),
+                  TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 7, &transmit, nullptr), TW_INPROGRESS);
+        const tw_completion_t done = end_of(b, &got);
+        EXPECT_EQ(done.status, TW_ERR_MESSAGE_TRUNCATED);
+        EXPECT_EQ(done.length, length / 2);
+        EXPECT_EQ(done.message_length, length);
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+        EXPECT_TRUE(std::equal(data.begin(), data.begin() + static_cast<long>(length / 2),
+                               received.begin()));
+        EXPECT_EQ(received[length / 2], std::byte{0});
+    }
+}
+
+TEST_F(MsgSend, the_immediate_arrives_with_messages_of_all_kinds) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (const std::size_t length :
+         {std::size_t{8}, std::size_t{5000}, std::size_t{20000}, std::size_t{300000}}) {
+        const Bytes data = pattern(length, 3);
+        Bytes received(length);
+        int got = 0;
+        const tw_op_t receive = op(&got);
+        ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), length, 7, 0, &receive, nullptr),
+                  TW_INPROGRESS);
+        int sent = 0;
+        tw_op_t transmit = op(&sent, TW_OP_IMM);
+        transmit.imm = 0xfedcba9876543210;
+        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 7, &transmit, nullptr), TW_INPROGRESS);
+        const tw_completion_t done = end_of(b, &got);
+        EXPECT_EQ(done.imm, 0xfedcba9876543210);
+        EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED | TW_DONE_IMM});
+        EXPECT_EQ(received, data);
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+    }
+}
+
+TEST_F(MsgSend, lists_are_gathered_and_scattered) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (const std::size_t length :
+         {std::size_t{40}, std::size_t{3000}, std::size_t{20000}, std::size_t{400000}}) {
+        Bytes data = pattern(length, 3);
+        Bytes received(length);
+        const std::size_t third = length / 3;
+        const tw_iov_t from[] = {{data.data(), 1},
+                                 {nullptr, 0},
+                                 {data.data() + 1, third},
+                                 {data.data() + 1 + third, length - third - 1}};
+        const tw_iov_t to[] = {{received.data(), 2 * third},
+                               {received.data() + 2 * third, length - 2 * third}};
+        int sent = 0, got = 0;
+        const tw_op_t receive = op(&got), transmit = op(&sent);
+        ASSERT_EQ(tw_tag_recvv(b.worker(), to, 2, 7, 0, &receive, nullptr), TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_sendv(a.to(b), from, 4, 7, &transmit, nullptr), TW_INPROGRESS);
+        EXPECT_EQ(end_of(b, &got).status, TW_OK);
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+        EXPECT_EQ(received, data) << length;
+    }
+}
+
+TEST_F(MsgSend, a_worker_sends_to_itself) {
+    Node& a = node(0);
+    for (const std::size_t length :
+         {std::size_t{0}, std::size_t{8}, std::size_t{9000}, std::size_t{200000}}) {
+        const Bytes data = pattern(length, 3);
+        Bytes received(length);
+        int sent = 0, got = 0;
+        const tw_op_t receive = op(&got), transmit = op(&sent);
+        ASSERT_EQ(tw_tag_recv(a.worker(), received.data(), length, 7, 0, &receive, nullptr),
+                  TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_send(a.to(a), data.data(), length, 7, &transmit, nullptr), TW_INPROGRESS);
+        EXPECT_EQ(end_of(a, &got).source, a.id());
+        EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+        EXPECT_EQ(received, data);
+    }
+}
+
+TEST_F(MsgSend, connects_that_cross_become_one) {
+    Node& a = node(0);
+    Node& b = node(1);
+    a.to(b);
+    b.to(a);
+    const Bytes data = pattern(20, 1);
+    for (int round = 0; round < 3; ++round) {
+        for (auto [from, to] : {std::pair{&a, &b}, std::pair{&b, &a}}) {
+            Bytes received(20);
+            int got = 0;
+            const tw_op_t receive = op(&got);
+            ASSERT_EQ(tw_tag_recv(to->worker(), received.data(), 20, 7, 0, &receive, nullptr),
+                      TW_INPROGRESS);
+            send(*from, *to, data, 7);
+            EXPECT_EQ(end_of(*to, &got).ep, to->to(*from));
+        }
+    }
+    tw_worker_attr_t attr{};
+    ASSERT_EQ(tw_worker_query(a.worker(), &attr), TW_OK);
+    EXPECT_EQ(attr.endpoints, 1U);
+}
+
+TEST_F(MsgSend, the_lane_is_the_first_transport_that_was_named) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, pattern(20, 1), 7);
+    const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+    const std::string named = transports == nullptr ? "sm" : transports;
+    const std::string wanted = "ready over " + named.substr(0, named.find(','));
+    std::string found;
+    const auto look = [](void* arg, const char* key, const char* value) {
+        if (std::string_view(key).starts_with("endpoint_"))
+            *static_cast<std::string*>(arg) = value;
+    };
+    ASSERT_EQ(tw_worker_describe(a.worker(), look, &found), TW_OK);
+    EXPECT_EQ(found, wanted);
+}
+
+TEST_F(MsgSend, messages_of_many_lengths_keep_their_order) {
+    Node& a = node(0);
+    Node& b = node(1);
+    constexpr int kMessages = 400;
+    std::vector<Bytes> data, received;
+    std::vector<int> marks(kMessages);
+    for (int i = 0; i < kMessages; ++i) {
+        const std::size_t length =
+            static_cast<std::size_t>(i * 7919 % 97) * (i % 5 == 0 ? 1000 : 10);
+        data.push_back(pattern(length, static_cast<std::uint64_t>(i)));
+        received.emplace_back(std::size_t{100000});
+    }
+    for (int i = 0; i < kMessages; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const tw_op_t receive = op(&marks[at]);
+        if (i % 2 == 0) {
+            ASSERT_EQ(tw_tag_recv(b.worker(), received[at].data(), received[at].size(), 1, 0,
+                                  &receive, nullptr),
+                      TW_INPROGRESS);
+        }
+    }
+    for (int i = 0; i < kMessages; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        tw_status_t status = TW_ERR_NO_RESOURCE;
+        while ((status = tw_tag_send(a.to(b), data[at].data(), data[at].size(), 1, nullptr,
+                                     nullptr)) == TW_ERR_NO_RESOURCE)
+            a.progress();
+        ASSERT_GE(status, TW_OK);
+    }
+    for (int i = 0; i < kMessages / 2; ++i) {
+        const auto at = static_cast<std::size_t>(i) * 2;
+        EXPECT_EQ(end_of(b, &marks[at]).message_length, data[static_cast<std::size_t>(i)].size());
+    }
+    for (int i = kMessages / 2; i < kMessages; ++i) {
+        Bytes rest(100000);
+        int got = 0;
+        const tw_op_t receive = op(&got);
+        ASSERT_EQ(tw_tag_recv(b.worker(), rest.data(), rest.size(), 1, 0, &receive, nullptr),
+                  TW_INPROGRESS);
+        const tw_completion_t done = end_of(b, &got);
+        ASSERT_EQ(done.message_length, data[static_cast<std::size_t>(i)].size());
+        rest.resize(done.length);
+        EXPECT_EQ(rest, data[static_cast<std::size_t>(i)]) << i;
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::test
