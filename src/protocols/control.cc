@@ -23,7 +23,7 @@ struct PendingOfEndpoint {
 
 void Endpoint::update_direct() {
     is_direct_ = state_ == EpState::kReady && queue_.empty() && controls_.empty() && !holds_data_ &&
-                 !holds_ && !is_closing;
+                 !holds_ && !is_closing && !has_asked_;
 }
 
 /// Sends what waits, in order. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits,
@@ -33,7 +33,7 @@ ucs_status_t Endpoint::drain() {
         return UCS_OK;
     is_draining_ = true;
     ucs_status_t status = UCS_INPROGRESS;
-    while (status == UCS_INPROGRESS && state_ == EpState::kReady) {
+    while (status == UCS_INPROGRESS && state_ == EpState::kReady && !has_asked_) {
         status = drain_controls();
         if (status == UCS_OK)
             status = drain_queue();
@@ -156,6 +156,18 @@ void Endpoint::on_control(const Control& message) {
             peer_is_closed = true;
             worker.retire(*this);
             break;
+        case ControlOp::kBack:
+            peer_is_closed = false;
+            break;
+        case ControlOp::kLeave:
+            peer_is_closed = true;
+            has_left_ = !is_open && has_said_bye_ && is_quiet();
+            control(ControlOp::kLeft, has_left_ ? 1 : 0);
+            worker.retire(*this);
+            break;
+        case ControlOp::kLeft:
+            on_left(message.a != 0);
+            break;
         default:
             worker.count(WorkerCounter::kGarbage);
             break;
@@ -217,22 +229,16 @@ void Endpoint::check_flushes() {
     }
 }
 
-/// The program's endpoint has ended well. Ours stays while the peer's program has its own.
-void Endpoint::closed() {
-    is_open = false;
-    is_closing = false;
-    control(ControlOp::kBye, 0);
-    worker.retire(*this);
-}
-
 void Endpoint::request_ended() {
+    if (state_ == EpState::kFailed)
+        return;
     if (!flushes_.empty())
         check_flushes();
     if (!queue_.empty())
         drain_and_arm();
 }
 
-// ---- The end
+// ---- Cancel
 
 void Endpoint::cancel(Request& request) {
     if (request.is_queued && request.offset == 0 && request.kind == RequestKind::kSend) {
@@ -244,63 +250,6 @@ void Endpoint::cancel(Request& request) {
     } else if (request.is_outstanding && request.id != 0 && request.kind == RequestKind::kSend) {
         control(ControlOp::kCancel, request.id);
     }
-}
-
-void Endpoint::fail(ucs_status_t status) {
-    if (state_ == EpState::kFailed)
-        return;
-    state_ = EpState::kFailed;
-    failure_ = status;
-    update_direct();
-    disconnect();
-    controls_.clear();
-    wireup_.clear();
-    while (Request* request = data_.pop_front())
-        request->is_queued = false;
-    worker.drop_incoming(*this, status);
-    for (RequestList* list : {&receiving, &outstanding}) {
-        while (Request* request = list->front())
-            worker.finish(*request, status);
-    }
-    while (Request* request = flushes_.pop_front())
-        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
-    while (Request* request = queue_.pop_front()) {
-        request->is_queued = false;
-        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
-    }
-    worker.report_failure(*this, status);
-}
-
-void Endpoint::disconnect() {
-    for (uct_ep_h* ep : {&lane_, &offered_, &contact_}) {
-        if (*ep == nullptr)
-            continue;
-        const uct_ep_h old = *ep;
-        worker.map_lane(old, nullptr);
-        for (uct_ep_h* same : {&lane_, &offered_, &contact_}) {
-            if (*same == old)
-                *same = nullptr;
-        }
-        uct_ep_pending_purge(
-            old, [](uct_pending_req_t*, void*) {}, nullptr);
-        uct_ep_destroy(old);
-    }
-    is_armed_ = false;
-}
-
-bool Endpoint::is_needed() const {
-    if (is_open || is_closing)
-        return true;
-    if (state_ == EpState::kFailed)
-        return false;
-    return !peer_is_closed || !controls_.empty() || !outstanding.empty() || !receiving.empty() ||
-           !queue_.empty() || !flushes_.empty();
-}
-
-Endpoint::Endpoint(Worker& owner, std::uint64_t peer_id) : worker(owner), worker_id(peer_id) {}
-
-Endpoint::~Endpoint() {
-    disconnect();
 }
 
 }  // namespace tagwire::proto

@@ -90,6 +90,8 @@ class Endpoint : public tw_ep {
     // ---- What the peer says (control.cc)
 
     void on_control(const Control& message);
+    /// The program has the endpoint (again).
+    void open(void* data);
     /// One of its requests has ended: what waited for that may go on.
     void request_ended();
 
@@ -98,15 +100,22 @@ class Endpoint : public tw_ep {
     void hold(Unexpected& message);
     void release(Unexpected& message);
 
+    /// Asks the transport whether the peer is alive.
+    void check();
     /// Ends everything with `status`; the endpoint refuses everything from then on.
     void fail(ucs_status_t status);
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
 
-    /// The program, the peer or something on its way needs it.
-    bool is_needed() const;
-    /// Nobody has it open; it goes when what is on its way has gone.
-    bool is_leaving() const { return !is_open && !is_closing && peer_is_closed; }
+    /// Called in progress while nobody has it open: true when it can be destroyed. The sides agree
+    /// on that, so that neither sends on a connection that is gone: the one with the lower id asks,
+    /// and the other leaves with its answer unless its program is back.
+    bool leave();
+    bool has_left() const { return has_left_; }
+    bool has_asked() const { return has_asked_; }
+    /// The peer's answer.
+    void on_left(bool is_gone);
+    void begin_anew();
     const Rail& rail() const { return *rail_; }
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
@@ -119,7 +128,7 @@ class Endpoint : public tw_ep {
     const std::uint64_t worker_id;  // of the peer
     std::uint32_t id = 0;           // by which the peer names itself
     std::uint32_t peer_names = 0;   // by which we name ourselves
-    bool is_open = false;           // the program has it
+    bool is_open = false;           // the program has it (closing counts)
     bool is_closing = false;
     bool peer_is_closed = false;  // the peer's program has closed its own
     bool wants_wireup = false;    // among those that Worker asks to send_wireup()
@@ -161,6 +170,7 @@ class Endpoint : public tw_ep {
     void update_direct();
     void check_flushes();
     void closed();
+    bool is_quiet() const;
     ucs_status_t send_control(const Control& message);
     void set_ready();
     void choose_lane();
@@ -184,6 +194,9 @@ class Endpoint : public tw_ep {
     bool holds_ = false;       // ... nothing
     bool is_armed_ = false;
     bool is_draining_ = false;
+    bool has_said_bye_ = false;
+    bool has_asked_ = false;   // to leave; nothing is sent before the answer
+    bool has_left_ = false;    // has answered that it leaves
     std::uint64_t order_ = 0;  // of the next send
     RequestQueue queue_;
     RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
@@ -192,6 +205,7 @@ class Endpoint : public tw_ep {
     OwnedBy<uct_pending_req_t, Endpoint> pending_{};
 
     // Connecting.
+    Address address_;  // first contact of the peer
     uct_ep_h contact_ = nullptr;
     Rail* contact_rail_ = nullptr;
     uct_ep_h offered_ = nullptr;  // not connected, or not both sides yet

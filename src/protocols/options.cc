@@ -72,6 +72,14 @@ constexpr Option kOptions[] = {
      .offset = offsetof(Options, rndv_fragments),
      .min = 1,
      .max = 64},
+    {.name = "LIVENESS_INTERVAL",
+     .type = OptionType::kTimeNs,
+     .unit = "ns",
+     .default_value = "500ms",
+     .doc = "Time between two looks whether a peer is alive; what its transport needs to find out "
+            "comes on top.",
+     .offset = offsetof(Options, liveness_interval_ns),
+     .min = 1000000},
 };
 
 constexpr ucs::OptionTable kTable{"messaging", kOptions, sizeof(Options)};

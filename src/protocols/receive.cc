@@ -271,8 +271,12 @@ ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> byt
         if (ep->peer_names == hello.id)
             return UCS_OK;
         // The peer has begun anew: what it had with us before has ended.
-        ep->fail(UCS_ERR_CONNECTION_RESET);
-        ep = nullptr;
+        if (ep->has_asked()) {
+            ep->on_left(true);
+        } else {
+            ep->fail(UCS_ERR_CONNECTION_RESET);
+        }
+        ep = endpoint_to(from);
     }
     if (ep == nullptr)
         ep = make_endpoint(from);

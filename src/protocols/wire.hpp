@@ -90,6 +90,9 @@ enum class ControlOp : std::uint32_t {
     kHold = 11,      // No more messages.
     kResume = 12,    // Messages again.
     kBye = 13,       // The program has closed its endpoint.
+    kBack = 14,      // It has one again.
+    kLeave = 15,     // Neither program has one: the connection can go.
+    kLeft = 16,      // a: 1 it is gone at the side of the sender, 0 it stays.
 };
 
 struct Control {

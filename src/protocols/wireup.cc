@@ -58,12 +58,35 @@ ucs_status_t Endpoint::contact(std::string_view transport, std::span<const std::
         const ucs_status_t status = make_ep(*rail, device, iface, &contact_);
         if (status != UCS_OK)
             return status;
+        address_ = {worker_id,
+                    std::string(transport),
+                    {device.begin(), device.end()},
+                    {iface.begin(), iface.end()}};
         contact_rail_ = rail.get();
         wireup_.push_back(hello_bytes());
         worker.ask_wireup(*this);
         return UCS_OK;
     }
     return UCS_ERR_UNREACHABLE;
+}
+
+/// What waits to be sent goes over a new connection.
+void Endpoint::begin_anew() {
+    disconnect();
+    state_ = EpState::kGreeting;
+    peer_names = 0;
+    peer_is_closed = false;
+    has_said_bye_ = has_asked_ = has_left_ = false;
+    holds_data_ = holds_ = false;
+    told_to_hold_data = told_to_hold = false;
+    peer_rails_.clear();
+    refused_.clear();
+    controls_.clear();
+    update_direct();
+    const Address to = address_;
+    const ucs_status_t status = contact(to.transport, to.device, to.iface);
+    if (status != UCS_OK)
+        fail(status);
 }
 
 std::vector<std::byte> Endpoint::hello_bytes() const {

@@ -12,6 +12,7 @@
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -32,6 +33,9 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"held", "times", "a peer was told to send nothing"},
     {"garbage", "messages", "dropped because they cannot be"},
 };
+
+/// Calls of progress between two looks at the clock.
+constexpr unsigned kCallsPerLook = 1024;
 
 using Handler = ucs_status_t (Worker::*)(const std::byte*, std::size_t);
 
@@ -173,8 +177,21 @@ unsigned Worker::progress() {
     unsigned count = uct_worker_progress(uct_);
     if (has_slow_work_) [[unlikely]]
         count += run_slow_work();
+    if (++idle_calls_ == kCallsPerLook) [[unlikely]] {
+        idle_calls_ = 0;
+        look_at_peers();
+    }
     in_progress_ = false;
     return count;
+}
+
+// Who waits for a peer sends nothing, and so would not learn that it has died.
+void Worker::look_at_peers() {
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now < next_look_ns_)
+        return;
+    next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
+    names_.for_each([](Endpoint& ep) { ep.check(); });
 }
 
 unsigned Worker::run_slow_work() {

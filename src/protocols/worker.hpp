@@ -91,9 +91,9 @@ class Worker : public tw_worker {
     Endpoint* endpoint_to(std::uint64_t worker_id) const;
     Endpoint* endpoint_named(std::uint32_t id) const { return names_.find(id); }
     void close(Endpoint& ep);
-    /// The endpoint has neither the program nor a peer that needs it, or has failed unseen: it is
-    /// destroyed in progress.
+    /// The endpoint is asked in progress whether it can be destroyed.
     void retire(Endpoint& ep);
+    void reconnect(Endpoint& ep);
     void map_lane(uct_ep_h lane, Endpoint* ep);
     void ask_wireup(Endpoint& ep);
     void report_failure(Endpoint& ep, ucs_status_t status);
@@ -149,8 +149,10 @@ class Worker : public tw_worker {
     void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);
     unsigned run_slow_work();
+    void look_at_peers();
     Endpoint* make_endpoint(std::uint64_t worker_id);
     void destroy(Endpoint& ep);
+    void forget(Endpoint& ep);
     unsigned destroy_retired();
 
     Request* make_child(Request& parent);
@@ -181,6 +183,8 @@ class Worker : public tw_worker {
     bool in_progress_ = false;
     bool has_slow_work_ = false;
     bool endings_are_silent_ = false;
+    unsigned idle_calls_ = 0;  // of progress, since the clock was looked at
+    std::uint64_t next_look_ns_ = 0;
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint*> lanes_;

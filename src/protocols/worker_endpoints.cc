@@ -22,8 +22,13 @@ Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
 
 ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint** ep_p) {
     Endpoint* ep = endpoint_to(address.id);
-    if (ep != nullptr && (ep->is_open || ep->is_closing))
+    if (ep != nullptr && ep->is_open)
         return UCS_ERR_ALREADY_EXISTS;
+    // One that has left is the past; its destruction follows.
+    if (ep != nullptr && ep->has_left()) {
+        forget(*ep);
+        ep = nullptr;
+    }
     if (ep == nullptr) {
         ep = make_endpoint(address.id);
         if (ep == nullptr)
@@ -34,10 +39,25 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
             return status;
         }
     }
-    ep->is_open = true;
-    ep->user_data = user_data;
+    ep->open(user_data);
     *ep_p = ep;
     return UCS_OK;
+}
+
+/// The endpoint is the program's, and its connection has gone: it makes a new one.
+void Worker::reconnect(Endpoint& ep) {
+    names_.remove(ep.id);
+    ep.id = names_.add(ep);
+    ep.begin_anew();
+}
+
+/// Another endpoint to the same worker may be made.
+void Worker::forget(Endpoint& ep) {
+    const auto found = endpoints_.find(ep.worker_id);
+    if (found != endpoints_.end() && found->second.get() == &ep) {
+        gone_.push_back(std::move(found->second));
+        endpoints_.erase(found);
+    }
 }
 
 void Worker::map_lane(uct_ep_h lane, Endpoint* ep) {
@@ -61,12 +81,7 @@ void Worker::ask_wireup(Endpoint& ep) {
 }
 
 void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
-    // A new endpoint to that worker may be made from now on.
-    const auto found = endpoints_.find(ep.worker_id);
-    if (found != endpoints_.end() && found->second.get() == &ep) {
-        gone_.push_back(std::move(found->second));
-        endpoints_.erase(found);
-    }
+    forget(ep);
     if (!ep.is_open || ep.is_closing) {
         ep.is_open = false;
         return retire(ep);
@@ -97,13 +112,10 @@ unsigned Worker::destroy_retired() {
     candidates.swap(retired_);
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
-        if (ep->is_needed()) {
-            if (ep->is_leaving())
-                retire(*ep);
-            continue;
+        if (ep->leave()) {
+            destroy(*ep);
+            ++count;
         }
-        destroy(*ep);
-        ++count;
     }
     return count;
 }

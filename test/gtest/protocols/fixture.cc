@@ -8,7 +8,7 @@ namespace tagwire::test {
 
 namespace {
 
-constexpr int kRoundsMax = 20'000'000;
+constexpr int kRoundsMax = 30'000'000;
 constexpr int kSomeRounds = 2000;
 
 }  // namespace

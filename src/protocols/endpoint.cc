@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The end of an endpoint.
+#include "protocols/endpoint.hpp"
+
+#include <utility>
+
+#include "protocols/rail.hpp"
+#include "protocols/worker.hpp"
+
+namespace tagwire::proto {
+
+void Endpoint::fail(ucs_status_t status) {
+    if (state_ == EpState::kFailed)
+        return;
+    state_ = EpState::kFailed;
+    failure_ = status;
+    update_direct();
+    disconnect();
+    controls_.clear();
+    wireup_.clear();
+    while (Request* request = data_.pop_front())
+        request->is_queued = false;
+    worker.drop_incoming(*this, status);
+    for (RequestList* list : {&receiving, &outstanding}) {
+        while (Request* request = list->front())
+            worker.finish(*request, status);
+    }
+    while (Request* request = flushes_.pop_front())
+        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+    while (Request* request = queue_.pop_front()) {
+        request->is_queued = false;
+        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+    }
+    worker.report_failure(*this, status);
+}
+
+void Endpoint::check() {
+    const uct_ep_h asked = lane_ != nullptr ? lane_ : contact_;
+    const Rail* rail = lane_ != nullptr ? rail_ : contact_rail_;
+    if (asked == nullptr || (rail->attr().cap.flags & UCT_IFACE_FLAG_EP_CHECK) == 0)
+        return;
+    const ucs_status_t status = uct_ep_check(asked, 0, nullptr);
+    if (status < 0 && status != UCS_ERR_NO_RESOURCE)
+        fail(status);
+}
+
+void Endpoint::disconnect() {
+    for (uct_ep_h* ep : {&lane_, &offered_, &contact_}) {
+        if (*ep == nullptr)
+            continue;
+        const uct_ep_h old = *ep;
+        worker.map_lane(old, nullptr);
+        for (uct_ep_h* same : {&lane_, &offered_, &contact_}) {
+            if (*same == old)
+                *same = nullptr;
+        }
+        uct_ep_pending_purge(
+            old, [](uct_pending_req_t*, void*) {}, nullptr);
+        uct_ep_destroy(old);
+    }
+    is_armed_ = false;
+}
+
+// ---- Who has it open, and leaving
+
+void Endpoint::open(void* data) {
+    is_open = true;
+    user_data = data;
+    if (std::exchange(has_said_bye_, false) && !has_asked_)
+        control(ControlOp::kBack, 0);
+}
+
+/// The program's endpoint has ended well. Ours stays while the peer's program has its own.
+void Endpoint::closed() {
+    is_open = false;
+    is_closing = false;
+    has_said_bye_ = true;
+    control(ControlOp::kBye, 0);
+    worker.retire(*this);
+}
+
+/// Nothing of either side is on its way.
+bool Endpoint::is_quiet() const {
+    return controls_.empty() && outstanding.empty() && receiving.empty() && queue_.empty() &&
+           flushes_.empty();
+}
+
+bool Endpoint::leave() {
+    if (is_open)
+        return false;
+    if (state_ == EpState::kFailed)
+        return true;
+    if (has_left_) {
+        // The answer must get through before the endpoint of the transport goes.
+        if (!is_quiet() || uct_ep_flush(lane_, UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_INPROGRESS) {
+            worker.retire(*this);
+            return false;
+        }
+        return true;
+    }
+    if (!has_said_bye_ || !peer_is_closed || has_asked_ || state_ != EpState::kReady)
+        return false;
+    if (worker_id == worker.id())
+        return is_quiet();
+    if (!is_quiet()) {
+        worker.retire(*this);
+    } else if (worker.id() < worker_id) {
+        control(ControlOp::kLeave, 0);
+        has_asked_ = true;
+        update_direct();
+    }
+    return false;
+}
+
+void Endpoint::on_left(bool is_gone) {
+    if (!std::exchange(has_asked_, false))
+        return;
+    if (is_open) {
+        // The program came back meanwhile.
+        if (is_gone)
+            return worker.reconnect(*this);
+        control(ControlOp::kBack, 0);
+    } else if (is_gone) {
+        fail(UCS_ERR_CONNECTION_RESET);
+    }
+    drain_and_arm();
+}
+
+Endpoint::Endpoint(Worker& owner, std::uint64_t peer_id) : worker(owner), worker_id(peer_id) {}
+
+Endpoint::~Endpoint() {
+    disconnect();
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Flush, close, failure, budgets, addresses that cannot be.
+#include <algorithm>
+#include <cstdlib>
+
+#include "protocols/fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+class MsgEnds : public MsgTest {
+  protected:
+    tw_completion_t flush(Node& at, tw_ep_h ep) {
+        int mark = 0;
+        const tw_op_t how = op(&mark);
+        const tw_status_t status = tw_ep_flush(ep, &how, nullptr);
+        if (status == TW_OK)
+            return {};
+        EXPECT_EQ(status, TW_INPROGRESS);
+        return end_of(at, &mark);
+    }
+    void close(Node& at, tw_ep_h ep) {
+        int mark = 0;
+        const tw_op_t how = op(&mark);
+        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS) {
+            EXPECT_EQ(end_of(at, &mark).status, TW_OK);
+        }
+    }
+    void expect_message(Node& at, const Bytes& data, std::uint64_t tag) {
+        int mark = 0;
+        const tw_op_t how = op(&mark);
+        Bytes received(data.size());
+        ASSERT_EQ(tw_tag_recv(at.worker(), received.data(), received.size(), tag, 0, &how, nullptr),
+                  TW_INPROGRESS);
+        EXPECT_EQ(end_of(at, &mark).status, TW_OK);
+        EXPECT_EQ(received, data);
+    }
+};
+
+TEST_F(MsgEnds, a_flush_ends_when_the_peer_has_everything) {
+    Node& a = node(0);
+    Node& b = node(1);
+    std::vector<Bytes> data;
+    for (std::size_t i = 0; i < 10; ++i) {
+        data.push_back(pattern(i * 100, i));
+        ASSERT_GE(tw_tag_send(a.to(b), data[i].data(), data[i].size(), i, nullptr, nullptr), TW_OK);
+    }
+    EXPECT_EQ(flush(a, a.to(b)).status, TW_OK);
+    a.destroy();
+    for (std::size_t i = 0; i < 10; ++i)
+        expect_message(b, data[i], i);
+}
+
+TEST_F(MsgEnds, a_flush_waits_for_a_rendezvous) {
+    Node& a = node(0);
+    Node& b = node(1);
+    const Bytes data = pattern(300000, 1);
+    int sent = 0, flushed = 0;
+    const tw_op_t how = op(&sent), flush_op = op(&flushed);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(a.to(b), &flush_op, nullptr), TW_INPROGRESS);
+    run_some();
+    EXPECT_TRUE(a.done.empty());
+    expect_message(b, data, 1);
+    EXPECT_EQ(end_of(a, &flushed).status, TW_OK);
+    EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+}
+
+TEST_F(MsgEnds, a_closed_endpoint_has_delivered_and_can_be_made_anew) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (std::uint64_t round = 0; round < 5; ++round) {
+        const Bytes data = pattern(20000, round);
+        ASSERT_GE(tw_tag_send(a.to(b), data.data(), data.size(), round, nullptr, nullptr), TW_OK);
+        close(a, a.to(b));
+        EXPECT_EQ(tw_ep_find(a.worker(), b.id()), nullptr);
+        expect_message(b, data, round);
+        send(b, a, data, round);
+        expect_message(a, data, round);
+        if (round % 2 == 0)
+            close(b, b.to(a));
+    }
+    EXPECT_TRUE(a.failures.empty() && b.failures.empty());
+}
+
+TEST_F(MsgEnds, endpoints_that_both_sides_closed_are_gone) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, pattern(20, 1), 1);
+    expect_message(b, pattern(20, 1), 1);
+    b.to(a);
+    close(a, a.to(b));
+    close(b, b.to(a));
+    const auto endpoints = [](Node& node) {
+        tw_worker_attr_t attr{};
+        EXPECT_EQ(tw_worker_query(node.worker(), &attr), TW_OK);
+        return attr.endpoints;
+    };
+    run_until([&] { return endpoints(a) == 0 && endpoints(b) == 0; });
+}
+
+TEST_F(MsgEnds, a_forced_close_ends_everything_at_once) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    const Bytes data = pattern(300000, 1);
+    int sent = 0, matched = 0, flushed = 0, directed = 0, after = 0;
+    const tw_op_t how = op(&sent), match = op(&matched, TW_OP_MATCH_COMPLETE),
+                  flush_op = op(&flushed), last = op(&after, TW_OP_FENCE);
+    tw_op_t receive = op(&directed);
+    receive.source = a.to(b);
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(a.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), 10, 1, &match, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_ep_flush(a.to(b), &flush_op, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), 10, 1, &last, nullptr), TW_INPROGRESS);
+    run_some();
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    a.progress();
+    for (const void* mark : {&sent, &matched, &flushed, &directed, &after}) {
+        const auto found = std::ranges::find_if(
+            a.done, [&](const tw_completion_t& done) { return done.context == mark; });
+        ASSERT_NE(found, a.done.end());
+        EXPECT_EQ(found->status, TW_ERR_CANCELED) << found->flags;
+    }
+    EXPECT_EQ(a.done.size(), 5U);
+    // The peer learns of it, and both go on with a new endpoint.
+    const Bytes again = pattern(30, 2);
+    send(a, b, again, 2);
+    expect_message(b, again, 2);
+}
+
+TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
+    Node& a = node(0);
+    Node& b = node(1);
+    Node& c = node(2);
+    send(a, b, {}, 9);
+    send(b, a, {}, 9);
+    send(c, a, {}, 8);
+    expect_message(a, {}, 9);
+    const Bytes data = pattern(300000, 1);
+    int sent = 0, directed = 0, early = 0;
+    const tw_op_t how = op(&sent);
+    tw_op_t receive = op(&directed);
+    receive.source = a.to(b);
+    Bytes buffer(10), first(10);
+    // What was sent before the end is still received.
+    ASSERT_GE(tw_tag_send(b.to(a), pattern(10, 3).data(), 10, 3, nullptr, nullptr), TW_OK);
+    run_some();
+    ASSERT_EQ(tw_tag_recv(a.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    run_some();
+    const tw_ep_h dead = a.to(b);
+    b.destroy();
+    const tw_completion_t done = end_of(a, &sent);
+    EXPECT_TRUE(done.status == TW_ERR_CONNECTION_RESET || done.status == TW_ERR_ENDPOINT_TIMEOUT)
+        << tw_status_string(done.status);
+    EXPECT_LT(end_of(a, &directed).status, TW_OK);
+    ASSERT_EQ(a.failures.size(), 1U);
+    EXPECT_EQ(a.failures[0].first, dead);
+    EXPECT_LT(tw_tag_send(dead, data.data(), 1, 1, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(tw_ep_close(dead, 0, nullptr, nullptr), TW_OK);
+    const tw_op_t from_any = op(&early);
+    ASSERT_EQ(tw_tag_recv(a.worker(), first.data(), 10, 3, 0, &from_any, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(end_of(a, &early).status, TW_OK);
+    EXPECT_EQ(first, pattern(10, 3));
+    // The others are not concerned.
+    ASSERT_GE(tw_tag_send(c.to(a), data.data(), data.size(), 4, nullptr, nullptr), TW_OK);
+    expect_message(a, data, 4);
+    EXPECT_TRUE(c.failures.empty());
+}
+
+TEST_F(MsgEnds, a_message_that_is_half_here_ends_with_its_sender) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(b, a, {}, 9);
+    expect_message(a, {}, 9);
+    const Bytes data = pattern(300000, 1);
+    ASSERT_GE(tw_tag_send(b.to(a), data.data(), data.size(), 1, nullptr, nullptr), TW_OK);
+    run_some();
+    tw_completion_t found{};
+    tw_op_t peek{};
+    peek.flags = TW_OP_PEEK | TW_OP_CLAIM;
+    peek.done = &found;
+    ASSERT_EQ(tw_tag_recv(a.worker(), nullptr, 0, 1, 0, &peek, nullptr), TW_OK);
+    const tw_ep_h dead = a.to(b);
+    b.destroy();
+    run_until([&] { return !a.failures.empty(); });
+    EXPECT_EQ(a.failures[0].first, dead);
+    Bytes buffer(data.size());
+    tw_op_t claim{};
+    claim.flags = TW_OP_CLAIM;
+    claim.message = found.message;
+    EXPECT_EQ(tw_tag_recv(a.worker(), buffer.data(), buffer.size(), 1, 0, &claim, nullptr),
+              TW_ERR_CONNECTION_RESET);
+}
+
+TEST_F(MsgEnds, a_peer_whose_share_is_used_up_keeps_its_data) {
+    Node& a = node(0);
+    Node& b = node(1);
+    constexpr std::size_t kLength = 4000;
+    const char* const budget = std::getenv("TAGWIRE_UNEXPECTED_BYTES");
+    const bool is_small = budget != nullptr;
+    const Bytes data = pattern(kLength, 1);
+    constexpr int kMessages = 3000;
+    int queued = 0;
+    for (int i = 0; i < kMessages; ++i) {
+        tw_status_t status = TW_ERR_NO_RESOURCE;
+        while ((status = tw_tag_send(a.to(b), data.data(), kLength, 1, nullptr, nullptr)) ==
+               TW_ERR_NO_RESOURCE) {
+            a.progress();
+            b.progress();
+            if (++queued > 1000000)
+                break;
+        }
+        if (status == TW_ERR_NO_RESOURCE)
+            break;
+        b.progress();
+        a.progress();
+    }
+    const Bytes other = pattern(70000, 2);
+    if (!is_small) {
+        ASSERT_GE(tw_tag_send(a.to(b), other.data(), other.size(), 2, nullptr, nullptr), TW_OK);
+        expect_message(b, other, 2);
+    } else {
+        EXPECT_GT(b.counter("held_data"), 0U);
+    }
+    for (int i = 0; i < kMessages / 2; ++i)
+        expect_message(b, data, 1);
+}
+
+TEST_F(MsgEnds, addresses_that_cannot_be_are_refused) {
+    Node& a = node(0);
+    Node& b = node(1);
+    const Bytes address = b.address();
+    EXPECT_LE(address.size(), std::size_t{TW_ADDRESS_BYTES_MAX});
+    tw_ep_h ep = nullptr;
+    for (std::size_t i = 0; i < address.size(); ++i) {
+        Bytes broken = address;
+        broken[i] ^= std::byte{1};
+        const tw_ep_params_t params{broken.data(), broken.size(), nullptr};
+        EXPECT_EQ(tw_ep_create(a.worker(), &params, &ep), TW_ERR_INVALID_ADDR) << i;
+        const tw_ep_params_t shorter{address.data(), i, nullptr};
+        EXPECT_EQ(tw_ep_create(a.worker(), &shorter, &ep), TW_ERR_INVALID_ADDR) << i;
+    }
+    std::uint64_t id = 0;
+    EXPECT_EQ(tw_address_worker_id(address.data(), address.size(), &id), TW_OK);
+    EXPECT_EQ(id, b.id());
+    a.to(b);
+    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    EXPECT_EQ(tw_ep_create(a.worker(), &params, &ep), TW_ERR_ALREADY_EXISTS);
+}
+
+TEST_F(MsgEnds, transports_that_are_not_there_are_named) {
+    tw_context_params_t params{};
+    params.transports = "roce,sm:other";
+    tw_context_h context = nullptr;
+    EXPECT_EQ(tw_context_create(&params, &context), TW_ERR_NO_DEVICE);
+    EXPECT_EQ(context, nullptr);
+}
+
+TEST_F(MsgEnds, mapped_memory_needs_no_copy) {
+    Node& a = node(0);
+    Node& b = node(1);
+    Bytes data = pattern(300000, 1), received(300000);
+    tw_mem_h from = nullptr, to = nullptr;
+    ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), &from), TW_OK);
+    ASSERT_EQ(tw_mem_map(context_.get(), received.data(), received.size(), &to), TW_OK);
+    int sent = 0, got = 0;
+    tw_op_t how = op(&sent), receive = op(&got);
+    how.mem = from;
+    receive.mem = to;
+    ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), received.size(), 1, 0, &receive, nullptr),
+              TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(end_of(a, &sent).status, TW_OK);
+    EXPECT_EQ(end_of(b, &got).status, TW_OK);
+    EXPECT_EQ(received, data);
+    const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+    if (transports == nullptr || std::string_view(transports) != "ud") {
+        EXPECT_EQ(b.counter("rndv_get"), 1U);
+    }
+    how.mem = to;
+    EXPECT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr),
+              TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_mem_unmap(context_.get(), from), TW_OK);
+    EXPECT_EQ(tw_mem_unmap(context_.get(), to), TW_OK);
+}
+
+}  // namespace
+}  // namespace tagwire::test
