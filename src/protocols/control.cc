@@ -87,7 +87,9 @@ void Endpoint::drain_and_arm() {
 
 // ---- Control messages
 
-ucs_status_t Endpoint::send_control(const Control& message) {
+// A peer that has our hello may speak before we have its own, so we name ourselves only now.
+ucs_status_t Endpoint::send_control(Control message) {
+    message.sender = peer_names;
     std::uint64_t head = 0;
     std::memcpy(&head, &message, sizeof head);
     return uct_ep_am_short(lane_, static_cast<std::uint8_t>(AmId::kControl), head,
@@ -98,7 +100,7 @@ ucs_status_t Endpoint::send_control(const Control& message) {
 void Endpoint::control(ControlOp op, std::uint32_t a, std::int32_t b, std::uint64_t c) {
     if (state_ == EpState::kFailed)
         return;
-    controls_.push_back({static_cast<std::uint32_t>(op), peer_names, a, b, c});
+    controls_.push_back({static_cast<std::uint32_t>(op), 0, a, b, c});
     drain_and_arm();
 }
 
@@ -205,9 +207,8 @@ tw_status_t Endpoint::flush(RequestKind kind, const tw_op_t* op, tw_request_h* r
 ucs_status_t Endpoint::start_flush(Request& request) {
     if (request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
-    const Control message{static_cast<std::uint32_t>(ControlOp::kFlush), peer_names, request.id, 0,
-                          0};
-    const ucs_status_t status = send_control(message);
+    const ucs_status_t status =
+        send_control({static_cast<std::uint32_t>(ControlOp::kFlush), 0, request.id, 0, 0});
     if (status != UCS_OK)
         return status;
     flushes_.push_back(request);

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "protocols/rail.hpp"
 #include "protocols/worker.hpp"
 
@@ -32,6 +34,23 @@ void Endpoint::fail(ucs_status_t status) {
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     }
     worker.report_failure(*this, status);
+}
+
+std::string Endpoint::description() const {
+    constexpr const char* kStates[] = {"greeting", "offering", "ready", "failed"};
+    std::string text = kStates[static_cast<std::size_t>(state_)];
+    if (state_ == EpState::kReady)
+        text += fmt::format(" over {}", rail_->transport());
+    if (!is_open)
+        text += peer_is_closed ? ", closed by both" : ", the peer's alone";
+    for (const auto& [number, what] : {std::pair{queue_.size(), "waiting"},
+                                       {outstanding.size(), "outstanding"},
+                                       {receiving.size(), "being received"},
+                                       {flushes_.size(), "flushes"}}) {
+        if (number > 0)
+            text += fmt::format(", {} {}", number, what);
+    }
+    return text;
 }
 
 void Endpoint::check() {

@@ -100,6 +100,8 @@ class Endpoint : public tw_ep {
     void hold(Unexpected& message);
     void release(Unexpected& message);
 
+    /// For people.
+    std::string description() const;
     /// Asks the transport whether the peer is alive.
     void check();
     /// Ends everything with `status`; the endpoint refuses everything from then on.
@@ -171,7 +173,7 @@ class Endpoint : public tw_ep {
     void check_flushes();
     void closed();
     bool is_quiet() const;
-    ucs_status_t send_control(const Control& message);
+    ucs_status_t send_control(Control message);
     void set_ready();
     void choose_lane();
     bool try_lane(std::size_t rail, std::size_t peer_rail);

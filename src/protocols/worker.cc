@@ -235,11 +235,7 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
                          rail->device(), rail->latency() * 1e9, rail->rndv_threshold()));
     }
     names_.for_each([&](Endpoint& ep) {
-        const char* states[] = {"greeting", "offering", "ready", "failed"};
-        const bool is_ready = ep.state() == EpState::kReady;
-        tell(fmt::format("endpoint_{:016x}", ep.worker_id),
-             fmt::format("{}{}{}", states[static_cast<std::size_t>(ep.state())],
-                         is_ready ? " over " : "", is_ready ? ep.rail().transport() : ""));
+        tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
     });
 }
 

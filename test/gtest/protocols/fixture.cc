@@ -77,6 +77,16 @@ std::uint64_t Node::counter(const std::string& name) const {
     return 0;
 }
 
+std::string Node::description() const {
+    std::string text;
+    const auto add = [](void* arg, const char* key, const char* value) {
+        *static_cast<std::string*>(arg) += std::string(key) + ": " + value + "\n";
+    };
+    if (worker_ != nullptr)
+        tw_worker_describe(worker(), add, &text);
+    return text;
+}
+
 MsgTest::MsgTest() {
     const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
     tw_context_params_t params{};
@@ -99,7 +109,10 @@ void MsgTest::run_until(const std::function<bool()>& is_over) {
         for (const auto& node : nodes_)
             node->progress();
     }
-    FAIL() << "it did not end";
+    std::string state;
+    for (const auto& node : nodes_)
+        state += node->description();
+    FAIL() << "it did not end\n" << state;
 }
 
 void MsgTest::run_some() {

@@ -43,6 +43,7 @@ class Node {
 
     void progress();
     std::uint64_t counter(const std::string& name) const;
+    std::string description() const;
     void destroy() { worker_.reset(); }
 
   private:
