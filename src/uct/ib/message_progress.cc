@@ -239,11 +239,12 @@ unsigned MessageIface::settle_failing() {
         end_operations(*ep);
         ep->state_ = MessageEp::State::kFailed;
         ++ended;
-        if (status != UCS_ERR_CANCELED && !ep->is_destroyed_) {
+        // Last, because the program may destroy the endpoint when it hears of it.
+        const bool is_told = status != UCS_ERR_CANCELED && !ep->is_destroyed_;
+        if (settled(*ep) && is_told) {
             count(MessageCounter::kPeerFailures);
             report_failure(ep, status);
         }
-        settled(*ep);
     }
     return ended;
 }

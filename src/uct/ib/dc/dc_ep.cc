@@ -57,8 +57,10 @@ void DcEp::destroy() {
     if (dropped > 0)
         TW_LOG_WARN("dc endpoint destroyed with %u pending requests", dropped);
     is_destroyed_ = true;
-    if (state_ == State::kFailed)
-        return own.settled(*this);
+    if (state_ == State::kFailed) {
+        own.settled(*this);
+        return;
+    }
     if (failure_ == UCS_OK)
         own.fail(*this, UCS_ERR_CANCELED);
     end_rendezvous(failure_);

@@ -130,7 +130,7 @@ class DcIface : public ib::MessageIface {
     bool make_room(ib::MessageEp& ep, unsigned requests, unsigned messages) override;
     void gave_up(ib::MessageEp& ep) override;
     void drained(ib::SendQueue& queue) override;
-    void settled(ib::MessageEp& ep) override;
+    bool settled(ib::MessageEp& ep) override;
     void stop(ib::MessageEp& ep) override;
     void look(std::uint64_t now) override;
     void start_anew(const Dci& dci);

@@ -305,7 +305,7 @@ void DcIface::start_anew(const Dci& dci) {
 }
 
 // Whoever failed has no requests any more.
-void DcIface::settled(ib::MessageEp& any) {
+bool DcIface::settled(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
     if (!is_shared() && ep.queue_ != &no_queue_) {
         auto& channel = static_cast<Channel&>(*ep.queue_);
@@ -317,8 +317,10 @@ void DcIface::settled(ib::MessageEp& any) {
         std::erase_if(ways_back_, [&](const auto& entry) { return entry.second == &ep; });
         receives_.want_less(buffers_per_peer());
     }
-    if (ep.is_destroyed_ || ep.is_internal_)
-        delete_ep(ep);
+    if (!ep.is_destroyed_ && !ep.is_internal_)
+        return true;
+    delete_ep(ep);
+    return false;
 }
 
 }  // namespace tagwire::dc

@@ -84,7 +84,7 @@ class RcIface : public ib::MessageIface {
     }
     bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
     void drained(ib::SendQueue&) override {}
-    void settled(ib::MessageEp&) override {}  // reap() waits for more
+    bool settled(ib::MessageEp&) override { return true; }  // reap() waits for more
     void keep(ib::MessageEp* ep, std::byte* message) override;
     void released(std::uint64_t ep_id) override;
     void tell_released(ib::MessageEp& ep) override;
