@@ -126,8 +126,8 @@ class MessageIface : public IbIface {
     /// Whose requests are under way there and may be followed by another; null: nobody's.
     [[nodiscard]] virtual MessageEp* poster_of(const SendQueue& queue) const { return queue.owner; }
 
-    /// The endpoint has failed, and all its operations have ended. False: it is the transport's own,
-    /// or was destroyed before, and is gone.
+    /// The endpoint has failed, and all its operations have ended. False: it is the transport's
+    /// own, or was destroyed before, and is gone.
     virtual bool settled(MessageEp& ep) = 0;
     /// The peer of a message that the user keeps from now on.
     virtual void keep(MessageEp* ep, std::byte* message) = 0;
