@@ -154,6 +154,7 @@ class Endpoint : public tw_ep {
     friend struct PendingOfEndpoint;
 
     tw_status_t send_slow(const Outgoing& message);
+    tw_completion_t end_of(const Outgoing& message);
     ucs_status_t start(Request& request);
     ucs_status_t start_eager(Request& request);
     ucs_status_t start_rndv(Request& request);

@@ -51,10 +51,23 @@ tw_status_t Endpoint::send(const Outgoing& message) {
             uct_ep_am_short_iov(lane_, static_cast<std::uint8_t>(AmId::kEager), iov, 2);
         if (status == UCS_OK) [[likely]] {
             worker.count(WorkerCounter::kTxShort);
+            if (message.op != nullptr && message.op->done != nullptr) [[unlikely]]
+                *message.op->done = end_of(message);
             return TW_OK;
         }
     }
     return send_slow(message);
+}
+
+/// What is told of a message that has gone without a request.
+tw_completion_t Endpoint::end_of(const Outgoing& message) {
+    tw_completion_t done{};
+    done.context = message.op->context;
+    done.flags = TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED);
+    done.length = done.message_length = message.length;
+    done.tag = message.tag;
+    done.ep = this;
+    return done;
 }
 
 tw_status_t Endpoint::send_slow(const Outgoing& message) {
