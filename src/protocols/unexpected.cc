@@ -145,6 +145,8 @@ tw_status_t Worker::post(Request& request, const Incoming& wanted) {
 
 tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
     MatchSpace& in = space(false);
+    // Its last report comes behind those of its messages, also if the call sees the end.
+    request.flags |= TW_OP_COMPLETION;
     request.is_posted = true;
     in.posted.post(request);
     while (request.is_posted) {

@@ -67,7 +67,8 @@ enum tw_op_flag {
     /// (tw_msg_recv) The buffer takes messages, one behind the other, until less than
     /// tw_worker_attr_t.multi_recv_bytes_min is left. Each is reported, with `buffer` where it
     /// lies. When all have ended a last report, of no message, has TW_DONE_MULTI_RECV: the buffer
-    /// is the program's again. Needs a callback or TW_OP_COMPLETION, and one buffer.
+    /// is the program's again; so the call answers TW_INPROGRESS. Needs a callback or
+    /// TW_OP_COMPLETION, and one buffer.
     TW_OP_MULTI_RECV = 1 << 12
 };
 
