@@ -77,6 +77,25 @@ bool local_handle(Request& request, const Domain& domain, std::size_t index, uct
     return (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
 }
 
+/// nullptr: the data cannot be read from here. A message may overtake the peer's hello; then
+/// nothing is known of the peer's rails.
+std::unique_ptr<RndvRead> make_read(Request& request, const Endpoint& ep, const Rndv& rndv,
+                                    std::span<const std::byte> keys) {
+    if (ep.state() != EpState::kReady || !ep.rail().can_get())
+        return nullptr;
+    const Rail& rail = ep.rail();
+    const std::span<const std::byte> key = key_of(keys, ep.domain_of_peer(ep.peer_rail()));
+    auto read = std::make_unique<RndvRead>();
+    if (key.size() != rail.domain().attr.rkey_packed_size ||
+        !local_handle(request, rail.domain(), rail.domain_index(), &read->memh) ||
+        uct_rkey_unpack(rail.domain().component, key.data(), &read->key) != UCS_OK)
+        return nullptr;
+    read->component = rail.domain().component;
+    read->address = rndv.address;
+    read->request = &request;
+    return read;
+}
+
 }  // namespace
 
 void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
@@ -89,22 +108,10 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
     set_outstanding(request, ep);
     if (request.wanted == 0)
         return rndv_ended(request, UCS_OK);
-    const Rail& rail = ep.rail();
-    const std::span<const std::byte> key = key_of(keys, ep.domain_of_peer(ep.peer_rail()));
-    uct_mem_h memh = UCT_MEM_HANDLE_NULL;
-    if (ep.state() == EpState::kReady && rail.can_get() &&
-        key.size() == rail.domain().attr.rkey_packed_size &&
-        local_handle(request, rail.domain(), rail.domain_index(), &memh)) {
-        auto read = std::make_unique<RndvRead>();
-        if (uct_rkey_unpack(rail.domain().component, key.data(), &read->key) == UCS_OK) {
-            read->component = rail.domain().component;
-            read->memh = memh;
-            read->address = rndv.address;
-            read->request = &request;
-            request.read = read.release();
-            count(WorkerCounter::kRndvGet);
-            return ep.queue_read(request);
-        }
+    if (auto read = make_read(request, ep, rndv, keys)) {
+        request.read = read.release();
+        count(WorkerCounter::kRndvGet);
+        return ep.queue_read(request);
     }
     count(WorkerCounter::kRndvCopy);
     if (request.id == 0 && name(request) == 0)
