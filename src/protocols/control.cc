@@ -183,22 +183,23 @@ void Endpoint::on_control(const Control& message) {
 tw_status_t Endpoint::flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
     if (failure_ != UCS_OK && kind == RequestKind::kFlush)
         return static_cast<tw_status_t>(failure_);
-    if (order_ == 0 && kind == RequestKind::kFlush)
-        return TW_OK;
     Request* request = worker.make(kind, op, request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     request->ep = this;
-    request->order = order_++;
+    request->order = order_;
     request->done.flags = TW_DONE_FLUSH;
     request->done.ep = this;
     request->flags &= ~std::uint32_t{TW_OP_FENCE};
     if (kind == RequestKind::kClose)
         is_closing = true;
-    if (kind == RequestKind::kClose && state_ != EpState::kReady && order_ == 1) {
-        closed();
+    // Messages that left by the short way are not numbered; there are none before it is ready.
+    if (state_ != EpState::kReady && order_ == 0) {
+        if (kind == RequestKind::kClose)
+            closed();
         worker.finish(*request, UCS_OK);
     } else {
+        ++order_;
         enqueue(*request);
     }
     return worker.answer(*request, op, request_p);
