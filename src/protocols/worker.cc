@@ -174,9 +174,9 @@ unsigned Worker::progress() {
     if (in_progress_)
         return 0;  // a callback of the program asked for it
     in_progress_ = true;
-    unsigned count = uct_worker_progress(uct_);
-    if (has_slow_work_) [[unlikely]]
-        count += run_slow_work();
+    // First, so that ends are reported in the order in which they were seen.
+    unsigned count = has_slow_work_ ? run_slow_work() : 0;
+    count += uct_worker_progress(uct_);
     if (++idle_calls_ == kCallsPerLook) [[unlikely]] {
         idle_calls_ = 0;
         look_at_peers();
