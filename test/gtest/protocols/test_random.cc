@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Random use of the messaging layer; traffic.hpp says what is checked.
+#include "common/seeds.hpp"
+#include "protocols/traffic.hpp"
+
+namespace tagwire::test {
+namespace {
+
+class MsgRandom : public MsgTest {
+  protected:
+    void run(std::uint64_t seed, Traffic::Options options) {
+        std::mt19937_64 random(seed * 7919);
+        options.workers = static_cast<unsigned>(2 + random() % (options.workers - 1));
+        Traffic traffic(seed, context_.get(), options);
+        traffic.run();
+    }
+};
+
+TEST_F(MsgRandom, what_a_few_workers_get_is_what_the_reference_allows) {
+    for_each_seed(30, [&](std::uint64_t seed) { run(seed, {.workers = 4}); });
+}
+
+}  // namespace
+}  // namespace tagwire::test
