@@ -20,10 +20,12 @@ bool belongs_elsewhere(std::string_view name) {
 }
 
 // TAGWIRE_<env_prefix>_<NAME> is known too, whatever prefix a program gives to uct_*_config_read().
+// Those calls read no option of one word (RANK, SIZE), which would be the end of many a mistake.
 bool is_known(std::string_view name, const std::vector<std::string_view>& known) {
     return std::any_of(known.begin(), known.end(), [name](std::string_view option) {
-        return name == option || (name.size() > option.size() + 1 && name.ends_with(option) &&
-                                  name[name.size() - option.size() - 1] == '_');
+        return name == option ||
+               (option.find('_') != std::string_view::npos && name.size() > option.size() + 1 &&
+                name.ends_with(option) && name[name.size() - option.size() - 1] == '_');
     });
 }
 
