@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # check_headers.sh SRC CC CXX: every public header compiles alone, and twice in a row, as C11 and as
-# C++20, without a warning; the C++ wrapper as C++20.
+# C++20, without a warning; the C++ wrappers as C++20.
 set -euo pipefail
 
 src=$1 cc=$2 cxx=$3
@@ -25,7 +25,7 @@ while read -r header; do
 done < <(cd "$src" && find tagwire*.h ucs uct/api protocols/api -name '*.h' | sort)
 while read -r header; do
     alone c++ "$header" "$cxx" -std=c++20
-done < <(cd "$src" && find tagwire.hpp uct/api -name '*.hpp' | sort)
+done < <(cd "$src" && find tagwire*.hpp uct/api -name '*.hpp' | sort)
 
 printf '%d compilations, %d failures\n' "$checked" "$failures"
 ((checked > 0 && failures == 0))

@@ -30,6 +30,7 @@ TEXTS = {".md", ".json", ".in", ".map", ".txt"}
 CONFINED = [
     ("infiniband", re.compile(r"#\s*include\s*<infiniband/"), ("src/uct/ib/", "src/vhca/"),
      ("src/",)),
+    ("pmix", re.compile(r"#\s*include\s*<pmix"), ("src/bootstrap/",), ("src/",)),
     ("getenv", re.compile(r"\b(secure_)?getenv\s*\("), ("src/ucs/config/",), ("src/",)),
     ("mapping", re.compile(r"\b(memfd_create|shm_open|mmap|munmap|mremap)\s*\(|\bSCM_RIGHTS\b"),
      ("src/ucs/sys/",), ("src/ucs/", "src/uct/", "src/protocols/")),

@@ -15,14 +15,16 @@ MODULES = [
     ("src/uct", "uct"),
     ("src/protocols", "protocols"),
     ("src/vhca", "vhca"),
+    ("src/bootstrap", "bootstrap"),
     ("src/tools", "tools"),
-    ("src", "public"),  # the wrapper and the version, right in src
+    ("src", "public"),  # wrappers, tw_* headers and the version, right in src
     ("bench", "bench"),
     ("examples", "examples"),
     ("test", "test"),
 ]
 # module -> the modules whose headers it may include; itself is understood.
-PUBLIC_API = {"ucs", "uct/api", "protocols", "public"}  # their *.h, and tagwire.hpp
+PUBLIC_API = {"ucs", "uct/api", "protocols", "public"}  # their *.h, and the wrappers
+WRAPPERS = {"src/tagwire.hpp", "src/tagwire_bootstrap.hpp"}
 TRANSPORTS = {"sm", "ib", "ib/rc", "ib/dc", "ib/ud"}
 MAY_INCLUDE = {
     "ucs": {"public"},
@@ -36,6 +38,7 @@ MAY_INCLUDE = {
     "ib/ud": {"ucs", "uct/api", "uct", "ib"},
     "protocols": {"ucs", "uct/api", "public"},
     "vhca": {"ucs"},
+    "bootstrap": {"ucs", "public"},
     "tools": PUBLIC_API,
     "examples": PUBLIC_API,
     "bench": PUBLIC_API | TRANSPORTS | {"uct"},
@@ -55,7 +58,7 @@ def module_of(path):
 
 
 def is_public(path):
-    return path == "src/tagwire.hpp" or path.startswith("src/uct/api/") or (
+    return path in WRAPPERS or path.startswith("src/uct/api/") or (
         path.startswith("src/") and path.endswith(".h"))
 
 
@@ -98,7 +101,7 @@ def direction(path, target):
         yield f"a public header includes a private one: {target}"
     elif module in (None, "test") or other == module:
         return
-    elif path in COMPOSITION_ROOT and other in TRANSPORTS | {"protocols"}:
+    elif path in COMPOSITION_ROOT and other in TRANSPORTS | {"protocols", "bootstrap"}:
         return
     elif other not in MAY_INCLUDE[module]:
         yield f"{module} must not include {other}: {target}"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bootstrap/options.hpp"
 #include "protocols/options.hpp"
 #include "uct/ib/ib_component.hpp"
 #include "uct/sm/sm_component.hpp"
@@ -42,6 +43,7 @@ bool is_component(uct_component_h handle) {
 std::vector<const ucs::OptionTable*> all_option_tables() {
     std::vector<const ucs::OptionTable*> tables;
     add_table(&tables, &ucs::core_option_table());
+    add_table(&tables, &bootstrap::option_table());
     add_table(&tables, &proto::option_table());
     for (const Component* component : all_components()) {
         add_table(&tables, component->common_options);

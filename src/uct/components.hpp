@@ -16,8 +16,8 @@ std::span<const Component* const> all_components();
 /// Is this one of them? A handle of somebody else's (UCX's, say) is not.
 bool is_component(uct_component_h handle);
 
-/// The library's own options and those of the messaging layer, then per component those of the
-/// family, of its domains and of its transports; each table once.
+/// The library's own options, those of the bootstrap and of the messaging layer, then per component
+/// those of the family, of its domains and of its transports; each table once.
 std::vector<const ucs::OptionTable*> all_option_tables();
 
 }  // namespace tagwire::uct

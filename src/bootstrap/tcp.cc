@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bootstrap/tcp.hpp"
+
+namespace tagwire::bootstrap {
+namespace {
+
+Result join_as_root(const Settings& settings, const addrinfo* addresses, MethodPtr* method_p) {
+    const Deadline deadline(settings.timeout_ns);
+    ucs::UniqueFd listener;
+    if (Result result = tcp_listen(settings.where, addresses, &listener); !result.ok())
+        return result;
+    Members members;
+    TcpDoor door(settings, std::move(listener));
+    Result result = door.wait_for_all(deadline, &members);
+    if (result.ok())
+        *method_p = std::make_unique<TcpRoot>(settings.size, std::move(members));
+    return result;
+}
+
+Result join_as_member(const Settings& settings, const addrinfo* addresses, MethodPtr* method_p) {
+    const Deadline deadline(settings.timeout_ns);
+    auto member = std::make_unique<TcpMember>(settings);
+    Result result = member->join(addresses, deadline);
+    if (result.ok())
+        *method_p = std::move(member);
+    return result;
+}
+
+}  // namespace
+
+Result join_tcp(const Settings& settings, MethodPtr* method_p) {
+    AddressList addresses(nullptr, &freeaddrinfo);
+    if (Result result = resolve(settings.where, &addresses); !result.ok())
+        return result;
+    return settings.rank == 0 ? join_as_root(settings, addresses.get(), method_p)
+                              : join_as_member(settings, addresses.get(), method_p);
+}
+
+}  // namespace tagwire::bootstrap

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bootstrap/tcp_door.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "bootstrap/tcp_socket.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::bootstrap {
+namespace {
+
+constexpr std::size_t kStrangersMax = 256;
+constexpr unsigned kRefusalsLoggedMax = 8;
+
+}  // namespace
+
+TcpDoor::TcpDoor(const Settings& settings, ucs::UniqueFd listener)
+    : settings_(settings),
+      listener_(std::move(listener)),
+      members_(settings.size),
+      missing_(settings.size, true) {
+    missing_.remove(0);
+}
+
+Result TcpDoor::wait_for_all(const Deadline& deadline, Members* members_p) {
+    Result result = gather_members(deadline);
+    if (!result.ok()) {
+        tell_members(FrameKind::kFailure, result.status, result.why);
+        return result;
+    }
+    tell_members(FrameKind::kWelcome, UCS_OK, "");
+    *members_p = std::move(members_);
+    return {};
+}
+
+Result TcpDoor::gather_members(const Deadline& deadline) {
+    Beat beat(deadline);
+    for (;;) {
+        const bool seem_complete = missing_.is_empty();
+        if (!seem_complete && deadline.is_over())
+            return missing_result(deadline);
+        // Once they seem complete, a last look for one that has died meanwhile.
+        Result result = look(seem_complete ? 0 : beat.left_ms(deadline));
+        if (!result.ok() || (seem_complete && missing_.is_empty()))
+            return result;
+        if (!missing_.is_empty() && beat.is_due())
+            tell_members(FrameKind::kWaiting, UCS_OK, missing_.text());
+    }
+}
+
+Result TcpDoor::missing_result(const Deadline& deadline) const {
+    std::string refusals;
+    if (refused_ != 0) {
+        refusals = "; " + std::to_string(refused_) +
+                   " connections were refused, the last because " + last_refusal_;
+    }
+    return failed(UCS_ERR_TIMED_OUT, "%s of %u did not come within %s%s", missing_.text().c_str(),
+                  settings_.size, deadline.limit_text().c_str(), refusals.c_str());
+}
+
+Result TcpDoor::look(int timeout_ms) {
+    PollSet poll_set;
+    poll_set.add(listener_.get(), POLLIN);
+    for (const auto& stranger : strangers_) {
+        poll_set.add(stranger->fd(), stranger->wanted_events());
+    }
+    std::vector<std::uint32_t> ranks;
+    for (std::uint32_t rank = 1; rank < settings_.size; ++rank) {
+        if (members_[rank] == nullptr)
+            continue;
+        poll_set.add(members_[rank]->fd(), members_[rank]->wanted_events());
+        ranks.push_back(rank);
+    }
+    if (Result result = poll_set.wait(timeout_ms); !result.ok())
+        return result;
+    const std::size_t first_member = 1 + strangers_.size();
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (poll_set.is_ready(first_member + i))
+            hear_member(ranks[i]);
+    }
+    auto waiting = std::move(strangers_);
+    strangers_.clear();
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+        if (poll_set.is_ready(1 + i))
+            hear_stranger(std::move(waiting[i]));
+        else
+            strangers_.push_back(std::move(waiting[i]));
+    }
+    return poll_set.is_ready(0) ? accept_waiting() : Result{};
+}
+
+Result TcpDoor::accept_waiting() {
+    for (std::size_t i = 0; i < kStrangersMax; ++i) {
+        ucs::UniqueFd fd(
+            ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+            return failed_errno(UCS_ERR_NO_RESOURCE, errno, "rank 0 cannot accept a connection");
+        if (!fd)
+            return {};  // none waits, or one that went again
+        const int on = 1;
+        ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (strangers_.size() == kStrangersMax)
+            strangers_.erase(strangers_.begin());
+        strangers_.push_back(std::make_unique<Stream>(std::move(fd)));
+    }
+    return {};
+}
+
+void TcpDoor::hear_stranger(std::unique_ptr<Stream> stranger) {
+    switch (stranger->receive(TW_BOOTSTRAP_JOB_MAX)) {
+        case Arrival::kNothing:
+            strangers_.push_back(std::move(stranger));
+            return;
+        case Arrival::kClosed:
+            return;
+        case Arrival::kNonsense:
+        case Arrival::kTooLong:
+            refuse(*stranger, "it is no process of a tagwire job");
+            return;
+        case Arrival::kFrame:
+            break;
+    }
+    const std::string why = why_not(*stranger);
+    if (!why.empty()) {
+        refuse(*stranger, why);
+        return;
+    }
+    const std::uint32_t rank = stranger->frame().rank;
+    members_[rank] = std::move(stranger);
+    missing_.remove(rank);
+}
+
+/// Empty: it is one of us.
+std::string TcpDoor::why_not(const Stream& stranger) const {
+    const Frame& hello = stranger.frame();
+    if (hello.kind != FrameKind::kHello)
+        return "it does not say hello";
+    const std::string job = text_of(stranger.payload());
+    if (job != settings_.job)
+        return "it belongs to job '" + job + "', this is '" + settings_.job + "'";
+    if (hello.size != settings_.size) {
+        return "it takes the job for one of " + std::to_string(hello.size) +
+               " processes, but rank 0 for one of " + std::to_string(settings_.size);
+    }
+    const std::string rank = std::to_string(hello.rank);
+    if (hello.rank >= settings_.size)
+        return "it calls itself rank " + rank + " of " + std::to_string(settings_.size);
+    if (hello.rank == 0 || members_[hello.rank] != nullptr)
+        return "there is a rank " + rank + " already";
+    return "";
+}
+
+void TcpDoor::refuse(Stream& stranger, const std::string& why) {
+    const std::string peer = peer_text(stranger.fd());
+    last_refusal_ = why;
+    if (++refused_ <= kRefusalsLoggedMax)
+        TW_LOG_WARN("bootstrap: refused %s: %s", peer.c_str(), why.c_str());
+    const std::string text = "rank 0 refuses this process: " + why;
+    stranger.send(notice(FrameKind::kFailure, UCS_ERR_REJECTED, settings_.size, text),
+                  bytes_of(text));
+}
+
+void TcpDoor::hear_member(std::uint32_t rank) {
+    Stream& member = *members_[rank];
+    member.flush();
+    // Nobody has to say anything before the welcome, so it is an end or a mistake.
+    if (member.receive(kTextBytesMax) == Arrival::kNothing)
+        return;
+    TW_LOG_INFO("bootstrap: rank %u went before all had come", rank);
+    members_[rank].reset();
+    missing_.add(rank);
+}
+
+void TcpDoor::tell_members(FrameKind kind, ucs_status_t status, const std::string& text) {
+    for (const auto& member : members_) {
+        if (member != nullptr)
+            member->send(notice(kind, status, settings_.size, text), bytes_of(text));
+    }
+}
+
+}  // namespace tagwire::bootstrap

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rank 0's listener while the job gathers: who connects says hello and is let in or refused.
+//
+// 1. Whoever is not of this job is sent away alone; the job goes on waiting.
+// 2. A connection that says nothing costs a descriptor, and the oldest of too many goes.
+// 3. A member that goes before all are there may come again.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/settings.hpp"
+#include "bootstrap/tcp_poll.hpp"
+#include "bootstrap/tcp_stream.hpp"
+
+namespace tagwire::bootstrap {
+
+/// By rank; none for rank 0 itself.
+using Members = std::vector<std::unique_ptr<Stream>>;
+
+class TcpDoor {
+  public:
+    TcpDoor(const Settings& settings, ucs::UniqueFd listener);
+
+    /// On success all members are there and have been told.
+    Result wait_for_all(const Deadline& deadline, Members* members_p);
+
+  private:
+    Result gather_members(const Deadline& deadline);
+    Result look(int timeout_ms);
+    Result accept_waiting();
+    void hear_stranger(std::unique_ptr<Stream> stranger);
+    void hear_member(std::uint32_t rank);
+    std::string why_not(const Stream& stranger) const;
+    void refuse(Stream& stranger, const std::string& why);
+    Result missing_result(const Deadline& deadline) const;
+    void tell_members(FrameKind kind, ucs_status_t status, const std::string& text);
+
+    const Settings& settings_;
+    ucs::UniqueFd listener_;
+    std::vector<std::unique_ptr<Stream>> strangers_;  // oldest first
+    Members members_;
+    RankSet missing_;
+    unsigned refused_ = 0;
+    std::string last_refusal_;
+};
+
+}  // namespace tagwire::bootstrap

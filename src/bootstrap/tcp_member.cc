@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "bootstrap/tcp.hpp"
+
+namespace tagwire::bootstrap {
+namespace {
+
+constexpr int kPauseMsMin = 5;
+constexpr int kPauseMsMax = 200;
+
+}  // namespace
+
+TcpMember::~TcpMember() {
+    tell(FrameKind::kLeave, {});
+}
+
+Result TcpMember::join(const addrinfo* addresses, const Deadline& deadline) {
+    int pause_ms = kPauseMsMin;
+    for (;;) {
+        bool is_over = true;
+        Result result = try_join(addresses, deadline, &is_over);
+        if (is_over)
+            return result;
+        root_.reset();
+        if (deadline.is_over()) {
+            return failed(
+                UCS_ERR_TIMED_OUT, "rank 0 is missing: nothing of this job at %s for %s: %s",
+                settings_.where.c_str(), deadline.limit_text().c_str(), result.why.c_str());
+        }
+        ::poll(nullptr, 0, std::min(pause_ms, deadline.left_ms()));
+        pause_ms = std::min(2 * pause_ms, kPauseMsMax);
+    }
+}
+
+Result TcpMember::try_join(const addrinfo* addresses, const Deadline& deadline, bool* is_over_p) {
+    ucs::UniqueFd fd;
+    Result result = tcp_connect(addresses, deadline, &fd);
+    if (!result.ok()) {
+        *is_over_p = false;
+        return result;
+    }
+    root_ = std::make_unique<Stream>(std::move(fd));
+    Frame hello = notice(FrameKind::kHello, UCS_OK, settings_.size, settings_.job);
+    hello.rank = settings_.rank;
+    root_->send(hello, bytes_of(settings_.job));
+    awaited_.clear();
+    was_cut_ = false;
+    result = await(FrameKind::kWelcome, 0, deadline.with_grace());
+    // A listener of an earlier job closes what still waits there, without a word.
+    *is_over_p = !was_cut_;
+    return result;
+}
+
+Result TcpMember::allgather(const Step& step) {
+    awaited_.clear();
+    const Frame share = step.frame(FrameKind::kShare, settings_.rank, settings_.size);
+    root_->send_borrowed(share, step.mine);
+    Result result = await(FrameKind::kResult, step.all.size(), step.deadline.with_grace());
+    const Frame& answer = root_->frame();
+    if (result.ok() && (answer.operation != step.operation || answer.number != step.number ||
+                        answer.bytes != share.bytes)) {
+        result = failed(UCS_ERR_IO_ERROR, "rank 0 answered another call");
+    }
+    if (result.ok() && !step.all.empty())
+        std::memcpy(step.all.data(), root_->payload().data(), step.all.size());
+    if (root_->has_output())
+        root_.reset();  // the unsent bytes are the caller's
+    else if (result.status == UCS_ERR_TIMED_OUT)
+        tell(FrameKind::kFailure, result);
+    return result;
+}
+
+Result TcpMember::await(FrameKind kind, std::uint64_t payload_bytes, const Deadline& deadline) {
+    for (;;) {
+        switch (root_->receive(std::max<std::uint64_t>(payload_bytes, kTextBytesMax))) {
+            case Arrival::kNothing:
+                if (Result result = wait_for_bytes(deadline); !result.ok())
+                    return result;
+                continue;
+            case Arrival::kClosed:
+                was_cut_ = true;
+                return failed(UCS_ERR_CONNECTION_RESET, "rank 0 closed the connection, or died");
+            case Arrival::kNonsense:
+            case Arrival::kTooLong:
+                return failed(UCS_ERR_REJECTED, "what answers at %s is not rank 0 of this job",
+                              settings_.where.c_str());
+            case Arrival::kFrame:
+                break;
+        }
+        const Frame& frame = root_->frame();
+        if (frame.kind == FrameKind::kWaiting) {
+            awaited_ = text_of(root_->payload());
+        } else if (frame.kind == kind && frame.size == settings_.size && frame.rank == 0 &&
+                   root_->payload().size() == payload_bytes) {
+            return {};
+        } else {
+            return hear_notice();
+        }
+    }
+}
+
+Result TcpMember::wait_for_bytes(const Deadline& deadline) {
+    if (deadline.is_over()) {
+        return failed(UCS_ERR_TIMED_OUT, "still missing after %s: %s",
+                      deadline.limit_text().c_str(),
+                      awaited_.empty() ? "rank 0" : awaited_.c_str());
+    }
+    PollSet poll_set;
+    poll_set.add(root_->fd(), root_->wanted_events());
+    Result result = poll_set.wait(deadline.left_ms());
+    root_->flush();
+    return result;
+}
+
+Result TcpMember::hear_notice() const {
+    const Frame& frame = root_->frame();
+    if (frame.kind == FrameKind::kFailure)
+        return {frame.status, text_of(root_->payload())};
+    if (frame.kind == FrameKind::kLeave)
+        return failed(UCS_ERR_CONNECTION_RESET, "rank 0 has left the job");
+    return failed(UCS_ERR_IO_ERROR, "rank 0 sent what makes no sense");
+}
+
+void TcpMember::tell(FrameKind kind, const Result& result) {
+    if (root_ == nullptr)
+        return;
+    Frame frame = notice(kind, result.status, settings_.size, result.why);
+    frame.rank = settings_.rank;
+    root_->send(frame, bytes_of(result.why));
+}
+
+}  // namespace tagwire::bootstrap

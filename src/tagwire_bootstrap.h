@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How the processes of one job learn each other's addresses before they can exchange messages: each
+// has a rank, 0 to size - 1, and all of them call the same operations in the same order.
+//
+//     tw_bootstrap_h job;
+//     tw_status_t status = tw_bootstrap_create(NULL, &job);
+//     if (status == TW_OK)
+//         status = tw_bootstrap_allgather(job, mine, bytes, all);
+//     if (status != TW_OK)
+//         fprintf(stderr, "%s\n", tw_bootstrap_last_error());
+//
+// Methods: PMIx (Open MPI's mpirun, Slurm and others), TCP with rank 0 in the middle, files in a
+// shared directory, and a job of one process. docs/bootstrap.md compares them.
+//
+// Calls block, and never without end: each has the time limit of the job. A failure is final for
+// the job: the call says what went wrong, which ranks are missing where that is known, and each
+// later one but tw_bootstrap_destroy() answers the same status.
+//
+// Threads: a handle belongs to one thread at a time; different handles are independent, but all
+// ranks make those of method PMIX in the same order. After a fork the child does not use inherited
+// handles.
+//
+// Nothing of ucs/ or uct/ is included here, so this may stand beside UCX's own headers.
+#ifndef TAGWIRE_BOOTSTRAP_H
+#define TAGWIRE_BOOTSTRAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tagwire_status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Limits: bytes that a rank gives to one call, ranks of a job, letters of a job's name.
+#define TW_BOOTSTRAP_BYTES_MAX ((size_t)1 << 20)
+#define TW_BOOTSTRAP_RANKS_MAX ((uint32_t)1 << 16)
+#define TW_BOOTSTRAP_JOB_MAX ((size_t)64)
+
+typedef struct tw_bootstrap* tw_bootstrap_h;
+
+typedef enum tw_bootstrap_method {
+    /// What the option TAGWIRE_BOOTSTRAP says. Where that says `auto`, too: PMIX for a process that
+    /// a PMIx launcher started, else SINGLE.
+    TW_BOOTSTRAP_AUTO = 0,
+    TW_BOOTSTRAP_PMIX = 1,
+    TW_BOOTSTRAP_TCP = 2,
+    TW_BOOTSTRAP_DIR = 3,
+    TW_BOOTSTRAP_SINGLE = 4  ///< One process.
+} tw_bootstrap_method_t;
+
+/// Zero (NULL) in a field means its default; struct_bytes has none. Texts are copied.
+typedef struct tw_bootstrap_params {
+    /// sizeof(tw_bootstrap_params_t), by which a later library knows this version.
+    size_t struct_bytes;
+    tw_bootstrap_method_t method;
+    /// How many processes the job has. 0: rank and size are those of the launcher, or the options
+    /// TAGWIRE_RANK and TAGWIRE_SIZE. At most TW_BOOTSTRAP_RANKS_MAX.
+    uint32_t size;
+    uint32_t rank;  ///< Which of them this is; ignored where size is 0.
+    /// TCP: "HOST:PORT" or "PORT" of rank 0, which listens on exactly this address; without a host
+    /// it is 127.0.0.1. DIR: path of an existing directory that all ranks see. Other methods: NULL.
+    /// NULL: what TAGWIRE_BOOTSTRAP says after the same method's name.
+    const char* where;
+    /// Name of the job, by which TCP and DIR tell this job from others at the same place: letters,
+    /// digits, '.', '_', '-'; at most TW_BOOTSTRAP_JOB_MAX. NULL: the option TAGWIRE_BOOTSTRAP_JOB,
+    /// whose default is "default".
+    const char* job;
+    /// Time limit of each call, in milliseconds. 0: the option TAGWIRE_BOOTSTRAP_TIMEOUT, whose
+    /// default is 60 s. A rank that rank 0 answers waits up to a quarter longer, so that all learn
+    /// the reason from rank 0.
+    uint64_t timeout_ms;
+} tw_bootstrap_params_t;
+
+/// Joins the job. With TCP and DIR it returns when all ranks are there. `params` NULL: defaults.
+///
+/// TW_OK: *bs_p is the job, to be given back by tw_bootstrap_destroy().
+/// TW_ERR_INVALID_PARAM: an argument, or an option's value, is wrong, or rank or size are missing.
+/// TW_ERR_TIMED_OUT: not all ranks came. TW_ERR_REJECTED: rank 0 does not take this process: the
+/// rank is taken, the size differs, it is another job, or what answers is no job of tagwire.
+/// TW_ERR_UNREACHABLE: method PMIX without a launcher, or a host that has no address.
+/// TW_ERR_UNSUPPORTED: method PMIX where this machine or this build has no PMIx.
+/// TW_ERR_BUSY: another program has rank 0's port. TW_ERR_NO_RESOURCE: rank 0 has too many files
+/// open. TW_ERR_CONNECTION_RESET: another rank 0 took the directory over. TW_ERR_IO_ERROR: socket,
+/// file or PMIx failed. TW_ERR_NO_MEMORY.
+TAGWIRE_API tw_status_t tw_bootstrap_create(const tw_bootstrap_params_t* params,
+                                            tw_bootstrap_h* bs_p);
+
+/// Leaves the job and frees the handle; does not wait for the others. Ranks that still call
+/// something learn that this one has left. NULL is allowed.
+TAGWIRE_API void tw_bootstrap_destroy(tw_bootstrap_h bs);
+
+/// 0 to tw_bootstrap_size() - 1.
+TAGWIRE_API uint32_t tw_bootstrap_rank(tw_bootstrap_h bs);
+
+/// At least 1.
+TAGWIRE_API uint32_t tw_bootstrap_size(tw_bootstrap_h bs);
+
+/// "pmix", "tcp", "dir" or "single"; a constant.
+TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
+
+/// Gives `bytes` bytes from each rank to each rank; `bytes` is the same on all of them, at most
+/// TW_BOOTSTRAP_BYTES_MAX. `out` has room for size * bytes, in the order of ranks; `in` may be this
+/// rank's own place in it, and otherwise does not overlap it. Both may be NULL where `bytes` is 0.
+///
+/// TW_OK: `out` is complete here. Another rank may still fail; the next call will tell.
+/// TW_ERR_INVALID_PARAM: an argument is wrong, which leaves the job as it was, or the ranks call
+/// different things or give different lengths, which ends it.
+/// TW_ERR_EXCEEDS_LIMIT: `bytes` is too large; the job is as it was.
+/// TW_ERR_TIMED_OUT: a rank did not call. TW_ERR_CONNECTION_RESET: a rank died or left.
+/// TW_ERR_IO_ERROR: socket, file or PMIx failed. TW_ERR_NO_MEMORY.
+TAGWIRE_API tw_status_t tw_bootstrap_allgather(tw_bootstrap_h bs, const void* in, size_t bytes,
+                                               void* out);
+
+/// Returns when all ranks have called it. Statuses: as tw_bootstrap_allgather().
+TAGWIRE_API tw_status_t tw_bootstrap_barrier(tw_bootstrap_h bs);
+
+/// One English sentence: why the last of these calls that failed in this thread did so; "" when
+/// none did. Valid until the next failure in this thread. The log has it, too, as an error.
+TAGWIRE_API const char* tw_bootstrap_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
