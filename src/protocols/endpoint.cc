@@ -78,6 +78,7 @@ void Endpoint::disconnect() {
         uct_ep_destroy(old);
     }
     is_armed_ = false;
+    offered_is_connected_ = false;
 }
 
 // ---- Who has it open, and leaving
