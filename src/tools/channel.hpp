@@ -36,7 +36,7 @@ struct Message {
 
 class Channel {
   public:
-    static constexpr std::uint16_t kVersion = 1;
+    static constexpr std::uint16_t kVersion = 2;
     static constexpr std::size_t kPayloadMax = 1 << 20;
     static constexpr int kTimeoutMs = 30000;
 

@@ -17,7 +17,7 @@ constexpr unsigned kBase =
     kWithTransport | kWithMemory | kWithSize | kWithPeers | kWithWait | kWithValidate | kWithServer;
 constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep;
 constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
-constexpr unsigned kTag = kWithRndv | kWithUnexpected;
+constexpr unsigned kTag = kWithRndv | kWithUnexpected | kAtLevelMsg;
 constexpr unsigned kRmaBw = kBase | kWithOp | kWithWindow | kWithThreads;
 
 constexpr TestInfo kTests[] = {
@@ -43,7 +43,7 @@ constexpr TestInfo kTests[] = {
     {TestId::kCswapLat, "cswap_lat", Shape::kFetch, kBase,
      "one atomic compare-and-swap after the other"},
     {TestId::kMatch, "match", Shape::kPingPong,
-     (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth,
+     (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth | kAtLevelMsg,
      "tagged ping-pong among --depth receives, tags at random"},
 };
 
@@ -93,15 +93,25 @@ const char* name_of(Wait wait) {
     return kNames[static_cast<std::size_t>(wait)];
 }
 
+const char* name_of(Level level) {
+    return level == Level::kUct ? "uct" : "msg";
+}
+
 Encoder Setup::encode() const {
     Encoder message;
-    message.string(transport).string(device).number(raw(wait)).number(peers).number(threads);
+    message.number(raw(level))
+        .string(transport)
+        .string(device)
+        .number(raw(wait))
+        .number(peers)
+        .number(threads);
     return message;
 }
 
 Setup Setup::decode(Decoder message) {
     Setup setup;
-    setup.transport = message.string(64);
+    setup.level = decode_enum(&message, Level::kMsg);
+    setup.transport = message.string(256);
     setup.device = message.string(64);
     setup.wait = decode_enum(&message, Wait::kSleep);
     setup.peers = message.number_up_to(kPeersMax);

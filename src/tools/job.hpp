@@ -35,6 +35,7 @@ enum class TestId {
 
 enum class Op { kAuto, kShort, kBcopy, kZcopy, kRndv };
 enum class MemoryKind { kUser, kAlloc };
+enum class Level { kUct, kMsg };
 enum class Wait { kSpin, kYield, kSleep };
 
 /// How a test uses the wire; each shape is one loop in loops.hpp.
@@ -62,6 +63,7 @@ enum OptionBit : unsigned {
     kWithValidate = 1U << 12,
     kWithServer = 1U << 13,
     kWithRndv = 1U << 14,  // --op rndv
+    kAtLevelMsg = 1U << 15,
 };
 
 struct TestInfo {
@@ -80,6 +82,7 @@ const TestInfo& find_test(std::string_view name);
 const char* name_of(Op op);
 const char* name_of(MemoryKind memory);
 const char* name_of(Wait wait);
+const char* name_of(Level level);
 
 inline constexpr std::uint64_t kPeersMax = 100000;
 /// Interfaces that the peer has open at a time: the first targets carry the messages. The others
@@ -88,6 +91,8 @@ inline constexpr std::uint64_t kOpenPeersMax = 64;
 
 /// How the two processes are connected; fixed for one run of the command.
 struct Setup {
+    Level level = Level::kUct;
+    /// At level msg maybe several, as tw_context_params_t.transports.
     std::string transport;
     std::string device;
     Wait wait = Wait::kSpin;
@@ -102,7 +107,7 @@ struct Setup {
 /// One measurement.
 struct Job {
     TestId test = TestId::kAmLat;
-    Op op = Op::kShort;  // never kAuto
+    Op op = Op::kShort;  // kAuto at level msg, which chooses by itself
     MemoryKind memory = MemoryKind::kUser;
     std::uint64_t size = 8;
     std::uint64_t iterations = 0;

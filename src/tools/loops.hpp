@@ -7,7 +7,8 @@
 //   wait received_all, try_ack fetch       driver: try_send(i), wait for its completion peer: only
 //   progress
 //
-// The loops are templates so that nothing indirect lies between the loop and the UCT call.
+// The loops are templates so that nothing indirect lies between the loop and the call that is
+// measured.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,8 @@
 #include "tools/stats.hpp"
 
 namespace tagwire::tools {
+
+class MsgLink;
 
 /// One job on one link on one side. Constructing it exchanges what it needs with the other side's.
 class Test {
@@ -34,8 +37,26 @@ class Test {
     virtual Outcome outcome() const = 0;
 };
 
+/// What a port's loop makes progress on: a Link, unless the port names another class with the same
+/// members (MsgLink).
 template <class Port>
-void send(Link& link, Port& port, std::uint64_t sequence) {
+struct ConnectionOf {
+    using Type = Link;
+};
+
+template <class Port>
+requires requires {
+    typename Port::Connection;
+}
+struct ConnectionOf<Port> {
+    using Type = typename Port::Connection;
+};
+
+template <class Port>
+using Connection = typename ConnectionOf<Port>::Type;
+
+template <class Port>
+void send(Connection<Port>& link, Port& port, std::uint64_t sequence) {
     while (port.try_send(sequence) != UCS_OK) {
         link.progress();
     }
@@ -44,7 +65,7 @@ void send(Link& link, Port& port, std::uint64_t sequence) {
 template <class Port>
 class PingPong final : public Test {
   public:
-    PingPong(Link& link, const Job& job) : link_(link), port_(link, job) {}
+    PingPong(Connection<Port>& link, const Job& job) : link_(link), port_(link, job) {}
 
     double run(std::uint64_t count, BatchTimer* timer) override {
         const bool driver = link_.side() == Side::kDriver;
@@ -66,7 +87,7 @@ class PingPong final : public Test {
     Outcome outcome() const override { return port_.outcome(); }
 
   private:
-    Link& link_;
+    Connection<Port>& link_;
     Port port_;
     std::uint64_t next_ = 0;
 };
@@ -74,7 +95,7 @@ class PingPong final : public Test {
 template <class Port>
 class Stream final : public Test {
   public:
-    Stream(Link& link, const Job& job)
+    Stream(Connection<Port>& link, const Job& job)
         : link_(link),
           port_(link, job),
           sends_(link.side() == Side::kDriver || job.bidir),
@@ -118,7 +139,7 @@ class Stream final : public Test {
         return sequence;
     }
 
-    Link& link_;
+    Connection<Port>& link_;
     Port port_;
     bool sends_;
     bool receives_;
@@ -128,7 +149,7 @@ class Stream final : public Test {
 template <class Port>
 class Fetch final : public Test {
   public:
-    Fetch(Link& link, const Job& job) : link_(link), port_(link, job) {}
+    Fetch(Connection<Port>& link, const Job& job) : link_(link), port_(link, job) {}
 
     double run(std::uint64_t count, BatchTimer* timer) override {
         if (link_.side() == Side::kDriver) {
@@ -144,7 +165,7 @@ class Fetch final : public Test {
     Outcome outcome() const override { return port_.outcome(); }
 
   private:
-    Link& link_;
+    Connection<Port>& link_;
     Port port_;
     std::uint64_t next_ = 0;
 };
@@ -158,6 +179,8 @@ std::unique_ptr<Test> make_put_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_get_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_atomic_test(Link& link, const Job& job);
 std::unique_ptr<Test> make_test(Link& link, const Job& job);
+/// The tag tests and `match` at level msg.
+std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job);
 
 /// Tells both directions and the tests apart in the bytes of validated messages.
 inline std::uint64_t stream_from(Side side, const Job& job) {

@@ -24,9 +24,15 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
     CLI::App* perf = app->add_subcommand("perf", "Measure one test between two processes");
     perf->footer(tests_text());
     perf->add_option("test", arguments->test, "What to measure, see below")->type_name("TEST");
-    perf->add_option("--level", arguments->level, "Layer: uct (default)")->type_name("LEVEL");
-    perf->add_option("--tl", arguments->transport,
-                     "Transport, as tagwire info lists them (default sm)")
+    perf->add_option(
+            "--level", arguments->level,
+            "Layer: uct, the transport itself (default); msg, the messaging layer (tag tests and "
+            "match)")
+        ->type_name("LEVEL");
+    perf->add_option(
+            "--tl", arguments->transport,
+            "Transport, as tagwire info lists them (default sm); at level msg several, with or "
+            "without devices: sm,rc:mlx5_0:1")
         ->type_name("NAME");
     perf->add_option("--device", arguments->device, "Device of the transport (default the first)")
         ->type_name("NAME");

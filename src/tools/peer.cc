@@ -65,7 +65,7 @@ void run_floor_job(Session* session, const Job& job) {
 }
 
 void run_transport_job(Session* session, const Job& job) {
-    if (session->links.empty()) {
+    if (!session->is_connected()) {
         throw Failure("a measurement before any connection");
     }
     session->make_tests(job);
@@ -131,7 +131,7 @@ void serve(Session* session, int own_cpu) {
 }  // namespace
 
 void serve_driver(std::unique_ptr<Channel> channel, int own_cpu) {
-    Session session{Side::kPeer, std::move(channel), nullptr, nullptr, {}, {}};
+    Session session{Side::kPeer, std::move(channel), nullptr, nullptr, {}, {}, {}};
     try {
         serve(&session, own_cpu);
     } catch (const std::exception& error) {

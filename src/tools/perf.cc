@@ -37,15 +37,32 @@ struct LeftOut {
                           plan.setup.transport.c_str(), why.c_str()));
 }
 
+void check_depth(const Job& job, const uct_iface_attr_t& attr) {
+    constexpr std::size_t kOwnReceives = 3;  // of the test itself
+    const std::size_t limit = attr.cap.tag.recv.max_outstanding;
+    if (job.depth > 0 && job.depth + kOwnReceives > limit) {
+        throw UsageError(text(
+            "--depth %llu: an interface of this transport takes %zu posted receives (tagwire info "
+            "config lists the option that sets it)",
+            static_cast<unsigned long long>(job.depth), limit));
+    }
+}
+
 /// The job for one size; nothing when the size belongs to a range and the transport cannot do it.
-std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const uct_iface_attr_t& attr,
+std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const Driver& driver,
                            LeftOut* left_out) {
     Job job = plan.job;
     job.size = size.bytes;
+    if (plan.setup.level == Level::kMsg) {
+        job.op = Op::kAuto;
+        return job;
+    }
+    const uct_iface_attr_t& attr = driver.link().attr();
     std::string why;
     const std::optional<Op> op = choose_op(job.test, plan.op, size.bytes, attr, &why);
     if (op) {
         job.op = *op;
+        check_depth(job, attr);
         return job;
     }
     if (!size.from_range || !missing_capability(job.test, plan.op, attr).empty()) {
@@ -59,17 +76,6 @@ std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const uct_ifa
 void set_counts(const PerfPlan& plan, Job* job) {
     job->iterations = plan.iterations.value_or(default_iterations(*plan.test, job->size));
     job->warmup = plan.warmup.value_or(std::min(job->iterations / 10, kWarmupMax));
-}
-
-void check_depth(const Job& job, const uct_iface_attr_t& attr) {
-    constexpr std::size_t kOwnReceives = 3;  // of the test itself
-    const std::size_t limit = attr.cap.tag.recv.max_outstanding;
-    if (job.depth > 0 && job.depth + kOwnReceives > limit) {
-        throw UsageError(text(
-            "--depth %llu: an interface of this transport takes %zu posted receives (tagwire info "
-            "config lists the option that sets it)",
-            static_cast<unsigned long long>(job.depth), limit));
-    }
 }
 
 Result result_for(const PerfPlan& plan, const Job& job, const std::vector<int>& cpus) {
@@ -127,33 +133,41 @@ void add_footprint(const Link& link, Result* result) {
     result->qps = number_in(facts, "qps");
 }
 
+/// What carried the messages.
+void add_carrier(const PerfPlan& plan, const Driver& driver, Result* result) {
+    result->level = name_of(plan.setup.level);
+    if (plan.setup.level == Level::kMsg) {
+        result->transport = driver.msg_link().transport();
+        result->device = driver.msg_link().device();
+        return;
+    }
+    result->transport = driver.link().resource().transport;
+    result->device = driver.link().resource().device;
+    add_footprint(driver.link(), result);
+}
+
 std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,
                                   const std::vector<int>& cpus) {
     driver.open(plan.setup);
-    const Link& link = driver.link();
     std::vector<Result> results;
     LeftOut left_out;
     ProgressLine progress;
     for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
-        std::optional<Job> job = job_for(plan, plan.sizes[i], link.attr(), &left_out);
+        std::optional<Job> job = job_for(plan, plan.sizes[i], driver, &left_out);
         if (!job) {
             continue;
         }
         set_counts(plan, &*job);
-        check_depth(*job, link.attr());
         const std::string what = text("%s %s (%zu of %zu)", plan.test->name,
                                       size_name(job->size).c_str(), i + 1, plan.sizes.size());
         Result result = result_for(plan, *job, cpus);
         progress.show(what, 0);
         accept(*job, driver.run(*job, [&](double share) { progress.show(what, share); }), &result);
-        result.level = "uct";
-        result.transport = link.resource().transport;
-        result.device = link.resource().device;
+        add_carrier(plan, driver, &result);
         result.op = (plan.test->options & kWithOp) != 0
                         ? std::optional<std::string>(name_of(job->op))
                         : std::nullopt;
         result.memory = name_of(job->memory);
-        add_footprint(link, &result);
         results.push_back(result);
     }
     left_out.tell();

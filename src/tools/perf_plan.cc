@@ -43,6 +43,11 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
                 text("%s has no meaning for %s (%s)", option.name, test.name, test.doc));
         }
     }
+    if (arguments.unexpected && arguments.level == "msg") {
+        throw UsageError(
+            "--unexpected: at level msg a test posts its receives ahead; level uct measures "
+            "messages that none was posted for");
+    }
     if (arguments.unexpected && (test.options & kWithUnexpected) == 0) {
         throw UsageError(
             test.id == TestId::kMatch
@@ -50,6 +55,42 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
                       "--unexpected: at level uct an unexpected message goes to the caller at "
                       "once, so no list of them is matched")
                 : text("--unexpected has no meaning for %s (%s)", test.name, test.doc));
+    }
+}
+
+/// Level msg has the tests of tagged messages, and chooses the operation itself.
+void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
+    std::string names;
+    for (const TestInfo& one : all_tests()) {
+        names += (one.options & kAtLevelMsg) != 0 ? std::string(" ") + one.name : "";
+    }
+    if ((test.options & kAtLevelMsg) == 0) {
+        throw UsageError(text("--level msg has no %s; its tests are%s", test.name, names.c_str()));
+    }
+    if (arguments.op && *arguments.op != "auto") {
+        throw UsageError(text(
+            "--op %s: at level msg the layer chooses by size and transport; only auto is possible",
+            arguments.op->c_str()));
+    }
+    if (arguments.memory && *arguments.memory != "user") {
+        throw UsageError(
+            text("--memory %s: the messaging layer allocates no memory for messages; only user is "
+                 "possible at level msg",
+                 arguments.memory->c_str()));
+    }
+    if (arguments.peers) {
+        throw UsageError("--peers: at level msg there is one peer");
+    }
+    if (arguments.wait == "sleep") {
+        throw UsageError(
+            "--wait sleep: a worker of the messaging layer has no event to wait for; spin or "
+            "yield at level msg");
+    }
+    if (arguments.device &&
+        arguments.transport.value_or("").find_first_of(":,") != std::string::npos) {
+        throw UsageError(
+            "--device goes with one transport; in a list of transports devices are named as in "
+            "--tl sm,rc:mlx5_0:1");
     }
 }
 
@@ -223,8 +264,11 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     PerfPlan plan;
     plan.test = &find_test(arguments.test);
     refuse_meaningless(arguments, *plan.test);
-    constexpr Choice<int> kLevels[] = {{"uct", 0}};
-    choose("--level", arguments.level.value_or("uct"), kLevels);
+    constexpr Choice<Level> kLevels[] = {{"uct", Level::kUct}, {"msg", Level::kMsg}};
+    plan.setup.level = choose("--level", arguments.level.value_or("uct"), kLevels);
+    if (plan.setup.level == Level::kMsg) {
+        refuse_at_level_msg(arguments, *plan.test);
+    }
     plan.setup.transport = arguments.transport.value_or("sm");
     plan.setup.device = arguments.device.value_or("");
     plan.setup.wait = parse_wait(arguments.wait.value_or("spin"), *plan.test);

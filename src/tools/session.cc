@@ -19,7 +19,13 @@ constexpr std::size_t kTextMax = 256;
 void Session::open_links(const Setup& setup) {
     tests.clear();
     links.clear();
+    msg_links.clear();
     for (std::uint64_t i = 0; i < setup.threads; ++i) {
+        if (setup.level == Level::kMsg) {
+            msg_links.push_back(std::make_unique<MsgLink>(side, setup, channel.get()));
+            msg_links.back()->connect();
+            continue;
+        }
         links.push_back(std::make_unique<Link>(side, setup, channel.get()));
         links.back()->connect();
     }
@@ -30,6 +36,9 @@ void Session::make_tests(const Job& job) {
     for (const std::unique_ptr<Link>& link : links) {
         tests.push_back(make_test(*link, job));
     }
+    for (const std::unique_ptr<MsgLink>& link : msg_links) {
+        tests.push_back(make_msg_test(*link, job));
+    }
 }
 
 void Session::serve_until_readable() {
@@ -39,6 +48,9 @@ void Session::serve_until_readable() {
         for (int i = 0; i < 256; ++i) {
             for (const std::unique_ptr<Link>& link : links) {
                 uct_worker_progress(link->worker());
+            }
+            for (const std::unique_ptr<MsgLink>& link : msg_links) {
+                tw_worker_progress(link->worker());
             }
         }
         sched_yield();
@@ -56,7 +68,7 @@ Outcome Session::outcome() const {
 }
 
 Driver::Driver(std::unique_ptr<Channel> channel, const std::vector<int>& cpus)
-    : session_{Side::kDriver, std::move(channel), nullptr, nullptr, {}, {}} {
+    : session_{Side::kDriver, std::move(channel), nullptr, nullptr, {}, {}, {}} {
     pin_to(cpus[0]);
     auto mapping = std::make_unique<SharedMapping>(CachelineFloor::kMappingBytes);
     const std::string my_version = tagwire_version_string();
@@ -106,10 +118,14 @@ Outcome Driver::finish_job() {
     return {mine.validated + theirs.validated, mine.errors + theirs.errors};
 }
 
+bool Driver::is_over_shared_memory() const {
+    return session_.links.empty() ? msg_link().transport() == "sm"
+                                  : link().resource().device_type == UCT_DEVICE_TYPE_SHM;
+}
+
 Measurement Driver::run(Job job, const OnProgress& on_progress) {
-    const bool shared_memory = link().resource().device_type == UCT_DEVICE_TYPE_SHM;
     const Shape shape = test_info(job.test).shape;
-    job.floor = shape == Shape::kPingPong && shared_memory && session_.floor != nullptr;
+    job.floor = shape == Shape::kPingPong && is_over_shared_memory() && session_.floor != nullptr;
     start_job(job);
     try {
         session_.make_tests(job);

@@ -21,6 +21,7 @@
 #include "tools/link.hpp"
 #include "tools/loops.hpp"
 #include "tools/measure.hpp"
+#include "tools/msg_link.hpp"
 
 namespace tagwire::tools {
 
@@ -29,11 +30,13 @@ struct Session {
     Side side;
     std::unique_ptr<Channel> channel;
     std::unique_ptr<SharedMapping> mapping;
-    std::unique_ptr<CachelineFloor> floor;  // null without a mapping
-    std::vector<std::unique_ptr<Link>> links;
+    std::unique_ptr<CachelineFloor> floor;            // null without a mapping
+    std::vector<std::unique_ptr<Link>> links;         // at level uct
+    std::vector<std::unique_ptr<MsgLink>> msg_links;  // at level msg
     std::vector<std::unique_ptr<Test>> tests;
 
     void open_links(const Setup& setup);
+    bool is_connected() const { return !links.empty() || !msg_links.empty(); }
     void make_tests(const Job& job);
     /// Makes progress on all links until the channel has something.
     void serve_until_readable();
@@ -58,8 +61,10 @@ class Driver {
     Measurement run_memcpy(const Job& job);
 
     const Link& link() const { return *session_.links.front(); }
+    const MsgLink& msg_link() const { return *session_.msg_links.front(); }
 
   private:
+    bool is_over_shared_memory() const;
     void start_job(const Job& job);
     Outcome finish_job();
 

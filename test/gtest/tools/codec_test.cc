@@ -73,13 +73,13 @@ TEST(Channel, refuses_another_version) {
 
 TEST(Channel, refuses_a_giant_message) {
     const Wire wire;
-    wire.write(std::string("TWPC\1\0\1\0\xff\xff\xff\xff\0\0\0\0", 16));
+    wire.write(std::string("TWPC\2\0\1\0\xff\xff\xff\xff\0\0\0\0", 16));
     EXPECT_NE(failure_of(*wire.ours).find("malformed"), std::string::npos);
 }
 
 TEST(Channel, refuses_damaged_bytes) {
     const Wire wire;
-    wire.write(std::string("TWPC\1\0\1\0\1\0\0\0\0\0\0\0x", 17));
+    wire.write(std::string("TWPC\2\0\1\0\1\0\0\0\0\0\0\0x", 17));
     EXPECT_NE(failure_of(*wire.ours).find("damaged"), std::string::npos);
 }
 

@@ -53,8 +53,50 @@ TEST(Plan, unknown_test_lists_the_tests) {
 
 TEST(Plan, layers_that_do_not_exist_are_not_offered) {
     PerfArguments arguments = arguments_for("tag_lat");
+    arguments.level = "mpi";
+    EXPECT_EQ(refusal(arguments), "--level: 'mpi' is not available; available: uct msg");
+}
+
+PerfArguments at_level_msg(const char* test) {
+    PerfArguments arguments = arguments_for(test);
     arguments.level = "msg";
-    EXPECT_EQ(refusal(arguments), "--level: 'msg' is not available; available: uct");
+    return arguments;
+}
+
+TEST(Plan, level_msg_has_the_tests_of_tagged_messages) {
+    for (const char* test : {"tag_lat", "tag_bw", "tag_rate", "match"}) {
+        EXPECT_EQ(refusal(at_level_msg(test)), "accepted") << test;
+    }
+    EXPECT_EQ(refusal(at_level_msg("am_lat")),
+              "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate match");
+    PerfArguments arguments = at_level_msg("tag_lat");
+    arguments.transport = "sm,rc:vhca0:1";
+    EXPECT_EQ(make_plan(arguments).setup.transport, "sm,rc:vhca0:1");
+    EXPECT_EQ(make_plan(arguments).setup.level, Level::kMsg);
+}
+
+TEST(Plan, level_msg_refuses_what_the_layer_decides) {
+    PerfArguments arguments = at_level_msg("tag_lat");
+    arguments.op = "short";
+    EXPECT_NE(refusal(arguments).find("--op short: at level msg"), std::string::npos);
+    arguments.op = "auto";
+    EXPECT_EQ(refusal(arguments), "accepted");
+    arguments = at_level_msg("tag_lat");
+    arguments.memory = "alloc";
+    EXPECT_NE(refusal(arguments).find("--memory alloc"), std::string::npos);
+    arguments = at_level_msg("tag_lat");
+    arguments.wait = "sleep";
+    EXPECT_NE(refusal(arguments).find("--wait sleep"), std::string::npos);
+    arguments = at_level_msg("tag_lat");
+    arguments.peers = 2;
+    EXPECT_NE(refusal(arguments).find("--peers"), std::string::npos);
+    arguments = at_level_msg("tag_lat");
+    arguments.unexpected = true;
+    EXPECT_NE(refusal(arguments).find("level msg"), std::string::npos);
+    arguments = at_level_msg("tag_lat");
+    arguments.transport = "sm,rc";
+    arguments.device = "vhca0";
+    EXPECT_NE(refusal(arguments).find("--device goes with one transport"), std::string::npos);
 }
 
 TEST(Plan, options_without_meaning_are_refused) {

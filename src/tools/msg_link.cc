@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/msg_link.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <string_view>
+
+#include "tools/describe.hpp"
+#include "tools/resources.hpp"
+#include "tools/stats.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
+constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
+constexpr std::uint64_t kHelloTag = ~std::uint64_t{0};
+constexpr std::uint64_t kConnectNs = 30'000'000'000;
+
+void check(tw_status_t status, const char* call) {
+    if (status != TW_OK) {
+        throw Failure(text("%s: %s", call, tw_status_string(status)));
+    }
+}
+
+/// What the context gets. One transport is looked for first, which tells what there is if it is
+/// not.
+std::string transports_of(const Setup& setup) {
+    if (setup.transport.find_first_of(":,") != std::string::npos) {
+        return setup.transport;
+    }
+    const Resource found = find_resource(setup.transport, setup.device);
+    return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
+}
+
+Facts describe(tw_worker_h worker) {
+    Facts facts;
+    tw_worker_describe(
+        worker,
+        [](void* arg, const char* key, const char* value) {
+            static_cast<Facts*>(arg)->emplace_back(key, value);
+        },
+        &facts);
+    return facts;
+}
+
+}  // namespace
+
+MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
+    : side_(side), wait_(setup.wait), channel_(channel) {
+    const std::string transports = transports_of(setup);
+    tw_context_params_t context{};
+    context.transports = transports.c_str();
+    const tw_status_t status = tw_context_create(&context, &objects_.context);
+    if (status == TW_ERR_NO_DEVICE) {
+        throw UsageError(text("--tl: nothing of '%s' is here (tagwire info devices lists what is)",
+                              transports.c_str()));
+    }
+    check(status, "tw_context_create");
+    tw_worker_params_t worker{};
+    worker.ep_failed = [](void* arg, tw_ep_h, tw_status_t failure) {
+        static_cast<MsgLink*>(arg)->failed_ = failure;
+    };
+    worker.ep_failed_arg = this;
+    check(tw_worker_create(objects_.context, &worker, &objects_.worker), "tw_worker_create");
+}
+
+MsgLink::Objects::~Objects() {
+    tw_worker_destroy(worker);
+    tw_context_destroy(context);
+}
+
+void MsgLink::connect() {
+    exchange_addresses();
+    exchange_messages();
+    read_facts();
+}
+
+void MsgLink::exchange_addresses() {
+    std::array<std::uint8_t, TW_ADDRESS_BYTES_MAX> mine{};
+    std::size_t length = mine.size();
+    check(tw_worker_address(objects_.worker, mine.data(), &length), "tw_worker_address");
+    Encoder message;
+    channel_->send(MessageType::kAddress, message.blob(mine.data(), length));
+    Decoder answer = channel_->expect(MessageType::kAddress);
+    const Bytes theirs = answer.blob(TW_ADDRESS_BYTES_MAX);
+    answer.end();
+    const tw_ep_params_t params{theirs.data(), theirs.size(), nullptr};
+    check(tw_ep_create(objects_.worker, &params, &objects_.ep), "tw_ep_create");
+}
+
+void MsgLink::exchange_messages() {
+    tw_request_h requests[2] = {};
+    const tw_status_t statuses[2] = {
+        tw_tag_recv(objects_.worker, nullptr, 0, kHelloTag, 0, nullptr, &requests[0]),
+        tw_tag_send(objects_.ep, nullptr, 0, kHelloTag, nullptr, &requests[1])};
+    for (std::size_t i = 0; i < 2; ++i) {
+        tw_status_t status = statuses[i];
+        if (status == TW_INPROGRESS) {
+            connecting([&] {
+                status = tw_request_test(requests[i], nullptr);
+                return status != TW_INPROGRESS;
+            });
+            tw_request_free(requests[i]);
+        }
+        check(status, "cannot exchange a message with the peer");
+    }
+    // The other side may need this one's progress until it is connected, too.
+    channel_->send(MessageType::kReady);
+    connecting([this] { return channel_->readable(); });
+    channel_->expect(MessageType::kReady).end();
+}
+
+/// Progress until `done()`, while the channel may carry the other side's next message.
+template <class Predicate>
+void MsgLink::connecting(Predicate done) {
+    const std::uint64_t deadline = now_ns() + kConnectNs;
+    while (!done()) {
+        if (tw_worker_progress(objects_.worker) == 0) {
+            sched_yield();
+        }
+        check(failed_, "cannot connect to the peer");
+        if (now_ns() > deadline) {
+            throw Failure("cannot connect to the peer: no message came or went for 30 s");
+        }
+    }
+}
+
+void MsgLink::read_facts() {
+    constexpr std::string_view kOver = " over ";
+    const Facts facts = describe(objects_.worker);
+    for (const auto& [key, value] : facts) {
+        const std::size_t at = value.find(kOver);
+        if (key.starts_with("endpoint_") && at != std::string::npos) {
+            const std::size_t begin = at + kOver.size();
+            transport_ = value.substr(begin, value.find_first_of(", ", begin) - begin);
+        }
+    }
+    for (const auto& [key, value] : facts) {
+        if (key.starts_with("rail_") && value.starts_with(transport_ + ":") && device_.empty()) {
+            const std::size_t begin = transport_.size() + 1;
+            device_ = value.substr(begin, value.find(',') - begin);
+        }
+    }
+}
+
+void MsgLink::check_alive() const {
+    if (failed_ != TW_OK) {
+        throw Failure(text("the connection failed: %s", tw_status_string(failed_)));
+    }
+    if (channel_->stalled()) {
+        throw Failure("the peer stopped in the middle of a measurement");
+    }
+}
+
+void MsgLink::idle() {
+    if (wait_ == Wait::kSpin) {
+        idle_budget_ = kSpinsBetweenChecks;
+        check_alive();
+        return;
+    }
+    idle_budget_ = 1;
+    sched_yield();
+    if (++idle_rounds_ % kYieldsBetweenChecks == 0) {
+        check_alive();
+    }
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One side's objects of the messaging layer: a context of the wanted transports, a worker and the
+// endpoint to the other side's. What Link is at level uct. One thread uses a MsgLink.
+#pragma once
+
+#include <tagwire.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "tools/channel.hpp"
+#include "tools/failure.hpp"
+#include "tools/job.hpp"
+
+namespace tagwire::tools {
+
+class MsgLink {
+  public:
+    MsgLink(Side side, const Setup& setup, Channel* channel);
+    MsgLink(const MsgLink&) = delete;
+    MsgLink& operator=(const MsgLink&) = delete;
+
+    /// Exchanges addresses over the channel and connects; both sides call it. Returns when a
+    /// message has gone either way, so that what is measured is no part of the connection.
+    void connect();
+
+    Side side() const { return side_; }
+    tw_worker_h worker() const { return objects_.worker; }
+    tw_ep_h endpoint() const { return objects_.ep; }
+    /// What the endpoint's messages go by.
+    const std::string& transport() const { return transport_; }
+    const std::string& device() const { return device_; }
+
+    /// As Link::progress().
+    bool progress() {
+        if (tw_worker_progress(objects_.worker) != 0) {
+            return true;
+        }
+        if (--idle_budget_ == 0) [[unlikely]] {
+            idle();
+        }
+        return false;
+    }
+
+    /// Makes progress until the predicate holds.
+    template <class Predicate>
+    void wait_until(Predicate done) {
+        while (!done()) {
+            progress();
+        }
+    }
+
+  private:
+    struct Objects {
+        Objects() = default;
+        ~Objects();
+        Objects(const Objects&) = delete;
+        Objects& operator=(const Objects&) = delete;
+
+        tw_context_h context = nullptr;
+        tw_worker_h worker = nullptr;
+        tw_ep_h ep = nullptr;
+    };
+
+    void exchange_addresses();
+    void exchange_messages();
+    template <class Predicate>
+    void connecting(Predicate done);
+    void read_facts();
+    void idle();
+    void check_alive() const;
+
+    Side side_;
+    Wait wait_;
+    Channel* channel_;
+    Objects objects_;
+    std::string transport_;
+    std::string device_;
+    std::uint32_t idle_budget_ = 1;
+    std::uint32_t idle_rounds_ = 0;
+    tw_status_t failed_ = TW_OK;
+};
+
+/// Ordinary memory: page aligned and touched.
+class Pages {
+  public:
+    explicit Pages(std::size_t bytes) {
+        constexpr std::size_t kPage = 4096;
+        const std::size_t whole = (bytes / kPage + 1) * kPage;
+        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, whole)));
+        if (data_ == nullptr) {
+            throw Failure(text("out of memory for a buffer of %zu bytes", bytes));
+        }
+        std::memset(data_.get(), 0, whole);
+    }
+
+    std::uint8_t* data() const { return data_.get(); }
+
+  private:
+    struct Free {
+        void operator()(std::uint8_t* data) const { std::free(data); }
+    };
+    std::unique_ptr<std::uint8_t, Free> data_;
+};
+
+}  // namespace tagwire::tools

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The two halves of the tests at level msg: sends and receives by the public API, each completed
+// one by one.
+//
+// 1. A send has no callback. Most end in their call; of the others a slot keeps the handle, and is
+//    not used again before it has ended.
+// 2. A receive ends in its callback, or in the call that posts it when its message was there.
+// 3. The destructors take back what has not ended: no callback comes later.
+#pragma once
+
+#include <tagwire.h>
+#include <uct/api/uct.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tools/failure.hpp"
+#include "tools/huge_allocator.hpp"
+#include "tools/msg_link.hpp"
+#include "tools/pattern.hpp"
+#include "tools/sender.hpp"
+
+namespace tagwire::tools {
+
+/// Progress until `done()`, but not for ever: what a failed peer keeps stays.
+template <class Predicate>
+void try_until(tw_worker_h worker, Predicate done) {
+    constexpr unsigned kTriesMax = 1U << 20;
+    for (unsigned i = 0; i < kTriesMax && !done(); ++i) {
+        tw_worker_progress(worker);
+    }
+}
+
+class MsgSender {
+  public:
+    MsgSender(MsgLink& link, const Job& job, std::uint64_t stream)
+        : link_(link),
+          size_(job.size),
+          validate_(job.validate),
+          stream_(stream),
+          slots_(slots_of(job)),
+          pages_(buffer_bytes(job, slots_.size())) {
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            slots_[i].data = pages_.data() + i * stride_of(job);
+        }
+    }
+
+    ~MsgSender() {
+        for (Slot& slot : slots_) {
+            if (slot.request != nullptr) {
+                tw_request_cancel(slot.request);
+                try_until(link_.worker(), [&] { return has_ended(slot); });
+            }
+        }
+    }
+
+    MsgSender(const MsgSender&) = delete;
+    MsgSender& operator=(const MsgSender&) = delete;
+
+    /// UCS_OK or UCS_ERR_NO_RESOURCE, as Sender::try_send().
+    ucs_status_t try_send(std::uint64_t sequence, std::uint64_t tag) {
+        Slot& slot = slots_[next_];
+        if (slot.request != nullptr && !has_ended(slot)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        if (validate_) [[unlikely]] {
+            Pattern(stream_, sequence).fill(slot.data, size_);
+        }
+        const tw_status_t status =
+            tw_tag_send(link_.endpoint(), slot.data, size_, tag, nullptr, &slot.request);
+        if (status >= 0) [[likely]] {
+            if (++next_ == slots_.size()) {
+                next_ = 0;
+            }
+            return UCS_OK;
+        }
+        if (status != TW_ERR_NO_RESOURCE) [[unlikely]] {
+            throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
+        }
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    void drain() {
+        for (Slot& slot : slots_) {
+            link_.wait_until([&] { return slot.request == nullptr || has_ended(slot); });
+        }
+    }
+
+    std::uint64_t errors() const { return errors_; }
+
+  private:
+    struct Slot {
+        tw_request_h request = nullptr;  // of a send that has not ended
+        std::uint8_t* data = nullptr;
+    };
+
+    bool has_ended(Slot& slot) {
+        const tw_status_t status = tw_request_test(slot.request, nullptr);
+        if (status == TW_INPROGRESS) {
+            return false;
+        }
+        errors_ += status == TW_OK ? 0 : 1;
+        tw_request_free(slot.request);
+        slot.request = nullptr;
+        return true;
+    }
+
+    MsgLink& link_;
+    std::size_t size_;
+    bool validate_;
+    std::uint64_t stream_;
+    std::vector<Slot> slots_;
+    Pages pages_;
+    std::size_t next_ = 0;
+    std::uint64_t errors_ = 0;
+};
+
+class MsgReceiver {
+  public:
+    /// Called inside the callback of a slot, which may be posted again at once.
+    using OnReceived = void (*)(void* arg, std::size_t slot);
+    enum class Posted { kWaits, kHasCome, kNoResource };
+
+    struct Options {
+        std::size_t slots;
+        std::size_t size;
+        bool validate;
+        std::uint64_t stream;  // of the sender, for validation
+    };
+    static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
+
+    MsgReceiver(MsgLink& link, const Options& options)
+        : link_(link),
+          options_(options),
+          stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
+          pages_(options.size + stride_ * (options.slots - 1)),
+          slots_(options.slots) {
+        op_.complete = &MsgReceiver::on_complete;
+        op_.done = &done_;
+        for (Slot& slot : slots_) {
+            slot.receiver = this;
+        }
+    }
+
+    ~MsgReceiver() {
+        is_closing_ = true;
+        for (Slot& slot : slots_) {
+            if (slot.request != nullptr) {
+                tw_request_cancel(slot.request);
+            }
+        }
+        try_until(link_.worker(), [this] { return posted_ == 0; });
+    }
+
+    MsgReceiver(const MsgReceiver&) = delete;
+    MsgReceiver& operator=(const MsgReceiver&) = delete;
+
+    void set_on_received(OnReceived callback, void* arg) {
+        on_received_ = callback;
+        on_received_arg_ = arg;
+    }
+
+    /// A receive of `tag`, for message `sequence` (kByArrival: as many as came before). kHasCome:
+    /// it has ended and is counted, and the callback was not called. Other refusals than
+    /// kNoResource are errors that are counted.
+    Posted try_post(std::size_t index, std::uint64_t tag, std::uint64_t sequence) {
+        Slot& slot = slots_[index];
+        op_.context = &slot;
+        const tw_status_t status =
+            tw_tag_recv(link_.worker(), data(index), options_.size, tag, 0, &op_, &slot.request);
+        if (status == TW_ERR_NO_RESOURCE) [[unlikely]] {
+            return Posted::kNoResource;
+        }
+        slot.tag = tag;
+        slot.sequence = sequence;
+        if (status == TW_INPROGRESS) [[likely]] {
+            ++posted_;
+            return Posted::kWaits;
+        }
+        done_.status = status;
+        count(slot, done_);
+        return Posted::kHasCome;
+    }
+
+    /// Outside of callbacks; no resources is a Failure.
+    Posted post(std::size_t index, std::uint64_t tag, std::uint64_t sequence) {
+        const Posted posted = try_post(index, tag, sequence);
+        if (posted == Posted::kNoResource) {
+            throw Failure(
+                text("receive %zu cannot be posted: the worker has no more requests (tagwire info "
+                     "config lists the option that sets their number)",
+                     index + 1));
+        }
+        return posted;
+    }
+
+    std::uint64_t received() const { return received_; }
+    std::uint64_t errors() const { return errors_; }
+    std::uint64_t sequence(std::size_t slot) const { return slots_[slot].sequence; }
+    std::uint8_t* data(std::size_t slot) const { return pages_.data() + slot * stride_; }
+
+  private:
+    struct Slot {
+        tw_request_h request = nullptr;  // of a receive that has not ended
+        MsgReceiver* receiver = nullptr;
+        std::uint64_t tag = 0;
+        std::uint64_t sequence = 0;
+    };
+
+    void count(Slot& slot, const tw_completion_t& done) {
+        if (done.status != TW_OK || done.message_length != options_.size) [[unlikely]] {
+            ++errors_;
+        } else if (options_.validate) [[unlikely]] {
+            const std::uint64_t sequence = slot.sequence == kByArrival ? received_ : slot.sequence;
+            const bool is_right =
+                done.tag == slot.tag &&
+                Pattern(options_.stream, sequence)
+                    .matches(data(static_cast<std::size_t>(&slot - slots_.data())), options_.size);
+            errors_ += is_right ? 0 : 1;
+        }
+        ++received_;
+    }
+
+    static void on_complete(const tw_completion_t* done) {
+        Slot& slot = *static_cast<Slot*>(done->context);
+        MsgReceiver& self = *slot.receiver;
+        slot.request = nullptr;
+        --self.posted_;
+        if (self.is_closing_) [[unlikely]] {
+            return;
+        }
+        self.count(slot, *done);
+        if (self.on_received_ != nullptr) {
+            self.on_received_(self.on_received_arg_,
+                              static_cast<std::size_t>(&slot - self.slots_.data()));
+        }
+    }
+
+    MsgLink& link_;
+    Options options_;
+    std::size_t stride_;
+    Pages pages_;
+    HugeVector<Slot> slots_;
+    tw_op_t op_{};
+    tw_completion_t done_{};  // of a receive that ended in its call
+    std::size_t posted_ = 0;
+    std::uint64_t received_ = 0;
+    std::uint64_t errors_ = 0;
+    bool is_closing_ = false;
+    OnReceived on_received_ = nullptr;
+    void* on_received_arg_ = nullptr;
+};
+
+}  // namespace tagwire::tools

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// tag_lat, tag_bw, tag_rate and match at level msg: as test_tag.cc and test_match.cc, through the
+// public API of the messaging layer.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tools/loops.hpp"
+#include "tools/msg_post.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+using Posted = MsgReceiver::Posted;
+
+constexpr std::uint64_t kAckTag = std::uint64_t{1} << 63;
+constexpr std::uint64_t kBystanderTag = std::uint64_t{1} << 62;
+constexpr std::uint64_t kStreamTag = 42;
+// A ping-pong posts this many ahead; see test_tag.cc.
+constexpr std::size_t kAhead = 2;
+
+class MsgTagPort {
+  public:
+    using Connection = MsgLink;
+    static constexpr bool kReceives = true;
+
+    MsgTagPort(MsgLink& link, const Job& job)
+        : link_(link),
+          job_(job),
+          streams_(test_info(job.test).shape == Shape::kStream),
+          ahead_(streams_ ? slots_of(job) : kAhead),
+          slots_(streams_ ? ahead_ : ahead_ + 1),
+          sender_(link, job, stream_from(link.side(), job)),
+          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job)}),
+          ack_(link, {1, sizeof(std::uint64_t), false, 0}) {
+        if (job.depth > 0) {
+            bystanders_.emplace(link, MsgReceiver::Options{job.depth, job.size, false, 0});
+            for (std::size_t i = 0; i < job.depth; ++i) {
+                bystanders_->post(i, kBystanderTag + i, i);
+            }
+        }
+        for (std::size_t i = 0; i < ahead_; ++i) {
+            post_next();
+        }
+        if (streams_) {
+            receiver_.set_on_received(&MsgTagPort::on_received, this);
+            ack_.post(0, kAckTag, 0);
+        }
+    }
+
+    MsgTagPort(const MsgTagPort&) = delete;
+    MsgTagPort& operator=(const MsgTagPort&) = delete;
+
+    ucs_status_t try_send(std::uint64_t sequence) {
+        return sender_.try_send(sequence, tag_of(sequence));
+    }
+
+    bool arrived(std::uint64_t sequence) const { return receiver_.received() > sequence; }
+    void prepare_next(std::uint64_t) { post_next(); }
+    void drain() { sender_.drain(); }
+    ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
+
+    bool received_all(std::uint64_t end) {
+        if (!waiting_.empty()) [[unlikely]] {
+            post_waiting();
+        }
+        return receiver_.received() >= end;
+    }
+
+    ucs_status_t try_ack(std::uint64_t end) {
+        tw_op_t op{};
+        op.flags = TW_OP_INJECT;
+        const tw_status_t status =
+            tw_tag_send(link_.endpoint(), &end, sizeof end, kAckTag, &op, nullptr);
+        if (status < 0 && status != TW_ERR_NO_RESOURCE) {
+            throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
+        }
+        return status >= 0 ? UCS_OK : UCS_ERR_NO_RESOURCE;
+    }
+
+    bool acked(std::uint64_t end) {
+        if (ack_.received() == acks_seen_) {
+            return false;
+        }
+        ++acks_seen_;
+        std::uint64_t word = 0;
+        std::memcpy(&word, ack_.data(0), sizeof word);
+        ack_.post(0, kAckTag, 0);
+        return word == end;
+    }
+
+    Outcome outcome() const {
+        return {job_.validate ? receiver_.received() : 0,
+                receiver_.errors() + ack_.errors() + sender_.errors()};
+    }
+
+  private:
+    std::uint64_t tag_of(std::uint64_t sequence) const {
+        return job_.test == TestId::kTagBw ? kStreamTag : sequence;
+    }
+
+    void post_next() {
+        const Posted posted = receiver_.post(posted_ % slots_, tag_of(posted_), posted_);
+        // A stream's receive that ended in its call is posted again for the next window.
+        if (posted == Posted::kHasCome && streams_) {
+            post_again(posted_ % slots_);
+        }
+        ++posted_;
+    }
+
+    /// Streams: the receive waits for the message one window later.
+    static void on_received(void* arg, std::size_t slot) {
+        static_cast<MsgTagPort*>(arg)->post_again(slot);
+    }
+
+    void post_again(std::size_t slot) {
+        // Receives of one tag are matched in the order of their posting: no one overtakes.
+        if (!waiting_.empty() || !try_post_again(slot)) [[unlikely]] {
+            waiting_.push_back(slot);
+        }
+    }
+
+    bool try_post_again(std::size_t slot) {
+        Posted posted = Posted::kHasCome;
+        std::uint64_t sequence = receiver_.sequence(slot);
+        while (posted == Posted::kHasCome) {
+            sequence += ahead_;
+            posted = receiver_.try_post(slot, tag_of(sequence), sequence);
+        }
+        return posted == Posted::kWaits;
+    }
+
+    void post_waiting() {
+        std::size_t posted = 0;
+        while (posted < waiting_.size() && try_post_again(waiting_[posted])) {
+            ++posted;
+        }
+        waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(posted));
+    }
+
+    MsgLink& link_;
+    const Job job_;
+    const bool streams_;
+    const std::size_t ahead_;
+    const std::size_t slots_;
+    std::optional<MsgReceiver> bystanders_;  // receives that nobody sends to
+    MsgSender sender_;
+    MsgReceiver receiver_;
+    MsgReceiver ack_;
+    std::vector<std::size_t> waiting_;  // slots whose receive was refused for lack of requests
+    std::uint64_t posted_ = 0;
+    std::uint64_t acks_seen_ = 0;
+};
+
+class MsgMatchPort {
+  public:
+    using Connection = MsgLink;
+
+    MsgMatchPort(MsgLink& link, const Job& job)
+        : validate_(job.validate),
+          tags_(job.depth + 1),
+          slots_(std::max<std::size_t>(tags_, 2)),
+          random_(0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(link.side())),
+          sender_(link, job, stream_from(link.side(), job)),
+          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job)}) {
+        receiver_.set_on_received(&MsgMatchPort::on_received, this);
+        for (std::size_t slot = 0; slot < slots_; ++slot) {
+            post(slot);
+        }
+    }
+
+    MsgMatchPort(const MsgMatchPort&) = delete;
+    MsgMatchPort& operator=(const MsgMatchPort&) = delete;
+
+    ucs_status_t try_send(std::uint64_t sequence) {
+        const ucs_status_t status = sender_.try_send(sequence, tag_);
+        if (status == UCS_OK) {
+            draw();
+        }
+        return status;
+    }
+
+    bool arrived(std::uint64_t sequence) const { return receiver_.received() > sequence; }
+
+    void prepare_next(std::uint64_t) {
+        // The driver sends first, so before its first arrival there is nothing to post again.
+        if (consumed_) {
+            consumed_ = false;
+            post(slot_);
+        }
+    }
+
+    void drain() { sender_.drain(); }
+
+    Outcome outcome() const {
+        return {validate_ ? receiver_.received() : 0, receiver_.errors() + sender_.errors()};
+    }
+
+  private:
+    void post(std::size_t slot) {
+        if (receiver_.post(slot, slot % tags_, MsgReceiver::kByArrival) == Posted::kHasCome) {
+            on_received(this, slot);
+        }
+    }
+
+    static void on_received(void* arg, std::size_t slot) {
+        auto* self = static_cast<MsgMatchPort*>(arg);
+        self->consumed_ = true;
+        self->slot_ = slot;
+    }
+
+    /// Never the same tag twice in a row, so that its receive has been posted again by then. A
+    /// single tag has two receives.
+    void draw() {
+        random_ ^= random_ << 13;
+        random_ ^= random_ >> 7;
+        random_ ^= random_ << 17;
+        const std::uint64_t step = tags_ > 1 ? 1 + random_ % (tags_ - 1) : 0;
+        tag_ = (tag_ + step) % tags_;
+    }
+
+    bool validate_;
+    std::size_t tags_;
+    std::size_t slots_;
+    std::uint64_t random_;
+    MsgSender sender_;
+    MsgReceiver receiver_;
+    bool consumed_ = false;
+    std::size_t slot_ = 0;
+    std::uint64_t tag_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job) {
+    switch (job.test) {
+        case TestId::kTagLat:
+            return std::make_unique<PingPong<MsgTagPort>>(link, job);
+        case TestId::kTagBw:
+        case TestId::kTagRate:
+            return std::make_unique<Stream<MsgTagPort>>(link, job);
+        case TestId::kMatch:
+            return std::make_unique<PingPong<MsgMatchPort>>(link, job);
+        default:
+            throw Failure(text("%s is not a test of level msg", test_info(job.test).name));
+    }
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Short measurements through the messaging layer.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "over_vhca.hpp"
+#include "tools/job.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using nlohmann::json;
+
+/// The results of a run that must succeed.
+json results_over_sm(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "perf");
+    for (const char* more : {"--level", "msg", "--iters", "200", "--json", "-"}) {
+        arguments.emplace_back(more);
+    }
+    const Finished finished = tagwire(arguments);
+    EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
+    return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
+}
+
+class EveryTestAtLevelMsg : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryTestAtLevelMsg, has_the_keys_of_level_uct_and_checked_bytes) {
+    const bool streams = tools::find_test(GetParam()).shape == tools::Shape::kStream;
+    const json at_uct =
+        json::parse(tagwire({"perf", GetParam(), "--iters", "64", "--json", "-"}).out)["results"];
+    ASSERT_EQ(at_uct.size(), 1U);
+    const json results = results_over_sm({GetParam(), "--size", "0,8,17,4k,300k", "--validate"});
+    ASSERT_EQ(results.size(), 5U);
+    for (const json& result : results) {
+        for (const auto& [key, value] : at_uct[0].items()) {
+            EXPECT_TRUE(result.contains(key)) << key;
+        }
+        EXPECT_EQ(result["level"], "msg");
+        EXPECT_EQ(result["transport"], "sm");
+        EXPECT_EQ(result["device"], "memory");
+        EXPECT_EQ(result["op"], "auto");
+        EXPECT_EQ(result["validated"], true);
+        EXPECT_EQ(result["latency_ns"]["p50"].is_number(), !streams);
+        EXPECT_EQ(result["floor_ns"].is_number(), !streams);
+        EXPECT_EQ(result["above_floor_ns"].is_number(), !streams);
+        EXPECT_EQ(result["messages_per_s"].is_number(), streams);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Perf, EveryTestAtLevelMsg,
+                         testing::Values("tag_lat", "tag_bw", "tag_rate", "match"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST(PerfAtLevelMsg, variants_of_the_options_work) {
+    const std::vector<std::vector<std::string>> runs{
+        {"tag_lat", "--depth", "100"},
+        {"match", "--depth", "100"},
+        {"tag_rate", "--bidir", "--window", "3"},
+        {"tag_bw", "--window", "1", "--size", "8,64k"},
+        {"tag_bw", "--bidir", "--size", "64k"},
+        {"tag_lat", "--wait", "yield"},
+    };
+    for (std::vector<std::string> arguments : runs) {
+        arguments.emplace_back("--validate");
+        const json results = results_over_sm(arguments);
+        EXPECT_FALSE(results.empty()) << testing::PrintToString(arguments);
+        for (const json& result : results) {
+            EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
+        }
+    }
+}
+
+TEST(PerfAtLevelMsg, threads_stream_beside_each_other) {
+    const json results = results_over_sm({"tag_rate", "--threads", "2", "--wait", "yield"});
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0]["threads"], 2);
+}
+
+TEST(PerfAtLevelMsg, wrong_usage_is_told) {
+    const Finished op = tagwire({"perf", "tag_lat", "--level", "msg", "--op", "short"});
+    EXPECT_EQ(op.status, 2);
+    EXPECT_NE(op.error.find("--op short"), std::string::npos) << op.error;
+    const Finished transport = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none"});
+    EXPECT_EQ(transport.status, 2);
+    EXPECT_NE(transport.error.find("no transport 'none'"), std::string::npos) << transport.error;
+    const Finished list = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none,nothing"});
+    EXPECT_EQ(list.status, 2);
+    EXPECT_NE(list.error.find("none,nothing"), std::string::npos) << list.error;
+}
+
+class MsgOverDc : public OverVhca {
+  protected:
+    MsgOverDc() : OverVhca("dc") {}
+};
+
+TEST_F(MsgOverDc, messages_arrive_whole) {
+    for (const char* test : {"tag_lat", "tag_bw", "tag_rate", "match"}) {
+        const json results = results_of({test, "--level", "msg", "--size", "0,8,4k,100k"});
+        ASSERT_EQ(results.size(), 4U) << test;
+        for (const json& result : results) {
+            EXPECT_EQ(result["level"], "msg");
+            EXPECT_EQ(result["transport"], "dc");
+            EXPECT_EQ(result["device"], "vhca0:1");
+            EXPECT_EQ(result["validated"], true);
+            EXPECT_TRUE(result["floor_ns"].is_null());
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::test
