@@ -3,18 +3,18 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|tag|idle|ep [--transport NAME]
+       instructions.py --bin DIR --functions am|tag|msg|idle|ep [--transport NAME]
 
 The second form lists the functions that the instructions of one message (of one endpoint that is
 made) of rc are in.
 
 DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm,
 rc and dc, and beside rc the same text over UCX's rc_verbs on the virtual HCA; over dc also the
-making of an endpoint to a new address. What is counted: instructions in the transport library's
-objects (libtagwire; libuct, libuct_ib and libucs) and in the functions of libc and of the C++
-library that they call. What is not: the device's library, the measuring program, and
-calls of progress that found nothing; how many of those there are is chance, so their cost is
-measured apart and subtracted.
+making of an endpoint to a new address; over sm also `instr_msg`, the same by the messaging layer.
+What is counted: instructions in the transport library's objects (libtagwire; libuct, libuct_ib and
+libucs) and in the functions of libc and of the C++ library that they call. What is not: the
+device's library, the measuring program, and calls of progress that found nothing; how many of those
+there are is chance, so their cost is measured apart and subtracted.
 """
 import argparse
 import json
@@ -30,6 +30,7 @@ from pathlib import Path
 COUNT = 2000
 COUNT_OF_ENDPOINTS = 500  # each needs an interface to have an address from
 EP_CREATE_MAX = 6000  # instructions that making an endpoint of dc may take
+MSG_ABOVE_TAG_MAX = 120  # instructions of the messaging layer, send and receive together
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
 UCX = r"/(libuct|libuct_ib|libucs)\.so"
@@ -39,6 +40,7 @@ SETTINGS = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error"}
 # Where the profile is cut: functions of instr_messages.
 PHASES = {"am": ("send_am", "progress_until"),
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
+          "msg": ("post_receive", "send_tagged", "progress_until"),
           "ep": ("create_endpoint",)}
 
 
@@ -167,7 +169,14 @@ def sm(bin_directory):
     program = Path(bin_directory) / "instr_messages"
     if not program.exists() or shutil.which("valgrind") is None:
         return None
-    return count_all([], program, ["sm"], OURS)
+    counts = count_all([], program, ["sm"], OURS)
+    messages = Path(bin_directory) / "instr_msg"
+    if messages.exists():
+        layer = count_all([], messages, ["sm"], OURS, kinds=("msg",))
+        counts["msg_idle_progress"] = layer.pop("idle_progress")
+        counts.update(layer)
+        counts["msg_above_tag"] = layer["msg_total"] - counts["tag_total"]
+    return counts
 
 
 def rc(bin_directory, device):
@@ -199,6 +208,10 @@ def table(columns):
         lines.append("".join([f"{key.replace('_', ' '):20}", *cells]))
     lines += [f"{title}: not counted: {why}" for title, why in columns.items()
               if title not in counted]
+    if "msg_above_tag" in counted.get("sm", {}):
+        above = counted["sm"]["msg_above_tag"]
+        lines.append(f"{'met' if above <= MSG_ABOVE_TAG_MAX else 'MISSED'}: the messaging layer in "
+                     f"<= {MSG_ABOVE_TAG_MAX} more than a tagged message of sm, is {above:.0f}")
     if "ep_create" in counted.get("dc", {}):
         made = counted["dc"]["ep_create"]
         lines.append(f"{'met' if made <= EP_CREATE_MAX else 'MISSED'}: an endpoint of dc in <= "
@@ -230,7 +243,8 @@ def main():
     if shutil.which("valgrind") is None:
         sys.exit("instructions: valgrind is not installed")
     if arguments.functions:
-        program = Path(arguments.bin) / "instr_messages"
+        name = "instr_msg" if arguments.functions == "msg" else "instr_messages"
+        program = Path(arguments.bin) / name
         costs = functions(program, [arguments.transport], arguments.functions)
         for function, cost in sorted(costs.items(), key=lambda item: -item[1]):
             if cost >= 0.5:

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How many instructions does one tagged message of the messaging layer cost? As instr_messages,
+// which see, through the public API.
+//
+// Usage: instr_msg msg COUNT [TRANSPORTS]
+//
+// One process, two workers, connected: a worker's endpoint to itself would be one more thing. For
+// each message a receive of 8 bytes is posted with a callback, the message sent, and the receiving
+// worker makes progress until it is delivered. The functions post_receive(), send_tagged(),
+// progress_until() are kept apart so that the profile splits the cost.
+#include <tagwire.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tagwire::bench {
+namespace {
+
+std::uint64_t received;
+std::uint64_t empty_polls;
+
+void must(tw_status_t status, const char* call) {
+    if (status != TW_OK && status != TW_INPROGRESS) {
+        std::fprintf(stderr, "instr_msg: %s: %s\n", call, tw_status_string(status));
+        std::exit(1);
+    }
+}
+
+struct Pair {
+    tw_context_h context = nullptr;
+    tw_worker_h from = nullptr;
+    tw_worker_h to = nullptr;
+    tw_ep_h ep = nullptr;
+};
+
+void open(Pair* pair, const char* transports) {
+    tw_context_params_t params{};
+    params.transports = transports;
+    must(tw_context_create(&params, &pair->context), "tw_context_create");
+    must(tw_worker_create(pair->context, nullptr, &pair->from), "tw_worker_create");
+    must(tw_worker_create(pair->context, nullptr, &pair->to), "tw_worker_create");
+    std::uint8_t address[TW_ADDRESS_BYTES_MAX];
+    std::size_t length = sizeof address;
+    must(tw_worker_address(pair->to, address, &length), "tw_worker_address");
+    const tw_ep_params_t ep{address, length, nullptr};
+    must(tw_ep_create(pair->from, &ep, &pair->ep), "tw_ep_create");
+}
+
+void close(const Pair& pair) {
+    tw_worker_destroy(pair.from);
+    tw_worker_destroy(pair.to);
+    tw_context_destroy(pair.context);
+}
+
+void on_received(const tw_completion_t* done) {
+    must(done->status, "tagged receive");
+    ++received;
+}
+
+// The marks below are where the profile is cut: they must stay functions.
+[[gnu::noinline]] void post_receive(const Pair& pair, std::uint64_t tag, std::uint64_t* data) {
+    tw_op_t op{};
+    op.complete = &on_received;
+    must(tw_tag_recv(pair.to, data, sizeof *data, tag, 0, &op, nullptr), "tw_tag_recv");
+}
+
+[[gnu::noinline]] void send_tagged(const Pair& pair, std::uint64_t tag) {
+    const std::uint64_t data = tag;
+    while (tw_tag_send(pair.ep, &data, sizeof data, tag, nullptr, nullptr) == TW_ERR_NO_RESOURCE) {
+        tw_worker_progress(pair.from);
+    }
+}
+
+[[gnu::noinline]] void progress_until(const Pair& pair, std::uint64_t count) {
+    while (received < count) {
+        empty_polls += tw_worker_progress(pair.to) == 0 ? 1 : 0;
+    }
+}
+
+/// The first message carries the connection with it; its words wait on neither side.
+void connect(const Pair& pair) {
+    constexpr std::uint64_t kTag = ~std::uint64_t{0};
+    std::uint64_t data = 0;
+    tw_op_t op{};
+    op.complete = &on_received;
+    must(tw_tag_recv(pair.to, &data, sizeof data, kTag, 0, &op, nullptr), "tw_tag_recv");
+    tw_request_h sent = nullptr;
+    const std::uint64_t word = 1;
+    tw_status_t status = tw_tag_send(pair.ep, &word, sizeof word, kTag, nullptr, &sent);
+    must(status, "tw_tag_send");
+    while (received == 0 || (sent != nullptr && status == TW_INPROGRESS)) {
+        tw_worker_progress(pair.from);
+        tw_worker_progress(pair.to);
+        status = sent == nullptr ? TW_OK : tw_request_test(sent, nullptr);
+    }
+    tw_request_free(sent);
+    received = 0;
+}
+
+/// "idle": calls of progress that find nothing. The sender hears nothing meanwhile.
+[[gnu::noinline]] void progress_idle(const Pair& pair, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+        empty_polls += tw_worker_progress(pair.to) == 0 ? 1 : 0;
+    }
+}
+
+int measure(int argc, char** argv) {
+    if (argc < 3 || argc > 4) {
+        std::fprintf(stderr, "usage: instr_msg msg|idle COUNT [TRANSPORTS]\n");
+        return 2;
+    }
+    Pair pair;
+    open(&pair, argc > 3 ? argv[3] : "sm");
+    connect(pair);
+    const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
+    if (argv[1][0] == 'i') {
+        progress_idle(pair, count);
+    }
+    std::uint64_t data = 0;
+    for (std::uint64_t i = 0; argv[1][0] != 'i' && i < count; ++i) {
+        post_receive(pair, i, &data);
+        send_tagged(pair, i);
+        progress_until(pair, i + 1);
+    }
+    std::printf("%llu messages, %llu calls of progress found nothing\n",
+                static_cast<unsigned long long>(received),
+                static_cast<unsigned long long>(empty_polls));
+    close(pair);
+    return 0;
+}
+
+}  // namespace
+}  // namespace tagwire::bench
+
+int main(int argc, char** argv) {
+    return tagwire::bench::measure(argc, argv);
+}
