@@ -90,6 +90,8 @@ class SmEp : public uct::BaseEp {
             return UCS_OK;
         return make_room(1, segs);
     }
+    [[gnu::noinline]] ucs_status_t am_short_iov_slow(std::uint8_t id, const uct_iov_t* iov,
+                                                     std::size_t iovcnt);
     [[gnu::noinline]] ucs_status_t am_short_slow(std::uint8_t id, std::uint64_t header,
                                                  const void* payload, unsigned length);
     [[gnu::noinline]] ucs_status_t tag_eager_short_slow(uct_tag_t tag, const void* data,

@@ -79,7 +79,22 @@ ucs_status_t SmEp::am_short_slow(std::uint8_t id, std::uint64_t header, const vo
     return status == UCS_OK ? am_short(id, header, payload, length) : status;
 }
 
+// A header and data, as layers above send them, take the short way; anything else, and what is
+// refused, the other.
 ucs_status_t SmEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
+    if (iovcnt != 2 || iov[0].count != 1 || iov[1].count != 1 || id >= UCT_AM_ID_MAX)
+        return am_short_iov_slow(id, iov, iovcnt);
+    const std::size_t head = iov[0].length;
+    const std::size_t data = iov[1].length;
+    if (head > kAmInlineMax || data > kAmInlineMax - head || !link().tx.has_room()) [[unlikely]]
+        return am_short_iov_slow(id, iov, iovcnt);
+    std::byte* body = link().tx.slot().body;
+    copy_short(body, iov[0].buffer, head);
+    copy_short(body + head, iov[1].buffer, data);
+    return publish_short(Control::make(Kind::kAm, id, length16(head + data)));
+}
+
+ucs_status_t SmEp::am_short_iov_slow(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
     if (iovcnt > kIovMax) [[unlikely]]
         return refuse("am_short_iov: iov elements", iovcnt, kIovMax);
     const std::size_t bytes = iov_bytes(iov, iovcnt);
