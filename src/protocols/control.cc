@@ -243,7 +243,8 @@ void Endpoint::request_ended() {
 // ---- Cancel
 
 void Endpoint::cancel(Request& request) {
-    if (request.is_queued && request.offset == 0 && request.kind == RequestKind::kSend) {
+    if (request.is_queued && !request.is_outstanding && request.offset == 0 &&
+        request.kind == RequestKind::kSend) {
         queue_.remove_if([&](Request& queued) { return &queued == &request; });
         request.is_queued = false;
         worker.finish(request, UCS_ERR_CANCELED);
