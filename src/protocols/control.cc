@@ -243,7 +243,7 @@ void Endpoint::request_ended() {
 // ---- Cancel
 
 void Endpoint::cancel(Request& request) {
-    if (request.is_queued && !request.is_outstanding && request.offset == 0 &&
+    if (request.is_queued && !request.is_outstanding && request.offset == 0 && !request.has_gone &&
         request.kind == RequestKind::kSend) {
         queue_.remove_if([&](Request& queued) { return &queued == &request; });
         request.is_queued = false;

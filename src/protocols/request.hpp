@@ -81,6 +81,7 @@ struct alignas(64) Request : tw_request, PostedReceive {
     bool is_outstanding = false;
     bool is_queued = false;
     bool is_posted = false;
+    bool has_gone = false;     // an eager message: all of it is with the transport
     bool is_answered = false;  // a flush: the peer has taken everything before it
     std::uint64_t offset = 0;  // bytes that have gone, or come
     std::uint64_t order = 0;   // among the sends of its endpoint

@@ -141,10 +141,11 @@ ucs_status_t Endpoint::start_eager(Request& request) {
     const bool wants_ack = (request.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
     if (wants_ack && request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
-    if (request.offset < request.buffer.length || request.buffer.length == 0) {
+    if (!request.has_gone) {
         const ucs_status_t status = send_parts(request);
         if (status != UCS_OK)
             return status;
+        request.has_gone = true;
     }
     if (wants_ack) {
         worker.set_outstanding(request, *this);
