@@ -169,6 +169,9 @@ ucs_status_t Endpoint::send_parts(Request& request) {
         }
         return status;
     }
+    // What follows the first part may have to wait, and must be the library's then.
+    if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
+        return UCS_ERR_NO_RESOURCE;
     add_total(envelope, total);
     while (request.offset < total) {
         const bool is_first = request.offset == 0;
