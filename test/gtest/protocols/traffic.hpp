@@ -131,6 +131,7 @@ class Traffic {
     // ---- traffic_send.cc
     tw_ep_h ep_to(TrafficNode& node, unsigned peer);
     std::size_t pick_length();
+    static Bytes content(std::size_t length, std::size_t number);
     void send(TrafficNode& node);
     void draw_message(TrafficOp& op);
     void flush(TrafficNode& node);

@@ -152,7 +152,8 @@ RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
     if (data.size() >= kTrafficNumberBytes) {
         std::uint32_t number = 0;
         std::memcpy(&number, data.data(), sizeof number);
-        EXPECT_LT(number, space.messages().size()) << "not what was sent";
+        EXPECT_LT(number, space.messages().size()) << "not what was sent: " << text(op) << ", " << done.message_length << " bytes of "
+            << match.envelope.sender;
         if (number < space.messages().size())
             match.message = number;
     } else if ((done.flags & TW_DONE_IMM) != 0) {
@@ -173,9 +174,7 @@ void Traffic::check_data(TrafficOp& op, RefMatch& match, const std::byte* data,
         return;
     const RefMessage& message = op.node->spaces[op.is_tagged ? 1 : 0].message(match.message);
     EXPECT_EQ(message.envelope, match.envelope);
-    Bytes wanted = pattern(match.envelope.length, match.message);
-    const auto number = static_cast<std::uint32_t>(match.message);
-    std::memcpy(wanted.data(), &number, std::min(wanted.size(), sizeof number));
+    const Bytes wanted = content(match.envelope.length, match.message);
     EXPECT_TRUE(std::equal(data, data + bytes, wanted.data())) << "other bytes than were sent";
 }
 

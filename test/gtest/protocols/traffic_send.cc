@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sends, flushes, cancels.
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <string_view>
 
@@ -58,6 +57,14 @@ void Traffic::draw_message(TrafficOp& op) {
         op.flags |= TW_OP_INJECT;
 }
 
+/// The bytes of a message: its number, as much as there is room for, and a pattern.
+Bytes Traffic::content(std::size_t length, std::size_t number) {
+    Bytes bytes = pattern(length, number);
+    for (std::size_t i = 0; i < std::min(length, sizeof(std::uint32_t)); ++i)
+        bytes[i] = static_cast<std::byte>(number >> (8 * i));
+    return bytes;
+}
+
 void Traffic::send(TrafficNode& node) {
     const auto peer = static_cast<unsigned>(pick(nodes_.size()));
     const tw_ep_h ep = ep_to(node, peer);
@@ -71,8 +78,7 @@ void Traffic::send(TrafficNode& node) {
     op.record = to.messages().size();
     const auto number = static_cast<std::uint32_t>(op.record);
     op.imm = (op.flags & TW_OP_IMM) != 0 ? (number + 1) * kTrafficImm : 0;
-    op.bytes = pattern(op.length, number);
-    std::memcpy(op.bytes.data(), &number, std::min(op.length, sizeof number));
+    op.bytes = content(op.length, number);
     draw_list(op);
     RefMessage message{.envelope = {node.index, op.tag, op.imm, op.length}, .sent = ++clock_};
     message.is_fenced = (op.flags & TW_OP_FENCE) != 0;
