@@ -65,8 +65,8 @@ void Reference::pair() {
         const RefReceive& receive = receives_[i];
         for (const RefMatch& match : receive.matches) {
             if (!receive.matches_envelope(match.envelope))
-                wrong("receive " + std::to_string(i) + " does not match what it got: " +
-                      text(match.envelope));
+                wrong("receive " + std::to_string(i) +
+                      " does not match what it got: " + text(match.envelope));
             if (receive.kind == RefKind::kPeek || match.message == kNone)
                 continue;
             Arrival& arrival = arrivals_[match.message];
@@ -109,8 +109,7 @@ void Reference::pair_unknown() {
             match.message = candidates.back();
             candidates.pop_back();
             arrivals_[match.message].receive = i;
-            arrivals_[match.message].before =
-                std::min(arrivals_[match.message].before, match.told);
+            arrivals_[match.message].before = std::min(arrivals_[match.message].before, match.told);
         }
     }
 }

@@ -72,8 +72,7 @@ TEST_F(ReferenceTest, orders_of_several_senders_that_contradict_each_other_are_f
 TEST_F(ReferenceTest, a_message_that_had_arrived_is_found_by_a_peek) {
     const auto a = send(0, 1);
     reference.message(a).taken = 5;
-    reference.add(
-        RefReceive{.kind = RefKind::kPeek, .tag = kTag, .posted = 6, .withdrawn = 6});
+    reference.add(RefReceive{.kind = RefKind::kPeek, .tag = kTag, .posted = 6, .withdrawn = 6});
     const auto first = receive(7);
     match(first, a);
     EXPECT_NE(reference.check(), "");
@@ -104,8 +103,7 @@ TEST_F(ReferenceTest, a_receive_that_was_cancelled_late_should_have_got_it) {
 
 TEST_F(ReferenceTest, a_receive_of_many_is_first_until_it_is_full) {
     const auto a = send(0, 1), b = send(0, 2), c = send(0, 3);
-    const auto many = reference.add(
-        RefReceive{.kind = RefKind::kMany, .tag = kTag, .posted = 4});
+    const auto many = reference.add(RefReceive{.kind = RefKind::kMany, .tag = kTag, .posted = 4});
     const auto one = receive(5);
     match(many, a);
     match(many, c);

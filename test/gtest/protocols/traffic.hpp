@@ -46,7 +46,7 @@ struct TrafficOp {
     Report report = Report::kPolled;
     std::uint32_t flags = 0;
     bool is_tagged = false;
-    unsigned peer = kAnybody;   // whom it goes to, or who alone may have sent
+    unsigned peer = kAnybody;    // whom it goes to, or who alone may have sent
     std::size_t record = kNone;  // of a message with its receiver, of a receive with its node
     std::uint64_t tag = 0, mask = 0, imm = 0;
     Bytes bytes;  // and some more behind it
@@ -57,7 +57,7 @@ struct TrafficOp {
     tw_request_h request = nullptr;
     tw_message_h message = nullptr;  // that a claim is about
     TrafficOp* claimed_by = nullptr;
-    std::size_t mark = 0;            // a flush: how much was sent before
+    std::size_t mark = 0;  // a flush: how much was sent before
     Tick cancelled = kNever;
     bool is_open = false;  // its end will be told
     int ends = 0;

@@ -71,8 +71,8 @@ void Traffic::receive_the_rest(TrafficNode& node) {
         draw_report(op);
         op.mask = is_tagged ? 0 : ~std::uint64_t{0};
         op.length = options_.bytes_max;
-        op.record = node.spaces[is_tagged ? 1 : 0].add(
-            RefReceive{.mask = op.mask, .posted = ++clock_});
+        op.record =
+            node.spaces[is_tagged ? 1 : 0].add(RefReceive{.mask = op.mask, .posted = ++clock_});
         rest = &op;
         post_receive(op);
     }
@@ -108,8 +108,8 @@ bool Traffic::is_everything_received() {
 }
 
 std::string Traffic::text(const TrafficOp& op) {
-    constexpr const char* kKinds[] = {"send", "receive", "receive of many", "peek",
-                                      "claim", "flush", "close"};
+    constexpr const char* kKinds[] = {"send",  "receive", "receive of many", "peek", "claim",
+                                      "flush", "close"};
     constexpr const char* kReports[] = {"polled", "called back", "tested", "told nobody"};
     std::ostringstream out;
     out << kKinds[static_cast<int>(op.kind)] << " of worker " << op.node->index << ", peer "

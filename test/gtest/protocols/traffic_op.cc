@@ -59,8 +59,8 @@ tw_op_t Traffic::how(TrafficOp& op, tw_completion_t* done) {
     what.mem = op.mapped;
     what.message = op.message;
     what.done = done;
-    const bool is_receive = op.kind == Kind::kReceive || op.kind == Kind::kMany ||
-                            op.kind == Kind::kPeek;
+    const bool is_receive =
+        op.kind == Kind::kReceive || op.kind == Kind::kMany || op.kind == Kind::kPeek;
     if (is_receive && op.peer != kAnybody)
         what.source = op.node->eps[op.peer];
     return what;

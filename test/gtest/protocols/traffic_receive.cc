@@ -18,8 +18,8 @@ constexpr std::size_t kTrafficNumberBytes = 4;
 
 /// Which messages it wants.
 void Traffic::draw_selection(TrafficOp& op) {
-    constexpr std::uint64_t kMasks[] = {~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0},
-                                        0xff, ~std::uint64_t{0xff}, 0};
+    constexpr std::uint64_t kMasks[] = {
+        ~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}, 0xff, ~std::uint64_t{0xff}, 0};
     op.mask = op.is_tagged ? kMasks[pick(std::size(kMasks))] : ~std::uint64_t{0};
     op.tag = op.is_tagged ? pick(3) << 40 | pick(4) : 0;
     if (!chance(4))
@@ -37,10 +37,10 @@ void Traffic::post_receive(TrafficOp& op) {
     const std::uint64_t ignore = ~op.mask;
     const tw_status_t status = post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
         if (!op.list.empty()) {
-            return op.is_tagged ? tw_tag_recvv(worker, op.list.data(), op.list.size(), op.tag,
-                                               ignore, what, request_p)
-                                : tw_msg_recvv(worker, op.list.data(), op.list.size(), what,
-                                               request_p);
+            return op.is_tagged
+                       ? tw_tag_recvv(worker, op.list.data(), op.list.size(), op.tag, ignore, what,
+                                      request_p)
+                       : tw_msg_recvv(worker, op.list.data(), op.list.size(), what, request_p);
         }
         return op.is_tagged ? tw_tag_recv(worker, op.bytes.data(), op.length, op.tag, ignore, what,
                                           request_p)
@@ -61,8 +61,8 @@ void Traffic::receive(TrafficNode& node) {
     draw_report(op);
     draw_selection(op);
     op.length = chance(4) ? pick_length() : options_.bytes_max;
-    op.record = node.spaces[op.is_tagged ? 1 : 0].add(RefReceive{
-        .tag = op.tag, .mask = op.mask, .source = op.peer, .posted = ++clock_});
+    op.record = node.spaces[op.is_tagged ? 1 : 0].add(
+        RefReceive{.tag = op.tag, .mask = op.mask, .source = op.peer, .posted = ++clock_});
     post_receive(op);
 }
 
@@ -136,8 +136,7 @@ bool Traffic::ends_badly(TrafficOp& op, const tw_completion_t& done) {
 
 RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
                            std::span<const std::byte> data) {
-    RefMatch match{.envelope = {kAnybody, done.tag, done.imm, done.message_length},
-                   .told = clock_};
+    RefMatch match{.envelope = {kAnybody, done.tag, done.imm, done.message_length}, .told = clock_};
     for (const auto& node : nodes_) {
         if (node->id == done.source)
             match.envelope.sender = node->index;
@@ -152,7 +151,8 @@ RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
     if (data.size() >= kTrafficNumberBytes) {
         std::uint32_t number = 0;
         std::memcpy(&number, data.data(), sizeof number);
-        EXPECT_LT(number, space.messages().size()) << "not what was sent: " << text(op) << ", " << done.message_length << " bytes of "
+        EXPECT_LT(number, space.messages().size())
+            << "not what was sent: " << text(op) << ", " << done.message_length << " bytes of "
             << match.envelope.sender;
         if (number < space.messages().size())
             match.message = number;
@@ -166,8 +166,7 @@ RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
     return match;
 }
 
-void Traffic::check_data(TrafficOp& op, RefMatch& match, const std::byte* data,
-                         std::size_t bytes) {
+void Traffic::check_data(TrafficOp& op, RefMatch& match, const std::byte* data, std::size_t bytes) {
     for (std::size_t i = 0; i < kGuardBytes && op.kind != Kind::kMany; ++i)
         ASSERT_EQ(data[bytes + i], kTrafficEmpty) << "behind the data";
     if (match.message == kNone)

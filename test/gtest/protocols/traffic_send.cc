@@ -88,13 +88,12 @@ void Traffic::send(TrafficNode& node) {
     node.sent[peer].emplace_back(op.is_tagged, op.record);
     const tw_status_t status = post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
         if (!op.list.empty()) {
-            return op.is_tagged ? tw_tag_sendv(ep, op.list.data(), op.list.size(), op.tag, what,
-                                               request_p)
-                                : tw_msg_sendv(ep, op.list.data(), op.list.size(), what, request_p);
+            return op.is_tagged
+                       ? tw_tag_sendv(ep, op.list.data(), op.list.size(), op.tag, what, request_p)
+                       : tw_msg_sendv(ep, op.list.data(), op.list.size(), what, request_p);
         }
-        return op.is_tagged
-                   ? tw_tag_send(ep, op.bytes.data(), op.length, op.tag, what, request_p)
-                   : tw_msg_send(ep, op.bytes.data(), op.length, what, request_p);
+        return op.is_tagged ? tw_tag_send(ep, op.bytes.data(), op.length, op.tag, what, request_p)
+                            : tw_msg_send(ep, op.bytes.data(), op.length, what, request_p);
     });
     if (status == TW_ERR_NO_RESOURCE) {
         RefMessage& refused = message_of(op);
