@@ -119,13 +119,7 @@ void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     done.flags |= TW_DONE_RECV | flag_if((arrival.flags & kTagged) != 0, TW_DONE_TAGGED) |
                   flag_if((arrival.flags & kImm) != 0, TW_DONE_IMM);
     const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
-    if (Request* parent = request.parent) {
-        parent->offset += fits;
-        if (parent->buffer.length - parent->offset < options().multi_recv_min) {
-            space(false).posted.cancel(*parent);
-            close_multi(*parent, UCS_OK);
-        }
-    }
+    use_room(request, fits);
     if (arrival.is_rndv)
         return begin_rndv(request, ep, arrival.rndv, arrival.bytes);
     request.wanted = fits;

@@ -122,6 +122,18 @@ Request* Worker::make_child(Request& parent) {
     return child;
 }
 
+/// A message takes so much of the buffer, if that is a multi-receive's.
+void Worker::use_room(Request& part, std::size_t bytes) {
+    Request* parent = part.parent;
+    if (parent == nullptr)
+        return;
+    parent->offset += bytes;
+    if (parent->buffer.length - parent->offset < options().multi_recv_min) {
+        space(false).posted.cancel(*parent);
+        close_multi(*parent, UCS_OK);
+    }
+}
+
 /// The multi-receive takes no more messages; it ends when its parts have.
 void Worker::close_multi(Request& parent, ucs_status_t status) {
     parent.is_posted = false;

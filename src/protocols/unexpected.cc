@@ -169,6 +169,7 @@ void Worker::give_message(Request& request, Unexpected& message) {
             return finish(request, UCS_ERR_CONNECTION_RESET);
         }
         const std::size_t fits = std::min<std::size_t>(message.length, request.buffer.length);
+        use_room(request, fits);
         request.buffer.scatter(0, message.data(), fits);
         request.done.length = fits;
         const bool is_cut = fits < message.length;

@@ -156,6 +156,7 @@ class Worker : public tw_worker {
     unsigned destroy_retired();
 
     Request* make_child(Request& parent);
+    void use_room(Request& part, std::size_t bytes);
     void close_multi(Request& parent, ucs_status_t status);
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
     void arrive(Endpoint& ep, const Arrival& arrival);

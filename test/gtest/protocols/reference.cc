@@ -130,10 +130,9 @@ void Reference::pair_peek(const RefReceive& peek, RefMatch& found) {
         if (envelope.sender != found.envelope.sender || envelope.tag != found.envelope.tag)
             continue;
         const RefMessage& message = messages_[i];
-        if ((message.is_cancelled && message.cancelled > peek.posted) ||
-            (message.is_excused && arrivals_[i].receive == kNone))
+        if ((message.is_cancelled && message.cancelled > peek.posted) || message.is_excused)
             return;  // it may have been this one, which is gone
-        if (message.is_cancelled || message.is_excused || posted_of(i) < peek.posted)
+        if (message.is_cancelled || posted_of(i) < peek.posted)
             continue;
         if (envelope != found.envelope || (told != kNone && told != i))
             return wrong(name(i) + " should have been found by a peek that told another");

@@ -17,7 +17,15 @@ class MsgRandom : public MsgTest {
 };
 
 TEST_F(MsgRandom, what_a_few_workers_get_is_what_the_reference_allows) {
-    for_each_seed(30, [&](std::uint64_t seed) { run(seed, {.workers = 4}); });
+    for_each_seed(20, [&](std::uint64_t seed) { run(seed, {.workers = 4}); });
+}
+
+TEST_F(MsgRandom, what_many_workers_get_is_what_the_reference_allows) {
+    for_each_seed(2, [&](std::uint64_t seed) { run(seed, {.workers = 16, .steps = 2000}); });
+}
+
+TEST_F(MsgRandom, whoever_dies_takes_nobody_along) {
+    for_each_seed(4, [&](std::uint64_t seed) { run(seed, {.workers = 6, .has_death = true}); });
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace tagwire::test {
 
 namespace {
 
-constexpr int kTrafficRoundsMax = 1'000'000;
-constexpr int kTrafficRoundsPerLook = 32;
+constexpr int kTrafficRoundsMax = 30'000'000;
+constexpr int kTrafficRoundsPerLook = 64;
 constexpr int kTrafficRoundsOfNothing = 300;
 
 }  // namespace
@@ -124,6 +124,15 @@ std::string Traffic::missing() const {
     for (const auto& op : ops_) {
         if (!op->is_over() && op->is_open)
             all += "\n  " + text(*op);
+    }
+    const auto tell = [](void* arg, const char* key, const char* value) {
+        *static_cast<std::string*>(arg) += std::string(" ") + key + "=" + value;
+    };
+    for (const auto& node : nodes_) {
+        all += "\n  worker " + std::to_string(node->index) + ":";
+        if (node->is_alive()) {
+            EXPECT_EQ(tw_worker_describe(node->worker.get(), tell, &all), TW_OK);
+        }
     }
     return all;
 }
