@@ -23,6 +23,7 @@ void Endpoint::fail(ucs_status_t status) {
     while (Request* request = data_.pop_front())
         request->is_queued = false;
     worker.drop_incoming(*this, status);
+    worker.unname(*this);
     for (RequestList* list : {&receiving, &outstanding}) {
         while (Request* request = list->front())
             worker.finish(*request, status);

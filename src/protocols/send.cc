@@ -196,8 +196,9 @@ ucs_status_t Endpoint::track_transmission(Request& request) {
     request.transmitted.owner = &request;
     request.transmitted.func = [](uct_completion_t* self) {
         Request& sent = *static_cast<OwnedBy<uct_completion_t, Request>*>(self)->owner;
+        const ucs_status_t failure = sent.ep->failure();
         if (sent.is_outstanding)
-            sent.worker->finish(sent, self->status);
+            sent.worker->finish(sent, failure != UCS_OK ? failure : self->status);
     };
     request.transmitted.count = 1;
     request.transmitted.status = UCS_OK;

@@ -157,6 +157,10 @@ tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
         in.unexpected.remove(*found);
         give_message(*child, static_cast<Unexpected&>(*found));
     }
+    if (request.is_posted && request.ep != nullptr && request.ep->failure() != UCS_OK) {
+        in.posted.cancel(request);  // nothing more can come
+        close_multi(request, request.ep->failure());
+    }
     return answer(request, wanted.op, wanted.request_p);
 }
 

@@ -171,6 +171,10 @@ void Endpoint::choose_lane() {
             return;
     }
     // What took first contact does for the messages too.
+    for (std::size_t j = 0; j < peer_rails_.size(); ++j) {
+        if (peer_rails_[j].device == address_.device && peer_rails_[j].iface == address_.iface)
+            peer_rail_ = static_cast<std::uint8_t>(j);
+    }
     lane_ = contact_;
     rail_ = contact_rail_;
     set_ready();

@@ -185,6 +185,24 @@ unsigned Worker::progress() {
     return count;
 }
 
+ucs_status_t Worker::event_fd(int* fd_p) {
+    const ucs_status_t status = wakeup_.open(rails_);
+    if (status == UCS_OK)
+        *fd_p = wakeup_.fd();
+    return status;
+}
+
+ucs_status_t Worker::arm() {
+    if (!wakeup_.is_open()) {
+        TW_LOG_ERROR("arm: nobody has asked for the worker's descriptor");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (has_slow_work_ || !ended_.empty())
+        return UCS_ERR_BUSY;
+    idle_calls_ = kCallsPerLook - 1;  // the next call looks at the clock
+    return wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
+}
+
 // Who waits for a peer sends nothing, and so would not learn that it has died.
 void Worker::look_at_peers() {
     const std::uint64_t now = ucs::clock_now_ns();

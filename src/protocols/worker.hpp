@@ -25,6 +25,7 @@
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
 #include "protocols/unexpected.hpp"
+#include "protocols/wakeup.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/stats/counters.hpp"
 
@@ -81,6 +82,11 @@ class Worker : public tw_worker {
     unsigned progress();
     unsigned poll(tw_completion_t* completions, unsigned max);
     void query(tw_worker_attr_t* attr) const;
+    ucs_status_t event_fd(int* fd_p);
+    /// UCS_ERR_BUSY: there is something to progress, or to poll.
+    ucs_status_t arm();
+    /// Any thread, after event_fd().
+    void signal() const { wakeup_.signal(); }
     void describe(tw_describe_cb_t cb, void* arg);
     ucs::CounterSet counters() const;
     void count(WorkerCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
@@ -94,6 +100,7 @@ class Worker : public tw_worker {
     /// The endpoint is asked in progress whether it can be destroyed.
     void retire(Endpoint& ep);
     void reconnect(Endpoint& ep);
+    void unname(Endpoint& ep);
     void map_lane(uct_ep_h lane, Endpoint* ep);
     void ask_wireup(Endpoint& ep);
     void report_failure(Endpoint& ep, ucs_status_t status);
@@ -186,6 +193,7 @@ class Worker : public tw_worker {
     bool endings_are_silent_ = false;
     unsigned idle_calls_ = 0;  // of progress, since the clock was looked at
     std::uint64_t next_look_ns_ = 0;
+    Wakeup wakeup_;
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint*> lanes_;

@@ -44,6 +44,12 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
     return UCS_OK;
 }
 
+/// What its peer sends finds nobody from now on.
+void Worker::unname(Endpoint& ep) {
+    if (names_.find(ep.id) == &ep)
+        names_.remove(ep.id);
+}
+
 /// The endpoint is the program's, and its connection has gone: it makes a new one.
 void Worker::reconnect(Endpoint& ep) {
     names_.remove(ep.id);
@@ -124,7 +130,7 @@ void Worker::destroy(Endpoint& ep) {
     drop_incoming(ep, UCS_ERR_CANCELED);
     std::erase(wireup_, &ep);
     std::erase(retired_, &ep);
-    names_.remove(ep.id);
+    unname(ep);
     const auto found = endpoints_.find(ep.worker_id);
     if (found != endpoints_.end() && found->second.get() == &ep) {
         endpoints_.erase(found);

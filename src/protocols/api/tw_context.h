@@ -87,6 +87,38 @@ TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
 /// first; returns how many. Does not progress.
 TAGWIRE_API unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max);
 
+// ---- Sleeping. A thread that has nothing to do may wait for the worker's descriptor, in poll(2) or
+// in its own epoll set:
+//
+//     while (nothing is done) {
+//         if (tw_worker_progress(worker) > 0) continue;
+//         if (tw_worker_arm(worker) == TW_OK) poll(fd);
+//     }
+
+/// A descriptor that becomes readable when an armed worker has something to progress. It belongs to
+/// the worker; nothing is read from it. TW_ERR_IO_ERROR: the system has no more descriptors.
+TAGWIRE_API tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p);
+
+/// Asks for that. TW_OK: armed; it holds for one wake-up. TW_ERR_BUSY: something has come already,
+/// or completions wait for tw_worker_poll(): progress or poll, then arm again.
+/// TW_ERR_INVALID_PARAM: tw_worker_fd() was never called.
+TAGWIRE_API tw_status_t tw_worker_arm(tw_worker_h worker);
+
+/// Makes the descriptor readable, from any thread whatever the thread mode, after tw_worker_fd().
+TAGWIRE_API tw_status_t tw_worker_signal(tw_worker_h worker);
+
+typedef enum tw_wait_mode {
+    TW_WAIT_SPIN,   ///< Progress again and again.
+    TW_WAIT_YIELD,  ///< The same, giving the processor away in between.
+    TW_WAIT_SLEEP   ///< Sleep on the descriptor while there is nothing to do.
+} tw_wait_mode_t;
+
+/// Progresses until something has happened, or `timeout_ns` have passed (UINT64_MAX: no limit).
+/// With TW_THREAD_MULTI the lock is not held while it sleeps. TW_OK, TW_ERR_TIMED_OUT, and what
+/// tw_worker_fd() answers.
+TAGWIRE_API tw_status_t tw_worker_wait(tw_worker_h worker, tw_wait_mode_t mode,
+                                       uint64_t timeout_ns);
+
 /// One counter of a worker. The texts are constants of the library.
 typedef struct tw_counter {
     const char* name;  ///< "tx_eager"
