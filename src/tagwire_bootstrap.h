@@ -69,8 +69,8 @@ typedef struct tw_bootstrap_params {
     /// whose default is "default".
     const char* job;
     /// Time limit of each call, in milliseconds. 0: the option TAGWIRE_BOOTSTRAP_TIMEOUT, whose
-    /// default is 60 s. A rank that rank 0 answers waits up to a quarter longer, so that all learn
-    /// the reason from rank 0.
+    /// default is 60 s. A call may take a quarter longer: ranks wait for rank 0 to tell them the
+    /// reason, and rank 0 for them to take the result.
     uint64_t timeout_ms;
 } tw_bootstrap_params_t;
 

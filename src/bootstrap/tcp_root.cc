@@ -90,6 +90,7 @@ Result TcpRoot::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
 /// Who is gone now does not spoil this call for the others; the next one will tell.
 Result TcpRoot::spread(const Step& step) {
     const Frame frame = step.frame(FrameKind::kResult, 0, size_);
+    const Deadline deadline = step.deadline.with_grace();  // that of the others
     for (std::uint32_t rank = 1; rank < size_; ++rank) {
         members_[rank]->send_borrowed(frame, step.all);
     }
@@ -105,10 +106,10 @@ Result TcpRoot::spread(const Step& step) {
         }
         if (busy.is_empty())
             return {};
-        Result result = poll_set.wait(step.deadline.left_ms());
-        if (result.ok() && step.deadline.is_over()) {
+        Result result = poll_set.wait(deadline.left_ms());
+        if (result.ok() && deadline.is_over()) {
             result = failed(UCS_ERR_TIMED_OUT, "%s did not take the result within %s",
-                            busy.text().c_str(), step.deadline.limit_text().c_str());
+                            busy.text().c_str(), deadline.limit_text().c_str());
         }
         for (std::uint32_t rank = 1; rank < size_; ++rank) {
             if (!busy.contains(rank))

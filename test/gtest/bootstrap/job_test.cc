@@ -88,13 +88,22 @@ TEST_P(BootstrapJob, the_others_wait_for_a_late_rank_0) {
     }
 }
 
+// Only rank 0 is impatient, and not before the others are there: they learn it from him.
 TEST_P(BootstrapJob, a_rank_that_never_comes_is_named_to_all) {
-    expect_all_well(run_ranks(4, [&](std::uint32_t rank) {
-        if (rank == 2)
-            return;
-        const Rank me(place_, rank, 4, kShortMs);
+    const auto body = [&](std::uint32_t rank, std::uint64_t timeout_ms) {
+        const Rank me(place_, rank, 4, timeout_ms);
         expect_failure(TW_ERR_TIMED_OUT, me.status(), "rank 2 of 4 did not come");
-    }));
+    };
+    const Gate first_is_up;
+    const Gate second_is_up;
+    Process first([&] { first_is_up.open(), body(1, kPatienceMs); });
+    Process second([&] { second_is_up.open(), body(3, kPatienceMs); });
+    first_is_up.wait();
+    second_is_up.wait();
+    Process root([&] { body(0, kShortMs); });
+    EXPECT_EQ(0, root.join());
+    EXPECT_EQ(0, first.join());
+    EXPECT_EQ(0, second.join());
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());
 }
 
@@ -117,7 +126,7 @@ TEST_P(BootstrapJob, a_rank_that_does_not_call_is_named_to_all) {
     std::vector<Process> others;
     for (const std::uint32_t rank : {0u, 2u}) {
         others.emplace_back([&, rank] {
-            Rank me(place_, rank, 3, kShortMs);
+            Rank me(place_, rank, 3, rank == 0 ? kShortMs : kPatienceMs);
             expect_failure(TW_ERR_TIMED_OUT, me.barrier(), "rank 1 of 3 did not call barrier");
             expect_failure(TW_ERR_TIMED_OUT, me.barrier(), "failed before");
         });
@@ -131,7 +140,7 @@ TEST_P(BootstrapJob, a_rank_that_does_not_call_is_named_to_all) {
 
 TEST_P(BootstrapJob, a_rank_that_is_killed_in_the_middle_is_named_to_all) {
     const auto statuses = run_ranks(4, [&](std::uint32_t rank) {
-        Rank me(place_, rank, 4, kShortMs);
+        Rank me(place_, rank, 4, rank == 0 ? kShortMs : kPatienceMs);
         EXPECT_TRUE(me.gather(8));
         if (rank == 3)
             ::raise(SIGKILL);

@@ -43,8 +43,9 @@ class BootstrapPmix : public ::testing::Test {
             ::dup2(fd, STDERR_FILENO);
             ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
             ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-            ::setenv("OMPI_MCA_plm_rsh_agent", "true", 1);  // nothing is started elsewhere
-            ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // libpmix keeps memory
+            ::setenv("TMPDIR", directory_.path().c_str(), 1);  // the launcher leaves some there
+            ::setenv("OMPI_MCA_plm_rsh_agent", "true", 1);     // nothing is started elsewhere
+            ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);     // libpmix keeps memory
             std::vector<char*> argv;
             for (const std::string& word : command) {
                 argv.push_back(const_cast<char*>(word.c_str()));
