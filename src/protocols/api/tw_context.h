@@ -87,8 +87,8 @@ TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
 /// first; returns how many. Does not progress.
 TAGWIRE_API unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max);
 
-// ---- Sleeping. A thread that has nothing to do may wait for the worker's descriptor, in poll(2) or
-// in its own epoll set:
+// ---- Sleeping. A thread that has nothing to do may wait for the worker's descriptor, in poll(2)
+// or in its own epoll set:
 //
 //     while (nothing is done) {
 //         if (tw_worker_progress(worker) > 0) continue;
