@@ -32,7 +32,7 @@ tw_status_t sleep_until(Worker& worker, int fd, std::uint64_t end_ns) {
     pollfd polled{fd, POLLIN, 0};
     const std::uint64_t now = tagwire::ucs::clock_now_ns();
     const std::uint64_t left = end_ns > now ? end_ns - now : 0;
-    const timespec time{static_cast<std::time_t>(std::min(left / kNsPerSecond, UINT64_MAX >> 34)),
+    const timespec time{static_cast<time_t>(std::min(left / kNsPerSecond, UINT64_MAX >> 34)),
                         static_cast<long>(left % kNsPerSecond)};
     ::ppoll(&polled, 1, end_ns == UINT64_MAX ? nullptr : &time, nullptr);
     return TW_OK;

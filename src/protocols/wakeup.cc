@@ -62,7 +62,7 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
 ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns) {
     itimerspec time{};
     if (deadline_ns != UINT64_MAX) {
-        time.it_value.tv_sec = static_cast<std::time_t>(deadline_ns / kNsPerSecond);
+        time.it_value.tv_sec = static_cast<time_t>(deadline_ns / kNsPerSecond);
         time.it_value.tv_nsec = static_cast<long>(deadline_ns % kNsPerSecond);
     }
     const bool was_signalled = drain(signal_.get());
