@@ -250,6 +250,68 @@ TEST_F(MsgFlags, a_claimed_message_can_be_discarded) {
     }
 }
 
+TEST_F(MsgFlags, ignored_bits_do_not_count) {
+    connect();
+    Node& a = node(0);
+    Node& b = node(1);
+    Bytes buffer(4);
+    int mark = 0;
+    const tw_op_t how = op(&mark);
+    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 4, 0x1200, 0xff, &how, nullptr),
+              TW_INPROGRESS);
+    send(a, b, pattern(4, 1), 0x1300);
+    send(a, b, pattern(4, 2), 0x12ab);
+    EXPECT_EQ(end_of(b, &mark).tag, 0x12abU);
+    EXPECT_EQ(buffer, pattern(4, 2));
+    // The same for messages that wait.
+    send(a, b, pattern(4, 3), 0x13cd);
+    run_some();
+    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 4, 0xcd, ~std::uint64_t{0xff}, &how, nullptr),
+              TW_INPROGRESS);
+    EXPECT_EQ(end_of(b, &mark).tag, 0x13cdU);
+    EXPECT_EQ(receive(b, &buffer, 0x1300).status, TW_OK);
+}
+
+TEST_F(MsgFlags, the_earliest_posted_receive_wins) {
+    connect();
+    Node& a = node(0);
+    Node& b = node(1);
+    Bytes buffers[4] = {Bytes(4), Bytes(4), Bytes(4), Bytes(4)};
+    int marks[4];
+    const std::uint64_t ignored[] = {0, ~std::uint64_t{0}, 0xff, 0};
+    for (int i = 0; i < 4; ++i) {
+        tw_op_t how = op(&marks[i]);
+        how.source = i == 2 ? b.to(a) : nullptr;
+        ASSERT_EQ(tw_tag_recv(b.worker(), buffers[i].data(), 4, 5, ignored[i], &how, nullptr),
+                  TW_INPROGRESS);
+    }
+    for (std::uint64_t i = 0; i < 4; ++i)
+        send(a, b, pattern(4, i), 5);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(end_of(b, &marks[i]).status, TW_OK);
+        EXPECT_EQ(buffers[i], pattern(4, i)) << i;
+    }
+}
+
+TEST_F(MsgFlags, what_nobody_asked_for_is_reported_only_if_it_fails) {
+    connect();
+    Node& a = node(0);
+    Node& b = node(1);
+    const Bytes data = pattern(kRndv, 1);
+    Bytes received(kRndv);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), kRndv, 5, nullptr, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(receive(b, &received, 5).status, TW_OK);
+    run_some();
+    EXPECT_TRUE(a.done.empty());
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), kRndv, 5, nullptr, nullptr), TW_INPROGRESS);
+    run_some();
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    a.progress();
+    ASSERT_EQ(a.done.size(), 1U);
+    EXPECT_EQ(a.done[0].status, TW_ERR_CANCELED);
+    EXPECT_EQ(a.done[0].flags, unsigned{TW_DONE_SEND | TW_DONE_TAGGED});
+}
+
 TEST_F(MsgFlags, a_directed_receive_takes_its_peer_only) {
     Node& a = node(0);
     Node& b = node(1);
