@@ -28,6 +28,7 @@ namespace tagwire::proto {
 class Endpoint;
 class Memory;
 class Worker;
+struct Request;
 
 /// `flag` if `is_set`, else nothing.
 constexpr std::uint32_t flag_if(bool is_set, std::uint32_t flag) {
@@ -61,8 +62,15 @@ struct IovBlock {
 
 enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose };
 
-/// A read of a rendezvous, or its registration: made when needed.
+/// A read of a rendezvous: made when needed.
 struct RndvRead;
+
+/// What the transport counts down when it has transmitted a message. It may do so long after the
+/// endpoint has failed, so this lives as long as that takes, and forgets a request that has ended.
+struct Transmission : uct_completion_t {
+    Worker* worker = nullptr;
+    Request* request = nullptr;
+};
 
 struct alignas(64) Request : tw_request, PostedReceive {
     Worker* worker = nullptr;
@@ -97,7 +105,7 @@ struct alignas(64) Request : tw_request, PostedReceive {
     std::uint32_t registered_in = 0;
     ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
     ucs::ListLink<Request> list_link;    // outstanding
-    OwnedBy<uct_completion_t, Request> transmitted{};
+    Transmission* transmission = nullptr;
     tw_completion_t done{};
 };
 

@@ -60,6 +60,30 @@ void* Worker::copy_of(Request& request) {
     return request.copy = copy;
 }
 
+Transmission* Worker::make_transmission(Request& request) {
+    void* memory = transmission_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    auto* transmission = ::new (memory) Transmission;
+    transmission->func = [](uct_completion_t* self) {
+        auto* ended = static_cast<Transmission*>(self);
+        Request* sent = ended->request;
+        Worker& owner = *ended->worker;
+        const ucs_status_t status = ended->status;
+        owner.free_transmission(*ended);
+        if (sent == nullptr)
+            return;
+        sent->transmission = nullptr;
+        const ucs_status_t failure = sent->ep->failure();
+        owner.finish(*sent, failure != UCS_OK ? failure : status);
+    };
+    transmission->count = 1;
+    transmission->status = UCS_OK;
+    transmission->worker = this;
+    transmission->request = &request;
+    return transmission;
+}
+
 std::uint32_t Worker::name(Request& request) {
     return request.id = requests_.add(request);
 }
@@ -74,6 +98,8 @@ void Worker::finish(Request& request, ucs_status_t status) {
     if (request.id != 0)
         requests_.remove(std::exchange(request.id, 0));
     end_read(request);
+    if (request.transmission != nullptr)
+        std::exchange(request.transmission, nullptr)->request = nullptr;
     Endpoint* ep = request.ep;
     const bool was_outstanding = std::exchange(request.is_outstanding, false);
     if (was_outstanding) {
@@ -161,8 +187,8 @@ void Worker::report(Request& request) {
     }
     if (request.has_handle) {
         if (request.is_given_up)
-            release(request);
-        return;
+            return release(request);
+        return kept_.push_back(request);
     }
     if ((request.flags & TW_OP_COMPLETION) != 0 || request.done.status != TW_OK) {
         ended_.push_back(request);
@@ -220,8 +246,10 @@ tw_status_t Worker::test(Request& request, tw_completion_t* done) {
 
 void Worker::give_up(Request& request) {
     request.is_given_up = true;
-    if (request.has_ended)
-        release(request);
+    if (!request.has_ended)
+        return;
+    kept_.erase(request);
+    release(request);
 }
 
 void Worker::cancel(Request& request) {

@@ -193,18 +193,16 @@ ucs_status_t Endpoint::send_parts(Request& request) {
 
 // The message is with the transport; its own flush tells when the peer's memory has it.
 ucs_status_t Endpoint::track_transmission(Request& request) {
-    request.transmitted.owner = &request;
-    request.transmitted.func = [](uct_completion_t* self) {
-        Request& sent = *static_cast<OwnedBy<uct_completion_t, Request>*>(self)->owner;
-        const ucs_status_t failure = sent.ep->failure();
-        if (sent.is_outstanding)
-            sent.worker->finish(sent, failure != UCS_OK ? failure : self->status);
-    };
-    request.transmitted.count = 1;
-    request.transmitted.status = UCS_OK;
-    const ucs_status_t status = uct_ep_flush(lane_, UCT_FLUSH_FLAG_LOCAL, &request.transmitted);
-    if (status == UCS_INPROGRESS)
+    Transmission* transmission = worker.make_transmission(request);
+    if (transmission == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    const ucs_status_t status = uct_ep_flush(lane_, UCT_FLUSH_FLAG_LOCAL, transmission);
+    if (status == UCS_INPROGRESS) {
+        request.transmission = transmission;
         worker.set_outstanding(request, *this);
+    } else {
+        worker.free_transmission(*transmission);
+    }
     return status;
 }
 

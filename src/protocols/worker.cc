@@ -76,6 +76,10 @@ ucs_status_t Worker::open() {
     if (status == UCS_OK)
         status = iov_pool_.init({.name = "lists", .element_bytes = sizeof(IovBlock)});
     if (status == UCS_OK) {
+        status = transmission_pool_.init(
+            {.name = "transmissions", .element_bytes = sizeof(Transmission)});
+    }
+    if (status == UCS_OK) {
         status = copy_pool_.init({.name = "injected messages",
                                   .element_bytes = options().inject_bytes,
                                   .elements_max = options().requests_max});
@@ -154,6 +158,8 @@ Worker::~Worker() {
         while (Request* request = queue->pop_front())
             release(*request);
     }
+    while (Request* request = kept_.pop_front())
+        release(*request);
     endpoints_.clear();
     gone_.clear();
     rails_.clear();

@@ -123,6 +123,8 @@ class Worker : public tw_worker {
     std::uint32_t name(Request& request);
     Request* request_named(std::uint32_t id) const { return requests_.find(id); }
     void* copy_of(Request& request);
+    Transmission* make_transmission(Request& request);
+    void free_transmission(Transmission& transmission) { transmission_pool_.put(&transmission); }
 
     // ---- Receiving (receive.cc, unexpected.cc)
 
@@ -210,9 +212,11 @@ class Worker : public tw_worker {
     ucs::Mpool request_pool_;
     ucs::Mpool iov_pool_;
     ucs::Mpool copy_pool_;
+    ucs::Mpool transmission_pool_;
     IdTable<Request> requests_;
     RequestQueue ended_;     // for poll()
     RequestQueue deferred_;  // for callbacks, in progress
+    RequestList kept_;       // ended; the program has their handles
 
     ucs::CounterArray<WorkerCounter> counters_;
 };

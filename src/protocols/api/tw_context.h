@@ -57,8 +57,8 @@ typedef struct tw_worker_params {
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
                                          tw_worker_h* worker_p);
 
-/// Closes its endpoints by force and gives back everything. Requests of the program's own memory
-/// are its own again; no callback runs. NULL is ignored.
+/// Closes its endpoints by force and gives back everything, handles of requests included. Requests
+/// of the program's own memory are its own again; no callback runs. NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// What a worker is and allows.
