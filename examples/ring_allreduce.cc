@@ -41,7 +41,7 @@ void body(Rank& me) {
         for (std::size_t i = 0; i < data.size(); ++i)
             data[i] = static_cast<double>(me.rank() + 1) * static_cast<double>(i % 1000 + 1);
         allreduce(me, data);
-        const double ranks = static_cast<double>(me.size() * (me.size() + 1) / 2);
+        const auto ranks = 0.5 * static_cast<double>(me.size() * (me.size() + 1));
         for (std::size_t i = 0; i < data.size(); ++i) {
             if (data[i] != ranks * static_cast<double>(i % 1000 + 1))
                 throw std::runtime_error("element " + std::to_string(i) + " is wrong");
