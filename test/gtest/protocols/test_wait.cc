@@ -96,7 +96,8 @@ TEST_F(MsgWait, any_thread_may_use_a_worker_of_multi_mode) {
     for (int thread = 0; thread < kThreads; ++thread) {
         threads.emplace_back([&, thread] {
             for (int i = 0; i < kMessages; ++i) {
-                const auto tag = static_cast<std::uint64_t>(thread * kMessages + i);
+                const int number = thread * kMessages + i;
+                const auto tag = static_cast<std::uint64_t>(number);
                 const std::uint64_t value = tag * 3;
                 std::uint64_t received = 0;
                 tw_request_h request = nullptr;
