@@ -31,15 +31,19 @@ std::vector<std::string_view> split(std::string_view list) {
     return parts;
 }
 
-bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
+/// `part` is the name of a transport, with or without a device, or "auto".
+bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
     const std::string_view device = desc.dev_name;
-    if (wanted == kAuto)
+    if (part == kAuto)
         return !device.starts_with(kVirtual);
-    return std::ranges::any_of(split(wanted), [&](std::string_view part) {
-        const std::size_t colon = part.find(':');
-        return part.substr(0, colon) == desc.tl_name &&
-               (colon == std::string_view::npos || part.substr(colon + 1) == device);
-    });
+    const std::size_t colon = part.find(':');
+    return part.substr(0, colon) == desc.tl_name &&
+           (colon == std::string_view::npos || part.substr(colon + 1) == device);
+}
+
+bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
+    return std::ranges::any_of(split(wanted),
+                               [&](std::string_view part) { return names(part, desc); });
 }
 
 }  // namespace
@@ -69,7 +73,21 @@ ucs_status_t Context::open(const std::string& transports) {
     for (unsigned i = 0; i < count; ++i)
         open_component(components[i], transports);
     uct_release_component_list(components);
-    return resources_.empty() ? complain(transports) : UCS_OK;
+    const std::string absent = absent_of(transports);
+    return absent.empty() && !resources_.empty() ? UCS_OK : complain(transports, absent);
+}
+
+/// What of `wanted` this machine has not, by commas.
+std::string Context::absent_of(const std::string& wanted) const {
+    std::string absent;
+    for (const std::string_view part : split(wanted)) {
+        const auto is_it = [&](const Resource& resource) {
+            return !resource.is_auxiliary && names(part, resource.desc);
+        };
+        if (std::ranges::none_of(resources_, is_it))
+            absent += fmt::format("{}{}", absent.empty() ? "" : ", ", part);
+    }
+    return absent;
 }
 
 // Domains without a wanted transport are closed again. What cannot be opened has said so in the
@@ -133,7 +151,7 @@ void Context::add_first_contact(const uct_tl_resource_desc_t* list, unsigned cou
     }
 }
 
-ucs_status_t Context::complain(const std::string& wanted) const {
+ucs_status_t Context::complain(const std::string& wanted, const std::string& absent) const {
     std::string there;
     uct_component_h* components = nullptr;
     unsigned count = 0;
@@ -147,7 +165,8 @@ ucs_status_t Context::complain(const std::string& wanted) const {
                                  resource.desc.dev_name);
         }
     }
-    TW_LOG_ERROR("TAGWIRE_TRANSPORTS=%s: this machine has none of them; it has %s", wanted.c_str(),
+    TW_LOG_ERROR("TAGWIRE_TRANSPORTS=%s: %s is not on this machine, which has %s", wanted.c_str(),
+                 absent.empty() ? "what it names" : absent.c_str(),
                  there.empty() ? "no transport" : there.c_str());
     return UCS_ERR_NO_DEVICE;
 }

@@ -56,7 +56,8 @@ class Context : public tw_context {
     void open_component(uct_component_h component, const std::string& wanted);
     void open_domain(uct_component_h component, const char* md_name, const std::string& wanted);
     void add_first_contact(const uct_tl_resource_desc_t* list, unsigned count);
-    ucs_status_t complain(const std::string& wanted) const;
+    std::string absent_of(const std::string& wanted) const;
+    ucs_status_t complain(const std::string& wanted, const std::string& absent) const;
 
     Options options_{};
     std::vector<Domain> domains_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Queues of an endpoint, control messages, flush and close, cancel.
-#include <array>
 #include <cstddef>
 #include <cstring>
 

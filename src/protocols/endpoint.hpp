@@ -95,7 +95,7 @@ class Endpoint : public tw_ep {
     /// One of its requests has ended: what waited for that may go on.
     void request_ended();
 
-    // ---- Unexpected messages (budget.cc)
+    // ---- Unexpected messages (unexpected.cc)
 
     void hold(Unexpected& message);
     void release(Unexpected& message);
@@ -189,6 +189,7 @@ class Endpoint : public tw_ep {
     bool is_direct_ = false;
     uct_ep_h lane_ = nullptr;
     std::size_t short_data_max_ = 0;
+    std::uint64_t rndv_from_ = 0;  // messages of so many bytes go by rendezvous
     Rail* rail_ = nullptr;
     std::uint8_t peer_rail_ = 0;
     EpState state_ = EpState::kGreeting;

@@ -183,20 +183,4 @@ void* tw_ep_user_data(tw_ep_h ep) {
     return ep == nullptr ? nullptr : endpoint_of(ep).user_data;
 }
 
-tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
-                        tw_request_h* request_p) {
-    TW_REFUSE_NULL(handle);
-    Endpoint& ep = endpoint_of(handle);
-    if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags 0x%x has unknown bits", flags);
-    const Entry entry(ep.worker);
-    if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK) {
-        ep.worker.close(ep);
-        return TW_OK;
-    }
-    if (ep.is_closing)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
-    return ep.flush(RequestKind::kClose, op, request_p);
-}
-
 }  // extern "C"

@@ -229,6 +229,27 @@ tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) 
     return endpoint_of(ep).flush(RequestKind::kFlush, op, request_p);
 }
 
+tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
+                        tw_request_h* request_p) {
+    TW_REFUSE_NULL(handle);
+    Endpoint& ep = endpoint_of(handle);
+    if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags 0x%x has unknown bits", flags);
+    if (op != nullptr) {
+        const tw_status_t status = check_op(__func__, *op, kAnyFlags);
+        if (status != TW_OK)
+            return status;
+    }
+    const Entry entry(ep.worker);
+    if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK) {
+        ep.worker.close(ep);
+        return TW_OK;
+    }
+    if (ep.is_closing)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
+    return ep.flush(RequestKind::kClose, op, request_p);
+}
+
 tw_status_t tw_request_cancel(tw_request_h request) {
     TW_REFUSE_NULL(request);
     Worker& worker = *request_of(request).worker;

@@ -57,6 +57,8 @@ tw_status_t tw_worker_arm(tw_worker_h worker) {
 
 tw_status_t tw_worker_signal(tw_worker_h worker) {
     TW_REFUSE_NULL(worker);
+    if (!worker_of(worker).has_event_fd())
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "tw_worker_fd() was never called");
     worker_of(worker).signal();
     return TW_OK;
 }

@@ -8,6 +8,9 @@
 
 namespace tagwire::proto {
 
+/// TAGWIRE_RNDV_THRESHOLD=inf: nobody asked for one.
+inline constexpr std::uint64_t kAutoThreshold = UINT64_MAX;
+
 struct Options {
     ucs::OptionString transports;
     std::uint64_t rndv_threshold;

@@ -39,7 +39,6 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
         discard(*message);
     } else if ((request.flags & TW_OP_CLAIM) != 0) {
         in.unexpected.remove(*message);
-        message->is_claimed = true;
         claimed_.push_back(message);
         request.done.message = message;
     }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "protocols/endpoint.hpp"
 #include "protocols/memory.hpp"
@@ -67,7 +66,7 @@ std::span<const std::byte> key_of(std::span<const std::byte> keys, std::uint8_t 
     return {};
 }
 
-/// Registers the receiver's buffer where the device asks for that and it costs nothing.
+/// The handle of the receiver's buffer. False: the device needs one, and there is none.
 bool local_handle(Request& request, const Domain& domain, std::size_t index, uct_mem_h* memh_p) {
     *memh_p = UCT_MEM_HANDLE_NULL;
     if (request.buffer.memory != nullptr) {

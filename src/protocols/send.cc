@@ -125,10 +125,8 @@ void Endpoint::enqueue(Request& request) {
 ucs_status_t Endpoint::start(Request& request) {
     if (request.kind != RequestKind::kSend)
         return start_flush(request);
-    const std::uint64_t threshold =
-        std::min<std::uint64_t>(worker.options().rndv_threshold, rail_->rndv_threshold());
     const bool is_rndv = request.offset == 0 && request.buffer.length > 0 &&
-                         (holds_data_ || request.buffer.length >= threshold);
+                         (holds_data_ || request.buffer.length >= rndv_from_);
     if (!is_rndv)
         return start_eager(request);
     // An injected message is its sender's no more: what the peer reads is a copy.
@@ -177,7 +175,7 @@ ucs_status_t Endpoint::send_parts(Request& request) {
         const bool is_first = request.offset == 0;
         const std::size_t head_bytes = is_first ? envelope.bytes : sizeof(Part);
         const std::size_t now = std::min(rail_->bcopy_max - head_bytes, total - request.offset);
-        const Part part{peer_names, request.offset + now == total ? 1U : 0U};
+        const Part part{peer_names, 0};
         Packing packing{is_first ? static_cast<const void*>(&envelope) : &part, head_bytes,
                         &request, now};
         const AmId am = is_first ? AmId::kEager : AmId::kPart;

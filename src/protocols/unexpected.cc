@@ -32,13 +32,13 @@ void Endpoint::release(Unexpected& message) {
     }
 }
 
-Unexpected* Worker::keep(Endpoint& ep, const Arrival& arrival) {
+void Worker::keep(Endpoint& ep, const Arrival& arrival) {
     const std::size_t behind = arrival.is_rndv ? arrival.bytes.size() : arrival.length;
     void* memory = std::malloc(sizeof(Unexpected) + behind);
     if (memory == nullptr) {
         TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint ends", behind);
         ep.fail(UCS_ERR_NO_MEMORY);
-        return nullptr;
+        return;
     }
     auto* message = ::new (memory) Unexpected;
     message->tag = arrival.tag;
@@ -74,7 +74,6 @@ Unexpected* Worker::keep(Endpoint& ep, const Arrival& arrival) {
         ep.control(ControlOp::kHold, 0);
         has_held_ = true;
     }
-    return message;
 }
 
 /// `message` is in no matcher.

@@ -29,7 +29,6 @@ struct Unexpected : tw_message, UnexpectedMessage {
     std::uint32_t send_id = 0;   // that acknowledgement and cancel name; 0: none
     std::uint64_t held = 0;      // bytes that count against the peer's share
     bool is_rndv = false;
-    bool is_claimed = false;
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
     Rndv rndv{};

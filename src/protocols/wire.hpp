@@ -50,7 +50,7 @@ static_assert(sizeof(Header) == 16);
 /// The first part of a long eager message says how long it is.
 struct Part {
     std::uint32_t sender;
-    std::uint32_t is_last;
+    std::uint32_t reserved;
 };
 static_assert(sizeof(Part) == 8);
 

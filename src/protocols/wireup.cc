@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "protocols/endpoint.hpp"
+#include "protocols/options.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
@@ -286,6 +287,8 @@ void Endpoint::set_ready() {
     state_ = EpState::kReady;
     const std::size_t most = rail_->short_max;
     short_data_max_ = most > sizeof(Header) ? most - sizeof(Header) : 0;
+    const std::uint64_t asked = worker.options().rndv_threshold;
+    rndv_from_ = asked != kAutoThreshold ? asked : rail_->rndv_threshold();
     drain_and_arm();
 }
 

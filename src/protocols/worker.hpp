@@ -85,6 +85,7 @@ class Worker : public tw_worker {
     ucs_status_t event_fd(int* fd_p);
     /// UCS_ERR_BUSY: there is something to progress, or to poll.
     ucs_status_t arm();
+    bool has_event_fd() const { return wakeup_.is_open(); }
     /// Any thread, after event_fd().
     void signal() const { wakeup_.signal(); }
     void describe(tw_describe_cb_t cb, void* arg);
@@ -95,7 +96,6 @@ class Worker : public tw_worker {
 
     ucs_status_t connect(const Address& address, void* user_data, Endpoint** ep_p);
     Endpoint* endpoint_to(std::uint64_t worker_id) const;
-    Endpoint* endpoint_named(std::uint32_t id) const { return names_.find(id); }
     void close(Endpoint& ep);
     /// The endpoint is asked in progress whether it can be destroyed.
     void retire(Endpoint& ep);
@@ -170,7 +170,7 @@ class Worker : public tw_worker {
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
     void arrive(Endpoint& ep, const Arrival& arrival);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
-    Unexpected* keep(Endpoint& ep, const Arrival& arrival);
+    void keep(Endpoint& ep, const Arrival& arrival);
     void free_message(Unexpected& message);
     void give_message(Request& request, Unexpected& message);
     tw_status_t post(Request& request, const Incoming& wanted);

@@ -54,6 +54,8 @@ void Worker::unname(Endpoint& ep) {
 void Worker::reconnect(Endpoint& ep) {
     names_.remove(ep.id);
     ep.id = names_.add(ep);
+    if (ep.id == 0)
+        return ep.fail(UCS_ERR_NO_MEMORY);
     ep.begin_anew();
 }
 

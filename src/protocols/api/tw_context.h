@@ -20,7 +20,7 @@ typedef struct tw_context_params {
 } tw_context_params_t;
 
 /// Opens the memory domains of the transports that may be used. `params` may be NULL.
-/// TW_ERR_NO_DEVICE: none of the named transports is there; the log names each with its reason.
+/// TW_ERR_NO_DEVICE: a named transport or device is not there; the log says which, and what is.
 TAGWIRE_API tw_status_t tw_context_create(const tw_context_params_t* params,
                                           tw_context_h* context_p);
 
@@ -104,7 +104,8 @@ TAGWIRE_API tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p);
 /// TW_ERR_INVALID_PARAM: tw_worker_fd() was never called.
 TAGWIRE_API tw_status_t tw_worker_arm(tw_worker_h worker);
 
-/// Makes the descriptor readable, from any thread whatever the thread mode, after tw_worker_fd().
+/// Makes the descriptor readable, from any thread whatever the thread mode. TW_ERR_INVALID_PARAM:
+/// tw_worker_fd() was never called.
 TAGWIRE_API tw_status_t tw_worker_signal(tw_worker_h worker);
 
 typedef enum tw_wait_mode {

@@ -153,4 +153,12 @@ void MsgTest::send(Node& from, Node& to, const Bytes& data, std::uint64_t tag,
     EXPECT_EQ(end_of(from, &mark).status, TW_OK);
 }
 
+void MsgTest::send_unexpected(Node& from, Node& to, const Bytes& data, std::uint64_t tag,
+                              const tw_op_t& how) {
+    const std::uint64_t before = to.counter("rx_unexpected");
+    ASSERT_EQ(tw_tag_send(from.to(to), data.data(), data.size(), tag, &how, nullptr),
+              TW_INPROGRESS);
+    run_until([&] { return to.counter("rx_unexpected") > before; });
+}
+
 }  // namespace tagwire::test

@@ -65,6 +65,9 @@ class MsgTest : public ::testing::Test {
     static tw_op_t op(void* context, std::uint32_t flags = 0);
     /// Sends and waits for its end.
     void send(Node& from, Node& to, const Bytes& data, std::uint64_t tag, std::uint32_t flags = 0);
+    /// Sends what no receive waits for, until it is there.
+    void send_unexpected(Node& from, Node& to, const Bytes& data, std::uint64_t tag,
+                         const tw_op_t& how);
 
     std::unique_ptr<tw_context, ContextDeleter> context_;
 

@@ -255,10 +255,25 @@ TEST_F(MsgEnds, addresses_that_cannot_be_are_refused) {
 
 TEST_F(MsgEnds, transports_that_are_not_there_are_named) {
     tw_context_params_t params{};
-    params.transports = "roce,sm:other";
     tw_context_h context = nullptr;
-    EXPECT_EQ(tw_context_create(&params, &context), TW_ERR_NO_DEVICE);
-    EXPECT_EQ(context, nullptr);
+    for (const char* transports : {"roce,sm:other", "sm,roce", "sm,sm:other", "roce", ","}) {
+        params.transports = transports;
+        EXPECT_EQ(tw_context_create(&params, &context), TW_ERR_NO_DEVICE) << transports;
+        EXPECT_EQ(context, nullptr) << transports;
+    }
+}
+
+TEST_F(MsgEnds, a_close_takes_no_flags_of_messages) {
+    Node& a = node(0);
+    const tw_ep_h ep = a.to(node(1));
+    tw_op_t wrong{};
+    wrong.flags = TW_OP_INJECT;
+    EXPECT_EQ(tw_ep_close(ep, 0, &wrong, nullptr), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_ep_close(ep, 2, nullptr, nullptr), TW_ERR_INVALID_PARAM);
+    int closed = 0;
+    const tw_op_t how = op(&closed);
+    ASSERT_EQ(tw_ep_close(ep, 0, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(end_of(a, &closed).status, TW_OK);
 }
 
 TEST_F(MsgEnds, mapped_memory_needs_no_copy) {

@@ -88,9 +88,7 @@ TEST_F(MsgFlags, match_complete_ends_when_the_message_is_discarded) {
         const Bytes data = pattern(length, 1);
         int sent = 0;
         const tw_op_t how = op(&sent, TW_OP_MATCH_COMPLETE);
-        const std::uint64_t before = b.counter("rx_unexpected");
-        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 3, &how, nullptr), TW_INPROGRESS);
-        run_until([&] { return b.counter("rx_unexpected") > before; });
+        send_unexpected(a, b, data, 3, how);
         tw_op_t drop{};
         drop.flags = TW_OP_PEEK | TW_OP_DISCARD;
         EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 3, 0, &drop, nullptr), TW_OK);
@@ -155,9 +153,7 @@ TEST_F(MsgFlags, a_peek_tells_what_is_there_and_leaves_it) {
         int sent = 0;
         tw_op_t how = op(&sent, TW_OP_IMM);
         how.imm = 77;
-        const std::uint64_t before = b.counter("rx_unexpected");
-        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 3, &how, nullptr), TW_INPROGRESS);
-        run_until([&] { return b.counter("rx_unexpected") > before; });
+        send_unexpected(a, b, data, 3, how);
         run_some();
         Bytes copy(length);
         tw_completion_t done{};
@@ -198,9 +194,7 @@ TEST_F(MsgFlags, a_claimed_message_is_only_for_its_claim) {
         const Bytes data = pattern(length, 1);
         int sent = 0;
         const tw_op_t how = op(&sent);
-        const std::uint64_t before = b.counter("rx_unexpected");
-        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 3, &how, nullptr), TW_INPROGRESS);
-        run_until([&] { return b.counter("rx_unexpected") > before; });
+        send_unexpected(a, b, data, 3, how);
         tw_completion_t found{};
         tw_op_t peek{};
         peek.flags = TW_OP_PEEK | TW_OP_CLAIM;
@@ -234,9 +228,7 @@ TEST_F(MsgFlags, a_claimed_message_can_be_discarded) {
         const Bytes data = pattern(length, 1);
         int sent = 0;
         const tw_op_t how = op(&sent, TW_OP_MATCH_COMPLETE);
-        const std::uint64_t before = b.counter("rx_unexpected");
-        ASSERT_EQ(tw_tag_send(a.to(b), data.data(), length, 3, &how, nullptr), TW_INPROGRESS);
-        run_until([&] { return b.counter("rx_unexpected") > before; });
+        send_unexpected(a, b, data, 3, how);
         tw_completion_t found{};
         tw_op_t peek{};
         peek.flags = TW_OP_PEEK | TW_OP_CLAIM;

@@ -65,6 +65,8 @@ TEST_F(MsgWait, an_armed_descriptor_is_quiet_until_something_comes) {
 TEST_F(MsgWait, a_signal_of_another_thread_ends_the_sleep) {
     Node& a = node(0);
     int fd = -1;
+    EXPECT_EQ(tw_worker_signal(a.worker()), TW_ERR_INVALID_PARAM);
+    EXPECT_EQ(tw_worker_arm(a.worker()), TW_ERR_INVALID_PARAM);
     ASSERT_EQ(tw_worker_fd(a.worker(), &fd), TW_OK);
     while (tw_worker_arm(a.worker()) == TW_ERR_BUSY)
         a.progress();
