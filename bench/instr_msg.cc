@@ -2,7 +2,7 @@
 // How many instructions does one tagged message of the messaging layer cost? As instr_messages,
 // which see, through the public API.
 //
-// Usage: instr_msg msg COUNT [TRANSPORTS]
+// Usage: instr_msg msg|idle COUNT [TRANSPORTS [multi]]
 //
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing. For
 // each message a receive of 8 bytes is posted with a callback, the message sent, and the receiving
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace tagwire::bench {
 namespace {
@@ -34,12 +35,14 @@ struct Pair {
     tw_ep_h ep = nullptr;
 };
 
-void open(Pair* pair, const char* transports) {
+void open(Pair* pair, const char* transports, tw_thread_mode_t mode) {
     tw_context_params_t params{};
     params.transports = transports;
     must(tw_context_create(&params, &pair->context), "tw_context_create");
-    must(tw_worker_create(pair->context, nullptr, &pair->from), "tw_worker_create");
-    must(tw_worker_create(pair->context, nullptr, &pair->to), "tw_worker_create");
+    tw_worker_params_t worker{};
+    worker.thread_mode = mode;
+    must(tw_worker_create(pair->context, &worker, &pair->from), "tw_worker_create");
+    must(tw_worker_create(pair->context, &worker, &pair->to), "tw_worker_create");
     std::uint8_t address[TW_ADDRESS_BYTES_MAX];
     std::size_t length = sizeof address;
     must(tw_worker_address(pair->to, address, &length), "tw_worker_address");
@@ -106,12 +109,12 @@ void connect(const Pair& pair) {
 }
 
 int measure(int argc, char** argv) {
-    if (argc < 3 || argc > 4) {
-        std::fprintf(stderr, "usage: instr_msg msg|idle COUNT [TRANSPORTS]\n");
+    if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
+        std::fprintf(stderr, "usage: instr_msg msg|idle COUNT [TRANSPORTS [multi]]\n");
         return 2;
     }
     Pair pair;
-    open(&pair, argc > 3 ? argv[3] : "sm");
+    open(&pair, argc > 3 ? argv[3] : "sm", argc > 4 ? TW_THREAD_MULTI : TW_THREAD_SINGLE);
     connect(pair);
     const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
     if (argv[1][0] == 'i') {

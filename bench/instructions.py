@@ -31,6 +31,7 @@ COUNT = 2000
 COUNT_OF_ENDPOINTS = 500  # each needs an interface to have an address from
 EP_CREATE_MAX = 6000  # instructions that making an endpoint of dc may take
 MSG_ABOVE_TAG_MAX = 120  # instructions of the messaging layer, send and receive together
+MULTI_MAX = 1.3  # instructions of the messaging layer in multi mode over those in single mode
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
 UCX = r"/(libuct|libuct_ib|libucs)\.so"
@@ -176,6 +177,8 @@ def sm(bin_directory):
         counts["msg_idle_progress"] = layer.pop("idle_progress")
         counts.update(layer)
         counts["msg_above_tag"] = layer["msg_total"] - counts["tag_total"]
+        multi = count_all([], messages, ["sm", "multi"], OURS, kinds=("msg",))
+        counts["msg_multi_total"] = multi["msg_total"]
     return counts
 
 
@@ -212,6 +215,9 @@ def table(columns):
         above = counted["sm"]["msg_above_tag"]
         lines.append(f"{'met' if above <= MSG_ABOVE_TAG_MAX else 'MISSED'}: the messaging layer in "
                      f"<= {MSG_ABOVE_TAG_MAX} more than a tagged message of sm, is {above:.0f}")
+        ratio = counted["sm"]["msg_multi_total"] / counted["sm"]["msg_total"]
+        lines.append(f"{'met' if ratio <= MULTI_MAX else 'MISSED'}: with TW_THREAD_MULTI in <= "
+                     f"{MULTI_MAX} x of that, is {ratio:.2f} x")
     if "ep_create" in counted.get("dc", {}):
         made = counted["dc"]["ep_create"]
         lines.append(f"{'met' if made <= EP_CREATE_MAX else 'MISSED'}: an endpoint of dc in <= "

@@ -21,8 +21,12 @@ struct PendingOfEndpoint {
 };
 
 void Endpoint::update_direct() {
-    is_direct_ = state_ == EpState::kReady && queue_.empty() && controls_.empty() && !holds_data_ &&
-                 !holds_ && !is_closing && !has_asked_;
+    const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
+                           queue_.empty() && controls_.empty() && !holds_data_ && !holds_ &&
+                           !is_closing && !has_asked_;
+    direct_end_ = is_direct ? short_data_max_ + 1 : 0;
+    if (!worker.is_multi)
+        unlocked_end_ = direct_end_;
 }
 
 /// Sends what waits, in order. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits,

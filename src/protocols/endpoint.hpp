@@ -3,8 +3,8 @@
 //
 // 1. All messages of the program and all that must stay in order with them go by one lane, which is
 //    chosen before the first of them and never changes.
-// 2. A message is sent at once only if none waits (is_direct_); so they leave in the order of their
-//    calls.
+// 2. A message is sent at once only if none waits (direct_end_); so they leave in the order of
+//    their calls.
 // 3. What it has failed to send or does not know the answer of is in `queue_`, `flushes_` or
 //    `outstanding_`; fail() ends all of these, once.
 //
@@ -77,6 +77,11 @@ class Endpoint : public tw_ep {
 
     // ---- Sending (send.cc)
 
+    bool may_send_short(std::size_t length) const { return length < direct_end_; }
+    /// Also without the worker's lock.
+    bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
+    ucs_status_t send_short(const void* data, std::size_t length, std::uint64_t tag,
+                            bool is_tagged);
     tw_status_t send(const Outgoing& message);
     tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     void control(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0);
@@ -153,8 +158,8 @@ class Endpoint : public tw_ep {
   private:
     friend struct PendingOfEndpoint;
 
-    tw_status_t send_slow(const Outgoing& message);
-    tw_completion_t end_of(const Outgoing& message);
+    [[gnu::cold]] tw_completion_t end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
+                                         bool is_tagged);
     ucs_status_t start(Request& request);
     ucs_status_t start_eager(Request& request);
     ucs_status_t start_rndv(Request& request);
@@ -186,7 +191,8 @@ class Endpoint : public tw_ep {
     std::vector<std::byte> hello_bytes() const;
 
     // What a short message reads, first.
-    bool is_direct_ = false;
+    std::size_t direct_end_ = 0;    // shorter messages go at once, by the short way
+    std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
     uct_ep_h lane_ = nullptr;
     std::size_t short_data_max_ = 0;
     std::uint64_t rndv_from_ = 0;  // messages of so many bytes go by rendezvous

@@ -22,7 +22,7 @@ struct Envelope {
 
 inline Envelope envelope_of(const Request& request, std::uint32_t sender) {
     Envelope envelope{
-        {request.done.tag, sender, request.is_tagged ? kTagged : 0U}, {}, sizeof(Header)};
+        {sender, request.is_tagged ? kTagged : 0U, request.done.tag}, {}, sizeof(Header)};
     std::size_t words = 0;
     if ((request.flags & TW_OP_IMM) != 0) {
         envelope.header.flags |= kImm;

@@ -115,6 +115,8 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
 }
 
 unsigned tw_worker_progress(tw_worker_h worker) {
+    if (!worker_of(worker).is_multi) [[likely]]
+        return worker_of(worker).progress();
     const Entry entry(worker_of(worker));
     return worker_of(worker).progress();
 }

@@ -3,6 +3,7 @@
 #include "protocols/api/tw_data.h"
 #include "protocols/memory.hpp"
 #include "protocols/refuse.hpp"
+#include "protocols/short_way.hpp"
 #include "protocols/worker.hpp"
 
 using namespace tagwire::proto;
@@ -15,6 +16,11 @@ constexpr std::uint32_t kSendFlags = kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_O
                                      TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
 constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP_PEEK |
                                      TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV;
+
+[[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument) {
+    TW_LOG_ERROR("%s: %s is NULL", call, argument);
+    return TW_ERR_INVALID_PARAM;
+}
 
 tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, size_t* length_p) {
     if (iovcnt > TW_IOV_MAX || (iov == nullptr && iovcnt > 0)) {
@@ -77,20 +83,56 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     return status;
 }
 
-tw_status_t send(const char* call, tw_ep_h handle, const Outgoing& message) {
-    if (handle == nullptr ||
-        (message.base == nullptr && message.length > 0 && message.list == nullptr)) [[unlikely]] {
-        TW_LOG_ERROR("%s: %s is NULL", call, handle == nullptr ? "ep" : "buffer");
-        return TW_ERR_INVALID_PARAM;
-    }
-    Endpoint& ep = endpoint_of(handle);
+[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& ep, const Outgoing& message) {
+    if (message.base == nullptr && message.length > 0 && message.list == nullptr)
+        return refuse_null(call, "buffer");
     const Entry entry(ep.worker);
     if (message.op != nullptr) {
         const tw_status_t status = check_send(call, ep, message);
-        if (status != TW_OK) [[unlikely]]
+        if (status != TW_OK)
             return status;
     }
     return ep.send(message);
+}
+
+/// UCS_ERR_NO_RESOURCE: not for the short way.
+[[gnu::noinline]] ucs_status_t send_locked(Endpoint& ep, const void* data, size_t length,
+                                           uint64_t tag, bool is_tagged) {
+    const Entry entry(ep.worker);
+    return ep.may_send_short(length) ? ep.send_short(data, length, tag, is_tagged)
+                                     : UCS_ERR_NO_RESOURCE;
+}
+
+// A message in one piece: the short way, else the long one.
+[[gnu::always_inline]] inline tw_status_t send(const char* call, tw_ep_h handle, const void* data,
+                                               size_t length, uint64_t tag, bool is_tagged,
+                                               const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr) [[unlikely]]
+        return refuse_null(call, "ep");
+    Endpoint& ep = endpoint_of(handle);
+    if (is_plain_send(op) && (data != nullptr || length == 0)) [[likely]] {
+        ucs_status_t status = UCS_ERR_NO_RESOURCE;
+        if (ep.may_send_unlocked(length)) [[likely]] {
+            status = ep.send_short(data, length, tag, is_tagged);
+        } else if (ep.worker.is_multi) {
+            status = send_locked(ep, data, length, tag, is_tagged);
+        }
+        if (status == UCS_OK) [[likely]]
+            return TW_OK;
+    }
+    return send_long(call, ep, {data, length, nullptr, 0, tag, is_tagged, op, request_p});
+}
+
+tw_status_t send_list(const char* call, tw_ep_h handle, const tw_iov_t* iov, size_t iovcnt,
+                      uint64_t tag, bool is_tagged, const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null(call, "ep");
+    size_t length = 0;
+    const tw_status_t status = check_list(call, iov, iovcnt, &length);
+    if (status != TW_OK)
+        return status;
+    return send_long(call, endpoint_of(handle),
+                     {nullptr, length, iov, iovcnt, tag, is_tagged, op, request_p});
 }
 
 tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
@@ -138,20 +180,73 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     return status;
 }
 
-tw_status_t receive(const char* call, tw_worker_h handle, const Incoming& wanted) {
-    if (handle == nullptr ||
-        (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)) [[unlikely]] {
-        TW_LOG_ERROR("%s: %s is NULL", call, handle == nullptr ? "worker" : "buffer");
-        return TW_ERR_INVALID_PARAM;
-    }
-    Worker& worker = worker_of(handle);
+tw_status_t receive_long(const char* call, Worker& worker, const Incoming& wanted) {
+    if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
+        return refuse_null(call, "buffer");
     const Entry entry(worker);
-    if (wanted.op != nullptr) {
-        const tw_status_t status = check_receive(call, worker, wanted);
-        if (status != TW_OK) [[unlikely]]
-            return status;
-    }
-    return worker.receive(wanted);
+    const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
+    return status == TW_OK ? worker.receive(wanted) : status;
+}
+
+/// The short way of a worker with a lock; everything else is looked at again on the long way.
+[[gnu::always_inline]] inline ucs_status_t receive_locked(Worker& worker, void* buffer,
+                                                          size_t length, uint64_t tag,
+                                                          uint64_t ignore, bool is_tagged,
+                                                          const tw_op_t* op,
+                                                          tw_request_h* request_p) {
+    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    if (!worker.is_multi || !is_plain_receive(how) || (buffer == nullptr && length > 0))
+        return UCS_ERR_NO_RESOURCE;
+    const Entry entry(worker);
+    return worker.post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p);
+}
+
+// These have the arguments of the calls of the API, so that those jump here.
+[[gnu::noinline]] tw_status_t tag_recv_long(tw_worker_h handle, void* buffer, size_t length,
+                                            uint64_t tag, uint64_t ignore, const tw_op_t* op,
+                                            tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null("tw_tag_recv", "worker");
+    if (receive_locked(worker_of(handle), buffer, length, tag, ignore, true, op, request_p) ==
+        UCS_INPROGRESS)
+        return TW_INPROGRESS;
+    return receive_long("tw_tag_recv", worker_of(handle),
+                        {buffer, length, nullptr, 0, tag, ~ignore, true, op, request_p});
+}
+
+[[gnu::noinline]] tw_status_t msg_recv_long(tw_worker_h handle, void* buffer, size_t length,
+                                            const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null("tw_msg_recv", "worker");
+    if (receive_locked(worker_of(handle), buffer, length, 0, 0, false, op, request_p) ==
+        UCS_INPROGRESS)
+        return TW_INPROGRESS;
+    return receive_long("tw_msg_recv", worker_of(handle),
+                        {buffer, length, nullptr, 0, 0, kExactMask, false, op, request_p});
+}
+
+/// UCS_INPROGRESS: posted the short way. Else the call goes the long one.
+[[gnu::always_inline]] inline ucs_status_t receive(tw_worker_h handle, void* buffer, size_t length,
+                                                   uint64_t tag, uint64_t ignore, bool is_tagged,
+                                                   const tw_op_t* op, tw_request_h* request_p) {
+    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    if (handle == nullptr || worker_of(handle).is_multi || !is_plain_receive(how) ||
+        (buffer == nullptr && length > 0)) [[unlikely]]
+        return UCS_ERR_NO_RESOURCE;
+    return worker_of(handle).post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p);
+}
+
+tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,
+                         uint64_t tag, uint64_t ignore, bool is_tagged, const tw_op_t* op,
+                         tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null(call, "worker");
+    size_t length = 0;
+    const tw_status_t status = check_list(call, iov, iovcnt, &length);
+    if (status != TW_OK)
+        return status;
+    return receive_long(call, worker_of(handle),
+                        {nullptr, length, iov, iovcnt, tag, ~ignore, is_tagged, op, request_p});
 }
 
 }  // namespace
@@ -160,62 +255,46 @@ extern "C" {
 
 tw_status_t tw_tag_send(tw_ep_h ep, const void* buffer, size_t length, uint64_t tag,
                         const tw_op_t* op, tw_request_h* request_p) {
-    return send(__func__, ep, {buffer, length, nullptr, 0, tag, true, op, request_p});
+    return send(__func__, ep, buffer, length, tag, true, op, request_p);
 }
 
 tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
                          const tw_op_t* op, tw_request_h* request_p) {
-    size_t length = 0;
-    const tw_status_t status = check_list(__func__, iov, iovcnt, &length);
-    return status != TW_OK
-               ? status
-               : send(__func__, ep, {nullptr, length, iov, iovcnt, tag, true, op, request_p});
+    return send_list(__func__, ep, iov, iovcnt, tag, true, op, request_p);
 }
 
 tw_status_t tw_msg_send(tw_ep_h ep, const void* buffer, size_t length, const tw_op_t* op,
                         tw_request_h* request_p) {
-    return send(__func__, ep, {buffer, length, nullptr, 0, 0, false, op, request_p});
+    return send(__func__, ep, buffer, length, 0, false, op, request_p);
 }
 
 tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,
                          tw_request_h* request_p) {
-    size_t length = 0;
-    const tw_status_t status = check_list(__func__, iov, iovcnt, &length);
-    return status != TW_OK
-               ? status
-               : send(__func__, ep, {nullptr, length, iov, iovcnt, 0, false, op, request_p});
+    return send_list(__func__, ep, iov, iovcnt, 0, false, op, request_p);
 }
 
 tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t length, uint64_t tag,
                         uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
-    return receive(__func__, worker,
-                   {buffer, length, nullptr, 0, tag, ~ignore, true, op, request_p});
+    if (receive(worker, buffer, length, tag, ignore, true, op, request_p) == UCS_INPROGRESS)
+        return TW_INPROGRESS;
+    return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
 }
 
 tw_status_t tw_tag_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
                          uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
-    size_t length = 0;
-    const tw_status_t status = check_list(__func__, iov, iovcnt, &length);
-    return status != TW_OK
-               ? status
-               : receive(__func__, worker,
-                         {nullptr, length, iov, iovcnt, tag, ~ignore, true, op, request_p});
+    return receive_list(__func__, worker, iov, iovcnt, tag, ignore, true, op, request_p);
 }
 
 tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const tw_op_t* op,
                         tw_request_h* request_p) {
-    return receive(__func__, worker,
-                   {buffer, length, nullptr, 0, 0, kExactMask, false, op, request_p});
+    if (receive(worker, buffer, length, 0, 0, false, op, request_p) == UCS_INPROGRESS)
+        return TW_INPROGRESS;
+    return msg_recv_long(worker, buffer, length, op, request_p);
 }
 
 tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,
                          tw_request_h* request_p) {
-    size_t length = 0;
-    const tw_status_t status = check_list(__func__, iov, iovcnt, &length);
-    return status != TW_OK
-               ? status
-               : receive(__func__, worker,
-                         {nullptr, length, iov, iovcnt, 0, kExactMask, false, op, request_p});
+    return receive_list(__func__, worker, iov, iovcnt, 0, 0, false, op, request_p);
 }
 
 tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) {

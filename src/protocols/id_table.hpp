@@ -22,24 +22,26 @@ class IdTable {
             index = free_.back();
             free_.pop_back();
         } else if (places_.size() <= kIndexMask) {
-            index = static_cast<std::uint32_t>(places_.size());
+            index = count_++;
             places_.push_back({});
         } else {
             return 0;
         }
         Place& place = places_[index];
         // Index 0 with generation 0 would be the number of nothing.
-        place.generation = static_cast<std::uint8_t>(place.generation + 1);
-        if (place.generation == 0)
+        if (++place.generation == 0)
             place.generation = 1;
         place.object = &object;
+        place.id = (std::uint32_t{place.generation} << kIndexBits) | index;
         ++size_;
-        return (std::uint32_t{place.generation} << kIndexBits) | index;
+        return place.id;
     }
 
     /// `id` is from add().
     void remove(std::uint32_t id) {
-        places_[id & kIndexMask].object = nullptr;
+        Place& place = places_[id & kIndexMask];
+        place.object = nullptr;
+        place.id = 0;
         free_.push_back(id & kIndexMask);
         --size_;
     }
@@ -47,9 +49,10 @@ class IdTable {
     /// nullptr for a number that is not in use, whoever made it up.
     T* find(std::uint32_t id) const {
         const std::uint32_t index = id & kIndexMask;
-        if (index >= places_.size() || places_[index].generation != id >> kIndexBits) [[unlikely]]
+        if (index >= count_) [[unlikely]]
             return nullptr;
-        return places_[index].object;
+        const Place& place = places_[index];
+        return place.id == id ? place.object : nullptr;
     }
 
     std::size_t size() const { return size_; }
@@ -66,9 +69,11 @@ class IdTable {
   private:
     struct Place {
         T* object = nullptr;
+        std::uint32_t id = 0;  // of the object; 0: there is none
         std::uint8_t generation = 0;
     };
 
+    std::uint32_t count_ = 0;  // of places_
     std::vector<Place> places_;
     std::vector<std::uint32_t> free_;
     std::size_t size_ = 0;

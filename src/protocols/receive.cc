@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "protocols/arrival.hpp"
+#include "protocols/short_way.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
@@ -39,8 +40,8 @@ bool take_envelope(std::span<const std::byte>* bytes, const Header& header,
 
 }  // namespace
 
-Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
-    if (&space == &spaces_[1])
+inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
+    if (&space == &spaces_[1]) [[likely]]
         return static_cast<Request*>(space.posted.match(tag, source));
     auto* request = static_cast<Request*>(space.posted.find(tag, source));
     if (request == nullptr)
@@ -52,7 +53,6 @@ Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t sourc
     return make_child(*request);
 }
 
-// The short way: nothing but data, and somebody waits for it.
 ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     Header header;
     if (length < sizeof header) [[unlikely]]
@@ -61,21 +61,52 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr) [[unlikely]]
         return garbage("message of nobody", length);
+    // A receive that came alone, as in a ping-pong; nothing here calls before the callback.
+    if (header.flags == kTagged) [[likely]] {
+        PostedReceives& posted = space(true).posted;
+        auto* request = static_cast<Request*>(posted.lone(header.tag, ep->id));
+        if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
+            posted.take_lone();
+            end_short(*request, *ep, header, data + sizeof header, length - sizeof header);
+            return UCS_OK;
+        }
+    }
+    return on_eager_among_others(data, length);
+}
+
+ucs_status_t Worker::on_eager_among_others(const std::byte* data, std::size_t length) {
+    Header header;
+    std::memcpy(&header, data, sizeof header);
+    Endpoint& ep = *names_.find(header.sender);
+    const std::span<const std::byte> rest{data + sizeof header, length - sizeof header};
+    Request* request = nullptr;
+    if ((header.flags & ~std::uint32_t{kTagged}) == 0) {
+        request = match(space(header.flags != 0), header.tag, ep.id);
+        if (request != nullptr && is_short(*request, rest.size())) {
+            end_short(*request, ep, header, rest.data(), rest.size());
+            return UCS_OK;
+        }
+    }
+    return take_eager(ep, header, rest, request);
+}
+
+/// The long way of an eager message; `request` has been matched, if it is not null.
+ucs_status_t Worker::take_eager(Endpoint& ep, const Header& header,
+                                std::span<const std::byte> bytes, Request* request) {
     Arrival arrival{};
     arrival.tag = header.tag;
     arrival.flags = header.flags;
-    arrival.bytes = {data + sizeof header, length - sizeof header};
-    if ((header.flags & ~std::uint32_t{kTagged}) != 0) [[unlikely]] {
-        if (!take_envelope(&arrival.bytes, header, &arrival))
-            return garbage("eager message", length);
-        if ((header.flags & kMoreParts) != 0 &&
-            (!take(&arrival.bytes, &arrival.length) || arrival.length <= arrival.bytes.size() ||
-             ep->has_incoming))
-            return garbage("first part", length);
-    }
-    if ((header.flags & kMoreParts) == 0)
-        arrival.length = arrival.bytes.size();
-    arrive(*ep, arrival);
+    arrival.bytes = bytes;
+    if (!take_envelope(&arrival.bytes, header, &arrival))
+        return garbage("eager message", bytes.size());
+    arrival.length = arrival.bytes.size();
+    if ((header.flags & kMoreParts) != 0 &&
+        (!take(&arrival.bytes, &arrival.length) || arrival.length <= arrival.bytes.size() ||
+         ep.has_incoming))
+        return garbage("first part", bytes.size());
+    if (request == nullptr)
+        request = match(space((header.flags & kTagged) != 0), header.tag, ep.id);
+    arrive(ep, arrival, request);
     return UCS_OK;
 }
 
@@ -94,22 +125,22 @@ ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
     arrival.length = arrival.rndv.length;
     arrival.send_id = arrival.rndv.send_id;
     arrival.is_rndv = true;
-    arrive(*ep, arrival);
+    arrive(*ep, arrival, match(space((arrival.flags & kTagged) != 0), arrival.tag, ep->id));
     return UCS_OK;
 }
 
-void Worker::arrive(Endpoint& ep, const Arrival& arrival) {
-    MatchSpace& in = space((arrival.flags & kTagged) != 0);
-    if (Request* request = match(in, arrival.tag, ep.id)) [[likely]] {
-        request->is_posted = false;
-        count(WorkerCounter::kRxExpected);
-        deliver(*request, ep, arrival);
-    } else {
-        keep(ep, arrival);
-    }
+/// `request` has been matched; null: none was.
+void Worker::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
+    if (request == nullptr)
+        return keep(ep, arrival);
+    request->is_posted = false;
+    count(WorkerCounter::kRxExpected);
+    deliver(*request, ep, arrival);
 }
 
 void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
+    if (!request.is_whole)
+        request.make_whole();
     tw_completion_t& done = request.done;
     done.tag = arrival.tag;
     done.imm = arrival.imm;

@@ -9,6 +9,7 @@
 // 1. It ends once (Worker::finish) and is reported once.
 // 2. While it is in an endpoint's list of outstanding requests, that endpoint ends it if it fails.
 // 3. Memory is the pool's, or the program's (is_foreign) for as long as the operation lasts.
+// 4. Whoever takes a request out of a matcher makes it whole, or ends it at once (short_way.hpp).
 #pragma once
 
 #include <uct/api/uct.h>
@@ -30,6 +31,9 @@ class Memory;
 class Worker;
 struct Request;
 
+/// What a call without tw_op_t asks for.
+inline constexpr tw_op_t kPlainOp{};
+
 /// `flag` if `is_set`, else nothing.
 constexpr std::uint32_t flag_if(bool is_set, std::uint32_t flag) {
     return is_set ? flag : 0;
@@ -43,11 +47,11 @@ struct OwnedBy : Record {
 
 /// A buffer of the program: contiguous (`list` is null), or the elements of a list.
 struct Buffer {
-    std::byte* base = nullptr;
-    std::size_t length = 0;  // of all of it
-    tw_iov_t* list = nullptr;
-    std::size_t count = 0;
-    Memory* memory = nullptr;
+    std::byte* base;
+    std::size_t length;  // of all of it
+    tw_iov_t* list;
+    std::size_t count;
+    Memory* memory;
 
     /// Copies bytes [offset, offset + bytes), which are inside, from it or to it.
     void gather(void* to, std::size_t offset, std::size_t bytes) const;
@@ -72,41 +76,67 @@ struct Transmission : uct_completion_t {
     Request* request = nullptr;
 };
 
-struct alignas(64) Request : tw_request, PostedReceive {
-    Worker* worker = nullptr;
-    Endpoint* ep = nullptr;  // where it goes; of a receive, where what matched comes from
-    Buffer buffer;
-    tw_complete_cb_t complete = nullptr;
-    std::uint32_t flags = 0;  // TW_OP_x
-    std::uint32_t id = 0;     // by which peers name it; 0: none
-    RequestKind kind = RequestKind::kSend;
-    bool is_tagged = false;
-    bool is_foreign = false;   // memory of the program
-    bool has_handle = false;   // the program tests it
-    bool is_given_up = false;  // ... and does so no more
-    bool in_call = false;      // the call that made it has not returned
-    bool has_ended = false;
-    bool is_outstanding = false;
-    bool is_queued = false;
-    bool is_posted = false;
-    bool has_gone = false;     // an eager message: all of it is with the transport
-    bool is_answered = false;  // a flush: the peer has taken everything before it
-    std::uint64_t offset = 0;  // bytes that have gone, or come
-    std::uint64_t order = 0;   // among the sends of its endpoint
-    void* copy = nullptr;      // of an injected message that waits
-    RndvRead* read = nullptr;
-    std::uint64_t wanted = 0;               // of a message under way: bytes that go into the buffer
-    std::uint32_t peer_id = 0;              // how the peer names its request
-    std::uint32_t acks = 0;                 // a receive: HeaderFlag that the sender asked for
-    Request* parent = nullptr;              // the multi-receive that this is a part of
-    std::uint32_t children = 0;             // of a multi-receive: parts that have not ended
-    ucs_status_t closing = UCS_INPROGRESS;  // ... how it ends when they have
-    uct_mem_h registration = nullptr;       // made for this rendezvous, in `registered_in`
-    std::uint32_t registered_in = 0;
-    ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
-    ucs::ListLink<Request> list_link;    // outstanding
-    Transmission* transmission = nullptr;
-    tw_completion_t done{};
+struct RequestState {
+    RequestKind kind : 2 = RequestKind::kSend;
+    bool is_whole : 1 = false;  // all of it is valid
+    bool is_tagged : 1 = false;
+    bool is_foreign : 1 = false;   // memory of the program
+    bool was_named : 1 = false;    // the call gave its handle to the program
+    bool is_given_up : 1 = false;  // ... which has given it back
+    bool in_call : 1 = false;      // the call that made it has not returned
+    bool has_ended : 1 = false;
+    bool is_outstanding : 1 = false;
+    bool is_queued : 1 = false;
+    bool is_posted : 1 = false;
+    bool has_gone : 1 = false;     // an eager message: all of it is with the transport
+    bool is_answered : 1 = false;  // a flush: the peer has taken everything before it
+};
+
+/// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from
+/// its call to its callback. For everything else it is made whole first.
+struct alignas(64) Request : tw_request, PostedReceive, RequestState {
+    Buffer buffer;  // base and length; the rest when it is whole
+    Worker* worker;
+    tw_complete_cb_t complete;
+    void* context;
+    std::uint32_t flags;  // TW_OP_x
+
+    // Valid when it is whole.
+    std::uint32_t id;                  // by which peers name it; 0: none
+    Endpoint* ep;                      // where it goes; of a receive, where what matched comes from
+    alignas(64) std::uint64_t offset;  // bytes that have gone, or come
+    std::uint64_t order;               // among the sends of its endpoint
+    void* copy;                        // of an injected message that waits
+    RndvRead* read;                    // a rendezvous that is read
+    std::uint64_t wanted;              // of a message under way: bytes that go into the buffer
+    std::uint32_t peer_id;             // how the peer names its request
+    std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for
+    Request* parent;                   // the multi-receive that this is a part of
+    std::uint32_t children;            // of a multi-receive: parts that have not ended
+    ucs_status_t closing;              // ... how it ends when they have
+    uct_mem_h registration;            // made for this rendezvous, in `registered_in`
+    std::uint32_t registered_in;
+    union {
+        ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
+    };
+    union {
+        ucs::ListLink<Request> list_link;  // outstanding
+    };
+    Transmission* transmission;
+    tw_completion_t done;
+
+    /// Nothing has happened to it yet, and it is not whole.
+    Request(Worker& owner, const tw_op_t& op, RequestState state)
+        : RequestState(state),
+          worker(&owner),
+          complete(op.complete),
+          context(op.context),
+          flags(op.flags) {}
+    void make_whole();
+    /// The program tests it.
+    bool is_for_test() const {
+        return was_named && complete == nullptr && (flags & TW_OP_COMPLETION) == 0;
+    }
 };
 
 using RequestQueue = ucs::Queue<Request, &Request::queue_link>;

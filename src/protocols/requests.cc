@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Requests of a worker: made, named, ended, reported.
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include "protocols/memory.hpp"
@@ -8,26 +9,41 @@
 
 namespace tagwire::proto {
 
+void Request::make_whole() {
+    is_whole = true;
+    buffer.list = nullptr;
+    buffer.count = 0;
+    buffer.memory = nullptr;
+    id = 0;
+    ep = nullptr;
+    std::construct_at(&queue_link);
+    std::construct_at(&list_link);
+    offset = order = wanted = 0;
+    copy = nullptr;
+    read = nullptr;
+    peer_id = acks = children = registered_in = 0;
+    parent = nullptr;
+    closing = UCS_INPROGRESS;
+    registration = nullptr;
+    transmission = nullptr;
+    done = {};
+    done.context = context;
+    done.request = this;
+    if (kind == RequestKind::kReceive)
+        done.flags = TW_DONE_RECV | flag_if(is_tagged, TW_DONE_TAGGED);
+}
+
 Request* Worker::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
-    const bool is_foreign = op != nullptr && op->request != nullptr;
-    if (!is_foreign && request_pool_.elements_taken() >= options().requests_max)
-        return nullptr;
-    void* memory = is_foreign ? op->request : request_pool_.get();
+    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    const RequestState state{.kind = kind,
+                             .is_foreign = how.request != nullptr,
+                             .was_named = request_p != nullptr,
+                             .in_call = true};
+    void* memory = state.is_foreign ? how.request : request_pool_.get();
     if (memory == nullptr)
         return nullptr;
-    auto* request = ::new (memory) Request;
-    request->worker = this;
-    request->kind = kind;
-    request->is_foreign = is_foreign;
-    request->in_call = true;
-    request->done.request = request;
-    if (op != nullptr) {
-        request->flags = op->flags;
-        request->complete = op->complete;
-        request->done.context = op->context;
-    }
-    request->has_handle = request_p != nullptr && request->complete == nullptr &&
-                          (request->flags & TW_OP_COMPLETION) == 0;
+    auto* request = ::new (memory) Request(*this, how, state);
+    request->make_whole();
     return request;
 }
 
@@ -95,13 +111,16 @@ void Worker::set_outstanding(Request& request, Endpoint& ep) {
 }
 
 void Worker::finish(Request& request, ucs_status_t status) {
+    if (!request.is_whole)
+        request.make_whole();
     if (request.id != 0)
         requests_.remove(std::exchange(request.id, 0));
     end_read(request);
     if (request.transmission != nullptr)
         std::exchange(request.transmission, nullptr)->request = nullptr;
     Endpoint* ep = request.ep;
-    const bool was_outstanding = std::exchange(request.is_outstanding, false);
+    const bool was_outstanding = request.is_outstanding;
+    request.is_outstanding = false;
     if (was_outstanding) {
         if (request.is_queued)
             ep->drop_data(request);
@@ -129,12 +148,12 @@ void Worker::finish(Request& request, ucs_status_t status) {
 
 /// Part of a multi-receive that takes the next message: the rest of its buffer.
 Request* Worker::make_child(Request& parent) {
-    void* memory = request_pool_.get();
+    void* memory = child_pool_.get();
     if (memory == nullptr)
         return nullptr;
-    auto* child = ::new (memory) Request;
-    child->worker = this;
-    child->kind = RequestKind::kReceive;
+    const RequestState state{.kind = RequestKind::kReceive};
+    auto* child = ::new (memory) Request(*this, kPlainOp, state);
+    child->make_whole();
     child->flags = parent.flags;
     child->complete = parent.complete;
     child->done = parent.done;
@@ -169,23 +188,26 @@ void Worker::close_multi(Request& parent, ucs_status_t status) {
         finish(parent, status);
 }
 
+void Worker::call_back(Request& request) {
+    const tw_completion_t done = request.done;
+    const tw_complete_cb_t complete = request.complete;
+    release(request);
+    complete(&done);
+}
+
 void Worker::report(Request& request) {
     request.has_ended = true;
     if (endings_are_silent_)
         return release(request);
     if (request.complete != nullptr) {
-        if (!in_progress_) {
-            deferred_.push_back(request);
-            has_slow_work_ = true;
-            return;
-        }
-        const tw_completion_t done = request.done;
-        const tw_complete_cb_t complete = request.complete;
-        release(request);
-        complete(&done);
-        return;
+        // What has ended before is told before: the parts of a multi-receive before its end. No
+        // callback runs in the call that made the operation: it may make the next one.
+        if ((attention_ & kInProgress) != 0 && !request.in_call && deferred_.empty())
+            return call_back(request);
+        deferred_.push_back(request);
+        return ask_slow_work();
     }
-    if (request.has_handle) {
+    if (request.is_for_test()) {
         if (request.is_given_up)
             return release(request);
         return kept_.push_back(request);
@@ -198,12 +220,13 @@ void Worker::report(Request& request) {
 }
 
 tw_status_t Worker::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {
-    request.in_call = false;
     if (!request.has_ended || (request.flags & TW_OP_COMPLETION) != 0) {
         if (request_p != nullptr)
             *request_p = &request;
         if (request.has_ended)
             report(request);
+        else
+            request.in_call = false;
         return TW_INPROGRESS;
     }
     const tw_completion_t done = request.done;
@@ -214,14 +237,15 @@ tw_status_t Worker::answer(Request& request, const tw_op_t* op, tw_request_h* re
 }
 
 void Worker::release(Request& request) {
-    if (request.copy != nullptr)
+    if (request.is_whole && request.copy != nullptr)
         copy_pool_.put(request.copy);
-    if (request.buffer.list != nullptr)
+    if (request.is_whole && request.buffer.list != nullptr)
         iov_pool_.put(request.buffer.list);
     const bool is_foreign = request.is_foreign;
+    const bool is_child = request.is_whole && request.parent != nullptr;
     request.~Request();
     if (!is_foreign)
-        request_pool_.put(&request);
+        (is_child ? child_pool_ : request_pool_).put(&request);
 }
 
 unsigned Worker::poll(tw_completion_t* completions, unsigned max) {

@@ -12,9 +12,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// A message with no other flags is over when the transport has taken it.
-constexpr std::uint32_t kPlainFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
-
 void add_total(Envelope& envelope, std::uint64_t total) {
     envelope.header.flags |= kMoreParts;
     envelope.words[(envelope.bytes - sizeof(Header)) / sizeof(std::uint64_t)] = total;
@@ -40,37 +37,23 @@ struct Packing {
 
 }  // namespace
 
-tw_status_t Endpoint::send(const Outgoing& message) {
-    const std::uint32_t flags = message.op == nullptr ? 0 : message.op->flags;
-    if (is_direct_ && message.length <= short_data_max_ && message.list == nullptr &&
-        (flags & ~kPlainFlags) == 0) [[likely]] {
-        Header header{message.tag, peer_names, message.is_tagged ? kTagged : 0U};
-        const uct_iov_t iov[] = {{&header, sizeof header, nullptr, 0, 1},
-                                 {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};
-        const ucs_status_t status =
-            uct_ep_am_short_iov(lane_, static_cast<std::uint8_t>(AmId::kEager), iov, 2);
-        if (status == UCS_OK) [[likely]] {
-            worker.count(WorkerCounter::kTxShort);
-            if (message.op != nullptr && message.op->done != nullptr) [[unlikely]]
-                *message.op->done = end_of(message);
-            return TW_OK;
-        }
-    }
-    return send_slow(message);
-}
-
-/// What is told of a message that has gone without a request.
-tw_completion_t Endpoint::end_of(const Outgoing& message) {
+/// What is told of a message that has gone.
+tw_completion_t Endpoint::end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
+                                 bool is_tagged) {
     tw_completion_t done{};
-    done.context = message.op->context;
-    done.flags = TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED);
-    done.length = done.message_length = message.length;
-    done.tag = message.tag;
+    if (op != nullptr) {
+        done.context = op->context;
+        done.imm = (op->flags & TW_OP_IMM) != 0 ? op->imm : 0;
+        done.flags = flag_if((op->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
+    }
+    done.flags |= TW_DONE_SEND | flag_if(is_tagged, TW_DONE_TAGGED);
+    done.length = done.message_length = length;
+    done.tag = tag;
     done.ep = this;
     return done;
 }
 
-tw_status_t Endpoint::send_slow(const Outgoing& message) {
+tw_status_t Endpoint::send(const Outgoing& message) {
     if (failure_ != UCS_OK)
         return static_cast<tw_status_t>(failure_);
     if (holds_)
@@ -86,12 +69,8 @@ tw_status_t Endpoint::send_slow(const Outgoing& message) {
     request->ep = this;
     request->is_tagged = message.is_tagged;
     request->order = order_++;
-    request->done.tag = message.tag;
-    request->done.imm = (request->flags & TW_OP_IMM) != 0 ? message.op->imm : 0;
-    request->done.length = request->done.message_length = message.length;
-    request->done.flags = TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED) |
-                          flag_if((request->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
-    request->done.ep = this;
+    request->done = end_of(message.op, message.length, message.tag, message.is_tagged);
+    request->done.request = request;
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     if (state_ == EpState::kReady && queue_.empty() && controls_.empty() && may_start(*request))
         status = start(*request);

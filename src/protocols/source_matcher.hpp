@@ -88,12 +88,8 @@ class PostedReceives {
     /** The earliest posted receive that a message of this tag and source matches, removed; null
      * when there is none. */
     PostedReceive* match(std::uint64_t tag, std::uint32_t source) {
-        if (lone_ != nullptr) {
-            if (!lone_->matches(tag, source))
-                return nullptr;
-            size_ = 0;
-            return std::exchange(lone_, nullptr);
-        }
+        if (lone_ != nullptr)
+            return lone_->matches(tag, source) ? take_lone() : nullptr;
         if (size_ == 0)
             return nullptr;
         const bool has_directed = !directed_.empty();
@@ -102,6 +98,17 @@ class PostedReceives {
         PostedReceive* receive = has_directed ? directed_.pop({tag, source}) : exact_.pop(tag);
         size_ -= receive != nullptr;
         return receive;
+    }
+
+    /** The only receive, if it came alone and such a message matches it; it stays posted. */
+    PostedReceive* lone(std::uint64_t tag, std::uint32_t source) const {
+        return lone_ != nullptr && lone_->matches(tag, source) ? lone_ : nullptr;
+    }
+
+    /** After lone(): removes what that answered. */
+    PostedReceive* take_lone() {
+        size_ = 0;
+        return std::exchange(lone_, nullptr);
     }
 
     /** As match(), but the receive stays posted, at its place in the order. */

@@ -41,9 +41,9 @@ enum HeaderFlag : std::uint32_t {
 inline constexpr std::uint32_t kAcks = kAckMatch | kAckDelivery;
 
 struct Header {
-    std::uint64_t tag;     // 0 of an untagged message
     std::uint32_t sender;  // how the receiver knows the sender
     std::uint32_t flags;
+    std::uint64_t tag;  // 0 of an untagged message
 };
 static_assert(sizeof(Header) == 16);
 

@@ -286,7 +286,9 @@ void Endpoint::drop_offered() {
 void Endpoint::set_ready() {
     state_ = EpState::kReady;
     const std::size_t most = rail_->short_max;
-    short_data_max_ = most > sizeof(Header) ? most - sizeof(Header) : 0;
+    // The short way does not ask whether a message is injected.
+    short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
+                                            worker.options().inject_bytes);
     const std::uint64_t asked = worker.options().rndv_threshold;
     rndv_from_ = asked != kAutoThreshold ? asked : rail_->rndv_threshold();
     drain_and_arm();

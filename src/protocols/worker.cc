@@ -34,9 +34,6 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"garbage", "messages", "dropped because they cannot be"},
 };
 
-/// Calls of progress between two looks at the clock.
-constexpr unsigned kCallsPerLook = 1024;
-
 using Handler = ucs_status_t (Worker::*)(const std::byte*, std::size_t);
 
 template <Handler kHandler>
@@ -71,8 +68,15 @@ ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
 }
 
 ucs_status_t Worker::open() {
-    ucs_status_t status = request_pool_.init(
-        {.name = "requests", .element_bytes = sizeof(Request), .alignment = alignof(Request)});
+    ucs_status_t status = request_pool_.init({.name = "requests",
+                                              .element_bytes = sizeof(Request),
+                                              .alignment = alignof(Request),
+                                              .elements_max = options().requests_max});
+    if (status == UCS_OK) {
+        status = child_pool_.init({.name = "parts of multi-receives",
+                                   .element_bytes = sizeof(Request),
+                                   .alignment = alignof(Request)});
+    }
     if (status == UCS_OK)
         status = iov_pool_.init({.name = "lists", .element_bytes = sizeof(IovBlock)});
     if (status == UCS_OK) {
@@ -176,19 +180,13 @@ Rail* Worker::rail_of(std::string_view transport) const {
     return nullptr;
 }
 
-unsigned Worker::progress() {
-    if (in_progress_)
+unsigned Worker::progress_slowly() {
+    if ((attention_ & kInProgress) != 0)
         return 0;  // a callback of the program asked for it
-    in_progress_ = true;
+    attention_ |= kInProgress;
     // First, so that ends are reported in the order in which they were seen.
-    unsigned count = has_slow_work_ ? run_slow_work() : 0;
-    count += uct_worker_progress(uct_);
-    if (++idle_calls_ == kCallsPerLook) [[unlikely]] {
-        idle_calls_ = 0;
-        look_at_peers();
-    }
-    in_progress_ = false;
-    return count;
+    const unsigned count = run_slow_work();
+    return count + advance();
 }
 
 ucs_status_t Worker::event_fd(int* fd_p) {
@@ -203,14 +201,15 @@ ucs_status_t Worker::arm() {
         TW_LOG_ERROR("arm: nobody has asked for the worker's descriptor");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (has_slow_work_ || !ended_.empty())
+    if ((attention_ & kSlowWork) != 0 || !ended_.empty())
         return UCS_ERR_BUSY;
-    idle_calls_ = kCallsPerLook - 1;  // the next call looks at the clock
+    calls_left_ = 1;  // the next call looks at the clock
     return wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
 }
 
 // Who waits for a peer sends nothing, and so would not learn that it has died.
 void Worker::look_at_peers() {
+    calls_left_ = kCallsPerLook;
     const std::uint64_t now = ucs::clock_now_ns();
     if (now < next_look_ns_)
         return;
@@ -220,11 +219,14 @@ void Worker::look_at_peers() {
 
 unsigned Worker::run_slow_work() {
     unsigned count = 0;
-    has_slow_work_ = false;
-    while (Request* request = deferred_.pop_front()) {
-        report(*request);
+    attention_ &= static_cast<std::uint8_t>(~kSlowWork);
+    // No more than are here now: each may add one.
+    for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty(); --left) {
+        call_back(*deferred_.pop_front());
         ++count;
     }
+    if (!deferred_.empty())
+        ask_slow_work();
     std::vector<Endpoint*> asked;
     asked.swap(wireup_);
     for (Endpoint* ep : asked) {

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "protocols/wakeup.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/stats/counters.hpp"
+#include "ucs/sys/recursive_lock.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_worker {};
@@ -79,7 +79,11 @@ class Worker : public tw_worker {
     std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
     Rail* rail_of(std::string_view transport) const;
 
-    unsigned progress();
+    unsigned progress() {
+        if (attention_ != 0) [[unlikely]]
+            return progress_slowly();
+        return advance();
+    }
     unsigned poll(tw_completion_t* completions, unsigned max);
     void query(tw_worker_attr_t* attr) const;
     ucs_status_t event_fd(int* fd_p);
@@ -128,6 +132,8 @@ class Worker : public tw_worker {
 
     // ---- Receiving (receive.cc, unexpected.cc)
 
+    ucs_status_t post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
+                            bool is_tagged, const tw_op_t& op, tw_request_h* request_p);
     tw_status_t receive(const Incoming& wanted);
     ucs_status_t on_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_part(const std::byte* data, std::size_t length);
@@ -148,7 +154,7 @@ class Worker : public tw_worker {
     struct Arrival;
 
     const bool is_multi;
-    std::recursive_mutex mutex;  // with is_multi
+    ucs::RecursiveLock lock;  // with is_multi
 
   private:
     Worker(Context& context, const tw_worker_params_t& params);
@@ -157,6 +163,16 @@ class Worker : public tw_worker {
     void set_handlers(Rail& rail);
     void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);
+    unsigned advance() {
+        attention_ |= kInProgress;
+        const unsigned count = uct_worker_progress(uct_);
+        if (--calls_left_ == 0) [[unlikely]]
+            look_at_peers();
+        attention_ &= static_cast<std::uint8_t>(~kInProgress);
+        return count;
+    }
+    unsigned progress_slowly();
+    void ask_slow_work() { attention_ |= kSlowWork; }
     unsigned run_slow_work();
     void look_at_peers();
     Endpoint* make_endpoint(std::uint64_t worker_id);
@@ -164,11 +180,16 @@ class Worker : public tw_worker {
     void forget(Endpoint& ep);
     unsigned destroy_retired();
 
+    void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
+                   std::size_t length);
     Request* make_child(Request& parent);
     void use_room(Request& part, std::size_t bytes);
     void close_multi(Request& parent, ucs_status_t status);
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
-    void arrive(Endpoint& ep, const Arrival& arrival);
+    void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
+    ucs_status_t on_eager_among_others(const std::byte* data, std::size_t length);
+    ucs_status_t take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
+                            Request* request);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
     void keep(Endpoint& ep, const Arrival& arrival);
     void free_message(Unexpected& message);
@@ -182,6 +203,13 @@ class Worker : public tw_worker {
     void end_receive(Request& request, Endpoint& ep);
     void describe(Request& request, const Unexpected& message);
     void report(Request& request);
+    void call_back(Request& request);
+
+    /// Calls of progress between two looks at the clock.
+    static constexpr unsigned kCallsPerLook = 1024;
+    /// Bits of attention_.
+    static constexpr std::uint8_t kInProgress = 1;
+    static constexpr std::uint8_t kSlowWork = 2;
 
     Context& context_;
     const tw_worker_params_t params_;
@@ -190,10 +218,9 @@ class Worker : public tw_worker {
     ucs_async_context_t* async_ = nullptr;
     uct_worker_h uct_ = nullptr;
     std::vector<std::unique_ptr<Rail>> rails_;
-    bool in_progress_ = false;
-    bool has_slow_work_ = false;
+    std::uint8_t attention_ = 0;
     bool endings_are_silent_ = false;
-    unsigned idle_calls_ = 0;  // of progress, since the clock was looked at
+    unsigned calls_left_ = kCallsPerLook;  // before the clock is looked at
     std::uint64_t next_look_ns_ = 0;
     Wakeup wakeup_;
 
@@ -210,6 +237,7 @@ class Worker : public tw_worker {
     std::vector<Unexpected*> claimed_;
 
     ucs::Mpool request_pool_;
+    ucs::Mpool child_pool_;  // parts of multi-receives
     ucs::Mpool iov_pool_;
     ucs::Mpool copy_pool_;
     ucs::Mpool transmission_pool_;
@@ -230,13 +258,13 @@ class Entry {
   public:
     explicit Entry(Worker& worker) : worker_(worker) {
         if (worker.is_multi)
-            worker.mutex.lock();
+            worker.lock.lock();
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     ~Entry() {
         if (worker_.is_multi)
-            worker_.mutex.unlock();
+            worker_.lock.unlock();
     }
 
   private:

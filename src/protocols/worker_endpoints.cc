@@ -83,7 +83,7 @@ void Worker::lane_failed(uct_ep_h lane, ucs_status_t status) {
 }
 
 void Worker::ask_wireup(Endpoint& ep) {
-    has_slow_work_ = true;
+    ask_slow_work();
     if (!std::exchange(ep.wants_wireup, true))
         wireup_.push_back(&ep);
 }
@@ -110,7 +110,7 @@ void Worker::close(Endpoint& ep) {
 }
 
 void Worker::retire(Endpoint& ep) {
-    has_slow_work_ = true;
+    ask_slow_work();
     if (std::ranges::find(retired_, &ep) == retired_.end())
         retired_.push_back(&ep);
 }

@@ -120,7 +120,6 @@ class SmIface : public uct::BaseIface {
     void answer_bell();
     void look_although_busy();
     bool deliver(Link& link, Control control);
-    void deliver_am(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
     void deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes);
     bool deliver_tag_seg(Link& link, Control control);

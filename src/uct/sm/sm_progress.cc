@@ -12,6 +12,14 @@
 
 namespace tagwire::sm {
 
+namespace {
+
+[[gnu::noinline, gnu::cold]] void complain_of_kept_message(unsigned id) {
+    TW_LOG_ERROR("AM handler %u kept a message that came without UCT_CB_PARAM_FLAG_DESC", id);
+}
+
+}  // namespace
+
 unsigned SmIface::progress() {
     ++in_progress_;
     answer_bell();
@@ -48,29 +56,16 @@ void SmIface::answer_bell() {
     });
 }
 
-unsigned SmIface::poll_ring(Link& link) {
-    unsigned count = 0;
-    for (; count < kPollBudget; ++count) {
-        const Control control = link.rx.peek();
-        if (control.word == 0 || !deliver(link, control))
-            break;
-        link.rx.advance();
-    }
-    if (count > 0) {
-        link.was_active = true;
-        counters_.add(SmCounter::kDelivered, count);
-    }
-    return count;
-}
-
 // False: the message stays where it is, either for lack of a descriptor or because the peer broke
 // the rules.
-bool SmIface::deliver(Link& link, Control control) {
+[[gnu::always_inline]] inline bool SmIface::deliver(Link& link, Control control) {
     switch (static_cast<Kind>(control.kind())) {
         case Kind::kAm:
             if (control.length() > kAmInlineMax || control.id() >= UCT_AM_ID_MAX) [[unlikely]]
                 break;
-            deliver_am(link, control);
+            if (invoke_am(control.id(), link.rx.body(), control.length(), 0) == UCS_INPROGRESS)
+                [[unlikely]]
+                complain_of_kept_message(control.id());
             return true;
         case Kind::kTagShort: {
             if (control.length() > sizeof(TagShortBody::data)) [[unlikely]]
@@ -101,12 +96,19 @@ bool SmIface::deliver(Link& link, Control control) {
     return false;
 }
 
-void SmIface::deliver_am(Link& link, Control control) {
-    const ucs_status_t status = invoke_am(control.id(), link.rx.body(), control.length(), 0);
-    if (status == UCS_INPROGRESS) [[unlikely]] {
-        TW_LOG_ERROR("AM handler %u kept a message that came without UCT_CB_PARAM_FLAG_DESC",
-                     control.id());
+unsigned SmIface::poll_ring(Link& link) {
+    unsigned count = 0;
+    for (; count < kPollBudget; ++count) {
+        const Control control = link.rx.peek();
+        if (control.word == 0 || !deliver(link, control))
+            break;
+        link.rx.advance();
     }
+    if (count > 0) {
+        link.was_active = true;
+        counters_.add(SmCounter::kDelivered, count);
+    }
+    return count;
 }
 
 // Where a callback gets the data of a buffer, and whether it may keep it. False: no descriptor now.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages of all lengths, expected and unexpected, tagged and not.
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -251,6 +252,126 @@ TEST_F(MsgSend, messages_of_many_lengths_keep_their_order) {
         rest.resize(done.length);
         EXPECT_EQ(rest, data[static_cast<std::size_t>(i)]) << i;
     }
+}
+
+/// What a callback was told.
+struct Told {
+    tw_completion_t done{};
+    int times = 0;
+
+    static void hear(const tw_completion_t* done) {
+        auto& told = *static_cast<Told*>(done->context);
+        told.done = *done;
+        ++told.times;
+    }
+    tw_op_t op() {
+        tw_op_t result{};
+        result.context = this;
+        result.complete = hear;
+        return result;
+    }
+};
+
+// Nothing but buffer, tag and callback: what takes the short way where there is one.
+TEST_F(MsgSend, plain_messages_of_all_short_lengths_end_in_callbacks) {
+    for (const tw_thread_mode_t mode : {TW_THREAD_SINGLE, TW_THREAD_MULTI}) {
+        Node a(context_.get(), mode), b(context_.get(), mode);
+        const auto until = [&](const Told& told) {
+            run_until([&] {
+                a.progress();
+                b.progress();
+                return told.times > 0;
+            });
+        };
+        for (std::size_t length = 0; length <= 130; ++length) {
+            for (const bool is_tagged : {true, false}) {
+                const Bytes data = pattern(length, length);
+                Bytes received(length + 1, std::byte{0xee});
+                Told told;
+                const tw_op_t receive = told.op();
+                const tw_status_t posted =
+                    is_tagged
+                        ? tw_tag_recv(b.worker(), received.data(), length, 3, 0, &receive, nullptr)
+                        : tw_msg_recv(b.worker(), received.data(), length, &receive, nullptr);
+                ASSERT_EQ(posted, TW_INPROGRESS);
+                const tw_status_t sent =
+                    is_tagged ? tw_tag_send(a.to(b), data.data(), length, 3, nullptr, nullptr)
+                              : tw_msg_send(a.to(b), data.data(), length, nullptr, nullptr);
+                ASSERT_GE(sent, TW_OK);
+                until(told);
+                EXPECT_EQ(told.times, 1);
+                EXPECT_EQ(told.done.status, TW_OK);
+                EXPECT_EQ(told.done.length, length);
+                EXPECT_EQ(told.done.message_length, length);
+                EXPECT_EQ(told.done.tag, is_tagged ? 3U : 0U);
+                EXPECT_EQ(told.done.source, a.id());
+                EXPECT_EQ(told.done.flags,
+                          unsigned{TW_DONE_RECV} | (is_tagged ? unsigned{TW_DONE_TAGGED} : 0U));
+                EXPECT_EQ(received.back(), std::byte{0xee});
+                received.pop_back();
+                EXPECT_EQ(received, data) << length;
+            }
+        }
+    }
+}
+
+// A short message that is longer than its plain receive, and one that is cancelled.
+TEST_F(MsgSend, plain_receives_are_truncated_and_cancelled_as_any) {
+    Node& a = node(0);
+    Node& b = node(1);
+    const Bytes data = pattern(24, 1);
+    Bytes received(10);
+    Told cut, cancelled;
+    const tw_op_t first = cut.op(), second = cancelled.op();
+    tw_request_h request = nullptr;
+    ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), 10, 1, 0, &first, nullptr), TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), 10, 2, 0, &second, &request), TW_INPROGRESS);
+    ASSERT_GE(tw_tag_send(a.to(b), data.data(), data.size(), 1, nullptr, nullptr), TW_OK);
+    run_until([&] { return cut.times > 0; });
+    EXPECT_EQ(cut.done.status, TW_ERR_MESSAGE_TRUNCATED);
+    EXPECT_EQ(cut.done.length, 10U);
+    EXPECT_EQ(cut.done.message_length, data.size());
+    EXPECT_EQ(received, Bytes(data.begin(), data.begin() + 10));
+    EXPECT_EQ(tw_request_cancel(request), TW_OK);
+    run_until([&] { return cancelled.times > 0; });
+    EXPECT_EQ(cancelled.done.status, TW_ERR_CANCELED);
+    EXPECT_EQ(cancelled.done.request, request);
+}
+
+/// Takes the next message of a crowd in the callback of the one before.
+struct Crowd {
+    tw_worker_h worker;
+    int received = 0;
+    int depth = 0;
+    int deepest = 0;
+
+    void take() {
+        tw_op_t op{};
+        op.flags = TW_OP_COMPLETION;
+        op.context = this;
+        op.complete = [](const tw_completion_t* done) {
+            auto& crowd = *static_cast<Crowd*>(done->context);
+            crowd.deepest = std::max(crowd.deepest, ++crowd.depth);
+            ++crowd.received;
+            crowd.take();
+            --crowd.depth;
+        };
+        EXPECT_EQ(tw_tag_recv(worker, nullptr, 0, 5, 0, &op, nullptr), TW_INPROGRESS);
+    }
+};
+
+TEST_F(MsgSend, no_callback_runs_in_the_call_that_made_its_operation) {
+    Node& a = node(0);
+    Node& b = node(1);
+    constexpr int kMessages = 200;
+    for (int i = 0; i < kMessages; ++i)
+        ASSERT_GE(tw_tag_send(a.to(b), nullptr, 0, 5, nullptr, nullptr), TW_OK);
+    run_until([&] { return b.counter("rx_unexpected") == kMessages; });
+    Crowd crowd{b.worker()};
+    crowd.take();
+    EXPECT_EQ(crowd.received, 0);
+    run_until([&] { return crowd.received == kMessages; });
+    EXPECT_EQ(crowd.deepest, 1);
 }
 
 }  // namespace

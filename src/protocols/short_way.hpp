@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The short way of a short message: a call that asks for nothing but buffer, tag and callback, a
+// lane that is free, a receive that was posted before. Each step does here what it does elsewhere,
+// without looking for what cannot be; where something else is asked for, or is there, the step goes
+// the long way.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstring>
+#include <new>
+
+#include "protocols/endpoint.hpp"
+#include "protocols/worker.hpp"
+#include "ucs/memory/copy_short.hpp"
+
+namespace tagwire::proto {
+
+/// What of a message of at most 8 bytes follows the first half of its header.
+struct Word {
+    std::uint64_t tag;
+    std::byte data[8];
+};
+static_assert(offsetof(Header, flags) == 4 && offsetof(Header, tag) == 8);
+
+/// Flags of sends that are over when the transport has taken them.
+inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
+/// Flags of receives that change nothing but how their end is reported.
+inline constexpr std::uint32_t kPlainReceiveFlags =
+    TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
+
+inline bool is_plain_send(const tw_op_t* op) {
+    return op == nullptr || ((op->flags & ~kPlainSendFlags) == 0 && op->mem == nullptr &&
+                             op->request == nullptr && op->done == nullptr);
+}
+
+inline bool is_plain_receive(const tw_op_t& op) {
+    const auto bits = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+    return ((op.flags & ~kPlainReceiveFlags) | bits(op.mem) | bits(op.request) | bits(op.source)) ==
+           0;
+}
+
+/// A plain send that may_send_short(). UCS_ERR_NO_RESOURCE: the long way.
+[[gnu::always_inline]] inline ucs_status_t Endpoint::send_short(const void* data,
+                                                                std::size_t length,
+                                                                std::uint64_t tag, bool is_tagged) {
+    constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
+    const std::uint32_t flags = is_tagged ? kTagged : 0U;
+    ucs_status_t status;
+    if (length <= sizeof(Word::data)) {
+        // The second half of the header and the data are put together on the stack, in one piece;
+        // the first half is a number.
+        Word word;
+        word.tag = tag;
+        ucs::copy_short(word.data, data, length);
+        status = uct_ep_am_short(lane_, kId, peer_names | (std::uint64_t{flags} << 32), &word,
+                                 static_cast<unsigned>(sizeof word.tag + length));
+    } else {
+        Header header{peer_names, flags, tag};
+        const uct_iov_t iov[] = {{&header, sizeof header, nullptr, 0, 1},
+                                 {const_cast<void*>(data), length, nullptr, 0, 1}};
+        status = uct_ep_am_short_iov(lane_, kId, iov, 2);
+    }
+    if (status != UCS_OK) [[unlikely]]
+        return UCS_ERR_NO_RESOURCE;
+    worker.count(WorkerCounter::kTxShort);
+    return UCS_OK;
+}
+
+/// UCS_ERR_NO_RESOURCE: the long way. `op` is a plain receive's.
+[[gnu::always_inline]] inline ucs_status_t Worker::post_short(void* buffer, std::size_t length,
+                                                              std::uint64_t tag, std::uint64_t mask,
+                                                              bool is_tagged, const tw_op_t& op,
+                                                              tw_request_h* request_p) {
+    const RequestState posted{.kind = RequestKind::kReceive,
+                              .is_tagged = is_tagged,
+                              .was_named = request_p != nullptr,
+                              .is_posted = true};
+    MatchSpace& in = space(is_tagged);
+    if (!in.unexpected.empty() || request_pool_.elements_free() == 0) [[unlikely]]
+        return UCS_ERR_NO_RESOURCE;
+    auto* request = ::new (request_pool_.get()) Request(*this, op, posted);
+    request->buffer.base = static_cast<std::byte*>(buffer);
+    request->buffer.length = length;
+    request->tag = tag;
+    request->mask = mask;
+    if (request_p != nullptr)
+        *request_p = request;
+    in.posted.post(*request);
+    return UCS_INPROGRESS;
+}
+
+/// Whether end_short() can end this receive of a message of `length` bytes.
+inline bool is_short(const Request& request, std::size_t length) {
+    return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;
+}
+
+/// Ends a receive whose data is here. It is in no matcher any more.
+[[gnu::always_inline]] inline void Worker::end_short(Request& request, Endpoint& ep,
+                                                     const Header& header, const std::byte* data,
+                                                     std::size_t length) {
+    count(WorkerCounter::kRxExpected);
+    ucs::copy_short(request.buffer.base, data, length);
+    tw_completion_t done;
+    done.context = request.context;
+    done.request = &request;
+    done.status = TW_OK;
+    done.flags = TW_DONE_RECV | flag_if(header.flags != 0, TW_DONE_TAGGED);
+    done.length = done.message_length = length;
+    done.buffer = nullptr;
+    done.tag = header.tag;
+    done.imm = 0;
+    done.source = ep.worker_id;
+    done.ep = ep.handle();
+    done.message = nullptr;
+    const tw_complete_cb_t complete = request.complete;
+    request_pool_.put(&request);
+    complete(&done);
+}
+
+}  // namespace tagwire::proto
