@@ -54,12 +54,16 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
     if (status == UCS_OK)
         status =
             context->open(transports != nullptr ? transports : context->options_.transports.text);
-    if (status == UCS_OK)
-        *context_p = std::move(context);
-    return status;
+    if (status != UCS_OK)
+        return status;
+    if (context->options_.reg_cache_bytes > 0)
+        context->cache_ = std::make_unique<RegCache>(*context, context->options_.reg_cache_bytes);
+    *context_p = std::move(context);
+    return UCS_OK;
 }
 
 Context::~Context() {
+    cache_.reset();
     for (const Domain& domain : domains_)
         uct_md_close(domain.md);
 }

@@ -14,6 +14,7 @@
 
 #include "protocols/api/tw_def.h"
 #include "protocols/options.hpp"
+#include "protocols/reg_cache.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_context {};
@@ -46,6 +47,8 @@ class Context : public tw_context {
     const Options& options() const { return options_; }
     std::span<const Domain> domains() const { return domains_; }
     std::span<const Resource> resources() const { return resources_; }
+    /// Null: none was asked for.
+    RegCache* cache() const { return cache_.get(); }
 
     /// Workers and memory handles that need it.
     std::atomic<std::size_t> users{0};
@@ -62,6 +65,7 @@ class Context : public tw_context {
     Options options_{};
     std::vector<Domain> domains_;
     std::vector<Resource> resources_;
+    std::unique_ptr<RegCache> cache_;
 };
 
 inline Context& context_of(tw_context_h handle) {

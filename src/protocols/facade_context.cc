@@ -63,6 +63,17 @@ tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
     return TW_OK;
 }
 
+tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length) {
+    TW_REFUSE_NULL(context);
+    if (length > UINTPTR_MAX - reinterpret_cast<uintptr_t>(address))
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p go beyond the end of memory", length,
+                  address);
+    RegCache* cache = context_of(context).cache();
+    if (cache != nullptr && length > 0)
+        cache->invalidate(address, length);
+    return TW_OK;
+}
+
 tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
                              tw_worker_h* worker_p) {
     TW_REFUSE_NULL(context);

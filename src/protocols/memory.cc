@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -30,6 +31,21 @@ Memory::~Memory() {
     for (std::size_t i = 0; i < handles_.size(); ++i)
         uct_md_mem_dereg(context_.domains()[i].md, handles_[i]);
     --context_.users;
+}
+
+CachedRegion* Worker::cache_region(const Request& request, std::size_t domain, RegUse use) {
+    RegCache* cache = context_.cache();
+    const Buffer& buffer = request.buffer;
+    const std::size_t bytes =
+        request.kind == RequestKind::kReceive ? request.wanted : buffer.length;
+    if (cache == nullptr || buffer.list != nullptr || bytes == 0)
+        return nullptr;
+    bool is_new = false;
+    CachedRegion* region = cache->acquire(domain, buffer.base, bytes, use, &is_new);
+    count(region == nullptr ? WorkerCounter::kRegRefused
+          : is_new          ? WorkerCounter::kRegMade
+                            : WorkerCounter::kRegCached);
+    return region;
 }
 
 bool Memory::covers(const void* address, std::size_t length) const {

@@ -72,6 +72,13 @@ constexpr Option kOptions[] = {
      .offset = offsetof(Options, rndv_fragments),
      .min = 1,
      .max = 64},
+    {.name = "REG_CACHE",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "0",
+     .doc = "Memory of buffers without a handle that stays registered for the next message; 0: "
+            "such buffers are copied where registering is dear.",
+     .offset = offsetof(Options, reg_cache_bytes)},
     {.name = "LIVENESS_INTERVAL",
      .type = OptionType::kTimeNs,
      .unit = "ns",

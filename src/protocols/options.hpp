@@ -20,6 +20,7 @@ struct Options {
     std::uint64_t envelopes_max;
     std::uint64_t multi_recv_min;
     std::uint64_t rndv_fragments;
+    std::uint64_t reg_cache_bytes;
     std::uint64_t liveness_interval_ns;
 };
 

@@ -25,6 +25,7 @@ void Request::make_whole() {
     parent = nullptr;
     closing = UCS_INPROGRESS;
     registration = nullptr;
+    cached = nullptr;
     transmission = nullptr;
     done = {};
     done.context = context;
@@ -132,6 +133,8 @@ void Worker::finish(Request& request, ucs_status_t status) {
         uct_md_mem_dereg(context_.domains()[request.registered_in].md,
                          std::exchange(request.registration, nullptr));
     }
+    if (request.cached != nullptr)
+        context_.cache()->release(*std::exchange(request.cached, nullptr), status == UCS_OK);
     request.done.status = static_cast<tw_status_t>(status);
     const bool is_send = request.kind == RequestKind::kSend;
     Request* parent = request.parent;

@@ -24,7 +24,9 @@ struct RndvRead {
     uct_rkey_bundle_t key{};
     uct_component_h component = nullptr;
     uct_mem_h memh = UCT_MEM_HANDLE_NULL;  // of our buffer
-    std::uint64_t address = 0;             // of the peer's
+    CachedRegion* cached = nullptr;        // whose it is
+    RegCache* cache = nullptr;
+    std::uint64_t address = 0;  // of the peer's
     OwnedBy<uct_completion_t, RndvRead> done{};
     Request* request = nullptr;  // null: it has ended, and only the pieces are waited for
 
@@ -32,6 +34,8 @@ struct RndvRead {
     RndvRead(const RndvRead&) = delete;
     RndvRead& operator=(const RndvRead&) = delete;
     ~RndvRead() {
+        if (cached != nullptr)
+            cache->release(*cached, true);
         if (component != nullptr)
             uct_rkey_release(component, &key);
     }
@@ -66,14 +70,20 @@ std::span<const std::byte> key_of(std::span<const std::byte> keys, std::uint8_t 
     return {};
 }
 
-/// The handle of the receiver's buffer. False: the device needs one, and there is none.
-bool local_handle(Request& request, const Domain& domain, std::size_t index, uct_mem_h* memh_p) {
-    *memh_p = UCT_MEM_HANDLE_NULL;
+/// The handle of the receiver's buffer: it has one, or needs none, or the cache has.
+bool local_handle(Request& request, const Domain& domain, std::size_t index, RndvRead& read) {
     if (request.buffer.memory != nullptr) {
-        *memh_p = request.buffer.memory->handle(index);
+        read.memh = request.buffer.memory->handle(index);
         return true;
     }
-    return (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
+    if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0)
+        return true;
+    read.cache = request.worker->context().cache();
+    read.cached = request.worker->cache_region(request, index, RegUse::kTarget);
+    if (read.cached == nullptr)
+        return false;
+    read.memh = read.cached->handle;
+    return true;
 }
 
 /// nullptr: the data cannot be read from here. A message may overtake the peer's hello; then
@@ -86,10 +96,11 @@ std::unique_ptr<RndvRead> make_read(Request& request, const Endpoint& ep, const 
     const std::span<const std::byte> key = key_of(keys, ep.domain_of_peer(ep.peer_rail()));
     auto read = std::make_unique<RndvRead>();
     if (key.size() != rail.domain().attr.rkey_packed_size ||
-        !local_handle(request, rail.domain(), rail.domain_index(), &read->memh) ||
         uct_rkey_unpack(rail.domain().component, key.data(), &read->key) != UCS_OK)
         return nullptr;
     read->component = rail.domain().component;
+    if (!local_handle(request, rail.domain(), rail.domain_index(), *read))
+        return nullptr;
     read->address = rndv.address;
     read->request = &request;
     return read;

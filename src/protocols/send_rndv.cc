@@ -33,6 +33,11 @@ struct Keys {
     }
 };
 
+/// An injected message's copy is the library's own, which is not kept registered.
+bool is_cached_here(const Request& request, const Domain& domain) {
+    return request.buffer.memory == nullptr && request.copy == nullptr && !domain.registers_cheaply;
+}
+
 struct RndvPacking {
     const Envelope* envelope;
     const Rndv* rndv;
@@ -69,6 +74,10 @@ ucs_status_t Endpoint::start_rndv(Request& request) {
             else
                 request.registration = nullptr;
         }
+        if (request.cached == nullptr && rail_->can_get() && is_cached_here(request, domain))
+            request.cached = worker.cache_region(request, rail_->domain_index(), RegUse::kSource);
+        if (request.cached != nullptr)
+            keys.add(domain, rail_->domain_index(), request.cached->handle);
         if (request.registration != nullptr)
             keys.add(domain, rail_->domain_index(), request.registration);
     }

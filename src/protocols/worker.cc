@@ -29,6 +29,9 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"rx_rndv", "messages", "received by rendezvous"},
     {"rndv_get", "messages", "of these, read from the sender's memory"},
     {"rndv_copy", "messages", "of these, sent by the sender in pieces"},
+    {"reg_cached", "buffers", "found in the registration cache"},
+    {"reg_made", "buffers", "registered for it"},
+    {"reg_refused", "buffers", "that it had no room for, or a device refused"},
     {"held_data", "times", "a peer was told to keep its data"},
     {"held", "times", "a peer was told to send nothing"},
     {"garbage", "messages", "dropped because they cannot be"},
@@ -260,6 +263,8 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
              fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes", rail->transport(),
                          rail->device(), rail->latency() * 1e9, rail->rndv_threshold()));
     }
+    if (RegCache* cache = context_.cache())
+        tell("registration_cache", cache->description());
     names_.for_each([&](Endpoint& ep) {
         tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
     });

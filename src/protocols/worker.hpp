@@ -45,6 +45,9 @@ enum class WorkerCounter {
     kRxRndv,
     kRndvGet,
     kRndvCopy,
+    kRegCached,
+    kRegMade,
+    kRegRefused,
     kHeldData,
     kHeld,
     kGarbage,
@@ -128,6 +131,8 @@ class Worker : public tw_worker {
     Request* request_named(std::uint32_t id) const { return requests_.find(id); }
     void* copy_of(Request& request);
     Transmission* make_transmission(Request& request);
+    /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
+    CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
     void free_transmission(Transmission& transmission) { transmission_pool_.put(&transmission); }
 
     // ---- Receiving (receive.cc, unexpected.cc)

@@ -89,10 +89,34 @@ std::string Node::description() const {
     return text;
 }
 
+Settings::Settings(std::initializer_list<std::pair<std::string, std::string>> values) {
+    for (const auto& [name, value] : values) {
+        const char* before = std::getenv(name.c_str());
+        before_.emplace_back(name,
+                             before == nullptr ? std::nullopt : std::optional<std::string>(before));
+        ::setenv(name.c_str(), value.c_str(), 1);
+    }
+}
+
+Settings::~Settings() {
+    for (const auto& [name, value] : before_) {
+        if (value) {
+            ::setenv(name.c_str(), value->c_str(), 1);
+        } else {
+            ::unsetenv(name.c_str());
+        }
+    }
+}
+
+std::string MsgTest::transports() {
+    const char* named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+    return named == nullptr ? "sm" : named;
+}
+
 MsgTest::MsgTest() {
-    const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+    const std::string named = transports();
     tw_context_params_t params{};
-    params.transports = transports == nullptr ? "sm" : transports;
+    params.transports = named.c_str();
     tw_context_h context = nullptr;
     EXPECT_EQ(tw_context_create(&params, &context), TW_OK);
     context_.reset(context);

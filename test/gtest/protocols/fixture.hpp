@@ -9,8 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tagwire::test {
@@ -50,6 +53,19 @@ class Node {
     std::unique_ptr<tw_worker, WorkerDeleter> worker_;
 };
 
+/// Variables of the environment for as long as it lives; a base before MsgTest, whose context reads
+/// them.
+class Settings {
+  public:
+    explicit Settings(std::initializer_list<std::pair<std::string, std::string>> values);
+    Settings(const Settings&) = delete;
+    Settings& operator=(const Settings&) = delete;
+    ~Settings();
+
+  private:
+    std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+};
+
 class MsgTest : public ::testing::Test {
   protected:
     MsgTest();
@@ -62,6 +78,8 @@ class MsgTest : public ::testing::Test {
     /// The end of an operation, which is taken from what the node has polled.
     tw_completion_t end_of(Node& node, const void* context);
 
+    /// Names of the transports in use, as TAGWIRE_TEST_TRANSPORTS.
+    static std::string transports();
     static tw_op_t op(void* context, std::uint32_t flags = 0);
     /// Sends and waits for its end.
     void send(Node& from, Node& to, const Bytes& data, std::uint64_t tag, std::uint32_t flags = 0);
