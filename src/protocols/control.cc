@@ -125,8 +125,13 @@ void Endpoint::on_control(const Control& message) {
                 send_data(*request, static_cast<std::uint32_t>(message.b), message.c);
             break;
         case ControlOp::kDataEnd:
-            if (is_ours && request->kind == RequestKind::kReceive && request->is_outstanding)
-                worker.rndv_ended(*request, status < 0 ? status : UCS_OK);
+            if (!is_ours || request->kind != RequestKind::kReceive || !request->is_outstanding)
+                break;
+            if (status < 0) {
+                worker.rndv_ended(*request, status);
+            } else {
+                worker.rndv_written(*request);
+            }
             break;
         case ControlOp::kCancel:
             if (worker.withdraw(*this, message.a))

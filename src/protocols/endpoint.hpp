@@ -88,8 +88,10 @@ class Endpoint : public tw_ep {
     void cancel(Request& request);
     /// The receiver `receive_id` of a rendezvous wants `bytes` of its data.
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
-    /// A read of a rendezvous that the transport had no room for.
-    void queue_read(Request& request);
+    /// Data that this side moves, or an offer to the sender to write it. (rndv_transfer.cc)
+    void queue_transfer(Request& request);
+    void pieces_ended(Request& request, ucs_status_t status);
+    void on_put_offer(const PutOffer& offer, std::span<const std::byte> key);
     void drop_data(Request& request);
 
     // ---- What the peer says (control.cc)
@@ -162,6 +164,7 @@ class Endpoint : public tw_ep {
                                          bool is_tagged);
     ucs_status_t start(Request& request);
     ucs_status_t start_eager(Request& request);
+    void register_source(Request& request);
     ucs_status_t start_rndv(Request& request);
     ucs_status_t start_flush(Request& request);
     ucs_status_t send_parts(Request& request);
@@ -173,7 +176,9 @@ class Endpoint : public tw_ep {
     ucs_status_t drain_queue();
     ucs_status_t drain_data();
     ucs_status_t send_piece(Request& request);
-    ucs_status_t read_pieces(Request& request);
+    ucs_status_t move_pieces(Request& request);
+    ucs_status_t send_put_offer(Request& request);
+    void all_is_written(Request& request, ucs_status_t status);
     void drain_and_arm();
     void update_direct();
     void check_flushes();

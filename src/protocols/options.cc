@@ -10,6 +10,9 @@ namespace {
 using ucs::Option;
 using ucs::OptionType;
 
+/// In the order of RndvScheme.
+constexpr const char* kSchemes[] = {"auto", "get", "put", "copy", nullptr};
+
 constexpr Option kOptions[] = {
     {.name = "TRANSPORTS",
      .type = OptionType::kString,
@@ -72,6 +75,14 @@ constexpr Option kOptions[] = {
      .offset = offsetof(Options, rndv_fragments),
      .min = 1,
      .max = 64},
+    {.name = "RNDV_SCHEME",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "How data of a rendezvous moves: the receiver reads it (get), the sender writes it "
+            "(put) or sends it in messages (copy).",
+     .offset = offsetof(Options, rndv_scheme),
+     .choices = kSchemes},
     {.name = "REG_CACHE",
      .type = OptionType::kBytes,
      .unit = "bytes",

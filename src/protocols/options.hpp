@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "protocols/scheme.hpp"
 #include "ucs/config/config.hpp"
 
 namespace tagwire::proto {
@@ -21,6 +22,9 @@ struct Options {
     std::uint64_t multi_recv_min;
     std::uint64_t rndv_fragments;
     std::uint64_t reg_cache_bytes;
+    int rndv_scheme;  // RndvScheme
+
+    RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
     std::uint64_t liveness_interval_ns;
 };
 

@@ -46,6 +46,7 @@ class Rail {
         return (attr_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) != 0;
     }
     bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
+    bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
     /// Seconds that a short message takes.
     double latency() const { return attr_.latency.c + attr_.overhead; }
     /// Messages from so many bytes on go by rendezvous.

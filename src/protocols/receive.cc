@@ -217,10 +217,22 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
         request->ep != names_.find(head.sender) || head.offset != request->offset ||
         bytes.size() > request->wanted - request->offset)
         return garbage("data of a rendezvous", length);
+    if (std::exchange(request->is_offered, false))
+        count_copy();
     request->buffer.scatter(request->offset, bytes.data(), bytes.size());
     request->offset += bytes.size();
     if (request->offset == request->wanted)
         rndv_ended(*request, UCS_OK);
+    return UCS_OK;
+}
+
+ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
+    std::span<const std::byte> bytes{data, length};
+    PutOffer offer;
+    Endpoint* ep = take(&bytes, &offer) ? names_.find(offer.sender) : nullptr;
+    if (ep == nullptr || ep->state() != EpState::kReady || bytes.size() != offer.key_bytes)
+        return garbage("offer to write", length);
+    ep->on_put_offer(offer, bytes);
     return UCS_OK;
 }
 

@@ -30,6 +30,7 @@ struct CachedRegion;
 class Endpoint;
 class Memory;
 class Worker;
+struct Domain;
 struct Request;
 
 /// What a call without tw_op_t asks for.
@@ -67,8 +68,8 @@ struct IovBlock {
 
 enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose };
 
-/// A read of a rendezvous: made when needed.
-struct RndvRead;
+/// A rendezvous that is read or written: made when needed.
+struct RndvTransfer;
 
 /// What the transport counts down when it has transmitted a message. It may do so long after the
 /// endpoint has failed, so this lives as long as that takes, and forgets a request that has ended.
@@ -90,6 +91,7 @@ struct RequestState {
     bool is_queued : 1 = false;
     bool is_posted : 1 = false;
     bool has_gone : 1 = false;     // an eager message: all of it is with the transport
+    bool is_offered : 1 = false;   // a receive: the sender may write into its buffer
     bool is_answered : 1 = false;  // a flush: the peer has taken everything before it
 };
 
@@ -108,7 +110,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     alignas(64) std::uint64_t offset;  // bytes that have gone, or come
     std::uint64_t order;               // among the sends of its endpoint
     void* copy;                        // of an injected message that waits
-    RndvRead* read;                    // a rendezvous that is read
+    RndvTransfer* transfer;            // a rendezvous that is read or written
     std::uint64_t wanted;              // of a message under way: bytes that go into the buffer
     std::uint32_t peer_id;             // how the peer names its request
     std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for
@@ -117,7 +119,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     ucs_status_t closing;              // ... how it ends when they have
     uct_mem_h registration;            // made for this rendezvous, in `registered_in`
     std::uint32_t registered_in;
-    CachedRegion* cached;              // ... or kept beyond it
+    CachedRegion* cached;  // ... or kept beyond it
     union {
         ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
     };
@@ -144,8 +146,10 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
 using RequestQueue = ucs::Queue<Request, &Request::queue_link>;
 using RequestList = ucs::List<Request, &Request::list_link>;
 
-/// Lets go of what reading a rendezvous needs; pieces under way end by themselves. (rndv.cc)
-void end_read(Request& request);
+/// Lets go of what moving its data needs; pieces under way end by themselves. (rndv_transfer.cc)
+void end_transfer(Request& request);
+/// Whether the lane's transport can write from the buffer of this send. (rndv_put.cc)
+bool can_put_from(const Request& request, const Domain& domain);
 
 inline Request& request_of(tw_request_h handle) {
     return *static_cast<Request*>(handle);

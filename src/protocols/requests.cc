@@ -20,7 +20,7 @@ void Request::make_whole() {
     std::construct_at(&list_link);
     offset = order = wanted = 0;
     copy = nullptr;
-    read = nullptr;
+    transfer = nullptr;
     peer_id = acks = children = registered_in = 0;
     parent = nullptr;
     closing = UCS_INPROGRESS;
@@ -116,7 +116,7 @@ void Worker::finish(Request& request, ucs_status_t status) {
         request.make_whole();
     if (request.id != 0)
         requests_.remove(std::exchange(request.id, 0));
-    end_read(request);
+    end_transfer(request);
     if (request.transmission != nullptr)
         std::exchange(request.transmission, nullptr)->request = nullptr;
     Endpoint* ep = request.ep;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous after the match. The receiver decides: it reads the data where it has a key that its
-// lane can use, else it asks the sender to send it.
+// The receiver of a rendezvous after the match. It decides (scheme.hpp) whether it reads the data,
+// lets the sender write it, or asks for it in messages.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -8,51 +8,11 @@
 #include "protocols/endpoint.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/rndv_transfer.hpp"
+#include "protocols/scheme.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
-
-namespace {
-
-/// Pieces that are read at a time; larger ones would keep one peer's progress to themselves.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-
-}  // namespace
-
-/// A rendezvous that is read.
-struct RndvRead {
-    uct_rkey_bundle_t key{};
-    uct_component_h component = nullptr;
-    uct_mem_h memh = UCT_MEM_HANDLE_NULL;  // of our buffer
-    CachedRegion* cached = nullptr;        // whose it is
-    RegCache* cache = nullptr;
-    std::uint64_t address = 0;  // of the peer's
-    OwnedBy<uct_completion_t, RndvRead> done{};
-    Request* request = nullptr;  // null: it has ended, and only the pieces are waited for
-
-    RndvRead() = default;
-    RndvRead(const RndvRead&) = delete;
-    RndvRead& operator=(const RndvRead&) = delete;
-    ~RndvRead() {
-        if (cached != nullptr)
-            cache->release(*cached, true);
-        if (component != nullptr)
-            uct_rkey_release(component, &key);
-    }
-
-    static void pieces_done(uct_completion_t* self) {
-        RndvRead* read = static_cast<OwnedBy<uct_completion_t, RndvRead>*>(self)->owner;
-        if (read->request == nullptr) {
-            delete read;
-        } else if (self->status != UCS_OK) {
-            read->request->worker->rndv_ended(*read->request, self->status);
-        } else if (read->request->offset == read->request->wanted) {
-            read->request->worker->rndv_ended(*read->request, UCS_OK);
-        } else {
-            read->request->ep->queue_read(*read->request);
-        }
-    }
-};
 
 namespace {
 
@@ -70,43 +30,64 @@ std::span<const std::byte> key_of(std::span<const std::byte> keys, std::uint8_t 
     return {};
 }
 
-/// The handle of the receiver's buffer: it has one, or needs none, or the cache has.
-bool local_handle(Request& request, const Domain& domain, std::size_t index, RndvRead& read) {
-    if (request.buffer.memory != nullptr) {
-        read.memh = request.buffer.memory->handle(index);
-        return true;
-    }
-    if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0)
-        return true;
-    read.cache = request.worker->context().cache();
-    read.cached = request.worker->cache_region(request, index, RegUse::kTarget);
-    if (read.cached == nullptr)
-        return false;
-    read.memh = read.cached->handle;
-    return true;
+/// A message may overtake the peer's hello; then nothing is known of the peer's rails, and only a
+/// copy is sure.
+std::span<const std::byte> key_for(const Endpoint& ep, std::span<const std::byte> keys) {
+    if (ep.state() != EpState::kReady)
+        return {};
+    const auto key = key_of(keys, ep.domain_of_peer(ep.peer_rail()));
+    return key.size() == ep.rail().domain().attr.rkey_packed_size ? key
+                                                                  : std::span<const std::byte>{};
 }
 
-/// nullptr: the data cannot be read from here. A message may overtake the peer's hello; then
-/// nothing is known of the peer's rails.
-std::unique_ptr<RndvRead> make_read(Request& request, const Endpoint& ep, const Rndv& rndv,
-                                    std::span<const std::byte> keys) {
-    if (ep.state() != EpState::kReady || !ep.rail().can_get())
-        return nullptr;
+RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rndv& rndv, bool has_key) {
     const Rail& rail = ep.rail();
-    const std::span<const std::byte> key = key_of(keys, ep.domain_of_peer(ep.peer_rail()));
-    auto read = std::make_unique<RndvRead>();
-    if (key.size() != rail.domain().attr.rkey_packed_size ||
-        uct_rkey_unpack(rail.domain().component, key.data(), &read->key) != UCS_OK)
+    const Domain& domain = rail.domain();
+    const Buffer& buffer = request.buffer;
+    const bool has_handle = buffer.memory != nullptr;
+    const bool is_one_piece = buffer.list == nullptr;
+    const bool may_cache = is_one_piece && ep.worker.context().cache() != nullptr;
+    RndvFacts facts{};
+    facts.can_write_here =
+        has_handle || may_cache || (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
+    facts.can_give_key = is_one_piece && (has_handle || may_cache || domain.registers_cheaply);
+    // A handle stays; its key ends with a connection of the endpoint's own.
+    facts.takes_key_back = !domain.registers_cheaply && (!has_handle || !rail.connects_to_iface());
+    facts.has_peer_key = has_key;
+    facts.peer_can_put = (rndv.flags & kRndvCanPut) != 0;
+    return facts;
+}
+
+/// nullptr: the cache has no room, or the key is none.
+std::unique_ptr<RndvTransfer> make_read(Request& request, const Endpoint& ep, std::uint64_t address,
+                                        std::span<const std::byte> key) {
+    const Domain& domain = ep.rail().domain();
+    const std::size_t index = ep.rail().domain_index();
+    auto read = std::make_unique<RndvTransfer>();
+    if (uct_rkey_unpack(domain.component, key.data(), &read->key) != UCS_OK)
         return nullptr;
-    read->component = rail.domain().component;
-    if (!local_handle(request, rail.domain(), rail.domain_index(), *read))
-        return nullptr;
-    read->address = rndv.address;
+    read->component = domain.component;
+    read->address = address;
     read->request = &request;
+    if (request.buffer.memory != nullptr) {
+        read->memh = request.buffer.memory->handle(index);
+    } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
+        read->cache = request.worker->context().cache();
+        read->cached = request.worker->cache_region(request, index, RegUse::kTarget);
+        if (read->cached == nullptr)
+            return nullptr;
+        read->memh = read->cached->handle;
+    }
     return read;
 }
 
 }  // namespace
+
+void Worker::count_copy() {
+    count(WorkerCounter::kRndvCopy);
+    if (options().scheme() != RndvScheme::kAuto && options().scheme() != RndvScheme::kCopy)
+        count(WorkerCounter::kRndvFallback);
+}
 
 void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
                         std::span<const std::byte> keys) {
@@ -118,14 +99,26 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
     set_outstanding(request, ep);
     if (request.wanted == 0)
         return rndv_ended(request, UCS_OK);
-    if (auto read = make_read(request, ep, rndv, keys)) {
-        request.read = read.release();
-        count(WorkerCounter::kRndvGet);
-        return ep.queue_read(request);
+    RndvScheme scheme = RndvScheme::kCopy;
+    if (ep.state() == EpState::kReady) {
+        const auto key = key_for(ep, keys);
+        const RndvFacts facts = facts_of(request, ep, rndv, !key.empty());
+        scheme = pick_scheme(available_schemes(ep.rail(), facts), options().scheme(), facts);
+        if (scheme == RndvScheme::kGet) {
+            if (auto read = make_read(request, ep, rndv.address, key)) {
+                request.transfer = read.release();
+                count(WorkerCounter::kRndvGet);
+                return ep.queue_transfer(request);
+            }
+        }
     }
-    count(WorkerCounter::kRndvCopy);
     if (request.id == 0 && name(request) == 0)
         return rndv_ended(request, UCS_ERR_NO_MEMORY);
+    if (scheme == RndvScheme::kPut && register_target(request, ep.rail())) {
+        request.is_offered = true;
+        return ep.queue_transfer(request);
+    }
+    count_copy();
     ep.control(ControlOp::kCts, rndv.send_id, static_cast<std::int32_t>(request.id),
                request.wanted);
 }
@@ -138,24 +131,6 @@ void Worker::rndv_ended(Request& request, ucs_status_t status) {
     if (status == UCS_OK && request.done.message_length > request.wanted)
         status = UCS_ERR_MESSAGE_TRUNCATED;
     finish(request, status);
-}
-
-/// Lets go of what a read needs; pieces under way end by themselves.
-void end_read(Request& request) {
-    if (request.read == nullptr)
-        return;
-    RndvRead* read = std::exchange(request.read, nullptr);
-    if (read->done.count > 0) {
-        read->request = nullptr;
-    } else {
-        delete read;
-    }
-}
-
-void Endpoint::queue_read(Request& request) {
-    request.is_queued = true;
-    data_.push_back(request);
-    drain_and_arm();
 }
 
 void Endpoint::send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes) {
@@ -178,7 +153,9 @@ ucs_status_t Endpoint::drain_data() {
     Request* request = data_.front();
     if (request == nullptr)
         return UCS_OK;
-    return request->kind == RequestKind::kReceive ? read_pieces(*request) : send_piece(*request);
+    if (request->transfer != nullptr)
+        return move_pieces(*request);
+    return request->kind == RequestKind::kReceive ? send_put_offer(*request) : send_piece(*request);
 }
 
 ucs_status_t Endpoint::send_piece(Request& request) {
@@ -209,43 +186,6 @@ ucs_status_t Endpoint::send_piece(Request& request) {
         control(ControlOp::kDataEnd, request.peer_id, static_cast<std::int32_t>(sent));
         worker.finish(request, static_cast<ucs_status_t>(sent));
     }
-    return UCS_INPROGRESS;
-}
-
-/// Begins as many pieces as may be under way at a time; they end together.
-ucs_status_t Endpoint::read_pieces(Request& request) {
-    RndvRead& read = *request.read;
-    const std::size_t most = std::min(rail_->attr().cap.get.max_zcopy, kPieceBytes);
-    read.done.func = RndvRead::pieces_done;
-    read.done.owner = &read;
-    read.done.status = UCS_OK;
-    read.done.count = 1;  // ours, so that it does not fire before all are begun
-    ucs_status_t status = UCS_OK;
-    for (std::uint64_t i = 0;
-         i < worker.options().rndv_fragments && request.offset < request.wanted; ++i) {
-        uct_iov_t iov{nullptr, 0, read.memh, 0, 1};
-        iov.buffer = request.buffer.piece(request.offset, &iov.length);
-        iov.length = std::min({iov.length, most, request.wanted - request.offset});
-        ++read.done.count;
-        status = uct_ep_get_zcopy(lane_, &iov, 1, read.address + request.offset, read.key.rkey,
-                                  &read.done);
-        if (status != UCS_INPROGRESS)
-            --read.done.count;
-        if (status != UCS_OK && status != UCS_INPROGRESS)
-            break;
-        request.offset += iov.length;
-    }
-    const bool has_begun = read.done.count > 1;
-    if (status == UCS_ERR_NO_RESOURCE && !has_begun) {
-        read.done.count = 0;
-        return status;
-    }
-    if (status < 0 && status != UCS_ERR_NO_RESOURCE)
-        uct_completion_update_status(&read.done, status);
-    data_.pop_front();
-    request.is_queued = false;
-    if (--read.done.count == 0)
-        RndvRead::pieces_done(&read.done);
     return UCS_INPROGRESS;
 }
 

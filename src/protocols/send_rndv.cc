@@ -33,9 +33,13 @@ struct Keys {
     }
 };
 
-/// An injected message's copy is the library's own, which is not kept registered.
-bool is_cached_here(const Request& request, const Domain& domain) {
-    return request.buffer.memory == nullptr && request.copy == nullptr && !domain.registers_cheaply;
+/// The handle by which the peer reads the buffer; a list has none that would do.
+uct_mem_h source_of(const Request& request, std::size_t domain) {
+    if (request.buffer.list != nullptr)
+        return nullptr;
+    if (request.buffer.memory != nullptr)
+        return request.buffer.memory->handle(domain);
+    return request.cached != nullptr ? request.cached->handle : request.registration;
 }
 
 struct RndvPacking {
@@ -56,31 +60,37 @@ struct RndvPacking {
 
 }  // namespace
 
+/// Makes a buffer without a handle known where that is cheap, or keeps it so. The copy of an
+/// injected message is the library's own, which is not kept.
+void Endpoint::register_source(Request& request) {
+    const Domain& domain = rail_->domain();
+    const std::size_t index = rail_->domain_index();
+    if (request.buffer.memory != nullptr || request.buffer.list != nullptr ||
+        request.registration != nullptr || request.cached != nullptr)
+        return;
+    if (domain.registers_cheaply) {
+        if (uct_md_mem_reg(domain.md, request.buffer.base, request.buffer.length,
+                           UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ,
+                           &request.registration) != UCS_OK)
+            request.registration = nullptr;
+        request.registered_in = static_cast<std::uint32_t>(index);
+    } else if ((rail_->can_get() || rail_->can_put()) && request.copy == nullptr) {
+        request.cached = worker.cache_region(request, index, RegUse::kSource);
+    }
+}
+
 ucs_status_t Endpoint::start_rndv(Request& request) {
     if (request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
+    const RndvScheme scheme = worker.options().scheme();
+    const bool may_get = scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet;
+    const bool may_put = scheme == RndvScheme::kAuto || scheme == RndvScheme::kPut;
+    if (may_get || may_put)
+        register_source(request);
     Keys keys;
-    const Domain& domain = rail_->domain();
-    if (request.buffer.list == nullptr) {
-        if (request.buffer.memory != nullptr) {
-            keys.add(domain, rail_->domain_index(),
-                     request.buffer.memory->handle(rail_->domain_index()));
-        } else if (domain.registers_cheaply && request.registration == nullptr) {
-            const ucs_status_t status = uct_md_mem_reg(
-                domain.md, request.buffer.base, request.buffer.length,
-                UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ, &request.registration);
-            if (status == UCS_OK)
-                request.registered_in = static_cast<std::uint32_t>(rail_->domain_index());
-            else
-                request.registration = nullptr;
-        }
-        if (request.cached == nullptr && rail_->can_get() && is_cached_here(request, domain))
-            request.cached = worker.cache_region(request, rail_->domain_index(), RegUse::kSource);
-        if (request.cached != nullptr)
-            keys.add(domain, rail_->domain_index(), request.cached->handle);
-        if (request.registration != nullptr)
-            keys.add(domain, rail_->domain_index(), request.registration);
-    }
+    if (const uct_mem_h handle = source_of(request, rail_->domain_index());
+        may_get && handle != nullptr)
+        keys.add(rail_->domain(), rail_->domain_index(), handle);
     Envelope envelope = envelope_of(request, peer_names);
     envelope.header.flags &= ~kAcks;  // the receiver's answer to the rendezvous is one
     envelope.bytes =
@@ -90,6 +100,8 @@ ucs_status_t Endpoint::start_rndv(Request& request) {
     rndv.address = reinterpret_cast<std::uintptr_t>(request.buffer.base);
     rndv.send_id = request.id;
     rndv.key_count = keys.count;
+    if (may_put && rail_->can_put() && can_put_from(request, rail_->domain()))
+        rndv.flags = kRndvCanPut;
     RndvPacking packing{&envelope, &rndv, &keys};
     const ucs_status_t status = status_of(uct_ep_am_bcopy(
         lane_, static_cast<std::uint8_t>(AmId::kRndv), RndvPacking::pack, &packing, 0));

@@ -28,6 +28,7 @@ enum class AmId : std::uint8_t {
     kData = 4,     // Data, data: of a rendezvous that is copied
     kControl = 5,  // Control
     kWireup = 6,   // Wireup ...
+    kPut = 7,      // PutOffer, key: the data of a rendezvous can be written
 };
 
 enum HeaderFlag : std::uint32_t {
@@ -59,9 +60,14 @@ struct Rndv {
     std::uint64_t address;
     std::uint32_t send_id;  // of the sender's request
     std::uint8_t key_count;
-    std::uint8_t reserved[3];
+    std::uint8_t flags;  // RndvFlag
+    std::uint8_t reserved[2];
 };
 static_assert(sizeof(Rndv) == 24);
+
+enum RndvFlag : std::uint8_t {
+    kRndvCanPut = 1,  // the sender can write from its buffer
+};
 
 /// Before each key.
 struct KeyHead {
@@ -76,11 +82,24 @@ struct Data {
 };
 static_assert(sizeof(Data) == 16);
 
+/// Where the sender of a rendezvous may write. Then the packed remote key.
+struct PutOffer {
+    std::uint32_t sender;
+    std::uint32_t send_id;
+    std::uint32_t receive_id;
+    std::uint8_t domain;  // of the receiver, as its hello numbers them
+    std::uint8_t key_bytes;
+    std::uint8_t reserved[2];
+    std::uint64_t length;
+    std::uint64_t address;
+};
+static_assert(sizeof(PutOffer) == 32);
+
 enum class ControlOp : std::uint32_t {
     kAck = 1,        // a: send id. It was matched or delivered, as it asked.
     kAts = 2,        // a: send id, b: status. The receiver is done with the rendezvous.
     kCts = 3,        // a: send id, b: receive id, c: bytes wanted. Send the data.
-    kDataEnd = 4,    // a: receive id, b: status. No data follows.
+    kDataEnd = 4,    // a: receive id, b: status. No data follows; 0: it was written.
     kCancel = 5,     // a: send id. Drop it unless it is matched.
     kCanceled = 6,   // a: send id. It was dropped.
     kFlush = 7,      // a: flush id. Answer when everything before has been taken.

@@ -28,7 +28,9 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"rx_unexpected", "messages", "that met none"},
     {"rx_rndv", "messages", "received by rendezvous"},
     {"rndv_get", "messages", "of these, read from the sender's memory"},
+    {"rndv_put", "messages", "of these, written by the sender"},
     {"rndv_copy", "messages", "of these, sent by the sender in pieces"},
+    {"rndv_fallback", "messages", "of these, although TAGWIRE_RNDV_SCHEME asked for another way"},
     {"reg_cached", "buffers", "found in the registration cache"},
     {"reg_made", "buffers", "registered for it"},
     {"reg_refused", "buffers", "that it had no room for, or a device refused"},
@@ -98,6 +100,8 @@ ucs_status_t Worker::open() {
     if (status != UCS_OK)
         return status;
     open_rails();
+    if ((status = check_scheme()) != UCS_OK)
+        return status;
     for (const char* transport : kFirstContact) {
         const Rail* rail = rail_of(transport);
         if (rail == nullptr)
@@ -136,6 +140,21 @@ void Worker::open_rails() {
     }
 }
 
+/// A way that is asked for by name must be one that some transport has.
+ucs_status_t Worker::check_scheme() const {
+    const RndvScheme scheme = options().scheme();
+    const auto has = [&](const auto& rail) {
+        return scheme == RndvScheme::kGet ? rail->can_get() : rail->can_put();
+    };
+    const bool is_free = scheme == RndvScheme::kAuto || scheme == RndvScheme::kCopy;
+    if (is_free || rails_.empty() || std::ranges::any_of(rails_, has))
+        return UCS_OK;
+    TW_LOG_ERROR("TAGWIRE_RNDV_SCHEME=%s: none of the transports in use can %s; auto and copy work",
+                 scheme == RndvScheme::kGet ? "get" : "put",
+                 scheme == RndvScheme::kGet ? "read a peer's memory" : "write a peer's memory");
+    return UCS_ERR_UNSUPPORTED;
+}
+
 void Worker::set_handlers(Rail& rail) {
     const auto set = [&](AmId id, uct_am_callback_t handler) {
         uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(id), handler, this, 0);
@@ -143,6 +162,7 @@ void Worker::set_handlers(Rail& rail) {
     set(AmId::kEager, handle<&Worker::on_eager>);
     set(AmId::kPart, handle<&Worker::on_part>);
     set(AmId::kRndv, handle<&Worker::on_rndv>);
+    set(AmId::kPut, handle<&Worker::on_put>);
     set(AmId::kData, handle<&Worker::on_data>);
     set(AmId::kControl, handle<&Worker::on_control>);
     set(AmId::kWireup, handle<&Worker::on_wireup>);

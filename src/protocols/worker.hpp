@@ -44,7 +44,9 @@ enum class WorkerCounter {
     kRxUnexpected,
     kRxRndv,
     kRndvGet,
+    kRndvPut,
     kRndvCopy,
+    kRndvFallback,
     kRegCached,
     kRegMade,
     kRegRefused,
@@ -143,6 +145,7 @@ class Worker : public tw_worker {
     ucs_status_t on_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_part(const std::byte* data, std::size_t length);
     ucs_status_t on_rndv(const std::byte* data, std::size_t length);
+    ucs_status_t on_put(const std::byte* data, std::size_t length);
     ucs_status_t on_data(const std::byte* data, std::size_t length);
     ucs_status_t on_control(const std::byte* data, std::size_t length);
     ucs_status_t on_wireup(const std::byte* data, std::size_t length);
@@ -153,6 +156,8 @@ class Worker : public tw_worker {
     void drop_incoming(Endpoint& ep, ucs_status_t status);
     void discard(Unexpected& message);
     void rndv_ended(Request& request, ucs_status_t status);
+    void rndv_written(Request& request);
+    void count_copy();
     std::size_t share() const { return options().unexpected_bytes / (names_.size() + 1); }
     MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
 
@@ -165,6 +170,7 @@ class Worker : public tw_worker {
     Worker(Context& context, const tw_worker_params_t& params);
     ucs_status_t open();
     void open_rails();
+    ucs_status_t check_scheme() const;
     void set_handlers(Rail& rail);
     void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);
@@ -205,6 +211,7 @@ class Worker : public tw_worker {
     tw_status_t claim(Request& request, const Incoming& wanted);
     void begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
                     std::span<const std::byte> keys);
+    bool register_target(Request& request, const Rail& rail);
     void end_receive(Request& request, Endpoint& ep);
     void describe(Request& request, const Unexpected& message);
     void report(Request& request);

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rendezvous by put: the receiver tells the sender where its buffer is and by which key, and the
+// sender writes. When all pieces are at the peer it says so, behind a fence.
+#include <cstring>
+#include <memory>
+
+#include "protocols/endpoint.hpp"
+#include "protocols/envelope.hpp"
+#include "protocols/memory.hpp"
+#include "protocols/rail.hpp"
+#include "protocols/rndv_transfer.hpp"
+#include "protocols/worker.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+struct OfferPacking {
+    PutOffer offer;
+    std::byte key[UINT8_MAX];
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const OfferPacking*>(arg);
+        std::memcpy(to, &packing.offer, sizeof packing.offer);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.offer, packing.key,
+                    packing.offer.key_bytes);
+        return sizeof packing.offer + packing.offer.key_bytes;
+    }
+};
+
+/// The handle by which peers write the receiver's buffer.
+uct_mem_h target_of(const Request& request, std::size_t domain) {
+    if (request.buffer.memory != nullptr)
+        return request.buffer.memory->handle(domain);
+    return request.cached != nullptr ? request.cached->handle : request.registration;
+}
+
+/// nullptr: the sender cannot write.
+std::unique_ptr<RndvTransfer> make_write(Request& request, const Rail& rail, const PutOffer& offer,
+                                         std::span<const std::byte> key) {
+    const Domain& domain = rail.domain();
+    if (!rail.can_put() || key.size() != domain.attr.rkey_packed_size ||
+        !can_put_from(request, domain))
+        return nullptr;
+    auto write = std::make_unique<RndvTransfer>();
+    if (uct_rkey_unpack(domain.component, key.data(), &write->key) != UCS_OK)
+        return nullptr;
+    write->is_put = true;
+    write->component = domain.component;
+    write->address = offer.address;
+    write->request = &request;
+    if (request.buffer.memory != nullptr) {
+        write->memh = request.buffer.memory->handle(rail.domain_index());
+    } else if (request.cached != nullptr) {
+        write->cache = request.worker->context().cache();
+        write->cached = std::exchange(request.cached, nullptr);
+        write->memh = write->cached->handle;
+    }
+    return write;
+}
+
+}  // namespace
+
+bool can_put_from(const Request& request, const Domain& domain) {
+    return request.buffer.memory != nullptr || request.cached != nullptr ||
+           (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
+}
+
+// ---- The receiver
+
+/// False: a copy must do.
+bool Worker::register_target(Request& request, const Rail& rail) {
+    const std::size_t index = rail.domain_index();
+    if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
+        return false;
+    if (request.buffer.memory != nullptr)
+        return true;
+    if (!rail.domain().registers_cheaply) {
+        request.cached = cache_region(request, index, RegUse::kTarget);
+        return request.cached != nullptr;
+    }
+    request.registered_in = static_cast<std::uint32_t>(index);
+    return uct_md_mem_reg(rail.domain().md, request.buffer.base, request.wanted,
+                          UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_LOCAL_WRITE,
+                          &request.registration) == UCS_OK;
+}
+
+ucs_status_t Endpoint::send_put_offer(Request& request) {
+    const Domain& domain = rail_->domain();
+    OfferPacking packing{};
+    packing.offer = {peer_names,
+                     request.peer_id,
+                     request.id,
+                     static_cast<std::uint8_t>(rail_->domain_index()),
+                     static_cast<std::uint8_t>(domain.attr.rkey_packed_size),
+                     {},
+                     request.wanted,
+                     reinterpret_cast<std::uintptr_t>(request.buffer.base)};
+    ucs_status_t status =
+        uct_md_mkey_pack(domain.md, target_of(request, rail_->domain_index()), packing.key);
+    if (status == UCS_OK) {
+        status = status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kPut),
+                                           OfferPacking::pack, &packing, 0));
+    }
+    if (status == UCS_ERR_NO_RESOURCE)
+        return status;
+    data_.pop_front();
+    request.is_queued = false;
+    if (status != UCS_OK)
+        worker.rndv_ended(request, status);
+    return UCS_INPROGRESS;
+}
+
+/// The sender says that it has written everything.
+void Worker::rndv_written(Request& request) {
+    if (!request.is_offered || request.offset > 0)
+        return count(WorkerCounter::kGarbage);
+    count(WorkerCounter::kRndvPut);
+    rndv_ended(request, UCS_OK);
+}
+
+// ---- The sender
+
+void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> key) {
+    Request* request = worker.request_named(offer.send_id);
+    if (request == nullptr || request->ep != this || request->kind != RequestKind::kSend ||
+        !request->is_outstanding || request->is_queued || request->peer_id != 0 ||
+        offer.receive_id == 0 || offer.length == 0 || offer.length > request->buffer.length)
+        return worker.count(WorkerCounter::kGarbage);
+    std::unique_ptr<RndvTransfer> write;
+    if (offer.domain == domain_of_peer(peer_rail_))
+        write = make_write(*request, *rail_, offer, key);
+    if (write == nullptr) {
+        send_data(*request, offer.receive_id, offer.length);
+        return drain_and_arm();
+    }
+    request->peer_id = offer.receive_id;
+    request->wanted = offer.length;
+    request->offset = 0;
+    request->transfer = write.release();
+    queue_transfer(*request);
+}
+
+/// The pieces are in the peer's memory, or one has failed. What waits for its end after a failure
+/// of the endpoint is ended by fail().
+void Endpoint::all_is_written(Request& request, ucs_status_t status) {
+    if (state_ == EpState::kFailed)
+        return;
+    if (status == UCS_OK)
+        status = uct_ep_fence(lane_, 0);
+    end_transfer(request);
+    control(ControlOp::kDataEnd, request.peer_id, status);
+    if (status != UCS_OK)
+        worker.finish(request, status);
+}
+
+}  // namespace tagwire::proto

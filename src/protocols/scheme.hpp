@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// By which way the data of a rendezvous moves. The receiver decides.
+#pragma once
+
+#include <cstdint>
+
+namespace tagwire::proto {
+
+class Rail;
+
+/// In the order of the choices of TAGWIRE_RNDV_SCHEME.
+enum class RndvScheme : std::uint8_t {
+    kAuto,
+    kGet,   // the receiver reads the sender's buffer
+    kPut,   // the sender writes the receiver's buffer
+    kCopy,  // the sender sends it in messages
+};
+
+/// What both sides have.
+struct RndvFacts {
+    bool can_write_here;  // our buffer has what a read into it asks for
+    bool can_give_key;    // our buffer is one piece, and a peer can be given a key of it
+    bool takes_key_back;  // ... which ends with the operation, or with its endpoint
+    bool has_peer_key;    // the sender's buffer has a key that the lane can use
+    bool peer_can_put;    // the sender's buffer has what a write from it asks for
+};
+
+constexpr unsigned scheme_bit(RndvScheme scheme) {
+    return 1U << static_cast<unsigned>(scheme);
+}
+
+/// Those that would work over the lane, as bits.
+unsigned available_schemes(const Rail& rail, const RndvFacts& facts);
+
+/// Of `available`: what is `wanted`, else a copy; for kAuto the cheapest.
+RndvScheme pick_scheme(unsigned available, RndvScheme wanted, const RndvFacts& facts);
+
+}  // namespace tagwire::proto
