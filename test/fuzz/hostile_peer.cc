@@ -70,6 +70,9 @@ void HostilePeer::say_hello(Input& input) {
     require(ucs::memfd_create_sealed("fuzz-bell", kBellBytes, &bell_fd_) == UCS_OK);
     require(ucs::map_shared(bell_fd_.get(), kBellBytes, &bell_) == UCS_OK);
     require(ucs::memfd_create_sealed("fuzz-arena", kArenaBytes, &arena_fd_) == UCS_OK);
+    ucs::Mapping arena;
+    require(ucs::map_shared(arena_fd_.get(), kArenaBytes, &arena) == UCS_OK);
+    arena.base()[sizeof(std::uint64_t)] = std::byte{1};  // key 1 is good
     sm::Hello hello{};
     hello.magic = sm::kPacketMagic;
     hello.version = sm::kFormatVersion;

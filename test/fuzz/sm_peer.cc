@@ -135,8 +135,8 @@ class Victim {
 
     /// Something of ours that the peer answers, or does not.
     void operate(uct_ep_h ep, Input& input, test::Completion& completion) {
-        sm::PackedRkey packed{sm::kRkeyMagic, 1,      ~std::uint64_t{0},
-                              sm::kNoOffset,  0x1000, 0x100000};
+        sm::PackedRkey packed{sm::kRkeyMagic, 1, ~std::uint64_t{0}, sm::kNoOffset, 0x1000,
+                              0x100000,       1};
         const auto packed_bytes = sm::bytes_of(packed);
         const uct_iov_t iov = memory_->iov(0, 1 + input.below(9999));
         const auto what = input.take<std::uint8_t>() % 6;

@@ -48,8 +48,19 @@ inline void full_barrier() {
     std::atomic<int> here{0};  // SYNC sm_sleep, SYNC vhca_sleep: as the fence below
     here.fetch_add(1, std::memory_order_seq_cst);
 #else
-    // SYNC sm_sleep, SYNC vhca_sleep: the callers' store comes before their load.
+    // SYNC sm_sleep, SYNC vhca_sleep, SYNC sm_revoke: the callers' store comes before what follows.
     std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+/// Loads before it, of plain memory too, come before loads after it.
+inline void read_barrier() {
+#if defined(__SANITIZE_THREAD__)
+    std::atomic<int> here{0};  // SYNC sm_revoke: as above
+    here.fetch_add(1, std::memory_order_acq_rel);
+#else
+    // SYNC sm_revoke: the callers' copy comes before their load.
+    std::atomic_thread_fence(std::memory_order_acquire);
 #endif
 }
 

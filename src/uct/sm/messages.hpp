@@ -50,7 +50,8 @@ struct RndvBody {
     std::uint32_t op;   // index of the sender's operation and of its RndvWord
     std::uint32_t key;  // registration, for software rendezvous
     std::uint32_t seg;  // buffer that holds the header when it does not fit below
-    std::byte header[kBodyBytes - 48];
+    std::uint64_t key_generation;
+    std::byte header[kBodyBytes - 56];
 };
 
 struct RndvRequestBody {
@@ -130,6 +131,6 @@ static_assert(fits_slot<TagShortBody>() && fits_slot<TagImmBody>() && fits_slot<
 static_assert(fits_slot<RndvBody>() && fits_slot<RndvRequestBody>() && fits_slot<RndvHelpBody>());
 static_assert(fits_slot<PullBody>() && fits_slot<PushBody>() && fits_slot<AtomicBody>());
 static_assert(sizeof(TagShortBody::data) == 112 && sizeof(TagImmBody::data) == 104 &&
-              sizeof(RndvBody::header) == 72);
+              sizeof(RndvBody::header) == 64);
 
 }  // namespace tagwire::sm

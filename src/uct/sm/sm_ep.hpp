@@ -115,7 +115,7 @@ class SmEp : public uct::BaseEp {
     ucs_status_t zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                        std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp);
     ucs_status_t start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
-                                std::size_t bytes, std::uint64_t remote_addr, const RemoteKey& key,
+                                std::size_t bytes, std::uint64_t remote_addr, const Target& target,
                                 uct_completion_t* comp);
     template <class T>
     ucs_status_t atomic(unsigned opcode, T value, T compare, std::uint64_t remote_addr,

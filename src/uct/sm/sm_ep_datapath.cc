@@ -291,7 +291,8 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     const std::uint64_t offset =
         op->length == 0 ? kNoOffset : md.arena().offset_of(op->buffer, op->length);
     std::uint32_t key = 0;
-    if (offset == kNoOffset && op->length > 0) {
+    std::uint64_t key_generation = 0;
+    if (op->length > 0) {
         const auto* handle = static_cast<const MemHandle*>(iov->memh);
         if (handle == nullptr) {
             status =
@@ -304,6 +305,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
             handle = static_cast<const MemHandle*>(op->own_memh);
         }
         key = handle->key;
+        key_generation = handle->generation;
     }
     auto& body = body_of<RndvBody>(link().tx.slot());
     body.tag = tag;
@@ -313,6 +315,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     body.generation = op->generation;
     body.op = op->index;
     body.key = key;
+    body.key_generation = key_generation;
     write_header(Kind::kRndv, offset == kNoOffset ? std::uint8_t{0} : std::uint8_t{kInArena},
                  header, header_length, body.header, sizeof body.header, &body.seg);
     return op;

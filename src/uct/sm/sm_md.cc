@@ -3,16 +3,16 @@
 
 #include <cstring>
 
+#include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
+#include "uct/sm/key_guard.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
 
 namespace {
 
-// A key is serial << 20 | index, so that one of a registration that is gone is noticed.
-constexpr unsigned kKeyIndexBits = 20;
-constexpr std::uint32_t kKeyIndexMax = 1U << kKeyIndexBits;
 constexpr unsigned kAccessAll =
     UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
@@ -20,9 +20,15 @@ constexpr unsigned kAccessAll =
 
 ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options, uct::Md** md_p) {
     std::unique_ptr<Arena> arena;
-    const ucs_status_t status = Arena::create(options.arena_bytes, &arena);
+    ucs_status_t status = Arena::create(options.arena_bytes + kGenerationsBytes, &arena);
     if (status != UCS_OK)
         return status;
+    std::byte* generations = nullptr;
+    std::size_t bytes = 0;
+    status = arena->allocate(kGenerationsBytes, &generations, &bytes);
+    if (status != UCS_OK)
+        return status;
+    TW_CHECK(generations == arena->mapping().base());
     *md_p = new SmMd(family, std::move(arena));
     return UCS_OK;
 }
@@ -42,7 +48,7 @@ SmMd::~SmMd() {
 }
 
 ucs_status_t SmMd::query(uct_md_attr_t* attr) {
-    attr->cap.max_alloc = arena_->mapping().bytes();
+    attr->cap.max_alloc = arena_->mapping().bytes() - kGenerationsBytes;
     attr->cap.max_reg = SIZE_MAX;
     attr->cap.flags =
         UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY | UCT_MD_FLAG_RKEY_PTR;
@@ -86,14 +92,26 @@ MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
-    handle->key = ++serial_[index] << kKeyIndexBits | index;
+    const std::uint64_t serial = ++serial_[index];
+    handle->key = static_cast<std::uint32_t>(serial << kKeyIndexBits) | index;
+    handle->generation = serial * 2 + 1;
+    set_generation(handle->key, handle->generation);
     by_index_[index] = handle.get();
     return handle.release();
 }
 
+void SmMd::set_generation(std::uint32_t key, std::uint64_t generation) {
+    auto* table = reinterpret_cast<Generation*>(arena_->mapping().base());
+    // SYNC sm_revoke: before anything that the program does with the memory from now on; peers look
+    // again after they have read.
+    table[key_index(key)].store(generation, std::memory_order_release);
+    ucs::full_barrier();
+}
+
 void SmMd::forget(MemHandle* handle) {
     const std::lock_guard lock(mutex_);
-    const std::uint32_t index = handle->key & (kKeyIndexMax - 1);
+    const std::uint32_t index = key_index(handle->key);
+    set_generation(handle->key, handle->generation + 1);
     by_index_[index] = nullptr;
     free_.push_back(index);
     delete handle;
@@ -130,8 +148,10 @@ ucs_status_t SmMd::mem_free(uct_mem_h memh) {
         TW_LOG_ERROR("mem_free of memory that was registered, not allocated");
         return UCS_ERR_INVALID_PARAM;
     }
-    arena_->free(handle->address, handle->length);
+    std::byte* address = handle->address;
+    const std::size_t length = handle->length;
     forget(handle);
+    arena_->free(address, length);
     return UCS_OK;
 }
 
@@ -160,7 +180,8 @@ ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
                           arena_->mapping().id(),
                           handle->arena_offset,
                           reinterpret_cast<std::uintptr_t>(handle->address),
-                          handle->length};
+                          handle->length,
+                          handle->generation};
     std::memcpy(packed, &rkey, sizeof rkey);
     return UCS_OK;
 }
@@ -168,7 +189,7 @@ ucs_status_t SmMd::mkey_pack(uct_mem_h memh, void* packed) {
 std::byte* SmMd::resolve(std::uint32_t key, std::uint64_t address, std::uint64_t length,
                          unsigned access) {
     const std::lock_guard lock(mutex_);
-    const std::uint32_t index = key & (kKeyIndexMax - 1);
+    const std::uint32_t index = key_index(key);
     const MemHandle* handle = index < by_index_.size() ? by_index_[index] : nullptr;
     if (handle == nullptr || handle->key != key || (handle->flags & access) == 0)
         return nullptr;

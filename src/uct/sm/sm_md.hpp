@@ -2,8 +2,9 @@
 // The memory domain of shared memory: allocates from its arena, keeps track of registrations.
 //
 // Threads: any. Registering needs no system call: it says which memory peers may use. Peers that
-// copy by themselves (process_vm_*) are of our own user; for those that ask us, every access is
-// checked against the registration.
+// copy by themselves (process_vm_*, loads and stores) are of our own user, and look whether the
+// registration is still in force (key_guard.hpp); for those that ask us, every access is checked
+// against it.
 #pragma once
 
 #include <memory>
@@ -23,6 +24,7 @@ struct MemHandle {
     std::size_t length = 0;
     std::uint64_t arena_offset = kNoOffset;
     std::uint32_t key = 0;
+    std::uint64_t generation = 0;
     unsigned flags = 0;  // UCT_MD_MEM_ACCESS_*
     bool is_allocated = false;
 };
@@ -62,11 +64,12 @@ class SmMd : public uct::Md {
     SmMd(const uct::Component& family, std::unique_ptr<Arena> arena);
     MemHandle* track(std::byte* address, std::size_t length, unsigned flags);
     void forget(MemHandle* handle);
+    void set_generation(std::uint32_t key, std::uint64_t generation);
 
     std::unique_ptr<Arena> arena_;
     std::mutex mutex_;
     std::vector<MemHandle*> by_index_;  // null: free
-    std::vector<std::uint32_t> serial_;
+    std::vector<std::uint64_t> serial_;
     std::vector<std::uint32_t> free_;
 };
 

@@ -306,6 +306,10 @@ bool SmIface::step_op(Op& op) {
         op.cursor.pieces(local, kIovMax, std::min<std::uint64_t>(op.left, kCopyStepBytes), &count);
     const bool is_put = op.kind == OpKind::kCopyPut;
     const bool knows = link.process != nullptr && link.process->pidfd;
+    if (!op.guard.is_good()) {
+        finish_step(op, UCS_ERR_INVALID_ADDR);
+        return true;
+    }
     ucs_status_t status = UCS_ERR_CONNECTION_RESET;
     if (!is_put || !knows || ucs::pidfd_is_alive(link.process->pidfd.get())) {
         status = is_put ? ucs::process_write(link.peer.pid, local, count, op.remote, bytes)
@@ -323,6 +327,8 @@ bool SmIface::step_op(Op& op) {
     counters_.add(SmCounter::kProcessVmBytes, bytes);
     op.remote += bytes;
     op.left -= bytes;
+    if (status == UCS_OK)
+        status = op.guard.status();
     if (status != UCS_OK || op.left == 0)
         finish_step(op, status);
     return true;

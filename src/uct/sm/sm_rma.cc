@@ -18,6 +18,7 @@ namespace tagwire::sm {
 struct SmEp::Target {
     std::byte* direct = nullptr;  // null: by the link's copy path
     const RemoteKey* key = nullptr;
+    KeyGuard guard;
 };
 
 ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
@@ -49,6 +50,11 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
         TW_LOG_ERROR("the remote key belongs to another memory domain than the endpoint's peer");
         return UCS_ERR_INVALID_PARAM;
     }
+    target_p->guard = KeyGuard(*l.arena, packed);
+    if (!target_p->guard.is_good()) {
+        TW_LOG_DEBUG("remote access by key 0x%x, which its owner has taken back", packed.key);
+        return UCS_ERR_INVALID_ADDR;
+    }
     target_p->key = key;
     target_p->direct = nullptr;
     if (packed.arena_offset != kNoOffset) {
@@ -65,7 +71,7 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
 // A transfer that is not loads and stores. UCS_OK when the first step was all of it.
 ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                                   std::size_t bytes, std::uint64_t remote_addr,
-                                  const RemoteKey& key, uct_completion_t* comp) {
+                                  const Target& target, uct_completion_t* comp) {
     SmIface& owner = iface_of_ep();
     const bool by_messages = link().copy_path == CopyPath::kMessages;
     if (by_messages)
@@ -84,7 +90,8 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
     op->cursor = op->iov.cursor();
     op->remote = remote_addr;
     op->left = op->length = bytes;
-    op->key = key.packed.key;
+    op->key = target.key->packed.key;
+    op->guard = target.guard;
     link().ops.push_back(*op);
     if (kind == OpKind::kPull) {
         link().send_control(Kind::kPull, PullBody{remote_addr, bytes, 0, op->key, kNoOp, op->id});
@@ -109,7 +116,7 @@ ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t 
         return status;
     if (target.direct != nullptr) {
         std::memcpy(target.direct, buffer, length);
-        return UCS_OK;
+        return target.guard.status();
     }
     const uct_iov_t iov{const_cast<void*>(buffer), length, nullptr, 0, 1};
     if (link().copy_path == CopyPath::kMessages && length > 0) {
@@ -119,7 +126,7 @@ ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t 
             return enough;
     }
     const ucs_status_t done =
-        start_transfer(OpKind::kCopyPut, &iov, 1, length, remote_addr, *target.key, nullptr);
+        start_transfer(OpKind::kCopyPut, &iov, 1, length, remote_addr, target, nullptr);
     return done == UCS_INPROGRESS ? UCS_OK : done;
 }
 
@@ -147,10 +154,11 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
         return status;
     if (target.direct != nullptr) {
         std::memcpy(target.direct, packed, bytes);
-        return static_cast<ssize_t>(bytes);
+        status = target.guard.status();
+        return status < 0 ? static_cast<ssize_t>(status) : static_cast<ssize_t>(bytes);
     }
     const uct_iov_t iov{packed, bytes, nullptr, 0, 1};
-    status = start_transfer(OpKind::kCopyPut, &iov, 1, bytes, remote_addr, *target.key, nullptr);
+    status = start_transfer(OpKind::kCopyPut, &iov, 1, bytes, remote_addr, target, nullptr);
     return status < 0 ? static_cast<ssize_t>(status) : static_cast<ssize_t>(bytes);
 }
 
@@ -172,7 +180,7 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
     if (status != UCS_OK)
         return status;
     if (target.direct == nullptr)
-        return start_transfer(kind, iov, iovcnt, bytes, remote_addr, *target.key, comp);
+        return start_transfer(kind, iov, iovcnt, bytes, remote_addr, target, comp);
     IovCursor cursor(iov, iovcnt);
     if (kind == OpKind::kCopyPut) {
         cursor.gather(target.direct, bytes);
@@ -180,7 +188,7 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
         cursor.scatter(target.direct, bytes);
     }
     iface_of_ep().count(SmCounter::kDirectBytes, bytes);
-    return UCS_OK;
+    return target.guard.status();
 }
 
 // ---- Get
@@ -197,11 +205,11 @@ ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote
         return status;
     if (target.direct != nullptr) {
         std::memcpy(buffer, target.direct, length);
-        return UCS_OK;
+        return target.guard.status();
     }
     const uct_iov_t iov{buffer, length, nullptr, 0, 1};
     // UCS_INPROGRESS: the peer sends the data in its progress, and a flush tells when it is there.
-    return start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
+    return start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, target, nullptr);
 }
 
 ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length,
@@ -218,20 +226,19 @@ ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_
     if (target.direct != nullptr || length == 0) {
         const std::byte nothing{};  // the callback may hand the pointer to memcpy
         unpack(arg, length == 0 ? &nothing : target.direct, length);
-        return UCS_OK;
+        return target.guard.status();
     }
     if (link().copy_path != CopyPath::kMessages) {
         std::byte copy[32768];
         const uct_iov_t iov{copy, length, nullptr, 0, 1};
-        status =
-            start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, *target.key, nullptr);
+        status = start_transfer(OpKind::kCopyGet, &iov, 1, length, remote_addr, target, nullptr);
         if (status == UCS_OK)
             unpack(arg, copy, length);
         if (status != UCS_INPROGRESS)
             return status;
         return UCS_ERR_IO_ERROR;  // one step is always enough for this size
     }
-    status = start_transfer(OpKind::kCopyGet, nullptr, 0, length, remote_addr, *target.key, comp);
+    status = start_transfer(OpKind::kCopyGet, nullptr, 0, length, remote_addr, target, comp);
     if (status == UCS_INPROGRESS) {
         Op& op = *link().ops.back();
         op.unpack = unpack;

@@ -71,7 +71,8 @@ bool SmIface::deliver_rndv(Link& link, Control control) {
                           link.arena ? link.arena->id() : 0,
                           in_arena ? body.arena_offset : kNoOffset,
                           body.address,
-                          body.length};
+                          body.length,
+                          body.key_generation};
     void* header = link.rx.body() + offsetof(RndvBody, header);
     unsigned flags = 0;
     if (in_seg && !hand_over(link, body.seg, header_bytes, &header, &flags))

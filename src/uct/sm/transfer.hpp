@@ -18,6 +18,7 @@
 #include "ucs/datastruct/tag_matcher.hpp"
 #include "uct/completion.hpp"
 #include "uct/sm/iov.hpp"
+#include "uct/sm/key_guard.hpp"
 #include "uct/sm/layout.hpp"
 #include "uct/sm/messages.hpp"
 
@@ -112,6 +113,7 @@ struct Op {
     std::uint64_t remote = 0;  // peer's address of the next byte
     std::uint64_t left = 0;    // bytes still to move
     std::uint32_t key = 0;     // registration at the peer
+    KeyGuard guard;            // kCopyGet, kCopyPut
 
     uct_unpack_callback_t unpack = nullptr;  // kPull of get_bcopy
     void* unpack_arg = nullptr;

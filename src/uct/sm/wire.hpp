@@ -123,8 +123,16 @@ struct PackedRkey {
     std::uint64_t arena_offset;
     std::uint64_t address;
     std::uint64_t length;
+    std::uint64_t generation;  // of the registration (key_guard.hpp)
 };
-static_assert(sizeof(PackedRkey) == 40);
+static_assert(sizeof(PackedRkey) == 48);
+
+// A key is serial << kKeyIndexBits | index, so that one of a registration that is gone is noticed.
+constexpr unsigned kKeyIndexBits = 20;
+constexpr std::uint32_t kKeyIndexMax = 1U << kKeyIndexBits;
+constexpr std::uint32_t key_index(std::uint32_t key) {
+    return key & (kKeyIndexMax - 1);
+}
 
 std::optional<PackedRkey> parse_rkey(std::span<const std::byte> bytes, std::string* reason);
 

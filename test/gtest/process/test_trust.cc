@@ -4,7 +4,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <memory>
+#include <utility>
 
 #include "buffer.hpp"
 #include "common/skip.hpp"
@@ -110,22 +112,23 @@ void move_all_ways(Entity& self, uct_ep_h ep, const std::vector<Bytes>& peer) {
     }
 }
 
+EntityOptions prepare(const Copies& copies) {
+    if (copies.unprivileged) {
+        become(kNobody);
+        prctl(PR_SET_DUMPABLE, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);  // forgotten with the change of user
+    }
+    EntityOptions options;
+    options.iface_config = {{"SM_CMA", copies.cma}};
+    return options;
+}
+
 TEST_P(CopyPath, moves_and_validates_every_size) {
     if (GetParam().unprivileged && getuid() != 0) {
         TW_SKIP("needs root, to become an unprivileged user");
     }
-    const auto prepare = [] {
-        if (GetParam().unprivileged) {
-            become(kNobody);
-            prctl(PR_SET_DUMPABLE, 0);
-            prctl(PR_SET_PDEATHSIG, SIGKILL);  // forgotten with the change of user
-        }
-        EntityOptions options;
-        options.iface_config = {{"SM_CMA", GetParam().cma}};
-        return options;
-    };
     Child target([&](Channel& control) {
-        Entity self(resource_of("sm"), prepare());
+        Entity self(resource_of("sm"), prepare(GetParam()));
         const Buffer memory(self, 1 << 20, Backing::kRegistered);
         const std::uint64_t address = memory.address();
         const auto* first = reinterpret_cast<const std::byte*>(&address);
@@ -147,7 +150,7 @@ TEST_P(CopyPath, moves_and_validates_every_size) {
     ASSERT_TRUE(address.has_value());
     const auto parts = unpack(*address);
     Child initiator([&](Channel&) {
-        Entity self(resource_of("sm"), prepare());
+        Entity self(resource_of("sm"), prepare(GetParam()));
         const Endpoint ep = connect_to_address(self, parts.at(0), parts.at(1));
         move_all_ways(self, ep, {parts.at(2), parts.at(3)});
         EXPECT_TRUE(self.errors.empty());
@@ -155,6 +158,75 @@ TEST_P(CopyPath, moves_and_validates_every_size) {
     EXPECT_EQ(0, initiator.join());
     target.channel().signal();
     EXPECT_EQ(0, target.join());
+}
+
+/// How a get and a put of the first bytes by a key end.
+std::pair<ucs_status_t, ucs_status_t> use_key(Entity& self, uct_ep_h ep, const Bytes& packed,
+                                              std::uint64_t address) {
+    constexpr std::size_t kBytes = 100003;
+    const RemoteKey key(self, packed);
+    const Buffer local(self, kBytes, Backing::kRegistered);
+    const uct_iov_t iov = local.iov();
+    ucs_status_t ends[2];
+    int i = 0;
+    for (const auto operation : {uct_ep_get_zcopy, uct_ep_put_zcopy}) {
+        Completion completion;
+        ucs_status_t& end = ends[i++];
+        end = retry(self, [&] { return operation(ep, &iov, 1, address, key.get(), &completion); });
+        if (end == UCS_INPROGRESS) {
+            EXPECT_TRUE(progress_until(self, [&] { return completion.calls > 0; }));
+            end = completion.ended;
+        }
+    }
+    return {ends[0], ends[1]};
+}
+
+TEST_P(CopyPath, a_key_that_was_taken_back_is_refused) {
+    if (GetParam().unprivileged && getuid() != 0) {
+        TW_SKIP("needs root, to become an unprivileged user");
+    }
+    for (const Backing backing : {Backing::kRegistered, Backing::kAllocated}) {
+        Child target([&](Channel& control) {
+            Entity self(resource_of("sm"), prepare(GetParam()));
+            auto memory = std::make_unique<Buffer>(self, 1 << 20, backing);
+            const std::uint64_t address = memory->address();
+            const auto* first = reinterpret_cast<const std::byte*>(&address);
+            control.send(pack({self.device_address(), self.iface_address(), memory->packed_rkey(),
+                               Bytes(first, first + sizeof address)}));
+            EXPECT_TRUE(progress_until(self, [&] { return control.has_message(); }));
+            EXPECT_TRUE(control.await_signal());
+            memory.reset();
+            // What takes its place has the place of its key, too.
+            memory = std::make_unique<Buffer>(self, 1 << 20, backing);
+            control.signal();
+            EXPECT_TRUE(progress_until(self, [&] { return control.has_message(); }));
+        });
+        const auto told = target.channel().receive();
+        ASSERT_TRUE(told.has_value());
+        const auto parts = unpack(*told);
+        Child initiator([&](Channel& control) {
+            Entity self(resource_of("sm"), prepare(GetParam()));
+            const Endpoint ep = connect_to_address(self, parts.at(0), parts.at(1));
+            std::uint64_t address = 0;
+            std::memcpy(&address, parts.at(3).data(), sizeof address);
+            const auto before = use_key(self, ep, parts.at(2), address);
+            EXPECT_EQ(UCS_OK, before.first);
+            EXPECT_EQ(UCS_OK, before.second);
+            control.signal();
+            EXPECT_TRUE(control.await_signal());
+            const auto after = use_key(self, ep, parts.at(2), address);
+            EXPECT_EQ(UCS_ERR_INVALID_ADDR, after.first);
+            EXPECT_EQ(UCS_ERR_INVALID_ADDR, after.second);
+            EXPECT_TRUE(self.errors.empty());
+        });
+        EXPECT_TRUE(initiator.channel().await_signal());
+        target.channel().signal();
+        EXPECT_TRUE(target.channel().await_signal());
+        initiator.channel().signal();
+        EXPECT_EQ(0, initiator.join());
+        target.channel().signal();
+        EXPECT_EQ(0, target.join());
+    }
 }
 
 std::string copies_label(const ::testing::TestParamInfo<Copies>& parameter) {

@@ -41,7 +41,7 @@ TEST_P(HostileMessage, EndsTheConnection) {
 }
 
 sm::RndvBody good_rndv() {
-    return {1, 0x1000, 64, sm::kNoOffset, 1, 0, 0, 0, {}};
+    return {1, 0x1000, 64, sm::kNoOffset, 1, 0, 0, 0, 0, {}};
 }
 
 template <Kind kind, class Body>

@@ -174,7 +174,7 @@ TEST(RingPacket, OfTheLargestRingFitsItsDescriptorRegion) {
 // ---- Remote keys -------------------------------------------------------------------------------
 
 TEST(Rkey, IsRefusedByEachWrongField) {
-    constexpr PackedRkey kKey{kRkeyMagic, 1, 2, 4096, 0x10000, 100};
+    constexpr PackedRkey kKey{kRkeyMagic, 1, 2, 4096, 0x10000, 100, 1};
     EXPECT_TRUE(parse_rkey(bytes_of(kKey), nullptr));
     EXPECT_TRUE(
         parse_rkey(bytes_of(with(kKey, [](auto& k) { k.arena_offset = kNoOffset; })), nullptr));

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whether a remote key is still good, for peers that reach memory by themselves.
+//
+// Each arena begins with a table of generations, one per index of a key (kKeyIndexMax). The owner
+// writes it: odd while a registration has the index, even otherwise, and never the same again. A
+// key carries the generation of its registration. Who reads memory by a key compares before and
+// after, so what it reports was read while the registration was in force. Who writes compares
+// before: a write that has begun when the owner takes the key back still lands.
+//
+//     owner                                  reader
+//     generation = next even                 generation is the key's?
+//     -- fence --                            read
+//     the memory is the program's again      -- fence --
+//                                            generation is the key's still?
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "ucs/sys/process.hpp"
+#include "uct/sm/arena.hpp"
+#include "uct/sm/wire.hpp"
+
+namespace tagwire::sm {
+
+using Generation = std::atomic<std::uint64_t>;
+static_assert(Generation::is_always_lock_free && sizeof(Generation) == 8);
+
+constexpr std::size_t kGenerationsBytes = kKeyIndexMax * sizeof(Generation);
+
+class KeyGuard {
+  public:
+    KeyGuard() = default;  // for what has no key: always good
+    KeyGuard(const ArenaMapping& arena, const PackedRkey& key) : wanted_(key.generation) {
+        const std::uint64_t at = std::uint64_t{key_index(key.key)} * sizeof(Generation);
+        const std::byte* slot = arena.at(at, sizeof(Generation));
+        // An arena too small for its own keys, or a generation that nothing has: never good.
+        slot_ = slot != nullptr && wanted_ % 2 != 0 ? reinterpret_cast<const Generation*>(slot)
+                                                    : &kNever;
+    }
+
+    /// Before the memory is touched.
+    [[nodiscard]] bool is_good() const {
+        // SYNC sm_revoke: a key that is good here came after what its owner registered.
+        return slot_ == nullptr || slot_->load(std::memory_order_acquire) == wanted_;
+    }
+    /// After it was: UCS_OK, or UCS_ERR_INVALID_ADDR when the registration has ended meanwhile.
+    [[nodiscard]] ucs_status_t status() const {
+        if (slot_ == nullptr)
+            return UCS_OK;
+        // SYNC sm_revoke: what we have read comes before this load. Who reads bytes that the
+        // program wrote after the registration had ended also sees that it has.
+        ucs::read_barrier();
+        return slot_->load(std::memory_order_relaxed) == wanted_ ? UCS_OK : UCS_ERR_INVALID_ADDR;
+    }
+
+  private:
+    static inline const Generation kNever{0};
+
+    const Generation* slot_ = nullptr;
+    std::uint64_t wanted_ = 0;
+};
+
+}  // namespace tagwire::sm
