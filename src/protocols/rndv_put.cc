@@ -30,9 +30,10 @@ struct OfferPacking {
 
 /// The handle by which peers write the receiver's buffer.
 uct_mem_h target_of(const Request& request, std::size_t domain) {
-    if (request.buffer.memory != nullptr)
-        return request.buffer.memory->handle(domain);
-    return request.cached != nullptr ? request.cached->handle : request.registration;
+    if (request.registration != nullptr)
+        return request.registration;
+    return request.buffer.memory != nullptr ? request.buffer.memory->handle(domain)
+                                            : request.cached->handle;
 }
 
 /// nullptr: the sender cannot write.
@@ -73,9 +74,9 @@ bool Worker::register_target(Request& request, const Rail& rail) {
     const std::size_t index = rail.domain_index();
     if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
         return false;
-    if (request.buffer.memory != nullptr)
-        return true;
     if (!rail.domain().registers_cheaply) {
+        if (request.buffer.memory != nullptr)
+            return true;
         request.cached = cache_region(request, index, RegUse::kTarget);
         return request.cached != nullptr;
     }

@@ -37,9 +37,11 @@ struct Keys {
 uct_mem_h source_of(const Request& request, std::size_t domain) {
     if (request.buffer.list != nullptr)
         return nullptr;
+    if (request.registration != nullptr)
+        return request.registration;
     if (request.buffer.memory != nullptr)
         return request.buffer.memory->handle(domain);
-    return request.cached != nullptr ? request.cached->handle : request.registration;
+    return request.cached != nullptr ? request.cached->handle : nullptr;
 }
 
 struct RndvPacking {
@@ -60,13 +62,14 @@ struct RndvPacking {
 
 }  // namespace
 
-/// Makes a buffer without a handle known where that is cheap, or keeps it so. The copy of an
+/// Makes a buffer known for this message where that is cheap, whether it has a handle or not: so
+/// its key ends with the message. Elsewhere one without a handle is kept known. The copy of an
 /// injected message is the library's own, which is not kept.
 void Endpoint::register_source(Request& request) {
     const Domain& domain = rail_->domain();
     const std::size_t index = rail_->domain_index();
-    if (request.buffer.memory != nullptr || request.buffer.list != nullptr ||
-        request.registration != nullptr || request.cached != nullptr)
+    if (request.buffer.list != nullptr || request.registration != nullptr ||
+        request.cached != nullptr)
         return;
     if (domain.registers_cheaply) {
         if (uct_md_mem_reg(domain.md, request.buffer.base, request.buffer.length,
@@ -74,7 +77,8 @@ void Endpoint::register_source(Request& request) {
                            &request.registration) != UCS_OK)
             request.registration = nullptr;
         request.registered_in = static_cast<std::uint32_t>(index);
-    } else if ((rail_->can_get() || rail_->can_put()) && request.copy == nullptr) {
+    } else if (request.buffer.memory == nullptr && (rail_->can_get() || rail_->can_put()) &&
+               request.copy == nullptr) {
         request.cached = worker.cache_region(request, index, RegUse::kSource);
     }
 }

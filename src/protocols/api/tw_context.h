@@ -175,10 +175,9 @@ TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p);
 
 enum tw_ep_close_flag {
-    /// Ends everything at once with TW_ERR_CANCELED, and the buffers are the program's again. Over
-    /// rc, ud, and dc without handles (tw_mem_map()), the peer cannot read them any more. Over sm,
-    /// and over dc those with a handle, it may still read one whose message it had matched, and
-    /// report that message as received, with what the program has written there since.
+    /// Ends everything at once with TW_ERR_CANCELED, and the buffers are the program's again: what
+    /// the peer reads of them after the call it does not report as received. Except over dc those
+    /// with a handle, until tw_mem_unmap().
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 

@@ -132,6 +132,36 @@ TEST_F(MsgEnds, a_forced_close_ends_everything_at_once) {
     expect_message(b, again, 2);
 }
 
+TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    const bool is_shared = transports().starts_with("sm");
+    Bytes data = pattern(300000, 1), received(300000);
+    tw_mem_h mapped = nullptr;
+    if (is_shared) {  // where a handle is no obstacle
+        ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), &mapped), TW_OK);
+    }
+    int sent = 0, got = 0;
+    tw_op_t how = op(&sent);
+    how.mem = mapped;
+    const tw_op_t receive = op(&got);
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr), TW_INPROGRESS);
+    run_some();
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    std::ranges::fill(data, std::byte{0xee});
+    // The peer has not heard of it.
+    ASSERT_EQ(tw_tag_recv(b.worker(), received.data(), received.size(), 1, 0, &receive, nullptr),
+              TW_INPROGRESS);
+    send(a, b, {}, 9);
+    EXPECT_LT(end_of(b, &got).status, TW_OK);
+    expect_message(b, {}, 9);
+    if (mapped != nullptr) {
+        EXPECT_EQ(tw_mem_unmap(context_.get(), mapped), TW_OK);
+    }
+}
+
 TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
     Node& a = node(0);
     Node& b = node(1);

@@ -165,9 +165,6 @@ void Traffic::kill() {
         if (op->node == &victim)
             op->ends = 1;
     }
-    // A peer on this machine that has matched a rendezvous reads it before it hears of the death.
-    if (is_memory_shared())
-        std::erase_if(with_memory_, [&](const TrafficOp* op) { return op->node == &victim; });
     std::erase_if(tested_, [&](const TrafficOp* op) { return op->node == &victim; });
     for (const auto& node : nodes_) {
         for (Reference& space : node->spaces) {
@@ -176,11 +173,6 @@ void Traffic::kill() {
         }
     }
     open_node();
-}
-
-bool Traffic::is_memory_shared() {
-    const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-    return transports == nullptr || std::string_view(transports).starts_with("sm");
 }
 
 void Traffic::close_failed(TrafficNode& node) {

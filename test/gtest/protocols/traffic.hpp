@@ -113,7 +113,6 @@ class Traffic {
     void test_handles(TrafficNode& node);
     void forget_ended();
     void kill();
-    static bool is_memory_shared();
     void close_failed(TrafficNode& node);
     bool is_anybody_dead() const { return dead_ > 0; }
 
