@@ -217,8 +217,10 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
         request->ep != names_.find(head.sender) || head.offset != request->offset ||
         bytes.size() > request->wanted - request->offset)
         return garbage("data of a rendezvous", length);
-    if (std::exchange(request->is_offered, false))
+    if (request->is_offered) {
+        request->is_offered = false;
         count_copy();
+    }
     request->buffer.scatter(request->offset, bytes.data(), bytes.size());
     request->offset += bytes.size();
     if (request->offset == request->wanted)

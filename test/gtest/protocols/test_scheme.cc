@@ -242,7 +242,7 @@ TEST_F(MsgAuto, a_list_is_written_where_the_key_ends_with_the_connection) {
     EXPECT_EQ(end_of(node(1), &got).status, TW_OK);
     EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
     EXPECT_EQ(received, data);
-    EXPECT_EQ(count("rndv_put"), transports() == "rc" ? 1U : 0U);
+    EXPECT_EQ(count("rndv_put"), transports().starts_with("rc") ? 1U : 0U);
     EXPECT_EQ(count("rndv_fallback"), 0U);
 }
 
