@@ -128,7 +128,10 @@ class Endpoint : public tw_ep {
     const Rail& rail() const { return *rail_; }
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
-    std::uint8_t domain_of_peer(std::size_t rail) const { return peer_rails_[rail].domain; }
+    /// UINT8_MAX: the peer has told of no such rail.
+    std::uint8_t domain_of_peer(std::size_t rail) const {
+        return rail < peer_rails_.size() ? peer_rails_[rail].domain : std::uint8_t{UINT8_MAX};
+    }
     std::uint8_t peer_rail() const { return peer_rail_; }
     /// What the program sees as the sender of messages: nothing, unless it has the endpoint.
     tw_ep_h handle() { return is_open ? this : nullptr; }

@@ -65,6 +65,9 @@ RegCache::Regions::iterator RegCache::first_overlap(Regions& regions, Range rang
 
 CachedRegion* RegCache::acquire(std::size_t domain, const void* address, std::size_t length,
                                 RegUse use, bool* is_new_p) {
+    *is_new_p = false;
+    if (length > bytes_max_ || length > UINTPTR_MAX / 2)
+        return nullptr;
     const Range range = pages_of(address, length);
     const std::lock_guard lock(mutex_);
     CachedRegion* region = find(domain, range, use);
