@@ -26,6 +26,7 @@
 #include <protocols/api/tw_context.h>
 #include <protocols/api/tw_data.h>
 #include <protocols/api/tw_def.h>
+#include <protocols/api/tw_explain.h>
 #include <tagwire_status.h>
 
 #endif

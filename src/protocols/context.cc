@@ -52,6 +52,10 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
     std::unique_ptr<Context> context(new Context);
     ucs_status_t status = ucs::config_fill(option_table(), &context->options_);
     if (status == UCS_OK)
+        status = context->check_overrides();
+    if (status == UCS_OK)
+        status = context->calibration_.load(context->options_.calibration.text);
+    if (status == UCS_OK)
         status =
             context->open(transports != nullptr ? transports : context->options_.transports.text);
     if (status != UCS_OK)
@@ -60,6 +64,19 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
         context->cache_ = std::make_unique<RegCache>(*context, context->options_.reg_cache_bytes);
     *context_p = std::move(context);
     return UCS_OK;
+}
+
+/// What was set and cannot hold.
+ucs_status_t Context::check_overrides() const {
+    if (options_.rndv_threshold == UINT64_MAX ||
+        options_.rndv_threshold <= options_.unexpected_bytes)
+        return UCS_OK;
+    TW_LOG_ERROR(
+        "TAGWIRE_RNDV_THRESHOLD=%lu: a receiver may have to keep a shorter message, and "
+        "TAGWIRE_UNEXPECTED_BYTES=%lu lets it keep less; at most that, or inf for what is "
+        "cheapest",
+        options_.rndv_threshold, options_.unexpected_bytes);
+    return UCS_ERR_INVALID_PARAM;
 }
 
 Context::~Context() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "protocols/api/tw_def.h"
+#include "protocols/calibration.hpp"
 #include "protocols/options.hpp"
 #include "protocols/reg_cache.hpp"
 
@@ -45,6 +46,7 @@ class Context : public tw_context {
     ~Context();
 
     const Options& options() const { return options_; }
+    const Calibration& calibration() const { return calibration_; }
     std::span<const Domain> domains() const { return domains_; }
     std::span<const Resource> resources() const { return resources_; }
     /// Null: none was asked for.
@@ -60,9 +62,11 @@ class Context : public tw_context {
     void open_domain(uct_component_h component, const char* md_name, const std::string& wanted);
     void add_first_contact(const uct_tl_resource_desc_t* list, unsigned count);
     std::string absent_of(const std::string& wanted) const;
+    ucs_status_t check_overrides() const;
     ucs_status_t complain(const std::string& wanted, const std::string& absent) const;
 
     Options options_{};
+    Calibration calibration_;
     std::vector<Domain> domains_;
     std::vector<Resource> resources_;
     std::unique_ptr<RegCache> cache_;

@@ -203,7 +203,6 @@ class Endpoint : public tw_ep {
     std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
     uct_ep_h lane_ = nullptr;
     std::size_t short_data_max_ = 0;
-    std::uint64_t rndv_from_ = 0;  // messages of so many bytes go by rendezvous
     Rail* rail_ = nullptr;
     std::uint8_t peer_rail_ = 0;
     EpState state_ = EpState::kGreeting;

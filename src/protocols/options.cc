@@ -25,7 +25,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "inf",
-     .doc = "Messages of so many bytes and more go by rendezvous; inf: what is cheapest.",
+     .doc = "Messages of so many bytes and more go by rendezvous, shorter ones do not, whatever is "
+            "cheaper; what goes as a short message stays one. inf: what is cheapest.",
      .offset = offsetof(Options, rndv_threshold)},
     {.name = "INJECT_BYTES",
      .type = OptionType::kBytes,
@@ -98,6 +99,13 @@ constexpr Option kOptions[] = {
             "comes on top.",
      .offset = offsetof(Options, liveness_interval_ns),
      .min = 1000000},
+    {.name = "CALIBRATION",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "File of costs that were measured here, as tagwire tune writes it; auto: "
+            "tagwire/calibration.json below XDG_CONFIG_HOME or ~/.config, if it is there; none.",
+     .offset = offsetof(Options, calibration)},
 };
 
 constexpr ucs::OptionTable kTable{"messaging", kOptions, sizeof(Options)};

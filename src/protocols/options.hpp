@@ -9,9 +9,6 @@
 
 namespace tagwire::proto {
 
-/// TAGWIRE_RNDV_THRESHOLD=inf: nobody asked for one.
-inline constexpr std::uint64_t kAutoThreshold = UINT64_MAX;
-
 struct Options {
     ucs::OptionString transports;
     std::uint64_t rndv_threshold;
@@ -26,6 +23,7 @@ struct Options {
 
     RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
     std::uint64_t liveness_interval_ns;
+    ucs::OptionString calibration;
 };
 
 const ucs::OptionTable& option_table();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/rail.hpp"
 
+#include "protocols/rail_costs.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
 
 namespace {
 
-constexpr std::size_t kRndvWhereMemoryIsShared = std::size_t{32} << 10;
-constexpr std::size_t kRndvElsewhere = std::size_t{64} << 10;
+/// Of what a receiver keeps of unexpected messages, the share that one may need.
+constexpr std::uint64_t kEagerShare = 2;
 
 }  // namespace
 
@@ -42,6 +43,7 @@ ucs_status_t Rail::open(uct_worker_h uct_worker, uct_error_handler_t failed, voi
         status = uct_iface_query(iface_, &attr_);
     if (status != UCS_OK)
         return status;
+    select();
     if ((attr_.cap.flags & UCT_IFACE_FLAG_AM_SHORT) != 0)
         short_max = attr_.cap.am.max_short;
     bcopy_max = attr_.cap.am.max_bcopy;
@@ -59,8 +61,12 @@ void Rail::enable() {
     uct_iface_progress_enable(iface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 }
 
-std::size_t Rail::rndv_threshold() const {
-    return can_get() && domain().registers_cheaply ? kRndvWhereMemoryIsShared : kRndvElsewhere;
+void Rail::select() {
+    const Options& options = worker_.options();
+    costs_ = start_costs({attr_, domain().attr, resource_.desc.dev_type, domain().registers_cheaply,
+                          options.unexpected_bytes / kEagerShare});
+    worker_.context().calibration().apply(transport(), device(), &costs_);
+    selection_ = Selection(costs_, options.rndv_threshold);
 }
 
 bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const {

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "protocols/context.hpp"
+#include "protocols/cost.hpp"
+#include "protocols/request.hpp"
 
 namespace tagwire::proto {
 
@@ -49,8 +51,14 @@ class Rail {
     bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
     /// Seconds that a short message takes.
     double latency() const { return attr_.latency.c + attr_.overhead; }
-    /// Messages from so many bytes on go by rendezvous.
-    std::size_t rndv_threshold() const;
+    const RailCosts& costs() const { return costs_; }
+    const Selection& selection() const { return selection_; }
+    /// Messages of so many bytes and more go by rendezvous.
+    std::size_t rndv_from(const Buffer& buffer) const {
+        return selection_.rndv_from(buffer.list != nullptr     ? BufferKind::kUnmapped
+                                    : buffer.memory != nullptr ? BufferKind::kMapped
+                                                               : BufferKind::kPlain);
+    }
     /// Whether an endpoint to that interface could be made.
     bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const;
 
@@ -59,11 +67,15 @@ class Rail {
     std::size_t bcopy_max = 0;  ///< bytes of uct_ep_am_bcopy()
 
   private:
+    void select();
+
     Worker& worker_;
     std::uint8_t index_;
     const Resource& resource_;
     uct_iface_h iface_ = nullptr;
     uct_iface_attr_t attr_{};
+    RailCosts costs_;
+    Selection selection_;
     std::vector<std::byte> device_address_;
     std::vector<std::byte> iface_address_;
 };

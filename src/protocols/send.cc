@@ -105,7 +105,7 @@ ucs_status_t Endpoint::start(Request& request) {
     if (request.kind != RequestKind::kSend)
         return start_flush(request);
     const bool is_rndv = request.offset == 0 && request.buffer.length > 0 &&
-                         (holds_data_ || request.buffer.length >= rndv_from_);
+                         (holds_data_ || request.buffer.length >= rail_->rndv_from(request.buffer));
     if (!is_rndv)
         return start_eager(request);
     // An injected message is its sender's no more: what the peer reads is a copy.

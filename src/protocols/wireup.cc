@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "protocols/endpoint.hpp"
-#include "protocols/options.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
@@ -289,8 +288,6 @@ void Endpoint::set_ready() {
     // The short way does not ask whether a message is injected.
     short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
                                             worker.options().inject_bytes);
-    const std::uint64_t asked = worker.options().rndv_threshold;
-    rndv_from_ = asked != kAutoThreshold ? asked : rail_->rndv_threshold();
     drain_and_arm();
 }
 

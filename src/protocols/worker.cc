@@ -280,8 +280,10 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     tell("address_bytes", fmt::format("{}", address_.size()));
     for (const auto& rail : rails_) {
         tell(fmt::format("rail_{}", rail->index()),
-             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes", rail->transport(),
-                         rail->device(), rail->latency() * 1e9, rail->rndv_threshold()));
+             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes, of copied buffers {}",
+                         rail->transport(), rail->device(), rail->latency() * 1e9,
+                         rail->selection().rndv_from(BufferKind::kPlain),
+                         rail->selection().rndv_from(BufferKind::kUnmapped)));
     }
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());

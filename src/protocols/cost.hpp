@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a message costs by each protocol: nanoseconds from the call until both sides are done with
+// their buffers, as a sum of named terms.
+//
+// Pure arithmetic, any thread; used when an interface is opened and for explanations, never for a
+// message: what a message reads is a length that was computed from it (Selection).
+//
+// 1. No term is negative, and no cost falls when the message grows.
+// 2. What was measured replaces what the interface's attributes say, protocol by protocol; the
+//    terms of a measured protocol still sum up to its cost.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tagwire::proto {
+
+enum class Protocol : std::uint8_t { kShort, kBcopy, kParts, kRndvGet, kRndvPut, kRndvCopy };
+inline constexpr std::size_t kProtocols = 6;
+
+const char* name_of(Protocol protocol);
+/// False: no protocol is called so.
+bool protocol_named(std::string_view name, Protocol* protocol_p);
+constexpr bool is_rndv(Protocol protocol) {
+    return protocol >= Protocol::kRndvGet;
+}
+
+/// What is known of a buffer that is sent.
+enum class BufferKind : std::uint8_t {
+    kMapped,    // it has a handle
+    kPlain,     // it has none, and the message registers it
+    kUnmapped,  // it has none, and registering costs more than a message may; or it is a list
+};
+inline constexpr std::size_t kBufferKinds = 3;
+
+/// Nanoseconds over bytes: straight lines between knots, beyond the last on as before it.
+class Curve {
+  public:
+    struct Knot {
+        double bytes;
+        double ns;
+    };
+
+    Curve() = default;
+    /// In any order. Where it would fall, the values are evened out: those of a shorter and of a
+    /// longer message that cost less get their mean.
+    explicit Curve(std::vector<Knot> knots);
+
+    bool empty() const { return knots_.empty(); }
+    double at(double bytes) const;
+    std::span<const Knot> knots() const { return knots_; }
+
+  private:
+    std::vector<Knot> knots_;
+};
+
+/// What a transport on a device costs, and what it can do.
+struct RailCosts {
+    double overhead_ns = 0;  // either side's work for one message
+    double latency_ns = 0;   // from one side to the other
+    double fragment_ns = 0;  // one buffer of the transport, beside its bytes
+    double copy_ns_per_byte = 0;
+    double wire_ns_per_byte = 0;  // 0: the copies are what moves the data
+    double read_ns = 0;           // one read of the peer's memory, beside its bytes
+    double write_ns = 0;
+    double direct_ns_per_byte = 0;  // of such a read or write
+    double registration_ns = 0;
+    double registration_ns_per_byte = 0;
+
+    std::size_t short_max = 0;  // bytes of a message; 0: there is no short way
+    std::size_t bcopy_max = 0;
+    std::size_t piece_max = 1;  // bytes of one read or write
+    std::size_t eager_max = 0;  // longer messages could not be kept unexpected
+    bool can_get = false;
+    bool can_put = false;
+    bool registers = false;  // a message may register its buffer
+
+    std::array<Curve, kProtocols> measured;  // with mapped buffers
+};
+
+struct CostTerm {
+    const char* name;
+    double ns;
+};
+
+struct Cost {
+    static constexpr std::size_t kTermsMax = 8;
+
+    double ns = 0;
+    std::array<CostTerm, kTermsMax> terms{};
+    std::size_t count = 0;
+
+    void add(const char* name, double term_ns);
+};
+
+/// Why such a message cannot go so; nullptr: it can. The one place that says what a rail can do.
+const char* obstacle(const RailCosts& rail, Protocol protocol, std::size_t bytes, BufferKind kind);
+
+Cost cost_of(const RailCosts& rail, Protocol protocol, std::size_t bytes, BufferKind kind);
+
+/// What decided.
+enum class Rule : std::uint8_t {
+    kCost,        // it costs least
+    kMargin,      // eager would cost less, but not by so much that a receiver's memory is worth it
+    kEagerLimit,  // eager would cost less, but the message is too long to be kept unexpected
+    kOverride,    // TAGWIRE_RNDV_THRESHOLD
+    kShort,       // what fits the short way takes it
+};
+
+struct Choice {
+    Protocol protocol;
+    Rule rule;
+};
+
+/// From which size messages go by rendezvous, for each kind of buffer.
+class Selection {
+  public:
+    static constexpr std::size_t kNever = SIZE_MAX;
+
+    Selection() = default;
+    /// `override_bytes`: kNever, or from where rendezvous must be used.
+    Selection(const RailCosts& rail, std::size_t override_bytes);
+
+    std::size_t rndv_from(BufferKind kind) const {
+        return rndv_from_[static_cast<std::size_t>(kind)];
+    }
+    bool is_overridden() const { return is_overridden_; }
+    /// How a message of `bytes` goes.
+    Choice choose(const RailCosts& rail, std::size_t bytes, BufferKind kind) const;
+
+  private:
+    std::array<std::size_t, kBufferKinds> rndv_from_{kNever, kNever, kNever};
+    bool is_overridden_ = false;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/explain.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "protocols/worker.hpp"
+
+namespace tagwire::proto {
+
+static_assert(kProtocols <= TW_PROTOCOLS_MAX);
+static_assert(Cost::kTermsMax <= TW_COST_TERMS_MAX);
+
+namespace {
+
+template <std::size_t n>
+void put(char (&out)[n], std::string_view text) {
+    const std::size_t bytes = std::min(text.size(), n - 1);
+    std::copy_n(text.data(), bytes, out);
+    out[bytes] = '\0';
+}
+
+BufferKind kind_of(tw_buffer_kind_t buffer) {
+    switch (buffer) {
+        case TW_BUFFER_MAPPED:
+            return BufferKind::kMapped;
+        case TW_BUFFER_LIST:
+            return BufferKind::kUnmapped;
+        default:
+            return BufferKind::kPlain;
+    }
+}
+
+const char* sentence(Rule rule) {
+    switch (rule) {
+        case Rule::kMargin:
+            return "eager would cost less, but not by more than 5 %, which is not worth memory of "
+                   "the receiver and a second copy if no receive is posted";
+        case Rule::kEagerLimit:
+            return "a longer message than this setting allows a receiver to keep goes by "
+                   "rendezvous";
+        case Rule::kOverride:
+            return "this setting was given, whatever costs less";
+        case Rule::kShort:
+            return "what fits a short message is one, unless it had to wait, whatever is set";
+        default:
+            return "it costs least";
+    }
+}
+
+std::string knob(const Options& options, Rule rule) {
+    switch (rule) {
+        case Rule::kEagerLimit:
+            return fmt::format("TAGWIRE_UNEXPECTED_BYTES={}", options.unexpected_bytes);
+        case Rule::kOverride:
+            return fmt::format("TAGWIRE_RNDV_THRESHOLD={}", options.rndv_threshold);
+        default:
+            return fmt::format("TAGWIRE_CALIBRATION={}", options.calibration.text);
+    }
+}
+
+tw_protocol_cost_t describe(const RailCosts& costs, Protocol protocol, std::size_t length,
+                            BufferKind kind) {
+    const Cost cost = cost_of(costs, protocol, length, kind);
+    tw_protocol_cost_t out{};
+    out.name = name_of(protocol);
+    out.obstacle = obstacle(costs, protocol, length, kind);
+    out.is_measured = costs.measured[static_cast<std::size_t>(protocol)].empty() ? 0 : 1;
+    out.ns = cost.ns;
+    out.term_count = static_cast<unsigned>(cost.count);
+    for (std::size_t i = 0; i < cost.count; ++i)
+        out.terms[i] = {cost.terms[i].name, cost.terms[i].ns};
+    return out;
+}
+
+}  // namespace
+
+void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, tw_explanation_t* out) {
+    const Context& context = rail.worker().context();
+    const BufferKind kind = kind_of(buffer);
+    const Choice choice = rail.selection().choose(rail.costs(), length, kind);
+    *out = {};
+    put(out->transport, rail.transport());
+    put(out->device, rail.device());
+    out->length = length;
+    out->buffer = buffer;
+    out->rndv_from = rail.selection().rndv_from(kind);
+    out->chosen = static_cast<unsigned>(choice.protocol);
+    out->rule = sentence(choice.rule);
+    put(out->knob, knob(context.options(), choice.rule));
+    if (context.calibration().has(rail.transport(), rail.device()))
+        put(out->source, context.calibration().path());
+    out->protocol_count = kProtocols;
+    for (std::size_t i = 0; i < kProtocols; ++i)
+        out->protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);
+}
+
+}  // namespace tagwire::proto
