@@ -85,7 +85,8 @@ const char* name_of(Op op) {
 }
 
 const char* name_of(MemoryKind memory) {
-    return memory == MemoryKind::kUser ? "user" : "alloc";
+    static constexpr std::array<const char*, 4> kNames{"user", "alloc", "mapped", "list"};
+    return kNames[static_cast<std::size_t>(memory)];
 }
 
 const char* name_of(Wait wait) {
@@ -144,7 +145,7 @@ Job Job::decode(Decoder message) {
     Job job;
     job.test = decode_enum(&message, TestId::kMatch);
     job.op = decode_enum(&message, Op::kRndv);
-    job.memory = decode_enum(&message, MemoryKind::kAlloc);
+    job.memory = decode_enum(&message, MemoryKind::kList);
     job.size = message.number_up_to(kSizeMax);
     job.iterations = message.number_up_to(kCountMax);
     job.warmup = message.number_up_to(kCountMax);

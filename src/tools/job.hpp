@@ -34,7 +34,8 @@ enum class TestId {
 };
 
 enum class Op { kAuto, kShort, kBcopy, kZcopy, kRndv };
-enum class MemoryKind { kUser, kAlloc };
+/// kMapped and kList: level msg; with a handle, and as a gather list of two pieces.
+enum class MemoryKind { kUser, kAlloc, kMapped, kList };
 enum class Level { kUct, kMsg };
 enum class Wait { kSpin, kYield, kSleep };
 

@@ -20,6 +20,10 @@ int run(int argc, char** argv) {
         run_perf(make_plan(*line.perf));
     } else if (line.info) {
         run_info(*line.info);
+    } else if (line.explain) {
+        run_explain(*line.explain);
+    } else if (line.tune) {
+        run_tune(*line.tune);
     } else if (line.vhca_run) {
         return run_vhca_program(*line.vhca_run);
     } else if (line.vhca_info) {

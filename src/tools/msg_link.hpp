@@ -28,6 +28,7 @@ class MsgLink {
     void connect();
 
     Side side() const { return side_; }
+    tw_context_h context() const { return objects_.context; }
     tw_worker_h worker() const { return objects_.worker; }
     tw_ep_h endpoint() const { return objects_.ep; }
     /// What the endpoint's messages go by.
@@ -87,23 +88,53 @@ class MsgLink {
 /// Ordinary memory: page aligned and touched.
 class Pages {
   public:
-    explicit Pages(std::size_t bytes) {
-        constexpr std::size_t kPage = 4096;
-        const std::size_t whole = (bytes / kPage + 1) * kPage;
-        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, whole)));
+    explicit Pages(std::size_t bytes) : bytes_((bytes / kPage + 1) * kPage) {
+        data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, bytes_)));
         if (data_ == nullptr) {
             throw Failure(text("out of memory for a buffer of %zu bytes", bytes));
         }
-        std::memset(data_.get(), 0, whole);
+        std::memset(data_.get(), 0, bytes_);
     }
 
     std::uint8_t* data() const { return data_.get(); }
+    /// Of whole pages.
+    std::size_t bytes() const { return bytes_; }
 
   private:
+    static constexpr std::size_t kPage = 4096;
+
     struct Free {
         void operator()(std::uint8_t* data) const { std::free(data); }
     };
+    std::size_t bytes_;
     std::unique_ptr<std::uint8_t, Free> data_;
+};
+
+/// The handle of pages, for as long as it lives; none for other kinds of memory than kMapped.
+class Mapping {
+  public:
+    Mapping(tw_context_h context, const Pages& pages, MemoryKind memory) : context_(context) {
+        if (memory != MemoryKind::kMapped) {
+            return;
+        }
+        const tw_status_t status = tw_mem_map(context, pages.data(), pages.bytes(), &handle_);
+        if (status != TW_OK) {
+            throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
+        }
+    }
+    ~Mapping() {
+        if (handle_ != nullptr) {
+            tw_mem_unmap(context_, handle_);
+        }
+    }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+
+    tw_mem_h handle() const { return handle_; }
+
+  private:
+    tw_context_h context_;
+    tw_mem_h handle_ = nullptr;
 };
 
 }  // namespace tagwire::tools

@@ -39,8 +39,11 @@ class MsgSender {
           size_(job.size),
           validate_(job.validate),
           stream_(stream),
+          memory_(job.memory),
           slots_(slots_of(job)),
-          pages_(buffer_bytes(job, slots_.size())) {
+          pages_(buffer_bytes(job, slots_.size())),
+          mapping_(link.context(), pages_, job.memory) {
+        op_.mem = mapping_.handle();
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             slots_[i].data = pages_.data() + i * stride_of(job);
         }
@@ -68,7 +71,9 @@ class MsgSender {
             Pattern(stream_, sequence).fill(slot.data, size_);
         }
         const tw_status_t status =
-            tw_tag_send(link_.endpoint(), slot.data, size_, tag, nullptr, &slot.request);
+            memory_ == MemoryKind::kUser
+                ? tw_tag_send(link_.endpoint(), slot.data, size_, tag, nullptr, &slot.request)
+                : send_otherwise(slot, tag);
         if (status >= 0) [[likely]] {
             if (++next_ == slots_.size()) {
                 next_ = 0;
@@ -95,6 +100,15 @@ class MsgSender {
         std::uint8_t* data = nullptr;
     };
 
+    tw_status_t send_otherwise(Slot& slot, std::uint64_t tag) {
+        if (memory_ == MemoryKind::kMapped) {
+            return tw_tag_send(link_.endpoint(), slot.data, size_, tag, &op_, &slot.request);
+        }
+        const std::size_t half = size_ / 2;
+        const tw_iov_t pieces[] = {{slot.data, half}, {slot.data + half, size_ - half}};
+        return tw_tag_sendv(link_.endpoint(), pieces, 2, tag, nullptr, &slot.request);
+    }
+
     bool has_ended(Slot& slot) {
         const tw_status_t status = tw_request_test(slot.request, nullptr);
         if (status == TW_INPROGRESS) {
@@ -110,8 +124,11 @@ class MsgSender {
     std::size_t size_;
     bool validate_;
     std::uint64_t stream_;
+    MemoryKind memory_;
     std::vector<Slot> slots_;
     Pages pages_;
+    Mapping mapping_;
+    tw_op_t op_{};
     std::size_t next_ = 0;
     std::uint64_t errors_ = 0;
 };
@@ -127,6 +144,7 @@ class MsgReceiver {
         std::size_t size;
         bool validate;
         std::uint64_t stream;  // of the sender, for validation
+        MemoryKind memory = MemoryKind::kUser;
     };
     static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
 
@@ -135,7 +153,9 @@ class MsgReceiver {
           options_(options),
           stride_(options.validate ? (options.size + 63) / 64 * 64 : 0),
           pages_(options.size + stride_ * (options.slots - 1)),
+          mapping_(link.context(), pages_, options.memory),
           slots_(options.slots) {
+        op_.mem = mapping_.handle();
         op_.complete = &MsgReceiver::on_complete;
         op_.done = &done_;
         for (Slot& slot : slots_) {
@@ -241,6 +261,7 @@ class MsgReceiver {
     Options options_;
     std::size_t stride_;
     Pages pages_;
+    Mapping mapping_;
     HugeVector<Slot> slots_;
     tw_op_t op_{};
     tw_completion_t done_{};  // of a receive that ended in its call

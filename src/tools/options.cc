@@ -39,8 +39,10 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
     perf->add_option("--op", arguments->op,
                      "auto, short, bcopy, zcopy or rndv (default auto: by size)")
         ->type_name("OP");
-    perf->add_option("--memory", arguments->memory,
-                     "user: ordinary memory, registered (default); alloc: from the memory domain")
+    perf->add_option(
+            "--memory", arguments->memory,
+            "user: ordinary memory, registered (default); alloc: from the memory domain; at "
+            "level msg mapped: with a handle; list: sent as a list of two pieces")
         ->type_name("KIND");
     perf->add_option("--size", arguments->size, "Message sizes (default 8)")->type_name("LIST");
     perf->add_option("--iters", arguments->iterations, "Messages or round trips (default by size)")
@@ -86,6 +88,46 @@ void add_info(CLI::App* app, InfoArguments* arguments) {
         ->type_name("WHAT")
         ->check(CLI::IsMember({"devices", "config", "build"}));
     info->add_option("--json", arguments->json, "Write it there, - for standard output")
+        ->type_name("FILE");
+}
+
+void add_explain(CLI::App* app, ExplainArguments* arguments) {
+    CLI::App* explain =
+        app->add_subcommand("explain", "Show how messages go, why, and what each protocol costs");
+    explain
+        ->add_option("--tl", arguments->transports,
+                     "Transports, with or without devices: sm,rc:mlx5_0:1 (default "
+                     "TAGWIRE_TRANSPORTS)")
+        ->type_name("LIST");
+    explain->add_option("--size", arguments->sizes, "Message sizes (default 8,1k,8k,64k,1m)")
+        ->type_name("LIST");
+    explain
+        ->add_option("--buffer", arguments->buffer,
+                     "plain: ordinary memory (default); mapped: with a handle; list: a gather list")
+        ->type_name("KIND");
+    explain->add_option("--json", arguments->json, "Write it there, - for standard output")
+        ->type_name("FILE");
+    explain
+        ->add_option("--plot", arguments->plot,
+                     "Draw cost over size into this SVG file; needs gnuplot")
+        ->type_name("FILE");
+}
+
+void add_tune(CLI::App* app, TuneArguments* arguments) {
+    CLI::App* tune = app->add_subcommand(
+        "tune", "Measure what messages cost on this machine, for the choice of protocols");
+    tune->add_option("--tl", arguments->transports,
+                     "Transports, with or without devices, each alone (default sm)")
+        ->type_name("LIST");
+    tune->add_option("--rounds", arguments->rounds,
+                     "Every measurement is the least of so many medians (default 5)")
+        ->check(CLI::Range(1, 1000))
+        ->type_name("N");
+    tune->add_option("--cpu", arguments->cpu,
+                     "Cpus of this process and its peer (default the first two)")
+        ->type_name("A,B");
+    tune->add_option("--output", arguments->output,
+                     "Write this file instead of the one that the library looks for")
         ->type_name("FILE");
 }
 
@@ -179,10 +221,14 @@ CommandLine parse_command_line(int argc, char** argv) {
     app.require_subcommand(1);
     PerfArguments perf;
     InfoArguments info;
+    ExplainArguments explain;
+    TuneArguments tune;
     VhcaArguments vhca;
     CLI::Option* server = nullptr;
     add_perf(&app, &perf, &server);
     add_info(&app, &info);
+    add_explain(&app, &explain);
+    add_tune(&app, &tune);
     add_vhca(&app, &vhca);
     CommandLine line;
     try {
@@ -199,6 +245,10 @@ CommandLine parse_command_line(int argc, char** argv) {
         line.perf = perf;
     } else if (app.got_subcommand("info")) {
         line.info = info;
+    } else if (app.got_subcommand("explain")) {
+        line.explain = explain;
+    } else if (app.got_subcommand("tune")) {
+        line.tune = tune;
     } else if (app.get_subcommand("vhca")->got_subcommand("run")) {
         line.vhca_run = vhca.run;
     } else {

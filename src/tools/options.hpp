@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "tools/explain.hpp"
 #include "tools/perf.hpp"
+#include "tools/tune.hpp"
 
 namespace tagwire::tools {
 
@@ -33,6 +35,8 @@ struct CommandLine {
     bool done = false;
     std::optional<PerfArguments> perf;
     std::optional<InfoArguments> info;
+    std::optional<ExplainArguments> explain;
+    std::optional<TuneArguments> tune;
     std::optional<VhcaRunArguments> vhca_run;
     std::optional<VhcaInfoArguments> vhca_info;
 };

@@ -45,6 +45,9 @@ struct PerfPlan {
 /// Throws UsageError that names the option and what it takes.
 PerfPlan make_plan(const PerfArguments& arguments);
 
+/// "A,B" or "A". Throws UsageError.
+std::vector<int> parse_cpus(const std::string& list);
+
 /// Iterations when the user names none: short enough for every size.
 std::uint64_t default_iterations(const TestInfo& test, std::uint64_t size);
 

@@ -72,11 +72,10 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
             "--op %s: at level msg the layer chooses by size and transport; only auto is possible",
             arguments.op->c_str()));
     }
-    if (arguments.memory && *arguments.memory != "user") {
+    if (arguments.memory == "alloc") {
         throw UsageError(
-            text("--memory %s: the messaging layer allocates no memory for messages; only user is "
-                 "possible at level msg",
-                 arguments.memory->c_str()));
+            "--memory alloc: the messaging layer allocates no memory for messages; user, mapped "
+            "or list at level msg");
     }
     if (arguments.peers) {
         throw UsageError("--peers: at level msg there is one peer");
@@ -151,26 +150,6 @@ std::uint64_t in_range(const char* option, const std::optional<std::uint64_t>& g
     return value;
 }
 
-std::vector<int> parse_cpus(const std::string& list) {
-    std::vector<int> cpus;
-    const char* at = list.data();
-    const char* const end = at + list.size();
-    while (at < end && cpus.size() < 2) {
-        int cpu = 0;
-        const auto [next, error] = std::from_chars(at, end, cpu);
-        if (error != std::errc() || cpu < 0) {
-            break;
-        }
-        cpus.push_back(cpu);
-        at = next < end && *next == ',' ? next + 1 : next;
-        if (next == end) {
-            return cpus;
-        }
-    }
-    throw UsageError(text(
-        "--cpu: '%s' is not A or A,B (numbers of the driver's and the peer's cpu)", list.c_str()));
-}
-
 void parse_host(const std::string& given, PerfPlan* plan) {
     const std::size_t colon = given.rfind(':');
     const bool bare_v6 = colon != std::string::npos && given.find(':') != colon &&
@@ -231,10 +210,14 @@ PerfPlan server_plan(const PerfArguments& arguments) {
 void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* plan) {
     constexpr Choice<MemoryKind> kMemories[] = {{"user", MemoryKind::kUser},
                                                 {"alloc", MemoryKind::kAlloc}};
+    constexpr Choice<MemoryKind> kMessageMemories[] = {
+        {"user", MemoryKind::kUser}, {"mapped", MemoryKind::kMapped}, {"list", MemoryKind::kList}};
     Job& job = plan->job;
     job.test = test.id;
     plan->op = parse_op(arguments.op.value_or("auto"), test);
-    job.memory = choose("--memory", arguments.memory.value_or("user"), kMemories);
+    const std::string memory = arguments.memory.value_or("user");
+    job.memory = plan->setup.level == Level::kMsg ? choose("--memory", memory, kMessageMemories)
+                                                  : choose("--memory", memory, kMemories);
     const bool windowed = (test.options & kWithWindow) != 0;
     job.window =
         in_range("--window", arguments.window, windowed ? kDefaultWindow : 1, 1, kWindowMax);
@@ -253,6 +236,26 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
 }
 
 }  // namespace
+
+std::vector<int> parse_cpus(const std::string& list) {
+    std::vector<int> cpus;
+    const char* at = list.data();
+    const char* const end = at + list.size();
+    while (at < end && cpus.size() < 2) {
+        int cpu = 0;
+        const auto [next, error] = std::from_chars(at, end, cpu);
+        if (error != std::errc() || cpu < 0) {
+            break;
+        }
+        cpus.push_back(cpu);
+        at = next < end && *next == ',' ? next + 1 : next;
+        if (next == end) {
+            return cpus;
+        }
+    }
+    throw UsageError(text(
+        "--cpu: '%s' is not A or A,B (numbers of the driver's and the peer's cpu)", list.c_str()));
+}
 
 PerfPlan make_plan(const PerfArguments& arguments) {
     if (arguments.server) {

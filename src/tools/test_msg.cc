@@ -33,7 +33,8 @@ class MsgTagPort {
           ahead_(streams_ ? slots_of(job) : kAhead),
           slots_(streams_ ? ahead_ : ahead_ + 1),
           sender_(link, job, stream_from(link.side(), job)),
-          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job)}),
+          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
+                           job.memory}),
           ack_(link, {1, sizeof(std::uint64_t), false, 0}) {
         if (job.depth > 0) {
             bystanders_.emplace(link, MsgReceiver::Options{job.depth, job.size, false, 0});
@@ -164,7 +165,8 @@ class MsgMatchPort {
           slots_(std::max<std::size_t>(tags_, 2)),
           random_(0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(link.side())),
           sender_(link, job, stream_from(link.side(), job)),
-          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job)}) {
+          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
+                           job.memory}) {
         receiver_.set_on_received(&MsgMatchPort::on_received, this);
         for (std::size_t slot = 0; slot < slots_; ++slot) {
             post(slot);

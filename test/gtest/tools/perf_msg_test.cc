@@ -56,6 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Perf, EveryTestAtLevelMsg,
 TEST(PerfAtLevelMsg, variants_of_the_options_work) {
     const std::vector<std::vector<std::string>> runs{
         {"tag_lat", "--depth", "100"},
+        {"tag_lat", "--memory", "mapped", "--size", "1,300k"},
+        {"tag_bw", "--memory", "list", "--size", "1,300k"},
         {"match", "--depth", "100"},
         {"tag_rate", "--bidir", "--window", "3"},
         {"tag_bw", "--window", "1", "--size", "8,64k"},

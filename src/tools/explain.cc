@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/explain.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "tools/failure.hpp"
+#include "tools/json_file.hpp"
+#include "tools/report.hpp"
+#include "tools/sizes.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr const char* kDefaultSizes = "8,1k,8k,64k,1m";
+constexpr std::size_t kPlotPowers = 26;
+constexpr std::size_t kPlotStepsPerPower = 8;
+constexpr std::size_t kNever = SIZE_MAX;
+
+/// A worker over the wanted transports.
+class Explainer {
+  public:
+    explicit Explainer(const std::optional<std::string>& transports) {
+        tw_context_params_t params{};
+        params.transports = transports ? transports->c_str() : nullptr;
+        const tw_status_t status = tw_context_create(&params, &context_);
+        if (status == TW_ERR_NO_DEVICE) {
+            throw UsageError(
+                text("--tl: nothing of '%s' is here (tagwire info devices lists what "
+                     "is)",
+                     transports.value_or("TAGWIRE_TRANSPORTS").c_str()));
+        }
+        check(status, "tw_context_create");
+        check(tw_worker_create(context_, nullptr, &worker_), "tw_worker_create");
+    }
+
+    ~Explainer() {
+        tw_worker_destroy(worker_);
+        tw_context_destroy(context_);
+    }
+
+    Explainer(const Explainer&) = delete;
+    Explainer& operator=(const Explainer&) = delete;
+
+    /// "sm:memory", ...
+    std::vector<std::string> rails() const {
+        std::vector<std::string> names;
+        tw_worker_describe(
+            worker_,
+            [](void* arg, const char* key, const char* value) {
+                const std::string_view fact(value);
+                if (std::string_view(key).starts_with("rail_")) {
+                    static_cast<std::vector<std::string>*>(arg)->emplace_back(
+                        fact.substr(0, fact.find(',')));
+                }
+            },
+            &names);
+        return names;
+    }
+
+    tw_explanation_t explain(const std::string& rail, std::size_t size,
+                             tw_buffer_kind_t buffer) const {
+        tw_explanation_t explanation{};
+        check(tw_worker_explain(worker_, rail.c_str(), size, buffer, &explanation),
+              "tw_worker_explain");
+        return explanation;
+    }
+
+  private:
+    static void check(tw_status_t status, const char* call) {
+        if (status != TW_OK) {
+            throw Failure(text("%s: %s", call, tw_status_string(status)));
+        }
+    }
+
+    tw_context_h context_ = nullptr;
+    tw_worker_h worker_ = nullptr;
+};
+
+tw_buffer_kind_t parse_buffer(const std::string& given) {
+    if (given == "plain") {
+        return TW_BUFFER_PLAIN;
+    }
+    if (given == "mapped") {
+        return TW_BUFFER_MAPPED;
+    }
+    if (given == "list") {
+        return TW_BUFFER_LIST;
+    }
+    throw UsageError(
+        text("--buffer: '%s' is not available; available: plain mapped list", given.c_str()));
+}
+
+std::vector<std::size_t> plot_sizes() {
+    std::vector<std::size_t> sizes;
+    for (std::size_t i = 0; i <= kPlotPowers * kPlotStepsPerPower; ++i) {
+        const std::size_t power = std::size_t{1} << (i / kPlotStepsPerPower);
+        const std::size_t size = power + power * (i % kPlotStepsPerPower) / kPlotStepsPerPower;
+        if (sizes.empty() || sizes.back() != size) {
+            sizes.push_back(size);
+        }
+    }
+    return sizes;
+}
+
+/// The possible ones first, cheapest first.
+std::vector<const tw_protocol_cost_t*> in_order(const tw_explanation_t& explanation) {
+    std::vector<const tw_protocol_cost_t*> order;
+    for (unsigned i = 0; i < explanation.protocol_count; ++i) {
+        order.push_back(&explanation.protocols[i]);
+    }
+    std::ranges::stable_sort(order, [](const auto* one, const auto* other) {
+        if ((one->obstacle == nullptr) != (other->obstacle == nullptr)) {
+            return one->obstacle == nullptr;
+        }
+        return one->obstacle == nullptr && one->ns < other->ns;
+    });
+    return order;
+}
+
+std::string terms_of(const tw_protocol_cost_t& cost) {
+    std::string list;
+    for (unsigned i = 0; i < cost.term_count; ++i) {
+        list += text("%s%s %.0f", i == 0 ? "" : " + ", cost.terms[i].name, cost.terms[i].ns);
+    }
+    return list;
+}
+
+void print(const tw_explanation_t& explanation) {
+    std::printf("\n%s: %s\n  %s (%s)\n", size_name(explanation.length).c_str(),
+                explanation.protocols[explanation.chosen].name, explanation.rule, explanation.knob);
+    for (const tw_protocol_cost_t* cost : in_order(explanation)) {
+        const bool is_chosen = cost == &explanation.protocols[explanation.chosen];
+        if (cost->obstacle != nullptr && !is_chosen) {
+            std::printf("    %-10s %10s  %s\n", cost->name, "-", cost->obstacle);
+        } else {
+            std::printf("  %c %-10s %10s  %s= %s ns\n", is_chosen ? '*' : ' ', cost->name,
+                        time_text(cost->ns).c_str(), cost->is_measured != 0 ? "measured " : "",
+                        terms_of(*cost).c_str());
+        }
+    }
+}
+
+}  // namespace
+
+void print_explanations(const std::vector<ExplainedRail>& rails) {
+    for (const ExplainedRail& rail : rails) {
+        const tw_explanation_t& first = rail.sizes.front();
+        const std::string threshold =
+            first.rndv_from == kNever ? "never" : text("from %zu bytes", first.rndv_from);
+        std::printf(
+            "%s%s: rendezvous %s; costs %s%s\n", &rail == rails.data() ? "" : "\n",
+            rail.name.c_str(), threshold.c_str(),
+            first.source[0] == '\0' ? "modelled (tagwire tune measures them)" : "measured, from ",
+            first.source);
+        for (const tw_explanation_t& explanation : rail.sizes) {
+            print(explanation);
+        }
+    }
+}
+
+void run_explain(const ExplainArguments& arguments) {
+    const tw_buffer_kind_t buffer = parse_buffer(arguments.buffer);
+    const std::vector<Size> sizes = parse_sizes(arguments.sizes.value_or(kDefaultSizes));
+    check_writable(arguments.json);
+    const Explainer explainer(arguments.transports);
+    std::vector<ExplainedRail> rails;
+    for (const std::string& name : explainer.rails()) {
+        ExplainedRail rail{name, {}, {}};
+        for (const Size& size : sizes) {
+            rail.sizes.push_back(explainer.explain(name, size.bytes, buffer));
+        }
+        if (!arguments.plot.empty()) {
+            for (const std::size_t size : plot_sizes()) {
+                rail.curve.push_back(explainer.explain(name, size, buffer));
+            }
+        }
+        rails.push_back(std::move(rail));
+    }
+    if (arguments.json != "-") {
+        print_explanations(rails);
+    }
+    if (!arguments.json.empty()) {
+        write_explanations_json(arguments.json, rails);
+    }
+    if (!arguments.plot.empty()) {
+        plot_explanations(arguments.plot, rails);
+    }
+}
+
+}  // namespace tagwire::tools

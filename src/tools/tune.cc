@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/tune.hpp"
+
+#include <tagwire.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/failure.hpp"
+#include "tools/perf.hpp"
+#include "tools/pinning.hpp"
+#include "tools/report.hpp"
+#include "tools/session.hpp"
+#include "tools/sizes.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+/// What is set for the library while something is measured; both processes see it.
+void set(const char* name, const char* value) {
+    setenv(name, value, 1);
+}
+
+/// A way to make messages go by certain protocols, and the sizes at which that is measured.
+struct Forcing {
+    const char* threshold;  // TAGWIRE_RNDV_THRESHOLD
+    MemoryKind memory;
+    tw_buffer_kind_t buffer;
+    std::vector<std::uint64_t> sizes;
+};
+
+const std::vector<Forcing>& forcings() {
+    static const std::vector<Forcing> list{
+        {"16m",
+         MemoryKind::kMapped,
+         TW_BUFFER_MAPPED,
+         {8, 64, 128, 512, 2048, 8192, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20}},
+        {"0",
+         MemoryKind::kMapped,
+         TW_BUFFER_MAPPED,
+         {512, 4096, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20}},
+        {"0",
+         MemoryKind::kList,
+         TW_BUFFER_LIST,
+         {512, 4096, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20}},
+    };
+    return list;
+}
+
+constexpr std::uint64_t kRegistrationSizes[] = {4096, 65536, 1 << 20};
+constexpr unsigned kRegistrations = 64;
+
+/// What disturbs a measurement makes it longer: the least of its rounds is the nearest.
+double least(const std::vector<double>& rounds) {
+    return *std::ranges::min_element(rounds);
+}
+
+/// Which measurement: of a protocol (or registration) at a size.
+using Point = std::pair<std::string, std::uint64_t>;
+using Points = std::map<Point, std::vector<double>>;
+
+struct Tuned {
+    std::string transport;
+    std::string device;
+    Points points;
+};
+
+std::uint64_t iterations_of(std::uint64_t size) {
+    return std::clamp<std::uint64_t>((std::uint64_t{48} << 20) / size, 64, 4096);
+}
+
+/// The protocol that carries such messages over this connection.
+std::string protocol_of(const MsgLink& link, std::uint64_t size, tw_buffer_kind_t buffer) {
+    tw_explanation_t explanation{};
+    const tw_status_t status = tw_ep_explain(link.endpoint(), size, buffer, &explanation);
+    if (status != TW_OK) {
+        throw Failure(text("tw_ep_explain: %s", tw_status_string(status)));
+    }
+    return explanation.protocols[explanation.chosen].name;
+}
+
+Setup setup_of(const std::string& transport, const std::vector<int>& cpus) {
+    Setup setup;
+    setup.level = Level::kMsg;
+    setup.transport = transport;
+    setup.wait = cpus.front() == cpus.back() ? Wait::kYield : Wait::kSpin;
+    return setup;
+}
+
+void measure_registration(const MsgLink& link, Points* points) {
+    for (const std::uint64_t size : kRegistrationSizes) {
+        const Pages pages(size);
+        std::vector<double> times;
+        for (unsigned i = 0; i < kRegistrations; ++i) {
+            const std::uint64_t start = now_ns();
+            tw_mem_h handle = nullptr;
+            const tw_status_t status = tw_mem_map(link.context(), pages.data(), size, &handle);
+            if (status != TW_OK) {
+                throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
+            }
+            tw_mem_unmap(link.context(), handle);
+            times.push_back(static_cast<double>(now_ns() - start));
+        }
+        (*points)[{"registration", size}].push_back(median(std::move(times)));
+    }
+}
+
+/// One round of one forcing, between two new processes.
+void measure(const std::string& transport, const Forcing& forcing, const std::vector<int>& cpus,
+             Tuned* tuned) {
+    set("TAGWIRE_RNDV_THRESHOLD", forcing.threshold);
+    Driver driver(start_peer_process(), cpus);
+    driver.open(setup_of(transport, cpus));
+    const MsgLink& link = driver.msg_link();
+    tuned->transport = link.transport();
+    tuned->device = link.device();
+    for (const std::uint64_t size : forcing.sizes) {
+        Job job;
+        job.test = TestId::kTagLat;
+        job.op = Op::kAuto;
+        job.memory = forcing.memory;
+        job.size = size;
+        job.iterations = iterations_of(size);
+        job.warmup = job.iterations / 8;
+        const std::string protocol = protocol_of(link, size, forcing.buffer);
+        const Measurement measured = driver.run(job);
+        if (measured.errors > 0 || !measured.latency_ns) {
+            throw Failure(text("%s of %s over %s: messages were wrong", protocol.c_str(),
+                               size_name(size).c_str(), transport.c_str()));
+        }
+        tuned->points[{protocol, size}].push_back(measured.latency_ns->p50);
+    }
+    if (forcing.memory == MemoryKind::kMapped) {
+        measure_registration(link, &tuned->points);
+    }
+}
+
+Tuned tune(const std::string& transport, unsigned rounds, const std::vector<int>& cpus) {
+    Tuned tuned;
+    ProgressLine progress;
+    const std::size_t steps = rounds * forcings().size();
+    for (std::size_t step = 0; step < steps; ++step) {
+        progress.show(text("measuring %s", transport.c_str()),
+                      static_cast<double>(step) / static_cast<double>(steps));
+        // Rounds go through all forcings, so that a disturbance meets them alike.
+        measure(transport, forcings()[step % forcings().size()], cpus, &tuned);
+    }
+    return tuned;
+}
+
+void print(const Tuned& tuned) {
+    std::printf("%s:%s\n", tuned.transport.c_str(), tuned.device.c_str());
+    for (const auto& [point, times] : tuned.points) {
+        std::printf("  %-13s %6s %10s\n", point.first.c_str(), size_name(point.second).c_str(),
+                    time_text(least(times)).c_str());
+    }
+}
+
+void store(const std::string& file, const std::vector<Tuned>& all) {
+    std::vector<tw_cost_sample_t> samples;
+    for (const Tuned& tuned : all) {
+        for (const auto& [point, times] : tuned.points) {
+            samples.push_back({tuned.transport.c_str(), tuned.device.c_str(), point.first.c_str(),
+                               point.second, least(times)});
+        }
+    }
+    const tw_status_t status = tw_calibration_store(file.c_str(), samples.data(), samples.size());
+    if (status != TW_OK) {
+        throw Failure(text("%s cannot be written: %s", file.c_str(), tw_status_string(status)));
+    }
+    std::printf("stored in %s\n", file.c_str());
+}
+
+std::string default_file() {
+    char path[4096];
+    std::size_t length = sizeof path;
+    const tw_status_t status = tw_calibration_path(path, &length);
+    if (status == TW_ERR_NO_ELEM) {
+        throw UsageError(
+            "--output: neither XDG_CONFIG_HOME nor HOME says where to store; name a "
+            "file");
+    }
+    if (status != TW_OK) {
+        throw Failure(text("tw_calibration_path: %s", tw_status_string(status)));
+    }
+    return path;
+}
+
+std::vector<std::string> names_in(std::string_view list) {
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(',', begin), list.size());
+        if (end > begin) {
+            names.emplace_back(list.substr(begin, end - begin));
+        }
+        begin = end + 1;
+    }
+    return names;
+}
+
+}  // namespace
+
+void run_tune(const TuneArguments& arguments) {
+    const std::vector<std::string> transports = names_in(arguments.transports);
+    if (transports.empty()) {
+        throw UsageError("--tl: name at least one transport");
+    }
+    const std::string file = arguments.output.empty() ? default_file() : arguments.output;
+    const std::vector<int> cpus =
+        choose_cpus(arguments.cpu ? parse_cpus(*arguments.cpu) : std::vector<int>());
+    if (cpus.front() == cpus.back()) {
+        std::fprintf(stderr,
+                     "tagwire: warning: both sides share one cpu, and what is measured holds for "
+                     "that alone\n");
+    }
+    set("TAGWIRE_CALIBRATION", "none");
+    set("TAGWIRE_UNEXPECTED_BYTES", "64m");
+    std::vector<Tuned> all;
+    for (const std::string& transport : transports) {
+        all.push_back(tune(transport, arguments.rounds, cpus));
+        print(all.back());
+    }
+    store(file, all);
+}
+
+}  // namespace tagwire::tools

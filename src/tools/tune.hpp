@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `tagwire tune`: measures what messages of the messaging layer cost by each protocol, between two
+// pinned processes, and stores it where the library looks.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace tagwire::tools {
+
+/// The command line as written.
+struct TuneArguments {
+    std::string transports = "sm";
+    unsigned rounds = 5;
+    std::optional<std::string> cpu;
+    std::string output;  // empty: where the library looks
+};
+
+/// Throws Failure and UsageError.
+void run_tune(const TuneArguments& arguments);
+
+}  // namespace tagwire::tools
