@@ -113,8 +113,11 @@ void Endpoint::on_control(const Control& message) {
     const auto status = static_cast<ucs_status_t>(message.b);
     switch (static_cast<ControlOp>(message.op)) {
         case ControlOp::kAck:
-            if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding)
-                worker.finish(*request, UCS_OK);
+            if (is_ours && request->kind == RequestKind::kSend) {
+                request->is_answered = true;  // it may come before the last part has gone
+                if (request->is_outstanding)
+                    worker.finish(*request, UCS_OK);
+            }
             break;
         case ControlOp::kAts:
             if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding)

@@ -90,9 +90,10 @@ struct RequestState {
     bool is_outstanding : 1 = false;
     bool is_queued : 1 = false;
     bool is_posted : 1 = false;
-    bool has_gone : 1 = false;     // an eager message: all of it is with the transport
-    bool is_offered : 1 = false;   // a receive: the sender may write into its buffer
-    bool is_answered : 1 = false;  // a flush: the peer has taken everything before it
+    bool has_gone : 1 = false;    // an eager message: all of it is with the transport
+    bool is_offered : 1 = false;  // a receive: the sender may write into its buffer
+    // A flush: the peer has taken all before it. A send: its acknowledgement is here.
+    bool is_answered : 1 = false;
 };
 
 /// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from

@@ -124,11 +124,11 @@ ucs_status_t Endpoint::start_eager(Request& request) {
             return status;
         request.has_gone = true;
     }
-    if (wants_ack) {
+    if (wants_ack && !request.is_answered) {
         worker.set_outstanding(request, *this);
         return UCS_INPROGRESS;
     }
-    if ((request.flags & TW_OP_TRANSMIT_COMPLETE) != 0)
+    if (!wants_ack && (request.flags & TW_OP_TRANSMIT_COMPLETE) != 0)
         return track_transmission(request);
     return UCS_OK;
 }

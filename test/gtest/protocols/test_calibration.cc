@@ -296,6 +296,30 @@ TEST_F(Explained, an_override_raises_the_threshold_too) {
     EXPECT_EQ(sent(8 << 20, "tx_rndv"), 1U);
 }
 
+TEST_F(Explained, a_long_eager_message_may_be_matched_before_all_of_it_has_gone) {
+    setenv("TAGWIRE_RNDV_THRESHOLD", "16m", 1);
+    ASSERT_NO_FATAL_FAILURE(open());
+    sent(0, "tx_short");  // connects
+    constexpr unsigned kStepsMax = 1000000;
+    std::vector<char> out(8 << 20, 'x'), in(8 << 20);
+    tw_request_h requests[2] = {};
+    tw_op_t op{};
+    op.flags = TW_OP_MATCH_COMPLETE;
+    ASSERT_EQ(tw_tag_recv(worker_, in.data(), in.size(), 1, 0, nullptr, &requests[0]),
+              TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_send(ep_, out.data(), out.size(), 1, &op, &requests[1]), TW_INPROGRESS);
+    for (tw_request_h request : requests) {
+        tw_status_t status = TW_INPROGRESS;
+        for (unsigned i = 0; i < kStepsMax && status == TW_INPROGRESS; ++i) {
+            tw_worker_progress(worker_);
+            status = tw_request_test(request, nullptr);
+        }
+        EXPECT_EQ(status, TW_OK);
+        tw_request_free(request);
+    }
+    EXPECT_EQ(in, out);
+}
+
 TEST_F(Explained, arguments_that_cannot_be_are_refused) {
     ASSERT_NO_FATAL_FAILURE(open());
     tw_explanation_t explanation;
