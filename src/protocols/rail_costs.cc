@@ -50,7 +50,7 @@ RailCosts start_costs(const RailFacts& facts) {
     costs.eager_max = facts.eager_max;
     costs.piece_max = std::clamp<std::size_t>(iface.cap.get.max_zcopy, 1, kPieceBytes);
     costs.can_get = (iface.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0;
-    costs.can_put = false;  // the layer has no put
+    costs.can_put = (iface.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0;
     costs.registers = facts.registers;
     return costs;
 }
