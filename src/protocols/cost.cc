@@ -129,10 +129,10 @@ Priced first_of(const RailCosts& rail, bool rndv, std::size_t bytes, BufferKind 
     return {rndv ? Protocol::kRndvCopy : Protocol::kParts, INFINITY};
 }
 
-/// Whether rendezvous is chosen where nothing but cost counts.
-bool prefers_rndv(const RailCosts& rail, std::size_t bytes, BufferKind kind) {
-    return first_of(rail, true, bytes, kind).ns * (1 - kEagerMargin) <=
-           first_of(rail, false, bytes, kind).ns;
+/// By how much rendezvous is the better one: a logarithm, negative where eager is.
+double advantage(const RailCosts& rail, std::size_t bytes, BufferKind kind) {
+    return std::log(first_of(rail, false, bytes, kind).ns /
+                    (first_of(rail, true, bytes, kind).ns * (1 - kEagerMargin)));
 }
 
 std::size_t step(std::size_t i) {
@@ -140,20 +140,31 @@ std::size_t step(std::size_t i) {
     return power + power * (i % kStepsPerPower) / kStepsPerPower;
 }
 
-/// The least size from which rendezvous is preferred, whatever is longer.
+/// The length from which rendezvous loses least, summed over all that may be eager. Where the
+/// costs cross once this is where they do; measurements may cross by accident, too.
 std::size_t crossover(const RailCosts& rail, BufferKind kind) {
-    std::size_t i = kPowers * kStepsPerPower;
-    if (!prefers_rndv(rail, step(i), kind))
-        return Selection::kNever;
-    while (i > 0 && step(i - 1) > rail.short_max && prefers_rndv(rail, step(i - 1), kind))
-        --i;
-    if (i == 0 || step(i - 1) <= rail.short_max)
-        return rail.short_max + 1;
-    std::size_t eager = step(i - 1);
-    std::size_t rndv = step(i);
+    std::vector<std::size_t> sizes;
+    for (std::size_t i = 0; i <= kPowers * kStepsPerPower && step(i) <= rail.eager_max; ++i) {
+        if (step(i) > rail.short_max && (sizes.empty() || sizes.back() < step(i)))
+            sizes.push_back(step(i));
+    }
+    double best = 0;
+    double sum = 0;
+    std::size_t from = sizes.size();
+    for (std::size_t i = sizes.size(); i-- > 0;) {
+        sum += advantage(rail, sizes[i], kind);
+        if (sum >= best) {
+            best = sum;
+            from = i;
+        }
+    }
+    if (from == sizes.size())
+        return std::max(rail.eager_max, rail.bcopy_max) + 1;
+    std::size_t eager = from == 0 ? rail.short_max : sizes[from - 1];
+    std::size_t rndv = sizes[from];
     while (rndv - eager > 1) {
         const std::size_t middle = eager + (rndv - eager) / 2;
-        (prefers_rndv(rail, middle, kind) ? rndv : eager) = middle;
+        (advantage(rail, middle, kind) >= 0 ? rndv : eager) = middle;
     }
     return rndv;
 }
@@ -274,9 +285,12 @@ Choice Selection::choose(const RailCosts& rail, std::size_t bytes, BufferKind ki
     const Protocol protocol = is_eager ? eager.protocol : rndv.protocol;
     if (is_overridden_)
         return {protocol, Rule::kOverride};
-    if (is_eager || rndv.ns <= eager.ns)
-        return {protocol, eager.ns == INFINITY ? Rule::kEagerLimit : Rule::kCost};
-    return {protocol, Rule::kMargin};
+    if (eager.ns == INFINITY)
+        return {protocol, Rule::kEagerLimit};
+    if (is_eager ? eager.ns <= rndv.ns : rndv.ns <= eager.ns)
+        return {protocol, Rule::kCost};
+    return {protocol,
+            !is_eager && advantage(rail, bytes, kind) >= 0 ? Rule::kMargin : Rule::kOneLength};
 }
 
 }  // namespace tagwire::proto

@@ -107,6 +107,7 @@ enum class Rule : std::uint8_t {
     kCost,        // it costs least
     kMargin,      // eager would cost less, but not by so much that a receiver's memory is worth it
     kEagerLimit,  // eager would cost less, but the message is too long to be kept unexpected
+    kOneLength,   // one threshold for all lengths, which loses least over all, loses here
     kOverride,    // TAGWIRE_RNDV_THRESHOLD
     kShort,       // what fits the short way takes it
 };

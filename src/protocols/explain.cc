@@ -41,6 +41,9 @@ const char* sentence(Rule rule) {
         case Rule::kEagerLimit:
             return "a longer message than this setting allows a receiver to keep goes by "
                    "rendezvous";
+        case Rule::kOneLength:
+            return "one length divides eager messages from rendezvous, where that costs least over "
+                   "all lengths";
         case Rule::kOverride:
             return "this setting was given, whatever costs less";
         case Rule::kShort:

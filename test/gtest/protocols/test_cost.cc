@@ -128,6 +128,21 @@ TEST(Selection, the_threshold_is_where_the_costs_cross) {
     EXPECT_GT(ratio(at - 1) * 0.95, 1);
 }
 
+TEST(Selection, one_measurement_that_was_disturbed_does_not_move_the_threshold_far) {
+    RailCosts rail = network();
+    const std::size_t before = Selection(rail, Selection::kNever).rndv_from(BufferKind::kMapped);
+    std::vector<Curve::Knot> knots;
+    for (double bytes = 512; bytes <= 1 << 22; bytes *= 4) {
+        const auto size = static_cast<std::size_t>(bytes);
+        const double ns = cost_of(rail, Protocol::kRndvGet, size, BufferKind::kMapped).ns;
+        knots.push_back({bytes, size == 1 << 19 ? 2 * ns : ns});
+    }
+    rail.measured[static_cast<std::size_t>(Protocol::kRndvGet)] = Curve(knots);
+    const Selection selection(rail, Selection::kNever);
+    EXPECT_LT(selection.rndv_from(BufferKind::kMapped), 2 * before);
+    EXPECT_EQ(selection.choose(rail, 1 << 19, BufferKind::kMapped).rule, Rule::kOneLength);
+}
+
 TEST(Selection, registration_moves_the_threshold_up) {
     const Selection selection(network(), Selection::kNever);
     EXPECT_GT(selection.rndv_from(BufferKind::kPlain), selection.rndv_from(BufferKind::kMapped));
