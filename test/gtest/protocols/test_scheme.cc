@@ -13,7 +13,9 @@ constexpr std::size_t kManyBytes = (std::size_t{6} << 20) + 3;
 class MsgScheme : private Settings, public MsgTest {
   protected:
     explicit MsgScheme(const char* scheme)
-        : Settings({{"TAGWIRE_RNDV_SCHEME", scheme}, {"TAGWIRE_REG_CACHE", "0"}}) {}
+        : Settings({{"TAGWIRE_RNDV_SCHEME", scheme},
+                    {"TAGWIRE_RNDV_THRESHOLD", "64k"},
+                    {"TAGWIRE_REG_CACHE", "0"}}) {}
 
     static bool can_put() { return transports() != "ud"; }
     static bool needs_handles() { return !transports().starts_with("sm"); }
