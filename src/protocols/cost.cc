@@ -24,7 +24,9 @@ std::size_t index_of(Protocol protocol) {
 }
 
 double pieces(std::size_t bytes, std::size_t each) {
-    return bytes == 0 ? 1 : static_cast<double>((bytes - 1) / std::max<std::size_t>(each, 1) + 1);
+    const std::size_t whole = std::max<std::size_t>(each, 1);
+    const std::size_t number = bytes == 0 ? 1 : (bytes - 1) / whole + 1;
+    return static_cast<double>(number);
 }
 
 void add_message(const RailCosts& rail, Cost* cost) {
