@@ -247,6 +247,8 @@ const char* obstacle(const RailCosts& rail, Protocol protocol, std::size_t bytes
                                             : nullptr;
         case Protocol::kRndvGet:
         case Protocol::kRndvPut:
+            if (rail.has_scheme && rail.scheme != protocol)
+                return "TAGWIRE_RNDV_SCHEME names another";
             if (!(protocol == Protocol::kRndvGet ? rail.can_get : rail.can_put))
                 return protocol == Protocol::kRndvGet ? "the transport cannot read memory"
                                                       : "the transport cannot write memory";

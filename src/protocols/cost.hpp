@@ -77,7 +77,9 @@ struct RailCosts {
     std::size_t eager_max = 0;  // longer messages could not be kept unexpected
     bool can_get = false;
     bool can_put = false;
-    bool registers = false;  // a message may register its buffer
+    bool registers = false;   // a message may register its buffer
+    bool has_scheme = false;  // TAGWIRE_RNDV_SCHEME names `scheme`: that, else a copy
+    Protocol scheme = Protocol::kRndvCopy;
 
     std::array<Curve, kProtocols> measured;  // with mapped buffers
 };

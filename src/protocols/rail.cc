@@ -2,6 +2,7 @@
 #include "protocols/rail.hpp"
 
 #include "protocols/rail_costs.hpp"
+#include "protocols/scheme.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -65,6 +66,13 @@ void Rail::select() {
     const Options& options = worker_.options();
     costs_ = start_costs({attr_, domain().attr, resource_.desc.dev_type, domain().registers_cheaply,
                           options.unexpected_bytes / kEagerShare});
+    if (const auto scheme = static_cast<RndvScheme>(options.rndv_scheme);
+        scheme != RndvScheme::kAuto) {
+        costs_.has_scheme = true;
+        costs_.scheme = scheme == RndvScheme::kGet   ? Protocol::kRndvGet
+                        : scheme == RndvScheme::kPut ? Protocol::kRndvPut
+                                                     : Protocol::kRndvCopy;
+    }
     worker_.context().calibration().apply(transport(), device(), &costs_);
     selection_ = Selection(costs_, options.rndv_threshold);
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,25 +30,21 @@ void set(const char* name, const char* value) {
 /// A way to make messages go by certain protocols, and the sizes at which that is measured.
 struct Forcing {
     const char* threshold;  // TAGWIRE_RNDV_THRESHOLD
-    MemoryKind memory;
-    tw_buffer_kind_t buffer;
+    const char* scheme;     // TAGWIRE_RNDV_SCHEME
+    const char* protocol;   // that the transport must have for it
     std::vector<std::uint64_t> sizes;
 };
 
 const std::vector<Forcing>& forcings() {
+    static const std::vector<std::uint64_t> kEager{
+        8, 64, 128, 512, 2048, 8192, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20};
+    static const std::vector<std::uint64_t> kRndv{512,    4096,   16384,   32768,  65536,
+                                                  131072, 262144, 1 << 20, 4 << 20};
     static const std::vector<Forcing> list{
-        {"16m",
-         MemoryKind::kMapped,
-         TW_BUFFER_MAPPED,
-         {8, 64, 128, 512, 2048, 8192, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20}},
-        {"0",
-         MemoryKind::kMapped,
-         TW_BUFFER_MAPPED,
-         {512, 4096, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20}},
-        {"0",
-         MemoryKind::kList,
-         TW_BUFFER_LIST,
-         {512, 4096, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20}},
+        {"16m", "auto", "parts", kEager},
+        {"0", "get", "rndv_get", kRndv},
+        {"0", "put", "rndv_put", kRndv},
+        {"0", "copy", "rndv_copy", kRndv},
     };
     return list;
 }
@@ -67,6 +64,7 @@ using Points = std::map<Point, std::vector<double>>;
 struct Tuned {
     std::string transport;
     std::string device;
+    std::set<std::string> protocols;  // that the transport has
     Points points;
 };
 
@@ -75,9 +73,9 @@ std::uint64_t iterations_of(std::uint64_t size) {
 }
 
 /// The protocol that carries such messages over this connection.
-std::string protocol_of(const MsgLink& link, std::uint64_t size, tw_buffer_kind_t buffer) {
+std::string protocol_of(const MsgLink& link, std::uint64_t size) {
     tw_explanation_t explanation{};
-    const tw_status_t status = tw_ep_explain(link.endpoint(), size, buffer, &explanation);
+    const tw_status_t status = tw_ep_explain(link.endpoint(), size, TW_BUFFER_MAPPED, &explanation);
     if (status != TW_OK) {
         throw Failure(text("tw_ep_explain: %s", tw_status_string(status)));
     }
@@ -110,10 +108,24 @@ void measure_registration(const MsgLink& link, Points* points) {
     }
 }
 
+/// With a scheme that a transport lacks no worker is made, so this is asked first.
+void note_protocols(const MsgLink& link, Tuned* tuned) {
+    tw_explanation_t explanation{};
+    if (tw_ep_explain(link.endpoint(), 1 << 20, TW_BUFFER_MAPPED, &explanation) != TW_OK) {
+        return;
+    }
+    for (unsigned i = 0; i < explanation.protocol_count; ++i) {
+        if (explanation.protocols[i].obstacle == nullptr) {
+            tuned->protocols.insert(explanation.protocols[i].name);
+        }
+    }
+}
+
 /// One round of one forcing, between two new processes.
 void measure(const std::string& transport, const Forcing& forcing, const std::vector<int>& cpus,
              Tuned* tuned) {
     set("TAGWIRE_RNDV_THRESHOLD", forcing.threshold);
+    set("TAGWIRE_RNDV_SCHEME", forcing.scheme);
     Driver driver(start_peer_process(), cpus);
     driver.open(setup_of(transport, cpus));
     const MsgLink& link = driver.msg_link();
@@ -123,11 +135,11 @@ void measure(const std::string& transport, const Forcing& forcing, const std::ve
         Job job;
         job.test = TestId::kTagLat;
         job.op = Op::kAuto;
-        job.memory = forcing.memory;
+        job.memory = MemoryKind::kMapped;
         job.size = size;
         job.iterations = iterations_of(size);
         job.warmup = job.iterations / 8;
-        const std::string protocol = protocol_of(link, size, forcing.buffer);
+        const std::string protocol = protocol_of(link, size);
         const Measurement measured = driver.run(job);
         if (measured.errors > 0 || !measured.latency_ns) {
             throw Failure(text("%s of %s over %s: messages were wrong", protocol.c_str(),
@@ -135,9 +147,8 @@ void measure(const std::string& transport, const Forcing& forcing, const std::ve
         }
         tuned->points[{protocol, size}].push_back(measured.latency_ns->p50);
     }
-    if (forcing.memory == MemoryKind::kMapped) {
-        measure_registration(link, &tuned->points);
-    }
+    measure_registration(link, &tuned->points);
+    note_protocols(link, tuned);
 }
 
 Tuned tune(const std::string& transport, unsigned rounds, const std::vector<int>& cpus) {
@@ -148,7 +159,10 @@ Tuned tune(const std::string& transport, unsigned rounds, const std::vector<int>
         progress.show(text("measuring %s", transport.c_str()),
                       static_cast<double>(step) / static_cast<double>(steps));
         // Rounds go through all forcings, so that a disturbance meets them alike.
-        measure(transport, forcings()[step % forcings().size()], cpus, &tuned);
+        const Forcing& forcing = forcings()[step % forcings().size()];
+        if (step == 0 || tuned.protocols.contains(forcing.protocol)) {
+            measure(transport, forcing, cpus, &tuned);
+        }
     }
     return tuned;
 }

@@ -203,6 +203,19 @@ TEST(Selection, a_transport_that_cannot_read_or_write_memory_copies) {
                  "the transport cannot read memory");
 }
 
+TEST(Selection, a_scheme_that_is_named_is_used_or_gives_way_to_a_copy) {
+    RailCosts rail = network();
+    rail.has_scheme = true;
+    const auto chosen = [&](BufferKind kind) {
+        return Selection(rail, 1000).choose(rail, 1 << 20, kind).protocol;
+    };
+    for (const Protocol scheme : {Protocol::kRndvGet, Protocol::kRndvPut, Protocol::kRndvCopy}) {
+        rail.scheme = scheme;
+        EXPECT_EQ(chosen(BufferKind::kMapped), scheme);
+        EXPECT_EQ(chosen(BufferKind::kUnmapped), Protocol::kRndvCopy);
+    }
+}
+
 TEST(Selection, what_fits_a_short_message_is_one) {
     RailCosts rail = network();
     rail.read_ns = rail.latency_ns = rail.overhead_ns = 0;
