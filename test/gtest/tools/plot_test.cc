@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/plot.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "common/skip.hpp"
+#include "tools/failure.hpp"
+#include "tools/program.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+Plot two_curves(const char* id) {
+    Plot plot{id,
+              "Latency",
+              {"message size", PlotUnit::kBytes},
+              {"half of the \"round\" trip", PlotUnit::kNanoseconds},
+              {}};
+    plot.curves.push_back({"sm", {{8, 100}, {1024, 300}, {65536, 9000}}, false});
+    plot.curves.push_back({"another library", {{8, 120}, {0, 7}, {65536, 20000}}, true});
+    plot.curves.push_back({"nothing", {}, false});
+    return plot;
+}
+
+bool has(const std::string& svg, const char* words) {
+    return svg.find(words) != std::string::npos;
+}
+
+class PlotTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (!has_program("gnuplot"))
+            TW_SKIP("gnuplot is not installed");
+    }
+};
+
+TEST_F(PlotTest, is_one_element_with_title_axes_and_the_curves_that_have_points) {
+    const std::string svg = svg_of(two_curves("one"));
+    EXPECT_EQ(svg.rfind("<svg", 0), 0U);
+    for (const char* words :
+         {"Latency", "message size", "half of the", "another library", "64k", "10 us", "</svg>"}) {
+        EXPECT_TRUE(has(svg, words)) << words;
+    }
+    EXPECT_FALSE(has(svg, "nothing"));
+}
+
+TEST_F(PlotTest, loads_nothing_and_takes_the_colour_of_the_text) {
+    const std::string svg = svg_of(two_curves("one"));
+    for (const char* words : {"href=\"http", "href='http", "url(http", "<script", "black"}) {
+        EXPECT_FALSE(has(svg, words)) << words;
+    }
+    EXPECT_TRUE(has(svg, "currentColor"));
+}
+
+TEST_F(PlotTest, names_of_two_in_one_page_differ) {
+    const std::string svg = svg_of(two_curves("two"));
+    EXPECT_TRUE(has(svg, "id='twogpPt"));
+    EXPECT_FALSE(has(svg, "id='gp"));
+    EXPECT_FALSE(has(svg, "id=\"gnuplot"));
+}
+
+TEST_F(PlotTest, one_point_is_enough_and_none_is_refused) {
+    Plot plot = two_curves("one");
+    plot.curves = {{"a point", {{100000, 5}}, false}};
+    plot.x.unit = PlotUnit::kCount;
+    plot.y.unit = PlotUnit::kPerSecond;
+    EXPECT_TRUE(has(svg_of(plot), "a point"));
+    plot.curves = {{"not positive", {{8, 0}}, false}};
+    EXPECT_THROW(svg_of(plot), Failure);
+}
+
+}  // namespace
+}  // namespace tagwire::tools
