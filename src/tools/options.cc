@@ -57,13 +57,15 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
                      "turn; of the others only the endpoint is made, for bytes_per_peer (default "
                      "1, at most 100000)")
         ->type_name("N");
-    perf->add_option("--depth", arguments->depth, "Other receives that stay posted (default 0)")
+    perf->add_option("--depth", arguments->depth,
+                     "Other receives that stay posted, or messages that wait (default 0)")
         ->type_name("N");
     perf->add_option("--threads", arguments->threads,
                      "Threads, each with its own connection (default 1)")
         ->type_name("N");
     perf->add_flag("--unexpected", arguments->unexpected,
-                   "Post no receives: messages arrive unexpected");
+                   "Post no receives: messages arrive unexpected (match at level msg: --depth of "
+                   "them wait)");
     perf->add_flag("--bidir", arguments->bidir, "Stream in both directions at once");
     perf->add_option("--wait", arguments->wait,
                      "spin (default), yield or sleep while nothing arrives")

@@ -43,17 +43,21 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
                 text("%s has no meaning for %s (%s)", option.name, test.name, test.doc));
         }
     }
-    if (arguments.unexpected && arguments.level == "msg") {
-        throw UsageError(
-            "--unexpected: at level msg a test posts its receives ahead; level uct measures "
-            "messages that none was posted for");
+    if (arguments.level == "msg") {
+        if (arguments.unexpected && test.id != TestId::kMatch) {
+            throw UsageError(
+                text("--unexpected: %s at level msg posts its receives ahead; match takes its "
+                     "messages from --depth unexpected ones",
+                     test.name));
+        }
+        return;
     }
     if (arguments.unexpected && (test.options & kWithUnexpected) == 0) {
         throw UsageError(
             test.id == TestId::kMatch
                 ? std::string(
                       "--unexpected: at level uct an unexpected message goes to the caller at "
-                      "once, so no list of them is matched")
+                      "once, so no list of them is matched; use --level msg")
                 : text("--unexpected has no meaning for %s (%s)", test.name, test.doc));
     }
 }
@@ -230,7 +234,7 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
             "--unexpected with --op rndv: at level uct the caller would have to fetch the message "
             "itself");
     }
-    if (job.unexpected && job.depth > 0) {
+    if (job.unexpected && job.depth > 0 && test.id != TestId::kMatch) {
         throw UsageError("--unexpected posts no receives, so --depth has no meaning with it");
     }
 }

@@ -244,6 +244,9 @@ std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job) {
         case TestId::kTagRate:
             return std::make_unique<Stream<MsgTagPort>>(link, job);
         case TestId::kMatch:
+            if (job.unexpected) {
+                return make_msg_unexpected_test(link, job);
+            }
             return std::make_unique<PingPong<MsgMatchPort>>(link, job);
         default:
             throw Failure(text("%s is not a test of level msg", test_info(job.test).name));

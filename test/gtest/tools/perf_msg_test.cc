@@ -59,6 +59,8 @@ TEST(PerfAtLevelMsg, variants_of_the_options_work) {
         {"tag_lat", "--memory", "mapped", "--size", "1,300k"},
         {"tag_bw", "--memory", "list", "--size", "1,300k"},
         {"match", "--depth", "100"},
+        {"match", "--unexpected", "--size", "8,4k,100k"},
+        {"match", "--unexpected", "--depth", "100", "--size", "0,8,17,4k,100k"},
         {"tag_rate", "--bidir", "--window", "3"},
         {"tag_bw", "--window", "1", "--size", "8,64k"},
         {"tag_bw", "--bidir", "--size", "64k"},

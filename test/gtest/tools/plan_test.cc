@@ -93,6 +93,10 @@ TEST(Plan, level_msg_refuses_what_the_layer_decides) {
     arguments = at_level_msg("tag_lat");
     arguments.unexpected = true;
     EXPECT_NE(refusal(arguments).find("level msg"), std::string::npos);
+    arguments = at_level_msg("match");
+    arguments.unexpected = true;
+    arguments.depth = 10;
+    EXPECT_EQ(refusal(arguments), "accepted");
     arguments = at_level_msg("tag_lat");
     arguments.transport = "sm,rc";
     arguments.device = "vhca0";

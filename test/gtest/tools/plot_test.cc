@@ -40,7 +40,7 @@ TEST_F(PlotTest, is_one_element_with_title_axes_and_the_curves_that_have_points)
     const std::string svg = svg_of(two_curves("one"));
     EXPECT_EQ(svg.rfind("<svg", 0), 0U);
     for (const char* words :
-         {"Latency", "message size", "half of the", "another library", "64k", "10 us", "</svg>"}) {
+         {"Latency", "message size", "half of the", "another library", "32k", "10 us", "</svg>"}) {
         EXPECT_TRUE(has(svg, words)) << words;
     }
     EXPECT_FALSE(has(svg, "nothing"));
