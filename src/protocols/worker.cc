@@ -279,6 +279,11 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     tell("worker_id", fmt::format("{:016x}", id_));
     tell("address_bytes", fmt::format("{}", address_.size()));
     for (const auto& rail : rails_) {
+        if (rail->is_auxiliary) {
+            tell(fmt::format("rail_{}", rail->index()),
+                 fmt::format("{}:{}, for first contact only", rail->transport(), rail->device()));
+            continue;
+        }
         tell(fmt::format("rail_{}", rail->index()),
              fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes, of copied buffers {}",
                          rail->transport(), rail->device(), rail->latency() * 1e9,

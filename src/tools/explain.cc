@@ -50,7 +50,8 @@ class Explainer {
             worker_,
             [](void* arg, const char* key, const char* value) {
                 const std::string_view fact(value);
-                if (std::string_view(key).starts_with("rail_")) {
+                if (std::string_view(key).starts_with("rail_") &&
+                    fact.find("first contact only") == std::string_view::npos) {
                     static_cast<std::vector<std::string>*>(arg)->emplace_back(
                         fact.substr(0, fact.find(',')));
                 }

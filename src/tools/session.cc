@@ -124,8 +124,18 @@ bool Driver::is_over_shared_memory() const {
 }
 
 Measurement Driver::run(Job job, const OnProgress& on_progress) {
+    job.floor = test_info(job.test).shape == Shape::kPingPong && is_over_shared_memory() &&
+                session_.floor != nullptr;
+    return run_as_is(job, on_progress);
+}
+
+Measurement Driver::run_alone(Job job) {
+    job.floor = false;
+    return run_as_is(job, nullptr);
+}
+
+Measurement Driver::run_as_is(const Job& job, const OnProgress& on_progress) {
     const Shape shape = test_info(job.test).shape;
-    job.floor = shape == Shape::kPingPong && is_over_shared_memory() && session_.floor != nullptr;
     start_job(job);
     try {
         session_.make_tests(job);

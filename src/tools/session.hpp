@@ -54,8 +54,10 @@ class Driver {
     /// Connects over a transport; a second call replaces the first one's links.
     void open(const Setup& setup);
 
-    /// Any test with a transport.
+    /// Any test with a transport. Ping-pongs over shared memory alternate with the floor.
     Measurement run(Job job, const OnProgress& on_progress = nullptr);
+    /// Without the floor.
+    Measurement run_alone(Job job);
     std::vector<VariantMeasurement> run_cacheline(const Job& job,
                                                   const OnProgress& on_progress = nullptr);
     Measurement run_memcpy(const Job& job);
@@ -65,6 +67,7 @@ class Driver {
 
   private:
     bool is_over_shared_memory() const;
+    Measurement run_as_is(const Job& job, const OnProgress& on_progress);
     void start_job(const Job& job);
     Outcome finish_job();
 

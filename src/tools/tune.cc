@@ -140,7 +140,7 @@ void measure(const std::string& transport, const Forcing& forcing, const std::ve
         job.iterations = iterations_of(size);
         job.warmup = job.iterations / 8;
         const std::string protocol = protocol_of(link, size);
-        const Measurement measured = driver.run(job);
+        const Measurement measured = driver.run_alone(job);
         if (measured.errors > 0 || !measured.latency_ns) {
             throw Failure(text("%s of %s over %s: messages were wrong", protocol.c_str(),
                                size_name(size).c_str(), transport.c_str()));

@@ -88,6 +88,16 @@ TEST_F(Explain, text_marks_the_winner_and_says_why_others_cannot) {
     EXPECT_NE(finished.out.find("TAGWIRE_CALIBRATION=auto"), std::string::npos) << finished.out;
 }
 
+TEST_F(Explain, leaves_out_what_carries_no_messages) {
+    if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr)
+        TW_SKIP("this build has no virtual HCA");
+    const Finished finished = tagwire({"explain", "--tl", "rc:vhca0:1", "--json", "-"});
+    ASSERT_EQ(finished.status, 0) << finished.error;
+    const json transports = json::parse(finished.out)["transports"];
+    ASSERT_EQ(transports.size(), 1U);  // and not the ud that takes first contact
+    EXPECT_EQ(transports[0]["transport"], "rc");
+}
+
 TEST_F(Explain, names_the_setting_that_decided) {
     const Setting threshold("TAGWIRE_RNDV_THRESHOLD", "1k");
     const json size = size_over_sm("4k");
