@@ -8,6 +8,7 @@
 #include "tools/info.hpp"
 #include "tools/options.hpp"
 #include "tools/session.hpp"
+#include "tools/soak.hpp"
 #include "tools/vhca.hpp"
 
 namespace {
@@ -24,6 +25,8 @@ int run(int argc, char** argv) {
         run_explain(*line.explain);
     } else if (line.tune) {
         run_tune(*line.tune);
+    } else if (line.soak) {
+        run_soak(*line.soak);
     } else if (line.vhca_run) {
         return run_vhca_program(*line.vhca_run);
     } else if (line.vhca_info) {

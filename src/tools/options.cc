@@ -133,6 +133,19 @@ void add_tune(CLI::App* app, TuneArguments* arguments) {
         ->type_name("FILE");
 }
 
+void add_soak(CLI::App* app, SoakArguments* arguments) {
+    CLI::App* soak = app->add_subcommand(
+        "soak", "Exchange random messages between two processes and check every byte");
+    soak->add_option("--seconds", arguments->seconds, "How long (default 10)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1000000));
+    soak->add_option("--seed", arguments->seed, "Of everything random (default another each time)")
+        ->type_name("N");
+    soak->add_option("--tl", arguments->transports,
+                     "Transports, with or without devices: sm,rc:mlx5_0:1 (default sm)")
+        ->type_name("LIST");
+}
+
 struct VhcaArguments {
     VhcaRunArguments run;
     VhcaInfoArguments info;
@@ -225,12 +238,14 @@ CommandLine parse_command_line(int argc, char** argv) {
     InfoArguments info;
     ExplainArguments explain;
     TuneArguments tune;
+    SoakArguments soak;
     VhcaArguments vhca;
     CLI::Option* server = nullptr;
     add_perf(&app, &perf, &server);
     add_info(&app, &info);
     add_explain(&app, &explain);
     add_tune(&app, &tune);
+    add_soak(&app, &soak);
     add_vhca(&app, &vhca);
     CommandLine line;
     try {
@@ -251,6 +266,8 @@ CommandLine parse_command_line(int argc, char** argv) {
         line.explain = explain;
     } else if (app.got_subcommand("tune")) {
         line.tune = tune;
+    } else if (app.got_subcommand("soak")) {
+        line.soak = soak;
     } else if (app.get_subcommand("vhca")->got_subcommand("run")) {
         line.vhca_run = vhca.run;
     } else {

@@ -9,6 +9,7 @@
 
 #include "tools/explain.hpp"
 #include "tools/perf.hpp"
+#include "tools/soak.hpp"
 #include "tools/tune.hpp"
 
 namespace tagwire::tools {
@@ -37,6 +38,7 @@ struct CommandLine {
     std::optional<InfoArguments> info;
     std::optional<ExplainArguments> explain;
     std::optional<TuneArguments> tune;
+    std::optional<SoakArguments> soak;
     std::optional<VhcaRunArguments> vhca_run;
     std::optional<VhcaInfoArguments> vhca_info;
 };

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The two sides of a soak. In each round both send some messages, all drawn from the seed, so each
+// side knows what has to come; the driver then says whether there is another round.
+#include "tools/soak.hpp"
+
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "tools/failure.hpp"
+#include "tools/msg_link.hpp"
+#include "tools/pattern.hpp"
+#include "tools/session.hpp"
+#include "tools/soak_side.hpp"
+#include "tools/stats.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+/// Starts the other side as a child of this process, before anything of the library is open.
+std::unique_ptr<Channel> start_other_side(std::uint64_t seed, const Setup& setup) {
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+        throw Failure(text("socketpair: %s", std::strerror(errno)));
+    }
+    const pid_t child = fork();
+    if (child < 0) {
+        throw Failure(text("cannot start the other process: %s", std::strerror(errno)));
+    }
+    if (child != 0) {
+        close(fds[1]);
+        return std::make_unique<Channel>(fds[0], child);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(fds[0]);
+    Channel channel(fds[1]);
+    int status = 0;
+    try {
+        SoakSide side(Side::kPeer, setup, &channel, seed);
+        side.run(0);
+        side.finish_as_peer();
+    } catch (const std::exception& error) {
+        status = 1;
+        try {
+            Encoder message;
+            channel.send(MessageType::kError,
+                         message.string(std::string(error.what()).substr(0, 1024)));
+        } catch (const Failure&) {
+            // The driver is gone: nobody to tell.
+        }
+    }
+    std::fflush(nullptr);
+    _exit(status);
+}
+
+void print_summary(const SoakCounts& counts, double seconds) {
+    constexpr std::array<const char*, SoakCounts::kKinds> kNames{
+        "tagged", "untagged", "inject", "imm", "directed", "wildcard", "claimed", "discarded"};
+    std::printf("soak: %llu messages, %llu bytes in %.1f s, every byte right\n",
+                static_cast<unsigned long long>(counts.messages),
+                static_cast<unsigned long long>(counts.bytes), seconds);
+    for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
+        std::printf("  %-10s %llu\n", kNames[kind],
+                    static_cast<unsigned long long>(counts.kinds[kind]));
+    }
+    std::printf("  %-10s %llu\n", "cancelled", static_cast<unsigned long long>(counts.cancels));
+}
+
+}  // namespace
+
+void run_soak(const SoakArguments& arguments) {
+    const std::uint64_t seed = arguments.seed.value_or(std::random_device{}());
+    std::printf("soak: seed %llu, transports %s\n", static_cast<unsigned long long>(seed),
+                arguments.transports.c_str());
+    std::fflush(stdout);
+    Setup setup;
+    setup.level = Level::kMsg;
+    setup.transport = arguments.transports;
+    setup.wait = Wait::kYield;
+    const std::unique_ptr<Channel> channel = start_other_side(seed, setup);
+    const std::uint64_t start = now_ns();
+    try {
+        SoakSide side(Side::kDriver, setup, channel.get(), seed);
+        side.run(start + arguments.seconds * 1'000'000'000);
+        const SoakCounts counts = side.finish_as_driver();
+        print_summary(counts, static_cast<double>(now_ns() - start) * 1e-9);
+    } catch (const Failure&) {
+        if (channel->stalled()) {
+            channel->receive();  // throws what the other side has to say: nearer to the cause
+        }
+        throw;
+    }
+}
+
+}  // namespace tagwire::tools
