@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tools/loops.hpp"
+#include "tools/random.hpp"
 #include "tools/tag_post.hpp"
 #include "tools/tag_receiver.hpp"
 
@@ -19,7 +20,7 @@ class MatchPort {
           validate_(job.validate),
           tags_(job.depth + 1),
           slots_(std::max<std::size_t>(tags_, 2)),
-          random_(0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(link.side())),
+          random_(static_cast<std::uint64_t>(link.side()) + 1),
           sender_(link, job, stream_from(link.side(), job)),
           receiver_(link, {slots_, job.size, job.memory, job.validate,
                            stream_from(other(link.side()), job)}) {
@@ -73,10 +74,7 @@ class MatchPort {
     /// Never the same tag twice in a row, so that its receive has been posted again by then. A
     /// single tag has two receives.
     void draw() {
-        random_ ^= random_ << 13;
-        random_ ^= random_ >> 7;
-        random_ ^= random_ << 17;
-        const std::uint64_t step = tags_ > 1 ? 1 + random_ % (tags_ - 1) : 0;
+        const std::uint64_t step = tags_ > 1 ? 1 + random_.below(tags_ - 1) : 0;
         tag_ = (tag_ + step) % tags_;
     }
 
@@ -84,7 +82,7 @@ class MatchPort {
     bool validate_;
     std::size_t tags_;
     std::size_t slots_;
-    std::uint64_t random_;
+    Random random_;
     Sender sender_;
     TagReceiver receiver_;
     bool consumed_ = false;

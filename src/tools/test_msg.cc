@@ -9,6 +9,7 @@
 
 #include "tools/loops.hpp"
 #include "tools/msg_post.hpp"
+#include "tools/random.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -163,7 +164,7 @@ class MsgMatchPort {
         : validate_(job.validate),
           tags_(job.depth + 1),
           slots_(std::max<std::size_t>(tags_, 2)),
-          random_(0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(link.side())),
+          random_(static_cast<std::uint64_t>(link.side()) + 1),
           sender_(link, job, stream_from(link.side(), job)),
           receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
                            job.memory}) {
@@ -216,17 +217,14 @@ class MsgMatchPort {
     /// Never the same tag twice in a row, so that its receive has been posted again by then. A
     /// single tag has two receives.
     void draw() {
-        random_ ^= random_ << 13;
-        random_ ^= random_ >> 7;
-        random_ ^= random_ << 17;
-        const std::uint64_t step = tags_ > 1 ? 1 + random_ % (tags_ - 1) : 0;
+        const std::uint64_t step = tags_ > 1 ? 1 + random_.below(tags_ - 1) : 0;
         tag_ = (tag_ + step) % tags_;
     }
 
     bool validate_;
     std::size_t tags_;
     std::size_t slots_;
-    std::uint64_t random_;
+    Random random_;
     MsgSender sender_;
     MsgReceiver receiver_;
     bool consumed_ = false;

@@ -13,6 +13,7 @@
 
 #include "tools/loops.hpp"
 #include "tools/msg_post.hpp"
+#include "tools/random.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -24,24 +25,17 @@ constexpr std::uint64_t kPatienceNs = 30'000'000'000;
 class FreeTag {
   public:
     FreeTag(std::size_t tags, Side sender)
-        : tags_(tags),
-          free_(tags - 1),
-          random_(0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(sender)) {}
+        : tags_(tags), free_(tags - 1), random_(static_cast<std::uint64_t>(sender) + 1) {}
 
     std::size_t value() const { return free_; }
 
     /// Draws the tag whose message is received.
-    std::size_t next() {
-        random_ ^= random_ << 13;
-        random_ ^= random_ >> 7;
-        random_ ^= random_ << 17;
-        return free_ = random_ % tags_;
-    }
+    std::size_t next() { return free_ = random_.below(tags_); }
 
   private:
     std::size_t tags_;
     std::size_t free_;
-    std::uint64_t random_;
+    Random random_;
 };
 
 class MsgUnexpectedPort {
