@@ -33,6 +33,14 @@ void Endpoint::release(Unexpected& message) {
 }
 
 void Worker::keep(Endpoint& ep, const Arrival& arrival) {
+    if (!arrival.is_rndv && arrival.length > options().unexpected_bytes) {
+        TW_LOG_ERROR(
+            "an unexpected message announces %zu bytes, TAGWIRE_UNEXPECTED_BYTES is %zu: "
+            "its endpoint ends",
+            static_cast<std::size_t>(arrival.length),
+            static_cast<std::size_t>(options().unexpected_bytes));
+        return ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
     const std::size_t behind = arrival.is_rndv ? arrival.bytes.size() : arrival.length;
     void* memory = std::malloc(sizeof(Unexpected) + behind);
     if (memory == nullptr) {
