@@ -68,6 +68,11 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
 
 /// What was set and cannot hold.
 ucs_status_t Context::check_overrides() const {
+    if (options_.buffered_min > options_.buffered_limit) {
+        TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu: at most TAGWIRE_BUFFERED_LIMIT=%lu",
+                     options_.buffered_min, options_.buffered_limit);
+        return UCS_ERR_INVALID_PARAM;
+    }
     if (options_.rndv_threshold == UINT64_MAX ||
         options_.rndv_threshold <= options_.unexpected_bytes)
         return UCS_OK;

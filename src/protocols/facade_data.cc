@@ -15,7 +15,8 @@ constexpr std::uint32_t kSendFlags = kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_O
                                      TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |
                                      TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
 constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP_PEEK |
-                                     TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV;
+                                     TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV |
+                                     TW_OP_BUFFERED;
 
 [[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument) {
     TW_LOG_ERROR("%s: %s is NULL", call, argument);
@@ -150,6 +151,8 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
         wrong = "CLAIM without PEEK needs a message";
     } else if (takes_many && (peeks || claims)) {
         wrong = "MULTI_RECV goes with neither PEEK nor CLAIM";
+    } else if ((op.flags & TW_OP_BUFFERED) != 0 && (peeks || claims)) {
+        wrong = "BUFFERED goes with neither PEEK nor CLAIM";
     } else if (takes_many && wanted.is_tagged) {
         wrong = "MULTI_RECV is for messages without a tag";
     } else if (takes_many && wanted.list != nullptr) {
@@ -169,7 +172,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     tw_status_t status = check_op(call, op, kRecvFlags);
     if (status == TW_OK)
         status = check_receive_flags(call, wanted);
-    if (status == TW_OK) {
+    if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
         status =
             check_memory(call, worker, op, wanted.base, wanted.length, wanted.list, wanted.count);
     }
@@ -180,7 +183,13 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     return status;
 }
 
-tw_status_t receive_long(const char* call, Worker& worker, const Incoming& wanted) {
+tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
+    if (wanted.op != nullptr && (wanted.op->flags & TW_OP_BUFFERED) != 0) {
+        wanted.base = nullptr;
+        wanted.length = 0;
+        wanted.list = nullptr;
+        wanted.count = 0;
+    }
     if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
         return refuse_null(call, "buffer");
     const Entry entry(worker);

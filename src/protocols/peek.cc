@@ -48,7 +48,7 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
 
 tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
     const auto found = std::ranges::find(claimed_, static_cast<Unexpected*>(wanted.op->message));
-    if (found == claimed_.end()) {
+    if (found == claimed_.end() || (*found)->waiting != nullptr) {
         TW_LOG_ERROR("claim: %p is no claimed message of this worker",
                      static_cast<void*>(wanted.op->message));
         release(request);

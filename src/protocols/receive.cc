@@ -141,6 +141,8 @@ void Worker::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
 void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     if (!request.is_whole)
         request.make_whole();
+    if ((request.flags & TW_OP_BUFFERED) != 0)
+        return buffer(request, ep, arrival);
     tw_completion_t& done = request.done;
     done.tag = arrival.tag;
     done.imm = arrival.imm;
@@ -200,12 +202,19 @@ ucs_status_t Worker::on_part(const std::byte* data, std::size_t length) {
         message->received += bytes.size();
     }
     ep->incoming_bytes += bytes.size();
-    if (ep->incoming_bytes < ep->incoming_length)
-        return UCS_OK;
-    ep->has_incoming = false;
-    ep->incoming_message = nullptr;
-    if (Request* request = std::exchange(ep->incoming_request, nullptr))
+    const bool is_last = ep->incoming_bytes == ep->incoming_length;
+    Request* const request = is_last ? ep->incoming_request : nullptr;
+    Unexpected* const message = ep->incoming_message;
+    if (is_last) {
+        ep->has_incoming = false;
+        ep->incoming_message = nullptr;
+        ep->incoming_request = nullptr;
+    }
+    // Both may call the program, which may take the message.
+    if (request != nullptr)
         end_receive(*request, *ep);
+    if (message != nullptr && message->waiting != nullptr && is_enough_here(*message))
+        report_buffered(*message);
     return UCS_OK;
 }
 

@@ -93,6 +93,8 @@ struct RequestState {
     bool has_gone : 1 = false;    // an eager message: all of it is with the transport
     bool is_offered : 1 = false;  // a receive: the sender may write into its buffer
     // A flush: the peer has taken all before it. A send: its acknowledgement is here.
+    bool is_start : 1 = false;     // a receive: only the start of a rendezvous, which goes on
+    bool is_internal : 1 = false;  // of the library, from its pool of parts
     bool is_answered : 1 = false;
 };
 

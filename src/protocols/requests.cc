@@ -245,7 +245,7 @@ void Worker::release(Request& request) {
     if (request.is_whole && request.buffer.list != nullptr)
         iov_pool_.put(request.buffer.list);
     const bool is_foreign = request.is_foreign;
-    const bool is_child = request.is_whole && request.parent != nullptr;
+    const bool is_child = request.is_whole && (request.parent != nullptr || request.is_internal);
     request.~Request();
     if (!is_foreign)
         (is_child ? child_pool_ : request_pool_).put(&request);

@@ -46,11 +46,15 @@ RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rndv& rndv,
     const Buffer& buffer = request.buffer;
     const bool has_handle = buffer.memory != nullptr;
     const bool is_one_piece = buffer.list == nullptr;
-    const bool may_cache = is_one_piece && ep.worker.context().cache() != nullptr;
+    // Memory of the library's own is given back soon, and the cache would keep it.
+    const bool may_cache =
+        is_one_piece && !request.is_internal && ep.worker.context().cache() != nullptr;
     RndvFacts facts{};
     facts.can_write_here =
         has_handle || may_cache || (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
-    facts.can_give_key = is_one_piece && (has_handle || may_cache || domain.registers_cheaply);
+    // A sender that had written the start of its message would take that for all of it.
+    facts.can_give_key =
+        is_one_piece && !request.is_start && (has_handle || may_cache || domain.registers_cheaply);
     // A handle stays; its key ends with a connection of the endpoint's own.
     facts.takes_key_back = !domain.registers_cheaply && (!has_handle || !rail.connects_to_iface());
     facts.has_peer_key = has_key;
@@ -126,7 +130,8 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
 /// The data is here, or will not come: the sender is told, and the receive ends.
 void Worker::rndv_ended(Request& request, ucs_status_t status) {
     Endpoint& ep = *request.ep;
-    ep.control(ControlOp::kAts, request.peer_id, status);
+    if (!request.is_start || status != UCS_OK)
+        ep.control(ControlOp::kAts, request.peer_id, status);
     request.done.length = request.wanted;
     if (status == UCS_OK && request.done.message_length > request.wanted)
         status = UCS_ERR_MESSAGE_TRUNCATED;
@@ -181,6 +186,8 @@ ucs_status_t Endpoint::send_piece(Request& request) {
     if (sent < 0 || request.offset == request.wanted) {
         data_.pop_front();
         request.is_queued = false;
+        if (request.wanted < request.buffer.length)
+            request.peer_id = 0;  // it may have been the start that a buffered receive shows
     }
     if (sent < 0) {
         control(ControlOp::kDataEnd, request.peer_id, static_cast<std::int32_t>(sent));

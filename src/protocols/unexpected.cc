@@ -32,21 +32,23 @@ void Endpoint::release(Unexpected& message) {
     }
 }
 
-void Worker::keep(Endpoint& ep, const Arrival& arrival) {
+/// nullptr: it cannot be kept, and its endpoint has ended.
+Unexpected* Worker::make_message(Endpoint& ep, const Arrival& arrival) {
     if (!arrival.is_rndv && arrival.length > options().unexpected_bytes) {
         TW_LOG_ERROR(
             "an unexpected message announces %zu bytes, TAGWIRE_UNEXPECTED_BYTES is %zu: "
             "its endpoint ends",
             static_cast<std::size_t>(arrival.length),
             static_cast<std::size_t>(options().unexpected_bytes));
-        return ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+        ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+        return nullptr;
     }
     const std::size_t behind = arrival.is_rndv ? arrival.bytes.size() : arrival.length;
     void* memory = std::malloc(sizeof(Unexpected) + behind);
     if (memory == nullptr) {
         TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint ends", behind);
         ep.fail(UCS_ERR_NO_MEMORY);
-        return;
+        return nullptr;
     }
     auto* message = ::new (memory) Unexpected;
     message->tag = arrival.tag;
@@ -72,8 +74,6 @@ void Worker::keep(Endpoint& ep, const Arrival& arrival) {
         ep.incoming_bytes = arrival.bytes.size();
         ep.incoming_length = arrival.length;
     }
-    count(WorkerCounter::kRxUnexpected);
-    space(message->is_tagged).unexpected.add(*message);
     ++envelopes_;
     ep.hold(*message);
     if (envelopes_ > options().envelopes_max / 2 && !ep.told_to_hold) {
@@ -82,6 +82,15 @@ void Worker::keep(Endpoint& ep, const Arrival& arrival) {
         ep.control(ControlOp::kHold, 0);
         has_held_ = true;
     }
+    return message;
+}
+
+void Worker::keep(Endpoint& ep, const Arrival& arrival) {
+    Unexpected* message = make_message(ep, arrival);
+    if (message == nullptr)
+        return;
+    count(WorkerCounter::kRxUnexpected);
+    space(message->is_tagged).unexpected.add(*message);
 }
 
 /// `message` is in no matcher.
@@ -92,6 +101,7 @@ void Worker::free_message(Unexpected& message) {
         ep->release(message);
     }
     --envelopes_;
+    std::free(message.start);
     message.~Unexpected();
     std::free(&message);
     if (has_held_ && envelopes_ <= options().envelopes_max / 4) {
@@ -173,6 +183,8 @@ tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
 
 /// The receive gets a message that waited; `message` is in no matcher, and freed.
 void Worker::give_message(Request& request, Unexpected& message) {
+    if ((request.flags & TW_OP_BUFFERED) != 0)
+        return buffer_message(request, message);
     if (message.has_failed || message.ep == nullptr) {
         describe(request, message);
         if (message.has_failed) {
@@ -249,11 +261,21 @@ void Worker::drop_incoming(Endpoint& ep, ucs_status_t status) {
             }
         }
     }
-    for (Unexpected* message : claimed_) {
+    // Receives that wait for data end with the endpoint's others, and their messages with them.
+    for (std::size_t i = 0; i < claimed_.size();) {
+        Unexpected* message = claimed_[i];
+        if (message->ep == &ep && message->waiting != nullptr) {
+            if (message->fetch != nullptr)
+                message->fetch->done.context = nullptr;
+            claimed_.erase(claimed_.begin() + static_cast<std::ptrdiff_t>(i));
+            free_message(*message);
+            continue;
+        }
         if (message->ep == &ep) {
             message->has_failed = is_half(*message);
             message->ep = nullptr;
         }
+        ++i;
     }
     ep.has_incoming = false;
     ep.incoming_message = nullptr;

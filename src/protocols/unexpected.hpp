@@ -16,6 +16,7 @@ struct tw_message {};
 namespace tagwire::proto {
 
 class Endpoint;
+struct Request;
 
 /// A message that no receive has matched, or that was claimed. Its data, or the keys of its
 /// rendezvous, lie behind it; it is made and freed by Worker.
@@ -32,8 +33,15 @@ struct Unexpected : tw_message, UnexpectedMessage {
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
     Rndv rndv{};
+    Request* waiting = nullptr;  // a buffered receive that ends when enough is here
+    Request* fetch = nullptr;    // what brings it the data of a rendezvous
+    std::byte* start = nullptr;  // ... to here
+    std::size_t start_bytes = 0;
 
-    std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+    /// Of a rendezvous: the keys.
+    std::byte* data() {
+        return start != nullptr && !is_rndv ? start : reinterpret_cast<std::byte*>(this + 1);
+    }
 };
 
 /// One name space of messages.

@@ -265,6 +265,8 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->thread_mode = params_.thread_mode;
     attr->inject_bytes_max = options().inject_bytes;
     attr->multi_recv_bytes_min = options().multi_recv_min;
+    attr->buffered_bytes_limit = options().buffered_limit;
+    attr->buffered_bytes_min = options().buffered_min;
     attr->endpoints = names_.size();
 }
 

@@ -202,7 +202,16 @@ class Worker : public tw_worker {
     ucs_status_t take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
                             Request* request);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
+    Unexpected* make_message(Endpoint& ep, const Arrival& arrival);
     void keep(Endpoint& ep, const Arrival& arrival);
+    // buffered.cc
+    void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
+    void buffer_message(Request& request, Unexpected& message);
+    bool is_enough_here(const Unexpected& message) const;
+    void fetch(Request& request, Unexpected& message);
+    void fetched(Unexpected& message, tw_status_t status, std::size_t bytes);
+    void report_buffered(Unexpected& message);
+    void drop_buffered(Unexpected& message, ucs_status_t status);
     void free_message(Unexpected& message);
     void give_message(Request& request, Unexpected& message);
     tw_status_t post(Request& request, const Incoming& wanted);

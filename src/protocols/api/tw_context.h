@@ -75,6 +75,8 @@ typedef struct tw_worker_attr {
     tw_thread_mode_t thread_mode;
     size_t inject_bytes_max;      ///< Longest message of TW_OP_INJECT.
     size_t multi_recv_bytes_min;  ///< Below so many free bytes a multi-receive ends.
+    size_t buffered_bytes_limit;  ///< Longest message that a buffered receive has all of.
+    size_t buffered_bytes_min;    ///< Of a longer one it has so many bytes, or more.
     size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
 } tw_worker_attr_t;
 

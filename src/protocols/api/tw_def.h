@@ -69,7 +69,17 @@ enum tw_op_flag {
     /// lies. When all have ended a last report, of no message, has TW_DONE_MULTI_RECV: the buffer
     /// is the program's again; so the call answers TW_INPROGRESS. Needs a callback or
     /// TW_OP_COMPLETION, and one buffer.
-    TW_OP_MULTI_RECV = 1 << 12
+    TW_OP_MULTI_RECV = 1 << 12,
+    /// (recv) The library provides the buffer; buffer, length, list and handle of the call are not
+    /// looked at. The receive ends when a message has matched and enough of it is here:
+    /// TW_DONE_BUFFERED, with `buffer` and `length` where it lies. Up to
+    /// tw_worker_attr_t.buffered_bytes_limit that is the whole message; of a longer one
+    /// (TW_DONE_MORE) at least buffered_bytes_min. `message` of the completion names it: it is to
+    /// be received by CLAIM, or dropped by CLAIM with DISCARD, and soon; until then `buffer` is
+    /// valid. With MULTI_RECV (tw_msg_recv) the receive stays posted, and is reported for each
+    /// message until it is cancelled. Buffered receives, and variable-length messages, of
+    /// fi_msg(3) and fi_tagged(3).
+    TW_OP_BUFFERED = 1 << 13
 };
 
 /// Flags of a completion.
@@ -81,7 +91,9 @@ enum tw_done_flag {
     TW_DONE_PEEK = 1 << 4,        ///< Of a peek.
     TW_DONE_CLAIM = 1 << 5,       ///< Of a claimed message.
     TW_DONE_MULTI_RECV = 1 << 6,  ///< The buffer of a multi-receive is the program's again.
-    TW_DONE_FLUSH = 1 << 7        ///< Of a flush or close.
+    TW_DONE_FLUSH = 1 << 7,       ///< Of a flush or close.
+    TW_DONE_BUFFERED = 1 << 8,    ///< Of a buffered receive.
+    TW_DONE_MORE = 1 << 9         ///< ... and the message is longer than what `buffer` has.
 };
 
 /// The end of an operation.
@@ -93,12 +105,12 @@ typedef struct tw_completion {
     uint32_t flags;         ///< TW_DONE_x.
     size_t length;          ///< Bytes sent, or bytes in the receiver's buffer.
     size_t message_length;  ///< Bytes of the message: more than `length` when it was truncated.
-    void* buffer;           ///< Where the data is: multi-receives and peeks; else NULL.
+    void* buffer;           ///< Where the data is: multi-receives, peeks, BUFFERED; else NULL.
     uint64_t tag;           ///< Of the message; 0 when untagged.
     uint64_t imm;           ///< Of the message; 0 without TW_DONE_IMM.
     uint64_t source;        ///< Receives: the sender's worker, as tw_address_worker_id() tells it.
     tw_ep_h ep;  ///< Receives: the program's endpoint to the sender, or NULL. Sends: where it went.
-    tw_message_h message;  ///< PEEK with CLAIM: what the claim will name.
+    tw_message_h message;  ///< PEEK with CLAIM, BUFFERED: what the claim will name.
 } tw_completion_t;
 
 /// Reports an end. Runs inside progress; may call everything but progress. `done` is valid during

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Buffered receives: a receive without a buffer of the program. The message that it matches is kept
+// as one that was claimed, and the receive ends when enough of it is here. Data of a rendezvous is
+// fetched by a receive of our own: all of it, and it is an eager message from then on, or its
+// start, and the sender is not told.
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "protocols/arrival.hpp"
+#include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+void Worker::buffer(Request& request, Endpoint& ep, const Arrival& arrival) {
+    Unexpected* message = make_message(ep, arrival);
+    if (message == nullptr)
+        return finish(request, UCS_ERR_NO_MEMORY);
+    buffer_message(request, *message);
+}
+
+/// `message` is in no matcher.
+void Worker::buffer_message(Request& request, Unexpected& message) {
+    claimed_.push_back(&message);
+    message.waiting = &request;
+    if (message.ep == nullptr)
+        return report_buffered(message);
+    Endpoint& ep = *message.ep;
+    if ((message.flags & kAckMatch) != 0) {
+        message.flags &= ~std::uint32_t{kAckMatch};
+        ep.control(ControlOp::kAck, message.send_id);
+    }
+    if (message.is_rndv)
+        return fetch(request, message);
+    if (is_enough_here(message))
+        return report_buffered(message);
+    set_outstanding(request, ep);
+}
+
+bool Worker::is_enough_here(const Unexpected& message) const {
+    return message.received == message.length || (message.length > options().buffered_limit &&
+                                                  message.received >= options().buffered_min);
+}
+
+void Worker::fetch(Request& request, Unexpected& message) {
+    const bool is_start = message.length > options().buffered_limit;
+    const std::size_t bytes = is_start ? options().buffered_min : message.length;
+    if (bytes == 0)
+        return report_buffered(message);
+    message.start = static_cast<std::byte*>(std::malloc(bytes));
+    void* memory = message.start == nullptr ? nullptr : child_pool_.get();
+    if (memory == nullptr)
+        return drop_buffered(message, UCS_ERR_NO_MEMORY);
+    tw_op_t op{};
+    op.complete = [](const tw_completion_t* done) {
+        if (done->context == nullptr)
+            return;
+        auto& fetched = *static_cast<Unexpected*>(done->context);
+        fetched.waiting->worker->fetched(fetched, done->status, done->length);
+    };
+    op.context = &message;
+    const RequestState state{.kind = RequestKind::kReceive, .is_start = is_start};
+    auto* own = ::new (memory) Request(*this, op, state);
+    own->make_whole();
+    own->is_internal = true;
+    own->buffer.base = message.start;
+    own->buffer.length = bytes;
+    message.fetch = own;
+    message.held = bytes;
+    message.ep->hold(message);
+    set_outstanding(request, *message.ep);
+    begin_rndv(*own, *message.ep, message.rndv, {message.data(), message.received});
+}
+
+void Worker::fetched(Unexpected& message, tw_status_t status, std::size_t bytes) {
+    message.fetch = nullptr;
+    if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
+        return drop_buffered(message, static_cast<ucs_status_t>(status));
+    message.start_bytes = bytes;
+    if (bytes == message.length) {
+        message.is_rndv = false;
+        message.received = message.length;
+    }
+    report_buffered(message);
+}
+
+/// The receive that it met ends; the program knows it from now on.
+void Worker::report_buffered(Unexpected& message) {
+    Request& request = *std::exchange(message.waiting, nullptr);
+    describe(request, message);
+    tw_completion_t& done = request.done;
+    done.length = message.is_rndv ? message.start_bytes : message.received;
+    done.buffer = message.is_rndv ? message.start : message.data();
+    done.message = &message;
+    done.flags |= TW_DONE_BUFFERED | flag_if(done.length < message.length, TW_DONE_MORE);
+    finish(request, UCS_OK);
+}
+
+/// It cannot be had; the receive that it met ends so.
+void Worker::drop_buffered(Unexpected& message, ucs_status_t status) {
+    Request& request = *std::exchange(message.waiting, nullptr);
+    std::erase(claimed_, &message);
+    describe(request, message);
+    request.done.length = 0;
+    free_message(message);
+    finish(request, status);
+}
+
+}  // namespace tagwire::proto
