@@ -145,7 +145,8 @@ TEST_F(Explain, tune_measures_every_protocol_and_the_library_uses_it) {
     for (const char* what :
          {"short", "bcopy", "parts", "rndv_get", "rndv_put", "rndv_copy", "registration"})
         EXPECT_GE(file["devices"][0]["costs"][what].size(), 2U) << what;
-    for (const json& protocol : size_over_sm("64k")["protocols"])
+    const json told = size_over_sm("64k");
+    for (const json& protocol : told["protocols"])
         EXPECT_EQ(protocol["measured"], true) << protocol["name"];
 }
 
