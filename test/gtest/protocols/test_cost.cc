@@ -72,7 +72,7 @@ TEST(Cost, never_falls_when_the_message_grows) {
         std::vector<Curve::Knot> knots;
         for (double bytes = 64; bytes < 1e8; bytes *= 3)
             knots.push_back({bytes, 1000 * share(random) + 0.1 * bytes * share(random)});
-        rail.measured[round % kProtocols] = Curve(knots);
+        rail.measured[static_cast<std::size_t>(round) % kProtocols] = Curve(knots);
         for (std::size_t i = 0; i < kProtocols; ++i) {
             double before = 0;
             for (std::size_t bytes = 1; bytes < (std::size_t{1} << 28); bytes += 1 + bytes / 5) {
