@@ -52,6 +52,8 @@ class Context : public tw_context {
     /// Null: none was asked for.
     RegCache* cache() const { return cache_.get(); }
 
+    /// Bits of a tag that tell who sent it; 0: none.
+    std::uint64_t tag_sender_mask = 0;
     /// Workers and memory handles that need it.
     std::atomic<std::size_t> users{0};
 

@@ -22,8 +22,8 @@ struct PendingOfEndpoint {
 
 void Endpoint::update_direct() {
     const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
-                           queue_.empty() && controls_.empty() && !holds_data_ && !holds_ &&
-                           !is_closing && !has_asked_;
+                           !rail_->matches_tags() && queue_.empty() && controls_.empty() &&
+                           !holds_data_ && !holds_ && !is_closing && !has_asked_;
     direct_end_ = is_direct ? short_data_max_ + 1 : 0;
     if (!worker.is_multi)
         unlocked_end_ = direct_end_;
@@ -181,6 +181,10 @@ void Endpoint::on_control(const Control& message) {
         case ControlOp::kLeft:
             on_left(message.a != 0);
             break;
+        case ControlOp::kLane:
+            if (DeviceTags* tags = worker.device_tags())
+                tags->on_lane(*this, message.a);
+            break;
         default:
             worker.count(WorkerCounter::kGarbage);
             break;
@@ -254,8 +258,10 @@ void Endpoint::request_ended() {
 // ---- Cancel
 
 void Endpoint::cancel(Request& request) {
-    if (request.is_queued && !request.is_outstanding && request.offset == 0 && !request.has_gone &&
-        request.kind == RequestKind::kSend) {
+    if (request.is_announced) {
+        request.wants_cancel = true;
+    } else if (request.is_queued && !request.is_outstanding && request.offset == 0 &&
+               !request.has_gone && request.kind == RequestKind::kSend) {
         queue_.remove_if([&](Request& queued) { return &queued == &request; });
         request.is_queued = false;
         worker.finish(request, UCS_ERR_CANCELED);

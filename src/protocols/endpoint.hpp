@@ -38,8 +38,15 @@ class Rail;
 struct PeerRail {
     std::string transport;
     std::uint8_t domain = 0;
+    std::uint8_t flags = 0;  // RailFlag
     std::vector<std::byte> device;
     std::vector<std::byte> iface;
+};
+
+/// A tagged message that is here before its place in the order.
+struct Announced {
+    AmId am = AmId::kEager;
+    std::vector<std::byte> bytes;  // empty: its place has come
 };
 
 /// What a call of the program wants sent.
@@ -153,6 +160,11 @@ class Endpoint : public tw_ep {
     std::uint64_t incoming_length = 0;
     bool has_incoming = false;
 
+    // Tagged messages whose places in the order are to come (Placeholder), oldest first.
+    std::deque<Announced> announced;
+    std::uint32_t first_announced = 0;  // the number of the first of them
+    bool sends_to_device = false;       // its tagged messages come to a device that matches them
+
     std::size_t held_bytes = 0;
     bool told_to_hold_data = false;
     bool told_to_hold = false;
@@ -169,8 +181,14 @@ class Endpoint : public tw_ep {
     ucs_status_t start_eager(Request& request);
     void register_source(Request& request);
     ucs_status_t start_rndv(Request& request);
+    ucs_status_t send_request(Request& request);
     ucs_status_t start_flush(Request& request);
     ucs_status_t send_parts(Request& request);
+    ucs_status_t send_whole(Request& request, std::uint32_t flags);
+    bool goes_as_tagged(const Request& request) const;
+    bool is_rndv(const Request& request) const;
+    ucs_status_t send_tagged(Request& request);
+    ucs_status_t send_place(Request& request);
     ucs_status_t track_transmission(Request& request);
     bool may_start(const Request& request) const;
     void enqueue(Request& request);
@@ -212,9 +230,10 @@ class Endpoint : public tw_ep {
     bool is_armed_ = false;
     bool is_draining_ = false;
     bool has_said_bye_ = false;
-    bool has_asked_ = false;   // to leave; nothing is sent before the answer
-    bool has_left_ = false;    // has answered that it leaves
-    std::uint64_t order_ = 0;  // of the next send
+    bool has_asked_ = false;    // to leave; nothing is sent before the answer
+    bool has_left_ = false;     // has answered that it leaves
+    std::uint32_t places_ = 0;  // placeholders sent
+    std::uint64_t order_ = 0;   // of the next send
     RequestQueue queue_;
     RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
     RequestList flushes_;  // answered by the peer or not, waiting for earlier sends

@@ -26,9 +26,11 @@ tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* c
     std::unique_ptr<Context> context;
     const ucs_status_t status =
         Context::create(params == nullptr ? nullptr : params->transports, &context);
-    if (status == UCS_OK)
-        *context_p = context.release();
-    return tw(status);
+    if (status != UCS_OK)
+        return tw(status);
+    context->tag_sender_mask = params == nullptr ? 0 : params->tag_sender_mask;
+    *context_p = context.release();
+    return TW_OK;
 }
 
 void tw_context_destroy(tw_context_h context) {

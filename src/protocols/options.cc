@@ -26,7 +26,9 @@ constexpr Option kOptions[] = {
      .unit = "bytes",
      .default_value = "inf",
      .doc = "Messages of so many bytes and more go by rendezvous, shorter ones do not, whatever is "
-            "cheaper; what goes as a short message stays one. inf: what is cheapest.",
+            "cheaper; what goes as a short message stays one, and a tagged message that a device "
+            "shall "
+            "match is never longer than its buffer. inf: what is cheapest.",
      .offset = offsetof(Options, rndv_threshold)},
     {.name = "INJECT_BYTES",
      .type = OptionType::kBytes,
@@ -105,6 +107,14 @@ constexpr Option kOptions[] = {
      .doc = "Memory of buffers without a handle that stays registered for the next message; 0: "
             "such buffers are copied where registering is dear.",
      .offset = offsetof(Options, reg_cache_bytes)},
+    {.name = "TAG_OFFLOAD",
+     .type = OptionType::kBool,
+     .unit = "",
+     .default_value = "n",
+     .doc =
+         "Devices with tag-matching SRQs match tagged messages; both sides must have the same. A "
+         "worker that has no such device is refused.",
+     .offset = offsetof(Options, tag_offload)},
     {.name = "LIVENESS_INTERVAL",
      .type = OptionType::kTimeNs,
      .unit = "ns",

@@ -24,6 +24,7 @@ struct Options {
     int rndv_scheme;  // RndvScheme
 
     RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
+    bool tag_offload;
     std::uint64_t liveness_interval_ns;
     ucs::OptionString calibration;
 };

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/rail.hpp"
 
+#include <utility>
+
 #include "protocols/rail_costs.hpp"
 #include "protocols/scheme.hpp"
+#include "protocols/wire.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -15,19 +18,29 @@ constexpr std::uint64_t kEagerShare = 2;
 }  // namespace
 
 Rail::~Rail() {
-    uct_iface_close(iface_);
+    if (iface_ != nullptr)
+        uct_iface_close(iface_);
 }
 
 const Domain& Rail::domain() const {
     return worker_.context().domains()[resource_.domain];
 }
 
-ucs_status_t Rail::open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg) {
+ucs_status_t Rail::open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params) {
     uct_iface_config_t* config = nullptr;
     ucs_status_t status =
         uct_md_iface_config_read(domain().md, transport(), nullptr, nullptr, &config);
     if (status != UCS_OK)
         return status;
+    status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);
+    uct_config_release(config);
+    if (status == UCS_OK)
+        status = uct_iface_query(iface_, &attr_);
+    return status;
+}
+
+ucs_status_t Rail::open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg,
+                        const TagCallbacks* tags) {
     uct_iface_params_t params{};
     params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
                         UCT_IFACE_PARAM_FIELD_ERR_HANDLER | UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG |
@@ -38,10 +51,26 @@ ucs_status_t Rail::open(uct_worker_h uct_worker, uct_error_handler_t failed, voi
     params.err_handler = failed;
     params.err_handler_arg = arg;
     params.features = UCT_IFACE_FEATURE_AM | UCT_IFACE_FEATURE_GET | UCT_IFACE_FEATURE_PUT;
-    status = uct_iface_open(domain().md, uct_worker, &params, config, &iface_);
-    uct_config_release(config);
-    if (status == UCS_OK)
-        status = uct_iface_query(iface_, &attr_);
+    ucs_status_t status = UCS_OK;
+    if (tags != nullptr && resource_.desc.dev_type == UCT_DEVICE_TYPE_NET) {
+        uct_iface_params_t with_tags = params;
+        with_tags.field_mask |=
+            UCT_IFACE_PARAM_FIELD_HW_TM_EAGER_ARG | UCT_IFACE_PARAM_FIELD_HW_TM_EAGER_CB |
+            UCT_IFACE_PARAM_FIELD_HW_TM_RNDV_ARG | UCT_IFACE_PARAM_FIELD_HW_TM_RNDV_CB;
+        with_tags.features |= UCT_IFACE_FEATURE_TAG;
+        with_tags.eager_arg = with_tags.rndv_arg = arg;
+        with_tags.eager_cb = tags->eager;
+        with_tags.rndv_cb = tags->request;
+        status = open_iface(uct_worker, with_tags);
+        // One that matches in software takes buffers of any length; ours does that better.
+        matches_tags_ =
+            status == UCS_OK && (attr_.cap.flags & UCT_IFACE_FLAG_TAG_EAGER_BCOPY) != 0 &&
+            attr_.cap.tag.recv.min_recv > 0 && attr_.cap.tag.rndv.max_hdr >= sizeof(Placeholder);
+        if (!matches_tags_ && iface_ != nullptr)
+            uct_iface_close(std::exchange(iface_, nullptr));
+    }
+    if (!matches_tags_)
+        status = open_iface(uct_worker, params);
     if (status != UCS_OK)
         return status;
     select();

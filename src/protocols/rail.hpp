@@ -18,6 +18,12 @@ namespace tagwire::proto {
 
 class Worker;
 
+/// For an interface whose device shall match tags.
+struct TagCallbacks {
+    uct_tag_unexp_eager_cb_t eager;
+    uct_tag_unexp_rndv_cb_t request;
+};
+
 class Rail {
   public:
     Rail(Worker& worker, std::uint8_t index, const Resource& resource)
@@ -30,7 +36,8 @@ class Rail {
     ~Rail();
 
     /// Opens the interface; it is not progressed before enable().
-    ucs_status_t open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg);
+    ucs_status_t open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg,
+                      const TagCallbacks* tags);
     void enable();
 
     Worker& worker() const { return worker_; }
@@ -49,6 +56,8 @@ class Rail {
     }
     bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
     bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
+    /// Tagged messages go by the calls for tagged messages.
+    bool matches_tags() const { return matches_tags_; }
     /// Seconds that a short message takes.
     double latency() const { return attr_.latency.c + attr_.overhead; }
     const RailCosts& costs() const { return costs_; }
@@ -67,10 +76,12 @@ class Rail {
     std::size_t bcopy_max = 0;  ///< bytes of uct_ep_am_bcopy()
 
   private:
+    ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
     void select();
 
     Worker& worker_;
     std::uint8_t index_;
+    bool matches_tags_ = false;
     const Resource& resource_;
     uct_iface_h iface_ = nullptr;
     uct_iface_attr_t attr_{};

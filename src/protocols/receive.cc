@@ -87,62 +87,111 @@ ucs_status_t Worker::on_eager_among_others(const std::byte* data, std::size_t le
             return UCS_OK;
         }
     }
-    return take_eager(ep, header, rest, request);
+    if ((header.flags & kAnnounced) != 0)
+        return announce(ep, AmId::kEager, {data, length});
+    take_eager(ep, header, rest, request);
+    return UCS_OK;
 }
 
-/// The long way of an eager message; `request` has been matched, if it is not null.
-ucs_status_t Worker::take_eager(Endpoint& ep, const Header& header,
-                                std::span<const std::byte> bytes, Request* request) {
+/// The long way of an eager message; `request` has been matched, if it is not null. False: the
+/// message cannot be, and is dropped.
+bool Worker::take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
+                        Request* request) {
     Arrival arrival{};
     arrival.tag = header.tag;
     arrival.flags = header.flags;
     arrival.bytes = bytes;
     if (!take_envelope(&arrival.bytes, header, &arrival))
-        return garbage("eager message", bytes.size());
+        return drop("eager message", bytes.size());
     arrival.length = arrival.bytes.size();
     if ((header.flags & kMoreParts) != 0 &&
         (!take(&arrival.bytes, &arrival.length) || arrival.length <= arrival.bytes.size() ||
          ep.has_incoming))
-        return garbage("first part", bytes.size());
+        return drop("first part", bytes.size());
     if (request == nullptr)
         request = match(space((header.flags & kTagged) != 0), header.tag, ep.id);
     arrive(ep, arrival, request);
-    return UCS_OK;
+    return true;
 }
 
 ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
-    Arrival arrival{};
-    arrival.bytes = {data, length};
+    std::span<const std::byte> bytes{data, length};
     Header header;
-    if (!take(&arrival.bytes, &header) || (header.flags & (kAcks | kMoreParts)) != 0 ||
-        !take_envelope(&arrival.bytes, header, &arrival) || !take(&arrival.bytes, &arrival.rndv))
-        return garbage("request of a rendezvous", length);
-    Endpoint* ep = names_.find(header.sender);
+    Endpoint* ep = take(&bytes, &header) ? names_.find(header.sender) : nullptr;
     if (ep == nullptr)
         return garbage("rendezvous of nobody", length);
+    if ((header.flags & kAnnounced) != 0)
+        return announce(*ep, AmId::kRndv, {data, length});
+    take_rndv(*ep, header, bytes, nullptr);
+    return UCS_OK;
+}
+
+/// As take_eager().
+bool Worker::take_rndv(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
+                       Request* request) {
+    Arrival arrival{};
+    arrival.bytes = bytes;
+    if ((header.flags & (kAcks | kMoreParts)) != 0 ||
+        !take_envelope(&arrival.bytes, header, &arrival) || !take(&arrival.bytes, &arrival.rndv))
+        return drop("request of a rendezvous", bytes.size());
     arrival.tag = header.tag;
     arrival.flags = header.flags;
     arrival.length = arrival.rndv.length;
     arrival.send_id = arrival.rndv.send_id;
     arrival.is_rndv = true;
-    arrive(*ep, arrival, match(space((arrival.flags & kTagged) != 0), arrival.tag, ep->id));
+    if (request == nullptr)
+        request = match(space((arrival.flags & kTagged) != 0), arrival.tag, ep.id);
+    arrive(ep, arrival, request);
+    return true;
+}
+
+// ---- Messages that come before their place in the order: device_tags.hpp
+
+/// `bytes` are all of an active message, from its header on.
+ucs_status_t Worker::announce(Endpoint& ep, AmId am, std::span<const std::byte> bytes) {
+    Header header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    if (device_tags_ == nullptr || (header.flags & kTagged) == 0 ||
+        (header.flags & kMoreParts) != 0 || ep.announced.size() >= options().envelopes_max)
+        return garbage("message without a place", bytes.size());
+    ep.announced.push_back({am, {bytes.begin(), bytes.end()}});
     return UCS_OK;
+}
+
+/// The place of an announced message: it arrives now. `request` has been matched, if it is not
+/// null, and is left alone when the answer is false: there is no such message.
+bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+                            Request* request) {
+    const std::uint32_t index = place.number - ep.first_announced;
+    if (index >= ep.announced.size() || ep.announced[index].bytes.empty())
+        return drop("place of no message", sizeof place);
+    const AmId am = ep.announced[index].am;
+    const std::vector<std::byte> bytes = std::exchange(ep.announced[index].bytes, {});
+    while (!ep.announced.empty() && ep.announced.front().bytes.empty()) {
+        ep.announced.pop_front();
+        ++ep.first_announced;
+    }
+    Header header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    header.flags &= ~std::uint32_t{kAnnounced};
+    const auto rest = std::span(bytes).subspan(sizeof header);
+    if (header.tag != tag)
+        return drop("message whose place has another tag", bytes.size());
+    return am == AmId::kRndv ? take_rndv(ep, header, rest, request)
+                             : take_eager(ep, header, rest, request);
 }
 
 /// `request` has been matched; null: none was.
 void Worker::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
     if (request == nullptr)
         return keep(ep, arrival);
-    request->is_posted = false;
+    has_left(*request);
     count(WorkerCounter::kRxExpected);
     deliver(*request, ep, arrival);
 }
 
-void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
-    if (!request.is_whole)
-        request.make_whole();
-    if ((request.flags & TW_OP_BUFFERED) != 0)
-        return buffer(request, ep, arrival);
+/// What its completion says of the message.
+void Worker::describe(Request& request, Endpoint& ep, const Arrival& arrival) {
     tw_completion_t& done = request.done;
     done.tag = arrival.tag;
     done.imm = arrival.imm;
@@ -151,6 +200,22 @@ void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     done.ep = ep.handle();
     done.flags |= TW_DONE_RECV | flag_if((arrival.flags & kTagged) != 0, TW_DONE_TAGGED) |
                   flag_if((arrival.flags & kImm) != 0, TW_DONE_IMM);
+}
+
+/// A device has written the message into its buffer.
+void Worker::end_in_place(Request& request, Endpoint& ep, const Arrival& arrival) {
+    count(WorkerCounter::kRxExpected);
+    describe(request, ep, arrival);
+    request.done.length = arrival.length;
+    finish(request, UCS_OK);
+}
+
+void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
+    if (!request.is_whole)
+        request.make_whole();
+    if ((request.flags & TW_OP_BUFFERED) != 0)
+        return buffer(request, ep, arrival);
+    describe(request, ep, arrival);
     const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
     use_room(request, fits);
     if (arrival.is_rndv)
@@ -308,6 +373,7 @@ ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> byt
             return garbage("hello", length);
         rail.transport.assign(head.transport, strnlen(head.transport, sizeof head.transport));
         rail.domain = head.domain;
+        rail.flags = head.flags;
         const auto device = bytes.first(head.device_bytes);
         const auto iface = bytes.subspan(head.device_bytes, head.iface_bytes);
         rail.device.assign(device.begin(), device.end());
@@ -332,6 +398,11 @@ ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> byt
         return garbage("hello", length);
     ep->on_hello(hello, std::move(rails));
     return UCS_OK;
+}
+
+bool Worker::drop(const char* what, std::size_t length) {
+    garbage(what, length);
+    return false;
 }
 
 ucs_status_t Worker::garbage(const char* what, std::size_t length) {

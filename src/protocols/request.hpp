@@ -27,6 +27,7 @@ struct tw_request {};
 namespace tagwire::proto {
 
 struct CachedRegion;
+struct DeviceReceive;
 class Endpoint;
 class Memory;
 class Worker;
@@ -96,6 +97,10 @@ struct RequestState {
     bool is_start : 1 = false;     // a receive: only the start of a rendezvous, which goes on
     bool is_internal : 1 = false;  // of the library, from its pool of parts
     bool is_answered : 1 = false;
+    bool is_held : 1 = false;       // a tagged receive that no device has (device_tags.hpp)
+    bool is_rndv : 1 = false;       // a send: it was announced as a rendezvous
+    bool is_announced : 1 = false;  // a send: its placeholder is to follow
+    bool wants_cancel : 1 = false;  // ... and then its cancel
 };
 
 /// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from
@@ -130,6 +135,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
         ucs::ListLink<Request> list_link;  // outstanding
     };
     Transmission* transmission;
+    DeviceReceive* on_device;
     tw_completion_t done;
 
     /// Nothing has happened to it yet, and it is not whole.

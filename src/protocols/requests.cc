@@ -27,6 +27,7 @@ void Request::make_whole() {
     registration = nullptr;
     cached = nullptr;
     transmission = nullptr;
+    on_device = nullptr;
     done = {};
     done.context = context;
     done.request = this;
@@ -284,8 +285,9 @@ void Worker::cancel(Request& request) {
         return;
     if (request.kind == RequestKind::kReceive) {
         if (request.is_posted) {
-            space(request.is_tagged).posted.cancel(request);
-            request.is_posted = false;
+            if (request.is_whole && DeviceTags::cancel(request, UCS_ERR_CANCELED))
+                return;
+            take_out(request);
             if ((request.flags & TW_OP_MULTI_RECV) != 0)
                 return close_multi(request, UCS_ERR_CANCELED);
             finish(request, UCS_ERR_CANCELED);

@@ -28,7 +28,8 @@ struct Packing {
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const Packing*>(arg);
         auto* at = static_cast<std::byte*>(to);
-        std::memcpy(at, packing.head, packing.head_bytes);
+        if (packing.head_bytes > 0)
+            std::memcpy(at, packing.head, packing.head_bytes);
         packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
                                        packing.bytes);
         return packing.head_bytes + packing.bytes;
@@ -104,9 +105,7 @@ void Endpoint::enqueue(Request& request) {
 ucs_status_t Endpoint::start(Request& request) {
     if (request.kind != RequestKind::kSend)
         return start_flush(request);
-    const bool is_rndv = request.offset == 0 && request.buffer.length > 0 &&
-                         (holds_data_ || request.buffer.length >= rail_->rndv_from(request.buffer));
-    if (!is_rndv)
+    if (!is_rndv(request))
         return start_eager(request);
     // An injected message is its sender's no more: what the peer reads is a copy.
     if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
@@ -114,18 +113,33 @@ ucs_status_t Endpoint::start(Request& request) {
     return start_rndv(request);
 }
 
+bool Endpoint::is_rndv(const Request& request) const {
+    const std::size_t length = request.buffer.length;
+    if (request.is_announced)
+        return request.is_rndv;
+    if (request.offset != 0 || length == 0)
+        return false;
+    // What the peer keeps of a message that waits for its place is one buffer.
+    const bool is_too_long =
+        goes_as_tagged(request) && length + sizeof(Envelope) > rail_->bcopy_max;
+    return holds_data_ || is_too_long || length >= rail_->rndv_from(request.buffer);
+}
+
 ucs_status_t Endpoint::start_eager(Request& request) {
     const bool wants_ack = (request.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
     if (wants_ack && request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
     if (!request.has_gone) {
-        const ucs_status_t status = send_parts(request);
+        const ucs_status_t status =
+            goes_as_tagged(request) ? send_tagged(request) : send_parts(request);
         if (status != UCS_OK)
             return status;
         request.has_gone = true;
     }
     if (wants_ack && !request.is_answered) {
         worker.set_outstanding(request, *this);
+        if (request.wants_cancel)
+            cancel(request);
         return UCS_INPROGRESS;
     }
     if (!wants_ack && (request.flags & TW_OP_TRANSMIT_COMPLETE) != 0)
@@ -133,13 +147,20 @@ ucs_status_t Endpoint::start_eager(Request& request) {
     return UCS_OK;
 }
 
+/// In one piece; `flags` of HeaderFlag on top of its own.
+ucs_status_t Endpoint::send_whole(Request& request, std::uint32_t flags) {
+    Envelope envelope = envelope_of(request, peer_names);
+    envelope.header.flags |= flags;
+    Packing packing{&envelope, envelope.bytes, &request, request.buffer.length};
+    return status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kEager), Packing::pack,
+                                     &packing, 0));
+}
+
 ucs_status_t Endpoint::send_parts(Request& request) {
     Envelope envelope = envelope_of(request, peer_names);
     const std::size_t total = request.buffer.length;
     if (total + envelope.bytes <= rail_->bcopy_max) {
-        Packing packing{&envelope, envelope.bytes, &request, total};
-        const ucs_status_t status = status_of(uct_ep_am_bcopy(
-            lane_, static_cast<std::uint8_t>(AmId::kEager), Packing::pack, &packing, 0));
+        const ucs_status_t status = send_whole(request, 0);
         if (status == UCS_OK) {
             request.offset = total;
             worker.count(WorkerCounter::kTxEager);
@@ -165,6 +186,49 @@ ucs_status_t Endpoint::send_parts(Request& request) {
         request.offset += now;
         worker.count(WorkerCounter::kTxParts);
     }
+    return UCS_OK;
+}
+
+// ---- On a lane whose device matches tags
+
+bool Endpoint::goes_as_tagged(const Request& request) const {
+    return request.is_tagged && rail_->matches_tags();
+}
+
+/// An eager message. What does not fit the transport's immediate is announced.
+ucs_status_t Endpoint::send_tagged(Request& request) {
+    constexpr std::uint32_t kNeedsEnvelope = TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE;
+    const bool has_imm = (request.flags & TW_OP_IMM) != 0;
+    if ((request.flags & kNeedsEnvelope) == 0 && (!has_imm || request.done.imm <= kTagImmMax)) {
+        const std::uint64_t imm =
+            std::uint64_t{peer_names} << 32 | (has_imm ? kTagImmIsSet | request.done.imm : 0);
+        Packing packing{nullptr, 0, &request, request.buffer.length};
+        const ucs_status_t status = status_of(
+            uct_ep_tag_eager_bcopy(lane_, request.done.tag, imm, Packing::pack, &packing, 0));
+        if (status == UCS_OK)
+            worker.count(WorkerCounter::kTxTagged);
+        return status;
+    }
+    if (!request.is_announced) {
+        const ucs_status_t status = send_whole(request, kAnnounced);
+        if (status != UCS_OK)
+            return status;
+        worker.count(WorkerCounter::kTxEager);
+    }
+    return send_place(request);
+}
+
+/// The place of a message that was announced. Until it has gone, no other is announced.
+ucs_status_t Endpoint::send_place(Request& request) {
+    request.is_announced = true;
+    const Placeholder place{peer_names, places_};
+    const ucs_status_t status =
+        uct_ep_tag_rndv_request(lane_, request.done.tag, &place, sizeof place, 0);
+    if (status != UCS_OK)
+        return status;
+    request.is_announced = false;
+    ++places_;
+    worker.count(WorkerCounter::kTxPlaces);
     return UCS_OK;
 }
 

@@ -86,6 +86,25 @@ void Endpoint::register_source(Request& request) {
 ucs_status_t Endpoint::start_rndv(Request& request) {
     if (request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
+    if (!request.is_announced) {
+        const ucs_status_t status = send_request(request);
+        if (status != UCS_OK)
+            return status;
+        worker.count(WorkerCounter::kTxRndv);
+        request.is_rndv = true;
+    }
+    if (goes_as_tagged(request)) {
+        const ucs_status_t status = send_place(request);
+        if (status != UCS_OK)
+            return status;
+    }
+    worker.set_outstanding(request, *this);
+    if (request.wants_cancel)
+        cancel(request);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t Endpoint::send_request(Request& request) {
     const RndvScheme scheme = worker.options().scheme();
     const bool may_get = scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet;
     const bool may_put = scheme == RndvScheme::kAuto || scheme == RndvScheme::kPut;
@@ -96,6 +115,8 @@ ucs_status_t Endpoint::start_rndv(Request& request) {
         may_get && handle != nullptr)
         keys.add(rail_->domain(), rail_->domain_index(), handle);
     Envelope envelope = envelope_of(request, peer_names);
+    if (goes_as_tagged(request))
+        envelope.header.flags |= kAnnounced;
     envelope.header.flags &= ~kAcks;  // the receiver's answer to the rendezvous is one
     envelope.bytes =
         sizeof(Header) + ((envelope.header.flags & kImm) != 0 ? sizeof(std::uint64_t) : 0);
@@ -107,13 +128,8 @@ ucs_status_t Endpoint::start_rndv(Request& request) {
     if (may_put && rail_->can_put() && can_put_from(request, rail_->domain()))
         rndv.flags = kRndvCanPut;
     RndvPacking packing{&envelope, &rndv, &keys};
-    const ucs_status_t status = status_of(uct_ep_am_bcopy(
-        lane_, static_cast<std::uint8_t>(AmId::kRndv), RndvPacking::pack, &packing, 0));
-    if (status != UCS_OK)
-        return status;
-    worker.count(WorkerCounter::kTxRndv);
-    worker.set_outstanding(request, *this);
-    return UCS_INPROGRESS;
+    return status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kRndv),
+                                     RndvPacking::pack, &packing, 0));
 }
 
 }  // namespace tagwire::proto

@@ -77,7 +77,8 @@ inline bool is_plain_receive(const tw_op_t& op) {
                               .was_named = request_p != nullptr,
                               .is_posted = true};
     MatchSpace& in = space(is_tagged);
-    if (!in.unexpected.empty() || request_pool_.elements_free() == 0) [[unlikely]]
+    if (!in.unexpected.empty() || request_pool_.elements_free() == 0 ||
+        (is_tagged && device_tags_ != nullptr)) [[unlikely]]
         return UCS_ERR_NO_RESOURCE;
     auto* request = ::new (request_pool_.get()) Request(*this, op, posted);
     request->buffer.base = static_cast<std::byte*>(buffer);

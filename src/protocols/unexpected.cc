@@ -156,6 +156,8 @@ tw_status_t Worker::post(Request& request, const Incoming& wanted) {
     } else {
         request.is_posted = true;
         in.posted.post(request);
+        if (device_tags_ != nullptr && request.is_tagged)
+            device_tags_->posted(request);
     }
     return answer(request, wanted.op, wanted.request_p);
 }
@@ -253,7 +255,7 @@ void Worker::drop_incoming(Endpoint& ep, ucs_status_t status) {
             }
         }
         while (auto* receive = static_cast<Request*>(in.posted.take_directed(ep.id))) {
-            receive->is_posted = false;
+            has_left(*receive);
             if ((receive->flags & TW_OP_MULTI_RECV) != 0) {
                 close_multi(*receive, status);
             } else {
@@ -280,6 +282,7 @@ void Worker::drop_incoming(Endpoint& ep, ucs_status_t status) {
     ep.has_incoming = false;
     ep.incoming_message = nullptr;
     ep.held_bytes = 0;
+    ep.announced.clear();
 }
 
 }  // namespace tagwire::proto

@@ -37,7 +37,8 @@ enum HeaderFlag : std::uint32_t {
     kAckMatch = 4,     // tell the sender when it is matched
     kAckDelivery = 8,  // tell the sender when it is delivered
     kMoreParts = 16,   // parts follow
-    kHeaderFlags = 31,
+    kAnnounced = 32,   // its place among the sender's messages comes later, as a Placeholder
+    kHeaderFlags = 63,
 };
 inline constexpr std::uint32_t kAcks = kAckMatch | kAckDelivery;
 
@@ -47,6 +48,25 @@ struct Header {
     std::uint64_t tag;  // 0 of an untagged message
 };
 static_assert(sizeof(Header) == 16);
+
+// On a lane whose device matches tags a tagged message of at most one buffer travels as one of the
+// transport's, with its tag; sender and immediate are in the immediate of the transport:
+//
+//     63            32  31   30                 0
+//     +---------------+-----+--------------------+
+//     | sender        | set | immediate          |
+//     +---------------+-----+--------------------+
+//
+// What needs more goes as an active message (kAnnounced) that the device does not look at, followed
+// by a request of a software rendezvous with the tag, whose header is a Placeholder.
+inline constexpr std::uint64_t kTagImmIsSet = std::uint64_t{1} << 31;
+inline constexpr std::uint64_t kTagImmMax = kTagImmIsSet - 1;
+
+struct Placeholder {
+    std::uint32_t sender;
+    std::uint32_t number;  // of the announced message, counted from 0
+};
+static_assert(sizeof(Placeholder) == 8);
 
 /// The first part of a long eager message says how long it is.
 struct Part {
@@ -112,6 +132,7 @@ enum class ControlOp : std::uint32_t {
     kBack = 14,      // It has one again.
     kLeave = 15,     // Neither program has one: the connection can go.
     kLeft = 16,      // a: 1 it is gone at the side of the sender, 0 it stays.
+    kLane = 17,      // a: rail of the receiver to which tagged messages go from now on.
 };
 
 struct Control {
@@ -150,9 +171,13 @@ struct RailHead {
     std::uint8_t domain;
     std::uint8_t device_bytes;
     std::uint8_t iface_bytes;
-    std::uint8_t reserved;
+    std::uint8_t flags;  // RailFlag
 };
 static_assert(sizeof(RailHead) == 14);
+
+enum RailFlag : std::uint8_t {
+    kRailMatchesTags = 1,  // its device matches tagged messages
+};
 
 struct Offer {
     std::uint32_t id;        // of the receiver's endpoint, as its hello said

@@ -82,6 +82,8 @@ void Endpoint::begin_anew() {
     peer_rails_.clear();
     refused_.clear();
     controls_.clear();
+    announced.clear();
+    first_announced = places_ = 0;
     update_direct();
     const Address to = address_;
     const ucs_status_t status = contact(to.transport, to.device, to.iface);
@@ -100,6 +102,7 @@ std::vector<std::byte> Endpoint::hello_bytes() const {
         head.domain = static_cast<std::uint8_t>(rail->domain_index());
         head.device_bytes = static_cast<std::uint8_t>(rail->device_address().size());
         head.iface_bytes = static_cast<std::uint8_t>(rail->iface_address().size());
+        head.flags = rail->matches_tags() ? kRailMatchesTags : 0;
         append(&bytes, head);
         append(&bytes, rail->device_address());
         append(&bytes, rail->iface_address());
@@ -117,6 +120,9 @@ void Endpoint::queue_wireup(WireupOp op, const Offer& offer, std::span<const std
 }
 
 bool Endpoint::send_wireup() {
+    // Who knows us may send, and not to the device that has receives for anybody.
+    if (DeviceTags* tags = worker.device_tags(); tags != nullptr && !tags->may_greet())
+        return false;
     while (!wireup_.empty() && contact_ != nullptr) {
         const ssize_t sent = uct_ep_am_bcopy(contact_, static_cast<std::uint8_t>(AmId::kWireup),
                                              pack_bytes, &wireup_.front(), 0);
@@ -288,6 +294,9 @@ void Endpoint::set_ready() {
     // The short way does not ask whether a message is injected.
     short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
                                             worker.options().inject_bytes);
+    const auto matches = [](const PeerRail& rail) { return (rail.flags & kRailMatchesTags) != 0; };
+    if (std::ranges::any_of(peer_rails_, matches))
+        control(ControlOp::kLane, peer_rail_);
     drain_and_arm();
 }
 

@@ -34,6 +34,17 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"reg_cached", "buffers", "found in the registration cache"},
     {"reg_made", "buffers", "registered for it"},
     {"reg_refused", "buffers", "that it had no room for, or a device refused"},
+    {"tx_tagged", "messages", "sent for a device to match"},
+    {"tx_places", "messages", "of those a device matches, announced by an active message"},
+    {"tag_given", "receives", "given to a device"},
+    {"tag_matched", "messages", "that a device matched"},
+    {"tag_bounced", "receives", "given to a device with a buffer of the library's"},
+    {"tag_taken_back", "receives", "that a message matched in software after all"},
+    {"tag_recalled", "receives", "taken from a device because of a new peer"},
+    {"tag_kept_kind", "receives", "of one source, or buffered: not given to a device"},
+    {"tag_kept_order", "receives", "that could overtake an older one that no device has"},
+    {"tag_kept_peers", "receives", "that a peer could match that sends elsewhere"},
+    {"tag_kept_full", "receives", "that the device had no place for"},
     {"held_data", "times", "a peer was told to keep its data"},
     {"held", "times", "a peer was told to send nothing"},
     {"garbage", "messages", "dropped because they cannot be"},
@@ -100,7 +111,7 @@ ucs_status_t Worker::open() {
     if (status != UCS_OK)
         return status;
     open_rails();
-    if ((status = check_scheme()) != UCS_OK)
+    if ((status = check_scheme()) != UCS_OK || (status = open_device_tags()) != UCS_OK)
         return status;
     for (const char* transport : kFirstContact) {
         const Rail* rail = rail_of(transport);
@@ -119,6 +130,16 @@ ucs_status_t Worker::open() {
 
 // What cannot be opened is left out, with the reason in the log.
 void Worker::open_rails() {
+    const auto matches = [](const auto& rail) { return rail->matches_tags(); };
+    constexpr TagCallbacks callbacks{
+        [](void* arg, void* data, size_t length, unsigned flags, uct_tag_t tag, uint64_t imm,
+           void**) {
+            return static_cast<Worker*>(arg)->device_tags_->on_eager(data, length, flags, tag, imm);
+        },
+        [](void* arg, unsigned, uint64_t tag, const void* header, unsigned length, uint64_t, size_t,
+           const void*) {
+            return static_cast<Worker*>(arg)->device_tags_->on_request(header, length, tag);
+        }};
     for (const Resource& resource : context_.resources()) {
         if (rails_.size() == UINT8_MAX)
             break;
@@ -128,7 +149,9 @@ void Worker::open_rails() {
             static_cast<Worker*>(arg)->lane_failed(ep, status);
             return UCS_OK;
         };
-        const ucs_status_t status = rail->open(uct_, failed, this);
+        const bool may_match = options().tag_offload && std::ranges::none_of(rails_, matches);
+        const ucs_status_t status =
+            rail->open(uct_, failed, this, may_match ? &callbacks : nullptr);
         if (status != UCS_OK) {
             TW_LOG_WARN("worker: %s on %s is not used: %s", rail->transport(), rail->device(),
                         ucs_status_string(status));
@@ -155,6 +178,22 @@ ucs_status_t Worker::check_scheme() const {
     return UCS_ERR_UNSUPPORTED;
 }
 
+/// One device matches: a receive can be with one only.
+ucs_status_t Worker::open_device_tags() {
+    if (!options().tag_offload || rails_.empty())
+        return UCS_OK;
+    const auto found =
+        std::ranges::find_if(rails_, [](const auto& rail) { return rail->matches_tags(); });
+    if (found == rails_.end()) {
+        TW_LOG_ERROR(
+            "TAGWIRE_TAG_OFFLOAD=y: no device in use matches tags; `tagwire info devices` "
+            "says why (tag_matching)");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
+    return UCS_OK;
+}
+
 void Worker::set_handlers(Rail& rail) {
     const auto set = [&](AmId id, uct_am_callback_t handler) {
         uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(id), handler, this, 0);
@@ -170,6 +209,8 @@ void Worker::set_handlers(Rail& rail) {
 
 Worker::~Worker() {
     endings_are_silent_ = true;
+    if (device_tags_ != nullptr)
+        device_tags_->close();
     names_.for_each([](Endpoint& ep) { ep.fail(UCS_ERR_CANCELED); });
     for (MatchSpace& in : spaces_) {
         while (auto* message = static_cast<Unexpected*>(in.unexpected.oldest())) {
@@ -292,6 +333,8 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
                          rail->selection().rndv_from(BufferKind::kPlain),
                          rail->selection().rndv_from(BufferKind::kUnmapped)));
     }
+    if (device_tags_ != nullptr)
+        tell("tag_offload", device_tags_->description());
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());
     names_.for_each([&](Endpoint& ep) {

@@ -19,6 +19,7 @@
 
 #include "protocols/api/tw_context.h"
 #include "protocols/context.hpp"
+#include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
 #include "protocols/id_table.hpp"
 #include "protocols/rail.hpp"
@@ -50,6 +51,17 @@ enum class WorkerCounter {
     kRegCached,
     kRegMade,
     kRegRefused,
+    kTxTagged,
+    kTxPlaces,
+    kTagGiven,
+    kTagMatched,
+    kTagBounced,
+    kTagTakenBack,
+    kTagRecalled,
+    kTagKeptKind,
+    kTagKeptOrder,
+    kTagKeptPeers,
+    kTagKeptFull,
     kHeldData,
     kHeld,
     kGarbage,
@@ -110,6 +122,11 @@ class Worker : public tw_worker {
     void retire(Endpoint& ep);
     void reconnect(Endpoint& ep);
     void unname(Endpoint& ep);
+    /// Of a message; nullptr: nobody.
+    Endpoint* named(std::uint32_t id) const { return names_.find(id); }
+    std::size_t peers() const { return names_.size(); }
+    /// Where a device matches tags; else nullptr.
+    DeviceTags* device_tags() const { return device_tags_.get(); }
     void map_lane(uct_ep_h lane, Endpoint* ep);
     void ask_wireup(Endpoint& ep);
     void report_failure(Endpoint& ep, ucs_status_t status);
@@ -167,13 +184,17 @@ class Worker : public tw_worker {
     ucs::RecursiveLock lock;  // with is_multi
 
   private:
+    friend class DeviceTags;
+
     Worker(Context& context, const tw_worker_params_t& params);
     ucs_status_t open();
+    ucs_status_t open_device_tags();
     void open_rails();
     ucs_status_t check_scheme() const;
     void set_handlers(Rail& rail);
     void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);
+    bool drop(const char* what, std::size_t length);
     unsigned advance() {
         attention_ |= kInProgress;
         const unsigned count = uct_worker_progress(uct_);
@@ -198,9 +219,26 @@ class Worker : public tw_worker {
     void close_multi(Request& parent, ucs_status_t status);
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
     void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
+    void describe(Request& request, Endpoint& ep, const Arrival& arrival);
+    void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
+    ucs_status_t announce(Endpoint& ep, AmId am, std::span<const std::byte> bytes);
+    bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+                        Request* request);
+    bool take_rndv(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
+                   Request* request);
+    /// A receive leaves the list of posted ones.
+    void take_out(Request& request) {
+        space(request.is_tagged).posted.cancel(request);
+        has_left(request);
+    }
+    void has_left(Request& request) {
+        request.is_posted = false;
+        if (device_tags_ != nullptr && request.is_tagged)
+            device_tags_->left(request);
+    }
     ucs_status_t on_eager_among_others(const std::byte* data, std::size_t length);
-    ucs_status_t take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
-                            Request* request);
+    bool take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
+                    Request* request);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
     Unexpected* make_message(Endpoint& ep, const Arrival& arrival);
     void keep(Endpoint& ep, const Arrival& arrival);
@@ -238,6 +276,7 @@ class Worker : public tw_worker {
     std::vector<std::byte> address_;
     ucs_async_context_t* async_ = nullptr;
     uct_worker_h uct_ = nullptr;
+    std::unique_ptr<DeviceTags> device_tags_;
     std::vector<std::unique_ptr<Rail>> rails_;
     std::uint8_t attention_ = 0;
     bool endings_are_silent_ = false;

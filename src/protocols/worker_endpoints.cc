@@ -46,13 +46,16 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
 
 /// What its peer sends finds nobody from now on.
 void Worker::unname(Endpoint& ep) {
-    if (names_.find(ep.id) == &ep)
-        names_.remove(ep.id);
+    if (names_.find(ep.id) != &ep)
+        return;
+    names_.remove(ep.id);
+    if (device_tags_ != nullptr)
+        device_tags_->gone(ep);
 }
 
 /// The endpoint is the program's, and its connection has gone: it makes a new one.
 void Worker::reconnect(Endpoint& ep) {
-    names_.remove(ep.id);
+    unname(ep);
     ep.id = names_.add(ep);
     if (ep.id == 0)
         return ep.fail(UCS_ERR_NO_MEMORY);

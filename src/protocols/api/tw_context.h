@@ -17,6 +17,10 @@ typedef struct tw_context_params {
     /// Transports to use, as TAGWIRE_TRANSPORTS: names of transports, each with or without a
     /// device, separated by commas ("sm,rc:mlx5_0:1"). NULL: that option.
     const char* transports;
+    /// Bits of a tag by which messages of different workers always differ, 0: none. With
+    /// TAGWIRE_TAG_OFFLOAD a receive that asks for all of these bits can be given to a device
+    /// though other peers send over other transports (ucp_params_t::tag_sender_mask).
+    uint64_t tag_sender_mask;
 } tw_context_params_t;
 
 /// Opens the memory domains of the transports that may be used. `params` may be NULL.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <string_view>
 
 namespace tagwire::test {
 
@@ -111,6 +112,11 @@ Settings::~Settings() {
 std::string MsgTest::transports() {
     const char* named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
     return named == nullptr ? "sm" : named;
+}
+
+bool MsgTest::offloads() {
+    const char* offload = std::getenv("TAGWIRE_TAG_OFFLOAD");
+    return offload != nullptr && std::string_view(offload) == "y";
 }
 
 MsgTest::MsgTest() {

@@ -80,6 +80,8 @@ class MsgTest : public ::testing::Test {
 
     /// Names of the transports in use, as TAGWIRE_TEST_TRANSPORTS.
     static std::string transports();
+    /// Devices match tagged messages, and those longer than a buffer of theirs go by rendezvous.
+    static bool offloads();
     static tw_op_t op(void* context, std::uint32_t flags = 0);
     /// Sends and waits for its end.
     void send(Node& from, Node& to, const Bytes& data, std::uint64_t tag, std::uint32_t flags = 0);
