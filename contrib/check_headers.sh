@@ -25,7 +25,7 @@ while read -r header; do
 done < <(cd "$src" && find tagwire*.h ucs uct/api protocols/api -name '*.h' | sort)
 while read -r header; do
     alone c++ "$header" "$cxx" -std=c++20
-done < <(cd "$src" && find tagwire*.hpp uct/api -name '*.hpp' | sort)
+done < <(cd "$src" && find tagwire*.hpp uct/api protocols/api -name '*.hpp' | sort)
 
 printf '%d compilations, %d failures\n' "$checked" "$failures"
 ((checked > 0 && failures == 0))

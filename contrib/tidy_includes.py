@@ -24,7 +24,7 @@ MODULES = [
 ]
 # module -> the modules whose headers it may include; itself is understood.
 PUBLIC_API = {"ucs", "uct/api", "protocols", "public"}  # their *.h, and the wrappers
-WRAPPERS = {"src/tagwire.hpp", "src/tagwire_bootstrap.hpp"}
+WRAPPERS = {"src/tagwire.hpp", "src/tagwire_bootstrap.hpp", "src/tagwire_msg.hpp"}
 TRANSPORTS = {"sm", "ib", "ib/rc", "ib/dc", "ib/ud"}
 MAY_INCLUDE = {
     "ucs": {"public"},
@@ -58,7 +58,7 @@ def module_of(path):
 
 
 def is_public(path):
-    return path in WRAPPERS or path.startswith("src/uct/api/") or (
+    return path in WRAPPERS or path.startswith(("src/uct/api/", "src/protocols/api/")) or (
         path.startswith("src/") and path.endswith(".h"))
 
 

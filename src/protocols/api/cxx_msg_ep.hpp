@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Endpoints of the messaging layer's C++ wrapper: sends, flush and close. Included by
+// tagwire_msg.hpp.
+#ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_EP_HPP
+#define TAGWIRE_PROTOCOLS_API_CXX_MSG_EP_HPP
+
+#include <protocols/api/cxx_msg_worker.hpp>
+
+namespace tagwire {
+inline namespace v1 {
+namespace msg {
+
+/// Destroyed, it is closed without waiting: what was sent still goes, as long as the worker lives
+/// and progresses. close() waits, close_by_force() ends everything.
+class Endpoint {
+  public:
+    Endpoint(const Worker& worker, std::span<const std::byte> address, void* user_data = nullptr) {
+        const tw_ep_params_t params{address.data(), address.size(), user_data};
+        tw_ep_h ep = nullptr;
+        check(tw_ep_create(worker.get(), &params, &ep), "tw_ep_create");
+        ep_.reset(ep);
+    }
+
+    [[nodiscard]] tw_ep_h get() const { return ep_.get(); }
+    [[nodiscard]] void* user_data() const { return tw_ep_user_data(get()); }
+
+    tw_status_t tag_send(std::span<const std::byte> data, std::uint64_t tag, How how = {}) const {
+        return tw_tag_send(get(), data.data(), data.size(), tag, how.op(), how.request());
+    }
+    tw_status_t tag_sendv(std::span<const tw_iov_t> list, std::uint64_t tag, How how = {}) const {
+        return tw_tag_sendv(get(), list.data(), list.size(), tag, how.op(), how.request());
+    }
+    tw_status_t send(std::span<const std::byte> data, How how = {}) const {
+        return tw_msg_send(get(), data.data(), data.size(), how.op(), how.request());
+    }
+    tw_status_t sendv(std::span<const tw_iov_t> list, How how = {}) const {
+        return tw_msg_sendv(get(), list.data(), list.size(), how.op(), how.request());
+    }
+    tw_status_t flush(How how = {}) const { return tw_ep_flush(get(), how.op(), how.request()); }
+
+    /// As tw_ep_close(): flushes and goes. Unless it answers TW_ERR_NO_RESOURCE there is no
+    /// endpoint any more.
+    tw_status_t close(How how = {}) { return end(0, how); }
+    /// Ends everything at once with TW_ERR_CANCELED.
+    tw_status_t close_by_force() { return end(TW_EP_CLOSE_FORCE, {}); }
+
+    /// How a message of `length` bytes goes to this peer, and why.
+    [[nodiscard]] tw_explanation_t explain(std::size_t length,
+                                           tw_buffer_kind_t buffer = TW_BUFFER_PLAIN) const {
+        tw_explanation_t told{};
+        check(tw_ep_explain(get(), length, buffer, &told), "tw_ep_explain");
+        return told;
+    }
+
+  private:
+    /// While no request is free the worker's end closes it.
+    static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, 0, nullptr, nullptr); }
+    tw_status_t end(unsigned flags, How how) {
+        const tw_status_t status = tw_ep_close(get(), flags, how.op(), how.request());
+        if (status != TW_ERR_NO_RESOURCE && status != TW_ERR_INVALID_PARAM)
+            (void)ep_.release();
+        return status;
+    }
+
+    detail::Owner<tw_ep_h, &Endpoint::leave> ep_;
+};
+
+}  // namespace msg
+}  // namespace v1
+}  // namespace tagwire
+
+#endif

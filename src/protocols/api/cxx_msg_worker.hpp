@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Workers of the messaging layer's C++ wrapper: progress, receives, peeks, completions, sleeping.
+// Included by tagwire_msg.hpp.
+#ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
+#define TAGWIRE_PROTOCOLS_API_CXX_MSG_WORKER_HPP
+
+#include <protocols/api/cxx_msg_context.hpp>
+#include <protocols/api/cxx_msg_op.hpp>
+
+#include <vector>
+
+namespace tagwire {
+inline namespace v1 {
+namespace msg {
+
+class Worker {
+  public:
+    /// Without a callback the failure of an endpoint is logged.
+    explicit Worker(const Context& context, tw_thread_mode_t mode = TW_THREAD_SINGLE) {
+        tw_worker_params_t params{};
+        params.thread_mode = mode;
+        open(context, params);
+    }
+    /// `failed(tw_ep_h, tw_status_t)` runs once for each endpoint that fails.
+    template <class Failed>
+    Worker(const Context& context, Failed& failed, tw_thread_mode_t mode = TW_THREAD_SINGLE) {
+        tw_worker_params_t params{};
+        params.thread_mode = mode;
+        params.ep_failed = [](void* arg, tw_ep_h ep, tw_status_t status) {
+            (*static_cast<Failed*>(arg))(ep, status);
+        };
+        params.ep_failed_arg = detail::arg_of(failed);
+        open(context, params);
+    }
+
+    [[nodiscard]] tw_worker_h get() const { return worker_.get(); }
+    void reset() { worker_.reset(); }
+
+    [[nodiscard]] tw_worker_attr_t attr() const {
+        tw_worker_attr_t attr{};
+        check(tw_worker_query(get(), &attr), "tw_worker_query");
+        return attr;
+    }
+    [[nodiscard]] std::vector<std::byte> address() const {
+        std::vector<std::byte> bytes(TW_ADDRESS_BYTES_MAX);
+        std::size_t length = bytes.size();
+        check(tw_worker_address(get(), bytes.data(), &length), "tw_worker_address");
+        bytes.resize(length);
+        return bytes;
+    }
+
+    // ---- Progress and ends
+
+    unsigned progress() const { return tw_worker_progress(get()); }
+    /// Fills `completions` from its beginning; how many.
+    unsigned poll(std::span<tw_completion_t> completions) const {
+        return tw_worker_poll(get(), completions.data(), static_cast<unsigned>(completions.size()));
+    }
+    /// Progresses until the operation has ended; the request is free then. The completion has the
+    /// status of the end, or why it cannot be waited for.
+    tw_completion_t finish(Request& request, tw_wait_mode_t mode = TW_WAIT_YIELD) const {
+        tw_completion_t done{};
+        tw_status_t status = TW_OK;
+        while (status >= TW_OK && request.test(&done) == TW_INPROGRESS)
+            status = wait(mode);
+        if (status < TW_OK)
+            done.status = status;
+        request.reset();
+        return done;
+    }
+    tw_status_t wait(tw_wait_mode_t mode, std::uint64_t timeout_ns = UINT64_MAX) const {
+        return tw_worker_wait(get(), mode, timeout_ns);
+    }
+    [[nodiscard]] int fd() const {
+        int fd = -1;
+        check(tw_worker_fd(get(), &fd), "tw_worker_fd");
+        return fd;
+    }
+    tw_status_t arm() const { return tw_worker_arm(get()); }
+    tw_status_t signal() const { return tw_worker_signal(get()); }
+
+    // ---- Receives
+
+    tw_status_t tag_recv(std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore,
+                         How how = {}) const {
+        return tw_tag_recv(get(), buffer.data(), buffer.size(), tag, ignore, how.op(),
+                           how.request());
+    }
+    tw_status_t tag_recvv(std::span<const tw_iov_t> list, std::uint64_t tag, std::uint64_t ignore,
+                          How how = {}) const {
+        return tw_tag_recvv(get(), list.data(), list.size(), tag, ignore, how.op(), how.request());
+    }
+    tw_status_t recv(std::span<std::byte> buffer, How how = {}) const {
+        return tw_msg_recv(get(), buffer.data(), buffer.size(), how.op(), how.request());
+    }
+    tw_status_t recvv(std::span<const tw_iov_t> list, How how = {}) const {
+        return tw_msg_recvv(get(), list.data(), list.size(), how.op(), how.request());
+    }
+
+    // ---- Messages that are there already. TW_OK: `found` tells which; TW_ERR_NO_MESSAGE.
+
+    tw_status_t tag_peek(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
+                         tw_ep_h from = nullptr) const {
+        return tag_look(TW_OP_PEEK, tag, ignore, found, from);
+    }
+    /// Takes it: found.message is to be received by recv_claimed() or given to drop().
+    tw_status_t tag_claim(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
+                          tw_ep_h from = nullptr) const {
+        return tag_look(TW_OP_PEEK | TW_OP_CLAIM, tag, ignore, found, from);
+    }
+    tw_status_t tag_discard(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
+                            tw_ep_h from = nullptr) const {
+        return tag_look(TW_OP_PEEK | TW_OP_DISCARD, tag, ignore, found, from);
+    }
+    tw_status_t peek(tw_completion_t& found, tw_ep_h from = nullptr) const {
+        return look(TW_OP_PEEK, found, from);
+    }
+    tw_status_t claim(tw_completion_t& found, tw_ep_h from = nullptr) const {
+        return look(TW_OP_PEEK | TW_OP_CLAIM, found, from);
+    }
+    tw_status_t discard(tw_completion_t& found, tw_ep_h from = nullptr) const {
+        return look(TW_OP_PEEK | TW_OP_DISCARD, found, from);
+    }
+    /// Receives what tag_claim() or a tagged buffered receive has named. `op` as of tag_recv().
+    tw_status_t tag_recv_claimed(tw_message_h message, std::span<std::byte> buffer, Op op,
+                                 Request& request) const {
+        name(op, message);
+        return tag_recv(buffer, 0, 0, {op, request});
+    }
+    /// The same of untagged messages.
+    tw_status_t recv_claimed(tw_message_h message, std::span<std::byte> buffer, Op op,
+                             Request& request) const {
+        name(op, message);
+        return recv(buffer, {op, request});
+    }
+    tw_status_t tag_drop(tw_message_h message) const {
+        Op op(TW_OP_DISCARD);
+        name(op, message);
+        return tag_recv({}, 0, 0, op);
+    }
+    tw_status_t drop(tw_message_h message) const {
+        Op op(TW_OP_DISCARD);
+        name(op, message);
+        return recv({}, op);
+    }
+
+    // ---- Facts
+
+    /// The endpoint to the worker of this id, nullptr when there is none.
+    [[nodiscard]] tw_ep_h find(std::uint64_t id) const { return tw_ep_find(get(), id); }
+    [[nodiscard]] std::vector<tw_counter_t> counters() const {
+        unsigned count = 0;
+        const tw_status_t status = tw_worker_counters(get(), nullptr, &count);
+        if (status != TW_ERR_BUFFER_TOO_SMALL)
+            check(status, "tw_worker_counters");
+        std::vector<tw_counter_t> all(count);
+        check(tw_worker_counters(get(), all.data(), &count), "tw_worker_counters");
+        return all;
+    }
+    /// `visit(const char* key, const char* value)` gets facts for people.
+    template <class Visit>
+    void describe(Visit&& visit) const {
+        const auto call = [](void* arg, const char* key, const char* value) {
+            (*static_cast<std::remove_reference_t<Visit>*>(arg))(key, value);
+        };
+        check(tw_worker_describe(get(), call, detail::arg_of(visit)), "tw_worker_describe");
+    }
+    /// How a message of `length` bytes goes over a transport ("sm", "rc:mlx5_0:1"), and why.
+    [[nodiscard]] tw_explanation_t explain(const std::string& transport, std::size_t length,
+                                           tw_buffer_kind_t buffer = TW_BUFFER_PLAIN) const {
+        tw_explanation_t told{};
+        check(tw_worker_explain(get(), transport.c_str(), length, buffer, &told),
+              "tw_worker_explain");
+        return told;
+    }
+
+  private:
+    void open(const Context& context, const tw_worker_params_t& params) {
+        tw_worker_h worker = nullptr;
+        check(tw_worker_create(context.get(), &params, &worker), "tw_worker_create");
+        worker_.reset(worker);
+    }
+    tw_status_t tag_look(std::uint32_t flags, std::uint64_t tag, std::uint64_t ignore,
+                         tw_completion_t& found, tw_ep_h from) const {
+        return tag_recv({}, tag, ignore, Op(flags).ended(found).from(from));
+    }
+    tw_status_t look(std::uint32_t flags, tw_completion_t& found, tw_ep_h from) const {
+        return recv({}, Op(flags).ended(found).from(from));
+    }
+    static void name(Op& op, tw_message_h message) {
+        op.flags |= TW_OP_CLAIM;
+        op.message = message;
+    }
+
+    detail::Owner<tw_worker_h, tw_worker_destroy> worker_;
+};
+
+}  // namespace msg
+}  // namespace v1
+}  // namespace tagwire
+
+#endif

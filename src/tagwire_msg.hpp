@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The C++ face of the messaging layer: owners, spans and callables over <tagwire.h>. Header only,
+// C++20; like that header it needs none of the transport API, and may stand beside tagwire.hpp.
+//
+//     tagwire::msg::Context context;
+//     tagwire::msg::Worker worker(context);
+//     tagwire::msg::Endpoint self(worker, worker.address());
+//     auto print = [](const tw_completion_t& done) { ... };
+//     worker.tag_recv(buffer, 7, 0, tagwire::msg::Op().on_complete(print));
+//     while (self.tag_send(bytes, 7) == TW_ERR_NO_RESOURCE) worker.progress();
+//
+// Set-up throws tagwire::msg::Error, which carries the status; data-path calls answer statuses and
+// never throw. Each is its C function, inline, and costs nothing more. Callables are referenced,
+// not copied: they live as long as what they were given to, and must not throw. Owners are
+// move-only; close in the opposite order of opening. Threads, lengths and every status: at the C
+// function of the same name.
+#ifndef TAGWIRE_MSG_HPP
+#define TAGWIRE_MSG_HPP
+
+#include <protocols/api/cxx_msg_base.hpp>
+#include <protocols/api/cxx_msg_context.hpp>
+#include <protocols/api/cxx_msg_ep.hpp>
+#include <protocols/api/cxx_msg_op.hpp>
+#include <protocols/api/cxx_msg_worker.hpp>
+
+#endif

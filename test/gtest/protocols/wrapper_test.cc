@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C++ wrapper of the messaging layer, over shared memory: a worker that sends to itself.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <tagwire.hpp>
+#include <tagwire_msg.hpp>
+#include <vector>
+
+namespace {
+
+namespace msg = tagwire::msg;
+using Bytes = std::vector<std::byte>;
+
+std::span<const std::byte> bytes(std::string_view text) {
+    return std::as_bytes(std::span(text));
+}
+
+class MsgWrapper : public ::testing::Test {
+  protected:
+    /// Progress until it holds.
+    void run_until(auto condition) {
+        bool holds = condition();
+        for (int i = 0; i < 1000000 && !holds; ++i) {
+            worker_.progress();
+            holds = condition();
+        }
+        ASSERT_TRUE(holds);
+    }
+    std::string_view text(std::size_t length) const {
+        return {reinterpret_cast<const char*>(buffer_.data()), length};
+    }
+    bool has_message() {
+        tw_completion_t found{};
+        return worker_.tag_peek(0, ~std::uint64_t{0}, found) == TW_OK ||
+               worker_.peek(found) == TW_OK;
+    }
+
+    msg::Context context_{"sm"};
+    msg::Worker worker_{context_};
+    msg::Endpoint self_{worker_, worker_.address()};
+    Bytes buffer_ = Bytes(64);
+};
+
+TEST_F(MsgWrapper, set_up_errors_are_exceptions_with_the_status) {
+    try {
+        const msg::Context none("no-such-transport");
+        FAIL() << "opened";
+    } catch (const msg::Error& error) {
+        EXPECT_EQ(error.status(), TW_ERR_NO_DEVICE);
+        EXPECT_NE(std::string_view(error.what()).find("tw_context_create"), std::string::npos);
+    }
+    EXPECT_THROW(msg::Endpoint(worker_, bytes("no address")), msg::Error);
+    EXPECT_THROW((void)msg::worker_id(bytes("no address")), msg::Error);
+    EXPECT_THROW((void)worker_.explain("rc", 8), msg::Error);
+}
+
+TEST_F(MsgWrapper, ends_are_told_to_callables_requests_and_within_the_call) {
+    int ended = 0;
+    auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };
+    ASSERT_EQ(worker_.tag_recv(buffer_, 7, 0, msg::Op().on_complete(count)), TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("by callable"), 7), TW_OK);
+    run_until([&] { return ended == 1; });
+    EXPECT_EQ(text(11), "by callable");
+
+    msg::Request request;
+    EXPECT_FALSE(request);
+    ASSERT_EQ(worker_.recv(buffer_, request), TW_INPROGRESS);
+    EXPECT_TRUE(request);
+    ASSERT_GE(self_.send(bytes("by request"), msg::Op().immediate(5)), TW_OK);
+    const tw_completion_t done = worker_.finish(request);
+    EXPECT_FALSE(request);
+    EXPECT_EQ(done.status, TW_OK);
+    EXPECT_EQ(done.imm, 5U);
+    EXPECT_EQ(done.ep, self_.get());
+    EXPECT_EQ(text(done.length), "by request");
+
+    ASSERT_GE(self_.tag_send(bytes("there already"), 8), TW_OK);
+    run_until([&] { return has_message(); });
+    tw_completion_t now{};
+    ASSERT_EQ(worker_.tag_recv(buffer_, 8, 0, msg::Op().ended(now).from(self_.get())), TW_OK);
+    EXPECT_EQ(text(now.length), "there already");
+}
+
+TEST_F(MsgWrapper, completions_are_polled) {
+    int context = 0;
+    ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, msg::Op(TW_OP_COMPLETION).carry(&context)),
+              TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("queue"), 1), TW_OK);
+    std::array<tw_completion_t, 4> done{};
+    unsigned count = 0;
+    run_until([&] { return (count = worker_.poll(done)) > 0; });
+    EXPECT_EQ(count, 1U);
+    EXPECT_EQ(done[0].context, &context);
+    EXPECT_EQ(done[0].length, 5U);
+}
+
+TEST_F(MsgWrapper, lists_gather_and_scatter) {
+    Bytes first(3), second(5);
+    const tw_iov_t into[] = {msg::iov(first), msg::iov(second)};
+    const tw_iov_t from[] = {msg::iov(bytes("12345")), msg::iov(bytes("678"))};
+    for (const bool tagged : {true, false}) {
+        msg::Request request;
+        ASSERT_EQ(tagged ? worker_.tag_recvv(into, 3, 0, request) : worker_.recvv(into, request),
+                  TW_INPROGRESS);
+        ASSERT_GE(tagged ? self_.tag_sendv(from, 3) : self_.sendv(from), TW_OK);
+        EXPECT_EQ(worker_.finish(request).status, TW_OK);
+        EXPECT_EQ(first[2], std::byte{'3'});
+        EXPECT_EQ(second[4], std::byte{'8'});
+    }
+}
+
+TEST_F(MsgWrapper, messages_are_peeked_claimed_and_discarded) {
+    tw_completion_t found{};
+    EXPECT_EQ(worker_.tag_peek(4, 0, found), TW_ERR_NO_MESSAGE);
+    for (const char* data : {"claimed", "dropped", "discarded"}) {
+        ASSERT_GE(self_.tag_send(bytes(data), 4), TW_OK);
+        ASSERT_GE(self_.send(bytes(data)), TW_OK);
+    }
+    run_until([&] { return has_message(); });
+    run_until([&] { return worker_.tag_peek(4, 0, found) == TW_OK; });
+    EXPECT_EQ(found.message_length, 7U);
+    msg::Request request;
+    ASSERT_EQ(worker_.tag_claim(4, 0, found, self_.get()), TW_OK);
+    tw_completion_t done{};
+    ASSERT_EQ(worker_.tag_recv_claimed(found.message, buffer_, msg::Op().ended(done), request),
+              TW_OK);
+    EXPECT_EQ(text(done.length), "claimed");
+    ASSERT_EQ(worker_.tag_claim(4, 0, found), TW_OK);
+    EXPECT_EQ(worker_.tag_drop(found.message), TW_OK);
+    EXPECT_EQ(worker_.tag_discard(4, 0, found), TW_OK);
+    EXPECT_EQ(worker_.tag_peek(4, 0, found), TW_ERR_NO_MESSAGE);
+
+    ASSERT_EQ(worker_.peek(found), TW_OK);
+    ASSERT_EQ(worker_.claim(found), TW_OK);
+    ASSERT_EQ(worker_.recv_claimed(found.message, buffer_, msg::Op().ended(done), request), TW_OK);
+    EXPECT_EQ(text(done.length), "claimed");
+    ASSERT_EQ(worker_.claim(found), TW_OK);
+    EXPECT_EQ(worker_.drop(found.message), TW_OK);
+    EXPECT_EQ(worker_.discard(found, self_.get()), TW_OK);
+    EXPECT_EQ(worker_.discard(found), TW_ERR_NO_MESSAGE);
+}
+
+TEST_F(MsgWrapper, a_receive_is_cancelled) {
+    msg::Request request;
+    ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, request), TW_INPROGRESS);
+    EXPECT_EQ(request.test(), TW_INPROGRESS);
+    EXPECT_EQ(request.cancel(), TW_OK);
+    EXPECT_EQ(worker_.finish(request).status, TW_ERR_CANCELED);
+
+    tw_request_h handle = nullptr;
+    std::optional<tw_status_t> ended;
+    auto end = [&](const tw_completion_t& done) { ended = done.status; };
+    ASSERT_EQ(worker_.recv(buffer_, {msg::Op().on_complete(end), handle}), TW_INPROGRESS);
+    EXPECT_EQ(tw_request_cancel(handle), TW_OK);
+    run_until([&] { return ended.has_value(); });
+    EXPECT_EQ(*ended, TW_ERR_CANCELED);
+}
+
+TEST_F(MsgWrapper, memory_has_handles_and_requests_a_place) {
+    Bytes big(1 << 20, std::byte{7}), copy(big.size());
+    const msg::Memory from(context_, big), into(context_, copy);
+    const msg::RequestMemory places(2);
+    int ended = 0;
+    auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };
+    ASSERT_EQ(worker_.tag_recv(copy, 1, 0,
+                               msg::Op().on_complete(count).memory(into.get()).place(places.at(0))),
+              TW_INPROGRESS);
+    ASSERT_EQ(self_.tag_send(big, 1,
+                             msg::Op(TW_OP_COMPLETION)
+                                 .with(TW_OP_DELIVERY_COMPLETE)
+                                 .on_complete(count)
+                                 .memory(from.get())
+                                 .place(places.at(1))),
+              TW_INPROGRESS);
+    run_until([&] { return ended == 2; });
+    EXPECT_EQ(copy, big);
+    EXPECT_EQ(context_.invalidate(big), TW_OK);
+}
+
+TEST_F(MsgWrapper, an_endpoint_flushes_closes_and_comes_again) {
+    const Bytes address = worker_.address();
+    EXPECT_EQ(msg::worker_id(address), worker_.attr().id);
+    EXPECT_EQ(worker_.find(worker_.attr().id), self_.get());
+    msg::Request request;
+    ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, request), TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("last"), 1), TW_OK);
+    msg::Request flush;
+    if (self_.flush(flush) == TW_INPROGRESS) {
+        EXPECT_EQ(worker_.finish(flush).status, TW_OK);
+    }
+    if (self_.close(flush) == TW_INPROGRESS) {
+        EXPECT_EQ(worker_.finish(flush).status, TW_OK);
+    }
+    EXPECT_EQ(self_.get(), nullptr);
+    EXPECT_EQ(worker_.finish(request).status, TW_OK);
+    int data = 0;
+    self_ = msg::Endpoint(worker_, address, &data);
+    EXPECT_EQ(self_.user_data(), &data);
+    EXPECT_GE(self_.close_by_force(), TW_OK);
+}
+
+TEST_F(MsgWrapper, a_sleeping_worker_is_woken) {
+    pollfd readable{worker_.fd(), POLLIN, 0};
+    while (worker_.arm() == TW_ERR_BUSY)
+        worker_.progress();
+    EXPECT_EQ(worker_.signal(), TW_OK);
+    EXPECT_EQ(poll(&readable, 1, 10000), 1);
+    while (worker_.progress() != 0) {
+    }
+    EXPECT_EQ(worker_.wait(TW_WAIT_SPIN, 1000), TW_ERR_TIMED_OUT);
+}
+
+TEST_F(MsgWrapper, facts_counters_and_explanations_are_there) {
+    ASSERT_GE(self_.send(bytes("connects")), TW_OK);
+    run_until([&] { return has_message(); });
+    bool names_sm = false;
+    worker_.describe([&](const char*, const char* value) {
+        names_sm |= std::string_view(value).find("sm") != std::string_view::npos;
+    });
+    EXPECT_TRUE(names_sm);
+    EXPECT_FALSE(worker_.counters().empty());
+    EXPECT_STREQ(worker_.explain("sm", 8).transport, "sm");
+    EXPECT_STREQ(self_.explain(8).transport, "sm");
+}
+
+TEST_F(MsgWrapper, failures_go_to_a_callable_and_owners_move) {
+    int failures = 0;
+    auto failed = [&](tw_ep_h, tw_status_t) { ++failures; };
+    msg::Worker other(context_, failed, TW_THREAD_MULTI);
+    EXPECT_EQ(other.attr().thread_mode, TW_THREAD_MULTI);
+    msg::Worker moved = std::move(other);
+    EXPECT_EQ(other.get(), nullptr);
+    EXPECT_NE(moved.get(), nullptr);
+    EXPECT_EQ(failures, 0);
+}
+
+TEST_F(MsgWrapper, a_destroyed_endpoint_still_sends) {
+    msg::Request request;
+    ASSERT_EQ(worker_.tag_recv(buffer_, 9, 0, request), TW_INPROGRESS);
+    {
+        const msg::Endpoint gone = std::move(self_);
+        ASSERT_GE(gone.tag_send(bytes("on its way"), 9), TW_OK);
+        // The owner ends here.
+    }
+    EXPECT_EQ(worker_.finish(request).status, TW_OK);
+    EXPECT_EQ(text(10), "on its way");
+}
+
+}  // namespace
