@@ -40,7 +40,7 @@ std::vector<Row> rows(std::size_t begin, std::size_t end) {
 }
 
 void swap_halos(const Rank& me, std::vector<Row>& plate) {
-    std::vector<tw_request_h> receives;
+    std::vector<msg::Request> receives;
     if (me.rank() > 0)
         receives.push_back(me.post(me.rank() - 1, std::span(plate.front()), kDown));
     if (me.rank() + 1 < me.size())
@@ -49,10 +49,8 @@ void swap_halos(const Rank& me, std::vector<Row>& plate) {
         me.send(me.rank() - 1, std::span<const double>(plate[1]), kUp);
     if (me.rank() + 1 < me.size())
         me.send(me.rank() + 1, std::span<const double>(plate[plate.size() - 2]), kDown);
-    for (tw_request_h receive : receives) {
-        if (receive != nullptr)
-            check(me.wait(receive).status, "receive");
-    }
+    for (msg::Request& receive : receives)
+        me.wait(receive, "receive");
 }
 
 void body(Rank& me) {

@@ -26,10 +26,9 @@ void allreduce(const Rank& me, std::vector<double>& data) {
         const auto mine = part(rank + 2 * size - step);
         const auto theirs = part(left + 2 * size - step);
         const auto into = sums ? std::span(arrived).first(theirs.size()) : theirs;
-        tw_request_h receive = me.post(left, into, step);
+        msg::Request receive = me.post(left, into, step);
         me.send(right, std::span<const double>(mine), step);
-        if (receive != nullptr)
-            check(me.wait(receive).status, "receive");
+        me.wait(receive, "receive");
         for (std::size_t i = 0; sums && i < theirs.size(); ++i)
             theirs[i] += arrived[i];
     }

@@ -22,16 +22,16 @@ std::uint64_t solve(std::uint64_t number) {
     return steps;
 }
 
-tw_completion_t receive_any(const Rank& me, std::uint64_t* value, std::uint64_t ignore,
-                            std::uint64_t tag) {
+tw_completion_t receive_any(const Rank& me, std::uint64_t* value) {
     tw_completion_t done{};
-    tw_op_t op{};
-    op.done = &done;
-    tw_request_h request = nullptr;
+    msg::Request request;
+    const auto buffer = std::as_writable_bytes(std::span(value, 1));
     const tw_status_t status =
-        tw_tag_recv(me.worker(), value, sizeof *value, tag, ignore, &op, &request);
-    check(status, "tw_tag_recv");
-    return status == TW_INPROGRESS ? me.wait(request) : done;
+        me.worker().tag_recv(buffer, 0, ~std::uint64_t{0}, {msg::Op().ended(done), request});
+    if (status == TW_INPROGRESS)
+        done = me.worker().finish(request);
+    msg::check(status == TW_INPROGRESS ? done.status : status, "receive");
+    return done;
 }
 
 void serve(const Rank& me) {
@@ -39,8 +39,7 @@ void serve(const Rank& me) {
     std::uint64_t next = 1, value = 0;
     std::size_t working = me.size() - 1;
     while (working > 0) {
-        const tw_completion_t done = receive_any(me, &value, ~std::uint64_t{0}, 0);
-        check(done.status, "receive");
+        const tw_completion_t done = receive_any(me, &value);
         if ((done.tag & kKind) == kResult) {
             results.at(done.tag & ~kKind) = value;
             continue;
@@ -66,8 +65,7 @@ void work(const Rank& me) {
     for (;;) {
         std::uint64_t task = 0;
         me.send(0, std::span<const std::uint64_t>(&task, 1), kReady);
-        const tw_completion_t done = receive_any(me, &task, ~std::uint64_t{0}, 0);
-        check(done.status, "receive");
+        const tw_completion_t done = receive_any(me, &task);
         if ((done.tag & kKind) == kStop)
             return;
         const std::uint64_t result = solve(task);
