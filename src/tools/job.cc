@@ -18,6 +18,8 @@ constexpr unsigned kBase =
 constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep;
 constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
 constexpr unsigned kTag = kWithRndv | kWithUnexpected | kAtLevelMsg;
+constexpr unsigned kMany = kWithTransport | kWithSize | kWithWindow | kWithPeers | kWithWait |
+                           kWithSleep | kWithValidate | kAtLevelMsg;
 constexpr unsigned kRmaBw = kBase | kWithOp | kWithWindow | kWithThreads;
 
 constexpr TestInfo kTests[] = {
@@ -45,6 +47,10 @@ constexpr TestInfo kTests[] = {
     {TestId::kMatch, "match", Shape::kPingPong,
      (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth | kAtLevelMsg,
      "tagged ping-pong among --depth receives, tags at random"},
+    {TestId::kManyToOne, "many_to_one", Shape::kMany, kMany,
+     "tagged streams of --peers ranks to one, which receives from any of them"},
+    {TestId::kAllToAll, "all_to_all", Shape::kMany, kMany,
+     "tagged streams of each rank to each other one, --peers of them"},
 };
 
 template <class Enum>

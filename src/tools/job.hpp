@@ -31,6 +31,8 @@ enum class TestId {
     kFaddLat,
     kCswapLat,
     kMatch,
+    kManyToOne,
+    kAllToAll,
 };
 
 enum class Op { kAuto, kShort, kBcopy, kZcopy, kRndv };
@@ -45,6 +47,7 @@ enum class Shape {
     kPingPong,  ///< a message there and one back; half of it counts
     kStream,    ///< a window of messages in one direction
     kFetch,     ///< one operation at a time by the driver, the peer only makes progress
+    kMany,      ///< streams between the ranks of a job
 };
 
 /// Options that make sense for a test; the others are refused.

@@ -18,7 +18,7 @@ using namespace tagwire::tools;
 int run(int argc, char** argv) {
     const CommandLine line = parse_command_line(argc, argv);
     if (line.perf) {
-        run_perf(make_plan(*line.perf));
+        return run_perf(make_plan(*line.perf));
     } else if (line.info) {
         run_info(*line.info);
     } else if (line.explain) {

@@ -16,6 +16,12 @@
 
 namespace tagwire::tools {
 
+/// Of the ranks of a job: the slowest and the fastest sender.
+struct RateRange {
+    double min = 0;
+    double max = 0;
+};
+
 /// What the driver measured in one job.
 struct Measurement {
     std::uint64_t iterations = 0;
@@ -24,6 +30,7 @@ struct Measurement {
     std::optional<double> above_floor_ns;
     std::optional<double> messages_per_s;
     std::optional<double> bytes_per_s;
+    std::optional<RateRange> rank_messages_per_s;
     std::uint64_t validated = 0;  // messages, both sides
     std::uint64_t errors = 0;
 };

@@ -24,16 +24,6 @@ void check(tw_status_t status, const char* call) {
     }
 }
 
-/// What the context gets. One transport is looked for first, which tells what there is if it is
-/// not.
-std::string transports_of(const Setup& setup) {
-    if (setup.transport.find_first_of(":,") != std::string::npos) {
-        return setup.transport;
-    }
-    const Resource found = find_resource(setup.transport, setup.device);
-    return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
-}
-
 Facts describe(tw_worker_h worker) {
     Facts facts;
     tw_worker_describe(
@@ -46,6 +36,35 @@ Facts describe(tw_worker_h worker) {
 }
 
 }  // namespace
+
+std::string transports_of(const Setup& setup) {
+    if (setup.transport.find_first_of(":,") != std::string::npos) {
+        return setup.transport;
+    }
+    const Resource found = find_resource(setup.transport, setup.device);
+    return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
+}
+
+Carrier carrier_of(tw_worker_h worker) {
+    constexpr std::string_view kOver = " over ";
+    const Facts facts = describe(worker);
+    Carrier carrier;
+    for (const auto& [key, value] : facts) {
+        const std::size_t at = value.find(kOver);
+        if (key.starts_with("endpoint_") && at != std::string::npos) {
+            const std::size_t begin = at + kOver.size();
+            carrier.transport = value.substr(begin, value.find_first_of(", ", begin) - begin);
+        }
+    }
+    for (const auto& [key, value] : facts) {
+        const std::size_t begin = carrier.transport.size() + 1;
+        if (key.starts_with("rail_") && value.starts_with(carrier.transport + ":") &&
+            carrier.device.empty()) {
+            carrier.device = value.substr(begin, value.find(',') - begin);
+        }
+    }
+    return carrier;
+}
 
 MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
     : side_(side), wait_(setup.wait), channel_(channel) {
@@ -74,7 +93,7 @@ MsgLink::Objects::~Objects() {
 void MsgLink::connect() {
     exchange_addresses();
     exchange_messages();
-    read_facts();
+    carrier_ = carrier_of(objects_.worker);
 }
 
 void MsgLink::exchange_addresses() {
@@ -123,24 +142,6 @@ void MsgLink::connecting(Predicate done) {
         check(failed_, "cannot connect to the peer");
         if (now_ns() > deadline) {
             throw Failure("cannot connect to the peer: no message came or went for 30 s");
-        }
-    }
-}
-
-void MsgLink::read_facts() {
-    constexpr std::string_view kOver = " over ";
-    const Facts facts = describe(objects_.worker);
-    for (const auto& [key, value] : facts) {
-        const std::size_t at = value.find(kOver);
-        if (key.starts_with("endpoint_") && at != std::string::npos) {
-            const std::size_t begin = at + kOver.size();
-            transport_ = value.substr(begin, value.find_first_of(", ", begin) - begin);
-        }
-    }
-    for (const auto& [key, value] : facts) {
-        if (key.starts_with("rail_") && value.starts_with(transport_ + ":") && device_.empty()) {
-            const std::size_t begin = transport_.size() + 1;
-            device_ = value.substr(begin, value.find(',') - begin);
         }
     }
 }

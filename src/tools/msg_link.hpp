@@ -17,6 +17,17 @@
 
 namespace tagwire::tools {
 
+/// What the context of a setup gets as transports. One is looked for first, which tells what there
+/// is if it is not. Throws UsageError.
+std::string transports_of(const Setup& setup);
+
+/// What a worker's messages to its last peer go by.
+struct Carrier {
+    std::string transport;
+    std::string device;
+};
+Carrier carrier_of(tw_worker_h worker);
+
 class MsgLink {
   public:
     MsgLink(Side side, const Setup& setup, Channel* channel);
@@ -32,8 +43,8 @@ class MsgLink {
     tw_worker_h worker() const { return objects_.worker; }
     tw_ep_h endpoint() const { return objects_.ep; }
     /// What the endpoint's messages go by.
-    const std::string& transport() const { return transport_; }
-    const std::string& device() const { return device_; }
+    const std::string& transport() const { return carrier_.transport; }
+    const std::string& device() const { return carrier_.device; }
 
     /// As Link::progress().
     bool progress() {
@@ -70,7 +81,6 @@ class MsgLink {
     void exchange_messages();
     template <class Predicate>
     void connecting(Predicate done);
-    void read_facts();
     void idle();
     void check_alive() const;
 
@@ -78,8 +88,7 @@ class MsgLink {
     Wait wait_;
     Channel* channel_;
     Objects objects_;
-    std::string transport_;
-    std::string device_;
+    Carrier carrier_;
     std::uint32_t idle_budget_ = 1;
     std::uint32_t idle_rounds_ = 0;
     tw_status_t failed_ = TW_OK;

@@ -8,6 +8,7 @@
 #include "tools/failure.hpp"
 #include "tools/json_file.hpp"
 #include "tools/limits.hpp"
+#include "tools/many.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
 #include "tools/session.hpp"
@@ -204,13 +205,17 @@ void run_driver(PerfPlan plan) {
 
 }  // namespace
 
-void run_perf(const PerfPlan& plan) {
+int run_perf(const PerfPlan& plan) {
     if (plan.server) {
         const int cpu = plan.cpus.empty() ? -1 : choose_cpus(plan.cpus).front();
         serve_driver(std::make_unique<Channel>(accept_one(plan.port)), cpu);
-        return;
+        return 0;
+    }
+    if (plan.test->shape == Shape::kMany) {
+        return run_many(plan);
     }
     run_driver(plan);
+    return 0;
 }
 
 }  // namespace tagwire::tools

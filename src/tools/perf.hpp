@@ -30,8 +30,8 @@ struct PerfArguments {
 /// connected.
 struct PerfPlan {
     const TestInfo* test = nullptr;  // null: a server that takes any
-    Setup setup;
-    Job job;  // size, op and the default counts differ from size to size
+    Setup setup;                     // many_to_one, all_to_all: peers 0 when not given
+    Job job;                         // size, op and the default counts differ from size to size
     Op op = Op::kAuto;
     std::vector<Size> sizes;
     std::optional<std::uint64_t> iterations, warmup;
@@ -51,7 +51,7 @@ std::vector<int> parse_cpus(const std::string& list);
 /// Iterations when the user names none: short enough for every size.
 std::uint64_t default_iterations(const TestInfo& test, std::uint64_t size);
 
-/// Runs the command. Throws Failure or UsageError.
-void run_perf(const PerfPlan& plan);
+/// Runs the command; its exit status. Throws Failure or UsageError.
+int run_perf(const PerfPlan& plan);
 
 }  // namespace tagwire::tools

@@ -81,7 +81,7 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
             "--memory alloc: the messaging layer allocates no memory for messages; user, mapped "
             "or list at level msg");
     }
-    if (arguments.peers) {
+    if (arguments.peers && test.shape != Shape::kMany) {
         throw UsageError("--peers: at level msg there is one peer");
     }
     if (arguments.wait == "sleep") {
@@ -272,7 +272,12 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan.test = &find_test(arguments.test);
     refuse_meaningless(arguments, *plan.test);
     constexpr Choice<Level> kLevels[] = {{"uct", Level::kUct}, {"msg", Level::kMsg}};
-    plan.setup.level = choose("--level", arguments.level.value_or("uct"), kLevels);
+    const bool is_many = plan.test->shape == Shape::kMany;
+    plan.setup.level =
+        choose("--level", arguments.level.value_or(is_many ? "msg" : "uct"), kLevels);
+    if (is_many && plan.setup.level != Level::kMsg) {
+        throw UsageError(text("--level uct has no %s; it is a test of level msg", plan.test->name));
+    }
     if (plan.setup.level == Level::kMsg) {
         refuse_at_level_msg(arguments, *plan.test);
     }
@@ -280,6 +285,9 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan.setup.device = arguments.device.value_or("");
     plan.setup.wait = parse_wait(arguments.wait.value_or("spin"), *plan.test);
     plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);
+    if (is_many && !arguments.peers) {
+        plan.setup.peers = 0;
+    }
     plan.setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
     plan_job(arguments, *plan.test, &plan);
     if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
@@ -305,7 +313,7 @@ PerfPlan make_plan(const PerfArguments& arguments) {
 }
 
 std::uint64_t default_iterations(const TestInfo& test, std::uint64_t size) {
-    const bool stream = test.shape == Shape::kStream;
+    const bool stream = test.shape == Shape::kStream || test.shape == Shape::kMany;
     const std::uint64_t small = stream ? 1000000 : 100000;
     const std::uint64_t bytes = stream ? std::uint64_t{2} << 30 : std::uint64_t{400} << 20;
     return std::clamp<std::uint64_t>(bytes / std::max<std::uint64_t>(size, 1), 320, small);

@@ -62,6 +62,10 @@ std::vector<std::string> row_of(const Result& result) {
     if (!latency || measured.bytes_per_s) {
         row.push_back(bandwidth_text(measured.bytes_per_s));
     }
+    if (measured.rank_messages_per_s) {
+        row.push_back(rate_text(measured.rank_messages_per_s->min));
+        row.push_back(rate_text(measured.rank_messages_per_s->max));
+    }
     row.push_back(result.validated ? std::to_string(measured.validated) : "-");
     return row;
 }
@@ -78,8 +82,24 @@ std::vector<std::string> head_of(const Result& result) {
     if (!result.measured.latency_ns || result.measured.bytes_per_s) {
         head.emplace_back("bandwidth");
     }
+    if (result.measured.rank_messages_per_s) {
+        head.emplace_back("slowest rank");
+        head.emplace_back("fastest rank");
+    }
     head.emplace_back("validated");
     return head;
+}
+
+/// "cpus 0 and 1", or those of each rank: "cpus 0, 1, 0, 1".
+std::string cpus_text(const std::vector<int>& cpus) {
+    if (cpus.size() == 2) {
+        return text("cpus %d and %d", cpus[0], cpus[1]);
+    }
+    std::string list;
+    for (const int cpu : cpus) {
+        list += (list.empty() ? "cpus " : ", ") + std::to_string(cpu);
+    }
+    return list;
 }
 
 /// What many peers cost, where that is known.
@@ -138,10 +158,10 @@ void print_results(const std::vector<Result>& results) {
     const Result& first = results.front();
     std::string title = first.test;
     if (first.transport) {
-        title += text(": %s/%s, %s memory, cpus %d and %d", first.transport->c_str(),
-                      first.device->c_str(), first.memory->c_str(), first.cpus[0], first.cpus[1]);
+        title += text(": %s/%s, %s memory, %s", first.transport->c_str(), first.device->c_str(),
+                      first.memory->c_str(), cpus_text(first.cpus).c_str());
     } else {
-        title += text(": cpus %d and %d", first.cpus[0], first.cpus[1]);
+        title += ": " + cpus_text(first.cpus);
     }
     std::printf("%s\n", title.c_str());
     Table table(head_of(first));

@@ -57,6 +57,11 @@ ordered_json latency_json(const std::optional<LatencySummary>& latency) {
             {"max", part(&LatencySummary::max)}, {"mean", part(&LatencySummary::mean)}};
 }
 
+ordered_json range_json(const std::optional<RateRange>& range) {
+    return {{"min", range ? ordered_json(range->min) : ordered_json(nullptr)},
+            {"max", range ? ordered_json(range->max) : ordered_json(nullptr)}};
+}
+
 ordered_json result_json(const Result& result) {
     const Measurement& measured = result.measured;
     return {{"test", result.test},
@@ -77,6 +82,7 @@ ordered_json result_json(const Result& result) {
             {"above_floor_ns", or_null(measured.above_floor_ns)},
             {"messages_per_s", or_null(measured.messages_per_s)},
             {"bytes_per_s", or_null(measured.bytes_per_s)},
+            {"rank_messages_per_s", range_json(measured.rank_messages_per_s)},
             {"bytes_per_peer", or_null(result.bytes_per_peer)},
             {"qps", or_null(result.qps)},
             {"validated", result.validated}};

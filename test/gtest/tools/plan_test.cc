@@ -68,7 +68,8 @@ TEST(Plan, level_msg_has_the_tests_of_tagged_messages) {
         EXPECT_EQ(refusal(at_level_msg(test)), "accepted") << test;
     }
     EXPECT_EQ(refusal(at_level_msg("am_lat")),
-              "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate match");
+              "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate match "
+              "many_to_one all_to_all");
     PerfArguments arguments = at_level_msg("tag_lat");
     arguments.transport = "sm,rc:vhca0:1";
     EXPECT_EQ(make_plan(arguments).setup.transport, "sm,rc:vhca0:1");

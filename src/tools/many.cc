@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/many.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tools/failure.hpp"
+#include "tools/json_file.hpp"
+#include "tools/many_traffic.hpp"
+#include "tools/pinning.hpp"
+#include "tools/report.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr std::uint64_t kWarmupMax = 10000;
+
+Measurement sum_of(const std::vector<ManyShare>& shares, const Job& job) {
+    Measurement sum;
+    sum.iterations = job.iterations;
+    double all_ns = 0, sent = 0;
+    RateRange rates;
+    for (const ManyShare& share : shares) {
+        all_ns = std::max(all_ns, share.all_ns);
+        sent += static_cast<double>(share.sent);
+        sum.validated += share.validated;
+        sum.errors += share.errors;
+        if (share.sent > 0) {
+            const double rate = static_cast<double>(share.sent) / (share.sending_ns * 1e-9);
+            rates.min = rates.max == 0 ? rate : std::min(rates.min, rate);
+            rates.max = std::max(rates.max, rate);
+        }
+    }
+    sum.messages_per_s = sent / (all_ns * 1e-9);
+    sum.bytes_per_s = *sum.messages_per_s * static_cast<double>(job.size);
+    sum.rank_messages_per_s = rates;
+    return sum;
+}
+
+Job job_for(const PerfPlan& plan, const Size& size, std::size_t peers) {
+    Job job = plan.job;
+    job.size = size.bytes;
+    job.op = Op::kAuto;
+    const std::uint64_t fallback =
+        std::max<std::uint64_t>(default_iterations(*plan.test, job.size) / peers, 32);
+    job.iterations = plan.iterations.value_or(fallback);
+    job.warmup = plan.warmup.value_or(std::min(job.iterations / 10, kWarmupMax));
+    return job;
+}
+
+Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
+    Result result;
+    result.test = plan.test->name;
+    result.level = name_of(Level::kMsg);
+    result.op = name_of(Op::kAuto);
+    result.memory = name_of(job.memory);
+    const Carrier carrier = carrier_of(rank.worker().get());
+    result.transport = carrier.transport;
+    result.device = carrier.device;
+    result.size = job.size;
+    result.window = job.window;
+    result.peers = rank.size() - 1;
+    return result;
+}
+
+std::vector<Result> measure(const PerfPlan& plan, ManyRank& rank) {
+    rank.meet();
+    const std::vector<int> cpus = rank.gather(sched_getcpu());
+    std::vector<Result> results;
+    for (const Size& size : plan.sizes) {
+        const Job job = job_for(plan, size, rank.size() - 1);
+        ManyTraffic traffic(rank, job);
+        if (job.warmup > 0) {
+            traffic.run(job.warmup);
+        }
+        const Measurement measured = sum_of(rank.gather(traffic.run(job.iterations)), job);
+        if (measured.errors > 0) {
+            throw Failure(text("%s %s: %llu messages were wrong", plan.test->name,
+                               size_name(job.size).c_str(),
+                               static_cast<unsigned long long>(measured.errors)));
+        }
+        Result result = result_for(plan, job, rank);
+        result.cpus = cpus;
+        result.measured = measured;
+        result.validated = job.validate;
+        results.push_back(result);
+    }
+    rank.gather(0);  // nobody needs anybody any more
+    return results;
+}
+
+void tell(const PerfPlan& plan, const std::vector<Result>& results) {
+    if (plan.json != "-") {
+        print_results(results);
+    }
+    if (!plan.json.empty()) {
+        write_json(plan.json, results);
+    }
+}
+
+/// A rank of a job that has met.
+int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
+    const std::uint32_t number = job.rank();
+    try {
+        if (plan.setup.peers != 0 && plan.setup.peers != job.size() - 1) {
+            throw UsageError(text(
+                "--peers %llu: the launcher has started %u processes, so there "
+                "are %u peers",
+                static_cast<unsigned long long>(plan.setup.peers), job.size(), job.size() - 1));
+        }
+        if (number == 0) {
+            check_writable(plan.json);
+        }
+        ManyRank rank(std::move(job), plan.setup);
+        const std::vector<Result> results = measure(plan, rank);
+        if (number == 0) {
+            tell(plan, results);
+        }
+        return 0;
+    } catch (const UsageError&) {
+        if (number == 0) {
+            throw;
+        }
+        return 2;  // rank 0 says it for all
+    } catch (const std::exception& error) {
+        throw Failure(text("rank %u: %s", number, error.what()));
+    }
+}
+
+/// Those that the ranks take in turn.
+std::vector<int> cpus_for_ranks(const PerfPlan& plan) {
+    if (plan.cpus.empty()) {
+        return allowed_cpus();
+    }
+    return choose_cpus(plan.cpus);
+}
+
+}  // namespace
+
+int run_many(const PerfPlan& plan) {
+    tagwire::Bootstrap job;
+    if (job.size() > 1) {
+        return run_rank(plan, std::move(job));
+    }
+    if (std::strcmp(job.method_name(), "single") != 0) {
+        throw UsageError(
+            text("%s needs at least two processes, and the launcher has started one; without a "
+                 "launcher the command starts them itself",
+                 plan.test->name));
+    }
+    const std::uint64_t peers = plan.setup.peers != 0 ? plan.setup.peers : kDefaultManyPeers;
+    if (peers >= kStartedRanksMax) {
+        throw UsageError(
+            text("--peers: the command starts at most %llu processes by itself; use a "
+                 "launcher",
+                 static_cast<unsigned long long>(kStartedRanksMax)));
+    }
+    check_writable(plan.json);
+    return start_ranks(peers + 1, cpus_for_ranks(plan));
+}
+
+}  // namespace tagwire::tools
