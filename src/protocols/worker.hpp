@@ -81,7 +81,8 @@ struct Incoming {
     tw_request_h* request_p;
 };
 
-class Worker : public tw_worker {
+/// On cache lines of its own: workers of several threads lie one behind the other in the heap.
+class alignas(128) Worker : public tw_worker {
   public:
     static ucs_status_t create(Context& context, const tw_worker_params_t& params,
                                std::unique_ptr<Worker>* worker_p);

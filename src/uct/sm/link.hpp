@@ -86,7 +86,7 @@ constexpr std::size_t kControlsMax = 4 * kOpCountMax;
 /// How data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
 
-struct Link {
+struct alignas(kNoFalseSharing) Link {
     Link(SmIface& owner, std::uint32_t number) : iface(owner), index(number) {}
 
     SmIface& iface;

@@ -49,7 +49,7 @@ enum class SmCounter {
 };
 extern const ucs::CounterInfo kSmCounterInfos[static_cast<std::size_t>(SmCounter::kCount)];
 
-class SmIface : public uct::BaseIface {
+class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
   public:
     static ucs_status_t open(SmMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                              const SmOptions& options, uct_iface_h* iface_p);
