@@ -130,14 +130,6 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
     }
 }
 
-/// Those that the ranks take in turn.
-std::vector<int> cpus_for_ranks(const PerfPlan& plan) {
-    if (plan.cpus.empty()) {
-        return allowed_cpus();
-    }
-    return choose_cpus(plan.cpus);
-}
-
 }  // namespace
 
 int run_many(const PerfPlan& plan) {
@@ -159,7 +151,7 @@ int run_many(const PerfPlan& plan) {
                  static_cast<unsigned long long>(kStartedRanksMax)));
     }
     check_writable(plan.json);
-    return start_ranks(peers + 1, cpus_for_ranks(plan));
+    return start_ranks(peers + 1, cpus_in_turn(plan.cpus));
 }
 
 }  // namespace tagwire::tools

@@ -15,26 +15,12 @@ namespace {
 
 constexpr std::uint64_t kMeetTag = ~std::uint64_t{0};
 
-msg::Context open_context(const Setup& setup) {
-    const std::string transports = transports_of(setup);
-    try {
-        return msg::Context(transports);
-    } catch (const msg::Error& error) {
-        if (error.status() == TW_ERR_NO_DEVICE) {
-            throw UsageError(
-                text("--tl: nothing of '%s' is here (tagwire info devices lists what is)",
-                     transports.c_str()));
-        }
-        throw;
-    }
-}
-
 }  // namespace
 
 ManyRank::ManyRank(tagwire::Bootstrap job, const Setup& setup)
     : job_(std::move(job)),
       yields_(setup.wait == Wait::kYield || is_host_crowded()),
-      context_(open_context(setup)) {
+      context_(msg::Context::adopt(open_context(setup))) {
     worker_.emplace(context_, failed_);
     const std::vector<std::vector<std::byte>> addresses = job_.exchange(worker_->address());
     for (std::size_t peer = 0; peer < addresses.size(); ++peer) {

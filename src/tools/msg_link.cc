@@ -66,23 +66,50 @@ Carrier carrier_of(tw_worker_h worker) {
     return carrier;
 }
 
-MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
-    : side_(side), wait_(setup.wait), channel_(channel) {
+tw_context_h open_context(const Setup& setup) {
     const std::string transports = transports_of(setup);
-    tw_context_params_t context{};
-    context.transports = transports.c_str();
-    const tw_status_t status = tw_context_create(&context, &objects_.context);
+    tw_context_params_t params{};
+    params.transports = transports.c_str();
+    tw_context_h context = nullptr;
+    const tw_status_t status = tw_context_create(&params, &context);
     if (status == TW_ERR_NO_DEVICE) {
         throw UsageError(text("--tl: nothing of '%s' is here (tagwire info devices lists what is)",
                               transports.c_str()));
     }
     check(status, "tw_context_create");
-    tw_worker_params_t worker{};
-    worker.ep_failed = [](void* arg, tw_ep_h, tw_status_t failure) {
+    return context;
+}
+
+MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
+    : side_(side), wait_(setup.wait), channel_(channel) {
+    objects_.context = open_context(setup);
+    context_ = objects_.context;
+    open_worker(TW_THREAD_SINGLE);
+}
+
+MsgLink::MsgLink(tw_context_h context, const Setup& setup)
+    : side_(Side::kDriver), wait_(setup.wait), channel_(nullptr), context_(context) {
+    open_worker(TW_THREAD_MULTI);
+    std::array<std::uint8_t, TW_ADDRESS_BYTES_MAX> own{};
+    std::size_t length = own.size();
+    check(tw_worker_address(objects_.worker, own.data(), &length), "tw_worker_address");
+    make_endpoint(own.data(), length);
+    exchange_messages();
+    carrier_ = carrier_of(objects_.worker);
+}
+
+void MsgLink::open_worker(tw_thread_mode_t mode) {
+    tw_worker_params_t params{};
+    params.thread_mode = mode;
+    params.ep_failed = [](void* arg, tw_ep_h, tw_status_t failure) {
         static_cast<MsgLink*>(arg)->failed_ = failure;
     };
-    worker.ep_failed_arg = this;
-    check(tw_worker_create(objects_.context, &worker, &objects_.worker), "tw_worker_create");
+    params.ep_failed_arg = this;
+    check(tw_worker_create(context_, &params, &objects_.worker), "tw_worker_create");
+}
+
+Side MsgLink::sending_side() const {
+    return channel_ == nullptr || side_ == Side::kPeer ? Side::kDriver : Side::kPeer;
 }
 
 MsgLink::Objects::~Objects() {
@@ -105,7 +132,11 @@ void MsgLink::exchange_addresses() {
     Decoder answer = channel_->expect(MessageType::kAddress);
     const Bytes theirs = answer.blob(TW_ADDRESS_BYTES_MAX);
     answer.end();
-    const tw_ep_params_t params{theirs.data(), theirs.size(), nullptr};
+    make_endpoint(theirs.data(), theirs.size());
+}
+
+void MsgLink::make_endpoint(const std::uint8_t* address, std::size_t length) {
+    const tw_ep_params_t params{address, length, nullptr};
     check(tw_ep_create(objects_.worker, &params, &objects_.ep), "tw_ep_create");
 }
 
@@ -124,6 +155,9 @@ void MsgLink::exchange_messages() {
             tw_request_free(requests[i]);
         }
         check(status, "cannot exchange a message with the peer");
+    }
+    if (channel_ == nullptr) {
+        return;
     }
     // The other side may need this one's progress until it is connected, too.
     channel_->send(MessageType::kReady);
@@ -150,7 +184,7 @@ void MsgLink::check_alive() const {
     if (failed_ != TW_OK) {
         throw Failure(text("the connection failed: %s", tw_status_string(failed_)));
     }
-    if (channel_->stalled()) {
+    if (channel_ != nullptr && channel_->stalled()) {
         throw Failure("the peer stopped in the middle of a measurement");
     }
 }

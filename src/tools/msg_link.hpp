@@ -21,6 +21,9 @@ namespace tagwire::tools {
 /// is if it is not. Throws UsageError.
 std::string transports_of(const Setup& setup);
 
+/// A context of these. Throws Failure or UsageError.
+tw_context_h open_context(const Setup& setup);
+
 /// What a worker's messages to its last peer go by.
 struct Carrier {
     std::string transport;
@@ -31,6 +34,8 @@ Carrier carrier_of(tw_worker_h worker);
 class MsgLink {
   public:
     MsgLink(Side side, const Setup& setup, Channel* channel);
+    /// Of a worker in thread mode multi that sends to itself, connected; `context` outlives it.
+    MsgLink(tw_context_h context, const Setup& setup);
     MsgLink(const MsgLink&) = delete;
     MsgLink& operator=(const MsgLink&) = delete;
 
@@ -39,7 +44,9 @@ class MsgLink {
     void connect();
 
     Side side() const { return side_; }
-    tw_context_h context() const { return objects_.context; }
+    /// Whose messages come here.
+    Side sending_side() const;
+    tw_context_h context() const { return context_; }
     tw_worker_h worker() const { return objects_.worker; }
     tw_ep_h endpoint() const { return objects_.ep; }
     /// What the endpoint's messages go by.
@@ -77,6 +84,8 @@ class MsgLink {
         tw_ep_h ep = nullptr;
     };
 
+    void open_worker(tw_thread_mode_t mode);
+    void make_endpoint(const std::uint8_t* address, std::size_t length);
     void exchange_addresses();
     void exchange_messages();
     template <class Predicate>
@@ -86,8 +95,9 @@ class MsgLink {
 
     Side side_;
     Wait wait_;
-    Channel* channel_;
+    Channel* channel_;  // null: there is no other side
     Objects objects_;
+    tw_context_h context_;
     Carrier carrier_;
     std::uint32_t idle_budget_ = 1;
     std::uint32_t idle_rounds_ = 0;

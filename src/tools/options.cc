@@ -61,8 +61,10 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
     perf->add_option("--depth", arguments->depth,
                      "Other receives that stay posted, or messages that wait (default 0)")
         ->type_name("N");
-    perf->add_option("--threads", arguments->threads,
-                     "Threads, each with its own connection (default 1)")
+    perf->add_option(
+            "--threads", arguments->threads,
+            "Threads, each with its own connection (default 1); at level msg each sends to "
+            "itself, in one process")
         ->type_name("N");
     perf->add_flag("--unexpected", arguments->unexpected,
                    "Post no receives: messages arrive unexpected (match at level msg: --depth of "

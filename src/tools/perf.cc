@@ -11,6 +11,7 @@
 #include "tools/many.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
+#include "tools/self_threads.hpp"
 #include "tools/session.hpp"
 
 namespace tagwire::tools {
@@ -213,6 +214,10 @@ int run_perf(const PerfPlan& plan) {
     }
     if (plan.test->shape == Shape::kMany) {
         return run_many(plan);
+    }
+    if (plan.self) {
+        run_self_threads(plan);
+        return 0;
     }
     run_driver(plan);
     return 0;

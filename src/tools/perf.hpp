@@ -36,6 +36,7 @@ struct PerfPlan {
     std::vector<Size> sizes;
     std::optional<std::uint64_t> iterations, warmup;
     std::vector<int> cpus;  // as given
+    bool self = false;      // one process whose threads send to themselves
     bool server = false;
     std::uint16_t port = kDefaultPort;
     std::string host;  // of the server; empty: start the peer here

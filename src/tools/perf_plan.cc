@@ -290,6 +290,13 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     }
     plan.setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
     plan_job(arguments, *plan.test, &plan);
+    plan.self = plan.setup.level == Level::kMsg && arguments.threads;
+    if (plan.self && (plan.job.bidir || arguments.connect)) {
+        throw UsageError(
+            text("--threads with %s: at level msg threads send to themselves, so there is no other "
+                 "side",
+                 plan.job.bidir ? "--bidir" : "--connect"));
+    }
     if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
         throw UsageError(
             text("--peers with %s: what comes from several peers at once has no order to check",

@@ -51,4 +51,8 @@ std::vector<int> choose_cpus(const std::vector<int>& wanted) {
     return {from.front(), from.size() > 1 ? from[1] : from.front()};
 }
 
+std::vector<int> cpus_in_turn(const std::vector<int>& wanted) {
+    return wanted.empty() ? allowed_cpus() : choose_cpus(wanted);
+}
+
 }  // namespace tagwire::tools

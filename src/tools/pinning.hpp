@@ -16,4 +16,7 @@ void pin_to(int cpu);
 /// one is not allowed), else the first two allowed ones, or the only one twice.
 std::vector<int> choose_cpus(const std::vector<int>& wanted);
 
+/// Those wanted, else all that are allowed. Throws UsageError.
+std::vector<int> cpus_in_turn(const std::vector<int>& wanted);
+
 }  // namespace tagwire::tools

@@ -34,7 +34,7 @@ class MsgTagPort {
           ahead_(streams_ ? slots_of(job) : kAhead),
           slots_(streams_ ? ahead_ : ahead_ + 1),
           sender_(link, job, stream_from(link.side(), job)),
-          receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
+          receiver_(link, {slots_, job.size, job.validate, stream_from(link.sending_side(), job),
                            job.memory}),
           ack_(link, {1, sizeof(std::uint64_t), false, 0}) {
         if (job.depth > 0) {

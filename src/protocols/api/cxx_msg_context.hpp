@@ -25,6 +25,9 @@ class Context {
         context_.reset(context);
     }
 
+    /// Takes over a handle of tw_context_create().
+    static Context adopt(tw_context_h handle) { return Context(Owned(handle)); }
+
     [[nodiscard]] tw_context_h get() const { return context_.get(); }
     /// To be called before memory that messages have used is given back; tw_mem_invalidate().
     tw_status_t invalidate(std::span<const std::byte> memory) const {
@@ -32,7 +35,10 @@ class Context {
     }
 
   private:
-    detail::Owner<tw_context_h, tw_context_destroy> context_;
+    using Owned = detail::Owner<tw_context_h, tw_context_destroy>;
+    explicit Context(Owned owned) : context_(std::move(owned)) {}
+
+    Owned context_;
 };
 
 /// Memory known to every memory domain of a context, for Op::mem(); the bytes stay the program's.

@@ -76,16 +76,32 @@ TEST(PerfAtLevelMsg, variants_of_the_options_work) {
     }
 }
 
-TEST(PerfAtLevelMsg, threads_stream_beside_each_other) {
-    const json results = results_over_sm({"tag_rate", "--threads", "2", "--wait", "yield"});
-    ASSERT_EQ(results.size(), 1U);
-    EXPECT_EQ(results[0]["threads"], 2);
+TEST(PerfAtLevelMsg, threads_send_to_themselves) {
+    for (const char* test : {"tag_rate", "tag_bw"}) {
+        for (const char* threads : {"1", "3"}) {
+            const json results = results_over_sm({test, "--threads", threads, "--wait", "yield",
+                                                  "--size", "8,4k,100k", "--validate"});
+            ASSERT_EQ(results.size(), 3U);
+            for (const json& result : results) {
+                EXPECT_EQ(result["threads"], std::stoi(threads));
+                EXPECT_EQ(result["cpus"].size(), result["threads"]);
+                EXPECT_EQ(result["level"], "msg");
+                EXPECT_EQ(result["transport"], "sm");
+                EXPECT_EQ(result["validated"], true);
+                EXPECT_GT(result["messages_per_s"].get<double>(), 0);
+            }
+        }
+    }
 }
 
 TEST(PerfAtLevelMsg, wrong_usage_is_told) {
     const Finished op = tagwire({"perf", "tag_lat", "--level", "msg", "--op", "short"});
     EXPECT_EQ(op.status, 2);
     EXPECT_NE(op.error.find("--op short"), std::string::npos) << op.error;
+    const Finished threads =
+        tagwire({"perf", "tag_rate", "--level", "msg", "--threads", "2", "--bidir"});
+    EXPECT_EQ(threads.status, 2);
+    EXPECT_NE(threads.error.find("--threads with --bidir"), std::string::npos) << threads.error;
     const Finished transport = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none"});
     EXPECT_EQ(transport.status, 2);
     EXPECT_NE(transport.error.find("no transport 'none'"), std::string::npos) << transport.error;
