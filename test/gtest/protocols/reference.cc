@@ -184,7 +184,9 @@ void Reference::order_receives() {
 
 /// What `earlier`, which comes before them in posting order, says of the messages of others.
 void Reference::order_against(const RefReceive& earlier) {
-    const bool is_known = earlier.matches.empty() || earlier.matches.back().message != kNone;
+    const bool is_until_withdrawn = earlier.matches.empty() || earlier.kind == RefKind::kStream ||
+                                    (earlier.kind == RefKind::kMany && earlier.withdrawn != kNever);
+    const bool is_known = is_until_withdrawn || earlier.matches.back().message != kNone;
     if (earlier.is_excused || !is_known)
         return;
     for (std::size_t i = 0; i < messages_.size(); ++i) {
@@ -192,11 +194,10 @@ void Reference::order_against(const RefReceive& earlier) {
         if (receive == kNone || receives_[receive].posted <= earlier.posted ||
             !earlier.matches_envelope(messages_[i].envelope))
             continue;
-        const bool is_withdrawn = earlier.withdrawn != kNever;
-        if (!earlier.matches.empty() && !(is_withdrawn && earlier.kind == RefKind::kMany)) {
-            precede(earlier.matches.back().message, i);
-        } else {
+        if (is_until_withdrawn) {
             arrivals_[i].after = std::max(arrivals_[i].after, earlier.withdrawn);
+        } else {
+            precede(earlier.matches.back().message, i);
         }
     }
 }

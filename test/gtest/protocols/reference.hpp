@@ -13,7 +13,8 @@
 //       come first, q would have taken it, whether m found q waiting or q found m;
 //   (4) or q was withdrawn at a tick, got nothing, and m arrived after that;
 //   (5) a receive of many messages is (3) when it is full, by the last of them, else (4); its
-//       messages arrived in the order of its buffer;
+//       messages arrived in the order of its buffer. One whose messages are shown one by one
+//       (a stream) is (4), and they are told in any order;
 //   (6) a peek is a receive that is withdrawn at once; one that found n without taking it says
 //       n < m of each m that it matches and that a later receive got;
 //   (7) a message after a fence arrives after the match of what waits for its match before it.
@@ -64,7 +65,7 @@ struct RefMatch {
     std::size_t offset = 0;  // in the buffer of a receive of many
 };
 
-enum class RefKind { kOne, kMany, kPeek };
+enum class RefKind { kOne, kMany, kStream, kPeek };
 
 struct RefReceive {
     RefKind kind = RefKind::kOne;

@@ -33,6 +33,7 @@ TrafficNode& Traffic::open_node() {
         of.failed.push_back(ep);
     };
     params.ep_failed_arg = &node;
+    params.thread_mode = chance(3) ? TW_THREAD_MULTI : TW_THREAD_SINGLE;
     tw_worker_h worker = nullptr;
     EXPECT_EQ(tw_worker_create(context_, &params, &worker), TW_OK);
     node.worker.reset(worker);
@@ -41,6 +42,10 @@ TrafficNode& Traffic::open_node() {
     EXPECT_EQ(tw_worker_address(worker, node.address.data(), &length), TW_OK);
     node.address.resize(length);
     EXPECT_EQ(tw_address_worker_id(node.address.data(), length, &node.id), TW_OK);
+    tw_worker_attr_t attr{};
+    EXPECT_EQ(tw_worker_query(worker, &attr), TW_OK);
+    node.buffered_limit = attr.buffered_bytes_limit;
+    node.buffered_min = attr.buffered_bytes_min;
     for (const auto& each : nodes_) {
         each->eps.resize(nodes_.size());
         each->sent.resize(nodes_.size());

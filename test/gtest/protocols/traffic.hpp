@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random use of the messaging layer by several workers of one process, held against the reference.
 //
-// A seed decides what is done: sends of every kind and length, receives of every kind, peeks,
-// claims, cancels, flushes, and how each end is reported. What the workers report is checked at
+// A seed decides what is done: sends of every kind and length, receives of every kind, buffered ones
+// too, peeks, claims, cancels, flushes, and how each end is reported. What the workers report is checked at
 // once: that an operation ends once, envelopes, both lengths, every byte, that nothing else was
 // written. settle() then receives whatever is left until nothing is outstanding, and each name
 // space of each worker is put to the reference.
@@ -56,6 +56,7 @@ struct TrafficOp {
     tw_mem_h mapped = nullptr;
     tw_request_h request = nullptr;
     tw_message_h message = nullptr;  // that a claim is about
+    std::size_t match = 0;           // ... among those of the record
     TrafficOp* claimed_by = nullptr;
     std::size_t mark = 0;  // a flush: how much was sent before
     Tick cancelled = kNever;
@@ -74,10 +75,11 @@ struct TrafficNode {
     std::vector<std::vector<std::pair<bool, std::size_t>>> sent;  // to each node: space, record
     std::vector<std::size_t> flushed;                             // ... so many have surely arrived
     Reference spaces[2];
-    std::vector<TrafficOp*> claimed;  // messages that nobody has received yet
-    TrafficOp* rest[2] = {};          // what receives whatever is left
-    unsigned open = 0;                // operations that have not ended
-    unsigned pause = 0;               // steps without progress
+    std::vector<TrafficOp*> claimed;  // found or shown: messages that nobody has received yet
+    std::size_t buffered_limit = 0, buffered_min = 0;
+    TrafficOp* rest[2] = {};  // what receives whatever is left
+    unsigned open = 0;        // operations that have not ended
+    unsigned pause = 0;       // steps without progress
     bool is_alive() const { return worker != nullptr; }
 };
 
@@ -150,6 +152,7 @@ class Traffic {
     void end_receive(TrafficOp& op, const tw_completion_t& done);
     void end_many(TrafficOp& op, const tw_completion_t& done);
     void end_peek(TrafficOp& op, const tw_completion_t& done);
+    void end_buffered(TrafficOp& op, const tw_completion_t& done);
     bool ends_badly(TrafficOp& op, const tw_completion_t& done);
     RefMatch match_of(TrafficOp& op, const tw_completion_t& done, std::span<const std::byte> data);
     void check_data(TrafficOp& op, RefMatch& match, const std::byte* data, std::size_t bytes);

@@ -117,8 +117,9 @@ void Traffic::ended(TrafficOp& op, const tw_completion_t& done) {
     ++clock_;
     EXPECT_TRUE(op.node->is_alive()) << "it ended when its worker was destroyed";
     EXPECT_FALSE(op.is_over()) << "it ended twice: " << text(op);
+    const bool is_buffered = (op.flags & TW_OP_BUFFERED) != 0;
     if (op.kind == Kind::kMany && (done.flags & TW_DONE_MULTI_RECV) == 0)
-        return end_many(op, done);
+        return is_buffered ? end_buffered(op, done) : end_many(op, done);
     ++op.ends;
     if (op.is_open)
         --op.node->open;
@@ -129,9 +130,9 @@ void Traffic::ended(TrafficOp& op, const tw_completion_t& done) {
             return end_send(op, done);
         case Kind::kReceive:
         case Kind::kClaim:
-            return end_receive(op, done);
+            return is_buffered ? end_buffered(op, done) : end_receive(op, done);
         case Kind::kMany:
-            return end_many(op, done);
+            return is_buffered ? end_buffered(op, done) : end_many(op, done);
         case Kind::kPeek:
             return end_peek(op, done);
         case Kind::kFlush:

@@ -31,7 +31,7 @@ void Traffic::draw_selection(TrafficOp& op) {
 
 void Traffic::post_receive(TrafficOp& op) {
     op.bytes.assign(op.length + kGuardBytes, kTrafficEmpty);
-    if (op.kind != Kind::kMany)
+    if (op.kind != Kind::kMany && (op.flags & TW_OP_BUFFERED) == 0)
         draw_list(op);
     const tw_worker_h worker = op.node->worker.get();
     const std::uint64_t ignore = ~op.mask;
@@ -61,6 +61,10 @@ void Traffic::receive(TrafficNode& node) {
     draw_report(op);
     draw_selection(op);
     op.length = chance(4) ? pick_length() : options_.bytes_max;
+    if (chance(5)) {
+        op.flags |= TW_OP_BUFFERED;
+        op.length = 0;
+    }
     op.record = node.spaces[op.is_tagged ? 1 : 0].add(
         RefReceive{.tag = op.tag, .mask = op.mask, .source = op.peer, .posted = ++clock_});
     post_receive(op);
@@ -71,8 +75,10 @@ void Traffic::receive_many(TrafficNode& node) {
     op.flags = TW_OP_MULTI_RECV;
     draw_report(op);
     draw_selection(op);
-    op.length = 16384 + pick(options_.bytes_max);
-    op.record = node.spaces[0].add(RefReceive{.kind = RefKind::kMany,
+    const bool is_stream = chance(4);
+    op.flags |= is_stream ? unsigned{TW_OP_BUFFERED} : 0U;
+    op.length = is_stream ? 0 : 16384 + pick(options_.bytes_max);
+    op.record = node.spaces[0].add(RefReceive{.kind = is_stream ? RefKind::kStream : RefKind::kMany,
                                               .tag = op.tag,
                                               .mask = op.mask,
                                               .source = op.peer,
@@ -98,7 +104,7 @@ void Traffic::peek(TrafficNode& node) {
     post_receive(op);
 }
 
-/// Receives or drops a message that a peek has claimed.
+/// Receives or drops a message that a peek has claimed, or a buffered receive has shown.
 void Traffic::claim(TrafficNode& node) {
     if (node.claimed.empty())
         return;
@@ -110,6 +116,7 @@ void Traffic::claim(TrafficNode& node) {
     op.is_tagged = peek.is_tagged;
     op.message = peek.message;
     op.record = peek.record;
+    op.match = peek.match;
     op.claimed_by = &peek;
     op.length = chance(4) ? pick_length() : options_.bytes_max;
     ++clock_;
@@ -167,7 +174,8 @@ RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
 }
 
 void Traffic::check_data(TrafficOp& op, RefMatch& match, const std::byte* data, std::size_t bytes) {
-    for (std::size_t i = 0; i < kGuardBytes && op.kind != Kind::kMany; ++i)
+    const bool is_alone = op.kind != Kind::kMany && (op.flags & TW_OP_BUFFERED) == 0;
+    for (std::size_t i = 0; i < kGuardBytes && is_alone; ++i)
         ASSERT_EQ(data[bytes + i], kTrafficEmpty) << "behind the data";
     if (match.message == kNone)
         return;
@@ -198,9 +206,38 @@ void Traffic::end_receive(TrafficOp& op, const tw_completion_t& done) {
         record.matches.push_back(match);
         return;
     }
-    EXPECT_EQ(record.matches[0].envelope, match.envelope) << "not what was claimed";
+    RefMatch& claimed = record.matches[op.match];
+    EXPECT_EQ(claimed.envelope, match.envelope) << "not what was claimed";
     if (match.message != kNone)
-        record.matches[0].message = match.message;
+        claimed.message = match.message;
+}
+
+/// The library has the message; a claim gets it.
+void Traffic::end_buffered(TrafficOp& op, const tw_completion_t& done) {
+    if (ends_badly(op, done))
+        return;
+    EXPECT_EQ(done.status, TW_OK);
+    EXPECT_EQ(done.flags, TW_DONE_RECV | TW_DONE_BUFFERED |
+                              (op.is_tagged ? unsigned{TW_DONE_TAGGED} : 0U) |
+                              (done.imm != 0 ? unsigned{TW_DONE_IMM} : 0U) |
+                              (done.length < done.message_length ? unsigned{TW_DONE_MORE} : 0U));
+    const bool is_short = done.message_length <= op.node->buffered_limit;
+    EXPECT_GE(done.length, is_short ? done.message_length : op.node->buffered_min);
+    ASSERT_LE(done.length, done.message_length);
+    const auto* data = static_cast<const std::byte*>(done.buffer);
+    RefMatch match = match_of(op, done, {data, done.length});
+    check_data(op, match, data, done.length);
+    RefReceive& record = record_of(op);
+    record.matches.push_back(match);
+    ASSERT_NE(done.message, nullptr);
+    // A claim is about one message; a receive that stays posted has many.
+    TrafficOp& shown = op.kind == Kind::kMany ? new_op(*op.node, Kind::kPeek) : op;
+    shown.ends = 1;
+    shown.is_tagged = op.is_tagged;
+    shown.record = op.record;
+    shown.match = record.matches.size() - 1;
+    shown.message = done.message;
+    op.node->claimed.push_back(&shown);
 }
 
 void Traffic::end_many(TrafficOp& op, const tw_completion_t& done) {
