@@ -204,7 +204,8 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
                                                           const tw_op_t* op,
                                                           tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
-    if (!worker.is_multi || !is_plain_receive(how) || (buffer == nullptr && length > 0))
+    if (!worker.is_multi || worker.device_tags() != nullptr || !is_plain_receive(how) ||
+        (buffer == nullptr && length > 0))
         return UCS_ERR_NO_RESOURCE;
     const Entry entry(worker);
     return worker.post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p);
@@ -239,7 +240,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
                                                    uint64_t tag, uint64_t ignore, bool is_tagged,
                                                    const tw_op_t* op, tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
-    if (handle == nullptr || worker_of(handle).is_multi || !is_plain_receive(how) ||
+    if (handle == nullptr || worker_of(handle).receives_long || !is_plain_receive(how) ||
         (buffer == nullptr && length > 0)) [[unlikely]]
         return UCS_ERR_NO_RESOURCE;
     return worker_of(handle).post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p);

@@ -61,12 +61,12 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr) [[unlikely]]
         return garbage("message of nobody", length);
-    // A receive that came alone, as in a ping-pong; nothing here calls before the callback.
+    // The earliest receive of all, as for most messages; nothing here calls before the callback.
     if (header.flags == kTagged) [[likely]] {
         PostedReceives& posted = space(true).posted;
-        auto* request = static_cast<Request*>(posted.lone(header.tag, ep->id));
+        auto* request = static_cast<Request*>(posted.first(header.tag, ep->id));
         if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
-            posted.take_lone();
+            posted.take_first();
             end_short(*request, *ep, header, data + sizeof header, length - sizeof header);
             return UCS_OK;
         }

@@ -67,7 +67,7 @@ inline bool is_plain_receive(const tw_op_t& op) {
     return UCS_OK;
 }
 
-/// UCS_ERR_NO_RESOURCE: the long way. `op` is a plain receive's.
+/// UCS_ERR_NO_RESOURCE: the long way. `op` is a plain receive's; no device matches tags.
 [[gnu::always_inline]] inline ucs_status_t Worker::post_short(void* buffer, std::size_t length,
                                                               std::uint64_t tag, std::uint64_t mask,
                                                               bool is_tagged, const tw_op_t& op,
@@ -77,8 +77,7 @@ inline bool is_plain_receive(const tw_op_t& op) {
                               .was_named = request_p != nullptr,
                               .is_posted = true};
     MatchSpace& in = space(is_tagged);
-    if (!in.unexpected.empty() || request_pool_.elements_free() == 0 ||
-        (is_tagged && device_tags_ != nullptr)) [[unlikely]]
+    if (!in.unexpected.empty() || request_pool_.elements_free() == 0) [[unlikely]]
         return UCS_ERR_NO_RESOURCE;
     auto* request = ::new (request_pool_.get()) Request(*this, op, posted);
     request->buffer.base = static_cast<std::byte*>(buffer);

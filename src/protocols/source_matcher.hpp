@@ -9,9 +9,11 @@
 //
 // PostedReceives has one index for each class of receives: the exact ones from any source by tag,
 // the exact directed ones by (tag, source), and one of either kind for each other mask in use. An
-// arrival probes each class that has receives once and takes the candidate with the lowest sequence
-// number: O(classes in use) at any depth; with one class, one bucket and the receive itself. A lone
-// receive stays beside the indexes: posting and matching one at a time touches nothing else.
+// arrival probes each class that has receives once and takes the candidate with the lowest
+// sequence number: O(classes in use) at any depth; with one class, one bucket and the receive
+// itself. Receives are filed in the indexes only when messages do not come in their order
+// (ucs/datastruct/tag_matcher_queue.hpp): until then, posting and matching touches nothing but
+// them.
 //
 // UnexpectedMessages links all messages in order of arrival, and while they are few a look-up walks
 // them. Among many it uses an index:
@@ -61,67 +63,55 @@ class PostedReceives {
     void post(PostedReceive& receive) {
         receive.tag &= receive.mask;
         receive.sequence = sequence_++;
-        if (size_++ == 0) {
-            lone_ = &receive;
-            return;
-        }
-        post_beside_others(receive);
+        if (size_ >= room_) [[unlikely]]
+            return post_filed(receive);
+        ++size_;
+        queue_.push_back(receive);
     }
 
     /** `receive` is posted. O(1) at any depth; a wildcard first finds its mask among those in use.
      */
     void cancel(PostedReceive& receive) {
-        --size_;
-        if (lone_ == &receive) {
-            lone_ = nullptr;
-        } else if (receive.mask == kExactMask) [[likely]] {
-            if (receive.source == kAnySource) {
-                exact_.erase(receive);
-            } else {
-                directed_.erase(receive);
-            }
+        if (room_ != 0) {
+            --size_;
+            queue_.remove(receive);
         } else {
-            erase_wildcard(receive);
+            erase(receive);
         }
     }
 
     /** The earliest posted receive that a message of this tag and source matches, removed; null
      * when there is none. */
     PostedReceive* match(std::uint64_t tag, std::uint32_t source) {
-        if (lone_ != nullptr)
-            return lone_->matches(tag, source) ? take_lone() : nullptr;
-        if (size_ == 0)
-            return nullptr;
-        const bool has_directed = !directed_.empty();
-        if (has_wildcards() || (has_directed && !exact_.empty()))
-            return match_among_classes(tag, source);
-        PostedReceive* receive = has_directed ? directed_.pop({tag, source}) : exact_.pop(tag);
-        size_ -= receive != nullptr;
-        return receive;
+        if (first(tag, source) != nullptr) [[likely]]
+            return take_first();
+        return size_ == 0 ? nullptr : match_among_others(tag, source);
     }
 
-    /** The only receive, if it came alone and such a message matches it; it stays posted. */
-    PostedReceive* lone(std::uint64_t tag, std::uint32_t source) const {
-        return lone_ != nullptr && lone_->matches(tag, source) ? lone_ : nullptr;
+    /** The earliest of all receives, if none is filed and such a message matches it; it stays
+     * posted. */
+    PostedReceive* first(std::uint64_t tag, std::uint32_t source) const {
+        PostedReceive* const receive = queue_.front();
+        return receive != nullptr && receive->matches(tag, source) ? receive : nullptr;
     }
 
-    /** After lone(): removes what that answered. */
-    PostedReceive* take_lone() {
-        size_ = 0;
-        return std::exchange(lone_, nullptr);
+    /** After first(): removes what that answered. */
+    PostedReceive* take_first() {
+        --size_;
+        return queue_.pop_front();
     }
 
     /** As match(), but the receive stays posted, at its place in the order. */
     PostedReceive* find(std::uint64_t tag, std::uint32_t source) {
-        if (lone_ != nullptr)
-            return lone_->matches(tag, source) ? lone_ : nullptr;
-        return size_ == 0 ? nullptr : earliest_of_classes(tag, source);
+        if (PostedReceive* receive = first(tag, source))
+            return receive;
+        return size_ == 0 ? nullptr : find_among_others(tag, source);
     }
 
     /** Some posted receive, removed; null when empty. For tear-down; the order is unspecified. */
     PostedReceive* take_any() {
         const auto all = [](const PostedReceive&) { return true; };
-        PostedReceive* receive = lone_;
+        PostedReceive* receive = queue_.front();
         if (receive == nullptr)
             receive = exact_.any();
         if (receive == nullptr)
@@ -137,9 +127,7 @@ class PostedReceives {
         const auto is_directed = [source](const PostedReceive& receive) {
             return receive.source == source;
         };
-        if (lone_ != nullptr)
-            return is_directed(*lone_) ? taken(lone_) : nullptr;
-        return taken(any_directed(is_directed));
+        return taken(room_ != 0 ? queue_.any(is_directed) : any_directed(is_directed));
     }
 
     std::size_t size() const { return size_; }
@@ -156,11 +144,23 @@ class PostedReceives {
   private:
     bool has_wildcards() const { return !wildcards_.empty() || !directed_wildcards_.empty(); }
 
-    // Not inline, so that posting a lone receive saves no registers.
-    [[gnu::noinline]] void post_beside_others(PostedReceive& receive) {
-        if (lone_ != nullptr) [[unlikely]]
-            insert(*std::exchange(lone_, nullptr));
+    // Not inline, so that posting to the queue saves no registers.
+    [[gnu::noinline]] void post_filed(PostedReceive& receive) {
+        if (room_ != 0)
+            file_all();
+        ++size_;
         insert(receive);
+    }
+
+    void file_all() {
+        room_ = 0;
+        while (!queue_.empty())
+            insert(*queue_.pop_front());
+    }
+
+    void count_out() {
+        if (--size_ == 0)
+            room_ = Queue::kRoom;
     }
 
     void insert(PostedReceive& receive) {
@@ -175,6 +175,17 @@ class PostedReceives {
         } else {
             directed_wildcards_.insert(receive);
         }
+    }
+
+    void erase(PostedReceive& receive) {
+        if (receive.mask != kExactMask) [[unlikely]] {
+            erase_wildcard(receive);
+        } else if (receive.source == kAnySource) {
+            exact_.erase(receive);
+        } else {
+            directed_.erase(receive);
+        }
+        count_out();
     }
 
     [[gnu::noinline]] void erase_wildcard(PostedReceive& receive) {
@@ -193,8 +204,35 @@ class PostedReceives {
         return directed_wildcards_.earliest_of(earliest, {tag, source});
     }
 
-    [[gnu::noinline]] PostedReceive* match_among_classes(std::uint64_t tag, std::uint32_t source) {
-        return taken(earliest_of_classes(tag, source));
+    /** Of those that are queued. False: none of the first, and the others are filed now. */
+    bool find_queued(std::uint64_t tag, std::uint32_t source, PostedReceive** receive_p) {
+        bool are_all = false;
+        *receive_p =
+            queue_.find([&](const auto& each) { return each.matches(tag, source); }, &are_all);
+        if (*receive_p != nullptr || are_all)
+            return true;
+        file_all();
+        return false;
+    }
+
+    [[gnu::noinline]] PostedReceive* find_among_others(std::uint64_t tag, std::uint32_t source) {
+        PostedReceive* receive = nullptr;
+        if (room_ != 0 && find_queued(tag, source, &receive))
+            return receive;
+        return earliest_of_classes(tag, source);
+    }
+
+    [[gnu::noinline]] PostedReceive* match_among_others(std::uint64_t tag, std::uint32_t source) {
+        PostedReceive* receive = nullptr;
+        if (room_ != 0 && find_queued(tag, source, &receive))
+            return taken(receive);
+        const bool has_directed = !directed_.empty();
+        if (has_wildcards() || (has_directed && !exact_.empty()))
+            return taken(earliest_of_classes(tag, source));
+        receive = has_directed ? directed_.pop({tag, source}) : exact_.pop(tag);
+        if (receive != nullptr)
+            count_out();
+        return receive;
     }
 
     /** `wanted` looks at nothing but the source. */
@@ -210,8 +248,11 @@ class PostedReceives {
         return receive;
     }
 
-    PostedReceive* lone_ = nullptr;  // the only receive, when it came alone; in no index
+    using Queue = ucs::detail::TagQueue<PostedReceive>;
+
+    Queue queue_;  // all receives, or none
     std::size_t size_ = 0;
+    std::size_t room_ = Queue::kRoom;  // 0: they are in the indexes
     std::uint64_t sequence_;
     ucs::detail::MaskClasses<detail::AnySourceKeys> wildcards_;
     ucs::detail::TagIndex<detail::AnySourceKeys> exact_;

@@ -68,6 +68,7 @@ std::uint64_t random_id() {
 
 Worker::Worker(Context& context, const tw_worker_params_t& params)
     : is_multi(params.thread_mode == TW_THREAD_MULTI),
+      receives_long(is_multi),
       context_(context),
       params_(params),
       id_(random_id()) {
@@ -190,6 +191,7 @@ ucs_status_t Worker::open_device_tags() {
             "says why (tag_matching)");
         return UCS_ERR_UNSUPPORTED;
     }
+    receives_long = true;
     device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
     return UCS_OK;
 }

@@ -8,8 +8,8 @@
 // PostedReceives keeps one hash per distinct mask in use. An arrival probes each of them once with
 // (t & mask) and takes the candidate with the lowest sequence number; equal keys queue in one ring,
 // so an arrival costs O(masks in use) at any depth, and with exact receives only, one bucket and
-// the receive itself. A lone receive stays beside the hashes: posting and matching one at a time
-// touches nothing else.
+// the receive itself. Receives are filed in the hashes only when messages do not come in their
+// order (tag_matcher_queue.hpp): until then, posting and matching touches nothing but them.
 //
 // UnexpectedMessages hashes by full tag and links all messages in order of arrival. An exact
 // receive takes O(1), as does one with mask 0; other masks walk the list from the oldest message.
@@ -27,6 +27,7 @@
 
 #include "ucs/datastruct/tag_matcher_index.hpp"
 #include "ucs/datastruct/tag_matcher_masks.hpp"
+#include "ucs/datastruct/tag_matcher_queue.hpp"
 
 namespace tagwire::ucs {
 
@@ -34,10 +35,12 @@ inline constexpr std::uint64_t kExactMask = ~std::uint64_t{0};
 
 struct PostedReceive {
     std::uint64_t tag = 0;          // set before post(), which clears the bits outside the mask
-    PostedReceive* next = nullptr;  // in the ring of equal keys
+    PostedReceive* next = nullptr;  // in the queue, or in the ring of equal keys
     PostedReceive* prev = nullptr;
     std::uint64_t sequence = 0;
     std::uint64_t mask = kExactMask;  // set before post()
+
+    bool matches(std::uint64_t message_tag) const { return ((message_tag ^ tag) & mask) == 0; }
 };
 static_assert(sizeof(PostedReceive) == 40);  // room for buffer, length, context in its cache line
 
@@ -56,49 +59,39 @@ class PostedReceives {
     void post(PostedReceive& receive) {
         receive.tag &= receive.mask;
         receive.sequence = sequence_++;
-        if (size_++ == 0) {
-            lone_ = &receive;
-            return;
-        }
-        post_beside_others(receive);
+        if (size_ >= room_) [[unlikely]]
+            return post_filed(receive);
+        ++size_;
+        queue_.push_back(receive);
     }
 
     /** `receive` is posted. O(1) at any depth; a wildcard first finds its mask among those in use.
      */
     void cancel(PostedReceive& receive) {
-        --size_;
-        if (lone_ == &receive) {
-            lone_ = nullptr;
-        } else if (receive.mask == kExactMask) [[likely]] {
-            exact_.erase(receive);
+        if (room_ != 0) {
+            --size_;
+            queue_.remove(receive);
         } else {
-            wildcards_.erase(receive);
+            erase(receive);
         }
     }
 
     /** The earliest posted receive that a message with this tag matches, removed; null when there
      * is none. */
     PostedReceive* match(std::uint64_t tag) {
-        if (lone_ != nullptr) {
-            if (((tag ^ lone_->tag) & lone_->mask) != 0)
-                return nullptr;
-            size_ = 0;
-            return std::exchange(lone_, nullptr);
+        PostedReceive* const first = queue_.front();
+        if (first != nullptr && first->matches(tag)) [[likely]] {
+            --size_;
+            return queue_.pop_front();
         }
-        if (size_ == 0)
-            return nullptr;
-        if (!wildcards_.empty())
-            return match_with_wildcards(tag);
-        PostedReceive* receive = exact_.pop(tag);
-        size_ -= receive != nullptr;
-        return receive;
+        return size_ == 0 ? nullptr : match_among_others(tag);
     }
 
     /** Some posted receive, removed; null when empty. For tear-down; the order is unspecified. */
     PostedReceive* take_any() {
         if (size_ == 0)
             return nullptr;
-        PostedReceive* receive = lone_;
+        PostedReceive* receive = queue_.front();
         if (receive == nullptr)
             receive = exact_.any();
         if (receive == nullptr)
@@ -116,11 +109,18 @@ class PostedReceives {
   private:
     using Keys = detail::TagKeys<PostedReceive>;
 
-    // Not inline, so that posting a lone receive saves no registers.
-    [[gnu::noinline]] void post_beside_others(PostedReceive& receive) {
-        if (lone_ != nullptr) [[unlikely]]
-            insert(*std::exchange(lone_, nullptr));
+    // Not inline, so that posting to the queue saves no registers.
+    [[gnu::noinline]] void post_filed(PostedReceive& receive) {
+        if (room_ != 0)
+            file_all();
+        ++size_;
         insert(receive);
+    }
+
+    void file_all() {
+        room_ = 0;
+        while (!queue_.empty())
+            insert(*queue_.pop_front());
     }
 
     void insert(PostedReceive& receive) {
@@ -131,16 +131,48 @@ class PostedReceives {
         }
     }
 
-    [[gnu::noinline]] PostedReceive* match_with_wildcards(std::uint64_t tag) {
+    void erase(PostedReceive& receive) {
+        if (receive.mask == kExactMask) [[likely]] {
+            exact_.erase(receive);
+        } else {
+            wildcards_.erase(receive);
+        }
+        count_out();
+    }
+
+    void count_out() {
+        if (--size_ == 0)
+            room_ = Queue::kRoom;
+    }
+
+    [[gnu::noinline]] PostedReceive* match_among_others(std::uint64_t tag) {
+        if (room_ != 0) {
+            bool are_all = false;
+            PostedReceive* receive =
+                queue_.find([&](const auto& each) { return each.matches(tag); }, &are_all);
+            if (receive != nullptr)
+                cancel(*receive);
+            if (receive != nullptr || are_all)
+                return receive;
+            file_all();
+        }
+        if (wildcards_.empty()) {
+            PostedReceive* receive = exact_.pop(tag);
+            if (receive != nullptr)
+                count_out();
+            return receive;
+        }
         PostedReceive* earliest = wildcards_.earliest_of(exact_.find(tag), tag);
         if (earliest != nullptr)
-            cancel(*earliest);
+            erase(*earliest);
         return earliest;
     }
 
-    PostedReceive* lone_ =
-        nullptr;  // the only receive, when it is the only one and came alone; in no hash
+    using Queue = detail::TagQueue<PostedReceive>;
+
+    Queue queue_;  // all receives, or none
     std::size_t size_ = 0;
+    std::size_t room_ = Queue::kRoom;  // 0: they are in the hashes
     std::uint64_t sequence_;
     detail::MaskClasses<Keys> wildcards_;
     detail::TagIndex<Keys> exact_;
