@@ -17,12 +17,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "protocols/address.hpp"
+#include "protocols/fifo.hpp"
 #include "protocols/request.hpp"
 #include "protocols/unexpected.hpp"
 #include "protocols/wire.hpp"
@@ -237,7 +237,7 @@ class Endpoint : public tw_ep {
     RequestQueue queue_;
     RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
     RequestList flushes_;  // answered by the peer or not, waiting for earlier sends
-    std::deque<Control> controls_;
+    Fifo<Control> controls_;
     OwnedBy<uct_pending_req_t, Endpoint> pending_{};
 
     // Connecting.
@@ -250,7 +250,7 @@ class Endpoint : public tw_ep {
     bool offered_is_connected_ = false;
     std::vector<PeerRail> peer_rails_;
     std::vector<std::pair<std::size_t, std::size_t>> refused_;
-    std::deque<std::vector<std::byte>> wireup_;
+    Fifo<std::vector<std::byte>> wireup_;
 };
 
 inline Endpoint& endpoint_of(tw_ep_h handle) {
