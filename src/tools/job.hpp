@@ -89,6 +89,8 @@ const char* name_of(Wait wait);
 const char* name_of(Level level);
 
 inline constexpr std::uint64_t kPeersMax = 100000;
+/// Of level msg: as many workers in the peer's process.
+inline constexpr std::uint64_t kMsgPeersMax = 1000;
 /// Interfaces that the peer has open at a time: the first targets carry the messages. The others
 /// are there to be addressed, for what an endpoint costs.
 inline constexpr std::uint64_t kOpenPeersMax = 64;

@@ -81,7 +81,7 @@ tw_context_h open_context(const Setup& setup) {
 }
 
 MsgLink::MsgLink(Side side, const Setup& setup, Channel* channel)
-    : side_(side), wait_(setup.wait), channel_(channel) {
+    : side_(side), wait_(setup.wait), peers_(setup.peers), channel_(channel) {
     objects_.context = open_context(setup);
     context_ = objects_.context;
     open_worker(TW_THREAD_SINGLE);
@@ -113,6 +113,9 @@ Side MsgLink::sending_side() const {
 }
 
 MsgLink::Objects::~Objects() {
+    for (tw_worker_h spare : spares) {
+        tw_worker_destroy(spare);
+    }
     tw_worker_destroy(worker);
     tw_context_destroy(context);
 }
@@ -121,6 +124,9 @@ void MsgLink::connect() {
     exchange_addresses();
     exchange_messages();
     carrier_ = carrier_of(objects_.worker);
+    if (peers_ > 1) {
+        connect_spares();
+    }
 }
 
 void MsgLink::exchange_addresses() {

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/channel.hpp"
 #include "tools/failure.hpp"
@@ -52,6 +54,9 @@ class MsgLink {
     /// What the endpoint's messages go by.
     const std::string& transport() const { return carrier_.transport; }
     const std::string& device() const { return carrier_.device; }
+    /// What an endpoint to one more connected worker takes of the allocator; known on the driver,
+    /// where there are several.
+    std::optional<std::uint64_t> bytes_per_peer() const { return bytes_per_peer_; }
 
     /// As Link::progress().
     bool progress() {
@@ -82,12 +87,16 @@ class MsgLink {
         tw_context_h context = nullptr;
         tw_worker_h worker = nullptr;
         tw_ep_h ep = nullptr;
+        std::vector<tw_worker_h> spares;  // of the peer: the others of its workers
     };
 
     void open_worker(tw_thread_mode_t mode);
     void make_endpoint(const std::uint8_t* address, std::size_t length);
     void exchange_addresses();
     void exchange_messages();
+    void connect_spares();
+    void offer_spares(std::size_t count);
+    std::int64_t measure_spares(std::size_t count);
     template <class Predicate>
     void connecting(Predicate done);
     void idle();
@@ -95,10 +104,12 @@ class MsgLink {
 
     Side side_;
     Wait wait_;
+    std::uint64_t peers_ = 1;
     Channel* channel_;  // null: there is no other side
     Objects objects_;
     tw_context_h context_;
     Carrier carrier_;
+    std::optional<std::uint64_t> bytes_per_peer_;
     std::uint32_t idle_budget_ = 1;
     std::uint32_t idle_rounds_ = 0;
     tw_status_t failed_ = TW_OK;

@@ -52,11 +52,13 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
     perf->add_option("--window", arguments->window,
                      "Outstanding operations of streams (default 64)")
         ->type_name("N");
-    perf->add_option("--peers", arguments->peers,
-                     "Targets: interfaces of the peer, the first 64 of which get the messages in "
-                     "turn; of the others only the endpoint is made, for bytes_per_peer (default "
-                     "1, at most 100000). many_to_one, all_to_all: other processes (default 3, or "
-                     "as many as the launcher started)")
+    perf->add_option(
+            "--peers", arguments->peers,
+            "Targets: interfaces of the peer, the first 64 of which get the messages in "
+            "turn; of the others only the endpoint is made, for bytes_per_peer (default "
+            "1, at most 100000; level msg: connected workers, at most 1000, the first of which "
+            "gets the messages). many_to_one, all_to_all: other processes (default 3, or "
+            "as many as the launcher started)")
         ->type_name("N");
     perf->add_option("--depth", arguments->depth,
                      "Other receives that stay posted, or messages that wait (default 0)")

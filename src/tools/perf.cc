@@ -141,6 +141,7 @@ void add_carrier(const PerfPlan& plan, const Driver& driver, Result* result) {
     if (plan.setup.level == Level::kMsg) {
         result->transport = driver.msg_link().transport();
         result->device = driver.msg_link().device();
+        result->bytes_per_peer = driver.msg_link().bytes_per_peer();
         return;
     }
     result->transport = driver.link().resource().transport;

@@ -81,8 +81,9 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
             "--memory alloc: the messaging layer allocates no memory for messages; user, mapped "
             "or list at level msg");
     }
-    if (arguments.peers && test.shape != Shape::kMany) {
-        throw UsageError("--peers: at level msg there is one peer");
+    if (arguments.peers.value_or(1) > kMsgPeersMax && test.shape != Shape::kMany) {
+        throw UsageError(text("--peers takes a number from 1 to %llu at level msg",
+                              static_cast<unsigned long long>(kMsgPeersMax)));
     }
     if (arguments.wait == "sleep") {
         throw UsageError(
@@ -291,11 +292,13 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan.setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
     plan_job(arguments, *plan.test, &plan);
     plan.self = plan.setup.level == Level::kMsg && arguments.threads;
-    if (plan.self && (plan.job.bidir || arguments.connect)) {
+    if (plan.self && (plan.job.bidir || arguments.connect || arguments.peers)) {
         throw UsageError(
             text("--threads with %s: at level msg threads send to themselves, so there is no other "
                  "side",
-                 plan.job.bidir ? "--bidir" : "--connect"));
+                 plan.job.bidir      ? "--bidir"
+                 : arguments.connect ? "--connect"
+                                     : "--peers"));
     }
     if (plan.setup.peers > 1 && (plan.job.bidir || plan.job.unexpected)) {
         throw UsageError(

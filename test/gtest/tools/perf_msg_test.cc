@@ -94,7 +94,19 @@ TEST(PerfAtLevelMsg, threads_send_to_themselves) {
     }
 }
 
+TEST(PerfAtLevelMsg, many_peers_tell_what_an_endpoint_takes) {
+    const json results = results_over_sm({"tag_lat", "--peers", "40", "--validate"});
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0]["peers"], 40);
+    EXPECT_EQ(results[0]["validated"], true);
+    EXPECT_GT(results[0]["bytes_per_peer"].get<std::uint64_t>(), 100U);
+    EXPECT_TRUE(results_over_sm({"tag_lat"})[0]["bytes_per_peer"].is_null());
+}
+
 TEST(PerfAtLevelMsg, wrong_usage_is_told) {
+    const Finished peers = tagwire({"perf", "tag_lat", "--level", "msg", "--peers", "1001"});
+    EXPECT_EQ(peers.status, 2);
+    EXPECT_NE(peers.error.find("1 to 1000"), std::string::npos) << peers.error;
     const Finished op = tagwire({"perf", "tag_lat", "--level", "msg", "--op", "short"});
     EXPECT_EQ(op.status, 2);
     EXPECT_NE(op.error.find("--op short"), std::string::npos) << op.error;
