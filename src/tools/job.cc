@@ -18,8 +18,8 @@ constexpr unsigned kBase =
 constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep;
 constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
 constexpr unsigned kTag = kWithRndv | kWithUnexpected | kAtLevelMsg;
-constexpr unsigned kMany = kWithTransport | kWithSize | kWithWindow | kWithPeers | kWithWait |
-                           kWithSleep | kWithValidate | kAtLevelMsg;
+constexpr unsigned kMany = kOnlyAtLevelMsg | kWithTransport | kWithSize | kWithWindow | kWithPeers |
+                           kWithWait | kWithSleep | kWithValidate | kAtLevelMsg;
 constexpr unsigned kRmaBw = kBase | kWithOp | kWithWindow | kWithThreads;
 
 constexpr TestInfo kTests[] = {
@@ -47,6 +47,9 @@ constexpr TestInfo kTests[] = {
     {TestId::kMatch, "match", Shape::kPingPong,
      (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth | kAtLevelMsg,
      "tagged ping-pong among --depth receives, tags at random"},
+    {TestId::kMatchWild, "match_wild", Shape::kPingPong,
+     (kBase & ~unsigned{kWithPeers}) | kWithOp | kWithDepth | kAtLevelMsg | kOnlyAtLevelMsg,
+     "match with 100 receives of 10 masks among the others (level msg)"},
     {TestId::kManyToOne, "many_to_one", Shape::kMany, kMany,
      "tagged streams of --peers ranks to one, which receives from any of them"},
     {TestId::kAllToAll, "all_to_all", Shape::kMany, kMany,
@@ -149,7 +152,7 @@ Encoder Job::encode() const {
 
 Job Job::decode(Decoder message) {
     Job job;
-    job.test = decode_enum(&message, TestId::kMatch);
+    job.test = decode_enum(&message, TestId::kMatchWild);
     job.op = decode_enum(&message, Op::kRndv);
     job.memory = decode_enum(&message, MemoryKind::kList);
     job.size = message.number_up_to(kSizeMax);

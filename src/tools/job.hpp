@@ -31,6 +31,7 @@ enum class TestId {
     kFaddLat,
     kCswapLat,
     kMatch,
+    kMatchWild,
     kManyToOne,
     kAllToAll,
 };
@@ -68,6 +69,7 @@ enum OptionBit : unsigned {
     kWithServer = 1U << 13,
     kWithRndv = 1U << 14,  // --op rndv
     kAtLevelMsg = 1U << 15,
+    kOnlyAtLevelMsg = 1U << 16,  // which is the default then
 };
 
 struct TestInfo {

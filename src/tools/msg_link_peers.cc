@@ -36,16 +36,22 @@ tw_op_t until_matched() {
 void MsgLink::connect_spares() {
     const std::size_t all = peers_ - 1;
     std::int64_t allocated = 0;
+    std::size_t measured = 0;
     for (std::size_t done = 0; done < all; done += kSparesPerMessage) {
         const std::size_t count = std::min(kSparesPerMessage, all - done);
         if (side_ == Side::kPeer) {
             offer_spares(count);
         } else {
-            allocated += measure_spares(count);
+            const std::int64_t bytes = measure_spares(count);
+            // The first also make what all of them share, such as the initiators of dc.
+            if (done > 0 || all <= kSparesPerMessage) {
+                allocated += bytes;
+                measured += count;
+            }
         }
     }
-    if (side_ == Side::kDriver && allocated > 0) {
-        bytes_per_peer_ = (static_cast<std::uint64_t>(allocated) + all - 1) / all;
+    if (measured > 0 && allocated > 0) {
+        bytes_per_peer_ = (static_cast<std::uint64_t>(allocated) + measured - 1) / measured;
     }
 }
 

@@ -184,11 +184,12 @@ class MsgReceiver {
     /// A receive of `tag`, for message `sequence` (kByArrival: as many as came before). kHasCome:
     /// it has ended and is counted, and the callback was not called. Other refusals than
     /// kNoResource are errors that are counted.
-    Posted try_post(std::size_t index, std::uint64_t tag, std::uint64_t sequence) {
+    Posted try_post(std::size_t index, std::uint64_t tag, std::uint64_t sequence,
+                    std::uint64_t ignore = 0) {
         Slot& slot = slots_[index];
         op_.context = &slot;
-        const tw_status_t status =
-            tw_tag_recv(link_.worker(), data(index), options_.size, tag, 0, &op_, &slot.request);
+        const tw_status_t status = tw_tag_recv(link_.worker(), data(index), options_.size, tag,
+                                               ignore, &op_, &slot.request);
         if (status == TW_ERR_NO_RESOURCE) [[unlikely]] {
             return Posted::kNoResource;
         }
@@ -204,8 +205,9 @@ class MsgReceiver {
     }
 
     /// Outside of callbacks; no resources is a Failure.
-    Posted post(std::size_t index, std::uint64_t tag, std::uint64_t sequence) {
-        const Posted posted = try_post(index, tag, sequence);
+    Posted post(std::size_t index, std::uint64_t tag, std::uint64_t sequence,
+                std::uint64_t ignore = 0) {
+        const Posted posted = try_post(index, tag, sequence, ignore);
         if (posted == Posted::kNoResource) {
             throw Failure(
                 text("receive %zu cannot be posted: the worker has no more requests (tagwire info "

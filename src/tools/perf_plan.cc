@@ -274,9 +274,9 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     refuse_meaningless(arguments, *plan.test);
     constexpr Choice<Level> kLevels[] = {{"uct", Level::kUct}, {"msg", Level::kMsg}};
     const bool is_many = plan.test->shape == Shape::kMany;
-    plan.setup.level =
-        choose("--level", arguments.level.value_or(is_many ? "msg" : "uct"), kLevels);
-    if (is_many && plan.setup.level != Level::kMsg) {
+    const bool is_msg = (plan.test->options & kOnlyAtLevelMsg) != 0;
+    plan.setup.level = choose("--level", arguments.level.value_or(is_msg ? "msg" : "uct"), kLevels);
+    if (is_msg && plan.setup.level != Level::kMsg) {
         throw UsageError(text("--level uct has no %s; it is a test of level msg", plan.test->name));
     }
     if (plan.setup.level == Level::kMsg) {

@@ -19,6 +19,9 @@ using Posted = MsgReceiver::Posted;
 constexpr std::uint64_t kAckTag = std::uint64_t{1} << 63;
 constexpr std::uint64_t kBystanderTag = std::uint64_t{1} << 62;
 constexpr std::uint64_t kStreamTag = 42;
+// match_wild: so many receives with so many different masks, which no message matches.
+constexpr std::size_t kWildcards = 100;
+constexpr std::size_t kMasks = 10;
 // A ping-pong posts this many ahead; see test_tag.cc.
 constexpr std::size_t kAhead = 2;
 
@@ -169,8 +172,16 @@ class MsgMatchPort {
           receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
                            job.memory}) {
         receiver_.set_on_received(&MsgMatchPort::on_received, this);
+        if (job.test == TestId::kMatchWild) {
+            wildcards_.emplace(link, MsgReceiver::Options{kWildcards, job.size, false, 0});
+        }
+        std::size_t wild = 0;
         for (std::size_t slot = 0; slot < slots_; ++slot) {
             post(slot);
+            // Evenly among the others.
+            while (wildcards_ && wild < kWildcards * (slot + 1) / slots_) {
+                post_wildcard(wild++);
+            }
         }
     }
 
@@ -208,6 +219,11 @@ class MsgMatchPort {
         }
     }
 
+    void post_wildcard(std::size_t index) {
+        const std::uint64_t ignore = std::uint64_t{0xf} << (4 * (index % kMasks));
+        wildcards_->post(index, kBystanderTag + (index << 40), index, ignore);
+    }
+
     static void on_received(void* arg, std::size_t slot) {
         auto* self = static_cast<MsgMatchPort*>(arg);
         self->consumed_ = true;
@@ -227,6 +243,7 @@ class MsgMatchPort {
     Random random_;
     MsgSender sender_;
     MsgReceiver receiver_;
+    std::optional<MsgReceiver> wildcards_;
     bool consumed_ = false;
     std::size_t slot_ = 0;
     std::uint64_t tag_ = 0;
@@ -241,6 +258,8 @@ std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job) {
         case TestId::kTagBw:
         case TestId::kTagRate:
             return std::make_unique<Stream<MsgTagPort>>(link, job);
+        case TestId::kMatchWild:
+            return std::make_unique<PingPong<MsgMatchPort>>(link, job);
         case TestId::kMatch:
             if (job.unexpected) {
                 return make_msg_unexpected_test(link, job);

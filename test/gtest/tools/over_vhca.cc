@@ -19,7 +19,8 @@ void OverVhca::SetUp() {
 std::vector<const char*> tests_with_transport() {
     std::vector<const char*> names;
     for (const tools::TestInfo& test : tools::all_tests()) {
-        if ((test.options & tools::kWithTransport) != 0 && test.shape != tools::Shape::kMany) {
+        if ((test.options & tools::kWithTransport) != 0 &&
+            (test.options & tools::kOnlyAtLevelMsg) == 0) {
             names.push_back(test.name);
         }
     }

@@ -50,7 +50,7 @@ TEST_P(EveryTestAtLevelMsg, has_the_keys_of_level_uct_and_checked_bytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Perf, EveryTestAtLevelMsg,
-                         testing::Values("tag_lat", "tag_bw", "tag_rate", "match"),
+                         testing::Values("tag_lat", "tag_bw", "tag_rate", "match", "match_wild"),
                          [](const auto& param) { return std::string(param.param); });
 
 TEST(PerfAtLevelMsg, variants_of_the_options_work) {
@@ -59,6 +59,7 @@ TEST(PerfAtLevelMsg, variants_of_the_options_work) {
         {"tag_lat", "--memory", "mapped", "--size", "1,300k"},
         {"tag_bw", "--memory", "list", "--size", "1,300k"},
         {"match", "--depth", "100"},
+        {"match_wild", "--depth", "1000"},
         {"match", "--unexpected", "--size", "8,4k,100k"},
         {"match", "--unexpected", "--depth", "100", "--size", "0,8,17,4k,100k"},
         {"tag_rate", "--bidir", "--window", "3"},

@@ -56,8 +56,8 @@ TEST_F(OverUd, packets_that_are_lost_are_sent_again) {
 TEST_F(OverUd, what_it_does_not_have_is_named) {
     for (const tools::TestInfo& test : tools::all_tests()) {
         const std::string name = test.name;
-        if ((test.options & tools::kWithTransport) == 0 || test.shape == tools::Shape::kMany ||
-            name == "am_lat" || name == "am_bw") {
+        if ((test.options & tools::kWithTransport) == 0 ||
+            (test.options & tools::kOnlyAtLevelMsg) != 0 || name == "am_lat" || name == "am_bw") {
             continue;
         }
         const Finished finished = tagwire({"perf", name, "--tl", "ud"});

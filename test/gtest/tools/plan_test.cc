@@ -69,7 +69,7 @@ TEST(Plan, level_msg_has_the_tests_of_tagged_messages) {
     }
     EXPECT_EQ(refusal(at_level_msg("am_lat")),
               "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate match "
-              "many_to_one all_to_all");
+              "match_wild many_to_one all_to_all");
     PerfArguments arguments = at_level_msg("tag_lat");
     arguments.transport = "sm,rc:vhca0:1";
     EXPECT_EQ(make_plan(arguments).setup.transport, "sm,rc:vhca0:1");
@@ -89,7 +89,7 @@ TEST(Plan, level_msg_refuses_what_the_layer_decides) {
     arguments.wait = "sleep";
     EXPECT_NE(refusal(arguments).find("--wait sleep"), std::string::npos);
     arguments = at_level_msg("tag_lat");
-    arguments.peers = 2;
+    arguments.peers = kMsgPeersMax + 1;
     EXPECT_NE(refusal(arguments).find("--peers"), std::string::npos);
     arguments = at_level_msg("tag_lat");
     arguments.unexpected = true;
