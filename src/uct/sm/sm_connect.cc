@@ -204,7 +204,8 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
         if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET)
             return status;
     }
-    by_name_.try_emplace(link.peer_name, &link);
+    if (!link.has_left)  // new endpoints take no link that closes
+        by_name_.try_emplace(link.peer_name, &link);
     link.state = LinkState::kReady;
     --waiting_links_;
     counters_.add(SmCounter::kConnections);

@@ -132,6 +132,27 @@ TEST_F(MsgEnds, a_forced_close_ends_everything_at_once) {
     expect_message(b, again, 2);
 }
 
+TEST_F(MsgEnds, an_endpoint_that_went_before_its_peer_had_answered_can_be_made_anew) {
+    constexpr int kLooks = 20000;
+    Node& a = node(0);
+    Node& b = node(1);
+    for (std::uint64_t round = 0; round < 3; ++round) {
+        const tw_ep_h early = a.to(b);
+        for (int i = 0; i < kLooks; ++i)
+            b.progress();
+        EXPECT_EQ(tw_ep_close(early, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        // The answer comes when nobody wants it any more; the peer has not heard of that.
+        for (int i = 0; i < kLooks; ++i)
+            a.progress();
+        const Bytes data = pattern(30, round);
+        send(a, b, data, round);
+        expect_message(b, data, round);
+        EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        run_some();
+    }
+    EXPECT_TRUE(a.failures.empty());
+}
+
 TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     Node& a = node(0);
     Node& b = node(1);
