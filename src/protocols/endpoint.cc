@@ -16,6 +16,7 @@ void Endpoint::fail(ucs_status_t status) {
         return;
     state_ = EpState::kFailed;
     failure_ = status;
+    worker.forget(*this);  // the ends below may call what makes another one
     update_direct();
     disconnect();
     controls_.clear();

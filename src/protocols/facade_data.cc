@@ -259,6 +259,21 @@ tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* i
                         {nullptr, length, iov, iovcnt, tag, ~ignore, is_tagged, op, request_p});
 }
 
+tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
+    Worker& worker = ep.worker;
+    if (op == nullptr && request_p == nullptr) {
+        worker.close(ep);
+        return TW_OK;
+    }
+    Request* request = worker.make(RequestKind::kClose, op, request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    request->done.flags = TW_DONE_FLUSH;
+    worker.close(ep);
+    worker.finish(*request, UCS_OK);
+    return worker.answer(*request, op, request_p);
+}
+
 }  // namespace
 
 extern "C" {
@@ -331,8 +346,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     }
     const Entry entry(ep.worker);
     if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK) {
-        ep.worker.close(ep);
-        return TW_OK;
+        return close_at_once(ep, op, request_p);
     }
     if (ep.is_closing)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");

@@ -122,6 +122,7 @@ class alignas(128) Worker : public tw_worker {
     /// The endpoint is asked in progress whether it can be destroyed.
     void retire(Endpoint& ep);
     void reconnect(Endpoint& ep);
+    void forget(Endpoint& ep);
     void unname(Endpoint& ep);
     /// Of a message; nullptr: nobody.
     Endpoint* named(std::uint32_t id) const { return names_.find(id); }
@@ -211,7 +212,6 @@ class alignas(128) Worker : public tw_worker {
     void look_at_peers();
     Endpoint* make_endpoint(std::uint64_t worker_id);
     void destroy(Endpoint& ep);
-    void forget(Endpoint& ep);
     unsigned destroy_retired();
 
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,

@@ -92,7 +92,6 @@ void Worker::ask_wireup(Endpoint& ep) {
 }
 
 void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
-    forget(ep);
     if (!ep.is_open || ep.is_closing) {
         ep.is_open = false;
         return retire(ep);
@@ -132,16 +131,12 @@ unsigned Worker::destroy_retired() {
 }
 
 void Worker::destroy(Endpoint& ep) {
+    forget(ep);  // what the ends of its receives call may make another one
     drop_incoming(ep, UCS_ERR_CANCELED);
     std::erase(wireup_, &ep);
     std::erase(retired_, &ep);
     unname(ep);
-    const auto found = endpoints_.find(ep.worker_id);
-    if (found != endpoints_.end() && found->second.get() == &ep) {
-        endpoints_.erase(found);
-    } else {
-        std::erase_if(gone_, [&](const auto& owned) { return owned.get() == &ep; });
-    }
+    std::erase_if(gone_, [&](const auto& owned) { return owned.get() == &ep; });
 }
 
 }  // namespace tagwire::proto

@@ -314,6 +314,73 @@ TEST_F(MsgEnds, transports_that_are_not_there_are_named) {
     }
 }
 
+/// A program that makes the endpoint anew as soon as it is told of an end.
+struct Reopening {
+    Node* at;
+    Node* to;
+    tw_ep_h ep = nullptr;
+    static void ended(const tw_completion_t* done) {
+        auto& self = *static_cast<Reopening*>(done->context);
+        self.ep = self.at->to(*self.to);
+    }
+};
+
+TEST_F(MsgEnds, an_endpoint_is_made_anew_where_the_end_of_the_last_one_is_told) {
+    Node& a = node(0);
+    send(a, a, {}, 1);
+    expect_message(a, {}, 1);
+    // A receive that names its source ends when the connection goes.
+    Reopening reopening{&a, &a};
+    tw_op_t how{};
+    how.context = &reopening;
+    how.complete = Reopening::ended;
+    how.source = a.to(a);
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(a.worker(), buffer.data(), 10, 2, 0, &how, nullptr), TW_INPROGRESS);
+    close(a, a.to(a));
+    run_until([&] { return reopening.ep != nullptr; });
+    run_some();
+    send(a, a, pattern(30, 1), 3);
+    expect_message(a, pattern(30, 1), 3);
+    EXPECT_EQ(a.to(a), reopening.ep);
+}
+
+TEST_F(MsgEnds, an_endpoint_is_made_anew_where_a_close_that_failed_is_told) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 1);
+    expect_message(b, {}, 1);
+    Reopening reopening{&b, &a};
+    tw_op_t how{};
+    how.context = &reopening;
+    how.complete = Reopening::ended;
+    ASSERT_GE(tw_tag_send(b.to(a), pattern(300000, 1).data(), 300000, 2, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_close(b.to(a), 0, &how, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    send(a, b, {}, 3);
+    expect_message(b, {}, 3);
+    run_until([&] { return reopening.ep != nullptr; });
+    run_some();
+    EXPECT_EQ(b.to(a), reopening.ep);
+}
+
+TEST_F(MsgEnds, a_close_that_is_over_at_once_is_told_as_any_other) {
+    Node& a = node(0);
+    Node& b = node(1);
+    int closed = 0;
+    const tw_op_t how = op(&closed);
+    ASSERT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, &how, nullptr), TW_INPROGRESS);
+    const tw_completion_t done = end_of(a, &closed);
+    EXPECT_EQ(done.status, TW_OK);
+    EXPECT_EQ(done.flags, unsigned{TW_DONE_FLUSH});
+    tw_completion_t told{};
+    tw_op_t quiet{};
+    quiet.context = &closed;
+    quiet.done = &told;
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, &quiet, nullptr), TW_OK);
+    EXPECT_EQ(told.context, &closed);
+}
+
 TEST_F(MsgEnds, a_close_takes_no_flags_of_messages) {
     Node& a = node(0);
     const tw_ep_h ep = a.to(node(1));
