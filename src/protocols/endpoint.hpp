@@ -141,7 +141,7 @@ class Endpoint : public tw_ep {
     }
     std::uint8_t peer_rail() const { return peer_rail_; }
     /// What the program sees as the sender of messages: nothing, unless it has the endpoint.
-    tw_ep_h handle() { return is_open ? this : nullptr; }
+    tw_ep_h handle() { return is_open && !is_closing ? this : nullptr; }
 
     Worker& worker;
     const std::uint64_t worker_id;  // of the peer
