@@ -191,4 +191,14 @@ void MsgTest::send_unexpected(Node& from, Node& to, const Bytes& data, std::uint
     run_until([&] { return to.counter("rx_unexpected") > before; });
 }
 
+void MsgTest::expect_message(Node& at, const Bytes& data, std::uint64_t tag) {
+    int mark = 0;
+    const tw_op_t how = op(&mark);
+    Bytes received(data.size());
+    ASSERT_EQ(tw_tag_recv(at.worker(), received.data(), received.size(), tag, 0, &how, nullptr),
+              TW_INPROGRESS);
+    EXPECT_EQ(end_of(at, &mark).status, TW_OK);
+    EXPECT_EQ(received, data);
+}
+
 }  // namespace tagwire::test

@@ -88,6 +88,8 @@ class MsgTest : public ::testing::Test {
     /// Sends what no receive waits for, until it is there.
     void send_unexpected(Node& from, Node& to, const Bytes& data, std::uint64_t tag,
                          const tw_op_t& how);
+    /// Receives it.
+    void expect_message(Node& at, const Bytes& data, std::uint64_t tag);
 
     std::unique_ptr<tw_context, ContextDeleter> context_;
 

@@ -26,15 +26,6 @@ class MsgEnds : public MsgTest {
             EXPECT_EQ(end_of(at, &mark).status, TW_OK);
         }
     }
-    void expect_message(Node& at, const Bytes& data, std::uint64_t tag) {
-        int mark = 0;
-        const tw_op_t how = op(&mark);
-        Bytes received(data.size());
-        ASSERT_EQ(tw_tag_recv(at.worker(), received.data(), received.size(), tag, 0, &how, nullptr),
-                  TW_INPROGRESS);
-        EXPECT_EQ(end_of(at, &mark).status, TW_OK);
-        EXPECT_EQ(received, data);
-    }
 };
 
 TEST_F(MsgEnds, a_flush_ends_when_the_peer_has_everything) {

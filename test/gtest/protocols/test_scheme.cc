@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous by get, put and copy: each where it is asked for, and what happens where it cannot be.
 #include <algorithm>
+#include <span>
 
 #include "protocols/fixture.hpp"
 
@@ -57,14 +58,18 @@ class MsgScheme : private Settings, public MsgTest {
         EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
         EXPECT_EQ(from, to);
     }
-    void expect_message(Node& at, const Bytes& data, std::uint64_t tag) {
-        int mark = 0;
-        const tw_op_t how = op(&mark);
-        Bytes received(data.size());
-        ASSERT_EQ(tw_tag_recv(at.worker(), received.data(), received.size(), tag, 0, &how, nullptr),
+    /// `list` is of `from`.
+    void pass_list(Bytes& from, std::span<const tw_iov_t> list, Bytes& to) {
+        int sent = 0, got = 0;
+        const Mapped target = handle(to), source = handle(from);
+        post(to, target, &got);
+        tw_op_t how = op(&sent);
+        how.mem = source;
+        ASSERT_EQ(tw_tag_sendv(node(0).to(node(1)), list.data(), list.size(), 1, &how, nullptr),
                   TW_INPROGRESS);
-        EXPECT_EQ(end_of(at, &mark).status, TW_OK);
-        EXPECT_EQ(received, data);
+        EXPECT_EQ(end_of(node(1), &got).status, TW_OK);
+        EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
+        EXPECT_EQ(from, to);
     }
     std::uint64_t count(const char* name) { return node(1).counter(name); }
 };
@@ -111,15 +116,7 @@ TEST_F(MsgPut, elements_of_a_list_are_written_one_by_one) {
     Bytes data = pattern(kSchemeBytes, 1), received(kSchemeBytes);
     const tw_iov_t list[] = {
         {data.data(), 1000}, {data.data() + 1000, 0}, {data.data() + 1000, kSchemeBytes - 1000}};
-    int sent = 0, got = 0;
-    const Mapped target = handle(received), source = handle(data);
-    post(received, target, &got);
-    tw_op_t how = op(&sent);
-    how.mem = source;
-    ASSERT_EQ(tw_tag_sendv(node(0).to(node(1)), list, 3, 1, &how, nullptr), TW_INPROGRESS);
-    EXPECT_EQ(end_of(node(1), &got).status, TW_OK);
-    EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
-    EXPECT_EQ(received, data);
+    pass_list(data, list, received);
     EXPECT_EQ(count("rndv_put"), 1U);
 }
 
@@ -235,15 +232,7 @@ class MsgAuto : public MsgScheme {
 TEST_F(MsgAuto, a_list_is_written_where_the_key_ends_with_the_connection) {
     Bytes data = pattern(kSchemeBytes, 1), received(kSchemeBytes);
     const tw_iov_t list[] = {{data.data(), 1000}, {data.data() + 1000, kSchemeBytes - 1000}};
-    int sent = 0, got = 0;
-    const Mapped target = handle(received), source = handle(data);
-    post(received, target, &got);
-    tw_op_t how = op(&sent);
-    how.mem = source;
-    ASSERT_EQ(tw_tag_sendv(node(0).to(node(1)), list, 2, 1, &how, nullptr), TW_INPROGRESS);
-    EXPECT_EQ(end_of(node(1), &got).status, TW_OK);
-    EXPECT_EQ(end_of(node(0), &sent).status, TW_OK);
-    EXPECT_EQ(received, data);
+    pass_list(data, list, received);
     EXPECT_EQ(count("rndv_put"), transports().starts_with("rc") ? 1U : 0U);
     EXPECT_EQ(count("rndv_fallback"), 0U);
 }
