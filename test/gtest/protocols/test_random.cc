@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random use of the messaging layer; traffic.hpp says what is checked.
+//
+// TAGWIRE_TEST_WORKERS=<n>: at most so many instead of 16 where there are many.
+#include <cstdlib>
+
 #include "common/seeds.hpp"
 #include "protocols/traffic.hpp"
 
@@ -21,7 +25,11 @@ TEST_F(MsgRandom, what_a_few_workers_get_is_what_the_reference_allows) {
 }
 
 TEST_F(MsgRandom, what_many_workers_get_is_what_the_reference_allows) {
-    for_each_seed(2, [&](std::uint64_t seed) { run(seed, {.workers = 16, .steps = 2000}); });
+    const char* const named = std::getenv("TAGWIRE_TEST_WORKERS");
+    const unsigned workers =
+        named == nullptr ? 16 : static_cast<unsigned>(std::strtoul(named, nullptr, 10));
+    for_each_seed(
+        2, [&](std::uint64_t seed) { run(seed, {.workers = workers, .steps = 125 * workers}); });
 }
 
 TEST_F(MsgRandom, whoever_dies_takes_nobody_along) {

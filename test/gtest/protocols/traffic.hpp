@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random use of the messaging layer by several workers of one process, held against the reference.
 //
-// A seed decides what is done: sends of every kind and length, receives of every kind, buffered ones
-// too, peeks, claims, cancels, flushes, and how each end is reported. What the workers report is checked at
-// once: that an operation ends once, envelopes, both lengths, every byte, that nothing else was
-// written. settle() then receives whatever is left until nothing is outstanding, and each name
-// space of each worker is put to the reference.
+// A seed decides what is done: sends of every kind and length, receives of every kind, buffered
+// ones too, peeks, claims, cancels, flushes, and how each end is reported. What the workers report
+// is checked at once: that an operation ends once, envelopes, both lengths, every byte, that
+// nothing else was written. settle() then receives whatever is left until nothing is outstanding,
+// and each name space of each worker is put to the reference.
 //
 // A message begins with its number among those of its receiver and name space, and the rest follows
 // from that number; so does the immediate. One of fewer than four bytes and without an immediate
