@@ -29,10 +29,22 @@ struct Operation {
     std::vector<std::byte> buffer;
     tw_request_h request = nullptr;
     bool is_pending = false;
+    bool is_stream = false;                      // buffered, and stays posted
+    std::vector<tw_message_h>* shown = nullptr;  // buffered: where what it shows goes
+    unsigned sum = 0;
 
     static void ended(const tw_completion_t* done) {
         auto& operation = *static_cast<Operation*>(done->context);
         require(operation.is_pending);
+        if (done->message != nullptr && operation.shown != nullptr) {
+            const auto* data = static_cast<const std::byte*>(done->buffer);
+            require(done->length <= done->message_length && done->status == TW_OK);
+            for (std::size_t i = 0; i < done->length; ++i)
+                operation.sum += std::to_integer<unsigned>(data[i]);
+            operation.shown->push_back(done->message);
+            operation.is_pending = operation.is_stream;
+            return;
+        }
         operation.is_pending = false;
     }
 };
@@ -84,6 +96,41 @@ class Program {
                                  &operation.request);
         }
         operation.is_pending = status == TW_INPROGRESS;
+    }
+
+    /// A receive without a buffer; what it shows is read at once, and claimed or dropped later.
+    void receive_buffered(Input& input) {
+        Operation& operation = add(0);
+        operation.shown = &shown_;
+        tw_op_t op = op_of(operation);
+        op.flags |= TW_OP_BUFFERED;
+        const auto choice = input.take<std::uint8_t>();
+        if ((choice & 1) != 0 && ep_ != nullptr && !has_failed_)
+            op.source = ep_;
+        operation.is_stream = (choice & 2) != 0;
+        if (operation.is_stream)
+            op.flags |= TW_OP_MULTI_RECV;
+        operation.is_pending = true;  // it may show something before the call returns
+        const tw_status_t status = (choice & 6) != 0
+                                       ? tw_msg_recv(worker_, nullptr, 0, &op, &operation.request)
+                                       : tw_tag_recv(worker_, nullptr, 0, choice >> 6,
+                                                     ~std::uint64_t{0}, &op, &operation.request);
+        if (status != TW_INPROGRESS)
+            operation.is_pending = false;
+    }
+    void take_shown(Input& input) {
+        if (shown_.empty())
+            return;
+        const auto choice = input.take<std::uint8_t>();
+        const std::size_t at = (choice >> 1) % shown_.size();
+        tw_message_h message = shown_[at];
+        shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(at));
+        Operation& operation = add(kReceiveBytes);
+        tw_op_t claim = op_of(operation);
+        claim.flags |= TW_OP_CLAIM | (choice & 1 ? unsigned{TW_OP_DISCARD} : 0U);
+        claim.message = message;
+        operation.is_pending = tw_tag_recv(worker_, operation.buffer.data(), kReceiveBytes, 0, 0,
+                                           &claim, &operation.request) == TW_INPROGRESS;
     }
 
     void send(Input& input) {
@@ -164,6 +211,7 @@ class Program {
     tw_ep_h ep_ = nullptr;
     bool has_failed_ = false;
     std::deque<Operation> operations_;
+    std::vector<tw_message_h> shown_;  // by buffered receives
 };
 
 class Attack {
@@ -208,6 +256,12 @@ class Attack {
                 break;
             case 3:
                 program.cancel_some(input);
+                break;
+            case 4:
+                program.receive_buffered(input);
+                break;
+            case 5:
+                program.take_shown(input);
                 break;
             default:
                 strike(input);
