@@ -18,6 +18,18 @@ constexpr std::size_t kPlotPowers = 26;
 constexpr std::size_t kPlotStepsPerPower = 8;
 constexpr std::size_t kNever = SIZE_MAX;
 
+std::vector<std::size_t> plot_sizes() {
+    std::vector<std::size_t> sizes;
+    for (std::size_t i = 0; i <= kPlotPowers * kPlotStepsPerPower; ++i) {
+        const std::size_t power = std::size_t{1} << (i / kPlotStepsPerPower);
+        const std::size_t size = power + power * (i % kPlotStepsPerPower) / kPlotStepsPerPower;
+        if (sizes.empty() || sizes.back() != size) {
+            sizes.push_back(size);
+        }
+    }
+    return sizes;
+}
+
 /// A worker over the wanted transports.
 class Explainer {
   public:
@@ -68,6 +80,14 @@ class Explainer {
         return explanation;
     }
 
+    std::vector<tw_explanation_t> curve(const std::string& rail, tw_buffer_kind_t buffer) const {
+        std::vector<tw_explanation_t> points;
+        for (const std::size_t size : plot_sizes()) {
+            points.push_back(explain(rail, size, buffer));
+        }
+        return points;
+    }
+
   private:
     static void check(tw_status_t status, const char* call) {
         if (status != TW_OK) {
@@ -91,18 +111,6 @@ tw_buffer_kind_t parse_buffer(const std::string& given) {
     }
     throw UsageError(
         text("--buffer: '%s' is not available; available: plain mapped list", given.c_str()));
-}
-
-std::vector<std::size_t> plot_sizes() {
-    std::vector<std::size_t> sizes;
-    for (std::size_t i = 0; i <= kPlotPowers * kPlotStepsPerPower; ++i) {
-        const std::size_t power = std::size_t{1} << (i / kPlotStepsPerPower);
-        const std::size_t size = power + power * (i % kPlotStepsPerPower) / kPlotStepsPerPower;
-        if (sizes.empty() || sizes.back() != size) {
-            sizes.push_back(size);
-        }
-    }
-    return sizes;
 }
 
 /// The possible ones first, cheapest first.
@@ -161,6 +169,15 @@ void print_explanations(const std::vector<ExplainedRail>& rails) {
     }
 }
 
+std::vector<ExplainedRail> explain_curves(const std::string& transports) {
+    const Explainer explainer(transports);
+    std::vector<ExplainedRail> rails;
+    for (const std::string& name : explainer.rails()) {
+        rails.push_back({name, {}, explainer.curve(name, TW_BUFFER_PLAIN)});
+    }
+    return rails;
+}
+
 void run_explain(const ExplainArguments& arguments) {
     const tw_buffer_kind_t buffer = parse_buffer(arguments.buffer);
     const std::vector<Size> sizes = parse_sizes(arguments.sizes.value_or(kDefaultSizes));
@@ -173,9 +190,7 @@ void run_explain(const ExplainArguments& arguments) {
             rail.sizes.push_back(explainer.explain(name, size.bytes, buffer));
         }
         if (!arguments.plot.empty()) {
-            for (const std::size_t size : plot_sizes()) {
-                rail.curve.push_back(explainer.explain(name, size, buffer));
-            }
+            rail.curve = explainer.curve(name, buffer);
         }
         rails.push_back(std::move(rail));
     }

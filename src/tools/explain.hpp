@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/plot.hpp"
+
 namespace tagwire::tools {
 
 /// The command line as written: what was not given is empty.
@@ -27,8 +29,14 @@ struct ExplainedRail {
 
 void print_explanations(const std::vector<ExplainedRail>& rails);
 void write_explanations_json(const std::string& file, const std::vector<ExplainedRail>& rails);
-/// Draws cost over size, log-log, with gnuplot. Throws Failure.
+
+/// Cost over size, by protocol, of a rail that has its curve.
+Plot plot_of(const ExplainedRail& rail, const std::string& id);
+/// The plots of all rails in one file. Throws Failure.
 void plot_explanations(const std::string& file, const std::vector<ExplainedRail>& rails);
+
+/// Transports as for --tl, with their curves. Throws Failure and UsageError.
+std::vector<ExplainedRail> explain_curves(const std::string& transports);
 
 /// Throws Failure and UsageError.
 void run_explain(const ExplainArguments& arguments);

@@ -12,7 +12,7 @@ namespace tagwire::tools {
 namespace {
 
 [[noreturn]] void refuse(const std::string& file) {
-    throw Failure(text("--json: cannot write %s: %s", file.c_str(), std::strerror(errno)));
+    throw Failure(text("cannot write %s: %s", file.c_str(), std::strerror(errno)));
 }
 
 }  // namespace

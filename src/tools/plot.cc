@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tools/failure.hpp"
@@ -13,6 +14,11 @@ namespace {
 
 constexpr int kTimeoutMs = 30000;
 constexpr std::size_t kTicksMax = 8;
+constexpr std::size_t kMarkersMax = 20;  // on one curve
+constexpr std::size_t kWidth = 800;
+constexpr std::size_t kDrawingHeight = 400;
+constexpr std::size_t kLegendColumns = 2;
+constexpr std::size_t kLegendLineHeight = 22;
 // Distinct for most eyes, and on light as on dark ground (Paul Tol's "bright", and what fits it).
 constexpr const char* kColours[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                     "#66ccee", "#aa3377", "#ee7733", "#999999"};
@@ -126,13 +132,39 @@ std::string axis_script(char name, const PlotAxis& axis, Range range) {
                          std::max(marks.back(), range.max) * kMargin);
 }
 
+std::size_t height_for(std::size_t curves) {
+    return kDrawingHeight + (curves + kLegendColumns - 1) / kLegendColumns * kLegendLineHeight;
+}
+
+std::string curve_style(const Curve& curve, std::size_t place) {
+    if (curve.line == Line::kBroad) {
+        return "with lines lw 9 lc rgb '#cccccc'";
+    }
+    const std::size_t colour = curve.colour < 0 ? place : static_cast<std::size_t>(curve.colour);
+    const char* dashes[] = {"1", "(9,6)", "(2,4)"};
+    return text("with linespoints lw 2 dt %s pt %d ps 0.7 pi %zu lc rgb '%s'",
+                dashes[static_cast<int>(curve.line)], kMarkers[place % std::size(kMarkers)],
+                curve.points.size() / kMarkersMax + 1, kColours[colour % std::size(kColours)]);
+}
+
+std::string head_of(const Plot& plot, std::size_t curves) {
+    std::string script = text(
+        "set terminal svg size %zu,%zu dynamic noenhanced font 'sans-serif,15'\n"
+        "set grid lw 0.5 lc rgb '#888888'\nset border 3 lw 1\nset tics nomirror out\n"
+        "set key outside below horizontal Left reverse samplen 3 width 2 maxcols %zu\n"
+        "set lmargin 14\nset rmargin 3\nset xlabel offset 0,0.7\n",
+        kWidth, height_for(curves), kLegendColumns);
+    if (plot.mark_at > 0) {
+        script += text(
+            "set arrow from first %.17g, graph 0 to first %.17g, graph 1 nohead dt (4,4) lc rgb "
+            "'#888888' back\n",
+            plot.mark_at, plot.mark_at);
+    }
+    return plot.draws_title ? script + "set title " + quoted(plot.title) + "\n" : script;
+}
+
 std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves, Range x, Range y) {
-    std::string script =
-        "set terminal svg size 640,460 dynamic noenhanced font 'sans-serif,15'\n"
-        "set grid lw 0.5 lc rgb '#888888'\nset border 3 lw 1\n"
-        "set tics nomirror out\nset key outside below horizontal Left reverse samplen 2.5 width 1\n"
-        "set lmargin 11\nset rmargin 3\nset xlabel offset 0,0.4\n";
-    script += "set title " + quoted(plot.title) + "\n";
+    std::string script = head_of(plot, curves.size());
     script += axis_script('x', plot.x, x) + axis_script('y', plot.y, y);
     std::string lines;
     for (std::size_t i = 0; i < curves.size(); ++i) {
@@ -143,10 +175,8 @@ std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves,
             }
         }
         script += "EOD\n";
-        lines += text("%s$curve%zu with linespoints lw 2 dt %d pt %d ps 0.6 lc rgb '%s' title ",
-                      i == 0 ? "plot " : ", ", i, curves[i]->is_reference ? 2 : 1,
-                      kMarkers[i % std::size(kMarkers)], kColours[i % std::size(kColours)]) +
-                 quoted(curves[i]->name);
+        lines += text("%s$curve%zu ", i == 0 ? "plot " : ", ", i) + curve_style(*curves[i], i) +
+                 " title " + quoted(curves[i]->name);
     }
     return script + lines + "\n";
 }
@@ -155,6 +185,37 @@ void replace_all(std::string* words, const std::string& from, const std::string&
     for (std::size_t at = 0; (at = words->find(from, at)) != std::string::npos; at += to.size()) {
         words->replace(at, from.size(), to);
     }
+}
+
+/// What stands in XML for these words.
+std::string in_xml(const std::string& words) {
+    std::string safe = words;
+    replace_all(&safe, "&", "&amp;");
+    replace_all(&safe, "<", "&lt;");
+    replace_all(&safe, ">", "&gt;");
+    replace_all(&safe, "\"", "&quot;");
+    return safe;
+}
+
+/// In the stead of gnuplot's own title and description.
+void describe(std::string* svg, const Plot& plot) {
+    std::string curves;
+    for (const Curve& curve : plot.curves) {
+        if (std::ranges::any_of(curve.points, is_drawn)) {
+            curves += (curves.empty() ? "" : ", ") + curve.name;
+        }
+    }
+    const std::string words = "<title>" + in_xml(plot.title) + "</title>\n<desc>" +
+                              in_xml(plot.y.label + " over " + plot.x.label + ": " + curves) +
+                              "</desc>";
+    constexpr const char* kEnd = "</desc>";
+    const std::size_t begin = svg->find("<title>Gnuplot</title>");
+    const std::size_t end = svg->find(kEnd, begin);
+    if (begin != std::string::npos && end != std::string::npos) {
+        svg->replace(begin, end + std::strlen(kEnd) - begin, words);
+    }
+    svg->replace(0, std::strlen("<svg"),
+                 "<svg role=\"img\" aria-label=\"" + in_xml(plot.title) + "\"");
 }
 
 /// The element alone; its names are those of this plot, black is the colour of the page's text.
@@ -171,6 +232,7 @@ std::string as_element(std::string svg, const Plot& plot) {
         const bool has_quotes = black[0] == '"' || black[0] == '\'';
         replace_all(&svg, black, has_quotes ? "\"currentColor\"" : "currentColor");
     }
+    describe(&svg, plot);
     return svg;
 }
 
@@ -206,6 +268,22 @@ std::string svg_of(const Plot& plot) {
         throw Failure(text("gnuplot: %s", drawn.error.c_str()));
     }
     return as_element(drawn.out, plot);
+}
+
+std::string svg_file_of(const std::vector<Plot>& plots) {
+    std::string pictures;
+    std::size_t top = 0;
+    for (const Plot& plot : plots) {
+        const std::size_t height = height_for(plot.curves.size());
+        pictures += text("<svg y=\"%zu\" width=\"%zu\" height=\"%zu\">\n", top, kWidth, height) +
+                    svg_of(plot) + "</svg>\n";
+        top += height;
+    }
+    return text(
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%zu\" height=\"%zu\" "
+               "color=\"black\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+               kWidth, top) +
+           pictures + "</svg>\n";
 }
 
 }  // namespace tagwire::tools

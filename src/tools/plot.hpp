@@ -19,10 +19,17 @@ struct PlotAxis {
     PlotUnit unit;
 };
 
+using Points = std::vector<std::pair<double, double>>;  // by x
+
+/// How a curve is drawn, so that nobody needs colours to tell curves apart. kBroad is a pale band
+/// behind the others.
+enum class Line { kSolid, kDashed, kDotted, kBroad };
+
 struct Curve {
     std::string name;
-    std::vector<std::pair<double, double>> points;  // by x
-    bool is_reference = false;                      // dashed: of something else, to compare with
+    Points points;
+    Line line = Line::kSolid;
+    int colour = -1;  // those of one family have the same; -1: by its place
 };
 
 struct Plot {
@@ -30,11 +37,16 @@ struct Plot {
     std::string title;
     PlotAxis x, y;
     std::vector<Curve> curves;
+    double mark_at = 0;       // a vertical line at this x, unless 0
+    bool draws_title = true;  // else it is in the description alone
 };
 
-/// Throws Failure when gnuplot is missing or fails. Curves without points are left out; without any
-/// curve it is a Failure, too.
+/// It says in words, for those who do not see it, what it shows. Throws Failure when gnuplot is
+/// missing or fails. Curves without points are left out; without any curve it is a Failure, too.
 std::string svg_of(const Plot& plot);
+
+/// The plots one below the other as a file of its own, dark on white. Throws as svg_of() does.
+std::string svg_file_of(const std::vector<Plot>& plots);
 
 /// Throws Failure that says what to install.
 void check_has_gnuplot();

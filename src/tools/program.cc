@@ -122,11 +122,28 @@ bool Program::is_running() {
            info.si_pid == 0;
 }
 
+void Program::write_some() {
+    const ssize_t n = write(in_, input_.data() + written_, input_.size() - written_);
+    if (n > 0) {
+        written_ += static_cast<std::size_t>(n);
+    } else if (errno != EAGAIN && errno != EINTR) {
+        Pipe::close_end(&in_);
+    }
+}
+
+void Program::feed() {
+    if (in_ >= 0 && written_ < input_.size()) {
+        write_some();
+    }
+    if (in_ >= 0 && written_ == input_.size()) {
+        Pipe::close_end(&in_);
+    }
+}
+
 void Program::exchange(int timeout_ms) {
-    std::size_t written = 0;
     const std::uint64_t deadline = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1000000;
     while (in_ >= 0 || out_ >= 0 || error_ >= 0) {
-        if (in_ >= 0 && written == input_.size()) {
+        if (in_ >= 0 && written_ == input_.size()) {
             Pipe::close_end(&in_);
         }
         pollfd fds[] = {{in_, POLLOUT, 0}, {out_, POLLIN, 0}, {error_, POLLIN, 0}};
@@ -137,12 +154,7 @@ void Program::exchange(int timeout_ms) {
             throw Failure(text("%s did not end within %d s", name_.c_str(), timeout_ms / 1000));
         }
         if (fds[0].revents != 0) {
-            const ssize_t n = write(in_, input_.data() + written, input_.size() - written);
-            if (n > 0) {
-                written += static_cast<std::size_t>(n);
-            } else if (errno != EAGAIN && errno != EINTR) {
-                Pipe::close_end(&in_);
-            }
+            write_some();
         }
         if (fds[1].revents != 0) {
             read_some(&out_, &result_.out);
@@ -168,7 +180,12 @@ ProgramResult run_program(const std::vector<std::string>& command, int timeout_m
 
 bool has_program(const std::string& name) {
     constexpr int kTimeoutMs = 10000;
-    return run_program({"sh", "-c", "command -v -- \"$1\"", "sh", name}, kTimeoutMs).status == 0;
+    try {
+        const std::vector<std::string> command{"sh", "-c", "command -v -- \"$1\"", "sh", name};
+        return run_program(command, kTimeoutMs).status == 0;
+    } catch (const Failure&) {
+        return false;  // a path without even a shell
+    }
 }
 
 }  // namespace tagwire::tools

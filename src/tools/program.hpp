@@ -27,14 +27,20 @@ class Program {
     /// To its end. Throws Failure when that does not come in time; it was killed then.
     ProgramResult wait(int timeout_ms);
 
+    /// Gives it its input without waiting for its end. Input longer than a pipe holds comes with
+    /// wait().
+    void feed();
+
     bool is_running();
 
   private:
     void exchange(int timeout_ms);
+    void write_some();
     void end();
 
     std::string name_;
     std::string input_;
+    std::size_t written_ = 0;
     ProgramResult result_;
     pid_t pid_ = -1;
     int in_ = -1, out_ = -1, error_ = -1;

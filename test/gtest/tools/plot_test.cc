@@ -18,9 +18,9 @@ Plot two_curves(const char* id) {
               {"message size", PlotUnit::kBytes},
               {"half of the \"round\" trip", PlotUnit::kNanoseconds},
               {}};
-    plot.curves.push_back({"sm", {{8, 100}, {1024, 300}, {65536, 9000}}, false});
-    plot.curves.push_back({"another library", {{8, 120}, {0, 7}, {65536, 20000}}, true});
-    plot.curves.push_back({"nothing", {}, false});
+    plot.curves.push_back({"sm", {{8, 100}, {1024, 300}, {65536, 9000}}});
+    plot.curves.push_back({"another library", {{8, 120}, {0, 7}, {65536, 20000}}, Line::kDashed});
+    plot.curves.push_back({"nothing", {}});
     return plot;
 }
 
@@ -39,8 +39,8 @@ class PlotTest : public testing::Test {
 TEST_F(PlotTest, is_one_element_with_title_axes_and_the_curves_that_have_points) {
     const std::string svg = svg_of(two_curves("one"));
     EXPECT_EQ(svg.rfind("<svg", 0), 0U);
-    for (const char* words :
-         {"Latency", "message size", "half of the", "another library", "32k", "10 us", "</svg>"}) {
+    for (const char* words : {"Latency", "message size", "half of the", "another library", "32k",
+                              "10 us", "</svg>", "role=\"img\"", "<title>Latency</title>"}) {
         EXPECT_TRUE(has(svg, words)) << words;
     }
     EXPECT_FALSE(has(svg, "nothing"));
@@ -63,11 +63,11 @@ TEST_F(PlotTest, names_of_two_in_one_page_differ) {
 
 TEST_F(PlotTest, one_point_is_enough_and_none_is_refused) {
     Plot plot = two_curves("one");
-    plot.curves = {{"a point", {{100000, 5}}, false}};
+    plot.curves = {{"a point", {{100000, 5}}}};
     plot.x.unit = PlotUnit::kCount;
     plot.y.unit = PlotUnit::kPerSecond;
     EXPECT_TRUE(has(svg_of(plot), "a point"));
-    plot.curves = {{"not positive", {{8, 0}}, false}};
+    plot.curves = {{"not positive", {{8, 0}}}};
     EXPECT_THROW(svg_of(plot), Failure);
 }
 
