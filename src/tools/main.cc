@@ -3,10 +3,12 @@
 // of the program which it starts.
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "tools/failure.hpp"
 #include "tools/info.hpp"
 #include "tools/options.hpp"
+#include "tools/report_run.hpp"
 #include "tools/session.hpp"
 #include "tools/soak.hpp"
 #include "tools/vhca.hpp"
@@ -14,6 +16,13 @@
 namespace {
 
 using namespace tagwire::tools;
+
+/// This program, for those that are started.
+std::string own_file() {
+    std::error_code error;
+    const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
+    return error ? "tagwire" : file.string();
+}
 
 int run(int argc, char** argv) {
     const CommandLine line = parse_command_line(argc, argv);
@@ -25,6 +34,8 @@ int run(int argc, char** argv) {
         run_explain(*line.explain);
     } else if (line.tune) {
         run_tune(*line.tune);
+    } else if (line.report) {
+        return run_report(*line.report, own_file()) ? 0 : 1;
     } else if (line.soak) {
         run_soak(*line.soak);
     } else if (line.vhca_run) {

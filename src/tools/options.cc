@@ -138,6 +138,21 @@ void add_tune(CLI::App* app, TuneArguments* arguments) {
         ->type_name("FILE");
 }
 
+void add_report(CLI::App* app, ReportArguments* arguments) {
+    CLI::App* report =
+        app->add_subcommand("report", "Measure this machine and write a page with plots of it");
+    report->add_option("file", arguments->file, "The HTML page; needs gnuplot")
+        ->type_name("OUT.html")
+        ->required();
+    report->add_flag("--quick", arguments->quick,
+                     "Few sizes and short runs: less than half a minute");
+    report
+        ->add_option("--compare", arguments->compare,
+                     "Beside ours, where they are installed: ucx (ucx_perftest), libfabric "
+                     "(fi_pingpong), or both with a comma")
+        ->type_name("LIST");
+}
+
 void add_soak(CLI::App* app, SoakArguments* arguments) {
     CLI::App* soak = app->add_subcommand(
         "soak", "Exchange random messages between two processes and check every byte");
@@ -243,6 +258,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     InfoArguments info;
     ExplainArguments explain;
     TuneArguments tune;
+    ReportArguments report;
     SoakArguments soak;
     VhcaArguments vhca;
     CLI::Option* server = nullptr;
@@ -250,6 +266,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     add_info(&app, &info);
     add_explain(&app, &explain);
     add_tune(&app, &tune);
+    add_report(&app, &report);
     add_soak(&app, &soak);
     add_vhca(&app, &vhca);
     CommandLine line;
@@ -271,6 +288,11 @@ CommandLine parse_command_line(int argc, char** argv) {
         line.explain = explain;
     } else if (app.got_subcommand("tune")) {
         line.tune = tune;
+    } else if (app.got_subcommand("report")) {
+        line.report = report;
+        for (int i = 0; i < argc; ++i) {
+            line.report->command += (i == 0 ? "" : " ") + std::string(argv[i]);
+        }
     } else if (app.got_subcommand("soak")) {
         line.soak = soak;
     } else if (app.get_subcommand("vhca")->got_subcommand("run")) {

@@ -9,6 +9,7 @@
 
 #include "tools/explain.hpp"
 #include "tools/perf.hpp"
+#include "tools/report_run.hpp"
 #include "tools/soak.hpp"
 #include "tools/tune.hpp"
 
@@ -38,6 +39,7 @@ struct CommandLine {
     std::optional<InfoArguments> info;
     std::optional<ExplainArguments> explain;
     std::optional<TuneArguments> tune;
+    std::optional<ReportArguments> report;
     std::optional<SoakArguments> soak;
     std::optional<VhcaRunArguments> vhca_run;
     std::optional<VhcaInfoArguments> vhca_info;

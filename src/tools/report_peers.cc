@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/report_peers.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "tools/failure.hpp"
+#include "tools/program.hpp"
+#include "tools/sizes.hpp"
+#include "tools/stats.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+constexpr const char* kUcxTransports = "UCX_TLS=posix,self,cma";
+constexpr int kListenTimeoutMs = 5000;
+constexpr int kEndTimeoutMs = 5000;
+constexpr int kVersionTimeoutMs = 10000;
+constexpr unsigned kWaitUs = 2000;
+
+std::vector<std::string> words_of(const std::string& line, char separator) {
+    std::vector<std::string> words;
+    std::istringstream stream(line);
+    for (std::string word; std::getline(stream, word, separator);) {
+        if (!word.empty() || separator != ' ') {
+            words.push_back(word);
+        }
+    }
+    return words;
+}
+
+double number(const std::string& program, const std::string& word) {
+    char* end = nullptr;
+    const double value = std::strtod(word.c_str(), &end);
+    if (word.empty() || *end != '\0' || !(value > 0) || !std::isfinite(value)) {
+        throw Failure(
+            text("%s printed '%s' where a number was expected", program.c_str(), word.c_str()));
+    }
+    return value;
+}
+
+/// A port that nobody has now.
+int free_port() {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    const bool bound = fd >= 0 && bind(fd, any, length) == 0 && getsockname(fd, any, &length) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (!bound) {
+        throw Failure("there is no free TCP port");
+    }
+    return ntohs(address.sin_port);
+}
+
+/// Asked of the kernel: a connection that tries would use the server up.
+bool is_listening(int port) {
+    constexpr const char* kListen = " 0A ";
+    const std::string at_port = text(":%04X ", static_cast<unsigned>(port));
+    for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+        std::ifstream lines(table);
+        for (std::string line; std::getline(lines, line);) {
+            if (line.find(at_port) < line.find(kListen) &&
+                line.find(kListen) != std::string::npos) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void wait_for(Program& server, const std::string& name, int port) {
+    const std::uint64_t deadline = now_ns() + std::uint64_t{kListenTimeoutMs} * 1000000;
+    while (!is_listening(port)) {
+        if (!server.is_running()) {
+            const ProgramResult ended = server.wait(kEndTimeoutMs);
+            throw Failure(text("%s as server ended with status %d: %s", name.c_str(), ended.status,
+                               ended.error.c_str()));
+        }
+        if (now_ns() > deadline) {
+            throw Failure(text("%s as server did not listen within %d s", name.c_str(),
+                               kListenTimeoutMs / 1000));
+        }
+        usleep(kWaitUs);
+    }
+}
+
+std::string version_of(const std::string& program, const std::string& package,
+                       const std::vector<std::string>& command, const char* pattern) {
+    if (!has_program(program)) {
+        throw Failure(
+            text("%s is not installed (apt-get install %s)", program.c_str(), package.c_str()));
+    }
+    try {
+        const std::string out = run_program(command, kVersionTimeoutMs).out;
+        std::smatch found;
+        if (std::regex_search(out, found, std::regex(pattern))) {
+            return found[1];
+        }
+    } catch (const Failure&) {  // the version is all that is missing then
+    }
+    return "of unknown version";
+}
+
+}  // namespace
+
+Peers parse_compare(const std::string& list) {
+    Peers peers;
+    for (const std::string& name : words_of(list + ",", ',')) {
+        if (name == "ucx") {
+            peers.ucx = true;
+        } else if (name == "libfabric") {
+            peers.libfabric = true;
+        } else {
+            throw UsageError(
+                text("--compare: there is no '%s'; it takes ucx, libfabric or both "
+                     "(ucx,libfabric)",
+                     name.c_str()));
+        }
+    }
+    return peers;
+}
+
+Points parse_ucx(const std::string& printed, Figure figure) {
+    const std::string program = "ucx_perftest";
+    constexpr std::size_t kColumns = 9, kMedian = 2, kRate = 8;
+    Points points;
+    bool has_head = false;
+    for (const std::string& line : words_of(printed, '\n')) {
+        const std::vector<std::string> words = words_of(line, ',');
+        if (words.size() != kColumns) {
+            continue;  // what a library has to say besides
+        }
+        if (words[1] == "iterations") {
+            has_head = words[kMedian] == "50.0_percentile_lat" && words[kRate] == "overall_mr";
+            continue;
+        }
+        const double size = number(program, words[0]);
+        const double rate = number(program, words[kRate]);
+        points.emplace_back(size, figure == Figure::kLatency ? number(program, words[kMedian]) * 1e3
+                                  : figure == Figure::kBytes ? rate * size
+                                                             : rate);
+    }
+    if (!has_head || points.empty()) {
+        throw Failure("ucx_perftest printed no result in the form that is known");
+    }
+    return points;
+}
+
+Points parse_libfabric(const std::string& printed) {
+    const std::string program = "fi_pingpong";
+    constexpr std::size_t kColumns = 8, kTransfer = 6;
+    Points points;
+    bool has_head = false;
+    for (const std::string& line : words_of(printed, '\n')) {
+        const std::vector<std::string> words = words_of(line, ' ');
+        if (words.size() != kColumns) {
+            continue;
+        }
+        if (words[0] == "bytes") {
+            has_head = words[kTransfer] == "usec/xfer";
+            continue;
+        }
+        try {
+            points.emplace_back(static_cast<double>(parse_size(words[0])),
+                                number(program, words[kTransfer]) * 1e3);
+        } catch (const UsageError& error) {
+            throw Failure(program + " printed no size: " + error.what());
+        }
+    }
+    if (!has_head || points.empty()) {
+        throw Failure("fi_pingpong printed no result in the form that is known");
+    }
+    return points;
+}
+
+std::string PeerRuns::output_of(const Pair& pair) const {
+    const std::string name = pair.client.front() == "env" ? "ucx_perftest" : "fi_pingpong";
+    Program server(pair.server, pair.input);  // ends with this object, whatever happens
+    server.feed();
+    wait_for(server, name, pair.port);
+    const ProgramResult client = run_program(pair.client, timeout_ms_, pair.input);
+    if (client.status != 0) {
+        throw Failure(
+            text("%s ended with status %d: %s", name.c_str(), client.status, client.error.c_str()));
+    }
+    return client.out;
+}
+
+Points PeerRuns::ucx(const std::string& test, Figure figure,
+                     const std::vector<Batch>& batches) const {
+    constexpr int kWarmup = 50;
+    Pair pair{{}, {}, free_port(), ""};
+    for (const Batch& batch : batches) {
+        for (const Size& size : parse_sizes(batch.sizes)) {
+            const auto bytes = static_cast<unsigned long long>(size.bytes);
+            pair.input += text("%llu -t %s -s %llu -n %s -w %d\n", bytes, test.c_str(), bytes,
+                               batch.iterations, kWarmup);
+        }
+    }
+    const std::string port = std::to_string(pair.port);
+    const auto command = [&port](int cpu, const std::vector<std::string>& host) {
+        std::vector<std::string> words{"env", kUcxTransports, "UCX_LOG_LEVEL=error",
+                                       "UCX_WARN_UNUSED_ENV_VARS=n", "ucx_perftest"};
+        words.insert(words.end(), host.begin(), host.end());
+        words.insert(words.end(),
+                     {"-f", "-v", "-p", port, "-c", std::to_string(cpu), "-b", "/dev/stdin"});
+        return words;
+    };
+    pair.server = command(cpus_[1], {});
+    pair.client = command(cpus_[0], {"127.0.0.1"});
+    log_->insert(text("%s ucx_perftest 127.0.0.1 -f -v -c %d -b LIST (of -t %s -s SIZE -n COUNT)",
+                      kUcxTransports, cpus_[0], test.c_str()));
+    return parse_ucx(output_of(pair), figure);
+}
+
+Points PeerRuns::libfabric(const std::vector<Batch>& batches) const {
+    Points points;
+    for (const Batch& batch : batches) {
+        for (const Size& size : parse_sizes(batch.sizes)) {
+            Pair pair{{}, {}, free_port(), ""};
+            const auto command = [&](int cpu, const char* port_option) {
+                return std::vector<std::string>{"taskset",
+                                                "-c",
+                                                std::to_string(cpu),
+                                                "fi_pingpong",
+                                                "-p",
+                                                "shm",
+                                                "-e",
+                                                "rdm",
+                                                "-m",
+                                                "tagged",
+                                                "-I",
+                                                batch.iterations,
+                                                "-S",
+                                                std::to_string(size.bytes),
+                                                port_option,
+                                                std::to_string(pair.port)};
+            };
+            pair.server = command(cpus_[1], "-B");
+            pair.client = command(cpus_[0], "-P");
+            pair.client.emplace_back("127.0.0.1");
+            const Points one = parse_libfabric(output_of(pair));
+            points.insert(points.end(), one.begin(), one.end());
+        }
+        log_->insert(
+            text("taskset -c %d fi_pingpong -p shm -e rdm -m tagged -I %s -S SIZE "
+                 "127.0.0.1",
+                 cpus_[0], batch.iterations));
+    }
+    return points;
+}
+
+std::string PeerRuns::ucx_version() const {
+    return version_of("ucx_perftest", "ucx-utils", {"ucx_info", "-v"}, "[Vv]ersion:? +([0-9.]+)");
+}
+
+std::string PeerRuns::libfabric_version() const {
+    return version_of("fi_pingpong", "libfabric-bin", {"fi_info", "--version"},
+                      "libfabric: +([0-9.]+)");
+}
+
+}  // namespace tagwire::tools

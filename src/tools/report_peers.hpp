@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The curves of a report that are of other libraries: their own measuring programs run here, on the
+// same two CPUs, and what they print is read.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/plot.hpp"
+#include "tools/report_own.hpp"
+
+namespace tagwire::tools {
+
+struct Peers {
+    bool ucx = false, libfabric = false;
+};
+
+/// "ucx", "libfabric" or both with a comma. Throws UsageError that names these.
+Peers parse_compare(const std::string& list);
+
+/// From what `ucx_perftest -f -v -b FILE` prints, where the tests of the file are named by their
+/// sizes. Throws Failure.
+Points parse_ucx(const std::string& printed, Figure figure);
+
+/// From what `fi_pingpong` prints: half of the round trip. Throws Failure.
+Points parse_libfabric(const std::string& printed);
+
+class PeerRuns {
+  public:
+    /// `cpus`: of the side that measures and of the other. `log` gets the command lines.
+    PeerRuns(const std::vector<int>& cpus, int timeout_ms, std::set<std::string>* log)
+        : cpus_(cpus), timeout_ms_(timeout_ms), log_(log) {}
+
+    /// `test`: tag_lat or tag_bw, over shared memory. All throw Failure.
+    Points ucx(const std::string& test, Figure figure, const std::vector<Batch>& batches) const;
+    /// Ping-pong over shared memory.
+    Points libfabric(const std::vector<Batch>& batches) const;
+
+    /// "1.13.1"; throws Failure that names the package when it is not installed.
+    std::string ucx_version() const;
+    std::string libfabric_version() const;
+
+  private:
+    struct Pair {
+        std::vector<std::string> server, client;
+        int port;
+        std::string input;  // of both
+    };
+    std::string output_of(const Pair& pair) const;
+
+    std::vector<int> cpus_;
+    int timeout_ms_;
+    std::set<std::string>* log_;
+};
+
+}  // namespace tagwire::tools

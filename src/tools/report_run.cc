@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/report_run.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/explain.hpp"
+#include "tools/failure.hpp"
+#include "tools/json_file.hpp"
+#include "tools/pinning.hpp"
+#include "tools/report_facts.hpp"
+#include "tools/report_measure.hpp"
+#include "tools/report_own.hpp"
+#include "tools/report_page.hpp"
+#include "tools/report_peers.hpp"
+
+namespace tagwire::tools {
+namespace {
+
+struct Amounts {
+    std::vector<Batch> sweep;   // latency and bandwidth
+    std::vector<Batch> rate;    // small messages
+    std::vector<Batch> choice;  // where eager and rendezvous meet
+    std::vector<const char*> depths;
+    const char* depth_iterations;
+    Pace pace;
+    int timeout_ms;  // of one program
+};
+
+// One lost time slice must not be most of a run: the shortest take milliseconds.
+const Amounts kQuick{{{"8,64,512,4k", "2000"}, {"32k,256k", "400"}, {"1m", "100"}},
+                     {{"8,64,256,1k", "20000"}},
+                     {{"1k,4k", "1000"}, {"16k,64k,256k", "200"}, {"1m", "50"}},
+                     {"1", "100", "1000", "10000"},
+                     "2000",
+                     {3, 8, 24},
+                     5000};
+const Amounts kFull{
+    {{"8,16,32,64,128,256,512,1k,2k,4k", "20000"},
+     {"8k,16k,32k,64k,128k,256k,512k", "1000"},
+     {"1m,2m,4m", "200"}},
+    {{"8,16,32,64,128,256,512,1k", "200000"}},
+    {{"256,512,1k,2k,4k,8k", "10000"}, {"16k,32k,64k,128k,256k", "1000"}, {"512k,1m,2m,4m", "200"}},
+    {"1", "10", "100", "1000", "10000", "100000"},
+    "10000",
+    {7, 150, 240},
+    30000};
+
+constexpr const char* kEager = "TAGWIRE_RNDV_THRESHOLD=16m";  // longer than any size here
+constexpr const char* kRendezvous = "TAGWIRE_RNDV_THRESHOLD=0";
+constexpr int kUcxColour = 5, kLibfabricColour = 6;  // behind those of our transports
+
+PlotAxis size_axis() {
+    return {"message size (bytes)", PlotUnit::kBytes};
+}
+PlotAxis latency_axis() {
+    return {"half of the round trip", PlotUnit::kNanoseconds};
+}
+
+class Report {
+  public:
+    Report(const ReportArguments& arguments, const Peers& wanted, const std::string& program)
+        : arguments_(arguments),
+          amounts_(arguments.quick ? kQuick : kFull),
+          lanes_(lanes()),
+          cpus_(choose_cpus({})),
+          own_(program, amounts_.timeout_ms, &log_),
+          peers_(cpus_, amounts_.timeout_ms, &log_),
+          meter_(amounts_.pace, [this] { return own_.floor_ns(); }) {
+        find_peers(wanted);
+    }
+
+    Page measure();
+    bool is_whole() const { return !meter_.has_failure_of_ours(); }
+
+  private:
+    void find_peers(const Peers& wanted);
+    /// Both levels of each transport, those of other libraries behind shared memory.
+    std::vector<Source> sources(const char* test, Figure figure, const std::vector<Batch>& batches);
+    void add_peers(const char* test, Figure figure, const std::vector<Batch>& batches,
+                   std::vector<Source>* sources);
+    void add(Plot plot, std::string meaning, const std::vector<Source>& sources);
+    void add_depth();
+    void add_selection(const Lane& lane);
+    void add_choice(const Lane& lane);
+    Facts facts() const;
+
+    const ReportArguments& arguments_;
+    const Amounts& amounts_;
+    const std::vector<Lane> lanes_;
+    const std::vector<int> cpus_;
+    std::set<std::string> log_;
+    OwnRuns own_;
+    PeerRuns peers_;
+    Meter meter_;
+    std::string ucx_, libfabric_;  // versions; empty: not here
+    Page page_;
+};
+
+void Report::find_peers(const Peers& wanted) {
+    try {
+        ucx_ = wanted.ucx ? peers_.ucx_version() : "";
+    } catch (const Failure& error) {
+        meter_.note(std::string("UCX is not compared: ") + error.what());
+    }
+    try {
+        libfabric_ = wanted.libfabric ? peers_.libfabric_version() : "";
+    } catch (const Failure& error) {
+        meter_.note(std::string("libfabric is not compared: ") + error.what());
+    }
+}
+
+void Report::add_peers(const char* test, Figure figure, const std::vector<Batch>& batches,
+                       std::vector<Source>* sources) {
+    if (!ucx_.empty()) {
+        const std::string theirs = figure == Figure::kLatency ? "tag_lat" : "tag_bw";
+        sources->push_back({"UCX, posix+cma", Line::kDotted, kUcxColour, false,
+                            [=, this] { return peers_.ucx(theirs, figure, batches); }});
+    }
+    if (!libfabric_.empty() && std::string(test) == "tag_lat") {
+        sources->push_back({"libfabric, shm", Line::kDotted, kLibfabricColour, false,
+                            [=, this] { return peers_.libfabric(batches); }});
+    }
+}
+
+std::vector<Source> Report::sources(const char* test, Figure figure,
+                                    const std::vector<Batch>& batches) {
+    std::vector<Source> sources;
+    int colour = 0;
+    for (const Lane& lane : lanes_) {
+        for (const char* level : {"msg", "uct"}) {
+            std::vector<std::string> arguments{test, "--level", level, "--tl", lane.transport};
+            if (lane.transport != "sm") {
+                arguments.insert(arguments.end(), {"--device", lane.device});
+            }
+            if (std::string(level) == "msg") {
+                arguments = {test, "--level", level, "--tl", lane.tl()};
+            }
+            sources.push_back({lane.name() + ", " + level,
+                               std::string(level) == "msg" ? Line::kSolid : Line::kDashed, colour,
+                               true,
+                               [=, this] { return own_.by_size(arguments, figure, batches); }});
+            if (lane.transport == "sm" && sources.size() == 1) {
+                add_peers(test, figure, batches, &sources);  // right behind what they compare with
+            }
+        }
+        ++colour;
+    }
+    return sources;
+}
+
+void Report::add(Plot plot, std::string meaning, const std::vector<Source>& sources) {
+    plot.curves = meter_.curves(plot.title, sources);
+    page_.sections.push_back({std::move(meaning), std::move(plot), {}});
+}
+
+void Report::add_depth() {
+    std::vector<Source> sources;
+    int colour = 0;
+    for (const Lane& lane : lanes_) {
+        std::vector<std::string> arguments{"match", "--level", "msg", "--tl", lane.tl()};
+        for (const bool is_expected : {true, false}) {
+            if (!is_expected) {
+                arguments.emplace_back("--unexpected");
+            }
+            sources.push_back({lane.name() + (is_expected ? ", expected" : ", unexpected"),
+                               is_expected ? Line::kSolid : Line::kDashed, colour, true, [=, this] {
+                                   return own_.by_depth(arguments, amounts_.depths,
+                                                        amounts_.depth_iterations);
+                               }});
+        }
+        ++colour;
+    }
+    add({"depth",
+         "Depth: a message among many",
+         {"other receives posted, or messages waiting", PlotUnit::kCount},
+         {"half of the round trip, 8 bytes", PlotUnit::kNanoseconds},
+         {}},
+        "Ping-pong of tagged messages (match, messaging layer) whose tag is drawn at random among "
+        "as many posted receives (expected), or among as many messages that wait without a "
+        "receive (unexpected: one peek and one receive for each). Lower is better; a flat line "
+        "does not mind how many there are.",
+        sources);
+}
+
+void Report::add_selection(const Lane& lane) {
+    try {
+        for (const ExplainedRail& rail : explain_curves(lane.tl())) {
+            Plot plot = plot_of(rail, "selection" + lane.transport);
+            plot.title = "Selection over " + plot.title;
+            page_.sections.push_back(
+                {"What a message costs by each protocol that the messaging layer has, by its cost "
+                 "model or "
+                 "as tagwire tune measured it, and the choice (the pale band). `tagwire explain` "
+                 "says why, term by term. Rendezvous begins at the vertical line.",
+                 std::move(plot),
+                 {8, 64, 512, 4096, 16384, 65536, 262144, 1048576, 4194304}});
+        }
+    } catch (const std::exception& error) {
+        meter_.note("Selection over " + lane.name() + ": " + error.what());
+    }
+}
+
+void Report::add_choice(const Lane& lane) {
+    const auto source = [&](const char* name, Line line, const char* setting) {
+        const std::vector<std::string> arguments{"tag_lat", "--level", "msg", "--tl", lane.tl()};
+        return Source{name, line, -1, true, [=, this] {
+                          return own_.by_size(arguments, Figure::kLatency, amounts_.choice,
+                                              setting);
+                      }};
+    };
+    const std::vector<Source> sources{source("what is chosen", Line::kSolid, ""),
+                                      source("eager forced", Line::kDashed, kEager),
+                                      source("rendezvous forced", Line::kDotted, kRendezvous)};
+    add({"choice" + lane.transport,
+         "Choice over " + lane.name() + ", measured",
+         size_axis(),
+         latency_axis(),
+         {}},
+        "Latency with either way of sending forced by TAGWIRE_RNDV_THRESHOLD, beside what the "
+        "library chooses by the costs above: that line should be near the lower of the others.",
+        sources);
+}
+
+Facts Report::facts() const {
+    std::string names;
+    for (const Lane& lane : lanes_) {
+        names += (names.empty() ? "" : ", ") + lane.name();
+        names += lane.is_virtual() ? " (virtual HCA, no card)" : "";
+    }
+    Facts facts = facts_of_machine(cpus_);
+    facts.emplace_back("Command", arguments_.command);
+    facts.emplace_back("Transports", names);
+    if (!ucx_.empty()) {
+        facts.emplace_back("UCX", ucx_ + ", ucx_perftest, tag_lat and tag_bw of UCP");
+    }
+    if (!libfabric_.empty()) {
+        facts.emplace_back("libfabric", libfabric_ + ", fi_pingpong, which has latency only");
+    }
+    if (!meter_.floors().empty()) {
+        const auto [low, high] = std::ranges::minmax(meter_.floors());
+        facts.emplace_back(
+            "Floor", text("%.0f to %.0f ns: a cache line from one core to the other", low, high));
+    }
+    facts.emplace_back("Figures",
+                       text("Medians of up to %d rounds; in each round the lines of a plot are "
+                            "measured one after the other.",
+                            amounts_.pace.rounds));
+    return facts;
+}
+
+Page Report::measure() {
+    page_.title = "tagwire: what messages cost on this machine";
+    if (const std::string warning = load_warning(); !warning.empty()) {
+        meter_.note(warning);
+    }
+    add({"latency", "Latency", size_axis(), latency_axis(), {}},
+        "Half of the round trip of a tagged ping-pong between two processes (tag_lat), median over "
+        "batches of 32. msg: the messaging layer; uct: the transport itself. Lower is better.",
+        sources("tag_lat", Figure::kLatency, amounts_.sweep));
+    add({"bandwidth",
+         "Bandwidth",
+         size_axis(),
+         {"payload per second", PlotUnit::kBytesPerSecond},
+         {}},
+        "A stream of tagged messages in one direction with 64 under way (tag_bw), from the first "
+        "post until the last is known to be received. Higher is better.",
+        sources("tag_bw", Figure::kBytes, amounts_.sweep));
+    add({"rate", "Message rate", size_axis(), {"messages per second", PlotUnit::kPerSecond}, {}},
+        "A stream of small tagged messages, each with a tag and a receive of its own (tag_rate; "
+        "UCX: tag_bw). Higher is better.",
+        sources("tag_rate", Figure::kMessages, amounts_.rate));
+    add_depth();
+    for (const Lane& lane : lanes_) {
+        add_selection(lane);
+        add_choice(lane);
+    }
+    page_.facts = facts();
+    page_.notes = meter_.notes();
+    page_.commands = {log_.begin(), log_.end()};
+    return page_;
+}
+
+}  // namespace
+
+bool run_report(const ReportArguments& arguments, const std::string& program) {
+    const Peers peers = arguments.compare ? parse_compare(*arguments.compare) : Peers{};
+    check_has_gnuplot();
+    check_writable(arguments.file);
+    Report report(arguments, peers, program);
+    write_text_file(arguments.file, html_of(report.measure()));
+    std::printf("report: %s\n", arguments.file.c_str());
+    return report.is_whole();
+}
+
+}  // namespace tagwire::tools

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `tagwire report`.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "command.hpp"
+#include "common/skip.hpp"
+#include "tools/program.hpp"
+
+namespace tagwire::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTimeoutMs = 60000;
+
+/// Where programs are looked for.
+class SearchPath {
+  public:
+    explicit SearchPath(const std::string& path) : before_(std::getenv("PATH")) {
+        setenv("PATH", path.c_str(), 1);
+    }
+    ~SearchPath() { setenv("PATH", before_.c_str(), 1); }
+    SearchPath(const SearchPath&) = delete;
+    SearchPath& operator=(const SearchPath&) = delete;
+
+  private:
+    const std::string before_;
+};
+
+class Report : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (!tools::has_program("gnuplot"))
+            TW_SKIP("gnuplot is not installed");
+    }
+    ~Report() override { fs::remove_all(folder_); }
+
+    std::string file() const { return (folder_ / "page.html").string(); }
+    std::string page() const {
+        std::ifstream in(file());
+        return {std::istreambuf_iterator<char>(in), {}};
+    }
+
+  private:
+    static std::string new_folder() {
+        char name[] = "/tmp/tagwire-report-XXXXXX";
+        return mkdtemp(name);
+    }
+
+    const fs::path folder_ = new_folder();
+};
+
+std::size_t count_of(const std::string& text, const std::string& words) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find(words); at != std::string::npos;
+         at = text.find(words, at + words.size())) {
+        ++count;
+    }
+    return count;
+}
+
+/// What an XML parser that is none of ours finds wrong with a page: each section has one picture
+/// with a name, and a table with a number in each column.
+std::string fault_of(const std::string& file) {
+    constexpr const char* kCheck = R"(
+import re, sys, xml.etree.ElementTree as tree
+for section in tree.parse(sys.argv[1]).getroot().iter('section'):
+    pictures = [e for e in section.iter('{http://www.w3.org/2000/svg}svg') if e.get('aria-label')]
+    assert len(pictures) == 1, section.get('id') + ': pictures'
+    rows = [[c.text or '' for c in row] for row in section.find('.//table').iter('tr')]
+    assert len(rows) > 2 and len({len(row) for row in rows}) == 1, section.get('id') + ': rows'
+    for column in list(zip(*rows[1:])):
+        assert any(re.match(r'[0-9]', cell) for cell in column), section.get('id') + ': no number'
+)";
+    return tools::run_program({"python3", "-c", kCheck, file}, kTimeoutMs).error;
+}
+
+TEST_F(Report, quick_page_has_a_plot_and_a_table_in_every_section_and_loads_nothing) {
+    const Finished finished = tagwire({"report", file(), "--quick"});
+    ASSERT_EQ(finished.status, 0) << finished.out << finished.error;
+    const std::string html = page();
+    for (const char* id : {"latency", "bandwidth", "rate", "depth", "selectionsm", "choicesm"}) {
+        EXPECT_EQ(count_of(html, std::string("<section id=\"") + id + "\">"), 1U) << id;
+    }
+    EXPECT_EQ(fault_of(file()), "");
+    for (const char* loads : {"src=", "href=\"http", "href='http", "url(http", "@import", "<script",
+                              "<link", "<img", "<iframe"}) {
+        EXPECT_EQ(count_of(html, loads), 0U) << loads;
+    }
+    EXPECT_NE(html.find("report " + file() + " --quick"), std::string::npos);
+    EXPECT_NE(html.find("tagwire perf tag_lat --level uct --tl sm"), std::string::npos);
+}
+
+TEST_F(Report, measurement_of_ours_that_fails_is_named_in_the_page_and_is_status_1) {
+    const Setting setting("TAGWIRE_RNDV_THRESHOLD", "rubbish");
+    const Finished finished = tagwire({"report", file(), "--quick"});
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_NE(page().find("Latency, sm, msg: "), std::string::npos) << finished.out;
+}
+
+TEST_F(Report, other_libraries_are_beside_ours) {
+    if (!tools::has_program("ucx_perftest") || !tools::has_program("fi_pingpong"))
+        TW_SKIP("ucx_perftest or fi_pingpong is not installed");
+    const Finished finished = tagwire({"report", file(), "--quick", "--compare", "ucx,libfabric"});
+    ASSERT_EQ(finished.status, 0) << finished.out << finished.error;
+    const std::string html = page();
+    EXPECT_EQ(fault_of(file()), "");
+    EXPECT_EQ(count_of(html, "<th>UCX, posix+cma</th>"), 3U) << finished.out;
+    EXPECT_EQ(count_of(html, "<th>libfabric, shm</th>"), 1U) << finished.out;
+}
+
+TEST_F(Report, file_that_cannot_be_written_is_found_before_measuring) {
+    const Finished finished = tagwire({"report", "/proc/nowhere/page.html"});
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_EQ(finished.out, "");
+    EXPECT_NE(finished.error.find("/proc/nowhere/page.html"), std::string::npos);
+}
+
+TEST_F(Report, without_gnuplot_says_what_to_install) {
+    const SearchPath path("/nowhere");
+    const Finished finished = tagwire({"report", file()});
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_NE(finished.error.find("gnuplot-nox"), std::string::npos) << finished.error;
+    EXPECT_FALSE(fs::exists(file()));
+}
+
+TEST(ReportCommand, wrong_usage_is_status_2) {
+    const std::string never = "/tmp/tagwire-never.html";
+    EXPECT_EQ(tagwire({"report"}).status, 2);
+    EXPECT_EQ(tagwire({"report", never, "--slow"}).status, 2);
+    for (const char* list : {"pigeon", "ucx,pigeon", "", "ucx,,libfabric"}) {
+        const Finished finished = tagwire({"report", never, "--compare", list});
+        EXPECT_EQ(finished.status, 2) << list;
+        EXPECT_NE(finished.error.find("ucx, libfabric"), std::string::npos) << finished.error;
+    }
+    EXPECT_FALSE(fs::exists(never));
+}
+
+}  // namespace
+}  // namespace tagwire::test
