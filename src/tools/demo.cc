@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire-demo`: two processes exchange messages over every transport of this machine, on its
-// first device: tagged ones, or active messages where a transport has no tags. Each row is one kind
-// of message: first every byte of a run is checked, then latency and stream are timed, beside the
-// floors of this machine. Ends with `demo: PASS, N results validated`
+// `tagwire-demo [OUT.html]`: two processes exchange messages over every transport of this machine,
+// on its first device: tagged ones, or active messages where a transport has no tags. Each row is
+// one kind of message: first every byte of a run is checked, then latency and stream are timed,
+// beside the floors of this machine. With OUT.html it writes the page of `tagwire report --quick`
+// there, with the other libraries that are installed. Ends with `demo: PASS, N results validated`
 // and status 0, or `demo: FAIL, why` and status 1.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <set>
 #include <span>
 
@@ -14,6 +16,7 @@
 #include "tools/limits.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
+#include "tools/report_run.hpp"
 #include "tools/resources.hpp"
 #include "tools/session.hpp"
 #include "tools/sizes.hpp"
@@ -148,7 +151,9 @@ constexpr bool kHasVhca = true;
 constexpr bool kHasVhca = false;
 #endif
 
-void run() {
+/// Shows the rows; how many results were validated.
+std::uint64_t run_rows() {
+    const KeptCpus kept;
     const std::vector<int> cpus = choose_cpus({});
     if (cpus[0] == cpus[1]) {
         std::fprintf(
@@ -170,8 +175,21 @@ void run() {
         throw Failure(
             "no transport over RDMA devices, though the virtual HCA was built: see `tagwire info`");
     }
-    std::printf("demo: PASS, %llu results validated\n",
-                static_cast<unsigned long long>(demo.validated()));
+    return demo.validated();
+}
+
+/// The command beside this program measures for it.
+void write_report(const char* file) {
+    const auto self = std::filesystem::read_symlink("/proc/self/exe");
+    ReportArguments arguments;
+    arguments.file = file;
+    arguments.quick = true;
+    arguments.compare = "ucx,libfabric";
+    arguments.command = std::string("tagwire report ") + file + " --quick --compare ucx,libfabric";
+    std::printf("\n");
+    if (!run_report(arguments, (self.parent_path() / "tagwire").string())) {
+        throw Failure(text("measurements failed: see %s", file));
+    }
 }
 
 }  // namespace
@@ -180,8 +198,17 @@ int main(int argc, char** argv) {
     if (const std::optional<int> status = run_if_peer_process(argc, argv)) {
         return *status;
     }
+    if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+        std::fprintf(stderr, "usage: tagwire-demo [OUT.html]\n");
+        return 2;
+    }
     try {
-        run();
+        const std::uint64_t validated = run_rows();
+        if (argc == 2) {
+            write_report(argv[1]);
+        }
+        std::printf("demo: PASS, %llu results validated\n",
+                    static_cast<unsigned long long>(validated));
         return 0;
     } catch (const std::exception& error) {
         std::printf("demo: FAIL %s\n", error.what());

@@ -35,6 +35,15 @@ void pin_to(int cpu) {
     }
 }
 
+KeptCpus::KeptCpus() {
+    CPU_ZERO(&cpus_);
+    sched_getaffinity(0, sizeof cpus_, &cpus_);
+}
+
+KeptCpus::~KeptCpus() {
+    sched_setaffinity(0, sizeof cpus_, &cpus_);
+}
+
 std::vector<int> choose_cpus(const std::vector<int>& wanted) {
     const std::vector<int> allowed = allowed_cpus();
     for (const int cpu : wanted) {

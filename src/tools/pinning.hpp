@@ -2,6 +2,8 @@
 // Which CPUs the two processes run on.
 #pragma once
 
+#include <sched.h>
+
 #include <vector>
 
 namespace tagwire::tools {
@@ -11,6 +13,18 @@ std::vector<int> allowed_cpus();
 
 /// Moves the calling thread to one CPU. Throws Failure when the kernel refuses.
 void pin_to(int cpu);
+
+/// Whatever the calling thread is pinned to meanwhile, in the end it has its CPUs back.
+class KeptCpus {
+  public:
+    KeptCpus();
+    ~KeptCpus();
+    KeptCpus(const KeptCpus&) = delete;
+    KeptCpus& operator=(const KeptCpus&) = delete;
+
+  private:
+    cpu_set_t cpus_;
+};
 
 /// The pair {driver, peer}: `wanted` if given (two CPUs, or one for both; throws UsageError when
 /// one is not allowed), else the first two allowed ones, or the only one twice.

@@ -91,5 +91,10 @@ TEST(TagwireDemo, passes) {
     }
 }
 
+TEST(TagwireDemo, wrong_usage_is_status_2) {
+    EXPECT_EQ(Command("TAGWIRE_TEST_DEMO", {"--fast"}).wait().status, 2);
+    EXPECT_EQ(Command("TAGWIRE_TEST_DEMO", {"a.html", "b.html"}).wait().status, 2);
+}
+
 }  // namespace
 }  // namespace tagwire::test
