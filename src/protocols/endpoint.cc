@@ -23,7 +23,7 @@ void Endpoint::fail(ucs_status_t status) {
     wireup_.clear();
     while (Request* request = data_.pop_front())
         request->is_queued = false;
-    worker.drop_incoming(*this, status);
+    worker.drop_incoming(*this, status, true);
     worker.unname(*this);
     for (RequestList* list : {&receiving, &outstanding}) {
         while (Request* request = list->front())

@@ -145,7 +145,8 @@ class Endpoint : public tw_ep {
 
     Worker& worker;
     const std::uint64_t worker_id;  // of the peer
-    std::uint32_t id = 0;           // by which the peer names itself
+    std::uint32_t id = 0;           // by which the peer names itself, new for each connection
+    std::uint32_t source = 0;       // what matching knows it by, the same for all endpoints to it
     std::uint32_t peer_names = 0;   // by which we name ourselves
     bool is_open = false;           // the program has it (closing counts)
     bool is_closing = false;
@@ -161,7 +162,7 @@ class Endpoint : public tw_ep {
     bool has_incoming = false;
 
     // Tagged messages whose places in the order are to come (Placeholder), oldest first.
-    std::deque<Announced> announced;
+    Fifo<Announced> announced;
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
 

@@ -16,6 +16,7 @@ class Fifo {
     bool empty() const { return next_ == items_.size(); }
     std::size_t size() const { return items_.size() - next_; }
     T& front() { return items_[next_]; }
+    T& operator[](std::size_t index) { return items_[next_ + index]; }
     void push_back(T item) { items_.push_back(std::move(item)); }
     template <class... Args>
     T& emplace_back(Args&&... args) {

@@ -64,7 +64,7 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     // The earliest receive of all, as for most messages; nothing here calls before the callback.
     if (header.flags == kTagged) [[likely]] {
         PostedReceives& posted = space(true).posted;
-        auto* request = static_cast<Request*>(posted.first(header.tag, ep->id));
+        auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
         if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
             posted.take_first();
             end_short(*request, *ep, header, data + sizeof header, length - sizeof header);
@@ -81,7 +81,7 @@ ucs_status_t Worker::on_eager_among_others(const std::byte* data, std::size_t le
     const std::span<const std::byte> rest{data + sizeof header, length - sizeof header};
     Request* request = nullptr;
     if ((header.flags & ~std::uint32_t{kTagged}) == 0) {
-        request = match(space(header.flags != 0), header.tag, ep.id);
+        request = match(space(header.flags != 0), header.tag, ep.source);
         if (request != nullptr && is_short(*request, rest.size())) {
             end_short(*request, ep, header, rest.data(), rest.size());
             return UCS_OK;
@@ -109,7 +109,7 @@ bool Worker::take_eager(Endpoint& ep, const Header& header, std::span<const std:
          ep.has_incoming))
         return drop("first part", bytes.size());
     if (request == nullptr)
-        request = match(space((header.flags & kTagged) != 0), header.tag, ep.id);
+        request = match(space((header.flags & kTagged) != 0), header.tag, ep.source);
     arrive(ep, arrival, request);
     return true;
 }
@@ -140,7 +140,7 @@ bool Worker::take_rndv(Endpoint& ep, const Header& header, std::span<const std::
     arrival.send_id = arrival.rndv.send_id;
     arrival.is_rndv = true;
     if (request == nullptr)
-        request = match(space((arrival.flags & kTagged) != 0), arrival.tag, ep.id);
+        request = match(space((arrival.flags & kTagged) != 0), arrival.tag, ep.source);
     arrive(ep, arrival, request);
     return true;
 }

@@ -52,7 +52,7 @@ Unexpected* Worker::make_message(Endpoint& ep, const Arrival& arrival) {
     }
     auto* message = ::new (memory) Unexpected;
     message->tag = arrival.tag;
-    message->source = ep.id;
+    message->source = ep.source;
     message->ep = &ep;
     message->worker_id = ep.worker_id;
     message->imm = arrival.imm;
@@ -131,7 +131,7 @@ tw_status_t Worker::receive(const Incoming& wanted) {
     request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
     if (wanted.op != nullptr && wanted.op->source != nullptr) {
         request->ep = &endpoint_of(wanted.op->source);
-        request->source = request->ep->id;
+        request->source = request->ep->source;
     }
     if ((request->flags & TW_OP_PEEK) != 0)
         return peek(*request, wanted);
@@ -237,7 +237,7 @@ bool Worker::withdraw(Endpoint& ep, std::uint32_t send_id) {
     return false;
 }
 
-void Worker::drop_incoming(Endpoint& ep, ucs_status_t status) {
+void Worker::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
     const auto is_half = [](const Unexpected& message) {
         return message.is_rndv || message.received < message.length;
     };
@@ -254,7 +254,10 @@ void Worker::drop_incoming(Endpoint& ep, ucs_status_t status) {
                 message->ep = nullptr;
             }
         }
-        while (auto* receive = static_cast<Request*>(in.posted.take_directed(ep.id))) {
+        while (is_last) {
+            auto* receive = static_cast<Request*>(in.posted.take_directed(ep.source));
+            if (receive == nullptr)
+                break;
             has_left(*receive);
             if ((receive->flags & TW_OP_MULTI_RECV) != 0) {
                 close_multi(*receive, status);

@@ -171,8 +171,9 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t on_hello(std::uint64_t from, std::span<const std::byte> bytes);
     /// Drops what the sender wants back. False: it was matched, or is not here.
     bool withdraw(Endpoint& ep, std::uint32_t send_id);
-    /// Everything half here of an endpoint that failed, and receives that wait for it alone.
-    void drop_incoming(Endpoint& ep, ucs_status_t status);
+    /// Everything half here of an endpoint that failed, and receives that wait for it alone, unless
+    /// another one has taken its place.
+    void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
     void discard(Unexpected& message);
     void rndv_ended(Request& request, ucs_status_t status);
     void rndv_written(Request& request);
@@ -288,6 +289,7 @@ class alignas(128) Worker : public tw_worker {
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint*> lanes_;
+    std::unordered_map<std::uint64_t, std::uint32_t> sources_;  // of all peers that ever were
     IdTable<Endpoint> names_;
     std::vector<Endpoint*> wireup_;
     std::vector<Endpoint*> retired_;

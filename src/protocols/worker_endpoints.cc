@@ -17,6 +17,7 @@ Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
     ep->id = names_.add(*ep);
     if (ep->id == 0)
         return nullptr;
+    ep->source = sources_.try_emplace(worker_id, sources_.size() + 1).first->second;
     return (endpoints_[worker_id] = std::move(ep)).get();
 }
 
@@ -131,8 +132,10 @@ unsigned Worker::destroy_retired() {
 }
 
 void Worker::destroy(Endpoint& ep) {
+    const bool is_last = endpoint_to(ep.worker_id) == &ep;
     forget(ep);  // what the ends of its receives call may make another one
-    drop_incoming(ep, UCS_ERR_CANCELED);
+    if (ep.failure() == UCS_OK)
+        drop_incoming(ep, UCS_ERR_CANCELED, is_last);
     std::erase(wireup_, &ep);
     std::erase(retired_, &ep);
     unname(ep);
