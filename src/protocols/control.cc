@@ -36,8 +36,10 @@ ucs_status_t Endpoint::drain() {
         return UCS_OK;
     is_draining_ = true;
     ucs_status_t status = UCS_INPROGRESS;
-    while (status == UCS_INPROGRESS && state_ == EpState::kReady && !has_asked_) {
+    while (status == UCS_INPROGRESS && state_ == EpState::kReady) {
         status = drain_controls();
+        if (has_asked_)
+            continue;  // messages wait for the answer
         if (status == UCS_OK)
             status = drain_queue();
         if (status == UCS_OK)

@@ -45,10 +45,17 @@ std::string Endpoint::description() const {
         text += fmt::format(" over {}", rail_->transport());
     if (!is_open)
         text += peer_is_closed ? ", closed by both" : ", the peer's alone";
+    if (has_asked_)
+        text += ", asks whether it can go";
+    if (has_left_)
+        text += ", has left";
+    if (holds_ || holds_data_)
+        text += holds_ ? ", the peer takes no messages" : ", the peer takes no data";
     for (const auto& [number, what] : {std::pair{queue_.size(), "waiting"},
                                        {outstanding.size(), "outstanding"},
                                        {receiving.size(), "being received"},
-                                       {flushes_.size(), "flushes"}}) {
+                                       {flushes_.size(), "flushes"},
+                                       {controls_.size(), "answers to send"}}) {
         if (number > 0)
             text += fmt::format(", {} {}", number, what);
     }

@@ -242,7 +242,8 @@ class Endpoint : public tw_ep {
     OwnedBy<uct_pending_req_t, Endpoint> pending_{};
 
     // Connecting.
-    Address address_;  // first contact of the peer
+    Address address_;           // first contact of the peer
+    std::uint32_t number_ = 0;  // of its hello
     uct_ep_h contact_ = nullptr;
     Rail* contact_rail_ = nullptr;
     uct_ep_h offered_ = nullptr;  // not connected, or not both sides yet

@@ -380,10 +380,17 @@ ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> byt
         rail.iface.assign(iface.begin(), iface.end());
         bytes = bytes.subspan(std::size_t{head.device_bytes} + head.iface_bytes);
     }
+    // Connections of one peer may overtake each other on their way, and a hello that was repeated
+    // may come when its connection is over.
     Endpoint* ep = endpoint_to(from);
-    if (ep != nullptr && ep->peer_names != 0) {
-        if (ep->peer_names == hello.id)
-            return UCS_OK;
+    Peer& peer = peer_of(from);
+    const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
+    const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
+                                              (ep->peer_names == 0 && hello.known == ep->id));
+    if (newer < 0 || (newer == 0 && !is_current))
+        return UCS_OK;
+    peer.connection = hello.number;
+    if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
         // The peer has begun anew: what it had with us before has ended.
         if (ep->has_asked()) {
             ep->on_left(true);

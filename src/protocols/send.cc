@@ -73,7 +73,8 @@ tw_status_t Endpoint::send(const Outgoing& message) {
     request->done = end_of(message.op, message.length, message.tag, message.is_tagged);
     request->done.request = request;
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
-    if (state_ == EpState::kReady && queue_.empty() && controls_.empty() && may_start(*request))
+    if (state_ == EpState::kReady && !has_asked_ && queue_.empty() && controls_.empty() &&
+        may_start(*request))
         status = start(*request);
     if (status == UCS_ERR_NO_RESOURCE) {
         if ((request->flags & TW_OP_INJECT) != 0 && worker.copy_of(*request) == nullptr) {

@@ -163,6 +163,8 @@ inline constexpr std::uint32_t kWireVersion = 1;
 struct Hello {
     std::uint32_t id;  // how the receiver shall name itself in messages to the sender
     std::uint32_t rails;
+    std::uint32_t known;   // the same of the receiver's hello; 0: it has not come
+    std::uint32_t number;  // of the sender's connections; a later one has a higher number
 };
 
 /// Then, for each rail, its device address and its interface address.

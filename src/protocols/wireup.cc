@@ -63,6 +63,7 @@ ucs_status_t Endpoint::contact(std::string_view transport, std::span<const std::
                     {device.begin(), device.end()},
                     {iface.begin(), iface.end()}};
         contact_rail_ = rail.get();
+        number_ = worker.next_connection();
         wireup_.push_back(hello_bytes());
         worker.ask_wireup(*this);
         return UCS_OK;
@@ -95,7 +96,8 @@ std::vector<std::byte> Endpoint::hello_bytes() const {
     std::vector<std::byte> bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker.id(),
                           worker_id});
-    append(&bytes, Hello{id, static_cast<std::uint32_t>(worker.rails().size())});
+    append(&bytes,
+           Hello{id, static_cast<std::uint32_t>(worker.rails().size()), peer_names, number_});
     for (const auto& rail : worker.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
@@ -138,7 +140,15 @@ bool Endpoint::send_wireup() {
 }
 
 void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
+    const bool is_new = peer_names != hello.id;
     peer_names = hello.id;
+    // Our hello went to an endpoint that this one has replaced, or it crosses theirs.
+    if (contact_ != nullptr && hello.known != id) {
+        wireup_.push_back(hello_bytes());
+        worker.ask_wireup(*this);
+    }
+    if (!is_new)
+        return;
     peer_rails_ = std::move(rails);
     for (const char* transport : kFirstContact) {
         if (contact_ != nullptr)

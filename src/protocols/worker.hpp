@@ -124,6 +124,7 @@ class alignas(128) Worker : public tw_worker {
     void reconnect(Endpoint& ep);
     void forget(Endpoint& ep);
     void unname(Endpoint& ep);
+    std::uint32_t next_connection() { return ++connections_; }
     /// Of a message; nullptr: nobody.
     Endpoint* named(std::uint32_t id) const { return names_.find(id); }
     std::size_t peers() const { return names_.size(); }
@@ -190,6 +191,12 @@ class alignas(128) Worker : public tw_worker {
   private:
     friend class DeviceTags;
 
+    /// What outlives the connections to a peer.
+    struct Peer {
+        std::uint32_t source;      // in matching
+        std::uint32_t connection;  // the latest that it has made
+    };
+
     Worker(Context& context, const tw_worker_params_t& params);
     ucs_status_t open();
     ucs_status_t open_device_tags();
@@ -211,6 +218,7 @@ class alignas(128) Worker : public tw_worker {
     void ask_slow_work() { attention_ |= kSlowWork; }
     unsigned run_slow_work();
     void look_at_peers();
+    Peer& peer_of(std::uint64_t worker_id);
     Endpoint* make_endpoint(std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     unsigned destroy_retired();
@@ -289,7 +297,8 @@ class alignas(128) Worker : public tw_worker {
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint*> lanes_;
-    std::unordered_map<std::uint64_t, std::uint32_t> sources_;  // of all peers that ever were
+    std::unordered_map<std::uint64_t, Peer> peers_;  // all that ever were
+    std::uint32_t connections_ = 0;
     IdTable<Endpoint> names_;
     std::vector<Endpoint*> wireup_;
     std::vector<Endpoint*> retired_;

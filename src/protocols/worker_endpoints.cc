@@ -12,12 +12,17 @@ Endpoint* Worker::endpoint_to(std::uint64_t worker_id) const {
     return found == endpoints_.end() ? nullptr : found->second.get();
 }
 
+Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
+    const auto number = static_cast<std::uint32_t>(peers_.size() + 1);
+    return peers_.try_emplace(worker_id, Peer{number, 0}).first->second;
+}
+
 Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
     auto ep = std::make_unique<Endpoint>(*this, worker_id);
     ep->id = names_.add(*ep);
     if (ep->id == 0)
         return nullptr;
-    ep->source = sources_.try_emplace(worker_id, sources_.size() + 1).first->second;
+    ep->source = peer_of(worker_id).source;
     return (endpoints_[worker_id] = std::move(ep)).get();
 }
 

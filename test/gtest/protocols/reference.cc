@@ -132,6 +132,8 @@ void Reference::pair_peek(const RefReceive& peek, RefMatch& found) {
         const RefMessage& message = messages_[i];
         if ((message.is_cancelled && message.cancelled > peek.posted) || message.is_excused)
             return;  // it may have been this one, which is gone
+        if (message.is_old && peek.source != kAnybody)
+            return;
         if (message.is_cancelled || posted_of(i) < peek.posted)
             continue;
         if (envelope != found.envelope || (told != kNone && told != i))
@@ -166,7 +168,7 @@ void Reference::order_senders() {
         const unsigned sender = messages_[i].envelope.sender;
         if (messages_[i].is_fenced)
             arrivals_[i].after = std::max(arrivals_[i].after, matched[sender]);
-        if (messages_[i].tells_match)
+        if (messages_[i].tells_match && !messages_[i].is_excused)
             matched[sender] = std::max(matched[sender], posted_of(i));
         if (const auto found = last.find(sender); found != last.end())
             precede(found->second, i);
@@ -193,6 +195,9 @@ void Reference::order_against(const RefReceive& earlier) {
         const std::size_t receive = arrivals_[i].receive;
         if (receive == kNone || receives_[receive].posted <= earlier.posted ||
             !earlier.matches_envelope(messages_[i].envelope))
+            continue;
+        const bool is_hidden = messages_[i].is_old || messages_[i].is_excused;
+        if (is_hidden && earlier.source != kAnybody)
             continue;
         if (is_until_withdrawn) {
             arrivals_[i].after = std::max(arrivals_[i].after, earlier.withdrawn);

@@ -17,7 +17,9 @@
 //       (a stream) is (4), and they are told in any order;
 //   (6) a peek is a receive that is withdrawn at once; one that found n without taking it says
 //       n < m of each m that it matches and that a later receive got;
-//   (7) a message after a fence arrives after the match of what waits for its match before it.
+//   (7) a message after a fence arrives after the match of what waits for its match before it;
+//   (8) a message of a connection that may have gone since need not be seen by a receive that names
+//       its source.
 //
 // These are all there is: an order that keeps them yields the pairing. So it is consistent exactly
 // if the graph of `<` has no cycle and no window of ticks is empty.
@@ -54,7 +56,8 @@ struct RefMessage {
     bool is_cancelled = false;  // the sender was told that nobody got it
     Tick cancelled = kNever;
     bool has_asked_back = false;  // the sender asked to cancel it
-    bool is_excused = false;      // an end of it died: it may be lost
+    bool is_excused = false;      // an end of it died, or gave up: it may be lost
+    bool is_old = false;          // an end of it has closed its endpoint since
 };
 
 /// One message that a receive got, or that a peek found.

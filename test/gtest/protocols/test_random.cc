@@ -36,5 +36,15 @@ TEST_F(MsgRandom, whoever_dies_takes_nobody_along) {
     for_each_seed(4, [&](std::uint64_t seed) { run(seed, {.workers = 6, .has_death = true}); });
 }
 
+TEST_F(MsgRandom, endpoints_are_closed_and_made_again) {
+    for_each_seed(6, [&](std::uint64_t seed) { run(seed, {.workers = 4, .has_closes = true}); });
+}
+
+TEST_F(MsgRandom, endpoints_are_closed_by_force_and_made_again) {
+    for_each_seed(6, [&](std::uint64_t seed) {
+        run(seed, {.workers = 4, .has_closes = true, .has_breaks = true});
+    });
+}
+
 }  // namespace
 }  // namespace tagwire::test

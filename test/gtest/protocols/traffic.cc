@@ -48,6 +48,9 @@ TrafficNode& Traffic::open_node() {
     node.buffered_min = attr.buffered_bytes_min;
     for (const auto& each : nodes_) {
         each->eps.resize(nodes_.size());
+        each->closing.resize(nodes_.size());
+        each->closed.resize(nodes_.size());
+        each->broken.resize(nodes_.size());
         each->sent.resize(nodes_.size());
         each->flushed.resize(nodes_.size());
     }
@@ -63,6 +66,8 @@ TrafficNode& Traffic::pick_node() {
 }
 
 void Traffic::act(TrafficNode& node) {
+    if (options_.has_closes && chance(60))
+        return close(node);
     const std::uint64_t what = pick(100);
     if (what < 10)
         return peek(node);
@@ -178,18 +183,6 @@ void Traffic::kill() {
         }
     }
     open_node();
-}
-
-void Traffic::close_failed(TrafficNode& node) {
-    for (const tw_ep_h ep : node.failed) {
-        const auto found = std::ranges::find(node.eps, ep);
-        ASSERT_NE(found, node.eps.end()) << "an endpoint failed that is none";
-        EXPECT_FALSE(nodes_[static_cast<std::size_t>(found - node.eps.begin())]->is_alive());
-        *found = nullptr;
-        const unsigned flags = chance(2) ? unsigned{TW_EP_CLOSE_FORCE} : 0U;
-        EXPECT_EQ(tw_ep_close(ep, flags, nullptr, nullptr), TW_OK);
-    }
-    node.failed.clear();
 }
 
 }  // namespace tagwire::test

@@ -2,10 +2,10 @@
 // Random use of the messaging layer by several workers of one process, held against the reference.
 //
 // A seed decides what is done: sends of every kind and length, receives of every kind, buffered
-// ones too, peeks, claims, cancels, flushes, and how each end is reported. What the workers report
-// is checked at once: that an operation ends once, envelopes, both lengths, every byte, that
-// nothing else was written. settle() then receives whatever is left until nothing is outstanding,
-// and each name space of each worker is put to the reference.
+// ones too, peeks, claims, cancels, flushes, closes, and how each end is reported. What the
+// workers report is checked at once: that an operation ends once, envelopes, both lengths, every
+// byte, that nothing else was written. settle() then receives whatever is left until nothing is
+// outstanding, and each name space of each worker is put to the reference.
 //
 // A message begins with its number among those of its receiver and name space, and the rest follows
 // from that number; so does the immediate. One of fewer than four bytes and without an immediate
@@ -70,7 +70,10 @@ struct TrafficNode {
     std::unique_ptr<tw_worker, WorkerDeleter> worker;  // null: it died
     Bytes address;
     std::uint64_t id = 0;
-    std::vector<tw_ep_h> eps;  // by node
+    std::vector<tw_ep_h> eps;   // by node
+    std::vector<char> closing;  // by node: its endpoint is being closed
+    std::vector<char> closed;   // ... was closed: receives that named it may end with it
+    std::vector<char> broken;   // ... a close by force, of either side, has ended operations
     std::vector<tw_ep_h> failed;
     std::vector<std::vector<std::pair<bool, std::size_t>>> sent;  // to each node: space, record
     std::vector<std::size_t> flushed;                             // ... so many have surely arrived
@@ -88,8 +91,10 @@ class Traffic {
     struct Options {
         unsigned workers = 3;
         unsigned steps = 600;
-        unsigned open_max = 40;  // operations of a worker
-        bool has_death = false;  // one is destroyed in the middle, another one comes
+        unsigned open_max = 40;   // operations of a worker
+        bool has_death = false;   // one is destroyed in the middle, another one comes
+        bool has_closes = false;  // endpoints are closed and made again
+        bool has_breaks = false;  // ... some of them by force
         std::size_t bytes_max = 300'000;
     };
     Traffic(std::uint64_t seed, tw_context_h context, const Options& options);
@@ -115,8 +120,19 @@ class Traffic {
     void test_handles(TrafficNode& node);
     void forget_ended();
     void kill();
+    bool is_anything_broken() const { return dead_ > 0 || breaks_ > 0; }
+    bool is_broken(const TrafficOp& op) const {
+        return !nodes_[op.peer]->is_alive() || op.node->broken[op.peer] != 0;
+    }
+
+    // ---- traffic_close.cc
+    void close(TrafficNode& node);
+    void close_gracefully(TrafficNode& node, unsigned peer);
+    void close_by_force(TrafficNode& node, unsigned peer);
+    void end_close(TrafficOp& op, const tw_completion_t& done);
     void close_failed(TrafficNode& node);
-    bool is_anybody_dead() const { return dead_ > 0; }
+    void make_old(TrafficNode& a, TrafficNode& b);
+    void excuse(TrafficNode& a, TrafficNode& b);
 
     // ---- traffic_end.cc
     void settle();
@@ -178,7 +194,8 @@ class Traffic {
     std::vector<TrafficOp*> with_memory_;  // that has not been given back
     std::vector<TrafficOp*> tested_;
     unsigned dead_ = 0;
-    unsigned depth_ = 0;  // callbacks that act
+    unsigned breaks_ = 0;  // closes by force
+    unsigned depth_ = 0;   // callbacks that act
     bool is_settling_ = false;
 };
 

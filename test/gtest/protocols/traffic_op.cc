@@ -87,7 +87,8 @@ tw_status_t Traffic::post(TrafficOp& op, const Call& call) {
     }
     EXPECT_EQ(op.ends, 0) << "it was reported and answered";
     if (status == TW_ERR_NO_RESOURCE || (status < TW_OK && done.context == nullptr)) {
-        EXPECT_TRUE(status == TW_ERR_NO_RESOURCE || is_anybody_dead()) << tw_status_string(status);
+        EXPECT_TRUE(status == TW_ERR_NO_RESOURCE || is_anything_broken())
+            << tw_status_string(status);
         --op.node->open;
         op.is_open = false;
         op.ends = 1;
@@ -136,8 +137,9 @@ void Traffic::ended(TrafficOp& op, const tw_completion_t& done) {
         case Kind::kPeek:
             return end_peek(op, done);
         case Kind::kFlush:
-        case Kind::kClose:
             return end_flush(op, done);
+        case Kind::kClose:
+            return end_close(op, done);
     }
 }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoints that are closed, by force too, and made again, and those that fail.
+#include <algorithm>
+
+#include "protocols/traffic.hpp"
+
+namespace tagwire::test {
+
+void Traffic::close(TrafficNode& node) {
+    const auto peer = static_cast<unsigned>(pick(nodes_.size()));
+    const tw_ep_h ep = node.eps[peer];
+    if (ep == nullptr || !nodes_[peer]->is_alive() || std::ranges::count(node.failed, ep) > 0)
+        return;
+    if (options_.has_breaks && chance(3))
+        return close_by_force(node, peer);
+    close_gracefully(node, peer);
+}
+
+void Traffic::close_gracefully(TrafficNode& node, unsigned peer) {
+    TrafficOp& op = new_op(node, Kind::kClose);
+    op.peer = peer;
+    draw_report(op);
+    op.mark = node.sent[peer].size();
+    ++clock_;
+    make_old(node, *nodes_[peer]);
+    const tw_ep_h ep = std::exchange(node.eps[peer], nullptr);
+    node.closing[peer] = node.closed[peer] = 1;
+    const tw_status_t status = post(op, [&](const tw_op_t* what, tw_request_h* request_p) {
+        return tw_ep_close(ep, 0, what, request_p);
+    });
+    if (status != TW_ERR_NO_RESOURCE)
+        return;
+    node.eps[peer] = ep;
+    node.closing[peer] = 0;
+}
+
+void Traffic::end_close(TrafficOp& op, const tw_completion_t& done) {
+    op.node->closing[op.peer] = 0;
+    EXPECT_EQ(done.status, TW_OK);
+    if (!is_broken(op))
+        return end_flush(op, done);
+    EXPECT_EQ(done.flags, unsigned{TW_DONE_FLUSH});
+    excuse(*op.node, *nodes_[op.peer]);
+}
+
+/// What is under way between them, in either direction, may be lost; the peer learns of it when it
+/// is spoken to again.
+void Traffic::close_by_force(TrafficNode& node, unsigned peer) {
+    ++clock_;
+    ++breaks_;
+    excuse(node, *nodes_[peer]);
+    EXPECT_EQ(
+        tw_ep_close(std::exchange(node.eps[peer], nullptr), TW_EP_CLOSE_FORCE, nullptr, nullptr),
+        TW_OK);
+    ep_to(node, peer);
+}
+
+void Traffic::close_failed(TrafficNode& node) {
+    for (const tw_ep_h ep : node.failed) {
+        const auto found = std::ranges::find(node.eps, ep);
+        ASSERT_NE(found, node.eps.end()) << "an endpoint failed that is none";
+        const auto peer = static_cast<unsigned>(found - node.eps.begin());
+        EXPECT_TRUE(!nodes_[peer]->is_alive() || node.broken[peer] != 0);
+        *found = nullptr;
+        excuse(node, *nodes_[peer]);
+        const unsigned flags = chance(2) ? unsigned{TW_EP_CLOSE_FORCE} : 0U;
+        EXPECT_EQ(tw_ep_close(ep, flags, nullptr, nullptr), TW_OK);
+    }
+    node.failed.clear();
+}
+
+void Traffic::make_old(TrafficNode& a, TrafficNode& b) {
+    for (const auto& [from, to] : {std::pair{&a, &b}, {&b, &a}}) {
+        for (const auto& [is_tagged, record] : from->sent[to->index])
+            to->spaces[is_tagged ? 1 : 0].message(record).is_old = true;
+    }
+}
+
+void Traffic::excuse(TrafficNode& a, TrafficNode& b) {
+    make_old(a, b);
+    for (const auto& [from, to] : {std::pair{&a, &b}, {&b, &a}}) {
+        from->broken[to->index] = 1;
+        for (const auto& [is_tagged, record] : from->sent[to->index])
+            to->spaces[is_tagged ? 1 : 0].message(record).is_excused = true;
+    }
+}
+
+}  // namespace tagwire::test
