@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/anonymous_memory.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TW_ASAN 1
@@ -24,7 +25,12 @@ namespace {
 
 constexpr unsigned char kPoison = 0xd5;
 
+// Whoever takes elements at random from a large pool would wait for translations of addresses.
+constexpr std::size_t kHugeFrom = std::size_t{2} << 20;
+
 void* heap_allocate(void*, std::size_t bytes, std::size_t alignment) {
+    if (bytes >= kHugeFrom && alignment <= kHugeFrom)
+        return allocate_for_huge_pages(bytes);
     return std::aligned_alloc(alignment, bytes);
 }
 
@@ -92,8 +98,11 @@ ucs_status_t BasicMpool<Checked>::reserve(std::size_t elements) {
 
 template <bool Checked>
 bool BasicMpool<Checked>::grow() {
-    const std::size_t elements =
-        std::min(params_.elements_per_chunk, params_.elements_max - elements_total_);
+    // Memory of the heap doubles, so that the list of free elements is not copied for each few.
+    const bool is_heap = params_.source.allocate == heap_allocate;
+    const std::size_t wanted =
+        std::max(params_.elements_per_chunk, is_heap ? elements_total_ : std::size_t{0});
+    const std::size_t elements = std::min(wanted, params_.elements_max - elements_total_);
     if (elements == 0) {
         return false;
     }
