@@ -2,6 +2,7 @@
 // Random use of the messaging layer; traffic.hpp says what is checked.
 //
 // TAGWIRE_TEST_WORKERS=<n>: at most so many instead of 16 where there are many.
+// TAGWIRE_TEST_TRANSPORTS_ODD=<list>: every other worker has these transports.
 #include <cstdlib>
 
 #include "common/seeds.hpp"
@@ -12,12 +13,26 @@ namespace {
 
 class MsgRandom : public MsgTest {
   protected:
+    MsgRandom() {
+        const char* const named = std::getenv("TAGWIRE_TEST_TRANSPORTS_ODD");
+        tw_context_params_t params{};
+        params.transports = named;
+        tw_context_h context = nullptr;
+        if (named != nullptr) {
+            EXPECT_EQ(tw_context_create(&params, &context), TW_OK);
+        }
+        odd_context_.reset(context);
+    }
     void run(std::uint64_t seed, Traffic::Options options) {
         std::mt19937_64 random(seed * 7919);
         options.workers = static_cast<unsigned>(2 + random() % (options.workers - 1));
+        options.odd = odd_context_.get();
         Traffic traffic(seed, context_.get(), options);
         traffic.run();
     }
+
+  private:
+    std::unique_ptr<tw_context, ContextDeleter> odd_context_;
 };
 
 TEST_F(MsgRandom, what_a_few_workers_get_is_what_the_reference_allows) {

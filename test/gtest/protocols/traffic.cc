@@ -18,7 +18,7 @@ Traffic::~Traffic() {
         node->worker.reset();
     for (const auto& op : ops_) {
         if (op->mapped != nullptr)
-            tw_mem_unmap(context_, op->mapped);
+            tw_mem_unmap(context_of(op->node->index), op->mapped);
     }
 }
 
@@ -35,7 +35,7 @@ TrafficNode& Traffic::open_node() {
     params.ep_failed_arg = &node;
     params.thread_mode = chance(3) ? TW_THREAD_MULTI : TW_THREAD_SINGLE;
     tw_worker_h worker = nullptr;
-    EXPECT_EQ(tw_worker_create(context_, &params, &worker), TW_OK);
+    EXPECT_EQ(tw_worker_create(context_of(node.index), &params, &worker), TW_OK);
     node.worker.reset(worker);
     node.address.resize(TW_ADDRESS_BYTES_MAX);
     std::size_t length = node.address.size();
@@ -156,7 +156,8 @@ void Traffic::forget_ended() {
         if (!op->is_over())
             return false;
         if (op->mapped != nullptr) {
-            EXPECT_EQ(tw_mem_unmap(context_, std::exchange(op->mapped, nullptr)), TW_OK);
+            EXPECT_EQ(tw_mem_unmap(context_of(op->node->index), std::exchange(op->mapped, nullptr)),
+                      TW_OK);
         }
         op->memory.reset();
         Bytes().swap(op->bytes);

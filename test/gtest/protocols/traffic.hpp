@@ -96,6 +96,7 @@ class Traffic {
         bool has_closes = false;  // endpoints are closed and made again
         bool has_breaks = false;  // ... some of them by force
         std::size_t bytes_max = 300'000;
+        tw_context_h odd = nullptr;  // of every other worker; null: they have the same
     };
     Traffic(std::uint64_t seed, tw_context_h context, const Options& options);
     ~Traffic();
@@ -186,6 +187,10 @@ class Traffic {
     RefMessage& message_of(TrafficOp& op);
 
     std::mt19937_64 random_;
+    tw_context_h context_of(unsigned index) const {
+        return index % 2 != 0 && options_.odd != nullptr ? options_.odd : context_;
+    }
+
     tw_context_h context_;
     Options options_;
     Tick clock_ = 0;

@@ -45,7 +45,8 @@ void Traffic::draw_list(TrafficOp& op) {
     }
     const auto has_null = [](const tw_iov_t& element) { return element.base == nullptr; };
     if (chance(10) && op.length > 0 && std::ranges::none_of(op.list, has_null)) {
-        EXPECT_EQ(tw_mem_map(context_, op.bytes.data(), op.bytes.size(), &op.mapped), TW_OK);
+        const tw_context_h context = context_of(op.node->index);
+        EXPECT_EQ(tw_mem_map(context, op.bytes.data(), op.bytes.size(), &op.mapped), TW_OK);
     }
 }
 
