@@ -340,7 +340,7 @@ ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned
     learn(tag, *ep);
     const Worker::Arrival arrival =
         arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
-    worker_.arrive(*ep, arrival, worker_.match(worker_.space(true), tag, ep->source));
+    worker_.arrive_unmatched(*ep, arrival);
     return UCS_OK;
 }
 

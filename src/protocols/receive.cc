@@ -109,8 +109,9 @@ bool Worker::take_eager(Endpoint& ep, const Header& header, std::span<const std:
          ep.has_incoming))
         return drop("first part", bytes.size());
     if (request == nullptr)
-        request = match(space((header.flags & kTagged) != 0), header.tag, ep.source);
-    arrive(ep, arrival, request);
+        arrive_unmatched(ep, arrival);
+    else
+        arrive(ep, arrival, request);
     return true;
 }
 
@@ -140,8 +141,9 @@ bool Worker::take_rndv(Endpoint& ep, const Header& header, std::span<const std::
     arrival.send_id = arrival.rndv.send_id;
     arrival.is_rndv = true;
     if (request == nullptr)
-        request = match(space((arrival.flags & kTagged) != 0), arrival.tag, ep.source);
-    arrive(ep, arrival, request);
+        arrive_unmatched(ep, arrival);
+    else
+        arrive(ep, arrival, request);
     return true;
 }
 
@@ -179,6 +181,10 @@ bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_
         return drop("message whose place has another tag", bytes.size());
     return am == AmId::kRndv ? take_rndv(ep, header, rest, request)
                              : take_eager(ep, header, rest, request);
+}
+
+void Worker::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
+    arrive(ep, arrival, match(space((arrival.flags & kTagged) != 0), arrival.tag, ep.source));
 }
 
 /// `request` has been matched; null: none was.

@@ -79,7 +79,7 @@ struct Transmission : uct_completion_t {
     Request* request = nullptr;
 };
 
-struct RequestState {
+struct alignas(4) RequestState {  // one word to write
     RequestKind kind : 2 = RequestKind::kSend;
     bool is_whole : 1 = false;  // all of it is valid
     bool is_tagged : 1 = false;

@@ -18,9 +18,9 @@ using ucs::kExactMask;
 inline constexpr std::uint32_t kAnySource = UINT32_MAX;
 
 struct PostedReceive {
-    std::uint64_t tag = 0;          // set before post(), which clears the bits outside the mask
-    PostedReceive* next = nullptr;  // in the queue, or in the ring of equal keys
-    PostedReceive* prev = nullptr;
+    std::uint64_t tag = 0;  // set before post(), which clears the bits outside the mask
+    PostedReceive* next;    // while posted: in the queue, or in the ring of equal keys
+    PostedReceive* prev;
     std::uint64_t sequence = 0;
     std::uint64_t mask = kExactMask;    // set before post()
     std::uint32_t source = kAnySource;  // set before post()

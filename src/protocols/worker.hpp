@@ -230,6 +230,7 @@ class alignas(128) Worker : public tw_worker {
     void close_multi(Request& parent, ucs_status_t status);
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
     void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
+    void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
     void describe(Request& request, Endpoint& ep, const Arrival& arrival);
     void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
     ucs_status_t announce(Endpoint& ep, AmId am, std::span<const std::byte> bytes);
