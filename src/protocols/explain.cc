@@ -64,6 +64,24 @@ std::string knob(const Options& options, Rule rule) {
     }
 }
 
+/// As the setting calls it.
+std::string_view scheme_of(Protocol protocol) {
+    std::string_view name = name_of(protocol);
+    name.remove_prefix(std::string_view("rndv_").size());
+    return name;
+}
+
+Protocol cheapest_rndv(const RailCosts& costs, std::size_t length, BufferKind kind) {
+    Protocol best = Protocol::kRndvCopy;
+    for (std::size_t i = 0; i < kProtocols; ++i) {
+        const auto protocol = static_cast<Protocol>(i);
+        if (is_rndv(protocol) && obstacle(costs, protocol, length, kind) == nullptr &&
+            cost_of(costs, protocol, length, kind).ns < cost_of(costs, best, length, kind).ns)
+            best = protocol;
+    }
+    return best;
+}
+
 tw_protocol_cost_t describe(const RailCosts& costs, Protocol protocol, std::size_t length,
                             BufferKind kind) {
     const Cost cost = cost_of(costs, protocol, length, kind);
@@ -84,6 +102,9 @@ void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, tw_e
     const Context& context = rail.worker().context();
     const BufferKind kind = kind_of(buffer);
     const Choice choice = rail.selection().choose(rail.costs(), length, kind);
+    const bool is_too_long = rail.matches_tags() && !is_rndv(choice.protocol) &&
+                             length > rail.attr().cap.tag.eager.max_bcopy;
+    const bool is_named = rail.costs().has_scheme && is_rndv(choice.protocol);
     *out = {};
     put(out->transport, rail.transport());
     put(out->device, rail.device());
@@ -93,6 +114,14 @@ void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, tw_e
     out->chosen = static_cast<unsigned>(choice.protocol);
     out->rule = sentence(choice.rule);
     put(out->knob, knob(context.options(), choice.rule));
+    if (is_too_long) {
+        out->chosen = static_cast<unsigned>(cheapest_rndv(rail.costs(), length, kind));
+        out->rule = "a tagged message that a device shall match is no longer than its buffer";
+        put(out->knob, "TAGWIRE_TAG_OFFLOAD=y");
+    } else if (is_named) {
+        out->rule = "a rendezvous goes as this setting names it, whatever costs less";
+        put(out->knob, fmt::format("TAGWIRE_RNDV_SCHEME={}", scheme_of(rail.costs().scheme)));
+    }
     if (context.calibration().has(rail.transport(), rail.device()))
         put(out->source, context.calibration().path());
     out->protocol_count = kProtocols;

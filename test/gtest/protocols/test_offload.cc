@@ -274,6 +274,18 @@ TEST_F(MsgOffload, more_receives_than_the_device_holds_are_kept_in_software) {
         ASSERT_EQ(buffers[i], data[i]) << i;
 }
 
+TEST_F(MsgOffload, the_explanation_names_the_device_s_limit) {
+    Node& a = node(0);
+    Node& b = node(1);
+    connect(a, b);
+    tw_explanation_t told{};
+    ASSERT_EQ(tw_ep_explain(a.to(b), 20000, TW_BUFFER_PLAIN, &told), TW_OK);
+    EXPECT_EQ(std::string(told.knob), "TAGWIRE_TAG_OFFLOAD=y");
+    EXPECT_EQ(std::string(told.protocols[told.chosen].name), "rndv_copy");
+    ASSERT_EQ(tw_ep_explain(a.to(b), 2000, TW_BUFFER_PLAIN, &told), TW_OK);
+    EXPECT_EQ(std::string(told.protocols[told.chosen].name), "bcopy");
+}
+
 /// Workers of two sets of transports: the even ones may use shared memory among them.
 class MsgOffloadMixed : public MsgOffload {
   protected:

@@ -90,6 +90,10 @@ TEST_F(MsgPut, the_sender_writes_what_both_have_handles_for) {
     }
     EXPECT_EQ(count("rndv_put"), 3U);
     EXPECT_EQ(count("rndv_get") + count("rndv_copy"), 0U);
+    tw_explanation_t told{};
+    ASSERT_EQ(tw_ep_explain(node(0).to(node(1)), kManyBytes, TW_BUFFER_MAPPED, &told), TW_OK);
+    EXPECT_EQ(std::string(told.protocols[told.chosen].name), "rndv_put");
+    EXPECT_EQ(std::string(told.knob), "TAGWIRE_RNDV_SCHEME=put");
 }
 
 TEST_F(MsgPut, no_more_is_written_than_there_is_room) {
