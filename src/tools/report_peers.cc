@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "tools/failure.hpp"
@@ -96,17 +95,22 @@ void wait_for(Program& server, const std::string& name, int port) {
     }
 }
 
+/// The number behind `mark` in what `command` prints.
 std::string version_of(const std::string& program, const std::string& package,
-                       const std::vector<std::string>& command, const char* pattern) {
+                       const std::vector<std::string>& command, const std::string& mark) {
     if (!has_program(program)) {
         throw Failure(
             text("%s is not installed (apt-get install %s)", program.c_str(), package.c_str()));
     }
     try {
         const std::string out = run_program(command, kVersionTimeoutMs).out;
-        std::smatch found;
-        if (std::regex_search(out, found, std::regex(pattern))) {
-            return found[1];
+        const std::size_t found = out.find(mark);
+        if (found != std::string::npos) {
+            const std::size_t begin = out.find_first_not_of(": ", found + mark.size());
+            const std::size_t end = out.find_first_not_of("0123456789.", begin);
+            if (begin != std::string::npos && end != begin) {
+                return out.substr(begin, end - begin);
+            }
         }
     } catch (const Failure&) {  // the version is all that is missing then
     }
@@ -263,12 +267,11 @@ Points PeerRuns::libfabric(const std::vector<Batch>& batches) const {
 }
 
 std::string PeerRuns::ucx_version() const {
-    return version_of("ucx_perftest", "ucx-utils", {"ucx_info", "-v"}, "[Vv]ersion:? +([0-9.]+)");
+    return version_of("ucx_perftest", "ucx-utils", {"ucx_info", "-v"}, "ersion");
 }
 
 std::string PeerRuns::libfabric_version() const {
-    return version_of("fi_pingpong", "libfabric-bin", {"fi_info", "--version"},
-                      "libfabric: +([0-9.]+)");
+    return version_of("fi_pingpong", "libfabric-bin", {"fi_info", "--version"}, "libfabric:");
 }
 
 }  // namespace tagwire::tools
