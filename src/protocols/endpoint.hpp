@@ -185,6 +185,7 @@ class Endpoint : public tw_ep {
     ucs_status_t send_request(Request& request);
     ucs_status_t start_flush(Request& request);
     ucs_status_t send_parts(Request& request);
+    ucs_status_t send_at_once(const Outgoing& message);
     ucs_status_t send_whole(Request& request, std::uint32_t flags);
     bool goes_as_tagged(const Request& request) const;
     bool is_rndv(const Request& request) const;

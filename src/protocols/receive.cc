@@ -55,8 +55,8 @@ inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_
 
 ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     Header header;
-    if (length < sizeof header) [[unlikely]]
-        return garbage("eager message", length);
+    if (length - sizeof header > kShortCopyMax) [[unlikely]]  // or shorter than a header
+        return on_long_eager(data, length);
     std::memcpy(&header, data, sizeof header);
     Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr) [[unlikely]]
@@ -67,10 +67,20 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
         auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
         if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
             posted.take_first();
-            end_short(*request, *ep, header, data + sizeof header, length - sizeof header);
+            end_short<false>(*request, *ep, header, data + sizeof header, length - sizeof header);
             return UCS_OK;
         }
     }
+    return on_eager_among_others(data, length);
+}
+
+ucs_status_t Worker::on_long_eager(const std::byte* data, std::size_t length) {
+    Header header;
+    if (length < sizeof header)
+        return garbage("eager message", length);
+    std::memcpy(&header, data, sizeof header);
+    if (names_.find(header.sender) == nullptr)
+        return garbage("message of nobody", length);
     return on_eager_among_others(data, length);
 }
 
@@ -83,7 +93,11 @@ ucs_status_t Worker::on_eager_among_others(const std::byte* data, std::size_t le
     if ((header.flags & ~std::uint32_t{kTagged}) == 0) {
         request = match(space(header.flags != 0), header.tag, ep.source);
         if (request != nullptr && is_short(*request, rest.size())) {
-            end_short(*request, ep, header, rest.data(), rest.size());
+            if (rest.size() > kShortCopyMax) {
+                end_short<true>(*request, ep, header, rest.data(), rest.size());
+            } else {
+                end_short<false>(*request, ep, header, rest.data(), rest.size());
+            }
             return UCS_OK;
         }
     }

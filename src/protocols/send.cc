@@ -6,6 +6,7 @@
 #include "protocols/endpoint.hpp"
 #include "protocols/envelope.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/short_way.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -36,7 +37,41 @@ struct Packing {
     }
 };
 
+/// A message of the program as it is.
+struct PlainPacking {
+    Header header;
+    const void* data;
+    std::size_t bytes;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const PlainPacking*>(arg);
+        std::memcpy(to, &packing.header, sizeof packing.header);
+        if (packing.bytes > 0)
+            std::memcpy(static_cast<std::byte*>(to) + sizeof packing.header, packing.data,
+                        packing.bytes);
+        return sizeof packing.header + packing.bytes;
+    }
+};
+
 }  // namespace
+
+/// A plain message that fits one buffer of a lane that is free: nothing of it is left when it has
+/// gone, so it needs no request. UCS_ERR_NO_RESOURCE: it is another, or has to wait.
+ucs_status_t Endpoint::send_at_once(const Outgoing& message) {
+    constexpr Buffer kPlainBuffer{};
+    if (direct_end_ == 0 || message.list != nullptr || !is_plain_send(message.op) ||
+        message.length + sizeof(Header) > rail_->bcopy_max ||
+        message.length >= rail_->rndv_from(kPlainBuffer))
+        return UCS_ERR_NO_RESOURCE;
+    PlainPacking packing{
+        {peer_names, message.is_tagged ? kTagged : 0U, message.tag}, message.base, message.length};
+    const ssize_t packed = uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kEager),
+                                           PlainPacking::pack, &packing, 0);
+    if (packed < 0)
+        return UCS_ERR_NO_RESOURCE;  // whatever it is, it is met again
+    worker.count(WorkerCounter::kTxEager);
+    return UCS_OK;
+}
 
 /// What is told of a message that has gone.
 tw_completion_t Endpoint::end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
@@ -59,6 +94,8 @@ tw_status_t Endpoint::send(const Outgoing& message) {
         return static_cast<tw_status_t>(failure_);
     if (holds_)
         return TW_ERR_NO_RESOURCE;
+    if (send_at_once(message) == UCS_OK)
+        return TW_OK;
     Request* request = worker.make(RequestKind::kSend, message.op, message.request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;

@@ -95,12 +95,20 @@ inline bool is_short(const Request& request, std::size_t length) {
     return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;
 }
 
+/// Up to so many bytes are copied by a few moves here.
+inline constexpr std::size_t kShortCopyMax = 256;
+
 /// Ends a receive whose data is here. It is in no matcher any more.
+template <bool kIsLong>
 [[gnu::always_inline]] inline void Worker::end_short(Request& request, Endpoint& ep,
                                                      const Header& header, const std::byte* data,
                                                      std::size_t length) {
     count(WorkerCounter::kRxExpected);
-    ucs::copy_short(request.buffer.base, data, length);
+    if constexpr (kIsLong) {
+        std::memcpy(request.buffer.base, data, length);
+    } else {
+        ucs::copy_short(request.buffer.base, data, length);
+    }
     tw_completion_t done;
     done.context = request.context;
     done.request = &request;

@@ -223,6 +223,7 @@ class alignas(128) Worker : public tw_worker {
     void destroy(Endpoint& ep);
     unsigned destroy_retired();
 
+    template <bool kIsLong>
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
                    std::size_t length);
     Request* make_child(Request& parent);
@@ -248,6 +249,7 @@ class alignas(128) Worker : public tw_worker {
         if (device_tags_ != nullptr && request.is_tagged)
             device_tags_->left(request);
     }
+    ucs_status_t on_long_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_eager_among_others(const std::byte* data, std::size_t length);
     bool take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
                     Request* request);
