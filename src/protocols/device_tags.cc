@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-std::size_t bucket_of(std::uint64_t tag) {
-    constexpr std::uint64_t kGolden = 0x9e37'79b9'7f4a'7c15;
-    return (tag * kGolden) >> 56;
-}
-
 DeviceReceive& receive_of(uct_tag_context_t* self) {
     return *static_cast<DeviceReceive*>(self);
 }
@@ -104,7 +99,7 @@ bool DeviceTags::overlaps_held(const Request& request) const {
     if (held_ == 0)
         return false;
     return request.mask != kExactMask || held_wild_ != 0 ||
-           held_exact_[bucket_of(request.tag)] != 0;
+           held_exact_[ucs::detail::tag_hash(request.tag) % kHeldBuckets] != 0;
 }
 
 DeviceTags::Rule DeviceTags::rule_for(const Request& request) const {
@@ -148,7 +143,7 @@ void DeviceTags::hold(Request& request, bool is_held) {
     const auto change = is_held ? 1U : ~0U;
     held_ += is_held ? 1 : std::size_t(-1);
     if (request.mask == kExactMask) {
-        held_exact_[bucket_of(request.tag)] += change;
+        held_exact_[ucs::detail::tag_hash(request.tag) % kHeldBuckets] += change;
     } else {
         held_wild_ += is_held ? 1 : std::size_t(-1);
     }

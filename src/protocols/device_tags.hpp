@@ -61,8 +61,6 @@ class DeviceTags {
     DeviceTags& operator=(const DeviceTags&) = delete;
     ~DeviceTags();
 
-    const Rail& rail() const { return rail_; }
-
     // ---- Receives
 
     /// It has just been posted.
