@@ -29,7 +29,7 @@ struct Operation {
     std::vector<std::byte> buffer;
     tw_request_h request = nullptr;
     bool is_pending = false;
-    bool is_stream = false;                      // buffered, and stays posted
+    bool stays = false;                          // takes many messages until it is told to end
     std::vector<tw_message_h>* shown = nullptr;  // buffered: where what it shows goes
     unsigned sum = 0;
 
@@ -42,10 +42,10 @@ struct Operation {
             for (std::size_t i = 0; i < done->length; ++i)
                 operation.sum += std::to_integer<unsigned>(data[i]);
             operation.shown->push_back(done->message);
-            operation.is_pending = operation.is_stream;
+            operation.is_pending = operation.stays;
             return;
         }
-        operation.is_pending = false;
+        operation.is_pending = operation.stays && (done->flags & TW_DONE_MULTI_RECV) == 0;
     }
 };
 
@@ -87,7 +87,8 @@ class Program {
         const std::size_t length = choice & 2 ? 100 : kReceiveBytes;
         tw_status_t status;
         if ((choice & 4) != 0) {
-            if ((choice & 8) != 0)
+            operation.stays = (choice & 8) != 0;
+            if (operation.stays)
                 op.flags |= TW_OP_MULTI_RECV;
             status = tw_msg_recv(worker_, operation.buffer.data(), length, &op, &operation.request);
         } else {
@@ -107,8 +108,8 @@ class Program {
         const auto choice = input.take<std::uint8_t>();
         if ((choice & 1) != 0 && ep_ != nullptr && !has_failed_)
             op.source = ep_;
-        operation.is_stream = (choice & 2) != 0;
-        if (operation.is_stream)
+        operation.stays = (choice & 2) != 0;
+        if (operation.stays)
             op.flags |= TW_OP_MULTI_RECV;
         operation.is_pending = true;  // it may show something before the call returns
         const tw_status_t status = (choice & 6) != 0
