@@ -109,6 +109,12 @@ void Endpoint::control(ControlOp op, std::uint32_t a, std::int32_t b, std::uint6
     drain_and_arm();
 }
 
+/// The peer hears of the end, if the transport has room for that; else when it speaks to us.
+void Endpoint::say_reset() {
+    if (state_ == EpState::kReady && worker_id != worker.id())
+        send_control({static_cast<std::uint32_t>(ControlOp::kReset), 0, 0, 0, number_});
+}
+
 void Endpoint::on_control(const Control& message) {
     Request* request = worker.request_named(message.a);
     const bool is_ours = request != nullptr && request->ep == this;
@@ -126,8 +132,12 @@ void Endpoint::on_control(const Control& message) {
                 worker.finish(*request, status < 0 ? status : UCS_OK);
             break;
         case ControlOp::kCts:
-            if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding)
+            if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding) {
                 send_data(*request, static_cast<std::uint32_t>(message.b), message.c);
+            } else {  // nobody waits for what is not there
+                control(ControlOp::kDataEnd, static_cast<std::uint32_t>(message.b),
+                        UCS_ERR_CANCELED);
+            }
             break;
         case ControlOp::kDataEnd:
             if (!is_ours || request->kind != RequestKind::kReceive || !request->is_outstanding)
@@ -182,6 +192,9 @@ void Endpoint::on_control(const Control& message) {
             break;
         case ControlOp::kLeft:
             on_left(message.a != 0);
+            break;
+        case ControlOp::kReset:
+            worker.connection_is_over(*this, static_cast<std::uint32_t>(message.c));
             break;
         case ControlOp::kLane:
             if (DeviceTags* tags = worker.device_tags())

@@ -92,6 +92,7 @@ class Endpoint : public tw_ep {
     tw_status_t send(const Outgoing& message);
     tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     void control(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0);
+    void say_reset();
     void cancel(Request& request);
     /// The receiver `receive_id` of a rendezvous wants `bytes` of its data.
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);

@@ -407,9 +407,14 @@ ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> byt
     const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
     const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
                                               (ep->peer_names == 0 && hello.known == ep->id));
-    if (newer < 0 || (newer == 0 && !is_current))
+    // The peer hears from our own hello that this name is worn.
+    if (newer < 0 || (newer == 0 && !is_current) || hello.id == peer.worn)
         return UCS_OK;
     peer.connection = hello.number;
+    if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.worn) {
+        reconnect(*ep);
+        ep = endpoint_to(from);
+    }
     if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
         // The peer has begun anew: what it had with us before has ended.
         if (ep->has_asked()) {

@@ -133,6 +133,7 @@ enum class ControlOp : std::uint32_t {
     kLeave = 15,     // Neither program has one: the connection can go.
     kLeft = 16,      // a: 1 it is gone at the side of the sender, 0 it stays.
     kLane = 17,      // a: rail of the receiver to which tagged messages go from now on.
+    kReset = 18,     // c: number of the sender's connection. It has been closed by force.
 };
 
 struct Control {
@@ -165,6 +166,9 @@ struct Hello {
     std::uint32_t rails;
     std::uint32_t known;   // the same of the receiver's hello; 0: it has not come
     std::uint32_t number;  // of the sender's connections; a later one has a higher number
+    // An id as `known` that an earlier connection of the sender has used, or 0: messages of that
+    // one may still be on their way, so the receiver must not go by it any more.
+    std::uint32_t worn;
 };
 
 /// Then, for each rail, its device address and its interface address.

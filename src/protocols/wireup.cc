@@ -96,8 +96,8 @@ std::vector<std::byte> Endpoint::hello_bytes() const {
     std::vector<std::byte> bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker.id(),
                           worker_id});
-    append(&bytes,
-           Hello{id, static_cast<std::uint32_t>(worker.rails().size()), peer_names, number_});
+    append(&bytes, Hello{id, static_cast<std::uint32_t>(worker.rails().size()), peer_names, number_,
+                         worker.worn_name_of(worker_id)});
     for (const auto& rail : worker.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);

@@ -122,9 +122,13 @@ class alignas(128) Worker : public tw_worker {
     /// The endpoint is asked in progress whether it can be destroyed.
     void retire(Endpoint& ep);
     void reconnect(Endpoint& ep);
+    void wear_out(const Endpoint& ep);
     void forget(Endpoint& ep);
     void unname(Endpoint& ep);
     std::uint32_t next_connection() { return ++connections_; }
+    std::uint32_t worn_name_of(std::uint64_t worker_id) { return peer_of(worker_id).worn; }
+    /// The peer's connection of that number is over.
+    void connection_is_over(Endpoint& ep, std::uint32_t number);
     /// Of a message; nullptr: nobody.
     Endpoint* named(std::uint32_t id) const { return names_.find(id); }
     std::size_t peers() const { return names_.size(); }
@@ -195,6 +199,7 @@ class alignas(128) Worker : public tw_worker {
     struct Peer {
         std::uint32_t source;      // in matching
         std::uint32_t connection;  // the latest that it has made
+        std::uint32_t worn;        // how the latest of ours that is over named it; 0: not at all
     };
 
     Worker(Context& context, const tw_worker_params_t& params);

@@ -14,7 +14,7 @@ Endpoint* Worker::endpoint_to(std::uint64_t worker_id) const {
 
 Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
     const auto number = static_cast<std::uint32_t>(peers_.size() + 1);
-    return peers_.try_emplace(worker_id, Peer{number, 0}).first->second;
+    return peers_.try_emplace(worker_id, Peer{number, 0, 0}).first->second;
 }
 
 Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
@@ -59,17 +59,42 @@ void Worker::unname(Endpoint& ep) {
         device_tags_->gone(ep);
 }
 
-/// The endpoint is the program's, and its connection has gone: it makes a new one.
+/// What it has sent may come after what its successor sends, and must not be taken for that.
+void Worker::wear_out(const Endpoint& ep) {
+    if (ep.peer_names != 0)
+        peer_of(ep.worker_id).worn = ep.peer_names;
+}
+
+/// The endpoint is the program's, and its connection has gone: it makes a new one. What it was
+/// receiving, which the peer had sent before it went, does not come.
 void Worker::reconnect(Endpoint& ep) {
+    wear_out(ep);
     unname(ep);
+    drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
+    while (Request* request = ep.receiving.front())
+        finish(*request, UCS_ERR_CONNECTION_RESET);
+    if (ep.failure() != UCS_OK)
+        return;  // a callback has closed it
     ep.id = names_.add(ep);
     if (ep.id == 0)
         return ep.fail(UCS_ERR_NO_MEMORY);
     ep.begin_anew();
 }
 
+void Worker::connection_is_over(Endpoint& ep, std::uint32_t number) {
+    Peer& peer = peer_of(ep.worker_id);
+    if (static_cast<std::int32_t>(number - peer.connection) > 0)
+        peer.connection = number;  // its hello is still to come
+    if (ep.has_asked())
+        return ep.on_left(true);
+    if (ep.peer_names == 0)
+        return reconnect(ep);
+    ep.fail(UCS_ERR_CONNECTION_RESET);
+}
+
 /// Another endpoint to the same worker may be made.
 void Worker::forget(Endpoint& ep) {
+    wear_out(ep);
     const auto found = endpoints_.find(ep.worker_id);
     if (found != endpoints_.end() && found->second.get() == &ep) {
         gone_.push_back(std::move(found->second));
@@ -113,6 +138,7 @@ void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
 
 void Worker::close(Endpoint& ep) {
     ep.is_open = false;
+    ep.say_reset();
     ep.fail(UCS_ERR_CANCELED);
     retire(ep);
 }

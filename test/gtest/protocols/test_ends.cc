@@ -123,6 +123,23 @@ TEST_F(MsgEnds, a_forced_close_ends_everything_at_once) {
     expect_message(b, again, 2);
 }
 
+TEST_F(MsgEnds, the_peer_of_a_forced_close_hears_of_it_without_speaking) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    send(b, a, {}, 9);
+    expect_message(a, {}, 9);
+    int directed = 0;
+    tw_op_t receive = op(&directed);
+    receive.source = b.to(a);
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run_until([&] { return !b.done.empty() && !b.failures.empty(); });
+    EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
+}
+
 TEST_F(MsgEnds, an_endpoint_that_went_before_its_peer_had_answered_can_be_made_anew) {
     constexpr int kLooks = 20000;
     Node& a = node(0);

@@ -3,7 +3,6 @@
 //
 // TAGWIRE_TEST_WORKERS=<n>: at most so many instead of 16 where there are many.
 // TAGWIRE_TEST_TRANSPORTS_ODD=<list>: every other worker has these transports.
-// TAGWIRE_TEST_BREAKS=1: endpoints are closed by force, too.
 #include <cstdlib>
 
 #include "common/seeds.hpp"
@@ -57,8 +56,6 @@ TEST_F(MsgRandom, endpoints_are_closed_and_made_again) {
 }
 
 TEST_F(MsgRandom, endpoints_are_closed_by_force_and_made_again) {
-    if (std::getenv("TAGWIRE_TEST_BREAKS") == nullptr)
-        GTEST_SKIP() << "where TAGWIRE_TEST_BREAKS asks for it, nightly";
     for_each_seed(6, [&](std::uint64_t seed) {
         run(seed, {.workers = 4, .has_closes = true, .has_breaks = true});
     });

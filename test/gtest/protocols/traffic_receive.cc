@@ -131,12 +131,19 @@ bool Traffic::ends_badly(TrafficOp& op, const tw_completion_t& done) {
     if (done.status == TW_OK || done.status == TW_ERR_MESSAGE_TRUNCATED)
         return false;
     RefReceive& record = record_of(op);
-    if (done.status == TW_ERR_CANCELED && op.cancelled != kNever && op.kind != Kind::kClaim) {
+    const bool has_closed = op.peer != kAnybody && op.node->closed[op.peer] != 0;
+    const bool has_broken = op.peer != kAnybody && op.node->broken[op.peer] != 0;
+    // By a close it may have left the list before it was cancelled, or with a message: a buffered
+    // one does not say with which.
+    const bool is_buffered = (op.flags & TW_OP_BUFFERED) != 0;
+    const bool is_by_close =
+        has_closed || has_broken || done.source != 0 || (is_buffered && is_anything_broken());
+    if (done.status == TW_ERR_CANCELED && op.cancelled != kNever && op.kind != Kind::kClaim &&
+        !is_by_close) {
         record.withdrawn = op.cancelled;
     } else if (done.status == TW_ERR_NO_MESSAGE && op.kind == Kind::kPeek) {
         record.withdrawn = record.posted;
     } else {
-        const bool has_closed = op.peer != kAnybody && op.node->closed[op.peer] != 0;
         EXPECT_TRUE(is_anything_broken() || has_closed) << tw_status_string(done.status);
         record.is_excused = true;
     }

@@ -174,7 +174,8 @@ void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
     const auto& sent = op.node->sent[op.peer];
     for (std::size_t& i = op.node->flushed[op.peer]; i < op.mark; ++i) {
         RefMessage& message = to.spaces[sent[i].first ? 1 : 0].message(sent[i].second);
-        message.taken = std::min(message.taken, clock_);
+        if (!message.is_excused)  // else its connection is not the one that was flushed
+            message.taken = std::min(message.taken, clock_);
     }
     check_flushed(to);
 }
