@@ -205,8 +205,11 @@ void Worker::report(Request& request) {
         return release(request);
     if (request.complete != nullptr) {
         // What has ended before is told before: the parts of a multi-receive before its end. No
-        // callback runs in the call that made the operation: it may make the next one.
-        if ((attention_ & kInProgress) != 0 && !request.in_call && deferred_.empty())
+        // callback runs in the call that made the operation, or the whole of it: it may make the
+        // next one, which would come before the rest of this.
+        const bool in_call =
+            request.in_call || (request.parent != nullptr && request.parent->in_call);
+        if ((attention_ & kInProgress) != 0 && !in_call && deferred_.empty())
             return call_back(request);
         deferred_.push_back(request);
         return ask_slow_work();

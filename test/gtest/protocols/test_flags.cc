@@ -324,6 +324,62 @@ TEST_F(MsgFlags, a_directed_receive_takes_its_peer_only) {
     EXPECT_EQ(directed, from_b);
 }
 
+TEST_F(MsgFlags, a_multi_receive_made_in_a_callback_has_all_that_waits_before_the_next_receive) {
+    connect();
+    struct Greedy {
+        tw_worker_h worker;
+        std::vector<std::uint64_t> many, later;  // first bytes of what came
+        Bytes buffer = Bytes(100'000), small = Bytes(100);
+        bool is_begun = false;
+
+        void begin() {
+            is_begun = true;
+            const tw_op_t op = how(TW_OP_MULTI_RECV, [](const tw_completion_t* done) {
+                auto& self = *static_cast<Greedy*>(done->context);
+                if ((done->flags & TW_DONE_MULTI_RECV) != 0)
+                    return;
+                self.many.push_back(
+                    std::to_integer<std::uint64_t>(*static_cast<const std::byte*>(done->buffer)));
+                self.ask();
+            });
+            EXPECT_EQ(tw_msg_recv(worker, buffer.data(), buffer.size(), &op, nullptr),
+                      TW_INPROGRESS);
+        }
+        void ask() {
+            const tw_op_t op = how(0, [](const tw_completion_t* done) {
+                auto& self = *static_cast<Greedy*>(done->context);
+                self.later.push_back(std::to_integer<std::uint64_t>(self.small[0]));
+            });
+            EXPECT_EQ(tw_msg_recv(worker, small.data(), small.size(), &op, nullptr), TW_INPROGRESS);
+        }
+        tw_op_t how(unsigned flags, tw_complete_cb_t complete) {
+            tw_op_t op{};
+            op.flags = TW_OP_COMPLETION | flags;
+            op.context = this;
+            op.complete = complete;
+            return op;
+        }
+    };
+    Node& a = node(0);
+    Node& b = node(1);
+    Greedy greedy{b.worker(), {}, {}};
+    tw_op_t first = greedy.how(
+        0, [](const tw_completion_t* done) { static_cast<Greedy*>(done->context)->begin(); });
+    Bytes none(8);
+    for (unsigned i = 0; i < 5; ++i) {
+        const Bytes data(50, std::byte{static_cast<unsigned char>(i)});
+        ASSERT_GE(tw_msg_send(a.to(b), data.data(), data.size(), nullptr, nullptr), TW_OK);
+    }
+    run_some();
+    ASSERT_EQ(tw_tag_recv(b.worker(), none.data(), none.size(), 1, 0, &first, nullptr),
+              TW_INPROGRESS);
+    ASSERT_GE(tw_tag_send(a.to(b), none.data(), none.size(), 1, nullptr, nullptr), TW_OK);
+    run_until([&] { return greedy.many.size() + greedy.later.size() == 5; });
+    EXPECT_EQ(greedy.many, (std::vector<std::uint64_t>{0, 1, 2, 3, 4}));
+    EXPECT_TRUE(greedy.later.empty());
+    EXPECT_TRUE(greedy.is_begun);
+}
+
 TEST_F(MsgFlags, a_multi_receive_takes_messages_until_it_is_full) {
     connect();
     Node& a = node(0);
