@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# clean_root.sh [--suite NAME] [--mirror URL] [--dir DIR] [--keep] [COMMAND...]
+# clean_root.sh [--suite NAME] [--mirror URL] [--dir DIR] [--with FILE]... [--keep] [COMMAND...]
 # Proves that the README's commands work on a machine that has nothing: makes a minimal root with
 # debootstrap, copies the tracked files of this checkout into it, and runs each COMMAND there (./run
-# demo and ./run test when none is given). Mirror, proxy and keys are those of this machine's apt.
+# demo and ./run test when none is given). Each FILE is there, too, in /src/with. Mirror, proxy and
+# keys are those of this machine's apt.
 # Needs to be root. All mounts live in a mount name space of their own and end with it.
 set -euo pipefail
 self=$(realpath "${BASH_SOURCE[0]}")
 source_dir=$(dirname "$(dirname "$self")")
 
-suite=bookworm mirror='' dir='' keep=0
+suite=bookworm mirror='' dir='' keep=0 with=()
 die() { printf 'clean_root: %s\n' "$*" >&2; exit 1; }
 say() { printf '\n=== %s\n' "$*"; }
 
@@ -94,6 +95,7 @@ while (($#)); do
         --suite) suite=${2:?--suite needs a name}; shift 2 ;;
         --mirror) mirror=${2:?--mirror needs an address}; shift 2 ;;
         --dir) dir=${2:?--dir needs a directory}; shift 2 ;;
+        --with) with+=("${2:?--with needs a file}"); shift 2 ;;
         --keep) keep=1; shift ;;
         -*) die "unknown option $1" ;;
         *) break ;;
@@ -109,4 +111,6 @@ trap '((keep)) && echo "the root stays in $root" || rm -rf --one-file-system "$r
 say "a minimal $suite in $root"
 make_root "$root"
 copy_checkout "$root"
+mkdir "$root/src/with"
+((${#with[@]} == 0)) || cp -t "$root/src/with" -- "${with[@]}"
 unshare --mount --propagation private --pid --fork --kill-child "$self" --inside "$root" "$@"

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <set>
 #include <span>
+#include <string_view>
 
 #include "tools/failure.hpp"
 #include "tools/limits.hpp"
@@ -199,8 +200,9 @@ int main(int argc, char** argv) {
         return *status;
     }
     if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-        std::fprintf(stderr, "usage: tagwire-demo [OUT.html]\n");
-        return 2;
+        const bool is_asked = argc == 2 && std::string_view(argv[1]) == "--help";
+        std::fprintf(is_asked ? stdout : stderr, "Usage: tagwire-demo [OUT.html]\n");
+        return is_asked ? 0 : 2;
     }
     try {
         const std::uint64_t validated = run_rows();

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Manual pages, and the guide and the interfaces as HTML. Pages of the command come from its --help
+# and docs/man/*.h2m, those of the interfaces from the comments of the public headers.
+find_program(TAGWIRE_HELP2MAN help2man REQUIRED)
+find_package(Doxygen REQUIRED)
+find_program(TAGWIRE_GZIP gzip REQUIRED)
+
+set(tw_man ${PROJECT_BINARY_DIR}/man)
+set(tw_man_sources ${PROJECT_SOURCE_DIR}/docs/man)
+file(MAKE_DIRECTORY ${tw_man}/man1 ${tw_man}/man7)
+set(tw_pages)
+
+# tw_add_command_page(<page> <what it is> <target> [subcommand])
+function(tw_add_command_page page what target)
+    set(include ${tw_man_sources}/${page}.h2m)
+    set(output ${tw_man}/man1/${page}.1.gz)
+    add_custom_command(OUTPUT ${output}
+        COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C sh ${tw_man_sources}/page.sh ${TAGWIRE_HELP2MAN}
+                ${output} ${include} ${PROJECT_VERSION} "${what}" $<TARGET_FILE:${target}>
+                ${ARGN}
+        DEPENDS ${target} ${include} ${tw_man_sources}/page.sh VERBATIM)
+    set(tw_pages ${tw_pages} ${output} PARENT_SCOPE)
+endfunction()
+tw_add_command_page(tagwire "tagged messages on every wire" tagwire_command)
+tw_add_command_page(tagwire-demo "the main job in one command" tagwire_demo)
+tw_add_command_page(tagwire-info "show devices, transports and options" tagwire_command info)
+tw_add_command_page(tagwire-perf "measure transports between processes" tagwire_command perf)
+tw_add_command_page(tagwire-tune "measure what messages cost, for the choice of protocols"
+                    tagwire_command tune)
+tw_add_command_page(tagwire-explain "show how messages go, and why" tagwire_command explain)
+tw_add_command_page(tagwire-report "measure a machine and write a page with plots"
+                    tagwire_command report)
+tw_add_command_page(tagwire-soak "exchange random messages and check every byte"
+                    tagwire_command soak)
+tw_add_command_page(tagwire-vhca "run programs on the virtual HCA" tagwire_command vhca)
+
+add_custom_command(OUTPUT ${tw_man}/man7/tagwire.7.gz
+    COMMAND sh -c "gzip -9nc '${tw_man_sources}/tagwire.7' > '${tw_man}/man7/tagwire.7.gz'"
+    DEPENDS ${tw_man_sources}/tagwire.7 VERBATIM)
+list(APPEND tw_pages ${tw_man}/man7/tagwire.7.gz)
+
+# The interfaces: HTML with the guide, and a page of section 3 for each header and each function.
+file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md
+     ${PROJECT_SOURCE_DIR}/src/protocols/api/* ${PROJECT_SOURCE_DIR}/src/uct/api/*
+     ${PROJECT_SOURCE_DIR}/src/tagwire*.h ${PROJECT_SOURCE_DIR}/src/tagwire*.hpp)
+configure_file(${PROJECT_SOURCE_DIR}/docs/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/docs/man/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile.man @ONLY)
+set(tw_html ${PROJECT_BINARY_DIR}/html)
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${tw_html} ${tw_man}/man3
+    COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile
+    COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile.man
+    COMMAND sh ${tw_man_sources}/interfaces.sh ${tw_man}/man3
+    COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/doxygen.stamp
+    DEPENDS ${tw_documented} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
+            ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/interfaces.sh VERBATIM)
+
+add_custom_target(docs ALL DEPENDS ${tw_pages} ${PROJECT_BINARY_DIR}/doxygen.stamp)
+install(DIRECTORY ${tw_man}/man1 ${tw_man}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR}
+        COMPONENT command)
+install(DIRECTORY ${tw_man}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT dev)
+install(DIRECTORY ${tw_html} DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libtagwire-dev
+        COMPONENT dev)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Debian packages by CPack, one of each component: libtagwire0 (runtime), libtagwire-dev (dev),
+# tagwire (command), libtagwire-fi (fi, where libfabric's headers are). `./run package` makes them
+# from the preset `package`, whose prefix is /usr.
+
+if(TAGWIRE_BUILD_DOCS)
+    include(TagwireDocs)
+endif()
+
+set(CPACK_PACKAGE_CONTACT "the tagwire authors <dev@tagwire.invalid>")
+set(tw_components runtime dev command)
+if(TARGET tagwire-fi)
+    list(APPEND tw_components fi)
+endif()
+
+# Debian wants the licence under the name of each package, and a changelog.
+find_program(TAGWIRE_GZIP gzip)
+set(tw_package_runtime libtagwire${PROJECT_VERSION_MAJOR})
+set(tw_package_dev libtagwire-dev)
+set(tw_package_command tagwire)
+set(tw_package_fi libtagwire-fi)
+set(tw_news)
+if(TAGWIRE_GZIP)
+    string(TIMESTAMP tw_now "%a, %d %b %Y %H:%M:%S +0000" UTC)
+    file(WRITE ${PROJECT_BINARY_DIR}/package/changelog
+"tagwire (${PROJECT_VERSION}) unstable; urgency=medium
+
+  * What has changed is in NEWS.gz.
+
+ -- ${CPACK_PACKAGE_CONTACT}  ${tw_now}
+")
+    set(tw_news ${PROJECT_BINARY_DIR}/package/NEWS.gz ${PROJECT_BINARY_DIR}/package/changelog.gz)
+    execute_process(COMMAND ${TAGWIRE_GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+                    OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/NEWS.gz)
+    execute_process(COMMAND ${TAGWIRE_GZIP} -9nc ${PROJECT_BINARY_DIR}/package/changelog
+                    OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/changelog.gz)
+endif()
+foreach(component ${tw_components})
+    set(tw_doc ${CMAKE_INSTALL_DATAROOTDIR}/doc/${tw_package_${component}})
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${tw_doc} RENAME copyright
+            COMPONENT ${component})
+    install(FILES ${tw_news} DESTINATION ${tw_doc} COMPONENT ${component})
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL ${tw_components})
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+
+set(tw_same "(= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${tw_package_runtime})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+# CPack would write these for every package, and the command has libraries of others' names.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package/shlibs NEWLINE_STYLE UNIX CONTENT
+     "libtagwire ${PROJECT_VERSION_MAJOR} ${tw_package_runtime} (>= ${PROJECT_VERSION})\n")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/package/triggers NEWLINE_STYLE UNIX CONTENT
+     "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
+    ${PROJECT_BINARY_DIR}/package/shlibs ${PROJECT_BINARY_DIR}/package/triggers)
+# Loaded at run time, where they are.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS libpmix2)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
+    "Tagged messages on every wire: shared library
+ Messages with tags between processes, eager or by rendezvous, over shared
+ memory and RDMA devices (verbs RC, mlx5 DC), behind a messaging API and a
+ transport API that is source-compatible with UCX's UCT. Holds the virtual
+ HCA, a device in user space for machines without a card.")
+
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${tw_package_dev})
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
+set(CPACK_COMPONENT_DEV_DESCRIPTION
+    "Tagged messages on every wire: development files
+ Headers of the C and C++ interfaces, the static library, descriptions for
+ CMake and pkg-config, and the manual pages of the interfaces.")
+
+set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME ${tw_package_command})
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
+set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS gnuplot-nox)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "ucx-utils, libfabric-bin")
+set(CPACK_COMPONENT_COMMAND_DESCRIPTION
+    "Tagged messages on every wire: command
+ Shows the transports of a machine, measures them beside their physical
+ floors, tunes and explains the choice of protocols, writes a report with
+ plots, checks messages for hours, and runs programs of libibverbs on the
+ virtual HCA.")
+
+set(CPACK_DEBIAN_FI_PACKAGE_NAME ${tw_package_fi})
+set(CPACK_DEBIAN_FI_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_FI_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
+set(CPACK_COMPONENT_FI_DESCRIPTION
+    "Tagged messages on every wire: provider for libfabric
+ Lets programs of libfabric, among them Open MPI, send over tagwire: the
+ provider is called tagwire.")
+include(CPack)
