@@ -194,6 +194,7 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--look", "LOOK", "NAME", "What the device looks like: connectx (default), soft-roce"},
     {"--link-layer", "LINK_LAYER", "NAME",
      "Of the port: auto (default; ethernet over udp and for soft-roce), infiniband, ethernet"},
+    {"--devices", "DEVICES", "N", "Devices: vhca0, vhca1, ... (default 1)"},
     {"--ports", "PORTS", "N", "Ports; those behind the first are down"},
     {"--gids", "GIDS", "N", "Entries of the GID table (default 8), of which the first is used"},
     {"--qps", "QPS", "N", "Queue pairs that it has"},

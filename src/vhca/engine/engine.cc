@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 
@@ -24,20 +25,21 @@ constexpr Time kStallCheckNs = 100'000;
 
 // Who makes the engine; held across fork(), too.
 constinit std::mutex making;
-constinit Engine* the_engine = nullptr;  // under `making`
+constinit std::array<Engine*, Engine::kMax> engines{};  // under `making`
 
 }  // namespace
 
-// ---- The one engine ----------------------------------------------------------------------------
+// ---- Made once for each device -----------------------------------------------------------------
 
 int Engine::get(const EngineConfig& config, Engine** engine_p) {
     const std::lock_guard guard(making);
-    if (the_engine == nullptr) {
-        if (const int error = make(config, &the_engine); error != 0) {
+    Engine*& engine = engines[config.index];
+    if (engine == nullptr) {
+        if (const int error = make(config, &engine); error != 0) {
             return error;
         }
     }
-    *engine_p = the_engine;
+    *engine_p = engine;
     return 0;
 }
 
@@ -118,17 +120,21 @@ int Engine::start(const EngineConfig& config) {
 
 // ---- Fork --------------------------------------------------------------------------------------
 
-// The lock is taken, so that the child finds the device between two steps.
+// The locks are taken, so that the child finds each device between two steps.
 void Engine::before_fork() {
     making.lock();
-    if (the_engine != nullptr) {
-        the_engine->mutex_.lock();
+    for (Engine* engine : engines) {
+        if (engine != nullptr) {
+            engine->mutex_.lock();
+        }
     }
 }
 
 void Engine::after_fork_parent() {
-    if (the_engine != nullptr) {
-        the_engine->mutex_.unlock_quietly();
+    for (Engine* engine : engines) {
+        if (engine != nullptr) {
+            engine->mutex_.unlock_quietly();
+        }
     }
     making.unlock();
 }
@@ -136,10 +142,12 @@ void Engine::after_fork_parent() {
 // Descriptors and rings are the parent's. What the child still holds of its objects can be called,
 // but leads nowhere; it is not destroyed, because a face may refer to it.
 void Engine::after_fork_child() {
-    if (the_engine != nullptr) {
-        the_engine->abandon();
-        the_engine->mutex_.unlock_quietly();
-        the_engine = nullptr;
+    for (Engine*& engine : engines) {
+        if (engine != nullptr) {
+            engine->abandon();
+            engine->mutex_.unlock_quietly();
+            engine = nullptr;
+        }
     }
     making.unlock();
 }

@@ -48,6 +48,7 @@ enum class LinkLayer { kOfFabric, kInfiniband, kEthernet };  // of shm InfiniBan
 /// the fabric's: what is given is replaced. `device.active_mtu` and `device.packets_ahead` are at
 /// most what the fabric carries.
 struct EngineConfig {
+    unsigned index = 0;  // of the device; below Engine::kMax
     FabricKind fabric = FabricKind::kShm;
     LinkLayer link_layer = LinkLayer::kOfFabric;
     std::string address;  // udp: in dots; "": one of this machine
@@ -59,8 +60,10 @@ struct EngineConfig {
 class Engine {
   public:
     static constexpr Time kTakeOverNs = 100'000;
+    static constexpr unsigned kMax = 8;  // devices of a process
 
-    /// The engine of this process, made at the first call; `config` of later calls is ignored.
+    /// The engine of device `config.index` of this process, made at the first call for it; what
+    /// else `config` of later calls has is ignored. Engines know nothing of each other.
     /// EMFILE, ENOMEM, EADDRNOTAVAIL (no LID is free, or the address is of another machine),
     /// EADDRINUSE (another process has the address), EINVAL (not an address, or
     /// InfiniBand over UDP), EAGAIN (no thread

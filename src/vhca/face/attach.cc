@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the face meets the engine.
 #include <cerrno>
+#include <string_view>
 
+#include "ucs/log/log.hpp"
 #include "vhca/face/context.hpp"
 #include "vhca/face/look.hpp"
 #include "vhca/face/options.hpp"
@@ -13,33 +15,56 @@ namespace {
 // Mellanox's company id, then letters of ours; the fabric puts the node where the zeros are.
 constexpr std::uint64_t kGuidBase = 0x0002c90374770000;
 
-int fill(EngineConfig* config) {
+// Over UDP each device has an address of its own: the names are separated by commas.
+int fill_address(const Options& options, unsigned index, EngineConfig* config) {
+    std::string_view rest = options.address.text;
+    for (unsigned i = 0; i < index; ++i) {
+        const std::size_t comma = rest.find(',');
+        rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    config->address = rest.substr(0, rest.find(','));
+    if (index > 0 && config->address.empty() && config->fabric == FabricKind::kUdp) {
+        TW_LOG_ERROR(
+            "virtual HCA: vhca%u has no address: over UDP TAGWIRE_VHCA_ADDRESS names one for each "
+            "device, by commas",
+            index);
+        return EINVAL;
+    }
+    return 0;
+}
+
+int fill(unsigned index, EngineConfig* config) {
     Options options;
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
         return EINVAL;  // the option was named in the log
     }
     config->device = limits_of(look(), options);
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
-    config->address = options.address.text;
+    config->index = index;
+    if (const int error = fill_address(options, index, config)) {
+        return error;
+    }
     config->link_layer = static_cast<LinkLayer>(options.link_layer);
     if (config->link_layer == LinkLayer::kOfFabric && look().is_ethernet) {
         config->link_layer = LinkLayer::kEthernet;
     }
     config->device.guid = kGuidBase;
-    config->seed = options.seed;
+    // Devices with the same seed would lose the same packets.
+    const std::uint64_t seed = options.seed == 0 ? 0 : options.seed + index;
+    config->seed = seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;
     config->faults.reordering = options.reorder;
     config->faults.delay_ns = options.delay_ns;
-    config->faults.seed = options.seed;
+    config->faults.seed = seed;
     return 0;
 }
 
 }  // namespace
 
-int attach_engine(Engine** engine_p) {
+int attach_engine(unsigned index, Engine** engine_p) {
     EngineConfig config;
-    if (const int error = fill(&config)) {
+    if (const int error = fill(index, &config)) {
         return error;
     }
     Engine* engine = nullptr;
@@ -51,9 +76,9 @@ int attach_engine(Engine** engine_p) {
     return 0;
 }
 
-std::uint64_t device_guid() {
+std::uint64_t device_guid(unsigned index) {
     Engine* engine = nullptr;
-    return attach_engine(&engine) == 0 ? engine->guid() : kGuidBase;
+    return attach_engine(index, &engine) == 0 ? engine->guid() : kGuidBase;
 }
 
 }  // namespace tagwire::vhca

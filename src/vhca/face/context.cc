@@ -69,11 +69,12 @@ int query_rt_values_op(ibv_context* context, ibv_values_ex* values) {
 using namespace tagwire::vhca;
 
 ibv_context* tagwire_vhca_ibv_open_device(ibv_device* device) {
-    if (device != the_device()) {
+    const std::optional<unsigned> index = index_of(device);
+    if (!index) {
         return fail(ENODEV);
     }
     Engine* engine = nullptr;
-    if (const int error = attach_engine(&engine)) {
+    if (const int error = attach_engine(*index, &engine)) {
         return fail(error);
     }
     auto* opened = new (std::nothrow) FaceContext{};

@@ -33,7 +33,8 @@ std::string hex(std::uint64_t value, int digits) {
 }
 
 void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& attr) {
-    facts.text("device", "name", the_device()->name);
+    facts.text("device", "name", device_at(0)->name);
+    facts.number("device", "devices", device_count());
     facts.text("device", "look", look().name);
     facts.text("device", "firmware", attr.fw_ver);
     facts.text("device", "vendor", hex(attr.vendor_id, 4));
@@ -99,7 +100,7 @@ using namespace tagwire::vhca;
 
 int tagwire_vhca_describe(void (*take)(void*, const char*, const char*, const char*), void* arg) {
     const Facts facts{take, arg};
-    ibv_context* context = tagwire_vhca_ibv_open_device(the_device());
+    ibv_context* context = tagwire_vhca_ibv_open_device(device_at(0));
     if (context == nullptr) {
         return errno;
     }

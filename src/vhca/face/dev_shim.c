@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preloaded by the launcher. UCX looks for the character device of an HCA before it opens it
    through libibverbs. Ours has none, so here stat() and access() of
-   /dev/infiniband/tagwire-vhca0 answer for /dev/zero, which everybody may read and write; nothing
-   opens it. */
+   /dev/infiniband/tagwire-vhca0, 1, ... answer for /dev/zero, which everybody may read and write;
+   nothing opens it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,11 @@
 #include <unistd.h>
 
 static const char* replace(const char* path) {
-    return path != NULL && strcmp(path, "/dev/infiniband/tagwire-vhca0") == 0 ? "/dev/zero" : path;
+    static const char kOurs[] = "/dev/infiniband/tagwire-vhca";
+    const size_t length = sizeof kOurs - 1;
+    const int is_ours = path != NULL && strncmp(path, kOurs, length) == 0 && path[length] >= '0' &&
+                        path[length] <= '9' && path[length + 1] == '\0';
+    return is_ours ? "/dev/zero" : path;
 }
 
 __attribute__((visibility("default"))) int stat(const char* path, struct stat* out) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The list of devices, and what the device says of itself.
+// The list of devices, and what a device says of itself.
 #include <tagwire_version.h>
 
 #include <endian.h>
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,6 +14,7 @@
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
 #include "vhca/face/look.hpp"
+#include "vhca/face/options.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -22,14 +25,29 @@ struct ListedDevice {
     std::byte behind[1024];
 };
 
-ListedDevice make_device() {
-    ListedDevice listed{};
-    listed.device.node_type = IBV_NODE_CA;
-    listed.device.transport_type = IBV_TRANSPORT_IB;
-    std::strcpy(listed.device.name, "vhca0");
-    std::strcpy(listed.device.dev_name, "tagwire-vhca0");
-    std::strcpy(listed.device.dev_path, "/sys/class/infiniband_verbs/tagwire-vhca0");
-    std::strcpy(listed.device.ibdev_path, "/sys/class/infiniband/vhca0");
+using ListedDevices = std::array<ListedDevice, Engine::kMax>;
+
+template <std::size_t n>
+void put(char (&out)[n], const char* before, unsigned index) {
+    std::snprintf(out, n, "%svhca%u", before, index);
+}
+
+ListedDevices make_devices() {
+    ListedDevices all{};
+    for (unsigned i = 0; i < all.size(); ++i) {
+        ibv_device& device = all[i].device;
+        device.node_type = IBV_NODE_CA;
+        device.transport_type = IBV_TRANSPORT_IB;
+        put(device.name, "", i);
+        put(device.dev_name, "tagwire-", i);
+        put(device.dev_path, "/sys/class/infiniband_verbs/tagwire-", i);
+        put(device.ibdev_path, "/sys/class/infiniband/", i);
+    }
+    return all;
+}
+
+ListedDevices& devices() {
+    static ListedDevices listed = make_devices();
     return listed;
 }
 
@@ -87,9 +105,26 @@ void fill_tm_caps(const DeviceConfig& config, ibv_tm_caps* caps) {
 
 }  // namespace
 
-ibv_device* the_device() {
-    static ListedDevice listed = make_device();
-    return &listed.device;
+unsigned device_count() {
+    static const auto count = [] {
+        Options options;
+        const ucs_status_t status = ucs::config_fill(option_table(), &options);
+        return status == UCS_OK ? static_cast<unsigned>(options.devices) : 1U;
+    }();
+    return count;
+}
+
+ibv_device* device_at(unsigned index) {
+    return &devices()[index].device;
+}
+
+std::optional<unsigned> index_of(const ibv_device* device) {
+    for (unsigned i = 0; i < device_count(); ++i) {
+        if (device == device_at(i)) {
+            return i;
+        }
+    }
+    return std::nullopt;
 }
 
 int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* input,
@@ -119,13 +154,16 @@ int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* in
 using namespace tagwire::vhca;
 
 ibv_device** tagwire_vhca_ibv_get_device_list(int* count_p) {
-    auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(void*)));
+    const unsigned count = device_count();
+    auto** list = static_cast<ibv_device**>(std::calloc(count + 1, sizeof(void*)));
     if (list == nullptr) {
         return fail(ENOMEM);
     }
-    list[0] = the_device();
+    for (unsigned i = 0; i < count; ++i) {
+        list[i] = device_at(i);
+    }
     if (count_p != nullptr) {
-        *count_p = 1;
+        *count_p = static_cast<int>(count);
     }
     return list;
 }
@@ -138,12 +176,12 @@ const char* tagwire_vhca_ibv_get_device_name(ibv_device* device) {
     return device->name;
 }
 
-int tagwire_vhca_ibv_get_device_index(ibv_device*) {
-    return 0;
+int tagwire_vhca_ibv_get_device_index(ibv_device* device) {
+    return static_cast<int>(index_of(device).value_or(0));
 }
 
-__be64 tagwire_vhca_ibv_get_device_guid(ibv_device*) {
-    return htobe64(device_guid());
+__be64 tagwire_vhca_ibv_get_device_guid(ibv_device* device) {
+    return htobe64(device_guid(index_of(device).value_or(0)));
 }
 
 int tagwire_vhca_ibv_query_device(ibv_context* context, ibv_device_attr* attr) {

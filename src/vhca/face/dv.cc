@@ -9,7 +9,7 @@
 using namespace tagwire::vhca;
 
 bool tagwire_vhca_mlx5dv_is_supported(ibv_device* device) {
-    return device == the_device() && look().is_mlx5;
+    return index_of(device).has_value() && look().is_mlx5;
 }
 
 ibv_context* tagwire_vhca_mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "vhca/engine/engine.hpp"
+
 namespace tagwire::vhca {
 namespace {
 
@@ -28,9 +30,17 @@ constexpr ucs::Option kOptions[] = {
      .type = OptionType::kString,
      .unit = "",
      .default_value = "",
-     .doc =
-         "UDP: IPv4 address of this process, its alone; none: the machine's first, 127.0.0.1 last.",
+     .doc = "UDP: IPv4 address of this process, its alone (of each device, by commas); none: the "
+            "machine's first, 127.0.0.1 last.",
      .offset = offsetof(Options, address)},
+    {.name = "VHCA_DEVICES",
+     .type = OptionType::kCount,
+     .unit = "devices",
+     .default_value = "1",
+     .doc = "Devices: vhca0, vhca1, ...; over UDP each needs an address.",
+     .offset = offsetof(Options, devices),
+     .min = 1,
+     .max = Engine::kMax},
     {.name = "VHCA_LOSS",
      .type = OptionType::kDouble,
      .unit = "",

@@ -18,6 +18,7 @@ struct Options {
     std::uint64_t tm;  // receives of a tag-matching SRQ
     int fabric;        // FabricKind
     ucs::OptionString address;
+    std::uint64_t devices;
 
     int link_layer;  // LinkLayer
 

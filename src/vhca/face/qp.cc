@@ -51,6 +51,15 @@ int check(const ibv_qp_init_attr_ex& attr) {
     return 0;
 }
 
+// What a queue pair is made of cannot be another device's.
+bool are_of_one_device(ibv_context& context, const ibv_qp_init_attr_ex& attr) {
+    const ibv_device* device = context.device;
+    const auto is_ours = [&](const auto* part) {
+        return part == nullptr || part->context->device == device;
+    };
+    return is_ours(attr.pd) && is_ours(attr.send_cq) && is_ours(attr.recv_cq) && is_ours(attr.srq);
+}
+
 Cq* core_of(ibv_cq* cq) {
     return cq != nullptr ? face(cq).core : nullptr;
 }
@@ -101,6 +110,9 @@ ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig& dc) {
+    if (!are_of_one_device(*context, *attr)) {
+        return fail(EINVAL);
+    }
     auto* made = new (std::nothrow) FaceQp{};
     if (made == nullptr) {
         return fail(ENOMEM);

@@ -54,7 +54,8 @@ ibv_srq* create_tm_srq(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     }
     constexpr std::uint32_t kWanted =
         IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
-    if (attr->comp_mask != kWanted || attr->cq == nullptr || face(attr->cq).is_plain) {
+    if (attr->comp_mask != kWanted || attr->cq == nullptr || face(attr->cq).is_plain ||
+        attr->cq->context->device != context->device) {
         return fail(EINVAL);
     }
     return create_srq(attr->pd, attr->srq_context, &attr->attr,

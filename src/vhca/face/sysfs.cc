@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The files that programs look for under /sys/class/infiniband: answered from here for our device,
+// The files that programs look for under /sys/class/infiniband: answered from here for our devices,
 // read from the system for others.
 #include <fcntl.h>
 #include <unistd.h>
@@ -29,10 +29,10 @@ std::string guid_text(std::uint64_t guid) {
 }
 
 // Of the port and its one GID.
-std::string port_file(std::string_view name) {
+std::string port_file(unsigned device, std::string_view name) {
     constexpr std::string_view kPort = "ports/1/";
     Engine* engine = nullptr;
-    if (!name.starts_with(kPort) || attach_engine(&engine) != 0) {
+    if (!name.starts_with(kPort) || attach_engine(device, &engine) != 0) {
         return {};
     }
     name.remove_prefix(kPort.size());
@@ -49,12 +49,12 @@ std::string port_file(std::string_view name) {
 }
 
 // Empty: no such file.
-std::string our_file(std::string_view name) {
+std::string our_file(unsigned device, std::string_view name) {
     if (name == "node_type") {
         return "1: CA";
     }
     if (name == "node_guid" || name == "sys_image_guid") {
-        return guid_text(device_guid());
+        return guid_text(device_guid(device));
     }
     if (name == "fw_ver") {
         return tagwire_vhca_version();
@@ -65,7 +65,7 @@ std::string our_file(std::string_view name) {
     if (name == "hca_type") {
         return look().hca_type;
     }
-    return port_file(name);
+    return port_file(device, name);
 }
 
 int copy_out(std::string_view text, char* out, std::size_t out_bytes) {
@@ -112,10 +112,15 @@ const char* tagwire_vhca_ibv_get_sysfs_path(void) {
 
 int tagwire_vhca_ibv_read_sysfs_file(const char* directory, const char* file, char* out,
                                      std::size_t out_bytes) {
-    if (std::string_view(directory) != the_device()->ibdev_path) {
+    unsigned device = 0;
+    while (device < device_count() &&
+           std::string_view(directory) != device_at(device)->ibdev_path) {
+        ++device;
+    }
+    if (device == device_count()) {
         return read_file(std::string(directory) + "/" + file, out, out_bytes);
     }
-    const std::string text = our_file(file);
+    const std::string text = our_file(device, file);
     if (text.empty()) {
         errno = ENOENT;
         return -1;

@@ -15,9 +15,11 @@ constexpr auto kPatience = std::chrono::seconds(50);  // what takes longer hangs
 // room for each process id.
 const bool has_address = [] {
     const auto id = static_cast<unsigned>(::getpid()) << 2;
-    const std::string address = "127." + std::to_string(id >> 16 & 0xff) + "." +
-                                std::to_string(id >> 8 & 0xff) + "." +
-                                std::to_string((id & 0xff) | 1);
+    const std::string net =
+        "127." + std::to_string(id >> 16 & 0xff) + "." + std::to_string(id >> 8 & 0xff) + ".";
+    // One for each of two devices.
+    const std::string address =
+        net + std::to_string((id & 0xff) | 1) + "," + net + std::to_string((id & 0xff) | 2);
     return ::setenv("TAGWIRE_VHCA_ADDRESS", address.c_str(), 1) == 0;
 }();
 
@@ -38,7 +40,7 @@ ibv_ah_attr path_to(ibv_context* context) {
 
 Side::Side(const SideOptions& options) : type_(options.type) {
     ibv_device** list = ibv_get_device_list(nullptr);
-    context = ibv_open_device(list[0]);
+    context = ibv_open_device(list[options.device]);
     ibv_free_device_list(list);
     pd = ibv_alloc_pd(context);
     make_cq(options);

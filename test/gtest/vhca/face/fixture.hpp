@@ -30,6 +30,7 @@ struct SideOptions {
     std::uint64_t send_ops = 0;  // not 0: ibv_create_qp_ex
     std::uint64_t wc_flags = 0;  // not 0: ibv_create_cq_ex
     std::uint32_t inline_bytes = 64;
+    std::size_t device = 0;  // in the list
 };
 
 /// How long a side waits for its peer; ibv_modify_qp(3).
