@@ -35,7 +35,7 @@ std::vector<std::string_view> split(std::string_view list) {
 bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
     const std::string_view device = desc.dev_name;
     if (part == kAuto)
-        return !device.starts_with(kVirtual);
+        return !is_virtual(desc);
     const std::size_t colon = part.find(':');
     return part.substr(0, colon) == desc.tl_name &&
            (colon == std::string_view::npos || part.substr(colon + 1) == device);
@@ -47,6 +47,10 @@ bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
 }
 
 }  // namespace
+
+bool is_virtual(const uct_tl_resource_desc_t& desc) {
+    return std::string_view(desc.dev_name).starts_with(kVirtual);
+}
 
 ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* context_p) {
     std::unique_ptr<Context> context(new Context);

@@ -37,6 +37,9 @@ struct Resource {
     bool is_auxiliary;  // not asked for: takes first contact for those that cannot
 };
 
+/// A device of the virtual HCA.
+bool is_virtual(const uct_tl_resource_desc_t& desc);
+
 class Context : public tw_context {
   public:
     /// `transports` as TAGWIRE_TRANSPORTS; null: that option.

@@ -5,6 +5,7 @@
 
 #include "protocols/endpoint.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -199,6 +200,10 @@ void Endpoint::on_control(const Control& message) {
         case ControlOp::kLane:
             if (DeviceTags* tags = worker.device_tags())
                 tags->on_lane(*this, message.a);
+            break;
+        case ControlOp::kDown:
+            if (stripes_ != nullptr)
+                stripes_->on_down(message.a, static_cast<std::uint32_t>(message.b));
             break;
         default:
             worker.count(WorkerCounter::kGarbage);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "protocols/rail.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -43,6 +44,8 @@ std::string Endpoint::description() const {
     std::string text = kStates[static_cast<std::size_t>(state_)];
     if (state_ == EpState::kReady)
         text += fmt::format(" over {}", rail_->transport());
+    if (stripes_ != nullptr && stripes_->ready() > 0)
+        text += fmt::format(", long messages over {} more rails", stripes_->ready());
     if (!is_open)
         text += peer_is_closed ? ", closed by both" : ", the peer's alone";
     if (has_asked_)
@@ -73,6 +76,8 @@ void Endpoint::check() {
 }
 
 void Endpoint::disconnect() {
+    if (stripes_ != nullptr)
+        stripes_->disconnect();
     for (uct_ep_h* ep : {&lane_, &offered_, &contact_}) {
         if (*ep == nullptr)
             continue;

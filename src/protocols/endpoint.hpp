@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct tw_ep {};
 namespace tagwire::proto {
 
 class Rail;
+class Stripes;
 
 /// A rail of the peer.
 struct PeerRail {
@@ -98,9 +100,21 @@ class Endpoint : public tw_ep {
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
     /// Data that this side moves, or an offer to the sender to write it. (rndv_transfer.cc)
     void queue_transfer(Request& request);
+    void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
     void pieces_ended(Request& request, ucs_status_t status);
-    void on_put_offer(const PutOffer& offer, std::span<const std::byte> key);
+    /// `keys`: that of the lane's domain, then others with their heads.
+    void on_put_offer(const PutOffer& offer, std::span<const std::byte> keys);
     void drop_data(Request& request);
+
+    // ---- Data over several rails (stripe.cc)
+
+    Stripes& stripes();
+    const Stripes* chosen_stripes() const { return stripes_.get(); }
+    /// False: it is not one of the lanes of stripes().
+    bool stripe_failed(uct_ep_h lane, ucs_status_t status);
+    /// Something of a divided transfer has ended.
+    void check_parts(Request& request);
+    void count_striped(std::uint64_t bytes) const;
 
     // ---- What the peer says (control.cc)
 
@@ -176,6 +190,7 @@ class Endpoint : public tw_ep {
 
   private:
     friend struct PendingOfEndpoint;
+    friend class Stripes;
 
     [[gnu::cold]] tw_completion_t end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
                                          bool is_tagged);
@@ -201,6 +216,8 @@ class Endpoint : public tw_ep {
     ucs_status_t drain_data();
     ucs_status_t send_piece(Request& request);
     ucs_status_t move_pieces(Request& request);
+    void transfer_ended(Request& request, ucs_status_t status);
+    void lane_part_ended(Request& request, ucs_status_t status);
     ucs_status_t send_put_offer(Request& request);
     void all_is_written(Request& request, ucs_status_t status);
     void drain_and_arm();
@@ -255,6 +272,7 @@ class Endpoint : public tw_ep {
     std::vector<PeerRail> peer_rails_;
     std::vector<std::pair<std::size_t, std::size_t>> refused_;
     Fifo<std::vector<std::byte>> wireup_;
+    std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
 
 inline Endpoint& endpoint_of(tw_ep_h handle) {

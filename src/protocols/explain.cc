@@ -10,7 +10,7 @@
 
 namespace tagwire::proto {
 
-static_assert(kProtocols <= TW_PROTOCOLS_MAX);
+static_assert(kProtocols + 1 <= TW_PROTOCOLS_MAX);  // those of one rail, and data over several
 static_assert(Cost::kTermsMax <= TW_COST_TERMS_MAX);
 
 namespace {
@@ -96,9 +96,65 @@ tw_protocol_cost_t describe(const RailCosts& costs, Protocol protocol, std::size
     return out;
 }
 
+// ---- Data of a rendezvous over several rails
+
+/// How the lane's rail and the others move their parts.
+Protocol direct_of(const RailCosts& costs) {
+    const bool is_put = costs.has_scheme ? costs.scheme == Protocol::kRndvPut : !costs.can_get;
+    return is_put ? Protocol::kRndvPut : Protocol::kRndvGet;
+}
+
+const char* striped_obstacle(const Rail& rail, const StripePlan& plan, std::size_t length,
+                             BufferKind kind) {
+    const Options& options = rail.worker().options();
+    if (options.rndv_rails == 1)
+        return "TAGWIRE_RNDV_RAILS=1";
+    if (const char* alone = obstacle(rail.costs(), direct_of(rail.costs()), length, kind))
+        return alone;
+    if (plan.rails() < 2)
+        return "no other rail moves data without waiting for this one";
+    if (kind != BufferKind::kMapped)
+        return "the buffer has no handle, which the other rails need";
+    return length < 2 * options.rndv_rail_min ? "shorter than two parts of TAGWIRE_RNDV_RAIL_MIN"
+                                              : nullptr;
+}
+
+void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
+                     tw_explanation_t* out) {
+    const Protocol direct = direct_of(rail.costs());
+    const std::size_t length = out->length;
+    const Cost cost = plan.cost(length);
+    tw_protocol_cost_t& row = out->protocols[kProtocols];
+    row = {};
+    row.name = "rndv_striped";
+    row.obstacle = striped_obstacle(rail, plan, length, kind);
+    row.is_measured = rail.costs().measured[static_cast<std::size_t>(direct)].empty() ? 0 : 1;
+    row.ns = cost.ns;
+    row.term_count = static_cast<unsigned>(cost.count);
+    for (std::size_t i = 0; i < cost.count; ++i)
+        row.terms[i] = {cost.terms[i].name, cost.terms[i].ns};
+    out->protocol_count = kProtocols + 1;
+    out->striped_from = kind == BufferKind::kMapped ? plan.from() : StripePlan::kNever;
+    if (row.obstacle != nullptr || length < out->striped_from ||
+        out->chosen != static_cast<unsigned>(direct))
+        return;
+    const Options& options = rail.worker().options();
+    out->chosen = kProtocols;
+    if (options.rndv_rails > 1) {
+        out->rule =
+            "data of a rendezvous goes over so many rails as this setting says, whatever "
+            "costs less";
+        put(out->knob, fmt::format("TAGWIRE_RNDV_RAILS={}", options.rndv_rails));
+    } else {
+        out->rule = sentence(Rule::kCost);
+        put(out->knob, knob(options, Rule::kCost));
+    }
+}
+
 }  // namespace
 
-void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, tw_explanation_t* out) {
+void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, const Stripes* stripes,
+             tw_explanation_t* out) {
     const Context& context = rail.worker().context();
     const BufferKind kind = kind_of(buffer);
     const Choice choice = rail.selection().choose(rail.costs(), length, kind);
@@ -127,6 +183,9 @@ void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, tw_e
     out->protocol_count = kProtocols;
     for (std::size_t i = 0; i < kProtocols; ++i)
         out->protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);
+    const bool is_put = direct_of(rail.costs()) == Protocol::kRndvPut;
+    const StripePlan* chosen = stripes == nullptr ? nullptr : stripes->plan(is_put);
+    explain_striped(rail, chosen == nullptr ? rail.stripe_plan(is_put) : *chosen, kind, out);
 }
 
 }  // namespace tagwire::proto

@@ -6,9 +6,13 @@
 
 #include "protocols/api/tw_explain.h"
 #include "protocols/rail.hpp"
+#include "protocols/stripe.hpp"
 
 namespace tagwire::proto {
 
-void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, tw_explanation_t* out);
+/// `stripes`: of the endpoint that is asked about, if it has chosen rails; else null, and all rails
+/// are taken to lead to the peer.
+void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, const Stripes* stripes,
+             tw_explanation_t* out);
 
 }  // namespace tagwire::proto

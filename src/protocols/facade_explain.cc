@@ -39,7 +39,7 @@ tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t 
     const Entry entry(worker_of(worker));
     for (const auto& rail : worker_of(worker).rails()) {
         if (is_called(*rail, transport)) {
-            explain(*rail, length, buffer, explanation);
+            explain(*rail, length, buffer, nullptr, explanation);
             return TW_OK;
         }
     }
@@ -55,7 +55,8 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     const Entry entry(endpoint_of(ep).worker);
     if (endpoint_of(ep).state() != EpState::kReady)
         return TW_ERR_NOT_CONNECTED;
-    explain(endpoint_of(ep).rail(), length, buffer, explanation);
+    const Endpoint& asked = endpoint_of(ep);
+    explain(asked.rail(), length, buffer, asked.chosen_stripes(), explanation);
     return TW_OK;
 }
 

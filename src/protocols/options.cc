@@ -12,6 +12,8 @@ using ucs::OptionType;
 
 /// In the order of RndvScheme.
 constexpr const char* kSchemes[] = {"auto", "get", "put", "copy", nullptr};
+/// The index is the number (kStripeRailsMax).
+constexpr const char* kRails[] = {"auto", "1", "2", "3", "4", nullptr};
 
 constexpr Option kOptions[] = {
     {.name = "TRANSPORTS",
@@ -100,6 +102,24 @@ constexpr Option kOptions[] = {
             "(put) or sends it in messages (copy).",
      .offset = offsetof(Options, rndv_scheme),
      .choices = kSchemes},
+    {.name = "RNDV_RAILS",
+     .type = OptionType::kEnum,
+     .unit = "rails",
+     .default_value = "auto",
+     .doc =
+         "Rails (a transport on a device) that the data of one rendezvous is divided over, as far "
+         "as they lead to the peer, whatever costs less; 1: never; auto: up to 4 where that "
+         "costs less. A worker with fewer is refused.",
+     .offset = offsetof(Options, rndv_rails),
+     .choices = kRails},
+    {.name = "RNDV_RAIL_MIN",
+     .type = OptionType::kBytes,
+     .unit = "bytes",
+     .default_value = "64k",
+     .doc = "No rail has less of a rendezvous that is divided.",
+     .offset = offsetof(Options, rndv_rail_min),
+     .min = 4096,
+     .max = std::uint64_t{1} << 40},
     {.name = "REG_CACHE",
      .type = OptionType::kBytes,
      .unit = "bytes",

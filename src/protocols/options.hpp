@@ -22,6 +22,8 @@ struct Options {
     std::uint64_t rndv_fragments;
     std::uint64_t reg_cache_bytes;
     int rndv_scheme;  // RndvScheme
+    int rndv_rails;   // 0: auto
+    std::uint64_t rndv_rail_min;
 
     RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
     bool tag_offload;

@@ -5,6 +5,7 @@
 
 #include "protocols/rail_costs.hpp"
 #include "protocols/scheme.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/wire.hpp"
 #include "protocols/worker.hpp"
 
@@ -104,6 +105,26 @@ void Rail::select() {
     }
     worker_.context().calibration().apply(transport(), device(), &costs_);
     selection_ = Selection(costs_, options.rndv_threshold);
+}
+
+/// One port carries what all transports of its device have. Shared memory and virtual devices move
+/// bytes by this machine's processors, whatever their number.
+std::string_view Rail::mover() const {
+    const bool is_software =
+        resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM || is_virtual(resource_.desc);
+    return is_software ? std::string_view("processors") : resource_.desc.dev_name;
+}
+
+void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
+    const Options& options = worker_.options();
+    if (!can_stripe())
+        return;
+    std::vector<StripeMember> members{member_of(*this)};
+    for (const std::size_t i :
+         companions_of(rails, index_, options, [](const Rail&) { return true; }))
+        members.push_back(member_of(*rails[i]));
+    get_plan_ = StripePlan(members, Protocol::kRndvGet, rules_of(options));
+    put_plan_ = StripePlan(members, Protocol::kRndvPut, rules_of(options));
 }
 
 bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const {

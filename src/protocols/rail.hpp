@@ -4,8 +4,10 @@
 
 #include <uct/api/uct.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "protocols/context.hpp"
 #include "protocols/cost.hpp"
 #include "protocols/request.hpp"
+#include "protocols/stripe_plan.hpp"
 
 namespace tagwire::proto {
 
@@ -56,6 +59,15 @@ class Rail {
     }
     bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
     bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
+    /// It may carry parts of messages beside another lane.
+    bool can_stripe() const { return !is_auxiliary && can_get() && can_put(); }
+    /// What moves the bytes: rails with the same one are not faster together.
+    std::string_view mover() const;
+    /// How data would be divided with this one as the lane, if all rails led to the peer.
+    void plan_stripes(std::span<const std::unique_ptr<Rail>> rails);
+    const StripePlan& stripe_plan(bool is_put) const { return is_put ? put_plan_ : get_plan_; }
+    /// Shorter messages are never divided.
+    std::size_t striped_from() const { return std::min(get_plan_.from(), put_plan_.from()); }
     /// Tagged messages go by the calls for tagged messages.
     bool matches_tags() const { return matches_tags_; }
     /// Seconds that a short message takes.
@@ -71,9 +83,10 @@ class Rail {
     /// Whether an endpoint to that interface could be made.
     bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const;
 
-    const bool is_auxiliary;    ///< for first contact only
-    std::size_t short_max = 0;  ///< bytes of uct_ep_am_short_iov(); 0: it has none
-    std::size_t bcopy_max = 0;  ///< bytes of uct_ep_am_bcopy()
+    const bool is_auxiliary;          ///< for first contact only
+    std::size_t short_max = 0;        ///< bytes of uct_ep_am_short_iov(); 0: it has none
+    std::size_t bcopy_max = 0;        ///< bytes of uct_ep_am_bcopy()
+    std::uint64_t striped_bytes = 0;  ///< of messages that several rails moved
 
   private:
     ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
@@ -87,6 +100,7 @@ class Rail {
     uct_iface_attr_t attr_{};
     RailCosts costs_;
     Selection selection_;
+    StripePlan get_plan_, put_plan_;
     std::vector<std::byte> device_address_;
     std::vector<std::byte> iface_address_;
 };

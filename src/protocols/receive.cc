@@ -5,6 +5,7 @@
 
 #include "protocols/arrival.hpp"
 #include "protocols/short_way.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
@@ -326,7 +327,8 @@ ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
     std::span<const std::byte> bytes{data, length};
     PutOffer offer;
     Endpoint* ep = take(&bytes, &offer) ? names_.find(offer.sender) : nullptr;
-    if (ep == nullptr || ep->state() != EpState::kReady || bytes.size() != offer.key_bytes)
+    if (ep == nullptr || ep->state() != EpState::kReady || bytes.size() < offer.key_bytes ||
+        (offer.key_count == 0 && bytes.size() > offer.key_bytes))
         return garbage("offer to write", length);
     ep->on_put_offer(offer, bytes);
     return UCS_OK;
@@ -373,6 +375,18 @@ ucs_status_t Worker::on_wireup(const std::byte* data, std::size_t length) {
             break;
         case WireupOp::kRefuse:
             ep->on_refuse(offer);
+            break;
+        case WireupOp::kStripeOffer:
+            if (offer.id == ep->id)
+                ep->stripes().on_offer(offer, bytes.first(offer.address_bytes));
+            break;
+        case WireupOp::kStripeReady:
+            if (offer.id == ep->id)
+                ep->stripes().on_ready(offer);
+            break;
+        case WireupOp::kStripeRefuse:
+            if (offer.id == ep->id)
+                ep->stripes().on_refuse(offer);
             break;
         default:
             return garbage("wire-up", length);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "protocols/endpoint.hpp"
+#include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/rndv_transfer.hpp"
@@ -15,20 +16,6 @@
 namespace tagwire::proto {
 
 namespace {
-
-/// The key of `domain` among those of a request for rendezvous.
-std::span<const std::byte> key_of(std::span<const std::byte> keys, std::uint8_t domain) {
-    while (keys.size() >= sizeof(KeyHead)) {
-        KeyHead head{};
-        std::memcpy(&head, keys.data(), sizeof head);
-        if (keys.size() - sizeof head < head.bytes)
-            break;
-        if (head.domain == domain)
-            return keys.subspan(sizeof head, head.bytes);
-        keys = keys.subspan(sizeof head + head.bytes);
-    }
-    return {};
-}
 
 /// A message may overtake the peer's hello; then nothing is known of the peer's rails, and only a
 /// copy is sure.
@@ -72,6 +59,7 @@ std::unique_ptr<RndvTransfer> make_read(Request& request, const Endpoint& ep, st
         return nullptr;
     read->component = domain.component;
     read->address = address;
+    read->end = request.wanted;
     read->request = &request;
     if (request.buffer.memory != nullptr) {
         read->memh = request.buffer.memory->handle(index);
@@ -112,7 +100,7 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
             if (auto read = make_read(request, ep, rndv.address, key)) {
                 request.transfer = read.release();
                 count(WorkerCounter::kRndvGet);
-                return ep.queue_transfer(request);
+                return ep.begin_transfer(request, keys, false);
             }
         }
     }

@@ -3,9 +3,12 @@
 // sender writes. When all pieces are at the peer it says so, behind a fence.
 #include <cstring>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "protocols/endpoint.hpp"
 #include "protocols/envelope.hpp"
+#include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/rndv_transfer.hpp"
@@ -18,13 +21,16 @@ namespace {
 struct OfferPacking {
     PutOffer offer;
     std::byte key[UINT8_MAX];
+    Keys others;
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const OfferPacking*>(arg);
         std::memcpy(to, &packing.offer, sizeof packing.offer);
         std::memcpy(static_cast<std::byte*>(to) + sizeof packing.offer, packing.key,
                     packing.offer.key_bytes);
-        return sizeof packing.offer + packing.offer.key_bytes;
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.offer + packing.offer.key_bytes,
+                    packing.others.bytes, packing.others.used);
+        return sizeof packing.offer + packing.offer.key_bytes + packing.others.used;
     }
 };
 
@@ -49,6 +55,7 @@ std::unique_ptr<RndvTransfer> make_write(Request& request, const Rail& rail, con
     write->is_put = true;
     write->component = domain.component;
     write->address = offer.address;
+    write->end = offer.length;
     write->request = &request;
     if (request.buffer.memory != nullptr) {
         write->memh = request.buffer.memory->handle(rail.domain_index());
@@ -94,11 +101,19 @@ ucs_status_t Endpoint::send_put_offer(Request& request) {
                      request.id,
                      static_cast<std::uint8_t>(rail_->domain_index()),
                      static_cast<std::uint8_t>(domain.attr.rkey_packed_size),
-                     {},
+                     0,
+                     0,
                      request.wanted,
                      reinterpret_cast<std::uintptr_t>(request.buffer.base)};
     ucs_status_t status =
         uct_md_mkey_pack(domain.md, target_of(request, rail_->domain_index()), packing.key);
+    // A handle's key ends with a connection of the endpoint's own, and with nothing else.
+    if (request.buffer.memory != nullptr && worker.options().scheme() == RndvScheme::kAuto)
+        packing.offer.flags = kPutByConnection;
+    if (request.buffer.memory != nullptr && request.wanted >= rail_->striped_from()) {
+        packing.others.add_others(*request.buffer.memory, rail_->domain_index());
+        packing.offer.key_count = packing.others.count;
+    }
     if (status == UCS_OK) {
         status = status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kPut),
                                            OfferPacking::pack, &packing, 0));
@@ -122,7 +137,7 @@ void Worker::rndv_written(Request& request) {
 
 // ---- The sender
 
-void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> key) {
+void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> keys) {
     Request* request = worker.request_named(offer.send_id);
     if (request == nullptr || request->ep != this || request->kind != RequestKind::kSend ||
         !request->is_outstanding || request->is_queued || request->peer_id != 0 ||
@@ -130,7 +145,7 @@ void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> ke
         return worker.count(WorkerCounter::kGarbage);
     std::unique_ptr<RndvTransfer> write;
     if (offer.domain == domain_of_peer(peer_rail_))
-        write = make_write(*request, *rail_, offer, key);
+        write = make_write(*request, *rail_, offer, keys.first(offer.key_bytes));
     if (write == nullptr) {
         send_data(*request, offer.receive_id, offer.length);
         return drain_and_arm();
@@ -139,7 +154,12 @@ void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> ke
     request->wanted = offer.length;
     request->offset = 0;
     request->transfer = write.release();
-    queue_transfer(*request);
+    // Other rails of the lane's domain need its key, too.
+    const KeyHead head{offer.domain, offer.key_bytes};
+    const auto head_bytes = std::as_bytes(std::span(&head, 1));
+    std::vector<std::byte> all(head_bytes.begin(), head_bytes.end());
+    all.insert(all.end(), keys.begin(), keys.end());
+    begin_transfer(*request, all, (offer.flags & kPutByConnection) != 0);
 }
 
 /// The pieces are in the peer's memory, or one has failed. What waits for its end after a failure

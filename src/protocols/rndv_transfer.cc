@@ -6,6 +6,7 @@
 
 #include "protocols/endpoint.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -18,7 +19,8 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 void pieces_done(uct_completion_t* self) {
     RndvTransfer* transfer = static_cast<OwnedBy<uct_completion_t, RndvTransfer>*>(self)->owner;
     if (transfer->request == nullptr) {
-        delete transfer;
+        if (!transfer->is_busy())
+            delete transfer;
     } else {
         transfer->request->ep->pieces_ended(*transfer->request, self->status);
     }
@@ -26,11 +28,34 @@ void pieces_done(uct_completion_t* self) {
 
 }  // namespace
 
+RndvTransfer::RndvTransfer() = default;
+
+RndvTransfer::~RndvTransfer() {
+    if (cached != nullptr)
+        cache->release(*cached, true);
+    if (component != nullptr)
+        uct_rkey_release(component, &key);
+}
+
+bool RndvTransfer::is_busy() const {
+    return done.count > 0 ||
+           std::ranges::any_of(parts, [](const auto& part) { return part->done.count > 0; });
+}
+
+bool RndvTransfer::has_lost() const {
+    return std::ranges::any_of(parts, [](const auto& part) { return part->is_lost; });
+}
+
 void end_transfer(Request& request) {
     if (request.transfer == nullptr)
         return;
     RndvTransfer* transfer = std::exchange(request.transfer, nullptr);
-    if (transfer->done.count > 0) {
+    for (const auto& part : transfer->parts) {
+        if (part->is_waiting)
+            part->lane->waiting.remove_if([&](StripePart& other) { return &other == part.get(); });
+        part->is_waiting = false;
+    }
+    if (transfer->is_busy()) {
         transfer->request = nullptr;
     } else {
         delete transfer;
@@ -44,10 +69,17 @@ void Endpoint::queue_transfer(Request& request) {
 }
 
 void Endpoint::pieces_ended(Request& request, ucs_status_t status) {
-    const bool is_put = request.transfer->is_put;
-    if (status == UCS_OK && request.offset < request.wanted)
+    const RndvTransfer& transfer = *request.transfer;
+    if (status == UCS_OK && request.offset < transfer.end)
         return queue_transfer(request);
-    if (is_put)
+    if (!transfer.parts.empty())
+        return lane_part_ended(request, status);
+    transfer_ended(request, status);
+}
+
+/// All of it has been moved, or something of it cannot be.
+void Endpoint::transfer_ended(Request& request, ucs_status_t status) {
+    if (request.transfer->is_put)
         return all_is_written(request, status);
     worker.rndv_ended(request, status);
 }
@@ -64,11 +96,11 @@ ucs_status_t Endpoint::move_pieces(Request& request) {
     transfer.done.status = UCS_OK;
     transfer.done.count = 1;  // ours, so that it does not fire before all are begun
     ucs_status_t status = UCS_OK;
-    for (std::uint64_t i = 0;
-         i < worker.options().rndv_fragments && request.offset < request.wanted; ++i) {
+    for (std::uint64_t i = 0; i < worker.options().rndv_fragments && request.offset < transfer.end;
+         ++i) {
         uct_iov_t iov{nullptr, 0, transfer.memh, 0, 1};
         iov.buffer = request.buffer.piece(request.offset, &iov.length);
-        iov.length = std::min({iov.length, most, request.wanted - request.offset});
+        iov.length = std::min({iov.length, most, transfer.end - request.offset});
         ++transfer.done.count;
         status = move(lane_, &iov, 1, transfer.address + request.offset, transfer.key.rkey,
                       &transfer.done);

@@ -2,17 +2,21 @@
 // A rendezvous whose data one side moves: a receive that reads, or a send that writes.
 //
 // It belongs to its request until end_transfer(); pieces that are under way then end by themselves,
-// and the last one takes it away.
+// those of other rails too, and the last one takes it away.
 #pragma once
 
 #include <uct/api/uct.h>
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "protocols/reg_cache.hpp"
 #include "protocols/request.hpp"
 
 namespace tagwire::proto {
+
+struct StripePart;
 
 struct RndvTransfer {
     bool is_put = false;
@@ -22,18 +26,22 @@ struct RndvTransfer {
     CachedRegion* cached = nullptr;        // whose it is
     RegCache* cache = nullptr;
     std::uint64_t address = 0;  // of the peer's
+    std::uint64_t end = 0;      // where the lane's part ends; all of it, unless it is divided
     OwnedBy<uct_completion_t, RndvTransfer> done{};
     Request* request = nullptr;  // null: it has ended, and only the pieces are waited for
 
-    RndvTransfer() = default;
+    // What other rails move (stripe.hpp), and how all parts have ended so far.
+    std::vector<std::unique_ptr<StripePart>> parts;
+    ucs_status_t status = UCS_OK;
+    bool lane_has_ended = false;
+
+    RndvTransfer();
     RndvTransfer(const RndvTransfer&) = delete;
     RndvTransfer& operator=(const RndvTransfer&) = delete;
-    ~RndvTransfer() {
-        if (cached != nullptr)
-            cache->release(*cached, true);
-        if (component != nullptr)
-            uct_rkey_release(component, &key);
-    }
+    ~RndvTransfer();
+    /// Pieces are under way.
+    bool is_busy() const;
+    bool has_lost() const;
 };
 
 }  // namespace tagwire::proto

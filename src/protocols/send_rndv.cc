@@ -4,6 +4,7 @@
 
 #include "protocols/endpoint.hpp"
 #include "protocols/envelope.hpp"
+#include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/worker.hpp"
@@ -11,27 +12,6 @@
 namespace tagwire::proto {
 
 namespace {
-
-constexpr std::size_t kKeysBytesMax = 512;
-
-/// The key of a buffer for each domain that knows it.
-struct Keys {
-    std::byte bytes[kKeysBytesMax];
-    std::size_t used = 0;
-    std::uint8_t count = 0;
-
-    void add(const Domain& domain, std::size_t index, uct_mem_h handle) {
-        const std::size_t key_bytes = domain.attr.rkey_packed_size;
-        if (used + sizeof(KeyHead) + key_bytes > sizeof bytes || key_bytes > UINT8_MAX)
-            return;
-        const KeyHead head{static_cast<std::uint8_t>(index), static_cast<std::uint8_t>(key_bytes)};
-        if (uct_md_mkey_pack(domain.md, handle, bytes + used + sizeof head) != UCS_OK)
-            return;
-        std::memcpy(bytes + used, &head, sizeof head);
-        used += sizeof head + key_bytes;
-        ++count;
-    }
-};
 
 /// The handle by which the peer reads the buffer; a list has none that would do.
 uct_mem_h source_of(const Request& request, std::size_t domain) {
@@ -112,8 +92,11 @@ ucs_status_t Endpoint::send_request(Request& request) {
         register_source(request);
     Keys keys;
     if (const uct_mem_h handle = source_of(request, rail_->domain_index());
-        may_get && handle != nullptr)
+        may_get && handle != nullptr) {
         keys.add(rail_->domain(), rail_->domain_index(), handle);
+        if (request.buffer.memory != nullptr && request.buffer.length >= rail_->striped_from())
+            keys.add_others(*request.buffer.memory, rail_->domain_index());
+    }
     Envelope envelope = envelope_of(request, peer_names);
     if (goes_as_tagged(request))
         envelope.header.flags |= kAnnounced;

@@ -102,18 +102,24 @@ struct Data {
 };
 static_assert(sizeof(Data) == 16);
 
-/// Where the sender of a rendezvous may write. Then the packed remote key.
+/// Where the sender of a rendezvous may write. Then the packed remote key, and those of others of
+/// the receiver's domains.
 struct PutOffer {
     std::uint32_t sender;
     std::uint32_t send_id;
     std::uint32_t receive_id;
     std::uint8_t domain;  // of the receiver, as its hello numbers them
     std::uint8_t key_bytes;
-    std::uint8_t reserved[2];
+    std::uint8_t key_count;  // of others behind it, each with its KeyHead
+    std::uint8_t flags;      // PutFlag
     std::uint64_t length;
     std::uint64_t address;
 };
 static_assert(sizeof(PutOffer) == 32);
+
+enum PutFlag : std::uint8_t {
+    kPutByConnection = 1,  // other rails only where they are connections of the endpoint's own
+};
 
 enum class ControlOp : std::uint32_t {
     kAck = 1,        // a: send id. It was matched or delivered, as it asked.
@@ -134,6 +140,7 @@ enum class ControlOp : std::uint32_t {
     kLeft = 16,      // a: 1 it is gone at the side of the sender, 0 it stays.
     kLane = 17,      // a: rail of the receiver to which tagged messages go from now on.
     kReset = 18,     // c: number of the sender's connection. It has been closed by force.
+    kDown = 19,      // a: rail of the receiver, b: of the sender. They carry no data again.
 };
 
 struct Control {
@@ -150,6 +157,10 @@ enum class WireupOp : std::uint32_t {
     kOffer = 2,   // Offer, address of an endpoint
     kReady = 3,   // Offer without address: what was offered can be used
     kRefuse = 4,  // Offer without address: it cannot
+    // The same for rails that carry data beside the lane.
+    kStripeOffer = 5,
+    kStripeReady = 6,
+    kStripeRefuse = 7,
 };
 
 /// First message of either side.

@@ -9,6 +9,7 @@
 
 #include "protocols/endpoint.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
@@ -74,6 +75,7 @@ ucs_status_t Endpoint::contact(std::string_view transport, std::span<const std::
 /// What waits to be sent goes over a new connection.
 void Endpoint::begin_anew() {
     disconnect();
+    stripes_.reset();
     state_ = EpState::kGreeting;
     peer_names = 0;
     peer_is_closed = false;

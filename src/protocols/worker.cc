@@ -31,6 +31,9 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"rndv_put", "messages", "of these, written by the sender"},
     {"rndv_copy", "messages", "of these, sent by the sender in pieces"},
     {"rndv_fallback", "messages", "of these, although TAGWIRE_RNDV_SCHEME asked for another way"},
+    {"rndv_striped", "messages", "read or written by this side over several rails"},
+    {"rndv_rail_bytes", "bytes", "of these, by other rails than the lane"},
+    {"rndv_rail_lost", "parts", "of these that the lane moved because a rail had failed"},
     {"reg_cached", "buffers", "found in the registration cache"},
     {"reg_made", "buffers", "registered for it"},
     {"reg_refused", "buffers", "that it had no room for, or a device refused"},
@@ -112,7 +115,8 @@ ucs_status_t Worker::open() {
     if (status != UCS_OK)
         return status;
     open_rails();
-    if ((status = check_scheme()) != UCS_OK || (status = open_device_tags()) != UCS_OK)
+    if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
+        (status = open_device_tags()) != UCS_OK)
         return status;
     for (const char* transport : kFirstContact) {
         const Rail* rail = rail_of(transport);
@@ -177,6 +181,23 @@ ucs_status_t Worker::check_scheme() const {
                  scheme == RndvScheme::kGet ? "get" : "put",
                  scheme == RndvScheme::kGet ? "read a peer's memory" : "write a peer's memory");
     return UCS_ERR_UNSUPPORTED;
+}
+
+/// So many rails as were asked for must be there, whether or not they lead to each peer.
+ucs_status_t Worker::plan_stripes() {
+    const auto wanted = static_cast<std::size_t>(options().rndv_rails);
+    const auto usable = static_cast<std::size_t>(
+        std::ranges::count_if(rails_, [](const auto& rail) { return rail->can_stripe(); }));
+    if (wanted > 1 && !rails_.empty() && usable < wanted) {
+        TW_LOG_ERROR(
+            "TAGWIRE_RNDV_RAILS=%zu: %zu of the transports in use can read and write a peer's "
+            "memory; each device of each of them is one rail",
+            wanted, usable);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    for (const auto& rail : rails_)
+        rail->plan_stripes(rails_);
+    return UCS_OK;
 }
 
 /// One device matches: a receive can be with one only.
@@ -330,10 +351,11 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
             continue;
         }
         tell(fmt::format("rail_{}", rail->index()),
-             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes, of copied buffers {}",
+             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes, of copied buffers {}, {} "
+                         "bytes of messages over several rails",
                          rail->transport(), rail->device(), rail->latency() * 1e9,
                          rail->selection().rndv_from(BufferKind::kPlain),
-                         rail->selection().rndv_from(BufferKind::kUnmapped)));
+                         rail->selection().rndv_from(BufferKind::kUnmapped), rail->striped_bytes));
     }
     if (device_tags_ != nullptr)
         tell("tag_offload", device_tags_->description());

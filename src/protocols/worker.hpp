@@ -48,6 +48,9 @@ enum class WorkerCounter {
     kRndvPut,
     kRndvCopy,
     kRndvFallback,
+    kRndvStriped,
+    kRndvRailBytes,
+    kRndvRailLost,
     kRegCached,
     kRegMade,
     kRegRefused,
@@ -183,6 +186,11 @@ class alignas(128) Worker : public tw_worker {
     void rndv_ended(Request& request, ucs_status_t status);
     void rndv_written(Request& request);
     void count_copy();
+    /// A message is moved by several rails: `bytes` of it by others than the lane.
+    void count_striped(std::uint64_t bytes) {
+        count(WorkerCounter::kRndvStriped);
+        count(WorkerCounter::kRndvRailBytes, bytes);
+    }
     std::size_t share() const { return options().unexpected_bytes / (names_.size() + 1); }
     MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
 
@@ -207,6 +215,7 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t open_device_tags();
     void open_rails();
     ucs_status_t check_scheme() const;
+    ucs_status_t plan_stripes();
     void set_handlers(Rail& rail);
     void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);

@@ -112,8 +112,11 @@ void Worker::map_lane(uct_ep_h lane, Endpoint* ep) {
 
 void Worker::lane_failed(uct_ep_h lane, ucs_status_t status) {
     const auto found = lanes_.find(lane);
-    if (found != lanes_.end())
-        found->second->fail(status);
+    if (found == lanes_.end())
+        return;
+    Endpoint& ep = *found->second;
+    if (!ep.stripe_failed(lane, status))
+        ep.fail(status);
 }
 
 void Worker::ask_wireup(Endpoint& ep) {

@@ -142,9 +142,9 @@ void print(const tw_explanation_t& explanation) {
     for (const tw_protocol_cost_t* cost : in_order(explanation)) {
         const bool is_chosen = cost == &explanation.protocols[explanation.chosen];
         if (cost->obstacle != nullptr && !is_chosen) {
-            std::printf("    %-10s %10s  %s\n", cost->name, "-", cost->obstacle);
+            std::printf("    %-12s %10s  %s\n", cost->name, "-", cost->obstacle);
         } else {
-            std::printf("  %c %-10s %10s  %s= %s ns\n", is_chosen ? '*' : ' ', cost->name,
+            std::printf("  %c %-12s %10s  %s= %s ns\n", is_chosen ? '*' : ' ', cost->name,
                         time_text(cost->ns).c_str(), cost->is_measured != 0 ? "measured " : "",
                         terms_of(*cost).c_str());
         }
@@ -158,9 +158,13 @@ void print_explanations(const std::vector<ExplainedRail>& rails) {
         const tw_explanation_t& first = rail.sizes.front();
         const std::string threshold =
             first.rndv_from == kNever ? "never" : text("from %zu bytes", first.rndv_from);
+        const std::string striped =
+            first.striped_from == kNever
+                ? ""
+                : text(", over several rails from %zu bytes", first.striped_from);
         std::printf(
-            "%s%s: rendezvous %s; costs %s%s\n", &rail == rails.data() ? "" : "\n",
-            rail.name.c_str(), threshold.c_str(),
+            "%s%s: rendezvous %s%s; costs %s%s\n", &rail == rails.data() ? "" : "\n",
+            rail.name.c_str(), threshold.c_str(), striped.c_str(),
             first.source[0] == '\0' ? "modelled (tagwire tune measures them)" : "measured, from ",
             first.source);
         for (const tw_explanation_t& explanation : rail.sizes) {

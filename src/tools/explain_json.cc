@@ -42,13 +42,14 @@ ordered_json size_json(const tw_explanation_t& explanation) {
 
 ordered_json rail_json(const ExplainedRail& rail) {
     const tw_explanation_t& first = rail.sizes.front();
-    ordered_json out{{"transport", first.transport},
-                     {"device", first.device},
-                     {"buffer", kBuffers[first.buffer]},
-                     {"rndv_from", nullptr},
-                     {"source", nullptr}};
+    ordered_json out{{"transport", first.transport},     {"device", first.device},
+                     {"buffer", kBuffers[first.buffer]}, {"rndv_from", nullptr},
+                     {"striped_from", nullptr},          {"source", nullptr}};
     if (first.rndv_from != SIZE_MAX) {
         out["rndv_from"] = first.rndv_from;
+    }
+    if (first.striped_from != SIZE_MAX) {
+        out["striped_from"] = first.striped_from;
     }
     if (first.source[0] != '\0') {
         out["source"] = first.source;

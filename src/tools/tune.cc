@@ -126,6 +126,8 @@ void measure(const std::string& transport, const Forcing& forcing, const std::ve
              Tuned* tuned) {
     set("TAGWIRE_RNDV_THRESHOLD", forcing.threshold);
     set("TAGWIRE_RNDV_SCHEME", forcing.scheme);
+    // What several rails take together is computed from what each takes alone.
+    set("TAGWIRE_RNDV_RAILS", "1");
     Driver driver(start_peer_process(), cpus);
     driver.open(setup_of(transport, cpus));
     const MsgLink& link = driver.msg_link();

@@ -29,7 +29,7 @@ typedef struct tw_cost_term {
 
 /// What a message would cost by one protocol.
 typedef struct tw_protocol_cost {
-    const char* name;      ///< short, bcopy, parts, rndv_get, rndv_put or rndv_copy.
+    const char* name;      ///< short, bcopy, parts, rndv_get, rndv_put, rndv_copy or rndv_striped.
     const char* obstacle;  ///< Why it cannot go so; NULL: it can.
     int is_measured;       ///< 1: measured on this machine, 0: modelled.
     double ns;  ///< From the call until both sides are done with their buffers: sum of the terms.
@@ -44,6 +44,9 @@ typedef struct tw_explanation {
     size_t length;
     tw_buffer_kind_t buffer;
     size_t rndv_from;  ///< Messages of so many bytes and more go by rendezvous; SIZE_MAX: none.
+    /// Data of so many bytes and more is divided over several rails, if it is read or written;
+    /// SIZE_MAX: none.
+    size_t striped_from;
     unsigned chosen;   ///< In `protocols`.
     const char* rule;  ///< What decided, a sentence.
     char knob[192];    ///< The setting that it rests on, with its value: "TAGWIRE_...=8192".

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous by get, put and copy: each where it is asked for, and what happens where it cannot be.
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 
 #include "protocols/fixture.hpp"
@@ -92,8 +93,12 @@ TEST_F(MsgPut, the_sender_writes_what_both_have_handles_for) {
     EXPECT_EQ(count("rndv_get") + count("rndv_copy"), 0U);
     tw_explanation_t told{};
     ASSERT_EQ(tw_ep_explain(node(0).to(node(1)), kManyBytes, TW_BUFFER_MAPPED, &told), TW_OK);
-    EXPECT_EQ(std::string(told.protocols[told.chosen].name), "rndv_put");
-    EXPECT_EQ(std::string(told.knob), "TAGWIRE_RNDV_SCHEME=put");
+    const char* rails = std::getenv("TAGWIRE_RNDV_RAILS");  // they write it together
+    EXPECT_EQ(std::string(told.protocols[told.chosen].name),
+              rails == nullptr ? "rndv_put" : "rndv_striped");
+    EXPECT_EQ(std::string(told.knob), rails == nullptr
+                                          ? "TAGWIRE_RNDV_SCHEME=put"
+                                          : std::string("TAGWIRE_RNDV_RAILS=") + rails);
 }
 
 TEST_F(MsgPut, no_more_is_written_than_there_is_room) {

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lanes of an endpoint beside its own, which carry parts of the data of rendezvous alone.
+//
+// They are made when the first message that is long enough for them moves; until both sides are
+// connected the endpoint's own lane carries everything. Whoever moves the data divides it: the
+// receiver that reads, the sender that writes.
+//
+//      none ----> offered ----> ready ----> failed (for as long as the connection lives)
+//                 rc: addresses cross
+//
+// 1. A transfer has ended when each of its parts has; only then are its buffers given back.
+// 2. A rail that fails loses its parts to the endpoint's own lane, which moves them again; the peer
+//    is told, and ends its side of the rail before it hears of the end of any message.
+// 3. Lanes go with the endpoint's own (Endpoint::disconnect()); objects stay until the endpoint
+//    goes or begins anew, because a callback may be the one that ends it.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "protocols/options.hpp"
+#include "protocols/request.hpp"
+#include "protocols/rndv_transfer.hpp"
+#include "protocols/stripe_plan.hpp"
+#include "protocols/wire.hpp"
+#include "ucs/datastruct/queue.hpp"
+
+namespace tagwire::proto {
+
+class Rail;
+class Endpoint;
+struct StripeLane;
+
+/// What one rail beside the lane moves of a transfer.
+struct StripePart {
+    RndvTransfer* transfer = nullptr;
+    StripeLane* lane = nullptr;
+    std::uint64_t begin = 0;
+    std::uint64_t next = 0;  // where the next piece begins
+    std::uint64_t end = 0;
+    uct_rkey_bundle_t key{};
+    uct_component_h component = nullptr;
+    uct_mem_h memh = UCT_MEM_HANDLE_NULL;
+    CachedRegion* cached = nullptr;
+    RegCache* cache = nullptr;
+    bool is_waiting = false;  // in its lane's queue
+    bool is_lost = false;     // its rail has failed: the endpoint's own lane moves it
+    bool has_ended = false;
+    OwnedBy<uct_completion_t, StripePart> done{};
+    ucs::QueueLink<StripePart> link;
+
+    StripePart() = default;
+    StripePart(const StripePart&) = delete;
+    StripePart& operator=(const StripePart&) = delete;
+    ~StripePart();
+};
+
+struct StripeLane {
+    Endpoint* ep = nullptr;
+    Rail* rail = nullptr;
+    std::uint8_t peer_rail = 0;
+    uct_ep_h uct = nullptr;
+    bool has_offered = false;
+    bool is_connected = false;  // ours to theirs
+    bool is_ready = false;      // ... and theirs to ours
+    bool has_failed = false;
+    bool is_armed = false;
+    bool is_draining = false;
+    ucs::Queue<StripePart, &StripePart::link> waiting;
+    OwnedBy<uct_pending_req_t, StripeLane> pending{};
+
+    void push(StripePart& part);
+    void drain_and_arm();
+    ucs_status_t drain();
+
+  private:
+    ucs_status_t move_pieces(StripePart& part);
+};
+
+/// Of one endpoint.
+class Stripes {
+  public:
+    explicit Stripes(Endpoint& ep) : ep_(ep) {}
+    Stripes(const Stripes&) = delete;
+    Stripes& operator=(const Stripes&) = delete;
+    ~Stripes() = default;
+
+    /// Gives parts of the request's transfer, which has not begun, to rails that are ready and have
+    /// keys among `keys` (KeyHead, key); they wait for drain(). `only_connections`: no rail that
+    /// leads to an interface.
+    void divide(Request& request, std::span<const std::byte> keys, bool only_connections);
+    /// Parts that wait begin.
+    void drain();
+
+    void on_offer(const Offer& offer, std::span<const std::byte> address);
+    void on_ready(const Offer& offer);
+    void on_refuse(const Offer& offer);
+    /// The peer has lost it.
+    void on_down(std::uint32_t rail, std::uint32_t peer_rail);
+    /// False: it is none of these.
+    bool lane_failed(uct_ep_h lane, ucs_status_t status);
+    void lane_failed(StripeLane& lane, ucs_status_t status);
+    /// Every lane ends; nothing is said of it.
+    void disconnect();
+    std::size_t ready() const;
+    /// nullptr: nothing has been divided yet.
+    const StripePlan* plan(bool is_put) const {
+        return !has_chosen_ ? nullptr : is_put ? &put_plan_ : &get_plan_;
+    }
+
+  private:
+    struct Pair {
+        std::size_t rail, peer_rail;
+    };
+
+    void make_lanes();
+    std::vector<Pair> choose() const;
+    StripeLane* find(std::size_t rail, std::size_t peer_rail) const;
+    StripeLane& add(Rail& rail, std::uint8_t peer_rail);
+    bool connect(StripeLane& lane);
+    void send_offer(StripeLane& lane);
+    void answer(WireupOp op, const StripeLane& lane);
+    void drop(StripeLane& lane);
+    void lose(StripeLane& lane);
+    std::unique_ptr<StripePart> make_part(const Request& request, StripeLane& lane,
+                                          std::span<const std::byte> keys) const;
+
+    Endpoint& ep_;
+    bool has_chosen_ = false;
+    std::vector<std::unique_ptr<StripeLane>> lanes_;
+    std::vector<StripeLane*> members_;  // those that carry what this side moves; null: the lane
+    StripePlan get_plan_, put_plan_;
+};
+
+/// Rails beside `lane` over which data is divided, the best first: those that lead to the peer
+/// (`reaches`) and that add something, or any that can where so many were asked for.
+std::vector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
+                                       std::size_t lane, const Options& options,
+                                       const std::function<bool(const Rail&)>& reaches);
+StripeMember member_of(const Rail& rail);
+StripeRules rules_of(const Options& options);
+
+}  // namespace tagwire::proto
