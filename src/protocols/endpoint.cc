@@ -28,7 +28,7 @@ void Endpoint::fail(ucs_status_t status) {
     worker.unname(*this);
     for (RequestList* list : {&receiving, &outstanding}) {
         while (Request* request = list->front())
-            worker.finish(*request, status);
+            worker.finish_late(*request, status);
     }
     while (Request* request = flushes_.pop_front())
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);

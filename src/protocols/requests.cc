@@ -5,6 +5,7 @@
 #include <new>
 
 #include "protocols/memory.hpp"
+#include "protocols/rndv_transfer.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -148,6 +149,26 @@ void Worker::finish(Request& request, ucs_status_t status) {
         finish(*parent, parent->closing);
     if (was_outstanding && is_send)
         ep->request_ended();
+}
+
+/// As finish(), once no device moves data of it: an endpoint that leads to an interface goes before
+/// its reads and writes have ended. Its endpoint is gone then.
+void Worker::finish_late(Request& request, ucs_status_t status) {
+    RndvTransfer* transfer = request.transfer;
+    if (transfer == nullptr || !transfer->outlives_lane || !transfer->is_busy() ||
+        endings_are_silent_)
+        return finish(request, status);
+    (request.kind == RequestKind::kReceive ? request.ep->receiving : request.ep->outstanding)
+        .erase(request);
+    request.is_outstanding = false;
+    request.ep = nullptr;
+    transfer->ending = status;
+    late_.push_back(request);
+}
+
+void Worker::end_late(Request& request, ucs_status_t status) {
+    late_.erase(request);
+    finish(request, status);
 }
 
 /// Part of a multi-receive that takes the next message: the rest of its buffer.
@@ -295,7 +316,7 @@ void Worker::cancel(Request& request) {
                 return close_multi(request, UCS_ERR_CANCELED);
             finish(request, UCS_ERR_CANCELED);
         }
-    } else {
+    } else if (request.ep != nullptr) {
         request.ep->cancel(request);
     }
 }

@@ -18,9 +18,8 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 void pieces_done(uct_completion_t* self) {
     RndvTransfer* transfer = static_cast<OwnedBy<uct_completion_t, RndvTransfer>*>(self)->owner;
-    if (transfer->request == nullptr) {
-        if (!transfer->is_busy())
-            delete transfer;
+    if (transfer->request == nullptr || transfer->ending != UCS_OK) {
+        transfer->idle();
     } else {
         transfer->request->ep->pieces_ended(*transfer->request, self->status);
     }
@@ -40,6 +39,16 @@ RndvTransfer::~RndvTransfer() {
 bool RndvTransfer::is_busy() const {
     return done.count > 0 ||
            std::ranges::any_of(parts, [](const auto& part) { return part->done.count > 0; });
+}
+
+void RndvTransfer::idle() {
+    if (is_busy())
+        return;
+    if (request == nullptr) {
+        delete this;
+    } else {
+        request->worker->end_late(*request, ending);
+    }
 }
 
 bool RndvTransfer::has_lost() const {

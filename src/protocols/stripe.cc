@@ -18,18 +18,13 @@ namespace {
 /// Of one read or write, as those of the lane.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-void release_if_idle(RndvTransfer* transfer) {
-    if (!transfer->is_busy())
-        delete transfer;
-}
-
 /// The pieces of a part that were under way have ended.
 void part_done(uct_completion_t* self) {
     StripePart& part = *static_cast<OwnedBy<uct_completion_t, StripePart>*>(self)->owner;
     RndvTransfer* transfer = part.transfer;
     part.done.count = 0;
-    if (transfer->request == nullptr)
-        return release_if_idle(transfer);
+    if (transfer->request == nullptr || transfer->ending != UCS_OK)
+        return transfer->idle();
     const ucs_status_t status = self->status;
     if (status == UCS_OK && part.next < part.end && !part.lane->has_failed)
         return part.lane->push(part);
@@ -39,8 +34,8 @@ void part_done(uct_completion_t* self) {
         part.done.count = 1;  // holds the transfer: the end of the rail may end the message
         transfer->request->ep->stripes().lane_failed(*part.lane, status);
         part.done.count = 0;
-        if (transfer->request == nullptr)
-            return release_if_idle(transfer);
+        if (transfer->request == nullptr || transfer->ending != UCS_OK)
+            return transfer->idle();
     }
     transfer->request->ep->check_parts(*transfer->request);
 }
@@ -122,6 +117,7 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
         members_[i]->rail->striped_bytes += parts[i];
         part.is_waiting = true;
         members_[i]->waiting.push_back(part);
+        transfer.outlives_lane |= members_[i]->rail->outlives_endpoints();
         transfer.parts.push_back(std::move(possible[i]));
     }
     ep_.worker.count_striped(request.wanted - parts[0]);
@@ -138,6 +134,7 @@ void Stripes::drain() {
 void Endpoint::begin_transfer(Request& request, std::span<const std::byte> keys,
                               bool only_connections) {
     const bool is_long = request.wanted >= rail_->striped_from();
+    request.transfer->outlives_lane = rail_->outlives_endpoints();
     if (is_long)
         stripes().divide(request, keys, only_connections);
     queue_transfer(request);

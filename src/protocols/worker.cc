@@ -235,6 +235,8 @@ Worker::~Worker() {
     if (device_tags_ != nullptr)
         device_tags_->close();
     names_.for_each([](Endpoint& ep) { ep.fail(UCS_ERR_CANCELED); });
+    while (Request* request = late_.front())
+        end_late(*request, UCS_ERR_CANCELED);
     for (MatchSpace& in : spaces_) {
         while (auto* message = static_cast<Unexpected*>(in.unexpected.oldest())) {
             in.unexpected.remove(*message);

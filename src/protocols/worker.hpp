@@ -149,6 +149,8 @@ class alignas(128) Worker : public tw_worker {
                     std::size_t count, tw_mem_h memory);
     /// The operation has ended.
     void finish(Request& request, ucs_status_t status);
+    void finish_late(Request& request, ucs_status_t status);
+    void end_late(Request& request, ucs_status_t status);
     /// What the call that made `request` returns.
     tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
     void release(Request& request);
@@ -335,6 +337,7 @@ class alignas(128) Worker : public tw_worker {
     RequestQueue ended_;     // for poll()
     RequestQueue deferred_;  // for callbacks, in progress
     RequestList kept_;       // ended; the program has their handles
+    RequestList late_;       // of endpoints that are gone; devices still move data of theirs
 
     ucs::CounterArray<WorkerCounter> counters_;
 };

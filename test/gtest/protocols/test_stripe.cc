@@ -275,6 +275,20 @@ TEST_F(MsgStripePutClose, by_the_side_that_is_written_ends_both_sides) {
     close_by_force(*this, 1);
 }
 
+TEST_F(MsgStripe, nothing_lands_in_a_buffer_after_a_forced_close_of_its_endpoint) {
+    connect();
+    int sent = 0, got = 0;
+    Mapped from(context_.get(), pattern(16 * kBytes, 5)), to(context_.get(), Bytes(16 * kBytes));
+    begin(from, to, &sent, &got);
+    EXPECT_EQ(tw_ep_close(node(1).to(node(0)), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_LT(end_of(node(1), &got).status, TW_OK);
+    std::ranges::fill(to.bytes, std::byte{7});
+    run_some();
+    EXPECT_EQ(std::ranges::count(to.bytes, std::byte{7}), 16 * kBytes);
+    send(node(1), node(0), {}, 9);  // which tells the other
+    end_of(node(0), &sent);
+}
+
 TEST_F(MsgStripe, what_a_lost_rail_had_is_read_over_the_lane) {
     connect();
     int sent = 0, got = 0;
