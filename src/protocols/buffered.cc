@@ -39,13 +39,13 @@ void Worker::buffer_message(Request& request, Unexpected& message) {
 }
 
 bool Worker::is_enough_here(const Unexpected& message) const {
-    return message.received == message.length || (message.length > options().buffered_limit &&
-                                                  message.received >= options().buffered_min);
+    return message.received == message.length || (message.length > limits.buffered_bytes_limit &&
+                                                  message.received >= limits.buffered_bytes_min);
 }
 
 void Worker::fetch(Request& request, Unexpected& message) {
-    const bool is_start = message.length > options().buffered_limit;
-    const std::size_t bytes = is_start ? options().buffered_min : message.length;
+    const bool is_start = message.length > limits.buffered_bytes_limit;
+    const std::size_t bytes = is_start ? limits.buffered_bytes_min : message.length;
     if (bytes == 0)
         return report_buffered(message);
     message.start = static_cast<std::byte*>(std::malloc(bytes));

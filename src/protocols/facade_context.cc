@@ -104,6 +104,27 @@ tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr) {
     return TW_OK;
 }
 
+tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* limits) {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(limits);
+    const Entry entry(worker_of(worker));
+    tw_worker_limits_t changed = worker_of(worker).limits;
+    if (limits->multi_recv_bytes_min != 0)
+        changed.multi_recv_bytes_min = limits->multi_recv_bytes_min;
+    if (limits->buffered_bytes_limit != 0)
+        changed.buffered_bytes_limit = limits->buffered_bytes_limit;
+    if (limits->buffered_bytes_min != 0)
+        changed.buffered_bytes_min = limits->buffered_bytes_min;
+    if (changed.multi_recv_bytes_min > TW_WORKER_LIMIT_MAX ||
+        changed.buffered_bytes_limit > TW_WORKER_LIMIT_MAX)
+        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "a limit is above %zu", TW_WORKER_LIMIT_MAX);
+    if (changed.buffered_bytes_min > changed.buffered_bytes_limit)
+        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "buffered_bytes_min %zu is above the limit, %zu",
+                  changed.buffered_bytes_min, changed.buffered_bytes_limit);
+    worker_of(worker).limits = changed;
+    return TW_OK;
+}
+
 tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p) {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(length_p);

@@ -198,7 +198,7 @@ void Worker::use_room(Request& part, std::size_t bytes) {
     if (parent == nullptr)
         return;
     parent->offset += bytes;
-    if (parent->buffer.length - parent->offset < options().multi_recv_min) {
+    if (parent->buffer.length - parent->offset < limits.multi_recv_bytes_min) {
         space(false).posted.cancel(*parent);
         close_multi(*parent, UCS_OK);
     }

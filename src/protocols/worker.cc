@@ -71,6 +71,8 @@ std::uint64_t random_id() {
 
 Worker::Worker(Context& context, const tw_worker_params_t& params)
     : is_multi(params.thread_mode == TW_THREAD_MULTI),
+      limits{context.options().multi_recv_min, context.options().buffered_limit,
+             context.options().buffered_min},
       receives_long(is_multi),
       context_(context),
       params_(params),
@@ -330,9 +332,9 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->id = id_;
     attr->thread_mode = params_.thread_mode;
     attr->inject_bytes_max = options().inject_bytes;
-    attr->multi_recv_bytes_min = options().multi_recv_min;
-    attr->buffered_bytes_limit = options().buffered_limit;
-    attr->buffered_bytes_min = options().buffered_min;
+    attr->multi_recv_bytes_min = limits.multi_recv_bytes_min;
+    attr->buffered_bytes_limit = limits.buffered_bytes_limit;
+    attr->buffered_bytes_min = limits.buffered_bytes_min;
     attr->endpoints = names_.size();
 }
 

@@ -199,6 +199,7 @@ class alignas(128) Worker : public tw_worker {
     struct Arrival;
 
     const bool is_multi;
+    tw_worker_limits_t limits;
     bool receives_long;  // a receive cannot be posted the short way: a lock is there, or a device
     ucs::RecursiveLock lock;  // with is_multi
 

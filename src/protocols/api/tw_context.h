@@ -86,6 +86,20 @@ typedef struct tw_worker_attr {
 
 TAGWIRE_API tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr);
 
+#define TW_WORKER_LIMIT_MAX ((size_t)1 << 30)  ///< No limit of tw_worker_limits_t is larger.
+
+/// Limits that a program may change, as tw_worker_query() tells them. 0: as it is.
+typedef struct tw_worker_limits {
+    size_t multi_recv_bytes_min;
+    size_t buffered_bytes_limit;
+    size_t buffered_bytes_min;  ///< At most `buffered_bytes_limit`.
+} tw_worker_limits_t;
+
+/// Changes limits of this worker, from the next message on. TW_ERR_EXCEEDS_LIMIT: one is larger
+/// than TW_WORKER_LIMIT_MAX, or the minimum of buffered receives above their limit; nothing is
+/// changed.
+TAGWIRE_API tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* limits);
+
 /// Writes the address into `address`, which has *length_p bytes; *length_p gets those that it
 /// takes. TW_ERR_BUFFER_TOO_SMALL: more are needed, *length_p says how many; TW_ADDRESS_BYTES_MAX
 /// always suffices.

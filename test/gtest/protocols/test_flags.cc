@@ -417,6 +417,43 @@ TEST_F(MsgFlags, a_multi_receive_takes_messages_until_it_is_full) {
     }
 }
 
+TEST_F(MsgFlags, a_worker_has_limits_of_its_own) {
+    connect();
+    Node& a = node(0);
+    Node& b = node(1);
+    tw_worker_attr_t attr{};
+    ASSERT_EQ(tw_worker_query(a.worker(), &attr), TW_OK);
+    const tw_worker_limits_t smaller = {
+        .multi_recv_bytes_min = 10, .buffered_bytes_limit = 0, .buffered_bytes_min = 0};
+    ASSERT_EQ(tw_worker_set_limits(b.worker(), &smaller), TW_OK);
+    const tw_worker_limits_t crossed = {
+        .multi_recv_bytes_min = 0, .buffered_bytes_limit = 10, .buffered_bytes_min = 11};
+    EXPECT_EQ(tw_worker_set_limits(b.worker(), &crossed), TW_ERR_EXCEEDS_LIMIT);
+    const tw_worker_limits_t beyond = {.multi_recv_bytes_min = TW_WORKER_LIMIT_MAX + 1,
+                                       .buffered_bytes_limit = 0,
+                                       .buffered_bytes_min = 0};
+    EXPECT_EQ(tw_worker_set_limits(b.worker(), &beyond), TW_ERR_EXCEEDS_LIMIT);
+    tw_worker_attr_t changed{};
+    ASSERT_EQ(tw_worker_query(b.worker(), &changed), TW_OK);
+    EXPECT_EQ(changed.multi_recv_bytes_min, 10U);
+    EXPECT_EQ(changed.buffered_bytes_limit, attr.buffered_bytes_limit);
+    ASSERT_EQ(tw_worker_query(a.worker(), &changed), TW_OK);
+    EXPECT_EQ(changed.multi_recv_bytes_min, attr.multi_recv_bytes_min);
+
+    Bytes buffer(100);
+    int mark = 0;
+    const tw_op_t how = op(&mark, TW_OP_MULTI_RECV);
+    ASSERT_EQ(tw_msg_recv(b.worker(), buffer.data(), buffer.size(), &how, nullptr), TW_INPROGRESS);
+    const Bytes data = pattern(45, 0);
+    for (int i = 0; i < 2; ++i)
+        ASSERT_GE(tw_msg_send(a.to(b), data.data(), data.size(), nullptr, nullptr), TW_OK);
+    run_until([&] { return b.done.size() == 2; });
+    EXPECT_EQ(b.done.back().flags & TW_DONE_MULTI_RECV, 0U);  // 10 bytes are left
+    ASSERT_GE(tw_msg_send(a.to(b), data.data(), 1, nullptr, nullptr), TW_OK);
+    run_until([&] { return b.done.size() == 4; });
+    EXPECT_NE(b.done.back().flags & TW_DONE_MULTI_RECV, 0U);
+}
+
 TEST_F(MsgFlags, a_receive_is_cancelled_once) {
     connect();
     Node& a = node(0);
