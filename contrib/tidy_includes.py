@@ -17,6 +17,7 @@ MODULES = [
     ("src/vhca", "vhca"),
     ("src/bootstrap", "bootstrap"),
     ("src/tools", "tools"),
+    ("contrib/libfabric", "libfabric"),
     ("src", "public"),  # wrappers, tw_* headers and the version, right in src
     ("bench", "bench"),
     ("examples", "examples"),
@@ -41,9 +42,11 @@ MAY_INCLUDE = {
     "bootstrap": {"ucs", "public"},
     "tools": PUBLIC_API,
     "examples": PUBLIC_API,
+    "libfabric": PUBLIC_API,
     "bench": PUBLIC_API | TRANSPORTS | {"uct"},
 }
-PUBLIC_ONLY = {"uct/api", "tools", "examples"}  # of other modules they see public headers only
+# Of other modules these see public headers only.
+PUBLIC_ONLY = {"uct/api", "tools", "examples", "libfabric"}
 COMPOSITION_ROOT = {"src/uct/components.cc", "src/uct/ib_transports.cc"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

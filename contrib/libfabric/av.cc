@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "av.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "ep.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+Av& av_of(fid_av* handle) {
+    return static_cast<Av&>(*handle);
+}
+
+int close_av(fid* handle) {
+    auto& av = object_of<Av, fid_av>(handle);
+    if (!av.eps.empty())
+        return -FI_EBUSY;
+    delete &av;
+    return 0;
+}
+
+int bind_av(fid* handle, fid* other, std::uint64_t flags) {
+    auto& av = object_of<Av, fid_av>(handle);
+    if (other->fclass != FI_CLASS_EQ || flags != 0 || av.eq != nullptr)
+        return -FI_EINVAL;
+    av.eq = &object_of<Eq, fid_eq>(other);
+    ++av.eq->users;
+    return 0;
+}
+
+/// Where the outcome of an insertion goes.
+struct Outcome {
+    Av& av;
+    fi_addr_t* addrs;
+    std::uint64_t flags;
+    void* context;
+    int inserted = 0;
+
+    void add(std::size_t index, fi_addr_t addr) {
+        const bool is_there = addr != FI_ADDR_NOTAVAIL;
+        inserted += is_there ? 1 : 0;
+        if (addrs != nullptr)
+            addrs[index] = addr;
+        if (av.is_asynchronous && !is_there) {
+            fi_eq_err_entry entry{};
+            entry.fid = &av.fid;
+            entry.context = context;
+            entry.data = index;
+            entry.err = FI_EINVAL;
+            entry.prov_errno = FI_EINVAL;
+            av.eq->write_error(entry);
+        } else if ((flags & FI_SYNC_ERR) != 0) {
+            static_cast<int*>(context)[index] = is_there ? 0 : FI_EINVAL;
+        }
+    }
+
+    int end() const {
+        if (!av.is_asynchronous)
+            return inserted;
+        const fi_eq_entry entry = {&av.fid, context, static_cast<std::uint64_t>(inserted)};
+        av.eq->write(FI_AV_COMPLETE, &entry, sizeof entry);
+        return 0;
+    }
+};
+
+int check_insertion(const Av& av, std::uint64_t flags, const void* context) {
+    if ((flags & ~std::uint64_t{FI_MORE | FI_SYNC_ERR}) != 0)
+        return -FI_EBADFLAGS;
+    if ((flags & FI_SYNC_ERR) != 0 && (context == nullptr || av.is_asynchronous))
+        return -FI_EINVAL;
+    return av.is_asynchronous && av.eq == nullptr ? -FI_ENOEQ : 0;
+}
+
+int insert_av(fid_av* handle, const void* addr, std::size_t count, fi_addr_t* addrs,
+              std::uint64_t flags, void* context) {
+    Av& av = av_of(handle);
+    if (const int status = check_insertion(av, flags, context); status != 0)
+        return status;
+    const Guard guard(av.domain);
+    return without_exceptions([&] {
+        Outcome outcome{av, addrs, flags, context};
+        for (std::size_t i = 0; i < count; ++i) {
+            Name name;
+            std::memcpy(&name, static_cast<const std::byte*>(addr) + i * sizeof name, sizeof name);
+            outcome.add(i, av.insert(name));
+        }
+        return outcome.end();
+    });
+}
+
+int insert_service_av(fid_av* handle, const char* node, const char* service, fi_addr_t* addrs,
+                      std::uint64_t flags, void* context) {
+    Av& av = av_of(handle);
+    if (const int status = check_insertion(av, flags, context); status != 0)
+        return status;
+    const Guard guard(av.domain);
+    return without_exceptions([&] {
+        const bool is_text = node != nullptr && service == nullptr;
+        const auto name = is_text ? Name::parse(node) : std::nullopt;
+        Outcome outcome{av, addrs, flags, context};
+        outcome.add(0, name ? av.insert(*name) : FI_ADDR_NOTAVAIL);
+        return outcome.end();
+    });
+}
+
+int remove_av(fid_av* handle, fi_addr_t* addrs, std::size_t count, std::uint64_t flags) {
+    Av& av = av_of(handle);
+    if (flags != 0)
+        return -FI_EINVAL;
+    const Guard guard(av.domain);
+    return without_exceptions([&] {
+        int status = 0;
+        for (std::size_t i = 0; i < count; ++i)
+            status = av.remove(addrs[i]) ? status : -FI_EINVAL;
+        return status;
+    });
+}
+
+int lookup_av(fid_av* handle, fi_addr_t addr, void* bytes, std::size_t* length) {
+    Av& av = av_of(handle);
+    const Guard guard(av.domain);
+    const Name* name = av.find(addr);
+    if (name == nullptr)
+        return -FI_EINVAL;
+    std::memcpy(bytes, name, std::min(*length, sizeof *name));
+    *length = sizeof *name;
+    return 0;
+}
+
+const char* straddr_av(fid_av*, const void* addr, char* buf, std::size_t* length) {
+    Name name;
+    std::memcpy(&name, addr, sizeof name);
+    try {
+        const std::string text = name.str();
+        if (buf != nullptr && *length > 0) {
+            const std::size_t bytes = std::min(*length - 1, text.size());
+            std::memcpy(buf, text.data(), bytes);
+            buf[bytes] = '\0';
+        }
+        *length = text.size() + 1;
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+    return buf;
+}
+
+fi_ops av_fid_ops = {sizeof(fi_ops), close_av, bind_av, kAbsent, kAbsent, kAbsent, kAbsent};
+fi_ops_av av_ops = {
+    .size = sizeof(fi_ops_av),
+    .insert = insert_av,
+    .insertsvc = insert_service_av,
+    .insertsym = kAbsent,
+    .remove = remove_av,
+    .lookup = lookup_av,
+    .straddr = straddr_av,
+    .av_set = kAbsent,
+};
+
+}  // namespace
+
+Av::Av(Domain& parent, const fi_av_attr& attr, void* user_context)
+    : fid_av{}, domain(parent), is_asynchronous((attr.flags & FI_EVENT) != 0) {
+    fid.fclass = FI_CLASS_AV;
+    fid.context = user_context;
+    fid.ops = &av_fid_ops;
+    ops = &av_ops;
+    ++domain.children;
+}
+
+Av::~Av() {
+    if (eq != nullptr)
+        --eq->users;
+    --domain.children;
+}
+
+int Av::open(fid_domain* domain, fi_av_attr* attr, fid_av** av_p, void* user_context) {
+    if (attr == nullptr || (attr->flags & ~std::uint64_t{FI_EVENT | FI_SYMMETRIC}) != 0)
+        return -FI_EINVAL;
+    auto& parent = static_cast<Domain&>(*domain);
+    if (static_cast<unsigned>(attr->type) > FI_AV_TABLE)
+        return -FI_EINVAL;
+    if (attr->name != nullptr || attr->rx_ctx_bits != 0) {
+        FI_WARN(&provider, FI_LOG_AV, "named vectors and receive contexts are not offered\n");
+        return -FI_ENOSYS;
+    }
+    return without_exceptions([&] {
+        auto av = std::make_unique<Av>(parent, *attr, user_context);
+        av->entries_.reserve(attr->count);
+        if (attr->type == FI_AV_UNSPEC)
+            attr->type = parent.av_type == FI_AV_UNSPEC ? FI_AV_TABLE : parent.av_type;
+        *av_p = av.release();
+        return 0;
+    });
+}
+
+fi_addr_t Av::insert(const Name& name) {
+    const auto id = name.worker_id();
+    if (!id)
+        return FI_ADDR_NOTAVAIL;
+    fi_addr_t addr = entries_.size();
+    if (free_.empty()) {
+        entries_.emplace_back();
+    } else {
+        addr = free_.back();
+        free_.pop_back();
+    }
+    entries_[addr] = {name, *id, true};
+    by_id_.emplace(*id, addr);
+    return addr;
+}
+
+bool Av::remove(fi_addr_t addr) {
+    if (find(addr) == nullptr)
+        return false;
+    Entry& entry = entries_[addr];
+    const auto [first, last] = by_id_.equal_range(entry.worker_id);
+    by_id_.erase(std::find_if(first, last, [&](const auto& pair) { return pair.second == addr; }));
+    const bool is_last = !by_id_.contains(entry.worker_id);
+    for (Ep* ep : eps)
+        ep->forget(addr, is_last);
+    entry.is_used = false;
+    free_.push_back(addr);
+    return true;
+}
+
+const Name* Av::find(fi_addr_t addr) const {
+    return addr < entries_.size() && entries_[addr].is_used ? &entries_[addr].name : nullptr;
+}
+
+fi_addr_t Av::addr_of(std::uint64_t worker_id) const {
+    const auto [first, last] = by_id_.equal_range(worker_id);
+    fi_addr_t addr = FI_ADDR_NOTAVAIL;
+    for (auto it = first; it != last; ++it)
+        addr = std::min(addr, it->second);
+    return addr;
+}
+
+}  // namespace tagwire::fi

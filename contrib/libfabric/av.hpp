@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Address vector. An fi_addr_t is an index, for tables and for maps; each endpoint keeps beside it
+// what it has made of that address (Ep::peer()).
+//
+// 1. An address that is there twice has two numbers. A message is said to be from the first.
+// 2. Numbers grow in the order of insertion; those of removed addresses are used again.
+#pragma once
+
+#include <rdma/fi_domain.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "eq.hpp"
+#include "fabric.hpp"
+#include "name.hpp"
+
+namespace tagwire::fi {
+
+class Ep;
+
+class Av : public fid_av {
+  public:
+    Av(Domain& parent, const fi_av_attr& attr, void* user_context);
+    Av(const Av&) = delete;
+    Av& operator=(const Av&) = delete;
+    ~Av();
+
+    static int open(fid_domain* domain, fi_av_attr* attr, fid_av** av_p, void* user_context);
+
+    /// FI_ADDR_NOTAVAIL: it is no name.
+    fi_addr_t insert(const Name& name);
+    /// False: nothing is there.
+    bool remove(fi_addr_t addr);
+    /// nullptr: nothing is there.
+    const Name* find(fi_addr_t addr) const;
+    /// FI_ADDR_NOTAVAIL: it was not inserted.
+    fi_addr_t addr_of(std::uint64_t worker_id) const;
+
+    Domain& domain;
+    const bool is_asynchronous;
+    Eq* eq = nullptr;
+    std::vector<Ep*> eps;
+
+  private:
+    struct Entry {
+        Name name;
+        std::uint64_t worker_id = 0;
+        bool is_used = false;
+    };
+
+    std::vector<Entry> entries_;
+    std::vector<fi_addr_t> free_;
+    std::unordered_multimap<std::uint64_t, fi_addr_t> by_id_;
+};
+
+}  // namespace tagwire::fi

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Counter: operations that ended well, and those that did not.
+#pragma once
+
+#include <rdma/fi_eq.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "fabric.hpp"
+#include "sleeper.hpp"
+
+namespace tagwire::fi {
+
+class Ep;
+
+class Cntr : public fid_cntr {
+  public:
+    Cntr(Domain& parent, const fi_cntr_attr& attr, void* user_context);
+    Cntr(const Cntr&) = delete;
+    Cntr& operator=(const Cntr&) = delete;
+    ~Cntr();
+
+    static int open(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr_p, void* user_context);
+
+    // ---- For endpoints, with the domain's lock
+
+    int add_endpoint(Ep& ep);
+    void remove_endpoint(Ep& ep);
+    bool has_endpoints() const { return !eps_.empty(); }
+    void count_success() {
+        ++successes_;
+        sleeper_.wake();
+    }
+    void count_error() {
+        ++errors_;
+        sleeper_.wake();
+    }
+
+    // ---- The calls of fi_cntr(3)
+
+    std::uint64_t read();
+    std::uint64_t read_errors();
+    void add(std::uint64_t successes, std::uint64_t errors);
+    void set(std::uint64_t successes);
+    void set_errors(std::uint64_t errors);
+    int wait(std::uint64_t threshold, int timeout_ms);
+    int try_wait();
+    int get_wait(void* arg) const;
+
+    Domain& domain;
+    const fi_wait_obj wait_obj;
+
+  private:
+    void progress();
+
+    std::uint64_t successes_ = 0;
+    std::uint64_t errors_ = 0;
+    std::uint64_t seen_ = 0;  ///< Both together, when somebody last looked.
+    std::vector<Ep*> eps_;
+    Sleeper sleeper_;
+};
+
+}  // namespace tagwire::fi

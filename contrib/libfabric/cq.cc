@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cq.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+
+#include "deadline.hpp"
+#include "ep.hpp"
+#include "info.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+constexpr std::size_t kRingMin = 64;
+
+Cq& cq_of(fid_cq* handle) {
+    return static_cast<Cq&>(*handle);
+}
+
+int close_cq(fid* handle) {
+    auto& cq = object_of<Cq, fid_cq>(handle);
+    if (cq.has_endpoints())
+        return -FI_EBUSY;
+    delete &cq;
+    return 0;
+}
+
+int control_cq(fid* handle, int command, void* arg) {
+    auto& cq = object_of<Cq, fid_cq>(handle);
+    switch (command) {
+        case FI_GETWAIT:
+            return cq.get_wait(arg);
+        case FI_GETWAITOBJ:
+            *static_cast<fi_wait_obj*>(arg) = cq.wait_obj;
+            return 0;
+        default:
+            return -FI_ENOSYS;
+    }
+}
+
+ssize_t read_cq(fid_cq* cq, void* buf, std::size_t count) {
+    return cq_of(cq).read(buf, count, nullptr);
+}
+
+ssize_t read_from_cq(fid_cq* cq, void* buf, std::size_t count, fi_addr_t* sources) {
+    return cq_of(cq).read(buf, count, sources);
+}
+
+ssize_t read_error_cq(fid_cq* cq, fi_cq_err_entry* entry, std::uint64_t flags) {
+    return cq_of(cq).read_error(*entry, flags);
+}
+
+ssize_t sread_cq(fid_cq* cq, void* buf, std::size_t count, const void*, int timeout) {
+    return cq_of(cq).wait_and_read(buf, count, nullptr, timeout);
+}
+
+ssize_t sread_from_cq(fid_cq* cq, void* buf, std::size_t count, fi_addr_t* sources, const void*,
+                      int timeout) {
+    return cq_of(cq).wait_and_read(buf, count, sources, timeout);
+}
+
+int signal_cq(fid_cq* cq) {
+    return cq_of(cq).signal();
+}
+
+const char* strerror_cq(fid_cq*, int prov_errno, const void*, char* buf, std::size_t length) {
+    const char* text = tw_status_string(static_cast<tw_status_t>(prov_errno));
+    if (buf != nullptr && length > 0) {
+        std::strncpy(buf, text, length - 1);
+        buf[length - 1] = '\0';
+    }
+    return text;
+}
+
+fi_ops cq_fid_ops = {sizeof(fi_ops), close_cq, kAbsent, control_cq, kAbsent, kAbsent, kAbsent};
+fi_ops_cq cq_ops = {
+    .size = sizeof(fi_ops_cq),
+    .read = read_cq,
+    .readfrom = read_from_cq,
+    .readerr = read_error_cq,
+    .sread = sread_cq,
+    .sreadfrom = sread_from_cq,
+    .signal = signal_cq,
+    .strerror = strerror_cq,
+};
+
+std::size_t bytes_of(fi_cq_format format) {
+    switch (format) {
+        case FI_CQ_FORMAT_MSG:
+            return sizeof(fi_cq_msg_entry);
+        case FI_CQ_FORMAT_DATA:
+            return sizeof(fi_cq_data_entry);
+        case FI_CQ_FORMAT_TAGGED:
+            return sizeof(fi_cq_tagged_entry);
+        default:
+            return sizeof(fi_cq_entry);
+    }
+}
+
+// Each format is the start of the next one.
+static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len));
+static_assert(offsetof(fi_cq_tagged_entry, data) == offsetof(fi_cq_data_entry, data));
+
+bool has_wait_object(fi_wait_obj wait) {
+    return wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD;
+}
+
+}  // namespace
+
+Cq::Cq(Domain& parent, const fi_cq_attr& attr, void* user_context)
+    : fid_cq{},
+      domain(parent),
+      format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_TAGGED : attr.format),
+      wait_obj(attr.wait_obj),
+      size_(attr.size == 0 ? 1024 : attr.size),
+      ring_(std::bit_ceil(std::max(size_, kRingMin))) {
+    fid.fclass = FI_CLASS_CQ;
+    fid.context = user_context;
+    fid.ops = &cq_fid_ops;
+    ops = &cq_ops;
+    ++domain.children;
+}
+
+Cq::~Cq() {
+    --domain.children;
+}
+
+int Cq::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq_p, void* user_context) {
+    const fi_cq_attr asked = attr == nullptr ? fi_cq_attr{} : *attr;
+    if ((asked.flags & ~std::uint64_t{FI_AFFINITY}) != 0 || asked.size > kQueueMax ||
+        static_cast<unsigned>(asked.format) > FI_CQ_FORMAT_TAGGED)
+        return -FI_EINVAL;
+    if (asked.wait_obj != FI_WAIT_NONE && asked.wait_obj != FI_WAIT_YIELD &&
+        !has_wait_object(asked.wait_obj)) {
+        FI_WARN(&provider, FI_LOG_CQ, "wait objects are descriptors, or none\n");
+        return -FI_ENOSYS;
+    }
+    return without_exceptions([&] {
+        auto cq = std::make_unique<Cq>(static_cast<Domain&>(*domain), asked, user_context);
+        const int status = has_wait_object(asked.wait_obj) ? cq->sleeper_.open() : 0;
+        if (status != 0)
+            return status;
+        if (attr != nullptr)
+            attr->format = cq->format;
+        *cq_p = cq.release();
+        return 0;
+    });
+}
+
+int Cq::add(Ep& ep) {
+    if (std::ranges::find(eps_, &ep) != eps_.end())
+        return 0;
+    eps_.push_back(&ep);
+    return sleeper_.add(ep.worker);
+}
+
+void Cq::remove(Ep& ep) {
+    std::erase(eps_, &ep);
+    sleeper_.remove(ep.worker);
+}
+
+void Cq::grow() {
+    std::vector<Completion> larger(2 * ring_.size());
+    for (std::size_t i = head_; i != tail_; ++i)
+        larger[i & (larger.size() - 1)] = ring_[i & (ring_.size() - 1)];
+    ring_.swap(larger);
+}
+
+void Cq::push_error(const fi_cq_err_entry& error) {
+    errors_.push_back(error);
+    push().source = kIsError;
+}
+
+void Cq::progress() {
+    for (Ep* ep : eps_)
+        ep->progress();
+}
+
+std::size_t Cq::take(void* buf, std::size_t count, fi_addr_t* sources) {
+    const std::size_t bytes = bytes_of(format);
+    auto* to = static_cast<std::byte*>(buf);
+    std::size_t taken = 0;
+    for (; taken < count && head_ != tail_ && !is_error_next(); ++taken, ++head_, to += bytes) {
+        const Completion& next = ring_[head_ & (ring_.size() - 1)];
+        if (format == FI_CQ_FORMAT_TAGGED) [[likely]] {
+            std::memcpy(to, &next.entry, sizeof next.entry);
+        } else {
+            std::memcpy(to, &next.entry, bytes);
+        }
+        if (sources != nullptr)
+            sources[taken] = next.source;
+    }
+    return taken;
+}
+
+ssize_t Cq::read(void* buf, std::size_t count, fi_addr_t* sources) {
+    const Guard guard(domain);
+    if (head_ == tail_ || count == 0) {
+        progress();
+        if (head_ == tail_)
+            return -FI_EAGAIN;
+    }
+    const std::size_t taken = take(buf, count, sources);
+    if (taken == 0 && is_error_next())
+        return -FI_EAVAIL;
+    return static_cast<ssize_t>(taken);
+}
+
+ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
+    const Guard guard(domain);
+    if (head_ == tail_ || !is_error_next())
+        return -FI_EAGAIN;
+    // No error has data; whoever brought room for some keeps it.
+    void* const room = entry.err_data;
+    entry = errors_.front();
+    entry.err_data = room;
+    if ((flags & FI_PEEK) == 0) {
+        errors_.pop_front();
+        ++head_;
+    }
+    return 1;
+}
+
+ssize_t Cq::wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int timeout_ms) {
+    if (wait_obj == FI_WAIT_NONE)
+        return -FI_EINVAL;
+    const Deadline deadline(timeout_ms);
+    for (;;) {
+        const ssize_t taken = read(buf, count, sources);
+        if (taken != -FI_EAGAIN)
+            return taken;
+        bool may_sleep = false;
+        {
+            const Guard guard(domain);
+            if (is_signaled_ || deadline.is_over()) {
+                is_signaled_ = false;
+                return -FI_EAGAIN;
+            }
+            may_sleep = sleeper_.is_open() && head_ == tail_ && sleeper_.arm();
+        }
+        if (may_sleep) {
+            sleeper_.wait(deadline.left_ms());
+        } else if (wait_obj == FI_WAIT_YIELD) {
+            sched_yield();
+        }
+    }
+}
+
+int Cq::signal() {
+    const Guard guard(domain);
+    if (wait_obj == FI_WAIT_NONE)
+        return -FI_EINVAL;
+    is_signaled_ = true;
+    sleeper_.ring();
+    return 0;
+}
+
+int Cq::try_wait() {
+    const Guard guard(domain);
+    if (!sleeper_.is_open())
+        return -FI_EINVAL;
+    if (head_ == tail_)
+        progress();
+    return head_ == tail_ && sleeper_.arm() ? 0 : -FI_EAGAIN;
+}
+
+int Cq::get_wait(void* arg) const {
+    if (!sleeper_.is_open())
+        return -FI_ENODATA;
+    *static_cast<int*>(arg) = sleeper_.fd();
+    return 0;
+}
+
+}  // namespace tagwire::fi

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoints: from opening to closing.
+#include "ep.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "deadline.hpp"
+#include "ep_tables.hpp"
+#include "info.hpp"
+#include "name.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+void on_peer_failed(void*, tw_ep_h, tw_status_t status) {
+    FI_INFO(&provider, FI_LOG_EP_CTRL, "a peer is gone: %s\n", tw_status_string(status));
+}
+
+}  // namespace
+
+Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
+    : fid_ep{},
+      domain(parent),
+      caps(info.caps),
+      is_buffered((info.mode & FI_BUFFERED_RECV) != 0 || (info.caps & FI_VARIABLE_MSG) != 0),
+      inject_bytes_max(fi::inject_bytes_max().value_or(0)),
+      operations_(*this) {
+    fid.fclass = FI_CLASS_EP;
+    fid.context = user_context;
+    set_tables(*this);
+    if (info.tx_attr != nullptr)
+        tx.op_flags = info.tx_attr->op_flags;
+    if (info.rx_attr != nullptr)
+        rx.op_flags = info.rx_attr->op_flags;
+    ++domain.children;
+}
+
+Ep::~Ep() {
+    const Guard guard(domain);
+    for (Cq* cq : {tx.cq, rx.cq}) {
+        if (cq != nullptr)
+            cq->remove(*this);
+    }
+    for (Cntr* cntr : {tx.cntr, rx.cntr}) {
+        if (cntr != nullptr)
+            cntr->remove_endpoint(*this);
+    }
+    if (av_ != nullptr)
+        std::erase(av_->eps, this);
+    std::erase(domain.eps, this);
+    tw_worker_destroy(worker);
+    --domain.children;
+}
+
+int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_context) {
+    auto& domain = static_cast<Domain&>(*handle);
+    if (info == nullptr || info->ep_attr == nullptr || info->ep_attr->type != FI_EP_RDM)
+        return -FI_EINVAL;
+    if ((info->caps & ~kCaps) != 0)
+        return -FI_EINVAL;
+    return without_exceptions([&] {
+        auto ep = std::make_unique<Ep>(domain, *info, user_context);
+        const Guard guard(domain);
+        const tw_worker_params_t params = {.thread_mode = TW_THREAD_SERIALIZED,
+                                           .ep_failed = on_peer_failed,
+                                           .ep_failed_arg = nullptr};
+        const tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
+        if (status != TW_OK) {
+            FI_WARN(&provider, FI_LOG_EP_CTRL, "no worker: %s\n", tw_status_string(status));
+            return -error_of(status);
+        }
+        domain.eps.push_back(ep.get());
+        *ep_p = ep.release();
+        return 0;
+    });
+}
+
+int Ep::bind(fid_t other, std::uint64_t flags) {
+    const Guard guard(domain);
+    if (is_enabled)
+        return -FI_EOPBADSTATE;
+    switch (other->fclass) {
+        case FI_CLASS_CQ:
+            return bind_cq(object_of<Cq, fid_cq>(other), flags);
+        case FI_CLASS_CNTR:
+            return bind_cntr(object_of<Cntr, fid_cntr>(other), flags);
+        case FI_CLASS_AV:
+            return flags == 0 ? bind_av(object_of<Av, fid_av>(other)) : -FI_EINVAL;
+        // Endpoints without connections have nothing to say there.
+        case FI_CLASS_EQ:
+            return 0;
+        default:
+            return -FI_EINVAL;
+    }
+}
+
+int Ep::bind_cq(Cq& cq, std::uint64_t flags) {
+    constexpr std::uint64_t kWays = FI_TRANSMIT | FI_RECV;
+    if ((flags & kWays) == 0 || (flags & ~(kWays | FI_SELECTIVE_COMPLETION)) != 0)
+        return -FI_EBADFLAGS;
+    if (&cq.domain != &domain)
+        return -FI_EDOMAIN;
+    for (Direction* direction : {&tx, &rx}) {
+        if ((flags & (direction == &tx ? FI_TRANSMIT : FI_RECV)) == 0)
+            continue;
+        if (direction->cq != nullptr)
+            return -FI_EINVAL;
+        direction->cq = &cq;
+        direction->is_selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    }
+    return cq.add(*this);
+}
+
+int Ep::bind_cntr(Cntr& cntr, std::uint64_t flags) {
+    constexpr std::uint64_t kOthers = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    if (flags == 0 || (flags & ~(FI_SEND | FI_RECV | kOthers)) != 0)
+        return -FI_EBADFLAGS;
+    if (&cntr.domain != &domain)
+        return -FI_EDOMAIN;
+    if (((flags & FI_SEND) != 0 && tx.cntr != nullptr) ||
+        ((flags & FI_RECV) != 0 && rx.cntr != nullptr))
+        return -FI_EINVAL;
+    if ((flags & FI_SEND) != 0)
+        tx.cntr = &cntr;
+    if ((flags & FI_RECV) != 0)
+        rx.cntr = &cntr;
+    return (flags & (FI_SEND | FI_RECV)) == 0 ? 0 : cntr.add_endpoint(*this);
+}
+
+int Ep::bind_av(Av& vector) {
+    if (&vector.domain != &domain)
+        return -FI_EDOMAIN;
+    if (av_ != nullptr)
+        return -FI_EINVAL;
+    av_ = &vector;
+    av_->eps.push_back(this);
+    return 0;
+}
+
+int Ep::enable() {
+    const Guard guard(domain);
+    if (is_enabled)
+        return 0;
+    if (av_ == nullptr)
+        return -FI_ENOAV;
+    const bool sends = (caps & FI_SEND) != 0;
+    const bool receives = (caps & FI_RECV) != 0;
+    if ((sends && tx.cq == nullptr && tx.cntr == nullptr) ||
+        (receives && rx.cq == nullptr && rx.cntr == nullptr))
+        return -FI_ENOCQ;
+    if (is_buffered && (caps & FI_MSG) != 0 && receives) {
+        if (const int status = listen(); status != 0)
+            return status;
+    }
+    is_enabled = true;
+    set_tables(*this);
+    return 0;
+}
+
+void Ep::close() {
+    unsigned left = 0;
+    tw_op_t op{};
+    op.context = &left;
+    op.complete = [](const tw_completion_t* done) { --*static_cast<unsigned*>(done->context); };
+    {
+        const Guard guard(domain);
+        for (tw_ep_h to : peers_) {
+            if (to != nullptr && tw_ep_flush(to, &op, nullptr) == TW_INPROGRESS)
+                ++left;
+        }
+    }
+    const Deadline deadline(settings().linger_ms);
+    // Peers in this process may have nobody else who lets them answer.
+    while (left > 0 && !deadline.is_over()) {
+        const Guard guard(domain);
+        domain.progress();
+    }
+    if (left > 0)
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "messages to %u peers are given up\n", left);
+}
+
+ssize_t Ep::cancel(void* operation_context) {
+    const Guard guard(domain);
+    for (const OperationKind kind : {OperationKind::kReceive, OperationKind::kSend}) {
+        Operation* operation = operations_.find(kind, operation_context);
+        if (operation != nullptr)
+            return -error_of(tw_request_cancel(operation->request));
+    }
+    return -FI_ENOENT;
+}
+
+tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
+    const Name* name = av_->find(addr);
+    *error_p = -FI_EINVAL;
+    if (name == nullptr)
+        return nullptr;
+    const auto address = name->address();
+    const tw_ep_params_t params = {.address = address.data(),
+                                   .address_length = address.size(),
+                                   .user_data = reinterpret_cast<void*>(addr + 1)};
+    tw_ep_h made = nullptr;
+    tw_status_t status = tw_ep_create(worker, &params, &made);
+    if (status == TW_ERR_ALREADY_EXISTS) {
+        made = tw_ep_find(worker, name->worker_id().value_or(0));
+        status = made == nullptr ? status : TW_OK;
+    }
+    *error_p = status == TW_OK ? 0 : -error_of(status);
+    const int outcome = without_exceptions([&] {
+        if (addr >= peers_.size())
+            peers_.resize(addr + 1);
+        return 0;
+    });
+    if (status != TW_OK || outcome != 0)
+        return nullptr;
+    return peers_[addr] = made;
+}
+
+void Ep::forget(fi_addr_t addr, bool is_last) {
+    if (addr >= peers_.size() || peers_[addr] == nullptr)
+        return;
+    tw_ep_h gone = std::exchange(peers_[addr], nullptr);
+    if (is_last)
+        tw_ep_close(gone, 0, nullptr, nullptr);
+}
+
+}  // namespace tagwire::fi

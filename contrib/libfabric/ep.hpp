@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoint: a worker of the messaging layer, so that it has a name and a matching space of its own.
+// Set-up is in ep.cc, the calls of fi_msg(3) and fi_tagged(3) in msg.cc and tagged.cc; both lead to
+// send() (send.cc) and receive() (receive.cc, peek.cc, buffered.cc).
+//
+// 1. What ends within a call is reported from there; anything else has an Operation, from the call
+//    to the callback of the messaging layer.
+// 2. All of this runs with the domain's lock.
+#pragma once
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_tagged.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "av.hpp"
+#include "cntr.hpp"
+#include "cq.hpp"
+#include "fabric.hpp"
+#include "operation.hpp"
+
+namespace tagwire::fi {
+
+/// Where the ends of sends, or of receives, go.
+struct Direction {
+    Cq* cq = nullptr;
+    Cntr* cntr = nullptr;
+    bool is_selective = false;
+    std::uint64_t op_flags = 0;
+
+    bool reports(std::uint64_t flags) const {
+        return cq != nullptr && (!is_selective || (flags & FI_COMPLETION) != 0);
+    }
+};
+
+/// Data of a call: contiguous, or with `iov` a list.
+struct Data {
+    void* base;
+    std::size_t length;
+    const iovec* iov = nullptr;
+    std::size_t count = 0;
+    tw_mem_h mem = nullptr;
+};
+
+struct Sending {
+    Data data;
+    fi_addr_t to;
+    std::uint64_t tag;
+    std::uint64_t imm;
+    void* context;
+    std::uint64_t flags;  ///< FI_x of the operation.
+    bool is_reported;     ///< Success gets an entry.
+};
+
+struct Receiving {
+    Data data;
+    fi_addr_t from;
+    std::uint64_t tag;
+    std::uint64_t ignore;
+    void* context;
+    std::uint64_t flags;
+    bool is_reported;
+};
+
+class Ep : public fid_ep {
+  public:
+    Ep(Domain& parent, const fi_info& info, void* user_context);
+    Ep(const Ep&) = delete;
+    Ep& operator=(const Ep&) = delete;
+    ~Ep();
+
+    static int open(fid_domain* domain, fi_info* info, fid_ep** ep_p, void* user_context);
+    static fi_ops_msg* msg_table();
+    static fi_ops_tagged* tagged_table();
+
+    int bind(fid_t other, std::uint64_t flags);
+    int enable();
+    /// Waits for messages on their way, within bounds. Nothing is called on it any more.
+    void close();
+    void progress() { tw_worker_progress(worker); }
+    ssize_t cancel(void* operation_context);
+
+    /// nullptr: there is no way there; *error_p says why.
+    tw_ep_h peer(fi_addr_t addr, ssize_t* error_p) {
+        if (addr < peers_.size() && peers_[addr] != nullptr) [[likely]]
+            return peers_[addr];
+        return connect(addr, error_p);
+    }
+    /// The address is no more; with `is_last` nor is its peer.
+    void forget(fi_addr_t addr, bool is_last);
+
+    template <bool kTagged>
+    ssize_t send(const Sending& what);
+    template <bool kTagged>
+    ssize_t receive(const Receiving& what);
+
+    Domain& domain;
+    const std::uint64_t caps;
+    const bool is_buffered;
+    const std::size_t inject_bytes_max;
+    Direction tx;
+    Direction rx;
+    tw_worker_h worker = nullptr;
+    bool is_enabled = false;
+
+  private:
+    tw_ep_h connect(fi_addr_t addr, ssize_t* error_p);
+    int bind_cq(Cq& cq, std::uint64_t flags);
+    int bind_cntr(Cntr& cntr, std::uint64_t flags);
+    int bind_av(Av& vector);
+    int listen();
+    fi_addr_t source_of(const tw_completion_t& done) const;
+
+    // ---- How operations end
+
+    static void on_send_end(const tw_completion_t* done);
+    static void on_receive_end(const tw_completion_t* done);
+    static void on_multi_receive(const tw_completion_t* done);
+    static void on_buffered(const tw_completion_t* done);
+    void end_send(const tw_completion_t& done, void* context, std::uint64_t flags,
+                  bool is_reported);
+    void end_receive(const tw_completion_t& done, void* context, std::uint64_t flags,
+                     bool is_reported);
+    void fail(const Direction& direction, const tw_completion_t& done, void* context,
+              std::uint64_t flags);
+    /// A message for a buffered receive.
+    void show(const tw_completion_t& done, void* tag_context);
+
+    // ---- Kinds of receives
+
+    template <bool kTagged>
+    tw_status_t call_receive(const Receiving& what, const tw_op_t& op, tw_request_h* request_p);
+    template <bool kTagged>
+    ssize_t receive_many(const Receiving& what);
+    template <bool kTagged>
+    ssize_t peek(const Receiving& what);
+    template <bool kTagged>
+    ssize_t claim(const Receiving& what);
+    template <bool kTagged>
+    ssize_t receive_buffered(const Receiving& what);
+    template <bool kTagged>
+    ssize_t claim_shown(const Receiving& what);
+    template <bool kTagged>
+    ssize_t start(const Receiving& what, tw_op_t& op, std::uint64_t flags);
+
+    ssize_t try_again() {
+        progress();
+        return -FI_EAGAIN;
+    }
+
+    Av* av_ = nullptr;
+    std::vector<tw_ep_h> peers_;  ///< By fi_addr_t; nullptr: not yet.
+    OperationPool operations_;
+};
+
+inline Ep& ep_of(fid_ep* handle) {
+    return static_cast<Ep&>(*handle);
+}
+
+/// The handle of a list, if it is one and the same for all elements.
+inline tw_mem_h mem_of_list(void* const* desc, std::size_t count) {
+    if (desc == nullptr || count == 0)
+        return nullptr;
+    for (std::size_t i = 1; i < count; ++i) {
+        if (desc[i] != desc[0])
+            return nullptr;
+    }
+    return mem_of(desc[0]);
+}
+
+inline Data list_of(const iovec* iov, void* const* desc, std::size_t count) {
+    if (count == 1)
+        return {iov->iov_base, iov->iov_len, nullptr, 0, desc == nullptr ? nullptr : mem_of(*desc)};
+    return {nullptr, 0, iov, count, mem_of_list(desc, count)};
+}
+
+}  // namespace tagwire::fi

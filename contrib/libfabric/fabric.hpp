@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Fabric and domain. A domain is a context of the messaging layer with the memory that was
+// registered; its endpoints are that context's workers.
+//
+// Threads: with FI_THREAD_DOMAIN nothing is locked. With every other model each call takes the
+// domain's lock.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "provider.hpp"
+
+namespace tagwire::fi {
+
+class Ep;
+
+int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric_p, void* context);
+
+class Fabric : public fid_fabric {
+  public:
+    explicit Fabric(void* user_context);
+
+    std::atomic<int> children = 0;
+};
+
+class Domain : public fid_domain {
+  public:
+    Domain(Fabric& parent, const fi_info& info, void* user_context);
+    Domain(const Domain&) = delete;
+    Domain& operator=(const Domain&) = delete;
+    ~Domain();
+
+    static int open(fid_fabric* fabric, fi_info* info, fid_domain** domain_p, void* user_context);
+
+    /// Progresses all endpoints. The lock is held.
+    void progress();
+
+    Fabric& fabric;
+    const bool is_locked;
+    const fi_av_type av_type;
+    std::mutex lock;
+    tw_context_h context = nullptr;
+    std::vector<Ep*> eps;
+    std::unordered_set<std::uint64_t> keys;  ///< Of memory that is registered.
+    std::atomic<int> children = 0;
+};
+
+/// Held by every call on a domain or on what belongs to it.
+class Guard {
+  public:
+    explicit Guard(Domain& domain) : domain_(domain) {
+        if (domain.is_locked)
+            domain.lock.lock();
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    ~Guard() {
+        if (domain_.is_locked)
+            domain_.lock.unlock();
+    }
+
+  private:
+    Domain& domain_;
+};
+
+/// Registered memory; its descriptor (fi_mr_desc()) is the object.
+class Mr : public fid_mr {
+  public:
+    Mr(Domain& parent, std::uint64_t access_key, void* user_context);
+
+    static fi_ops_mr* table();
+
+    Domain& domain;
+    tw_mem_h mem = nullptr;  ///< nullptr: of no bytes.
+};
+
+inline tw_mem_h mem_of(void* desc) {
+    return desc == nullptr ? nullptr : static_cast<Mr*>(desc)->mem;
+}
+
+/// The object behind a fid that is its first member.
+template <class Object, class Base>
+Object& object_of(fid* handle) {
+    return *static_cast<Object*>(reinterpret_cast<Base*>(handle));
+}
+
+}  // namespace tagwire::fi

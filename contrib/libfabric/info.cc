@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "info.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "name.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+constexpr std::uint64_t kTagGeneric = 0xAAAAAAAAAAAAAAAAULL;
+
+struct Limits {
+    bool are_known = false;
+    std::optional<std::size_t> inject_bytes;
+};
+std::mutex limits_lock;
+Limits limits;
+
+struct FreeInfo {
+    void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
+
+std::optional<std::size_t> ask_worker() {
+    const tw_context_params_t params = {
+        .transports = settings().transports.empty() ? nullptr : settings().transports.c_str(),
+        .tag_sender_mask = 0};
+    tw_context_h context = nullptr;
+    tw_worker_h worker = nullptr;
+    tw_worker_attr_t attr{};
+    tw_status_t status = tw_context_create(&params, &context);
+    if (status == TW_OK)
+        status = tw_worker_create(context, nullptr, &worker);
+    if (status == TW_OK)
+        status = tw_worker_query(worker, &attr);
+    tw_worker_destroy(worker);
+    tw_context_destroy(context);
+    if (status == TW_OK)
+        return attr.inject_bytes_max;
+    FI_WARN(&provider, FI_LOG_CORE, "no worker can be made: %s\n", tw_status_string(status));
+    return std::nullopt;
+}
+
+std::uint64_t caps_for(const fi_info* hints) {
+    constexpr std::uint64_t kKinds = FI_MSG | FI_TAGGED;
+    constexpr std::uint64_t kWays = FI_SEND | FI_RECV;
+    if (hints == nullptr || hints->caps == 0)
+        return kCaps & ~FI_VARIABLE_MSG;
+    std::uint64_t caps = hints->caps | kFreeCaps;
+    if ((caps & kKinds) == 0)
+        caps |= kKinds;
+    if ((caps & kWays) == 0)
+        caps |= kWays;
+    if ((caps & FI_RECV) == 0)
+        caps &= ~std::uint64_t{FI_MULTI_RECV};
+    if ((caps & FI_SEND) == 0)
+        caps &= ~std::uint64_t{FI_FENCE};
+    return caps;
+}
+
+int mr_mode_for(std::uint32_t version, const fi_domain_attr* hints) {
+    if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
+        return 0;
+    return hints != nullptr && hints->mr_mode == FI_MR_BASIC ? FI_MR_BASIC : FI_MR_SCALABLE;
+}
+
+void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints) {
+    attr.caps = caps & kTxCaps;
+    attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
+    attr.msg_order = FI_ORDER_SAS;
+    attr.comp_order = FI_ORDER_NONE;
+    attr.inject_size = inject_bytes_max().value_or(0);
+    attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
+    attr.iov_limit = TW_IOV_MAX;
+}
+
+void fill_receive(fi_rx_attr& attr, std::uint64_t caps, std::uint64_t mode,
+                  const fi_rx_attr* hints) {
+    attr.caps = caps & kRxCaps;
+    attr.mode = mode & FI_BUFFERED_RECV;
+    attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
+    attr.msg_order = FI_ORDER_SAS;
+    attr.comp_order = FI_ORDER_NONE;
+    attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
+    attr.iov_limit = TW_IOV_MAX;
+}
+
+void fill_endpoint(fi_ep_attr& attr, const fi_ep_attr* hints) {
+    attr.type = FI_EP_RDM;
+    attr.protocol = kProtocol;
+    attr.protocol_version = 1;
+    attr.max_msg_size = SIZE_MAX;
+    const bool has_format = hints != nullptr && hints->mem_tag_format != 0;
+    attr.mem_tag_format = has_format ? hints->mem_tag_format : kTagGeneric;
+    attr.tx_ctx_cnt = 1;
+    attr.rx_ctx_cnt = 1;
+}
+
+void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_attr* hints) {
+    attr.name = strdup(kName);
+    attr.threading = FI_THREAD_SAFE;
+    attr.control_progress = FI_PROGRESS_MANUAL;
+    attr.data_progress = FI_PROGRESS_MANUAL;
+    attr.resource_mgmt = FI_RM_ENABLED;
+    attr.av_type = FI_AV_TABLE;
+    if (hints != nullptr) {
+        attr.domain = hints->domain;
+        if (hints->threading != FI_THREAD_UNSPEC)
+            attr.threading = hints->threading;
+        if (hints->control_progress != FI_PROGRESS_UNSPEC)
+            attr.control_progress = hints->control_progress;
+        if (hints->av_type != FI_AV_UNSPEC)
+            attr.av_type = hints->av_type;
+    }
+    attr.mr_mode = mr_mode_for(version, hints);
+    attr.mr_key_size = sizeof(std::uint64_t);
+    attr.cq_data_size = sizeof(std::uint64_t);
+    attr.cq_cnt = attr.ep_cnt = attr.cntr_cnt = kObjectsMax;
+    attr.tx_ctx_cnt = attr.rx_ctx_cnt = kObjectsMax;
+    attr.max_ep_tx_ctx = attr.max_ep_rx_ctx = 1;
+    attr.mr_iov_limit = 1;
+    attr.mr_cnt = kObjectsMax;
+    attr.caps = kDomainCaps;
+}
+
+/// Mode bits are what the program could do; only the buffered receives change what it gets.
+std::uint64_t mode_for(const fi_info* hints) {
+    const bool asks = hints != nullptr && hints->mode != ~std::uint64_t{0};
+    return asks ? hints->mode & FI_BUFFERED_RECV : 0;
+}
+
+bool set_addresses(fi_info& info, const fi_info* hints, const std::optional<Name>& peer) {
+    info.addr_format = kAddressFormat;
+    // An endpoint gets its name when it is opened; this one stands for any.
+    info.src_addr = std::calloc(1, kNameBytes);
+    info.src_addrlen = kNameBytes;
+    const void* to = nullptr;
+    if (peer) {
+        to = peer->bytes.data();
+    } else if (hints != nullptr && hints->dest_addr != nullptr) {
+        to = hints->dest_addr;
+    }
+    if (to == nullptr)
+        return info.src_addr != nullptr;
+    info.dest_addr = std::malloc(kNameBytes);
+    if (info.dest_addr == nullptr)
+        return false;
+    std::memcpy(info.dest_addr, to, kNameBytes);
+    info.dest_addrlen = kNameBytes;
+    return info.src_addr != nullptr;
+}
+
+int make_info(std::uint32_t version, const fi_info* hints, const std::optional<Name>& peer,
+              fi_info** info_p) {
+    InfoPtr info(fi_allocinfo());
+    if (info == nullptr || !set_addresses(*info, hints, peer))
+        return -FI_ENOMEM;
+    info->caps = caps_for(hints);
+    info->mode = mode_for(hints);
+    fill_transmit(*info->tx_attr, info->caps, hints == nullptr ? nullptr : hints->tx_attr);
+    fill_receive(*info->rx_attr, info->caps, info->mode,
+                 hints == nullptr ? nullptr : hints->rx_attr);
+    fill_endpoint(*info->ep_attr, hints == nullptr ? nullptr : hints->ep_attr);
+    fill_domain(*info->domain_attr, version, hints == nullptr ? nullptr : hints->domain_attr);
+    info->fabric_attr->name = strdup(kName);
+    if (hints != nullptr && hints->fabric_attr != nullptr)
+        info->fabric_attr->fabric = hints->fabric_attr->fabric;
+    if (info->domain_attr->name == nullptr || info->fabric_attr->name == nullptr)
+        return -FI_ENOMEM;
+    *info_p = info.release();
+    return 0;
+}
+
+/// What node and service name. False: nothing that can be reached by them.
+bool look_up(const char* node, const char* service, std::uint64_t flags,
+             std::optional<Name>* peer_p) {
+    if (node == nullptr && service == nullptr)
+        return true;
+    if ((flags & FI_SOURCE) != 0) {
+        FI_INFO(&provider, FI_LOG_CORE,
+                "an endpoint cannot choose its name: node and service go without FI_SOURCE\n");
+        return false;
+    }
+    if (service == nullptr)
+        *peer_p = Name::parse(node);
+    if (!*peer_p) {
+        FI_INFO(&provider, FI_LOG_CORE,
+                "node %s, service %s: a peer is named by tagwire://..., as fi_av_straddr() says\n",
+                node == nullptr ? "-" : node, service == nullptr ? "-" : service);
+    }
+    return peer_p->has_value();
+}
+
+}  // namespace
+
+std::optional<std::size_t> inject_bytes_max() {
+    const std::lock_guard guard(limits_lock);
+    if (!limits.are_known) {
+        limits.inject_bytes = ask_worker();
+        limits.are_known = true;
+    }
+    return limits.inject_bytes;
+}
+
+void forget_limits() {
+    limits = {};
+}
+
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+             const fi_info* hints, fi_info** info) {
+    // The core adds flags of its own when it asks for utility providers.
+    constexpr std::uint64_t kFlags = FI_NUMERICHOST | FI_SOURCE | FI_PROV_ATTR_ONLY;
+    if ((flags & ~kFlags) != 0)
+        return -FI_ENODATA;
+    return without_exceptions([&] {
+        if ((hints != nullptr && !meets(version, *hints)) || !inject_bytes_max())
+            return -FI_ENODATA;
+        std::optional<Name> peer;
+        if ((flags & FI_PROV_ATTR_ONLY) == 0 && !look_up(node, service, flags, &peer))
+            return -FI_ENODATA;
+        if (node == nullptr && service == nullptr && hints != nullptr &&
+            hints->dest_addr != nullptr && hints->dest_addrlen != kNameBytes)
+            return -FI_ENODATA;
+        return make_info(version, hints, peer, info);
+    });
+}
+
+}  // namespace tagwire::fi

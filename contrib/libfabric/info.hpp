@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// fi_getinfo(3): what the provider offers, and whether that is what is asked for.
+#pragma once
+
+#include <optional>
+
+#include "provider.hpp"
+
+namespace tagwire::fi {
+
+inline constexpr std::uint64_t kTxCaps = FI_MSG | FI_TAGGED | FI_SEND | FI_FENCE;
+inline constexpr std::uint64_t kRxCaps =
+    FI_MSG | FI_TAGGED | FI_RECV | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_VARIABLE_MSG;
+inline constexpr std::uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+inline constexpr std::uint64_t kCaps = kTxCaps | kRxCaps | kDomainCaps;
+/// Capabilities that cost nothing: always there.
+inline constexpr std::uint64_t kFreeCaps = FI_MULTI_RECV | FI_FENCE | kDomainCaps;
+
+inline constexpr std::uint64_t kLevels =
+    FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+/// Defaults that an endpoint may have for its operations.
+inline constexpr std::uint64_t kTxOpFlags = kLevels | FI_COMPLETION | FI_INJECT | FI_MORE;
+inline constexpr std::uint64_t kRxOpFlags =
+    FI_COMPLETION | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE | FI_MORE;
+
+inline constexpr std::size_t kQueueDefault = 1024;
+inline constexpr std::size_t kQueueMax = std::size_t{1} << 20;
+inline constexpr std::size_t kObjectsMax = 65536;  ///< Endpoints, queues, counters of a domain.
+
+/// What a worker with the present settings allows; nothing: none can be made. It is tried once.
+std::optional<std::size_t> inject_bytes_max();
+void forget_limits();
+
+/// Says in the log what of the hints cannot be met. False: something.
+bool meets(std::uint32_t api_version, const fi_info& hints);
+
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+             const fi_info* hints, fi_info** info);
+
+}  // namespace tagwire::fi

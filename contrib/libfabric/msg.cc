@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The calls of fi_msg(3).
+#include "ep.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+ssize_t msg_recv(fid_ep* handle, void* buf, std::size_t len, void* desc, fi_addr_t from,
+                 void* context) {
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.receive<false>({{buf, len, nullptr, 0, mem_of(desc)},
+                              from,
+                              0,
+                              0,
+                              context,
+                              ep.rx.op_flags,
+                              ep.rx.reports(ep.rx.op_flags)});
+}
+
+ssize_t msg_recvv(fid_ep* handle, const iovec* iov, void** desc, std::size_t count, fi_addr_t from,
+                  void* context) {
+    if (count > TW_IOV_MAX)
+        return -FI_EINVAL;
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.receive<false>({list_of(iov, desc, count), from, 0, 0, context, ep.rx.op_flags,
+                              ep.rx.reports(ep.rx.op_flags)});
+}
+
+ssize_t msg_recvmsg(fid_ep* handle, const fi_msg* msg, std::uint64_t flags) {
+    if (msg->iov_count > TW_IOV_MAX)
+        return -FI_EINVAL;
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.receive<false>({list_of(msg->msg_iov, msg->desc, msg->iov_count), msg->addr, 0, 0,
+                              msg->context, flags, ep.rx.reports(flags)});
+}
+
+ssize_t msg_send(fid_ep* handle, const void* buf, std::size_t len, void* desc, fi_addr_t to,
+                 void* context) {
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.send<false>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc)},
+                           to,
+                           0,
+                           0,
+                           context,
+                           ep.tx.op_flags,
+                           ep.tx.reports(ep.tx.op_flags)});
+}
+
+ssize_t msg_sendv(fid_ep* handle, const iovec* iov, void** desc, std::size_t count, fi_addr_t to,
+                  void* context) {
+    if (count > TW_IOV_MAX)
+        return -FI_EINVAL;
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.send<false>({list_of(iov, desc, count), to, 0, 0, context, ep.tx.op_flags,
+                           ep.tx.reports(ep.tx.op_flags)});
+}
+
+ssize_t msg_sendmsg(fid_ep* handle, const fi_msg* msg, std::uint64_t flags) {
+    if (msg->iov_count > TW_IOV_MAX)
+        return -FI_EINVAL;
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.send<false>({list_of(msg->msg_iov, msg->desc, msg->iov_count), msg->addr, 0,
+                           msg->data, msg->context, flags, ep.tx.reports(flags)});
+}
+
+ssize_t msg_inject(fid_ep* handle, const void* buf, std::size_t len, fi_addr_t to) {
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.send<false>({{const_cast<void*>(buf), len}, to, 0, 0, nullptr, FI_INJECT, false});
+}
+
+ssize_t msg_senddata(fid_ep* handle, const void* buf, std::size_t len, void* desc,
+                     std::uint64_t data, fi_addr_t to, void* context) {
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.send<false>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc)},
+                           to,
+                           0,
+                           data,
+                           context,
+                           ep.tx.op_flags | FI_REMOTE_CQ_DATA,
+                           ep.tx.reports(ep.tx.op_flags)});
+}
+
+ssize_t msg_injectdata(fid_ep* handle, const void* buf, std::size_t len, std::uint64_t data,
+                       fi_addr_t to) {
+    Ep& ep = ep_of(handle);
+    const Guard guard(ep.domain);
+    return ep.send<false>({{const_cast<void*>(buf), len},
+                           to,
+                           0,
+                           data,
+                           nullptr,
+                           FI_INJECT | FI_REMOTE_CQ_DATA,
+                           false});
+}
+
+fi_ops_msg msg_ops = {
+    .size = sizeof(fi_ops_msg),
+    .recv = msg_recv,
+    .recvv = msg_recvv,
+    .recvmsg = msg_recvmsg,
+    .send = msg_send,
+    .sendv = msg_sendv,
+    .sendmsg = msg_sendmsg,
+    .inject = msg_inject,
+    .senddata = msg_senddata,
+    .injectdata = msg_injectdata,
+};
+
+}  // namespace
+
+fi_ops_msg* Ep::msg_table() {
+    return &msg_ops;
+}
+
+}  // namespace tagwire::fi

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The entry, parameters, errors.
+#include "provider.hpp"
+
+#include <utility>
+
+#include "fabric.hpp"
+#include "info.hpp"
+
+namespace tagwire::fi {
+
+namespace {
+
+/// Destroyed in cleanup(), which libfabric calls after the destructors of this library.
+Settings* the_settings = nullptr;
+
+Settings read_settings() {
+    Settings read;
+    char* transports = nullptr;
+    if (fi_param_get_str(&provider, "transports", &transports) == 0 && transports != nullptr)
+        read.transports = transports;
+    int linger = 0;
+    if (fi_param_get_int(&provider, "linger", &linger) == 0) {
+        if (linger >= 0) {
+            read.linger_ms = linger;
+        } else {
+            FI_WARN(&provider, FI_LOG_CORE, "linger %d: it is 0 or more; %d is used\n", linger,
+                    read.linger_ms);
+        }
+    }
+    return read;
+}
+
+void define_parameters() {
+    fi_param_define(&provider, "transports", FI_PARAM_STRING,
+                    "Transports to use, with or without a device: sm,rc:mlx5_0:1. "
+                    "(default: as TAGWIRE_TRANSPORTS says)");
+    fi_param_define(&provider, "linger", FI_PARAM_INT,
+                    "Milliseconds that closing an endpoint waits for messages on their way. "
+                    "(default: 500)");
+}
+
+void cleanup() {
+    forget_limits();
+    delete std::exchange(the_settings, nullptr);
+}
+
+}  // namespace
+
+fi_provider provider = {
+    .version = FI_VERSION(0, 1),
+    .fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
+    .context = {},
+    .name = kName,
+    .getinfo = get_info,
+    .fabric = open_fabric,
+    .cleanup = cleanup,
+};
+
+const Settings& settings() {
+    return *the_settings;
+}
+
+int error_of(tw_status_t status) {
+    switch (status) {
+        case TW_OK:
+            return 0;
+        case TW_ERR_NO_MESSAGE:
+            return FI_ENOMSG;
+        case TW_ERR_NO_RESOURCE:
+        case TW_ERR_BUSY:
+            return FI_EAGAIN;
+        case TW_ERR_IO_ERROR:
+            return FI_EIO;
+        case TW_ERR_NO_MEMORY:
+            return FI_ENOMEM;
+        case TW_ERR_OUT_OF_RANGE:
+        case TW_ERR_INVALID_PARAM:
+            return FI_EINVAL;
+        case TW_ERR_UNREACHABLE:
+            return FI_EHOSTUNREACH;
+        case TW_ERR_INVALID_ADDR:
+            return FI_EADDRNOTAVAIL;
+        case TW_ERR_UNSUPPORTED:
+        case TW_ERR_NOT_IMPLEMENTED:
+            return FI_EOPNOTSUPP;
+        case TW_ERR_MESSAGE_TRUNCATED:
+            return FI_ETRUNC;
+        case TW_ERR_BUFFER_TOO_SMALL:
+            return FI_ETOOSMALL;
+        case TW_ERR_NO_DEVICE:
+            return FI_ENODEV;
+        case TW_ERR_CANCELED:
+            return FI_ECANCELED;
+        case TW_ERR_TIMED_OUT:
+        case TW_ERR_ENDPOINT_TIMEOUT:
+            return FI_ETIMEDOUT;
+        case TW_ERR_EXCEEDS_LIMIT:
+            return FI_EMSGSIZE;
+        case TW_ERR_REJECTED:
+            return FI_ECONNREFUSED;
+        case TW_ERR_NOT_CONNECTED:
+            return FI_ENOTCONN;
+        case TW_ERR_CONNECTION_RESET:
+            return FI_ECONNRESET;
+        default:
+            return FI_EOTHER;
+    }
+}
+
+}  // namespace tagwire::fi
+
+extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini(void);
+
+fi_provider* fi_prov_ini(void) {
+    using namespace tagwire::fi;
+    const int status = without_exceptions([] {
+        define_parameters();
+        the_settings = new Settings(read_settings());
+        return 0;
+    });
+    return status == 0 ? &provider : nullptr;
+}
