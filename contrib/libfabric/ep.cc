@@ -169,7 +169,7 @@ void Ep::close() {
     {
         const Guard guard(domain);
         for (tw_ep_h to : peers_) {
-            if (to != nullptr && tw_ep_flush(to, &op, nullptr) == TW_INPROGRESS)
+            if (to != nullptr && tw_ep_close(to, 0, &op, nullptr) == TW_INPROGRESS)
                 ++left;
         }
     }
