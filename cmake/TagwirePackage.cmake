@@ -9,7 +9,7 @@ endif()
 
 set(CPACK_PACKAGE_CONTACT "the tagwire authors <dev@tagwire.invalid>")
 set(tw_components runtime dev command)
-if(TARGET tagwire-fi)
+if(TARGET tagwire_fi)
     list(APPEND tw_components fi)
 endif()
 

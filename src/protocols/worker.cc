@@ -236,7 +236,10 @@ Worker::~Worker() {
     endings_are_silent_ = true;
     if (device_tags_ != nullptr)
         device_tags_->close();
-    names_.for_each([](Endpoint& ep) { ep.fail(UCS_ERR_CANCELED); });
+    names_.for_each([](Endpoint& ep) {
+        ep.say_reset();
+        ep.fail(UCS_ERR_CANCELED);
+    });
     while (Request* request = late_.front())
         end_late(*request, UCS_ERR_CANCELED);
     for (MatchSpace& in : spaces_) {

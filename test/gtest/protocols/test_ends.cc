@@ -140,6 +140,20 @@ TEST_F(MsgEnds, the_peer_of_a_forced_close_hears_of_it_without_speaking) {
     EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
 }
 
+TEST_F(MsgEnds, the_peers_of_a_worker_that_goes_hear_of_it_without_speaking) {
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 9);
+    expect_message(b, {}, 9);
+    send(b, a, {}, 9);
+    expect_message(a, {}, 9);
+    a.destroy();
+    constexpr int kRounds = 50'000'000;
+    for (int i = 0; b.failures.empty() && i < kRounds; ++i)
+        b.progress();
+    EXPECT_EQ(b.failures.size(), 1U);
+}
+
 TEST_F(MsgEnds, an_endpoint_that_went_before_its_peer_had_answered_can_be_made_anew) {
     constexpr int kLooks = 20000;
     Node& a = node(0);
