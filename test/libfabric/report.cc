@@ -27,7 +27,6 @@ Result run_one(const std::string& provider, const Case& which, const Settings& s
         // Only this provider is asked, and its sockets are bound to the loopback device.
         setenv("FI_PROVIDER", provider.c_str(), 1);
         setenv("FI_TCP_IFACE", "lo", 1);
-        setenv("HFI_NO_BACKTRACE", "1", 1);  // psm2, if it is loaded, writes files of crashes
         choose_provider(provider);
         set_patience(settings.patience);
         which.body();
