@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/allocated.hpp"
 
+#include <cstddef>
 #include <cstdlib>
 
 #if defined(__GLIBC__)
@@ -10,9 +11,16 @@
 #endif
 #endif
 
+// Of a sanitizer's own allocator, of which mallinfo2 knows nothing.
+extern "C" __attribute__((weak)) std::size_t
+__sanitizer_get_current_allocated_bytes();  // NOLINT(bugprone-reserved-identifier)
+
 namespace tagwire::tools {
 
 std::int64_t allocated_bytes() {
+    if (&__sanitizer_get_current_allocated_bytes != nullptr) {
+        return static_cast<std::int64_t>(__sanitizer_get_current_allocated_bytes());
+    }
 #ifdef TW_HAS_MALLINFO2
     const struct mallinfo2 info = mallinfo2();
     return static_cast<std::int64_t>(info.uordblks + info.hblkhd);

@@ -65,6 +65,16 @@ class BootstrapPmix : public ::testing::Test {
         return run({"mpirun", "--oversubscribe", "-np", "3", rank_, scenario, directory_.path()});
     }
 
+    /// Ranks that found all as it should be. It tells what the launcher's status cannot: Open MPI
+    /// 4.1's mpirun can crash as it ends (in PMIx_server_finalize) when ranks gave a fence up.
+    int ranks_well() const {
+        int found = 0;
+        for (int rank = 0; rank < 3; ++rank) {
+            found += std::ifstream(directory_.path() + "/well." + std::to_string(rank)).good();
+        }
+        return found;
+    }
+
     int count(const std::string& part) const {
         int found = 0;
         for (std::size_t at = 0; (at = output_.find(part, at)) != std::string::npos; ++at) {
@@ -93,12 +103,14 @@ TEST_F(BootstrapPmix, different_lengths_are_refused_on_all_ranks) {
 
 TEST_F(BootstrapPmix, a_rank_that_does_not_call_is_named_to_all) {
     TW_NEEDS_MPIRUN();
-    EXPECT_EQ(0, run_job("absent")) << output_;
+    run_job("absent");
+    EXPECT_EQ(3, ranks_well()) << output_;
 }
 
 TEST_F(BootstrapPmix, a_rank_that_leaves_is_named_to_all) {
     TW_NEEDS_MPIRUN();
-    EXPECT_EQ(0, run_job("leave")) << output_;
+    run_job("leave");
+    EXPECT_EQ(3, ranks_well()) << output_;
 }
 
 TEST_F(BootstrapPmix, without_a_launcher_it_is_a_job_of_one_process) {

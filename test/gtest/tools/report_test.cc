@@ -134,6 +134,10 @@ TEST_F(Report, demo_ends_with_it) {
     const std::size_t told = finished.out.find("report: " + file() + "\ndemo: PASS, ");
     ASSERT_NE(told, std::string::npos) << finished.out;
     EXPECT_EQ(count_of(finished.out.substr(told), "\n"), 2U) << finished.out;
+    EXPECT_NE(finished.out.find(" results validated\n", told), std::string::npos) << finished.out;
+    for (const char* row : {"sm/memory", "rc/", "dc/", "ud/"}) {
+        EXPECT_NE(finished.out.find(row), std::string::npos) << row << "\n" << finished.out;
+    }
 }
 
 TEST_F(Report, file_that_cannot_be_written_is_found_before_measuring) {
