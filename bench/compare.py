@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 import instructions
+from compare_rows import budget_rows, messaging_rows
 
 FLOOR_AGREES = 0.10
 ROUNDS = 9
@@ -126,117 +127,6 @@ class Ucx:
             if len(numbers) >= 8:
                 return float(numbers[1]) * 1000, float(numbers[-1])
         raise Skip("ucx_perftest printed no result")
-
-
-def uct(test, count):
-    return (["-t", test, "-x", "posix", "-d", "memory", "-s", "8", "-n", str(count)], {})
-
-
-def ucp(test, size, count):
-    return (["-t", test, "-s", str(size), "-n", str(count)], {"UCX_TLS": "posix,cma"})
-
-
-class Row:
-    """One line of the budget: what is read, what it is compared with, and what must hold.
-
-    ours: function(tagwire) -> (value, nanoseconds above the floor or None)
-    unit: "ns", "/s" or "B/s"
-    theirs: (arguments, environment of ucx_perftest, 0 for its latency or 1 for its rate, bytes of a
-        message if the rate is wanted in bytes)
-    reference: function(tagwire) -> value of ours to compare with: memcpy, depth 1
-    """
-
-    def __init__(self, name, ours, unit, goal, theirs=None, reference=None):
-        self.name = name
-        self.ours = ours
-        self.unit = unit
-        self.goal = goal
-        self.theirs = theirs
-        self.reference = reference
-        self.readings = []
-
-
-class Goal:
-    """What must hold: at most so many ns above the floor, or a ratio to UCX or to the reference."""
-
-    def __init__(self, kind, limit):
-        self.kind = kind
-        self.limit = limit
-
-    def text(self):
-        return {"above": f"<= floor + {self.limit:g} ns", "ucx<": "< UCX",
-                "ucx>=": f">= {self.limit:g} x UCX",
-                "reference>=": f">= {self.limit:g} x reference",
-                "reference<=": f"<= {self.limit:g} x reference"}[self.kind]
-
-    def judge(self, readings):
-        """(value, met) or None when there is nothing to judge by."""
-        if self.kind == "above":
-            values = [r["above"] for r in readings if r["above"] is not None]
-            return self.result(values, lambda v: v <= self.limit)
-        key = "ucx" if self.kind.startswith("ucx") else "reference"
-        values = [r["ours"] / r[key] for r in readings if r[key]]
-        if self.kind == "ucx<":
-            return self.result(values, lambda v: v < 1)
-        if self.kind.endswith(">="):
-            return self.result(values, lambda v: v >= self.limit)
-        return self.result(values, lambda v: v <= self.limit)
-
-    @staticmethod
-    def result(values, holds):
-        return (statistics.median(values), holds(statistics.median(values))) if values else None
-
-
-def latency(test, *arguments):
-    def read(tagwire):
-        result = tagwire.perf(test, arguments)
-        return result["latency_ns"]["p50"], result["above_floor_ns"]
-    return read
-
-
-def figure(key, test, *arguments, environment=None):
-    return lambda tagwire: (tagwire.perf(test, arguments, environment)[key], None)
-
-
-def with_one_other(test):
-    """The same latency with one other receive: what a deep list is compared with."""
-    read = latency(test, "--depth", "1", "--iters", "20000")
-    return lambda tagwire: read(tagwire)[0]
-
-
-def memcpy_1m(tagwire):
-    return tagwire.memcpy(1 << 20)
-
-
-def budget_rows():
-    mib = 1 << 20
-    big = ["--size", "1m", "--iters", "1000", "--warmup", "100"]
-    deep = ["--depth", "100000", "--iters", "20000"]
-    many = ["--iters", "2000000"]
-    short = ["--iters", "40000"]
-    no_cma = {"TAGWIRE_SM_CMA": "off"}
-    return [
-        Row("AM short 8 B, p50", latency("am_lat", *short), "ns",
-            [Goal("above", 10), Goal("ucx<", 1)], (*uct("am_lat", 200000), 0, None)),
-        Row("tag short 8 B, p50", latency("tag_lat", *short), "ns",
-            [Goal("above", 20), Goal("ucx<", 1)], (*ucp("tag_lat", 8, 200000), 0, None)),
-        Row("AM short 8 B, rate", figure("messages_per_s", "am_bw", *many), "/s",
-            [Goal("ucx>=", 2)], (*uct("am_bw", 2000000), 1, None)),
-        Row("tagged 8 B, rate", figure("messages_per_s", "tag_rate", *many), "/s",
-            [Goal("ucx>=", 1.8)], (*ucp("tag_bw", 8, 2000000), 1, None)),
-        Row("tagged 1 MiB, ordinary memory", figure("bytes_per_s", "tag_rate", *big), "B/s",
-            [Goal("ucx>=", 1.5)], (*ucp("tag_bw", mib, 1000), 1, mib)),
-        Row("tagged 1 MiB, allocated memory",
-            figure("bytes_per_s", "tag_rate", "--memory", "alloc", *big), "B/s",
-            [Goal("reference>=", 0.9)], reference=memcpy_1m),
-        Row("tagged 1 MiB, no process_vm_readv",
-            figure("bytes_per_s", "tag_rate", *big, environment=no_cma), "B/s",
-            [Goal("reference>=", 0.4)], reference=memcpy_1m),
-        Row("tag p50 behind 100 000 receives", latency("tag_lat", *deep), "ns",
-            [Goal("reference<=", 1.1)], reference=with_one_other("tag_lat")),
-        Row("match p50 among 100 000 receives", latency("match", *deep), "ns",
-            [Goal("reference<=", 1.3)], reference=with_one_other("match")),
-    ]
 
 
 def take_round(row, tagwire, ucx, others):
@@ -422,7 +312,7 @@ def main():
         print("compare: no ucx_perftest here (package ucx-utils): only ours is measured",
               file=sys.stderr)
     others = other_ucx(cpus)
-    rows = [row for row in budget_rows() if arguments.rows in row.name]
+    rows = [row for row in budget_rows() + messaging_rows() if arguments.rows in row.name]
     problems = measure(rows, tagwire, ucx, others, arguments.rounds)
     counts = None
     if not arguments.no_instructions:

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ep.hpp"
+#include "service.hpp"
 
 namespace tagwire::fi {
 
@@ -75,18 +76,23 @@ int check_insertion(const Av& av, std::uint64_t flags, const void* context) {
     return av.is_asynchronous && av.eq == nullptr ? -FI_ENOEQ : 0;
 }
 
+/// Others may work with the domain while an endpoint is asked for its name, so it is locked here.
+fi_addr_t insert_found(Av& av, const std::optional<Name>& name) {
+    const Guard guard(av.domain);
+    return name ? av.insert(*name) : FI_ADDR_NOTAVAIL;
+}
+
 int insert_av(fid_av* handle, const void* addr, std::size_t count, fi_addr_t* addrs,
               std::uint64_t flags, void* context) {
     Av& av = av_of(handle);
     if (const int status = check_insertion(av, flags, context); status != 0)
         return status;
-    const Guard guard(av.domain);
     return without_exceptions([&] {
         Outcome outcome{av, addrs, flags, context};
         for (std::size_t i = 0; i < count; ++i) {
             Name name;
             std::memcpy(&name, static_cast<const std::byte*>(addr) + i * sizeof name, sizeof name);
-            outcome.add(i, av.insert(name));
+            outcome.add(i, insert_found(av, name_at(name)));
         }
         return outcome.end();
     });
@@ -97,12 +103,10 @@ int insert_service_av(fid_av* handle, const char* node, const char* service, fi_
     Av& av = av_of(handle);
     if (const int status = check_insertion(av, flags, context); status != 0)
         return status;
-    const Guard guard(av.domain);
     return without_exceptions([&] {
-        const bool is_text = node != nullptr && service == nullptr;
-        const auto name = is_text ? Name::parse(node) : std::nullopt;
+        const auto found = named(node, service, 0);
         Outcome outcome{av, addrs, flags, context};
-        outcome.add(0, name ? av.insert(*name) : FI_ADDR_NOTAVAIL);
+        outcome.add(0, insert_found(av, found ? name_at(*found) : std::nullopt));
         return outcome.end();
     });
 }
@@ -135,7 +139,8 @@ const char* straddr_av(fid_av*, const void* addr, char* buf, std::size_t* length
     Name name;
     std::memcpy(&name, addr, sizeof name);
     try {
-        const std::string text = name.str();
+        const auto place = Place::of(name);
+        const std::string text = place ? place->str() : name.str();
         if (buf != nullptr && *length > 0) {
             const std::size_t bytes = std::min(*length - 1, text.size());
             std::memcpy(buf, text.data(), bytes);

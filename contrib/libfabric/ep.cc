@@ -73,10 +73,36 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
             FI_WARN(&provider, FI_LOG_EP_CTRL, "no worker: %s\n", tw_status_string(status));
             return -error_of(status);
         }
+        if (info->src_addr != nullptr && info->src_addrlen == kNameBytes) {
+            if (const int error = ep->open_door(info->src_addr); error != 0)
+                return error;
+        }
         domain.eps.push_back(ep.get());
         *ep_p = ep.release();
         return 0;
     });
+}
+
+int Ep::open_door(const void* address) {
+    Name wanted;
+    std::memcpy(&wanted, address, sizeof wanted);
+    const auto place = Place::of(wanted);
+    if (!place || place->port() == 0)
+        return 0;
+    tw_status_t status = TW_OK;
+    const auto own = name(&status);
+    return own ? Door::open(*place, *own, &door_) : -error_of(status);
+}
+
+std::optional<Name> Ep::name(tw_status_t* status_p) const {
+    std::byte address[TW_ADDRESS_BYTES_MAX];
+    std::size_t address_bytes = sizeof address;
+    *status_p = tw_worker_address(worker, address, &address_bytes);
+    if (*status_p != TW_OK)
+        return std::nullopt;
+    const auto name = Name::of({address, address_bytes});
+    *status_p = name ? TW_OK : TW_ERR_INVALID_ADDR;
+    return name;
 }
 
 int Ep::bind(fid_t other, std::uint64_t flags) {

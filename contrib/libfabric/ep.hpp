@@ -15,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "av.hpp"
@@ -22,6 +24,7 @@
 #include "cq.hpp"
 #include "fabric.hpp"
 #include "operation.hpp"
+#include "service.hpp"
 
 namespace tagwire::fi {
 
@@ -83,6 +86,8 @@ class Ep : public fid_ep {
     void close();
     void progress() { tw_worker_progress(worker); }
     ssize_t cancel(void* operation_context);
+    /// Nothing: the messaging layer gives none, which *status_p tells.
+    std::optional<Name> name(tw_status_t* status_p) const;
 
     /// nullptr: there is no way there; *error_p says why.
     tw_ep_h peer(fi_addr_t addr, ssize_t* error_p) {
@@ -152,6 +157,10 @@ class Ep : public fid_ep {
         return -FI_EAGAIN;
     }
 
+    /// Answers for who looks for this endpoint by a service. `address`: fi_info's src_addr.
+    int open_door(const void* address);
+
+    std::unique_ptr<Door> door_;
     Av* av_ = nullptr;
     std::vector<tw_ep_h> peers_;  ///< By fi_addr_t; nullptr: not yet.
     OperationPool operations_;

@@ -125,14 +125,10 @@ int set_option(fid* handle, int level, int name, const void* value, std::size_t 
 int get_name(fid* handle, void* bytes, std::size_t* length) {
     auto& ep = object_of<Ep, fid_ep>(handle);
     const Guard guard(ep.domain);
-    std::byte address[TW_ADDRESS_BYTES_MAX];
-    std::size_t address_bytes = sizeof address;
-    if (const tw_status_t status = tw_worker_address(ep.worker, address, &address_bytes);
-        status != TW_OK)
-        return -error_of(status);
-    const auto name = Name::of({address, address_bytes});
+    tw_status_t status = TW_OK;
+    const auto name = ep.name(&status);
     if (!name)
-        return -FI_EOTHER;
+        return -error_of(status);
     const std::size_t room = bytes == nullptr ? 0 : *length;
     if (room > 0)
         std::memcpy(bytes, &*name, std::min(room, sizeof *name));

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "name.hpp"
+#include "service.hpp"
 
 namespace tagwire::fi {
 
@@ -134,31 +135,37 @@ std::uint64_t mode_for(const fi_info* hints) {
     return asks ? hints->mode & FI_BUFFERED_RECV : 0;
 }
 
-bool set_addresses(fi_info& info, const fi_info* hints, const std::optional<Name>& peer) {
-    info.addr_format = kAddressFormat;
-    // An endpoint gets its name when it is opened; this one stands for any.
-    info.src_addr = std::calloc(1, kNameBytes);
-    info.src_addrlen = kNameBytes;
-    const void* to = nullptr;
-    if (peer) {
-        to = peer->bytes.data();
-    } else if (hints != nullptr && hints->dest_addr != nullptr) {
-        to = hints->dest_addr;
-    }
-    if (to == nullptr)
-        return info.src_addr != nullptr;
-    info.dest_addr = std::malloc(kNameBytes);
-    if (info.dest_addr == nullptr)
-        return false;
-    std::memcpy(info.dest_addr, to, kNameBytes);
-    info.dest_addrlen = kNameBytes;
-    return info.src_addr != nullptr;
+/// What node and service stand for.
+struct Found {
+    std::optional<Name> source;
+    std::optional<Name> peer;
+};
+
+/// What `hint` points to is a name or a place, if anything.
+void* copy_of(const std::optional<Name>& found, const void* hint) {
+    void* copy = std::calloc(1, kNameBytes);
+    const void* from = found ? found->bytes.data() : hint;
+    if (copy != nullptr && from != nullptr)
+        std::memcpy(copy, from, kNameBytes);
+    return copy;
 }
 
-int make_info(std::uint32_t version, const fi_info* hints, const std::optional<Name>& peer,
-              fi_info** info_p) {
+bool set_addresses(fi_info& info, const fi_info* hints, const Found& found) {
+    info.addr_format = kAddressFormat;
+    // An endpoint gets its name when it is opened; zeroes, or the name of another, stand for any.
+    info.src_addr = copy_of(found.source, hints == nullptr ? nullptr : hints->src_addr);
+    info.src_addrlen = kNameBytes;
+    const void* hint = hints == nullptr ? nullptr : hints->dest_addr;
+    if (!found.peer && hint == nullptr)
+        return info.src_addr != nullptr;
+    info.dest_addr = copy_of(found.peer, hint);
+    info.dest_addrlen = kNameBytes;
+    return info.src_addr != nullptr && info.dest_addr != nullptr;
+}
+
+int make_info(std::uint32_t version, const fi_info* hints, const Found& found, fi_info** info_p) {
     InfoPtr info(fi_allocinfo());
-    if (info == nullptr || !set_addresses(*info, hints, peer))
+    if (info == nullptr || !set_addresses(*info, hints, found))
         return -FI_ENOMEM;
     info->caps = caps_for(hints);
     info->mode = mode_for(hints);
@@ -176,24 +183,17 @@ int make_info(std::uint32_t version, const fi_info* hints, const std::optional<N
     return 0;
 }
 
-/// What node and service name. False: nothing that can be reached by them.
-bool look_up(const char* node, const char* service, std::uint64_t flags,
-             std::optional<Name>* peer_p) {
+/// False: they stand for nothing, or for nothing that can be reached.
+bool look_up(const char* node, const char* service, std::uint64_t flags, Found* found_p) {
     if (node == nullptr && service == nullptr)
         return true;
     if ((flags & FI_SOURCE) != 0) {
-        FI_INFO(&provider, FI_LOG_CORE,
-                "an endpoint cannot choose its name: node and service go without FI_SOURCE\n");
-        return false;
+        if (const auto place = Place::resolve(node, service, flags))
+            found_p->source = place->name();
+        return found_p->source.has_value();
     }
-    if (service == nullptr)
-        *peer_p = Name::parse(node);
-    if (!*peer_p) {
-        FI_INFO(&provider, FI_LOG_CORE,
-                "node %s, service %s: a peer is named by tagwire://..., as fi_av_straddr() says\n",
-                node == nullptr ? "-" : node, service == nullptr ? "-" : service);
-    }
-    return peer_p->has_value();
+    found_p->peer = named(node, service, flags & FI_NUMERICHOST);
+    return found_p->peer.has_value();
 }
 
 }  // namespace
@@ -220,13 +220,10 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     return without_exceptions([&] {
         if ((hints != nullptr && !meets(version, *hints)) || !inject_bytes_max())
             return -FI_ENODATA;
-        std::optional<Name> peer;
-        if ((flags & FI_PROV_ATTR_ONLY) == 0 && !look_up(node, service, flags, &peer))
+        Found found;
+        if ((flags & FI_PROV_ATTR_ONLY) == 0 && !look_up(node, service, flags, &found))
             return -FI_ENODATA;
-        if (node == nullptr && service == nullptr && hints != nullptr &&
-            hints->dest_addr != nullptr && hints->dest_addrlen != kNameBytes)
-            return -FI_ENODATA;
-        return make_info(version, hints, peer, info);
+        return make_info(version, hints, found, info);
     });
 }
 

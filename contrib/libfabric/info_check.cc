@@ -109,6 +109,8 @@ bool meets(std::uint32_t api_version, const fi_info& hints) {
         TW_FI_REFUSE("fabric_attr->name %s: only %s\n", hints.fabric_attr->name, kName);
     if (hints.src_addr != nullptr && hints.src_addrlen != kNameBytes)
         TW_FI_REFUSE("src_addr of %zu bytes: only %zu\n", hints.src_addrlen, kNameBytes);
+    if (hints.dest_addr != nullptr && hints.dest_addrlen != kNameBytes)
+        TW_FI_REFUSE("dest_addr of %zu bytes: only %zu\n", hints.dest_addrlen, kNameBytes);
     const std::uint64_t primary = FI_MSG | FI_TAGGED;
     if ((hints.caps & FI_VARIABLE_MSG) != 0 && (hints.caps & primary) == 0)
         TW_FI_REFUSE("caps: FI_VARIABLE_MSG goes with FI_MSG or FI_TAGGED\n");

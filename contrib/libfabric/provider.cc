@@ -14,20 +14,25 @@ namespace {
 /// Destroyed in cleanup(), which libfabric calls after the destructors of this library.
 Settings* the_settings = nullptr;
 
+void read_milliseconds(const char* name, int* value_p) {
+    int value = 0;
+    if (fi_param_get_int(&provider, name, &value) != 0)
+        return;
+    if (value >= 0) {
+        *value_p = value;
+    } else {
+        FI_WARN(&provider, FI_LOG_CORE, "%s %d: it is 0 or more; %d is used\n", name, value,
+                *value_p);
+    }
+}
+
 Settings read_settings() {
     Settings read;
     char* transports = nullptr;
     if (fi_param_get_str(&provider, "transports", &transports) == 0 && transports != nullptr)
         read.transports = transports;
-    int linger = 0;
-    if (fi_param_get_int(&provider, "linger", &linger) == 0) {
-        if (linger >= 0) {
-            read.linger_ms = linger;
-        } else {
-            FI_WARN(&provider, FI_LOG_CORE, "linger %d: it is 0 or more; %d is used\n", linger,
-                    read.linger_ms);
-        }
-    }
+    read_milliseconds("linger", &read.linger_ms);
+    read_milliseconds("lookup", &read.lookup_ms);
     return read;
 }
 
@@ -38,6 +43,9 @@ void define_parameters() {
     fi_param_define(&provider, "linger", FI_PARAM_INT,
                     "Milliseconds that closing an endpoint waits for messages on their way. "
                     "(default: 500)");
+    fi_param_define(&provider, "lookup", FI_PARAM_INT,
+                    "Milliseconds that inserting a node and service into an address vector waits "
+                    "for the endpoint there to answer. (default: 3000)");
 }
 
 void cleanup() {

@@ -30,6 +30,7 @@ inline constexpr std::uint32_t kProtocol = FI_PROV_SPECIFIC | 0x7477;
 struct Settings {
     std::string transports;  ///< Empty: as TAGWIRE_TRANSPORTS.
     int linger_ms = 500;
+    int lookup_ms = 3000;
 };
 const Settings& settings();
 

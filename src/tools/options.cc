@@ -127,7 +127,7 @@ void add_tune(CLI::App* app, TuneArguments* arguments) {
                      "Transports, with or without devices, each alone (default sm)")
         ->type_name("LIST");
     tune->add_option("--rounds", arguments->rounds,
-                     "Every measurement is the least of so many medians (default 5)")
+                     "Every measurement is the median of so many rounds (default 5)")
         ->check(CLI::Range(1, 1000))
         ->type_name("N");
     tune->add_option("--cpu", arguments->cpu,

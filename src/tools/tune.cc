@@ -18,6 +18,7 @@
 #include "tools/report.hpp"
 #include "tools/session.hpp"
 #include "tools/sizes.hpp"
+#include "tools/stats.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -36,10 +37,12 @@ struct Forcing {
 };
 
 const std::vector<Forcing>& forcings() {
-    static const std::vector<std::uint64_t> kEager{
-        8, 64, 128, 512, 2048, 8192, 16384, 32768, 65536, 131072, 262144, 1 << 20, 4 << 20};
-    static const std::vector<std::uint64_t> kRndv{512,    4096,   16384,   32768,  65536,
-                                                  131072, 262144, 1 << 20, 4 << 20};
+    // Dense where buffers of transports end (8 KiB by default), and where caches do.
+    static const std::vector<std::uint64_t> kEager{8,      64,     128,     512,     2048,   8192,
+                                                   9216,   12288,  16384,   32768,   65536,  131072,
+                                                   262144, 524288, 1 << 20, 2 << 20, 4 << 20};
+    static const std::vector<std::uint64_t> kRndv{512,    4096,   16384,   32768,   65536,  131072,
+                                                  262144, 524288, 1 << 20, 2 << 20, 4 << 20};
     static const std::vector<Forcing> list{
         {"16m", "auto", "parts", kEager},
         {"0", "get", "rndv_get", kRndv},
@@ -51,11 +54,6 @@ const std::vector<Forcing>& forcings() {
 
 constexpr std::uint64_t kRegistrationSizes[] = {4096, 65536, 1 << 20};
 constexpr unsigned kRegistrations = 64;
-
-/// What disturbs a measurement makes it longer: the least of its rounds is the nearest.
-double least(const std::vector<double>& rounds) {
-    return *std::ranges::min_element(rounds);
-}
 
 /// Which measurement: of a protocol (or registration) at a size.
 using Point = std::pair<std::string, std::uint64_t>;
@@ -173,7 +171,7 @@ void print(const Tuned& tuned) {
     std::printf("%s:%s\n", tuned.transport.c_str(), tuned.device.c_str());
     for (const auto& [point, times] : tuned.points) {
         std::printf("  %-13s %6s %10s\n", point.first.c_str(), size_name(point.second).c_str(),
-                    time_text(least(times)).c_str());
+                    time_text(median(times)).c_str());
     }
 }
 
@@ -182,7 +180,7 @@ void store(const std::string& file, const std::vector<Tuned>& all) {
     for (const Tuned& tuned : all) {
         for (const auto& [point, times] : tuned.points) {
             samples.push_back({tuned.transport.c_str(), tuned.device.c_str(), point.first.c_str(),
-                               point.second, least(times)});
+                               point.second, median(times)});
         }
     }
     const tw_status_t status = tw_calibration_store(file.c_str(), samples.data(), samples.size());

@@ -27,9 +27,10 @@ Owner<fi_info> hints_for(std::uint64_t caps) {
     return hints;
 }
 
-Owner<fi_info> ask(const fi_info* hints, const char* node, std::uint64_t flags) {
+Owner<fi_info> ask(const fi_info* hints, const char* node, std::uint64_t flags,
+                   const char* service) {
     fi_info* found = nullptr;
-    const int status = fi_getinfo(kVersion, node, nullptr, flags, hints, &found);
+    const int status = fi_getinfo(kVersion, node, service, flags, hints, &found);
     EXPECT_TRUE(status == 0 || status == -FI_ENODATA) << fi_strerror(-status);
     return Owner<fi_info>(found);
 }

@@ -41,7 +41,8 @@ Text text_of(std::size_t length);
 /// Hints for the provider with these capabilities.
 Owner<fi_info> hints_for(std::uint64_t caps);
 /// nullptr: there is no answer.
-Owner<fi_info> ask(const fi_info* hints, const char* node = nullptr, std::uint64_t flags = 0);
+Owner<fi_info> ask(const fi_info* hints, const char* node = nullptr, std::uint64_t flags = 0,
+                   const char* service = nullptr);
 
 /// What a test wants different.
 struct Wanted {

@@ -141,11 +141,24 @@ TEST(FiInfo, a_program_of_a_later_libfabric_is_refused_by_the_core) {
     fi_freeinfo(found);
 }
 
-TEST(FiInfo, services_and_foreign_nodes_are_refused) {
+TEST(FiInfo, a_node_of_a_peer_has_a_service_or_is_a_name) {
     const auto hints = hints_for(FI_MSG);
     EXPECT_EQ(ask(hints.get(), "localhost"), nullptr);
     EXPECT_EQ(ask(hints.get(), "tagwire://00"), nullptr);
-    EXPECT_EQ(ask(hints.get(), "localhost", FI_SOURCE), nullptr);
+}
+
+TEST(FiInfo, addresses_of_another_length_are_refused) {
+    const auto hints = hints_for(FI_MSG);
+    for (void** address : {&hints->src_addr, &hints->dest_addr}) {
+        std::size_t& length =
+            address == &hints->src_addr ? hints->src_addrlen : hints->dest_addrlen;
+        *address = std::calloc(1, 16);
+        length = 16;
+        EXPECT_EQ(ask(hints.get()), nullptr);
+        std::free(*address);
+        *address = nullptr;
+        length = 0;
+    }
 }
 
 class FiNames : public Pair {};

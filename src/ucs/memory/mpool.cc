@@ -98,10 +98,11 @@ ucs_status_t BasicMpool<Checked>::reserve(std::size_t elements) {
 
 template <bool Checked>
 bool BasicMpool<Checked>::grow() {
-    // Memory of the heap doubles, so that the list of free elements is not copied for each few.
+    // Memory of the heap grows by a share, so that the list of free elements is not copied for each
+    // few, and yet little of it lies idle.
     const bool is_heap = params_.source.allocate == heap_allocate;
     const std::size_t wanted =
-        std::max(params_.elements_per_chunk, is_heap ? elements_total_ : std::size_t{0});
+        std::max(params_.elements_per_chunk, is_heap ? elements_total_ / 8 : std::size_t{0});
     const std::size_t elements = std::min(wanted, params_.elements_max - elements_total_);
     if (elements == 0) {
         return false;
