@@ -110,7 +110,8 @@ class Ucx:
             for _ in range(20):
                 time.sleep(0.1)  # until the server listens: connecting to find out would use it up
                 client = subprocess.run(client_command, env=variables, capture_output=True,
-                                        text=True, timeout=TIMEOUT_S, check=False)
+                                        text=True, timeout=TIMEOUT_S, check=False,
+                                        preexec_fn=die_with_parent)
                 if client.returncode == 0:
                     return self.parse(client.stdout)
                 if server.poll() is not None:

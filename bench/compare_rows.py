@@ -118,10 +118,8 @@ def budget_rows():
 
 
 def of_messages(read):
-    """What read(test, *arguments) would read, at the level of the messaging layer."""
-    def at_level(test, *arguments, **rest):
-        return read(test, "--level", "msg", *arguments, **rest)
-    return at_level
+    """What read() would read, at the level of the messaging layer."""
+    return lambda *arguments: read(*arguments, "--level", "msg")
 
 
 def size_name(size):
@@ -137,7 +135,8 @@ def messaging_rows():
         return lambda tagwire: read(tagwire)[0]
 
     def one_thread(tagwire):
-        return msg_figure("tag_rate", "--threads", "1", "--iters", "1000000")(tagwire)[0]
+        read = msg_figure("messages_per_s", "tag_rate", "--threads", "1", "--iters", "1000000")
+        return read(tagwire)[0]
 
     rows = [
         Row("msg 8 B, p50", msg_latency("tag_lat", "--iters", "40000"), "ns",

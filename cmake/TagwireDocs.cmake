@@ -34,10 +34,13 @@ tw_add_command_page(tagwire-soak "exchange random messages and check every byte"
                     tagwire_command soak)
 tw_add_command_page(tagwire-vhca "run programs on the virtual HCA" tagwire_command vhca)
 
-add_custom_command(OUTPUT ${tw_man}/man7/tagwire.7.gz
-    COMMAND sh -c "gzip -9nc '${tw_man_sources}/tagwire.7' > '${tw_man}/man7/tagwire.7.gz'"
-    DEPENDS ${tw_man_sources}/tagwire.7 VERBATIM)
-list(APPEND tw_pages ${tw_man}/man7/tagwire.7.gz)
+foreach(page tagwire fi_tagwire)
+    set(output ${tw_man}/man7/${page}.7.gz)
+    add_custom_command(OUTPUT ${output}
+        COMMAND sh -c "gzip -9nc '${tw_man_sources}/${page}.7' > '${output}'"
+        DEPENDS ${tw_man_sources}/${page}.7 VERBATIM)
+    list(APPEND tw_pages ${output})
+endforeach()
 
 # The interfaces: HTML with the guide, and a page of section 3 for each header and each function.
 file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md
@@ -56,8 +59,13 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
             ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/interfaces.sh VERBATIM)
 
 add_custom_target(docs ALL DEPENDS ${tw_pages} ${PROJECT_BINARY_DIR}/doxygen.stamp)
-install(DIRECTORY ${tw_man}/man1 ${tw_man}/man7 DESTINATION ${CMAKE_INSTALL_MANDIR}
+install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command)
+install(FILES ${tw_man}/man7/tagwire.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7
         COMPONENT command)
+if(TARGET tagwire_fi)
+    install(FILES ${tw_man}/man7/fi_tagwire.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7
+            COMPONENT fi)
+endif()
 install(DIRECTORY ${tw_man}/man3 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT dev)
 install(DIRECTORY ${tw_html} DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libtagwire-dev
         COMPONENT dev)

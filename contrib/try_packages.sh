@@ -48,6 +48,7 @@ done
 if compgen -G "$folder/libtagwire-fi_*.deb" >/dev/null; then
     say "libtagwire-fi"
     install "$folder"/libtagwire-fi_*.deb libfabric-bin
+    [[ -s /usr/share/man/man7/fi_tagwire.7.gz ]] || fail "no manual page fi_tagwire(7)"
     fi_info -p tagwire | grep -q 'provider: tagwire' || fail "fi_info does not list the provider"
     fi_pingpong -p tagwire -e rdm -m tagged -I 100 -S all >/dev/null &
     server=$!

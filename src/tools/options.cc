@@ -149,7 +149,7 @@ void add_report(CLI::App* app, ReportArguments* arguments) {
     report
         ->add_option("--compare", arguments->compare,
                      "Beside ours, where they are installed: ucx (ucx_perftest), libfabric "
-                     "(fi_pingpong), or both with a comma")
+                     "(fi_pingpong), openmpi (NetPIPE), or several with commas")
         ->type_name("LIST");
 }
 

@@ -2,12 +2,15 @@
 #include "tools/report_peers.hpp"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <tagwire.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -20,6 +23,8 @@ namespace tagwire::tools {
 namespace {
 
 constexpr const char* kUcxTransports = "UCX_TLS=posix,self,cma";
+constexpr const char* kMpirun = "mpirun.openmpi";
+constexpr const char* kNetpipe = "NPopenmpi";
 constexpr int kListenTimeoutMs = 5000;
 constexpr int kEndTimeoutMs = 5000;
 constexpr int kVersionTimeoutMs = 10000;
@@ -126,9 +131,11 @@ Peers parse_compare(const std::string& list) {
             peers.ucx = true;
         } else if (name == "libfabric") {
             peers.libfabric = true;
+        } else if (name == "openmpi") {
+            peers.openmpi = true;
         } else {
             throw UsageError(
-                text("--compare: there is no '%s'; it takes ucx, libfabric or both "
+                text("--compare: there is no '%s'; it takes ucx, libfabric, openmpi, or several "
                      "(ucx,libfabric)",
                      name.c_str()));
         }
@@ -189,8 +196,34 @@ Points parse_libfabric(const std::string& printed) {
     return points;
 }
 
+Points parse_netpipe(const std::string& printed) {
+    //   0:       8 bytes  12345 times -->    101.72 Mbps in       0.60 usec
+    Points points;
+    for (const std::string& line : words_of(printed, '\n')) {
+        const std::vector<std::string> words = words_of(line, ' ');
+        if (words.size() == 11 && words[2] == "bytes" && words[10] == "usec") {
+            points.emplace_back(number(kNetpipe, words[1]), number(kNetpipe, words[9]) * 1e3);
+        }
+    }
+    if (points.empty()) {
+        throw Failure(text("%s printed no result in the form that is known", kNetpipe));
+    }
+    return points;
+}
+
+std::string folder_of_provider() {
+    namespace fs = std::filesystem;
+    Dl_info library{};
+    if (dladdr(reinterpret_cast<const void*>(&tw_context_create), &library) == 0) {
+        return "";
+    }
+    const fs::path folder = fs::path(library.dli_fname).parent_path() / "libfabric";
+    std::error_code error;
+    return fs::exists(folder / "libtagwire-fi.so", error) ? folder.string() : "";
+}
+
 std::string PeerRuns::output_of(const Pair& pair) const {
-    const std::string name = pair.client.front() == "env" ? "ucx_perftest" : "fi_pingpong";
+    const std::string& name = pair.name;
     Program server(pair.server, pair.input);  // ends with this object, whatever happens
     server.feed();
     wait_for(server, name, pair.port);
@@ -205,7 +238,7 @@ std::string PeerRuns::output_of(const Pair& pair) const {
 Points PeerRuns::ucx(const std::string& test, Figure figure,
                      const std::vector<Batch>& batches) const {
     constexpr int kWarmup = 50;
-    Pair pair{{}, {}, free_port(), ""};
+    Pair pair{"ucx_perftest", {}, {}, free_port(), ""};
     for (const Batch& batch : batches) {
         for (const Size& size : parse_sizes(batch.sizes)) {
             const auto bytes = static_cast<unsigned long long>(size.bytes);
@@ -229,28 +262,26 @@ Points PeerRuns::ucx(const std::string& test, Figure figure,
     return parse_ucx(output_of(pair), figure);
 }
 
-Points PeerRuns::libfabric(const std::vector<Batch>& batches) const {
+Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>& batches) const {
+    const bool is_ours = provider == "tagwire";
+    const std::string setting = is_ours ? "FI_TAGWIRE_TRANSPORTS=sm" : "FI_LOG_LEVEL=warn";
     Points points;
     for (const Batch& batch : batches) {
+        const std::string test =
+            text("fi_pingpong -p %s -e rdm -m tagged -I %s -S", provider.c_str(), batch.iterations);
         for (const Size& size : parse_sizes(batch.sizes)) {
-            Pair pair{{}, {}, free_port(), ""};
+            Pair pair{"fi_pingpong", {}, {}, free_port(), ""};
             const auto command = [&](int cpu, const char* port_option) {
-                return std::vector<std::string>{"taskset",
-                                                "-c",
-                                                std::to_string(cpu),
-                                                "fi_pingpong",
-                                                "-p",
-                                                "shm",
-                                                "-e",
-                                                "rdm",
-                                                "-m",
-                                                "tagged",
-                                                "-I",
-                                                batch.iterations,
-                                                "-S",
-                                                std::to_string(size.bytes),
-                                                port_option,
-                                                std::to_string(pair.port)};
+                std::vector<std::string> words{"env", setting};
+                if (is_ours) {
+                    words.push_back("FI_PROVIDER_PATH=" + folder_of_provider());
+                }
+                words.insert(words.end(), {"taskset", "-c", std::to_string(cpu)});
+                const std::vector<std::string> rest = words_of(test, ' ');
+                words.insert(words.end(), rest.begin(), rest.end());
+                words.insert(words.end(),
+                             {std::to_string(size.bytes), port_option, std::to_string(pair.port)});
+                return words;
             };
             pair.server = command(cpus_[1], "-B");
             pair.client = command(cpus_[0], "-P");
@@ -258,16 +289,64 @@ Points PeerRuns::libfabric(const std::vector<Batch>& batches) const {
             const Points one = parse_libfabric(output_of(pair));
             points.insert(points.end(), one.begin(), one.end());
         }
-        log_->insert(
-            text("taskset -c %d fi_pingpong -p shm -e rdm -m tagged -I %s -S SIZE "
-                 "127.0.0.1",
-                 cpus_[0], batch.iterations));
+        log_->insert(text("taskset -c %d %s SIZE 127.0.0.1", cpus_[0], test.c_str()));
+    }
+    return points;
+}
+
+std::string PeerRuns::netpipe(const std::vector<std::string>& layer, const Batch& batch) const {
+    const std::vector<Size> sizes = parse_sizes(batch.sizes);
+    std::vector<std::string> command{"env", "FI_TAGWIRE_TRANSPORTS=sm", "UCX_LOG_LEVEL=error"};
+    if (const std::string folder = folder_of_provider(); !folder.empty()) {
+        command.push_back("FI_PROVIDER_PATH=" + folder);
+    }
+    if (geteuid() == 0) {
+        command.insert(command.end(),
+                       {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+    }
+    command.insert(command.end(), {kMpirun, "--oversubscribe", "--bind-to", "none"});
+    command.insert(command.end(), layer.begin(), layer.end());
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+        if (rank > 0) {
+            command.emplace_back(":");
+        }
+        command.insert(command.end(), {"-np", "1", "taskset", "-c", std::to_string(cpus_[rank]),
+                                       kNetpipe, "-l", std::to_string(sizes.front().bytes), "-u",
+                                       std::to_string(sizes.back().bytes), "-n", batch.iterations,
+                                       "-p", "0", "-o", "/dev/null"});
+    }
+    const ProgramResult result = run_program(command, timeout_ms_);
+    if (result.status != 0) {
+        throw Failure(
+            text("%s ended with status %d: %s", kMpirun, result.status, result.error.c_str()));
+    }
+    return result.out + result.error;
+}
+
+Points PeerRuns::openmpi(const std::vector<std::string>& layer,
+                         const std::vector<Batch>& batches) const {
+    std::string shown = kMpirun;
+    for (const std::string& word : layer) {
+        shown += " " + word;
+    }
+    log_->insert(shown + " -np 2 " + kNetpipe + " -l SIZE -u SIZE -n COUNT -p 0");
+    Points points;
+    for (const Batch& batch : batches) {
+        const Points some = parse_netpipe(netpipe(layer, batch));
+        points.insert(points.end(), some.begin(), some.end());
     }
     return points;
 }
 
 std::string PeerRuns::ucx_version() const {
     return version_of("ucx_perftest", "ucx-utils", {"ucx_info", "-v"}, "ersion");
+}
+
+std::string PeerRuns::openmpi_version() const {
+    if (!has_program(kNetpipe)) {
+        throw Failure(text("%s is not installed (apt-get install netpipe-openmpi)", kNetpipe));
+    }
+    return version_of(kMpirun, "openmpi-bin", {kMpirun, "--version"}, "(Open MPI)");
 }
 
 std::string PeerRuns::libfabric_version() const {

@@ -13,10 +13,10 @@
 namespace tagwire::tools {
 
 struct Peers {
-    bool ucx = false, libfabric = false;
+    bool ucx = false, libfabric = false, openmpi = false;
 };
 
-/// "ucx", "libfabric" or both with a comma. Throws UsageError that names these.
+/// "ucx", "libfabric", "openmpi" or several with commas. Throws UsageError that names these.
 Peers parse_compare(const std::string& list);
 
 /// From what `ucx_perftest -f -v -b FILE` prints, where the tests of the file are named by their
@@ -26,6 +26,12 @@ Points parse_ucx(const std::string& printed, Figure figure);
 /// From what `fi_pingpong` prints: half of the round trip. Throws Failure.
 Points parse_libfabric(const std::string& printed);
 
+/// From what NetPIPE prints, which tells half of the round trip. Throws Failure.
+Points parse_netpipe(const std::string& printed);
+
+/// Where libtagwire-fi.so is, beside this library; empty: it is not.
+std::string folder_of_provider();
+
 class PeerRuns {
   public:
     /// `cpus`: of the side that measures and of the other. `log` gets the command lines.
@@ -34,20 +40,26 @@ class PeerRuns {
 
     /// `test`: tag_lat or tag_bw, over shared memory. All throw Failure.
     Points ucx(const std::string& test, Figure figure, const std::vector<Batch>& batches) const;
-    /// Ping-pong over shared memory.
-    Points libfabric(const std::vector<Batch>& batches) const;
+    /// Ping-pong over shared memory. `provider`: shm or tagwire.
+    Points libfabric(const std::string& provider, const std::vector<Batch>& batches) const;
+    /// NetPIPE between two ranks of Open MPI. `layer`: words for mpirun that choose what carries
+    /// it; of a batch the first size and the last.
+    Points openmpi(const std::vector<std::string>& layer, const std::vector<Batch>& batches) const;
 
     /// "1.13.1"; throws Failure that names the package when it is not installed.
     std::string ucx_version() const;
     std::string libfabric_version() const;
+    std::string openmpi_version() const;
 
   private:
     struct Pair {
+        std::string name;
         std::vector<std::string> server, client;
         int port;
         std::string input;  // of both
     };
     std::string output_of(const Pair& pair) const;
+    std::string netpipe(const std::vector<std::string>& layer, const Batch& batch) const;
 
     std::vector<int> cpus_;
     int timeout_ms_;

@@ -21,6 +21,8 @@ struct Amounts {
     std::vector<Batch> sweep;   // latency and bandwidth
     std::vector<Batch> rate;    // small messages
     std::vector<Batch> choice;  // where eager and rendezvous meet
+    std::vector<Batch> clients;
+    std::vector<Batch> netpipe;  // from one size to another
     std::vector<const char*> depths;
     const char* depth_iterations;
     Pace pace;
@@ -31,6 +33,8 @@ struct Amounts {
 const Amounts kQuick{{{"8,64,512,4k", "1000"}, {"32k,256k", "400"}, {"1m", "100"}},
                      {{"8,64,256,1k", "20000"}},
                      {{"1k,4k", "1000"}, {"16k,64k,256k", "200"}, {"1m", "50"}},
+                     {{"8,4k", "20000"}, {"64k", "2000"}},
+                     {{"8,64k", "200"}},
                      {"1", "100", "1000", "10000"},
                      "1000",
                      {3, 8, 18},
@@ -41,6 +45,8 @@ const Amounts kFull{
      {"1m,2m,4m", "200"}},
     {{"8,16,32,64,128,256,512,1k", "200000"}},
     {{"256,512,1k,2k,4k,8k", "10000"}, {"16k,32k,64k,128k,256k", "1000"}, {"512k,1m,2m,4m", "200"}},
+    {{"8,64,256,1k,4k", "20000"}, {"16k,64k,256k", "1000"}, {"1m,4m", "200"}},
+    {{"8,16k", "10000"}, {"32k,4m", "200"}},
     {"1", "10", "100", "1000", "10000", "100000"},
     "10000",
     {7, 150, 240},
@@ -48,7 +54,8 @@ const Amounts kFull{
 
 constexpr const char* kEager = "TAGWIRE_RNDV_THRESHOLD=16m";  // longer than any size here
 constexpr const char* kRendezvous = "TAGWIRE_RNDV_THRESHOLD=0";
-constexpr int kUcxColour = 5, kLibfabricColour = 6;  // behind those of our transports
+// Behind those of our transports.
+constexpr int kUcxColour = 5, kLibfabricColour = 6, kOpenMpiColour = 7;
 
 PlotAxis size_axis() {
     return {"message size (bytes)", PlotUnit::kBytes};
@@ -81,6 +88,7 @@ class Report {
                    std::vector<Source>* sources);
     void add(Plot plot, std::string meaning, const std::vector<Source>& sources);
     void add_depth();
+    void add_clients();
     void add_selection(const Lane& lane);
     void add_choice(const Lane& lane);
     Facts facts() const;
@@ -93,7 +101,7 @@ class Report {
     OwnRuns own_;
     PeerRuns peers_;
     Meter meter_;
-    std::string ucx_, libfabric_;  // versions; empty: not here
+    std::string ucx_, libfabric_, openmpi_;  // versions; empty: not here
     Page page_;
 };
 
@@ -108,6 +116,11 @@ void Report::find_peers(const Peers& wanted) {
     } catch (const Failure& error) {
         meter_.note(std::string("libfabric is not compared: ") + error.what());
     }
+    try {
+        openmpi_ = wanted.openmpi ? peers_.openmpi_version() : "";
+    } catch (const Failure& error) {
+        meter_.note(std::string("Open MPI is not compared: ") + error.what());
+    }
 }
 
 void Report::add_peers(const char* test, Figure figure, const std::vector<Batch>& batches,
@@ -119,7 +132,7 @@ void Report::add_peers(const char* test, Figure figure, const std::vector<Batch>
     }
     if (!libfabric_.empty() && std::string(test) == "tag_lat") {
         sources->push_back({"libfabric, shm", Line::kDotted, kLibfabricColour, false,
-                            [=, this] { return peers_.libfabric(batches); }});
+                            [=, this] { return peers_.libfabric("shm", batches); }});
     }
 }
 
@@ -222,6 +235,52 @@ void Report::add_choice(const Lane& lane) {
         sources);
 }
 
+void Report::add_clients() {
+    if (libfabric_.empty() && openmpi_.empty()) {
+        return;
+    }
+    const bool has_provider = !folder_of_provider().empty();
+    if (!has_provider) {
+        meter_.note(
+            "Programs of libfabric do not run over tagwire here: there is no "
+            "libtagwire-fi.so beside the library (package libtagwire-fi)");
+    }
+    std::vector<Source> sources;
+    const auto add_libfabric = [&](const char* provider, Line line, bool is_ours) {
+        sources.push_back({std::string("libfabric, ") + provider, line, kLibfabricColour, is_ours,
+                           [=, this] { return peers_.libfabric(provider, amounts_.clients); }});
+    };
+    const auto add_openmpi = [&](const char* name, Line line, bool is_ours,
+                                 const std::vector<std::string>& layer) {
+        sources.push_back({std::string("Open MPI, ") + name, line, kOpenMpiColour, is_ours,
+                           [=, this] { return peers_.openmpi(layer, amounts_.netpipe); }});
+    };
+    if (!libfabric_.empty()) {
+        if (has_provider) {
+            add_libfabric("tagwire", Line::kSolid, true);
+        }
+        add_libfabric("shm", Line::kDotted, false);
+    }
+    if (!openmpi_.empty()) {
+        if (has_provider) {
+            add_openmpi("tagwire", Line::kSolid, true,
+                        {"--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca",
+                         "mtl_ofi_provider_include", "tagwire"});
+        }
+        add_openmpi("vader", Line::kDotted, false,
+                    {"--mca", "pml", "ob1", "--mca", "btl", "self,vader"});
+        add_openmpi("UCX", Line::kDashed, false,
+                    {"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca",
+                     "pml_ucx_devices", "any"});
+    }
+    add({"clients", "Programs over tagwire: latency", size_axis(), latency_axis(), {}},
+        "Half of the round trip as programs that know nothing of tagwire tell it: libfabric's "
+        "fi_pingpong with tags over tagwire's provider and over libfabric's own for shared memory; "
+        "NetPIPE over Open MPI, whose messages tagwire's provider carries, or Open MPI's own "
+        "transport for shared memory (vader), or UCX. Lower is better.",
+        sources);
+}
+
 Facts Report::facts() const {
     std::string names;
     for (const Lane& lane : lanes_) {
@@ -236,6 +295,9 @@ Facts Report::facts() const {
     }
     if (!libfabric_.empty()) {
         facts.emplace_back("libfabric", libfabric_ + ", fi_pingpong, which has latency only");
+    }
+    if (!openmpi_.empty()) {
+        facts.emplace_back("Open MPI", openmpi_ + ", NetPIPE");
     }
     if (!meter_.floors().empty()) {
         const auto [low, high] = std::ranges::minmax(meter_.floors());
@@ -271,6 +333,7 @@ Page Report::measure() {
         "UCX: tag_bw). Higher is better.",
         sources("tag_rate", Figure::kMessages, amounts_.rate));
     add_depth();
+    add_clients();
     for (const Lane& lane : lanes_) {
         add_selection(lane);
         add_choice(lane);

@@ -69,9 +69,26 @@ TEST(ReportPeers, fi_pingpong_without_result_is_a_failure) {
     }
 }
 
+TEST(ReportPeers, netpipe_tells_half_of_the_round_trip) {
+    const std::string printed =
+        "Using no perturbations\n"
+        "\n"
+        "0: node\n"
+        "Now starting the main loop\n"
+        "  0:       8 bytes  93958 times -->    202.50 Mbps in       0.30 "
+        "usec\n"
+        " 14:    1024 bytes  71841 times -->  15868.41 Mbps in       0.49 "
+        "usec\n";
+    EXPECT_EQ(parse_netpipe(printed), (Points{{8, 300}, {1024, 490}}));
+    EXPECT_THROW(parse_netpipe("0: node\n"), Failure);
+    EXPECT_THROW(parse_netpipe("0: 8 bytes 9 times --> 202.50 Mbps in fast usec\n"), Failure);
+}
+
 TEST(ReportPeers, names_are_checked) {
     EXPECT_TRUE(parse_compare("ucx").ucx);
     EXPECT_FALSE(parse_compare("ucx").libfabric);
+    EXPECT_FALSE(parse_compare("ucx,libfabric").openmpi);
+    EXPECT_TRUE(parse_compare("ucx,openmpi").openmpi);
     EXPECT_TRUE(parse_compare("libfabric,ucx").ucx);
     EXPECT_THROW(parse_compare("UCX"), UsageError);
     EXPECT_THROW(parse_compare(""), UsageError);
@@ -142,7 +159,7 @@ TEST(ReportPeers, server_that_ends_is_told_with_its_words) {
         peers.ucx("tag_lat", Figure::kLatency, {{"8", "10"}});
     });
     EXPECT_TRUE(says(ucx, "ucx_perftest as server ended with status 3: cannot do that")) << ucx;
-    const std::string libfabric = failure_of([&] { peers.libfabric({{"8", "10"}}); });
+    const std::string libfabric = failure_of([&] { peers.libfabric("shm", {{"8", "10"}}); });
     EXPECT_TRUE(says(libfabric, "fi_pingpong as server ended with status 4: nor that"))
         << libfabric;
 }
@@ -157,7 +174,7 @@ exec python3 -c "
 import socket, sys, time
 listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
 time.sleep(1000)" "$last")sh");
-    const std::string told = failure_of([&] { peers.libfabric({{"8", "10"}}); });
+    const std::string told = failure_of([&] { peers.libfabric("shm", {{"8", "10"}}); });
     EXPECT_TRUE(says(told, "fi_pingpong ended with status 5: no peer")) << told;
     EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
     EXPECT_EQ(errno, ECHILD) << "a server was left";
