@@ -24,7 +24,7 @@
 
 namespace tagwire::sm {
 
-constexpr std::uint32_t kFormatVersion = 2;
+constexpr std::uint32_t kFormatVersion = 3;
 constexpr std::uint64_t kRingMagic = 0x74772d72696e6731ULL;  // "tw-ring1"
 constexpr std::uint64_t kBellMagic = 0x74772d62656c6c31ULL;  // "tw-bell1"
 
@@ -58,7 +58,8 @@ enum class Kind : std::uint8_t {
     kPushAck,
     kAtomic,  // executed by the target
     kAtomicReply,
-    kLast = kAtomicReply
+    kGetHelp,  // the reader of registered memory asks its owner to copy chunks, too
+    kLast = kGetHelp
 };
 
 // The control word of a slot. It is stored last and loaded first, so one load says whether the slot

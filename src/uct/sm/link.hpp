@@ -82,6 +82,8 @@ enum class LinkState : std::uint8_t { kConnecting, kStranger, kGreeted, kReady, 
 
 /// Answers that wait for room in the ring. An honest peer has fewer requests than this under way.
 constexpr std::size_t kControlsMax = 4 * kOpCountMax;
+/// Reads of ours that a peer may ask for at once.
+constexpr std::size_t kServesMax = kOpCountMax;
 
 /// How data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
@@ -129,6 +131,7 @@ struct alignas(kNoFalseSharing) Link {
     std::uint32_t blocking_ops = 0;  // operations that a fence must wait for
     std::uint32_t stepping = 0;      // operations whose needs_steps is set
     std::deque<Serve> serves;
+    std::deque<GetHelp> get_helps;
     std::deque<QueuedControl> controls;
 
     // The peer.
@@ -176,7 +179,8 @@ struct alignas(kNoFalseSharing) Link {
         op.needs_steps = needs;
     }
     [[nodiscard]] bool has_work() const {
-        return !controls.empty() || !serves.empty() || helping != 0 || stepping != 0;
+        return !controls.empty() || !serves.empty() || !get_helps.empty() || helping != 0 ||
+               stepping != 0;
     }
 };
 

@@ -121,6 +121,17 @@ struct AtomicReplyBody {
     std::int32_t status;
 };
 
+// The requester reads [remote, remote + length) of the registration `key` into `address`.
+struct GetHelpBody {
+    std::uint64_t address;
+    std::uint64_t remote;
+    std::uint64_t length;
+    std::uint32_t generation;
+    std::uint32_t key;
+    std::uint32_t word;  // index of the RndvWord, in the requester's segment
+    std::uint32_t reserved;
+};
+
 constexpr std::uint32_t kNoOp = 0xffffffffU;
 
 template <class Body>
@@ -129,6 +140,7 @@ constexpr bool fits_slot() {
 }
 static_assert(fits_slot<TagShortBody>() && fits_slot<TagImmBody>() && fits_slot<TagSegBody>());
 static_assert(fits_slot<RndvBody>() && fits_slot<RndvRequestBody>() && fits_slot<RndvHelpBody>());
+static_assert(fits_slot<GetHelpBody>());
 static_assert(fits_slot<PullBody>() && fits_slot<PushBody>() && fits_slot<AtomicBody>());
 static_assert(sizeof(TagShortBody::data) == 112 && sizeof(TagImmBody::data) == 104 &&
               sizeof(RndvBody::header) == 64);

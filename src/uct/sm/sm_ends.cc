@@ -95,6 +95,7 @@ void SmIface::report_link_failure(Link& link) {
     end_operations(link);
     link.controls.clear();
     link.serves.clear();
+    link.get_helps.clear();
     if (link.rx_segment != nullptr)
         std::exchange(link.rx_segment, nullptr)->abandon();
     const auto known = by_name_.find(link.peer_name);

@@ -87,6 +87,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     Op* new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp);
     void finish(Op& op, ucs_status_t status);
     void cancel_operations(Link& link, SmEp* ep, ucs_status_t status);
+    /// A get that has not begun, into this buffer: from here on the peer copies parts of it, too.
+    void ask_for_help(Op& op, std::byte* buffer);
     /// The first step of a transfer, within the call that starts it: UCS_OK when that was all.
     ucs_status_t step_first(Op& op);
     ucs_status_t start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
@@ -149,6 +151,17 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void deliver_fin(Link& link, const RndvFinBody& fin);
     void deliver_help(Link& link, const RndvHelpBody& help);
     bool step_help(Link& link);
+    bool has_words(Link& link, std::size_t count);
+    RndvOp& take_word(Link& link);
+    void give_word(RndvOp& op);
+
+    // sm_get_help.cc
+    bool step_helped_get(Op& op);
+    bool step_leaving_get(Op& op);
+    void leave_get(Op& op, ucs_status_t status);
+    void end_help(Op& op);
+    void deliver_get_help(Link& link, const GetHelpBody& help);
+    bool step_get_help(Link& link);
 
     // sm_remote.cc
     bool deliver_remote(Link& link, Control control);

@@ -15,8 +15,6 @@ namespace tagwire::sm {
 
 namespace {
 
-constexpr std::size_t kServesMax = kOpCountMax;
-
 constexpr bool is_blocking(OpKind kind) {
     return kind != OpKind::kFlush && kind != OpKind::kRndvSend && kind != OpKind::kReceive;
 }
@@ -48,6 +46,11 @@ bool SmIface::deliver_remote(Link& link, Control control) {
             if (!is_length(link, control, sizeof(RndvHelpBody)))
                 return false;
             deliver_help(link, body_copy<RndvHelpBody>(link));
+            break;
+        case Kind::kGetHelp:
+            if (!is_length(link, control, sizeof(GetHelpBody)))
+                return false;
+            deliver_get_help(link, body_copy<GetHelpBody>(link));
             break;
         case Kind::kPull:
             if (!is_length(link, control, sizeof(PullBody)))
@@ -109,7 +112,8 @@ void SmIface::deliver_pull(Link& link, const PullBody& pull) {
         }
         const RndvOp& op = link.rndv_ops[pull.rndv_op];
         const auto start = reinterpret_cast<std::uintptr_t>(op.buffer);
-        const bool alive = op.link != nullptr && op.generation == pull.generation;
+        const bool alive =
+            op.op != nullptr && op.link != nullptr && op.generation == pull.generation;
         if (alive && (pull.address != start || pull.length > op.length)) {
             return violation(link, "request for more than the data of a rendezvous");
         }
@@ -131,8 +135,8 @@ bool SmIface::step_serve(Link& link) {
         status = UCS_ERR_CANCELED;
         const std::uint64_t offset = serve.address - reinterpret_cast<std::uintptr_t>(op.buffer);
         // Checked again for each piece: the rendezvous may be another one by now.
-        if (op.link != nullptr && op.generation == serve.generation && offset <= op.length &&
-            bytes <= op.length - offset) {
+        if (op.op != nullptr && op.link != nullptr && op.generation == serve.generation &&
+            offset <= op.length && bytes <= op.length - offset) {
             from = reinterpret_cast<const std::byte*>(serve.address);
         }
     } else {
@@ -227,6 +231,8 @@ Op* SmIface::find_op(Link& link, std::uint32_t id) {
 
 void SmIface::finish(Op& op, ucs_status_t status) {
     Link& link = *op.owner;
+    if (op.help != nullptr)
+        end_help(op);
     link.set_steps(op, false);
     if (is_blocking(op.kind))
         --link.blocking_ops;
@@ -282,6 +288,8 @@ void SmIface::finish_step(Op& op, ucs_status_t status) {
 }
 
 bool SmIface::step_op(Op& op) {
+    if (op.help != nullptr)
+        return step_helped_get(op);
     Link& link = *op.owner;
     if (op.kind == OpKind::kPush) {
         if (!link.controls.empty() || link.claim(1) != UCS_OK || !link.segs.has(1))
@@ -405,6 +413,8 @@ bool SmIface::step_link(Link& link) {
         moved = true;
     if (link.helping > 0)
         moved |= step_help(link);
+    if (!link.get_helps.empty())
+        moved |= step_get_help(link);
     if (link.stepping == 0)
         return moved;
     for (Op* op = link.receives.front(); op != nullptr; op = link.receives.next(*op)) {

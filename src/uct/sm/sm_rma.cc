@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Put, get and atomics. What an operation does depends on where the remote memory is:
 //   in the peer's arena        loads and stores of ours, done when the call returns
-//   registered, readable       process_vm_readv/writev, one step now and the rest in progress
+//   registered, readable       process_vm_readv/writev, one step now and the rest in progress; of
+//                              a long get the peer may copy parts (sm_get_help.cc)
 //   registered, not readable   messages; the peer does it in its progress
 // Atomics on registered memory are always executed by the peer, so that they are atomic with its
 // own and with those of others on the same memory.
@@ -97,6 +98,8 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
         link().send_control(Kind::kPull, PullBody{remote_addr, bytes, 0, op->key, kNoOp, op->id});
         return UCS_INPROGRESS;
     }
+    if (kind == OpKind::kCopyGet && iovcnt == 1 && iov->count == 1)
+        owner.ask_for_help(*op, static_cast<std::byte*>(iov->buffer));
     link().set_steps(*op, true);
     owner.add_work(link());
     return owner.step_first(*op);

@@ -13,31 +13,13 @@
 //   completion  <----- kRndvFin
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ucs/log/log.hpp"
 #include "uct/sm/sm_ep.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
-
-namespace {
-
-std::uint32_t chunk_count(std::uint64_t total) {
-    const std::uint64_t size = chunk_size(total);
-    return static_cast<std::uint32_t>((total + size - 1) / size);
-}
-
-struct Chunk {
-    std::uint64_t offset;
-    std::uint64_t bytes;
-};
-
-Chunk chunk_at(std::uint64_t total, std::uint32_t index) {
-    const std::uint64_t size = chunk_size(total);
-    return {index * size, std::min(size, total - index * size)};
-}
-
-}  // namespace
 
 // ---- Receiver
 
@@ -332,24 +314,35 @@ void SmIface::finish_receive(Op& op, ucs_status_t status) {
 // ---- Sender
 
 RndvOp* SmIface::new_rndv(Link& link, SmEp* ep, uct_completion_t* comp) {
-    if (!link.rndv_ops) {
-        link.rndv_ops = std::make_unique<RndvOp[]>(kRndvCount);
-        for (std::uint32_t i = kRndvCount; i > 0; --i)
-            link.rndv_free.push_back(i - 1);
-    }
-    if (link.rndv_free.empty())
+    if (!has_words(link, 1))
         return nullptr;
     Op* place = new_op(link, OpKind::kRndvSend, ep, comp);
     if (place == nullptr)
         return nullptr;
     link.ops.push_back(*place);
+    RndvOp& op = take_word(link);
+    op.op = place;
+    place->rndv = &op;
+    return &op;
+}
+
+bool SmIface::has_words(Link& link, std::size_t count) {
+    if (!link.rndv_ops) {
+        link.rndv_ops = std::make_unique<RndvOp[]>(kRndvCount);
+        for (std::uint32_t i = kRndvCount; i > 0; --i)
+            link.rndv_free.push_back(i - 1);
+    }
+    return link.rndv_free.size() >= count;
+}
+
+// has_words() was true.
+RndvOp& SmIface::take_word(Link& link) {
     const std::uint32_t index = link.rndv_free.back();
     link.rndv_free.pop_back();
     RndvOp& op = link.rndv_ops[index];
     op.link = &link;
     op.index = index;
-    op.op = place;
-    place->rndv = &op;
+    op.op = nullptr;
     ++op.generation;
     op.helping = false;
     ++link.rndv_count;
@@ -357,9 +350,15 @@ RndvOp* SmIface::new_rndv(Link& link, SmEp* ep, uct_completion_t* comp) {
     word.next.store(rndv_word(op.generation, 0), std::memory_order_relaxed);
     word.done.store(rndv_word(op.generation, 0), std::memory_order_relaxed);
     word.failed.store(0, std::memory_order_relaxed);
-    // Relaxed: the kRndv message that follows publishes the word.
+    // Relaxed: the message that follows publishes the word.
     word.state.store(rndv_word(op.generation, RndvState::kPending), std::memory_order_relaxed);
-    return &op;
+    return op;
+}
+
+void SmIface::give_word(RndvOp& op) {
+    Link& link = *std::exchange(op.link, nullptr);
+    --link.rndv_count;
+    link.rndv_free.push_back(op.index);
 }
 
 void SmIface::drop_rndv(RndvOp& op, ucs_status_t status) {
@@ -369,9 +368,7 @@ void SmIface::drop_rndv(RndvOp& op, ucs_status_t status) {
     op.helping = false;
     if (op.own_memh != nullptr)
         md_.mem_dereg(std::exchange(op.own_memh, nullptr));
-    op.link = nullptr;
-    --link.rndv_count;
-    link.rndv_free.push_back(op.index);
+    give_word(op);
     Op& place = *std::exchange(op.op, nullptr);
     place.rndv = nullptr;
     finish(place, status);
@@ -383,7 +380,7 @@ void SmIface::deliver_fin(Link& link, const RndvFinBody& fin) {
         return;
     }
     RndvOp& op = link.rndv_ops[fin.op];
-    if (op.link == nullptr || op.generation != fin.generation)
+    if (op.op == nullptr || op.link == nullptr || op.generation != fin.generation)
         return;  // cancelled meanwhile
     const auto status = static_cast<ucs_status_t>(fin.status);
     drop_rndv(op, status <= 0 ? status : UCS_ERR_IO_ERROR);
@@ -395,7 +392,7 @@ void SmIface::deliver_help(Link& link, const RndvHelpBody& help) {
         return;
     }
     RndvOp& op = link.rndv_ops[help.op];
-    if (op.link == nullptr || op.generation != help.generation || op.helping)
+    if (op.op == nullptr || op.link == nullptr || op.generation != help.generation || op.helping)
         return;
     if (help.length > op.length || help.address + help.length < help.address) {
         violation(link, "request to copy more than a rendezvous has");

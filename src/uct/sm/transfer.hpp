@@ -6,6 +6,7 @@
 //             the peer, flushes, rendezvous sent, and the receiving side of a rendezvous
 //   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our segment
 //   Serve     memory of ours that the peer reads by messages, because it may not do so itself
+//   GetHelp   memory of ours that the peer reads, while we write parts of it to the peer
 #pragma once
 
 #include <uct/api/uct.h>
@@ -96,6 +97,21 @@ constexpr std::uint64_t chunk_size(std::uint64_t total) {
     return std::clamp((total / 2 + kPage - 1) / kPage * kPage, kChunkBytesMin, kChunkBytesMax);
 }
 
+constexpr std::uint32_t chunk_count(std::uint64_t total) {
+    const std::uint64_t size = chunk_size(total);
+    return static_cast<std::uint32_t>((total + size - 1) / size);
+}
+
+struct Chunk {
+    std::uint64_t offset;
+    std::uint64_t bytes;
+};
+
+constexpr Chunk chunk_at(std::uint64_t total, std::uint32_t index) {
+    const std::uint64_t size = chunk_size(total);
+    return {index * size, std::min(size, total - index * size)};
+}
+
 struct Op {
     ucs::ListLink<Op> link;
     OpKind kind = OpKind::kFlush;
@@ -131,6 +147,8 @@ struct Op {
     ReceiveMode next_mode = ReceiveMode::kDirect;
     ucs_status_t next_status = UCS_OK;  // not OK: the receive ends with it
     RndvOp* rndv = nullptr;             // kRndvSend
+    RndvOp* help = nullptr;             // kCopyGet: the peer may copy chunks of it, too
+    std::byte* buffer = nullptr;        // of a helped kCopyGet
     std::uint32_t generation = 0;
 };
 
@@ -138,8 +156,9 @@ constexpr std::uint32_t kOpIndexBits = 12;
 constexpr std::uint32_t kOpCountMax = 1U << kOpIndexBits;
 
 struct RndvOp {
-    Link* link = nullptr;          // null: free
-    Op* op = nullptr;              // its place among the link's operations, and its completion
+    Link* link = nullptr;  // null: free
+    Op* op = nullptr;      // its place among the link's operations, and its completion; null:
+                           // the word serves a get
     uct_mem_h own_memh = nullptr;  // registered for this operation only
     std::byte* buffer = nullptr;
     std::uint64_t length = 0;
@@ -160,6 +179,16 @@ struct Serve {
     std::uint32_t generation = 0;
     std::uint64_t address = 0;
     std::uint64_t left = 0;
+};
+
+/// Memory of ours that the peer reads itself, and of which we write chunks into its buffer.
+struct GetHelp {
+    std::uint64_t address = 0;
+    std::uint64_t remote = 0;
+    std::uint64_t length = 0;
+    std::uint32_t generation = 0;
+    std::uint32_t key = 0;
+    std::uint32_t word = 0;
 };
 
 /// A message to the peer that found the ring full.

@@ -160,6 +160,19 @@ INSTANTIATE_TEST_SUITE_P(
                    [](RawPeer& p) {
                        p.publish(Kind::kRndvHelp, sm::RndvHelpBody{0x1000, 8, 1, 0});
                    }},
+        BadMessage{"get_help_word",
+                   [](RawPeer& p) {
+                       p.publish(Kind::kGetHelp,
+                                 sm::GetHelpBody{0x1000, 0x1000, 8, 1, 0, sm::kRndvCount, 0});
+                   }},
+        BadMessage{"get_help_address_wraps_around",
+                   [](RawPeer& p) {
+                       p.publish(Kind::kGetHelp, sm::GetHelpBody{~0ULL - 6, 0x1000, 8, 1, 0, 0, 0});
+                   }},
+        BadMessage{"get_help_remote_wraps_around",
+                   [](RawPeer& p) {
+                       p.publish(Kind::kGetHelp, sm::GetHelpBody{0x1000, ~0ULL - 6, 8, 1, 0, 0, 0});
+                   }},
         BadMessage{"pull_of_no_rendezvous",
                    [](RawPeer& p) {
                        p.publish(Kind::kPull, sm::PullBody{0x1000, 8, 1, 0, 0, 0});
@@ -191,6 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
                    }},
         BadMessage{"fin_length", send_wrong_length<Kind::kRndvFin, sm::RndvFinBody>},
         BadMessage{"help_length", send_wrong_length<Kind::kRndvHelp, sm::RndvHelpBody>},
+        BadMessage{"get_help_length", send_wrong_length<Kind::kGetHelp, sm::GetHelpBody>},
         BadMessage{"pull_length", send_wrong_length<Kind::kPull, sm::PullBody>},
         BadMessage{"pull_data_own_length", send_wrong_length<Kind::kPullData, sm::PullDataBody>},
         BadMessage{"push_own_length", send_wrong_length<Kind::kPush, sm::PushBody>},

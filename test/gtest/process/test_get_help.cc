@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Long gets over sm, of which the owner of the memory copies a part when it can.
+#include <uct/api/tagwire_uct.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string_view>
+
+#include "buffer.hpp"
+#include "operations.hpp"
+#include "pair.hpp"
+
+namespace tagwire::test {
+namespace {
+
+constexpr std::size_t kLongBytes = (std::size_t{4} << 20) + 17;
+constexpr std::uint64_t kSeed = 11;
+
+Bytes bytes_of(std::uint64_t value) {
+    const auto* first = reinterpret_cast<const std::byte*>(&value);
+    return {first, first + sizeof value};
+}
+
+std::uint64_t counter(const Entity& entity, std::string_view name) {
+    tagwire_uct_counter_t counters[64];
+    unsigned count = std::size(counters);
+    EXPECT_EQ(UCS_OK, tagwire_uct_iface_query_counters(entity.iface(), counters, &count));
+    for (unsigned i = 0; i < count; ++i) {
+        if (counters[i].name == name)
+            return counters[i].value;
+    }
+    ADD_FAILURE() << "no counter " << name;
+    return 0;
+}
+
+/// What the owner tells of its memory.
+void tell(const Side& side, const Buffer& memory) {
+    side.control.send(pack({memory.packed_rkey(), bytes_of(memory.address())}));
+}
+
+/// The owner's memory as the reader sees it.
+class Remote {
+  public:
+    explicit Remote(const Side& side) : side_(side) {
+        const auto told = side.control.receive();
+        const auto parts = unpack(told.value_or(Bytes()));
+        if (parts.size() != 2) {
+            ADD_FAILURE() << "the owner told nothing";
+            return;
+        }
+        key_ = std::make_unique<RemoteKey>(side.self, parts[0]);
+        std::copy(parts[1].begin(), parts[1].end(), reinterpret_cast<std::byte*>(&address_));
+    }
+
+    ucs_status_t get(const Buffer& to, std::size_t offset, std::size_t bytes,
+                     uct_completion_t* completion) const {
+        const uct_iov_t iov = to.iov(0, bytes);
+        return retry(side_.self, [&] {
+            return uct_ep_get_zcopy(side_.peer, &iov, 1, address_ + offset, key_->get(),
+                                    completion);
+        });
+    }
+
+    /// To its end.
+    ucs_status_t get_all(const Buffer& to, std::size_t offset, std::size_t bytes) const {
+        Completion done;
+        const ucs_status_t status = get(to, offset, bytes, &done);
+        if (status != UCS_INPROGRESS)
+            return status;
+        EXPECT_TRUE(progress_until(side_.self, [&] { return done.calls > 0; }));
+        return done.ended;
+    }
+
+  private:
+    const Side& side_;
+    std::unique_ptr<RemoteKey> key_;
+    std::uint64_t address_ = 0;
+};
+
+/// Progresses until the test or the other side says something.
+void progress_until_told(const Side& side) {
+    EXPECT_TRUE(progress_until(side.self, [&] { return side.control.has_message(); }));
+    EXPECT_TRUE(side.control.await_signal());
+}
+
+/// Hands what the owner says to the reader.
+void pass_on(Pair& pair) {
+    const auto told = pair.second.channel().receive();
+    ASSERT_TRUE(told.has_value());
+    pair.first.channel().send(*told);
+}
+
+void end(Pair& pair) {
+    ASSERT_TRUE(pair.first.channel().await_signal());
+    pair.second.channel().signal();
+    EXPECT_EQ(0, pair.first.join());
+    EXPECT_EQ(0, pair.second.join());
+}
+
+class GetHelp : public ProcessTest {};
+
+TEST_F(GetHelp, both_sides_copy_and_every_byte_is_right) {
+    Pair pair(
+        {},
+        [](Side side) {
+            const Remote remote(side);
+            Buffer local(side.self, kLongBytes, Backing::kRegistered);
+            for (const std::size_t bytes : {256UL << 10, (256UL << 10) + 1, (1UL << 20) - 1,
+                                            1UL << 20, (3UL << 20) + 4097, kLongBytes - 13}) {
+                for (int i = 0; i < 20; ++i) {
+                    std::ranges::fill(local.span(), std::byte{0});
+                    ASSERT_EQ(UCS_OK, remote.get_all(local, 0, bytes)) << bytes;
+                    ASSERT_EQ(bytes, first_mismatch(local.span().first(bytes), kSeed)) << bytes;
+                    ASSERT_EQ(std::byte{0}, local.span()[bytes]);
+                }
+            }
+            side.control.signal();
+        },
+        [](Side side) {
+            Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+            fill_pattern(memory.span(), kSeed);
+            tell(side, memory);
+            progress_until_told(side);
+            EXPECT_GT(counter(side.self, "helped_bytes"), 0U);
+        });
+    pass_on(pair);
+    end(pair);
+}
+
+TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_waited_for) {
+    Pair pair(
+        {},
+        [](Side side) {
+            const Remote remote(side);
+            Buffer local(side.self, kLongBytes, Backing::kRegistered);
+            ASSERT_EQ(UCS_OK, remote.get_all(local, 0, kLongBytes));
+            EXPECT_TRUE(has_pattern(local.span(), kSeed));
+            side.control.signal();
+        },
+        [](Side side) {
+            Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+            fill_pattern(memory.span(), kSeed);
+            tell(side, memory);
+            EXPECT_TRUE(side.control.await_signal());
+            // What it was asked to do meanwhile is over.
+            for (int i = 0; i < 100; ++i)
+                side.self.progress();
+            EXPECT_EQ(counter(side.self, "helped_bytes"), 0U);
+        });
+    pass_on(pair);
+    end(pair);
+}
+
+TEST_F(GetHelp, a_buffer_is_left_alone_after_its_get_was_cancelled) {
+    Pair pair(
+        {},
+        [](Side side) {
+            const Remote remote(side);
+            Buffer local(side.self, kLongBytes, Backing::kRegistered);
+            Completion done;
+            ASSERT_EQ(UCS_INPROGRESS, remote.get(local, 0, kLongBytes, &done));
+            ASSERT_EQ(UCS_OK, uct_ep_flush(side.peer, UCT_FLUSH_FLAG_CANCEL, nullptr));
+            EXPECT_EQ(1, done.calls);
+            EXPECT_EQ(UCS_ERR_CANCELED, done.ended);
+            std::ranges::fill(local.span(), std::byte{0xee});
+            side.control.signal();
+            EXPECT_TRUE(side.control.await_signal());
+            EXPECT_TRUE(std::ranges::all_of(
+                local.span(), [](std::byte byte) { return byte == std::byte{0xee}; }));
+            side.control.signal();
+        },
+        [](Side side) {
+            Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+            fill_pattern(memory.span(), kSeed);
+            tell(side, memory);
+            progress_until_told(side);
+            for (int i = 0; i < 10'000; ++i)
+                side.self.progress();
+            side.control.signal();
+            progress_until_told(side);
+        });
+    pass_on(pair);
+    ASSERT_TRUE(pair.first.channel().await_signal());
+    pair.second.channel().signal();
+    ASSERT_TRUE(pair.second.channel().await_signal());
+    pair.first.channel().signal();
+    end(pair);
+}
+
+TEST_F(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
+    Pair pair(
+        {},
+        [](Side side) {
+            const Remote remote(side);
+            Buffer local(side.self, kLongBytes, Backing::kRegistered);
+            ucs_status_t status = UCS_OK;
+            side.control.signal();
+            for (int i = 0; i < 100'000 && status == UCS_OK; ++i) {
+                status = remote.get_all(local, 0, kLongBytes);
+                if (status == UCS_OK) {
+                    ASSERT_TRUE(has_pattern(local.span(), kSeed));
+                }
+            }
+            EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
+            side.control.signal();
+        },
+        [](Side side) {
+            {
+                Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+                fill_pattern(memory.span(), kSeed);
+                tell(side, memory);
+                progress_until_told(side);
+                const std::uint64_t start = now_ns();
+                progress_until(side.self, [&] { return now_ns() - start > 30'000'000; });
+            }
+            progress_until_told(side);
+        });
+    pass_on(pair);
+    ASSERT_TRUE(pair.first.channel().await_signal());
+    pair.second.channel().signal();
+    end(pair);
+}
+
+TEST_F(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
+    for (int round = 0; round < rounds_of_run(10); ++round) {
+        Pair pair(
+            {},
+            [](Side side) {
+                const Remote remote(side);
+                Buffer local(side.self, kLongBytes, Backing::kRegistered);
+                ucs_status_t status = UCS_OK;
+                side.control.signal();
+                while (status == UCS_OK) {
+                    status = remote.get_all(local, 0, kLongBytes);
+                    if (status == UCS_OK) {
+                        ASSERT_TRUE(has_pattern(local.span(), kSeed));
+                    }
+                }
+                EXPECT_EQ(UCS_ERR_CONNECTION_RESET, status);
+            },
+            [](Side side) {
+                Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+                fill_pattern(memory.span(), kSeed);
+                tell(side, memory);
+                for (;;)
+                    side.self.progress();
+            });
+        pass_on(pair);
+        ASSERT_TRUE(pair.first.channel().await_signal());
+        spin_ns(static_cast<std::uint64_t>(round) * 700'000);
+        pair.second.kill_now();
+        EXPECT_EQ(0, pair.first.join());
+    }
+}
+
+TEST_F(GetHelp, a_reader_that_dies_leaves_its_owner_unharmed) {
+    for (int round = 0; round < rounds_of_run(10); ++round) {
+        Pair pair(
+            {},
+            [](Side side) {
+                const Remote remote(side);
+                Buffer local(side.self, kLongBytes, Backing::kRegistered);
+                side.control.signal();
+                for (;;)
+                    remote.get_all(local, 0, kLongBytes);
+            },
+            [](Side side) {
+                Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+                fill_pattern(memory.span(), kSeed);
+                tell(side, memory);
+                EXPECT_TRUE(progress_until(side.self, [&] { return !side.self.errors.empty(); }));
+                EXPECT_TRUE(has_pattern(memory.span(), kSeed));
+            });
+        pass_on(pair);
+        ASSERT_TRUE(pair.first.channel().await_signal());
+        spin_ns(static_cast<std::uint64_t>(round) * 700'000);
+        pair.first.kill_now();
+        EXPECT_EQ(0, pair.second.join());
+    }
+}
+
+}  // namespace
+}  // namespace tagwire::test
