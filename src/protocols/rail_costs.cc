@@ -12,8 +12,10 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 /// Copies of a processor, where the attributes tell of a wire only.
 constexpr double kCopyNsPerByte = 0.1;
-/// A read of another process' memory is a system call that finds and holds its pages.
-constexpr double kSystemCallNs = 2500;
+/// A read of another process' memory is a system call that finds and holds its pages, and a long one
+/// is two, on both sides at once.
+constexpr double kSystemCallNs = 3500;
+constexpr double kSidesThatCopy = 2;
 /// Bytes that one read of a rendezvous has at most (rndv.cc).
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
@@ -34,6 +36,7 @@ RailCosts start_costs(const RailFacts& facts) {
     costs.direct_ns_per_byte = kNsPerSecond / bandwidth;
     if (is_shared_memory) {
         costs.copy_ns_per_byte = costs.direct_ns_per_byte;
+        costs.direct_ns_per_byte /= kSidesThatCopy;
         costs.fragment_ns += costs.latency_ns;  // the cache lines that hand it over
         costs.read_ns = costs.write_ns = kSystemCallNs;
     } else {

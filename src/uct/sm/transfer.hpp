@@ -90,7 +90,7 @@ enum class ReceiveMode : std::uint8_t { kDirect, kRead, kBoth, kLeaving, kPull }
 constexpr std::size_t kCopyStepBytes = 512 * 1024;
 /// What one side takes at a time when both copy `total` bytes: half, within limits. A piece costs
 /// a system call, and one that is claimed late is waited for.
-constexpr std::uint64_t kChunkBytesMin = 128 * 1024;
+constexpr std::uint64_t kChunkBytesMin = 32 * 1024;
 constexpr std::uint64_t kChunkBytesMax = kCopyStepBytes;
 constexpr std::uint64_t chunk_size(std::uint64_t total) {
     constexpr std::uint64_t kPage = 4096;
