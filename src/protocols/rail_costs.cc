@@ -12,8 +12,8 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 /// Copies of a processor, where the attributes tell of a wire only.
 constexpr double kCopyNsPerByte = 0.1;
-/// A read of another process' memory is a system call that finds and holds its pages, and a long one
-/// is two, on both sides at once.
+/// A read of another process' memory is a system call that finds and holds its pages; a long one is
+/// two, on both sides at once.
 constexpr double kSystemCallNs = 3500;
 constexpr double kSidesThatCopy = 2;
 /// Bytes that one read of a rendezvous has at most (rndv.cc).

@@ -196,7 +196,7 @@ TEST_F(FiService, questions_that_are_none_are_not_answered) {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-    for (const std::size_t bytes : {0, 1, 8, 64, 128, 129, 1400}) {
+    for (const std::size_t bytes : {0U, 1U, 8U, 64U, 128U, 129U, 1400U}) {
         const Text noise(bytes, '?');
         EXPECT_EQ(::sendto(fd, noise.data(), bytes, 0, reinterpret_cast<const sockaddr*>(&address),
                            sizeof address),

@@ -300,6 +300,22 @@ void take_fact(void* arg, const char* name, const char* value) {
 
 }  // namespace
 
+std::string facts_of(const Entity& entity, uct_ep_h ep) {
+    std::string facts;
+    const auto add = [](void* arg, const char* key, const char* value) {
+        static_cast<std::string*>(arg)->append(key).append("=").append(value).append("; ");
+    };
+    tagwire_uct_iface_describe(entity.iface(), add, &facts);
+    tagwire_uct_ep_describe(ep, add, &facts);
+    tagwire_uct_counter_t counters[64];
+    unsigned count = 64;
+    if (tagwire_uct_iface_query_counters(entity.iface(), counters, &count) == UCS_OK) {
+        for (unsigned i = 0; i < count; ++i)
+            add(&facts, counters[i].name, std::to_string(counters[i].value).c_str());
+    }
+    return facts;
+}
+
 long fact_of(const Entity& entity, const std::string& key) {
     Search search{key};
     require_ok(tagwire_uct_iface_describe(entity.iface(), take_fact, &search), "describe");

@@ -190,5 +190,7 @@ Connection connect(Entity& from, Entity& to);
 /// Value of a fact that the interface or endpoint tells of itself; -1: it has none of that name.
 long fact_of(const Entity& entity, const std::string& key);
 long fact_of(uct_ep_h ep, const std::string& key);
+/// All that the interface and the endpoint tell of themselves, for who has to find out why.
+std::string facts_of(const Entity& entity, uct_ep_h ep);
 
 }  // namespace tagwire::test

@@ -133,7 +133,8 @@ void be_bystander(Channel& control, const Setting& setting) {
                 return UCS_PTR_STATUS(handle) != UCS_ERR_NO_RESOURCE;
             }));
             ASSERT_FALSE(UCS_PTR_IS_ERR(handle));
-            EXPECT_TRUE(patiently(self, [&] { return completion.calls == 1; }));
+            EXPECT_TRUE(patiently(self, [&] { return completion.calls == 1; }))
+                << facts_of(self, line.ep());
         }
         EXPECT_EQ(UCS_OK, retry(self, [&] {
                       return send_am_bytes(line.ep(), kPing, self.am.at(answered).bytes);
@@ -283,9 +284,9 @@ class Survivor {
         const Bytes message = pattern(100, ++pings_);
         EXPECT_EQ(UCS_OK,
                   retry(self_, [&] { return send_am_bytes(lines_[0].ep(), kPing, message); }));
-        EXPECT_TRUE(patiently(self_, [&] {
-            return pongs() == before + 1 && (!has_tags || receive.completed == 1);
-        })) << "the bystander does not answer";
+        EXPECT_TRUE(patiently(
+            self_, [&] { return pongs() == before + 1 && (!has_tags || receive.completed == 1); }))
+            << "the bystander does not answer: " << facts_of(self_, lines_[0].ep());
         if (has_tags) {
             EXPECT_EQ(UCS_OK, receive.status);
             EXPECT_TRUE(has_pattern(receive.received(), 3));
