@@ -219,7 +219,6 @@ class MsgReceiver {
 
     std::uint64_t received() const { return received_; }
     std::uint64_t errors() const { return errors_; }
-    std::uint64_t sequence(std::size_t slot) const { return slots_[slot].sequence; }
     std::uint8_t* data(std::size_t slot) const { return pages_.data() + slot * stride_; }
 
   private:

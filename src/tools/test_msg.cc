@@ -107,15 +107,17 @@ class MsgTagPort {
     }
 
     void post_next() {
-        const Posted posted = receiver_.post(posted_ % slots_, tag_of(posted_), posted_);
-        // A stream's receive that ended in its call is posted again for the next window.
-        if (posted == Posted::kHasCome && streams_) {
-            post_again(posted_ % slots_);
-        }
+        const std::size_t slot = posted_ % slots_;
+        const Posted posted = receiver_.post(slot, tag_of(posted_), posted_);
         ++posted_;
+        // A stream's receive that ended in its call is posted again.
+        if (posted == Posted::kHasCome && streams_) {
+            post_again(slot);
+        }
     }
 
-    /// Streams: the receive waits for the message one window later.
+    /// Streams: the receive waits for the next message that none waits for. Messages are matched in
+    /// their order, and may end in another.
     static void on_received(void* arg, std::size_t slot) {
         static_cast<MsgTagPort*>(arg)->post_again(slot);
     }
@@ -129,10 +131,9 @@ class MsgTagPort {
 
     bool try_post_again(std::size_t slot) {
         Posted posted = Posted::kHasCome;
-        std::uint64_t sequence = receiver_.sequence(slot);
         while (posted == Posted::kHasCome) {
-            sequence += ahead_;
-            posted = receiver_.try_post(slot, tag_of(sequence), sequence);
+            posted = receiver_.try_post(slot, tag_of(posted_), posted_);
+            posted_ += posted == Posted::kNoResource ? 0 : 1;
         }
         return posted == Posted::kWaits;
     }

@@ -53,9 +53,10 @@ class Remote {
         std::copy(parts[1].begin(), parts[1].end(), reinterpret_cast<std::byte*>(&address_));
     }
 
+    /// Into `to` at the same offset.
     ucs_status_t get(const Buffer& to, std::size_t offset, std::size_t bytes,
                      uct_completion_t* completion) const {
-        const uct_iov_t iov = to.iov(0, bytes);
+        const uct_iov_t iov = to.iov(offset, bytes);
         return retry(side_.self, [&] {
             return uct_ep_get_zcopy(side_.peer, &iov, 1, address_ + offset, key_->get(),
                                     completion);
@@ -114,6 +115,42 @@ TEST_F(GetHelp, both_sides_copy_and_every_byte_is_right) {
                     ASSERT_EQ(bytes, first_mismatch(local.span().first(bytes), kSeed)) << bytes;
                     ASSERT_EQ(std::byte{0}, local.span()[bytes]);
                 }
+            }
+            side.control.signal();
+        },
+        [](Side side) {
+            Buffer memory(side.self, kLongBytes, Backing::kRegistered);
+            fill_pattern(memory.span(), kSeed);
+            tell(side, memory);
+            progress_until_told(side);
+            EXPECT_GT(counter(side.self, "helped_bytes"), 0U);
+        });
+    pass_on(pair);
+    end(pair);
+}
+
+TEST_F(GetHelp, many_at_once_end_in_any_order) {
+    Pair pair(
+        {},
+        [](Side side) {
+            const Remote remote(side);
+            Buffer local(side.self, kLongBytes, Backing::kRegistered);
+            constexpr std::size_t kEach = 100'001;
+            for (int round = 0; round < 20; ++round) {
+                std::ranges::fill(local.span(), std::byte{0});
+                Completion done;
+                done.count = 1;
+                for (std::size_t at = 0; at < kLongBytes; at += kEach) {
+                    ++done.count;
+                    const std::size_t bytes = std::min(kEach, kLongBytes - at);
+                    const ucs_status_t status = remote.get(local, at, bytes, &done);
+                    ASSERT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
+                    done.count -= status == UCS_OK ? 1 : 0;
+                }
+                if (--done.count > 0) {
+                    ASSERT_TRUE(progress_until(side.self, [&] { return done.calls > 0; }));
+                }
+                ASSERT_EQ(kLongBytes, first_mismatch(local.span(), kSeed));
             }
             side.control.signal();
         },
