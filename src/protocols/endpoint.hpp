@@ -150,6 +150,8 @@ class Endpoint : public tw_ep {
     const Rail& rail() const { return *rail_; }
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
+    /// Not what its messages go by: what took first contact.
+    bool is_beside_its_lane(uct_ep_h ep) const { return state_ == EpState::kReady && ep != lane_; }
     /// UINT8_MAX: the peer has told of no such rail.
     std::uint8_t domain_of_peer(std::size_t rail) const {
         return rail < peer_rails_.size() ? peer_rails_[rail].domain : std::uint8_t{UINT8_MAX};

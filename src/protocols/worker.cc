@@ -328,6 +328,8 @@ unsigned Worker::run_slow_work() {
         if (!ep->send_wireup())
             ask_wireup(*ep);
     }
+    if (!endings_.empty())
+        count += end_connections();
     return count + destroy_retired();
 }
 

@@ -239,6 +239,8 @@ class alignas(128) Worker : public tw_worker {
     Endpoint* make_endpoint(std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     unsigned destroy_retired();
+    void end_soon(Endpoint& ep, ucs_status_t status);
+    unsigned end_connections();
 
     template <bool kIsLong>
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
@@ -297,6 +299,14 @@ class alignas(128) Worker : public tw_worker {
 
     /// Calls of progress between two looks at the clock.
     static constexpr unsigned kCallsPerLook = 1024;
+    /// A connection that the peer has ended; it fails after so many calls of progress.
+    struct Ending {
+        std::uint64_t worker_id;
+        std::uint32_t peer_names;
+        ucs_status_t status;
+        unsigned passes;
+    };
+    static constexpr unsigned kPassesToEnd = 64;
     /// Bits of attention_.
     static constexpr std::uint8_t kInProgress = 1;
     static constexpr std::uint8_t kSlowWork = 2;
@@ -321,6 +331,7 @@ class alignas(128) Worker : public tw_worker {
     std::uint32_t connections_ = 0;
     IdTable<Endpoint> names_;
     std::vector<Endpoint*> wireup_;
+    std::vector<Ending> endings_;
     std::vector<Endpoint*> retired_;
     std::vector<std::unique_ptr<Endpoint>> gone_;  // failed; the program has not closed them
 

@@ -89,7 +89,32 @@ void Worker::connection_is_over(Endpoint& ep, std::uint32_t number) {
         return ep.on_left(true);
     if (ep.peer_names == 0)
         return reconnect(ep);
-    ep.fail(UCS_ERR_CONNECTION_RESET);
+    end_soon(ep, UCS_ERR_CONNECTION_RESET);
+}
+
+/// The peer has gone. What its transports had done before is seen first: that a message arrived may
+/// be told behind a later word of the peer, or behind the end of another transport.
+void Worker::end_soon(Endpoint& ep, ucs_status_t status) {
+    endings_.push_back({ep.worker_id, ep.peer_names, status, kPassesToEnd});
+    ask_slow_work();
+}
+
+unsigned Worker::end_connections() {
+    std::vector<Ending> due;
+    std::erase_if(endings_, [&](Ending& ending) {
+        if (--ending.passes > 0)
+            return false;
+        due.push_back(ending);
+        return true;
+    });
+    if (!endings_.empty())
+        ask_slow_work();
+    for (const Ending& ending : due) {
+        const auto found = endpoints_.find(ending.worker_id);
+        if (found != endpoints_.end() && found->second->peer_names == ending.peer_names)
+            found->second->fail(ending.status);
+    }
+    return static_cast<unsigned>(due.size());
 }
 
 /// Another endpoint to the same worker may be made.
@@ -115,8 +140,11 @@ void Worker::lane_failed(uct_ep_h lane, ucs_status_t status) {
     if (found == lanes_.end())
         return;
     Endpoint& ep = *found->second;
-    if (!ep.stripe_failed(lane, status))
-        ep.fail(status);
+    if (ep.stripe_failed(lane, status))
+        return;
+    if (ep.is_beside_its_lane(lane))
+        return end_soon(ep, status);
+    ep.fail(status);
 }
 
 void Worker::ask_wireup(Endpoint& ep) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Flush, close, failure, budgets, addresses that cannot be.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "protocols/fixture.hpp"
@@ -152,6 +153,45 @@ TEST_F(MsgEnds, the_peers_of_a_worker_that_goes_hear_of_it_without_speaking) {
     for (int i = 0; b.failures.empty() && i < kRounds; ++i)
         b.progress();
     EXPECT_EQ(b.failures.size(), 1U);
+}
+
+TEST_F(MsgEnds, a_message_that_arrived_is_not_lost_with_the_worker_that_took_it) {
+    constexpr std::uint64_t kMessages = 4;
+    constexpr int kLooks = 1000;
+    for (const std::uint32_t flag : {TW_OP_TRANSMIT_COMPLETE, TW_OP_DELIVERY_COMPLETE}) {
+        Node a(context_.get());
+        Node b(context_.get());
+        const auto both_until = [&](const auto& is_over) {
+            for (int i = 1; !is_over(); ++i) {
+                b.progress();
+                if (i % kLooks == 0)
+                    a.progress();
+            }
+        };
+        ASSERT_GE(tw_tag_send(a.to(b), nullptr, 0, 9, nullptr, nullptr), TW_OK);
+        ASSERT_GE(tw_tag_send(b.to(a), nullptr, 0, 9, nullptr, nullptr), TW_OK);
+        both_until(
+            [&] { return a.counter("rx_unexpected") > 0 && b.counter("rx_unexpected") > 0; });
+        const Bytes data = pattern(100, 1);
+        std::array<Bytes, kMessages> received;
+        for (std::uint64_t i = 0; i < kMessages; ++i) {
+            received[i].resize(data.size());
+            const tw_op_t how = op(&received[i]);
+            ASSERT_EQ(tw_tag_recv(b.worker(), received[i].data(), data.size(), i, 0, &how, nullptr),
+                      TW_INPROGRESS);
+        }
+        for (std::uint64_t i = 0; i < kMessages; ++i) {
+            const tw_op_t how = op(&received[i], flag);
+            ASSERT_GE(tw_tag_send(a.to(b), data.data(), data.size(), i, &how, nullptr), TW_OK);
+        }
+        both_until([&] { return b.done.size() == kMessages; });
+        b.destroy();
+        while (a.failures.empty())
+            a.progress();
+        ASSERT_EQ(a.done.size(), kMessages);
+        for (const tw_completion_t& done : a.done)
+            EXPECT_EQ(done.status, TW_OK) << "flag " << flag;
+    }
 }
 
 TEST_F(MsgEnds, an_endpoint_that_went_before_its_peer_had_answered_can_be_made_anew) {
