@@ -149,6 +149,8 @@ class MessageIface : public IbIface {
     [[nodiscard]] virtual bool looks_soon() const = 0;
     /// Something is to come from the peer beside what the base knows of: its death must be noticed.
     [[nodiscard]] virtual bool waits_for(const MessageEp& ep) const = 0;
+    /// The peer's device may be asked; asked once per keepalive interval.
+    [[nodiscard]] virtual bool may_ask(MessageEp&) { return true; }
     /// What the peer may not have heard is sent again: false, nothing was.
     virtual bool sends_again(MessageEp&) { return false; }
     /// Who sent what says by these bytes where answers go; null: they lead nowhere.

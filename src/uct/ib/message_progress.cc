@@ -294,6 +294,8 @@ void MessageIface::keep_alive() {
 }
 
 bool MessageIface::probe(MessageEp& ep) {
+    if (!may_ask(ep))
+        return true;
     const bool waits = ep.rndv_first_ != nullptr || waits_for(ep);
     if (waits && sends_again(ep))
         return true;

@@ -71,6 +71,8 @@ class MsgTest : public ::testing::Test {
     MsgTest();
 
     Node& node(std::size_t i);
+    /// The next are new ones.
+    void destroy_nodes() { nodes_.clear(); }
     /// Progress of all until `is_over`; a failure when that takes too long.
     void run_until(const std::function<bool()>& is_over);
     /// ... and for some rounds, for what must not happen.

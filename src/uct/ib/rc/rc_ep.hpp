@@ -54,6 +54,8 @@ class RcEp : public ib::MessageEp {
     std::uint32_t held_ = 0;            // messages of the peer that the user keeps
     bool owes_credit_ = false;          // in the interface's list
     bool has_partial_ = false;
+    bool has_spoken_ = false;         // either side has, so the peer is connected too
+    std::uint8_t silent_rounds_ = 0;  // of keepalive, before that
     std::uint8_t last_requests_ = 0;  // "last WQE reached" events still to come
     std::uint64_t deadline_ = 0;      // of a destroyed endpoint: not to wait longer for events
     Partial partial_{};

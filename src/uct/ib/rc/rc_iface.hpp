@@ -35,6 +35,7 @@ class RcIface : public ib::MessageIface {
     friend class RcEp;
     static constexpr unsigned kControlPerPeer = 8;                // messages that take no credit
     static constexpr std::uint64_t kLastRequestNs = 100'000'000;  // not every device tells
+    static constexpr std::uint8_t kSilentRounds = 30;             // of keepalive
     using QpPage = std::array<RcEp*, 4096>;
 
     RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options);
@@ -95,6 +96,7 @@ class RcIface : public ib::MessageIface {
     void look(std::uint64_t now) override;
     void take_event(const ib::AsyncEvent& event) override;
     [[nodiscard]] bool waits_for(const ib::MessageEp& ep) const override;
+    [[nodiscard]] bool may_ask(ib::MessageEp& ep) override;
     [[nodiscard]] bool looks_soon() const override { return !destroyed_.empty(); }
 
     const ib::RetryOptions retries_;

@@ -127,6 +127,14 @@ bool RcIface::waits_for(const ib::MessageEp& any) const {
     return ep.has_partial_ || (has_device_tags_ && tag_list_.waits_for(ep.message_qp_num_));
 }
 
+// The peer's queue pair answers only when the peer's program has connected it, too; until then a
+// question would end ours. A peer that dies before it has said anything is missed later.
+bool RcIface::may_ask(ib::MessageEp& any) {
+    auto& ep = static_cast<RcEp&>(any);
+    ep.has_spoken_ |= ep.was_heard_ || ep.own_queue_.posted > 0;
+    return ep.has_spoken_ || ++ep.silent_rounds_ >= kSilentRounds;
+}
+
 void RcIface::take_event(const ib::AsyncEvent& event) {
     RcEp* ep = event.qp_num == 0 ? nullptr : of_qp(event.qp_num);
     switch (event.type) {
