@@ -49,7 +49,10 @@ struct OptionString {
     char text[128];
 };
 
-enum OptionFlags : unsigned { kOptionPowerOfTwo = 1 };
+enum OptionFlags : unsigned {
+    kOptionPowerOfTwo = 1,
+    kOptionOrZero = 2,  // 0 is good, too, whatever min is: the doc says what it stands for
+};
 
 struct Option {
     const char* name;  // without the prefix: "SM_RING_SLOTS"

@@ -134,6 +134,8 @@ std::optional<std::uint64_t> parse_scaled(std::string_view text, OptionType type
 }
 
 bool in_range(const Option& option, std::uint64_t value) {
+    if (value == 0 && (option.flags & kOptionOrZero) != 0)
+        return true;
     const bool shape_ok = (option.flags & kOptionPowerOfTwo) == 0 || std::has_single_bit(value);
     return value >= option.min && value <= option.max && shape_ok;
 }
@@ -193,7 +195,8 @@ std::string range_text(const Option& option) {
         return (option.min == 0 ? "" : ", at least " + format_number(type, option.min)) +
                (may_be_infinite ? ", or inf" : "");
     }
-    return " from " + format_number(type, option.min) + " to " + format_number(type, option.max);
+    return " from " + format_number(type, option.min) + " to " + format_number(type, option.max) +
+           ((option.flags & kOptionOrZero) != 0 ? ", or 0" : "");
 }
 
 }  // namespace

@@ -79,6 +79,15 @@ ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
     return UCS_OK;
 }
 
+bool has_address_space(std::size_t bytes) {
+    void* base =
+        ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return false;
+    ::munmap(base, bytes);
+    return true;
+}
+
 ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p) {
     void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)

@@ -64,6 +64,10 @@ ucs_status_t memfd_create_sealed(const char* name, std::size_t bytes, UniqueFd* 
 /// not (reason logged).
 ucs_status_t memfd_check_sealed(int fd, std::size_t bytes);
 
+/// Whether the process may map so much at present: RLIMIT_AS (`ulimit -v`), or a tool that takes
+/// most of the address space, may leave less.
+bool has_address_space(std::size_t bytes);
+
 /// Maps all `bytes` of `fd` shared, readable and writable, without reserving memory.
 ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/arena.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ucs/log/log.hpp"
@@ -51,8 +52,13 @@ ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
         return UCS_OK;
     }
     ucs::Mapping pages;
-    if ((status = ucs::map_shared(fd, bytes, &pages)) != UCS_OK)
+    if ((status = ucs::map_shared(fd, bytes, &pages)) != UCS_OK) {
+        TW_LOG_ERROR(
+            "this process may not map an arena of %zu bytes (see ulimit -v); "
+            "TAGWIRE_SM_ARENA_BYTES makes it smaller, in the process that it belongs to",
+            bytes);
         return status;
+    }
     *mapping_p = std::make_shared<ArenaMapping>(id, inode, std::move(pages));
     known = *mapping_p;
     return UCS_OK;
@@ -62,6 +68,18 @@ std::shared_ptr<ArenaMapping> ArenaMapping::find(std::uint64_t id) {
     const std::lock_guard lock(registry().mutex);
     const auto found = registry().arenas.find(id);
     return found == registry().arenas.end() ? nullptr : found->second.lock();
+}
+
+std::size_t default_arena_bytes(std::size_t limit, bool (*has_room)(std::size_t)) {
+    constexpr std::size_t kWanted = std::size_t{64} << 30;
+    constexpr std::size_t kModest = std::size_t{1} << 30;
+    constexpr std::size_t kLeast = std::size_t{16} << 20;
+    // Those of peers on this machine are mapped beside it.
+    constexpr std::size_t kShare = 64;
+    std::size_t bytes = std::clamp(limit / kShare, kLeast, kWanted);
+    while (bytes > kLeast && !has_room(bytes))
+        bytes = std::clamp(bytes / 2, kLeast, kModest);
+    return bytes / ucs::page_bytes() * ucs::page_bytes();
 }
 
 Arena::Arena(ucs::UniqueFd fd, std::shared_ptr<ArenaMapping> mapping)

@@ -20,12 +20,14 @@ constexpr Option kMdOptions[] = {
     {.name = "SM_ARENA_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",
-     .default_value = "64g",
+     .default_value = "0",
      .doc =
-         "Address space from which a memory domain allocates; memory is used when it is touched.",
+         "Address space from which a memory domain allocates; memory is used when it is touched. "
+         "0: 64g, or less where the process may not have so much (ulimit -v).",
      .offset = offsetof(SmMdOptions, arena_bytes),
      .min = 1 << 20,
-     .max = std::uint64_t{1} << 44},
+     .max = std::uint64_t{1} << 44,
+     .flags = ucs::kOptionOrZero},
 };
 
 constexpr Option kIfaceOptions[] = {

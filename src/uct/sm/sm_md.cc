@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/sm_md.hpp"
 
+#include <sys/resource.h>
+
 #include <cstring>
 
 #include "ucs/debug/check.hpp"
@@ -16,11 +18,23 @@ namespace {
 constexpr unsigned kAccessAll =
     UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_REMOTE_ATOMIC;
 
+/// Bytes; without a limit all there could be.
+std::size_t address_space_limit() {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_AS, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
 }  // namespace
 
 ucs_status_t SmMd::open(const uct::Component& family, const SmMdOptions& options, uct::Md** md_p) {
+    const auto has_room = [](std::size_t bytes) {
+        return ucs::has_address_space(bytes + kGenerationsBytes);
+    };
+    const std::size_t arena_bytes = options.arena_bytes != 0
+                                        ? options.arena_bytes
+                                        : default_arena_bytes(address_space_limit(), has_room);
     std::unique_ptr<Arena> arena;
-    ucs_status_t status = Arena::create(options.arena_bytes + kGenerationsBytes, &arena);
+    ucs_status_t status = Arena::create(arena_bytes + kGenerationsBytes, &arena);
     if (status != UCS_OK)
         return status;
     std::byte* generations = nullptr;

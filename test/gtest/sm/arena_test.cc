@@ -277,6 +277,25 @@ TEST(DescPool, ThatIsAbandonedKeepsWhatIsHeldUntilItIsReleased) {
     uct_iface_release_desc(second);
 }
 
+TEST(DefaultArena, TakesALittleOfALimitedAddressSpace) {
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    constexpr std::size_t kGiB = std::size_t{1} << 30;
+    const auto all = [](std::size_t) { return true; };
+    EXPECT_EQ(default_arena_bytes(SIZE_MAX, all), 64 * kGiB);
+    EXPECT_EQ(default_arena_bytes(8 * kGiB, all), 128 * kMiB);
+    EXPECT_EQ(default_arena_bytes(kMiB, all), 16 * kMiB);
+    EXPECT_EQ(default_arena_bytes(8 * kGiB + 12345, all) % ucs::page_bytes(), 0U);
+}
+
+TEST(DefaultArena, IsSmallerWhereThereIsNoRoom) {
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    EXPECT_EQ(default_arena_bytes(SIZE_MAX, [](std::size_t bytes) { return bytes <= 2048 * kMiB; }),
+              1024 * kMiB);
+    EXPECT_EQ(default_arena_bytes(SIZE_MAX, [](std::size_t bytes) { return bytes < 300 * kMiB; }),
+              256 * kMiB);
+    EXPECT_EQ(default_arena_bytes(SIZE_MAX, [](std::size_t) { return false; }), 16 * kMiB);
+}
+
 TEST(DescPool, HasABoundAndSaysWhenItIsReached) {
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{kSegBytesMax}}) {
         const PoolOwner owner(new DescPool(0, bytes, 1, 0));

@@ -117,6 +117,19 @@ TEST(OptionValue, power_of_two_is_checked) {
     EXPECT_FALSE(option_parse(option, "inf", &value));
 }
 
+TEST(OptionValue, zero_may_stand_beside_the_range) {
+    Option option = number_option(OptionType::kBytes, 4096, 1 << 20);
+    std::uint64_t value = 1;
+    EXPECT_FALSE(option_parse(option, "0", &value));
+    option.flags = kOptionOrZero;
+    EXPECT_TRUE(option_parse(option, "0", &value));
+    EXPECT_EQ(value, 0U);
+    EXPECT_FALSE(option_parse(option, "1k", &value));
+    EXPECT_FALSE(option_parse(option, "2m", &value));
+    EXPECT_TRUE(option_accepted(option).ends_with("from 4k to 1m, or 0"))
+        << option_accepted(option);
+}
+
 TEST(OptionValue, text_keeps_its_letters) {
     const Option option{.name = "X",
                         .type = OptionType::kString,
