@@ -2,12 +2,13 @@
 // How many instructions does one tagged message of the messaging layer cost? As instr_messages,
 // which see, through the public API.
 //
-// Usage: instr_msg msg|idle COUNT [TRANSPORTS [multi]]
+// Usage: instr_msg msg|imm|idle COUNT [TRANSPORTS [multi]]
 //
 // One process, two workers, connected: a worker's endpoint to itself would be one more thing. For
 // each message a receive of 8 bytes is posted with a callback, the message sent, and the receiving
-// worker makes progress until it is delivered. The functions post_receive(), send_tagged(),
-// progress_until() are kept apart so that the profile splits the cost.
+// worker makes progress until it is delivered. "imm": the message has an immediate, and the receive
+// takes those of this sender only, as MPI over libfabric has it. The functions post_receive(),
+// send_tagged(), progress_until() are kept apart so that the profile splits the cost.
 #include <tagwire.h>
 
 #include <cstdint>
@@ -33,7 +34,18 @@ struct Pair {
     tw_worker_h from = nullptr;
     tw_worker_h to = nullptr;
     tw_ep_h ep = nullptr;
+    tw_ep_h back = nullptr;  // "imm": what the receives name as their source
 };
+
+tw_ep_h endpoint(tw_worker_h from, tw_worker_h to) {
+    std::uint8_t address[TW_ADDRESS_BYTES_MAX];
+    std::size_t length = sizeof address;
+    must(tw_worker_address(to, address, &length), "tw_worker_address");
+    const tw_ep_params_t params{address, length, nullptr};
+    tw_ep_h ep = nullptr;
+    must(tw_ep_create(from, &params, &ep), "tw_ep_create");
+    return ep;
+}
 
 void open(Pair* pair, const char* transports, tw_thread_mode_t mode) {
     tw_context_params_t params{};
@@ -43,11 +55,7 @@ void open(Pair* pair, const char* transports, tw_thread_mode_t mode) {
     worker.thread_mode = mode;
     must(tw_worker_create(pair->context, &worker, &pair->from), "tw_worker_create");
     must(tw_worker_create(pair->context, &worker, &pair->to), "tw_worker_create");
-    std::uint8_t address[TW_ADDRESS_BYTES_MAX];
-    std::size_t length = sizeof address;
-    must(tw_worker_address(pair->to, address, &length), "tw_worker_address");
-    const tw_ep_params_t ep{address, length, nullptr};
-    must(tw_ep_create(pair->from, &ep, &pair->ep), "tw_ep_create");
+    pair->ep = endpoint(pair->from, pair->to);
 }
 
 void close(const Pair& pair) {
@@ -65,12 +73,17 @@ void on_received(const tw_completion_t* done) {
 [[gnu::noinline]] void post_receive(const Pair& pair, std::uint64_t tag, std::uint64_t* data) {
     tw_op_t op{};
     op.complete = &on_received;
+    op.source = pair.back;
     must(tw_tag_recv(pair.to, data, sizeof *data, tag, 0, &op, nullptr), "tw_tag_recv");
 }
 
 [[gnu::noinline]] void send_tagged(const Pair& pair, std::uint64_t tag) {
     const std::uint64_t data = tag;
-    while (tw_tag_send(pair.ep, &data, sizeof data, tag, nullptr, nullptr) == TW_ERR_NO_RESOURCE) {
+    tw_op_t with_imm{};
+    with_imm.flags = TW_OP_IMM;
+    with_imm.imm = tag;
+    const tw_op_t* op = pair.back != nullptr ? &with_imm : nullptr;
+    while (tw_tag_send(pair.ep, &data, sizeof data, tag, op, nullptr) == TW_ERR_NO_RESOURCE) {
         tw_worker_progress(pair.from);
     }
 }
@@ -110,18 +123,22 @@ void connect(const Pair& pair) {
 
 int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5 || (argc > 4 && std::strcmp(argv[4], "multi") != 0)) {
-        std::fprintf(stderr, "usage: instr_msg msg|idle COUNT [TRANSPORTS [multi]]\n");
+        std::fprintf(stderr, "usage: instr_msg msg|imm|idle COUNT [TRANSPORTS [multi]]\n");
         return 2;
     }
     Pair pair;
     open(&pair, argc > 3 ? argv[3] : "sm", argc > 4 ? TW_THREAD_MULTI : TW_THREAD_SINGLE);
     connect(pair);
+    if (std::strcmp(argv[1], "imm") == 0) {
+        pair.back = endpoint(pair.to, pair.from);
+    }
     const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
-    if (argv[1][0] == 'i') {
+    const bool is_idle = std::strcmp(argv[1], "idle") == 0;
+    if (is_idle) {
         progress_idle(pair, count);
     }
     std::uint64_t data = 0;
-    for (std::uint64_t i = 0; argv[1][0] != 'i' && i < count; ++i) {
+    for (std::uint64_t i = 0; !is_idle && i < count; ++i) {
         post_receive(pair, i, &data);
         send_tagged(pair, i);
         progress_until(pair, i + 1);

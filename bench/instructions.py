@@ -42,6 +42,7 @@ SETTINGS = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error"}
 PHASES = {"am": ("send_am", "progress_until"),
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
           "msg": ("post_receive", "send_tagged", "progress_until"),
+          "imm": ("post_receive", "send_tagged", "progress_until"),
           "ep": ("create_endpoint",)}
 
 
@@ -173,7 +174,7 @@ def sm(bin_directory):
     counts = count_all([], program, ["sm"], OURS)
     messages = Path(bin_directory) / "instr_msg"
     if messages.exists():
-        layer = count_all([], messages, ["sm"], OURS, kinds=("msg",))
+        layer = count_all([], messages, ["sm"], OURS, kinds=("msg", "imm"))
         counts["msg_idle_progress"] = layer.pop("idle_progress")
         counts.update(layer)
         counts["msg_above_tag"] = layer["msg_total"] - counts["tag_total"]
@@ -249,7 +250,7 @@ def main():
     if shutil.which("valgrind") is None:
         sys.exit("instructions: valgrind is not installed")
     if arguments.functions:
-        name = "instr_msg" if arguments.functions == "msg" else "instr_messages"
+        name = "instr_msg" if arguments.functions in ("msg", "imm") else "instr_messages"
         program = Path(arguments.bin) / name
         costs = functions(program, [arguments.transport], arguments.functions)
         for function, cost in sorted(costs.items(), key=lambda item: -item[1]):

@@ -14,6 +14,7 @@ namespace tagwire::proto {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
+constexpr std::string_view kSharedMemory = "sm";
 /// Devices of the virtual HCA reach processes of this host, which shared memory does better.
 constexpr std::string_view kVirtual = "vhca";
 /// Registering a page for less than this pays within a message.
@@ -31,14 +32,29 @@ std::vector<std::string_view> split(std::string_view list) {
     return parts;
 }
 
+bool is_virtual(std::string_view device) {
+    return device.starts_with(kVirtual);
+}
+
 /// `part` is the name of a transport, with or without a device, or "auto".
 bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
     const std::string_view device = desc.dev_name;
     if (part == kAuto)
-        return !is_virtual(desc);
+        return !is_virtual(device);
     const std::size_t colon = part.find(':');
     return part.substr(0, colon) == desc.tl_name &&
            (colon == std::string_view::npos || part.substr(colon + 1) == device);
+}
+
+/// Whether `part` may name transports of this domain. Opening a virtual device starts its thread,
+/// which stays, so none is opened to look.
+bool may_name(std::string_view part, std::string_view domain) {
+    if (!is_virtual(domain))
+        return true;
+    const std::size_t colon = part.find(':');
+    const std::string_view transport = part.substr(0, colon);
+    return transport != kAuto && transport != kSharedMemory &&
+           (colon == std::string_view::npos || part.substr(colon + 1).starts_with(domain));
 }
 
 bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
@@ -49,7 +65,7 @@ bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
 }  // namespace
 
 bool is_virtual(const uct_tl_resource_desc_t& desc) {
-    return std::string_view(desc.dev_name).starts_with(kVirtual);
+    return is_virtual(std::string_view(desc.dev_name));
 }
 
 ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* context_p) {
@@ -138,6 +154,9 @@ void Context::open_component(uct_component_h component, const std::string& wante
 
 void Context::open_domain(uct_component_h component, const char* md_name,
                           const std::string& wanted) {
+    const auto may_be_here = [&](std::string_view part) { return may_name(part, md_name); };
+    if (std::ranges::none_of(split(wanted), may_be_here))
+        return;
     uct_md_config_t* config = nullptr;
     if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK)
         return;
@@ -195,9 +214,18 @@ ucs_status_t Context::complain(const std::string& wanted, const std::string& abs
                                  resource.desc.dev_name);
         }
     }
-    TW_LOG_ERROR("TAGWIRE_TRANSPORTS=%s: %s is not on this machine, which has %s", wanted.c_str(),
-                 absent.empty() ? "what it names" : absent.c_str(),
-                 there.empty() ? "no transport" : there.c_str());
+    if (there.empty())
+        there = "no transport";
+    if (wanted == kAuto) {
+        TW_LOG_ERROR(
+            "neither shared memory nor a real RDMA device can be used here; there is %s "
+            "(TAGWIRE_TRANSPORTS may name virtual devices, auto leaves them out)",
+            there.c_str());
+    } else {
+        TW_LOG_ERROR("TAGWIRE_TRANSPORTS=%s: %s is not on this machine, which has %s",
+                     wanted.c_str(), absent.empty() ? "what it names" : absent.c_str(),
+                     there.c_str());
+    }
     return UCS_ERR_NO_DEVICE;
 }
 

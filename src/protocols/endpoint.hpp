@@ -87,10 +87,14 @@ class Endpoint : public tw_ep {
     // ---- Sending (send.cc)
 
     bool may_send_short(std::size_t length) const { return length < direct_end_; }
+    bool may_send_short_imm(std::size_t length) const {
+        return direct_end_ > sizeof(std::uint64_t) && length < direct_end_ - sizeof(std::uint64_t);
+    }
     /// Also without the worker's lock.
     bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
     ucs_status_t send_short(const void* data, std::size_t length, std::uint64_t tag,
                             bool is_tagged);
+    ucs_status_t send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
     tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     void control(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0);

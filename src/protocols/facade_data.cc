@@ -88,6 +88,9 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     if (message.base == nullptr && message.length > 0 && message.list == nullptr)
         return refuse_null(call, "buffer");
     const Entry entry(ep.worker);
+    if (message.list == nullptr && is_plain_send_with_imm(message.op) &&
+        ep.may_send_short_imm(message.length) && ep.send_short_imm(message) == UCS_OK)
+        return TW_OK;
     if (message.op != nullptr) {
         const tw_status_t status = check_send(call, ep, message);
         if (status != TW_OK)
@@ -197,18 +200,26 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
     return status == TW_OK ? worker.receive(wanted) : status;
 }
 
-/// The short way of a worker with a lock; everything else is looked at again on the long way.
-[[gnu::always_inline]] inline ucs_status_t receive_locked(Worker& worker, void* buffer,
-                                                          size_t length, uint64_t tag,
-                                                          uint64_t ignore, bool is_tagged,
-                                                          const tw_op_t* op,
-                                                          tw_request_h* request_p) {
+/// The short way of a worker with a lock, or from one source; everything else is looked at again on
+/// the long way.
+[[gnu::always_inline]] inline ucs_status_t receive_short(Worker& worker, void* buffer,
+                                                         size_t length, uint64_t tag,
+                                                         uint64_t ignore, bool is_tagged,
+                                                         const tw_op_t* op,
+                                                         tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
-    if (!worker.is_multi || worker.device_tags() != nullptr || !is_plain_receive(how) ||
+    if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
         (buffer == nullptr && length > 0))
         return UCS_ERR_NO_RESOURCE;
     const Entry entry(worker);
-    return worker.post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p);
+    std::uint32_t source = kAnySource;
+    if (how.source != nullptr) {
+        const Endpoint& from = endpoint_of(how.source);
+        if (&from.worker != &worker || from.failure() != UCS_OK)
+            return UCS_ERR_NO_RESOURCE;
+        source = from.source;
+    }
+    return worker.post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
 }
 
 // These have the arguments of the calls of the API, so that those jump here.
@@ -217,7 +228,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
                                             tw_request_h* request_p) {
     if (handle == nullptr)
         return refuse_null("tw_tag_recv", "worker");
-    if (receive_locked(worker_of(handle), buffer, length, tag, ignore, true, op, request_p) ==
+    if (receive_short(worker_of(handle), buffer, length, tag, ignore, true, op, request_p) ==
         UCS_INPROGRESS)
         return TW_INPROGRESS;
     return receive_long("tw_tag_recv", worker_of(handle),
@@ -228,7 +239,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
                                             const tw_op_t* op, tw_request_h* request_p) {
     if (handle == nullptr)
         return refuse_null("tw_msg_recv", "worker");
-    if (receive_locked(worker_of(handle), buffer, length, 0, 0, false, op, request_p) ==
+    if (receive_short(worker_of(handle), buffer, length, 0, 0, false, op, request_p) ==
         UCS_INPROGRESS)
         return TW_INPROGRESS;
     return receive_long("tw_msg_recv", worker_of(handle),
@@ -243,7 +254,8 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
     if (handle == nullptr || worker_of(handle).receives_long || !is_plain_receive(how) ||
         (buffer == nullptr && length > 0)) [[unlikely]]
         return UCS_ERR_NO_RESOURCE;
-    return worker_of(handle).post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p);
+    return worker_of(handle).post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p,
+                                        kAnySource);
 }
 
 tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,

@@ -68,7 +68,8 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
         auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
         if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
             posted.take_first();
-            end_short<false>(*request, *ep, header, data + sizeof header, length - sizeof header);
+            end_short<false>(*request, *ep, header, data + sizeof header, length - sizeof header,
+                             0);
             return UCS_OK;
         }
     }
@@ -91,13 +92,16 @@ ucs_status_t Worker::on_eager_among_others(const std::byte* data, std::size_t le
     Endpoint& ep = *names_.find(header.sender);
     const std::span<const std::byte> rest{data + sizeof header, length - sizeof header};
     Request* request = nullptr;
-    if ((header.flags & ~std::uint32_t{kTagged}) == 0) {
-        request = match(space(header.flags != 0), header.tag, ep.source);
-        if (request != nullptr && is_short(*request, rest.size())) {
-            if (rest.size() > kShortCopyMax) {
-                end_short<true>(*request, ep, header, rest.data(), rest.size());
+    std::span<const std::byte> bytes = rest;
+    std::uint64_t imm = 0;
+    if ((header.flags & ~std::uint32_t{kTagged | kImm}) == 0 &&
+        ((header.flags & kImm) == 0 || take(&bytes, &imm))) {
+        request = match(space((header.flags & kTagged) != 0), header.tag, ep.source);
+        if (request != nullptr && is_short(*request, bytes.size())) {
+            if (bytes.size() > kShortCopyMax) {
+                end_short<true>(*request, ep, header, bytes.data(), bytes.size(), imm);
             } else {
-                end_short<false>(*request, ep, header, rest.data(), rest.size());
+                end_short<false>(*request, ep, header, bytes.data(), bytes.size(), imm);
             }
             return UCS_OK;
         }

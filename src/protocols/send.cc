@@ -39,17 +39,17 @@ struct Packing {
 
 /// A message of the program as it is.
 struct PlainPacking {
-    Header header;
+    Envelope envelope;
     const void* data;
     std::size_t bytes;
 
     static std::size_t pack(void* to, void* arg) {
         const auto& packing = *static_cast<const PlainPacking*>(arg);
-        std::memcpy(to, &packing.header, sizeof packing.header);
+        const std::size_t head_bytes = packing.envelope.bytes;
+        std::memcpy(to, &packing.envelope, head_bytes);
         if (packing.bytes > 0)
-            std::memcpy(static_cast<std::byte*>(to) + sizeof packing.header, packing.data,
-                        packing.bytes);
-        return sizeof packing.header + packing.bytes;
+            std::memcpy(static_cast<std::byte*>(to) + head_bytes, packing.data, packing.bytes);
+        return head_bytes + packing.bytes;
     }
 };
 
@@ -59,12 +59,12 @@ struct PlainPacking {
 /// gone, so it needs no request. UCS_ERR_NO_RESOURCE: it is another, or has to wait.
 ucs_status_t Endpoint::send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};
-    if (direct_end_ == 0 || message.list != nullptr || !is_plain_send(message.op) ||
-        message.length + sizeof(Header) > rail_->bcopy_max ||
+    const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
+    PlainPacking packing{plain_envelope(message, peer_names), message.base, message.length};
+    if (direct_end_ == 0 || message.list != nullptr || !is_plain ||
+        message.length + packing.envelope.bytes > rail_->bcopy_max ||
         message.length >= rail_->rndv_from(kPlainBuffer))
         return UCS_ERR_NO_RESOURCE;
-    PlainPacking packing{
-        {peer_names, message.is_tagged ? kTagged : 0U, message.tag}, message.base, message.length};
     const ssize_t packed = uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kEager),
                                            PlainPacking::pack, &packing, 0);
     if (packed < 0)

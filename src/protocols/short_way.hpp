@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The short way of a short message: a call that asks for nothing but buffer, tag and callback, a
-// lane that is free, a receive that was posted before. Each step does here what it does elsewhere,
+// The short way of a short message: a call that asks for nothing but buffer, tag and callback (and,
+// a few steps longer, an immediate and a source), a lane that is free, a receive that was posted
+// before. Each step does here what it does elsewhere,
 // without looking for what cannot be; where something else is asked for, or is there, the step goes
 // the long way.
 #pragma once
@@ -11,6 +12,7 @@
 #include <new>
 
 #include "protocols/endpoint.hpp"
+#include "protocols/envelope.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/memory/copy_short.hpp"
 
@@ -29,15 +31,41 @@ inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_
 inline constexpr std::uint32_t kPlainReceiveFlags =
     TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
 
-inline bool is_plain_send(const tw_op_t* op) {
-    return op == nullptr || ((op->flags & ~kPlainSendFlags) == 0 && op->mem == nullptr &&
+inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
+    return op == nullptr || ((op->flags & ~flags) == 0 && op->mem == nullptr &&
                              op->request == nullptr && op->done == nullptr);
 }
 
+/// Plain but for an immediate, which it has.
+inline bool is_plain_send_with_imm(const tw_op_t* op) {
+    return op != nullptr && (op->flags & TW_OP_IMM) != 0 &&
+           is_plain_send(op, kPlainSendFlags | TW_OP_IMM);
+}
+
+inline std::uintptr_t bits_of(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// 0: it asks for nothing more than a plain receive, but perhaps for a source.
+inline std::uintptr_t unusual_bits(const tw_op_t& op) {
+    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request);
+}
+
 inline bool is_plain_receive(const tw_op_t& op) {
-    const auto bits = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
-    return ((op.flags & ~kPlainReceiveFlags) | bits(op.mem) | bits(op.request) | bits(op.source)) ==
-           0;
+    return (unusual_bits(op) | bits_of(op.source)) == 0;
+}
+
+/// What travels before the data of a plain send, or of one that is_plain_send_with_imm().
+inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
+    Envelope envelope;
+    envelope.header = {sender, flag_if(message.is_tagged, kTagged), message.tag};
+    envelope.bytes = sizeof envelope.header;
+    if (message.op != nullptr && (message.op->flags & TW_OP_IMM) != 0) {
+        envelope.header.flags |= kImm;
+        envelope.words[0] = message.op->imm;
+        envelope.bytes += sizeof envelope.words[0];
+    }
+    return envelope;
 }
 
 /// A plain send that may_send_short(). UCS_ERR_NO_RESOURCE: the long way.
@@ -67,11 +95,25 @@ inline bool is_plain_receive(const tw_op_t& op) {
     return UCS_OK;
 }
 
-/// UCS_ERR_NO_RESOURCE: the long way. `op` is a plain receive's; no device matches tags.
+/// The same with an immediate; it may_send_short_imm().
+inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
+    Envelope envelope = plain_envelope(message, peer_names);
+    const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
+                             {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};
+    constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
+    if (uct_ep_am_short_iov(lane_, kId, iov, 2) != UCS_OK)
+        return UCS_ERR_NO_RESOURCE;
+    worker.count(WorkerCounter::kTxShort);
+    return UCS_OK;
+}
+
+/// UCS_ERR_NO_RESOURCE: the long way. `op` is a plain receive's but for its source; no device
+/// matches tags.
 [[gnu::always_inline]] inline ucs_status_t Worker::post_short(void* buffer, std::size_t length,
                                                               std::uint64_t tag, std::uint64_t mask,
                                                               bool is_tagged, const tw_op_t& op,
-                                                              tw_request_h* request_p) {
+                                                              tw_request_h* request_p,
+                                                              std::uint32_t source) {
     const RequestState posted{.kind = RequestKind::kReceive,
                               .is_tagged = is_tagged,
                               .was_named = request_p != nullptr,
@@ -84,6 +126,7 @@ inline bool is_plain_receive(const tw_op_t& op) {
     request->buffer.length = length;
     request->tag = tag;
     request->mask = mask;
+    request->source = source;
     if (request_p != nullptr)
         *request_p = request;
     in.posted.post(*request);
@@ -98,11 +141,12 @@ inline bool is_short(const Request& request, std::size_t length) {
 /// Up to so many bytes are copied by a few moves here.
 inline constexpr std::size_t kShortCopyMax = 256;
 
-/// Ends a receive whose data is here. It is in no matcher any more.
+/// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but
+/// kTagged and kImm.
 template <bool kIsLong>
 [[gnu::always_inline]] inline void Worker::end_short(Request& request, Endpoint& ep,
                                                      const Header& header, const std::byte* data,
-                                                     std::size_t length) {
+                                                     std::size_t length, std::uint64_t imm) {
     count(WorkerCounter::kRxExpected);
     if constexpr (kIsLong) {
         std::memcpy(request.buffer.base, data, length);
@@ -113,11 +157,12 @@ template <bool kIsLong>
     done.context = request.context;
     done.request = &request;
     done.status = TW_OK;
-    done.flags = TW_DONE_RECV | flag_if(header.flags != 0, TW_DONE_TAGGED);
+    done.flags = TW_DONE_RECV | flag_if((header.flags & kTagged) != 0, TW_DONE_TAGGED) |
+                 flag_if((header.flags & kImm) != 0, TW_DONE_IMM);
     done.length = done.message_length = length;
     done.buffer = nullptr;
     done.tag = header.tag;
-    done.imm = 0;
+    done.imm = imm;
     done.source = ep.worker_id;
     done.ep = ep.handle();
     done.message = nullptr;

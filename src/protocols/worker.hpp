@@ -169,7 +169,8 @@ class alignas(128) Worker : public tw_worker {
     // ---- Receiving (receive.cc, unexpected.cc)
 
     ucs_status_t post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
-                            bool is_tagged, const tw_op_t& op, tw_request_h* request_p);
+                            bool is_tagged, const tw_op_t& op, tw_request_h* request_p,
+                            std::uint32_t source);
     tw_status_t receive(const Incoming& wanted);
     ucs_status_t on_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_part(const std::byte* data, std::size_t length);
@@ -244,7 +245,7 @@ class alignas(128) Worker : public tw_worker {
 
     template <bool kIsLong>
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
-                   std::size_t length);
+                   std::size_t length, std::uint64_t imm);
     Request* make_child(Request& parent);
     void use_room(Request& part, std::size_t bytes);
     void close_multi(Request& parent, ucs_status_t status);

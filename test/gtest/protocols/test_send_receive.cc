@@ -2,6 +2,7 @@
 // Messages of all lengths, expected and unexpected, tagged and not.
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <string_view>
 
 #include "protocols/fixture.hpp"
@@ -311,6 +312,69 @@ TEST_F(MsgSend, plain_messages_of_all_short_lengths_end_in_callbacks) {
                 received.pop_back();
                 EXPECT_EQ(received, data) << length;
             }
+        }
+    }
+}
+
+// What MPI over libfabric does: an immediate with every message, receives from one source.
+TEST_F(MsgSend, plain_messages_with_an_immediate_end_in_directed_receives) {
+    constexpr std::size_t kLonger[] = {255, 256, 257, 1000, 4096, 8191, 8192, 8240, 20000};
+    std::vector<std::size_t> lengths(131);
+    std::iota(lengths.begin(), lengths.end(), std::size_t{0});
+    lengths.insert(lengths.end(), std::begin(kLonger), std::end(kLonger));
+    for (const tw_thread_mode_t mode : {TW_THREAD_SINGLE, TW_THREAD_MULTI}) {
+        Node a(context_.get(), mode), b(context_.get(), mode), other(context_.get(), mode);
+        const auto until = [&](const Told& told) {
+            run_until([&] {
+                for (Node* each : {&a, &b, &other})
+                    each->progress();
+                return told.times > 0;
+            });
+        };
+        for (const std::size_t length : lengths) {
+            const bool is_tagged = length % 4 != 3;
+            const auto post = [&](Bytes& into, Told& told, tw_ep_h source) {
+                tw_op_t how = told.op();
+                how.source = source;
+                return is_tagged ? tw_tag_recv(b.worker(), into.data(), length, 3, 0, &how, nullptr)
+                                 : tw_msg_recv(b.worker(), into.data(), length, &how, nullptr);
+            };
+            const auto send = [&](Node& from, const Bytes& data, std::uint64_t imm) {
+                tw_op_t how{};
+                how.flags = TW_OP_IMM;
+                how.imm = imm;
+                return is_tagged ? tw_tag_send(from.to(b), data.data(), length, 3, &how, nullptr)
+                                 : tw_msg_send(from.to(b), data.data(), length, &how, nullptr);
+            };
+            const Bytes data = pattern(length, length), others = pattern(length, length + 1);
+            Bytes directed(length + 1, std::byte{0xee}), any(length + 1, std::byte{0xee});
+            Told told, told_any;
+            ASSERT_EQ(post(directed, told, b.to(a)), TW_INPROGRESS);
+            ASSERT_EQ(post(any, told_any, nullptr), TW_INPROGRESS);
+            // The first receive is not for the other's message.
+            ASSERT_GE(send(other, others, length + 7), TW_OK);
+            until(told_any);
+            EXPECT_EQ(told.times, 0);
+            ASSERT_GE(send(a, data, ~std::uint64_t{0} - length), TW_OK);
+            until(told);
+            EXPECT_EQ(told.done.imm, ~std::uint64_t{0} - length);
+            EXPECT_EQ(told_any.done.imm, length + 7);
+            for (const Told* each : {&told, &told_any}) {
+                EXPECT_EQ(each->times, 1);
+                EXPECT_EQ(each->done.status, TW_OK);
+                EXPECT_EQ(each->done.length, length);
+                EXPECT_EQ(each->done.message_length, length);
+                EXPECT_EQ(each->done.tag, is_tagged ? 3U : 0U);
+                EXPECT_EQ(each->done.source, (each == &told ? a : other).id());
+                EXPECT_EQ(each->done.flags, unsigned{TW_DONE_RECV | TW_DONE_IMM} |
+                                                (is_tagged ? unsigned{TW_DONE_TAGGED} : 0U));
+            }
+            EXPECT_EQ(directed.back(), std::byte{0xee});
+            EXPECT_EQ(any.back(), std::byte{0xee});
+            directed.pop_back();
+            any.pop_back();
+            EXPECT_EQ(directed, data) << length;
+            EXPECT_EQ(any, others) << length;
         }
     }
 }
