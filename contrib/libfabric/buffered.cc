@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Buffered receives and variable messages: the messaging layer keeps a message, the program is
 // shown it (fi_recv_context) and claims or discards it.
-#include "ep.hpp"
-#include "flags.hpp"
+#include "datapath.hpp"
 
 namespace tagwire::fi {
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "deadline.hpp"
 #include "ep.hpp"
@@ -106,6 +107,17 @@ std::size_t bytes_of(fi_cq_format format) {
 static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len));
 static_assert(offsetof(fi_cq_tagged_entry, data) == offsetof(fi_cq_data_entry, data));
 
+/// Word by word: so short a copy is not worth a call.
+void copy_entry(std::byte* to, const fi_cq_tagged_entry& entry, std::size_t bytes) {
+    const auto* from = reinterpret_cast<const std::byte*>(&entry);
+    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t))
+        std::memcpy(to + at, from + at, sizeof(std::uint64_t));
+}
+static_assert(sizeof(fi_cq_entry) % sizeof(std::uint64_t) == 0 &&
+              sizeof(fi_cq_msg_entry) % sizeof(std::uint64_t) == 0 &&
+              sizeof(fi_cq_data_entry) % sizeof(std::uint64_t) == 0 &&
+              sizeof(fi_cq_tagged_entry) % sizeof(std::uint64_t) == 0);
+
 bool has_wait_object(fi_wait_obj wait) {
     return wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD;
 }
@@ -118,7 +130,8 @@ Cq::Cq(Domain& parent, const fi_cq_attr& attr, void* user_context)
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_TAGGED : attr.format),
       wait_obj(attr.wait_obj),
       size_(attr.size == 0 ? 1024 : attr.size),
-      ring_(std::bit_ceil(std::max(size_, kRingMin))) {
+      mask_(std::bit_ceil(std::max(size_, kRingMin)) - 1),
+      ring_(std::make_unique<Completion[]>(mask_ + 1)) {
     fid.fclass = FI_CLASS_CQ;
     fid.context = user_context;
     fid.ops = &cq_fid_ops;
@@ -165,10 +178,12 @@ void Cq::remove(Ep& ep) {
 }
 
 void Cq::grow() {
-    std::vector<Completion> larger(2 * ring_.size());
+    const std::size_t mask = 2 * mask_ + 1;
+    auto larger = std::make_unique<Completion[]>(mask + 1);
     for (std::size_t i = head_; i != tail_; ++i)
-        larger[i & (larger.size() - 1)] = ring_[i & (ring_.size() - 1)];
-    ring_.swap(larger);
+        larger[i & mask] = ring_[i & mask_];
+    ring_ = std::move(larger);
+    mask_ = mask;
 }
 
 void Cq::push_error(const fi_cq_err_entry& error) {
@@ -185,13 +200,11 @@ std::size_t Cq::take(void* buf, std::size_t count, fi_addr_t* sources) {
     const std::size_t bytes = bytes_of(format);
     auto* to = static_cast<std::byte*>(buf);
     std::size_t taken = 0;
-    for (; taken < count && head_ != tail_ && !is_error_next(); ++taken, ++head_, to += bytes) {
-        const Completion& next = ring_[head_ & (ring_.size() - 1)];
-        if (format == FI_CQ_FORMAT_TAGGED) [[likely]] {
-            std::memcpy(to, &next.entry, sizeof next.entry);
-        } else {
-            std::memcpy(to, &next.entry, bytes);
-        }
+    for (; taken < count && head_ != tail_; ++taken, ++head_, to += bytes) {
+        const Completion& next = ring_[head_ & mask_];
+        if (next.source == kIsError) [[unlikely]]
+            break;
+        copy_entry(to, next.entry, bytes);
         if (sources != nullptr)
             sources[taken] = next.source;
     }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "fabric.hpp"
@@ -43,10 +44,10 @@ class Cq : public fid_cq {
     bool is_full() const { return tail_ - head_ >= size_; }
     /// The place of the next entry, to be filled by the caller.
     Completion& push() {
-        if (tail_ - head_ == ring_.size()) [[unlikely]]
+        if (tail_ - head_ > mask_) [[unlikely]]
             grow();
         sleeper_.wake();
-        return ring_[tail_++ & (ring_.size() - 1)];
+        return ring_[tail_++ & mask_];
     }
     void push_error(const fi_cq_err_entry& error);
 
@@ -70,10 +71,11 @@ class Cq : public fid_cq {
     void grow();
     void progress();
     std::size_t take(void* buf, std::size_t count, fi_addr_t* sources);
-    bool is_error_next() const { return ring_[head_ & (ring_.size() - 1)].source == kIsError; }
+    bool is_error_next() const { return ring_[head_ & mask_].source == kIsError; }
 
     const std::size_t size_;
-    std::vector<Completion> ring_;  ///< Its size is a power of two.
+    std::size_t mask_;  ///< The size of the ring, a power of two, less one.
+    std::unique_ptr<Completion[]> ring_;
     std::size_t head_ = 0;
     std::size_t tail_ = 0;
     std::vector<Ep*> eps_;

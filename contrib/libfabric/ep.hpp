@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Endpoint: a worker of the messaging layer, so that it has a name and a matching space of its own.
 // Set-up is in ep.cc, the calls of fi_msg(3) and fi_tagged(3) in msg.cc and tagged.cc; both lead to
-// send() (send.cc) and receive() (receive.cc, peek.cc, buffered.cc).
+// send() and receive() (datapath.hpp; the rest in send.cc, receive.cc, peek.cc, buffered.cc).
 //
 // 1. What ends within a call is reported from there; anything else has an Operation, from the call
 //    to the callback of the messaging layer.
@@ -98,6 +98,8 @@ class Ep : public fid_ep {
     /// The address is no more; with `is_last` nor is its peer.
     void forget(fi_addr_t addr, bool is_last);
 
+    // ---- Where the calls lead (datapath.hpp)
+
     template <bool kTagged>
     ssize_t send(const Sending& what);
     template <bool kTagged>
@@ -140,6 +142,10 @@ class Ep : public fid_ep {
     template <bool kTagged>
     tw_status_t call_receive(const Receiving& what, const tw_op_t& op, tw_request_h* request_p);
     template <bool kTagged>
+    ssize_t receive_otherwise(const Receiving& what);
+    ssize_t ended_in_call(tw_status_t status, const tw_completion_t& done, void* context,
+                          std::uint64_t flags, bool is_reported);
+    template <bool kTagged>
     ssize_t receive_many(const Receiving& what);
     template <bool kTagged>
     ssize_t peek(const Receiving& what);
@@ -152,6 +158,8 @@ class Ep : public fid_ep {
     template <bool kTagged>
     ssize_t start(const Receiving& what, tw_op_t& op, std::uint64_t flags);
 
+    /// A call that was refused.
+    ssize_t not_taken(tw_status_t status);
     ssize_t try_again() {
         progress();
         return -FI_EAGAIN;

@@ -3,11 +3,12 @@
 // registered; its endpoints are that context's workers.
 //
 // Threads: with FI_THREAD_DOMAIN nothing is locked. With every other model each call takes the
-// domain's lock.
+// domain's lock, unless the process has one thread.
 #pragma once
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
+#include <sys/single_threaded.h>
 
 #include <atomic>
 #include <cstdint>
@@ -41,6 +42,9 @@ class Domain : public fid_domain {
 
     /// Progresses all endpoints. The lock is held.
     void progress();
+    /// glibc's word for "no thread but this one" (single_threaded(3)) becomes false before a second
+    /// one runs.
+    bool needs_lock() const { return is_locked && __libc_single_threaded == 0; }
 
     Fabric& fabric;
     const bool is_locked;
@@ -52,22 +56,24 @@ class Domain : public fid_domain {
     std::atomic<int> children = 0;
 };
 
-/// Held by every call on a domain or on what belongs to it.
+/// Held by every call on a domain or on what belongs to it. It locks nothing while the process has
+/// one thread: another can then only be made inside the call, and what we make there (the thread of
+/// a Door, those of transports) takes no domain's lock.
 class Guard {
   public:
-    explicit Guard(Domain& domain) : domain_(domain) {
-        if (domain.is_locked)
-            domain.lock.lock();
+    explicit Guard(Domain& domain) : lock_(domain.needs_lock() ? &domain.lock : nullptr) {
+        if (lock_ != nullptr) [[unlikely]]
+            lock_->lock();
     }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
     ~Guard() {
-        if (domain_.is_locked)
-            domain_.lock.unlock();
+        if (lock_ != nullptr) [[unlikely]]
+            lock_->unlock();
     }
 
   private:
-    Domain& domain_;
+    std::mutex* lock_;
 };
 
 /// Registered memory; its descriptor (fi_mr_desc()) is the object.

@@ -51,6 +51,15 @@ class OperationPool {
         taken.kind = kind;
         return taken;
     }
+    /// The same for what goes on behind its call.
+    void begin(OperationKind kind, void* context, std::uint64_t flags, bool is_reported,
+               tw_request_h request) {
+        Operation& begun = take(kind);
+        begun.context = context;
+        begun.flags = flags;
+        begun.is_reported = is_reported;
+        begun.request = request;
+    }
     void put(Operation& done) {
         done.kind = OperationKind::kFree;
         done.next = free_;

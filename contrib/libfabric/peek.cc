@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FI_PEEK, FI_CLAIM and FI_DISCARD of messages that wait. The program's fi_context carries the
 // claimed message from the peek to the claim.
-#include "ep.hpp"
-#include "flags.hpp"
+#include "datapath.hpp"
 
 namespace tagwire::fi {
 

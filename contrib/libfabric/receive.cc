@@ -1,30 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all receives come to; peeks, claims and buffered receives go their own way.
-#include "ep.hpp"
-#include "flags.hpp"
-#include "info.hpp"
+// Receives of other kinds, and how receives end; how they begin is in datapath.hpp.
+#include "datapath.hpp"
 
 namespace tagwire::fi {
 
-namespace {
-
-constexpr std::uint64_t kReceiveFlags = FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE |
-                                        FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD;
-
-}  // namespace
-
+/// Anything but a receive of one message into the buffer of the program.
 template <bool kTagged>
-ssize_t Ep::receive(const Receiving& what) {
-    constexpr std::uint64_t kSpecial = FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD;
-    if ((what.flags & kSpecial) == 0 && !is_buffered) [[likely]] {
-        if ((what.flags & ~kReceiveFlags) != 0) [[unlikely]]
-            return -FI_EBADFLAGS;
-        tw_op_t op;
-        fill(op, 0);
-        op.complete = on_receive_end;
-        op.mem = what.data.mem;
-        return start<kTagged>(what, op, 0);
-    }
+ssize_t Ep::receive_otherwise(const Receiving& what) {
     if ((what.flags & ~kReceiveFlags) != 0)
         return -FI_EBADFLAGS;
     if ((what.flags & FI_PEEK) != 0)
@@ -36,66 +18,22 @@ ssize_t Ep::receive(const Receiving& what) {
     return is_buffered ? receive_buffered<kTagged>(what) : receive_many<kTagged>(what);
 }
 
-template ssize_t Ep::receive<false>(const Receiving& what);
-template ssize_t Ep::receive<true>(const Receiving& what);
+template ssize_t Ep::receive_otherwise<false>(const Receiving& what);
+template ssize_t Ep::receive_otherwise<true>(const Receiving& what);
 
-template <bool kTagged>
-tw_status_t Ep::call_receive(const Receiving& what, const tw_op_t& op, tw_request_h* request_p) {
-    const Data& data = what.data;
-    if (data.iov != nullptr) [[unlikely]] {
-        const auto* iov = reinterpret_cast<const tw_iov_t*>(data.iov);
-        return kTagged
-                   ? tw_tag_recvv(worker, iov, data.count, what.tag, what.ignore, &op, request_p)
-                   : tw_msg_recvv(worker, iov, data.count, &op, request_p);
-    }
-    return kTagged
-               ? tw_tag_recv(worker, data.base, data.length, what.tag, what.ignore, &op, request_p)
-               : tw_msg_recv(worker, data.base, data.length, &op, request_p);
-}
-
-template tw_status_t Ep::call_receive<false>(const Receiving&, const tw_op_t&, tw_request_h*);
-template tw_status_t Ep::call_receive<true>(const Receiving&, const tw_op_t&, tw_request_h*);
-
-/// A receive that may end in the call, or later. `op` has everything but source, context and done;
-/// `flags` are those of its entry besides the kind of the message.
-template <bool kTagged>
-ssize_t Ep::start(const Receiving& what, tw_op_t& op, std::uint64_t flags) {
-    if ((caps & FI_DIRECTED_RECV) != 0 && what.from != FI_ADDR_UNSPEC) {
-        ssize_t error = 0;
-        op.source = peer(what.from, &error);
-        if (op.source == nullptr)
-            return error;
-    }
-    Operation* operation = operations_.next();
-    if (operation == nullptr) [[unlikely]]
-        return try_again();
-    tw_completion_t done;
-    done.flags = 0;
-    op.context = operation;
-    op.done = &done;
-    tw_request_h request = nullptr;
-    const tw_status_t status = call_receive<kTagged>(what, op, &request);
-    if (status == TW_INPROGRESS) [[likely]] {
-        operations_.take(OperationKind::kReceive);
-        operation->context = what.context;
-        operation->flags = flags;
-        operation->is_reported = what.is_reported;
-        operation->request = request;
-        return 0;
-    }
+/// A receive that was not begun: it has ended, or cannot be.
+ssize_t Ep::ended_in_call(tw_status_t status, const tw_completion_t& done, void* user_context,
+                          std::uint64_t flags, bool is_reported) {
     if ((done.flags & TW_DONE_BUFFERED) != 0) {
-        show(done, what.context);
+        show(done, user_context);
         return 0;
     }
     if ((done.flags & TW_DONE_RECV) != 0) {
-        end_receive(done, what.context, flags, what.is_reported);
+        end_receive(done, user_context, flags, is_reported);
         return 0;
     }
-    return status == TW_ERR_NO_RESOURCE ? try_again() : -error_of(status);
+    return not_taken(status);
 }
-
-template ssize_t Ep::start<false>(const Receiving&, tw_op_t&, std::uint64_t);
-template ssize_t Ep::start<true>(const Receiving&, tw_op_t&, std::uint64_t);
 
 /// A buffer for many messages.
 template <bool kTagged>

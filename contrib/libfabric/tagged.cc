@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The calls of fi_tagged(3).
-#include "ep.hpp"
+#include "datapath.hpp"
 
 namespace tagwire::fi {
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What all sends and receives come to, in one piece with the calls of fi_msg(3) and fi_tagged(3)
+// that lead here: what a call does not ask for is not looked for.
+#pragma once
+
+#include "ep.hpp"
+#include "flags.hpp"
+#include "info.hpp"
+
+namespace tagwire::fi {
+
+// Elements of lists are handed on as they are.
+static_assert(sizeof(tw_iov_t) == sizeof(iovec) &&
+              offsetof(tw_iov_t, base) == offsetof(iovec, iov_base) &&
+              offsetof(tw_iov_t, length) == offsetof(iovec, iov_len));
+
+// ---- Sends
+
+inline constexpr std::uint64_t kSendFlags =
+    kLevels | FI_INJECT | FI_MORE | FI_FENCE | FI_COMPLETION | FI_REMOTE_CQ_DATA;
+
+/// Where several levels are asked for, the strongest counts.
+constexpr std::uint32_t level_of(std::uint64_t flags) {
+    if ((flags & FI_DELIVERY_COMPLETE) != 0)
+        return TW_OP_DELIVERY_COMPLETE;
+    if ((flags & FI_MATCH_COMPLETE) != 0)
+        return TW_OP_MATCH_COMPLETE;
+    return flag_if((flags & FI_TRANSMIT_COMPLETE) != 0, TW_OP_TRANSMIT_COMPLETE);
+}
+
+constexpr std::uint32_t op_flags_of(std::uint64_t flags) {
+    if ((flags & ~std::uint64_t{FI_COMPLETION}) == 0) [[likely]]
+        return 0;
+    return level_of(flags) | flag_if((flags & FI_INJECT) != 0, TW_OP_INJECT) |
+           flag_if((flags & FI_MORE) != 0, TW_OP_MORE) |
+           flag_if((flags & FI_FENCE) != 0, TW_OP_FENCE) |
+           flag_if((flags & FI_REMOTE_CQ_DATA) != 0, TW_OP_IMM);
+}
+
+template <bool kTagged>
+[[gnu::always_inline]] inline tw_status_t call_send(tw_ep_h ep, const Sending& what,
+                                                    const tw_op_t& op, tw_request_h* request_p) {
+    const Data& data = what.data;
+    if (data.iov != nullptr) [[unlikely]] {
+        const auto* iov = reinterpret_cast<const tw_iov_t*>(data.iov);
+        return kTagged ? tw_tag_sendv(ep, iov, data.count, what.tag, &op, request_p)
+                       : tw_msg_sendv(ep, iov, data.count, &op, request_p);
+    }
+    return kTagged ? tw_tag_send(ep, data.base, data.length, what.tag, &op, request_p)
+                   : tw_msg_send(ep, data.base, data.length, &op, request_p);
+}
+
+inline std::size_t length_of(const Data& data) {
+    std::size_t length = data.length;
+    for (std::size_t i = 0; i < data.count; ++i)
+        length += data.iov[i].iov_len;
+    return length;
+}
+
+template <bool kTagged>
+[[gnu::always_inline]] inline ssize_t Ep::send(const Sending& what) {
+    constexpr std::uint64_t kKind = FI_SEND | (kTagged ? FI_TAGGED : FI_MSG);
+    if ((what.flags & ~kSendFlags) != 0) [[unlikely]]
+        return -FI_EBADFLAGS;
+    if ((what.flags & FI_INJECT) != 0 && length_of(what.data) > inject_bytes_max) [[unlikely]]
+        return -FI_EMSGSIZE;
+    ssize_t error = 0;
+    tw_ep_h to = peer(what.to, &error);
+    Operation* operation = operations_.next();
+    if (to == nullptr) [[unlikely]]
+        return error;
+    if (operation == nullptr || (tx.cq != nullptr && tx.cq->is_full())) [[unlikely]]
+        return try_again();
+
+    tw_op_t op;
+    fill(op, op_flags_of(what.flags));
+    op.context = operation;
+    op.complete = on_send_end;
+    op.imm = what.imm;
+    op.mem = what.data.mem;
+    tw_request_h request = nullptr;
+    const tw_status_t status = call_send<kTagged>(to, what, op, &request);
+    if (status == TW_OK) [[likely]] {
+        if (tx.cntr != nullptr)
+            tx.cntr->count_success();
+        if (what.is_reported)
+            tx.cq->push() = {{what.context, kKind, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL};
+        return 0;
+    }
+    if (status == TW_INPROGRESS) {
+        operations_.begin(OperationKind::kSend, what.context, kKind, what.is_reported, request);
+        return 0;
+    }
+    return not_taken(status);
+}
+
+// ---- Receives: peeks, claims and buffered ones go their own way
+
+inline constexpr std::uint64_t kReceiveFlags = FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE |
+                                               FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD;
+
+template <bool kTagged>
+[[gnu::always_inline]] inline ssize_t Ep::receive(const Receiving& what) {
+    constexpr std::uint64_t kSpecial = FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD;
+    if ((what.flags & kSpecial) != 0 || is_buffered) [[unlikely]]
+        return receive_otherwise<kTagged>(Receiving(what));  // a copy: `what` stays in registers
+    if ((what.flags & ~kReceiveFlags) != 0) [[unlikely]]
+        return -FI_EBADFLAGS;
+    tw_op_t op;
+    fill(op, 0);
+    op.complete = on_receive_end;
+    op.mem = what.data.mem;
+    return start<kTagged>(what, op, 0);
+}
+
+template <bool kTagged>
+[[gnu::always_inline]] inline tw_status_t Ep::call_receive(const Receiving& what, const tw_op_t& op,
+                                                           tw_request_h* request_p) {
+    const Data& data = what.data;
+    if (data.iov != nullptr) [[unlikely]] {
+        const auto* iov = reinterpret_cast<const tw_iov_t*>(data.iov);
+        return kTagged
+                   ? tw_tag_recvv(worker, iov, data.count, what.tag, what.ignore, &op, request_p)
+                   : tw_msg_recvv(worker, iov, data.count, &op, request_p);
+    }
+    return kTagged
+               ? tw_tag_recv(worker, data.base, data.length, what.tag, what.ignore, &op, request_p)
+               : tw_msg_recv(worker, data.base, data.length, &op, request_p);
+}
+
+/// A receive that may end in the call, or later. `op` has everything but source, context and done;
+/// `flags` are those of its entry besides the kind of the message.
+template <bool kTagged>
+[[gnu::always_inline]] inline ssize_t Ep::start(const Receiving& what, tw_op_t& op,
+                                                std::uint64_t flags) {
+    if ((caps & FI_DIRECTED_RECV) != 0 && what.from != FI_ADDR_UNSPEC) {
+        ssize_t error = 0;
+        op.source = peer(what.from, &error);
+        if (op.source == nullptr)
+            return error;
+    }
+    Operation* operation = operations_.next();
+    if (operation == nullptr) [[unlikely]]
+        return try_again();
+    tw_completion_t done;
+    done.flags = 0;
+    op.context = operation;
+    op.done = &done;
+    tw_request_h request = nullptr;
+    const tw_status_t status = call_receive<kTagged>(what, op, &request);
+    if (status != TW_INPROGRESS) [[unlikely]]
+        return ended_in_call(status, done, what.context, flags, what.is_reported);
+    operations_.begin(OperationKind::kReceive, what.context, flags, what.is_reported, request);
+    return 0;
+}
+
+}  // namespace tagwire::fi
