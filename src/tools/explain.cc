@@ -38,10 +38,9 @@ class Explainer {
         params.transports = transports ? transports->c_str() : nullptr;
         const tw_status_t status = tw_context_create(&params, &context_);
         if (status == TW_ERR_NO_DEVICE) {
-            throw UsageError(
-                text("--tl: nothing of '%s' is here (tagwire info devices lists what "
-                     "is)",
-                     transports.value_or("TAGWIRE_TRANSPORTS").c_str()));
+            throw UsageError(text("%s is here (tagwire info devices lists what is)",
+                                  transports ? ("--tl: nothing of '" + *transports + "'").c_str()
+                                             : "no transport that TAGWIRE_TRANSPORTS lets in"));
         }
         check(status, "tw_context_create");
         check(tw_worker_create(context_, nullptr, &worker_), "tw_worker_create");

@@ -27,6 +27,8 @@ constexpr TestInfo kTests[] = {
      "floor: a cache line there and back between the two CPUs"},
     {TestId::kMemcpy, "memcpy", Shape::kFloor, kWithSize | kWithValidate,
      "floor: copy of memory that the other process wrote"},
+    {TestId::kChase, "chase", Shape::kFloor, kWithDepth,
+     "floor: a load of one of --depth cache lines, each named by the one before"},
     {TestId::kAmLat, "am_lat", Shape::kPingPong, kMessageLat, "active message ping-pong"},
     {TestId::kAmBw, "am_bw", Shape::kStream, kMessageBw, "active message stream"},
     {TestId::kTagLat, "tag_lat", Shape::kPingPong, kMessageLat | kTag | kWithDepth,

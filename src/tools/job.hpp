@@ -18,6 +18,7 @@ enum class Side { kDriver, kPeer };
 enum class TestId {
     kCacheline,
     kMemcpy,
+    kChase,
     kAmLat,
     kAmBw,
     kTagLat,

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <new>
 
 #include "tools/failure.hpp"
 #include "tools/info.hpp"
@@ -58,6 +59,11 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "tagwire: %s\nTry 'tagwire --help' or 'tagwire perf --help'.\n",
                      error.what());
         return 2;
+    } catch (const std::bad_alloc&) {
+        std::fprintf(stderr,
+                     "tagwire: there is not enough memory for so large a test: --depth, --peers, "
+                     "--size and --window make it smaller\n");
+        return 1;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "tagwire: %s\n", error.what());
         return 1;

@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "tools/failure.hpp"
+#include "tools/huge_allocator.hpp"
 #include "tools/pattern.hpp"
+#include "tools/random.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -170,6 +172,29 @@ Measurement run_memcpy(const SharedMapping& source, const Job& job) {
             Pattern(stream_from(Side::kPeer, job), 0).matches(target.data(), job.size) ? 0 : 1;
         result.validated = 1;
     }
+    return result;
+}
+
+Measurement run_chase(const Job& job) {
+    struct alignas(64) Line {
+        Line* next = this;
+    };
+    HugeVector<Line> lines(job.depth + 1);
+    Random random(1);
+    // Sattolo's shuffle: one ring through all lines.
+    for (std::size_t i = lines.size() - 1; i > 0; --i)
+        std::swap(lines[i].next, lines[random.below(i)].next);
+    const Line* at = lines.data();
+    const auto load = [&](std::uint64_t) {
+        at = at->next;
+        asm volatile("" : "+r"(at) : : "memory");
+    };
+    in_batches(0, std::max<std::uint64_t>(job.warmup, lines.size()), nullptr, load);
+    BatchTimer timer(1);
+    in_batches(0, job.iterations, &timer, load);
+    Measurement result;
+    result.iterations = job.iterations;
+    result.latency_ns = summarize(&timer.samples());
     return result;
 }
 

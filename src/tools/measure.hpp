@@ -63,4 +63,8 @@ std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, 
 /// Driver: copies out of memory that the peer has written.
 Measurement run_memcpy(const SharedMapping& source, const Job& job);
 
+/// Driver: loads that depend on each other, at random among `depth` + 1 lines of its own memory.
+/// What matches among so many takes some of them.
+Measurement run_chase(const Job& job);
+
 }  // namespace tagwire::tools

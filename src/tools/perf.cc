@@ -111,8 +111,9 @@ std::vector<Result> run_floors(const PerfPlan& plan, Driver& driver, const std::
         job.size = plan.test->id == TestId::kCacheline ? sizeof(std::uint64_t) : size.bytes;
         set_counts(plan, &job);
         Result result = result_for(plan, job, cpus);
-        if (plan.test->id == TestId::kMemcpy) {
-            accept(job, driver.run_memcpy(job), &result);
+        if (plan.test->id != TestId::kCacheline) {
+            const bool copies = plan.test->id == TestId::kMemcpy;
+            accept(job, copies ? driver.run_memcpy(job) : run_chase(job), &result);
             results.push_back(result);
             continue;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Exit status and messages of `tagwire`, `tagwire info` and the demo.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
 
@@ -50,6 +51,76 @@ TEST(TagwireCommand, file_that_cannot_be_written_is_found_before_measuring) {
     const Finished finished = tagwire({"perf", "am_lat", "--json", "/proc/nowhere/x.json"});
     EXPECT_EQ(finished.status, 1);
     EXPECT_NE(finished.error.find("/proc/nowhere/x.json"), std::string::npos);
+}
+
+/// `ulimit -v` for what is started meanwhile.
+class AddressSpaceLimit {
+  public:
+    explicit AddressSpaceLimit(rlim_t bytes) {
+        EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+        const rlimit limit{bytes, before_.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    }
+    ~AddressSpaceLimit() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
+    AddressSpaceLimit(const AddressSpaceLimit&) = delete;
+    AddressSpaceLimit& operator=(const AddressSpaceLimit&) = delete;
+
+  private:
+    rlimit before_{};
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kIsSanitized = true;
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
+// Batch systems set such limits.
+TEST(TagwireCommand, shared_memory_works_in_a_small_address_space) {
+    if (kIsSanitized) {
+        GTEST_SKIP() << "a sanitizer wants more address space than the limit of this test";
+    }
+    const AddressSpaceLimit limit(rlim_t{4} << 30);
+    for (const char* level : {"uct", "msg"}) {
+        const Finished run = tagwire({"perf", "tag_lat", "--level", level, "--iters", "100",
+                                      "--warmup", "10", "--size", "8,64k"});
+        EXPECT_EQ(run.status, 0) << run.error;
+        EXPECT_EQ(run.error.find("mmap"), std::string::npos) << run.error;
+    }
+}
+
+TEST(TagwireCommand, too_large_an_arena_names_its_option) {
+    if (kIsSanitized) {
+        GTEST_SKIP() << "a sanitizer wants more address space than the limit of this test";
+    }
+    const AddressSpaceLimit limit(rlim_t{4} << 30);
+    const Setting arena("TAGWIRE_SM_ARENA_BYTES", "8g");
+    const Finished run = tagwire({"perf", "tag_lat", "--level", "msg", "--iters", "100"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_NE(run.error.find("TAGWIRE_SM_ARENA_BYTES makes it smaller"), std::string::npos)
+        << run.error;
+    const Finished explained = tagwire({"explain"});
+    EXPECT_NE(explained.status, 0);
+    EXPECT_NE(explained.error.find("neither shared memory nor a real RDMA device can be used"),
+              std::string::npos)
+        << explained.error;
+}
+
+TEST(TagwireCommand, a_test_too_large_for_the_memory_says_so) {
+    if (kIsSanitized) {
+        GTEST_SKIP() << "a sanitizer ends the process itself";
+    }
+    const AddressSpaceLimit limit(rlim_t{4} << 30);
+    const Finished run = tagwire({"perf", "chase", "--depth", "100000000"});
+    EXPECT_EQ(run.status, 1);
+    EXPECT_NE(run.error.find("not enough memory"), std::string::npos) << run.error;
+}
+
+TEST(TagwireCommand, too_small_an_arena_is_refused) {
+    const Setting arena("TAGWIRE_SM_ARENA_BYTES", "4k");
+    const Finished run = tagwire({"perf", "tag_lat", "--iters", "100"});
+    EXPECT_NE(run.status, 0);
+    EXPECT_NE(run.error.find("from 1m to 16t, or 0"), std::string::npos) << run.error;
 }
 
 TEST(TagwireInfo, json_has_devices_config_and_build) {

@@ -126,6 +126,9 @@ TEST(Plan, options_without_meaning_are_refused) {
     arguments = arguments_for("match");
     arguments.unexpected = true;
     EXPECT_NE(refusal(arguments).find("level uct"), std::string::npos);
+    arguments = arguments_for("chase");
+    arguments.size = "64";
+    EXPECT_NE(refusal(arguments).find("--size has no meaning for chase"), std::string::npos);
     arguments = arguments_for("memcpy");
     arguments.connect = "host";
     EXPECT_NE(refusal(arguments).find("--connect has no meaning"), std::string::npos);
