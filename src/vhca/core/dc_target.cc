@@ -244,7 +244,7 @@ QueuePair* DcTarget::find_reader(Route route, std::uint32_t qpn) {
     for (QueuePair* reader : readers_) {
         const bool is_usable =
             reader->state() == IBV_QPS_RTS && reader->requester().has_room_for_rendezvous();
-        if (is_usable && reader->route() == route && reader->attr().dest_qp_num == qpn) {
+        if (is_usable && reader->requester().goes_to(route, qpn)) {
             return reader;
         }
         if (reader->requester().used() == 0) {

@@ -98,6 +98,8 @@ class Requester {
     void note_answered() { dc_.is_answered = true; }
     /// Tells the target, if there is one and the wire has room.
     void disconnect();
+    /// Whom the newest request is for; of one without requests: whom the last one was for.
+    [[nodiscard]] bool goes_to(Route route, std::uint32_t qpn);
     /// Places that are taken.
     [[nodiscard]] std::uint32_t used() const { return head_ - free_; }
     [[nodiscard]] bool has_enqueued() const { return rung_ != head_; }

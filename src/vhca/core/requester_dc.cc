@@ -37,6 +37,15 @@ bool Requester::is_connected(const SendRequest& request) {
     return false;
 }
 
+// A session begins when its first request goes, not when that is enqueued.
+bool Requester::goes_to(Route route, std::uint32_t qpn) {
+    if (done_ == head_) {
+        return qp_.route() == route && qp_.attr().dest_qp_num == qpn;
+    }
+    const SendRequest& newest = at(head_ - 1);
+    return newest.route == route && newest.remote_qpn == qpn;
+}
+
 bool Requester::send_connect() {
     Packet packet;
     packet.opcode = Opcode::kDcConnect;

@@ -181,6 +181,28 @@ TEST(VhcaDcTags, rendezvous_of_a_sender_that_died_fails_and_others_go_on) {
     EXPECT_EQ(world.tagged(0, data.size()), data);
 }
 
+TEST(VhcaDcTags, rendezvous_is_not_read_behind_that_of_another_sender) {
+    DcTagWorld world;
+    const std::string data(5000, 'd');
+    world.target(0).write(kDataAt, data);
+    world.add(5, 77, 0, 8192);
+    world.send_message(0, world.rendezvous(0, 5, data.size()));
+    expect_tagged(world.wait_tags(), 77, kMatch, 0);
+    expect_tagged(world.wait_tags(), 77, kValid, data.size());
+    world.fabric.run_until(world.fabric.now() + 100'000);
+    // Whoever read that is free for the sender that dies, and has not begun when the next comes.
+    world.add(6, 78, 0, 8192);
+    world.add(7, 79, 8192, 8192);
+    world.send_message(1, world.rendezvous(1, 6, data.size()));
+    world.send_message(0, world.rendezvous(0, 7, data.size()));
+    expect_tagged(world.wait_tags(), 78, kMatch, 0);
+    world.fabric.crash(2);
+    expect_tagged(world.wait_tags(), 79, kMatch, 0);
+    expect_tagged(world.wait_tags(), 79, kValid, data.size());
+    EXPECT_EQ(world.tagged(8192, data.size()), data);
+    EXPECT_EQ(world.wait_tags().wc.status, IBV_WC_RETRY_EXC_ERR);
+}
+
 TEST(VhcaDcTags, rendezvous_that_names_a_wrong_key_fails) {
     DcTagWorld world;
     world.add(5, 77, 0, 64);
