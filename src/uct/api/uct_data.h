@@ -275,7 +275,10 @@ UCT_INLINE_API ucs_status_t uct_ep_tag_rndv_request(uct_ep_h ep, uct_tag_t tag, 
 /// Posts a receive: the first arriving message with (its tag & tag_mask) == (tag & tag_mask) that
 /// no earlier posted receive matches goes into the elements of `iov` (cap.tag.recv.max_iov, between
 /// min_recv and max_zcopy bytes). Buffers and `ctx` stay with the transport until completed_cb or
-/// rndv_cb ran. Messages that were reported as unexpected are not looked at again. UCS_OK: posted.
+/// rndv_cb ran. Messages that were reported as unexpected are not looked at again. Where a device
+/// matches (rc, dc), a message may be reported as unexpected after the receive for it was posted:
+/// while unexpected messages are on their way from the device to the callbacks, receives posted
+/// meanwhile match nothing. So callbacks look among the posted receives, too. UCS_OK: posted.
 /// UCS_ERR_EXCEEDS_LIMIT: cap.tag.recv.max_outstanding receives are posted. UCS_ERR_ALREADY_EXISTS:
 /// a receive with the same tag and buffer is being matched on a device; retry later.
 UCT_INLINE_API ucs_status_t uct_iface_tag_recv_zcopy(uct_iface_h iface, uct_tag_t tag,

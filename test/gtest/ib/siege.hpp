@@ -48,10 +48,12 @@ class Siege {
     void release_kept();
     void send_until_taken(const std::function<ucs_status_t()>& send);
     void exchange(Entity& from, uct_ep_h ep, Entity& to, bool is_rndv);
+    bool is_exchanged(Entity& from, uct_ep_h ep, Entity& to, bool is_rndv);
 
     std::vector<std::unique_ptr<Receive>> receives_;
     std::vector<void*> kept_;
     bool seen_good_ = false;
+    bool keeps_ = true;
     long posted_ = 0;
     Endpoint there_, back_;
 };
