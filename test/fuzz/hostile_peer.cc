@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hostile_peer.hpp"
 
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
-#include <csignal>
 
 #include "ucs/sys/unix_socket.hpp"
 
@@ -18,44 +13,9 @@ namespace {
 constexpr std::size_t kArenaBytes = 1 << 20;
 constexpr std::size_t kBellBytes = 4096;
 
-[[noreturn]] void run_puppet(int channel) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    std::uint64_t name = 0;
-    while (recv(channel, &name, sizeof name, 0) == sizeof name) {
-        ucs::UniqueFd socket;
-        const ucs_status_t status = ucs::unix_connect({"", sm::socket_name(name)}, &socket);
-        const int fd = socket.get();
-        ucs::unix_send(channel, std::as_bytes(std::span(&status, 1)), &fd,
-                       status == UCS_OK ? 1 : 0);
-    }
-    _exit(0);
-}
-
 }  // namespace
 
-Puppet::Puppet() {
-    int ends[2];
-    require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-    const pid_t pid = fork();
-    require(pid >= 0);
-    if (pid == 0) {
-        close(ends[0]);
-        run_puppet(ends[1]);
-    }
-    close(ends[1]);
-    channel_ = ucs::UniqueFd(ends[0]);
-}
-
-ucs::UniqueFd Puppet::connect(std::uint64_t name) const {
-    require(send(channel_.get(), &name, sizeof name, MSG_NOSIGNAL) == sizeof name);
-    std::array<std::byte, 64> buffer;
-    ucs::ReceivedMessage message;
-    while (ucs::unix_receive(channel_.get(), buffer, &message) == UCS_ERR_NO_PROGRESS) {
-    }
-    return std::move(message.fds[0]);
-}
-
-HostilePeer::HostilePeer(const Puppet& puppet, const sm::IfaceAddress& victim, Input& input)
+HostilePeer::HostilePeer(const test::Puppet& puppet, const sm::IfaceAddress& victim, Input& input)
     : victim_(victim), socket_(puppet.connect(victim.name)) {
     static std::uint64_t serial = 0x1000;
     name_ = ++serial;

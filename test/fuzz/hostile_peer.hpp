@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The other end of a shared-memory connection, played by the fuzzer: it says hello like anybody,
 // and then writes what it likes into the memory that both share.
-//
-// A puppet process makes the connection, because the kernel tells the library who connected, and
-// the library trusts its own process more than others.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "input.hpp"
+#include "sm/puppet.hpp"
 #include "ucs/sys/fd.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/sm/layout.hpp"
@@ -17,20 +15,10 @@
 
 namespace tagwire::fuzz {
 
-/// Forked once; connects on demand and hands the socket over. Dies with us.
-class Puppet {
-  public:
-    Puppet();
-    ucs::UniqueFd connect(std::uint64_t name) const;
-
-  private:
-    ucs::UniqueFd channel_;
-};
-
 class HostilePeer {
   public:
     /// Says hello and offers a ring; `input` decides its geometry, and where to lie.
-    HostilePeer(const Puppet& puppet, const sm::IfaceAddress& victim, Input& input);
+    HostilePeer(const test::Puppet& puppet, const sm::IfaceAddress& victim, Input& input);
 
     /// One act of hostility, as `input` says.
     void act(Input& input);

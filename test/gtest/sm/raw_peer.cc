@@ -2,61 +2,18 @@
 #include "sm/raw_peer.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <string>
 
 #include "ucs/sys/unix_socket.hpp"
 
 namespace tagwire::test {
 
-namespace {
-
-[[noreturn]] void run_puppet(int channel) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    std::uint64_t name = 0;
-    while (::recv(channel, &name, sizeof name, 0) == sizeof name) {
-        ucs::UniqueFd socket;
-        const ucs_status_t status = ucs::unix_connect({"", sm::socket_name(name)}, &socket);
-        const int fd = socket.get();
-        ucs::unix_send(channel, std::as_bytes(std::span(&status, 1)), &fd,
-                       status == UCS_OK ? 1 : 0);
-    }
-    ::_exit(0);
-}
-
-}  // namespace
-
-Puppet::Puppet() {
-    int ends[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    const pid_t pid = ::fork();
-    EXPECT_GE(pid, 0);
-    if (pid == 0) {
-        ::close(ends[0]);
-        run_puppet(ends[1]);
-    }
-    ::close(ends[1]);
-    channel_.reset(ends[0]);
-}
-
-ucs::UniqueFd Puppet::connect(std::uint64_t name) const {
-    EXPECT_EQ(::send(channel_.get(), &name, sizeof name, MSG_NOSIGNAL), ssize_t{sizeof name});
-    std::array<std::byte, 64> buffer;
-    ucs::ReceivedMessage message;
-    while (ucs::unix_receive(channel_.get(), buffer, &message) == UCS_ERR_NO_PROGRESS) {
-    }
-    EXPECT_EQ(message.fd_count, 1U);
-    return std::move(message.fds[0]);
-}
-
 RawPeer::RawPeer(const Puppet& puppet, const sm::IfaceAddress& victim)
     : socket_(puppet.connect(victim.name)) {
+    EXPECT_TRUE(socket_) << "nobody accepts connections";
     static std::uint64_t serial = 0x7261770000000000ULL;
     EXPECT_EQ(ucs::memfd_create_sealed("raw-bell", ucs::page_bytes(), &bell_fd), UCS_OK);
     EXPECT_EQ(ucs::memfd_create_sealed("raw-arena", kArenaBytes, &arena_fd), UCS_OK);

@@ -2,9 +2,6 @@
 //
 // A peer that speaks the shared-memory format by hand, so that it can break each rule by itself.
 // What it says is right until a test changes it.
-//
-// A puppet process makes its connections, because the kernel tells the library who connected, and
-// the library trusts its own process more than others.
 
 #pragma once
 
@@ -14,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "sm/puppet.hpp"
 #include "ucs/sys/fd.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/sm/layout.hpp"
@@ -21,16 +19,6 @@
 #include "uct/sm/wire.hpp"
 
 namespace tagwire::test {
-
-/** Forked once; connects on demand and hands the socket over. Ends with us. */
-class Puppet {
-  public:
-    Puppet();
-    ucs::UniqueFd connect(std::uint64_t name) const;
-
-  private:
-    ucs::UniqueFd channel_;
-};
 
 /** A message that the library sent to a RawPeer. */
 struct RawMessage {
