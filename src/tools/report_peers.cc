@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "tools/failure.hpp"
 #include "tools/program.hpp"
@@ -27,6 +28,7 @@ constexpr const char* kMpirun = "mpirun.openmpi";
 constexpr const char* kNetpipe = "NPopenmpi";
 constexpr int kListenTimeoutMs = 5000;
 constexpr int kEndTimeoutMs = 5000;
+constexpr int kSettleTimeoutMs = 200;
 constexpr int kVersionTimeoutMs = 10000;
 constexpr unsigned kWaitUs = 2000;
 
@@ -98,6 +100,18 @@ void wait_for(Program& server, const std::string& name, int port) {
         }
         usleep(kWaitUs);
     }
+}
+
+/// What became of a server whose client has failed; status -1 when it goes on.
+ProgramResult end_of(Program& server) {
+    const std::uint64_t deadline = now_ns() + std::uint64_t{kSettleTimeoutMs} * 1000000;
+    while (server.is_running()) {
+        if (now_ns() > deadline) {
+            return {};
+        }
+        usleep(kWaitUs);
+    }
+    return server.wait(kEndTimeoutMs);
 }
 
 /// The number behind `mark` in what `command` prints.
@@ -213,8 +227,10 @@ Points parse_netpipe(const std::string& printed) {
 
 std::string folder_of_provider() {
     namespace fs = std::filesystem;
+    constexpr std::string_view kSanitizers = TAGWIRE_TOOLS_SANITIZERS;
     Dl_info library{};
-    if (dladdr(reinterpret_cast<const void*>(&tw_context_create), &library) == 0) {
+    if (!kSanitizers.empty() ||
+        dladdr(reinterpret_cast<const void*>(&tw_context_create), &library) == 0) {
         return "";
     }
     const fs::path folder = fs::path(library.dli_fname).parent_path() / "libfabric";
@@ -228,11 +244,16 @@ std::string PeerRuns::output_of(const Pair& pair) const {
     server.feed();
     wait_for(server, name, pair.port);
     const ProgramResult client = run_program(pair.client, timeout_ms_, pair.input);
-    if (client.status != 0) {
-        throw Failure(
-            text("%s ended with status %d: %s", name.c_str(), client.status, client.error.c_str()));
+    if (client.status == 0) {
+        return client.out;
     }
-    return client.out;
+    std::string told =
+        text("%s ended with status %d: %s", name.c_str(), client.status, client.error.c_str());
+    if (const ProgramResult ended = end_of(server); ended.status > 0) {  // the cause, maybe
+        told += text("\n%s as server ended with status %d: %s", name.c_str(), ended.status,
+                     ended.error.c_str());
+    }
+    throw Failure(told);
 }
 
 Points PeerRuns::ucx(const std::string& test, Figure figure,

@@ -29,7 +29,8 @@ Points parse_libfabric(const std::string& printed);
 /// From what NetPIPE prints, which tells half of the round trip. Throws Failure.
 Points parse_netpipe(const std::string& printed);
 
-/// Where libtagwire-fi.so is, beside this library; empty: it is not.
+/// Where libtagwire-fi.so is, beside this library; empty: it is not, or has sanitizers, and
+/// programs that have none cannot load it.
 std::string folder_of_provider();
 
 class PeerRuns {

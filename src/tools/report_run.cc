@@ -243,7 +243,8 @@ void Report::add_clients() {
     if (!has_provider) {
         meter_.note(
             "Programs of libfabric do not run over tagwire here: there is no "
-            "libtagwire-fi.so beside the library (package libtagwire-fi)");
+            "libtagwire-fi.so beside the library (package libtagwire-fi), or the build has "
+            "sanitizers, which those programs lack");
     }
     std::vector<Source> sources;
     const auto add_libfabric = [&](const char* provider, Line line, bool is_ours) {

@@ -10,7 +10,9 @@
 #include <set>
 #include <string>
 
+#include "common/skip.hpp"
 #include "tools/failure.hpp"
+#include "tools/program.hpp"
 #include "tools/report_measure.hpp"
 #include "tools/report_page.hpp"
 #include "tools/report_peers.hpp"
@@ -162,6 +164,34 @@ TEST(ReportPeers, server_that_ends_is_told_with_its_words) {
     const std::string libfabric = failure_of([&] { peers.libfabric("shm", {{"8", "10"}}); });
     EXPECT_TRUE(says(libfabric, "fi_pingpong as server ended with status 4: nor that"))
         << libfabric;
+}
+
+TEST(ReportPeers, server_that_ends_its_client_is_told_with_its_words) {
+    std::set<std::string> log;
+    const PeerRuns peers({0, 0}, kPeerTimeoutMs, &log);
+    const SearchPath path(":/usr/bin:/bin");
+    path.add("fi_pingpong", R"sh(exec python3 -c "
+import socket, sys
+if sys.argv[-1] == '127.0.0.1':
+    with socket.create_connection(('127.0.0.1', int(sys.argv[-2]))) as control:
+        sys.exit('a word' if control.recv(1) else 'no word')
+socket.create_server(('127.0.0.1', int(sys.argv[-1]))).accept()
+sys.exit('no such provider')" "$@")sh");
+    const std::string told = failure_of([&] { peers.libfabric("shm", {{"8", "10"}}); });
+    EXPECT_TRUE(says(told, "fi_pingpong ended with status 1: no word")) << told;
+    EXPECT_TRUE(says(told, "fi_pingpong as server ended with status 1: no such provider")) << told;
+}
+
+TEST(ReportPeers, provider_that_is_offered_is_one_that_other_programs_load) {
+    if (!has_program("fi_info"))
+        TW_SKIP("fi_info is not installed (libfabric-bin)");
+    const std::string folder = folder_of_provider();
+    if (folder.empty())
+        GTEST_SKIP() << "the build has sanitizers, or no provider";
+    const ProgramResult result =
+        run_program({"env", "FI_PROVIDER_PATH=" + folder, "fi_info", "-p", "tagwire"}, 20000);
+    EXPECT_EQ(result.status, 0) << result.error;
+    EXPECT_TRUE(says(result.out, "provider: tagwire")) << result.out;
 }
 
 TEST(ReportPeers, server_of_a_client_that_fails_is_ended) {
