@@ -28,7 +28,7 @@ constexpr const char* kMpirun = "mpirun.openmpi";
 constexpr const char* kNetpipe = "NPopenmpi";
 constexpr int kListenTimeoutMs = 5000;
 constexpr int kEndTimeoutMs = 5000;
-constexpr int kSettleTimeoutMs = 200;
+constexpr int kSettleTimeoutMs = 2000;
 constexpr int kVersionTimeoutMs = 10000;
 constexpr unsigned kWaitUs = 2000;
 
