@@ -21,7 +21,10 @@ void pieces_done(uct_completion_t* self) {
     if (transfer->request == nullptr || transfer->ending != UCS_OK) {
         transfer->idle();
     } else {
-        transfer->request->ep->pieces_ended(*transfer->request, self->status);
+        Endpoint& ep = *transfer->request->ep;
+        // The end of the lane cancels its pieces; the receive ends as the endpoint has.
+        const bool has_failed = self->status != UCS_OK && ep.failure() != UCS_OK;
+        ep.pieces_ended(*transfer->request, has_failed ? ep.failure() : self->status);
     }
 }
 

@@ -115,6 +115,17 @@ void Worker::free_message(Unexpected& message) {
 
 // ---- Receives
 
+namespace {
+
+/// nullptr: anybody. A posted receive remembers the number of its source alone: it may outlive the
+/// endpoint that it was posted with.
+const Endpoint* source_of(const Incoming& wanted) {
+    return wanted.op == nullptr || wanted.op->source == nullptr ? nullptr
+                                                                : &endpoint_of(wanted.op->source);
+}
+
+}  // namespace
+
 tw_status_t Worker::receive(const Incoming& wanted) {
     Request* request = make(RequestKind::kReceive, wanted.op, wanted.request_p);
     if (request == nullptr)
@@ -129,10 +140,8 @@ tw_status_t Worker::receive(const Incoming& wanted) {
     request->mask = wanted.mask;
     request->source = kAnySource;
     request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
-    if (wanted.op != nullptr && wanted.op->source != nullptr) {
-        request->ep = &endpoint_of(wanted.op->source);
-        request->source = request->ep->source;
-    }
+    if (const Endpoint* from = source_of(wanted))
+        request->source = from->source;
     if ((request->flags & TW_OP_PEEK) != 0)
         return peek(*request, wanted);
     if ((request->flags & TW_OP_CLAIM) != 0)
@@ -151,8 +160,9 @@ tw_status_t Worker::post(Request& request, const Incoming& wanted) {
     }
     if (message != nullptr) {
         give_message(request, *message);
-    } else if (request.ep != nullptr && request.ep->failure() != UCS_OK) {
-        finish(request, request.ep->failure());  // nothing can come any more
+    } else if (const Endpoint* from = source_of(wanted);
+               from != nullptr && from->failure() != UCS_OK) {
+        finish(request, from->failure());  // nothing can come any more
     } else {
         request.is_posted = true;
         in.posted.post(request);
@@ -176,9 +186,10 @@ tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
         in.unexpected.remove(*found);
         give_message(*child, static_cast<Unexpected&>(*found));
     }
-    if (request.is_posted && request.ep != nullptr && request.ep->failure() != UCS_OK) {
+    const Endpoint* from = source_of(wanted);
+    if (request.is_posted && from != nullptr && from->failure() != UCS_OK) {
         in.posted.cancel(request);  // nothing more can come
-        close_multi(request, request.ep->failure());
+        close_multi(request, from->failure());
     }
     return answer(request, wanted.op, wanted.request_p);
 }
