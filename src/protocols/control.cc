@@ -78,9 +78,16 @@ ucs_status_t Endpoint::drain_queue() {
     return UCS_INPROGRESS;
 }
 
+/// A transport that has no room and yet answers that nothing needs to wait for room is asked again
+/// in progress, so that this call returns whatever it answers.
 void Endpoint::drain_and_arm() {
-    while (state_ == EpState::kReady && !is_armed_ && !is_draining_ &&
-           drain() == UCS_ERR_NO_RESOURCE) {
+    for (int round = 0; state_ == EpState::kReady && !is_armed_ && !is_draining_; ++round) {
+        if (drain() != UCS_ERR_NO_RESOURCE)
+            break;
+        if (round == kDrainRoundsMax) {
+            stall();
+            break;
+        }
         pending_.func = PendingOfEndpoint::run;
         pending_.owner = this;
         const ucs_status_t added = uct_ep_pending_add(lane_, &pending_, 0);
@@ -89,6 +96,11 @@ void Endpoint::drain_and_arm() {
             break;
     }
     update_direct();
+}
+
+void Endpoint::stall() {
+    is_stalled_ = true;
+    worker.ask_wireup(*this);
 }
 
 // ---- Control messages

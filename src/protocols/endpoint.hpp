@@ -63,6 +63,9 @@ struct Outgoing {
     tw_request_h* request_p;
 };
 
+/// A lane is drained so many times more when its transport has no room and nothing to wait for.
+inline constexpr int kDrainRoundsMax = 2;
+
 enum class EpState : std::uint8_t { kGreeting, kOffering, kReady, kFailed };
 
 class Endpoint : public tw_ep {
@@ -81,11 +84,13 @@ class Endpoint : public tw_ep {
     void on_offer(const Offer& offer, std::span<const std::byte> address);
     void on_ready(const Offer& offer);
     void on_refuse(const Offer& offer);
-    /// Sends what of wire-up waits. False: it waits still.
-    bool send_wireup();
+    /// Sends what waits and is not waiting for an event of the transport. False: it waits still.
+    bool work_slowly();
 
     // ---- Sending (send.cc)
 
+    /// What waits for room is tried again in progress.
+    void stall();
     bool may_send_short(std::size_t length) const { return length < direct_end_; }
     bool may_send_short_imm(std::size_t length) const {
         return direct_end_ > sizeof(std::uint64_t) && length < direct_end_ - sizeof(std::uint64_t);
@@ -172,7 +177,8 @@ class Endpoint : public tw_ep {
     bool is_open = false;           // the program has it (closing counts)
     bool is_closing = false;
     bool peer_is_closed = false;  // the peer's program has closed its own
-    bool wants_wireup = false;    // among those that Worker asks to send_wireup()
+    bool wants_wireup = false;    // among those that Worker asks to work_slowly()
+    bool is_retired = false;      // among those that Worker asks whether they can go
     void* user_data = nullptr;
 
     // A long eager message whose parts are coming: where they go. Neither: they are dropped.
@@ -227,6 +233,7 @@ class Endpoint : public tw_ep {
     ucs_status_t send_put_offer(Request& request);
     void all_is_written(Request& request, ucs_status_t status);
     void drain_and_arm();
+    bool send_wireup();
     void update_direct();
     void check_flushes();
     void closed();
@@ -255,6 +262,7 @@ class Endpoint : public tw_ep {
     bool holds_ = false;       // ... nothing
     bool is_armed_ = false;
     bool is_draining_ = false;
+    bool is_stalled_ = false;  // drain_and_arm() is repeated in progress
     bool has_said_bye_ = false;
     bool has_asked_ = false;    // to leave; nothing is sent before the answer
     bool has_left_ = false;     // has answered that it leaves

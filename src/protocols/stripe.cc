@@ -161,7 +161,13 @@ void StripeLane::push(StripePart& part) {
 }
 
 void StripeLane::drain_and_arm() {
-    while (uct != nullptr && !is_armed && !is_draining && drain() == UCS_ERR_NO_RESOURCE) {
+    for (int round = 0; uct != nullptr && !is_armed && !is_draining; ++round) {
+        if (drain() != UCS_ERR_NO_RESOURCE)
+            break;
+        if (round == kDrainRoundsMax) {
+            ep->stall();
+            break;
+        }
         pending.func = [](uct_pending_req_t* self) {
             StripeLane& lane = *static_cast<OwnedBy<uct_pending_req_t, StripeLane>*>(self)->owner;
             lane.is_armed = false;

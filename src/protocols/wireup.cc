@@ -123,6 +123,16 @@ void Endpoint::queue_wireup(WireupOp op, const Offer& offer, std::span<const std
     worker.ask_wireup(*this);
 }
 
+bool Endpoint::work_slowly() {
+    if (std::exchange(is_stalled_, false)) {
+        drain_and_arm();
+        if (stripes_ != nullptr)
+            stripes_->drain();
+    }
+    return send_wireup() && !is_stalled_;
+}
+
+/// Sends what of wire-up waits. False: it waits still.
 bool Endpoint::send_wireup() {
     // Who knows us may send, and not to the device that has receives for anybody.
     if (DeviceTags* tags = worker.device_tags(); tags != nullptr && !tags->may_greet())

@@ -325,7 +325,7 @@ unsigned Worker::run_slow_work() {
     asked.swap(wireup_);
     for (Endpoint* ep : asked) {
         ep->wants_wireup = false;
-        if (!ep->send_wireup())
+        if (!ep->work_slowly())
             ask_wireup(*ep);
     }
     if (!endings_.empty())

@@ -334,7 +334,8 @@ class alignas(128) Worker : public tw_worker {
     std::vector<Endpoint*> wireup_;
     std::vector<Ending> endings_;
     std::vector<Endpoint*> retired_;
-    std::vector<std::unique_ptr<Endpoint>> gone_;  // failed; the program has not closed them
+    // Failed or replaced; the program has not closed them, or they have not been destroyed.
+    std::unordered_map<Endpoint*, std::unique_ptr<Endpoint>> gone_;
 
     MatchSpace spaces_[2];
     std::size_t envelopes_ = 0;

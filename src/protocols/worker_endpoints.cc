@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The endpoints of a worker: found, made, failed, destroyed.
-#include <algorithm>
+#include <utility>
 
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
@@ -122,7 +122,7 @@ void Worker::forget(Endpoint& ep) {
     wear_out(ep);
     const auto found = endpoints_.find(ep.worker_id);
     if (found != endpoints_.end() && found->second.get() == &ep) {
-        gone_.push_back(std::move(found->second));
+        gone_.emplace(&ep, std::move(found->second));
         endpoints_.erase(found);
     }
 }
@@ -176,7 +176,7 @@ void Worker::close(Endpoint& ep) {
 
 void Worker::retire(Endpoint& ep) {
     ask_slow_work();
-    if (std::ranges::find(retired_, &ep) == retired_.end())
+    if (!std::exchange(ep.is_retired, true))
         retired_.push_back(&ep);
 }
 
@@ -185,6 +185,7 @@ unsigned Worker::destroy_retired() {
     candidates.swap(retired_);
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
+        ep->is_retired = false;
         if (ep->leave()) {
             destroy(*ep);
             ++count;
@@ -198,10 +199,12 @@ void Worker::destroy(Endpoint& ep) {
     forget(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)
         drop_incoming(ep, UCS_ERR_CANCELED, is_last);
-    std::erase(wireup_, &ep);
-    std::erase(retired_, &ep);
+    if (ep.wants_wireup)
+        std::erase(wireup_, &ep);
+    if (ep.is_retired)
+        std::erase(retired_, &ep);
     unname(ep);
-    std::erase_if(gone_, [&](const auto& owned) { return owned.get() == &ep; });
+    gone_.erase(&ep);
 }
 
 }  // namespace tagwire::proto
