@@ -22,17 +22,13 @@ constexpr unsigned flags_of(RegUse use) {
     return UCT_MD_MEM_FLAG_HIDE_ERRORS | (use == RegUse::kTarget ? kTarget : kSource);
 }
 
-void* pointer(std::uintptr_t address) {
-    return reinterpret_cast<void*>(address);
-}
-
 }  // namespace
 
 RegCache::RegCache(const Context& context, std::size_t bytes_max)
     : context_(context),
       bytes_max_(bytes_max),
       page_bytes_(ucs::page_bytes()),
-      marks_(ucs::MappingMarks::open(&no_marks_)),
+      marks_(RegionMarks::of_process(&no_marks_)),
       listed_(context.domains().size()) {
     if (marks_ == nullptr) {
         TW_LOG_INFO(
@@ -86,7 +82,7 @@ CachedRegion* RegCache::find(std::size_t domain, Range range, RegUse use) {
     CachedRegion& region = *at->second;
     if (region.begin > range.begin || region.end < range.end || region.rights < use)
         return nullptr;
-    if (!region.is_marked || marks_->is_set(pointer(range.begin), range.end - range.begin))
+    if (marks_ == nullptr || marks_->has_stayed(range, region.generation))
         return &region;
     unlist(region);
     return nullptr;
@@ -104,30 +100,35 @@ CachedRegion* RegCache::make(std::size_t domain, Range range, RegUse use) {
         rights = std::max(rights, at->second->rights);
     }
     unlist_overlapping(domain, range);
-    if (wide.end - wide.begin > bytes_max_)
+    if (wide.bytes() > bytes_max_)
         wide = range;
-    if (!make_room(wide.end - wide.begin))
+    if (!make_room(wide.bytes()))
         return nullptr;
     auto region = std::make_unique<CachedRegion>();
-    const uct_md_h md = context_.domains()[domain].md;
-    const auto try_range = [&](Range wanted, RegUse wanted_rights) {
-        // The mark comes first: memory that goes between the two steps has none.
-        region->is_marked =
-            marks_ != nullptr && marks_->set(pointer(wanted.begin), wanted.end - wanted.begin);
-        region->begin = wanted.begin;
-        region->end = wanted.end;
-        region->rights = wanted_rights;
-        return uct_md_mem_reg(md, pointer(wanted.begin), wanted.end - wanted.begin,
-                              flags_of(wanted_rights), &region->handle) == UCS_OK;
-    };
-    if (!try_range(wide, rights) && !try_range(range, use))
-        return nullptr;
     region->domain = domain;
+    if (!try_register(*region, wide, rights) && !try_register(*region, range, use))
+        return nullptr;
     region->is_listed = true;
     bytes_ += region->bytes();
     ++count_;
     regions[region->begin] = region.get();
     return region.release();
+}
+
+bool RegCache::try_register(CachedRegion& region, Range range, RegUse rights) {
+    // The mark comes first: memory that goes between the two steps has none.
+    region.generation = marks_ == nullptr ? 0 : marks_->add(range);
+    if (marks_ != nullptr && region.generation == 0)
+        return false;
+    region.begin = range.begin;
+    region.end = range.end;
+    region.rights = rights;
+    if (uct_md_mem_reg(context_.domains()[region.domain].md, range.address(), range.bytes(),
+                       flags_of(rights), &region.handle) == UCS_OK)
+        return true;
+    if (marks_ != nullptr)
+        marks_->remove(range);
+    return false;
 }
 
 bool RegCache::make_room(std::size_t bytes) {
@@ -183,12 +184,8 @@ void RegCache::unlist(CachedRegion& region) {
 }
 
 void RegCache::destroy(CachedRegion& region) {
-    const auto needs_mark = [&](Regions& regions) {
-        const auto at = first_overlap(regions, {region.begin, region.end});
-        return at != regions.end() && at->second->begin < region.end;
-    };
-    if (region.is_marked && std::ranges::none_of(listed_, needs_mark))
-        marks_->clear(pointer(region.begin), region.bytes());
+    if (marks_ != nullptr)
+        marks_->remove(region.range());
     uct_md_mem_dereg(context_.domains()[region.domain].md, region.handle);
     bytes_ -= region.bytes();
     --count_;

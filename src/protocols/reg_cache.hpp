@@ -8,9 +8,9 @@
 //     be found any more, and goes with its last use.
 //  3. What is registered, in use or not, has at most `bytes_max` bytes; those not in use go first,
 //     the one used longest ago before the others.
-//  4. A region is used again only if its memory has the mark that it got when it was registered
-//     (ucs/sys/mapping_marks.hpp). Where the system has no marks, the program must tell
-//     (tw_mem_invalidate); it must always tell of pages that it discards.
+//  4. A region is used again only if its memory has stayed mapped since it was registered
+//     (region_marks.hpp). Memory that takes no mark is not cached. Where the system has no marks,
+//     the program must tell (tw_mem_invalidate); it must always tell of pages that it discards.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "protocols/region_marks.hpp"
 #include "ucs/datastruct/queue.hpp"
-#include "ucs/sys/mapping_marks.hpp"
 
 namespace tagwire::proto {
 
@@ -41,10 +41,11 @@ struct CachedRegion {
     uct_mem_h handle = nullptr;
     std::size_t domain = 0;
     RegUse rights = RegUse::kSource;
-    bool is_marked = false;
-    bool is_listed = false;  // can be found
+    std::uint64_t generation = 0;  // of its marks; 0: the system has none
+    bool is_listed = false;        // can be found
     std::uint32_t users = 0;
     ucs::ListLink<CachedRegion> unused_link;  // while nobody uses it
+    PageRange range() const { return {begin, end}; }
     std::size_t bytes() const { return end - begin; }
 };
 
@@ -68,16 +69,14 @@ class RegCache {
     std::string description();
 
   private:
-    struct Range {
-        std::uintptr_t begin;
-        std::uintptr_t end;
-    };
+    using Range = PageRange;
     using Regions = std::map<std::uintptr_t, CachedRegion*>;  // by begin
 
     Range pages_of(const void* address, std::size_t length) const;
     static Regions::iterator first_overlap(Regions& regions, Range range);
     CachedRegion* find(std::size_t domain, Range range, RegUse use);
     CachedRegion* make(std::size_t domain, Range range, RegUse use);
+    bool try_register(CachedRegion& region, Range range, RegUse rights);
     bool make_room(std::size_t bytes);
     void unlist_overlapping(std::size_t domain, Range range);
     void unlist(CachedRegion& region);
@@ -86,7 +85,7 @@ class RegCache {
     const Context& context_;
     const std::size_t bytes_max_;
     const std::size_t page_bytes_;
-    std::unique_ptr<ucs::MappingMarks> marks_;
+    std::shared_ptr<RegionMarks> marks_;
     std::string no_marks_;  // why
     std::mutex mutex_;
     std::vector<Regions> listed_;                                 // by domain

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The registration cache by itself, in random use and by several threads.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <random>
 #include <thread>
@@ -9,6 +14,7 @@
 #include "common/seeds.hpp"
 #include "protocols/context.hpp"
 #include "protocols/reg_cache.hpp"
+#include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {
 namespace {
@@ -63,6 +69,80 @@ TEST_F(RegCacheTest, what_was_registered_to_be_read_is_not_written) {
     EXPECT_EQ(source, target) << "but the other way round";
     cache.release(*source, true);
     cache.release(*target, true);
+}
+
+// Marks belong to the mappings of the process: one cache that marks new memory must not make
+// another one believe that it is the old memory.
+TEST_F(RegCacheTest, memory_that_was_mapped_anew_is_new_to_every_cache) {
+    RegCache first(*context_, kLimit), second(*context_, kLimit);
+    if (first.description().find("not noticed") != std::string::npos)
+        GTEST_SKIP() << first.description();
+    RegCache* const caches[] = {&first, &second};
+    for (int round = 0; round < 3; ++round) {
+        for (RegCache* cache : caches) {
+            bool is_new = false;
+            CachedRegion* region = cache->acquire(0, memory_, kLimit, RegUse::kTarget, &is_new);
+            ASSERT_NE(region, nullptr);
+            EXPECT_TRUE(is_new) << "round " << round;
+            cache->release(*region, true);
+            region = cache->acquire(0, memory_ + 5000, 1, RegUse::kTarget, &is_new);
+            ASSERT_NE(region, nullptr);
+            EXPECT_FALSE(is_new) << "round " << round;
+            cache->release(*region, true);
+        }
+        ASSERT_NE(::mmap(memory_, kArenaBytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+                  MAP_FAILED);
+    }
+}
+
+TEST_F(RegCacheTest, a_part_that_was_mapped_anew_spoils_that_part_alone) {
+    RegCache first(*context_, kLimit), second(*context_, kLimit);
+    if (first.description().find("not noticed") != std::string::npos)
+        GTEST_SKIP() << first.description();
+    constexpr std::size_t kPart = kLimit / 8;
+    const auto is_new_for = [&](RegCache& cache, std::size_t at) {
+        bool is_new = false;
+        CachedRegion* region = cache.acquire(0, memory_ + at, kPart, RegUse::kTarget, &is_new);
+        EXPECT_NE(region, nullptr);
+        if (region != nullptr)
+            cache.release(*region, true);
+        return is_new;
+    };
+    bool is_new = false;
+    CachedRegion* whole = first.acquire(0, memory_, 4 * kPart, RegUse::kTarget, &is_new);
+    ASSERT_NE(whole, nullptr);
+    ASSERT_NE(::mmap(memory_ + kPart, kPart, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
+    EXPECT_TRUE(is_new_for(second, kPart)) << "marks the new memory";
+    EXPECT_FALSE(is_new_for(first, 2 * kPart));
+    EXPECT_FALSE(is_new_for(first, 0));
+    EXPECT_TRUE(is_new_for(first, kPart));
+    EXPECT_FALSE(is_new_for(second, kPart));
+    first.release(*whole, true);
+}
+
+TEST_F(RegCacheTest, memory_that_takes_no_mark_is_not_cached) {
+    RegCache cache(*context_, kLimit);
+    if (cache.description().find("not noticed") != std::string::npos)
+        GTEST_SKIP() << cache.description();
+    // UFFD_USER_MODE_ONLY, which headers of Debian 12 do not have.
+    const ucs::UniqueFd faults(
+        static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1)));
+    ASSERT_TRUE(faults);
+    uffdio_api api{};
+    api.api = UFFD_API;
+    ASSERT_EQ(::ioctl(faults.get(), UFFDIO_API, &api), 0);
+    uffdio_register range{};
+    range.range = {reinterpret_cast<std::uintptr_t>(memory_), kLimit};
+    range.mode = UFFDIO_REGISTER_MODE_MISSING;
+    ASSERT_EQ(::ioctl(faults.get(), UFFDIO_REGISTER, &range), 0);
+    bool is_new = false;
+    EXPECT_EQ(cache.acquire(0, memory_, kLimit, RegUse::kTarget, &is_new), nullptr);
+    CachedRegion* region = cache.acquire(0, memory_ + kLimit, 1, RegUse::kTarget, &is_new);
+    ASSERT_NE(region, nullptr);
+    cache.release(*region, true);
 }
 
 TEST_F(RegCacheTest, random_use_leaves_only_what_covers_and_what_is_valid) {
