@@ -4,7 +4,6 @@
 
 #include "vhca/core/device_impl.hpp"
 #include "vhca/core/queue_pair.hpp"
-#include "vhca/core/tm_header.hpp"
 
 namespace tagwire::vhca {
 
@@ -82,12 +81,11 @@ void QueuePair::close_session() {
     state_ = IBV_QPS_RESET;
 }
 
-QueuePair* QueuePair::find_reader(const Packet& packet) {
+QueuePair* QueuePair::find_reader(std::uint32_t dctn) {
     if (owner_ == this) {
         return requester_.has_room_for_rendezvous() ? this : nullptr;
     }
-    const auto source = read_header<DcReadHeader>(packet.payload, kRendezvousBytes);
-    return owner_->target_->find_reader(route_, source.dctn());
+    return owner_->target_->find_reader(route_, dctn);
 }
 
 }  // namespace tagwire::vhca

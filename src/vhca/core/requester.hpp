@@ -83,7 +83,7 @@ class Requester {
     /// that matched, `to` has room for the data.
     [[nodiscard]] bool has_room_for_rendezvous();
     void enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to, Route from,
-                            std::span<const std::byte> request);
+                            const RendezvousRequest& request);
 
     /// Sends what order, window and peer allow. False: stopped by the wire or the budget.
     bool transmit();

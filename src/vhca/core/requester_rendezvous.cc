@@ -68,9 +68,9 @@ void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous
 }
 
 void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to, Route from,
-                                   std::span<const std::byte> request) {
-    const auto source = read_header<ReadHeader>(request, kTagHeaderBytes);
-    const auto target = read_header<DcReadHeader>(request, kRendezvousBytes);  // DC only
+                                   const RendezvousRequest& request) {
+    const ReadHeader& source = request.source;
+    const DcReadHeader& target = request.target;
     std::uint64_t offset = 0;
     do {
         const std::uint64_t bytes = std::min(source.length() - offset, kMessageBytesMax);
@@ -88,9 +88,11 @@ void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& 
         enqueue_owned(read, rendezvous);
     } while (offset != source.length());
 
+    TagHeader header = request.header;
+    header.opcode = TagOpcode::kFin;
     std::array<std::byte, kRendezvousBytes> fin;
-    std::memcpy(fin.data(), request.data(), fin.size());
-    fin[offsetof(TagHeader, opcode)] = static_cast<std::byte>(TagOpcode::kFin);
+    std::memcpy(fin.data(), &header, sizeof header);
+    std::memcpy(fin.data() + sizeof header, &source, sizeof source);
     const ibv_sge sge{reinterpret_cast<std::uint64_t>(fin.data()), fin.size(), 0};
     enqueue_owned({.flags = IBV_SEND_INLINE | IBV_SEND_FENCE,
                    .route = from,

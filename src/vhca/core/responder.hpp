@@ -13,6 +13,7 @@
 #include "vhca/core/objects.hpp"
 #include "vhca/core/packet.hpp"
 #include "vhca/core/receive_queue.hpp"
+#include "vhca/core/tm_header.hpp"
 
 namespace tagwire::vhca {
 
@@ -75,6 +76,7 @@ class Responder {
         bool has_tag = false;
         bool is_rendezvous = false;
         QueuePair* reader = nullptr;  // that gets the data
+        RendezvousRequest request{};  // of a rendezvous
     };
     /// A read or atomic that was asked for.
     struct DataRequest {

@@ -52,8 +52,9 @@ Responder::Verdict Responder::match(const Packet& packet) {
             bytes < (is_dc ? kDcRendezvousBytes : kRendezvousBytes)) {
             return Verdict::kInvalid;
         }
+        tagged_.request = read_rendezvous(packet.payload);
         if (!is_dc || qp_.device.config.has_dc_rendezvous) {
-            tagged_.reader = qp_.find_reader(packet);
+            tagged_.reader = qp_.find_reader(tagged_.request.target.dctn());
             if (tagged_.reader == nullptr) {
                 return Verdict::kNotReady;  // even if software would have to carry it out
             }
@@ -88,17 +89,17 @@ Responder::Verdict Responder::fill_entry(const Packet& packet, Route from) {
 }
 
 Responder::Verdict Responder::start_rendezvous(const Packet& packet, Route from) {
-    const auto source = read_header<ReadHeader>(packet.payload, kTagHeaderBytes);
+    const RendezvousRequest request = tagged_.request;
     QueuePair* reader = tagged_.reader;
-    if (reader == nullptr || source.length() > tagged_.entry->sge.length) {
+    if (reader == nullptr || request.source.length() > tagged_.entry->sge.length) {
         return leave_to_software(packet, from);
     }
     message_ = Message::kNone;
     const TagEntry& entry = *tagged_.entry;
-    const Rendezvous rendezvous{entry.handle, source.length(), packet.solicited};
+    const Rendezvous rendezvous{entry.handle, request.source.length(), packet.solicited};
     complete_match(packet, from, IBV_WC_TM_MATCH, IBV_WC_SUCCESS);
     tagged_ = {};  // the receive is the requester's now
-    reader->requester().enqueue_rendezvous(rendezvous, entry.sge, from, packet.payload);
+    reader->requester().enqueue_rendezvous(rendezvous, entry.sge, from, request);
     return Verdict::kDone;
 }
 

@@ -89,4 +89,17 @@ template <typename T>
     return header;
 }
 
+/// A rendezvous request, decoded once. The message itself lies where its sender may still write, so
+/// nothing reads it again after the checks.
+struct RendezvousRequest {
+    TagHeader header;
+    ReadHeader source;
+    DcReadHeader target;  // DC only
+};
+
+[[nodiscard]] inline RendezvousRequest read_rendezvous(std::span<const std::byte> message) {
+    return {read_header<TagHeader>(message), read_header<ReadHeader>(message, kTagHeaderBytes),
+            read_header<DcReadHeader>(message, kRendezvousBytes)};
+}
+
 }  // namespace tagwire::vhca

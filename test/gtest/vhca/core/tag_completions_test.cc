@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What becomes of a message to a tag-matching SRQ: every form of completion.
+#include "vhca/core/packet.hpp"
 #include "vhca/core/tag_world.hpp"
 
 namespace tagwire::vhca {
@@ -129,6 +130,32 @@ TEST(VhcaTagCompletion, rendezvous_is_read_by_the_device_which_then_tells_the_se
     world.settle();
     EXPECT_TRUE(world.cq->is_empty());
     EXPECT_TRUE(world.b.cq->is_empty()) << "the device's own read and send complete to nobody";
+}
+
+TEST(VhcaTagCompletion, sender_that_changes_its_rendezvous_request_meanwhile_changes_nothing) {
+    TagWorld world;
+    world.add(5, 1, 0, 64);
+    world.a.write(TagWorld::kMessagesBytes, std::string(4096, 'd'));
+    const std::string request = world.rendezvous(5, 0, 64);
+    Packet packet;
+    packet.opcode = Opcode::kRcSendOnly;
+    packet.qpn = world.receivers[0]->number();
+    packet.psn = 7;
+    std::vector<std::byte> shared(kPacketBytesMax);  // the sender can still write there
+    std::byte* payload = put_headers(shared.data(), packet, request.size());
+    std::memcpy(payload, request.data(), request.size());
+    world.cq->arm(false);
+    world.b.events.at_cq_event = [&] {
+        const ReadHeader longer{htobe64(world.a.address(TagWorld::kMessagesBytes)),
+                                htobe32(world.a.mr->key), htobe32(4096)};
+        std::memcpy(payload + kTagHeaderBytes, &longer, sizeof longer);
+    };
+    const auto bytes = static_cast<std::size_t>(payload - shared.data()) + request.size();
+    world.b.device.receive(world.a.route(), {shared.data(), bytes}, world.fabric.now());
+    ASSERT_EQ(world.b.events.cqs.size(), 1U);
+    expect_tagged(world.wait_tags(), 1, kMatch, 0);
+    expect_tagged(world.wait_tags(), 1, kValid, 64);
+    EXPECT_EQ(world.tagged(0, 65), std::string(64, 'd') + std::string(1, '\0'));
 }
 
 TEST(VhcaTagCompletion, empty_rendezvous_is_complete_too) {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +22,12 @@ namespace tagwire::vhca {
 /// Remembers what a device said.
 class Events final : public EventSink {
   public:
-    void cq_event(Cq& cq) override { cqs.push_back(&cq); }
+    void cq_event(Cq& cq) override {
+        cqs.push_back(&cq);
+        if (at_cq_event) {
+            at_cq_event();
+        }
+    }
     void qp_event(ibv_event_type type, Qp& qp) override { qps.emplace_back(type, &qp); }
     void srq_event(ibv_event_type type, Srq& srq) override { srqs.emplace_back(type, &srq); }
     void cq_error(Cq& cq) override { broken.push_back(&cq); }
@@ -34,6 +40,7 @@ class Events final : public EventSink {
         return sum;
     }
 
+    std::function<void()> at_cq_event;  // in the middle of what the device does
     std::vector<Cq*> cqs, broken;
     std::vector<std::pair<ibv_event_type, Qp*>> qps;
     std::vector<std::pair<ibv_event_type, Srq*>> srqs;
