@@ -111,12 +111,11 @@ void DcTarget::connect(Route from, const Packet& packet, Context* context) {
         ask_for_room();
         return;
     }
-    if (context == nullptr) {
-        const Key key{from.node, packet.source_qpn | std::uint32_t{packet.stream} << 24};
-        context = &contexts_[key];
-        context->key = key;
-    }
-    open(from, packet, *context);
+    // Making room may have erased the context that was found: it is looked up again.
+    const Key key{from.node, packet.source_qpn | std::uint32_t{packet.stream} << 24};
+    Context& opened = contexts_[key];
+    opened.key = key;
+    open(from, packet, opened);
 }
 
 void DcTarget::open(Route from, const Packet& packet, Context& context) {

@@ -19,12 +19,16 @@ Packet from_dci(const Qp& dci, const Qp& dct, Opcode opcode, std::uint32_t sessi
     return packet;
 }
 
-void inject(DcWorld& world, const Packet& packet) {
+void inject(DcWorld& world, const Packet& packet, Route from) {
     std::byte bytes[kHeaderBytesMax];
     const std::byte* end = put_headers(bytes, packet, 0);
-    world.fabric.inject(world.a().route(), world.target(0).route(),
+    world.fabric.inject(from, world.target(0).route(),
                         {bytes, static_cast<std::size_t>(end - bytes)});
     world.settle();
+}
+
+void inject(DcWorld& world, const Packet& packet) {
+    inject(world, packet, world.a().route());
 }
 
 TEST(VhcaDcSessions, repeated_session_that_was_closed_is_not_opened_again) {
@@ -109,6 +113,39 @@ TEST(VhcaDcSessions, crashed_initiators_lose_their_places) {
     EXPECT_EQ(world.send(0, 2, 0, 8), 0);
     EXPECT_EQ(world.a().wait().wc.status, IBV_WC_SUCCESS);
     EXPECT_GE(world.fabric.now(), DcTarget::kSilence);
+}
+
+TEST(VhcaDcSessions, initiator_that_comes_back_when_no_closed_session_is_older_is_served) {
+    DcOptions options;
+    options.node.device.dc_contexts_max = 1;
+    DcWorld world(options);
+    const Route crashed = world.target(1).route();
+    const Packet first = from_dci(*world.dci, *world.dcts[0], Opcode::kDcConnect, 1000);
+    world.fabric.crash(2);
+    const auto connect = [&](Route from, std::uint32_t source, Opcode opcode) {
+        Packet packet = first;
+        packet.opcode = opcode;
+        packet.source_qpn = source;
+        inject(world, packet, from);
+    };
+    const auto close_one = [&](std::uint32_t source) {
+        connect(world.a().route(), source, Opcode::kDcConnect);
+        connect(world.a().route(), source, Opcode::kDcDisconnect);
+    };
+    close_one(first.source_qpn);
+    for (std::uint32_t other = 1; other < DcTarget::kClosedMax; ++other) {
+        close_one(first.source_qpn + other);
+    }
+    connect(crashed, 1, Opcode::kDcConnect);  // has the only place, and is silent
+    EXPECT_EQ(world.receive(0, 1, 0, 64), 0);
+    const auto come_back = [&](Opcode opcode) {
+        inject(world, from_dci(*world.dci, *world.dcts[0], opcode, 1001));
+    };
+    come_back(Opcode::kDcConnect);
+    world.fabric.run_until(world.fabric.now() + DcTarget::kSilence);
+    come_back(Opcode::kDcConnect);
+    come_back(static_cast<Opcode>(0xc4));
+    EXPECT_TRUE(world.target(0).poll().has_value());
 }
 
 TEST(VhcaDcSessions, many_initiators_are_served_at_once) {
