@@ -109,7 +109,7 @@ void put(std::byte*& at, T value) {
 
 constexpr unsigned kSolicitedBit = 0x80, kMigratedBit = 0x40, kPadShift = 4, kVersionMask = 0x0f;
 constexpr std::uint32_t kAckBit = 0x80000000;
-constexpr unsigned kStreamShift = 24;
+constexpr unsigned kStreamShift = 24, kOutstandingShift = 24;
 
 void take_extended(const std::byte* at, Packet* packet) {
     if (packet->has(kHasDeth)) {
@@ -216,6 +216,7 @@ bool parse(std::span<const std::byte> bytes, Packet* packet) {
     const auto psn_word = take<std::uint32_t>(at);
     packet->psn = psn_word & kPsnMask;
     packet->wants_ack = (psn_word & kAckBit) != 0;
+    packet->outstanding = psn_word >> kOutstandingShift & kOutstandingMax;
 
     const std::size_t pad = (flags >> kPadShift) & 3;
     const std::size_t rest = bytes.size() - info.header_bytes;
@@ -235,7 +236,8 @@ std::byte* put_headers(std::byte* to, const Packet& packet, std::size_t payload_
                                       (pad << kPadShift)));
     put(to, packet.pkey);
     put(to, packet.qpn & kQpnMask);
-    put(to, (packet.psn & kPsnMask) | (packet.wants_ack ? kAckBit : 0));
+    put(to, (packet.psn & kPsnMask) | (packet.wants_ack ? kAckBit : 0) |
+                std::uint32_t{packet.outstanding} << kOutstandingShift);
     put_extended(to, kOpcodes[static_cast<std::uint8_t>(packet.opcode)].traits, packet);
     return to;
 }

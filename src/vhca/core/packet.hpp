@@ -6,7 +6,7 @@
 //   +--------+--------+--------+--------+
 //   | opcode |S|M|Pad|TVer|   P_Key     |  BTH; S solicited, Pad bytes of zeros behind the payload
 //   | rsvd   |   destination QPN        |
-//   |A| rsvd |   PSN                    |  A: acknowledge, please
+//   |A| reads|   PSN                    |  A: acknowledge, please; reads: see Packet::outstanding
 //   +--------+--------+--------+--------+
 //   then, as the opcode says and in this order: DETH 8 | RETH 16 | AtomicETH 28 | AETH 4 |
 //   AtomicAckETH 8 | ImmDt 4 | IETH 4, then the payload, padded to a multiple of four bytes.
@@ -107,6 +107,7 @@ static_assert(kBthBytes + kDethBytes + kRethBytes + kAtomicEthBytes + kAethBytes
               kHeaderBytesMax);
 
 inline constexpr std::uint32_t kPsnMask = 0xffffff;
+inline constexpr std::uint32_t kOutstandingMax = 0x7f;
 inline constexpr std::uint32_t kQpnMask = 0xffffff;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 
@@ -138,6 +139,10 @@ struct Packet {
     std::uint32_t qkey = 0, source_qpn = 0;  // DETH; DC: the session and who sent this
     std::uint8_t syndrome = 0;               // AETH
     std::uint8_t stream = 0;                 // DC
+    /// Read or atomic: how many of them the requester waits for, this one included, up to 127. On
+    /// the wire they are bits that InfiniBand reserves; a responder that answers at once could not
+    /// tell otherwise that a peer has more outstanding than it may have.
+    std::uint8_t outstanding = 0;
     std::uint32_t msn = 0;
     std::uint64_t original = 0;  // AtomicAckETH
     std::uint32_t imm = 0;       // network order; IETH: host order key

@@ -162,11 +162,18 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     return Step::kSent;
 }
 
+/// Reads and atomics that are waited for when the one with this number was sent.
+std::uint8_t Requester::outstanding_with(std::uint64_t psn) const {
+    const std::uint32_t count = data_requests_ + (psn >= sent_ ? 1 : 0);
+    return static_cast<std::uint8_t>(std::min(count, kOutstandingMax));
+}
+
 Requester::Step Requester::send_read(SendRequest& request, std::uint64_t psn) {
     const std::uint64_t offset = std::uint64_t{cursor_packet_} * qp_.mtu();
     Packet packet;
     packet.opcode = qp_.opcode(Opcode::kRcReadRequest);
     packet.wants_ack = true;
+    packet.outstanding = outstanding_with(psn);
     qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = request.remote_addr + offset;
@@ -186,6 +193,7 @@ Requester::Step Requester::send_atomic(SendRequest& request, std::uint64_t psn) 
     Packet packet;
     packet.opcode = qp_.opcode(is_swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd);
     packet.wants_ack = true;
+    packet.outstanding = outstanding_with(psn);
     qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = request.remote_addr;

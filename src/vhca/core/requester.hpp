@@ -140,6 +140,7 @@ class Requester {
     Step send_data(SendRequest& request, std::uint64_t psn);
     Step send_read(SendRequest& request, std::uint64_t psn);
     Step send_atomic(SendRequest& request, std::uint64_t psn);
+    [[nodiscard]] std::uint8_t outstanding_with(std::uint64_t psn) const;
     void commit(Route to, const std::byte* start, const std::byte* end);
     void note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t packets);
     void fault(ibv_wc_status status);

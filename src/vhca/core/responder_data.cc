@@ -47,7 +47,7 @@ void Responder::answer(std::uint8_t syndrome, std::uint64_t psn) {
 }
 
 Responder::DataRequest* Responder::new_data_request(const Packet& packet, std::uint32_t packets) {
-    if (data_max_ == 0) {
+    if (packet.outstanding > data_max_ || data_max_ == 0) {
         return nullptr;
     }
     DataRequest& request = data_[data_head_ % data_max_];

@@ -168,6 +168,16 @@ TEST_F(VhcaErrors, more_reads_than_the_responder_allows_are_an_invalid_request) 
     expect_target(IBV_QPS_ERR, 0, 1);
 }
 
+TEST_F(VhcaErrors, read_that_was_answered_counts_until_the_answer_is_there) {
+    options.connection.dest_rd_atomic = 1;
+    ASSERT_EQ(world().send(0, 0, 8, world().remote(IBV_WR_RDMA_READ, 0)), 0);
+    world().fabric.run_until(world().fabric.now() + 1500);  // the answer is on its way
+    ASSERT_EQ(world().send(1, 0, 8, world().remote(IBV_WR_RDMA_READ, 0)), 0);
+    EXPECT_EQ(world().a.wait().wc.status, IBV_WC_SUCCESS);
+    expect_failure(IBV_WC_REM_INV_REQ_ERR);
+    expect_target(IBV_QPS_ERR, 0, 1);
+}
+
 TEST_F(VhcaErrors, local_key_fault_stays_local_and_nothing_is_sent) {
     ibv_sge sge = world().a.sge(0, 8);
     sge.lkey ^= 1;
