@@ -208,11 +208,15 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--send-places", "SEND_PLACES", "WHEN", "When a send gives its place back: polled, completed"},
     {"--tm-untagged-min", "TM_UNTAGGED_MIN", "N",
      "Untagged receives before a tag-matching SRQ takes messages; cards want 33"},
+    {"--late-events", "LATE_EVENTS", "T",
+     "Completions and events are late by about this, in any order across queue pairs: 20us"},
 };
 // The same for options without a value: what they set the variable to.
 constexpr DeviceOption kDeviceFlags[] = {
     {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
     {"--no-dc", "DC", "n", "The device has no DC"},
+    {"--qpn-reuse", "QPN_REUSE", "y",
+     "A new queue pair has the number of the one that was destroyed before"},
     {"--no-dc-rndv", "DC_RNDV", "n",
      "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs"},
 };

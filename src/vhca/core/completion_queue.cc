@@ -72,17 +72,32 @@ void CompletionQueue::arm(bool solicited_only) {
 }
 
 Cqe* CompletionQueue::claim() {
-    if (producer_ - consumer_ == capacity_ || is_broken_) [[unlikely]] {
+    if (producer_ + held_ - consumer_ == capacity_ || is_broken_) [[unlikely]] {
         if (!is_broken_) {
             is_broken_ = true;
             device_.note_broken(*this);
         }
         return nullptr;
     }
-    return &at(producer_);
+    return device_.late.is_on() ? device_.late.scratch() : &at(producer_);
 }
 
 void CompletionQueue::publish(const Cqe& cqe) {
+    if (device_.late.is_on()) [[unlikely]] {
+        ++held_;
+        device_.late.hold(*this, cqe, device_.now);
+        return;
+    }
+    show(cqe);
+}
+
+void CompletionQueue::take_held(const Cqe& cqe) {
+    --held_;
+    at(producer_) = cqe;
+    show(cqe);
+}
+
+void CompletionQueue::show(const Cqe& cqe) {
     ++producer_;
     if (cqe.is_solicited) {
         solicited_ = producer_;
@@ -102,6 +117,9 @@ void CompletionQueue::purge_if(F&& is_meant) {
         }
     }
     consumer_ = kept;
+    if (held_ != 0) {
+        held_ -= device_.late.purge(*this, is_meant);
+    }
 }
 
 void CompletionQueue::purge(const QueuePair& qp) {
@@ -119,7 +137,7 @@ void CompletionQueue::purge(const TagMatching& matching, const ReceiveQueue& unt
 }
 
 int CompletionQueue::resize(std::uint32_t cqe) {
-    const std::uint64_t count = producer_ - consumer_;
+    const std::uint64_t count = producer_ + held_ - consumer_;
     if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count) {
         return EINVAL;
     }

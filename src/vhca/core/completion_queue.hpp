@@ -49,7 +49,10 @@ class CompletionQueue final : public Cq {
     // ---- The device's side
     /// The entry to fill, or nullptr when the queue overran, now or before.
     Cqe* claim();
+    /// What claim() gave is complete. It is seen now, or later if events come late.
     void publish(const Cqe& cqe);
+    /// It came late: now it is seen.
+    void take_held(const Cqe& cqe);
     /// Takes the completions of a queue pair away.
     void purge(const QueuePair& qp);
     /// Those of a tag-matching SRQ: nobody is told.
@@ -64,6 +67,7 @@ class CompletionQueue final : public Cq {
     CompletionQueue(Device::Impl& device, void* user) : Cq(user), device_(device) {}
     Cqe& at(std::uint64_t index) { return ring_[index & (capacity_ - 1)]; }
     static void give_back(const Cqe& cqe);
+    void show(const Cqe& cqe);
     template <typename F>
     void purge_if(F&& is_meant);
     void announce();
@@ -71,6 +75,7 @@ class CompletionQueue final : public Cq {
     Device::Impl& device_;
     std::unique_ptr<Cqe[]> ring_;
     std::uint32_t capacity_ = 0;  // power of two
+    std::uint32_t held_ = 0;  // entries that come late: they have their places, behind producer_
     Armed armed_ = Armed::kNo;
     bool is_broken_ = false;
     std::uint64_t producer_ = 0, consumer_ = 0, announced_ = 0, solicited_ = 0;

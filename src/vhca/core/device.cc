@@ -43,8 +43,9 @@ Device::Impl::Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, s
     : config(config_),
       wire(wire_),
       sink(sink_),
+      late(sink_, config_.late_ns_max, seed),
       memory(seed),
-      qps(first_number(seed)),
+      qps(first_number(seed), config_.reuses_numbers ? 0 : NumberTable<QueuePair>::kQuarantine),
       srqs(first_number(~seed)),
       next_session_(static_cast<std::uint32_t>(seed * 0x9e3779b97f4a7c15 >> 32)) {}
 
@@ -112,7 +113,8 @@ Time Device::Impl::progress(Time time) {
         }
     }
     settle();
-    return working.empty() ? next_deadline : now;
+    const Time next_late = late.release(now);
+    return working.empty() ? std::min(next_deadline, next_late) : now;
 }
 
 void Device::Impl::run_timers() {
@@ -261,6 +263,7 @@ int Device::destroy_srq(Srq& srq) {
         --matching->cq().users;
     }
     impl_->srqs.remove(shared.number());
+    impl_->late.forget(shared);
     delete &shared;
     return 0;
 }
@@ -351,6 +354,7 @@ int Device::destroy_qp(Qp& base) {
         --static_cast<SharedReceiveQueue*>(qp.config.srq)->users;
     }
     impl_->qps.remove(qp.table_number());
+    impl_->late.forget(qp);
     delete &qp;
     return 0;
 }

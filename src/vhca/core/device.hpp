@@ -12,7 +12,8 @@
 //  - Objects belong to the device; the `user` pointers belong to the face that created them.
 //
 // Invariants
-//  (1) A number (QPN, key, SRQN) that was destroyed is not given out again before 2^12 others were.
+//  (1) A number (QPN, key, SRQN) that was destroyed is not given out again before 2^12 others were
+//      (QPNs: unless DeviceConfig::reuses_numbers).
 //  (2) Bytes of a packet are read once and checked; memory is touched only after its key, bounds,
 //      rights and protection domain were.
 //  (3) Every posted request completes exactly once while its QP lives, unless the QP is reset.
@@ -63,6 +64,8 @@ struct DeviceConfig {
     std::uint32_t dc_contexts_max = 4096;  // initiators that a DCT serves at a time
     std::uint8_t dc_streams_log_max = 6, dc_errored_log_max = 6;  // of a DCI
     std::uint32_t tm_untagged_min = 0;  // real cards start with 33 untagged receives, not before
+    Time late_ns_max = 0;         // completions and events are late by about this; 0: they are not
+    bool reuses_numbers = false;  // QPNs: the next queue pair has that of the last destroyed one
 };
 
 /// What the device tells its owner; called from inside the call that caused it. Must not call back

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "vhca/core/completion_queue.hpp"
+#include "vhca/core/late_events.hpp"
 #include "vhca/core/memory.hpp"
 #include "vhca/core/number_table.hpp"
 #include "vhca/core/objects.hpp"
@@ -61,6 +62,7 @@ class Device::Impl {
     const DeviceConfig config;
     Wire& wire;
     EventSink& sink;
+    LateEvents late;
     DeviceCounters counters;
     Time now = 0;
     const std::byte* grh = nullptr;  // of the packet that is being received

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Numbers for objects, with look-up in one load.
 //
-// A number that was given back waits until kQuarantine others were given back after it: late
-// packets for a destroyed object do not hit a new one. Numbers are dense from `first` on.
+// A number that was given back waits until kQuarantine others (or as many as the table was made
+// for) were given back after it: late packets for a destroyed object do not hit a new one. Numbers
+// are dense from `first` on.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ class NumberTable {
   public:
     static constexpr std::size_t kQuarantine = 1 << 12;
 
-    explicit NumberTable(std::uint32_t first) : first_(first) {}
+    explicit NumberTable(std::uint32_t first, std::size_t quarantine = kQuarantine)
+        : first_(first), quarantine_(quarantine) {}
 
     [[nodiscard]] T* find(std::uint32_t number) const {
         const std::uint32_t at = number - first_;
@@ -26,7 +28,7 @@ class NumberTable {
 
     std::uint32_t add(T* object) {
         ++used_;
-        if (free_.size() > kQuarantine) {
+        if (free_.size() > quarantine_) {
             const std::uint32_t at = free_.front();
             free_.pop_front();
             slots_[at] = object;
@@ -55,6 +57,7 @@ class NumberTable {
 
   private:
     std::uint32_t first_;
+    std::size_t quarantine_;
     std::size_t used_ = 0;
     std::vector<T*> slots_;
     std::deque<std::uint32_t> free_;

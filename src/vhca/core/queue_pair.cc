@@ -149,7 +149,7 @@ Time QueuePair::run_timer() {
 }
 
 void QueuePair::report(ibv_event_type type) {
-    device.sink.qp_event(type, *owner_);
+    device.late.tell(type, *owner_, device.now);
 }
 
 bool QueuePair::uses(const CompletionQueue& cq) const {

@@ -104,7 +104,7 @@ std::uint32_t SharedReceiveQueue::take() {
 void SharedReceiveQueue::check_limit() {
     if (queue.posted() < config_.limit) {
         config_.limit = 0;
-        device_.sink.srq_event(IBV_EVENT_SRQ_LIMIT_REACHED, *this);
+        device_.late.tell(IBV_EVENT_SRQ_LIMIT_REACHED, *this, device_.now);
     }
 }
 

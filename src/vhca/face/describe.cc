@@ -73,6 +73,8 @@ void describe_strictness(const Facts& facts, const DeviceConfig& config) {
     facts.text("strictness", "send places",
                config.frees_when_completed ? "free when completed" : "free when polled");
     facts.number("strictness", "untagged minimum", config.tm_untagged_min);
+    facts.text("strictness", "late events", std::to_string(config.late_ns_max) + " ns");
+    facts.text("strictness", "QPN reuse", config.reuses_numbers ? "at once" : "after 4096 others");
 }
 
 void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {

@@ -32,6 +32,8 @@ struct Options {
     // How strict the device is.
     int send_places;  // SendPlaces
     std::uint64_t tm_untagged_min;
+    std::uint64_t late_events_ns;
+    bool qpn_reuse;
     bool dc, dc_rendezvous;
     int dc_key_error;  // DcKeyError
 };

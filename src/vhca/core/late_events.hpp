@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completions and asynchronous events that come later than what they are about, as those of cards
+// do. Off unless DeviceConfig::late_ns_max says otherwise.
+//
+//   queue pair, SRQ ---> held, until a random time ---> CQ, EventSink
+//
+// (1) The order within a lane is kept: the sends of a queue pair, its receives, its events, all of
+//     the tag-matching SRQs of a CQ. There is none between lanes, not even those of one queue pair.
+// (2) A completion has its place in the CQ from the moment when it is held.
+// (3) What is held for an object is gone when the object is.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <random>
+#include <unordered_map>
+
+#include "vhca/core/completion_queue.hpp"
+
+namespace tagwire::vhca {
+
+class SharedReceiveQueue;
+
+class LateEvents {
+  public:
+    LateEvents(EventSink& sink, Time late_ns_max, std::uint64_t seed)
+        : sink_(sink), late_ns_max_(late_ns_max), random_(seed) {}
+
+    [[nodiscard]] bool is_on() const { return late_ns_max_ != 0; }
+
+    // ---- Completions: the CQ's way to itself
+    /// The entry to fill; hold() takes it.
+    [[nodiscard]] Cqe* scratch() { return &scratch_; }
+    void hold(CompletionQueue& cq, const Cqe& cqe, Time now);
+    /// Those of `cq` that are meant are gone; each was given to `is_meant`. How many.
+    std::uint32_t purge(const CompletionQueue& cq, const std::function<bool(const Cqe&)>& is_meant);
+
+    // ---- Events; told at once when late events are off
+    void tell(ibv_event_type type, QueuePair& qp, Time now);
+    void tell(ibv_event_type type, SharedReceiveQueue& srq, Time now);
+    void forget(const QueuePair& qp);
+    void forget(const SharedReceiveQueue& srq);
+
+    /// Lets go of what is due. Returns when it wants to be called again, kNever if nothing is held.
+    Time release(Time now);
+
+  private:
+    /// Either a completion, or an event of a queue pair or an SRQ.
+    struct Held {
+        CompletionQueue* cq = nullptr;
+        QueuePair* qp = nullptr;
+        SharedReceiveQueue* srq = nullptr;
+        ibv_event_type type{};
+        Cqe cqe{};
+    };
+
+    void hold(std::uintptr_t lane, const Held& held, Time now);
+    void let_go(const Held& held);
+
+    EventSink& sink_;
+    const Time late_ns_max_;
+    std::mt19937_64 random_;
+    std::multimap<Time, Held> held_;                   // by the time they are due
+    std::unordered_map<std::uintptr_t, Time> newest_;  // by lane: when its youngest is due
+    Cqe scratch_{};
+};
+
+}  // namespace tagwire::vhca
