@@ -206,29 +206,37 @@ fi_addr_t Av::insert(const Name& name) {
     const auto id = name.worker_id();
     if (!id)
         return FI_ADDR_NOTAVAIL;
-    fi_addr_t addr = entries_.size();
     if (free_.empty()) {
         entries_.emplace_back();
-    } else {
-        addr = free_.back();
-        free_.pop_back();
+        free_.push_back(entries_.size() - 1);
     }
+    const fi_addr_t addr = free_.back();
+    if (const auto found = by_id_.find(*id); found != by_id_.end()) {
+        found->second.push_back(addr);
+    } else {
+        by_id_.emplace(*id, std::vector{addr});
+    }
+    free_.pop_back();
     entries_[addr] = {name, *id, true};
-    by_id_.emplace(*id, addr);
     return addr;
 }
 
 bool Av::remove(fi_addr_t addr) {
     if (find(addr) == nullptr)
         return false;
+    free_.push_back(addr);  // what may throw comes first
     Entry& entry = entries_[addr];
-    const auto [first, last] = by_id_.equal_range(entry.worker_id);
-    by_id_.erase(std::find_if(first, last, [&](const auto& pair) { return pair.second == addr; }));
-    const bool is_last = !by_id_.contains(entry.worker_id);
-    for (Ep* ep : eps)
-        ep->forget(addr, is_last);
+    const auto found = by_id_.find(entry.worker_id);
+    std::erase(found->second, addr);
+    const bool is_last = found->second.empty();
+    const fi_addr_t source = is_last ? FI_ADDR_NOTAVAIL : found->second.front();
+    if (is_last)
+        by_id_.erase(found);
+    for (Ep* ep : eps) {
+        ep->forget(addr);
+        ep->renumber(entry.worker_id, source);
+    }
     entry.is_used = false;
-    free_.push_back(addr);
     return true;
 }
 
@@ -237,11 +245,8 @@ const Name* Av::find(fi_addr_t addr) const {
 }
 
 fi_addr_t Av::addr_of(std::uint64_t worker_id) const {
-    const auto [first, last] = by_id_.equal_range(worker_id);
-    fi_addr_t addr = FI_ADDR_NOTAVAIL;
-    for (auto it = first; it != last; ++it)
-        addr = std::min(addr, it->second);
-    return addr;
+    const auto found = by_id_.find(worker_id);
+    return found == by_id_.end() ? FI_ADDR_NOTAVAIL : found->second.front();
 }
 
 }  // namespace tagwire::fi

@@ -2,7 +2,8 @@
 // Address vector. An fi_addr_t is an index, for tables and for maps; each endpoint keeps beside it
 // what it has made of that address (Ep::peer()).
 //
-// 1. An address that is there twice has two numbers. A message is said to be from the first.
+// 1. An address that is there twice has two numbers, and one connection. Its messages are reported
+//    with the number that it has had longest of those that it still has.
 // 2. Numbers grow in the order of insertion; those of removed addresses are used again.
 #pragma once
 
@@ -37,7 +38,7 @@ class Av : public fid_av {
     bool remove(fi_addr_t addr);
     /// nullptr: nothing is there.
     const Name* find(fi_addr_t addr) const;
-    /// FI_ADDR_NOTAVAIL: it was not inserted.
+    /// What messages of that worker are reported with. FI_ADDR_NOTAVAIL: it was not inserted.
     fi_addr_t addr_of(std::uint64_t worker_id) const;
 
     Domain& domain;
@@ -54,7 +55,8 @@ class Av : public fid_av {
 
     std::vector<Entry> entries_;
     std::vector<fi_addr_t> free_;
-    std::unordered_multimap<std::uint64_t, fi_addr_t> by_id_;
+    /// By worker id: its numbers, oldest first; never empty.
+    std::unordered_map<std::uint64_t, std::vector<fi_addr_t>> by_id_;
 };
 
 }  // namespace tagwire::fi

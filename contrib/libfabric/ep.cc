@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
-#include <utility>
 
 #include "deadline.hpp"
 #include "ep_tables.hpp"
@@ -188,25 +188,23 @@ int Ep::enable() {
 }
 
 void Ep::close() {
-    unsigned left = 0;
-    tw_op_t op{};
-    op.context = &left;
-    op.complete = [](const tw_completion_t* done) { --*static_cast<unsigned*>(done->context); };
+    const Deadline deadline(settings().linger_ms);
+    std::size_t left = 0;
     {
         const Guard guard(domain);
-        for (tw_ep_h to : peers_) {
-            if (to != nullptr && tw_ep_close(to, 0, &op, nullptr) == TW_INPROGRESS)
-                ++left;
-        }
+        peers_.clear();
+        for (auto it = known_.begin(); it != known_.end();)
+            it = close_peer(it->second) ? known_.erase(it) : std::next(it);
+        left = known_.size();
     }
-    const Deadline deadline(settings().linger_ms);
     // Peers in this process may have nobody else who lets them answer.
     while (left > 0 && !deadline.is_over()) {
         const Guard guard(domain);
         domain.progress();
+        left = known_.size();
     }
     if (left > 0)
-        FI_INFO(&provider, FI_LOG_EP_CTRL, "messages to %u peers are given up\n", left);
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "messages to %zu peers are given up\n", left);
 }
 
 ssize_t Ep::cancel(void* operation_context) {
@@ -221,36 +219,71 @@ ssize_t Ep::cancel(void* operation_context) {
 
 tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
     const Name* name = av_->find(addr);
+    const auto id = name == nullptr ? std::nullopt : name->worker_id();
     *error_p = -FI_EINVAL;
-    if (name == nullptr)
+    if (!id)
         return nullptr;
-    const auto address = name->address();
-    const tw_ep_params_t params = {.address = address.data(),
-                                   .address_length = address.size(),
-                                   .user_data = reinterpret_cast<void*>(addr + 1)};
-    tw_ep_h made = nullptr;
-    tw_status_t status = tw_ep_create(worker, &params, &made);
-    if (status == TW_ERR_ALREADY_EXISTS) {
-        made = tw_ep_find(worker, name->worker_id().value_or(0));
-        status = made == nullptr ? status : TW_OK;
-    }
-    *error_p = status == TW_OK ? 0 : -error_of(status);
-    const int outcome = without_exceptions([&] {
+    *error_p = without_exceptions([&] {
         if (addr >= peers_.size())
             peers_.resize(addr + 1);
+        const auto [found, is_new] = known_.try_emplace(*id, *this, *id, av_->addr_of(*id));
+        Peer& peer = found->second;
+        if (is_new) {
+            const tw_status_t status = open_peer(*name, peer);
+            if (status != TW_OK) {
+                known_.erase(found);
+                return -error_of(status);
+            }
+        }
+        // Another can only be made when the peer's library has everything that was sent before.
+        if (peer.is_closing)
+            return -FI_EAGAIN;
+        peers_[addr] = peer.ep;
         return 0;
     });
-    if (status != TW_OK || outcome != 0)
-        return nullptr;
-    return peers_[addr] = made;
+    if (*error_p == -FI_EAGAIN)
+        *error_p = try_again();
+    return *error_p == 0 ? peers_[addr] : nullptr;
 }
 
-void Ep::forget(fi_addr_t addr, bool is_last) {
-    if (addr >= peers_.size() || peers_[addr] == nullptr)
+tw_status_t Ep::open_peer(const Name& name, Peer& peer) {
+    const auto address = name.address();
+    const tw_ep_params_t params = {
+        .address = address.data(), .address_length = address.size(), .user_data = &peer};
+    return tw_ep_create(worker, &params, &peer.ep);
+}
+
+void Ep::forget(fi_addr_t addr) {
+    if (addr < peers_.size())
+        peers_[addr] = nullptr;
+}
+
+void Ep::renumber(std::uint64_t worker_id, fi_addr_t source) {
+    const auto found = known_.find(worker_id);
+    if (found == known_.end())
         return;
-    tw_ep_h gone = std::exchange(peers_[addr], nullptr);
-    if (is_last)
-        tw_ep_close(gone, 0, nullptr, nullptr);
+    found->second.source = source;
+    if (source == FI_ADDR_NOTAVAIL && close_peer(found->second))
+        known_.erase(found);
+}
+
+bool Ep::close_peer(Peer& peer) {
+    if (peer.is_closing)
+        return false;
+    tw_op_t op{};
+    op.context = &peer;
+    op.complete = on_closed;
+    const tw_status_t status = tw_ep_close(peer.ep, 0, &op, nullptr);
+    peer.is_closing = status == TW_INPROGRESS;
+    // No memory to wait for the peer with.
+    if (status == TW_ERR_NO_RESOURCE)
+        tw_ep_close(peer.ep, TW_EP_CLOSE_FORCE, nullptr, nullptr);
+    return !peer.is_closing;
+}
+
+void Ep::on_closed(const tw_completion_t* done) {
+    const auto& peer = *static_cast<const Peer*>(done->context);
+    peer.owner.known_.erase(peer.worker_id);
 }
 
 }  // namespace tagwire::fi

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "av.hpp"
@@ -69,6 +70,18 @@ struct Receiving {
     bool is_reported;
 };
 
+/// A worker that an endpoint sends to, whatever numbers the address vector has for it.
+struct Peer {
+    Peer(Ep& its_owner, std::uint64_t id, fi_addr_t number)
+        : owner(its_owner), worker_id(id), source(number) {}
+
+    Ep& owner;
+    const std::uint64_t worker_id;
+    fi_addr_t source;  ///< The number that its messages are reported with.
+    tw_ep_h ep = nullptr;
+    bool is_closing = false;
+};
+
 class Ep : public fid_ep {
   public:
     Ep(Domain& parent, const fi_info& info, void* user_context);
@@ -89,14 +102,17 @@ class Ep : public fid_ep {
     /// Nothing: the messaging layer gives none, which *status_p tells.
     std::optional<Name> name(tw_status_t* status_p) const;
 
-    /// nullptr: there is no way there; *error_p says why.
+    /// nullptr: *error_p says why; -FI_EAGAIN while an earlier connection to that peer is closing.
     tw_ep_h peer(fi_addr_t addr, ssize_t* error_p) {
         if (addr < peers_.size() && peers_[addr] != nullptr) [[likely]]
             return peers_[addr];
         return connect(addr, error_p);
     }
-    /// The address is no more; with `is_last` nor is its peer.
-    void forget(fi_addr_t addr, bool is_last);
+    /// The address vector has removed this number.
+    void forget(fi_addr_t addr);
+    /// Messages of that worker are reported with this number from now on. FI_ADDR_NOTAVAIL: none of
+    /// its numbers is left, and the connection to it is closed.
+    void renumber(std::uint64_t worker_id, fi_addr_t source);
 
     // ---- Where the calls lead (datapath.hpp)
 
@@ -116,6 +132,10 @@ class Ep : public fid_ep {
 
   private:
     tw_ep_h connect(fi_addr_t addr, ssize_t* error_p);
+    tw_status_t open_peer(const Name& name, Peer& peer);
+    /// True: it is closed. False: it will be, and leaves known_ then.
+    bool close_peer(Peer& peer);
+    static void on_closed(const tw_completion_t* done);
     int bind_cq(Cq& cq, std::uint64_t flags);
     int bind_cntr(Cntr& cntr, std::uint64_t flags);
     int bind_av(Av& vector);
@@ -171,6 +191,9 @@ class Ep : public fid_ep {
     std::unique_ptr<Door> door_;
     Av* av_ = nullptr;
     std::vector<tw_ep_h> peers_;  ///< By fi_addr_t; nullptr: not yet.
+    /// By worker id, each once; those that are closing too. Elements do not move: the user data of
+    /// their endpoints points to them.
+    std::unordered_map<std::uint64_t, Peer> known_;
     OperationPool operations_;
 };
 

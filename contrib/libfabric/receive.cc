@@ -104,10 +104,10 @@ void Ep::fail(const Direction& direction, const tw_completion_t& done, void* use
 fi_addr_t Ep::source_of(const tw_completion_t& done) const {
     if ((caps & FI_SOURCE) == 0)
         return FI_ADDR_NOTAVAIL;
-    // Endpoints that we made know their address: its number, plus one.
-    const auto known =
-        done.ep == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(tw_ep_user_data(done.ep));
-    return known != 0 ? known - 1 : av_->addr_of(done.source);
+    // The numbers of a peer that we have sent to are kept with its endpoint; those of another have
+    // to be looked up.
+    return done.ep != nullptr ? static_cast<const Peer*>(tw_ep_user_data(done.ep))->source
+                              : av_->addr_of(done.source);
 }
 
 }  // namespace tagwire::fi
