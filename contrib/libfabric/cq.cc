@@ -118,6 +118,19 @@ static_assert(sizeof(fi_cq_entry) % sizeof(std::uint64_t) == 0 &&
               sizeof(fi_cq_data_entry) % sizeof(std::uint64_t) == 0 &&
               sizeof(fi_cq_tagged_entry) % sizeof(std::uint64_t) == 0);
 
+/// From this version of the interface on programs say what room for data their error entry has.
+constexpr std::uint32_t kErrDataSizeSince = FI_VERSION(1, 5);
+
+/// The length that fi_cq_err_entry had in that version: programs keep the one that they were built
+/// with, and the headers that we are built with may know a longer one.
+std::size_t error_bytes_of(std::uint32_t api_version) {
+    if (FI_VERSION_LT(api_version, kErrDataSizeSince))
+        return offsetof(fi_cq_err_entry, err_data_size);
+    constexpr std::size_t kBefore1_20 =
+        offsetof(fi_cq_err_entry, err_data_size) + sizeof(fi_cq_err_entry::err_data_size);
+    return FI_VERSION_LT(api_version, FI_VERSION(1, 20)) ? kBefore1_20 : sizeof(fi_cq_err_entry);
+}
+
 bool has_wait_object(fi_wait_obj wait) {
     return wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD;
 }
@@ -130,8 +143,9 @@ Cq::Cq(Domain& parent, const fi_cq_attr& attr, void* user_context)
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_TAGGED : attr.format),
       wait_obj(attr.wait_obj),
       size_(attr.size == 0 ? 1024 : attr.size),
-      mask_(std::bit_ceil(std::max(size_, kRingMin)) - 1),
-      ring_(std::make_unique<Completion[]>(mask_ + 1)) {
+      room_(std::bit_ceil(std::max(size_, kRingMin))),
+      mask_(kRingMin - 1),
+      ring_(std::make_unique_for_overwrite<Completion[]>(room_)) {
     fid.fclass = FI_CLASS_CQ;
     fid.context = user_context;
     fid.ops = &cq_fid_ops;
@@ -177,18 +191,55 @@ void Cq::remove(Ep& ep) {
     sleeper_.remove(ep.worker);
 }
 
-void Cq::grow() {
+bool Cq::grow() {
     const std::size_t mask = 2 * mask_ + 1;
-    auto larger = std::make_unique<Completion[]>(mask + 1);
-    for (std::size_t i = head_; i != tail_; ++i)
-        larger[i & mask] = ring_[i & mask_];
-    ring_ = std::move(larger);
+    if (mask < room_) {
+        // Entries stay, or move to the half that is new.
+        for (std::size_t i = head_; i != tail_; ++i)
+            ring_[i & mask] = ring_[i & mask_];
+    } else {
+        std::unique_ptr<Completion[]> larger(new (std::nothrow) Completion[mask + 1]);
+        if (larger == nullptr)
+            return false;
+        for (std::size_t i = head_; i != tail_; ++i)
+            larger[i & mask] = ring_[i & mask_];
+        ring_ = std::move(larger);
+        room_ = mask + 1;
+    }
     mask_ = mask;
+    return true;
+}
+
+Completion& Cq::lose() {
+    if (lost_ == 0) {
+        // The newest entry tells of it, and so is lost, too.
+        lost_at_ = tail_ - 1;
+        Completion& newest = ring_[lost_at_ & mask_];
+        if (newest.source == kIsError)
+            errors_.pop_back();
+        newest.source = kIsError;
+        ++lost_;
+    }
+    ++lost_;
+    return nowhere_;
 }
 
 void Cq::push_error(const fi_cq_err_entry& error) {
-    errors_.push_back(error);
-    push().source = kIsError;
+    Completion& entry = push();
+    if (&entry == &nowhere_)
+        return;
+    entry.source = kIsError;
+    const int status = without_exceptions([&] {
+        errors_.push_back(error);
+        return 0;
+    });
+    if (status == 0)
+        return;
+    if (lost_++ == 0) {
+        lost_at_ = tail_ - 1;
+    } else {
+        --tail_;
+    }
 }
 
 void Cq::progress() {
@@ -228,15 +279,31 @@ ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
     const Guard guard(domain);
     if (head_ == tail_ || !is_error_next())
         return -FI_EAGAIN;
+    const std::uint32_t api_version = domain.fabric.api_version;
+    fi_cq_err_entry next = next_error();
     // No error has data; whoever brought room for some keeps it.
-    void* const room = entry.err_data;
-    entry = errors_.front();
-    entry.err_data = room;
-    if ((flags & FI_PEEK) == 0) {
+    if (FI_VERSION_GE(api_version, kErrDataSizeSince))
+        next.err_data = entry.err_data;
+    std::memcpy(&entry, &next, error_bytes_of(api_version));
+    if ((flags & FI_PEEK) != 0)
+        return 1;
+    if (lost_ != 0 && head_ == lost_at_) {
+        lost_ = 0;
+    } else {
         errors_.pop_front();
-        ++head_;
     }
+    ++head_;
     return 1;
+}
+
+fi_cq_err_entry Cq::next_error() const {
+    if (lost_ == 0 || head_ != lost_at_)
+        return errors_.front();
+    fi_cq_err_entry entry{};
+    entry.data = lost_;
+    entry.err = FI_EOVERRUN;
+    entry.prov_errno = TW_ERR_NO_MEMORY;
+    return entry;
 }
 
 ssize_t Cq::wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int timeout_ms) {

@@ -3,8 +3,11 @@
 //
 // 1. Entries leave in the order in which operations ended, errors among them: an error at the head
 //    makes reads answer -FI_EAVAIL until fi_cq_readerr() has taken it.
-// 2. It never overruns: sends answer -FI_EAGAIN once `size` entries wait, and the ring grows for
-//    what was posted before.
+// 2. It does not overrun: sends answer -FI_EAGAIN once `size` entries wait, and the ring grows for
+//    what was posted before. Where there is no memory for that, entries are lost, and one error
+//    (FI_EOVERRUN) says how many (`data`).
+// 3. Room for `size` entries is there from the start, but only as much of it is touched as entries
+//    have waited at once.
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -44,8 +47,8 @@ class Cq : public fid_cq {
     bool is_full() const { return tail_ - head_ >= size_; }
     /// The place of the next entry, to be filled by the caller.
     Completion& push() {
-        if (tail_ - head_ > mask_) [[unlikely]]
-            grow();
+        if (tail_ - head_ > mask_ && !grow()) [[unlikely]]
+            return lose();
         sleeper_.wake();
         return ring_[tail_++ & mask_];
     }
@@ -68,18 +71,25 @@ class Cq : public fid_cq {
     /// Marks, in place of a source, the entries whose rest is in errors_.
     static constexpr fi_addr_t kIsError = FI_ADDR_UNSPEC - 1;
 
-    void grow();
+    bool grow();
+    /// Where an entry is written that there is no room for.
+    Completion& lose();
+    fi_cq_err_entry next_error() const;
     void progress();
     std::size_t take(void* buf, std::size_t count, fi_addr_t* sources);
     bool is_error_next() const { return ring_[head_ & mask_].source == kIsError; }
 
     const std::size_t size_;
-    std::size_t mask_;  ///< The size of the ring, a power of two, less one.
+    std::size_t room_;  ///< Entries that ring_ has memory for.
+    std::size_t mask_;  ///< Entries that the ring has now, a power of two, less one.
     std::unique_ptr<Completion[]> ring_;
     std::size_t head_ = 0;
     std::size_t tail_ = 0;
     std::vector<Ep*> eps_;
     std::deque<fi_cq_err_entry> errors_;
+    std::size_t lost_ = 0;     ///< Entries, since that was last told.
+    std::size_t lost_at_ = 0;  ///< Where the ring tells it; only with lost_.
+    Completion nowhere_{};
     bool is_signaled_ = false;
     Sleeper sleeper_;
 };

@@ -66,7 +66,9 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric_p, void* context) {
     if (attr->name != nullptr && std::strcmp(attr->name, kName) != 0)
         return -FI_EINVAL;
     return without_exceptions([&] {
-        *fabric_p = std::make_unique<Fabric>(context).release();
+        auto fabric = std::make_unique<Fabric>(context);
+        fabric->api_version = attr->api_version;
+        *fabric_p = fabric.release();
         return 0;
     });
 }
