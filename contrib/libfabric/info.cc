@@ -108,7 +108,7 @@ void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_at
     attr.control_progress = FI_PROGRESS_MANUAL;
     attr.data_progress = FI_PROGRESS_MANUAL;
     attr.resource_mgmt = FI_RM_ENABLED;
-    attr.av_type = FI_AV_TABLE;
+    attr.av_type = FI_AV_UNSPEC;
     if (hints != nullptr) {
         attr.domain = hints->domain;
         if (hints->threading != FI_THREAD_UNSPEC)

@@ -151,6 +151,13 @@ bool Place::is_local() const {
 }
 
 std::optional<Name> Place::ask(int timeout_ms) const {
+    if (port() == 0) {
+        FI_WARN(&provider, FI_LOG_AV,
+                "%s: a node without a service leads to no endpoint; give fi_getinfo() the service "
+                "that the endpoint there was opened with\n",
+                str().c_str());
+        return std::nullopt;
+    }
     const Socket socket(
         ::socket(address_.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     Question question;
@@ -183,13 +190,14 @@ std::optional<Name> Place::ask(int timeout_ms) const {
 
 std::optional<Name> named(const char* node, const char* service, std::uint64_t flags) {
     if (node != nullptr && service == nullptr) {
-        const auto name = Name::parse(node);
-        if (!name) {
+        if (const auto name = Name::parse(node))
+            return name;
+        // Nobody's resolver is asked for what cannot be a host.
+        if (std::strstr(node, "://") != nullptr) {
             FI_INFO(&provider, FI_LOG_CORE,
-                    "node %s: a peer has a service, or is the text that fi_av_straddr() gives\n",
-                    node);
+                    "node %s: neither a host nor a text that fi_av_straddr() gives\n", node);
+            return std::nullopt;
         }
-        return name;
     }
     const auto place = Place::resolve(node, service, flags);
     if (!place)

@@ -141,10 +141,26 @@ TEST(FiInfo, a_program_of_a_later_libfabric_is_refused_by_the_core) {
     fi_freeinfo(found);
 }
 
-TEST(FiInfo, a_node_of_a_peer_has_a_service_or_is_a_name) {
+TEST(FiInfo, a_node_is_a_host_or_the_text_of_a_name) {
     const auto hints = hints_for(FI_MSG);
-    EXPECT_EQ(ask(hints.get(), "localhost"), nullptr);
     EXPECT_EQ(ask(hints.get(), "tagwire://00"), nullptr);
+    const auto info = ask(hints.get(), "localhost");
+    ASSERT_NE(info, nullptr);
+    EXPECT_EQ(info->dest_addrlen, std::size_t{FI_NAME_MAX});
+    EXPECT_NE(info->dest_addr, nullptr);
+}
+
+TEST(FiInfo, the_type_of_vectors_is_the_programs_choice) {
+    const auto hints = hints_for(FI_MSG);
+    const auto any = ask(hints.get());
+    ASSERT_NE(any, nullptr);
+    EXPECT_EQ(any->domain_attr->av_type, FI_AV_UNSPEC);
+    for (const fi_av_type type : {FI_AV_MAP, FI_AV_TABLE}) {
+        hints->domain_attr->av_type = type;
+        const auto info = ask(hints.get());
+        ASSERT_NE(info, nullptr);
+        EXPECT_EQ(info->domain_attr->av_type, type);
+    }
 }
 
 TEST(FiInfo, addresses_of_another_length_are_refused) {

@@ -173,6 +173,12 @@ TEST_F(FiService, where_nobody_answers_nothing_is_inserted) {
     EXPECT_EQ(insert(found->dest_addr), FI_ADDR_NOTAVAIL);
 }
 
+TEST_F(FiService, a_host_without_a_service_leads_to_no_endpoint) {
+    const auto found = ask(hints_for(FI_TAGGED).get(), kHere);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(insert(found->dest_addr), FI_ADDR_NOTAVAIL);
+}
+
 TEST_F(FiService, a_port_where_something_else_listens_gives_no_name) {
     const int fd = udp_socket();
     sockaddr_in address{};
