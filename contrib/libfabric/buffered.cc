@@ -25,7 +25,7 @@ int Ep::listen() {
     Operation* operation = operations_.next();
     if (operation == nullptr)
         return -FI_ENOMEM;
-    operations_.take(OperationKind::kListen);
+    operations_.take(*operation, OperationKind::kListen);
     tw_op_t op;
     fill(op, TW_OP_BUFFERED | TW_OP_MULTI_RECV);
     op.context = operation;
@@ -60,7 +60,7 @@ void Ep::show(const tw_completion_t& done, void* tag_context) {
         tw_msg_recv(worker, nullptr, 0, &op, nullptr);
         return;
     }
-    operations_.take(OperationKind::kShown);
+    operations_.take(*shown, OperationKind::kShown);
     const bool is_tagged = (done.flags & TW_DONE_TAGGED) != 0;
     shown->shown = {is_tagged ? nullptr : this, tag_context};
     shown->message = done.message;

@@ -88,7 +88,8 @@ template <bool kTagged>
         return 0;
     }
     if (status == TW_INPROGRESS) {
-        operations_.begin(OperationKind::kSend, what.context, kKind, what.is_reported, request);
+        operations_.begin(*operation, OperationKind::kSend, what.context, kKind, what.is_reported,
+                          request);
         return 0;
     }
     return not_taken(status);
@@ -150,7 +151,8 @@ template <bool kTagged>
     const tw_status_t status = call_receive<kTagged>(what, op, &request);
     if (status != TW_INPROGRESS) [[unlikely]]
         return ended_in_call(status, done, what.context, flags, what.is_reported);
-    operations_.begin(OperationKind::kReceive, what.context, flags, what.is_reported, request);
+    operations_.begin(*operation, OperationKind::kReceive, what.context, flags, what.is_reported,
+                      request);
     return 0;
 }
 

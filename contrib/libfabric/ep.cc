@@ -209,12 +209,14 @@ void Ep::close() {
 
 ssize_t Ep::cancel(void* operation_context) {
     const Guard guard(domain);
-    for (const OperationKind kind : {OperationKind::kReceive, OperationKind::kSend}) {
-        Operation* operation = operations_.find(kind, operation_context);
-        if (operation != nullptr)
-            return -error_of(tw_request_cancel(operation->request));
-    }
-    return -FI_ENOENT;
+    return without_exceptions([&] {
+        for (const OperationKind kind : {OperationKind::kReceive, OperationKind::kSend}) {
+            Operation* operation = operations_.find(kind, operation_context);
+            if (operation != nullptr)
+                return -error_of(tw_request_cancel(operation->request));
+        }
+        return -FI_ENOENT;
+    });
 }
 
 tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
