@@ -209,12 +209,13 @@ inline tw_mem_h mem_of_list(void* const* desc, std::size_t count) {
         if (desc[i] != desc[0])
             return nullptr;
     }
-    return mem_of(desc[0]);
+    return mem_of(desc[0], SIZE_MAX);
 }
 
 inline Data list_of(const iovec* iov, void* const* desc, std::size_t count) {
     if (count == 1)
-        return {iov->iov_base, iov->iov_len, nullptr, 0, desc == nullptr ? nullptr : mem_of(*desc)};
+        return {iov->iov_base, iov->iov_len, nullptr, 0,
+                desc == nullptr ? nullptr : mem_of(*desc, iov->iov_len)};
     return {nullptr, 0, iov, count, mem_of_list(desc, count)};
 }
 

@@ -87,8 +87,12 @@ class Mr : public fid_mr {
     tw_mem_h mem = nullptr;  ///< nullptr: of no bytes.
 };
 
-inline tw_mem_h mem_of(void* desc) {
-    return desc == nullptr ? nullptr : static_cast<Mr*>(desc)->mem;
+/// Every transport copies what is shorter, and a message without a handle takes fewer steps.
+inline constexpr std::size_t kHandleBytesMin = 1024;
+
+/// Of a buffer of `length` bytes.
+inline tw_mem_h mem_of(void* desc, std::size_t length) {
+    return desc == nullptr || length < kHandleBytesMin ? nullptr : static_cast<Mr*>(desc)->mem;
 }
 
 /// The object behind a fid that is its first member.

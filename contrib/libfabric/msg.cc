@@ -10,7 +10,7 @@ ssize_t msg_recv(fid_ep* handle, void* buf, std::size_t len, void* desc, fi_addr
                  void* context) {
     Ep& ep = ep_of(handle);
     const Guard guard(ep.domain);
-    return ep.receive<false>({{buf, len, nullptr, 0, mem_of(desc)},
+    return ep.receive<false>({{buf, len, nullptr, 0, mem_of(desc, len)},
                               from,
                               0,
                               0,
@@ -42,7 +42,7 @@ ssize_t msg_send(fid_ep* handle, const void* buf, std::size_t len, void* desc, f
                  void* context) {
     Ep& ep = ep_of(handle);
     const Guard guard(ep.domain);
-    return ep.send<false>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc)},
+    return ep.send<false>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc, len)},
                            to,
                            0,
                            0,
@@ -80,7 +80,7 @@ ssize_t msg_senddata(fid_ep* handle, const void* buf, std::size_t len, void* des
                      std::uint64_t data, fi_addr_t to, void* context) {
     Ep& ep = ep_of(handle);
     const Guard guard(ep.domain);
-    return ep.send<false>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc)},
+    return ep.send<false>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc, len)},
                            to,
                            0,
                            data,

@@ -15,7 +15,7 @@ ssize_t tagged_recv(fid_ep* handle, void* buf, std::size_t len, void* desc, fi_a
                     std::uint64_t tag, std::uint64_t ignore, void* context) {
     Ep& ep = ep_of(handle);
     const Guard guard(ep.domain);
-    return ep.receive<true>({{buf, len, nullptr, 0, mem_of(desc)},
+    return ep.receive<true>({{buf, len, nullptr, 0, mem_of(desc, len)},
                              from,
                              tag,
                              ignore,
@@ -47,7 +47,7 @@ ssize_t tagged_send(fid_ep* handle, const void* buf, std::size_t len, void* desc
                     std::uint64_t tag, void* context) {
     Ep& ep = ep_of(handle);
     const Guard guard(ep.domain);
-    return ep.send<true>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc)},
+    return ep.send<true>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc, len)},
                           to,
                           tag,
                           0,
@@ -86,7 +86,7 @@ ssize_t tagged_senddata(fid_ep* handle, const void* buf, std::size_t len, void* 
                         std::uint64_t data, fi_addr_t to, std::uint64_t tag, void* context) {
     Ep& ep = ep_of(handle);
     const Guard guard(ep.domain);
-    return ep.send<true>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc)},
+    return ep.send<true>({{const_cast<void*>(buf), len, nullptr, 0, mem_of(desc, len)},
                           to,
                           tag,
                           data,
