@@ -128,6 +128,8 @@ class MessageEp : public uct::BaseEp {
     ucs_status_t post_op(SendOp* op, SendOp::Kind kind, ibv_send_wr& request,
                          uct_completion_t* comp);
     ucs_status_t post_empty_write(SendOp* op, SendOp::Kind kind, uct_completion_t* comp);
+    /// The same where nobody waits: its completion is that of all before it.
+    ucs_status_t post_signal();
     ucs_status_t move_zcopy(const char* call, ibv_wr_opcode opcode, const uct_iov_t* iov,
                             std::size_t iovcnt, std::uint64_t remote_addr, uct_rkey_t rkey,
                             uct_completion_t* comp);

@@ -98,10 +98,12 @@ ucs_status_t MessageIface::open_queues() {
             ib_md().device().attr().tm_caps.max_rndv_hdr_size - kTmhBytes - sizeof(ibv_rvh));
         receive_bytes_min_ = seg_bytes_;
     }
-    eager_parts_max_ =
-        has_device_tags_
-            ? 1
-            : std::min<std::size_t>({kEagerPartsMax, options_.credits, options_.tx_depth - 1});
+    cq_free_ = static_cast<std::uint32_t>(options_.tx_cq_depth);
+    cq_reserve_ = std::min<std::uint32_t>(16, cq_free_ / 4);
+    eager_parts_max_ = has_device_tags_
+                           ? 1
+                           : std::min<std::size_t>({kEagerPartsMax, options_.credits,
+                                                    options_.tx_depth - 1, cq_free_ - cq_reserve_});
     reads_max_ = static_cast<unsigned>(std::min<std::uint64_t>(
         {options_.reads, static_cast<std::uint64_t>(std::max(device.max_qp_rd_atom, 1)), 255}));
     if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
@@ -111,8 +113,8 @@ ucs_status_t MessageIface::open_queues() {
     // Buffers come back in turn: more than a cache holds would make long messages slow.
     options_.credits = std::min<std::uint64_t>(
         options_.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes_));
-    signal_every_ = static_cast<std::uint32_t>(
-        std::max<std::uint64_t>(1, std::min(options_.tx_signal, options_.tx_depth / 4)));
+    signal_every_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(
+        1, std::min({options_.tx_signal, options_.tx_depth / 4, options_.tx_cq_depth / 4})));
     credit_step_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options_.credits / 4));
 
     const auto tags = has_device_tags_ ? static_cast<unsigned>(options_.tag_depth) : 0U;
@@ -126,11 +128,8 @@ ucs_status_t MessageIface::open_queues() {
                        static_cast<std::uint64_t>(device.max_srq_wr));
     ucs_status_t status = receive_cq_.open(ib_md(), depth + 2 * tags + tag_ops + kCqSpare,
                                            channel(), has_device_tags_, &mailbox());
-    if (status == UCS_OK) {
-        cq_free_ = static_cast<std::uint32_t>(options_.tx_cq_depth);
-        cq_reserve_ = std::min<std::uint32_t>(16, cq_free_ / 4);
+    if (status == UCS_OK)
         status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
-    }
     if (status == UCS_OK)
         status = open_receives(tags, tag_ops);
     if (status == UCS_OK && has_device_tags_)

@@ -176,10 +176,17 @@ class MessageIface : public IbIface {
     // ---- Endpoints
     ucs_status_t add(MessageEp& ep);
     void remove(MessageEp& ep);
-    /// Room for requests that are not the user's.
+    /// Room for requests that are not the user's. False: what lacks was asked for.
     bool gets_room(MessageEp& ep, unsigned requests) {
-        return ep.has_room(requests) || make_room(ep, requests, 0);
+        if (ep.has_room(requests) || make_room(ep, requests, 0)) [[likely]]
+            return true;
+        if (cq_free_ < requests + cq_reserve_)
+            ask_for_completions();
+        return false;
     }
+    /// Places and buffers of requests that asked for no completion lack: nobody else brings them
+    /// back.
+    void ask_for_completions() { wants_signals_ = has_work_ = true; }
     /// By its id; what completes there finds it.
     void map_queue(SendQueue& queue);
     [[nodiscard]] MessageEp* find(std::uint32_t id) const {
@@ -209,6 +216,9 @@ class MessageIface : public IbIface {
     void release_group(MessageEp& ep);
     void release_groups();
     void signal_all();
+    bool signal(SendQueue& queue);
+    /// Nothing more is posted there, and what was posted ends with a completion behind it.
+    void mark_end(SendQueue& queue, MessageEp& ep);
     void look_now_and_then();
     void keep_alive();
     /// False: there is no room to ask it now.
@@ -374,6 +384,7 @@ class MessageIface : public IbIface {
     std::uint64_t next_look_ = 0;       // ns
     std::uint64_t next_keepalive_ = 0;  // ns
     std::uint64_t keepalive_ns_ = 0;    // 0: none
+    std::size_t next_signaled_ = 0;     // index of a queue
     std::size_t next_probed_ = 0;       // index of an endpoint
     std::size_t probes_left_ = 0;       // endpoints to be looked at in this interval
     ucs::CounterArray<MessageCounter> counters_;

@@ -195,21 +195,41 @@ unsigned MessageIface::work() {
     return moved;
 }
 
-// Requests without a completion fill the queue: some that ask for one, behind them.
+// Requests without a completion fill the queue: some that ask for one, behind them. Where places in
+// the completion queue run out it goes on from there when some have come back: each of what it
+// posted brings at least its own.
 void MessageIface::signal_all() {
-    for (SendQueue* queue : queues_) {
-        if (queue == nullptr || queue->unsignaled == 0 || queue->free == 0)
-            continue;
-        MessageEp* ep = poster_of(*queue);
-        if (ep == nullptr || ep->failure_ != UCS_OK)
-            continue;
-        SendOp* op = cq_free_ > 0 ? small_.get() : nullptr;
-        if (op == nullptr)
-            return;  // goes on when those have come back
-        if (ep->post_empty_write(op, SendOp::Kind::kProbe, nullptr) != UCS_OK)
+    for (std::size_t left = queues_.size(); left > 0; --left) {
+        if (next_signaled_ >= queues_.size())
+            next_signaled_ = 0;
+        SendQueue* queue = queues_[next_signaled_];
+        if (queue != nullptr && queue->unsignaled > 0 && queue->free > 0 && !signal(*queue))
             return;
+        ++next_signaled_;
     }
     wants_signals_ = false;
+}
+
+bool MessageIface::signal(SendQueue& queue) {
+    MessageEp* ep = poster_of(queue);
+    if (ep == nullptr || (ep->failure_ != UCS_OK && !queue.wants_mark))
+        return true;
+    if (cq_free_ == 0)
+        return false;
+    queue.wants_mark = false;
+    return ep->post_signal() == UCS_OK;
+}
+
+// Requests without a completion that were carried out end silently, so one is put behind them. Its
+// place is one of those that has_room() leaves; when none is left, others' completions bring some.
+void MessageIface::mark_end(SendQueue& queue, MessageEp& ep) {
+    if (queue.unsignaled == 0 || queue.free == 0)
+        return;
+    queue.wants_mark = cq_free_ == 0;
+    if (queue.wants_mark)
+        ask_for_completions();
+    else
+        ep.post_signal();
 }
 
 // ---- The ends of endpoints
@@ -303,10 +323,7 @@ bool MessageIface::probe(MessageEp& ep) {
         return true;
     if (!gets_room(ep, 1))
         return !ep.has_ended();  // what is under way asks, too
-    SendOp* op = small_.get();
-    if (op == nullptr)
-        gave_up(ep);
-    else if (ep.post_empty_write(op, SendOp::Kind::kProbe, nullptr) == UCS_OK)
+    if (ep.post_signal() == UCS_OK)
         count(MessageCounter::kProbes);
     return true;
 }

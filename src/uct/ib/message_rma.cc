@@ -189,6 +189,11 @@ ucs_status_t MessageEp::post_empty_write(SendOp* op, SendOp::Kind kind, uct_comp
     return post_op(op, kind, request, comp);
 }
 
+ucs_status_t MessageEp::post_signal() {
+    ibv_send_wr request = remote(IBV_WR_RDMA_WRITE, nullptr, 0, 0, 0);
+    return post(request, true);
+}
+
 ucs_status_t MessageEp::flush(unsigned flags, uct_completion_t* comp) {
     MessageIface& own = owner();
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0)
@@ -201,13 +206,8 @@ ucs_status_t MessageEp::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_OK;
     if (comp == nullptr) {
         // Something signalled must be behind the last request, or it would never be acknowledged.
-        if (queue_->unsignaled > 0 && queue_->free > 0 && own.cq_free_ > 0) {
-            SendOp* op = own.small_.get();
-            if (op != nullptr)
-                return post_empty_write(op, SendOp::Kind::kProbe, nullptr) == UCS_OK
-                           ? UCS_INPROGRESS
-                           : failure_;
-        }
+        if (queue_->unsignaled > 0 && queue_->free > 0 && own.cq_free_ > 0)
+            return post_signal() == UCS_OK ? UCS_INPROGRESS : failure_;
         return UCS_INPROGRESS;
     }
     if (queue_->free == 0)
@@ -249,16 +249,16 @@ ucs_status_t MessageEp::fence(unsigned) {
 }
 
 ucs_status_t MessageEp::check(unsigned, uct_completion_t* comp) {
-    MessageIface& own = owner();
+    if (comp == nullptr) {
+        const ucs_status_t status = room(1, 0);
+        return status == UCS_OK ? post_signal() : status;
+    }
     SendOp* op = nullptr;
-    const ucs_status_t status = take(own.small_, 0, &op);
+    const ucs_status_t status = take(owner().small_, 0, &op);
     if (status != UCS_OK)
         return status;
-    const ucs_status_t posted =
-        post_empty_write(op, comp == nullptr ? SendOp::Kind::kProbe : SendOp::Kind::kUser, comp);
-    if (posted != UCS_OK)
-        return posted;
-    return comp == nullptr ? UCS_OK : UCS_INPROGRESS;
+    const ucs_status_t posted = post_empty_write(op, SendOp::Kind::kUser, comp);
+    return posted == UCS_OK ? UCS_INPROGRESS : posted;
 }
 
 }  // namespace tagwire::ib

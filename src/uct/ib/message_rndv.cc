@@ -117,6 +117,7 @@ bool MessageIface::step_read(RndvRead& read) {
         SendOp* op = small_.get();
         if (op == nullptr) {
             gave_up(ep);
+            ask_for_completions();
             return read.under_way > 0;
         }
         const std::size_t bytes = std::min(read.wanted - read.asked, message_max_);

@@ -65,10 +65,9 @@ ucs_status_t MessageEp::no_room() {
     }
     if (!has_credit(1))
         own.count(MessageCounter::kNoCredit);
-    if (own.cq_free_ < own.cq_reserve_ + own.eager_parts_max_) {
-        own.wants_signals_ = true;  // completions of others may be what it takes
-        own.has_work_ = true;
-    }
+    if (own.cq_free_ < own.cq_reserve_ + own.eager_parts_max_ || own.buffers_.is_exhausted() ||
+        own.small_.is_exhausted())
+        own.ask_for_completions();  // those of others may be what it takes
     own.count(MessageCounter::kNoResource);
     own.gave_up(*this);
     return UCS_ERR_NO_RESOURCE;

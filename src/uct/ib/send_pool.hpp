@@ -32,7 +32,6 @@ struct SendOp {
         kFetch,     // an atomic's old value goes to `result`
         kFlush,     // everything before it is done
         kRndvRead,  // a part of a rendezvous that software carries out
-        kProbe,     // keepalive: nobody waits
     };
 
     struct Unpack {
@@ -86,6 +85,8 @@ class SendPool {
         --out_;
     }
     [[nodiscard]] bool has_one() { return free_ != nullptr || grow(); }
+    /// All that there may be are out.
+    [[nodiscard]] bool is_exhausted() const { return free_ == nullptr && out_ >= elements_max_; }
     [[nodiscard]] unsigned out() const { return out_; }
 
   private:

@@ -28,6 +28,7 @@ struct SendQueue {
     MessageEp* owner = nullptr;  // whose requests it has; null: of several, or of nobody
     bool is_broken = false;      // a request failed, or it was stopped
     bool is_shared = false;      // of several endpoints: the transport handles what completes
+    bool wants_mark = false;     // stopped, and there was no place for the request that tells
     std::uint32_t id = 0;        // in the upper half of wr_id
     std::uint32_t posted = 0;    // requests, of all time: the lower half of the newest's wr_id
     std::uint32_t acked = 0;

@@ -236,12 +236,7 @@ void DcIface::stop(ib::MessageEp& any) {
     } else {
         closing_.push_back({ep.id_, ucs::clock_now_ns() + close_ns_});
     }
-    if (channel.unsignaled == 0 || channel.free == 0)
-        return;
-    // Those without a completion that were carried out end silently; this one behind them tells.
-    ibv_send_wr marker{};
-    marker.opcode = IBV_WR_RDMA_WRITE;
-    ep.post(marker, true);
+    mark_end(channel, ep);
 }
 
 // A DCI or a stream where a request failed goes on with others.

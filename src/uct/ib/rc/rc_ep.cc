@@ -201,8 +201,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
                       : ib::call_failed(own.ib_md().device(), "ibv_modify_qp to RTS", error);
 }
 
-// The peer can reach our memory no more, and the last request ends with a completion: those without
-// one that were carried out already end silently, so one is put behind them that is flushed.
+// The peer can reach our memory no more, and the last request ends with a completion.
 void RcEp::to_error() {
     for (ibv_qp* qp : {own_queue_.qp, device_qp_}) {
         if (qp == nullptr)
@@ -213,11 +212,7 @@ void RcEp::to_error() {
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp to ERR failed: %s", std::strerror(error));
     }
-    if (own_queue_.unsignaled == 0 || own_queue_.free == 0)
-        return;
-    ibv_send_wr marker{};
-    marker.opcode = IBV_WR_RDMA_WRITE;
-    post(marker, true);
+    owner().mark_end(own_queue_, *this);
 }
 
 void RcEp::destroy() {

@@ -46,7 +46,7 @@ void RcIface::send_owed() {
     for (std::size_t i = 0; i < owing_.size(); ++i) {
         RcEp& ep = *owing_[i];
         const bool owes = ep.failure_ == UCS_OK && ep.released_ != ep.told_;
-        if (owes && !ep.has_room(1)) {
+        if (owes && !gets_room(ep, 1)) {
             owing_[kept++] = &ep;
             continue;
         }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tables of rc that fill up: places in queues, completions, buffers, credits. Each limit at the
+// least that its option takes and at its end, and sides that only receive.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "entity.hpp"
+#include "operations.hpp"
+
+namespace tagwire::test {
+namespace {
+
+constexpr std::uint8_t kId = Entity::kAmId;
+
+struct Limits {
+    const char* name;
+    std::size_t peers;
+    std::uint64_t each;  // messages of one peer
+    std::vector<std::pair<std::string, std::string>> options;
+};
+
+void PrintTo(const Limits& limits, std::ostream* out) {
+    *out << limits.name;
+}
+
+class RcLimits : public ::testing::TestWithParam<Limits> {
+  protected:
+    static constexpr std::uint64_t kStillMax = 2'000'000;  // steps without a message
+
+    void open(const std::vector<std::pair<std::string, std::string>>& options, std::size_t peers) {
+        EntityOptions with;
+        with.iface_config = options;
+        receiver_ = std::make_unique<Entity>(resource_of("rc"), with);
+        sender_ = std::make_unique<Entity>(resource_of("rc"), with);
+        receiver_->keep_record = sender_->keep_record = false;
+        for (std::size_t i = 0; i < peers; ++i)
+            links_.push_back(connect(*sender_, *receiver_));
+    }
+    void step() {
+        sender_->progress();
+        receiver_->progress();
+    }
+    /// All peers at about the same rate; `send(ep)` answers as an operation does.
+    template <class Send>
+    void send_all(std::uint64_t each, Send&& send) {
+        std::vector<std::uint64_t> sent(links_.size(), 0);
+        const std::uint64_t all = each * links_.size();
+        std::uint64_t seen = 0;
+        for (std::uint64_t still = 0; receiver_->am_count < all; ++still) {
+            ASSERT_LT(still, kStillMax) << receiver_->am_count << " of " << all << " arrived, then "
+                                        << facts_of(*receiver_, links_[0].backward);
+            const std::uint64_t floor = receiver_->am_count / links_.size();
+            for (std::size_t i = 0; i < sent.size(); ++i) {
+                while (sent[i] < each && sent[i] < floor + 64) {
+                    const ucs_status_t status = send(links_[i].forward);
+                    if (status == UCS_ERR_NO_RESOURCE)
+                        break;
+                    ASSERT_EQ(UCS_OK, status);
+                    ++sent[i];
+                }
+            }
+            step();
+            if (receiver_->am_count != seen) {
+                seen = receiver_->am_count;
+                still = 0;
+            }
+        }
+        EXPECT_TRUE(sender_->errors.empty());
+        EXPECT_TRUE(receiver_->errors.empty());
+    }
+
+    std::unique_ptr<Entity> receiver_;
+    std::unique_ptr<Entity> sender_;
+    std::vector<Connection> links_;
+};
+
+// What tells the senders of its progress asks for no completion, and nobody else posts there.
+TEST_P(RcLimits, who_only_receives_goes_on_giving_credit) {
+    open(GetParam().options, GetParam().peers);
+    send_all(GetParam().each, [](uct_ep_h ep) { return uct_ep_am_short(ep, kId, 0, nullptr, 0); });
+}
+
+TEST_P(RcLimits, buffers_of_packed_messages_come_back) {
+    open(GetParam().options, GetParam().peers);
+    const Bytes bytes = pattern(40, 1);
+    send_all(std::min<std::uint64_t>(GetParam().each, 200),
+             [&](uct_ep_h ep) { return send_am_bytes(ep, kId, bytes); });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rc, RcLimits,
+    ::testing::Values(Limits{"one_peer", 1, 4000, {{"RC_TX_CQ_DEPTH", "64"}}},
+                      Limits{"few_peers", 9, 2000, {{"RC_TX_CQ_DEPTH", "64"}}},
+                      Limits{"least_completions", 3, 500, {{"RC_TX_CQ_DEPTH", "4"}}},
+                      Limits{"least_places", 3, 500, {{"RC_TX_DEPTH", "4"}, {"RC_CREDITS", "1"}}},
+                      Limits{"one_buffer", 2, 500, {{"RC_TX_BUFFERS", "1"}}},
+                      Limits{"fewer_buffers_than_peers", 9, 500, {{"RC_TX_BUFFERS", "8"}}},
+                      Limits{"all_least",
+                             3,
+                             500,
+                             {{"RC_TX_CQ_DEPTH", "4"},
+                              {"RC_TX_DEPTH", "4"},
+                              {"RC_CREDITS", "1"},
+                              {"RC_TX_BUFFERS", "1"}}}),
+    [](const auto& parameter) { return std::string(parameter.param.name); });
+
+// The default options, where 65 peers and more used up the completions.
+INSTANTIATE_TEST_SUITE_P(Many, RcLimits, ::testing::Values(Limits{"of_200_peers", 200, 4000, {}}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
+
+class RcRequests : public RcLimits {};
+INSTANTIATE_TEST_SUITE_P(Rc, RcRequests,
+                         ::testing::Values(Limits{"alone", 24, 0, {{"RC_TX_CQ_DEPTH", "64"}}}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
+
+// Each end of a queue takes a place in the completion queue, the last ones, too.
+TEST_P(RcRequests, ends_of_endpoints_leave_the_limit_of_requests_alone) {
+    open(GetParam().options, GetParam().peers);
+    const auto fill = [&](std::size_t first) {
+        std::uint64_t posted = 0;
+        for (bool any = true; any;) {
+            any = false;
+            for (std::size_t i = first; i < links_.size(); ++i) {
+                const ucs_status_t status = uct_ep_am_short(links_[i].forward, kId, 0, nullptr, 0);
+                EXPECT_TRUE(status == UCS_OK || status == UCS_ERR_NO_RESOURCE);
+                any |= status == UCS_OK;
+                posted += status == UCS_OK ? 1 : 0;
+            }
+        }
+        return posted;
+    };
+    const std::uint64_t first = fill(0);
+    EXPECT_GE(64u, first);
+    for (std::size_t i = 0; i < 20; ++i) {
+        const ucs_status_t status = uct_ep_flush(links_[i].forward, UCT_FLUSH_FLAG_CANCEL, nullptr);
+        EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
+    }
+    EXPECT_EQ(0u, fill(20)) << "no completion was looked at meanwhile";
+    for (std::size_t i = 0; i < 20; ++i) {
+        std::uint64_t steps = 0;
+        while (uct_ep_flush(links_[i].forward, UCT_FLUSH_FLAG_CANCEL, nullptr) != UCS_OK) {
+            ASSERT_LT(++steps, kStillMax) << "what was posted there does not end";
+            step();
+        }
+    }
+    links_.erase(links_.begin(), links_.begin() + 20);
+    receiver_->am_count = 0;
+    send_all(500, [](uct_ep_h ep) { return uct_ep_am_short(ep, kId, 0, nullptr, 0); });
+}
+
+}  // namespace
+}  // namespace tagwire::test
