@@ -108,14 +108,15 @@ ucs_status_t check_layout(const Fields& fields, const uct_iface_params_t& params
                       "am_alignment %zu is not a power of two up to %zu", checked->am_alignment,
                       kAmAlignmentMax);
     }
-    if (!fields.has(UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT))
-        return UCS_OK;  // the offset has no effect alone
     fields.take(UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET, params.am_align_offset,
                 &checked->am_align_offset);
     if (checked->am_align_offset >= checked->am_alignment) {
         return refuse(UCS_ERR_INVALID_PARAM, kCall,
-                      "am_align_offset %zu is not below am_alignment %zu", checked->am_align_offset,
-                      checked->am_alignment);
+                      "am_align_offset %zu is not below am_alignment %zu%s",
+                      checked->am_align_offset, checked->am_alignment,
+                      fields.has(UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT)
+                          ? ""
+                          : ", which is not given (UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT)");
     }
     return UCS_OK;
 }

@@ -235,7 +235,9 @@ struct tagwire_uct_iface_params {
         async_event_cb;  ///< Never called: no interface has UCT_IFACE_FLAG_EVENT_ASYNC_CB.
     ucs_time_t keepalive_interval;  ///< Nanoseconds between looks at a silent peer.
     size_t am_alignment;  ///< Alignment of received data in descriptors: a power of two, default 1.
-    size_t am_align_offset;  ///< Byte of the data that is aligned: below am_alignment, default 0.
+    /// Byte of the data that is aligned: below am_alignment (so 0 where that is not given),
+    /// default 0.
+    size_t am_align_offset;
     uint64_t features;       ///< UCT_IFACE_FEATURE_x; all of them when the field is not given.
 };
 

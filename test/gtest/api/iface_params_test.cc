@@ -106,6 +106,11 @@ TEST_F(IfaceParamsTest, alignment_is_a_power_of_two_and_the_offset_below_it) {
     params.am_align_offset = 63;
     ASSERT_EQ(check(), UCS_OK);
     EXPECT_EQ(checked.am_align_offset, 63u);
+    params.field_mask &= ~std::uint64_t{UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT};
+    params.am_align_offset = 1;
+    EXPECT_EQ(check(), UCS_ERR_INVALID_PARAM) << "an offset of what is not aligned";
+    params.am_align_offset = 0;
+    EXPECT_EQ(check(), UCS_OK);
 }
 
 TEST_F(IfaceParamsTest, bounds_of_headroom_features_and_mask) {
