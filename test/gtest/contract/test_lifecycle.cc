@@ -173,6 +173,48 @@ TEST_P(Lifecycle, closing_with_receives_posted_and_messages_waiting_is_quiet) {
     receives.clear();
 }
 
+TEST_P(Lifecycle, what_ends_within_close_may_give_descriptors_back) {
+    TW_NEED(UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_PUT_ZCOPY);
+    if (is_loopback())
+        GTEST_SKIP() << "two sides";
+    std::vector<void*> kept;
+    sender().on_am = [&](const AmMessage& message) {
+        if ((message.flags & UCT_CB_PARAM_FLAG_DESC) == 0)
+            return UCS_OK;
+        kept.push_back(message.data);
+        return UCS_INPROGRESS;
+    };
+    // One endpoint each on either side of the one that has something under way.
+    Connection links[3];
+    for (Connection& link : links)
+        link = connect(sender(), receiver());
+    for (Connection& link : links) {
+        uct_ep_h back = link.backward.get() != nullptr ? link.backward.get() : back_ep();
+        ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(back, kId, 1, nullptr, 0); }));
+    }
+    ASSERT_TRUE(until([&] { return sender().am_count == 3; }));
+    const Buffer from = make_payload(sender(), 4096, 1);
+    const Buffer to(receiver(), 4096, Backing::kAllocated);
+    const RemoteKey key(sender(), to.packed_rkey());
+    const uct_iov_t iov = from.iov();
+    Completion completion;
+    completion.on_done = [&] {
+        for (void* descriptor : kept)
+            uct_iface_release_desc(descriptor);
+        kept.clear();
+    };
+    const ucs_status_t posted =
+        uct_ep_put_zcopy(links[1].forward, &iov, 1, to.address(), key.get(), &completion);
+    ASSERT_GE(posted, UCS_OK);
+    destroy_ep();
+    for (Connection& link : links)
+        (void)link.forward.release();
+    sender().close_iface();
+    EXPECT_EQ(posted == UCS_INPROGRESS ? 1 : 0, completion.calls);
+    for (void* descriptor : kept)
+        uct_iface_release_desc(descriptor);
+}
+
 class PeerFailure : public Contract {
   protected:
     void SetUp() override {

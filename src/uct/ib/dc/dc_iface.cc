@@ -169,10 +169,12 @@ DcIface::~DcIface() {
             finish(*op->ep, *op, UCS_ERR_CANCELED);
     }
     for (ib::MessageEp* ep : eps_) {
-        if (ep == nullptr)
-            continue;
-        end_operations(*ep);
-        delete_ep(static_cast<DcEp&>(*ep));
+        if (ep != nullptr)
+            end_operations(*ep);
+    }
+    for (ib::MessageEp* ep : eps_) {
+        if (ep != nullptr)
+            delete_ep(static_cast<DcEp&>(*ep));
     }
     drop_receives();
 }

@@ -72,22 +72,29 @@ void RcIface::close() {
     delete this;
 }
 
-// Queue pairs first: from then on the device writes nothing of ours.
+// Queue pairs first: from then on the device writes nothing of ours. Callbacks of an endpoint may
+// give back descriptors of any other, so all endpoints are there until the last operation has
+// ended.
 RcIface::~RcIface() {
-    for (ib::MessageEp* each : eps_) {
-        if (each == nullptr)
-            continue;
-        RcEp* ep = static_cast<RcEp*>(each);
-        ep->purge([](uct_pending_req_t*) {});
-        release_group(*ep);
-        if (ep->failure_ == UCS_OK)
-            ep->failure_ = UCS_ERR_CANCELED;
-        ep->destroy_queue_pairs();
-        while (ib::SendOp* op = ep->own_queue_.take_any())
-            finish(*ep, *op, UCS_ERR_CANCELED);
-        end_operations(*ep);
-        delete ep;
-    }
+    const auto of_each = [this](auto&& call) {
+        for (ib::MessageEp* ep : eps_) {
+            if (ep != nullptr)
+                call(static_cast<RcEp&>(*ep));
+        }
+    };
+    of_each([this](RcEp& ep) {
+        ep.purge([](uct_pending_req_t*) {});
+        release_group(ep);
+        if (ep.failure_ == UCS_OK)
+            ep.failure_ = UCS_ERR_CANCELED;
+        ep.destroy_queue_pairs();
+    });
+    of_each([this](RcEp& ep) {
+        while (ib::SendOp* op = ep.own_queue_.take_any())
+            finish(ep, *op, UCS_ERR_CANCELED);
+        end_operations(ep);
+    });
+    of_each([](RcEp& ep) { delete &ep; });
     drop_receives();
 }
 
