@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
@@ -169,9 +170,13 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     ssize_t got = 0;
+    bool is_reset = false;
+    // ECONNRESET says that the peer closed without having read all that we sent. It is told once and
+    // comes before packets of the peer that wait to be read; their end is an end of file.
     do {
         got = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
+    } while (got < 0 &&
+             (errno == EINTR || (errno == ECONNRESET && !std::exchange(is_reset, true))));
     if (got < 0) {
         if (errno == EAGAIN)
             return UCS_ERR_NO_PROGRESS;

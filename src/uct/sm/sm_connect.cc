@@ -48,6 +48,7 @@ void SmIface::watch_timer() {
 
 // ---- Looking
 
+// No callback runs here: event_arm() looks, too. A link that fails waits in failed_ for progress.
 bool SmIface::look() {
     bool moved = false;
     std::array<epoll_event, 64> events;
@@ -79,8 +80,6 @@ bool SmIface::look() {
                 connect(*links_[i]);
         }
     }
-    if (!failed_.empty())
-        moved |= bury_failed() > 0;
     const std::uint64_t pause = waiting_links_ > 0 ? look_ticks_ / 16 : look_ticks_;
     next_look_ = ucs::ticks_now() + pause;
     return moved;

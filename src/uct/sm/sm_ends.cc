@@ -57,15 +57,18 @@ void SmIface::fail(Link& link, ucs_status_t status) {
 }
 
 void SmIface::violation(Link& link, const char* what) {
-    if (link.failure != UCS_OK)
+    if (link.violated)
         return;
     TW_LOG_ERROR("connection to process %d ended: %s", link.peer.pid, what);
     counters_.add(SmCounter::kViolations);
+    // Of a link that has failed already, too: its ring must not be waited for.
     link.violated = true;
     fail(link, UCS_ERR_CONNECTION_RESET);
 }
 
 unsigned SmIface::bury_failed() {
+    if (in_progress_ > 1)
+        return 0;  // a callback of ours progresses: what it came from still walks failed_
     unsigned count = 0;
     for (std::size_t i = 0; i < failed_.size();) {
         Link& link = *failed_[i];
@@ -101,7 +104,6 @@ void SmIface::report_link_failure(Link& link) {
     const auto known = by_name_.find(link.peer_name);
     if (known != by_name_.end() && known->second == &link)
         by_name_.erase(known);
-    link.is_buried = true;
     if (!link.eps.empty())
         counters_.add(SmCounter::kPeerFailures);
     // A handler may destroy its own or other endpoints.
@@ -116,7 +118,9 @@ void SmIface::report_link_failure(Link& link) {
             break;
         }
     }
-    reap_wanted_ = true;
+    link.is_buried = true;  // last: until here the link is walked
+    if (link.eps.empty())
+        unused_.push_back(&link);
 }
 
 // Every operation of the link completes, once, with its failure.
@@ -150,10 +154,6 @@ void SmIface::cancel_operations(Link& link, SmEp* ep, ucs_status_t status) {
     }
 }
 
-bool SmIface::is_unused(const Link& link) const {
-    return link.eps.empty() && (link.is_buried || (link.has_left && link.peer_left));
-}
-
 void SmIface::detach(Link& link, SmEp& ep) {
     std::erase(link.eps, &ep);
     if (!link.eps.empty() || &link == &cancelled_link_)
@@ -174,16 +174,19 @@ void SmIface::detach(Link& link, SmEp& ep) {
         if (link.peer_left)
             fail(link, UCS_ERR_CONNECTION_RESET);
     }
-    reap_wanted_ = true;
+    if (link.is_buried)
+        unused_.push_back(&link);
     if (in_progress_ == 0)
         reap();
 }
 
+// A link is unused once it is buried and has no endpoint: what its peer sent was delivered then. It
+// stays so, for new endpoints take no link that has failed.
 void SmIface::reap() {
-    reap_wanted_ = false;
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-        if (links_[i] != nullptr && is_unused(*links_[i]))
-            remove(*links_[i]);
+    while (!unused_.empty()) {
+        Link& link = *unused_.back();
+        unused_.pop_back();
+        remove(link);
     }
 }
 

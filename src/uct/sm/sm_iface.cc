@@ -344,7 +344,7 @@ ucs_status_t SmIface::event_arm(unsigned) {
     const bool only_pending = working_.empty() && failed_.empty() && cancelled_.empty();
     if ((has_work_ && !only_pending) || in_progress_ > 0)
         return UCS_ERR_BUSY;
-    if (look())
+    if (look() || !failed_.empty())
         return UCS_ERR_BUSY;
     for (Link* link : hot_)
         link->rx.announce_sleep();

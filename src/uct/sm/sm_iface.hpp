@@ -190,7 +190,6 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     Link& new_link();
     void remove(Link& link);
     unsigned bury_failed();
-    [[nodiscard]] bool is_unused(const Link& link) const;
     void reap();
     void unwatch(PeerProcess& process);
     void process_died(pid_t pid);
@@ -247,7 +246,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     std::vector<std::unique_ptr<Link>> links_;
     std::vector<std::uint32_t> free_links_;
     std::vector<Link*> failed_;       // failure set, not reported yet
-    bool reap_wanted_ = false;        // links to remove when nobody looks at them
+    std::vector<Link*> unused_;       // to remove when nobody looks at them
     std::uint64_t accept_after_ = 0;  // ticks; no descriptors were left
     std::unordered_map<std::uint64_t, Link*> by_name_;
     std::unordered_map<pid_t, std::unique_ptr<PeerProcess>> processes_;

@@ -35,7 +35,7 @@ unsigned SmIface::progress() {
         look_although_busy();
     }
     --in_progress_;
-    if (reap_wanted_ && in_progress_ == 0) [[unlikely]]
+    if (!unused_.empty() && in_progress_ == 0) [[unlikely]]
         reap();
     return count;
 }
@@ -43,8 +43,10 @@ unsigned SmIface::progress() {
 // Somebody keeps us busy all the time: newcomers and deaths are looked at all the same, rarely.
 void SmIface::look_although_busy() {
     busy_calls_ = 0;
-    if (ucs::ticks_now() - next_look_ + look_ticks_ > 16 * look_ticks_)
+    if (ucs::ticks_now() - next_look_ + look_ticks_ > 16 * look_ticks_) {
         look();
+        bury_failed();
+    }
 }
 
 void SmIface::answer_bell() {
@@ -397,7 +399,8 @@ unsigned SmIface::idle() {
         cool();
     if (static_cast<std::int64_t>(ucs::ticks_now() - next_look_) < 0)
         return 0;
-    return look() ? 1 : 0;
+    const unsigned moved = look() ? 1 : 0;
+    return moved + bury_failed();
 }
 
 void SmIface::cool() {

@@ -324,6 +324,38 @@ TEST_P(PeerFailure, every_endpoint_to_the_peer_is_reported_and_others_go_on) {
     EXPECT_TRUE(until([&] { return other.am.size() == 2; }));
 }
 
+// Who sleeps may be told of nothing by the call that arms it: the handler destroys its endpoint, and
+// only progress expects that.
+TEST_P(PeerFailure, is_told_inside_progress_to_who_sleeps) {
+    if ((attr().cap.event_flags & UCT_IFACE_FLAG_EVENT_FD) == 0)
+        GTEST_SKIP() << "not offered: UCT_IFACE_FLAG_EVENT_FD";
+    uct_ep_h second = connect_more(sender(), receiver());
+    for (uct_ep_h endpoint : {ep(), second})
+        ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(endpoint, kId, 0, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().am.size() == 2; }));
+    drain();
+    bool is_arming = false;
+    sender().on_error = [&](const PeerError& error) {
+        EXPECT_FALSE(is_arming) << "told by uct_iface_event_arm()";
+        if (error.ep == ep())
+            destroy_ep();
+    };
+    close_receiver();
+    const auto is_told = [&] {
+        for (int i = 0; i < 100 && sender().progress() != 0; ++i) {
+        }
+        uct_ep_am_short(second, kId, 0, nullptr, 0);  // some notice only when they send
+        is_arming = true;
+        const ucs_status_t status = uct_iface_event_arm(sender().iface(), UCT_EVENT_RECV);
+        is_arming = false;
+        EXPECT_TRUE(status == UCS_OK || status == UCS_ERR_BUSY) << ucs_status_string(status);
+        return sender().errors.size() == 2;
+    };
+    ASSERT_TRUE(until(is_told, 50'000'000));
+    drain();
+    EXPECT_EQ(2u, sender().errors.size());
+}
+
 TEST_P(PeerFailure, a_new_endpoint_to_a_new_peer_works_after_it) {
     ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 0, nullptr, 0); }));
     close_receiver();

@@ -9,7 +9,11 @@
 #include <gtest/gtest.h>
 #include <uct/api/tagwire_uct.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "buffer.hpp"
@@ -22,6 +26,19 @@ namespace tagwire::test {
 
 inline constexpr std::uint8_t kAmId = Entity::kAmId;
 inline constexpr int kHostileSteps = 2000;
+
+/** What this process holds at the moment. */
+struct Holdings {
+    std::size_t descriptors;
+    std::size_t mappings;
+    bool operator==(const Holdings&) const = default;
+};
+inline Holdings holdings() {
+    std::ifstream maps("/proc/self/maps");
+    const auto lines = std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+    const auto fds = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+    return {static_cast<std::size_t>(fds), static_cast<std::size_t>(lines)};
+}
 
 inline EntityOptions victim_options(std::size_t rx_headroom) {
     EntityOptions options;

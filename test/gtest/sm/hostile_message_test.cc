@@ -280,5 +280,33 @@ TEST_F(HostilePeer, ThatAnswersWhatNobodyAskedIsIgnored) {
     EXPECT_TRUE(others_go_on());
 }
 
+// The hang-up is seen together with the ring, the message only when what came before the end is
+// delivered.
+TEST_F(HostilePeer, WhoseLastMessageIsBadIsBuried) {
+    progress();
+    Holdings before{};
+    for (std::uint64_t round = 1; round <= 4; ++round) {
+        RawPeer peer = make_peer();
+        peer.say_hello();
+        progress();
+        const Endpoint ep = back_to(peer);
+        ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
+        peer.offer_ring();
+        peer.publish(sm::Control::make(Kind::kAm, kAmId, 121));
+        peer.hang_up();
+        for (int i = 0; i < kHostileSteps && victim.errors.size() < round; ++i)
+            progress(1);
+        EXPECT_EQ(victim.errors.size(), round) << "its failure is told once";
+        EXPECT_EQ(counter("violations"), round);
+        EXPECT_EQ(uct_iface_event_arm(victim.iface(), UCT_EVENT_RECV), UCS_OK)
+            << "whom nobody writes to may sleep";
+        if (round == 1)
+            before = holdings();
+        EXPECT_EQ(holdings().descriptors, before.descriptors);
+        EXPECT_LE(holdings().mappings, before.mappings + 2) << "the allocator's may be two";
+    }
+    EXPECT_TRUE(others_go_on());
+}
+
 }  // namespace
 }  // namespace tagwire::test

@@ -48,6 +48,8 @@ class RawPeer {
     void make_ring();
     void send_offer(std::span<const int> fds) const;
 
+    /** Closes the connection, of which nobody else has a copy. */
+    void hang_up() { socket_.reset(); }
     /** The library has closed the connection. Reads what it sent before. */
     bool is_ended();
 
