@@ -171,8 +171,8 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
     header.msg_controllen = sizeof control;
     ssize_t got = 0;
     bool is_reset = false;
-    // ECONNRESET says that the peer closed without having read all that we sent. It is told once and
-    // comes before packets of the peer that wait to be read; their end is an end of file.
+    // ECONNRESET says that the peer closed without having read all that we sent. It is told once,
+    // before packets of the peer that wait to be read; their end is an end of file.
     do {
         got = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (got < 0 &&
@@ -198,6 +198,10 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
     message.bytes = static_cast<std::size_t>(got);
     *message_p = std::move(message);
     return UCS_OK;
+}
+
+void unix_shut_down(int fd) {
+    ::shutdown(fd, SHUT_RDWR);
 }
 
 ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p) {

@@ -54,6 +54,10 @@ ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fd
 /// UCS_ERR_CONNECTION_RESET: hung up.
 ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* message_p);
 
+/// Both directions end for both sides, whoever else holds the descriptor. What the peer has not
+/// read yet it can still read.
+void unix_shut_down(int fd);
+
 ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p);
 
 /// Unlinks the dead sockets of this user in `directory` whose names begin with `prefix`: those that

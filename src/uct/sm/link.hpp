@@ -43,9 +43,11 @@ class SmEp;
 using TxRing = RingSender<std::atomic, HostFences>;
 using RxRing = RingReceiver<std::atomic, HostFences>;
 
-/// A process that we talk to: one pidfd for all links to it.
+/// A process that we talk to: one pidfd for all links to it, or for one link where its pid cannot
+/// be seen, for then nothing tells whether two links lead to the same process.
 struct PeerProcess {
-    pid_t pid = 0;
+    std::uint32_t id = 0;
+    pid_t pid = 0;        // 0: in a pid namespace that cannot be seen from here
     ucs::UniqueFd pidfd;  // none: death shows as hang-up only
     const char* source = "hang-up";
     unsigned link_count = 0;
@@ -105,6 +107,9 @@ struct alignas(kNoFalseSharing) Link {
     bool violated = false;     // the peer broke the format: its ring is not looked at any more
     bool has_left = false;     // no endpoint of ours any more; the peer was told
     bool peer_left = false;    // no endpoint of the peer's any more
+    bool owes_hello = false;   // our hello found no room: nothing else may be sent before it
+    bool owes_leave = false;   // as has_left, but the peer has yet to be told
+    bool retries = false;      // in SmIface::retrying_
     bool fence_waits = false;  // ep_fence() found operations under way
     ucs_status_t failure = UCS_OK;
 

@@ -28,6 +28,8 @@ constexpr std::uint64_t event_tag(Watched kind, std::uint32_t which) {
 constexpr unsigned kAcceptsPerLook = 64;
 constexpr unsigned kPacketsPerLook = 64;  // of one peer, who might send without end
 constexpr std::uint64_t kAcceptPauseNs = 100'000'000;
+/// How long after a connection was begun the looks are close together.
+constexpr std::uint64_t kContactNs = 50'000'000;
 
 }  // namespace
 
@@ -37,6 +39,30 @@ void SmIface::watch(int fd, std::uint64_t tag) {
     event.data.u64 = tag;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
         ucs::fd_error("epoll_ctl", errno);
+}
+
+// Closing is not enough: a forked child that holds the descriptor, too, keeps the watch alive.
+void SmIface::unwatch_fd(int fd) {
+    if (is_ours())
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+// `for_room`: also tells when a packet fits again.
+void SmIface::watch_link(Link& link, bool for_room) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLRDHUP | (for_room ? std::uint32_t{EPOLLOUT} : 0U);
+    event.data.u64 = event_tag(kLink, link.index);
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link.socket.get(), &event);
+}
+
+void SmIface::close_socket(Link& link) {
+    if (!link.socket)
+        return;
+    unwatch_fd(link.socket.get());
+    // A forked child's copy must not keep the peer from seeing the end.
+    if (is_ours())
+        ucs::unix_shut_down(link.socket.get());
+    link.socket.reset();
 }
 
 void SmIface::watch_listener() {
@@ -62,11 +88,14 @@ bool SmIface::look() {
                 moved = true;
                 break;
             case kLink:
-                if (which < links_.size() && links_[which] != nullptr)
-                    moved |= read_socket(*links_[which]);
+                if (which >= links_.size() || links_[which] == nullptr)
+                    break;
+                if (links_[which]->owes_leave)
+                    send_leave(*links_[which]);
+                moved |= read_socket(*links_[which]);
                 break;
             case kProcess:
-                process_died(static_cast<pid_t>(which));
+                process_died(which);
                 moved = true;
                 break;
             default:
@@ -74,15 +103,44 @@ bool SmIface::look() {
                 break;
         }
     }
-    if (waiting_links_ > 0) {
-        for (std::size_t i = 0; i < links_.size(); ++i) {
-            if (links_[i] != nullptr && links_[i]->state == LinkState::kConnecting)
-                connect(*links_[i]);
-        }
-    }
-    const std::uint64_t pause = waiting_links_ > 0 ? look_ticks_ / 16 : look_ticks_;
-    next_look_ = ucs::ticks_now() + pause;
+    for (std::size_t i = retrying_.size(); i-- > 0;)  // backwards: those that are done go
+        retry(*retrying_[i]);
+    const std::uint64_t now = ucs::ticks_now();
+    const bool is_close = !retrying_.empty() || static_cast<std::int64_t>(contact_until_ - now) > 0;
+    next_look_ = now + (is_close ? look_ticks_ / 16 : look_ticks_);
     return moved;
+}
+
+// The peer's next packet comes by an event, but who polls looks for events only now and then.
+void SmIface::await_contact() {
+    contact_until_ = ucs::ticks_now() + ucs::ticks_from_ns(kContactNs);
+}
+
+void SmIface::set_retry(Link& link, bool wanted) {
+    if (link.retries == wanted)
+        return;
+    link.retries = wanted;
+    if (wanted) {
+        retrying_.push_back(&link);
+    } else {
+        std::erase(retrying_, &link);
+    }
+}
+
+void SmIface::retry(Link& link) {
+    if (link.state == LinkState::kConnecting) {
+        connect(link);
+        return;
+    }
+    const ucs_status_t status = send_hello(link, 0);
+    if (status == UCS_ERR_NO_RESOURCE)
+        return;
+    link.owes_hello = false;
+    set_retry(link, false);
+    if (link.owes_leave)
+        send_leave(link);
+    if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET)
+        fail(link, status);
 }
 
 void SmIface::accept_peers() {
@@ -112,7 +170,7 @@ void SmIface::accept_peers() {
         link.state = LinkState::kStranger;
         link.peer = peer;
         link.socket = std::move(socket);
-        ++waiting_links_;
+        await_contact();
         watch(link.socket.get(), event_tag(kLink, link.index));
         read_socket(link);
     }
@@ -200,13 +258,15 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
         // Who died on the way may have sent messages before: they are in the ring that its next
         // packet brings.
         status = send_hello(link, 0);
-        if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET)
+        link.owes_hello = status == UCS_ERR_NO_RESOURCE;
+        if (link.owes_hello)
+            set_retry(link, true);
+        else if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET)
             return status;
     }
     if (!link.has_left)  // new endpoints take no link that closes
         by_name_.try_emplace(link.peer_name, &link);
     link.state = LinkState::kReady;
-    --waiting_links_;
     counters_.add(SmCounter::kConnections);
     return UCS_OK;
 }
@@ -262,10 +322,8 @@ ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
     link.address.name = socket_name(address.name);
     if (address.place == Place::kDirectory)
         link.address.directory = options_.directory.text;
-    ++waiting_links_;
     const ucs_status_t status = connect(link);
     if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) {
-        --waiting_links_;
         remove(link);
         return status;
     }
@@ -274,7 +332,23 @@ ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
     return UCS_OK;
 }
 
+// UCS_ERR_NO_RESOURCE: tried again at each look.
 ucs_status_t SmIface::connect(Link& link) {
+    ucs_status_t status = link.socket ? UCS_OK : reach(link);
+    if (status == UCS_OK)
+        status = send_hello(link, link.peer_cookie);
+    set_retry(link, status == UCS_ERR_NO_RESOURCE);
+    if (status == UCS_OK) {
+        link.state = LinkState::kGreeted;
+        await_contact();
+        watch(link.socket.get(), event_tag(kLink, link.index));
+    } else if (status != UCS_ERR_NO_RESOURCE && !link.eps.empty()) {
+        fail(link, status);
+    }
+    return status;
+}
+
+ucs_status_t SmIface::reach(Link& link) {
     ucs::UniqueFd socket;
     ucs_status_t status = ucs::unix_connect(link.address, &socket);
     if (status == UCS_ERR_UNREACHABLE) {
@@ -287,17 +361,8 @@ ucs_status_t SmIface::connect(Link& link) {
                      link.peer.pid, link.peer.uid, ::geteuid());
         status = UCS_ERR_REJECTED;
     }
-    if (status == UCS_OK) {
+    if (status == UCS_OK)
         link.socket = std::move(socket);
-        status = send_hello(link, link.peer_cookie);
-    }
-    if (status == UCS_OK) {
-        link.state = LinkState::kGreeted;
-        watch(link.socket.get(), event_tag(kLink, link.index));
-        return UCS_OK;
-    }
-    if (status != UCS_ERR_NO_RESOURCE && !link.eps.empty())
-        fail(link, status);
     return status;
 }
 
@@ -322,7 +387,7 @@ ucs_status_t SmIface::send_hello(Link& link, std::uint64_t cookie) {
 ucs_status_t SmIface::make_tx(Link& link) {
     if (link.failure != UCS_OK)
         return link.failure;
-    if (link.state != LinkState::kGreeted && link.state != LinkState::kReady)
+    if ((link.state != LinkState::kGreeted && link.state != LinkState::kReady) || link.owes_hello)
         return UCS_ERR_NO_RESOURCE;
     RingGeometry geometry;
     geometry.slot_count = static_cast<std::uint32_t>(options_.ring_slots);
@@ -408,20 +473,30 @@ void SmIface::choose_copy_path(Link& link, const Hello& hello) {
 void SmIface::watch_process(Link& link) {
     if (link.peer.pid == pid_)
         return;  // its end is ours
-    auto& known = processes_[link.peer.pid];
-    if (known && known->pidfd && !ucs::pidfd_is_alive(known->pidfd.get())) {
-        // Its pid has gone to another process.
-        dead_processes_.push_back(std::exchange(known, nullptr));
+    auto opened = std::make_unique<PeerProcess>();
+    opened->pid = link.peer.pid;
+    open_pidfd(link, *opened);
+    PeerProcess* process = opened->pidfd ? known_process(link.peer.pid) : nullptr;
+    if (process == nullptr) {
+        process = opened.get();
+        process->id = ++process_serial_;
+        if (process->pidfd)
+            watch(process->pidfd.get(), event_tag(kProcess, process->id));
+        processes_.emplace(process->id, std::move(opened));
     }
-    if (!known) {
-        known = std::make_unique<PeerProcess>();
-        known->pid = link.peer.pid;
-        open_pidfd(link, *known);
-        if (known->pidfd)
-            watch(known->pidfd.get(), event_tag(kProcess, static_cast<std::uint32_t>(known->pid)));
+    ++process->link_count;
+    link.process = process;
+}
+
+// The process that has this pid and lives. Two of the same pid are the same process only where both
+// live, and where the pid is one of this namespace.
+PeerProcess* SmIface::known_process(pid_t pid) {
+    for (const auto& [id, process] : processes_) {
+        if (pid > 0 && process->pid == pid && process->pidfd &&
+            ucs::pidfd_is_alive(process->pidfd.get()))
+            return process.get();
     }
-    ++known->link_count;
-    link.process = known.get();
+    return nullptr;
 }
 
 void SmIface::open_pidfd(Link& link, PeerProcess& process) {

@@ -12,13 +12,12 @@
 
 namespace tagwire::sm {
 
-void SmIface::process_died(pid_t pid) {
-    const auto found = processes_.find(pid);
-    if (found == processes_.end() || !found->second->pidfd ||
-        ucs::pidfd_is_alive(found->second->pidfd.get()))
+void SmIface::process_died(std::uint32_t id) {
+    const auto found = processes_.find(id);
+    if (found == processes_.end() || ucs::pidfd_is_alive(found->second->pidfd.get()))
         return;
     PeerProcess& process = *found->second;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, process.pidfd.get(), nullptr);
+    unwatch_fd(process.pidfd.get());
     for (const auto& link : links_) {
         if (link == nullptr || link->process != &process)
             continue;
@@ -26,19 +25,14 @@ void SmIface::process_died(pid_t pid) {
         }  // what it announced before it died; ends, for nobody sends any more
         fail(*link, UCS_ERR_CONNECTION_RESET);
     }
-    dead_processes_.push_back(std::move(found->second));
-    processes_.erase(found);
 }
 
 void SmIface::unwatch(PeerProcess& process) {
     if (--process.link_count > 0)
         return;
-    const auto found = processes_.find(process.pid);
-    if (found != processes_.end() && found->second.get() == &process) {
-        processes_.erase(found);
-        return;
-    }
-    std::erase_if(dead_processes_, [&](const auto& dead) { return dead.get() == &process; });
+    if (process.pidfd)
+        unwatch_fd(process.pidfd.get());
+    processes_.erase(process.id);
 }
 
 // ---- Ends
@@ -47,8 +41,7 @@ void SmIface::fail(Link& link, ucs_status_t status) {
     if (link.failure != UCS_OK)
         return;
     link.failure = status;
-    if (link.state != LinkState::kReady)
-        --waiting_links_;
+    set_retry(link, false);
     link.state = LinkState::kFailed;
     if (link.tx_made)
         link.tx.hold();
@@ -94,7 +87,7 @@ unsigned SmIface::bury_failed() {
 
 void SmIface::report_link_failure(Link& link) {
     make_cold(link);
-    link.socket.reset();
+    close_socket(link);
     end_operations(link);
     link.controls.clear();
     link.serves.clear();
@@ -169,8 +162,7 @@ void SmIface::detach(Link& link, SmEp& ep) {
         if (known != by_name_.end() && known->second == &link)
             by_name_.erase(known);
         link.has_left = true;
-        const Notice leave{kPacketMagic, kFormatVersion, PacketType::kLeave, 0};
-        ucs::unix_send(link.socket.get(), bytes_of(leave), nullptr, 0);
+        send_leave(link);
         if (link.peer_left)
             fail(link, UCS_ERR_CONNECTION_RESET);
     }
@@ -178,6 +170,19 @@ void SmIface::detach(Link& link, SmEp& ep) {
         unused_.push_back(&link);
     if (in_progress_ == 0)
         reap();
+}
+
+// A peer that never learns of it keeps the connection: where the notice finds no room it goes when
+// there is some.
+void SmIface::send_leave(Link& link) {
+    const Notice leave{kPacketMagic, kFormatVersion, PacketType::kLeave, 0};
+    const bool had_owed = std::exchange(link.owes_leave, true);
+    if (link.owes_hello)
+        return;
+    const ucs_status_t status = ucs::unix_send(link.socket.get(), bytes_of(leave), nullptr, 0);
+    link.owes_leave = status == UCS_ERR_NO_RESOURCE;
+    if (link.owes_leave || had_owed)
+        watch_link(link, link.owes_leave);
 }
 
 // A link is unused once it is buried and has no endpoint: what its peer sent was delivered then. It
@@ -192,6 +197,8 @@ void SmIface::reap() {
 
 void SmIface::remove(Link& link) {
     make_cold(link);
+    set_retry(link, false);
+    close_socket(link);
     std::erase(working_, &link);
     std::erase(failed_, &link);
     const auto known = by_name_.find(link.peer_name);

@@ -143,6 +143,7 @@ SmIface::~SmIface() {
             reinterpret_cast<RingHead*>(link->tx_segment.base())
                 ->producer.closed.store(1, std::memory_order_relaxed);
         }
+        close_socket(*link);
         if (link->message_entry != nullptr)
             free_entry(*link->message_entry);
         if (link->rx_segment != nullptr)
@@ -150,7 +151,7 @@ SmIface::~SmIface() {
     }
     if (descs_ != nullptr)
         descs_->abandon();
-    if (listener_)
+    if (listener_ && is_ours())
         ucs::unix_unlink(address_);
     while (auto* entry = static_cast<PostedEntry*>(posted_.take_any()))
         free_entry(*entry);
@@ -366,7 +367,7 @@ ucs_status_t SmIface::event_arm(unsigned) {
     // Somebody's sends carry no fence and we cannot run the barrier for them, a connection is being
     // retried, or requests wait for room that a receiver frees without a word: then the sleep is
     // short, and nothing is left to the bell.
-    if (sleeps_by_timer_ || waiting_links_ > 0 || !pending.empty()) {
+    if (sleeps_by_timer_ || !retrying_.empty() || !pending.empty()) {
         const itimerspec once{{0, 0}, {0, 1'000'000}};
         ::timerfd_settime(timer_.get(), 0, &once, nullptr);
         if (sleeps_by_timer_)
@@ -394,7 +395,7 @@ void SmIface::describe(const uct::DescribeSink& sink) const {
         fds += link->socket ? 1 : 0;
         bytes += link->tx_segment.bytes() + sizeof(Link);
     }
-    for (const auto& [pid, process] : processes_)
+    for (const auto& [id, process] : processes_)
         fds += process->pidfd ? 1 : 0;
     sink.text("socket", address_.directory.empty() ? "@" + address_.name
                                                    : address_.directory + "/" + address_.name);

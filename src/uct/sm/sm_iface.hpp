@@ -12,6 +12,8 @@
 // last few rings stay hot, so a lone idle peer is answered without a bell.
 #pragma once
 
+#include <unistd.h>
+
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -185,6 +187,17 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs_status_t take_ring(Link& link, const RingOffer& offer, ucs::ReceivedMessage& message);
     ucs_status_t send_hello(Link& link, std::uint64_t cookie);
     ucs_status_t connect(Link& link);
+    ucs_status_t reach(Link& link);
+    void retry(Link& link);
+    void set_retry(Link& link, bool wanted);
+    void await_contact();
+    void send_leave(Link& link);
+    void watch_link(Link& link, bool for_room);
+    void close_socket(Link& link);
+    PeerProcess* known_process(pid_t pid);
+    /// False in a child that inherited the interface: what the kernel keeps for both is the
+    /// parent's.
+    [[nodiscard]] bool is_ours() const { return ::getpid() == pid_; }
     void choose_copy_path(Link& link, const Hello& hello);
     void watch_process(Link& link);
     Link& new_link();
@@ -192,7 +205,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     unsigned bury_failed();
     void reap();
     void unwatch(PeerProcess& process);
-    void process_died(pid_t pid);
+    void process_died(std::uint32_t id);
     void open_pidfd(Link& link, PeerProcess& process);
     void watch_listener();
     void watch_timer();
@@ -202,6 +215,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void report_link_failure(Link& link);
     void end_operations(Link& link);
     void watch(int fd, std::uint64_t tag);
+    void unwatch_fd(int fd);
 
     void post(PostedEntry& entry);
     [[nodiscard]] ucs_status_t refuse_receive() const;
@@ -249,9 +263,10 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     std::vector<Link*> unused_;       // to remove when nobody looks at them
     std::uint64_t accept_after_ = 0;  // ticks; no descriptors were left
     std::unordered_map<std::uint64_t, Link*> by_name_;
-    std::unordered_map<pid_t, std::unique_ptr<PeerProcess>> processes_;
-    std::vector<std::unique_ptr<PeerProcess>> dead_processes_;  // with links that are still there
-    unsigned waiting_links_ = 0;                                // not kReady yet: look more often
+    std::unordered_map<std::uint32_t, std::unique_ptr<PeerProcess>> processes_;  // by id
+    std::uint32_t process_serial_ = 0;
+    std::vector<Link*> retrying_;      // what they wait for comes without an event
+    std::uint64_t contact_until_ = 0;  // ticks; somebody is getting to know us: look more often
     ucs::UniqueFd listener_;
     ucs::UniqueFd epoll_;
     ucs::UniqueFd bell_fd_;

@@ -12,6 +12,7 @@
 #include "buffer.hpp"
 #include "harness.hpp"
 #include "operations.hpp"
+#include "pair.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -77,6 +78,31 @@ TEST_F(Fork, a_child_that_touches_nothing_disturbs_nobody) {
         EXPECT_TRUE(self.errors.empty());
     });
     EXPECT_EQ(0, parent.join());
+}
+
+// The child holds whatever the parent had: a watch on the connection must not outlive that.
+TEST_F(Fork, a_child_that_lives_on_does_not_keep_the_parent_awake) {
+    Pair pair(
+        {},
+        [](Side side) {
+            Child idle([](Channel& control) { control.await_signal(); });
+            side.control.signal();
+            EXPECT_TRUE(progress_until(side.self, [&] { return !side.self.errors.empty(); }));
+            int fd = -1;
+            ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(side.self.iface(), &fd));
+            const auto is_asleep = [&] {
+                pollfd entry = {fd, POLLIN, 0};
+                return uct_iface_event_arm(side.self.iface(), UCT_EVENT_RECV) == UCS_OK &&
+                       poll(&entry, 1, 0) == 0;
+            };
+            EXPECT_TRUE(progress_until(side.self, is_asleep, 2000));
+            idle.channel().signal();
+            EXPECT_EQ(0, idle.join());
+        },
+        [](Side side) { side.control.await_signal(); });
+    ASSERT_TRUE(pair.first.channel().await_signal());
+    pair.second.kill_now();
+    EXPECT_EQ(0, pair.first.join());
 }
 
 TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {

@@ -61,6 +61,31 @@ class HostileReceiver : public HostilePeer {
     Endpoint ep;
 };
 
+// Who reads no packets cannot be told at once that we leave; a connection of which it did not know
+// would stay for ever.
+TEST_F(HostileReceiver, ThatReadsNoPacketsHearsLaterThatWeLeave) {
+    ucs::Mapping page;
+    ASSERT_EQ(ucs::map_shared(peer.bell_fd.get(), ucs::page_bytes(), &page), UCS_OK);
+    auto& bell = *reinterpret_cast<sm::Bell<>*>(page.base());
+    ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
+    ASSERT_TRUE(answer(peer).is(Kind::kAm));
+    sm::Consumer<>& consumer = peer.their_head()->consumer;
+    std::uint64_t wakeups = 0;
+    for (int i = 0; i < kHostileSteps; ++i) {  // each message wakes us, who sleep at once again
+        bell.armed.store(1);
+        consumer.sleep.store(1);
+        consumer.tail.store(static_cast<std::uint64_t>(i) + 1, std::memory_order_release);
+        ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
+        wakeups += bell.armed.load() == 0 ? 1U : 0U;
+    }
+    ASSERT_GT(wakeups, 1000U) << "that fills no socket";
+    ep.reset();
+    progress();
+    for (int i = 0; i < kHostileSteps && !peer.was_left(); ++i)
+        progress(1);
+    EXPECT_TRUE(peer.was_left());
+}
+
 TEST_F(HostileReceiver, PullsNothingButTheDataOfARendezvous) {
     const Buffer payload = make_payload(victim, 3000, 5);
     const Offered offered = offer(payload);

@@ -4,6 +4,7 @@
 // and what may be left behind.
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <uct/api/tagwire_uct.h>
 
 #include <cstdint>
@@ -68,6 +69,22 @@ TEST_F(SmIface, a_message_of_a_peer_that_never_read_our_greeting_is_delivered) {
         ASSERT_EQ(UCS_OK, uct_ep_am_short(there, kId, 1, nullptr, 0));
     }
     EXPECT_TRUE(until([&] { return one.am_count == 1; }));
+}
+
+// Its greeting wakes us.
+TEST_F(SmIface, a_peer_that_does_not_answer_wakes_nobody) {
+    const Endpoint silent = std::move(connect(one, other).forward);  // `other` is not progressed
+    for (int i = 0; i < 1000; ++i)
+        one.progress();
+    ASSERT_EQ(UCS_OK, uct_iface_event_arm(one.iface(), UCT_EVENT_RECV));
+    int fd = -1;
+    ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(one.iface(), &fd));
+    constexpr int kManyRetriesMs = 10;
+    pollfd entry = {fd, POLLIN, 0};
+    EXPECT_EQ(0, poll(&entry, 1, kManyRetriesMs));
+    for (int i = 0; i < kSteps && poll(&entry, 1, 0) == 0; ++i)
+        other.progress();
+    EXPECT_EQ(1, poll(&entry, 1, 0)) << "the greeting wakes nobody";
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ void RawPeer::read_socket() {
         const auto packet = std::span(buffer).first(message.bytes);
         const auto type = sm::check_packet(packet, nullptr);
         ASSERT_TRUE(type) << "the library says only what it would accept";
+        was_left_ |= *type == sm::PacketType::kLeave;
         if (*type != sm::PacketType::kRing)
             continue;
         sm::RingOffer theirs;
@@ -104,6 +105,11 @@ void RawPeer::read_socket() {
 bool RawPeer::is_ended() {
     read_socket();
     return is_ended_;
+}
+
+bool RawPeer::was_left() {
+    read_socket();
+    return was_left_;
 }
 
 std::optional<RawMessage> RawPeer::receive() {

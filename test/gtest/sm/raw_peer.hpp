@@ -71,6 +71,8 @@ class RawPeer {
     sm::RingHead* their_head();
     std::byte* their_buffer(std::uint32_t seg);
     void give_back(std::uint32_t seg);
+    /** The library said that it has no endpoint here any more. */
+    bool was_left();
 
     sm::Hello hello{};
     sm::RingGeometry geometry{16, 8, 1024, 4096};
@@ -82,6 +84,7 @@ class RawPeer {
 
     ucs::UniqueFd socket_;
     bool is_ended_ = false;
+    bool was_left_ = false;
     ucs::Mapping ring_;
     std::uint64_t position_ = 0;
     ucs::Mapping their_ring_;
