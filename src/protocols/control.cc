@@ -7,6 +7,7 @@
 #include "protocols/rail.hpp"
 #include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
@@ -128,55 +129,113 @@ void Endpoint::say_reset() {
         send_control({static_cast<std::uint32_t>(ControlOp::kReset), 0, 0, 0, number_});
 }
 
-void Endpoint::on_control(const Control& message) {
-    Request* request = worker.request_named(message.a);
-    const bool is_ours = request != nullptr && request->ep == this;
-    const auto status = static_cast<ucs_status_t>(message.b);
+namespace {
+
+/// How an operation ends of which the peer says that it ended so.
+ucs_status_t status_of_peer(const Control& message) {
+    if (message.b >= 0)
+        return UCS_OK;
+    return message.b > UCS_ERR_LAST ? static_cast<ucs_status_t>(message.b) : UCS_ERR_IO_ERROR;
+}
+
+/// Of an eager message that has gone, in part at least.
+bool awaits_ack(const Request& request) {
+    constexpr std::uint32_t kAsked = TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE;
+    return request.kind == RequestKind::kSend && !request.is_rndv &&
+           (request.flags & kAsked) != 0 && (request.has_gone || request.offset > 0);
+}
+
+/// The peer was asked to drop it, and no data of it is under way.
+bool awaits_cancel(const Request& request) {
+    return request.kind == RequestKind::kSend && request.is_outstanding && request.wants_cancel &&
+           !request.is_queued && request.transfer == nullptr &&
+           (!request.is_rndv || request.peer_id == 0);
+}
+
+bool awaits_flush(const Request& request) {
+    const bool is_flush =
+        request.kind == RequestKind::kFlush || request.kind == RequestKind::kClose;
+    return is_flush && !request.is_queued;
+}
+
+}  // namespace
+
+/// False: the peer cannot say that of a request of ours, or of none, at this time.
+bool Endpoint::on_end_of(Request* request, const Control& message) {
+    if (request == nullptr || request->ep != this)
+        return false;
     switch (static_cast<ControlOp>(message.op)) {
         case ControlOp::kAck:
-            if (is_ours && request->kind == RequestKind::kSend) {
-                request->is_answered = true;  // it may come before the last part has gone
-                if (request->is_outstanding)
-                    worker.finish(*request, UCS_OK);
-            }
-            break;
+            if (!awaits_ack(*request))
+                return false;
+            request->is_answered = true;  // it may come before the last part has gone
+            if (request->is_outstanding)
+                worker.finish(*request, UCS_OK);
+            return true;
         case ControlOp::kAts:
-            if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding)
-                worker.finish(*request, status < 0 ? status : UCS_OK);
+            if (!is_rndv_of_ours(request))
+                return false;
+            worker.finish(*request, status_of_peer(message));
+            return true;
+        case ControlOp::kDataEnd:
+            if (!Worker::awaits_data(request, this))
+                return false;
+            if (message.b >= 0)
+                return worker.rndv_written(*request);
+            worker.rndv_ended(*request, status_of_peer(message));
+            return true;
+        case ControlOp::kCanceled:
+            if (!awaits_cancel(*request))
+                return false;
+            worker.finish(*request, UCS_ERR_CANCELED);
+            return true;
+        default:
+            if (!awaits_flush(*request))
+                return false;
+            request->is_answered = true;
+            check_flushes();
+            return true;
+    }
+}
+
+/// The receiver of a rendezvous asks for its data.
+void Endpoint::on_cts(Request* request, const Control& message) {
+    const auto receive_id = static_cast<std::uint32_t>(message.b);
+    const bool is_there = request != nullptr && request->ep == this &&
+                          request->kind == RequestKind::kSend && request->is_outstanding;
+    if (!is_there)  // nobody waits for what is not there
+        return control(ControlOp::kDataEnd, receive_id, UCS_ERR_CANCELED);
+    if (!awaits_receiver(request) || receive_id == 0 || message.c == 0 ||
+        message.c > request->buffer.length)
+        return worker.count(WorkerCounter::kGarbage);
+    send_data(*request, receive_id, message.c);
+}
+
+void Endpoint::on_control(const Control& message) {
+    if (controls_.size() >= kControlsMax) {
+        TW_LOG_WARN("endpoint to worker %016lx ends: its peer has %zu answers to take, and asks on",
+                    worker_id, controls_.size());
+        return fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
+    Request* request = worker.request_named(message.a);
+    switch (static_cast<ControlOp>(message.op)) {
+        case ControlOp::kAck:
+        case ControlOp::kAts:
+        case ControlOp::kDataEnd:
+        case ControlOp::kCanceled:
+        case ControlOp::kFlushed:
+            if (!on_end_of(request, message))
+                worker.count(WorkerCounter::kGarbage);
             break;
         case ControlOp::kCts:
-            if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding) {
-                send_data(*request, static_cast<std::uint32_t>(message.b), message.c);
-            } else {  // nobody waits for what is not there
-                control(ControlOp::kDataEnd, static_cast<std::uint32_t>(message.b),
-                        UCS_ERR_CANCELED);
-            }
-            break;
-        case ControlOp::kDataEnd:
-            if (!is_ours || request->kind != RequestKind::kReceive || !request->is_outstanding)
-                break;
-            if (status < 0) {
-                worker.rndv_ended(*request, status);
-            } else {
-                worker.rndv_written(*request);
-            }
+            on_cts(request, message);
             break;
         case ControlOp::kCancel:
             if (worker.withdraw(*this, message.a))
                 control(ControlOp::kCanceled, message.a);
             break;
-        case ControlOp::kCanceled:
-            if (is_ours && request->kind == RequestKind::kSend && request->is_outstanding)
-                worker.finish(*request, UCS_ERR_CANCELED);
-            break;
         case ControlOp::kFlush:
             control(ControlOp::kFlushed, message.a);
-            break;
-        case ControlOp::kFlushed:
-            if (is_ours && request->kind != RequestKind::kReceive) {
-                request->is_answered = true;
-                check_flushes();
-            }
             break;
         case ControlOp::kHoldData:
             holds_data_ = true;
@@ -216,9 +275,6 @@ void Endpoint::on_control(const Control& message) {
         case ControlOp::kDown:
             if (stripes_ != nullptr)
                 stripes_->on_down(message.a, static_cast<std::uint32_t>(message.b));
-            break;
-        default:
-            worker.count(WorkerCounter::kGarbage);
             break;
     }
     if (state_ == EpState::kReady)
@@ -290,9 +346,11 @@ void Endpoint::request_ended() {
 // ---- Cancel
 
 void Endpoint::cancel(Request& request) {
-    if (request.is_announced) {
+    if (request.is_announced || request.is_outstanding)
         request.wants_cancel = true;
-    } else if (request.is_queued && !request.is_outstanding && request.offset == 0 &&
+    if (request.is_announced)
+        return;
+    if (request.is_queued && !request.is_outstanding && request.offset == 0 &&
                !request.has_gone && request.kind == RequestKind::kSend) {
         queue_.remove_if([&](Request& queued) { return &queued == &request; });
         request.is_queued = false;

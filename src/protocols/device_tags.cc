@@ -309,8 +309,7 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
         return;
     consumed(receive);
     Placeholder place{};
-    if (length == sizeof place)
-        std::memcpy(&place, header, sizeof place);
+    const bool is_place = decode({static_cast<const std::byte*>(header), length}, &place);
     Request& request = *detach(receive);
     // The header lies in the buffer, and the message may be shorter.
     if (header == request.buffer.base)
@@ -318,7 +317,7 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
                     std::min(length, receive.before.size()));
     put_back(receive);
     worker_.count(WorkerCounter::kTagMatched);
-    Endpoint* ep = worker_.named(place.sender);
+    Endpoint* ep = is_place ? worker_.named(place.sender) : nullptr;
     if (ep != nullptr)
         learn(tag, *ep);
     if (ep == nullptr || !worker_.take_announced(*ep, place, tag, &request))
@@ -341,9 +340,8 @@ ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned
 
 ucs_status_t DeviceTags::on_request(const void* header, std::size_t length, uct_tag_t tag) {
     Placeholder place{};
-    if (length != sizeof place)
+    if (!decode({static_cast<const std::byte*>(header), length}, &place))
         return worker_.garbage("place of a tagged message", length);
-    std::memcpy(&place, header, sizeof place);
     Endpoint* ep = worker_.named(place.sender);
     if (ep == nullptr)
         return worker_.garbage("place of a tagged message of nobody", length);

@@ -36,19 +36,12 @@ namespace tagwire::proto {
 class Rail;
 class Stripes;
 
-/// A rail of the peer.
-struct PeerRail {
-    std::string transport;
-    std::uint8_t domain = 0;
-    std::uint8_t flags = 0;  // RailFlag
-    std::vector<std::byte> device;
-    std::vector<std::byte> iface;
-};
-
 /// A tagged message that is here before its place in the order.
 struct Announced {
     AmId am = AmId::kEager;
-    std::vector<std::byte> bytes;  // empty: its place has come
+    Header header{};
+    std::vector<std::byte> bytes;  // behind the header
+    bool has_come = false;         // its place
 };
 
 /// What a call of the program wants sent.
@@ -81,7 +74,7 @@ class Endpoint : public tw_ep {
     ucs_status_t contact(std::string_view transport, std::span<const std::byte> device,
                          std::span<const std::byte> iface);
     void on_hello(const Hello& hello, std::vector<PeerRail> rails);
-    void on_offer(const Offer& offer, std::span<const std::byte> address);
+    void on_offer(const OfferMessage& message);
     void on_ready(const Offer& offer);
     void on_refuse(const Offer& offer);
     /// Sends what waits and is not waiting for an event of the transport. False: it waits still.
@@ -111,8 +104,7 @@ class Endpoint : public tw_ep {
     void queue_transfer(Request& request);
     void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
     void pieces_ended(Request& request, ucs_status_t status);
-    /// `keys`: that of the lane's domain, then others with their heads.
-    void on_put_offer(const PutOffer& offer, std::span<const std::byte> keys);
+    void on_put_offer(const PutMessage& message);
     void drop_data(Request& request);
 
     // ---- Data over several rails (stripe.cc)
@@ -212,6 +204,10 @@ class Endpoint : public tw_ep {
     ucs_status_t start_rndv(Request& request);
     ucs_status_t send_request(Request& request);
     ucs_status_t start_flush(Request& request);
+    bool on_end_of(Request* request, const Control& message);
+    void on_cts(Request* request, const Control& message);
+    bool awaits_receiver(const Request* request) const;
+    bool is_rndv_of_ours(const Request* request) const;
     ucs_status_t send_parts(Request& request);
     ucs_status_t send_at_once(const Outgoing& message);
     ucs_status_t send_whole(Request& request, std::uint32_t flags);
@@ -244,10 +240,20 @@ class Endpoint : public tw_ep {
     bool try_lane(std::size_t rail, std::size_t peer_rail);
     void send_offer();
     void drop_offered();
+    void refuse(const Offer& offer);
+    void add_refused(const Offer& offer);
+    bool is_about_ours(const Offer& offer) const;
     ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
                          std::span<const std::byte> iface, uct_ep_h* ep_p);
     void queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address);
+    void queue_wireup(std::vector<std::byte> bytes);
     std::vector<std::byte> hello_bytes() const;
+
+    /// Control messages that wait for the transport. With more, the peer does not take what it asks
+    /// for.
+    static constexpr std::size_t kControlsMax = std::size_t{1} << 20;
+    /// The same of wire-up: a hello, and offers for as many rails as there may be.
+    static constexpr std::size_t kWireupMax = 512;
 
     // What a short message reads, first.
     std::size_t direct_end_ = 0;    // shorter messages go at once, by the short way

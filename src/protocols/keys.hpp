@@ -16,8 +16,6 @@
 
 namespace tagwire::proto {
 
-inline constexpr std::size_t kKeysBytesMax = 512;
-
 struct Keys {
     std::byte bytes[kKeysBytesMax];
     std::size_t used = 0;

@@ -11,36 +11,6 @@
 
 namespace tagwire::proto {
 
-namespace {
-
-/// Takes a T from the front. False: there are too few bytes.
-template <class T>
-bool take(std::span<const std::byte>* bytes, T* value) {
-    if (bytes->size() < sizeof *value)
-        return false;
-    std::memcpy(value, bytes->data(), sizeof *value);
-    *bytes = bytes->subspan(sizeof *value);
-    return true;
-}
-
-/// What lies between the header and the data of a message.
-bool take_envelope(std::span<const std::byte>* bytes, const Header& header,
-                   Worker::Arrival* arrival) {
-    std::uint64_t word = 0;
-    if ((header.flags & ~std::uint32_t{kHeaderFlags}) != 0)
-        return false;
-    if ((header.flags & kImm) != 0 && !take(bytes, &arrival->imm))
-        return false;
-    if ((header.flags & kAcks) != 0) {
-        if (!take(bytes, &word))
-            return false;
-        arrival->send_id = static_cast<std::uint32_t>(word);
-    }
-    return true;
-}
-
-}  // namespace
-
 inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
     if (&space == &spaces_[1]) [[likely]]
         return static_cast<Request*>(space.posted.match(tag, source));
@@ -73,7 +43,7 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
             return UCS_OK;
         }
     }
-    return on_eager_among_others(data, length);
+    return on_eager_among_others(*ep, header, data + sizeof header, length - sizeof header);
 }
 
 ucs_status_t Worker::on_long_eager(const std::byte* data, std::size_t length) {
@@ -81,52 +51,52 @@ ucs_status_t Worker::on_long_eager(const std::byte* data, std::size_t length) {
     if (length < sizeof header)
         return garbage("eager message", length);
     std::memcpy(&header, data, sizeof header);
-    if (names_.find(header.sender) == nullptr)
+    Endpoint* ep = names_.find(header.sender);
+    if (ep == nullptr)
         return garbage("message of nobody", length);
-    return on_eager_among_others(data, length);
+    return on_eager_among_others(*ep, header, data + sizeof header, length - sizeof header);
 }
 
-ucs_status_t Worker::on_eager_among_others(const std::byte* data, std::size_t length) {
-    Header header;
-    std::memcpy(&header, data, sizeof header);
-    Endpoint& ep = *names_.find(header.sender);
-    const std::span<const std::byte> rest{data + sizeof header, length - sizeof header};
+/// `data` and `length`: what is behind the header.
+ucs_status_t Worker::on_eager_among_others(Endpoint& ep, Header header, const std::byte* data,
+                                           std::size_t length) {
+    if ((header.flags & kAnnounced) != 0)
+        return announce(ep, AmId::kEager, header, {data, length});
     Request* request = nullptr;
-    std::span<const std::byte> bytes = rest;
-    std::uint64_t imm = 0;
-    if ((header.flags & ~std::uint32_t{kTagged | kImm}) == 0 &&
-        ((header.flags & kImm) == 0 || take(&bytes, &imm))) {
+    if ((header.flags & ~std::uint32_t{kTagged | kImm}) == 0) {
+        std::uint64_t imm = 0;
+        const std::size_t before = (header.flags & kImm) != 0 ? sizeof imm : 0;
+        if (length < before)
+            return garbage("eager message", length);
+        std::memcpy(&imm, data, before);
         request = match(space((header.flags & kTagged) != 0), header.tag, ep.source);
-        if (request != nullptr && is_short(*request, bytes.size())) {
-            if (bytes.size() > kShortCopyMax) {
-                end_short<true>(*request, ep, header, bytes.data(), bytes.size(), imm);
+        const std::size_t bytes = length - before;
+        if (request != nullptr && is_short(*request, bytes)) {
+            if (bytes > kShortCopyMax) {
+                end_short<true>(*request, ep, header, data + before, bytes, imm);
             } else {
-                end_short<false>(*request, ep, header, bytes.data(), bytes.size(), imm);
+                end_short<false>(*request, ep, header, data + before, bytes, imm);
             }
             return UCS_OK;
         }
     }
-    if ((header.flags & kAnnounced) != 0)
-        return announce(ep, AmId::kEager, {data, length});
-    take_eager(ep, header, rest, request);
+    take_eager(ep, header, {data, length}, request);
     return UCS_OK;
 }
 
 /// The long way of an eager message; `request` has been matched, if it is not null. False: the
 /// message cannot be, and is dropped.
-bool Worker::take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
-                        Request* request) {
+bool Worker::take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
+    EagerBody body;
+    if (!decode(header, behind, &body) || ((header.flags & kMoreParts) != 0 && ep.has_incoming))
+        return drop("eager message", behind.size());
     Arrival arrival{};
     arrival.tag = header.tag;
     arrival.flags = header.flags;
-    arrival.bytes = bytes;
-    if (!take_envelope(&arrival.bytes, header, &arrival))
-        return drop("eager message", bytes.size());
-    arrival.length = arrival.bytes.size();
-    if ((header.flags & kMoreParts) != 0 &&
-        (!take(&arrival.bytes, &arrival.length) || arrival.length <= arrival.bytes.size() ||
-         ep.has_incoming))
-        return drop("first part", bytes.size());
+    arrival.imm = body.imm;
+    arrival.length = body.length;
+    arrival.send_id = body.send_id;
+    arrival.bytes = body.data;
     if (request == nullptr)
         arrive_unmatched(ep, arrival);
     else
@@ -135,25 +105,29 @@ bool Worker::take_eager(Endpoint& ep, const Header& header, std::span<const std:
 }
 
 ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
-    std::span<const std::byte> bytes{data, length};
     Header header;
-    Endpoint* ep = take(&bytes, &header) ? names_.find(header.sender) : nullptr;
+    if (length < sizeof header)
+        return garbage("rendezvous", length);
+    std::memcpy(&header, data, sizeof header);
+    Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr)
         return garbage("rendezvous of nobody", length);
+    const WireBytes behind{data + sizeof header, length - sizeof header};
     if ((header.flags & kAnnounced) != 0)
-        return announce(*ep, AmId::kRndv, {data, length});
-    take_rndv(*ep, header, bytes, nullptr);
+        return announce(*ep, AmId::kRndv, header, behind);
+    take_rndv(*ep, header, behind, nullptr);
     return UCS_OK;
 }
 
 /// As take_eager().
-bool Worker::take_rndv(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
-                       Request* request) {
+bool Worker::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
+    RndvBody body;
+    if (!decode(header, behind, &body))
+        return drop("request of a rendezvous", behind.size());
     Arrival arrival{};
-    arrival.bytes = bytes;
-    if ((header.flags & (kAcks | kMoreParts)) != 0 ||
-        !take_envelope(&arrival.bytes, header, &arrival) || !take(&arrival.bytes, &arrival.rndv))
-        return drop("request of a rendezvous", bytes.size());
+    arrival.bytes = body.keys.all();
+    arrival.imm = body.imm;
+    arrival.rndv = body.rndv;
     arrival.tag = header.tag;
     arrival.flags = header.flags;
     arrival.length = arrival.rndv.length;
@@ -168,14 +142,14 @@ bool Worker::take_rndv(Endpoint& ep, const Header& header, std::span<const std::
 
 // ---- Messages that come before their place in the order: device_tags.hpp
 
-/// `bytes` are all of an active message, from its header on.
-ucs_status_t Worker::announce(Endpoint& ep, AmId am, std::span<const std::byte> bytes) {
-    Header header;
-    std::memcpy(&header, bytes.data(), sizeof header);
+/// `behind`: what follows the header.
+ucs_status_t Worker::announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind) {
     if (device_tags_ == nullptr || (header.flags & kTagged) == 0 ||
         (header.flags & kMoreParts) != 0 || ep.announced.size() >= options().envelopes_max)
-        return garbage("message without a place", bytes.size());
-    ep.announced.push_back({am, {bytes.begin(), bytes.end()}});
+        return garbage("message without a place", behind.size());
+    Announced announced{am, header, {behind.begin(), behind.end()}, false};
+    announced.header.flags &= ~std::uint32_t{kAnnounced};
+    ep.announced.push_back(std::move(announced));
     return UCS_OK;
 }
 
@@ -184,22 +158,18 @@ ucs_status_t Worker::announce(Endpoint& ep, AmId am, std::span<const std::byte> 
 bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
                             Request* request) {
     const std::uint32_t index = place.number - ep.first_announced;
-    if (index >= ep.announced.size() || ep.announced[index].bytes.empty())
+    if (index >= ep.announced.size() || ep.announced[index].has_come)
         return drop("place of no message", sizeof place);
-    const AmId am = ep.announced[index].am;
-    const std::vector<std::byte> bytes = std::exchange(ep.announced[index].bytes, {});
-    while (!ep.announced.empty() && ep.announced.front().bytes.empty()) {
+    const Announced message = std::exchange(ep.announced[index], Announced{});
+    ep.announced[index].has_come = true;
+    while (!ep.announced.empty() && ep.announced.front().has_come) {
         ep.announced.pop_front();
         ++ep.first_announced;
     }
-    Header header;
-    std::memcpy(&header, bytes.data(), sizeof header);
-    header.flags &= ~std::uint32_t{kAnnounced};
-    const auto rest = std::span(bytes).subspan(sizeof header);
-    if (header.tag != tag)
-        return drop("message whose place has another tag", bytes.size());
-    return am == AmId::kRndv ? take_rndv(ep, header, rest, request)
-                             : take_eager(ep, header, rest, request);
+    if (message.header.tag != tag)
+        return drop("message whose place has another tag", message.bytes.size());
+    return message.am == AmId::kRndv ? take_rndv(ep, message.header, message.bytes, request)
+                                     : take_eager(ep, message.header, message.bytes, request);
 }
 
 void Worker::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
@@ -274,10 +244,10 @@ void Worker::end_receive(Request& request, Endpoint& ep) {
 }
 
 ucs_status_t Worker::on_part(const std::byte* data, std::size_t length) {
-    std::span<const std::byte> bytes{data, length};
-    Part part;
-    Endpoint* ep = take(&bytes, &part) ? names_.find(part.sender) : nullptr;
-    if (ep == nullptr || !ep->has_incoming || bytes.empty() ||
+    PartMessage part;
+    Endpoint* ep = decode({data, length}, &part) ? names_.find(part.part.sender) : nullptr;
+    const WireBytes bytes = part.data;
+    if (ep == nullptr || !ep->has_incoming ||
         bytes.size() > ep->incoming_length - ep->incoming_bytes)
         return garbage("part of a message", length);
     if (Request* request = ep->incoming_request) {
@@ -308,13 +278,22 @@ ucs_status_t Worker::on_part(const std::byte* data, std::size_t length) {
     return UCS_OK;
 }
 
+/// Whether the peer may send the data of this receive, or say how that ended: it was asked to, and
+/// nothing of our side is moving it.
+bool Worker::awaits_data(const Request* request, const Endpoint* ep) {
+    return request != nullptr && ep != nullptr && request->ep == ep &&
+           request->kind == RequestKind::kReceive && request->is_outstanding &&
+           !request->is_queued && request->transfer == nullptr;
+}
+
 ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
-    std::span<const std::byte> bytes{data, length};
-    Data head;
-    Request* request = take(&bytes, &head) ? requests_.find(head.receive_id) : nullptr;
-    if (request == nullptr || request->kind != RequestKind::kReceive || !request->is_outstanding ||
-        request->ep != names_.find(head.sender) || head.offset != request->offset ||
-        bytes.size() > request->wanted - request->offset)
+    DataMessage message;
+    if (!decode({data, length}, &message))
+        return garbage("data of a rendezvous", length);
+    const WireBytes bytes = message.data;
+    Request* request = requests_.find(message.head.receive_id);
+    if (!awaits_data(request, names_.find(message.head.sender)) ||
+        message.head.offset != request->offset || bytes.size() > request->wanted - request->offset)
         return garbage("data of a rendezvous", length);
     if (request->is_offered) {
         request->is_offered = false;
@@ -328,20 +307,17 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
 }
 
 ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
-    std::span<const std::byte> bytes{data, length};
-    PutOffer offer;
-    Endpoint* ep = take(&bytes, &offer) ? names_.find(offer.sender) : nullptr;
-    if (ep == nullptr || ep->state() != EpState::kReady || bytes.size() < offer.key_bytes ||
-        (offer.key_count == 0 && bytes.size() > offer.key_bytes))
+    PutMessage message;
+    Endpoint* ep = decode({data, length}, &message) ? names_.find(message.offer.sender) : nullptr;
+    if (ep == nullptr || ep->state() != EpState::kReady)
         return garbage("offer to write", length);
-    ep->on_put_offer(offer, bytes);
+    ep->on_put_offer(message);
     return UCS_OK;
 }
 
 ucs_status_t Worker::on_control(const std::byte* data, std::size_t length) {
-    std::span<const std::byte> bytes{data, length};
     Control message;
-    Endpoint* ep = take(&bytes, &message) ? names_.find(message.sender) : nullptr;
+    Endpoint* ep = decode({data, length}, &message) ? names_.find(message.sender) : nullptr;
     if (ep == nullptr)
         return garbage("control message", length);
     ep->on_control(message);
@@ -349,9 +325,9 @@ ucs_status_t Worker::on_control(const std::byte* data, std::size_t length) {
 }
 
 ucs_status_t Worker::on_wireup(const std::byte* data, std::size_t length) {
-    std::span<const std::byte> bytes{data, length};
     Wireup wireup;
-    if (!take(&bytes, &wireup))
+    WireBytes behind;
+    if (!decode({data, length}, &wireup, &behind))
         return garbage("wire-up", length);
     if (wireup.version != kWireVersion || wireup.to != id_) {
         TW_LOG_ERROR(
@@ -360,64 +336,44 @@ ucs_status_t Worker::on_wireup(const std::byte* data, std::size_t length) {
             wireup.from, wireup.version, wireup.to, kWireVersion, id_);
         return garbage("wire-up", length);
     }
-    if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello)
-        return on_hello(wireup.from, bytes);
-    Offer offer;
-    if (!take(&bytes, &offer) || bytes.size() < offer.address_bytes)
+    if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello) {
+        HelloMessage hello;
+        return decode(behind, &hello) ? on_hello(wireup.from, std::move(hello))
+                                      : garbage("hello", length);
+    }
+    OfferMessage message;
+    if (!decode(behind, &message))
         return garbage("offer", length);
     Endpoint* ep = endpoint_to(wireup.from);
     if (ep == nullptr)
         return garbage("offer of nobody", length);
+    if (message.offer.id != ep->id)
+        return UCS_OK;  // of an earlier connection
     switch (static_cast<WireupOp>(wireup.op)) {
         case WireupOp::kOffer:
-            if (offer.id == ep->id)
-                ep->on_offer(offer, bytes.first(offer.address_bytes));
+            ep->on_offer(message);
             break;
         case WireupOp::kReady:
-            if (offer.id == ep->id)
-                ep->on_ready(offer);
+            ep->on_ready(message.offer);
             break;
         case WireupOp::kRefuse:
-            ep->on_refuse(offer);
+            ep->on_refuse(message.offer);
             break;
         case WireupOp::kStripeOffer:
-            if (offer.id == ep->id)
-                ep->stripes().on_offer(offer, bytes.first(offer.address_bytes));
+            ep->stripes().on_offer(message);
             break;
         case WireupOp::kStripeReady:
-            if (offer.id == ep->id)
-                ep->stripes().on_ready(offer);
-            break;
-        case WireupOp::kStripeRefuse:
-            if (offer.id == ep->id)
-                ep->stripes().on_refuse(offer);
+            ep->stripes().on_ready(message.offer);
             break;
         default:
-            return garbage("wire-up", length);
+            ep->stripes().on_refuse(message.offer);
+            break;
     }
     return UCS_OK;
 }
 
-ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> bytes) {
-    const std::size_t length = bytes.size();
-    Hello hello;
-    if (!take(&bytes, &hello) || hello.rails > UINT8_MAX)
-        return garbage("hello", length);
-    std::vector<PeerRail> rails(hello.rails);
-    for (PeerRail& rail : rails) {
-        RailHead head;
-        if (!take(&bytes, &head) ||
-            bytes.size() < std::size_t{head.device_bytes} + head.iface_bytes)
-            return garbage("hello", length);
-        rail.transport.assign(head.transport, strnlen(head.transport, sizeof head.transport));
-        rail.domain = head.domain;
-        rail.flags = head.flags;
-        const auto device = bytes.first(head.device_bytes);
-        const auto iface = bytes.subspan(head.device_bytes, head.iface_bytes);
-        rail.device.assign(device.begin(), device.end());
-        rail.iface.assign(iface.begin(), iface.end());
-        bytes = bytes.subspan(std::size_t{head.device_bytes} + head.iface_bytes);
-    }
+ucs_status_t Worker::on_hello(std::uint64_t from, HelloMessage message) {
+    const Hello& hello = message.hello;
     // Connections of one peer may overtake each other on their way, and a hello that was repeated
     // may come when its connection is over.
     Endpoint* ep = endpoint_to(from);
@@ -445,8 +401,8 @@ ucs_status_t Worker::on_hello(std::uint64_t from, std::span<const std::byte> byt
     if (ep == nullptr)
         ep = make_endpoint(from);
     if (ep == nullptr)
-        return garbage("hello", length);
-    ep->on_hello(hello, std::move(rails));
+        return garbage("hello", message.rails.size());
+    ep->on_hello(hello, std::move(message.rails));
     return UCS_OK;
 }
 

@@ -126,9 +126,22 @@ void Worker::rndv_ended(Request& request, ucs_status_t status) {
     finish(request, status);
 }
 
+/// A rendezvous of ours whose receiver may choose now how its data moves. Only such a buffer is the
+/// library's to read: that of an eager message is its program's again, though its acknowledgement
+/// is still to come.
+bool Endpoint::awaits_receiver(const Request* request) const {
+    return is_rndv_of_ours(request) && request->peer_id == 0;
+}
+
+/// ... whose data no device and no queue of ours has: it may be said to have ended.
+bool Endpoint::is_rndv_of_ours(const Request* request) const {
+    return request != nullptr && request->ep == this && request->kind == RequestKind::kSend &&
+           request->is_outstanding && request->is_rndv && !request->is_queued &&
+           request->transfer == nullptr;
+}
+
+/// `request` awaits_receiver().
 void Endpoint::send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes) {
-    if (request.is_queued || request.peer_id != 0 || bytes > request.buffer.length || bytes == 0)
-        return worker.count(WorkerCounter::kGarbage);
     request.peer_id = receive_id;
     request.wanted = bytes;
     request.offset = 0;

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "protocols/endpoint.hpp"
 #include "protocols/envelope.hpp"
@@ -127,25 +126,27 @@ ucs_status_t Endpoint::send_put_offer(Request& request) {
     return UCS_INPROGRESS;
 }
 
-/// The sender says that it has written everything.
-void Worker::rndv_written(Request& request) {
+/// The sender says that it has written everything. False: it was not offered that.
+bool Worker::rndv_written(Request& request) {
     if (!request.is_offered || request.offset > 0)
-        return count(WorkerCounter::kGarbage);
+        return false;
     count(WorkerCounter::kRndvPut);
     rndv_ended(request, UCS_OK);
+    return true;
 }
 
 // ---- The sender
 
-void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> keys) {
+void Endpoint::on_put_offer(const PutMessage& message) {
+    const PutOffer& offer = message.offer;
     Request* request = worker.request_named(offer.send_id);
-    if (request == nullptr || request->ep != this || request->kind != RequestKind::kSend ||
-        !request->is_outstanding || request->is_queued || request->peer_id != 0 ||
-        offer.receive_id == 0 || offer.length == 0 || offer.length > request->buffer.length)
+    if (!awaits_receiver(request) || offer.length > request->buffer.length)
         return worker.count(WorkerCounter::kGarbage);
     std::unique_ptr<RndvTransfer> write;
-    if (offer.domain == domain_of_peer(peer_rail_))
-        write = make_write(*request, *rail_, offer, keys.first(offer.key_bytes));
+    if (offer.domain == domain_of_peer(peer_rail_)) {
+        const WireBytes key = message.keys.all().subspan(sizeof(KeyHead), offer.key_bytes);
+        write = make_write(*request, *rail_, offer, key);
+    }
     if (write == nullptr) {
         send_data(*request, offer.receive_id, offer.length);
         return drain_and_arm();
@@ -154,12 +155,7 @@ void Endpoint::on_put_offer(const PutOffer& offer, std::span<const std::byte> ke
     request->wanted = offer.length;
     request->offset = 0;
     request->transfer = write.release();
-    // Other rails of the lane's domain need its key, too.
-    const KeyHead head{offer.domain, offer.key_bytes};
-    const auto head_bytes = std::as_bytes(std::span(&head, 1));
-    std::vector<std::byte> all(head_bytes.begin(), head_bytes.end());
-    all.insert(all.end(), keys.begin(), keys.end());
-    begin_transfer(*request, all, (offer.flags & kPutByConnection) != 0);
+    begin_transfer(*request, message.keys.all(), (offer.flags & kPutByConnection) != 0);
 }
 
 /// The pieces are in the peer's memory, or one has failed. What waits for its end after a failure

@@ -98,7 +98,7 @@ class Stripes {
     /// Parts that wait begin.
     void drain();
 
-    void on_offer(const Offer& offer, std::span<const std::byte> address);
+    void on_offer(const OfferMessage& message);
     void on_ready(const Offer& offer);
     void on_refuse(const Offer& offer);
     /// The peer has lost it.

@@ -168,13 +168,14 @@ void Stripes::answer(WireupOp op, const StripeLane& lane) {
     ep_.queue_wireup(op, {ep_.peer_names, lane.rail->index(), lane.peer_rail, 1, 0}, {});
 }
 
-void Stripes::on_offer(const Offer& offer, std::span<const std::byte> address) {
+void Stripes::on_offer(const OfferMessage& message) {
+    const Offer& offer = message.offer;
     if (offer.rail >= ep_.peer_rails_.size() || offer.peer_rail >= ep_.worker.rails().size())
         return ep_.worker.count(WorkerCounter::kGarbage);
     Rail& rail = *ep_.worker.rails()[offer.peer_rail];
     const PeerRail& peer = ep_.peer_rails_[offer.rail];
     if (rail.connects_to_iface() || peer.transport != rail.transport() ||
-        address.size() != rail.attr().ep_addr_len)
+        message.address.size() != rail.attr().ep_addr_len || !rail.reaches(peer.device, peer.iface))
         return ep_.worker.count(WorkerCounter::kGarbage);
     StripeLane* lane = find(offer.peer_rail, offer.rail);
     if (lane == nullptr)
@@ -184,7 +185,7 @@ void Stripes::on_offer(const Offer& offer, std::span<const std::byte> address) {
     if (!lane->has_failed && !lane->is_connected) {
         const ucs_status_t status = uct_ep_connect_to_ep(
             lane->uct, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
-            reinterpret_cast<const uct_ep_addr_t*>(address.data()));
+            reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
         lane->is_connected = status == UCS_OK;
         lane->has_failed = status != UCS_OK;
     }

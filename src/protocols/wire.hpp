@@ -10,11 +10,19 @@
 //     +--------+-----------+------------+-------------+
 //     | Header | imm (u64) | Rndv (24)  | keys        |             request of a rendezvous
 //     +--------+-----------+------------+-------------+
+//
+// A peer may change the memory that a message lies in while it is read. So each message has one
+// decode function, below, which copies everything but the program's data and checks the copy; only
+// the copy is used. It answers false for what no peer of good will sends. Whether names, requests
+// and rails are there, and in a state that the message fits, is looked at by its receiver, once.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace tagwire::proto {
 
@@ -89,11 +97,15 @@ enum RndvFlag : std::uint8_t {
     kRndvCanPut = 1,  // the sender can write from its buffer
 };
 
+inline constexpr std::uint8_t kRndvFlags = kRndvCanPut;
+
 /// Before each key.
 struct KeyHead {
     std::uint8_t domain;  // of the sender, as its hello numbers them
     std::uint8_t bytes;   // of the key behind it
 };
+/// Of the keys behind a Rndv, or behind the first key of a PutOffer, with their heads.
+inline constexpr std::size_t kKeysBytesMax = 512;
 
 struct Data {
     std::uint64_t offset;
@@ -120,6 +132,7 @@ static_assert(sizeof(PutOffer) == 32);
 enum PutFlag : std::uint8_t {
     kPutByConnection = 1,  // other rails only where they are connections of the endpoint's own
 };
+inline constexpr std::uint8_t kPutFlags = kPutByConnection;
 
 enum class ControlOp : std::uint32_t {
     kAck = 1,        // a: send id. It was matched or delivered, as it asked.
@@ -204,5 +217,82 @@ struct Offer {
     std::uint8_t address_bytes;
 };
 static_assert(sizeof(Offer) == 8);
+
+// ---- Decoded messages (wire.cc)
+
+using WireBytes = std::span<const std::byte>;
+
+/// Keys, each with its KeyHead.
+struct KeyList {
+    std::size_t used = 0;
+    std::byte bytes[sizeof(KeyHead) + UINT8_MAX + kKeysBytesMax];
+
+    WireBytes all() const { return {bytes, used}; }
+};
+
+/// What is behind the Header of an eager message. `data` lies where the transport has it.
+struct EagerBody {
+    std::uint64_t imm = 0;
+    std::uint64_t length = 0;   // of the message; more than `data` exactly with kMoreParts
+    std::uint32_t send_id = 0;  // to acknowledge; 0: none
+    WireBytes data;
+};
+[[nodiscard]] bool decode(const Header& header, WireBytes behind, EagerBody* body);
+
+/// ... of a request of a rendezvous.
+struct RndvBody {
+    std::uint64_t imm = 0;
+    Rndv rndv{};
+    KeyList keys;
+};
+[[nodiscard]] bool decode(const Header& header, WireBytes behind, RndvBody* body);
+
+struct PartMessage {
+    Part part;
+    WireBytes data;  // not empty; where the transport has it
+};
+[[nodiscard]] bool decode(WireBytes bytes, PartMessage* message);
+
+struct DataMessage {
+    Data head;
+    WireBytes data;  // not empty; where the transport has it
+};
+[[nodiscard]] bool decode(WireBytes bytes, DataMessage* message);
+
+/// The keys begin with that of `offer.domain`, which has a KeyHead here, too.
+struct PutMessage {
+    PutOffer offer;
+    KeyList keys;
+};
+[[nodiscard]] bool decode(WireBytes bytes, PutMessage* message);
+
+/// `op` is one of ControlOp.
+[[nodiscard]] bool decode(WireBytes bytes, Control* message);
+
+[[nodiscard]] bool decode(WireBytes bytes, Placeholder* message);
+
+/// `op` is one of WireupOp; `behind` is what follows, for one of the next two.
+[[nodiscard]] bool decode(WireBytes bytes, Wireup* message, WireBytes* behind);
+
+/// A rail of the peer.
+struct PeerRail {
+    std::string transport;
+    std::uint8_t domain = 0;
+    std::uint8_t flags = 0;  // RailFlag
+    std::vector<std::byte> device;
+    std::vector<std::byte> iface;
+};
+
+struct HelloMessage {
+    Hello hello;
+    std::vector<PeerRail> rails;  // at least one
+};
+[[nodiscard]] bool decode(WireBytes bytes, HelloMessage* message);
+
+struct OfferMessage {
+    Offer offer;
+    std::vector<std::byte> address;
+};
+[[nodiscard]] bool decode(WireBytes bytes, OfferMessage* message);
 
 }  // namespace tagwire::proto

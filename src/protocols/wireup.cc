@@ -65,8 +65,7 @@ ucs_status_t Endpoint::contact(std::string_view transport, std::span<const std::
                     {iface.begin(), iface.end()}};
         contact_rail_ = rail.get();
         number_ = worker.next_connection();
-        wireup_.push_back(hello_bytes());
-        worker.ask_wireup(*this);
+        queue_wireup(hello_bytes());
         return UCS_OK;
     }
     return UCS_ERR_UNREACHABLE;
@@ -119,6 +118,15 @@ void Endpoint::queue_wireup(WireupOp op, const Offer& offer, std::span<const std
     append(&bytes, Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker.id(), worker_id});
     append(&bytes, offer);
     append(&bytes, address);
+    queue_wireup(std::move(bytes));
+}
+
+void Endpoint::queue_wireup(std::vector<std::byte> bytes) {
+    if (wireup_.size() >= kWireupMax) {
+        TW_LOG_WARN("endpoint to worker %016lx ends: its peer takes no answers to its wire-up",
+                    worker_id);
+        return fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
     wireup_.push_back(std::move(bytes));
     worker.ask_wireup(*this);
 }
@@ -155,11 +163,9 @@ void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
     const bool is_new = peer_names != hello.id;
     peer_names = hello.id;
     // Our hello went to an endpoint that this one has replaced, or it crosses theirs.
-    if (contact_ != nullptr && hello.known != id) {
-        wireup_.push_back(hello_bytes());
-        worker.ask_wireup(*this);
-    }
-    if (!is_new)
+    if (contact_ != nullptr && hello.known != id)
+        queue_wireup(hello_bytes());
+    if (!is_new || state_ == EpState::kFailed)
         return;
     peer_rails_ = std::move(rails);
     for (const char* transport : kFirstContact) {
@@ -245,33 +251,57 @@ void Endpoint::send_offer() {
                  address);
 }
 
-void Endpoint::on_offer(const Offer& offer, std::span<const std::byte> address) {
+/// The peer cannot be reached as it offered: both sides choose another lane.
+void Endpoint::refuse(const Offer& offer) {
+    drop_offered();
+    add_refused(offer);
+    queue_wireup(WireupOp::kRefuse, {peer_names, offer.peer_rail, offer.rail, 0, 0}, {});
+    if (state_ == EpState::kOffering)
+        choose_lane();
+}
+
+void Endpoint::add_refused(const Offer& offer) {
+    const std::pair<std::size_t, std::size_t> pair{offer.peer_rail, offer.rail};
+    if (std::ranges::find(refused_, pair) == refused_.end())
+        refused_.push_back(pair);
+}
+
+/// What was offered is still to be connected, by an answer to it or by a refusal of it.
+bool Endpoint::is_about_ours(const Offer& offer) const {
+    return offered_ != nullptr && offered_rail_->index() == offer.peer_rail &&
+           offered_to_ == offer.rail;
+}
+
+void Endpoint::on_offer(const OfferMessage& message) {
+    const Offer& offer = message.offer;
     if (offer.rail >= peer_rails_.size() || offer.peer_rail >= worker.rails().size())
         return worker.count(WorkerCounter::kGarbage);
+    const bool is_answer = is_about_ours(offer);
+    if (offered_is_connected_) {
+        // It comes twice, or when there is a lane already.
+        return is_answer ? void() : worker.count(WorkerCounter::kGarbage);
+    }
+    // Offers of different rails crossed: that of the lower id counts.
+    if (!is_answer && offered_ != nullptr && worker.id() < worker_id)
+        return;
     Rail& rail = *worker.rails()[offer.peer_rail];
     const PeerRail& peer = peer_rails_[offer.rail];
-    const bool is_answer = offered_ != nullptr && offered_rail_ == &rail;
-    if (!is_answer) {
-        // Offers of different rails crossed: that of the lower id counts.
-        if (offered_ != nullptr && worker.id() < worker_id)
-            return;
+    if (!is_answer)
         drop_offered();
-        if (rail.connects_to_iface() || peer.transport != rail.transport() ||
-            make_ep(rail, {}, {}, &offered_) != UCS_OK)
-            return queue_wireup(WireupOp::kRefuse, offer, {});
-        offered_rail_ = &rail;
-        offered_to_ = offer.rail;
-    }
-    if (offered_is_connected_)
-        return;
+    if (rail.connects_to_iface() || peer.transport != rail.transport() ||
+        message.address.size() != rail.attr().ep_addr_len ||
+        !rail.reaches(peer.device, peer.iface) ||
+        (!is_answer && make_ep(rail, {}, {}, &offered_) != UCS_OK))
+        return refuse(offer);
+    offered_rail_ = &rail;
+    offered_to_ = offer.rail;
     const ucs_status_t status = uct_ep_connect_to_ep(
         offered_, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
-        reinterpret_cast<const uct_ep_addr_t*>(address.data()));
-    if (status != UCS_OK || address.size() != rail.attr().ep_addr_len) {
+        reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
+    if (status != UCS_OK) {
         TW_LOG_ERROR("endpoint of %s: the peer's offer cannot be used: %s", rail.transport(),
                      ucs_status_string(status));
-        drop_offered();
-        return queue_wireup(WireupOp::kRefuse, offer, {});
+        return refuse(offer);
     }
     offered_is_connected_ = true;
     if (is_answer) {
@@ -283,8 +313,8 @@ void Endpoint::on_offer(const Offer& offer, std::span<const std::byte> address) 
         on_ready(offer);
 }
 
-void Endpoint::on_ready(const Offer&) {
-    if (state_ != EpState::kOffering || !offered_is_connected_)
+void Endpoint::on_ready(const Offer& offer) {
+    if (state_ != EpState::kOffering || !offered_is_connected_ || !is_about_ours(offer))
         return;
     lane_ = offered_;
     rail_ = offered_rail_;
@@ -293,9 +323,9 @@ void Endpoint::on_ready(const Offer&) {
 }
 
 void Endpoint::on_refuse(const Offer& offer) {
-    refused_.emplace_back(offer.peer_rail, offer.rail);
-    if (lane_ != nullptr && lane_ == offered_)
+    if (!is_about_ours(offer) || lane_ == offered_)
         return worker.count(WorkerCounter::kGarbage);
+    add_refused(offer);
     drop_offered();
     if (state_ == EpState::kOffering)
         choose_lane();

@@ -179,7 +179,8 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t on_data(const std::byte* data, std::size_t length);
     ucs_status_t on_control(const std::byte* data, std::size_t length);
     ucs_status_t on_wireup(const std::byte* data, std::size_t length);
-    ucs_status_t on_hello(std::uint64_t from, std::span<const std::byte> bytes);
+    ucs_status_t on_hello(std::uint64_t from, HelloMessage message);
+    static bool awaits_data(const Request* request, const Endpoint* ep);
     /// Drops what the sender wants back. False: it was matched, or is not here.
     bool withdraw(Endpoint& ep, std::uint32_t send_id);
     /// Everything half here of an endpoint that failed, and receives that wait for it alone, unless
@@ -187,7 +188,7 @@ class alignas(128) Worker : public tw_worker {
     void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
     void discard(Unexpected& message);
     void rndv_ended(Request& request, ucs_status_t status);
-    void rndv_written(Request& request);
+    bool rndv_written(Request& request);
     void count_copy();
     /// A message is moved by several rails: `bytes` of it by others than the lane.
     void count_striped(std::uint64_t bytes) {
@@ -254,11 +255,10 @@ class alignas(128) Worker : public tw_worker {
     void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
     void describe(Request& request, Endpoint& ep, const Arrival& arrival);
     void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
-    ucs_status_t announce(Endpoint& ep, AmId am, std::span<const std::byte> bytes);
+    ucs_status_t announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind);
     bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
                         Request* request);
-    bool take_rndv(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
-                   Request* request);
+    bool take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
     /// A receive leaves the list of posted ones.
     void take_out(Request& request) {
         space(request.is_tagged).posted.cancel(request);
@@ -270,9 +270,9 @@ class alignas(128) Worker : public tw_worker {
             device_tags_->left(request);
     }
     ucs_status_t on_long_eager(const std::byte* data, std::size_t length);
-    ucs_status_t on_eager_among_others(const std::byte* data, std::size_t length);
-    bool take_eager(Endpoint& ep, const Header& header, std::span<const std::byte> bytes,
-                    Request* request);
+    ucs_status_t on_eager_among_others(Endpoint& ep, Header header, const std::byte* data,
+                                       std::size_t length);
+    bool take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
     Unexpected* make_message(Endpoint& ep, const Arrival& arrival);
     void keep(Endpoint& ep, const Arrival& arrival);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A peer that speaks the protocol of the messaging layer by hand: what it says is up to the test.
+// It has an interface of the transport that takes first contact, and speaks over that alone.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "entity.hpp"
+#include "protocols/fixture.hpp"
+#include "protocols/wire.hpp"
+
+namespace tagwire::test {
+
+class Impostor {
+  public:
+    /// "sm" or "ud"; `id` is its worker id.
+    explicit Impostor(const std::string& transport, std::uint64_t id = kId);
+
+    /// The address of its worker.
+    Bytes address() const;
+    /// Says hello to a worker and waits for its hello. `more`: rails beside the one it has.
+    void greet(Node& victim, const std::vector<proto::PeerRail>& more = {});
+
+    /// False: there is no room.
+    bool try_send(proto::AmId am, const Bytes& message);
+    /// With progress of the victim until there is room.
+    void send(Node& victim, proto::AmId am, const Bytes& message);
+    void control(Node& victim, proto::ControlOp op, std::uint32_t a, std::int32_t b = 0,
+                 std::uint64_t c = 0);
+    void offer(Node& victim, proto::WireupOp op, proto::Offer offer, const Bytes& address = {});
+    /// An eager message.
+    Bytes eager(std::uint32_t flags, std::uint64_t tag, const Bytes& data) const;
+
+    void progress() { self_.progress(); }
+    void run(Node& victim, int rounds = 200);
+    /// False: it was not so within some time.
+    bool run_until(Node& victim, const std::function<bool()>& is_over);
+
+    /// Messages of that kind that have come, oldest first, and are taken.
+    std::vector<Bytes> taken(proto::AmId am);
+    /// The number of the victim's first rail of that transport.
+    std::uint8_t rail_of(const std::string& transport) const;
+    /// How the victim knows us; 0: it has not said hello, or the endpoint has ended.
+    std::uint32_t name() const { return hello_.hello.id; }
+
+    static constexpr std::uint64_t kId = 0x1234567812345678;
+    static constexpr std::uint32_t kNameOfVictim = 0x01000007;
+
+  private:
+    void say_hello(const std::vector<proto::PeerRail>& more);
+    bool look_for_hello();
+
+    std::string transport_;
+    std::uint64_t id_;
+    std::uint64_t victim_id_ = 0;
+    std::uint32_t connections_ = 0;
+    Entity self_;
+    Endpoint to_victim_;
+    proto::HelloMessage hello_{};
+};
+
+template <class T>
+void append(Bytes* bytes, const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes->insert(bytes->end(), from, from + sizeof value);
+}
+
+}  // namespace tagwire::test

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a peer says of requests, rails and itself that cannot be: it is dropped and counted, and
+// what was under way goes on.
+#include <cstring>
+
+#include "protocols/impostor.hpp"
+
+namespace tagwire::test {
+namespace {
+
+using proto::AmId;
+using proto::ControlOp;
+
+/// The first contact of the transports in use.
+std::string contact() {
+    const char* const named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+    return named == nullptr || std::string(named) == "sm" ? "sm" : "ud";
+}
+
+class MsgImpostor : public MsgTest {
+  protected:
+    MsgImpostor() : impostor_(contact()) {}
+
+    Node& victim() { return node(0); }
+    std::uint64_t garbage() { return victim().counter("garbage"); }
+    void greet() {
+        ASSERT_NO_FATAL_FAILURE(impostor_.greet(victim()));
+        const Bytes address = impostor_.address();
+        const tw_ep_params_t params{address.data(), address.size(), nullptr};
+        ASSERT_EQ(tw_ep_create(victim().worker(), &params, &ep_), TW_OK);
+        impostor_.run(victim());
+    }
+    /// What the victim has sent of that kind; waits for the first.
+    Bytes next(AmId am) {
+        std::vector<Bytes> messages;
+        EXPECT_TRUE(impostor_.run_until(victim(), [&] {
+            messages = impostor_.taken(am);
+            return !messages.empty();
+        }));
+        EXPECT_EQ(messages.size(), 1U);
+        return messages.empty() ? Bytes{} : messages.front();
+    }
+    /// The victim sends `data_` and waits for an acknowledgement; its send id.
+    std::uint32_t send_acknowledged(std::uint32_t flags) {
+        const tw_op_t how = op(&mark_, flags | TW_OP_MATCH_COMPLETE);
+        EXPECT_EQ(tw_tag_send(ep_, data_.data(), data_.size(), 7, &how, &request_), TW_INPROGRESS);
+        proto::EagerBody body;
+        return decode_as(next(AmId::kEager), &body) ? body.send_id : 0;
+    }
+    /// ... as a rendezvous.
+    std::uint32_t send_rndv() {
+        impostor_.control(victim(), ControlOp::kHoldData, 0);
+        impostor_.run(victim());
+        const tw_op_t how = op(&mark_);
+        EXPECT_EQ(tw_tag_send(ep_, data_.data(), data_.size(), 7, &how, &request_), TW_INPROGRESS);
+        proto::RndvBody body;
+        return decode_as(next(AmId::kRndv), &body) ? body.rndv.send_id : 0;
+    }
+    template <class Body>
+    static bool decode_as(const Bytes& message, Body* body) {
+        proto::Header header{};
+        if (message.size() < sizeof header)
+            return false;
+        std::memcpy(&header, message.data(), sizeof header);
+        return proto::decode(header, proto::WireBytes(message).subspan(sizeof header), body);
+    }
+    /// It is dropped, and nothing ends.
+    void expect_garbage(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0) {
+        const std::uint64_t before = garbage();
+        impostor_.control(victim(), op, a, b, c);
+        EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 1; }))
+            << static_cast<int>(op);
+        impostor_.run(victim());
+        EXPECT_TRUE(victim().done.empty()) << static_cast<int>(op);
+        EXPECT_TRUE(victim().failures.empty()) << static_cast<int>(op);
+    }
+    void expect_end(tw_status_t status) {
+        ASSERT_TRUE(impostor_.run_until(victim(), [&] { return !victim().done.empty(); }));
+        EXPECT_EQ(victim().done.front().status, status);
+        EXPECT_EQ(victim().done.front().context, &mark_);
+        victim().done.clear();
+    }
+
+    Impostor impostor_;
+    tw_ep_h ep_ = nullptr;
+    tw_request_h request_ = nullptr;
+    int mark_ = 0;
+    Bytes data_ = pattern(64, 1);
+};
+
+// Its buffer is the program's again: what is there now is no business of the peer's.
+TEST_F(MsgImpostor, data_of_an_eager_message_cannot_be_asked_for) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const std::uint32_t id = send_acknowledged(TW_OP_INJECT);
+    ASSERT_NE(id, 0U);
+    std::ranges::fill(data_, std::byte{0x5a});
+    expect_garbage(ControlOp::kCts, id, 77, data_.size());
+    Bytes put;
+    append(&put, proto::PutOffer{impostor_.name(), id, 77, 0, 0, 0, 0, data_.size(), 4096});
+    const std::uint64_t before = garbage();
+    impostor_.send(victim(), AmId::kPut, put);
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 1; }));
+    EXPECT_TRUE(impostor_.taken(AmId::kData).empty());
+    impostor_.control(victim(), ControlOp::kAck, id);
+    expect_end(TW_OK);
+}
+
+TEST_F(MsgImpostor, an_eager_message_ends_by_its_acknowledgement_alone) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const std::uint32_t id = send_acknowledged(0);
+    ASSERT_NE(id, 0U);
+    expect_garbage(ControlOp::kAts, id);
+    expect_garbage(ControlOp::kFlushed, id);
+    expect_garbage(ControlOp::kCanceled, id);
+    expect_garbage(ControlOp::kDataEnd, id);
+    expect_garbage(ControlOp::kAck, id + 1);
+    impostor_.control(victim(), ControlOp::kAck, id);
+    expect_end(TW_OK);
+}
+
+TEST_F(MsgImpostor, a_rendezvous_ends_when_its_data_is_not_under_way) {
+    data_ = pattern(4'000'000, 2);  // more than is on its way at a time
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const std::uint32_t id = send_rndv();
+    ASSERT_NE(id, 0U);
+    expect_garbage(ControlOp::kAck, id);
+    expect_garbage(ControlOp::kCanceled, id);
+    expect_garbage(ControlOp::kCts, id, 0, 64);
+    expect_garbage(ControlOp::kCts, id, 77, data_.size() + 1);
+    impostor_.control(victim(), ControlOp::kCts, id, 77, data_.size());
+    for (int i = 0; i < 200; ++i)
+        victim().progress();
+    const std::uint64_t before = garbage();
+    impostor_.control(victim(), ControlOp::kAts, id);
+    impostor_.control(victim(), ControlOp::kCts, id, 78, 64);
+    for (int i = 0; i < 200; ++i)
+        victim().progress();
+    EXPECT_EQ(garbage(), before + 2);
+    EXPECT_TRUE(victim().done.empty());
+    std::size_t bytes = 0;
+    ASSERT_TRUE(impostor_.run_until(victim(), [&] {
+        for (const Bytes& piece : impostor_.taken(AmId::kData))
+            bytes += piece.size() - sizeof(proto::Data);
+        return bytes == data_.size();
+    }));
+    impostor_.run(victim());
+    impostor_.control(victim(), ControlOp::kAts, id, -9999);
+    expect_end(TW_ERR_IO_ERROR);  // no status of ours is that
+}
+
+TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const tw_op_t how = op(&mark_);
+    ASSERT_EQ(tw_tag_send(ep_, data_.data(), data_.size(), 7, nullptr, nullptr), TW_OK);
+    ASSERT_EQ(tw_ep_flush(ep_, &how, &request_), TW_INPROGRESS);
+    proto::Control asked{};
+    ASSERT_TRUE(impostor_.run_until(victim(), [&] {
+        for (const Bytes& message : impostor_.taken(AmId::kControl)) {
+            if (proto::decode(message, &asked) &&
+                asked.op == static_cast<std::uint32_t>(ControlOp::kFlush))
+                return true;
+        }
+        return false;
+    }));
+    expect_garbage(ControlOp::kAck, asked.a);
+    expect_garbage(ControlOp::kAts, asked.a);
+    impostor_.control(victim(), ControlOp::kFlushed, asked.a);
+    expect_end(TW_OK);
+}
+
+/// Over rc the impostor has said that it has rails of which it tells no address, or a wrong one.
+class MsgImpostorOffers : public MsgImpostor {
+  protected:
+    void SetUp() override {
+        if (contact() != "ud")
+            GTEST_SKIP() << "endpoints of sm connect to interfaces";
+        ASSERT_NO_FATAL_FAILURE(
+            impostor_.greet(victim(), {{"rc", 0, 0, {}, {}},
+                                       {"rc", 0, 0, Bytes(1), {}},
+                                       {"rc", 0, 0, Bytes(200), Bytes(200)},
+                                       {std::string(10, 'x'), 0, 0, Bytes(3), Bytes(3)}}));
+        rc_ = impostor_.rail_of("rc");
+    }
+    std::size_t refusals() {
+        std::size_t count = 0;
+        for (const Bytes& message : impostor_.taken(AmId::kWireup)) {
+            proto::Wireup head{};
+            proto::WireBytes behind;
+            proto::OfferMessage offer{};
+            if (proto::decode(message, &head, &behind) && proto::decode(behind, &offer) &&
+                head.op == static_cast<std::uint32_t>(proto::WireupOp::kRefuse))
+                ++count;
+        }
+        return count;
+    }
+
+    std::uint8_t rc_ = 0;
+};
+
+TEST_F(MsgImpostorOffers, rails_without_addresses_of_the_right_length_are_refused) {
+    for (std::uint8_t rail = 1; rail <= 4; ++rail) {
+        for (const std::size_t bytes : {0U, 1U, 20U, 255U}) {
+            impostor_.offer(victim(), proto::WireupOp::kOffer, {0, rail, rc_, 0, 0}, Bytes(bytes));
+            std::size_t refused = 0;
+            EXPECT_TRUE(impostor_.run_until(victim(), [&] { return (refused += refusals()) == 1; }))
+                << int{rail} << " " << bytes;
+        }
+    }
+    const std::uint64_t before = garbage();
+    for (const auto op : {proto::WireupOp::kOffer, proto::WireupOp::kStripeOffer}) {
+        impostor_.offer(victim(), op, {0, 5, rc_, 0, 0}, Bytes(20));
+        impostor_.offer(victim(), op, {0, 1, 200, 0, 0}, Bytes(20));
+    }
+    for (std::uint8_t rail = 1; rail <= 4; ++rail)
+        impostor_.offer(victim(), proto::WireupOp::kStripeOffer, {0, rail, rc_, 0, 0}, Bytes(20));
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 8; }));
+    EXPECT_TRUE(victim().failures.empty());
+}
+
+TEST_F(MsgImpostorOffers, a_refused_offer_leads_to_another_lane) {
+    // The worker offers only what it could reach; here it sends over what took first contact.
+    const Bytes address = impostor_.address();
+    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    tw_ep_h ep = nullptr;
+    ASSERT_EQ(tw_ep_create(victim().worker(), &params, &ep), TW_OK);
+    impostor_.offer(victim(), proto::WireupOp::kOffer, {0, 1, rc_, 1, 0}, Bytes(20));
+    ASSERT_EQ(tw_tag_send(ep, data_.data(), data_.size(), 7, nullptr, nullptr), TW_OK);
+    proto::EagerBody body;
+    ASSERT_TRUE(decode_as(next(AmId::kEager), &body));
+    EXPECT_TRUE(std::ranges::equal(body.data, data_));
+}
+
+}  // namespace
+}  // namespace tagwire::test
