@@ -345,13 +345,13 @@ void Endpoint::request_ended() {
 
 // ---- Cancel
 
+/// What has begun to go is asked back for when all of it has gone: start_eager(), start_rndv().
 void Endpoint::cancel(Request& request) {
-    if (request.is_announced || request.is_outstanding)
-        request.wants_cancel = true;
+    request.wants_cancel = true;
     if (request.is_announced)
         return;
-    if (request.is_queued && !request.is_outstanding && request.offset == 0 &&
-               !request.has_gone && request.kind == RequestKind::kSend) {
+    if (request.is_queued && !request.is_outstanding && request.offset == 0 && !request.has_gone &&
+        request.kind == RequestKind::kSend) {
         queue_.remove_if([&](Request& queued) { return &queued == &request; });
         request.is_queued = false;
         worker.finish(request, UCS_ERR_CANCELED);

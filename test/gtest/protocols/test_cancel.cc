@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cancels of messages that have begun to go.
+#include "protocols/fixture.hpp"
+
+namespace tagwire::test {
+namespace {
+
+constexpr std::size_t kLong = std::size_t{4} << 20;  // more than is on its way at a time
+
+/// Long messages go in parts.
+class MsgCancel : private Settings, public MsgTest {
+  protected:
+    MsgCancel()
+        : Settings({{"TAGWIRE_RNDV_THRESHOLD", "8m"}, {"TAGWIRE_UNEXPECTED_BYTES", "256m"}}) {}
+};
+
+TEST_F(MsgCancel, a_message_that_has_gone_in_part_is_cancelled_when_all_of_it_has) {
+    if (offloads())
+        GTEST_SKIP() << "where devices match tags no message has parts";
+    Node& a = node(0);
+    Node& b = node(1);
+    send(a, b, {}, 1);
+    expect_message(b, {}, 1);
+    const Bytes data = pattern(kLong, 1);
+    int mark = 0;
+    const tw_op_t how = op(&mark, TW_OP_MATCH_COMPLETE);
+    tw_request_h request = nullptr;
+    ASSERT_EQ(tw_tag_send(a.to(b), data.data(), kLong, 7, &how, &request), TW_INPROGRESS);
+    ASSERT_GT(a.counter("tx_parts"), 0U);
+    ASSERT_EQ(tw_request_cancel(request), TW_OK);
+    EXPECT_EQ(end_of(a, &mark).status, TW_ERR_CANCELED);
+    run_some();
+    tw_op_t peek{};
+    peek.flags = TW_OP_PEEK;
+    EXPECT_EQ(tw_tag_recv(b.worker(), nullptr, 0, 7, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
+}
+
+}  // namespace
+}  // namespace tagwire::test
