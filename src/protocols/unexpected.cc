@@ -248,6 +248,23 @@ bool Worker::withdraw(Endpoint& ep, std::uint32_t send_id) {
     return false;
 }
 
+/// Receives of that source end, those that are posted now: what their callbacks post waits for the
+/// next endpoint to it.
+void Worker::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
+    std::vector<Request*> ending;
+    while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
+        has_left(*receive);
+        ending.push_back(receive);
+    }
+    for (Request* receive : ending) {
+        if ((receive->flags & TW_OP_MULTI_RECV) != 0) {
+            close_multi(*receive, status);
+        } else {
+            finish(*receive, status);
+        }
+    }
+}
+
 void Worker::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
     const auto is_half = [](const Unexpected& message) {
         return message.is_rndv || message.received < message.length;
@@ -265,17 +282,8 @@ void Worker::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
                 message->ep = nullptr;
             }
         }
-        while (is_last) {
-            auto* receive = static_cast<Request*>(in.posted.take_directed(ep.source));
-            if (receive == nullptr)
-                break;
-            has_left(*receive);
-            if ((receive->flags & TW_OP_MULTI_RECV) != 0) {
-                close_multi(*receive, status);
-            } else {
-                finish(*receive, status);
-            }
-        }
+        if (is_last)
+            end_directed(in, ep.source, status);
     }
     // Receives that wait for data end with the endpoint's others, and their messages with them.
     for (std::size_t i = 0; i < claimed_.size();) {

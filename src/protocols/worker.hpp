@@ -285,6 +285,7 @@ class alignas(128) Worker : public tw_worker {
     void report_buffered(Unexpected& message);
     void drop_buffered(Unexpected& message, ucs_status_t status);
     void free_message(Unexpected& message);
+    void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
     void give_message(Request& request, Unexpected& message);
     tw_status_t post(Request& request, const Incoming& wanted);
     tw_status_t post_multi(Request& request, const Incoming& wanted);

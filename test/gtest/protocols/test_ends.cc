@@ -75,6 +75,51 @@ TEST_F(MsgEnds, a_closed_endpoint_has_delivered_and_can_be_made_anew) {
     EXPECT_TRUE(a.failures.empty() && b.failures.empty());
 }
 
+/// Receives again from its peer, by a new endpoint, whenever that has failed.
+struct Stubborn {
+    Node& self;
+    Node& peer;
+    Bytes buffer = Bytes(64);
+    unsigned ends = 0;
+
+    void post() {
+        tw_op_t how{};
+        how.source = self.to(peer);
+        how.context = this;
+        how.complete = [](const tw_completion_t* done) {
+            auto& stubborn = *static_cast<Stubborn*>(done->context);
+            // More than it may: a failure, and no endless loop.
+            if (++stubborn.ends < 10)
+                stubborn.post();
+        };
+        EXPECT_EQ(tw_tag_recv(self.worker(), buffer.data(), buffer.size(), 7, 0, &how, nullptr),
+                  TW_INPROGRESS);
+    }
+};
+
+TEST_F(MsgEnds, a_receive_that_is_posted_when_an_endpoint_fails_waits_for_the_next_one) {
+    Node& a = node(0);
+    Node& b = node(1);
+    for (Node* from : {&a, &b}) {
+        Node& to = from == &a ? b : a;
+        send(*from, to, {}, 9);
+        expect_message(to, {}, 9);
+    }
+    Stubborn first{a, b}, second{a, b};
+    first.post();
+    second.post();
+    ASSERT_EQ(tw_ep_close(b.to(a), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    run_until([&] { return first.ends > 0 && second.ends > 0; });
+    run_some();
+    EXPECT_EQ(first.ends, 1U);
+    EXPECT_EQ(second.ends, 1U);
+    const Bytes data = pattern(64, 1);
+    send(b, a, data, 7);
+    run_until([&] { return first.ends + second.ends == 3; });
+    EXPECT_TRUE(first.buffer == data || second.buffer == data);
+    a.destroy();
+}
+
 TEST_F(MsgEnds, endpoints_that_both_sides_closed_are_gone) {
     Node& a = node(0);
     Node& b = node(1);
