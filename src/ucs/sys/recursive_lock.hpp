@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ucs/sys/spin_pause.hpp"
+
 namespace tagwire::ucs {
 
 /// Its address names the thread. Initial-exec: found without a call, for one byte of the room that
@@ -57,7 +59,7 @@ class RecursiveLock {
                                              std::memory_order_relaxed))
                 return;
             if (spins < kSpins) {
-                __builtin_ia32_pause();
+                spin_pause();
             } else {
                 ::sched_yield();
             }

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "ucs/sys/spin_pause.hpp"
+
 namespace tagwire::vhca {
 
 void EngineMutex::lock_slow() {
@@ -16,9 +18,7 @@ void EngineMutex::lock_slow() {
         if (try_lock()) {
             return;
         }
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        ucs::spin_pause();
     }
     for (int i = 0; !try_lock(); ++i) {
         if (i < kYields) {
