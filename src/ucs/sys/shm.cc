@@ -2,8 +2,10 @@
 #include "ucs/sys/shm.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -70,6 +72,12 @@ ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
                      static_cast<unsigned>(seals), static_cast<unsigned>(kSeals));
         return UCS_ERR_INVALID_PARAM;
     }
+    struct statfs system {};
+    if (::fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
+        TW_LOG_ERROR("memfd from a peer is of file system 0x%lx, expected 0x%x (tmpfs)",
+                     static_cast<unsigned long>(system.f_type), TMPFS_MAGIC);
+        return UCS_ERR_INVALID_PARAM;
+    }
     struct stat info {};
     if (::fstat(fd, &info) != 0 || static_cast<std::size_t>(info.st_size) != bytes) {
         TW_LOG_ERROR("memfd from a peer has %lld bytes, announced were %zu",
@@ -94,6 +102,11 @@ ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p) {
         return map_failed("shared segment", bytes);
     *mapping_p = Mapping(base, bytes, base, bytes);
     return UCS_OK;
+}
+
+void leave_out_of_cores(const Mapping& mapping) {
+    if (::madvise(mapping.base(), mapping.bytes(), MADV_DONTDUMP) != 0)
+        TW_LOG_DEBUG("madvise(MADV_DONTDUMP) failed: %s", std::strerror(errno));
 }
 
 ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes,

@@ -60,8 +60,9 @@ inline std::size_t round_up(std::size_t value, std::size_t unit) {
 ucs_status_t memfd_create_sealed(const char* name, std::size_t bytes, UniqueFd* fd_p);
 
 /// Is `fd`, which came from a peer, a memfd of exactly `bytes` bytes with SHRINK, GROW and SEAL
-/// set? Without these a peer could truncate it and kill us with SIGBUS. UCS_ERR_INVALID_PARAM when
-/// not (reason logged).
+/// set, in pages of the usual size? Without these a peer could truncate it, and pages of hugetlbfs
+/// may run out, and kill us with SIGBUS. UCS_ERR_INVALID_PARAM when not (reason logged). Nothing
+/// that is asked of another kind of file can wait for its server.
 ucs_status_t memfd_check_sealed(int fd, std::size_t bytes);
 
 /// Whether the process may map so much at present: RLIMIT_AS (`ulimit -v`), or a tool that takes
@@ -70,6 +71,10 @@ bool has_address_space(std::size_t bytes);
 
 /// Maps all `bytes` of `fd` shared, readable and writable, without reserving memory.
 ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p);
+
+/// Core dumps leave the mapping out. The kernel touches each page of what it dumps, so a dump of
+/// address space that is held in reserve would fill it with memory.
+void leave_out_of_cores(const Mapping& mapping);
 
 /// As map_shared(), but behind `front_bytes` (whole pages) of private zeroed memory, the front
 /// aligned to `alignment` (a power of two >= front_bytes + bytes): any address in the mapping leads

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "ucs/log/log.hpp"
@@ -45,6 +46,12 @@ ucs_status_t make_socket(UniqueFd* fd_p) {
     return *fd_p ? UCS_OK : fd_error("socket", errno);
 }
 
+// A peer may pass a socket whose close waits (SO_LINGER) until data that it holds back is sent.
+void never_wait_in_close(int fd) {
+    const linger off{0, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);  // fails for all but sockets
+}
+
 void take_fds(const msghdr& header, ReceivedMessage* message) {
     for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr;
          c = CMSG_NXTHDR(const_cast<msghdr*>(&header), c)) {
@@ -55,6 +62,7 @@ void take_fds(const msghdr& header, ReceivedMessage* message) {
             int fd = -1;
             std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
             UniqueFd owned(fd);
+            never_wait_in_close(fd);
             if (message->fd_count < kFdsPerMessageMax)
                 message->fds[message->fd_count++] = std::move(owned);
         }
@@ -214,25 +222,30 @@ ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p) {
     return UCS_OK;
 }
 
+namespace {
+
+/// A socket of this user, not a new one, that nobody serves.
+bool is_dead(const UnixAddress& address) {
+    constexpr std::time_t kNewSeconds = 60;
+    struct stat info {};
+    if (::lstat(path_of(address).c_str(), &info) != 0 || !S_ISSOCK(info.st_mode) ||
+        info.st_uid != ::geteuid() || info.st_mtime > std::time(nullptr) - kNewSeconds)
+        return false;
+    UniqueFd probe;
+    return unix_connect(address, &probe) == UCS_ERR_UNREACHABLE;
+}
+
+}  // namespace
+
 unsigned unix_sweep_directory(const std::string& directory, const std::string& prefix) {
     DIR* dir = ::opendir(directory.c_str());
     if (dir == nullptr)
         return 0;
     unsigned removed = 0;
     while (const dirent* entry = ::readdir(dir)) {
-        const std::string name = entry->d_name;
-        if (name.compare(0, prefix.size(), prefix) != 0)
-            continue;
-        const UnixAddress address{directory, name};
-        struct stat info {};
-        if (::lstat(path_of(address).c_str(), &info) != 0 || !S_ISSOCK(info.st_mode))
-            continue;
-        if (info.st_uid != ::geteuid())
-            continue;
-        UniqueFd probe;
-        if (unix_connect(address, &probe) != UCS_ERR_UNREACHABLE)
-            continue;
-        if (::unlink(path_of(address).c_str()) == 0)
+        const UnixAddress address{directory, entry->d_name};
+        if ((address.name.starts_with(prefix) || address.name.starts_with("." + prefix)) &&
+            is_dead(address) && ::unlink(path_of(address).c_str()) == 0)
             ++removed;
     }
     ::closedir(dir);

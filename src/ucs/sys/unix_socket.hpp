@@ -60,8 +60,10 @@ void unix_shut_down(int fd);
 
 ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p);
 
-/// Unlinks the dead sockets of this user in `directory` whose names begin with `prefix`: those that
-/// refuse a connection. Returns how many were removed.
+/// Unlinks the dead sockets of this user in `directory` whose names begin with `prefix`, those that
+/// were about to get such a name included: they refuse a connection. Sockets of the last minute are
+/// not asked, so that the processes of a job that starts do not all connect to each other. Returns
+/// how many were removed.
 unsigned unix_sweep_directory(const std::string& directory, const std::string& prefix);
 
 /// Makes sure `directory` exists and is a directory we can write to.

@@ -41,8 +41,8 @@ ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
         return status;
     const std::uint64_t inode = ucs::memfd_inode(fd);
     const std::lock_guard lock(registry().mutex);
-    std::weak_ptr<ArenaMapping>& known = registry().arenas[id];
-    if (auto mapping = known.lock()) {
+    const auto known = registry().arenas.find(id);
+    if (auto mapping = known != registry().arenas.end() ? known->second.lock() : nullptr) {
         // The identity is the peer's word: it must not make us take one arena for another.
         if (mapping->bytes() != bytes || mapping->inode_ != inode) {
             TW_LOG_ERROR("a peer offers memory under the name of another arena");
@@ -59,8 +59,9 @@ ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
             bytes);
         return status;
     }
+    ucs::leave_out_of_cores(pages);
     *mapping_p = std::make_shared<ArenaMapping>(id, inode, std::move(pages));
-    known = *mapping_p;
+    registry().arenas[id] = *mapping_p;
     return UCS_OK;
 }
 

@@ -9,6 +9,7 @@
 //      memory.
 //  (2) An arena's identity is a random number, and its memfd's inode; it is mapped at most once in
 //      a process, however many connections lead to it (ArenaMapping::find).
+//  (3) Core dumps have no arena, neither the process's own nor its peers'.
 #pragma once
 
 #include <ucs/type/status.h>

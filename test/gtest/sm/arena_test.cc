@@ -14,7 +14,10 @@
 
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -149,6 +152,31 @@ TEST_F(ArenaTest, OfAPeerIsSharedMemory) {
     std::shared_ptr<ArenaMapping> theirs;
     ASSERT_EQ(ArenaMapping::attach(id, fd.get(), kArenaBytes, &theirs), UCS_OK);
     EXPECT_STREQ(reinterpret_cast<const char*>(theirs->at(offset, 8)), "tagwire");
+}
+
+/// Flags of the mapping that begins at `base`, as /proc tells them.
+std::string mapping_flags(const void* base) {
+    std::ostringstream start;
+    start << std::hex << reinterpret_cast<std::uintptr_t>(base) << '-';
+    std::ifstream smaps("/proc/self/smaps");
+    bool is_found = false;
+    for (std::string line; std::getline(smaps, line);) {
+        is_found |= line.starts_with(start.str());
+        if (is_found && line.starts_with("VmFlags:"))
+            return line + ' ';
+    }
+    return "";
+}
+
+// The kernel fills what it dumps with memory: a core of an arena would take as much as the arena's
+// address space.
+TEST_F(ArenaTest, IsInNoCoreDump) {
+    EXPECT_NE(mapping_flags(arena->mapping().base()).find(" dd "), std::string::npos);
+    const ucs::UniqueFd fd(::dup(arena->fd()));
+    arena.reset();
+    std::shared_ptr<ArenaMapping> theirs;
+    ASSERT_EQ(ArenaMapping::attach(78, fd.get(), kArenaBytes, &theirs), UCS_OK);
+    EXPECT_NE(mapping_flags(theirs->base()).find(" dd "), std::string::npos);
 }
 
 TEST_F(ArenaTest, OfAnotherSizeOrWithoutSealsIsRefused) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -105,6 +106,23 @@ TEST_F(HostilePeer, ThatOffersMemoryItCouldShrinkIsEnded) {
         peer.say_hello();
         EXPECT_TRUE(is_ended(peer, ++violations));
     }
+    EXPECT_TRUE(others_go_on());
+}
+
+// The close of such a socket waits for its other end.
+TEST_F(HostilePeer, ThatPassesALingeringSocketDoesNotStopUs) {
+    RawPeer peer = make_peer();
+    const int mine = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_GE(mine, 0);
+    const ucs::UniqueFd socket(mine);
+    linger wait{1, 3600};
+    ASSERT_EQ(::setsockopt(mine, SOL_SOCKET, SO_LINGER, &wait, sizeof wait), 0);
+    peer.bell_fd.reset(::dup(mine));
+    peer.say_hello();
+    EXPECT_TRUE(is_ended(peer));
+    socklen_t bytes = sizeof wait;
+    ASSERT_EQ(::getsockopt(mine, SOL_SOCKET, SO_LINGER, &wait, &bytes), 0);
+    EXPECT_EQ(wait.l_onoff, 0) << "the library closed its copy as it came";
     EXPECT_TRUE(others_go_on());
 }
 

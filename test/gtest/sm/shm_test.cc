@@ -17,10 +17,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "common/skip.hpp"
 #include "ucs/sys/limits.hpp"
 #include "ucs/sys/unix_socket.hpp"
 
@@ -90,6 +92,17 @@ TEST(SealedMemory, IsRefusedWhenItIsNoMemfd) {
     EXPECT_EQ(memfd_check_sealed(file.get(), kBytes), UCS_ERR_INVALID_PARAM);
 }
 
+// Its pages come from a pool that may be empty when they are touched.
+TEST(SealedMemory, OfHugePagesIsRefused) {
+    constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
+    const UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+    if (!fd)
+        TW_SKIP("this kernel makes no memfd of huge pages");
+    ASSERT_EQ(::ftruncate(fd.get(), kHugeBytes), 0);
+    ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, kAllSeals), 0);
+    EXPECT_EQ(memfd_check_sealed(fd.get(), kHugeBytes), UCS_ERR_INVALID_PARAM);
+}
+
 TEST(SealedMemory, ReadsAsZeroAfterItWasGivenBack) {
     UniqueFd fd;
     Mapping mapping;
@@ -133,6 +146,13 @@ class SocketDirectory : public testing::Test {
         EXPECT_EQ(unix_listen({directory, name}, &fd), UCS_OK);
         return fd;
     }
+    /** As if it had been made two minutes ago. */
+    void age(const std::string& name) const {
+        timespec then[2]{};
+        then[0].tv_sec = then[1].tv_sec = std::time(nullptr) - 120;
+        EXPECT_EQ(
+            ::utimensat(AT_FDCWD, (directory + "/" + name).c_str(), then, AT_SYMLINK_NOFOLLOW), 0);
+    }
     bool exists(const std::string& name) const {
         return std::filesystem::exists(std::filesystem::path(directory) / name);
     }
@@ -144,12 +164,21 @@ TEST_F(SocketDirectory, SweepRemovesDeadSocketsOnly) {
     const UniqueFd living = listen("prefix-living");
     listen("prefix-dead");
     listen("prefix-dead-too");
+    listen("prefix-dead-but-new");
     listen("other-dead");
+    listen(".prefix-dead-early");
+    listen(".prefix-dead-early-but-new");
     std::ofstream(directory + "/prefix-file") << "not a socket";
     ASSERT_EQ(::symlink((directory + "/other-dead").c_str(), (directory + "/prefix-link").c_str()),
               0);
+    for (const char* name : {"prefix-living", "prefix-dead", "prefix-dead-too", "other-dead",
+                             ".prefix-dead-early", "prefix-file", "prefix-link"})
+        age(name);
 
-    EXPECT_EQ(unix_sweep_directory(directory, "prefix-"), 2U);
+    EXPECT_EQ(unix_sweep_directory(directory, "prefix-"), 3U);
+    EXPECT_FALSE(exists(".prefix-dead-early"));
+    EXPECT_TRUE(exists(".prefix-dead-early-but-new"));
+    EXPECT_TRUE(exists("prefix-dead-but-new"));
     EXPECT_FALSE(exists("prefix-dead"));
     EXPECT_FALSE(exists("prefix-dead-too"));
     EXPECT_TRUE(exists("prefix-living"));
