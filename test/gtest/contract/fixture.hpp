@@ -73,7 +73,8 @@ class Contract : public ::testing::TestWithParam<Setup> {
 
     unsigned step();
     bool until(const std::function<bool()>& done, std::uint64_t steps_max = kStepsMax);
-    /// Lets everything settle: progress until nothing moved for a while.
+    /// Lets everything settle: progress until nothing moved for a while, which
+    /// TAGWIRE_TEST_IDLE_FACTOR makes longer.
     void drain(unsigned idle_steps = 2000);
 
     /// Repeats `operation` while it answers NO_RESOURCE, progressing all entities between; gives

@@ -68,6 +68,7 @@ TEST_P(Flush, completes_after_the_operations_before_it) {
     ASSERT_TRUE(until([&] { return second.calls == 1; }));
     EXPECT_EQ(1, again.completion.calls);
     EXPECT_GT(flushed_at, sent_at);
+    ASSERT_TRUE(until([&] { return receive.completed == 1; }));  // it may hear of it later
 }
 
 TEST_P(Flush, does_not_wait_for_operations_after_it) {
@@ -87,6 +88,7 @@ TEST_P(Flush, does_not_wait_for_operations_after_it) {
     EXPECT_EQ(1, first.completion.calls);
     EXPECT_EQ(0, later.completion.calls);
     EXPECT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), later.handle));
+    ASSERT_TRUE(until([&] { return receive.completed == 1; }));
 }
 
 TEST_P(Flush, of_the_interface_covers_all_endpoints) {
@@ -106,6 +108,7 @@ TEST_P(Flush, of_the_interface_covers_all_endpoints) {
     }));
     EXPECT_EQ(1, one.completion.calls);
     EXPECT_EQ(1, two.completion.calls);
+    ASSERT_TRUE(until([&] { return receive.completed == 1 && other_receive.completed == 1; }));
 }
 
 TEST_P(Flush, cancel_ends_outstanding_work_and_then_the_endpoint_refuses) {
