@@ -7,7 +7,11 @@
 #include <cstring>
 #include <memory>
 
+#include "vhca/core/guarded.hpp"
+
 namespace tagwire::vhca {
+
+constinit thread_local FaultLanding* fault_landing = nullptr;
 
 namespace {
 
@@ -148,7 +152,9 @@ bool MemoryTable::gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint6
                               if (from == nullptr) {
                                   return false;
                               }
-                              std::memcpy(to, from, piece);
+                              if (!copy_from_region(to, from, piece)) {
+                                  return false;
+                              }
                               to += piece;
                               return true;
                           });
@@ -162,7 +168,9 @@ bool MemoryTable::scatter(std::span<const ibv_sge> sges, const Pd* pd, std::uint
             if (to == nullptr) {
                 return false;
             }
-            copy_last_byte_last(to, from, piece);
+            if (!copy_into_region(to, from, piece)) {
+                return false;
+            }
             from += piece;
             return true;
         });
@@ -174,14 +182,20 @@ bool MemoryTable::opens(std::span<const ibv_sge> sges, const Pd* pd, unsigned ac
     });
 }
 
-void copy_last_byte_last(std::byte* to, const std::byte* from, std::size_t bytes) {
+bool copy_from_region(std::byte* to, const std::byte* from, std::size_t bytes) {
+    return guarded([&] { std::memcpy(to, from, bytes); });
+}
+
+bool copy_into_region(std::byte* to, const std::byte* from, std::size_t bytes) {
     if (bytes == 0) {
-        return;
+        return true;
     }
-    std::memcpy(to, from, bytes - 1);
-    // SYNC last_byte: pairs with the program that polls on memory. All bytes before are visible to
-    // who sees this one.
-    std::atomic_ref(to[bytes - 1]).store(from[bytes - 1], std::memory_order_release);
+    return guarded([&] {
+        std::memcpy(to, from, bytes - 1);
+        // SYNC last_byte: pairs with the program that polls on memory. All bytes before are visible
+        // to who sees this one.
+        std::atomic_ref(to[bytes - 1]).store(from[bytes - 1], std::memory_order_release);
+    });
 }
 
 }  // namespace tagwire::vhca

@@ -59,8 +59,11 @@ class MemoryTable {
     std::uint8_t variant_;
 };
 
-/// A program that polls on the last byte of what arrives may read all of it when it sees that byte.
-void copy_last_byte_last(std::byte* to, const std::byte* from, std::size_t bytes);
+/// Copies out of a region. False: the memory is gone, although it is registered.
+[[nodiscard]] bool copy_from_region(std::byte* to, const std::byte* from, std::size_t bytes);
+/// Copies into one, likewise. The last byte is written last: a program that polls on it may read
+/// all of what arrived when it sees that byte.
+[[nodiscard]] bool copy_into_region(std::byte* to, const std::byte* from, std::size_t bytes);
 
 /// Sum of the lengths.
 [[nodiscard]] inline std::uint64_t total_bytes(std::span<const ibv_sge> sges) {

@@ -252,10 +252,9 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     if (bytes != 0) {
         std::byte* to = memory.resolve(write_key_, qp_.config.pd, write_address_, bytes,
                                        IBV_ACCESS_REMOTE_WRITE);
-        if (to == nullptr) {
+        if (to == nullptr || !copy_into_region(to, packet.payload.data(), bytes)) {
             return Verdict::kAccess;
         }
-        copy_last_byte_last(to, packet.payload.data(), bytes);
     }
     offset_ += bytes;
     write_address_ += bytes;

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "vhca/core/device_impl.hpp"
+#include "vhca/core/guarded.hpp"
 #include "vhca/core/sequence.hpp"
 
 namespace tagwire::vhca {
@@ -142,16 +143,18 @@ bool Responder::perform(DataRequest& request) {
     if (at == nullptr || reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) != 0) {
         return false;
     }
-    // Programs may use the counter with atomic instructions of their own.
-    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
-    if (request.opcode == Opcode::kRcFetchAdd) {
-        request.original = word.fetch_add(request.swap_add, std::memory_order_relaxed);
-    } else {
-        request.original = request.compare;
-        word.compare_exchange_strong(request.original, request.swap_add, std::memory_order_relaxed);
-    }
-    request.is_executed = true;
-    return true;
+    request.is_executed = guarded([&] {
+        // Programs may use the counter with atomic instructions of their own.
+        const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
+        if (request.opcode == Opcode::kRcFetchAdd) {
+            request.original = word.fetch_add(request.swap_add, std::memory_order_relaxed);
+        } else {
+            request.original = request.compare;
+            word.compare_exchange_strong(request.original, request.swap_add,
+                                         std::memory_order_relaxed);
+        }
+    });
+    return request.is_executed;
 }
 
 void Responder::receive_duplicate(const Packet& packet) {
@@ -250,8 +253,9 @@ bool Responder::transmit_read(DataRequest& request) {
         return false;
     }
     std::byte* payload = put_headers(start, packet, bytes);
-    if (bytes != 0) {
-        std::memcpy(payload, from, bytes);
+    if (bytes != 0 && !copy_from_region(payload, from, bytes)) {
+        fail_data(request);  // the claim is not committed: it never was
+        return true;
     }
     commit(start, put_padding(payload + bytes, bytes));
     qp_.device.counters.payload_bytes_sent += bytes;

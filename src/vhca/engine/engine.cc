@@ -12,6 +12,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
+#include "vhca/engine/fault_handler.hpp"
 
 namespace tagwire::vhca {
 
@@ -22,6 +23,15 @@ constexpr std::uint64_t kAddressBits = 0xffffffff;
 constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;  // ::ffff:a.b.c.d
 /// Packets that a peer left alone for one to two of these make us knock.
 constexpr Time kStallCheckNs = 100'000;
+
+void report_faults() {
+    if (const unsigned count = take_fault_count(); count != 0) [[unlikely]] {
+        TW_LOG_ERROR(
+            "virtual HCA: %u accesses to registered memory failed, because it was unmapped before "
+            "it was deregistered; a card would go on with the pages that it pinned",
+            count);
+    }
+}
 
 // Who makes the engine; held across fork(), too.
 constinit std::mutex making;
@@ -101,6 +111,7 @@ int Engine::start(const EngineConfig& config) {
     if (const int error = open_fabric(config, &device); error != 0) {
         return error;
     }
+    install_fault_handler();
     lid_ = device.lid;
     guid_ = device.guid;
     Wire* wire = fabric_.get();
@@ -172,6 +183,7 @@ unsigned Engine::drive(Time time) {
     }
     if (time >= next_stall_check_) {
         next_stall_check_ = time + kStallCheckNs;
+        report_faults();
         fabric_->knock_at_idle();
     }
     return packets;

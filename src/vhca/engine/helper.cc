@@ -32,9 +32,12 @@ timespec timespec_of(Time ns) {
 }  // namespace
 
 int Engine::start_helper() {
-    // Signals are the program's: none of them is to be handled by this thread.
+    // Signals are the program's: none of them is to be handled by this thread, but for its own
+    // faults (fault_handler.hpp).
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
     const int error = pthread_create(
