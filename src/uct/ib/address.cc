@@ -107,17 +107,22 @@ bool is_reachable(const Port& own, const PortAddress& peer, std::string* reason_
     return true;
 }
 
-ibv_ah_attr path_to(const Port& own, const PortAddress& peer, std::uint8_t traffic_class,
-                    std::uint8_t service_level) {
+ibv_ah_attr path_from(const Port& own, std::uint8_t traffic_class, std::uint8_t service_level) {
     ibv_ah_attr path{};
     path.port_num = own.number;
     path.sl = service_level;
-    path.dlid = be16toh(peer.lid);
     path.is_global = own.is_ethernet || (own.attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
-    std::memcpy(path.grh.dgid.raw, peer.gid, sizeof peer.gid);
     path.grh.sgid_index = static_cast<std::uint8_t>(own.gid_index);
     path.grh.hop_limit = kHopLimit;
     path.grh.traffic_class = traffic_class;
+    return path;
+}
+
+ibv_ah_attr path_to(const Port& own, const PortAddress& peer, std::uint8_t traffic_class,
+                    std::uint8_t service_level) {
+    ibv_ah_attr path = path_from(own, traffic_class, service_level);
+    path.dlid = be16toh(peer.lid);
+    std::memcpy(path.grh.dgid.raw, peer.gid, sizeof peer.gid);
     return path;
 }
 

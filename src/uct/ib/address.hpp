@@ -44,6 +44,10 @@ bool is_reachable(const Port& own, const PortAddress& peer, std::string* reason_
 ibv_ah_attr path_to(const Port& own, const PortAddress& peer, std::uint8_t traffic_class,
                     std::uint8_t service_level);
 
+/// The path of a queue pair that answers anybody, or names the peer in each request (DCT, DCI):
+/// where packets leave, with a GRH where the port needs one, and nothing of a peer.
+ibv_ah_attr path_from(const Port& own, std::uint8_t traffic_class, std::uint8_t service_level);
+
 /// The MTU that both ends can take, not above `mtu_max`.
 ibv_mtu path_mtu(const Port& own, const PortAddress& peer, ibv_mtu mtu_max);
 

@@ -29,7 +29,10 @@ const ucs::CounterInfo kMessageCounterInfos[] = {
 namespace {
 
 constexpr unsigned kCqSpare = 64;
-constexpr unsigned kFirstBuffers = 64;    // of a receive queue; endpoints and rendezvous add theirs
+constexpr unsigned kFirstBuffers = 64;  // of a receive queue; endpoints and rendezvous add theirs
+// Firmware matches nothing before it has had so many receives for unexpected messages.
+constexpr unsigned kDeviceReceivesMin = 33;
+static_assert(kFirstBuffers >= kDeviceReceivesMin);
 constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
 // What one peer may have unhandled is so many bytes at most, but never so few messages.
 constexpr std::size_t kCreditBytes = std::size_t{5} << 20;
@@ -58,36 +61,70 @@ MessageIface::ShortSend::ShortSend() {
     sges[0].addr = address_of(&head);
 }
 
-ucs_status_t MessageIface::choose_matching(bool is_offered) {
-    const auto wanted = static_cast<TagMatching>(options_.tag_matching);
-    const Device& device = ib_md().device();
+ucs_status_t MessageIface::choose_matching(const char* obstacle) {
     has_device_tags_ = false;
+    const auto wanted = static_cast<TagMatching>(options_.tag_matching);
     if (!has_tag_callbacks()) {
         matching_reason_ = "none: opened without both tag callbacks";
     } else if (wanted == TagMatching::kSoftware) {
         matching_reason_ = "software: TAGWIRE_" + prefix_ + "_TAG_MATCHING=software";
-    } else if (!is_offered) {
-        matching_reason_ = "software: the device has no tag-matching SRQ";
-        if (wanted == TagMatching::kDevice) {
-            TW_LOG_ERROR("TAGWIRE_%s_TAG_MATCHING=device: %s has no tag-matching SRQ",
-                         prefix_.c_str(), device.name().c_str());
-            return UCS_ERR_UNSUPPORTED;
-        }
-    } else {
+    } else if (obstacle == nullptr) {
         matching_reason_ = "device";
         has_device_tags_ = true;
-        options_.tag_depth =
-            std::min<std::uint64_t>(options_.tag_depth, device.attr().tm_caps.max_num_tags);
+    } else if (wanted == TagMatching::kDevice) {
+        TW_LOG_ERROR("TAGWIRE_%s_TAG_MATCHING=device on %s: %s", prefix_.c_str(),
+                     ib_md().device().name().c_str(), obstacle);
+        return UCS_ERR_UNSUPPORTED;
+    } else {
+        matching_reason_ = std::string("software: ") + obstacle;
     }
     return UCS_OK;
 }
 
 ucs_status_t MessageIface::open_queues() {
-    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
     keepalive_ns_ = options_.keepalive_ns;
     if (keepalive_ns_ > 0 && params().keepalive_interval_ns > 0)
         keepalive_ns_ = params().keepalive_interval_ns;
+    ucs_status_t status = check_depths();
+    if (status == UCS_OK)
+        status = open_receiving();
+    if (status == UCS_OK) {
+        set_limits();
+        status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
+    }
+    if (status == UCS_OK)
+        status = soft_receives_.init({.name = "message receives", .elements_per_chunk = 256});
+    if (status == UCS_OK)
+        status = groups_.init({.name = "pending groups", .elements_per_chunk = 64});
+    if (status == UCS_OK)
+        status = reads_.init({.name = "rendezvous reads", .elements_per_chunk = 64});
+    buffers_.init(ib_md(), kTmhBytes + seg_bytes_, static_cast<unsigned>(options_.tx_buffers));
+    small_.init(ib_md(), kPrefixBytes + kZcopyHeaderMax + sizeof(std::uint64_t),
+                static_cast<unsigned>(options_.tx_cq_depth) + kCqSpare);
+    return status;
+}
+
+ucs_status_t MessageIface::check_depths() {
+    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
     seg_bytes_ = options_.seg_bytes;
+    if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
+        return too_few(prefix_ + "_TX_DEPTH", options_.tx_depth, "requests in a send queue",
+                       static_cast<std::uint64_t>(device.max_qp_wr));
+    options_.tx_depth = std::max<std::uint64_t>(options_.tx_depth / queue_shares_, 4);
+    // Buffers come back in turn: more than a cache holds would make long messages slow.
+    options_.credits = std::min<std::uint64_t>(
+        options_.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes_));
+    if (options_.rx_depth + options_.rndv_max >
+        static_cast<std::uint64_t>(std::max(device.max_srq_wr, 0)))
+        return too_few(prefix_ + "_RX_DEPTH", options_.rx_depth,
+                       ("buffers in an SRQ, with TAGWIRE_" + prefix_ + "_RNDV_MAX").c_str(),
+                       static_cast<std::uint64_t>(device.max_srq_wr));
+    return UCS_OK;
+}
+
+// What follows from the depths, from who matches tags, and from the device.
+void MessageIface::set_limits() {
+    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
     sges_max_ = std::min<unsigned>(kSgesMax, static_cast<unsigned>(device.max_sge));
     message_max_ = std::min<std::size_t>(port().attr.max_msg_sz, std::size_t{1} << 30);
     rndv_bytes_max_ = has_device_tags_ ? message_max_ : std::size_t{UINT32_MAX};
@@ -106,48 +143,44 @@ ucs_status_t MessageIface::open_queues() {
                                                     options_.tx_depth - 1, cq_free_ - cq_reserve_});
     reads_max_ = static_cast<unsigned>(std::min<std::uint64_t>(
         {options_.reads, static_cast<std::uint64_t>(std::max(device.max_qp_rd_atom, 1)), 255}));
-    if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
-        return too_few(prefix_ + "_TX_DEPTH", options_.tx_depth, "requests in a send queue",
-                       static_cast<std::uint64_t>(device.max_qp_wr));
-    options_.tx_depth = std::max<std::uint64_t>(options_.tx_depth / queue_shares_, 4);
-    // Buffers come back in turn: more than a cache holds would make long messages slow.
-    options_.credits = std::min<std::uint64_t>(
-        options_.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes_));
     signal_every_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(
         1, std::min({options_.tx_signal, options_.tx_depth / 4, options_.tx_cq_depth / 4})));
     credit_step_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options_.credits / 4));
+}
 
-    const auto tags = has_device_tags_ ? static_cast<unsigned>(options_.tag_depth) : 0U;
-    const unsigned tag_ops =
-        tags == 0 ? 0 : std::min(ib_md().device().attr().tm_caps.max_ops, TagList::ops_for(tags));
+// A device that says that it matches tags may yet be unable to make the SRQ (libmlx5 connects a
+// queue pair of its own to itself by LID, on port 1): that is known when it was tried.
+ucs_status_t MessageIface::open_receiving() {
+    const ibv_tm_caps& tm = ib_md().device().attr().tm_caps;
+    const auto tags =
+        has_device_tags_
+            ? static_cast<unsigned>(std::min<std::uint64_t>(options_.tag_depth, tm.max_num_tags))
+            : 0U;
+    const unsigned tag_ops = tags == 0 ? 0 : std::min(tm.max_ops, TagList::ops_for(tags));
+    if (tags != 0)
+        options_.rx_depth = std::max<std::uint64_t>(options_.rx_depth, kDeviceReceivesMin);
     const auto depth = static_cast<unsigned>(options_.rx_depth + options_.rndv_max);
-    const bool has_too_many = depth > static_cast<unsigned>(std::max(device.max_srq_wr, 0));
-    if (has_too_many)
-        return too_few(prefix_ + "_RX_DEPTH", options_.rx_depth,
-                       ("buffers in an SRQ, with TAGWIRE_" + prefix_ + "_RNDV_MAX").c_str(),
-                       static_cast<std::uint64_t>(device.max_srq_wr));
     ucs_status_t status = receive_cq_.open(ib_md(), depth + 2 * tags + tag_ops + kCqSpare,
-                                           channel(), has_device_tags_, &mailbox());
+                                           channel(), tags != 0, &mailbox());
+    std::string refusal;
+    const bool may_fall_back = tags != 0 && may_match_by_software();
     if (status == UCS_OK)
-        status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
-    if (status == UCS_OK)
-        status = open_receives(tags, tag_ops);
-    if (status == UCS_OK && has_device_tags_)
-        status = tag_list_.open(receives_.srq(), receive_cq_, tags, tag_ops);
-    if (status == UCS_OK)
-        status = soft_receives_.init({.name = "message receives", .elements_per_chunk = 256});
-    if (status == UCS_OK)
-        status = groups_.init({.name = "pending groups", .elements_per_chunk = 64});
-    if (status == UCS_OK)
-        status = reads_.init({.name = "rendezvous reads", .elements_per_chunk = 64});
-    buffers_.init(ib_md(), kTmhBytes + seg_bytes_, static_cast<unsigned>(options_.tx_buffers));
-    small_.init(ib_md(), kPrefixBytes + kZcopyHeaderMax + sizeof(std::uint64_t),
-                static_cast<unsigned>(options_.tx_cq_depth) + kCqSpare);
-    return status;
+        status = open_receives(tags, tag_ops, may_fall_back ? &refusal : nullptr);
+    if (!refusal.empty()) {
+        has_device_tags_ = has_ends_queue_ = false;
+        matching_reason_ = "software: the device cannot make its tag-matching SRQ: " + refusal;
+        TW_LOG_INFO("%s: tags are matched by %s", ib_md().device().name().c_str(),
+                    matching_reason_.c_str());
+        return open_receiving();
+    }
+    if (status != UCS_OK || tags == 0)
+        return status;
+    options_.tag_depth = tags;
+    return tag_list_.open(receives_.srq(), receive_cq_, tags, tag_ops);
 }
 
 // Where the end of a rendezvous comes like any message it has a buffer kept there.
-ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops) {
+ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops, std::string* refusal_p) {
     const auto ends = static_cast<unsigned>(options_.rndv_max);
     const unsigned depth = static_cast<unsigned>(options_.rx_depth) + (has_ends_queue_ ? 0U : ends);
     const ucs_status_t status = receives_.open(
@@ -163,7 +196,8 @@ ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops) {
          .tag_ops = tag_ops,
          .cq = receive_cq_.get(),
          .limit = depth / 8,
-         .context = &mailbox()},
+         .context = &mailbox(),
+         .refusal_p = refusal_p},
         [](void* self, std::uint64_t ep_id) { static_cast<MessageIface*>(self)->released(ep_id); },
         this);
     if (status != UCS_OK || !has_ends_queue_)
@@ -175,6 +209,13 @@ ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops) {
                        .message_bytes = kEndBytesMax,
                        .context = &mailbox()},
                       nullptr, nullptr);
+}
+
+std::string MessageIface::differing_matching() const {
+    const std::string advice = ": set TAGWIRE_" + prefix_ + "_TAG_MATCHING=software on both sides";
+    if (has_device_tags_)
+        return "our device matches tags, the peer's does not" + advice;
+    return "the peer's device matches its tags, ours does not (" + matching_reason_ + ")" + advice;
 }
 
 std::uint32_t MessageIface::inline_wanted() const {

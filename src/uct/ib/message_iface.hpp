@@ -157,10 +157,19 @@ class MessageIface : public IbIface {
     virtual MessageEp* way_back(std::span<const std::byte>) { return nullptr; }
 
     // ---- Set-up
-    /// `is_offered`: the device could.
-    ucs_status_t choose_matching(bool is_offered);
+    /// Who is to match tags. `obstacle`: why the device cannot ("the device has no x"); null: it
+    /// says that it can. open_queues() falls back to software where it cannot after all.
+    ucs_status_t choose_matching(const char* obstacle);
     ucs_status_t open_queues();
-    ucs_status_t open_receives(unsigned tags, unsigned tag_ops);
+    ucs_status_t check_depths();
+    void set_limits();
+    ucs_status_t open_receiving();
+    ucs_status_t open_receives(unsigned tags, unsigned tag_ops, std::string* refusal_p);
+    [[nodiscard]] bool may_match_by_software() const {
+        return static_cast<TagMatching>(options_.tag_matching) == TagMatching::kAuto;
+    }
+    /// Why a peer that matches tags the other way cannot be reached.
+    [[nodiscard]] std::string differing_matching() const;
     ucs_status_t take_inline(std::uint32_t of_device);
     [[nodiscard]] std::uint32_t inline_wanted() const;
     void query_messages(uct_iface_attr_t* attr) const;

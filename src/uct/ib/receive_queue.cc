@@ -222,9 +222,13 @@ ucs_status_t ReceiveQueue::create_srq() {
     }
     if (srq == nullptr) {
         const int error = errno;
-        TW_LOG_ERROR("%s: a shared receive queue of %u buffers and %u tags cannot be made: %s",
-                     md_->device().name().c_str(), params_.depth, params_.tags,
-                     std::strerror(error));
+        if (params_.refusal_p != nullptr) {
+            *params_.refusal_p = std::strerror(error);
+        } else {
+            TW_LOG_ERROR("%s: a shared receive queue of %u buffers and %u tags cannot be made: %s",
+                         md_->device().name().c_str(), params_.depth, params_.tags,
+                         std::strerror(error));
+        }
         return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
     }
     srq_ = owned(srq, md_->verbs().destroy_srq);

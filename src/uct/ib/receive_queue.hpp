@@ -27,6 +27,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "uct/desc_region.hpp"
@@ -49,6 +50,8 @@ struct ReceiveQueueParams {
     ibv_cq* cq = nullptr;     // of a tag-matching SRQ, extended
     unsigned limit = 0;       // event when fewer of `depth` are posted; 0: none
     void* context = nullptr;  // the mailbox of its asynchronous events
+    /// Gets why the device makes no SRQ like that, instead of the log; null: logged.
+    std::string* refusal_p = nullptr;
 };
 
 class ReceiveRegion;

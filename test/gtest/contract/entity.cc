@@ -46,6 +46,8 @@ Entity::Entity(const Resource& resource, const EntityOptions& options)
     require_ok(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_),
                "ucs_async_context_create");
     require_ok(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker_), "uct_worker_create");
+    if (options.before_iface)
+        options.before_iface(md_);
     open_iface(options);
     record_am(kAmId);
     uct_iface_progress_enable(iface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
@@ -320,6 +322,30 @@ long fact_of(const Entity& entity, const std::string& key) {
     Search search{key};
     require_ok(tagwire_uct_iface_describe(entity.iface(), take_fact, &search), "describe");
     return search.value;
+}
+
+std::string text_of(const Entity& entity, const std::string& key) {
+    std::pair<std::string, std::string> wanted{key, ""};
+    const auto take = [](void* arg, const char* name, const char* value) {
+        auto& search = *static_cast<std::pair<std::string, std::string>*>(arg);
+        if (search.first == name)
+            search.second = value;
+    };
+    require_ok(tagwire_uct_iface_describe(entity.iface(), take, &wanted), "describe");
+    return wanted.second;
+}
+
+std::string why_unreachable(const Entity& entity, const Entity& peer) {
+    const Bytes device = peer.device_address();
+    Bytes iface(peer.attr().iface_addr_len);
+    require_ok(
+        uct_iface_get_address(peer.iface(), reinterpret_cast<uct_iface_addr_t*>(iface.data())),
+        "uct_iface_get_address");
+    char reason[256] = "";
+    const int answer = tagwire_uct_iface_is_reachable_reason(
+        entity.iface(), reinterpret_cast<const uct_device_addr_t*>(device.data()),
+        reinterpret_cast<const uct_iface_addr_t*>(iface.data()), reason, sizeof reason);
+    return answer != 0 ? "" : reason;
 }
 
 long fact_of(uct_ep_h ep, const std::string& key) {

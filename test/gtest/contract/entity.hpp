@@ -69,6 +69,9 @@ struct EntityOptions {
     std::uint64_t features = UCT_IFACE_FEATURE_AM | UCT_IFACE_FEATURE_PUT | UCT_IFACE_FEATURE_GET |
                              UCT_IFACE_FEATURE_AMO32 | UCT_IFACE_FEATURE_AMO64 |
                              UCT_IFACE_FEATURE_TAG;
+    /// Runs when the memory domain is open and the interface is not: there a test makes the device
+    /// refuse what some drivers refuse.
+    std::function<void(uct_md_h)> before_iface = {};
 };
 
 class Entity {
@@ -190,6 +193,10 @@ Connection connect(Entity& from, Entity& to);
 /// Value of a fact that the interface or endpoint tells of itself; -1: it has none of that name.
 long fact_of(const Entity& entity, const std::string& key);
 long fact_of(uct_ep_h ep, const std::string& key);
+/// The same as text; empty: none of that name.
+std::string text_of(const Entity& entity, const std::string& key);
+/// Why `peer` cannot be reached; empty when it can.
+std::string why_unreachable(const Entity& entity, const Entity& peer);
 /// All that the interface and the endpoint tell of themselves, for who has to find out why.
 std::string facts_of(const Entity& entity, uct_ep_h ep);
 

@@ -143,6 +143,23 @@ TEST(Path, on_infiniband_goes_by_lid) {
     EXPECT_EQ(path.port_num, 1);
 }
 
+// A port behind a virtual function is of this kind.
+TEST(Path, from_a_port_has_a_grh_where_the_port_wants_it) {
+    Port port = port_with(kInfiniband, false);
+    EXPECT_EQ(path_from(port, 5, 2).is_global, 0);
+    EXPECT_EQ(path_from(port, 5, 2).sl, 2);
+    port.attr.flags = IBV_QPF_GRH_REQUIRED;
+    for (const Port& own : {port, port_with(kIpv4, true)}) {
+        const ibv_ah_attr path = path_from(own, 106, 3);
+        EXPECT_EQ(path.is_global, 1);
+        EXPECT_EQ(path.grh.sgid_index, 3);
+        EXPECT_EQ(path.grh.hop_limit, 64);
+        EXPECT_EQ(path.grh.traffic_class, 106);
+        EXPECT_EQ(path.sl, 3);
+        EXPECT_EQ(path.port_num, 1);
+    }
+}
+
 TEST(Path, goes_by_gid_where_the_port_wants_it) {
     Port routed = port_with(kInfiniband, false);
     routed.attr.flags = IBV_QPF_GRH_REQUIRED;

@@ -22,7 +22,7 @@ constexpr long kChannels = 8;
 EntityOptions options_of(const char* matching) {
     EntityOptions options;
     options.md_config = {{"IB_MTU", "1024"}};
-    // So few receive buffers that a lost one is noticed: each is posted again at once.
+    // As few receive buffers as there may be, so that a lost one is noticed.
     options.iface_config = {{"DC_TAG_MATCHING", matching}, {"DC_SEG_BYTES", "512"},
                             {"DC_RX_DEPTH", "2"},          {"DC_CREDITS", "4"},
                             {"DC_RNDV_MAX", "1"},          {"DC_RNR_TIMER", "10us"},

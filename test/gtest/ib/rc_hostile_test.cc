@@ -20,7 +20,7 @@ namespace {
 EntityOptions options_of(const char* matching) {
     EntityOptions options;
     options.md_config = {{"IB_MTU", "1024"}};  // as the stranger's queue pairs have it
-    // So few receive buffers that a lost one is noticed: each is posted again at once.
+    // As few receive buffers as there may be, so that a lost one is noticed.
     options.iface_config = {{"RC_TAG_MATCHING", matching}, {"RC_SEG_BYTES", "512"},
                             {"RC_RX_DEPTH", "2"},          {"RC_RNDV_MAX", "1"},
                             {"RC_RNR_TIMER", "10us"},      {"RC_KEEPALIVE_INTERVAL", "0"}};

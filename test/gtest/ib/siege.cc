@@ -41,8 +41,11 @@ void Siege::check_nothing_is_held() {
     keeps_ = false;  // also of what is still on its way
     release_kept();
     check_good_peer();
-    until([&] { return fact_of(victim, "receive_buffers_posted") == posted_; });
-    EXPECT_EQ(posted_, fact_of(victim, "receive_buffers_posted"));
+    // A queue of more than a few buffers gets them back in batches.
+    const auto posted = [&] { return fact_of(victim, "receive_buffers_posted"); };
+    for (long i = 0; i < posted_ && posted() != posted_; ++i)
+        check_good_peer();
+    EXPECT_EQ(posted_, posted());
     EXPECT_EQ(0, fact_of(victim, "receive_buffers_held"));
     EXPECT_EQ(0, fact_of(victim, "rendezvous_under_way"));
     EXPECT_TRUE(good.errors.empty());

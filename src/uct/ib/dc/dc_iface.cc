@@ -63,9 +63,7 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
         TW_LOG_ERROR("%s %s", ib_md().device().name().c_str(), reason.c_str());
         return UCS_ERR_UNSUPPORTED;
     }
-    // A rendezvous that software goes on with has room for a LID, not for a GID.
-    status =
-        choose_matching(dc_tag_matching_of(ib_md().device()).is_offered && !port().is_ethernet);
+    status = choose_matching(matching_obstacle());
     if (status == UCS_OK)
         status = ep_pool_.init({.name = "dc endpoints", .elements_per_chunk = 256});
     choose_streams();
@@ -107,6 +105,14 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
         return UCS_ERR_UNSUPPORTED;
     }
     return take_inline(initiator_params_.inline_bytes);
+}
+
+const char* DcIface::matching_obstacle() const {
+    if (!dc_tag_matching_of(ib_md().device()).is_offered)
+        return "the device has no tag-matching SRQ for DC";
+    // A rendezvous that software goes on with has room for a LID, not for a GID.
+    return port().is_ethernet ? "the port is on Ethernet (RoCE), where dc matches by software"
+                              : nullptr;
 }
 
 // Twice as many are asked for as are used: so all of them may have failed and be reset one by one.
@@ -203,9 +209,7 @@ ucs_status_t DcIface::get_address(uct_iface_addr_t* addr) {
 
 bool DcIface::agrees(const DcAddress& peer, std::string* reason_p) const {
     if (((peer.flags & kDeviceMatches) != 0) != has_device_tags_) {
-        *reason_p =
-            "one side's device matches tags, the other's does not: set "
-            "TAGWIRE_DC_TAG_MATCHING=software on both sides";
+        *reason_p = differing_matching();
         return false;
     }
     if (peer.seg_bytes != seg_bytes_) {

@@ -89,6 +89,7 @@ class DcIface : public ib::MessageIface {
     DcIface(ib::IbMd& md, uct::Worker& worker, const DcOptions& options);
     ~DcIface() override;
     ucs_status_t init(const uct_iface_params_t& params);
+    [[nodiscard]] const char* matching_obstacle() const;
     void choose_streams();
     ucs_status_t make_own_target();
     bool agrees(const DcAddress& peer, std::string* reason_p) const;

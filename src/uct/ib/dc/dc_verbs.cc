@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "uct/ib/address.hpp"
 #include "uct/ib/codes.hpp"
 #include "uct/ib/gather.hpp"
 
@@ -129,7 +130,8 @@ ucs_status_t make_target(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& 
     init.qp_type = IBV_QPT_DRIVER;
     init.comp_mask = IBV_QP_INIT_ATTR_PD;
     init.pd = md.pd();
-    init.recv_cq = params.cq;
+    // A target sends nothing, but libibverbs reads the handle of its send queue's CQ.
+    init.send_cq = init.recv_cq = params.cq;
     init.srq = params.srq;
     mlx5dv_qp_init_attr extra{};
     extra.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
@@ -148,15 +150,11 @@ ucs_status_t make_target(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& 
         qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (error != 0)
         return failed(md, "ibv_modify_qp of a DCT to INIT", error);
-    // The address vector says from where: its global part, and nothing of a peer.
     attr = {};
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = port.attr.active_mtu;
     attr.min_rnr_timer = params.rnr_timer_code;
-    attr.ah_attr.port_num = port.number;
-    attr.ah_attr.is_global = port.is_ethernet ? 1 : 0;
-    attr.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(port.gid_index);
-    attr.ah_attr.grh.hop_limit = 64;
+    attr.ah_attr = ib::path_from(port, md.traffic_class(), md.service_level());
     error = md.verbs().modify_qp(qp, &attr,
                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER);
     if (error != 0)
@@ -182,7 +180,7 @@ ucs_status_t start(const ib::IbMd& md, const ib::Port& port, const InitiatorPara
     attr = {};
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = params.mtu;
-    attr.ah_attr.port_num = port.number;
+    attr.ah_attr = ib::path_from(port, md.traffic_class(), md.service_level());
     error = modify(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);
     if (error != 0)
         return failed(md, "ibv_modify_qp of a DCI to RTR", error);

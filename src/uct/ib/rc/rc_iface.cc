@@ -34,13 +34,23 @@ ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_pa
 ucs_status_t RcIface::init(const uct_iface_params_t& params) {
     ucs_status_t status = open_port(params);
     if (status == UCS_OK)
-        status = choose_matching(ib_md().device().matches_tags());
+        status = choose_matching(matching_obstacle());
     has_ends_queue_ = has_device_tags_;
     if (status == UCS_OK)
         status = open_queues();
     if (status == UCS_OK)
         status = measure_inline();
     return status;
+}
+
+// On Ethernet the capability is there all the same, but drivers make the SRQ over InfiniBand only.
+// There it is made only for a user who asks for it and for nothing else.
+const char* RcIface::matching_obstacle() const {
+    if (!ib_md().device().matches_tags())
+        return "the device has no tag-matching SRQ";
+    if (port().is_ethernet && may_match_by_software())
+        return "the port is on Ethernet (RoCE), where drivers make no tag-matching SRQ";
+    return nullptr;
 }
 
 // How much a queue pair really takes within a request is known when one was made.
@@ -139,11 +149,7 @@ ucs_status_t RcIface::get_address(uct_iface_addr_t* addr) {
 bool RcIface::agrees(std::uint8_t flags, std::uint32_t seg_bytes, std::string* reason_p) const {
     const bool peer_has_device_tags = (flags & kDeviceMatches) != 0;
     if (peer_has_device_tags != has_device_tags_) {
-        *reason_p = peer_has_device_tags
-                        ? "the peer's device matches its tags, ours does not (" + matching_reason_ +
-                              "): set TAGWIRE_RC_TAG_MATCHING=software on both sides"
-                        : "our device matches tags, the peer's does not: set "
-                          "TAGWIRE_RC_TAG_MATCHING=software on both sides";
+        *reason_p = differing_matching();
         return false;
     }
     if (seg_bytes != seg_bytes_) {

@@ -41,6 +41,7 @@ class RcIface : public ib::MessageIface {
     RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options);
     ~RcIface() override;
     ucs_status_t init(const uct_iface_params_t& params);
+    [[nodiscard]] const char* matching_obstacle() const;
     ucs_status_t measure_inline();
     /// What a peer may send before it hears of us, and what tells it of that.
     [[nodiscard]] unsigned buffers_per_peer() const {

@@ -60,7 +60,7 @@ constexpr Option kOptions[] = {
      .unit = "buffers",
      .default_value = "4096",
      .doc = "Receive buffers posted at most for all endpoints of an interface; fewer where their "
-            "credits do not ask for so many.",
+            "credits do not ask for so many. With tag matching by the device at least 33.",
      .offset = offsetof(RcOptions, messages.rx_depth),
      .min = 2,
      .max = 32768},
@@ -147,8 +147,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "Who matches tags: the device where it has tag-matching SRQs (auto), the device or "
-            "nobody, software. The same on both sides.",
+     .doc = "Who matches tags: the device where it has tag-matching SRQs and can make one, else "
+            "software (auto); the device or nobody; software. The same on both sides.",
      .offset = offsetof(RcOptions, messages.tag_matching),
      .choices = kTagChoices},
     {.name = "RC_TAG_DEPTH",
