@@ -119,5 +119,37 @@ TEST(TargetsOfCards, name_a_completion_queue_for_sends) {
     EXPECT_EQ(asked.recv_cq, cq.get());
 }
 
+class PausedPeers : public testing::TestWithParam<const char*> {};
+
+// Its device answers that there is no receive buffer, many more times than can be counted to.
+TEST_P(PausedPeers, are_waited_for_though_they_have_no_receive_buffer) {
+    const std::string prefix = GetParam() == std::string("rc") ? "RC" : "DC";
+    EntityOptions options;
+    options.iface_config = {{prefix + "_RX_DEPTH", "2"},
+                            {prefix + "_RNDV_MAX", "1"},
+                            {prefix + "_RNR_TIMER", "10us"},
+                            {prefix + "_TAG_MATCHING", "software"}};
+    Entity receiver(resource_of(GetParam()), options);
+    Entity sender(resource_of(GetParam()), options);
+    const Connection connection = connect(sender, receiver);
+    std::uint64_t sent = 0;  // as many as a channel of dc holds
+    while (sent < 100 &&
+           uct_ep_am_short(connection.forward, Entity::kAmId, sent, nullptr, 0) == UCS_OK)
+        ++sent;
+    ASSERT_GT(sent, 8U);
+    for (int i = 0; i < 100'000; ++i)
+        sender.progress();
+    EXPECT_TRUE(sender.errors.empty());
+    for (int i = 0; i < kProgressMax && receiver.am_count < sent; ++i) {
+        receiver.progress();
+        sender.progress();
+    }
+    EXPECT_EQ(receiver.am_count, sent);
+    EXPECT_TRUE(sender.errors.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, PausedPeers, testing::Values("rc", "dc"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
 }  // namespace
 }  // namespace tagwire::test
