@@ -40,8 +40,8 @@ typedef enum tw_status {
     TW_ERR_EXCEEDS_LIMIT = -21,
     TW_ERR_UNSUPPORTED = -22,
     TW_ERR_REJECTED = -23,
-    TW_ERR_NOT_CONNECTED = -24,
-    TW_ERR_CONNECTION_RESET = -25,  ///< The peer is gone.
+    TW_ERR_NOT_CONNECTED = -24,     ///< The peer has gone in order; there is no connection.
+    TW_ERR_CONNECTION_RESET = -25,  ///< The peer has died, or closed by force.
     TW_ERR_ENDPOINT_TIMEOUT = -80   ///< The peer does not answer.
 } tw_status_t;
 

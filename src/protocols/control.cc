@@ -124,9 +124,33 @@ void Endpoint::control(ControlOp op, std::uint32_t a, std::int32_t b, std::uint6
 }
 
 /// The peer hears of the end, if the transport has room for that; else when it speaks to us.
-void Endpoint::say_reset() {
-    if (state_ == EpState::kReady && worker_id != worker.id())
-        send_control({static_cast<std::uint32_t>(ControlOp::kReset), 0, 0, 0, number_});
+void Endpoint::say_reset(bool is_gone) {
+    if (state_ != EpState::kReady || worker_id == worker.id())
+        return;
+    const bool is_in_order = is_gone && is_quiet();
+    send_control(
+        {static_cast<std::uint32_t>(ControlOp::kReset), 0, 0, is_in_order ? 1 : 0, number_});
+}
+
+/// The peer's program has closed its endpoint. One that ours never had counts as closed, too.
+void Endpoint::on_bye() {
+    peer_is_closed = true;
+    if (!is_open && !std::exchange(has_said_bye_, true))
+        control(ControlOp::kBye, 0);
+    worker.retire(*this);
+}
+
+/// The peer asks whether the connection can go. From the answer on its transport may see the end
+/// before ours has seen that the answer is through.
+void Endpoint::on_leave() {
+    peer_is_closed = true;
+    has_left_ = !is_open && has_said_bye_ && is_quiet();
+    if (has_left_) {
+        worker.tell_end(*this, UCS_OK);
+        farewell = UCS_ERR_NOT_CONNECTED;
+    }
+    control(ControlOp::kLeft, has_left_ ? 1 : 0);
+    worker.retire(*this);
 }
 
 namespace {
@@ -250,23 +274,21 @@ void Endpoint::on_control(const Control& message) {
             holds_ = false;
             break;
         case ControlOp::kBye:
-            peer_is_closed = true;
-            worker.retire(*this);
+            on_bye();
             break;
         case ControlOp::kBack:
             peer_is_closed = false;
             break;
         case ControlOp::kLeave:
-            peer_is_closed = true;
-            has_left_ = !is_open && has_said_bye_ && is_quiet();
-            control(ControlOp::kLeft, has_left_ ? 1 : 0);
-            worker.retire(*this);
+            on_leave();
             break;
         case ControlOp::kLeft:
             on_left(message.a != 0);
             break;
         case ControlOp::kReset:
-            worker.connection_is_over(*this, static_cast<std::uint32_t>(message.c));
+            worker.connection_is_over(
+                *this, static_cast<std::uint32_t>(message.c),
+                message.b == 1 ? UCS_ERR_NOT_CONNECTED : UCS_ERR_CONNECTION_RESET);
             break;
         case ControlOp::kLane:
             if (DeviceTags* tags = worker.device_tags())

@@ -9,14 +9,19 @@
 #include "protocols/rail.hpp"
 #include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
+#include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
 void Endpoint::fail(ucs_status_t status) {
     if (state_ == EpState::kFailed)
         return;
-    state_ = EpState::kFailed;
+    // The transport may see that the peer has gone before this side acts upon its farewell.
+    if (farewell != UCS_OK && status != UCS_ERR_CANCELED)
+        status = farewell;
     failure_ = status;
+    log_failure();
+    state_ = EpState::kFailed;
     worker.forget(*this);  // the ends below may call what makes another one
     update_direct();
     disconnect();
@@ -37,6 +42,20 @@ void Endpoint::fail(ucs_status_t status) {
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     }
     worker.report_failure(*this, status);
+}
+
+/// The only place where the reason is told in any case. A close, by whomever, is none.
+void Endpoint::log_failure() const {
+    if (failure_ == UCS_ERR_CANCELED)
+        return;
+    if (failure_ == UCS_ERR_NOT_CONNECTED) {
+        TW_LOG_DEBUG("endpoint to worker %016lx: the peer has gone in order", worker_id);
+        return;
+    }
+    const Rail* rail = lane_ != nullptr ? rail_ : contact_rail_;
+    TW_LOG_WARN("endpoint to worker %016lx over %s fails: %s (%s)", worker_id,
+                rail == nullptr ? "no transport" : rail->transport(), ucs_status_string(failure_),
+                description().c_str());
 }
 
 std::string Endpoint::description() const {
@@ -155,7 +174,8 @@ void Endpoint::on_left(bool is_gone) {
             return worker.reconnect(*this);
         control(ControlOp::kBack, 0);
     } else if (is_gone) {
-        fail(UCS_ERR_CONNECTION_RESET);
+        worker.tell_end(*this, UCS_OK);
+        fail(UCS_ERR_NOT_CONNECTED);
     }
     drain_and_arm();
 }

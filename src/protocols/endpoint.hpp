@@ -96,7 +96,8 @@ class Endpoint : public tw_ep {
     tw_status_t send(const Outgoing& message);
     tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     void control(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0);
-    void say_reset();
+    /// `is_gone`: the worker goes; in order, unless something is under way.
+    void say_reset(bool is_gone);
     void cancel(Request& request);
     /// The receiver `receive_id` of a rendezvous wants `bytes` of its data.
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
@@ -149,6 +150,8 @@ class Endpoint : public tw_ep {
     void on_left(bool is_gone);
     void begin_anew();
     const Rail& rail() const { return *rail_; }
+    /// Where the peer takes first contact.
+    const Address& address() const { return address_; }
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
     /// Not what its messages go by: what took first contact.
@@ -171,6 +174,10 @@ class Endpoint : public tw_ep {
     bool peer_is_closed = false;  // the peer's program has closed its own
     bool wants_wireup = false;    // among those that Worker asks to work_slowly()
     bool is_retired = false;      // among those that Worker asks whether they can go
+    bool is_up = false;           // the connection was told of, and its end was not
+    bool has_notice = false;      // the program is to be told of its failure
+    // Not UCS_OK: the peer has said that it goes, and the end of the connection is due to that.
+    ucs_status_t farewell = UCS_OK;
     void* user_data = nullptr;
 
     // A long eager message whose parts are coming: where they go. Neither: they are dropped.
@@ -233,6 +240,9 @@ class Endpoint : public tw_ep {
     void update_direct();
     void check_flushes();
     void closed();
+    void on_bye();
+    void on_leave();
+    void log_failure() const;
     bool is_quiet() const;
     ucs_status_t send_control(Control message);
     void set_ready();

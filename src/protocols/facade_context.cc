@@ -207,6 +207,18 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     return tw(status);
 }
 
+tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
+                            tw_ep_h* ep_p) {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(ep_p);
+    const Entry entry(worker_of(worker));
+    Endpoint* ep = nullptr;
+    const ucs_status_t status = worker_of(worker).connect_to(worker_id, user_data, &ep);
+    if (status == UCS_OK)
+        *ep_p = ep->handle();
+    return tw(status);
+}
+
 tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {
     if (worker == nullptr)
         return nullptr;

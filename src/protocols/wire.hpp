@@ -152,7 +152,8 @@ enum class ControlOp : std::uint32_t {
     kLeave = 15,     // Neither program has one: the connection can go.
     kLeft = 16,      // a: 1 it is gone at the side of the sender, 0 it stays.
     kLane = 17,      // a: rail of the receiver to which tagged messages go from now on.
-    kReset = 18,     // c: number of the sender's connection. It has been closed by force.
+    kReset = 18,     // c: number of the sender's connection. It has been closed by force (b: 0), or
+                     // the worker has gone in order (b: 1).
     kDown = 19,      // a: rail of the receiver, b: of the sender. They carry no data again.
 };
 

@@ -79,6 +79,7 @@ void Endpoint::begin_anew() {
     peer_names = 0;
     peer_is_closed = false;
     has_said_bye_ = has_asked_ = has_left_ = false;
+    farewell = UCS_OK;
     holds_data_ = holds_ = false;
     told_to_hold_data = told_to_hold = false;
     peer_rails_.clear();
@@ -349,6 +350,7 @@ void Endpoint::set_ready() {
     const auto matches = [](const PeerRail& rail) { return (rail.flags & kRailMatchesTags) != 0; };
     if (std::ranges::any_of(peer_rails_, matches))
         control(ControlOp::kLane, peer_rail_);
+    worker.tell_up(*this);
     drain_and_arm();
 }
 

@@ -76,7 +76,8 @@ Worker::Worker(Context& context, const tw_worker_params_t& params)
       receives_long(is_multi),
       context_(context),
       params_(params),
-      id_(random_id()) {
+      id_(random_id()),
+      notices_(params_) {
     ++context_.users;
 }
 
@@ -237,7 +238,7 @@ Worker::~Worker() {
     if (device_tags_ != nullptr)
         device_tags_->close();
     names_.for_each([](Endpoint& ep) {
-        ep.say_reset();
+        ep.say_reset(true);
         ep.fail(UCS_ERR_CANCELED);
     });
     while (Request* request = late_.front())
@@ -316,10 +317,13 @@ unsigned Worker::run_slow_work() {
     attention_ &= static_cast<std::uint8_t>(~kSlowWork);
     // No more than are here now: each may add one.
     for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty(); --left) {
+        ++ends_told_;
         call_back(*deferred_.pop_front());
         ++count;
     }
-    if (!deferred_.empty())
+    if (!notices_.empty())
+        count += notices_.run(ends_told_);
+    if (!deferred_.empty() || !notices_.empty())
         ask_slow_work();
     std::vector<Endpoint*> asked;
     asked.swap(wireup_);

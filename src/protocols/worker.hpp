@@ -22,6 +22,7 @@
 #include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
 #include "protocols/id_table.hpp"
+#include "protocols/notices.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
 #include "protocols/unexpected.hpp"
@@ -120,6 +121,8 @@ class alignas(128) Worker : public tw_worker {
     // ---- Endpoints (worker_endpoints.cc)
 
     ucs_status_t connect(const Address& address, void* user_data, Endpoint** ep_p);
+    /// UCS_ERR_NO_ELEM: no worker of this id is connected.
+    ucs_status_t connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p);
     Endpoint* endpoint_to(std::uint64_t worker_id) const;
     void close(Endpoint& ep);
     /// The endpoint is asked in progress whether it can be destroyed.
@@ -130,8 +133,11 @@ class alignas(128) Worker : public tw_worker {
     void unname(Endpoint& ep);
     std::uint32_t next_connection() { return ++connections_; }
     std::uint32_t worn_name_of(std::uint64_t worker_id) { return peer_of(worker_id).worn; }
-    /// The peer's connection of that number is over.
-    void connection_is_over(Endpoint& ep, std::uint32_t number);
+    /// The peer's connection of that number is over, and ours ends with `status`.
+    void connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status);
+    /// The connection is there; it has ended, with UCS_OK if neither side wants it.
+    void tell_up(Endpoint& ep);
+    void tell_end(Endpoint& ep, ucs_status_t status);
     /// Of a message; nullptr: nobody.
     Endpoint* named(std::uint32_t id) const { return names_.find(id); }
     std::size_t peers() const { return names_.size(); }
@@ -236,6 +242,8 @@ class alignas(128) Worker : public tw_worker {
     unsigned progress_slowly();
     void ask_slow_work() { attention_ |= kSlowWork; }
     unsigned run_slow_work();
+    /// Of requests by callbacks in progress: those told and those that wait.
+    std::uint64_t ends_before_now() const { return ends_told_ + deferred_.size(); }
     void look_at_peers();
     Peer& peer_of(std::uint64_t worker_id);
     Endpoint* make_endpoint(std::uint64_t worker_id);
@@ -349,10 +357,12 @@ class alignas(128) Worker : public tw_worker {
     ucs::Mpool copy_pool_;
     ucs::Mpool transmission_pool_;
     IdTable<Request> requests_;
-    RequestQueue ended_;     // for poll()
-    RequestQueue deferred_;  // for callbacks, in progress
-    RequestList kept_;       // ended; the program has their handles
-    RequestList late_;       // of endpoints that are gone; devices still move data of theirs
+    RequestQueue ended_;           // for poll()
+    RequestQueue deferred_;        // for callbacks, in progress
+    std::uint64_t ends_told_ = 0;  // of deferred_, ever
+    Notices notices_;
+    RequestList kept_;  // ended; the program has their handles
+    RequestList late_;  // of endpoints that are gone; devices still move data of theirs
 
     ucs::CounterArray<WorkerCounter> counters_;
 };

@@ -50,6 +50,14 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
     return UCS_OK;
 }
 
+ucs_status_t Worker::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {
+    const Endpoint* ep = endpoint_to(worker_id);
+    if (ep == nullptr)
+        return UCS_ERR_NO_ELEM;
+    const Address address = ep->address();
+    return connect(address, user_data, ep_p);
+}
+
 /// What its peer sends finds nobody from now on.
 void Worker::unname(Endpoint& ep) {
     if (names_.find(ep.id) != &ep)
@@ -68,6 +76,7 @@ void Worker::wear_out(const Endpoint& ep) {
 /// The endpoint is the program's, and its connection has gone: it makes a new one. What it was
 /// receiving, which the peer had sent before it went, does not come.
 void Worker::reconnect(Endpoint& ep) {
+    tell_end(ep, UCS_OK);
     wear_out(ep);
     unname(ep);
     drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
@@ -81,7 +90,7 @@ void Worker::reconnect(Endpoint& ep) {
     ep.begin_anew();
 }
 
-void Worker::connection_is_over(Endpoint& ep, std::uint32_t number) {
+void Worker::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
     Peer& peer = peer_of(ep.worker_id);
     if (static_cast<std::int32_t>(number - peer.connection) > 0)
         peer.connection = number;  // its hello is still to come
@@ -89,7 +98,8 @@ void Worker::connection_is_over(Endpoint& ep, std::uint32_t number) {
         return ep.on_left(true);
     if (ep.peer_names == 0)
         return reconnect(ep);
-    end_soon(ep, UCS_ERR_CONNECTION_RESET);
+    ep.farewell = status;
+    end_soon(ep, status);
 }
 
 /// The peer has gone. What its transports had done before is seen first: that a message arrived may
@@ -156,20 +166,34 @@ void Worker::ask_wireup(Endpoint& ep) {
 void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
     if (!ep.is_open || ep.is_closing) {
         ep.is_open = false;
-        return retire(ep);
+        retire(ep);
+    } else if (!endings_are_silent_) {
+        notices_.add_failure(ep, static_cast<tw_status_t>(status), ends_before_now());
+        ask_slow_work();
     }
-    if (endings_are_silent_)
+    tell_end(ep, status);
+}
+
+void Worker::tell_up(Endpoint& ep) {
+    if (ep.worker_id == id_ || std::exchange(ep.is_up, true))
         return;
-    if (params_.ep_failed != nullptr) {
-        params_.ep_failed(params_.ep_failed_arg, &ep, static_cast<tw_status_t>(status));
-    } else {
-        TW_LOG_WARN("endpoint to worker %016lx: %s", ep.worker_id, ucs_status_string(status));
-    }
+    notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, ends_before_now());
+    ask_slow_work();
+}
+
+void Worker::tell_end(Endpoint& ep, ucs_status_t status) {
+    if (!std::exchange(ep.is_up, false) || endings_are_silent_)
+        return;
+    const bool is_in_order =
+        status == UCS_OK || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
+    notices_.add_event(ep.worker_id, is_in_order ? TW_PEER_CLOSED : TW_PEER_FAILED,
+                       static_cast<tw_status_t>(status), ends_before_now());
+    ask_slow_work();
 }
 
 void Worker::close(Endpoint& ep) {
     ep.is_open = false;
-    ep.say_reset();
+    ep.say_reset(false);
     ep.fail(UCS_ERR_CANCELED);
     retire(ep);
 }
@@ -195,6 +219,8 @@ unsigned Worker::destroy_retired() {
 }
 
 void Worker::destroy(Endpoint& ep) {
+    tell_end(ep, UCS_OK);
+    notices_.drop(ep);
     const bool is_last = endpoint_to(ep.worker_id) == &ep;
     forget(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)

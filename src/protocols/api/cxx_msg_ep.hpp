@@ -22,6 +22,14 @@ class Endpoint {
         ep_.reset(ep);
     }
 
+    /// To a worker that is connected already: the sender of a message (tw_completion_t::source).
+    /// Throws TW_ERR_NO_ELEM when it has gone, TW_ERR_ALREADY_EXISTS when there is an endpoint.
+    static Endpoint to(const Worker& worker, std::uint64_t worker_id, void* user_data = nullptr) {
+        tw_ep_h ep = nullptr;
+        check(tw_ep_create_to(worker.get(), worker_id, user_data, &ep), "tw_ep_create_to");
+        return Endpoint(ep);
+    }
+
     [[nodiscard]] tw_ep_h get() const { return ep_.get(); }
     [[nodiscard]] void* user_data() const { return tw_ep_user_data(get()); }
 
@@ -54,6 +62,7 @@ class Endpoint {
     }
 
   private:
+    explicit Endpoint(tw_ep_h ep) : ep_(ep) {}
     /// While no request is free the worker's end closes it.
     static void leave(tw_ep_h ep) { (void)tw_ep_close(ep, 0, nullptr, nullptr); }
     tw_status_t end(unsigned flags, How how) {

@@ -14,25 +14,48 @@ namespace tagwire {
 inline namespace v1 {
 namespace msg {
 
+/// Parameters of a worker that begin with the defaults; each call sets one thing. Callables are
+/// referenced, not copied, and outlive the worker.
+class WorkerParams : public tw_worker_params_t {
+  public:
+    explicit WorkerParams(tw_thread_mode_t mode = TW_THREAD_SINGLE) : tw_worker_params_t{} {
+        thread_mode = mode;
+    }
+
+    /// `failed(tw_ep_h, tw_status_t)` runs once for each endpoint that fails.
+    template <class Failed>
+    WorkerParams& on_failure(Failed& failed) {
+        ep_failed = [](void* arg, tw_ep_h ep, tw_status_t status) {
+            (*static_cast<Failed*>(arg))(ep, status);
+        };
+        ep_failed_arg = detail::arg_of(failed);
+        return *this;
+    }
+    /// `told(std::uint64_t worker_id, tw_peer_event_t, tw_status_t)` runs when a peer comes, and
+    /// when it goes.
+    template <class Told>
+    WorkerParams& on_peer(Told& told) {
+        peer_event = [](void* arg, std::uint64_t id, tw_peer_event_t event, tw_status_t status) {
+            (*static_cast<Told*>(arg))(id, event, status);
+        };
+        peer_event_arg = detail::arg_of(told);
+        return *this;
+    }
+};
+
 class Worker {
   public:
-    /// Without a callback the failure of an endpoint is logged.
+    /// Nobody is told of endpoints that fail; the log is.
     explicit Worker(const Context& context, tw_thread_mode_t mode = TW_THREAD_SINGLE) {
-        tw_worker_params_t params{};
-        params.thread_mode = mode;
-        open(context, params);
+        open(context, WorkerParams(mode));
     }
     /// `failed(tw_ep_h, tw_status_t)` runs once for each endpoint that fails.
     template <class Failed>
-    Worker(const Context& context, Failed& failed, tw_thread_mode_t mode = TW_THREAD_SINGLE) {
-        tw_worker_params_t params{};
-        params.thread_mode = mode;
-        params.ep_failed = [](void* arg, tw_ep_h ep, tw_status_t status) {
-            (*static_cast<Failed*>(arg))(ep, status);
-        };
-        params.ep_failed_arg = detail::arg_of(failed);
-        open(context, params);
+    requires std::is_invocable_v<Failed&, tw_ep_h, tw_status_t> Worker(
+        const Context& context, Failed& failed, tw_thread_mode_t mode = TW_THREAD_SINGLE) {
+        open(context, WorkerParams(mode).on_failure(failed));
     }
+    Worker(const Context& context, const WorkerParams& params) { open(context, params); }
 
     [[nodiscard]] tw_worker_h get() const { return worker_.get(); }
     void reset() { worker_.reset(); }

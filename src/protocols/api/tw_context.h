@@ -54,14 +54,35 @@ TAGWIRE_API tw_status_t tw_mem_invalidate(tw_context_h context, const void* addr
 // ---- Workers
 
 /// Reports that an endpoint has failed: every operation on it has ended, and it refuses everything
-/// but tw_ep_close(). Once per endpoint, inside progress.
+/// but tw_ep_close(). Once per endpoint, inside progress. TW_ERR_NOT_CONNECTED: the peer has gone
+/// in order, its worker was destroyed with nothing under way to this one. TW_ERR_CONNECTION_RESET:
+/// it has died, or has ended the connection by force. Others: as the transport tells.
 typedef void (*tw_ep_failed_cb_t)(void* arg, tw_ep_h ep, tw_status_t status);
+
+typedef enum tw_peer_event {
+    TW_PEER_UP,      ///< Connected, whoever began. Status TW_OK.
+    TW_PEER_CLOSED,  ///< The connection has ended in order. Status TW_OK: neither side has an
+                     ///< endpoint any more. TW_ERR_NOT_CONNECTED: the peer's worker was destroyed.
+                     ///< TW_ERR_CANCELED: this side has closed its endpoint by force.
+    TW_PEER_FAILED   ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
+} tw_peer_event_t;
+
+/// Reports that a peer comes or goes, also one that the program has no endpoint to. Runs inside
+/// progress; may call everything but progress, tw_ep_create_to() with `worker_id` among it. Each
+/// connection is told of twice: TW_PEER_UP when it is there, and when it has ended one of the
+/// others, after everything that was under way has ended, and after tw_ep_failed_cb_t. A connection
+/// that did not come about is not told of, nor that of a worker to itself. After an end the same
+/// worker may come again.
+typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
+                                   tw_status_t status);
 
 /// Parameters of tw_worker_create(). Zeroes are the defaults.
 typedef struct tw_worker_params {
     tw_thread_mode_t thread_mode;
-    tw_ep_failed_cb_t ep_failed;  ///< NULL: a failure is logged.
+    tw_ep_failed_cb_t ep_failed;  ///< NULL: nobody is told; the log has failures in any case.
     void* ep_failed_arg;
+    tw_peer_event_cb_t peer_event;  ///< NULL: nobody is told.
+    void* peer_event_arg;
 } tw_worker_params_t;
 
 /// Opens an interface of every transport. `params` may be NULL. TW_ERR_NO_DEVICE: no interface
@@ -70,7 +91,8 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
                                          tw_worker_h* worker_p);
 
 /// Closes its endpoints by force and gives back everything, handles of requests included. Requests
-/// of the program's own memory are its own again; no callback runs. NULL is ignored.
+/// of the program's own memory are its own again; no callback runs. Peers with whom nothing is
+/// under way hear that it has gone in order (TW_ERR_NOT_CONNECTED). NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// What a worker is and allows.
@@ -182,6 +204,14 @@ typedef struct tw_ep_params {
 /// TW_ERR_UNREACHABLE: no transport leads there. TW_ERR_ALREADY_EXISTS: the worker has one.
 TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params,
                                      tw_ep_h* ep_p);
+
+/// Makes the endpoint to a worker that this one is connected with: the sender of a message
+/// (tw_completion_t.source), or one that tw_peer_event_cb_t has told of. No address is needed, so a
+/// server can reply to whom it does not know. `user_data` as in tw_ep_params_t.
+/// TW_ERR_NO_ELEM: no worker of this id is connected, it may have gone since.
+/// TW_ERR_ALREADY_EXISTS: the program has the endpoint; tw_ep_find(), or tw_completion_t.ep.
+TAGWIRE_API tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
+                                        tw_ep_h* ep_p);
 
 /// The endpoint to the worker of this id, NULL when there is none.
 TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);

@@ -30,6 +30,10 @@ Node::Node(tw_context_h context, tw_thread_mode_t mode) {
         static_cast<Node*>(arg)->failures.emplace_back(ep, status);
     };
     params.ep_failed_arg = this;
+    params.peer_event = [](void* arg, std::uint64_t id, tw_peer_event_t event, tw_status_t status) {
+        static_cast<Node*>(arg)->events.push_back({id, event, status});
+    };
+    params.peer_event_arg = this;
     tw_worker_h worker = nullptr;
     EXPECT_EQ(tw_worker_create(context, &params, &worker), TW_OK);
     worker_.reset(worker);

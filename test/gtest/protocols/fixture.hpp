@@ -43,6 +43,13 @@ class Node {
     /// Completions that were polled so far, oldest first; progress() polls.
     std::vector<tw_completion_t> done;
     std::vector<std::pair<tw_ep_h, tw_status_t>> failures;
+    struct PeerEvent {
+        std::uint64_t worker_id;
+        tw_peer_event_t event;
+        tw_status_t status;
+        bool operator==(const PeerEvent&) const = default;
+    };
+    std::vector<PeerEvent> events;
 
     void progress();
     std::uint64_t counter(const std::string& name) const;

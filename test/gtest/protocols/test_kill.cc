@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "protocols/fixture.hpp"
+#include "vhca/child.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -42,32 +43,61 @@ constexpr std::size_t kLong = 300000;
         node.progress();
 }
 
-class MsgKill : public ::testing::Test {};
+/// The victim, from its birth to its death.
+class Victim {
+  public:
+    explicit Victim(const char* transports) {
+        EXPECT_EQ(::pipe(up_), 0);
+        EXPECT_EQ(::pipe(down_), 0);
+        process_ = ::fork();
+        EXPECT_GE(process_, 0);
+        if (process_ == 0)
+            be_victim(up_[1], down_[0], transports);
+    }
+    Victim(const Victim&) = delete;
+    Victim& operator=(const Victim&) = delete;
+    ~Victim() {
+        for (const int fd : {up_[0], up_[1], down_[0], down_[1]})
+            ::close(fd);
+    }
+    /// It begins to send to this worker. Returns its own address.
+    Bytes start(const Bytes& address) const {
+        EXPECT_EQ(::write(down_[1], address.data(), address.size()),
+                  static_cast<ssize_t>(address.size()));
+        Bytes theirs(TW_ADDRESS_BYTES_MAX);
+        const ssize_t length = ::read(up_[0], theirs.data(), theirs.size());
+        EXPECT_GT(length, 0);
+        theirs.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+        return theirs;
+    }
+    void kill() const {
+        EXPECT_EQ(::kill(process_, SIGKILL), 0);
+        EXPECT_EQ(::waitpid(process_, nullptr, 0), process_);
+    }
+
+  private:
+    int up_[2], down_[2];
+    pid_t process_;
+};
+
+class MsgKill : public ::testing::Test {
+  protected:
+    static const char* transports() {
+        const char* named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+        return named == nullptr ? "sm" : named;
+    }
+};
 
 TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
-    const char* named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-    const char* transports = named == nullptr ? "sm" : named;
-    int up[2], down[2];
-    ASSERT_EQ(::pipe(up), 0);
-    ASSERT_EQ(::pipe(down), 0);
-    const pid_t victim = ::fork();
-    ASSERT_GE(victim, 0);
-    if (victim == 0)
-        be_victim(up[1], down[0], transports);
-
+    const Victim victim(transports());
     tw_context_params_t params{};
-    params.transports = transports;
+    params.transports = transports();
     tw_context_h context = nullptr;
     ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
     {
         Node node(context);
-        const Bytes address = node.address();
-        ASSERT_EQ(::write(down[1], address.data(), address.size()),
-                  static_cast<ssize_t>(address.size()));
-        Bytes theirs(TW_ADDRESS_BYTES_MAX);
-        const ssize_t length = ::read(up[0], theirs.data(), theirs.size());
-        ASSERT_GT(length, 0);
-        const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
+        const Bytes theirs = victim.start(node.address());
+        const tw_ep_params_t ep_params{theirs.data(), theirs.size(), nullptr};
         tw_ep_h ep = nullptr;
         ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
         while (node.counter("rx_unexpected") < 2)
@@ -95,8 +125,7 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
         for (int i = 0; i < 1000; ++i)
             node.progress();
         ASSERT_TRUE(node.done.empty());
-        ASSERT_EQ(::kill(victim, SIGKILL), 0);
-        ASSERT_EQ(::waitpid(victim, nullptr, 0), victim);
+        victim.kill();
         while (node.failures.empty() || node.done.size() < 5)
             node.progress();
         EXPECT_EQ(node.done.size(), 5U);
@@ -134,8 +163,44 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
         EXPECT_EQ(received, more);
     }
     tw_context_destroy(context);
-    for (const int fd : {up[0], up[1], down[0], down[1]})
-        ::close(fd);
+}
+
+TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
+    TW_SKIP_FORK_BESIDE_THREADS();
+    for (const bool sleeps : {false, true}) {
+        SCOPED_TRACE(sleeps);
+        const Victim victim(transports());
+        tw_context_params_t params{};
+        params.transports = transports();
+        tw_context_h context = nullptr;
+        ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
+        {
+            Node node(context);
+            const Bytes theirs = victim.start(node.address());
+            std::uint64_t id = 0;
+            ASSERT_EQ(tw_address_worker_id(theirs.data(), theirs.size(), &id), TW_OK);
+            while (node.counter("rx_unexpected") < 2)
+                node.progress();
+            node.progress();
+            ASSERT_EQ(node.events.size(), 1U);
+            EXPECT_EQ(node.events[0], (Node::PeerEvent{id, TW_PEER_UP, TW_OK}));
+            victim.kill();
+            while (node.events.size() < 2) {
+                if (sleeps) {
+                    ASSERT_EQ(tw_worker_wait(node.worker(), TW_WAIT_SLEEP, UINT64_MAX), TW_OK);
+                } else {
+                    node.progress();
+                }
+            }
+            EXPECT_EQ(node.events[1].worker_id, id);
+            EXPECT_EQ(node.events[1].event, TW_PEER_FAILED);
+            EXPECT_TRUE(node.events[1].status == TW_ERR_CONNECTION_RESET ||
+                        node.events[1].status == TW_ERR_ENDPOINT_TIMEOUT)
+                << tw_status_string(node.events[1].status);
+            EXPECT_TRUE(node.failures.empty());
+        }
+        tw_context_destroy(context);
+    }
 }
 
 }  // namespace

@@ -14,6 +14,11 @@ class MsgPeers : public MsgTest {
             EXPECT_EQ(end_of(at, &mark).status, TW_OK);
         }
     }
+    static std::size_t endpoints(const Node& at) {
+        tw_worker_attr_t attr{};
+        EXPECT_EQ(tw_worker_query(at.worker(), &attr), TW_OK);
+        return attr.endpoints;
+    }
     void greet(Node& from, Node& to) {
         send(from, to, {}, 9);
         expect_message(to, {}, 9);
@@ -41,6 +46,106 @@ TEST_F(MsgPeers, a_directed_receive_outlives_the_endpoint_that_it_was_posted_wit
     send(b, a, data, 1);
     EXPECT_EQ(end_of(a, &mark).status, TW_OK);
     EXPECT_EQ(buffer, data);
+}
+
+TEST_F(MsgPeers, a_receiver_replies_to_whom_it_knows_from_a_message_alone) {
+    Node& client = node(0);
+    Node& server = node(1);
+    int asked = 0, told = 0;
+    const tw_op_t question = op(&asked), reply = op(&told);
+    Bytes buffer(10), answer(10);
+    ASSERT_EQ(tw_tag_recv(server.worker(), buffer.data(), 10, 1, 0, &question, nullptr),
+              TW_INPROGRESS);
+    ASSERT_EQ(tw_tag_recv(client.worker(), answer.data(), 10, 2, 0, &reply, nullptr),
+              TW_INPROGRESS);
+    tw_ep_h ep = nullptr;
+    EXPECT_EQ(tw_ep_create_to(server.worker(), client.id(), nullptr, &ep), TW_ERR_NO_ELEM)
+        << "it has not come yet";
+    send(client, server, pattern(10, 1), 1);
+    const tw_completion_t done = end_of(server, &asked);
+    EXPECT_EQ(done.source, client.id());
+    EXPECT_EQ(done.ep, nullptr);
+    ASSERT_EQ(tw_ep_create_to(server.worker(), done.source, &server, &ep), TW_OK);
+    EXPECT_EQ(tw_ep_find(server.worker(), client.id()), ep);
+    EXPECT_EQ(tw_ep_user_data(ep), &server);
+    tw_ep_h again = nullptr;
+    EXPECT_EQ(tw_ep_create_to(server.worker(), done.source, nullptr, &again),
+              TW_ERR_ALREADY_EXISTS);
+    EXPECT_EQ(again, nullptr);
+    ASSERT_GE(tw_tag_send(ep, pattern(10, 2).data(), 10, 2, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(end_of(client, &told).status, TW_OK);
+    EXPECT_EQ(answer, pattern(10, 2));
+}
+
+TEST_F(MsgPeers, a_receive_only_worker_hears_of_a_peer_that_closes) {
+    Node& client = node(0);
+    Node& server = node(1);
+    for (std::size_t round = 1; round <= 3; ++round) {
+        greet(client, server);
+        close(client, client.to(server));
+        run_until([&] {
+            return server.events.size() == 2 * round && client.events.size() == 2 * round &&
+                   endpoints(server) == 0 && endpoints(client) == 0;
+        });
+        EXPECT_EQ(server.events[2 * round - 2], (Node::PeerEvent{client.id(), TW_PEER_UP, TW_OK}));
+        EXPECT_EQ(server.events.back(), (Node::PeerEvent{client.id(), TW_PEER_CLOSED, TW_OK}));
+        EXPECT_EQ(client.events.back(), (Node::PeerEvent{server.id(), TW_PEER_CLOSED, TW_OK}));
+    }
+    EXPECT_TRUE(client.failures.empty() && server.failures.empty());
+}
+
+TEST_F(MsgPeers, a_worker_that_goes_in_order_has_not_failed) {
+    Node& client = node(0);
+    Node& server = node(1);
+    Node& third = node(2);
+    const std::uint64_t id = client.id();
+    greet(client, server);
+    greet(client, third);
+    greet(third, client);
+    client.destroy();
+    run_until([&] { return server.events.size() == 2 && third.failures.size() == 1; });
+    EXPECT_EQ(server.events[1], (Node::PeerEvent{id, TW_PEER_CLOSED, TW_ERR_NOT_CONNECTED}));
+    EXPECT_TRUE(server.failures.empty());
+    EXPECT_EQ(third.failures[0].second, TW_ERR_NOT_CONNECTED);
+    run_until([&] { return third.events.size() == 2; });
+    EXPECT_EQ(third.events[1], (Node::PeerEvent{id, TW_PEER_CLOSED, TW_ERR_NOT_CONNECTED}));
+}
+
+TEST_F(MsgPeers, a_worker_that_goes_amid_a_message_has_failed) {
+    Node& client = node(0);
+    Node& server = node(1);
+    const std::uint64_t id = client.id();
+    greet(client, server);
+    const Bytes data = pattern(300000, 1);
+    int mark = 0;
+    send_unexpected(client, server, data, 1, op(&mark, TW_OP_DELIVERY_COMPLETE));
+    client.destroy();
+    run_until([&] { return server.events.size() == 2; });
+    EXPECT_EQ(server.events[1].worker_id, id);
+    EXPECT_EQ(server.events[1].event, TW_PEER_FAILED);
+    EXPECT_NE(server.events[1].status, TW_ERR_NOT_CONNECTED);
+}
+
+TEST_F(MsgPeers, a_forced_close_is_in_order_here_and_a_failure_there) {
+    Node& a = node(0);
+    Node& b = node(1);
+    greet(a, b);
+    greet(b, a);
+    EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+    EXPECT_EQ(a.events.size(), 1U) << "told in progress only";
+    run_until([&] { return a.events.size() == 2 && b.events.size() == 2; });
+    EXPECT_EQ(a.events[1], (Node::PeerEvent{b.id(), TW_PEER_CLOSED, TW_ERR_CANCELED}));
+    EXPECT_EQ(b.events[1], (Node::PeerEvent{a.id(), TW_PEER_FAILED, TW_ERR_CONNECTION_RESET}));
+    ASSERT_EQ(b.failures.size(), 1U);
+    EXPECT_EQ(b.failures[0].second, TW_ERR_CONNECTION_RESET);
+}
+
+TEST_F(MsgPeers, a_worker_hears_nothing_of_itself) {
+    Node& a = node(0);
+    greet(a, a);
+    close(a, a.to(a));
+    run_until([&] { return endpoints(a) == 0; });
+    EXPECT_TRUE(a.events.empty());
 }
 
 // Messages that one worker sends and the other one cannot keep end its endpoint.

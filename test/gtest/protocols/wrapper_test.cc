@@ -59,6 +59,41 @@ TEST_F(MsgWrapper, set_up_errors_are_exceptions_with_the_status) {
     EXPECT_THROW((void)worker_.explain("rc", 8), msg::Error);
 }
 
+TEST_F(MsgWrapper, a_worker_hears_of_peers_and_replies_to_them) {
+    std::vector<tw_peer_event_t> events;
+    std::vector<tw_status_t> failures;
+    std::uint64_t who = 0;
+    auto told = [&](std::uint64_t id, tw_peer_event_t event, tw_status_t) {
+        who = id;
+        events.push_back(event);
+    };
+    auto failed = [&](tw_ep_h, tw_status_t status) { failures.push_back(status); };
+    const msg::Worker server(context_, msg::WorkerParams().on_failure(failed).on_peer(told));
+    const auto both_until = [&](const auto& holds) {
+        run_until([&] {
+            server.progress();
+            return holds();
+        });
+    };
+    try {
+        (void)msg::Endpoint::to(server, worker_.attr().id);
+        FAIL() << "it has not come yet";
+    } catch (const msg::Error& error) {
+        EXPECT_EQ(error.status(), TW_ERR_NO_ELEM);
+    }
+    msg::Endpoint to_server(worker_, server.address());
+    ASSERT_GE(to_server.tag_send(bytes("question"), 1), TW_OK);
+    both_until([&] { return events.size() == 1; });
+    EXPECT_EQ(who, worker_.attr().id);
+    msg::Endpoint reply = msg::Endpoint::to(server, who);
+    ASSERT_GE(reply.tag_send(bytes("reply"), 2), TW_OK);
+    both_until([&] { return has_message(); });
+    EXPECT_GE(to_server.close_by_force(), TW_OK);
+    both_until([&] { return events.size() == 2; });
+    EXPECT_EQ(events, (std::vector{TW_PEER_UP, TW_PEER_FAILED}));
+    EXPECT_EQ(failures, std::vector{TW_ERR_CONNECTION_RESET});
+}
+
 TEST_F(MsgWrapper, ends_are_told_to_callables_requests_and_within_the_call) {
     int ended = 0;
     auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };
