@@ -70,9 +70,9 @@ class Endpoint : public tw_ep {
 
     // ---- Connection (wireup.cc)
 
-    /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE.
-    ucs_status_t contact(std::string_view transport, std::span<const std::byte> device,
-                         std::span<const std::byte> iface);
+    /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
+    /// may be null, gets the reason of any failure.
+    ucs_status_t contact(const Address& to, std::string* why);
     void on_hello(const Hello& hello, std::vector<PeerRail> rails);
     void on_offer(const OfferMessage& message);
     void on_ready(const Offer& offer);

@@ -196,12 +196,6 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     const Entry entry(worker_of(worker));
     Endpoint* ep = nullptr;
     const ucs_status_t status = worker_of(worker).connect(*parsed, params->user_data, &ep);
-    if (status == UCS_ERR_UNREACHABLE) {
-        TW_REFUSE(TW_ERR_UNREACHABLE,
-                  "worker %016lx takes first contact over %s, which does not "
-                  "lead there from here",
-                  parsed->id, parsed->transport.c_str());
-    }
     if (status == UCS_OK)
         *ep_p = ep;
     return tw(status);

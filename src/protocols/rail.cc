@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/rail.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <utility>
 
 #include "protocols/rail_costs.hpp"
@@ -15,6 +17,8 @@ namespace {
 
 /// Of what a receiver keeps of unexpected messages, the share that one may need.
 constexpr std::uint64_t kEagerShare = 2;
+/// Of a sentence that says why a peer cannot be reached.
+constexpr std::size_t kReasonBytes = 256;
 
 }  // namespace
 
@@ -89,7 +93,15 @@ ucs_status_t Rail::open(uct_worker_h uct_worker, uct_error_handler_t failed, voi
 }
 
 void Rail::enable() {
-    uct_iface_progress_enable(iface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    if (!std::exchange(is_enabled_, true))
+        uct_iface_progress_enable(iface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+}
+
+unsigned Rail::look() {
+    const unsigned count = uct_iface_progress(iface_);
+    if (count > 0)
+        enable();
+    return count;
 }
 
 void Rail::select() {
@@ -127,12 +139,23 @@ void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
     put_plan_ = StripePlan(members, Protocol::kRndvPut, rules_of(options));
 }
 
-bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const {
-    return device.size() == device_address_.size() && iface.size() == iface_address_.size() &&
-           uct_iface_is_reachable(
-               iface_, reinterpret_cast<const uct_device_addr_t*>(device.data()),
-               iface.empty() ? nullptr : reinterpret_cast<const uct_iface_addr_t*>(iface.data())) !=
-               0;
+bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte> iface,
+                   std::string* reason) const {
+    if (device.size() != device_address_.size() || iface.size() != iface_address_.size()) {
+        if (reason != nullptr)
+            *reason = "its address has another length than those here";
+        return false;
+    }
+    const auto* device_p = reinterpret_cast<const uct_device_addr_t*>(device.data());
+    const auto* iface_p =
+        iface.empty() ? nullptr : reinterpret_cast<const uct_iface_addr_t*>(iface.data());
+    if (reason == nullptr)
+        return uct_iface_is_reachable(iface_, device_p, iface_p) != 0;
+    char text[kReasonBytes] = "";
+    const bool is_reachable =
+        tagwire_uct_iface_is_reachable_reason(iface_, device_p, iface_p, text, sizeof text) != 0;
+    *reason = text;
+    return is_reachable;
 }
 
 }  // namespace tagwire::proto

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,7 +42,11 @@ class Rail {
     /// Opens the interface; it is not progressed before enable().
     ucs_status_t open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg,
                       const TagCallbacks* tags);
+    /// From the first endpoint on, or the first message; until then look() does.
     void enable();
+    bool is_enabled() const { return is_enabled_; }
+    /// Progress of one that is not enabled. Returns what uct_iface_progress() does.
+    unsigned look();
 
     Worker& worker() const { return worker_; }
     std::uint8_t index() const { return index_; }
@@ -85,7 +90,9 @@ class Rail {
                                                                : BufferKind::kPlain);
     }
     /// Whether an endpoint to that interface could be made.
-    bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface) const;
+    /// *reason: why not, in one sentence; may be null.
+    bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface,
+                 std::string* reason = nullptr) const;
 
     const bool is_auxiliary;          ///< for first contact only
     std::size_t short_max = 0;        ///< bytes of uct_ep_am_short_iov(); 0: it has none
@@ -99,6 +106,7 @@ class Rail {
     Worker& worker_;
     std::uint8_t index_;
     bool matches_tags_ = false;
+    bool is_enabled_ = false;
     const Resource& resource_;
     uct_iface_h iface_ = nullptr;
     uct_iface_attr_t attr_{};

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "protocols/endpoint.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/stripe.hpp"
@@ -46,27 +48,44 @@ ucs_status_t Endpoint::make_ep(Rail& rail, std::span<const std::byte> device,
         params.iface_addr = reinterpret_cast<const uct_iface_addr_t*>(iface.data());
     }
     const ucs_status_t status = uct_ep_create(&params, ep_p);
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
+        rail.enable();
         worker.map_lane(*ep_p, this);
+    }
     return status;
 }
 
-ucs_status_t Endpoint::contact(std::string_view transport, std::span<const std::byte> device,
-                               std::span<const std::byte> iface) {
+ucs_status_t Endpoint::contact(const Address& to, std::string* why) {
+    std::string reason;
+    const auto tell = [&](const std::string& rail) {
+        if (why != nullptr)
+            *why += fmt::format("{}over {}: {}", why->empty() ? "" : "; ", rail, reason);
+    };
     for (const auto& rail : worker.rails()) {
-        if (transport != rail->transport() || !rail->reaches(device, iface))
+        if (to.transport != rail->transport())
             continue;
-        const ucs_status_t status = make_ep(*rail, device, iface, &contact_);
-        if (status != UCS_OK)
+        const std::string name = fmt::format("{}:{}", rail->transport(), rail->device());
+        if (!rail->reaches(to.device, to.iface, &reason)) {
+            tell(name);
+            continue;
+        }
+        const ucs_status_t status = make_ep(*rail, to.device, to.iface, &contact_);
+        if (status != UCS_OK) {
+            reason = status == UCS_ERR_UNREACHABLE
+                         ? "nobody takes connections there, the peer's worker or process has gone"
+                         : ucs_status_string(status);
+            tell(name);
             return status;
-        address_ = {worker_id,
-                    std::string(transport),
-                    {device.begin(), device.end()},
-                    {iface.begin(), iface.end()}};
+        }
+        address_ = {worker_id, to.transport, to.device, to.iface};
         contact_rail_ = rail.get();
         number_ = worker.next_connection();
         queue_wireup(hello_bytes());
         return UCS_OK;
+    }
+    if (why != nullptr && why->empty()) {
+        reason = "this worker has no such transport (TAGWIRE_TRANSPORTS)";
+        tell(to.transport);
     }
     return UCS_ERR_UNREACHABLE;
 }
@@ -89,7 +108,7 @@ void Endpoint::begin_anew() {
     first_announced = places_ = 0;
     update_direct();
     const Address to = address_;
-    const ucs_status_t status = contact(to.transport, to.device, to.iface);
+    const ucs_status_t status = contact(to, nullptr);
     if (status != UCS_OK)
         fail(status);
 }
@@ -174,7 +193,7 @@ void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
             break;
         for (const PeerRail& rail : peer_rails_) {
             if (rail.transport == transport &&
-                contact(transport, rail.device, rail.iface) == UCS_OK)
+                contact({worker_id, transport, rail.device, rail.iface}, nullptr) == UCS_OK)
                 break;
         }
     }

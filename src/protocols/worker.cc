@@ -122,9 +122,10 @@ ucs_status_t Worker::open() {
         (status = open_device_tags()) != UCS_OK)
         return status;
     for (const char* transport : kFirstContact) {
-        const Rail* rail = rail_of(transport);
+        Rail* rail = rail_of(transport);
         if (rail == nullptr)
             continue;
+        rail->enable();
         const auto device = rail->device_address();
         const auto iface = rail->iface_address();
         address_ =
@@ -166,7 +167,6 @@ void Worker::open_rails() {
             continue;
         }
         set_handlers(*rail);
-        rail->enable();
         rails_.push_back(std::move(rail));
     }
 }
@@ -216,6 +216,7 @@ ucs_status_t Worker::open_device_tags() {
         return UCS_ERR_UNSUPPORTED;
     }
     receives_long = true;
+    (*found)->enable();
     device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
     return UCS_OK;
 }
@@ -302,9 +303,28 @@ ucs_status_t Worker::arm() {
     return wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
 }
 
+unsigned Worker::look_around() {
+    calls_left_ = kCallsPerLook;
+    const unsigned count = look_at_rails();
+    look_at_peers();
+    return count;
+}
+
+/// A peer may choose a rail that this side has no endpoint on, and come without being asked. The
+/// first message makes the rail one that each call progresses.
+unsigned Worker::look_at_rails() {
+    unsigned count = 0;
+    for (const auto& rail : rails_) {
+        if (rail->is_enabled())
+            continue;
+        count += rail->look();
+        calls_left_ = kCallsPerRailLook;
+    }
+    return count;
+}
+
 // Who waits for a peer sends nothing, and so would not learn that it has died.
 void Worker::look_at_peers() {
-    calls_left_ = kCallsPerLook;
     const std::uint64_t now = ucs::clock_now_ns();
     if (now < next_look_ns_)
         return;
@@ -357,6 +377,7 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     };
     tell("worker_id", fmt::format("{:016x}", id_));
     tell("address_bytes", fmt::format("{}", address_.size()));
+    tell("peers", fmt::format("{} connected, {} remembered", names_.size(), peers_.size()));
     for (const auto& rail : rails_) {
         if (rail->is_auxiliary) {
             tell(fmt::format("rail_{}", rail->index()),

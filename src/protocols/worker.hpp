@@ -219,6 +219,7 @@ class alignas(128) Worker : public tw_worker {
         std::uint32_t source;      // in matching
         std::uint32_t connection;  // the latest that it has made
         std::uint32_t worn;        // how the latest of ours that is over named it; 0: not at all
+        bool is_idle;              // nothing was left of it at the last look
     };
 
     Worker(Context& context, const tw_worker_params_t& params);
@@ -233,9 +234,9 @@ class alignas(128) Worker : public tw_worker {
     bool drop(const char* what, std::size_t length);
     unsigned advance() {
         attention_ |= kInProgress;
-        const unsigned count = uct_worker_progress(uct_);
+        unsigned count = uct_worker_progress(uct_);
         if (--calls_left_ == 0) [[unlikely]]
-            look_at_peers();
+            count += look_around();
         attention_ &= static_cast<std::uint8_t>(~kInProgress);
         return count;
     }
@@ -244,8 +245,12 @@ class alignas(128) Worker : public tw_worker {
     unsigned run_slow_work();
     /// Of requests by callbacks in progress: those told and those that wait.
     std::uint64_t ends_before_now() const { return ends_told_ + deferred_.size(); }
+    unsigned look_around();
+    unsigned look_at_rails();
     void look_at_peers();
     Peer& peer_of(std::uint64_t worker_id);
+    void forget_peers();
+    void log_unreachable(std::uint64_t worker_id, const std::string& why);
     Endpoint* make_endpoint(std::uint64_t worker_id);
     void destroy(Endpoint& ep);
     unsigned destroy_retired();
@@ -307,8 +312,11 @@ class alignas(128) Worker : public tw_worker {
     void report(Request& request);
     void call_back(Request& request);
 
-    /// Calls of progress between two looks at the clock.
+    /// Calls of progress between two looks at the clock, and at rails that nobody uses.
     static constexpr unsigned kCallsPerLook = 1024;
+    static constexpr unsigned kCallsPerRailLook = 128;
+    static constexpr std::size_t kPeersMin = 64;
+    static constexpr std::size_t kMessagesPerPeer = 16;
     /// A connection that the peer has ended; it fails after so many calls of progress.
     struct Ending {
         std::uint64_t worker_id;
@@ -337,7 +345,10 @@ class alignas(128) Worker : public tw_worker {
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint*> lanes_;
-    std::unordered_map<std::uint64_t, Peer> peers_;  // all that ever were
+    std::unordered_map<std::uint64_t, Peer> peers_;  // those that are, and some that were
+    std::vector<std::uint32_t> free_sources_;        // of those that were forgotten
+    std::size_t peers_max_ = kPeersMin;              // then forget_peers() looks
+    std::uint64_t unreachable_ = 0;                  // the peer that was logged as that last
     std::uint32_t connections_ = 0;
     IdTable<Endpoint> names_;
     std::vector<Endpoint*> wireup_;

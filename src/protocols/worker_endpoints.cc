@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The endpoints of a worker: found, made, failed, destroyed.
+#include <unordered_set>
 #include <utility>
 
 #include "protocols/worker.hpp"
@@ -13,8 +14,46 @@ Endpoint* Worker::endpoint_to(std::uint64_t worker_id) const {
 }
 
 Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
-    const auto number = static_cast<std::uint32_t>(peers_.size() + 1);
-    return peers_.try_emplace(worker_id, Peer{number, 0, 0}).first->second;
+    const auto found = peers_.find(worker_id);
+    if (found != peers_.end())
+        return found->second;
+    if (peers_.size() >= peers_max_)
+        forget_peers();
+    std::uint32_t source = static_cast<std::uint32_t>(peers_.size() + 1);
+    if (!free_sources_.empty()) {
+        source = free_sources_.back();
+        free_sources_.pop_back();
+    }
+    return peers_.try_emplace(worker_id, Peer{source, 0, 0, false}).first->second;
+}
+
+/// Peers that have gone are remembered for a while, because something of theirs may come late: they
+/// are forgotten when this finds them unused for the second time. Those that a message is kept of,
+/// or that an endpoint of the program's stands for, are in use.
+void Worker::forget_peers() {
+    std::unordered_set<std::uint32_t> used;
+    for (const auto& [id, ep] : endpoints_)
+        used.insert(ep->source);
+    for (const auto& [ep, owned] : gone_)
+        used.insert(ep->source);
+    std::size_t messages = 0;
+    for (MatchSpace& in : spaces_) {
+        for (const UnexpectedMessage* at = in.unexpected.oldest(); at != nullptr; at = at->newer) {
+            used.insert(at->source);
+            ++messages;
+        }
+    }
+    for (auto at = peers_.begin(); at != peers_.end();) {
+        Peer& peer = at->second;
+        const bool was_idle = std::exchange(peer.is_idle, !used.contains(peer.source));
+        if (!was_idle || !peer.is_idle) {
+            ++at;
+            continue;
+        }
+        free_sources_.push_back(peer.source);
+        at = peers_.erase(at);
+    }
+    peers_max_ = 2 * peers_.size() + kPeersMin + messages / kMessagesPerPeer;
 }
 
 Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
@@ -39,8 +78,10 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
         ep = make_endpoint(address.id);
         if (ep == nullptr)
             return UCS_ERR_NO_MEMORY;
-        const ucs_status_t status = ep->contact(address.transport, address.device, address.iface);
+        std::string why;
+        const ucs_status_t status = ep->contact(address, &why);
         if (status != UCS_OK) {
+            log_unreachable(address.id, why);
             destroy(*ep);
             return status;
         }
@@ -48,6 +89,15 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
     ep->open(user_data);
     *ep_p = ep;
     return UCS_OK;
+}
+
+/// A program that tries again and again gets the status each time, the log has the reason once.
+void Worker::log_unreachable(std::uint64_t worker_id, const std::string& why) {
+    if (std::exchange(unreachable_, worker_id) == worker_id) {
+        TW_LOG_DEBUG("worker %016lx cannot be reached %s", worker_id, why.c_str());
+    } else {
+        TW_LOG_WARN("worker %016lx cannot be reached %s", worker_id, why.c_str());
+    }
 }
 
 ucs_status_t Worker::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {

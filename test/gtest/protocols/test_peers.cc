@@ -140,6 +140,70 @@ TEST_F(MsgPeers, a_forced_close_is_in_order_here_and_a_failure_there) {
     EXPECT_EQ(b.failures[0].second, TW_ERR_CONNECTION_RESET);
 }
 
+TEST_F(MsgPeers, a_worker_forgets_peers_that_have_gone_but_nothing_that_is_kept_of_them) {
+    if (transports() != "sm")
+        GTEST_SKIP() << "what is remembered does not depend on the transport";
+    constexpr int kPeers = 400;
+    constexpr std::size_t kRememberedMax = 250;
+    Node& server = node(0);
+    Node& lasting = node(1);
+    greet(server, lasting);
+    greet(lasting, server);
+    int mark = 0;
+    tw_op_t from_lasting = op(&mark);
+    from_lasting.source = server.to(lasting);
+    const Bytes data = pattern(10, 5);
+    for (int i = 0; i < kPeers; ++i) {
+        Node client(context_.get());
+        const unsigned more = i == 0 ? 1 : 0;
+        for (unsigned sent = 0; sent < 1 + more; ++sent)
+            ASSERT_GE(tw_tag_send(client.to(server), data.data(), 10, 5 + sent, nullptr, nullptr),
+                      TW_OK);
+        const std::uint64_t before = server.counter("rx_unexpected");
+        run_until([&] {
+            client.progress();
+            return server.counter("rx_unexpected") > before + more;
+        });
+        if (i > 0)
+            expect_message(server, data, 5);
+    }
+    const std::string text = server.description();
+    const std::size_t at = text.find(" connected, ");
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_LT(std::stoul(text.substr(at + 12)), kRememberedMax);
+    // The first message of all is still there, and nobody is taken for somebody else.
+    Bytes buffer(10);
+    ASSERT_EQ(tw_tag_recv(server.worker(), buffer.data(), 10, 6, 0, &from_lasting, nullptr),
+              TW_INPROGRESS);
+    run_some();
+    EXPECT_TRUE(server.done.empty());
+    send(lasting, server, pattern(10, 7), 6);
+    EXPECT_EQ(end_of(server, &mark).status, TW_OK);
+    EXPECT_EQ(buffer, pattern(10, 7));
+    expect_message(server, data, 6);
+}
+
+TEST_F(MsgPeers, a_worker_that_cannot_be_reached_is_told_of_once_with_the_reason) {
+    if (transports() != "sm")
+        GTEST_SKIP() << "a verbs device does not know whether anybody is there";
+    Bytes address;
+    {
+        const Node gone(context_.get());
+        address = gone.address();
+    }
+    Node& a = node(0);
+    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < 3; ++i) {
+        tw_ep_h ep = nullptr;
+        EXPECT_EQ(tw_ep_create(a.worker(), &params, &ep), TW_ERR_UNREACHABLE);
+    }
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(log.find("over sm:memory: nobody takes connections there"), std::string::npos) << log;
+    EXPECT_EQ(log.find("cannot be reached"), log.rfind("cannot be reached")) << log;
+    EXPECT_EQ(log.find("error"), std::string::npos) << log;
+}
+
 TEST_F(MsgPeers, a_worker_hears_nothing_of_itself) {
     Node& a = node(0);
     greet(a, a);
