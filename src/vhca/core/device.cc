@@ -304,14 +304,13 @@ int check_qp(const QpConfig& config, const DeviceConfig& limits) {
                                                                                         : EINVAL;
 }
 
-/// A DCI does not receive, a DCT does not send: what such a one would need may be left out.
+/// A DCI does not receive: what it would need for that may be left out. A DCT does not send, but
+/// has to name a CQ for it all the same, as with libmlx5.
 QpConfig completed(QpConfig config) {
     if (config.dc.kind == DcKind::kInitiator) {
         config.srq = nullptr;
         config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
         config.recv_cq = config.recv_cq == nullptr ? config.send_cq : config.recv_cq;
-    } else if (config.dc.kind == DcKind::kTarget) {
-        config.send_cq = config.send_cq == nullptr ? config.recv_cq : config.send_cq;
     }
     return config;
 }

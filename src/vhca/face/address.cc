@@ -28,11 +28,16 @@ bool is_port(Engine& engine, unsigned port) {
 }
 
 bool is_path(Engine& engine, const ibv_ah_attr& attr) {
-    if (attr.is_global == 0) {
-        return !engine.is_ethernet();
+    constexpr unsigned kServiceLevels = 16;
+    // Of enum ibv_rate, where 0 is the port's own; 1 is none, and there is none beyond the last.
+    constexpr unsigned kRateMin = IBV_RATE_2_5_GBPS, kRateMax = IBV_RATE_1200_GBPS;
+    const bool is_rate =
+        attr.static_rate == 0 || (attr.static_rate >= kRateMin && attr.static_rate <= kRateMax);
+    if (attr.sl >= kServiceLevels || !is_rate) {
+        return false;
     }
-    return engine.is_ethernet() ? attr.grh.sgid_index == 0
-                                : attr.grh.sgid_index < engine.device().config().gids;
+    // The only entry of the GID table that holds a GID is the first.
+    return attr.is_global == 0 ? !engine.is_ethernet() : attr.grh.sgid_index == 0;
 }
 
 namespace {

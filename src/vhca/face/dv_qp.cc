@@ -2,6 +2,7 @@
 // mlx5dv_create_qp() and what belongs to it: DCI and DCT.
 #include <cerrno>
 
+#include "ucs/log/log.hpp"
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
 
@@ -38,6 +39,12 @@ int check_initiator(const ibv_qp_init_attr_ex& attr) {
 int check_target(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr& dv) {
     const bool is_target = attr.comp_mask == IBV_QP_INIT_ATTR_PD &&
                            (dv.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) == 0;
+    if (attr.send_cq == nullptr) {
+        TW_LOG_ERROR(
+            "mlx5dv_create_qp: a DCT needs a send_cq although it sends nothing: libibverbs reads "
+            "its handle, and a program without one ends there");
+        return EINVAL;
+    }
     return is_target && attr.recv_cq != nullptr && attr.srq != nullptr ? 0 : EINVAL;
 }
 

@@ -9,6 +9,7 @@ namespace {
 QpConfig dct_config(Host& host, Srq* srq) {
     return {.type = IBV_QPT_DRIVER,
             .pd = host.pd,
+            .send_cq = host.cq,
             .recv_cq = host.cq,
             .srq = srq,
             .dc = {.kind = DcKind::kTarget, .key = kDcKey}};
@@ -28,13 +29,16 @@ TEST(VhcaDct, number_is_valid_from_rtr_on) {
     EXPECT_EQ(host.device.destroy_qp(*dct), 0);
 }
 
-TEST(VhcaDct, needs_an_srq_and_a_receive_cq) {
+TEST(VhcaDct, needs_an_srq_and_both_cqs) {
     DcWorld world;
     Qp* dct = nullptr;
     Host& host = world.target(0);
     EXPECT_EQ(host.device.create_qp(dct_config(host, nullptr), &dct), EINVAL);
     QpConfig config = dct_config(host, world.srqs[0]);
     config.recv_cq = nullptr;
+    EXPECT_EQ(host.device.create_qp(config, &dct), EINVAL);
+    config = dct_config(host, world.srqs[0]);
+    config.send_cq = nullptr;
     EXPECT_EQ(host.device.create_qp(config, &dct), EINVAL);
 }
 

@@ -59,6 +59,7 @@ class DcWorld {
         Qp* qp = nullptr;
         const QpConfig config{.type = IBV_QPT_DRIVER,
                               .pd = pd == nullptr ? host.pd : pd,
+                              .send_cq = host.cq,
                               .recv_cq = host.cq,
                               .srq = srq,
                               .dc = {.kind = DcKind::kTarget, .key = kDcKey}};

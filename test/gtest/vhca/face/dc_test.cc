@@ -261,6 +261,9 @@ TEST(VhcaDv, what_cannot_be_is_refused) {
     ibv_qp_init_attr_ex wanted = side.attr(true);
     wanted.srq = nullptr;
     expect_refused(wanted, target, EINVAL);
+    wanted = side.attr(true);
+    wanted.send_cq = nullptr;  // libibverbs would read its handle
+    expect_refused(wanted, target, EINVAL);
     expect_refused(side.attr(false), target, EINVAL);  // a DCT does not send
     wanted = side.attr(false);
     wanted.qp_type = IBV_QPT_RC;

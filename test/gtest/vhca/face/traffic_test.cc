@@ -213,5 +213,25 @@ TEST(VhcaCq, grows_and_refuses_what_does_not_fit) {
     EXPECT_EQ(ibv_create_cq(pair.a.context, 1, nullptr, nullptr, 1000), nullptr);
 }
 
+TEST(VhcaUd, path_that_cannot_be_is_refused) {
+    const Side side({.type = IBV_QPT_UD});
+    const auto is_refused = [&](auto&& change) {
+        ibv_ah_attr attr = path_to(side.context);
+        change(attr);
+        errno = 0;
+        ibv_ah* ah = ibv_create_ah(side.pd, &attr);
+        return ah != nullptr ? ibv_destroy_ah(ah) != 0 : errno == EINVAL;
+    };
+    EXPECT_FALSE(is_refused([](ibv_ah_attr& attr) { attr.sl = 15; }));
+    EXPECT_TRUE(is_refused([](ibv_ah_attr& attr) { attr.sl = 16; }));
+    EXPECT_FALSE(is_refused([](ibv_ah_attr& attr) { attr.static_rate = IBV_RATE_100_GBPS; }));
+    EXPECT_TRUE(is_refused([](ibv_ah_attr& attr) { attr.static_rate = 1; }));
+    EXPECT_TRUE(is_refused([](ibv_ah_attr& attr) { attr.static_rate = 100; }));
+    EXPECT_TRUE(is_refused([](ibv_ah_attr& attr) {
+        attr.is_global = 1;
+        attr.grh.sgid_index = 1;
+    })) << "that entry holds no GID";
+}
+
 }  // namespace
 }  // namespace tagwire::test
