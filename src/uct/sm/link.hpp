@@ -84,8 +84,8 @@ enum class LinkState : std::uint8_t { kConnecting, kStranger, kGreeted, kReady, 
 
 /// Answers that wait for room in the ring. An honest peer has fewer requests than this under way.
 constexpr std::size_t kControlsMax = 4 * kOpCountMax;
-/// Reads of ours that a peer may ask for at once.
-constexpr std::size_t kServesMax = kOpCountMax;
+/// Reads of ours that a peer may ask for at once: by its operations, and to receive what we sent.
+constexpr std::size_t kServesMax = kOpCountMax + kRndvCount;
 
 /// How data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };

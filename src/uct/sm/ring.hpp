@@ -99,6 +99,13 @@ class RingSender {
         return consumer_->sleep.exchange(0, std::memory_order_relaxed) != 0;
     }
 
+    /// The receiver polls and is less than half a ring behind: it will see a hint while that is
+    /// worth something. What nobody reads takes at most half of the ring so.
+    [[nodiscard]] bool is_followed() const {
+        return consumer_->sleep.load(std::memory_order_relaxed) == 0 &&
+               head_ - consumer_->tail.load(std::memory_order_relaxed) < capacity() / 2;
+    }
+
     [[nodiscard]] std::uint64_t head() const { return head_; }
     [[nodiscard]] std::uint64_t capacity() const { return std::uint64_t{mask_} + 1; }
 

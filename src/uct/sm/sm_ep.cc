@@ -52,10 +52,10 @@ ucs_status_t SmEp::pending_add(uct_pending_req_t* request, unsigned) {
     if (l.failure != UCS_OK)
         return l.failure;
     const bool waits = !group_.empty() || (l.fence_waits && l.blocking_ops > 0);
-    // As much room as any operation may need: whoever is told BUSY must not find that it was not
-    // enough.
-    if (!waits && l.state == LinkState::kReady && l.claim(kFragmentCountMax) == UCS_OK &&
-        l.segs.has(kFragmentCountMax) && l.rndv_count < kRndvCount && l.controls.empty()) {
+    // All that any operation may need: whoever is told BUSY must not find that it was not enough.
+    if (!waits && l.iface.has_op() && l.state == LinkState::kReady &&
+        l.claim(kFragmentCountMax) == UCS_OK && l.segs.has(kFragmentCountMax) &&
+        l.rndv_count < kRndvCount && l.controls.empty()) {
         return UCS_ERR_BUSY;
     }
     l.iface.pending.add(group_, request);

@@ -7,7 +7,8 @@
 //   claims chunks, reads them                claims chunks, writes them
 //   all chunks claimed are done: the get is complete
 //
-// 1. The initiator waits for nobody: what the owner does not claim it reads itself.
+// 1. The initiator waits for nobody: what the owner does not claim it reads itself. It asks only an
+//    owner that polls.
 // 2. The get ends, however it does, only when no chunk is being written any more.
 #include <sched.h>
 
@@ -57,6 +58,9 @@ void SmIface::ask_for_help(Op& op, std::byte* buffer) {
     const bool is_long = op.length >= options_.both_copy_min && op.length > kChunkBytesMin;
     if (!is_long || !link.tx_made || link.copy_path != CopyPath::kProcessVm ||
         !has_words(link, kWordsKept + 1))
+        return;
+    // A hint: it wakes nobody, waits for no room, and does not pile up before who reads nothing.
+    if (!link.controls.empty() || !link.tx.is_followed() || link.claim(1) != UCS_OK)
         return;
     op.help = &take_word(link);
     op.buffer = buffer;

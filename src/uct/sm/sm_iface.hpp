@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -87,6 +88,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs_status_t make_tx(Link& link);
     void add_work(Link& link);
     Op* new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp);
+    /// new_op() would give one for an operation of ours.
+    [[nodiscard]] bool has_op() const { return own_ops_ < kOpCountMax; }
     void finish(Op& op, ucs_status_t status);
     void cancel_operations(Link& link, SmEp* ep, ucs_status_t status);
     /// A get that has not begun, into this buffer: from here on the peer copies parts of it, too.
@@ -125,7 +128,14 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void look_although_busy();
     bool deliver(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
-    void deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes);
+    bool deliver_tag(Link& link, uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> data);
+    /// False, and the connection ends: nobody would be told of a tagged message.
+    bool takes_tags(Link& link) {
+        if (receives_max_ > 0) [[likely]]
+            return true;
+        violation(link, "tagged message to an interface that was opened without tag callbacks");
+        return false;
+    }
     bool deliver_tag_seg(Link& link, Control control);
     bool deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t bytes, bool more);
     bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
@@ -175,6 +185,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void finish_step(Op& op, ucs_status_t status);
     void use_messages_instead(Op& op);
     Op* find_op(Link& link, std::uint32_t id);
+    void free_op(Op& op);
+    static void unpack_piece(Op& op, const std::byte* from, std::size_t bytes);
     bool step_link(Link& link);
     bool step_op(Op& op);
     bool step_serve(Link& link);
@@ -248,7 +260,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs::ObjectPool<IovCopy> iovs_;
     std::vector<Op*> op_free_;
     std::vector<std::unique_ptr<Op>> op_table_;
-    std::uint32_t op_serial_ = 0;
+    std::uint32_t own_ops_ = 0;           // under way, of kOpCountMax
+    std::uint32_t receive_ops_ = 0;       // under way, of kReceiveCountMax
     ucs_status_t first_status_ = UCS_OK;  // of step_first()
     unsigned in_progress_ = 0;            // nesting of progress(), for removals
 

@@ -73,15 +73,13 @@ void SmIface::answer_bell() {
             if (control.length() > sizeof(TagShortBody::data)) [[unlikely]]
                 break;
             const auto* body = reinterpret_cast<const TagShortBody*>(link.rx.body());
-            deliver_tag(body->tag, 0, body->data, control.length());
-            return true;
+            return deliver_tag(link, body->tag, 0, {body->data, control.length()});
         }
         case Kind::kTagImm: {
             if (control.length() > sizeof(TagImmBody::data)) [[unlikely]]
                 break;
             const auto* body = reinterpret_cast<const TagImmBody*>(link.rx.body());
-            deliver_tag(body->tag, body->imm, body->data, control.length());
-            return true;
+            return deliver_tag(link, body->tag, body->imm, {body->data, control.length()});
         }
         case Kind::kAmSeg:
             return deliver_am_seg(link, control);
@@ -164,31 +162,38 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
 }
 
 // A whole message that lies in its slot.
-void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data,
-                          std::size_t bytes) {
+bool SmIface::deliver_tag(Link& link, uct_tag_t tag, std::uint64_t imm,
+                          std::span<const std::byte> data) {
+    const std::size_t bytes = data.size();
     auto* entry = static_cast<PostedEntry*>(posted_.match(tag));
     if (entry == nullptr) {
+        if (!takes_tags(link)) [[unlikely]]
+            return false;
         counters_.add(SmCounter::kUnexpected);
         void* context = nullptr;
         // The callee may not write: the pointer is not const because UCT's is not.
-        const ucs_status_t status = invoke_unexpected_eager(
-            const_cast<std::byte*>(data), bytes, UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
+        const ucs_status_t status =
+            invoke_unexpected_eager(const_cast<std::byte*>(data.data()), bytes,
+                                    UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
         if (status == UCS_INPROGRESS) [[unlikely]] {
             TW_LOG_ERROR(
                 "the eager callback kept a message that came without UCT_CB_PARAM_FLAG_DESC");
         }
-        return;
+        return true;
     }
     entry->ctx->tag_consumed_cb(entry->ctx);
     if (!entry->is_scattered()) [[likely]] {
-        copy_short(entry->buffer, data, std::min(bytes, entry->capacity()));
+        copy_short(entry->buffer, data.data(), std::min(bytes, entry->capacity()));
     } else {
-        entry->scattered()->cursor().scatter(data, std::min(bytes, entry->capacity()));
+        entry->scattered()->cursor().scatter(data.data(), std::min(bytes, entry->capacity()));
     }
     complete_entry(*entry, tag, imm, bytes, UCS_OK);
+    return true;
 }
 
 bool SmIface::deliver_tag_seg(Link& link, Control control) {
+    if (!takes_tags(link))
+        return false;
     TagSegBody body;
     std::memcpy(&body, link.rx.body(), sizeof body);
     const RingGeometry& geometry = link.rx_segment->geometry;
@@ -367,9 +372,10 @@ unsigned SmIface::report_cancelled() {
          PostedEntry * entry : entries) {
         uct_tag_context_t* ctx = entry->ctx;
         const uct_tag_t tag = entry->tag;
+        const std::size_t posted_bytes = entry->capacity();
         free_entry(*entry);
         if (ctx != nullptr)
-            ctx->completed_cb(ctx, tag, 0, 0, nullptr, UCS_ERR_CANCELED);
+            ctx->completed_cb(ctx, tag, 0, posted_bytes, nullptr, UCS_ERR_CANCELED);
         ++count;
     }
     return count;

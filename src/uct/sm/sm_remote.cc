@@ -198,20 +198,21 @@ void SmIface::deliver_atomic(Link& link, const AtomicBody& atomic) {
 // ---- Our operations
 
 Op* SmIface::new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp) {
+    const bool is_receive = kind == OpKind::kReceive;
+    if (is_receive ? receive_ops_ == kReceiveCountMax : !has_op())
+        return nullptr;
     if (op_free_.empty()) {
-        if (op_table_.size() == kOpCountMax)
-            return nullptr;
         op_table_.push_back(std::make_unique<Op>());
         op_table_.back()->id = static_cast<std::uint32_t>(op_table_.size() - 1);
         op_free_.push_back(op_table_.back().get());
     }
     Op& op = *op_free_.back();
     op_free_.pop_back();
-    const std::uint32_t index = op.id & (kOpCountMax - 1);
-    op = Op{};
-    // The serial number tells a late answer to a cancelled operation from one to its successor.
-    op_serial_ = op_serial_ == 0xffffe ? 0 : op_serial_ + 1;
-    op.id = op_serial_ << kOpIndexBits | index;
+    ++(is_receive ? receive_ops_ : own_ops_);
+    const std::uint32_t index = op.id & kOpIndexMask;
+    const std::uint32_t serial = op.id >> kOpIndexBits;
+    static_cast<OpState&>(op) = OpState{};
+    op.id = (serial == kOpSerialMax ? 0 : serial + 1) << kOpIndexBits | index;
     op.kind = kind;
     op.owner = &link;
     op.ep = ep;
@@ -221,8 +222,14 @@ Op* SmIface::new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp) {
     return &op;
 }
 
+void SmIface::free_op(Op& op) {
+    --(op.kind == OpKind::kReceive ? receive_ops_ : own_ops_);
+    op.owner = nullptr;
+    op_free_.push_back(&op);
+}
+
 Op* SmIface::find_op(Link& link, std::uint32_t id) {
-    const std::uint32_t index = id & (kOpCountMax - 1);
+    const std::uint32_t index = id & kOpIndexMask;
     if (index >= op_table_.size())
         return nullptr;
     Op& op = *op_table_[index];
@@ -238,8 +245,7 @@ void SmIface::finish(Op& op, ucs_status_t status) {
         --link.blocking_ops;
     (op.kind == OpKind::kReceive ? link.receives : link.ops).erase(op);
     uct_completion_t* completion = op.completion;
-    op.owner = nullptr;
-    op_free_.push_back(&op);
+    free_op(op);
     complete(completion, status);
     // Flushes that have become the oldest are done.
     while (Op* oldest = link.ops.front()) {
@@ -247,8 +253,7 @@ void SmIface::finish(Op& op, ucs_status_t status) {
             break;
         link.ops.erase(*oldest);
         uct_completion_t* flushed = oldest->completion;
-        oldest->owner = nullptr;
-        op_free_.push_back(oldest);
+        free_op(*oldest);
         complete(flushed, link.failure);
     }
 }
@@ -361,6 +366,17 @@ void SmIface::use_messages_instead(Op& op) {
     link.send_control(Kind::kPull, PullBody{op.remote, op.left, 0, op.key, kNoOp, op.id});
 }
 
+// The callback runs once, with all bytes, however small the owner's buffers are.
+void SmIface::unpack_piece(Op& op, const std::byte* from, std::size_t bytes) {
+    if (bytes == op.length)
+        return op.unpack(op.unpack_arg, from, bytes);
+    if (!op.gathered)
+        op.gathered = std::make_unique<std::byte[]>(op.length);
+    std::memcpy(op.gathered.get() + (op.length - op.left), from, bytes);
+    if (bytes == op.left)
+        op.unpack(op.unpack_arg, op.gathered.get(), op.length);
+}
+
 void SmIface::deliver_pull_data(Link& link, const PullDataBody& data) {
     const RingGeometry& geometry = link.rx_segment->geometry;
     if (data.seg >= geometry.seg_count || data.length > geometry.seg_bytes) {
@@ -375,7 +391,7 @@ void SmIface::deliver_pull_data(Link& link, const PullDataBody& data) {
             return violation(link, "more data than was asked for");
         }
         if (op->unpack != nullptr && status == UCS_OK) {
-            op->unpack(op->unpack_arg, from, data.length);
+            unpack_piece(*op, from, data.length);
         } else {
             op->cursor.scatter(from, data.length);
         }

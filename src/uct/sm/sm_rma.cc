@@ -113,6 +113,8 @@ ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t 
         TW_LOG_ERROR("put_short: %u exceeds the limit of %zu", length, iface_of_ep().seg_bytes());
         return UCS_ERR_INVALID_PARAM;
     }
+    if (length == 0)
+        return link().failure;  // nothing moves, so no key is needed
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, length, &target);
     if (status != UCS_OK)
@@ -122,7 +124,7 @@ ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t 
         return target.guard.status();
     }
     const uct_iov_t iov{const_cast<void*>(buffer), length, nullptr, 0, 1};
-    if (link().copy_path == CopyPath::kMessages && length > 0) {
+    if (link().copy_path == CopyPath::kMessages) {
         // The buffer is the caller's again when we return, so all of it must go now.
         const ucs_status_t enough = link().controls.empty() ? make_room(1, 1) : UCS_ERR_NO_RESOURCE;
         if (enough != UCS_OK)
@@ -178,6 +180,8 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
         return UCS_ERR_INVALID_PARAM;
     }
     const std::size_t bytes = iov_bytes(iov, iovcnt);
+    if (bytes == 0)
+        return link().failure;
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, bytes, &target);
     if (status != UCS_OK)
@@ -202,6 +206,8 @@ ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote
         TW_LOG_ERROR("get_short: %u exceeds the limit of %zu", length, iface_of_ep().seg_bytes());
         return UCS_ERR_INVALID_PARAM;
     }
+    if (length == 0)
+        return link().failure;
     Target target;
     const ucs_status_t status = resolve(rkey, remote_addr, length, &target);
     if (status != UCS_OK)

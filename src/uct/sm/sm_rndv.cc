@@ -24,6 +24,8 @@ namespace tagwire::sm {
 // ---- Receiver
 
 bool SmIface::deliver_rndv(Link& link, Control control) {
+    if (!takes_tags(link))
+        return false;
     RndvBody body;
     std::memcpy(&body, link.rx.body(), sizeof body);
     const RingGeometry& geometry = link.rx_segment->geometry;
@@ -68,6 +70,8 @@ bool SmIface::deliver_rndv(Link& link, Control control) {
 }
 
 bool SmIface::deliver_rndv_request(Link& link, Control control) {
+    if (!takes_tags(link))
+        return false;
     RndvRequestBody body;
     std::memcpy(&body, link.rx.body(), sizeof body);
     const RingGeometry& geometry = link.rx_segment->geometry;
@@ -85,7 +89,7 @@ bool SmIface::deliver_rndv_request(Link& link, Control control) {
         free_entry(*entry);
         counters_.add(SmCounter::kMatched);
         ctx->tag_consumed_cb(ctx);
-        ctx->rndv_cb(ctx, body.tag, header, header_bytes, UCS_OK, 0);
+        ctx->rndv_cb(ctx, body.tag, header, header_bytes, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
         return true;

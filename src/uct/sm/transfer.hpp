@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
@@ -112,8 +113,9 @@ constexpr Chunk chunk_at(std::uint64_t total, std::uint32_t index) {
     return {index * size, std::min(size, total - index * size)};
 }
 
-struct Op {
-    ucs::ListLink<Op> link;
+/// What a new operation begins with. The iov is not part of it: it is large, and written before it
+/// is read.
+struct OpState {
     OpKind kind = OpKind::kFlush;
     ReceiveMode mode = ReceiveMode::kDirect;
     bool needs_steps = false;    // local work is left; otherwise it waits for the peer
@@ -124,8 +126,7 @@ struct Op {
     SmEp* ep = nullptr;
     uct_completion_t* completion = nullptr;
 
-    IovCopy iov;  // local memory
-    IovCursor cursor;
+    IovCursor cursor;          // over Op::iov, or that of a posted receive
     std::uint64_t remote = 0;  // peer's address of the next byte
     std::uint64_t left = 0;    // bytes still to move
     std::uint32_t key = 0;     // registration at the peer
@@ -133,7 +134,8 @@ struct Op {
 
     uct_unpack_callback_t unpack = nullptr;  // kPull of get_bcopy
     void* unpack_arg = nullptr;
-    void* result = nullptr;  // kAtomic
+    std::unique_ptr<std::byte[]> gathered;  // its bytes, when they come in pieces
+    void* result = nullptr;                 // kAtomic
     std::uint32_t result_bytes = 0;
 
     PostedEntry* entry = nullptr;  // kReceive, from here on
@@ -152,8 +154,21 @@ struct Op {
     std::uint32_t generation = 0;
 };
 
-constexpr std::uint32_t kOpIndexBits = 12;
-constexpr std::uint32_t kOpCountMax = 1U << kOpIndexBits;
+struct Op : OpState {
+    ucs::ListLink<Op> link;
+    IovCopy iov;  // local memory
+};
+
+// An operation's number is serial << kOpIndexBits | index; the serial tells a late answer to an
+// operation that is gone from one to its successor. kNoOp is none of them.
+constexpr std::uint32_t kOpIndexBits = 17;
+constexpr std::uint32_t kOpIndexMask = (1U << kOpIndexBits) - 1;
+constexpr std::uint32_t kOpSerialMax = (1U << (32 - kOpIndexBits)) - 2;
+/// Operations that an interface has under way by its own wish, and those of its peers: what it
+/// receives by rendezvous. Apart, because neither may wait for the other: the answer that ends one
+/// of ours comes behind the rendezvous that would have to wait.
+constexpr std::uint32_t kOpCountMax = 4096;
+constexpr std::uint32_t kReceiveCountMax = (1U << kOpIndexBits) - kOpCountMax;
 
 struct RndvOp {
     Link* link = nullptr;  // null: free

@@ -98,6 +98,8 @@ void Entity::open_iface(const EntityOptions& options) {
     params.rndv_arg = &rndv_arg_;
     params.rndv_cb = rndv_handler;
     params.features = options.features;
+    if (!options.has_tag_callbacks)
+        params.eager_cb = nullptr, params.rndv_cb = nullptr;
     if (options.am_alignment != 0) {
         params.field_mask |=
             UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT | UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET;

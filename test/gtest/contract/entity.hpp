@@ -62,6 +62,7 @@ struct PeerError {
 
 struct EntityOptions {
     std::size_t rx_headroom = 0;
+    bool has_tag_callbacks = true;
     std::size_t am_alignment = 0;  // 0: the parameter is not given
     std::size_t am_align_offset = 0;
     std::vector<std::pair<std::string, std::string>> iface_config = {};

@@ -222,6 +222,75 @@ TEST_P(PendingRequests, purge_hands_every_request_back_once_and_in_order) {
     expect_numbers_up_to(sent + 1);
 }
 
+/// Repeats `operation` until it is refused, then asks for room. False: it was told again and again
+/// that there is room, and again and again found none. Nobody progresses.
+testing::AssertionResult gets_room_or_a_turn(uct_ep_h endpoint,
+                                             const std::function<ucs_status_t()>& operation) {
+    constexpr int kOperations = 20'000;
+    constexpr int kRounds = 3;  // what is refused for a reason that is gone passes the next time
+    int told_busy = 0;
+    for (int i = 0; i < kOperations && told_busy < kRounds; ++i) {
+        const ucs_status_t status = operation();
+        if (status != UCS_ERR_NO_RESOURCE) {
+            if (status < 0)
+                return testing::AssertionFailure() << ucs_status_string(status);
+            told_busy = 0;
+            continue;
+        }
+        Request request([] { return UCS_ERR_NO_RESOURCE; });
+        if (uct_ep_pending_add(endpoint, &request, 0) == UCS_OK) {
+            uct_ep_pending_purge(
+                endpoint, [](uct_pending_req_t*, void*) {}, nullptr);
+            return testing::AssertionSuccess();
+        }
+        ++told_busy;
+    }
+    if (told_busy == 0)
+        return testing::AssertionSuccess();  // it is never refused
+    return testing::AssertionFailure() << "told that there is room, and there is none";
+}
+
+// Each table that an operation needs a place in can be the one that is full.
+TEST_P(PendingRequests, whoever_is_refused_gets_a_turn_or_room) {
+    TW_NEED(UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_AM_SHORT);
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 0, nullptr, 0); }));
+    ASSERT_TRUE(until([&] { return receiver().am_count == 1; }));
+    drain();
+    constexpr int kMany = 1 << 30;
+    Completion flushes(kMany), transfers(kMany);
+    const Buffer payload = make_payload(sender(), 1000, 1);
+    const uct_iov_t iov = payload.iov();
+    if (sender().offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY)) {
+        const auto rendezvous = [&] {
+            const auto op = uct_ep_tag_rndv_zcopy(ep(), kTag, nullptr, 0, &iov, 1, 0, &transfers);
+            return UCS_PTR_IS_ERR(op) ? UCS_PTR_RAW_STATUS(op) : UCS_OK;
+        };
+        // One first, so that flushes have something to wait for.
+        ASSERT_EQ(UCS_OK, rendezvous());
+        EXPECT_TRUE(gets_room_or_a_turn(ep(), [&] {
+            return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushes);
+        })) << "flush";
+        EXPECT_TRUE(gets_room_or_a_turn(ep(), rendezvous)) << "rendezvous";
+    }
+    if (sender().offers(UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY)) {
+        const Buffer memory(receiver(), 1000, remote_backings(receiver()).front());
+        const RemoteKey key(sender(), memory.packed_rkey());
+        const std::uint64_t at = memory.address();
+        EXPECT_TRUE(gets_room_or_a_turn(ep(), [&] {
+            return uct_ep_get_zcopy(ep(), &iov, 1, at, key.get(), &transfers);
+        })) << "get";
+        EXPECT_TRUE(gets_room_or_a_turn(ep(), [&] {
+            return uct_ep_put_zcopy(ep(), &iov, 1, at, key.get(), &transfers);
+        })) << "put";
+        destroy_ep();
+        drain();
+        return;
+    }
+    EXPECT_TRUE(gets_room_or_a_turn(ep(), [&] { return send_number(0); })) << "message";
+    destroy_ep();
+    drain();
+}
+
 TEST_P(PendingRequests, purge_of_nothing_calls_nobody) {
     TW_NEED(UCT_IFACE_FLAG_PENDING);
     int calls = 0;

@@ -101,6 +101,32 @@ void end(Pair& pair) {
 
 class GetHelp : public ProcessTest {};
 
+// Each long get asks for help; who does not progress gives none, and being asked is no harm.
+TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_asked_for_ever) {
+    Pair pair(
+        {},
+        [](Side side) {
+            const Remote remote(side);
+            Buffer local(side.self, 64 << 10, Backing::kRegistered);
+            // More than a ring holds, and than are queued behind it.
+            for (int i = 0; i < 20'000; ++i)
+                ASSERT_EQ(UCS_OK, remote.get_all(local, 0, local.span().size())) << i;
+            EXPECT_TRUE(has_pattern(local.span(), kSeed));
+            EXPECT_EQ(UCS_OK, uct_ep_am_short(side.peer, Entity::kAmId, 0, nullptr, 0))
+                << "what nobody reads takes the room of messages";
+            EXPECT_TRUE(side.self.errors.empty());
+            side.control.signal();
+        },
+        [](Side side) {
+            Buffer memory(side.self, 64 << 10, Backing::kRegistered);
+            fill_pattern(memory.span(), kSeed);
+            tell(side, memory);
+            EXPECT_TRUE(side.control.await_signal());  // meanwhile it computes
+        });
+    pass_on(pair);
+    end(pair);
+}
+
 TEST_F(GetHelp, both_sides_copy_and_every_byte_is_right) {
     Pair pair(
         {},

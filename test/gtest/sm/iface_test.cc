@@ -7,7 +7,14 @@
 #include <poll.h>
 #include <uct/api/tagwire_uct.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "buffer.hpp"
 #include "entity.hpp"
@@ -85,6 +92,254 @@ TEST_F(SmIface, a_peer_that_does_not_answer_wakes_nobody) {
     for (int i = 0; i < kSteps && poll(&entry, 1, 0) == 0; ++i)
         other.progress();
     EXPECT_EQ(1, poll(&entry, 1, 0)) << "the greeting wakes nobody";
+}
+
+TEST_F(SmIface, a_cancelled_receive_tells_what_was_posted) {
+    Receive receive(one, 3000);
+    ASSERT_EQ(UCS_OK, receive.post(77));
+    ASSERT_EQ(UCS_OK, receive.cancel(false));
+    ASSERT_TRUE(until([&] { return receive.completed == 1; }));
+    EXPECT_EQ(UCS_ERR_CANCELED, receive.status);
+    EXPECT_EQ(3000U, receive.length);
+    EXPECT_EQ(77U, receive.sender_tag);
+}
+
+// The header of a rendezvous request is not in the posted buffer, and the callback is told so.
+TEST_F(SmIface, a_matched_rendezvous_request_has_its_header_inline) {
+    struct Context : uct_tag_context_t {
+        unsigned flags = 0;
+        int calls = 0;
+    } context;
+    context.tag_consumed_cb = [](uct_tag_context_t*) {};
+    context.rndv_cb = [](uct_tag_context_t* self, uct_tag_t, const void*, unsigned, ucs_status_t,
+                         unsigned flags) {
+        auto& mine = *static_cast<Context*>(self);
+        mine.flags = flags;
+        ++mine.calls;
+    };
+    Buffer memory(one, 100, Backing::kUnknown);
+    const uct_iov_t iov = memory.iov();
+    ASSERT_EQ(UCS_OK, uct_iface_tag_recv_zcopy(one.iface(), 5, ~uct_tag_t{0}, &iov, 1, &context));
+    const Endpoint there = std::move(connect(other, one).forward);
+    ucs_status_t status = UCS_OK;
+    ASSERT_TRUE(until([&] {
+        return (status = uct_ep_tag_rndv_request(there, 5, "header", 7, 0)) != UCS_ERR_NO_RESOURCE;
+    }));
+    ASSERT_EQ(UCS_OK, status);
+    ASSERT_TRUE(until([&] { return context.calls == 1; }));
+    EXPECT_NE(context.flags & UCT_TAG_RECV_CB_INLINE_DATA, 0U);
+}
+
+TEST_F(SmIface, nothing_is_put_and_got_without_a_key) {
+    const Endpoint there = std::move(connect(one, other).forward);
+    EXPECT_EQ(UCS_OK, uct_ep_put_short(there, nullptr, 0, 0, 0));
+    EXPECT_EQ(UCS_OK, uct_ep_get_short(there, nullptr, 0, 0, 0));
+    EXPECT_EQ(UCS_OK, uct_ep_put_zcopy(there, nullptr, 0, 0, 0, nullptr));
+    EXPECT_EQ(UCS_OK, uct_ep_get_zcopy(there, nullptr, 0, 0, 0, nullptr));
+}
+
+EntityOptions with_options(std::vector<std::pair<std::string, std::string>> options) {
+    EntityOptions all;
+    all.iface_config = std::move(options);
+    all.md_config = {{"SM_ARENA_BYTES", "16m"}};
+    return all;
+}
+
+// Nobody would be told of its messages: the sender hears of it, others go on.
+TEST_F(SmIface, without_tag_callbacks_refuses_tagged_messages) {
+    EntityOptions options;
+    options.has_tag_callbacks = false;
+    Entity plain(resource_of("sm"), options);
+    const Endpoint good = std::move(connect(one, plain).forward);
+    const Bytes bytes = pattern(2000, 1);
+    Completion done(100);
+    Buffer payload = make_payload(other, 100'000, 1);
+    const uct_iov_t iov = payload.iov();
+    using Send = std::function<ucs_status_t(uct_ep_h)>;
+    const Send sends[] = {
+        [&](uct_ep_h ep) { return uct_ep_tag_eager_short(ep, 1, nullptr, 0); },
+        [&](uct_ep_h ep) { return send_eager_bytes(ep, 1, 2, pattern(8, 1)); },
+        [&](uct_ep_h ep) { return send_eager_bytes(ep, 1, 0, bytes); },
+        [&](uct_ep_h ep) {
+            const auto op = uct_ep_tag_rndv_zcopy(ep, 1, nullptr, 0, &iov, 1, 0, &done);
+            return UCS_PTR_IS_ERR(op) ? UCS_PTR_RAW_STATUS(op) : UCS_OK;
+        },
+        [&](uct_ep_h ep) { return uct_ep_tag_rndv_request(ep, 1, nullptr, 0, 0); }};
+    const auto until_plain = [&](const std::function<bool()>& is_done) {
+        return until([&] {
+            plain.progress();
+            return is_done();
+        });
+    };
+    std::size_t failures = 0;
+    for (const Send& send_tagged : sends) {
+        const Endpoint bad = std::move(connect(other, plain).forward);
+        ucs_status_t status = UCS_OK;
+        ASSERT_TRUE(
+            until_plain([&] { return (status = send_tagged(bad)) != UCS_ERR_NO_RESOURCE; }));
+        ASSERT_GE(status, UCS_OK);
+        EXPECT_TRUE(until_plain([&] { return other.errors.size() == failures + 1; }));
+        ++failures;
+    }
+    ASSERT_EQ(UCS_OK, send(good, 1));
+    EXPECT_TRUE(until_plain([&] { return plain.am_count == 1; }));
+}
+
+// The owner sends what its buffers hold; the sides need not agree on their size.
+TEST(SmSides, a_get_is_unpacked_once_however_small_the_owners_buffers_are) {
+    Entity reader(resource_of("sm"), with_options({{"SM_CMA", "off"}}));
+    Entity owner(resource_of("sm"), with_options({{"SM_CMA", "off"}, {"SM_SEG_BYTES", "1k"}}));
+    const Endpoint there = std::move(connect(reader, owner).forward);
+    const Buffer registered(owner, 5000, Backing::kRegistered);
+    fill_pattern(registered.span(), 3);
+    const RemoteKey key(reader, registered.packed_rkey());
+    struct Unpacked {
+        int calls = 0;
+        Bytes bytes;
+    } unpacked;
+    Completion done;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    for (int i = 0; i < kSteps && status == UCS_ERR_NO_RESOURCE; ++i) {
+        status = uct_ep_get_bcopy(
+            there,
+            [](void* arg, const void* data, std::size_t length) {
+                auto& to = *static_cast<Unpacked*>(arg);
+                ++to.calls;
+                const auto* first = static_cast<const std::byte*>(data);
+                to.bytes.assign(first, first + length);
+            },
+            &unpacked, 5000, registered.address(), key.get(), &done);
+        reader.progress();
+        owner.progress();
+    }
+    ASSERT_EQ(UCS_INPROGRESS, status);
+    for (int i = 0; i < kSteps && done.calls == 0; ++i) {
+        reader.progress();
+        owner.progress();
+    }
+    EXPECT_EQ(UCS_OK, done.ended);
+    EXPECT_EQ(1, unpacked.calls);
+    ASSERT_EQ(5000U, unpacked.bytes.size());
+    EXPECT_TRUE(has_pattern(unpacked.bytes, 3));
+}
+
+/// A hub and as many peers as fill its tables.
+class SmCrowd : public ::testing::Test {
+  protected:
+    static constexpr std::size_t kPeers = 70;
+
+    SmCrowd() : hub(resource_of("sm"), tiny()) {
+        for (std::size_t i = 0; i < kPeers; ++i)
+            peers.push_back(std::make_unique<Entity>(resource_of("sm"), tiny()));
+    }
+    static EntityOptions tiny() {
+        return with_options({{"SM_CMA", "off"},
+                             {"SM_RING_SLOTS", "16"},
+                             {"SM_SEG_COUNT", "8"},
+                             {"SM_SEG_BYTES", "1k"},
+                             {"SM_LIVENESS_INTERVAL", "1us"}});
+    }
+    template <class Done>
+    bool until(Done&& done) {
+        for (int i = 0; i < kSteps; ++i) {
+            if (done())
+                return true;
+            hub.progress();
+            for (const auto& peer : peers)
+                peer->progress();
+        }
+        return false;
+    }
+    ucs_status_t rendezvous(uct_ep_h ep, uct_tag_t tag, const uct_iov_t& iov,
+                            uct_completion_t* completion) {
+        ucs_status_t status = UCS_ERR_NO_RESOURCE;
+        until([&] {
+            const auto op = uct_ep_tag_rndv_zcopy(ep, tag, nullptr, 0, &iov, 1, 0, completion);
+            status = UCS_PTR_IS_ERR(op) ? UCS_PTR_RAW_STATUS(op) : UCS_OK;
+            return status != UCS_ERR_NO_RESOURCE;
+        });
+        return status;
+    }
+
+    Entity hub;
+    std::vector<std::unique_ptr<Entity>> peers;
+    std::array<std::size_t, kPeers> sent_{};
+};
+
+TEST_F(SmCrowd, that_only_receives_gets_everything) {
+    constexpr std::uint64_t kEach = 50;
+    constexpr uct_tag_t kTag = 9;
+    const Buffer payload = make_payload(hub, 5000, 4);
+    const uct_iov_t iov = payload.iov();
+    std::vector<Endpoint> eps;
+    std::vector<std::unique_ptr<Receive>> receives;
+    Completion done(kPeers);
+    for (const auto& peer : peers) {
+        eps.push_back(std::move(connect(hub, *peer).forward));
+        receives.push_back(std::make_unique<Receive>(*peer, 5000));
+        ASSERT_EQ(UCS_OK, receives.back()->post(kTag));
+    }
+    for (std::uint64_t number = 0; number < kEach; ++number) {
+        for (const Endpoint& ep : eps) {
+            ucs_status_t status = UCS_OK;
+            const Bytes bytes = pattern(number % 2 == 0 ? 8 : 900, number);
+            ASSERT_TRUE(until(
+                [&] { return (status = send_am_bytes(ep, kId, bytes)) != UCS_ERR_NO_RESOURCE; }));
+            ASSERT_EQ(UCS_OK, status);
+        }
+    }
+    for (const Endpoint& ep : eps)
+        ASSERT_EQ(UCS_OK, rendezvous(ep, kTag, iov, &done));
+    EXPECT_TRUE(until([&] { return done.calls == 1; }));
+    for (std::size_t i = 0; i < kPeers; ++i) {
+        EXPECT_TRUE(until([&] { return peers[i]->am_count == kEach; })) << i;
+        EXPECT_EQ(UCS_OK, receives[i]->status);
+        EXPECT_TRUE(has_pattern(receives[i]->received(), 4));
+    }
+}
+
+// What a peer sends must not find the table full, for its end may be what the table waits for.
+TEST_F(SmCrowd, has_more_rendezvous_under_way_than_the_hub_has_operations) {
+    constexpr std::size_t kEach = 64;
+    constexpr uct_tag_t kTag = 9;
+    ASSERT_GT(kPeers * kEach, 4096U);
+    std::vector<std::unique_ptr<Receive>> receives;
+    for (std::size_t i = 0; i < kPeers * kEach; ++i) {
+        receives.push_back(std::make_unique<Receive>(hub, 300));
+        ASSERT_EQ(UCS_OK, receives.back()->post(kTag));
+    }
+    std::vector<Endpoint> eps;
+    std::vector<Buffer> payloads;
+    std::vector<std::unique_ptr<Completion>> done;
+    for (const auto& peer : peers) {
+        eps.push_back(std::move(connect(*peer, hub).forward));
+        payloads.push_back(make_payload(*peer, 300, 4));
+        done.push_back(std::make_unique<Completion>(kEach));
+    }
+    // Only the hub progresses while all are matched: their data comes from the peers' progress.
+    std::size_t sent = 0;
+    for (int step = 0; step < kSteps && sent < kPeers * kEach; ++step) {
+        for (std::size_t i = 0; i < kPeers; ++i) {
+            const uct_iov_t from = payloads[i].iov();
+            if (sent_[i] == kEach)
+                continue;
+            const auto op =
+                uct_ep_tag_rndv_zcopy(eps[i], kTag, nullptr, 0, &from, 1, 0, done[i].get());
+            if (!UCS_PTR_IS_ERR(op)) {
+                ++sent_[i];
+                ++sent;
+            }
+        }
+        hub.progress();
+    }
+    ASSERT_EQ(kPeers * kEach, sent);
+    EXPECT_TRUE(until([&] {
+        return std::all_of(done.begin(), done.end(), [](const auto& c) { return c->calls == 1; });
+    }));
+    for (const auto& receive : receives) {
+        ASSERT_EQ(UCS_OK, receive->status);
+        ASSERT_TRUE(has_pattern(receive->received(), 4));
+    }
 }
 
 }  // namespace
