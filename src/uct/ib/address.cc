@@ -126,8 +126,18 @@ ibv_ah_attr path_to(const Port& own, const PortAddress& peer, std::uint8_t traff
     return path;
 }
 
-ibv_mtu path_mtu(const Port& own, const PortAddress& peer, ibv_mtu mtu_max) {
-    return std::min({own.attr.active_mtu, static_cast<ibv_mtu>(peer.mtu), mtu_max});
+ibv_mtu path_mtu(const Port& own, const PortAddress& peer) {
+    return std::min(own.attr.active_mtu, static_cast<ibv_mtu>(peer.mtu));
+}
+
+bool has_same_mtu(const Port& own, const PortAddress& peer, std::string* reason_p) {
+    if (peer.mtu == own.attr.active_mtu)
+        return true;
+    const std::string less = std::to_string(128U << path_mtu(own, peer));
+    *reason_p = "the peer's packets have up to " + std::to_string(128U << peer.mtu) +
+                " bytes, ours " + std::to_string(own.mtu_bytes()) + ": set TAGWIRE_IB_MTU=" + less +
+                " on both sides";
+    return false;
 }
 
 }  // namespace tagwire::ib

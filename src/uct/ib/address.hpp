@@ -24,7 +24,7 @@ struct [[gnu::packed]] PortAddress {
     std::uint16_t lid;     // 0 on Ethernet
     std::uint8_t gid[16];  // of the chosen entry
     std::uint16_t pkey;    // without the membership bit
-    std::uint8_t mtu;      // ibv_mtu
+    std::uint8_t mtu;      // ibv_mtu, of the port or as TAGWIRE_IB_MTU has it
     std::uint8_t check;    // so that the sum of all bytes is 0
 };
 static_assert(sizeof(PortAddress) == 24);
@@ -48,8 +48,11 @@ ibv_ah_attr path_to(const Port& own, const PortAddress& peer, std::uint8_t traff
 /// where packets leave, with a GRH where the port needs one, and nothing of a peer.
 ibv_ah_attr path_from(const Port& own, std::uint8_t traffic_class, std::uint8_t service_level);
 
-/// The MTU that both ends can take, not above `mtu_max`.
-ibv_mtu path_mtu(const Port& own, const PortAddress& peer, ibv_mtu mtu_max);
+/// The MTU that both ends can take.
+ibv_mtu path_mtu(const Port& own, const PortAddress& peer);
+/// Whether both ends cut messages alike, as they must where nobody can agree on a path's MTU. When
+/// not, `*reason_p` gets one sentence.
+bool has_same_mtu(const Port& own, const PortAddress& peer, std::string* reason_p);
 
 /// For the blobs of transports: their last byte makes the sum of all zero.
 std::uint8_t checksum(std::span<const std::byte> bytes);

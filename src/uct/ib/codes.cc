@@ -35,17 +35,22 @@ ucs_status_t status_of(ibv_wc_status status) {
             return UCS_OK;
         case IBV_WC_RETRY_EXC_ERR:
         case IBV_WC_RNR_RETRY_EXC_ERR:
-            return UCS_ERR_ENDPOINT_TIMEOUT;
-        case IBV_WC_WR_FLUSH_ERR:
         case IBV_WC_REM_ABORT_ERR:
-            return UCS_ERR_CONNECTION_RESET;
+            return UCS_ERR_ENDPOINT_TIMEOUT;
         case IBV_WC_REM_ACCESS_ERR:
         case IBV_WC_REM_INV_REQ_ERR:
         case IBV_WC_REM_OP_ERR:
-            return UCS_ERR_REJECTED;
+            return UCS_ERR_CONNECTION_RESET;
+        case IBV_WC_WR_FLUSH_ERR:
+            return UCS_ERR_CANCELED;
         default:
             return UCS_ERR_IO_ERROR;
     }
+}
+
+ucs_status_t failure_of(ibv_wc_status status) {
+    const ucs_status_t failure = status_of(status);
+    return failure == UCS_ERR_CANCELED ? UCS_ERR_CONNECTION_RESET : failure;
 }
 
 }  // namespace tagwire::ib

@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -79,6 +80,8 @@ ucs_status_t IbIface::open_port(const uct_iface_params_t& given) {
     status = UCS_ERR_NO_DEVICE;
     if (number > 0 && name.substr(0, name.rfind(':')) == md_.device().name())
         status = md_.device().port(number, md_.gid_index(), &port_, &problem);
+    // From here on it is the longest packet that the port has: peers learn it with our address.
+    port_.attr.active_mtu = std::min(port_.attr.active_mtu, md_.mtu_max());
     if (status != UCS_OK) {
         TW_LOG_ERROR("%s on %s cannot be opened: %s", params().tl_name.c_str(), name.c_str(),
                      problem.c_str());

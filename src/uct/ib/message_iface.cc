@@ -128,10 +128,10 @@ void MessageIface::set_limits() {
     sges_max_ = std::min<unsigned>(kSgesMax, static_cast<unsigned>(device.max_sge));
     message_max_ = std::min<std::size_t>(port().attr.max_msg_sz, std::size_t{1} << 30);
     rndv_bytes_max_ = has_device_tags_ ? message_max_ : std::size_t{UINT32_MAX};
-    rndv_header_max_ = seg_bytes_ - sizeof(ibv_rvh);
+    rndv_behind_max_ = seg_bytes_ - sizeof(ibv_rvh);
     if (has_device_tags_) {
-        rndv_header_max_ = std::min<std::size_t>(
-            rndv_header_max_,
+        rndv_behind_max_ = std::min<std::size_t>(
+            rndv_behind_max_,
             ib_md().device().attr().tm_caps.max_rndv_hdr_size - kTmhBytes - sizeof(ibv_rvh));
         receive_bytes_min_ = seg_bytes_;
     }
@@ -334,7 +334,7 @@ void MessageIface::query_tags(uct_iface_attr_t* attr) const {
     attr->cap.tag.eager.max_zcopy = eager_parts_max_ * seg_bytes_;
     attr->cap.tag.eager.max_iov = sges_max_ - 1;
     attr->cap.tag.rndv.max_zcopy = rndv_bytes_max_;
-    attr->cap.tag.rndv.max_hdr = rndv_header_max_;
+    attr->cap.tag.rndv.max_hdr = rndv_header_max();
     attr->cap.tag.rndv.max_iov = 1;
 }
 

@@ -176,6 +176,9 @@ class MessageIface : public IbIface {
     void query_tags(uct_iface_attr_t* attr) const;
     void describe_messages(const uct::DescribeSink& sink) const;
     [[nodiscard]] bool has_atomics() const;
+    [[nodiscard]] std::size_t rndv_header_max() const {
+        return rndv_behind_max_ + (has_device_tags_ ? kRndvTailBytes : 0);
+    }
     [[nodiscard]] std::size_t am_header_max() const {
         return std::min(kZcopyHeaderMax, seg_bytes_);
     }
@@ -209,7 +212,8 @@ class MessageIface : public IbIface {
         SendQueue* queue = index < queues_.size() ? queues_[index] : nullptr;
         return queue != nullptr && queue->id == id ? queue : nullptr;
     }
-    void fail(MessageEp& ep, ucs_status_t status);
+    /// `why` is told in the log.
+    void fail(MessageEp& ep, ucs_status_t status, const char* why);
     void cancel(MessageEp& ep);
 
     // ---- message_progress.cc
@@ -356,7 +360,7 @@ class MessageIface : public IbIface {
     std::size_t message_max_ = 0;
     std::size_t eager_parts_max_ = 1;
     std::size_t rndv_bytes_max_ = 0;
-    std::size_t rndv_header_max_ = 0;
+    std::size_t rndv_behind_max_ = 0;  // bytes of a rendezvous header behind the other headers
     std::size_t receive_bytes_min_ = 0;
     std::uint64_t receives_seen_ = 0;
     CompletionQueue receive_cq_;

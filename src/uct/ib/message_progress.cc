@@ -72,15 +72,12 @@ void MessageIface::send_completed(const Completion& completion) {
     ucs_status_t status = UCS_OK;
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
         queue->is_broken = true;
-        status = ep->failure_ != UCS_OK ? ep->failure_ : status_of(completion.status);
         if (ep->failure_ == UCS_OK) {
-            TW_LOG_DEBUG("%s: a request of queue pair 0x%x failed: %s",
-                         ib_md().device().name().c_str(), completion.qp_num,
-                         verbs().wc_status_str(completion.status));
             if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
                 count(MessageCounter::kRnrFailures);
-            fail(*ep, status);
+            fail(*ep, failure_of(completion.status), verbs().wc_status_str(completion.status));
         }
+        status = ep->failure_;
     }
     ep->was_heard_ = true;
     const std::uint32_t acknowledged = sn - queue->acked;
@@ -234,9 +231,17 @@ void MessageIface::mark_end(SendQueue& queue, MessageEp& ep) {
 
 // ---- The ends of endpoints
 
-void MessageIface::fail(MessageEp& ep, ucs_status_t status) {
+void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
     if (ep.failure_ != UCS_OK)
         return;
+    // Of one that the user does not have, or has destroyed, nobody else will ask.
+    if (ep.is_destroyed_ || status == UCS_ERR_CANCELED) {
+        TW_LOG_DEBUG("%s on %s: an endpoint ends (%s): %s", params().tl_name.c_str(),
+                     params().dev_name.c_str(), ucs_status_string(status), why);
+    } else {
+        TW_LOG_WARN("%s on %s: an endpoint fails (%s): %s", params().tl_name.c_str(),
+                    params().dev_name.c_str(), ucs_status_string(status), why);
+    }
     ep.failure_ = status;
     ep.state_ = MessageEp::State::kFailing;
     stop(ep);
@@ -277,7 +282,7 @@ void MessageIface::end_operations(MessageEp& ep) {
 }
 
 void MessageIface::cancel(MessageEp& ep) {
-    fail(ep, UCS_ERR_CANCELED);
+    fail(ep, UCS_ERR_CANCELED, "cancelled");
     ep.end_rendezvous(UCS_ERR_CANCELED);
 }
 
@@ -356,7 +361,7 @@ void MessageIface::take_event(const AsyncEvent& event) {
                          ib_md().device().name().c_str(), verbs().event_type_str(event.type));
             for (MessageEp* each : eps_) {
                 if (each != nullptr)
-                    fail(*each, UCS_ERR_IO_ERROR);
+                    fail(*each, UCS_ERR_IO_ERROR, verbs().event_type_str(event.type));
             }
             break;
         default:

@@ -74,14 +74,21 @@ void MessageIface::deliver_rndv(MessageEp& ep, std::byte* message, std::size_t b
     ibv_rvh from;
     std::memcpy(&head, message, sizeof head);
     std::memcpy(&from, message + sizeof head, sizeof from);
+    const std::size_t tail = head.reserved[0];
+    if (tail > kRndvTailBytes || bytes + tail > kTmhBytes + seg_bytes_) [[unlikely]] {
+        put_back(&ep, message);
+        return garbage("a rendezvous with a header of no known form");
+    }
     SoftReceive* receive = match(tag);
     if (receive == nullptr) {
         count(MessageCounter::kUnexpected);
         const std::size_t length = be32toh(from.len);
         const PackedRkey key{kRkeyMagic, be32toh(from.rkey)};
         const std::size_t headers = sizeof head + sizeof from + answer_to_.size();
-        invoke_unexpected_rndv(0, tag, message + headers, static_cast<unsigned>(bytes - headers),
-                               be64toh(from.va), length, &key);
+        std::memcpy(message + bytes, &head.reserved[1], tail);
+        invoke_unexpected_rndv(0, tag, message + headers,
+                               static_cast<unsigned>(bytes + tail - headers), be64toh(from.va),
+                               length, &key);
     }
     put_back(&ep, message);
     if (receive != nullptr)

@@ -151,7 +151,7 @@ ucs_status_t MessageEp::post_failed(const ibv_send_wr* bad, int error) {
     queue_->posted -= untaken;
     queue_->free += untaken;
     own.cq_free_ += untaken;
-    own.fail(*this, UCS_ERR_IO_ERROR);
+    own.fail(*this, UCS_ERR_IO_ERROR, "ibv_post_send failed");
     return UCS_ERR_IO_ERROR;
 }
 
@@ -410,9 +410,9 @@ ucs_status_ptr_t MessageEp::tag_rndv_zcopy(uct_tag_t tag, const void* header,
                                            std::size_t iovcnt, unsigned flags,
                                            uct_completion_t* comp) {
     MessageIface& own = owner();
-    if (header_length > own.rndv_header_max_)
+    if (header_length > own.rndv_header_max())
         return UCS_STATUS_PTR(
-            refuse("tag_rndv_zcopy: header", header_length, own.rndv_header_max_));
+            refuse("tag_rndv_zcopy: header", header_length, own.rndv_header_max()));
     Gather source;
     ucs_status_t status = source.add("tag_rndv_zcopy", iov, iovcnt, 1, own.rndv_bytes_max_);
     if (status != UCS_OK)
@@ -441,14 +441,20 @@ ucs_status_ptr_t MessageEp::tag_rndv_zcopy(uct_tag_t tag, const void* header,
     } else if (iovcnt == 1) {
         from.va = htobe64(address_of(iov->buffer));
     }
+    // The end of a header that is too long for what a device takes travels within the TMH.
+    const std::size_t behind = std::min<std::size_t>(header_length, own.rndv_behind_max_);
+    const std::size_t tail = header_length - behind;
+    head.reserved[0] = static_cast<std::uint8_t>(tail);
+    if (tail > 0)
+        std::memcpy(&head.reserved[1], static_cast<const std::byte*>(header) + behind, tail);
     std::byte* message = op->data();
     std::memcpy(message, &head, sizeof head);
     std::memcpy(message + sizeof head, &from, sizeof from);
     const std::size_t headers = sizeof head + sizeof from + own.answer_to_.size();
     std::ranges::copy(own.answer_to_, message + sizeof head + sizeof from);
-    if (header_length > 0)
-        std::memcpy(message + headers, header, header_length);
-    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(headers + header_length), op->lkey};
+    if (behind > 0)
+        std::memcpy(message + headers, header, behind);
+    ibv_sge sge{address_of(message), static_cast<std::uint32_t>(headers + behind), op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
     request.send_flags = flags_of(flags);
     ++sent_;
@@ -471,8 +477,8 @@ ucs_status_t MessageEp::tag_rndv_cancel(void* handle) {
 ucs_status_t MessageEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length,
                                          unsigned flags) {
     MessageIface& own = owner();
-    if (header_length > own.rndv_header_max_)
-        return refuse("tag_rndv_request: header", header_length, own.rndv_header_max_);
+    if (header_length > own.rndv_header_max())
+        return refuse("tag_rndv_request: header", header_length, own.rndv_header_max());
     SendOp* op = nullptr;
     const ucs_status_t status = take(own.buffers_, 1, &op);
     if (status != UCS_OK)

@@ -198,7 +198,7 @@ void MessageIface::tag_event(const Completion& completion) {
         case TagEvent::Kind::kFailed:
             end_entry(*event.entry, event.status);
             if (ep != nullptr)
-                fail(*ep, UCS_ERR_CONNECTION_RESET);
+                fail(*ep, UCS_ERR_CONNECTION_RESET, "a matched message did not arrive whole");
             break;
         default:
             break;
@@ -225,6 +225,10 @@ void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
     const std::size_t bytes = sizeof request.head + sizeof request.from + answer_to_.size();
     // Of one that was cancelled by force the capacity is not known any more; none is smaller.
     bool is_whole = message.byte_len >= bytes && (message.forced || message.capacity >= bytes);
+    const auto is_request = [&] {
+        return request.head.opcode == IBV_TMH_RNDV && request.head.tag == htobe64(message.tag) &&
+               request.head.app_ctx == htobe32(message.app_ctx);
+    };
     if (message.forced) {
         // The buffer may be used for something else by now, or be gone; the sender is told all the
         // same, if we know who it is.
@@ -232,12 +236,14 @@ void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
         is_whole =
             is_whole &&
             ucs::process_read(::getpid(), &to, 1, address_of(message.buffer), bytes) == UCS_OK &&
-            request.head.opcode == IBV_TMH_RNDV && request.head.tag == htobe64(message.tag) &&
-            request.head.app_ctx == htobe32(message.app_ctx);
+            is_request();
         request.head.app_ctx = htobe32(message.app_ctx);
         request.from.len = UINT32_MAX;
     } else if (is_whole) {
+        // libmlx5 reports an eager message that was broken off in the same way: then there are
+        // data, or nothing, where the headers would be.
         std::memcpy(&request, message.buffer, bytes);
+        is_whole = is_request();
     }
     if (ep == nullptr && is_whole)
         ep = way_back(std::span(request.answer_to, answer_to_.size()));

@@ -70,7 +70,7 @@ constexpr Option kMdOptions[] = {
      .type = OptionType::kEnum,
      .unit = "bytes",
      .default_value = "auto",
-     .doc = "The longest packet; auto: what both ports have.",
+     .doc = "The longest packet; auto: what both ports have. Over dc both sides need the same.",
      .offset = offsetof(IbMdOptions, mtu_max),
      .choices = kMtuChoices},
 };

@@ -175,15 +175,27 @@ TEST(Path, goes_by_gid_where_the_port_wants_it) {
     EXPECT_EQ(std::memcmp(path.grh.dgid.raw, kIpv4.data(), 16), 0);
 }
 
-TEST(Path, has_the_smallest_mtu_of_all) {
+TEST(Path, has_the_smaller_mtu_of_both_ports) {
     Port own = port_with(kIpv4, true);
     PortAddress peer = pack_port(own);
-    EXPECT_EQ(path_mtu(own, peer, IBV_MTU_4096), IBV_MTU_2048);
-    EXPECT_EQ(path_mtu(own, peer, IBV_MTU_512), IBV_MTU_512);
+    EXPECT_EQ(path_mtu(own, peer), IBV_MTU_2048);
     peer.mtu = IBV_MTU_1024;
-    EXPECT_EQ(path_mtu(own, peer, IBV_MTU_4096), IBV_MTU_1024);
+    EXPECT_EQ(path_mtu(own, peer), IBV_MTU_1024);
     own.attr.active_mtu = IBV_MTU_256;
-    EXPECT_EQ(path_mtu(own, peer, IBV_MTU_4096), IBV_MTU_256);
+    EXPECT_EQ(path_mtu(own, peer), IBV_MTU_256);
+}
+
+TEST(Path, with_different_mtus_is_refused_with_what_helps) {
+    const Port own = port_with(kIpv4, true);
+    PortAddress peer = pack_port(own);
+    std::string reason;
+    EXPECT_TRUE(has_same_mtu(own, peer, &reason));
+    peer.mtu = IBV_MTU_1024;
+    EXPECT_FALSE(has_same_mtu(own, peer, &reason));
+    EXPECT_EQ(
+        reason,
+        "the peer's packets have up to 1024 bytes, ours 2048: set TAGWIRE_IB_MTU=1024 on both "
+        "sides");
 }
 
 }  // namespace

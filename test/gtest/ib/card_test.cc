@@ -41,9 +41,9 @@ EntityOptions without_tag_matching_srq() {
 
 void exchange(Entity& from, Entity& to) {
     const Connection connection = connect(from, to);
-    Receive receive(to, 100);
+    Receive receive(to, 10'000);
     ASSERT_EQ(receive.post(7), UCS_OK);
-    const Bytes bytes(100, std::byte{5});
+    const Bytes bytes(8000, std::byte{5});  // more than a packet
     ASSERT_EQ(send_eager_bytes(connection.forward, 7, 0, bytes), UCS_OK);
     for (int i = 0; i < kProgressMax && receive.completed == 0; ++i) {
         from.progress();
@@ -118,6 +118,108 @@ TEST(TargetsOfCards, name_a_completion_queue_for_sends) {
     EXPECT_EQ(asked.send_cq, cq.get());
     EXPECT_EQ(asked.recv_cq, cq.get());
 }
+
+// The longest that a device with room for 64 bytes of headers carries out.
+TEST(RendezvousOfCards, have_headers_as_long_as_programs_of_ucx_send) {
+    EXPECT_EQ(Entity(resource_of("rc")).attr().cap.tag.rndv.max_hdr, 34U);
+    EXPECT_EQ(Entity(resource_of("dc")).attr().cap.tag.rndv.max_hdr, 18U);
+}
+
+/// Reports each whole eager message of a queue as libmlx5 does one that was broken off.
+decltype(verbs_context::create_cq_ex) create_cq = nullptr;
+decltype(ibv_cq_ex::start_poll) start_poll = nullptr;
+decltype(ibv_cq_ex::next_poll) next_poll = nullptr;
+
+int broken(ibv_cq_ex* cq, int error) {
+    if (error == 0 && cq->status == IBV_WC_SUCCESS &&
+        (ibv_wc_read_wc_flags(cq) & IBV_WC_TM_DATA_VALID) != 0)
+        cq->status = IBV_WC_TM_RNDV_INCOMPLETE;
+    return error;
+}
+
+ibv_cq_ex* cq_of_broken_messages(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+    ibv_cq_ex* cq = create_cq(context, attr);
+    start_poll = cq->start_poll;
+    next_poll = cq->next_poll;
+    cq->start_poll = [](ibv_cq_ex* polled, ibv_poll_cq_attr* how) {
+        return broken(polled, start_poll(polled, how));
+    };
+    cq->next_poll = [](ibv_cq_ex* polled) { return broken(polled, next_poll(polled)); };
+    return cq;
+}
+
+// They look like a rendezvous that does not fit, but the buffer has data in place of its headers.
+TEST(MessagesBrokenOff, end_their_receive_and_are_not_read_as_a_rendezvous) {
+    Entity sender(resource_of("rc"));
+    EntityOptions options;
+    options.before_iface = [](uct_md_h md) {
+        create_cq = verbs_of(md).create_cq_ex;
+        verbs_of(md).create_cq_ex = cq_of_broken_messages;
+    };
+    Entity receiver(resource_of("rc"), options);
+    const Connection connection = connect(sender, receiver);
+    Receive receive(receiver, 10'000);
+    ASSERT_EQ(receive.post(7), UCS_OK);
+    ASSERT_EQ(send_eager_bytes(connection.forward, 7, 0, Bytes(8000, std::byte{5})), UCS_OK);
+    for (int i = 0; i < kProgressMax && receive.completed == 0; ++i) {
+        sender.progress();
+        receiver.progress();
+    }
+    EXPECT_EQ(receive.completed, 1);
+    EXPECT_EQ(receive.status, UCS_ERR_IO_ERROR);
+    EXPECT_TRUE(receiver.errors.empty()) << "the endpoint is well";
+}
+
+class MtusOfCards : public testing::TestWithParam<const char*> {};
+
+TEST_P(MtusOfCards, are_agreed_on_or_refused) {
+    EntityOptions small;
+    small.md_config = {{"IB_MTU", "1024"}};
+    Entity one(resource_of(GetParam()), small);
+    Entity other(resource_of(GetParam()));
+    if (GetParam() == std::string("dc")) {
+        EXPECT_EQ(why_unreachable(one, other),
+                  "the peer's packets have up to 4096 bytes, ours 1024: set TAGWIRE_IB_MTU=1024 on "
+                  "both sides");
+        EXPECT_THAT(why_unreachable(other, one), HasSubstr("set TAGWIRE_IB_MTU=1024"));
+        Entity third(resource_of("dc"), small);
+        exchange(one, third);
+    } else {
+        exchange(one, other);
+        exchange(other, one);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, MtusOfCards, testing::Values("rc", "dc"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+class RefusedRequests : public testing::TestWithParam<const char*> {};
+
+TEST_P(RefusedRequests, reset_the_connection_and_say_why) {
+    Entity one(resource_of(GetParam()));
+    Entity other(resource_of(GetParam()));
+    const Connection connection = connect(one, other);
+    const Buffer there(other, 64, Backing::kRegistered);
+    constexpr uct_rkey_t kNoKey = 0xdead;
+    testing::internal::CaptureStderr();
+    ASSERT_EQ(uct_ep_put_short(connection.forward, "12345678", 8,
+                               reinterpret_cast<std::uint64_t>(there.data()), kNoKey),
+              UCS_OK);
+    uct_ep_flush(connection.forward, 0, nullptr);
+    for (int i = 0; i < kProgressMax && one.errors.empty(); ++i) {
+        one.progress();
+        other.progress();
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    ASSERT_EQ(one.errors.size(), 1U);
+    EXPECT_EQ(one.errors[0].status, UCS_ERR_CONNECTION_RESET);
+    EXPECT_THAT(log, HasSubstr("warn"));
+    EXPECT_THAT(log,
+                HasSubstr("an endpoint fails (Connection was reset by the peer): remote access"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, RefusedRequests, testing::Values("rc", "dc"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
 
 class PausedPeers : public testing::TestWithParam<const char*> {};
 

@@ -37,7 +37,8 @@ ucs_status_t DcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     ucs_status_t status = UCS_OK;
     if (!port || !target)
         status = UCS_ERR_INVALID_ADDR;
-    else if (!ib::is_reachable(own.port(), *port, &reason) || !own.agrees(*target, &reason))
+    else if (!ib::is_reachable(own.port(), *port, &reason) ||
+             !ib::has_same_mtu(own.port(), *port, &reason) || !own.agrees(*target, &reason))
         status = UCS_ERR_UNREACHABLE;
     if (status != UCS_OK) {
         TW_LOG_ERROR("uct_ep_create on dc: %s", reason.c_str());
@@ -62,7 +63,7 @@ void DcEp::destroy() {
         return;
     }
     if (failure_ == UCS_OK)
-        own.fail(*this, UCS_ERR_CANCELED);
+        own.fail(*this, UCS_ERR_CANCELED, "destroyed");
     end_rendezvous(failure_);
 }
 

@@ -74,7 +74,7 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
     usual_signal_every_ = signal_every_;
     eager_parts_max_ = 1;  // a part would not say whose it is
     status = make_own_target();
-    rndv_header_max_ -= answer_to_.size();
+    rndv_behind_max_ -= answer_to_.size();
     if (status == UCS_OK)
         status = receives_.want(buffers_per_peer());
     if (status != UCS_OK)
@@ -226,9 +226,12 @@ bool DcIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
     std::string why;
     if (!port_reachable(dev_addr, reason))
         return false;
+    const auto port_of_peer = ib::parse_port(
+        std::span(reinterpret_cast<const std::byte*>(dev_addr), sizeof(ib::PortAddress)), &why);
     const auto peer = parse_address(
         std::span(reinterpret_cast<const std::byte*>(iface_addr), sizeof(DcAddress)), &why);
-    const bool agreed = peer && agrees(*peer, &why);
+    const bool agreed = port_of_peer && peer && ib::has_same_mtu(port(), *port_of_peer, &why) &&
+                        agrees(*peer, &why);
     if (!agreed && reason != nullptr)
         *reason = why;
     return agreed;
@@ -286,7 +289,8 @@ DcEp* DcIface::way_back_to(const ReturnAddress& address) {
     }
     std::string reason;
     const auto peer_port = ib::parse_port(std::as_bytes(std::span(&address.port, 1)), &reason);
-    if (!peer_port || !ib::is_reachable(port(), *peer_port, &reason)) {
+    if (!peer_port || !ib::is_reachable(port(), *peer_port, &reason) ||
+        !ib::has_same_mtu(port(), *peer_port, &reason)) {
         TW_LOG_DEBUG("a return address of dc: %s", reason.c_str());
         return nullptr;
     }

@@ -267,6 +267,8 @@ void DcIface::look(std::uint64_t now) {
 // Whatever is under way there is given up. Nobody can say what of it was carried out, so everyone
 // whose requests they are fails.
 void DcIface::start_anew(const Dci& dci) {
+    constexpr const char* kStartedAnew =
+        "its DCI was reset, because requests of a closed endpoint did not end";
     dc::restart(ib_md(), port(), initiator_params_, dci.initiator);
     in_progress_ = true;
     // By index: callbacks may send, and channels be made for that.
@@ -286,10 +288,10 @@ void DcIface::start_anew(const Dci& dci) {
         for (std::uint32_t sn = first; is_shared() && sn != channel.posted + 1; ++sn) {
             DcEp& ep = *channel.sent->at(sn).ep;
             --ep.under_way_;
-            fail(ep, UCS_ERR_CONNECTION_RESET);
+            fail(ep, UCS_ERR_CONNECTION_RESET, kStartedAnew);
         }
         if (!is_shared())
-            fail(*channel.owner, UCS_ERR_CONNECTION_RESET);
+            fail(*channel.owner, UCS_ERR_CONNECTION_RESET, kStartedAnew);
         channel.is_broken = false;
         while (ib::SendOp* op = channel.take_any())
             finish(*op->ep, *op, op->ep->failure());

@@ -85,16 +85,14 @@ void DcIface::break_off(Channel& channel, const ib::Completion& completion) {
     channel.flushed = sn;
     channel.reserve = kNoMore;
     DcEp& culprit = *channel.sent->at(sn).ep;
-    TW_LOG_DEBUG("a request to target 0x%x failed: %s", culprit.number_,
-                 verbs().wc_status_str(completion.status));
     if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
         count(ib::MessageCounter::kRnrFailures);
-    const ucs_status_t status = ib::status_of(completion.status);
+    const ucs_status_t status = ib::failure_of(completion.status);
     const bool is_silent = status == UCS_ERR_ENDPOINT_TIMEOUT;
     for (std::uint32_t each = sn; each != channel.posted + 1; ++each) {
         DcEp& ep = *channel.sent->at(each).ep;
         if (&ep == &culprit || (is_silent && ep.goes_where(culprit)))
-            fail(ep, status);
+            fail(ep, status, verbs().wc_status_str(completion.status));
     }
 }
 
@@ -115,7 +113,7 @@ void DcIface::post_again(Channel& channel) {
             channel.sent->move(sn, kept + 1);
             is_posted = is_posted && post_one_again(channel, kept + 1);
             if (!is_posted)
-                fail(ep, UCS_ERR_IO_ERROR);  // the device is beyond help
+                fail(ep, UCS_ERR_IO_ERROR, "its requests cannot be posted again");
         }
         if (ep.failure_ == UCS_OK)
             ++kept;

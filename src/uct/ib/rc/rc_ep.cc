@@ -150,7 +150,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
     }
     const ibv_ah_attr path = ib::path_to(own.port(), *peer_port, own.ib_md().traffic_class(),
                                          own.ib_md().service_level());
-    const ibv_mtu mtu = ib::path_mtu(own.port(), *peer_port, own.ib_md().mtu_max());
+    const ibv_mtu mtu = ib::path_mtu(own.port(), *peer_port);
     status = own.receives_.want(own.buffers_per_peer());
     if (status != UCS_OK)
         return status;

@@ -89,7 +89,7 @@ void RcIface::end_arrivals(ib::MessageEp& any) {
 // forget completions of a queue pair that is destroyed, and the buffers with them.
 void RcIface::bury(RcEp& ep) {
     if (ep.failure_ == UCS_OK)
-        fail(ep, UCS_ERR_CANCELED);
+        fail(ep, UCS_ERR_CANCELED, "destroyed");
     ep.is_destroyed_ = true;
     ep.end_rendezvous(ep.failure_);
     ep.last_requests_ = static_cast<std::uint8_t>(ep.device_qp_ == nullptr ? 1 : 2);
@@ -145,11 +145,8 @@ void RcIface::take_event(const ib::AsyncEvent& event) {
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
-            if (ep != nullptr && ep->failure_ == UCS_OK) {
-                TW_LOG_DEBUG("queue pair 0x%x: %s", event.qp_num,
-                             verbs().event_type_str(event.type));
-                fail(*ep, UCS_ERR_CONNECTION_RESET);
-            }
+            if (ep != nullptr)
+                fail(*ep, UCS_ERR_CONNECTION_RESET, verbs().event_type_str(event.type));
             break;
         default:
             MessageIface::take_event(event);

@@ -61,9 +61,7 @@ void RcIface::deliver(const Completion& completion) {
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
         queue.put_back(message);
         if (ep != nullptr && completion.status != IBV_WC_WR_FLUSH_ERR) {
-            TW_LOG_DEBUG("a receive of queue pair 0x%x failed: %s", completion.qp_num,
-                         verbs().wc_status_str(completion.status));
-            fail(*ep, UCS_ERR_IO_ERROR);
+            fail(*ep, UCS_ERR_IO_ERROR, verbs().wc_status_str(completion.status));
         }
         return;
     }
@@ -158,7 +156,7 @@ void RcIface::deliver_first_part(RcEp& ep, std::byte* message, std::size_t bytes
         garbage("an eager message within another");
         if (receive != nullptr)
             complete(*receive, tag, imm, 0, UCS_ERR_IO_ERROR);
-        return fail(ep, UCS_ERR_IO_ERROR);
+        return fail(ep, UCS_ERR_IO_ERROR, "the peer sent an eager message within another");
     }
     ep.has_partial_ = true;
     ep.partial_ = {.receive = receive, .context = nullptr, .tag = tag, .imm = imm, .bytes = 0};
@@ -169,7 +167,7 @@ void RcIface::deliver_part(RcEp& ep, std::byte* message, std::size_t bytes, bool
     if (ep.partial_.bytes + bytes > ib::kEagerPartsMax * seg_bytes_) [[unlikely]] {
         receives_.put_back(message);
         garbage("an eager message longer than there are");
-        return fail(ep, UCS_ERR_IO_ERROR);
+        return fail(ep, UCS_ERR_IO_ERROR, "the peer sent an eager message that is too long");
     }
     if (!is_last)
         return take_part(ep, message, bytes, UCT_CB_PARAM_FLAG_MORE);

@@ -79,7 +79,7 @@ ucs_status_t UdIface::init(const uct_iface_params_t& params) {
 
 ucs_status_t UdIface::open_queues() {
     const ibv_device_attr& device = ib_md().device().attr().orig_attr;
-    datagram_bytes_ = std::min<std::size_t>(port().mtu_bytes(), 128U << ib_md().mtu_max());
+    datagram_bytes_ = port().mtu_bytes();
     if (options_.tx_depth > static_cast<std::uint64_t>(std::max(device.max_qp_wr, 0))) {
         TW_LOG_ERROR("TAGWIRE_UD_TX_DEPTH=%llu: %s has at most %d requests in a send queue",
                      static_cast<unsigned long long>(options_.tx_depth),
