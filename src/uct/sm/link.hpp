@@ -22,6 +22,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -70,6 +71,10 @@ struct RxSegment {
     }
     [[nodiscard]] RndvWord& rndv(std::uint32_t index) const {
         return reinterpret_cast<RndvWord*>(mapping.base() + geometry.rndv_offset())[index];
+    }
+    [[nodiscard]] bool has(const std::byte* address) const {
+        return std::less_equal<>{}(mapping.base(), address) &&
+               std::less<>{}(address, mapping.base() + mapping.bytes());
     }
     [[nodiscard]] RingHead& head() const { return *reinterpret_cast<RingHead*>(mapping.base()); }
 

@@ -149,19 +149,25 @@ class RingReceiver {
             consumer_->tail.store(read_, std::memory_order_release);
     }
 
-    /// Declares that nobody will poll. False (and awake) when a message came in between: see
-    /// invariant (4).
-    bool try_sleep() {
-        consumer_->sleep.store(1, std::memory_order_relaxed);
-        fences_.before_recheck();
+    // Nobody will poll, in three steps, so that many rings can have one barrier between: see
+    // invariant (4). After the barrier stays_asleep() is false, and the ring awake, when a message
+    // came in between.
+    void announce_sleep() { consumer_->sleep.store(1, std::memory_order_relaxed); }
+    void barrier() const { fences_.before_recheck(); }
+    bool stays_asleep() {
         if (peek().word == 0)
             return true;
-        consumer_->sleep.store(0, std::memory_order_relaxed);
+        wake();
         return false;
     }
-    /// The two halves of try_sleep() for many rings with one barrier between.
-    void announce_sleep() { consumer_->sleep.store(1, std::memory_order_relaxed); }
     void wake() { consumer_->sleep.store(0, std::memory_order_relaxed); }
+
+    /// All three steps for one ring.
+    bool try_sleep() {
+        announce_sleep();
+        barrier();
+        return stays_asleep();
+    }
 
     [[nodiscard]] std::uint64_t position() const { return read_; }
 

@@ -113,7 +113,7 @@ void SmIface::report_link_failure(Link& link) {
     }
     link.is_buried = true;  // last: until here the link is walked
     if (link.eps.empty())
-        unused_.push_back(&link);
+        set_unused(link);
 }
 
 // Every operation of the link completes, once, with its failure.
@@ -167,7 +167,7 @@ void SmIface::detach(Link& link, SmEp& ep) {
             fail(link, UCS_ERR_CONNECTION_RESET);
     }
     if (link.is_buried)
-        unused_.push_back(&link);
+        set_unused(link);
     if (in_progress_ == 0)
         reap();
 }
@@ -187,7 +187,13 @@ void SmIface::send_leave(Link& link) {
 
 // A link is unused once it is buried and has no endpoint: what its peer sent was delivered then. It
 // stays so, for new endpoints take no link that has failed.
+void SmIface::set_unused(Link& link) {
+    unused_.push_back(&link);
+    reap_wanted_ = true;
+}
+
 void SmIface::reap() {
+    reap_wanted_ = false;
     while (!unused_.empty()) {
         Link& link = *unused_.back();
         unused_.pop_back();

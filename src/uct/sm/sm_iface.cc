@@ -350,9 +350,7 @@ ucs_status_t SmIface::event_arm(unsigned) {
     for (Link* link : hot_)
         link->rx.announce_sleep();
     bool ready = !arm_bell(*bell_);
-    if (has_membarrier_)
-        ucs::global_barrier();
-    ucs::full_barrier();
+    sleep_barrier();
     for (Link* link : hot_)
         ready |= link->rx.peek().word != 0;
     if (ready) {

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <memory>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -128,7 +127,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void look_although_busy();
     bool deliver(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
-    bool deliver_tag(Link& link, uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> data);
+    void deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes);
+    void refuse_tagged(const std::byte* data);
     /// False, and the connection ends: nobody would be told of a tagged message.
     bool takes_tags(Link& link) {
         if (receives_max_ > 0) [[likely]]
@@ -144,6 +144,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
                         ucs_status_t status);
     unsigned idle();
     void cool();
+    void sleep_barrier();
     void make_hot(Link& link);
     void make_cold(Link& link);
     unsigned work();
@@ -215,6 +216,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     Link& new_link();
     void remove(Link& link);
     unsigned bury_failed();
+    void set_unused(Link& link);
     void reap();
     void unwatch(PeerProcess& process);
     void process_died(std::uint32_t id);
@@ -274,6 +276,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     std::vector<std::uint32_t> free_links_;
     std::vector<Link*> failed_;       // failure set, not reported yet
     std::vector<Link*> unused_;       // to remove when nobody looks at them
+    bool reap_wanted_ = false;        // there are some
     std::uint64_t accept_after_ = 0;  // ticks; no descriptors were left
     std::unordered_map<std::uint64_t, Link*> by_name_;
     std::unordered_map<std::uint32_t, std::unique_ptr<PeerProcess>> processes_;  // by id

@@ -3,6 +3,8 @@
 // to read, write or change memory in sm_remote.cc.
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <utility>
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
@@ -35,7 +37,7 @@ unsigned SmIface::progress() {
         look_although_busy();
     }
     --in_progress_;
-    if (!unused_.empty() && in_progress_ == 0) [[unlikely]]
+    if (reap_wanted_ && in_progress_ == 0) [[unlikely]]
         reap();
     return count;
 }
@@ -73,13 +75,15 @@ void SmIface::answer_bell() {
             if (control.length() > sizeof(TagShortBody::data)) [[unlikely]]
                 break;
             const auto* body = reinterpret_cast<const TagShortBody*>(link.rx.body());
-            return deliver_tag(link, body->tag, 0, {body->data, control.length()});
+            deliver_tag(body->tag, 0, body->data, control.length());
+            return true;
         }
         case Kind::kTagImm: {
             if (control.length() > sizeof(TagImmBody::data)) [[unlikely]]
                 break;
             const auto* body = reinterpret_cast<const TagImmBody*>(link.rx.body());
-            return deliver_tag(link, body->tag, body->imm, {body->data, control.length()});
+            deliver_tag(body->tag, body->imm, body->data, control.length());
+            return true;
         }
         case Kind::kAmSeg:
             return deliver_am_seg(link, control);
@@ -162,33 +166,38 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
 }
 
 // A whole message that lies in its slot.
-bool SmIface::deliver_tag(Link& link, uct_tag_t tag, std::uint64_t imm,
-                          std::span<const std::byte> data) {
-    const std::size_t bytes = data.size();
+void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data,
+                          std::size_t bytes) {
     auto* entry = static_cast<PostedEntry*>(posted_.match(tag));
     if (entry == nullptr) {
-        if (!takes_tags(link)) [[unlikely]]
-            return false;
+        if (receives_max_ == 0) [[unlikely]]
+            return refuse_tagged(data);
         counters_.add(SmCounter::kUnexpected);
         void* context = nullptr;
         // The callee may not write: the pointer is not const because UCT's is not.
-        const ucs_status_t status =
-            invoke_unexpected_eager(const_cast<std::byte*>(data.data()), bytes,
-                                    UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
+        const ucs_status_t status = invoke_unexpected_eager(
+            const_cast<std::byte*>(data), bytes, UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
         if (status == UCS_INPROGRESS) [[unlikely]] {
             TW_LOG_ERROR(
                 "the eager callback kept a message that came without UCT_CB_PARAM_FLAG_DESC");
         }
-        return true;
+        return;
     }
     entry->ctx->tag_consumed_cb(entry->ctx);
     if (!entry->is_scattered()) [[likely]] {
-        copy_short(entry->buffer, data.data(), std::min(bytes, entry->capacity()));
+        copy_short(entry->buffer, data, std::min(bytes, entry->capacity()));
     } else {
-        entry->scattered()->cursor().scatter(data.data(), std::min(bytes, entry->capacity()));
+        entry->scattered()->cursor().scatter(data, std::min(bytes, entry->capacity()));
     }
     complete_entry(*entry, tag, imm, bytes, UCS_OK);
-    return true;
+}
+
+// Only the way to here is short: whose ring the message lies in is looked up.
+[[gnu::noinline, gnu::cold]] void SmIface::refuse_tagged(const std::byte* data) {
+    for (const auto& link : links_) {
+        if (link != nullptr && link->rx_segment != nullptr && link->rx_segment->has(data))
+            static_cast<void>(takes_tags(*link));
+    }
 }
 
 bool SmIface::deliver_tag_seg(Link& link, Control control) {
@@ -410,23 +419,37 @@ unsigned SmIface::idle() {
 }
 
 void SmIface::cool() {
-    if (hot_.size() <= kHotKept)
+    // A ring whose sender skips its fence while we cannot run the barrier for it is never left
+    // alone.
+    if (hot_.size() <= kHotKept || sleeps_by_timer_)
         return;
-    std::size_t excess = hot_.size() - kHotKept;
-    for (std::size_t i = 0; i < hot_.size() && excess > 0;) {
-        Link& link = *hot_[i];
-        const bool was_active = std::exchange(link.was_active, false);
-        // A ring whose sender skips its fence while we cannot run the barrier for it is never left
-        // alone.
-        if (was_active || sleeps_by_timer_ || !link.rx.try_sleep()) {
-            ++i;
-            continue;
-        }
-        link.is_hot = false;
-        hot_.erase(hot_.begin() + static_cast<std::ptrdiff_t>(i));
+    const std::size_t excess = hot_.size() - kHotKept;
+    const auto kept = std::partition(hot_.begin(), hot_.end(), [](Link* link) {
+        return std::exchange(link->was_active, false);
+    });
+    const std::size_t idle = static_cast<std::size_t>(hot_.end() - kept);
+    std::span<Link*> sleepers(hot_);
+    sleepers = sleepers.last(std::min(idle, excess));
+    if (sleepers.empty())
+        return;
+    for (Link* link : sleepers)
+        link->rx.announce_sleep();
+    sleep_barrier();
+    const auto asleep = std::remove_if(sleepers.begin(), sleepers.end(), [this](Link* link) {
+        if (!link->rx.stays_asleep())
+            return false;
+        link->is_hot = false;
         counters_.add(SmCounter::kCooled);
-        --excess;
-    }
+        return true;
+    });
+    hot_.resize(hot_.size() - static_cast<std::size_t>(sleepers.end() - asleep));
+}
+
+// Between the announcement of sleep and the look for what came meanwhile, for all rings at once.
+void SmIface::sleep_barrier() {
+    if (has_membarrier_)
+        ucs::global_barrier();
+    ucs::full_barrier();
 }
 
 // ---- Work

@@ -298,6 +298,25 @@ TEST_F(SmCrowd, that_only_receives_gets_everything) {
     }
 }
 
+// Rings that nobody writes to are not polled, all of them put to sleep at once; each wakes up.
+TEST_F(SmCrowd, that_is_silent_for_a_while_is_heard_again) {
+    constexpr long kHotKept = 4;
+    std::vector<Endpoint> eps;
+    for (const auto& peer : peers) {
+        eps.push_back(std::move(connect(*peer, hub).forward));
+        ASSERT_EQ(UCS_OK, uct_ep_am_short(eps.back(), kId, 0, nullptr, 0));
+    }
+    ASSERT_TRUE(until([&] { return hub.am_count == kPeers; }));
+    EXPECT_GT(fact_of(hub, "hot_rings"), kHotKept);
+    ASSERT_TRUE(until([&] { return fact_of(hub, "hot_rings") == kHotKept; }));
+    for (std::uint64_t round = 2; round < 5; ++round) {
+        for (const Endpoint& ep : eps)
+            ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, kId, 0, nullptr, 0));
+        ASSERT_TRUE(until([&] { return hub.am_count == round * kPeers; })) << hub.am_count;
+        ASSERT_TRUE(until([&] { return fact_of(hub, "hot_rings") == kHotKept; }));
+    }
+}
+
 // What a peer sends must not find the table full, for its end may be what the table waits for.
 TEST_F(SmCrowd, has_more_rendezvous_under_way_than_the_hub_has_operations) {
     constexpr std::size_t kEach = 64;
