@@ -226,10 +226,10 @@ TEST_P(PendingRequests, purge_hands_every_request_back_once_and_in_order) {
 /// that there is room, and again and again found none. Nobody progresses.
 testing::AssertionResult gets_room_or_a_turn(uct_ep_h endpoint,
                                              const std::function<ucs_status_t()>& operation) {
-    constexpr int kOperations = 20'000;
+    constexpr int kAttemptsMax = 20'000;
     constexpr int kRounds = 3;  // what is refused for a reason that is gone passes the next time
     int told_busy = 0;
-    for (int i = 0; i < kOperations && told_busy < kRounds; ++i) {
+    for (int i = 0; i < kAttemptsMax && told_busy < kRounds; ++i) {
         const ucs_status_t status = operation();
         if (status != UCS_ERR_NO_RESOURCE) {
             if (status < 0)
