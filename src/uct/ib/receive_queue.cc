@@ -260,10 +260,11 @@ void ReceiveQueue::release(std::byte* message, std::uint64_t owner) {
 }
 
 void ReceiveQueue::arm_limit() {
-    if (params_.limit == 0)
+    is_limit_owed_ = params_.limit != 0 && posted_ <= limit();
+    if (params_.limit == 0 || is_limit_owed_)
         return;
     ibv_srq_attr attr{};
-    attr.srq_limit = std::max(params_.limit * target_ / params_.depth, 1U);  // the same share
+    attr.srq_limit = limit();
     if (const int error = md_->verbs().modify_srq(srq_.get(), &attr, IBV_SRQ_LIMIT); error != 0) {
         TW_LOG_WARN("%s: the limit event of a receive queue cannot be armed: %s",
                     md_->device().name().c_str(), std::strerror(error));
@@ -323,6 +324,8 @@ ucs_status_t ReceiveQueue::post(unsigned count) {
     }
     posted_ += count;
     free_count_ -= count;
+    if (is_limit_owed_) [[unlikely]]
+        arm_limit();
     return UCS_OK;
 }
 

@@ -114,9 +114,16 @@ class ReceiveQueue {
     /// So many more messages may come before the next refill than until now; at once that many more
     /// buffers are posted, within the depth. Errors as of refill(); then no more are wanted.
     ucs_status_t want(unsigned more);
+    /// Twice as many as are wanted, never more than the depth: what many such calls ask for is
+    /// bounded. Errors as of want().
+    ucs_status_t want_twice() {
+        const unsigned room = params_.depth - wanted();
+        return room == 0 ? UCS_OK : want(std::min(wanted(), room));
+    }
     /// The same number less: posted buffers stay until messages have taken them.
     void want_less(unsigned less);
-    /// Arms the SRQ's limit event again after one was seen.
+    /// Arms the SRQ's limit event again after one was seen: when more than that are posted, since
+    /// one that is armed before fires at once, again and again while the user keeps buffers.
     void arm_limit();
 
   private:
@@ -129,6 +136,10 @@ class ReceiveQueue {
     ucs_status_t post(unsigned count);
     void set_target();
     bool grow();
+    /// As many are low: the same share of what is wanted as of the depth.
+    [[nodiscard]] unsigned limit() const {
+        return std::max(params_.limit * target_ / params_.depth, 1U);
+    }
     void lay_out();
     void release(std::byte* message, std::uint64_t owner);
 
@@ -143,6 +154,7 @@ class ReceiveQueue {
     unsigned posted_ = 0;
     unsigned slots_ = 0;
     unsigned kept_ = 0;
+    bool is_limit_owed_ = false;      // to be armed when more are posted
     std::size_t message_offset_ = 0;  // in a slot
     std::size_t stride_ = 0;
     std::vector<std::byte*> free_;  // places for all; addresses of messages, the warmest last

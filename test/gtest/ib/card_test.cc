@@ -221,6 +221,32 @@ TEST_P(RefusedRequests, reset_the_connection_and_say_why) {
 INSTANTIATE_TEST_SUITE_P(Transports, RefusedRequests, testing::Values("rc", "dc"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
+// Each costs an address handle, so not all are given up when one more asks.
+TEST(WaysBack, that_were_used_lately_stay_when_one_more_peer_asks) {
+    EntityOptions options;
+    options.iface_config = {{"DC_CREDITS", "2"},    {"DC_RX_DEPTH", "64"}, {"DC_DCIS", "1"},
+                            {"DC_TX_DEPTH", "16"},  {"DC_STREAMS", "1"},   {"DC_TAG_DEPTH", "1"},
+                            {"DC_TX_BUFFERS", "16"}};
+    Entity server(resource_of("dc"), options);
+    std::vector<std::unique_ptr<Entity>> clients;
+    std::vector<Connection> connections;
+    for (std::uint64_t i = 0; i < 65; ++i) {  // one more than are kept
+        clients.push_back(std::make_unique<Entity>(resource_of("dc"), options));
+        Entity& client = *clients.back();
+        connections.push_back(connect(client, server));
+        const std::uint64_t wanted = server.am_count + 4;  // with 2 credits each must ask
+        for (int step = 0; step < kProgressMax && server.am_count < wanted; ++step) {
+            uct_ep_am_short(connections.back().forward, Entity::kAmId, i, nullptr, 0);
+            client.progress();
+            server.progress();
+        }
+        ASSERT_GE(server.am_count, wanted);
+    }
+    EXPECT_GE(fact_of(server, "ways_back"), 32);
+    EXPECT_LE(fact_of(server, "ways_back"), 64);
+    connections.clear();
+}
+
 class PausedPeers : public testing::TestWithParam<const char*> {};
 
 // Its device answers that there is no receive buffer, many more times than can be counted to.

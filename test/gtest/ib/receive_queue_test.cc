@@ -105,6 +105,17 @@ TEST(ReceiveQueue, a_short_queue_never_runs_dry_for_the_sake_of_a_batch) {
     }
 }
 
+TEST(ReceiveQueue, twice_as_many_are_wanted_within_the_depth_however_often_it_is_asked) {
+    Receiver receiver({.depth = 100, .wanted = 10});
+    ASSERT_EQ(UCS_OK, receiver.queue.want_twice());
+    EXPECT_EQ(20U, receiver.queue.wanted());
+    for (int i = 0; i < 1000; ++i)
+        ASSERT_EQ(UCS_OK, receiver.queue.want_twice());
+    EXPECT_EQ(100U, receiver.queue.wanted());
+    receiver.queue.want_less(90);  // nobody asked for more than the depth
+    EXPECT_EQ(10U, receiver.queue.wanted());
+}
+
 TEST(ReceiveQueue, as_many_are_posted_as_are_wanted_and_fit) {
     Receiver receiver({.depth = 100, .wanted = 10});
     EXPECT_EQ(10U, receiver.queue.posted());
@@ -306,6 +317,34 @@ TEST(ReceiveQueue, the_limit_event_comes_once_until_it_is_armed_again) {
         ASSERT_EQ(UCS_OK, receiver.queue.refill(true));
         receiver.queue.arm_limit();
     }
+}
+
+// The device would tell it at once, and again each time: nobody could sleep.
+TEST(ReceiveQueue, the_limit_is_armed_again_only_when_more_are_posted) {
+    Receiver receiver({.depth = 8, .limit = 3});
+    const auto take_event = [&] {
+        ibv_async_event event{};
+        ASSERT_EQ(0, receiver.md->verbs().get_async_event(receiver.md->device().context(), &event));
+        receiver.md->verbs().ack_async_event(&event);
+    };
+    const auto use = [&](unsigned count) {
+        for (unsigned i = 0; i != count; ++i) {
+            receiver.sender->send_no_tag(64, i);
+            std::byte* message = receiver.next();
+            ASSERT_NE(nullptr, message);
+            receiver.queue.put_back(message);
+        }
+    };
+    use(6);
+    ASSERT_TRUE(has_event(*receiver.md));
+    take_event();
+    receiver.queue.arm_limit();  // two are posted
+    EXPECT_FALSE(has_event(*receiver.md));
+    ASSERT_EQ(UCS_OK, receiver.queue.refill(true));
+    EXPECT_FALSE(has_event(*receiver.md));
+    use(6);
+    EXPECT_TRUE(has_event(*receiver.md)) << "it is armed again";
+    take_event();
 }
 
 TEST(ReceiveQueue, what_the_device_does_not_have_is_refused) {

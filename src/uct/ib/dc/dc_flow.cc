@@ -123,7 +123,7 @@ void DcIface::released(std::uint64_t) {
 // Nobody says how many peers there are: when buffers run low there are more than was thought.
 void DcIface::take_event(const ib::AsyncEvent& event) {
     if (event.type == IBV_EVENT_SRQ_LIMIT_REACHED)
-        receives_.want(receives_.wanted());
+        receives_.want_twice();
     MessageIface::take_event(event);
 }
 

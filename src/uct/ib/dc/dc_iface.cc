@@ -283,8 +283,11 @@ Path* DcIface::path_to(const ib::PortAddress& port_address) {
 
 DcEp* DcIface::way_back_to(const ReturnAddress& address) {
     if (const auto found = ways_back_.find(address); found != ways_back_.end()) {
-        if (found->second->failure_ == UCS_OK)
-            return found->second;
+        WayBack& way = found->second;
+        if (way.ep->failure_ == UCS_OK) {
+            way.used = ++ways_used_;
+            return way.ep;
+        }
         ways_back_.erase(found);  // it ends by itself; its peer may be there all the same
     }
     std::string reason;
@@ -302,19 +305,26 @@ DcEp* DcIface::way_back_to(const ReturnAddress& address) {
         return nullptr;
     ep->is_internal_ = true;
     ep->is_destroyed_ = true;  // for the user there never was one: its failure is not told
-    ways_back_.emplace(address, ep);
+    ways_back_.emplace(address, WayBack{ep, ++ways_used_});
     receives_.want(buffers_per_peer());  // what cannot be posted now is later
     return ep;
 }
 
-// A way is made again when it is needed; those with nothing under way make room.
+// A way is made again when it is needed, which costs an address handle; so those with nothing under
+// way make room that were used least lately, and half of all stay.
 void DcIface::forget_idle_ways() {
     if (ways_back_.size() < kWaysBackMax)
         return;
-    std::erase_if(ways_back_, [this](const auto& entry) {
-        DcEp& ep = *entry.second;
-        const bool is_idle = ep.failure_ == UCS_OK && ep.reads_ == 0 && ep.has_ended() &&
-                             (is_shared() || ep.queue_ == &no_queue_);
+    std::vector<std::uint64_t> uses;
+    for (const auto& [address, way] : ways_back_)
+        uses.push_back(way.used);
+    const auto middle = uses.begin() + static_cast<std::ptrdiff_t>(uses.size() / 2);
+    std::ranges::nth_element(uses, middle);
+    std::erase_if(ways_back_, [this, newest = *middle](const auto& entry) {
+        const WayBack& way = entry.second;
+        DcEp& ep = *way.ep;
+        const bool is_idle = way.used <= newest && ep.failure_ == UCS_OK && ep.reads_ == 0 &&
+                             ep.has_ended() && (is_shared() || ep.queue_ == &no_queue_);
         if (is_idle) {
             delete_ep(ep);
             receives_.want_less(buffers_per_peer());

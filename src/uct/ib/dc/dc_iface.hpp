@@ -81,6 +81,10 @@ class DcIface : public ib::MessageIface {
         std::uint32_t ep_id;
         std::uint64_t deadline;  // ns
     };
+    struct WayBack {
+        DcEp* ep;
+        std::uint64_t used;  // the newest use of all has the largest number
+    };
     struct Answer {
         ReturnAddress to;
         Progress progress;
@@ -195,7 +199,8 @@ class DcIface : public ib::MessageIface {
     std::uint32_t usual_signal_every_ = 1;
     ucs::ObjectPool<DcEp> ep_pool_;
     ByAddress<ib::PortAddress, Path> paths_;
-    ByAddress<ReturnAddress, DcEp*> ways_back_;
+    ByAddress<ReturnAddress, WayBack> ways_back_;
+    std::uint64_t ways_used_ = 0;
     std::vector<Answer> answers_;
     std::vector<Closing> closing_;
     std::uint64_t close_ns_ = 0;  // that their requests may take to end by themselves

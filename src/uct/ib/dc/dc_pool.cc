@@ -311,7 +311,7 @@ bool DcIface::settled(ib::MessageEp& any) {
         give_back(channel);
     }
     if (ep.is_internal_) {
-        std::erase_if(ways_back_, [&](const auto& entry) { return entry.second == &ep; });
+        std::erase_if(ways_back_, [&](const auto& entry) { return entry.second.ep == &ep; });
         receives_.want_less(buffers_per_peer());
     }
     if (!ep.is_destroyed_ && !ep.is_internal_)
