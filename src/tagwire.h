@@ -16,6 +16,9 @@
 // any thread may call at any time. Callbacks run inside tw_worker_progress() and may call
 // everything but progress.
 //
+// After fork() the child uses no handle of its parent, not even to close it: it opens a context of
+// its own. The parent goes on undisturbed.
+//
 // Outputs are written on success only. Arguments that cannot be are logged with the reason and
 // answered by TW_ERR_INVALID_PARAM, unless another status stands at the call.
 //

@@ -176,6 +176,7 @@ class Endpoint : public tw_ep {
     bool is_retired = false;      // among those that Worker asks whether they can go
     bool is_up = false;           // the connection was told of, and its end was not
     bool has_notice = false;      // the program is to be told of its failure
+    std::uint32_t late = 0;       // requests of it that end when a device is done with them
     // Not UCS_OK: the peer has said that it goes, and the end of the connection is due to that.
     ucs_status_t farewell = UCS_OK;
     void* user_data = nullptr;

@@ -38,9 +38,16 @@ void Notices::drop(Endpoint& ep) {
     }
 }
 
+bool Notices::is_due(std::uint64_t told) {
+    if (queue_.empty() || queue_.front().after > told)
+        return false;
+    const Endpoint* ep = queue_.front().ep;
+    return ep == nullptr || ep->late == 0;
+}
+
 unsigned Notices::run(std::uint64_t told) {
     unsigned count = 0;
-    for (std::size_t left = queue_.size(); left > 0 && queue_.front().after <= told; --left) {
+    for (std::size_t left = queue_.size(); left > 0 && is_due(told); --left) {
         const Notice notice = queue_.front();
         queue_.pop_front();
         tell(notice);

@@ -27,6 +27,8 @@ class Notices {
     void drop(Endpoint& ep);
 
     bool empty() const { return queue_.empty(); }
+    /// Something may be told after `told` ends: the first, and what it is told of has ended.
+    bool is_due(std::uint64_t told);
     /// Tells what may be told after `told` ends, but nothing that is added meanwhile.
     unsigned run(std::uint64_t told);
 

@@ -64,10 +64,6 @@ class Rail {
     }
     bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
     bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
-    /// The device goes on with what an endpoint has begun that is destroyed.
-    bool outlives_endpoints() const {
-        return connects_to_iface() && resource_.desc.dev_type == UCT_DEVICE_TYPE_NET;
-    }
     /// It may carry parts of messages beside another lane.
     bool can_stripe() const { return !is_auxiliary && can_get() && can_put(); }
     /// What moves the bytes: rails with the same one are not faster together.

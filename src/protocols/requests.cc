@@ -151,13 +151,15 @@ void Worker::finish(Request& request, ucs_status_t status) {
         ep->request_ended();
 }
 
-/// As finish(), once no device moves data of it: an endpoint that leads to an interface goes before
-/// its reads and writes have ended. Its endpoint is gone then.
+/// As finish(), once no device moves data of it: whatever the transport, reads and writes that did
+/// not end with their lane are waited for, so that the program gets its buffer back unused. The
+/// failure of the endpoint is told after that.
 void Worker::finish_late(Request& request, ucs_status_t status) {
     RndvTransfer* transfer = request.transfer;
-    if (transfer == nullptr || !transfer->outlives_lane || !transfer->is_busy() ||
-        endings_are_silent_)
+    if (transfer == nullptr || !transfer->is_busy() || endings_are_silent_)
         return finish(request, status);
+    transfer->failed_ep = request.ep;
+    ++request.ep->late;
     (request.kind == RequestKind::kReceive ? request.ep->receiving : request.ep->outstanding)
         .erase(request);
     request.is_outstanding = false;
@@ -167,6 +169,10 @@ void Worker::finish_late(Request& request, ucs_status_t status) {
 }
 
 void Worker::end_late(Request& request, ucs_status_t status) {
+    if (Endpoint* ep = std::exchange(request.transfer->failed_ep, nullptr)) {
+        --ep->late;
+        ask_slow_work();  // the failure may be told
+    }
     late_.erase(request);
     finish(request, status);
 }

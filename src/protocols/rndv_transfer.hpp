@@ -28,9 +28,9 @@ struct RndvTransfer {
     std::uint64_t address = 0;  // of the peer's
     std::uint64_t end = 0;      // where the lane's part ends; all of it, unless it is divided
     OwnedBy<uct_completion_t, RndvTransfer> done{};
-    Request* request = nullptr;    // null: it has ended, and only the pieces are waited for
-    ucs_status_t ending = UCS_OK;  // not UCS_OK: the request ends so when the pieces have
-    bool outlives_lane = false;    // pieces of a lane that is gone may still move data
+    Request* request = nullptr;     // null: it has ended, and only the pieces are waited for
+    ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
+    Endpoint* failed_ep = nullptr;  // ... whose failure is told after that
 
     // What other rails move (stripe.hpp), and how all parts have ended so far.
     std::vector<std::unique_ptr<StripePart>> parts;

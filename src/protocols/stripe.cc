@@ -117,7 +117,6 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
         members_[i]->rail->striped_bytes += parts[i];
         part.is_waiting = true;
         members_[i]->waiting.push_back(part);
-        transfer.outlives_lane |= members_[i]->rail->outlives_endpoints();
         transfer.parts.push_back(std::move(possible[i]));
     }
     ep_.worker.count_striped(request.wanted - parts[0]);
@@ -134,7 +133,6 @@ void Stripes::drain() {
 void Endpoint::begin_transfer(Request& request, std::span<const std::byte> keys,
                               bool only_connections) {
     const bool is_long = request.wanted >= rail_->striped_from();
-    request.transfer->outlives_lane = rail_->outlives_endpoints();
     if (is_long)
         stripes().divide(request, keys, only_connections);
     queue_transfer(request);

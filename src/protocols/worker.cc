@@ -343,7 +343,7 @@ unsigned Worker::run_slow_work() {
     }
     if (!notices_.empty())
         count += notices_.run(ends_told_);
-    if (!deferred_.empty() || !notices_.empty())
+    if (!deferred_.empty() || notices_.is_due(ends_told_))
         ask_slow_work();
     std::vector<Endpoint*> asked;
     asked.swap(wireup_);

@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "protocols/rndv_transfer.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
@@ -271,6 +272,11 @@ unsigned Worker::destroy_retired() {
 void Worker::destroy(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     notices_.drop(ep);
+    for (Request* request = ep.late > 0 ? late_.front() : nullptr; request != nullptr;
+         request = RequestList::next(*request)) {
+        if (request->transfer->failed_ep == &ep)
+            request->transfer->failed_ep = nullptr;
+    }
     const bool is_last = endpoint_to(ep.worker_id) == &ep;
     forget(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)

@@ -12,7 +12,8 @@
 //                ucs_async_context_create -> uct_worker_create -> worker
 //
 // Close in the opposite order. A call that would leave a user of the object behind (an md with
-// interfaces) refuses and logs.
+// interfaces) refuses and logs. uct_iface_close() alone does not: it warns, ends what is under way
+// on endpoints that are left, and destroys them.
 //
 // Threads: components may be queried by any thread. A memory domain may be used by any thread at a
 // time. A worker, its interfaces and their endpoints belong to one thread (UCS_THREAD_MODE_SINGLE)

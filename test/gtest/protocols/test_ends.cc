@@ -290,6 +290,56 @@ TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     }
 }
 
+// Whatever moves the data, a buffer whose operation has ended is not written any more.
+TEST_F(MsgEnds, what_a_forced_close_gave_back_is_not_written) {
+    constexpr std::size_t kReads = 6;
+    constexpr std::size_t kEach = std::size_t{1} << 20;
+    constexpr int kStepsMax = 40;
+    const std::byte poison{0xa5};
+    const Bytes data = pattern(kEach, 1);
+    tw_mem_h source = nullptr;
+    ASSERT_EQ(tw_mem_map(context_.get(), const_cast<std::byte*>(data.data()), kEach, &source),
+              TW_OK);
+    for (int steps = 0; steps < kStepsMax; steps += 3) {
+        Node a(context_.get());
+        Node b(context_.get());
+        std::array<Bytes, kReads> buffers;
+        std::array<tw_mem_h, kReads> targets{};
+        for (std::size_t i = 0; i < kReads; ++i) {
+            buffers[i].resize(kEach);
+            ASSERT_EQ(tw_mem_map(context_.get(), buffers[i].data(), kEach, &targets[i]), TW_OK);
+            tw_op_t receive = op(&buffers[i]), sent{};
+            receive.mem = targets[i];
+            receive.source = a.to(b);
+            sent.mem = source;
+            ASSERT_EQ(tw_tag_recv(a.worker(), buffers[i].data(), kEach, i, 0, &receive, nullptr),
+                      TW_INPROGRESS);
+            ASSERT_GE(tw_tag_send(b.to(a), data.data(), kEach, i, &sent, nullptr), TW_OK);
+        }
+        const auto step = [&] {
+            a.progress();
+            b.progress();
+        };
+        while (a.counter("rx_rndv") + a.done.size() == 0)
+            step();
+        for (int i = 0; i < steps; ++i)
+            step();
+        EXPECT_EQ(tw_ep_close(a.to(b), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        while (a.done.size() < kReads)
+            a.progress();
+        for (Bytes& buffer : buffers)
+            std::ranges::fill(buffer, poison);
+        for (int i = 0; i < 500; ++i)
+            step();
+        for (std::size_t i = 0; i < kReads; ++i) {
+            EXPECT_EQ(std::ranges::count(buffers[i], poison), std::ptrdiff_t{kEach});
+            EXPECT_EQ(tw_mem_unmap(context_.get(), targets[i]), TW_OK);
+        }
+        EXPECT_EQ(a.done.size(), kReads);
+    }
+    EXPECT_EQ(tw_mem_unmap(context_.get(), source), TW_OK);
+}
+
 TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
     Node& a = node(0);
     Node& b = node(1);

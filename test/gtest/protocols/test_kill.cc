@@ -46,13 +46,19 @@ constexpr std::size_t kLong = 300000;
 /// The victim, from its birth to its death.
 class Victim {
   public:
-    explicit Victim(const char* transports) {
+    explicit Victim(const char* transports)
+        : Victim([=](int to_parent, int from_parent) {
+              be_victim(to_parent, from_parent, transports);
+          }) {}
+    template <class Body>
+    requires std::is_invocable_v<Body&, int, int>
+    explicit Victim(Body body) {
         EXPECT_EQ(::pipe(up_), 0);
         EXPECT_EQ(::pipe(down_), 0);
         process_ = ::fork();
         EXPECT_GE(process_, 0);
         if (process_ == 0)
-            be_victim(up_[1], down_[0], transports);
+            body(up_[1], down_[0]);
     }
     Victim(const Victim&) = delete;
     Victim& operator=(const Victim&) = delete;
@@ -201,6 +207,84 @@ TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
         }
         tw_context_destroy(context);
     }
+}
+
+/// Dies after so many calls of progress that did something, in the midst of connecting.
+[[noreturn]] void be_early_victim(int to_parent, int from_parent, const char* transports,
+                                  unsigned steps) {
+    constexpr unsigned kCallsMax = 200'000;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    tw_context_params_t params{};
+    params.transports = transports;
+    tw_context_h context = nullptr;
+    if (tw_context_create(&params, &context) != TW_OK)
+        _exit(2);
+    Node node(context);
+    const Bytes address = node.address();
+    Bytes theirs(TW_ADDRESS_BYTES_MAX);
+    if (::write(to_parent, address.data(), address.size()) < 0)
+        _exit(3);
+    const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
+    const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
+    tw_ep_h ep = nullptr;
+    if (length <= 0 || tw_ep_create(node.worker(), &ep_params, &ep) != TW_OK)
+        _exit(5);
+    for (unsigned calls = 0; steps > 0 && calls < kCallsMax; ++calls)
+        steps -= tw_worker_progress(node.worker()) > 0 ? 1 : 0;
+    ::raise(SIGKILL);
+    _exit(6);
+}
+
+TEST_F(MsgKill, a_death_in_any_phase_of_connecting_is_heard_of) {
+    TW_SKIP_FORK_BESIDE_THREADS();
+    constexpr unsigned kVictims = 10;
+    constexpr std::size_t kOps = 2;  // with each
+    // First contact may be by another transport than that of the messages: its bound counts, too.
+    const Settings settings({{"TAGWIRE_UD_PEER_TIMEOUT", "500ms"}});
+    std::vector<std::unique_ptr<Victim>> victims;
+    for (unsigned i = 0; i < kVictims; ++i) {
+        victims.push_back(std::make_unique<Victim>([i](int to_parent, int from_parent) {
+            be_early_victim(to_parent, from_parent, transports(), i);
+        }));
+    }
+    tw_context_params_t params{};
+    params.transports = transports();
+    tw_context_h context = nullptr;
+    ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
+    {
+        Node node(context);
+        const Bytes data = pattern(kLong, 1);
+        std::vector<Bytes> buffers(kVictims, Bytes(10));
+        std::size_t begun = 0;
+        std::size_t unreachable = 0;
+        for (unsigned i = 0; i < kVictims; ++i) {
+            const Bytes theirs = victims[i]->start(node.address());
+            const tw_ep_params_t ep_params{theirs.data(), theirs.size(), nullptr};
+            tw_ep_h ep = nullptr;
+            const tw_status_t status = tw_ep_create(node.worker(), &ep_params, &ep);
+            if (status != TW_OK) {  // it was dead before
+                EXPECT_EQ(status, TW_ERR_UNREACHABLE);
+                ++unreachable;
+                continue;
+            }
+            tw_op_t how{};
+            how.flags = TW_OP_COMPLETION;
+            ASSERT_EQ(tw_tag_send(ep, data.data(), kLong, 5, &how, nullptr), TW_INPROGRESS);
+            how.source = ep;
+            ASSERT_EQ(tw_tag_recv(node.worker(), buffers[i].data(), 10, 6, 0, &how, nullptr),
+                      TW_INPROGRESS);
+            begun += kOps;
+        }
+        while (node.done.size() < begun || node.failures.size() + unreachable < kVictims)
+            node.progress();
+        EXPECT_EQ(node.done.size(), begun);
+        EXPECT_EQ(node.failures.size() + unreachable, kVictims);
+        for (const tw_completion_t& done : node.done)
+            EXPECT_LT(done.status, TW_OK);
+    }
+    for (const auto& victim : victims)
+        victim->kill();
+    tw_context_destroy(context);
 }
 
 }  // namespace
