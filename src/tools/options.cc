@@ -207,7 +207,7 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--mtu", "MTU", "BYTES", "MTU of the port: 256, 512, 1024, 2048 or 4096 (default)"},
     {"--send-places", "SEND_PLACES", "WHEN", "When a send gives its place back: polled, completed"},
     {"--tm-untagged-min", "TM_UNTAGGED_MIN", "N",
-     "Untagged receives before a tag-matching SRQ takes messages; cards want 33"},
+     "Untagged receives before a tag-matching SRQ takes messages (default 33, as cards)"},
     {"--late-events", "LATE_EVENTS", "T",
      "Completions and events are late by about this, in any order across queue pairs: 20us"},
 };
@@ -215,6 +215,8 @@ constexpr DeviceOption kDeviceOptions[] = {
 constexpr DeviceOption kDeviceFlags[] = {
     {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
     {"--no-dc", "DC", "n", "The device has no DC"},
+    {"--tm-ethernet", "TM_ETHERNET", "y",
+     "Tag-matching SRQs on Ethernet ports, where libmlx5 can make none"},
     {"--qpn-reuse", "QPN_REUSE", "y",
      "A new queue pair has the number of the one that was destroyed before"},
     {"--no-dc-rndv", "DC_RNDV", "n",

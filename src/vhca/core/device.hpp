@@ -64,6 +64,7 @@ struct DeviceConfig {
     std::uint32_t dc_contexts_max = 4096;  // initiators that a DCT serves at a time
     std::uint8_t dc_streams_log_max = 6, dc_errored_log_max = 6;  // of a DCI
     std::uint32_t tm_untagged_min = 0;  // real cards start with 33 untagged receives, not before
+    bool has_tags_on_ethernet = false;  // libmlx5 makes no tag-matching SRQ there
     Time late_ns_max = 0;         // completions and events are late by about this; 0: they are not
     bool reuses_numbers = false;  // QPNs: the next queue pair has that of the last destroyed one
 };

@@ -77,6 +77,7 @@ DeviceConfig limits_of(const Look& look, const Options& options) {
     limits.has_dc_rendezvous = options.dc_rendezvous;
     limits.tells_dc_key_violation = options.dc_key_error == kDcKeyErrorAccess;
     limits.tm_untagged_min = static_cast<std::uint32_t>(options.tm_untagged_min);
+    limits.has_tags_on_ethernet = options.tm_ethernet;
     limits.late_ns_max = options.late_events_ns;
     limits.reuses_numbers = options.qpn_reuse;
     if (options.send_places != SendPlaces::kAsLook) {

@@ -32,6 +32,7 @@ struct Options {
     // How strict the device is.
     int send_places;  // SendPlaces
     std::uint64_t tm_untagged_min;
+    bool tm_ethernet;
     std::uint64_t late_events_ns;
     bool qpn_reuse;
     bool dc, dc_rendezvous;

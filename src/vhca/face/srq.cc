@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <new>
 
+#include "ucs/log/log.hpp"
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
 
@@ -51,6 +52,12 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const Tag
 ibv_srq* create_tm_srq(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     if (face(context).engine->device().config().tm_tags_max == 0) {
         return fail(EOPNOTSUPP);
+    }
+    // libmlx5 connects a queue pair of its own by LID on port 1, which an Ethernet port has not.
+    Engine& engine = *face(context).engine;
+    if (engine.is_ethernet() && !engine.device().config().has_tags_on_ethernet) {
+        TW_LOG_ERROR("%s: a tag-matching SRQ needs an InfiniBand port 1", context->device->name);
+        return fail(EINVAL);
     }
     constexpr std::uint32_t kWanted =
         IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;

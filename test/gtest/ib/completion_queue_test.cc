@@ -108,9 +108,15 @@ class Arm : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(CompletionQueue, Arm, testing::Bool(),
                          [](const auto& param) { return param.param ? "extended" : "plain"; });
 
+/// As many as tag matching begins with.
+void post_receives(Loop& loop) {
+    for (std::uint64_t i = 1; i <= 40; ++i)
+        loop.post_receive(i);
+}
+
 TEST_P(Arm, of_an_empty_queue_gives_an_event_for_the_next_completion) {
     Loop loop(LoopOptions{.has_tags = GetParam(), .has_channel = true});
-    loop.post_receive(1);
+    post_receives(loop);
     ASSERT_EQ(loop.target_cq.arm(false), UCS_OK);
     EXPECT_FALSE(has_event(*loop.channel, 0));
     loop.send(1, 64);
@@ -126,8 +132,7 @@ TEST_P(Arm, of_an_empty_queue_gives_an_event_for_the_next_completion) {
 
 TEST_P(Arm, of_a_queue_with_completions_is_busy_and_loses_none) {
     Loop loop(LoopOptions{.has_tags = GetParam(), .has_channel = true});
-    loop.post_receive(1);
-    loop.post_receive(2);
+    post_receives(loop);
     loop.send(1, 64);
     loop.send(2, 64);
     Loop::wait(loop.source_cq, 2);  // acknowledged, so that they are complete at the target

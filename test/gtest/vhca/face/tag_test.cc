@@ -4,6 +4,7 @@
 #include <infiniband/tm_types.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "vhca/face/fixture.hpp"
 
@@ -13,10 +14,11 @@ namespace {
 constexpr std::uint64_t kWcFlags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_TM_INFO;
 constexpr std::size_t kMessageAt = 0, kDataAt = 4096, kTaggedAt = 8192;
 constexpr std::uint32_t kContext = 77, kDataBytes = 3000;
+constexpr std::uint32_t kUntagged = 33;  // a card matches nothing before it has so many
 
 ibv_srq_init_attr_ex tm_attr(ibv_pd* pd, ibv_cq* cq) {
     ibv_srq_init_attr_ex attr{};
-    attr.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
+    attr.attr = {.max_wr = kUntagged, .max_sge = 1, .srq_limit = 0};
     attr.comp_mask =
         IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
     attr.srq_type = IBV_SRQT_TM;
@@ -54,7 +56,9 @@ class TagPair {
         a.connect(b);
         b.connect(a);
         EXPECT_EQ(a.post_recv(1, 16384, 64), 0);
-        EXPECT_EQ(b.post_recv(2, 16384, 4096), 0);
+        for (std::uint32_t i = 0; i < kUntagged; ++i) {
+            EXPECT_EQ(b.post_recv(2, 16384, 4096), 0);
+        }
     }
 
     std::uint32_t add(std::uint64_t tag, std::uint64_t recv_wr_id, std::uint32_t bytes) {
@@ -119,6 +123,22 @@ TEST(VhcaTags, srq_needs_an_extended_cq_and_its_limits) {
     attr.tm_cap.max_num_tags = 1 << 20;
     EXPECT_EQ(ibv_create_srq_ex(extended.context, &attr), nullptr);
     EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(VhcaTags, srq_is_only_there_where_libmlx5_can_make_it) {
+    Side side({.wc_flags = kWcFlags});
+    ibv_port_attr port{};
+    ASSERT_EQ(ibv_query_port(side.context, 1, &port), 0);
+    const bool is_wanted = std::getenv("TAGWIRE_VHCA_TM_ETHERNET") != nullptr;
+    const bool is_possible = port.link_layer == IBV_LINK_LAYER_INFINIBAND || is_wanted;
+    ibv_srq_init_attr_ex attr = tm_attr(side.pd, side.cq);
+    ibv_srq* srq = ibv_create_srq_ex(side.context, &attr);
+    EXPECT_EQ(srq != nullptr, is_possible);
+    if (srq == nullptr) {
+        EXPECT_EQ(errno, EINVAL);
+    } else {
+        EXPECT_EQ(ibv_destroy_srq(srq), 0);
+    }
 }
 
 TEST(VhcaTags, eager_message_goes_to_its_receive) {
