@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the face meets the engine.
 #include <cerrno>
+#include <string>
 #include <string_view>
 
 #include "ucs/log/log.hpp"
@@ -15,14 +16,36 @@ namespace {
 // Mellanox's company id, then letters of ours; the fabric puts the node where the zeros are.
 constexpr std::uint64_t kGuidBase = 0x0002c90374770000;
 
-// Over UDP each device has an address of its own: the names are separated by commas.
-int fill_address(const Options& options, unsigned index, EngineConfig* config) {
-    std::string_view rest = options.address.text;
+/// What is said of the device with that index: values are separated by commas. Empty if nothing is.
+std::string_view value_of(std::string_view values, unsigned index) {
     for (unsigned i = 0; i < index; ++i) {
-        const std::size_t comma = rest.find(',');
-        rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+        const std::size_t comma = values.find(',');
+        values = comma == std::string_view::npos ? std::string_view() : values.substr(comma + 1);
     }
-    config->address = rest.substr(0, rest.find(','));
+    return values.substr(0, values.find(','));
+}
+
+int fill_mtu(const Options& options, unsigned index, EngineConfig* config) {
+    std::string_view wanted = value_of(options.mtu.text, index);
+    for (; wanted.empty() && index > 0; --index) {
+        wanted = value_of(options.mtu.text, index - 1);
+    }
+    for (const ibv_mtu mtu : {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096}) {
+        if (wanted == std::to_string(128U << mtu)) {
+            config->device.active_mtu = mtu;
+            return 0;
+        }
+    }
+    TW_LOG_ERROR(
+        "TAGWIRE_VHCA_MTU is '%s': it has to be 256, 512, 1024, 2048 or 4096, or such by "
+        "commas, one for each device",
+        options.mtu.text);
+    return EINVAL;
+}
+
+// Over UDP each device has an address of its own.
+int fill_address(const Options& options, unsigned index, EngineConfig* config) {
+    config->address = value_of(options.address.text, index);
     if (index > 0 && config->address.empty() && config->fabric == FabricKind::kUdp) {
         TW_LOG_ERROR(
             "virtual HCA: vhca%u has no address: over UDP TAGWIRE_VHCA_ADDRESS names one for each "
@@ -41,6 +64,9 @@ int fill(unsigned index, EngineConfig* config) {
     config->device = limits_of(look(), options);
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
     config->index = index;
+    if (const int error = fill_mtu(options, index, config)) {
+        return error;
+    }
     if (const int error = fill_address(options, index, config)) {
         return error;
     }

@@ -68,7 +68,6 @@ DeviceConfig limits_of(const Look& look, const Options& options) {
     replace(&limits.srq_sge_max, options.sges);
     replace(&limits.inline_max, options.inline_bytes);
     replace(&limits.rd_atom_max, options.reads);
-    limits.active_mtu = static_cast<ibv_mtu>(IBV_MTU_256 + options.mtu);
     limits.ports = static_cast<std::uint8_t>(options.ports);
     limits.gids = static_cast<std::uint16_t>(options.gids);
     limits.has_atomics = options.atomics;

@@ -13,7 +13,6 @@ using ucs::OptionType;
 constexpr const char* kFabrics[] = {"shm", "udp", nullptr};
 constexpr const char* kLinkLayers[] = {"auto", "infiniband", "ethernet", nullptr};
 constexpr const char* kLooks[] = {"connectx", "soft-roce", nullptr};
-constexpr const char* kMtus[] = {"256", "512", "1024", "2048", "4096", nullptr};
 constexpr const char* kSendPlaces[] = {"look", "polled", "completed", nullptr};
 constexpr const char* kDcKeyErrors[] = {"retry", "access", nullptr};
 
@@ -163,12 +162,12 @@ constexpr ucs::Option kOptions[] = {
      .offset = offsetof(Options, reads),
      .max = 128},
     {.name = "VHCA_MTU",
-     .type = OptionType::kEnum,
+     .type = OptionType::kString,
      .unit = "bytes",
      .default_value = "4096",
-     .doc = "What the port says is its MTU.",
-     .offset = offsetof(Options, mtu),
-     .choices = kMtus},
+     .doc = "What the port says is its MTU: 256, 512, 1024, 2048 or 4096 (of each device, by "
+            "commas; the last one is that of all behind it).",
+     .offset = offsetof(Options, mtu)},
     {.name = "VHCA_ATOMICS",
      .type = OptionType::kBool,
      .unit = "",

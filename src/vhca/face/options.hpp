@@ -26,7 +26,7 @@ struct Options {
     std::uint64_t ports, gids;
     // Limits; 0: that of the look.
     std::uint64_t qps, qp_depth, cq_depth, srq_depth, sges, inline_bytes, reads;
-    int mtu;  // index into the sizes from 256 on
+    ucs::OptionString mtu;
     bool atomics;
 
     // How strict the device is.
