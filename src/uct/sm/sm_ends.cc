@@ -92,6 +92,7 @@ void SmIface::report_link_failure(Link& link) {
     link.controls.clear();
     link.serves.clear();
     link.get_helps.clear();
+    let_go(link);
     if (link.rx_segment != nullptr)
         std::exchange(link.rx_segment, nullptr)->abandon();
     const auto known = by_name_.find(link.peer_name);
@@ -114,6 +115,20 @@ void SmIface::report_link_failure(Link& link) {
     link.is_buried = true;  // last: until here the link is walked
     if (link.eps.empty())
         set_unused(link);
+}
+
+// The endpoints of a failed link may stay for long: what was shared with the peer goes now, all but
+// its arena, into which the program may have pointers (uct_rkey_ptr).
+void SmIface::let_go(Link& link) {
+    if (link.tx_made)
+        close_ring(link);
+    link.tx_made = false;
+    link.tx = TxRing();
+    link.segs = SegmentPool();
+    link.tx_segment = ucs::Mapping();
+    link.bell_page = ucs::Mapping();
+    if (PeerProcess* process = std::exchange(link.process, nullptr))
+        unwatch(*process);
 }
 
 // Every operation of the link completes, once, with its failure.
@@ -147,14 +162,18 @@ void SmIface::cancel_operations(Link& link, SmEp* ep, ucs_status_t status) {
     }
 }
 
+// For a debugger.
+void SmIface::close_ring(Link& link) {
+    reinterpret_cast<RingHead*>(link.tx_segment.base())
+        ->producer.closed.store(1, std::memory_order_relaxed);
+}
+
 void SmIface::detach(Link& link, SmEp& ep) {
     std::erase(link.eps, &ep);
     if (!link.eps.empty() || &link == &cancelled_link_)
         return;
-    if (link.tx_made) {
-        reinterpret_cast<RingHead*>(link.tx_segment.base())
-            ->producer.closed.store(1, std::memory_order_relaxed);
-    }
+    if (link.tx_made)
+        close_ring(link);
     if (link.failure == UCS_OK && link.state == LinkState::kConnecting) {
         fail(link, UCS_ERR_CONNECTION_RESET);
     } else if (link.failure == UCS_OK) {

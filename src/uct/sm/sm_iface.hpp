@@ -228,6 +228,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void bind_near(ucs::Mapping& segment, std::uint8_t numa_node);
     void report_link_failure(Link& link);
     void end_operations(Link& link);
+    void let_go(Link& link);
+    static void close_ring(Link& link);
     void watch(int fd, std::uint64_t tag);
     void unwatch_fd(int fd);
 

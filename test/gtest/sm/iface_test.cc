@@ -78,6 +78,22 @@ TEST_F(SmIface, a_message_of_a_peer_that_never_read_our_greeting_is_delivered) {
     EXPECT_TRUE(until([&] { return one.am_count == 1; }));
 }
 
+// The endpoint stays for as long as the program likes; what was shared with the dead does not.
+TEST_F(SmIface, a_failed_endpoint_keeps_nothing_of_its_peer) {
+    auto brief = std::make_unique<Entity>(resource_of("sm"));
+    const Endpoint there = std::move(connect(one, *brief).forward);
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(there, kId, 1, nullptr, 0));
+    EXPECT_GT(fact_of(there, "ring_bytes"), 0);
+    EXPECT_EQ(1, fact_of(there, "fds"));
+    brief.reset();
+    ASSERT_TRUE(until([&] { return one.errors.size() == 1; }));
+    EXPECT_EQ(0, fact_of(there, "ring_bytes"));
+    EXPECT_EQ(0, fact_of(there, "fds"));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, uct_ep_am_short(there, kId, 1, nullptr, 0));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, send_am_bytes(there, kId, pattern(1000, 1)));
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, uct_ep_flush(there, UCT_FLUSH_FLAG_LOCAL, nullptr));
+}
+
 // Its greeting wakes us.
 TEST_F(SmIface, a_peer_that_does_not_answer_wakes_nobody) {
     const Endpoint silent = std::move(connect(one, other).forward);  // `other` is not progressed
