@@ -247,6 +247,30 @@ TEST(WaysBack, that_were_used_lately_stay_when_one_more_peer_asks) {
     connections.clear();
 }
 
+// Requests of many pieces: fewer fit a ring than the device says.
+TEST(SendQueuesOfCards, that_are_too_deep_are_refused_with_the_cause) {
+    static int tries;
+    tries = 0;
+    ib::VerbsTable* verbs = nullptr;
+    decltype(verbs->create_qp) create_qp = nullptr;
+    EntityOptions options;
+    options.before_iface = [&](uct_md_h md) {
+        verbs = const_cast<ib::VerbsTable*>(&ib_md_of(md).verbs());  // NOLINT: of this process
+        create_qp = verbs->create_qp;
+        verbs->create_qp = [](ibv_pd*, ibv_qp_init_attr*) -> ibv_qp* {
+            ++tries;
+            errno = EINVAL;
+            return nullptr;
+        };
+    };
+    testing::internal::CaptureStderr();
+    EXPECT_THROW(Entity(resource_of("rc"), options), std::runtime_error);
+    verbs->create_qp = create_qp;
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("TAGWIRE_RC_TX_DEPTH=256 requests with 16 pieces"));
+    EXPECT_EQ(tries, 2);
+}
+
 class PausedPeers : public testing::TestWithParam<const char*> {};
 
 // Its device answers that there is no receive buffer, many more times than can be counted to.

@@ -53,27 +53,44 @@ const char* RcIface::matching_obstacle() const {
     return nullptr;
 }
 
-// How much a queue pair really takes within a request is known when one was made.
+// How much a queue pair really takes within a request is known when one was made. Where not even
+// one with the least can be made, inline data are not the cause: requests of many pieces take
+// several places of a ring, so a device may hold fewer of them than it says.
 ucs_status_t RcIface::measure_inline() {
     std::uint32_t wanted = inline_wanted();
-    while (true) {
-        ibv_qp_init_attr init{};
-        init.send_cq = send_cq_.get();
-        init.recv_cq = receive_cq_.get();
-        init.srq = has_device_tags_ ? ends_.srq() : receives_.srq();
-        init.qp_type = IBV_QPT_RC;
-        init.cap.max_send_wr = static_cast<std::uint32_t>(options_.tx_depth);
-        init.cap.max_send_sge = sges_max_;
-        init.cap.max_inline_data = wanted;
-        ibv_qp* qp = verbs().create_qp(ib_md().pd(), &init);
-        if (qp != nullptr) {
-            verbs().destroy_qp(qp);
-            return take_inline(init.cap.max_inline_data);
-        }
-        if (wanted < 2 * ib::kInlineBytesMin)
-            return ib::call_failed(ib_md().device(), "ibv_create_qp", errno);
-        wanted /= 2;
+    std::uint32_t given = 0;
+    int error = probe_queue_pair(wanted, &given);
+    if (error != 0 && probe_queue_pair(ib::kInlineBytesMin, &given) != 0) {
+        TW_LOG_ERROR(
+            "%s: a queue pair of TAGWIRE_RC_TX_DEPTH=%llu requests with %u pieces each cannot be "
+            "made, however few bytes are inline: %s; a smaller depth may help",
+            ib_md().device().name().c_str(), static_cast<unsigned long long>(options_.tx_depth),
+            sges_max_, std::strerror(error));
+        return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_EXCEEDS_LIMIT;
     }
+    while (error != 0 && wanted >= 2 * ib::kInlineBytesMin) {
+        wanted /= 2;
+        error = probe_queue_pair(wanted, &given);
+    }
+    return take_inline(given);
+}
+
+/// Makes one as endpoints have it, and drops it. 0 or an errno value.
+int RcIface::probe_queue_pair(std::uint32_t inline_bytes, std::uint32_t* given_p) {
+    ibv_qp_init_attr init{};
+    init.send_cq = send_cq_.get();
+    init.recv_cq = receive_cq_.get();
+    init.srq = has_device_tags_ ? ends_.srq() : receives_.srq();
+    init.qp_type = IBV_QPT_RC;
+    init.cap.max_send_wr = static_cast<std::uint32_t>(options_.tx_depth);
+    init.cap.max_send_sge = sges_max_;
+    init.cap.max_inline_data = inline_bytes;
+    ibv_qp* qp = verbs().create_qp(ib_md().pd(), &init);
+    if (qp == nullptr)
+        return errno;
+    verbs().destroy_qp(qp);
+    *given_p = init.cap.max_inline_data;
+    return 0;
 }
 
 void RcIface::close() {

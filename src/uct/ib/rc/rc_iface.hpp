@@ -43,6 +43,7 @@ class RcIface : public ib::MessageIface {
     ucs_status_t init(const uct_iface_params_t& params);
     [[nodiscard]] const char* matching_obstacle() const;
     ucs_status_t measure_inline();
+    int probe_queue_pair(std::uint32_t inline_bytes, std::uint32_t* given_p);
     /// What a peer may send before it hears of us, and what tells it of that.
     [[nodiscard]] unsigned buffers_per_peer() const {
         return static_cast<unsigned>(options_.credits) + kControlPerPeer;
