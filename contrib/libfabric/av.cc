@@ -154,16 +154,18 @@ const char* straddr_av(fid_av*, const void* addr, char* buf, std::size_t* length
 }
 
 fi_ops av_fid_ops = {sizeof(fi_ops), close_av, bind_av, kAbsent, kAbsent, kAbsent, kAbsent};
-fi_ops_av av_ops = {
-    .size = sizeof(fi_ops_av),
-    .insert = insert_av,
-    .insertsvc = insert_service_av,
-    .insertsym = kAbsent,
-    .remove = remove_av,
-    .lookup = lookup_av,
-    .straddr = straddr_av,
-    .av_set = kAbsent,
-};
+fi_ops_av av_ops = with_later_calls(
+    fi_ops_av{
+        .size = sizeof(fi_ops_av),
+        .insert = insert_av,
+        .insertsvc = insert_service_av,
+        .insertsym = kAbsent,
+        .remove = remove_av,
+        .lookup = lookup_av,
+        .straddr = straddr_av,
+        .av_set = kAbsent,
+    },
+    kAbsent);
 
 }  // namespace
 

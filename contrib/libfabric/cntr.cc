@@ -77,16 +77,18 @@ int set_error_cntr(fid_cntr* cntr, std::uint64_t value) {
 
 fi_ops cntr_fid_ops = {sizeof(fi_ops), close_cntr, kAbsent, control_cntr,
                        kAbsent,        kAbsent,    kAbsent};
-fi_ops_cntr cntr_ops = {
-    .size = sizeof(fi_ops_cntr),
-    .read = read_cntr,
-    .readerr = read_error_cntr,
-    .add = add_cntr,
-    .set = set_cntr,
-    .wait = wait_cntr,
-    .adderr = add_error_cntr,
-    .seterr = set_error_cntr,
-};
+fi_ops_cntr cntr_ops = with_later_calls(
+    fi_ops_cntr{
+        .size = sizeof(fi_ops_cntr),
+        .read = read_cntr,
+        .readerr = read_error_cntr,
+        .add = add_cntr,
+        .set = set_cntr,
+        .wait = wait_cntr,
+        .adderr = add_error_cntr,
+        .seterr = set_error_cntr,
+    },
+    kAbsent);
 
 }  // namespace
 

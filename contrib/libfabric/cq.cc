@@ -79,16 +79,18 @@ const char* strerror_cq(fid_cq*, int prov_errno, const void*, char* buf, std::si
 }
 
 fi_ops cq_fid_ops = {sizeof(fi_ops), close_cq, kAbsent, control_cq, kAbsent, kAbsent, kAbsent};
-fi_ops_cq cq_ops = {
-    .size = sizeof(fi_ops_cq),
-    .read = read_cq,
-    .readfrom = read_from_cq,
-    .readerr = read_error_cq,
-    .sread = sread_cq,
-    .sreadfrom = sread_from_cq,
-    .signal = signal_cq,
-    .strerror = strerror_cq,
-};
+fi_ops_cq cq_ops = with_later_calls(
+    fi_ops_cq{
+        .size = sizeof(fi_ops_cq),
+        .read = read_cq,
+        .readfrom = read_from_cq,
+        .readerr = read_error_cq,
+        .sread = sread_cq,
+        .sreadfrom = sread_from_cq,
+        .signal = signal_cq,
+        .strerror = strerror_cq,
+    },
+    kAbsent);
 
 std::size_t bytes_of(fi_cq_format format) {
     switch (format) {
@@ -281,6 +283,7 @@ ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
         return -FI_EAGAIN;
     const std::uint32_t api_version = domain.fabric.api_version;
     fi_cq_err_entry next = next_error();
+    clear_source(next);
     // No error has data; whoever brought room for some keeps it.
     if (FI_VERSION_GE(api_version, kErrDataSizeSince))
         next.err_data = entry.err_data;

@@ -21,20 +21,22 @@ int close_domain(fid* handle) {
 }
 
 fi_ops domain_fid_ops = {sizeof(fi_ops), close_domain, kAbsent, kAbsent, kAbsent, kAbsent, kAbsent};
-fi_ops_domain domain_ops = {
-    .size = sizeof(fi_ops_domain),
-    .av_open = Av::open,
-    .cq_open = Cq::open,
-    .endpoint = Ep::open,
-    .scalable_ep = kAbsent,
-    .cntr_open = Cntr::open,
-    .poll_open = kAbsent,
-    .stx_ctx = kAbsent,
-    .srx_ctx = kAbsent,
-    .query_atomic = kAbsent,
-    .query_collective = kAbsent,
-    .endpoint2 = kAbsent,
-};
+fi_ops_domain domain_ops = with_later_calls(
+    fi_ops_domain{
+        .size = sizeof(fi_ops_domain),
+        .av_open = Av::open,
+        .cq_open = Cq::open,
+        .endpoint = Ep::open,
+        .scalable_ep = kAbsent,
+        .cntr_open = Cntr::open,
+        .poll_open = kAbsent,
+        .stx_ctx = kAbsent,
+        .srx_ctx = kAbsent,
+        .query_atomic = kAbsent,
+        .query_collective = kAbsent,
+        .endpoint2 = kAbsent,
+    },
+    kAbsent);
 
 }  // namespace
 

@@ -26,7 +26,7 @@ Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
     : fid_ep{},
       domain(parent),
       caps(info.caps),
-      is_buffered((info.mode & FI_BUFFERED_RECV) != 0 || (info.caps & FI_VARIABLE_MSG) != 0),
+      is_buffered((info.mode & kBufferedRecv) != 0 || (info.caps & FI_VARIABLE_MSG) != 0),
       inject_bytes_max(fi::inject_bytes_max().value_or(0)),
       operations_(*this) {
     fid.fclass = FI_CLASS_EP;

@@ -137,16 +137,18 @@ int get_name(fid* handle, void* bytes, std::size_t* length) {
 }
 
 fi_ops ep_fid_ops = {sizeof(fi_ops), close_ep, bind_ep, control_ep, kAbsent, kAbsent, kAbsent};
-fi_ops_ep ep_ops = {
-    .size = sizeof(fi_ops_ep),
-    .cancel = cancel_ep,
-    .getopt = get_option,
-    .setopt = set_option,
-    .tx_ctx = kAbsent,
-    .rx_ctx = kAbsent,
-    .rx_size_left = kAbsent,
-    .tx_size_left = kAbsent,
-};
+fi_ops_ep ep_ops = with_later_calls(
+    fi_ops_ep{
+        .size = sizeof(fi_ops_ep),
+        .cancel = cancel_ep,
+        .getopt = get_option,
+        .setopt = set_option,
+        .tx_ctx = kAbsent,
+        .rx_ctx = kAbsent,
+        .rx_size_left = kAbsent,
+        .tx_size_left = kAbsent,
+    },
+    kAbsent);
 fi_ops_cm cm_ops = {
     .size = sizeof(fi_ops_cm),
     .setname = kAbsent,

@@ -67,14 +67,14 @@ std::uint64_t caps_for(const fi_info* hints) {
 int mr_mode_for(std::uint32_t version, const fi_domain_attr* hints) {
     if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
         return 0;
-    return hints != nullptr && hints->mr_mode == FI_MR_BASIC ? FI_MR_BASIC : FI_MR_SCALABLE;
+    return hints != nullptr && hints->mr_mode == kMrModeBasic ? kMrModeBasic : kMrModeScalable;
 }
 
 void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints) {
     attr.caps = caps & kTxCaps;
     attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
     attr.msg_order = FI_ORDER_SAS;
-    attr.comp_order = FI_ORDER_NONE;
+    attr.comp_order = kOrderNone;
     attr.inject_size = inject_bytes_max().value_or(0);
     attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
     attr.iov_limit = TW_IOV_MAX;
@@ -83,10 +83,10 @@ void fill_transmit(fi_tx_attr& attr, std::uint64_t caps, const fi_tx_attr* hints
 void fill_receive(fi_rx_attr& attr, std::uint64_t caps, std::uint64_t mode,
                   const fi_rx_attr* hints) {
     attr.caps = caps & kRxCaps;
-    attr.mode = mode & FI_BUFFERED_RECV;
+    attr.mode = mode & kBufferedRecv;
     attr.op_flags = hints == nullptr ? 0 : hints->op_flags;
     attr.msg_order = FI_ORDER_SAS;
-    attr.comp_order = FI_ORDER_NONE;
+    attr.comp_order = kOrderNone;
     attr.size = hints == nullptr || hints->size == 0 ? kQueueDefault : hints->size;
     attr.iov_limit = TW_IOV_MAX;
 }
@@ -132,7 +132,7 @@ void fill_domain(fi_domain_attr& attr, std::uint32_t version, const fi_domain_at
 /// Mode bits are what the program could do; only the buffered receives change what it gets.
 std::uint64_t mode_for(const fi_info* hints) {
     const bool asks = hints != nullptr && hints->mode != ~std::uint64_t{0};
-    return asks ? hints->mode & FI_BUFFERED_RECV : 0;
+    return asks ? hints->mode & kBufferedRecv : 0;
 }
 
 /// What node and service stand for.
@@ -214,7 +214,7 @@ void forget_limits() {
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** info) {
     // The core adds flags of its own when it asks for utility providers.
-    constexpr std::uint64_t kFlags = FI_NUMERICHOST | FI_SOURCE | FI_PROV_ATTR_ONLY;
+    constexpr std::uint64_t kFlags = FI_NUMERICHOST | FI_SOURCE | FI_PROV_ATTR_ONLY | kRescan;
     if ((flags & ~kFlags) != 0)
         return -FI_ENODATA;
     return without_exceptions([&] {

@@ -51,7 +51,7 @@ bool meets_transmit(const fi_tx_attr& hints) {
     return !has_others("tx_attr->caps", hints.caps, kTxCaps | kDomainCaps) &&
            !has_others("tx_attr->op_flags", hints.op_flags, kTxOpFlags) &&
            !has_others("tx_attr->msg_order", hints.msg_order, FI_ORDER_SAS) &&
-           !has_others("tx_attr->comp_order", hints.comp_order, FI_ORDER_NONE) &&
+           !has_others("tx_attr->comp_order", hints.comp_order, kOrderNone) &&
            !is_above("tx_attr->inject_size", hints.inject_size, inject_bytes_max().value_or(0)) &&
            !is_above("tx_attr->size", hints.size, kQueueMax) &&
            !is_above("tx_attr->iov_limit", hints.iov_limit, TW_IOV_MAX) &&
@@ -62,7 +62,7 @@ bool meets_receive(const fi_rx_attr& hints) {
     return !has_others("rx_attr->caps", hints.caps, kRxCaps | kDomainCaps) &&
            !has_others("rx_attr->op_flags", hints.op_flags, kRxOpFlags) &&
            !has_others("rx_attr->msg_order", hints.msg_order, FI_ORDER_SAS) &&
-           !has_others("rx_attr->comp_order", hints.comp_order, FI_ORDER_NONE) &&
+           !has_others("rx_attr->comp_order", hints.comp_order, kOrderNone) &&
            !is_above("rx_attr->total_buffered_recv", hints.total_buffered_recv, 0) &&
            !is_above("rx_attr->size", hints.size, kQueueMax) &&
            !is_above("rx_attr->iov_limit", hints.iov_limit, TW_IOV_MAX);
@@ -115,7 +115,7 @@ bool meets(std::uint32_t api_version, const fi_info& hints) {
     if ((hints.caps & FI_VARIABLE_MSG) != 0 && (hints.caps & primary) == 0)
         TW_FI_REFUSE("caps: FI_VARIABLE_MSG goes with FI_MSG or FI_TAGGED\n");
     if (hints.domain_attr != nullptr && FI_VERSION_LT(api_version, FI_VERSION(1, 5)) &&
-        hints.domain_attr->mr_mode > FI_MR_SCALABLE)
+        hints.domain_attr->mr_mode > kMrModeScalable)
         TW_FI_REFUSE("domain_attr->mr_mode %d is none before 1.5\n", hints.domain_attr->mr_mode);
     return (hints.ep_attr == nullptr || meets_endpoint(*hints.ep_attr)) &&
            (hints.tx_attr == nullptr || meets_transmit(*hints.tx_attr)) &&

@@ -14,6 +14,8 @@
 #include <new>
 #include <string>
 
+#include "versions.hpp"
+
 namespace tagwire::fi {
 
 /// The core of libfabric writes into it.
@@ -23,8 +25,8 @@ inline constexpr const char* kName = "tagwire";
 /// Of names: an address of the messaging layer, zeroes, and in the last byte its length. All have
 /// the same length, so that a program can pack them.
 inline constexpr std::size_t kNameBytes = FI_NAME_MAX;
-inline constexpr std::uint32_t kAddressFormat = FI_PROV_SPECIFIC | 0x7477;
-inline constexpr std::uint32_t kProtocol = FI_PROV_SPECIFIC | 0x7477;
+inline constexpr std::uint32_t kAddressFormat = kProviderSpecific | 0x7477;
+inline constexpr std::uint32_t kProtocol = kProviderSpecific | 0x7477;
 
 /// From the environment, by fi_param_get().
 struct Settings {

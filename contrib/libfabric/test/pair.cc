@@ -90,7 +90,7 @@ void Pair::greet(Side& from, Side& to, fi_addr_t addr) {
     }
     fi_cq_tagged_entry entry{};
     run_until([&] { return fi_cq_read(to.rx.get(), &entry, 1) == 1; });
-    if ((info->mode & FI_BUFFERED_RECV) != 0 || (info->caps & FI_VARIABLE_MSG) != 0) {
+    if ((info->mode & kBufferedRecv) != 0 || (info->caps & FI_VARIABLE_MSG) != 0) {
         fi_msg_tagged msg{};
         msg.context = entry.op_context;
         ASSERT_EQ(fi_trecvmsg(to.ep.get(), &msg, FI_CLAIM | FI_DISCARD), 0);

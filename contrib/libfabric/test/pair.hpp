@@ -36,6 +36,12 @@ using Name = std::array<char, FI_NAME_MAX>;
 
 inline constexpr std::uint64_t kTaggedRecv = FI_TAGGED | FI_RECV;
 inline constexpr std::uint64_t kMsgRecv = FI_MSG | FI_RECV;
+/// libfabric 2.0 has no buffered receives.
+#ifdef FI_BUFFERED_RECV
+inline constexpr std::uint64_t kBufferedRecv = FI_BUFFERED_RECV;
+#else
+inline constexpr std::uint64_t kBufferedRecv = 0;
+#endif
 
 Text text_of(std::size_t length);
 /// Hints for the provider with these capabilities.

@@ -17,7 +17,7 @@ class FiBuffered : public Pair, public testing::WithParamInterface<bool> {
         if (GetParam()) {
             wanted.caps |= FI_VARIABLE_MSG;
         } else {
-            wanted.mode = FI_BUFFERED_RECV;
+            wanted.mode = kBufferedRecv;
         }
         open(wanted);
     }

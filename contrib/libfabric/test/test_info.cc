@@ -72,7 +72,7 @@ TEST(FiInfo, a_hint_that_cannot_be_met_has_no_answer) {
         [](fi_info& hints) { hints.tx_attr->op_flags = FI_COMMIT_COMPLETE; },
         [](fi_info& hints) { hints.tx_attr->caps = FI_RMA; },
         [](fi_info& hints) { hints.tx_attr->msg_order = FI_ORDER_RAW; },
-        [](fi_info& hints) { hints.tx_attr->comp_order = FI_ORDER_STRICT; },
+        [](fi_info& hints) { hints.tx_attr->comp_order = 1; },
         [](fi_info& hints) { hints.rx_attr->iov_limit = 17; },
         [](fi_info& hints) { hints.rx_attr->op_flags = FI_DELIVERY_COMPLETE; },
         [](fi_info& hints) { hints.rx_attr->size = SIZE_MAX; },
@@ -125,10 +125,10 @@ TEST(FiInfo, buffered_receives_come_only_to_who_asks_for_them) {
     const auto any = ask(hints.get());
     ASSERT_NE(any, nullptr);
     EXPECT_EQ(any->mode, 0U);
-    hints->mode = FI_BUFFERED_RECV | FI_CONTEXT;
+    hints->mode = kBufferedRecv | FI_CONTEXT;
     const auto buffered = ask(hints.get());
     ASSERT_NE(buffered, nullptr);
-    EXPECT_EQ(buffered->mode, std::uint64_t{FI_BUFFERED_RECV});
+    EXPECT_EQ(buffered->mode, kBufferedRecv);
 }
 
 TEST(FiInfo, a_program_of_a_later_libfabric_is_refused_by_the_core) {

@@ -153,7 +153,7 @@ TEST_F(FiObjects, insertions_are_reported_to_an_event_queue) {
     fi_addr_t addrs[2];
     int mark = 0;
     EXPECT_EQ(fi_av_insert(made, names.data(), 2, addrs, 0, &mark), -FI_ENOEQ);
-    ASSERT_EQ(fi_av_bind(made, &eq->fid, 0), 0);
+    ASSERT_EQ(made->fid.ops->bind(&made->fid, &eq->fid, 0), 0);
     EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
     ASSERT_EQ(fi_av_insert(made, names.data(), 2, addrs, 0, &mark), 0);
     std::uint32_t event = 0;

@@ -121,7 +121,7 @@ TEST_F(FiService, an_asynchronous_vector_is_told_by_its_event_queue) {
     fid_av* made = nullptr;
     ASSERT_EQ(fi_av_open(domain.get(), &attr, &made, nullptr), 0);
     const Owner<fid_av> vector(made);
-    ASSERT_EQ(fi_av_bind(made, &queue->fid, 0), 0);
+    ASSERT_EQ(made->fid.ops->bind(&made->fid, &queue->fid, 0), 0);
     fi_addr_t addr = FI_ADDR_NOTAVAIL;
     ASSERT_EQ(fi_av_insertsvc(made, kHere, port.c_str(), &addr, 0, nullptr), 0);
     fi_eq_entry entry{};
