@@ -32,9 +32,16 @@ const Option* find_option(const OptionTable& table, std::string_view name) {
     return nullptr;
 }
 
+/// What reports and messages show of a value.
+std::string shown(const Option& option, std::string value) {
+    const bool is_hidden = (option.flags & kOptionSecret) != 0 && !value.empty();
+    return is_hidden ? "(hidden)" : value;
+}
+
 std::string refusal(const Option& option, std::string_view text, const std::string& where) {
-    return std::string(kVariablePrefix).append(option.name) + "=" + std::string(text) + " (" +
-           where + ") is not accepted: expected " + option_accepted(option);
+    return std::string(kVariablePrefix).append(option.name) + "=" +
+           shown(option, std::string(text)) + " (" + where + ") is not accepted: expected " +
+           option_accepted(option);
 }
 
 // What one option got, and from where.
@@ -131,8 +138,9 @@ ucs_status_t config_set(const OptionTable& table, void* values, const char* name
         for (const Option& known : table.options) {
             names.emplace_back(known.name);
         }
-        TW_LOG_ERROR("there is no option %s for %s; the nearest is %s", name, table.title,
-                     std::string(nearest_name(wanted, names)).c_str());
+        // No error of ours: programs try names of other libraries and heed the answer.
+        TW_LOG_INFO("there is no option %s for %s; the nearest is %s", name, table.title,
+                    std::string(nearest_name(wanted, names)).c_str());
         return UCS_ERR_NO_ELEM;
     }
     if (!option_parse(*option, text, values)) {
@@ -171,7 +179,7 @@ std::vector<OptionReport> config_report(const OptionTable& table) {
                         .type = option_type_name(option.type),
                         .accepted = option_accepted(option),
                         .default_value = option_format(option, defaults.data()),
-                        .value = option_format(option, values.data()),
+                        .value = shown(option, option_format(option, values.data())),
                         .source = resolver.origin(i).source,
                         .problem = resolver.origin(i).problem});
     }

@@ -45,13 +45,17 @@ enum class OptionType {
     kString,  // OptionString
 };
 
+/// As long as a path may be.
+inline constexpr std::size_t kOptionTextBytesMax = 4096;
+
 struct OptionString {
-    char text[128];
+    char text[kOptionTextBytesMax + 1];
 };
 
 enum OptionFlags : unsigned {
     kOptionPowerOfTwo = 1,
     kOptionOrZero = 2,  // 0 is good, too, whatever min is: the doc says what it stands for
+    kOptionSecret = 4,  // kString: no report and no message shows its value
 };
 
 struct Option {
@@ -91,7 +95,8 @@ ucs_status_t config_resolve(const OptionTable& table, void* values, const Config
                             std::vector<std::string>* problems_p);
 
 /// Sets one option of filled values; `name` with or without TAGWIRE_. UCS_ERR_NO_ELEM: no such
-/// option (the nearest name is logged). UCS_ERR_INVALID_PARAM: bad value (logged), nothing changed.
+/// option (level info tells the nearest name). UCS_ERR_INVALID_PARAM: bad value (logged), nothing
+/// changed.
 ucs_status_t config_set(const OptionTable& table, void* values, const char* name, const char* text);
 
 /// Writes the value as text that config_set() accepts. UCS_ERR_NO_ELEM, UCS_ERR_BUFFER_TOO_SMALL.

@@ -164,8 +164,8 @@ bool parse_text(const Option& option, std::string_view text, void* values) {
     if (text.size() >= sizeof(target.text) || text.find('\0') != std::string_view::npos) {
         return false;
     }
-    target = {};
     text.copy(target.text, text.size());
+    target.text[text.size()] = '\0';
     return true;
 }
 
@@ -291,7 +291,7 @@ std::string option_accepted(const Option& option) {
             return list;
         }
         case OptionType::kString:
-            return "text of at most " + std::to_string(sizeof(OptionString::text) - 1) + " bytes";
+            return "text of at most " + std::to_string(kOptionTextBytesMax) + " bytes";
     }
     return {};
 }

@@ -98,8 +98,9 @@ TAGWIRE_API ucs_status_t uct_md_iface_config_read(uct_md_h md, const char* tl_na
 TAGWIRE_API ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t max)
     TAGWIRE_SYMBOL(uct_config_get);
 
-/// Sets one option from text. UCS_ERR_NO_ELEM: no such option. UCS_ERR_INVALID_PARAM: the text is
-/// not accepted; the log tells the accepted form.
+/// Sets one option from text. UCS_ERR_NO_ELEM: no such option; the log has no error of it, so that
+/// a program may try names of another library (level info tells the nearest name).
+/// UCS_ERR_INVALID_PARAM: the text is not accepted; the log tells the accepted form.
 TAGWIRE_API ucs_status_t uct_config_modify(void* config, const char* name, const char* value)
     TAGWIRE_SYMBOL(uct_config_modify);
 

@@ -210,7 +210,7 @@ TEST_F(Config, every_bad_value_is_reported) {
     environment_.set("TAGWIRE_PLAY_BUSY", "perhaps");
     environment_.set("TAGWIRE_PLAY_WAIT", "5");
     environment_.set("TAGWIRE_PLAY_FACTOR", "101");
-    environment_.set("TAGWIRE_PLAY_DIR", std::string(128, 'x'));
+    environment_.set("TAGWIRE_PLAY_DIR", std::string(4097, 'x'));
     EXPECT_EQ(fill(), UCS_ERR_INVALID_PARAM);
     EXPECT_THAT(problems_, SizeIs(4));
 }

@@ -140,8 +140,13 @@ TEST(OptionValue, text_keeps_its_letters) {
     OptionString value{};
     EXPECT_TRUE(option_parse(option, "/Run/User", &value));
     EXPECT_STREQ(value.text, "/Run/User");
-    EXPECT_TRUE(option_parse(option, std::string(127, 'a'), &value));
-    EXPECT_FALSE(option_parse(option, std::string(128, 'a'), &value));
+    EXPECT_TRUE(option_parse(option, "", &value));
+    EXPECT_STREQ(value.text, "");
+    const std::string longest(4096, 'a');  // as a path may be
+    EXPECT_TRUE(option_parse(option, longest, &value));
+    EXPECT_EQ(value.text, longest);
+    EXPECT_FALSE(option_parse(option, longest + "a", &value));
+    EXPECT_EQ(option_accepted(option), "text of at most 4096 bytes");
 }
 
 TEST(OptionValue, largest_dividing_unit_is_printed) {
