@@ -25,6 +25,12 @@ complain "left undefined, so UCX's would be called" \
 complain "loads UCX" \
     "$(readelf -d "$shared" | grep -E 'NEEDED.*lib(uct|ucs|ucp|ucm)\.' || true)"
 
+# Variables of threads take of the static room, some 1600 bytes, that glibc keeps for all libraries
+# that are loaded at run time.
+thread_bytes=$(readelf -lW "$shared" | awk '$1 == "TLS" {print $6}')
+complain "more than 64 bytes of thread-local variables" \
+    "$( ((${thread_bytes:-0} <= 64)) || echo "$thread_bytes")"
+
 # The verbs library is chosen when the program runs.
 complain "loads a verbs library" \
     "$(readelf -d "$shared" | grep -E 'NEEDED.*lib(ibverbs|mlx5|rdmacm)\.' || true)"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The calls of tagwire_bootstrap.h: arguments are checked, failures become the thread's last error.
+#include <pthread.h>
 #include <tagwire_bootstrap.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 
@@ -23,13 +25,54 @@ namespace {
 static_assert(TW_BOOTSTRAP_BYTES_MAX == boot::kShareBytesMax);
 static_assert(TW_BOOTSTRAP_RANKS_MAX == boot::kRanksMax);
 
-// Plain bytes, so that no constructor runs when a thread begins.
-thread_local char last_error[1280];
+constexpr std::size_t kErrorBytes = 1280;
+
+/// The last error of each thread that had one, on the heap: thread-local variables of this library
+/// take of the little static room that glibc keeps for all libraries loaded at run time.
+class LastErrors {
+  public:
+    LastErrors() : exists_(::pthread_key_create(&key_, std::free) == 0) {}
+    LastErrors(const LastErrors&) = delete;
+    LastErrors& operator=(const LastErrors&) = delete;
+    ~LastErrors() {
+        if (exists_)
+            ::pthread_key_delete(key_);
+    }
+
+    /// nullptr: none, or no memory for one.
+    const char* get() const {
+        return exists_ ? static_cast<const char*>(::pthread_getspecific(key_)) : nullptr;
+    }
+    /// kErrorBytes of this thread; nullptr: no memory.
+    char* make() {
+        if (!exists_)
+            return nullptr;
+        void* text = ::pthread_getspecific(key_);
+        if (text == nullptr) {
+            text = std::malloc(kErrorBytes);
+            if (::pthread_setspecific(key_, text) != 0) {
+                std::free(text);
+                text = nullptr;
+            }
+        }
+        return static_cast<char*>(text);
+    }
+
+  private:
+    pthread_key_t key_{};
+    bool exists_;
+};
+
+LastErrors& last_errors() {
+    static LastErrors errors;
+    return errors;
+}
 
 tw_status_t answer(const char* call, const boot::Result& result) {
     if (!result.ok()) {
-        std::snprintf(last_error, sizeof last_error, "%s: %s", call, result.why.c_str());
-        TW_LOG_ERROR("%s", last_error);
+        TW_LOG_ERROR("%s: %s", call, result.why.c_str());
+        if (char* const text = last_errors().make())
+            std::snprintf(text, kErrorBytes, "%s: %s", call, result.why.c_str());
     }
     return static_cast<tw_status_t>(result.status);
 }
@@ -148,7 +191,8 @@ tw_status_t tw_bootstrap_barrier(tw_bootstrap_h bs) {
 }
 
 const char* tw_bootstrap_last_error(void) {
-    return last_error;
+    const char* const text = last_errors().get();
+    return text == nullptr ? "" : text;
 }
 
 }  // extern "C"
