@@ -31,7 +31,10 @@ enum class FrameKind : std::uint8_t {
     kResult,     // from rank 0: what all gave; the payload has size * bytes bytes
     kFailure,    // the job is over; payload says why
     kLeave,      // this rank leaves
-    kLast = kLeave,
+    kChallenge,  // from rank 0, which has a secret: payload: a random number
+    kProof,      // to rank 0: another random number, and the digest over both
+    kProven,     // from rank 0: its own digest over both
+    kLast = kProven,
 };
 
 enum class Operation : std::uint8_t { kNone, kBarrier, kAllgather, kLast = kAllgather };

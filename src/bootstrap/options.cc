@@ -43,6 +43,19 @@ constexpr Option kOptions[] = {
      .default_value = "default",
      .doc = "Name of the job, by which tcp and dir tell it from others.",
      .offset = offsetof(Options, job)},
+    {.name = "BOOTSTRAP_SECRET",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "",
+     .doc = "What tcp lets processes prove that they belong to the job; 16 bytes at least.",
+     .offset = offsetof(Options, secret),
+     .flags = ucs::kOptionSecret},
+    {.name = "BOOTSTRAP_SECRET_FILE",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "",
+     .doc = "File with that secret in its one line, which this user alone can read.",
+     .offset = offsetof(Options, secret_file)},
 };
 
 constexpr ucs::OptionTable kTable{"bootstrap", kOptions, sizeof(Options)};

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bootstrap/options.hpp"
+#include "bootstrap/secret.hpp"
 #include "ucs/config/environment.hpp"
 
 namespace tagwire::bootstrap {
@@ -167,6 +168,8 @@ Result choose_settings(const tw_bootstrap_params_t* given, Settings* settings_p)
         result = choose_rank(params, options, &settings);
     if (result.ok())
         result = choose_job(params.job != nullptr ? params.job : options.job.text, &settings);
+    if (result.ok() && settings.method == TW_BOOTSTRAP_TCP)
+        result = choose_secret(options, &settings.secret);
     if (result.ok())
         *settings_p = settings;
     return result;

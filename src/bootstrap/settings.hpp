@@ -18,6 +18,7 @@ struct Settings {
     std::uint32_t rank = 0;      // PMIX: of no meaning when size is 0
     std::uint32_t size = 0;      // PMIX: 0, or what it has to be; others: at least 1
     std::string job;
+    std::string secret;  // TCP: empty: whoever knows the job's name is let in
     std::uint64_t timeout_ns = 0;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bootstrap/tcp.hpp"
 
+#include "ucs/log/log.hpp"
+
 namespace tagwire::bootstrap {
 namespace {
 
@@ -9,6 +11,13 @@ Result join_as_root(const Settings& settings, const addrinfo* addresses, MethodP
     ucs::UniqueFd listener;
     if (Result result = tcp_listen(settings.where, addresses, &listener); !result.ok())
         return result;
+    if (settings.secret.empty() && !is_loopback(listener.get())) {
+        TW_LOG_WARN(
+            "bootstrap: rank 0 listens at %s, beyond this machine, without a secret: whoever "
+            "reaches it and knows the job's name can take a rank; set "
+            "TAGWIRE_BOOTSTRAP_SECRET_FILE on all ranks",
+            settings.where.c_str());
+    }
     Members members;
     TcpDoor door(settings, std::move(listener));
     Result result = door.wait_for_all(deadline, &members);

@@ -51,6 +51,7 @@ class TcpMember final : public Method {
   private:
     /// `is_over_p` false: the connection was no success, and another may be.
     Result try_join(const addrinfo* addresses, const Deadline& deadline, bool* is_over_p);
+    Result prove_and_check(const Deadline& deadline);
     Result await(FrameKind kind, std::uint64_t payload_bytes, const Deadline& deadline);
     Result wait_for_bytes(const Deadline& deadline);
     Result hear_notice() const;

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "bootstrap/tcp_socket.hpp"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::size_t kStrangersMax = 256;
 constexpr unsigned kRefusalsLoggedMax = 8;
+/// Of what a stranger says before he is let in: the job's name, or a proof.
+constexpr std::size_t kHelloBytesMax = std::max(TW_BOOTSTRAP_JOB_MAX, 2 * kDigestBytes);
 
 }  // namespace
 
@@ -66,7 +69,7 @@ Result TcpDoor::look(int timeout_ms) {
     PollSet poll_set;
     poll_set.add(listener_.get(), POLLIN);
     for (const auto& stranger : strangers_) {
-        poll_set.add(stranger->fd(), stranger->wanted_events());
+        poll_set.add(stranger.stream->fd(), stranger.stream->wanted_events());
     }
     std::vector<std::uint32_t> ranks;
     for (std::uint32_t rank = 1; rank < settings_.size; ++rank) {
@@ -105,32 +108,65 @@ Result TcpDoor::accept_waiting() {
         ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         if (strangers_.size() == kStrangersMax)
             strangers_.erase(strangers_.begin());
-        strangers_.push_back(std::make_unique<Stream>(std::move(fd)));
+        strangers_.push_back({std::make_unique<Stream>(std::move(fd)), nullptr});
     }
     return {};
 }
 
-void TcpDoor::hear_stranger(std::unique_ptr<Stream> stranger) {
-    switch (stranger->receive(TW_BOOTSTRAP_JOB_MAX)) {
+void TcpDoor::hear_stranger(Stranger stranger) {
+    switch (stranger.stream->receive(kHelloBytesMax)) {
         case Arrival::kNothing:
+            stranger.stream->flush();
             strangers_.push_back(std::move(stranger));
             return;
         case Arrival::kClosed:
             return;
         case Arrival::kNonsense:
         case Arrival::kTooLong:
-            refuse(*stranger, "it is no process of a tagwire job");
+            refuse(*stranger.stream, "it is no process of a tagwire job");
             return;
         case Arrival::kFrame:
             break;
     }
-    const std::string why = why_not(*stranger);
-    if (!why.empty()) {
-        refuse(*stranger, why);
-        return;
-    }
-    const std::uint32_t rank = stranger->frame().rank;
-    members_[rank] = std::move(stranger);
+    stranger.asked == nullptr ? hear_hello(std::move(stranger)) : hear_proof(std::move(stranger));
+}
+
+void TcpDoor::hear_hello(Stranger stranger) {
+    Stream& stream = *stranger.stream;
+    if (const std::string why = why_not(stream); !why.empty())
+        return refuse(stream, why);
+    const std::uint32_t rank = stream.frame().rank;
+    if (settings_.secret.empty())
+        return let_in(rank, std::move(stranger.stream));
+    stranger.asked =
+        std::make_unique<Introduction>(Introduction{settings_.job, settings_.size, rank, {}, {}});
+    Nonce& nonce = stranger.asked->root_nonce;
+    if (const Result result = make_nonce(&nonce); !result.ok())
+        return refuse(stream, result.why);
+    stream.send({.kind = FrameKind::kChallenge, .size = settings_.size, .bytes = kDigestBytes},
+                nonce);
+    strangers_.push_back(std::move(stranger));
+}
+
+void TcpDoor::hear_proof(Stranger stranger) {
+    Stream& stream = *stranger.stream;
+    Introduction& asked = *stranger.asked;
+    const auto proof = stream.payload();
+    if (stream.frame().kind != FrameKind::kProof || proof.size() != 2 * kDigestBytes)
+        return refuse(stream, "it does not answer what it is asked");
+    std::ranges::copy(proof.first(kDigestBytes), asked.member_nonce.begin());
+    const Digest expected = prove(settings_.secret, Prover::kMember, asked);
+    if (!are_equal(expected, proof.subspan(kDigestBytes)))
+        return refuse(stream, "it does not know the secret of this job");
+    if (members_[asked.rank] != nullptr)
+        return refuse(stream, "there is a rank " + std::to_string(asked.rank) + " already");
+    const Digest own = prove(settings_.secret, Prover::kRoot, asked);
+    stream.send({.kind = FrameKind::kProven, .size = settings_.size, .bytes = kDigestBytes}, own);
+    let_in(asked.rank, std::move(stranger.stream));
+}
+
+void TcpDoor::let_in(std::uint32_t rank, std::unique_ptr<Stream> stream) {
+    members_[rank] = std::move(stream);
     missing_.remove(rank);
 }
 

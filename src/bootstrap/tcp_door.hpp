@@ -4,12 +4,14 @@
 // 1. Whoever is not of this job is sent away alone; the job goes on waiting.
 // 2. A connection that says nothing costs a descriptor, and the oldest of too many goes.
 // 3. A member that goes before all are there may come again.
+// 4. With a secret nobody takes a rank before he has proven that he knows it.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bootstrap/secret.hpp"
 #include "bootstrap/settings.hpp"
 #include "bootstrap/tcp_poll.hpp"
 #include "bootstrap/tcp_stream.hpp"
@@ -30,7 +32,16 @@ class TcpDoor {
     Result gather_members(const Deadline& deadline);
     Result look(int timeout_ms);
     Result accept_waiting();
-    void hear_stranger(std::unique_ptr<Stream> stranger);
+    /// Who has connected, and with a secret what he was asked.
+    struct Stranger {
+        std::unique_ptr<Stream> stream;
+        std::unique_ptr<Introduction> asked;
+    };
+
+    void hear_stranger(Stranger stranger);
+    void hear_hello(Stranger stranger);
+    void hear_proof(Stranger stranger);
+    void let_in(std::uint32_t rank, std::unique_ptr<Stream> stream);
     void hear_member(std::uint32_t rank);
     std::string why_not(const Stream& stranger) const;
     void refuse(Stream& stranger, const std::string& why);
@@ -39,7 +50,7 @@ class TcpDoor {
 
     const Settings& settings_;
     ucs::UniqueFd listener_;
-    std::vector<std::unique_ptr<Stream>> strangers_;  // oldest first
+    std::vector<Stranger> strangers_;  // oldest first
     Members members_;
     RankSet missing_;
     unsigned refused_ = 0;

@@ -2,6 +2,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -50,10 +51,38 @@ Result TcpMember::try_join(const addrinfo* addresses, const Deadline& deadline, 
     root_->send(hello, bytes_of(settings_.job));
     awaited_.clear();
     was_cut_ = false;
-    result = await(FrameKind::kWelcome, 0, deadline.with_grace());
+    if (!settings_.secret.empty())
+        result = prove_and_check(deadline.with_grace());
+    if (result.ok())
+        result = await(FrameKind::kWelcome, 0, deadline.with_grace());
     // A listener of an earlier job closes what still waits there, without a word.
     *is_over_p = !was_cut_;
     return result;
+}
+
+/// Neither side tells anything else before both have proven that they know the secret.
+Result TcpMember::prove_and_check(const Deadline& deadline) {
+    Introduction introduction{settings_.job, settings_.size, settings_.rank, {}, {}};
+    if (Result result = await(FrameKind::kChallenge, kDigestBytes, deadline); !result.ok())
+        return result;
+    std::ranges::copy(root_->payload(), introduction.root_nonce.begin());
+    if (Result result = make_nonce(&introduction.member_nonce); !result.ok())
+        return result;
+    const Digest digest = prove(settings_.secret, Prover::kMember, introduction);
+    std::array<std::byte, 2 * kDigestBytes> proof;
+    std::ranges::copy(digest, std::ranges::copy(introduction.member_nonce, proof.begin()).out);
+    root_->send({.kind = FrameKind::kProof,
+                 .rank = settings_.rank,
+                 .size = settings_.size,
+                 .bytes = 2 * kDigestBytes},
+                proof);
+    if (Result result = await(FrameKind::kProven, kDigestBytes, deadline); !result.ok())
+        return result;
+    if (!are_equal(prove(settings_.secret, Prover::kRoot, introduction), root_->payload())) {
+        return failed(UCS_ERR_REJECTED, "what answers at %s does not know the secret of this job",
+                      settings_.where.c_str());
+    }
+    return {};
 }
 
 Result TcpMember::allgather(const Step& step) {
@@ -123,6 +152,17 @@ Result TcpMember::hear_notice() const {
         return {frame.status, text_of(root_->payload())};
     if (frame.kind == FrameKind::kLeave)
         return failed(UCS_ERR_CONNECTION_RESET, "rank 0 has left the job");
+    if (frame.kind == FrameKind::kChallenge) {
+        return failed(UCS_ERR_REJECTED,
+                      "rank 0 asks for the job's secret, and this process has none: set "
+                      "TAGWIRE_BOOTSTRAP_SECRET_FILE or TAGWIRE_BOOTSTRAP_SECRET");
+    }
+    if (frame.kind == FrameKind::kWelcome && !settings_.secret.empty()) {
+        return failed(UCS_ERR_REJECTED,
+                      "what answers at %s asks for no secret, and this process has one: either all "
+                      "ranks have it, or none",
+                      settings_.where.c_str());
+    }
     return failed(UCS_ERR_IO_ERROR, "rank 0 sent what makes no sense");
 }
 

@@ -138,6 +138,19 @@ Result tcp_connect(const addrinfo* list, const Deadline& deadline, ucs::UniqueFd
     return {UCS_ERR_UNREACHABLE, std::strerror(error)};
 }
 
+bool is_loopback(int fd) {
+    sockaddr_storage address{};
+    socklen_t bytes = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0)
+        return false;
+    if (address.ss_family == AF_INET6) {
+        const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(&v6) != 0;
+    }
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+}
+
 std::string peer_text(int fd) {
     sockaddr_storage address{};
     socklen_t bytes = sizeof address;

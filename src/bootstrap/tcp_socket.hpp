@@ -27,6 +27,9 @@ Result tcp_listen(const std::string& where, const addrinfo* list, ucs::UniqueFd*
 /// error.
 Result tcp_connect(const addrinfo* list, const Deadline& deadline, ucs::UniqueFd* fd_p);
 
+/// Whether only processes of this machine reach a bound socket.
+bool is_loopback(int fd);
+
 /// "10.0.0.1:4711" of the other end.
 std::string peer_text(int fd);
 

@@ -165,5 +165,21 @@ TEST(BootstrapOptions, their_short_names_hide_no_typing_error) {
     EXPECT_NE(std::string::npos, sentences.front().find("TAGWIRE_SM_RING_SIZE"));
 }
 
+TEST_F(BootstrapSettings, no_report_shows_the_secret) {
+    environment_.set("TAGWIRE_BOOTSTRAP_SECRET", "a secret of sixteen or more");
+    bool is_there = false;
+    for (const ucs::OptionReport& row : ucs::config_report(option_table())) {
+        EXPECT_EQ(row.value.find("sixteen"), std::string::npos) << row.variable;
+        is_there = is_there || row.value == "(hidden)";
+    }
+    EXPECT_TRUE(is_there);
+    environment_.set("TAGWIRE_BOOTSTRAP_SECRET", std::string(5000, 'x').c_str());
+    Options options{};
+    std::vector<std::string> problems;
+    ucs::config_resolve(option_table(), &options, {}, &problems);
+    ASSERT_EQ(problems.size(), 1U);
+    EXPECT_EQ(problems[0].find("xxx"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tagwire::bootstrap
