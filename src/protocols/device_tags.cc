@@ -228,15 +228,22 @@ void DeviceTags::put_back(DeviceReceive& receive) {
     free_ = &receive;
 }
 
+void DeviceTags::end_left(DeviceReceive& receive) {
+    if (std::exchange(receive.is_left, false))
+        put_back(receive);
+}
+
 void DeviceTags::left(Request& request) {
     if (request.is_held)
         return hold(request, false);
     if (request.on_device == nullptr)
         return;
     DeviceReceive& receive = *request.on_device;
-    uct_iface_tag_recv_cancel(rail_.iface(), &receive, 1);
+    // While its message is being written its place and its bounce buffer are taken.
+    receive.is_left = uct_iface_tag_recv_cancel(rail_.iface(), &receive, 1) == UCS_ERR_BUSY;
     detach(receive);
-    put_back(receive);
+    if (!receive.is_left)
+        put_back(receive);
     worker_.count(WorkerCounter::kTagTakenBack);
 }
 
@@ -277,7 +284,7 @@ void DeviceTags::consumed(DeviceReceive& receive) {
 void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t imm,
                            std::size_t length, const void* inline_data, ucs_status_t status) {
     if (receive.request == nullptr)
-        return;
+        return end_left(receive);
     if (status == UCS_ERR_CANCELED)
         return canceled(receive);
     consumed(receive);
@@ -306,7 +313,7 @@ void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t 
 void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* header,
                            std::size_t length) {
     if (receive.request == nullptr)
-        return;
+        return end_left(receive);
     consumed(receive);
     Placeholder place{};
     const bool is_place = decode({static_cast<const std::byte*>(header), length}, &place);

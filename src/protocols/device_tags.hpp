@@ -50,6 +50,7 @@ struct DeviceReceive : uct_tag_context_t {
     std::array<std::byte, 64> before{};    // what the header of a request overwrites
     bool is_wide = false;                  // peers that are not known yet could match it
     bool is_leaving = false;               // its cancel is on the way
+    bool is_left = false;                  // nobody waits for it, but its message is being written
     ucs_status_t ending = UCS_INPROGRESS;  // ... and the receive ends with this
 };
 
@@ -100,6 +101,7 @@ class DeviceTags {
     bool make_bounce(DeviceReceive& receive);
     void hold(Request& request, bool is_held);
     Request* detach(DeviceReceive& receive);
+    void end_left(DeviceReceive& receive);
     void put_back(DeviceReceive& receive);
     void begin_cancel(DeviceReceive& receive);
     void learn(uct_tag_t tag, Endpoint& ep);

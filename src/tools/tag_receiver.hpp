@@ -162,10 +162,10 @@ class TagReceiver {
     void take_back(std::size_t index) {
         constexpr unsigned kTriesMax = 1U << 20;
         for (unsigned i = 0; i < kTriesMax && posted_[index]; ++i) {
-            if (uct_iface_tag_recv_cancel(expected_[index].iface, &slots_[index].context, 1) !=
-                UCS_ERR_NO_RESOURCE) {
+            const ucs_status_t status =
+                uct_iface_tag_recv_cancel(expected_[index].iface, &slots_[index].context, 1);
+            if (status != UCS_ERR_NO_RESOURCE && status != UCS_ERR_BUSY)
                 return;
-            }
             uct_worker_progress(link_.worker());
         }
     }

@@ -287,10 +287,11 @@ UCT_INLINE_API ucs_status_t uct_iface_tag_recv_zcopy(uct_iface_h iface, uct_tag_
     return iface->ops.iface_tag_recv_zcopy(iface, tag, tag_mask, iov, iovcnt, ctx);
 }
 
-/// Cancels a posted receive. `force` 0: completed_cb runs in progress, with UCS_ERR_CANCELED or
-/// with the message that came first. `force` not 0: no callback runs any more and `ctx` is free.
-/// UCS_OK. UCS_ERR_BUSY, with `force`: the sender is stopped in the middle of writing to the
-/// buffer; completed_cb follows.
+/// Cancels a posted receive. `force` 0: completed_cb runs in progress, with UCS_ERR_CANCELED (and
+/// the tag and the length that were posted) or with the message that came first. `force` not 0: no
+/// callback runs any more, nothing is written to the buffer any more, and `ctx` is free. UCS_OK.
+/// UCS_ERR_BUSY, with `force`: a message is being written to the buffer, by a device or by a sender
+/// that is stopped in the middle; completed_cb follows.
 UCT_INLINE_API ucs_status_t uct_iface_tag_recv_cancel(uct_iface_h iface, uct_tag_context_t* ctx,
                                                       int force) {
     return iface->ops.iface_tag_recv_cancel(iface, ctx, force);

@@ -119,8 +119,29 @@ unsigned CompletionQueue::take_extended(int error) {
     return count;
 }
 
+unsigned CompletionQueue::take_stash() {
+    unsigned count = std::exchange(stashed_, 0U);
+    if (count == 0) {
+        count = static_cast<unsigned>(std::min<std::size_t>(ahead_.size(), kBatch));
+        std::copy_n(ahead_.begin(), count, batch_);
+        ahead_.erase(ahead_.begin(), ahead_.begin() + count);
+        newest_ = count;
+    }
+    has_stash_ = !ahead_.empty();
+    return count;
+}
+
+void CompletionQueue::look_ahead() {
+    Completion kept[kBatch];
+    std::copy_n(batch_, kBatch, kept);
+    const unsigned count = poll_device();
+    ahead_.insert(ahead_.end(), batch_, batch_ + count);
+    std::copy_n(kept, kBatch, batch_);
+    has_stash_ |= count != 0;
+}
+
 ucs_status_t CompletionQueue::arm(bool solicited_only) {
-    if (stashed_ != 0)
+    if (has_stash_)
         return UCS_ERR_BUSY;
     if (const int error = ibv_req_notify_cq(cq_.get(), solicited_only ? 1 : 0); error != 0) {
         TW_LOG_ERROR("ibv_req_notify_cq failed: %s", std::strerror(error));
@@ -129,6 +150,7 @@ ucs_status_t CompletionQueue::arm(bool solicited_only) {
     // What came before the request makes no event.
     newest_ = poll_device();
     stashed_ = newest_;
+    has_stash_ = stashed_ != 0;
     return stashed_ == 0 ? UCS_OK : UCS_ERR_BUSY;
 }
 

@@ -7,7 +7,8 @@
 //  (2) arm() answers UCS_OK only when no completion was there at that moment and none is untold
 //      since the last poll(); else UCS_ERR_BUSY, and the completions that it found are the next
 //      that poll() gives. So a sleeper never sleeps over work.
-//  (3) The fields of a completion that failed are undefined but wr_id, status and qp_num; all those
+//  (3) look_ahead() takes completions from the device that the next poll() gives, in their order.
+//  (4) The fields of a completion that failed are undefined but wr_id, status and qp_num; all those
 //      of IBV_WC_TM_RNDV_INCOMPLETE are there.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "uct/ib/ib_md.hpp"
 
@@ -52,8 +54,8 @@ class CompletionQueue {
     /// At most kBatch completions; they stay valid until the next call, be it of arm().
     unsigned poll(const Completion** completions_p) {
         *completions_p = batch_;
-        if (stashed_ != 0) [[unlikely]]
-            return std::exchange(stashed_, 0);
+        if (has_stash_) [[unlikely]]
+            return take_stash();
         newest_ = poll_device();
         return newest_;
     }
@@ -61,9 +63,14 @@ class CompletionQueue {
     /// Asks for an event on the channel for what comes next.
     ucs_status_t arm(bool solicited_only);
 
+    /// For who has to know now what came, be it in the middle of a batch of poll(), which stays as
+    /// it is. Allocates.
+    void look_ahead();
     /// What was taken from the device last, by poll() or arm(). For the device they are done with
     /// (handles and places are given out again), while the caller may not have looked at them yet.
     [[nodiscard]] std::span<const Completion> newest() const { return {batch_, newest_}; }
+    /// What look_ahead() took since, which nobody has looked at.
+    [[nodiscard]] std::span<const Completion> ahead() const { return ahead_; }
 
     [[nodiscard]] ibv_cq* get() const { return cq_.get(); }
     [[nodiscard]] unsigned entries() const { return entries_; }
@@ -79,13 +86,16 @@ class CompletionQueue {
         const int error = ibv_start_poll(extended_, &attr);
         return error == ENOENT ? 0 : take_extended(error);  // ENOENT: no ibv_end_poll() either
     }
+    unsigned take_stash();
     unsigned take_plain(int count);
     unsigned take_extended(int error);
 
     OwnedCq cq_{nullptr, nullptr};
     ibv_cq_ex* extended_ = nullptr;
     unsigned entries_ = 0;
-    unsigned stashed_ = 0;
+    bool has_stash_ = false;  // any of the next two
+    unsigned stashed_ = 0;    // in the batch, untold
+    std::vector<Completion> ahead_;
     unsigned newest_ = 0;  // in the batch
     Completion batch_[kBatch]{};
     ibv_wc plain_[kBatch];

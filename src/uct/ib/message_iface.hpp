@@ -58,6 +58,8 @@ struct SoftReceive : ucs::PostedReceive {
     std::size_t capacity;
     std::uint32_t lkey;
     bool is_matched;
+    bool is_read;              // the device reads its data
+    SoftReceive* same_bucket;  // of the buffers in use
 };
 
 /// A rendezvous send: the handle that tag_rndv_zcopy gives.
@@ -288,6 +290,13 @@ class MessageIface : public IbIface {
     void end_entry(TagEntry& entry, ucs_status_t status);
     void go_on(TagEntry& entry, MessageEp* ep);
     SoftReceive* match(uct_tag_t tag);
+    void free_buffer(SoftReceive& receive);
+    void free_receive(SoftReceive& receive);
+    SoftReceive*& bucket_of(const std::byte* buffer) {
+        constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
+        return buffers_in_use_[address_of(buffer) * kGolden >> buffer_shift_];
+    }
+    [[nodiscard]] bool is_in_use(const std::byte* buffer);
     [[gnu::cold]] ucs_status_t refuse_receive(std::size_t capacity) const;
     SoftReceive* new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
                              std::uint32_t lkey);
@@ -375,7 +384,9 @@ class MessageIface : public IbIface {
     std::vector<std::uint32_t> grouped_;  // ids of endpoints that have one of them
     ucs::PostedReceives posted_;
     ucs::ObjectPool<SoftReceive> soft_receives_;
-    std::vector<SoftReceive*> cancelled_;  // their callbacks run in progress
+    std::vector<SoftReceive*> cancelled_;       // their callbacks run in progress
+    std::vector<SoftReceive*> buffers_in_use_;  // of receives that software matches: chains
+    unsigned buffer_shift_ = 0;
     std::vector<std::unique_ptr<RndvSend>> rndvs_;
     RndvSend* rndv_free_ = nullptr;
     unsigned rndvs_under_way_ = 0;

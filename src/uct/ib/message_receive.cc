@@ -60,7 +60,7 @@ void MessageIface::deliver_request(MessageEp* ep, std::byte* message, std::size_
         invoke_unexpected_rndv(0, tag, header, length, 0, 0, nullptr);
     } else {
         uct_tag_context_t* ctx = receive->ctx;
-        soft_receives_.destroy(receive);
+        free_receive(*receive);
         count(MessageCounter::kMatched);
         if (ctx != nullptr)
             ctx->rndv_cb(ctx, tag, header, length, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);

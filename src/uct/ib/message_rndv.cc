@@ -100,6 +100,7 @@ void MessageIface::start_read(MessageEp& ep, SoftReceive& receive, uct_tag_t tag
     else
         read->status = UCS_ERR_MESSAGE_TRUNCATED;  // nothing is read, and the sender is told
     count(MessageCounter::kSoftwareReads);
+    receive.is_read = true;
     ++reads_under_way_;
     ++ep.reads_;
     if (!step_read(*read)) {

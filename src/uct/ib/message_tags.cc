@@ -64,9 +64,13 @@ ucs_status_t MessageIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const u
         return tag_list_.add(tag, mask, buffer, capacity, lkey, ctx);
     if (posted_.size() >= options_.tag_depth) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
+    if (capacity != 0 && is_in_use(static_cast<std::byte*>(buffer))) [[unlikely]]
+        return UCS_ERR_ALREADY_EXISTS;
     SoftReceive* receive = new_receive(ctx, buffer, capacity, lkey);
     if (receive == nullptr) [[unlikely]]
         return UCS_ERR_NO_MEMORY;
+    if (capacity != 0)
+        receive->same_bucket = std::exchange(bucket_of(receive->buffer), receive);
     receive->tag = tag;
     receive->mask = mask;
     posted_.post(*receive);
@@ -90,10 +94,33 @@ SoftReceive* MessageIface::new_receive(uct_tag_context_t* ctx, void* buffer, std
     receive->buffer = static_cast<std::byte*>(buffer);
     receive->capacity = capacity;
     receive->lkey = lkey;
-    receive->is_matched = false;
+    receive->is_matched = receive->is_read = false;
+    receive->same_bucket = nullptr;
     if (ctx != nullptr)
         set_soft(ctx, receive);
     return receive;
+}
+
+bool MessageIface::is_in_use(const std::byte* buffer) {
+    const SoftReceive* receive = bucket_of(buffer);
+    while (receive != nullptr && receive->buffer != buffer)
+        receive = receive->same_bucket;
+    return receive != nullptr;
+}
+
+// It may be posted again.
+void MessageIface::free_buffer(SoftReceive& receive) {
+    if (std::exchange(receive.capacity, 0) == 0 || has_device_tags_)
+        return;
+    SoftReceive** at = &bucket_of(receive.buffer);
+    while (*at != &receive)
+        at = &(*at)->same_bucket;
+    *at = receive.same_bucket;
+}
+
+void MessageIface::free_receive(SoftReceive& receive) {
+    free_buffer(receive);
+    soft_receives_.destroy(&receive);
 }
 
 ucs_status_t MessageIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
@@ -101,17 +128,21 @@ ucs_status_t MessageIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     if (receive == nullptr)
         return has_device_tags_ ? tag_list_.cancel(ctx, force != 0) : UCS_ERR_NO_ELEM;
     if (receive->is_matched) {
-        // Its message is on the way. Unless nobody wants to hear of it, its real end is the answer.
+        // Its message is on the way. Unless nobody wants to hear of it, its real end is the answer;
+        // and while the device writes to the buffer in any case. What we would copy we do not.
+        if (force != 0 && receive->is_read)
+            return UCS_ERR_BUSY;
         if (force != 0) {
             set_soft(ctx, nullptr);
             receive->ctx = nullptr;
+            free_buffer(*receive);
         }
         return UCS_OK;
     }
     posted_.cancel(*receive);
     if (force != 0) {
         set_soft(ctx, nullptr);
-        soft_receives_.destroy(receive);
+        free_receive(*receive);
         return UCS_OK;
     }
     receive->is_matched = true;
@@ -125,7 +156,7 @@ unsigned MessageIface::report_cancelled() {
     while (!cancelled_.empty()) {
         SoftReceive* receive = cancelled_.back();
         cancelled_.pop_back();
-        complete(*receive, receive->tag, 0, 0, UCS_ERR_CANCELED);
+        complete(*receive, receive->tag, 0, receive->capacity, UCS_ERR_CANCELED);
         ++reported;
     }
     return reported;
@@ -149,7 +180,7 @@ void MessageIface::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t i
     uct_tag_context_t* ctx = receive.ctx;
     if (status == UCS_OK && bytes > receive.capacity)
         status = UCS_ERR_MESSAGE_TRUNCATED;
-    soft_receives_.destroy(&receive);
+    free_receive(receive);
     count(MessageCounter::kMatched);
     if (ctx == nullptr)
         return;
@@ -208,9 +239,11 @@ void MessageIface::tag_event(const Completion& completion) {
 void MessageIface::end_entry(TagEntry& entry, ucs_status_t status) {
     uct_tag_context_t* ctx = entry.ctx;
     const uct_tag_t tag = entry.tag;
+    // Of one that was cancelled the length that it was posted with, as its tag.
+    const std::size_t bytes = status == UCS_ERR_CANCELED ? entry.capacity : 0;
     tag_list_.finish(entry);
     if (ctx != nullptr)
-        ctx->completed_cb(ctx, tag, 0, 0, nullptr, status);
+        ctx->completed_cb(ctx, tag, 0, bytes, nullptr, status);
 }
 
 // A rendezvous that does not fit: its headers lie in the buffer, and the rest is ours.

@@ -24,8 +24,7 @@ static_assert(sizeof(Ticket) <= UCT_TAG_PRIV_LEN);
 
 }  // namespace
 
-ucs_status_t TagList::open(ibv_srq* srq, const CompletionQueue& cq, unsigned depth,
-                           unsigned ops_max) {
+ucs_status_t TagList::open(ibv_srq* srq, CompletionQueue& cq, unsigned depth, unsigned ops_max) {
     if (depth == 0 || ops_max < 2) {
         TW_LOG_ERROR("a tag list of %u receives and %u operations: at least 1 and 2 are needed",
                      depth, ops_max);
@@ -152,13 +151,34 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
         entry->deleting = true;
         entry->acks |= kDelAck;
     }
-    if (forced) {
-        entry->forced = true;
-        entry->ctx = nullptr;
-        if (entry->state == State::kPosted && entry->capacity != 0)
-            unlist_buffer(*entry);
+    if (!forced)
+        return UCS_OK;
+    for (unsigned i = 0; !writes_no_more(*entry); ++i) {
+        if (entry->state != State::kPosted || i == kDropLooks)
+            return UCS_ERR_BUSY;
+        cq_->look_ahead();
     }
+    entry->forced = true;
+    entry->ctx = nullptr;
+    if (entry->capacity != 0)
+        unlist_buffer(*entry);
     return UCS_OK;
+}
+
+/// By what was polled and not handled yet.
+bool TagList::writes_no_more(const TagEntry& entry) const {
+    if (entry.state == State::kContinued)
+        return true;  // its user looks at `forced` before it goes on
+    const std::uint64_t wr_id = wr_id_of(entry);
+    return has_polled([=](const Completion& completion) {
+        const bool is_done =
+            completion.wr_id == wr_id &&
+            (completion.status == IBV_WC_SUCCESS ? (completion.flags & IBV_WC_TM_DATA_VALID) != 0
+                                                 : completion.status != IBV_WC_TM_RNDV_INCOMPLETE);
+        const bool is_dropped = completion.wr_id == (wr_id | bits_of(WrKind::kDelete)) &&
+                                completion.status == IBV_WC_SUCCESS;
+        return is_done || is_dropped;
+    });
 }
 
 TagEntry* TagList::find(const uct_tag_context_t* ctx) {
@@ -172,9 +192,15 @@ TagEntry* TagList::find(const uct_tag_context_t* ctx) {
     return is_posted && entry.ctx == ctx && entry.ticket == kept.ticket ? &entry : nullptr;
 }
 
+template <class Condition>
+bool TagList::has_polled(Condition&& condition) const {
+    return std::ranges::any_of(cq_->newest(), condition) ||
+           std::ranges::any_of(cq_->ahead(), condition);
+}
+
 /// Its message was polled: there is nothing to delete.
 bool TagList::has_news(const TagEntry& entry) const {
-    return std::ranges::any_of(cq_->newest(), [wr_id = wr_id_of(entry)](const auto& completion) {
+    return has_polled([wr_id = wr_id_of(entry)](const Completion& completion) {
         return completion.wr_id == wr_id;
     });
 }

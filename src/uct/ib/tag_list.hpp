@@ -113,7 +113,7 @@ class TagList {
 
     /// `depth` receives; `ops_max` as the SRQ was created with; `cq` is where its completions are
     /// polled. UCS_ERR_INVALID_PARAM, UCS_ERR_UNSUPPORTED (logged).
-    ucs_status_t open(ibv_srq* srq, const CompletionQueue& cq, unsigned depth, unsigned ops_max);
+    ucs_status_t open(ibv_srq* srq, CompletionQueue& cq, unsigned depth, unsigned ops_max);
 
     /// Posts a receive. UCS_ERR_EXCEEDS_LIMIT: the list is full. UCS_ERR_ALREADY_EXISTS: a
     /// non-empty buffer at this address is in the list. UCS_ERR_NO_RESOURCE: no operation left.
@@ -121,8 +121,10 @@ class TagList {
     ucs_status_t add(uct_tag_t tag, uct_tag_t mask, void* buffer, std::size_t capacity,
                      std::uint32_t lkey, uct_tag_context_t* ctx);
     /// Not forced: kCanceled or a real result follows, once. Forced: nothing follows, and `ctx` and
-    /// the buffer may be posted again; but a message that matched already may still be written to
-    /// the buffer (while that is known, posting it again is UCS_ERR_ALREADY_EXISTS). The user of a
+    /// the buffer may be posted again; the device writes nothing there any more, because it has
+    /// said that it has dropped the receive (which is waited for, a moment), or all of its message
+    /// was there already and is dropped. UCS_ERR_BUSY, forced: its message is being written, or the
+    /// device did not say; what follows is that of a cancel without force. The user of a
     /// kIncomplete entry looks at `forced` before it tells anybody. UCS_ERR_NO_ELEM: not in the
     /// list. UCS_ERR_NO_RESOURCE: no operation left. UCS_ERR_IO_ERROR as of add().
     ucs_status_t cancel(uct_tag_context_t* ctx, bool forced);
@@ -206,7 +208,8 @@ class TagList {
     };
 
     static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  // no address has it
-    static constexpr unsigned kAskedInRow = 8;  // ADDs after an unexpected message
+    static constexpr unsigned kAskedInRow = 8;        // ADDs after an unexpected message
+    static constexpr unsigned kDropLooks = 1U << 14;  // at the device, which needs microseconds
 
     // ---- Operations
     ucs_status_t post(ibv_ops_wr& wr, bool asks);
@@ -230,7 +233,10 @@ class TagList {
 
     // ---- Entries
     TagEntry* find(const uct_tag_context_t* ctx);
+    template <class Condition>
+    [[nodiscard]] bool has_polled(Condition&& condition) const;
     [[nodiscard]] bool has_news(const TagEntry& entry) const;
+    [[nodiscard]] bool writes_no_more(const TagEntry& entry) const;
     void end(TagEntry& entry) {
         if (entry.capacity != 0)
             unlist_buffer(entry);
@@ -271,7 +277,7 @@ class TagList {
 
     int (*post_ops_)(ibv_srq*, ibv_ops_wr*, ibv_ops_wr**) = nullptr;
     ibv_srq* srq_ = nullptr;
-    const CompletionQueue* cq_ = nullptr;
+    CompletionQueue* cq_ = nullptr;
     unsigned depth_ = 0;
     unsigned ops_left_ = 0;
     unsigned used_ = 0;          // entries that are not free
