@@ -146,7 +146,7 @@ class MessageEp : public uct::BaseEp {
     // ---- Ends
     /// Its requests have ended, whatever became of them.
     [[nodiscard]] bool has_ended() const;
-    [[nodiscard]] bool is_idle() const { return has_ended() && rndv_first_ == nullptr; }
+    [[nodiscard]] bool is_idle() const;
     void end_rendezvous(ucs_status_t status);
 
     SendQueue* queue_;

@@ -104,7 +104,8 @@ class MessageIface : public IbIface {
     friend class MessageEp;
     static constexpr unsigned kIdlePerLook = 64;  // idle calls per look at the clock
     static constexpr std::uint64_t kLookNs = 1'000'000;
-    static constexpr std::size_t kProbedMax = 4096;  // endpoints looked at in one interval
+    static constexpr std::uint64_t kEndNs = 1'000'000'000;  // that a destroy waits for the device
+    static constexpr std::size_t kProbedMax = 4096;         // endpoints looked at in one interval
 
     /// `prefix` is that of the options' names: "RC".
     MessageIface(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table,
@@ -128,6 +129,10 @@ class MessageIface : public IbIface {
     /// Whose requests are under way there and may be followed by another; null: nobody's.
     [[nodiscard]] virtual MessageEp* poster_of(const SendQueue& queue) const { return queue.owner; }
 
+    /// What the device may still read or write for it is the program's memory.
+    [[nodiscard]] virtual bool uses_memory(const MessageEp& ep) const { return !ep.has_ended(); }
+    /// The device ends its requests by no completion: from now on it touches nothing of them.
+    virtual void give_up(MessageEp& ep) = 0;
     /// The endpoint has failed, and all its operations have ended. False: it is the transport's
     /// own, or was destroyed before, and is gone.
     virtual bool settled(MessageEp& ep) = 0;
@@ -221,13 +226,24 @@ class MessageIface : public IbIface {
     // ---- message_progress.cc
     [[nodiscard]] bool is_time_for_sends(bool has_moved) const;
     void end_sends(const Completion* completions, unsigned count);
+    void handle_sends();
     void send_completed(const Completion& completion);
     void finish(MessageEp& ep, SendOp& op, ucs_status_t status);
     void finish_flush(MessageEp& ep, SendOp& op);
     void settle_flushes(MessageEp& ep);
     unsigned work();
     unsigned settle_failing();
+    /// What had arrived when so many receive completions had been seen has been looked at.
+    [[nodiscard]] bool has_heard_all(std::uint64_t mark) const {
+        return receives_empty_ || receives_seen_ - mark > receive_cq_.entries();
+    }
     void end_operations(MessageEp& ep);
+    /// Within destroy, when it has failed: its sends, reads, writes and flushes end, and the
+    /// program's memory is its own again. Callbacks of others run in the next progress. Bounded.
+    void end_now(MessageEp& ep);
+    void abandon(SendQueue& queue);
+    void finish_late(const MessageEp* of);
+    [[nodiscard]] bool has_late(const MessageEp& ep) const;
     void release_group(MessageEp& ep);
     void release_groups();
     void signal_all();
@@ -399,6 +415,15 @@ class MessageIface : public IbIface {
         std::uint64_t mark;  // receive completions seen when it failed
     };
     std::vector<Failing> failing_;
+    // ---- While an endpoint is destroyed, operations of others that end meanwhile
+    struct Late {
+        SendOp* op;
+        ucs_status_t status;
+    };
+    std::vector<Late> late_;
+    MessageEp* ending_ = nullptr;        // the one that is destroyed
+    const Completion* sends_ = nullptr;  // those of the last poll that were not handled yet
+    unsigned sends_left_ = 0;
     std::vector<SendQueue*> queues_;  // by index; null where free
     std::vector<MessageEp*> eps_;     // by index; null where free
     std::vector<std::uint32_t> free_eps_;
@@ -420,6 +445,10 @@ inline MessageIface& MessageEp::owner() const {
 
 inline bool MessageEp::has_ended() const {
     return queue_->is_shared ? !owner().has_requests(*this) : queue_->is_drained();
+}
+
+inline bool MessageEp::is_idle() const {
+    return has_ended() && rndv_first_ == nullptr && !owner().has_late(*this);
 }
 
 template <class Callback>

@@ -56,9 +56,20 @@ unsigned MessageIface::progress() {
 
 void MessageIface::end_sends(const Completion* completions, unsigned count) {
     in_progress_ = true;
-    for (unsigned i = 0; i < count; ++i)
-        send_completed(completions[i]);
+    sends_ = completions;
+    sends_left_ = count;
+    if (!late_.empty()) [[unlikely]]
+        finish_late(nullptr);  // they were first
+    handle_sends();
     in_progress_ = false;
+}
+
+// A callback that destroys an endpoint takes over what is left, in its order.
+void MessageIface::handle_sends() {
+    while (sends_left_ != 0) {
+        --sends_left_;
+        send_completed(*sends_++);
+    }
 }
 
 void MessageIface::send_completed(const Completion& completion) {
@@ -97,6 +108,11 @@ void MessageIface::send_completed(const Completion& completion) {
 }
 
 void MessageIface::finish(MessageEp& ep, SendOp& op, ucs_status_t status) {
+    if (ending_ != nullptr && op.ep != ending_) [[unlikely]] {
+        late_.push_back({&op, status});
+        has_work_ = true;
+        return;
+    }
     uct_completion_t* comp = op.comp;
     switch (op.kind) {
         case SendOp::Kind::kFlush:
@@ -172,6 +188,8 @@ void MessageIface::release_groups() {
 unsigned MessageIface::work() {
     unsigned moved = 0;
     in_progress_ = true;
+    if (!late_.empty())
+        finish_late(nullptr);
     if (owes())
         send_owed();
     if (!reads_waiting_.empty())
@@ -187,7 +205,7 @@ unsigned MessageIface::work() {
     if (wants_signals_)
         signal_all();
     has_work_ = owes() || !reads_waiting_.empty() || !cancelled_.empty() || !pending_.empty() ||
-                !failing_.empty() || wants_signals_ || !grouped_.empty();
+                !failing_.empty() || wants_signals_ || !grouped_.empty() || !late_.empty();
     in_progress_ = false;
     return moved;
 }
@@ -252,14 +270,14 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
 // What the peer had sent is delivered first; then every operation ends, then the failure is told.
 unsigned MessageIface::settle_failing() {
     unsigned ended = 0;
-    for (std::size_t i = 0; i < failing_.size();) {
+    std::size_t kept = 0;
+    // By index: callbacks may have others fail.
+    for (std::size_t i = 0; i < failing_.size(); ++i) {
         const auto [ep, mark] = failing_[i];
-        const bool heard_all = receives_empty_ || receives_seen_ - mark > receive_cq_.entries();
-        if (!ep->has_ended() || !heard_all) {
-            ++i;
+        if (!ep->has_ended() || !has_heard_all(mark)) {
+            failing_[kept++] = failing_[i];
             continue;
         }
-        failing_.erase(failing_.begin() + static_cast<std::ptrdiff_t>(i));
         const ucs_status_t status = ep->failure_;
         end_operations(*ep);
         ep->state_ = MessageEp::State::kFailed;
@@ -271,6 +289,7 @@ unsigned MessageIface::settle_failing() {
             report_failure(ep, status);
         }
     }
+    failing_.resize(kept);
     return ended;
 }
 
@@ -279,6 +298,63 @@ void MessageIface::end_operations(MessageEp& ep) {
     end_reads(ep);
     end_arrivals(ep);
     settle_flushes(ep);
+}
+
+// Requests end by the device, in order and with those of others; their completions are looked at
+// here, until the last of this endpoint.
+void MessageIface::end_now(MessageEp& ep) {
+    const bool was_in_progress = std::exchange(in_progress_, true);
+    MessageEp* const outer = std::exchange(ending_, &ep);
+    const std::uint64_t deadline = ucs::clock_now_ns() + kEndNs;
+    finish_late(&ep);
+    handle_sends();
+    while (uses_memory(ep)) {
+        if (ep.queue_->wants_mark)
+            signal(*ep.queue_);
+        sends_left_ = send_cq_.poll(&sends_);
+        if (sends_left_ == 0 && ucs::clock_now_ns() >= deadline) {
+            TW_LOG_WARN("%s: the device did not end the requests of an endpoint in time",
+                        ib_md().device().name().c_str());
+            give_up(ep);
+            break;
+        }
+        handle_sends();
+    }
+    finish_late(&ep);
+    ep.end_rendezvous(ep.failure_);
+    settle_flushes(ep);
+    ending_ = outer;
+    in_progress_ = was_in_progress;
+}
+
+/// No completion of it is looked at any more.
+void MessageIface::abandon(SendQueue& queue) {
+    const std::uint32_t given_up = queue.posted - queue.acked;
+    queue.acked = queue.posted;
+    queue.free += given_up;
+    cq_free_ += given_up;
+    queue.unsignaled = 0;
+    queue.wants_mark = false;
+    if (cq_free_ == options_.tx_cq_depth)
+        signals_out_ = 0;
+}
+
+/// Null: of all.
+void MessageIface::finish_late(const MessageEp* of) {
+    for (std::size_t i = 0; i < late_.size();) {
+        const Late late = late_[i];
+        if (of != nullptr && late.op->ep != of) {
+            ++i;
+            continue;
+        }
+        late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(i));
+        finish(*late.op->ep, *late.op, late.status);
+        i = 0;  // the callback may have changed the list
+    }
+}
+
+bool MessageIface::has_late(const MessageEp& ep) const {
+    return std::ranges::any_of(late_, [&](const Late& late) { return late.op->ep == &ep; });
 }
 
 void MessageIface::cancel(MessageEp& ep) {
@@ -376,7 +452,7 @@ ucs_status_t MessageIface::flush(unsigned, uct_completion_t* comp) {
         return UCS_ERR_UNSUPPORTED;
     if (!pending_.empty())
         return UCS_ERR_NO_RESOURCE;
-    ucs_status_t status = UCS_OK;
+    ucs_status_t status = late_.empty() ? UCS_OK : UCS_INPROGRESS;
     for (MessageEp* ep : eps_) {
         if (ep == nullptr || ep->is_idle() || ep->state_ == MessageEp::State::kFailed)
             continue;
@@ -398,7 +474,8 @@ ucs_status_t MessageIface::fence(unsigned flags) {
 // ---- Events
 
 ucs_status_t MessageIface::event_arm(unsigned events) {
-    if (in_progress_ || owes() || !cancelled_.empty() || !failing_.empty() || wants_signals_)
+    if (in_progress_ || owes() || !cancelled_.empty() || !late_.empty() || !failing_.empty() ||
+        wants_signals_)
         return UCS_ERR_BUSY;
     for (const AsyncEvent& event : take_async_events())
         take_event(event);

@@ -394,13 +394,20 @@ ucs_status_t MessageEp::send_eager_parts(uct_tag_t tag, std::uint64_t imm, const
     op->kind = SendOp::Kind::kUser;
     op->ep = this;
     op->comp = comp;
+    const std::uint32_t before = queue_->posted;
     const ucs_status_t posted = post(requests[0], requests[parts - 1], parts, true);
-    if (posted != UCS_OK) {
-        op->pool->put(op);
-        return posted;
+    if (posted == UCS_OK) {
+        queue_->append(op);
+        return UCS_INPROGRESS;
     }
-    queue_->append(op);
-    return UCS_INPROGRESS;
+    // The heads are read by what was taken of the chain, until it ends.
+    op->kind = SendOp::Kind::kBuffer;
+    op->comp = nullptr;
+    if (queue_->posted == before)
+        op->pool->put(op);
+    else
+        queue_->append(op);
+    return posted;
 }
 
 // ---- Rendezvous

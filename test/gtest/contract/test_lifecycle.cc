@@ -173,6 +173,80 @@ TEST_P(Lifecycle, closing_with_receives_posted_and_messages_waiting_is_quiet) {
     receives.clear();
 }
 
+// And their memory is the program's again. Nobody else's callbacks run within it.
+TEST_P(Lifecycle, operations_end_within_destroy) {
+    TW_NEED(UCT_IFACE_FLAG_AM_ZCOPY);
+    const Buffer payload =
+        make_payload(sender(), std::min<std::size_t>(attr().cap.am.max_zcopy, 1 << 16), 1);
+    const uct_iov_t iov = payload.iov();
+    for (int round = 0; round < 10; ++round) {
+        Connection link = connect(sender(), receiver());
+        Completion of_other;
+        const ucs_status_t other =
+            retry([&] { return uct_ep_am_zcopy(ep(), kId, nullptr, 0, &iov, 1, 0, &of_other); });
+        ASSERT_GE(other, UCS_OK);
+        std::vector<std::unique_ptr<Completion>> completions;
+        for (int refused = 0; refused < 100 && completions.size() < 64;) {
+            auto completion = std::make_unique<Completion>();
+            const ucs_status_t status =
+                uct_ep_am_zcopy(link.forward, kId, nullptr, 0, &iov, 1, 0, completion.get());
+            if (status == UCS_INPROGRESS)
+                completions.push_back(std::move(completion));
+            refused += status == UCS_ERR_NO_RESOURCE ? 1 : 0;
+            if (status == UCS_ERR_NO_RESOURCE && completions.empty())
+                step();
+        }
+        for (int i = 0; i < round; ++i)
+            sender().progress();
+        const int others_before = of_other.calls;
+        Completion flushed;
+        const ucs_status_t flush = uct_ep_flush(link.forward, UCT_FLUSH_FLAG_LOCAL, &flushed);
+        link.forward.reset();
+        for (const auto& completion : completions)
+            ASSERT_EQ(1, completion->calls);
+        EXPECT_EQ(flush == UCS_INPROGRESS ? 1 : 0, flushed.calls);
+        EXPECT_EQ(others_before, of_other.calls);
+        ASSERT_TRUE(until([&] { return other == UCS_OK || of_other.calls == 1; }));
+        drain(200);
+        for (const auto& completion : completions)
+            EXPECT_EQ(1, completion->calls);
+    }
+    EXPECT_TRUE(sender().errors.empty());
+    EXPECT_TRUE(receiver().errors.empty() || !receiver().offers(UCT_IFACE_FLAG_CONNECT_TO_IFACE));
+}
+
+TEST_P(Lifecycle, a_callback_may_destroy_endpoints_with_operations_under_way) {
+    TW_NEED(UCT_IFACE_FLAG_AM_ZCOPY);
+    const Buffer payload = make_payload(sender(), 1000, 1);
+    const uct_iov_t iov = payload.iov();
+    Connection links[4];
+    std::vector<std::unique_ptr<Completion>> completions;
+    for (Connection& link : links)
+        link = connect(sender(), receiver());
+    for (int i = 0; i < 8; ++i) {
+        for (Connection& link : links) {
+            auto completion = std::make_unique<Completion>();
+            const ucs_status_t status =
+                uct_ep_am_zcopy(link.forward, kId, nullptr, 0, &iov, 1, 0, completion.get());
+            if (status == UCS_INPROGRESS)
+                completions.push_back(std::move(completion));
+        }
+    }
+    if (completions.empty())
+        return;  // all were done at once
+    // Its own endpoint among them.
+    completions.front()->on_done = [&] {
+        for (Connection& link : links)
+            link.forward.reset();
+    };
+    ASSERT_TRUE(until([&] {
+        return std::ranges::all_of(completions, [](const auto& each) { return each->calls == 1; });
+    }));
+    drain(200);
+    ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), kId, 0, nullptr, 0); }));
+    flush_ep(ep());
+}
+
 TEST_P(Lifecycle, what_ends_within_close_may_give_descriptors_back) {
     TW_NEED(UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_PUT_ZCOPY);
     if (is_loopback())

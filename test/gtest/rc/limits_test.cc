@@ -152,5 +152,25 @@ TEST_P(RcRequests, ends_of_endpoints_leave_the_limit_of_requests_alone) {
     send_all(500, [](uct_ep_h ep) { return uct_ep_am_short(ep, kId, 0, nullptr, 0); });
 }
 
+// Its queue pairs and receive buffers come back although there is always another message.
+TEST_P(RcRequests, a_destroyed_endpoint_is_gone_while_messages_never_end) {
+    open({}, 2);
+    const long before = fact_of(*receiver_, "endpoints");
+    links_[1].backward.reset();
+    links_[1].forward.reset();
+    const auto send = [&] {
+        for (int i = 0; i < 64; ++i)
+            uct_ep_am_short(links_[0].forward, kId, 0, nullptr, 0);
+    };
+    for (int i = 0; i < 100; ++i)
+        send();  // more than one look takes
+    for (std::uint64_t steps = 0; fact_of(*receiver_, "endpoints") == before; ++steps) {
+        ASSERT_LT(steps, kStillMax);
+        send();
+        sender_->progress();
+        receiver_->progress();
+    }
+}
+
 }  // namespace
 }  // namespace tagwire::test

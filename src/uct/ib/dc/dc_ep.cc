@@ -64,7 +64,8 @@ void DcEp::destroy() {
     }
     if (failure_ == UCS_OK)
         own.fail(*this, UCS_ERR_CANCELED, "destroyed");
-    end_rendezvous(failure_);
+    own.end_copied(*this);
+    own.end_now(*this);
 }
 
 }  // namespace tagwire::dc

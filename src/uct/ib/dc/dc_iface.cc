@@ -170,6 +170,7 @@ DcIface::~DcIface() {
         if (ep->failure_ == UCS_OK)
             ep->failure_ = UCS_ERR_CANCELED;
     }
+    finish_late(nullptr);
     for (const auto& channel : channels_) {
         while (ib::SendOp* op = channel->take_any())
             finish(*op->ep, *op, UCS_ERR_CANCELED);

@@ -135,6 +135,10 @@ class DcIface : public ib::MessageIface {
     bool make_room(ib::MessageEp& ep, unsigned requests, unsigned messages) override;
     void gave_up(ib::MessageEp& ep) override;
     void drained(ib::SendQueue& queue) override;
+    [[nodiscard]] bool is_alone(const DcEp& ep) const;
+    void end_copied(DcEp& ep);
+    [[nodiscard]] bool uses_memory(const ib::MessageEp& ep) const override;
+    void give_up(ib::MessageEp& ep) override;
     bool settled(ib::MessageEp& ep) override;
     void stop(ib::MessageEp& ep) override;
     void look(std::uint64_t now) override;

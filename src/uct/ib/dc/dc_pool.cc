@@ -7,6 +7,7 @@
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
 #include "ucs/time/clock.hpp"
+#include "uct/completion.hpp"
 #include "uct/ib/dc/dc_iface.hpp"
 
 namespace tagwire::dc {
@@ -226,7 +227,7 @@ void DcIface::stop(ib::MessageEp& any) {
     if (ep.queue_ == &no_queue_ || ep.has_ended() || ep.queue_->is_broken)
         return;  // or what was posted is being flushed
     auto& channel = static_cast<Channel&>(*ep.queue_);
-    if (!channel.is_shared && !channel.dci->initiator.has_streams) {
+    if (is_alone(ep)) {
         ibv_qp_attr attr{};
         attr.qp_state = IBV_QPS_ERR;
         const int error = verbs().modify_qp(channel.qp, &attr, IBV_QP_STATE);
@@ -237,6 +238,51 @@ void DcIface::stop(ib::MessageEp& any) {
         closing_.push_back({ep.id_, ucs::clock_now_ns() + close_ns_});
     }
     mark_end(channel, ep);
+}
+
+/// Nobody else has requests in its DCI.
+bool DcIface::is_alone(const DcEp& ep) const {
+    const auto& channel = static_cast<const Channel&>(*ep.queue_);
+    return !channel.is_shared && !channel.dci->initiator.has_streams;
+}
+
+// Where others have requests they do not end at once. What copies to or from buffers of ours ends
+// for the program all the same; the requests go on without it.
+void DcIface::end_copied(DcEp& ep) {
+    if (ep.queue_ == &no_queue_ || is_alone(ep))
+        return;
+    std::vector<std::pair<uct_completion_t*, ucs_status_t>> ended;
+    for (ib::SendOp* op = ep.queue_->first; op != nullptr; op = op->next) {
+        const bool is_flush = op->kind == ib::SendOp::Kind::kFlush;
+        if (op->ep != &ep || (!is_flush && op->kind != ib::SendOp::Kind::kUnpack &&
+                              op->kind != ib::SendOp::Kind::kFetch))
+            continue;
+        const bool is_well = is_flush && ep.failure_ == UCS_ERR_CANCELED;
+        ended.emplace_back(std::exchange(op->comp, nullptr), is_well ? UCS_OK : ep.failure_);
+        op->kind = ib::SendOp::Kind::kBuffer;
+    }
+    for (const auto& [comp, status] : ended) {
+        if (comp != nullptr)
+            uct::invoke_completion(comp, status);
+    }
+}
+
+bool DcIface::uses_memory(const ib::MessageEp& any) const {
+    const auto& ep = static_cast<const DcEp&>(any);
+    if (ep.queue_ == &no_queue_ || ep.has_ended())
+        return false;
+    if (is_alone(ep))
+        return true;
+    for (const ib::SendOp* op = ep.queue_->first; op != nullptr; op = op->next) {
+        if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer)
+            return true;
+    }
+    return false;
+}
+
+// Others that have requests there fail, too: what of theirs was carried out nobody can say.
+void DcIface::give_up(ib::MessageEp& ep) {
+    start_anew(*static_cast<Channel&>(*static_cast<DcEp&>(ep).queue_).dci);
 }
 
 // A DCI or a stream where a request failed goes on with others.
@@ -270,7 +316,7 @@ void DcIface::start_anew(const Dci& dci) {
     constexpr const char* kStartedAnew =
         "its DCI was reset, because requests of a closed endpoint did not end";
     dc::restart(ib_md(), port(), initiator_params_, dci.initiator);
-    in_progress_ = true;
+    const bool was_in_progress = std::exchange(in_progress_, true);
     // By index: callbacks may send, and channels be made for that.
     for (std::size_t i = 0; i < channels_.size(); ++i) {
         Channel& channel = *channels_[i];
@@ -298,7 +344,7 @@ void DcIface::start_anew(const Dci& dci) {
     }
     if (cq_free_ == options_.tx_cq_depth)
         signals_out_ = 0;
-    in_progress_ = false;
+    in_progress_ = was_in_progress;
 }
 
 // Whoever failed has no requests any more.

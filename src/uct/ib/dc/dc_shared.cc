@@ -78,7 +78,8 @@ void DcIface::acknowledge(Channel& channel, std::uint32_t sn) {
         finish(*op->ep, *op, UCS_OK);
 }
 
-void DcIface::break_off(Channel& channel, const ib::Completion& completion) {
+void DcIface::break_off(Channel& channel, const ib::Completion& reported) {
+    const ib::Completion completion = reported;  // a callback may have others polled
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     acknowledge(channel, sn - 1);
     channel.is_broken = true;

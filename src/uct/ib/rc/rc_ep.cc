@@ -79,6 +79,7 @@ ucs_status_t RcEp::make_queue_pairs() {
         status = make_queue_pair(0, own.receives_.srq(), &device_qp_);
     if (status != UCS_OK)
         return status;
+    last_requests_ = has_two ? 2 : 1;
     message_qp_num_ = has_two ? device_qp_->qp_num : own_queue_.qp->qp_num;
     own_queue_.free = depth;
     return UCS_OK;
@@ -100,6 +101,11 @@ ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) 
         return ib::call_failed(own.ib_md().device(), "ibv_create_qp", errno);
     *qp_p = qp;
     own.map_qp(qp->qp_num, this);
+    return to_init(qp);
+}
+
+ucs_status_t RcEp::to_init(ibv_qp* qp) {
+    RcIface& own = owner();
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.pkey_index = own.port().pkey_index;
@@ -162,11 +168,22 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
         status = to_rts(device_qp_, peer->qp_num, *peer, path, mtu);
     if (status != UCS_OK) {
         own.receives_.want_less(own.buffers_per_peer());
+        to_created();
         return status;
     }
     window_ = peer->credits;
     state_ = State::kConnected;
     return UCS_OK;
+}
+
+// A connect that failed in the middle may be tried again.
+void RcEp::to_created() {
+    for (ibv_qp* qp : {own_queue_.qp, device_qp_}) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_RESET;
+        if (qp != nullptr && owner().verbs().modify_qp(qp, &attr, IBV_QP_STATE) == 0)
+            to_init(qp);
+    }
 }
 
 ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& peer,

@@ -36,6 +36,8 @@ class RcEp : public ib::MessageEp {
     ucs_status_t make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p);
     ucs_status_t to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& peer,
                         const ibv_ah_attr& path, ibv_mtu mtu);
+    ucs_status_t to_init(ibv_qp* qp);
+    void to_created();
     void to_error();
     void destroy_queue_pairs();
 
@@ -57,7 +59,6 @@ class RcEp : public ib::MessageEp {
     bool has_spoken_ = false;         // either side has, so the peer is connected too
     std::uint8_t silent_rounds_ = 0;  // of keepalive, before that
     std::uint8_t last_requests_ = 0;  // "last WQE reached" events still to come
-    std::uint64_t deadline_ = 0;      // of a destroyed endpoint: not to wait longer for events
     Partial partial_{};
 };
 

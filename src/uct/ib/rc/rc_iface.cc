@@ -116,6 +116,7 @@ RcIface::~RcIface() {
             ep.failure_ = UCS_ERR_CANCELED;
         ep.destroy_queue_pairs();
     });
+    finish_late(nullptr);
     of_each([this](RcEp& ep) {
         while (ib::SendOp* op = ep.own_queue_.take_any())
             finish(ep, *op, UCS_ERR_CANCELED);

@@ -87,6 +87,7 @@ class RcIface : public ib::MessageIface {
     }
     bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
     void drained(ib::SendQueue&) override {}
+    void give_up(ib::MessageEp& ep) override;
     bool settled(ib::MessageEp&) override { return true; }  // reap() waits for more
     void keep(ib::MessageEp* ep, std::byte* message) override;
     void released(std::uint64_t ep_id) override;
@@ -103,7 +104,13 @@ class RcIface : public ib::MessageIface {
 
     const ib::RetryOptions retries_;
     std::vector<RcEp*> owing_;  // credit
-    std::vector<RcEp*> destroyed_;
+    struct Destroyed {
+        RcEp* ep;
+        std::uint64_t deadline;  // not to wait longer for the events of its queue pairs
+        std::uint64_t mark;      // receive completions seen when they had come
+        bool has_all;
+    };
+    std::vector<Destroyed> destroyed_;
     std::array<std::unique_ptr<QpPage>, 4096> by_qp_;
 };
 

@@ -91,28 +91,41 @@ void RcIface::bury(RcEp& ep) {
     if (ep.failure_ == UCS_OK)
         fail(ep, UCS_ERR_CANCELED, "destroyed");
     ep.is_destroyed_ = true;
-    ep.end_rendezvous(ep.failure_);
-    ep.last_requests_ = static_cast<std::uint8_t>(ep.device_qp_ == nullptr ? 1 : 2);
-    ep.deadline_ = ucs::clock_now_ns() + kLastRequestNs;
-    destroyed_.push_back(&ep);
+    end_now(ep);
+    destroyed_.push_back({&ep, ucs::clock_now_ns() + kLastRequestNs, 0, false});
+}
+
+// Nobody may read what was posted after the queue pairs are gone.
+void RcIface::give_up(ib::MessageEp& any) {
+    auto& ep = static_cast<RcEp&>(any);
+    ep.destroy_queue_pairs();
+    queues_[ep.id_ & kIndexMask] = nullptr;
+    abandon(ep.own_queue_);
+    while (ib::SendOp* op = ep.own_queue_.take_any())
+        finish(ep, *op, ep.failure_);
 }
 
 void RcIface::reap(std::uint64_t now) {
-    for (std::size_t i = 0; i < destroyed_.size();) {
-        RcEp* ep = destroyed_[i];
-        const bool has_all = ep->last_requests_ == 0 || now >= ep->deadline_;
-        if (ep->state_ != RcEp::State::kFailed || !has_all || !receives_empty_) {
-            ++i;
+    std::size_t kept = 0;
+    for (Destroyed& each : destroyed_) {
+        RcEp* ep = each.ep;
+        if (!each.has_all && (ep->last_requests_ == 0 || now >= each.deadline)) {
+            each.has_all = true;
+            each.mark = receives_seen_;
+        }
+        if (ep->state_ != RcEp::State::kFailed || !each.has_all || !has_heard_all(each.mark)) {
+            destroyed_[kept++] = each;
             continue;
         }
-        destroyed_.erase(destroyed_.begin() + static_cast<std::ptrdiff_t>(i));
         if (ep->window_ != 0)
             receives_.want_less(buffers_per_peer());
-        std::erase(owing_, ep);
+        if (ep->owes_credit_)
+            std::erase(owing_, ep);
         queues_[ep->id_ & kIndexMask] = nullptr;
         remove(*ep);
         delete ep;
     }
+    destroyed_.resize(kept);
 }
 
 // ---- Now and then
