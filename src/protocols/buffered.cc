@@ -16,26 +16,30 @@ namespace tagwire::proto {
 void Worker::buffer(Request& request, Endpoint& ep, const Arrival& arrival) {
     Unexpected* message = make_message(ep, arrival);
     if (message == nullptr)
-        return finish(request, UCS_ERR_NO_MEMORY);
+        return finish(request, ep.failure());
     buffer_message(request, *message);
+    hold_back(ep);
 }
 
 /// `message` is in no matcher.
 void Worker::buffer_message(Request& request, Unexpected& message) {
-    claimed_.push_back(&message);
+    claim_message(message);
     message.waiting = &request;
     if (message.ep == nullptr)
         return report_buffered(message);
-    Endpoint& ep = *message.ep;
-    if ((message.flags & kAckMatch) != 0) {
-        message.flags &= ~std::uint32_t{kAckMatch};
-        ep.control(ControlOp::kAck, message.send_id);
-    }
     if (message.is_rndv)
         return fetch(request, message);
-    if (is_enough_here(message))
-        return report_buffered(message);
-    set_outstanding(request, ep);
+    Endpoint& ep = *message.ep;
+    const bool asks_for_ack = (message.flags & kAckMatch) != 0;
+    const std::uint32_t send_id = message.send_id;
+    message.flags &= ~std::uint32_t{kAckMatch};
+    if (is_enough_here(message)) {
+        report_buffered(message);
+    } else {
+        set_outstanding(request, ep);
+    }
+    if (asks_for_ack)  // last: callbacks may end the endpoint, and the message with it
+        ep.control(ControlOp::kAck, send_id);
 }
 
 bool Worker::is_enough_here(const Unexpected& message) const {
@@ -67,10 +71,11 @@ void Worker::fetch(Request& request, Unexpected& message) {
     own->buffer.base = message.start;
     own->buffer.length = bytes;
     message.fetch = own;
-    message.held = bytes;
-    message.ep->hold(message);
-    set_outstanding(request, *message.ep);
-    begin_rndv(*own, *message.ep, message.rndv, {message.data(), message.received});
+    Endpoint& ep = *message.ep;
+    set_outstanding(request, ep);
+    grow_message(message, bytes);
+    begin_rndv(*own, ep, message.rndv, {message.data(), message.received});
+    hold_back(ep);
 }
 
 void Worker::fetched(Unexpected& message, tw_status_t status, std::size_t bytes) {
@@ -100,7 +105,7 @@ void Worker::report_buffered(Unexpected& message) {
 /// It cannot be had; the receive that it met ends so.
 void Worker::drop_buffered(Unexpected& message, ucs_status_t status) {
     Request& request = *std::exchange(message.waiting, nullptr);
-    std::erase(claimed_, &message);
+    claimed_.erase(&message);
     describe(request, message);
     request.done.length = 0;
     free_message(message);

@@ -37,8 +37,9 @@ ucs_status_t Endpoint::drain() {
     if (is_draining_)
         return UCS_OK;
     is_draining_ = true;
+    steps_left_ = kStepsMax;
     ucs_status_t status = UCS_INPROGRESS;
-    while (status == UCS_INPROGRESS && state_ == EpState::kReady) {
+    while (status == UCS_INPROGRESS && state_ == EpState::kReady && may_step()) {
         status = drain_controls();
         if (has_asked_)
             continue;  // messages wait for the answer
@@ -48,6 +49,10 @@ ucs_status_t Endpoint::drain() {
             status = drain_data();
     }
     is_draining_ = false;
+    if (steps_left_ == 0 && state_ == EpState::kReady) {
+        stall();  // the rest is for the next calls of progress
+        return UCS_OK;
+    }
     return status == UCS_ERR_NO_RESOURCE ? status : UCS_OK;
 }
 

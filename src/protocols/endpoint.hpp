@@ -42,6 +42,8 @@ struct Announced {
     Header header{};
     std::vector<std::byte> bytes;  // behind the header
     bool has_come = false;         // its place
+
+    std::size_t held() const { return sizeof *this + bytes.size(); }
 };
 
 /// What a call of the program wants sent.
@@ -126,11 +128,6 @@ class Endpoint : public tw_ep {
     /// One of its requests has ended: what waited for that may go on.
     void request_ended();
 
-    // ---- Unexpected messages (unexpected.cc)
-
-    void hold(Unexpected& message);
-    void release(Unexpected& message);
-
     /// For people.
     std::string description() const;
     /// Asks the transport whether the peer is alive.
@@ -193,9 +190,13 @@ class Endpoint : public tw_ep {
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
 
-    std::size_t held_bytes = 0;
+    // What is kept of it that nobody has received (kept.cc).
+    UnexpectedList kept;
+    std::uint64_t held_bytes = 0;  // of these, and of announced ones
+    std::uint64_t sent_on = 0;     // bytes that came although it was told to hold
     bool told_to_hold_data = false;
     bool told_to_hold = false;
+    bool has_flooded = false;  // it fails because of that
 
     RequestList outstanding;  // sends that have gone and not ended
     RequestList receiving;    // receives that matched a message that is not all here
@@ -237,6 +238,13 @@ class Endpoint : public tw_ep {
     ucs_status_t send_put_offer(Request& request);
     void all_is_written(Request& request, ucs_status_t status);
     void drain_and_arm();
+    /// A step is a message, a part of one or a piece of a transfer.
+    bool may_step() {
+        if (steps_left_ == 0)
+            return false;
+        --steps_left_;
+        return true;
+    }
     bool send_wireup();
     void update_direct();
     void check_flushes();
@@ -260,6 +268,8 @@ class Endpoint : public tw_ep {
     void queue_wireup(std::vector<std::byte> bytes);
     std::vector<std::byte> hello_bytes() const;
 
+    /// Steps of one call, so that a receiver that keeps up does not keep the sender in it.
+    static constexpr unsigned kStepsMax = 64;
     /// Control messages that wait for the transport. With more, the peer does not take what it asks
     /// for.
     static constexpr std::size_t kControlsMax = std::size_t{1} << 20;
@@ -280,6 +290,7 @@ class Endpoint : public tw_ep {
     bool is_armed_ = false;
     bool is_draining_ = false;
     bool is_stalled_ = false;  // drain_and_arm() is repeated in progress
+    unsigned steps_left_ = 0;  // of this call
     bool has_said_bye_ = false;
     bool has_asked_ = false;    // to leave; nothing is sent before the answer
     bool has_left_ = false;     // has answered that it leaves

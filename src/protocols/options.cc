@@ -51,16 +51,20 @@ constexpr Option kOptions[] = {
     {.name = "UNEXPECTED_BYTES",
      .type = OptionType::kBytes,
      .unit = "bytes",
-     .default_value = "64m",
-     .doc = "Data of unexpected messages that a worker keeps; each peer has a share, and beyond it "
-            "its messages stay with it.",
+     .default_value = "128m",
+     .doc = "Memory that a worker takes for messages that nobody has received, whoever sent them. "
+            "From a quarter on, or half of a peer's share, data stays with its senders; from three "
+            "quarters on peers send nothing. When all is in use, messages of peers that are gone "
+            "are dropped, and a peer that sends on ends.",
      .offset = offsetof(Options, unexpected_bytes),
      .min = 4096},
     {.name = "UNEXPECTED_MAX",
      .type = OptionType::kCount,
      .unit = "messages",
      .default_value = "2097152",
-     .doc = "Unexpected messages that a worker keeps before peers must wait.",
+     .doc =
+         "Messages that nobody has received that a worker keeps; from half of them on peers send "
+         "nothing, and a peer that sends on ends when all are there.",
      .offset = offsetof(Options, envelopes_max),
      .min = 16,
      .max = std::uint64_t{1} << 30},

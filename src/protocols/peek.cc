@@ -39,7 +39,7 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
         discard(*message);
     } else if ((request.flags & TW_OP_CLAIM) != 0) {
         in.unexpected.remove(*message);
-        claimed_.push_back(message);
+        claim_message(*message);
         request.done.message = message;
     }
     finish(request, UCS_OK);
@@ -47,7 +47,7 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
 }
 
 tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
-    const auto found = std::ranges::find(claimed_, static_cast<Unexpected*>(wanted.op->message));
+    const auto found = claimed_.find(static_cast<Unexpected*>(wanted.op->message));
     if (found == claimed_.end() || (*found)->waiting != nullptr) {
         TW_LOG_ERROR("claim: %p is no claimed message of this worker",
                      static_cast<void*>(wanted.op->message));
@@ -55,8 +55,7 @@ tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
         return TW_ERR_INVALID_PARAM;
     }
     Unexpected& message = **found;
-    *found = claimed_.back();
-    claimed_.pop_back();
+    claimed_.erase(found);
     request.done.flags |= TW_DONE_CLAIM;
     if ((request.flags & TW_OP_DISCARD) != 0) {
         describe(request, message);

@@ -142,15 +142,39 @@ bool Worker::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Req
 
 // ---- Messages that come before their place in the order: device_tags.hpp
 
+/// So many announced messages are nothing to hold a peer back for.
+constexpr std::size_t kAnnouncedFew = 64;
+
 /// `behind`: what follows the header.
 ucs_status_t Worker::announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind) {
     if (device_tags_ == nullptr || (header.flags & kTagged) == 0 ||
-        (header.flags & kMoreParts) != 0 || ep.announced.size() >= options().envelopes_max)
+        (header.flags & kMoreParts) != 0)
         return garbage("message without a place", behind.size());
     Announced announced{am, header, {behind.begin(), behind.end()}, false};
     announced.header.flags &= ~std::uint32_t{kAnnounced};
+    const std::size_t held = announced.held();
+    if (!admit(ep, held))
+        return UCS_OK;
+    budget_.add(held);
+    ep.held_bytes += held;
     ep.announced.push_back(std::move(announced));
+    // Their places follow soon, unless the peer has no such intent.
+    if (ep.announced.size() > kAnnouncedFew)
+        hold_back(ep);
     return UCS_OK;
+}
+
+/// The oldest announced message goes; if its place has come, it was counted out then.
+void Worker::drop_announced(Endpoint& ep) {
+    if (const Announced& oldest = ep.announced.front(); !oldest.has_come)
+        count_out(ep, oldest);
+    ep.announced.pop_front();
+    ++ep.first_announced;
+}
+
+void Worker::count_out(Endpoint& ep, const Announced& message) {
+    budget_.remove(message.held());
+    ep.held_bytes -= message.held();
 }
 
 /// The place of an announced message: it arrives now. `request` has been matched, if it is not
@@ -162,14 +186,19 @@ bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_
         return drop("place of no message", sizeof place);
     const Announced message = std::exchange(ep.announced[index], Announced{});
     ep.announced[index].has_come = true;
-    while (!ep.announced.empty() && ep.announced.front().has_come) {
-        ep.announced.pop_front();
-        ++ep.first_announced;
+    count_out(ep, message);
+    while (!ep.announced.empty() && ep.announced.front().has_come)
+        drop_announced(ep);
+    bool is_message = message.header.tag == tag;
+    if (!is_message) {
+        drop("message whose place has another tag", message.bytes.size());
+    } else if (message.am == AmId::kRndv) {
+        is_message = take_rndv(ep, message.header, message.bytes, request);
+    } else {
+        is_message = take_eager(ep, message.header, message.bytes, request);
     }
-    if (message.header.tag != tag)
-        return drop("message whose place has another tag", message.bytes.size());
-    return message.am == AmId::kRndv ? take_rndv(ep, message.header, message.bytes, request)
-                                     : take_eager(ep, message.header, message.bytes, request);
+    let_go_on(&ep);
+    return is_message;
 }
 
 void Worker::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {

@@ -15,6 +15,8 @@ namespace {
 
 /// Larger pieces would keep one peer's progress to themselves.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+/// So many of Endpoint::kStepsMax it takes to begin some of them, which may move them, too.
+constexpr unsigned kStepsOfTransfer = 8;
 
 void pieces_done(uct_completion_t* self) {
     RndvTransfer* transfer = static_cast<OwnedBy<uct_completion_t, RndvTransfer>*>(self)->owner;
@@ -108,6 +110,7 @@ ucs_status_t Endpoint::move_pieces(Request& request) {
     transfer.done.status = UCS_OK;
     transfer.done.count = 1;  // ours, so that it does not fire before all are begun
     ucs_status_t status = UCS_OK;
+    steps_left_ -= std::min(steps_left_, kStepsOfTransfer);
     for (std::uint64_t i = 0; i < worker.options().rndv_fragments && request.offset < transfer.end;
          ++i) {
         uct_iov_t iov{nullptr, 0, transfer.memh, 0, 1};

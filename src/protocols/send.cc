@@ -111,8 +111,10 @@ tw_status_t Endpoint::send(const Outgoing& message) {
     request->done.request = request;
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     if (state_ == EpState::kReady && !has_asked_ && queue_.empty() && controls_.empty() &&
-        may_start(*request))
+        may_start(*request)) {
+        steps_left_ = kStepsMax;
         status = start(*request);
+    }
     if (status == UCS_ERR_NO_RESOURCE) {
         if ((request->flags & TW_OP_INJECT) != 0 && worker.copy_of(*request) == nullptr) {
             worker.release(*request);
@@ -210,6 +212,8 @@ ucs_status_t Endpoint::send_parts(Request& request) {
         return UCS_ERR_NO_RESOURCE;
     add_total(envelope, total);
     while (request.offset < total) {
+        if (!may_step())
+            return UCS_ERR_NO_RESOURCE;
         const bool is_first = request.offset == 0;
         const std::size_t head_bytes = is_first ? envelope.bytes : sizeof(Part);
         const std::size_t now = std::min(rail_->bcopy_max - head_bytes, total - request.offset);

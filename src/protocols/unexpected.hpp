@@ -9,6 +9,7 @@
 #include "protocols/api/tw_def.h"
 #include "protocols/source_matcher.hpp"
 #include "protocols/wire.hpp"
+#include "ucs/datastruct/queue.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_message {};
@@ -20,6 +21,11 @@ struct Request;
 
 /// A message that no receive has matched, or that was claimed. Its data, or the keys of its
 /// rendezvous, lie behind it; it is made and freed by Worker.
+///
+/// 1. While its endpoint lives it is in that one's list, from when it is made until it is freed.
+///    Afterwards it is in the worker's list of orphans, unless it is taken.
+/// 2. While it is in a matcher and its sender may ask for it by its send id, it is in the worker's
+///    index of those (is_named).
 struct Unexpected : tw_message, UnexpectedMessage {
     Endpoint* ep = nullptr;  // null: the peer is gone
     std::uint64_t worker_id = 0;
@@ -28,8 +34,10 @@ struct Unexpected : tw_message, UnexpectedMessage {
     std::uint64_t received = 0;  // eager: bytes that are here
     std::uint32_t flags = 0;     // HeaderFlag
     std::uint32_t send_id = 0;   // that acknowledgement and cancel name; 0: none
-    std::uint64_t held = 0;      // bytes that count against the peer's share
+    std::uint64_t held = 0;      // bytes of memory, which count against the budget
     bool is_rndv = false;
+    bool is_taken = false;  // in no matcher: a receive or the program has it
+    bool is_named = false;
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
     Rndv rndv{};
@@ -37,11 +45,26 @@ struct Unexpected : tw_message, UnexpectedMessage {
     Request* fetch = nullptr;    // what brings it the data of a rendezvous
     std::byte* start = nullptr;  // ... to here
     std::size_t start_bytes = 0;
+    ucs::ListLink<Unexpected> link;  // of the same peer, or orphans
+    Unexpected* next_of_send = nullptr;
+    Unexpected* prev_of_send = nullptr;
 
     /// Of a rendezvous: the keys.
     std::byte* data() {
         return start != nullptr && !is_rndv ? start : reinterpret_cast<std::byte*>(this + 1);
     }
+};
+
+using UnexpectedList = ucs::List<Unexpected, &Unexpected::link>;
+
+/// By the number that the sender gave it: unique among messages of one source.
+struct MessageSendKeys {
+    using Node = Unexpected;
+    using Key = detail::SourceTag;
+    static Node*& next(Node& node) { return node.next_of_send; }
+    static Node*& prev(Node& node) { return node.prev_of_send; }
+    static Key key(const Node& node) { return {node.send_id, node.source}; }
+    static std::uint64_t hash(Key key) { return detail::source_tag_hash(key); }
 };
 
 /// One name space of messages.

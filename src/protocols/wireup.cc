@@ -104,7 +104,6 @@ void Endpoint::begin_anew() {
     peer_rails_.clear();
     refused_.clear();
     controls_.clear();
-    announced.clear();
     first_announced = places_ = 0;
     update_direct();
     const Address to = address_;

@@ -50,6 +50,9 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"tag_kept_full", "receives", "that the device had no place for"},
     {"held_data", "times", "a peer was told to keep its data"},
     {"held", "times", "a peer was told to send nothing"},
+    {"orphans_dropped", "messages",
+     "complete messages of peers that are gone, dropped to stay within TAGWIRE_UNEXPECTED_BYTES "
+     "and TAGWIRE_UNEXPECTED_MAX"},
     {"garbage", "messages", "dropped because they cannot be"},
 };
 
@@ -77,6 +80,7 @@ Worker::Worker(Context& context, const tw_worker_params_t& params)
       context_(context),
       params_(params),
       id_(random_id()),
+      budget_(context.options().unexpected_bytes, context.options().envelopes_max),
       notices_(params_) {
     ++context_.users;
 }
@@ -393,6 +397,9 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     }
     if (device_tags_ != nullptr)
         tell("tag_offload", device_tags_->description());
+    tell("unexpected",
+         fmt::format("{} messages in {} bytes, {} of them of peers that are gone, {} claimed",
+                     budget_.messages(), budget_.bytes(), orphans_.size(), claimed_.size()));
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());
     names_.for_each([&](Endpoint& ep) {

@@ -15,9 +15,11 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "protocols/api/tw_context.h"
+#include "protocols/budget.hpp"
 #include "protocols/context.hpp"
 #include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
@@ -68,6 +70,7 @@ enum class WorkerCounter {
     kTagKeptFull,
     kHeldData,
     kHeld,
+    kOrphansDropped,
     kGarbage,
     kCount
 };
@@ -172,7 +175,7 @@ class alignas(128) Worker : public tw_worker {
     CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
     void free_transmission(Transmission& transmission) { transmission_pool_.put(&transmission); }
 
-    // ---- Receiving (receive.cc, unexpected.cc)
+    // ---- Receiving (receive.cc, unexpected.cc, kept.cc)
 
     ucs_status_t post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
                             bool is_tagged, const tw_op_t& op, tw_request_h* request_p,
@@ -297,6 +300,21 @@ class alignas(128) Worker : public tw_worker {
     void fetched(Unexpected& message, tw_status_t status, std::size_t bytes);
     void report_buffered(Unexpected& message);
     void drop_buffered(Unexpected& message, ucs_status_t status);
+    // kept.cc
+    bool admit(Endpoint& ep, std::uint64_t bytes);
+    void hold_back(Endpoint& ep);
+    bool may_send_data(const Endpoint& ep) const;
+    void let_go_on(Endpoint* ep);
+    void drop_orphans();
+    void grow_message(Unexpected& message, std::size_t bytes);
+    void unname(Unexpected& message);
+    void take_message(Unexpected& message);
+    void claim_message(Unexpected& message);
+    void orphan(Unexpected& message);
+    void remove_orphan(Unexpected& message);
+    void end_kept(Unexpected& message, bool is_dropped);
+    void drop_announced(Endpoint& ep);
+    void count_out(Endpoint& ep, const Announced& message);
     void free_message(Unexpected& message);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
     void give_message(Request& request, Unexpected& message);
@@ -358,9 +376,13 @@ class alignas(128) Worker : public tw_worker {
     std::unordered_map<Endpoint*, std::unique_ptr<Endpoint>> gone_;
 
     MatchSpace spaces_[2];
-    std::size_t envelopes_ = 0;
-    bool has_held_ = false;  // some peer was told to send nothing
-    std::vector<Unexpected*> claimed_;
+    Budget budget_;
+    bool has_held_ = false;       // some peer was told to send nothing
+    bool has_held_data_ = false;  // ... no data
+    bool has_dropped_orphans_ = false;
+    UnexpectedList orphans_;  // of peers that are gone, oldest first
+    ucs::detail::TagIndex<MessageSendKeys> by_send_id_;
+    std::unordered_set<Unexpected*> claimed_;
 
     ucs::Mpool request_pool_;
     ucs::Mpool child_pool_;  // parts of multi-receives

@@ -233,7 +233,7 @@ void run_tune(const TuneArguments& arguments) {
                      "that alone\n");
     }
     set("TAGWIRE_CALIBRATION", "none");
-    set("TAGWIRE_UNEXPECTED_BYTES", "64m");
+    set("TAGWIRE_UNEXPECTED_BYTES", "128m");
     std::vector<Tuned> all;
     for (const std::string& transport : transports) {
         all.push_back(tune(transport, arguments.rounds, cpus));

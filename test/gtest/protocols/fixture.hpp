@@ -80,6 +80,8 @@ class MsgTest : public ::testing::Test {
     Node& node(std::size_t i);
     /// The next are new ones.
     void destroy_nodes() { nodes_.clear(); }
+    /// The one of the highest number is destroyed; the next of that number is a new one.
+    void forget_last_node() { nodes_.pop_back(); }
     /// Progress of all until `is_over`; a failure when that takes too long.
     void run_until(const std::function<bool()>& is_over);
     /// ... and for some rounds, for what must not happen.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/impostor.hpp"
 
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "protocols/address.hpp"
 
@@ -28,6 +30,11 @@ void append_rail(Bytes* bytes, const proto::PeerRail& rail) {
 }
 
 }  // namespace
+
+std::string contact_of_transports() {
+    const char* const named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
+    return named == nullptr || std::string_view(named) == "sm" ? "sm" : "ud";
+}
 
 Impostor::Impostor(const std::string& transport, std::uint64_t id)
     : transport_(transport), id_(id), self_(resource_of(transport)) {

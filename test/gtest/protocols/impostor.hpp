@@ -13,6 +13,9 @@
 
 namespace tagwire::test {
 
+/// The transport that takes first contact where those of TAGWIRE_TEST_TRANSPORTS are in use.
+std::string contact_of_transports();
+
 class Impostor {
   public:
     /// "sm" or "ud"; `id` is its worker id.

@@ -32,9 +32,15 @@ struct FloodReceive {
 /// node(0) floods node(1).
 class MsgFlood : private Settings, public MsgTest {
   protected:
-    explicit MsgFlood(std::size_t length = 8,
-                      std::initializer_list<std::pair<std::string, std::string>> settings = {})
-        : Settings(settings), length_(length) {}
+    static constexpr std::size_t kKept = 600;  // bytes that a message takes at most, generously
+    static std::string bytes_for(std::uint64_t messages) {
+        return std::to_string(messages * kKept);
+    }
+
+    explicit MsgFlood(std::size_t length = 8, std::uint64_t kept_max = 2 * flood_messages() + 16)
+        : Settings({{"TAGWIRE_UNEXPECTED_BYTES", bytes_for(flood_messages())},
+                    {"TAGWIRE_UNEXPECTED_MAX", std::to_string(kept_max)}}),
+          length_(length) {}
 
     void SetUp() override {
         // Connected both ways: who is flooded must be able to say so.
@@ -151,10 +157,8 @@ TEST_F(MsgFlood, another_tag_gets_through_and_everything_is_received_in_order) {
 // Most of it stays with the sender.
 class MsgFloodOfData : public MsgFlood {
   protected:
-    static constexpr std::size_t kBytes = 64;
-    MsgFloodOfData()
-        : MsgFlood(kBytes,
-                   {{"TAGWIRE_UNEXPECTED_BYTES", std::to_string(flood_messages() * kBytes)}}) {}
+    static constexpr std::size_t kBytes = 240;
+    MsgFloodOfData() : MsgFlood(kBytes) {}
 };
 
 TEST_F(MsgFloodOfData, another_tag_gets_through_and_everything_is_received_in_order) {
@@ -170,7 +174,7 @@ TEST_F(MsgFloodOfData, another_tag_gets_through_and_everything_is_received_in_or
 // More than are kept.
 class MsgFloodOfMore : public MsgFlood {
   protected:
-    MsgFloodOfMore() : MsgFlood(8, {{"TAGWIRE_UNEXPECTED_MAX", std::to_string(kept_max())}}) {}
+    MsgFloodOfMore() : MsgFlood(8, kept_max()) {}
     static std::uint64_t kept_max() { return flood_messages() / 4; }
 };
 

@@ -11,15 +11,9 @@ namespace {
 using proto::AmId;
 using proto::ControlOp;
 
-/// The first contact of the transports in use.
-std::string contact() {
-    const char* const named = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-    return named == nullptr || std::string(named) == "sm" ? "sm" : "ud";
-}
-
 class MsgImpostor : public MsgTest {
   protected:
-    MsgImpostor() : impostor_(contact()) {}
+    MsgImpostor() : impostor_(contact_of_transports()) {}
 
     Node& victim() { return node(0); }
     std::uint64_t garbage() { return victim().counter("garbage"); }
@@ -172,7 +166,7 @@ TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
 class MsgImpostorOffers : public MsgImpostor {
   protected:
     void SetUp() override {
-        if (contact() != "ud")
+        if (contact_of_transports() != "ud")
             GTEST_SKIP() << "endpoints of sm connect to interfaces";
         ASSERT_NO_FATAL_FAILURE(
             impostor_.greet(victim(), {{"rc", 0, 0, {}, {}},
