@@ -406,6 +406,9 @@ ucs_status_t Worker::on_hello(std::uint64_t from, HelloMessage message) {
     // Connections of one peer may overtake each other on their way, and a hello that was repeated
     // may come when its connection is over.
     Endpoint* ep = endpoint_to(from);
+    // Our own one may be of an endpoint that was closed before it came: nobody has that name.
+    if (from == id_ && (ep == nullptr || hello.id != ep->id))
+        return UCS_OK;
     Peer& peer = peer_of(from);
     const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
     const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
