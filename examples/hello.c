@@ -18,12 +18,10 @@ static void check(tw_status_t status, const char* what) {
 }
 
 /// Progresses until the operation has ended, and gives its handle back.
-static tw_completion_t finish(tw_worker_h worker, tw_request_h request) {
+static tw_completion_t finish(tw_request_h request) {
     tw_completion_t done;
-    while (tw_request_test(request, &done) == TW_INPROGRESS)
-        tw_worker_wait(worker, TW_WAIT_YIELD, UINT64_MAX);
+    check(tw_request_wait(request, TW_WAIT_YIELD, UINT64_MAX, &done), "an operation");
     tw_request_free(request);
-    check(done.status, "an operation");
     return done;
 }
 
@@ -45,20 +43,20 @@ static tw_ep_h connect_to_peer(tw_worker_h worker, int socket) {
     return ep;
 }
 
-static void greet(tw_worker_h worker, tw_ep_h ep) {
+static void greet(tw_ep_h ep) {
     const char text[] = "hello from the other process";
     tw_request_h request;
     const tw_status_t status = tw_tag_send(ep, text, sizeof text, kGreetingTag, NULL, &request);
     check(status, "tw_tag_send");
     if (status == TW_INPROGRESS)  // else it ended within the call
-        finish(worker, request);
+        finish(request);
 }
 
 static void listen_to_peer(tw_worker_h worker) {
     char text[64];
     tw_request_h request;
     check(tw_tag_recv(worker, text, sizeof text, kGreetingTag, 0, NULL, &request), "tw_tag_recv");
-    const tw_completion_t done = finish(worker, request);
+    const tw_completion_t done = finish(request);
     printf("%zu bytes with tag %d: %s\n", done.length, (int)done.tag, text);
 }
 
@@ -73,7 +71,7 @@ int main(void) {
     check(tw_worker_create(context, NULL, &worker), "tw_worker_create");
     const tw_ep_h ep = connect_to_peer(worker, sockets[child == 0]);
     if (child == 0) {
-        greet(worker, ep);
+        greet(ep);
     } else {
         listen_to_peer(worker);
     }
@@ -83,7 +81,7 @@ int main(void) {
     const tw_status_t status = tw_ep_close(ep, 0, NULL, &closing);
     check(status, "tw_ep_close");
     if (status == TW_INPROGRESS)
-        finish(worker, closing);
+        finish(closing);
     tw_worker_destroy(worker);
     tw_context_destroy(context);
     if (child == 0)

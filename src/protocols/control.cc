@@ -277,6 +277,7 @@ void Endpoint::on_control(const Control& message) {
             break;
         case ControlOp::kResume:
             holds_ = false;
+            worker.count_resumed();
             break;
         case ControlOp::kBye:
             on_bye();

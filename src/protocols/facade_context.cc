@@ -148,11 +148,18 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
     return TW_OK;
 }
 
-unsigned tw_worker_progress(tw_worker_h worker) {
-    if (!worker_of(worker).is_multi) [[likely]]
-        return worker_of(worker).progress();
-    const Entry entry(worker_of(worker));
-    return worker_of(worker).progress();
+unsigned tw_worker_progress(tw_worker_h handle) {
+    Worker& worker = worker_of(handle);
+    if (!worker.is_multi) [[likely]]
+        return worker.progress();
+    unsigned count = 0;
+    {
+        const Entry entry(worker);
+        count = worker.progress();
+    }
+    if (count == 0)
+        worker.lock.give_way();  // it comes back at once
+    return count;
 }
 
 unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max) {
@@ -194,6 +201,7 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     if (!parsed)
         TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
     const Entry entry(worker_of(worker));
+    const LeavesWork work(worker_of(worker));
     Endpoint* ep = nullptr;
     const ucs_status_t status = worker_of(worker).connect(*parsed, params->user_data, &ep);
     if (status == UCS_OK)

@@ -91,6 +91,7 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     if (message.list == nullptr && is_plain_send_with_imm(message.op) &&
         ep.may_send_short_imm(message.length) && ep.send_short_imm(message) == UCS_OK)
         return TW_OK;
+    const LeavesWork work(ep.worker);
     if (message.op != nullptr) {
         const tw_status_t status = check_send(call, ep, message);
         if (status != TW_OK)
@@ -196,6 +197,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
     if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
         return refuse_null(call, "buffer");
     const Entry entry(worker);
+    const LeavesWork work(worker);
     const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
     return status == TW_OK ? worker.receive(wanted) : status;
 }
@@ -342,6 +344,7 @@ tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) 
             return status;
     }
     const Entry entry(endpoint_of(ep).worker);
+    const LeavesWork work(endpoint_of(ep).worker);
     return endpoint_of(ep).flush(RequestKind::kFlush, op, request_p);
 }
 
@@ -357,6 +360,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
             return status;
     }
     const Entry entry(ep.worker);
+    const LeavesWork work(ep.worker);
     if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK) {
         return close_at_once(ep, op, request_p);
     }
@@ -369,6 +373,7 @@ tw_status_t tw_request_cancel(tw_request_h request) {
     TW_REFUSE_NULL(request);
     Worker& worker = *request_of(request).worker;
     const Entry entry(worker);
+    const LeavesWork work(worker);
     worker.cancel(request_of(request));
     return TW_OK;
 }

@@ -220,6 +220,7 @@ void Worker::close_multi(Request& parent, ucs_status_t status) {
 }
 
 void Worker::call_back(Request& request) {
+    ++ends_;
     const tw_completion_t done = request.done;
     const tw_complete_cb_t complete = request.complete;
     release(request);
@@ -230,6 +231,7 @@ void Worker::report(Request& request) {
     request.has_ended = true;
     if (endings_are_silent_)
         return release(request);
+    ++ends_;
     if (request.complete != nullptr) {
         // What has ended before is told before: the parts of a multi-receive before its end. No
         // callback runs in the call that made the operation, or the whole of it: it may make the

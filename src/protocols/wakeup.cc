@@ -6,6 +6,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -17,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
-/// Takes what a timer or a signal has counted.
+/// Takes what a timer or an event has counted.
 bool drain(int fd) {
     std::uint64_t count = 0;
     return ::read(fd, &count, sizeof count) == sizeof count;
@@ -30,6 +31,14 @@ bool Wakeup::add(int fd) const {
     event.events = EPOLLIN;
     event.data.fd = fd;
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+ucs_status_t Wakeup::create() {
+    event_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (event_)
+        return UCS_OK;
+    TW_LOG_ERROR("wake-up: an event cannot be made: %s", std::strerror(errno));
+    return UCS_ERR_IO_ERROR;
 }
 
 ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
@@ -47,9 +56,8 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
         fds.push_back(fd);
     }
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    signal_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    bool is_complete = timer_ && signal_ && epoll_ && add(timer_.get()) && add(signal_.get());
+    bool is_complete = timer_ && epoll_ && add(timer_.get()) && add(event_.get());
     for (const int fd : fds)
         is_complete = is_complete && add(fd);
     if (is_complete)
@@ -62,11 +70,13 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
 ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns) {
     itimerspec time{};
     if (deadline_ns != UINT64_MAX) {
-        time.it_value.tv_sec = static_cast<time_t>(deadline_ns / kNsPerSecond);
-        time.it_value.tv_nsec = static_cast<long>(deadline_ns % kNsPerSecond);
+        // A time of 0 would stop the timer.
+        const std::uint64_t due_ns = std::max<std::uint64_t>(deadline_ns, 1);
+        time.it_value.tv_sec = static_cast<time_t>(due_ns / kNsPerSecond);
+        time.it_value.tv_nsec = static_cast<long>(due_ns % kNsPerSecond);
     }
-    const bool was_signalled = drain(signal_.get());
-    if (drain(timer_.get()) || was_signalled)
+    drain(event_.get());
+    if (drain(timer_.get()))
         return UCS_ERR_BUSY;
     if (::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &time, nullptr) != 0)
         return UCS_ERR_IO_ERROR;
@@ -79,11 +89,12 @@ ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails, std::uint
     return UCS_OK;
 }
 
-void Wakeup::signal() const {
+void Wakeup::ring() const {
+    const int before = errno;
     const std::uint64_t one = 1;
-    // Full means that it is signalled.
-    if (::write(signal_.get(), &one, sizeof one) < 0 && errno != EAGAIN)
-        TW_LOG_ERROR("wake-up: the signal cannot be written: %s", std::strerror(errno));
+    // It fails only when it is full, and then it is readable.
+    [[maybe_unused]] const ssize_t bytes = ::write(event_.get(), &one, sizeof one);
+    errno = before;
 }
 
 }  // namespace tagwire::proto

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What lets a worker sleep: one epoll descriptor over the interfaces' events, a timer for the next
-// look at peers, and a signal from other threads.
+// look at peers, and an event that any thread may ring.
 //
 // arm() asks all of them for an event on what comes next. What came before makes it answer busy, so
 // nothing is slept over: progress, then arm again.
@@ -20,22 +20,25 @@ namespace tagwire::proto {
 
 class Wakeup {
   public:
-    /// Makes the descriptors, at the first call. UCS_ERR_UNSUPPORTED: an interface has no events.
+    /// Makes the event, with which ring() works. UCS_ERR_IO_ERROR: there are no descriptors left.
+    ucs_status_t create();
+    /// Makes the rest, at the first call. UCS_ERR_UNSUPPORTED: an interface has no events.
     ucs_status_t open(std::span<const std::unique_ptr<Rail>> rails);
     bool is_open() const { return static_cast<bool>(epoll_); }
     int fd() const { return epoll_.get(); }
 
-    /// `deadline_ns` as clock_now_ns(); UINT64_MAX: none. UCS_ERR_BUSY: something has come.
+    /// `deadline_ns` as clock_now_ns(); UINT64_MAX: none. UCS_ERR_BUSY: something has come. What
+    /// was rung before is over.
     ucs_status_t arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns);
-    /// Any thread.
-    void signal() const;
+    /// Makes the descriptor readable. Any thread, also in a signal handler.
+    void ring() const;
 
   private:
     bool add(int fd) const;
 
     ucs::UniqueFd epoll_;
     ucs::UniqueFd timer_;
-    ucs::UniqueFd signal_;
+    ucs::UniqueFd event_;
 };
 
 }  // namespace tagwire::proto

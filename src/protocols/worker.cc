@@ -116,6 +116,8 @@ ucs_status_t Worker::open() {
                                   .elements_max = options().requests_max});
     }
     if (status == UCS_OK)
+        status = wakeup_.create();
+    if (status == UCS_OK)
         status = ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_);
     if (status == UCS_OK)
         status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
@@ -281,30 +283,26 @@ Rail* Worker::rail_of(std::string_view transport) const {
 }
 
 unsigned Worker::progress_slowly() {
-    if ((attention_ & kInProgress) != 0)
-        return 0;  // a callback of the program asked for it
+    if (is_in_progress()) {
+        if (!std::exchange(has_refused_progress_, true))
+            TW_LOG_ERROR("tw_worker_progress: called from a callback, where it does nothing");
+        return 0;
+    }
+    if (!is_watched())
+        return progress_all();
+    Waiter& me = waiters_.mine();
+    me.has_armed = false;
+    break_arming(me);
+    const unsigned count = progress_all();
+    settle(false);
+    return count;
+}
+
+unsigned Worker::progress_all() {
     attention_ |= kInProgress;
     // First, so that ends are reported in the order in which they were seen.
     const unsigned count = run_slow_work();
     return count + advance();
-}
-
-ucs_status_t Worker::event_fd(int* fd_p) {
-    const ucs_status_t status = wakeup_.open(rails_);
-    if (status == UCS_OK)
-        *fd_p = wakeup_.fd();
-    return status;
-}
-
-ucs_status_t Worker::arm() {
-    if (!wakeup_.is_open()) {
-        TW_LOG_ERROR("arm: nobody has asked for the worker's descriptor");
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if ((attention_ & kSlowWork) != 0 || !ended_.empty())
-        return UCS_ERR_BUSY;
-    calls_left_ = 1;  // the next call looks at the clock
-    return wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
 }
 
 unsigned Worker::look_around() {
@@ -339,14 +337,21 @@ void Worker::look_at_peers() {
 unsigned Worker::run_slow_work() {
     unsigned count = 0;
     attention_ &= static_cast<std::uint8_t>(~kSlowWork);
+    for (const LaneFailure& failure : std::exchange(lane_failures_, {})) {
+        fail_lane(failure);
+        ++count;
+    }
     // No more than are here now: each may add one.
     for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty(); --left) {
         ++ends_told_;
         call_back(*deferred_.pop_front());
         ++count;
     }
-    if (!notices_.empty())
-        count += notices_.run(ends_told_);
+    if (!notices_.empty()) {
+        const unsigned told = notices_.run(ends_told_);
+        ends_ += told;
+        count += told;
+    }
     if (!deferred_.empty() || notices_.is_due(ends_told_))
         ask_slow_work();
     std::vector<Endpoint*> asked;

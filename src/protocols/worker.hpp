@@ -10,6 +10,7 @@
 
 #include <uct/api/uct.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,7 @@
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
 #include "protocols/unexpected.hpp"
+#include "protocols/waiters.hpp"
 #include "protocols/wakeup.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/stats/counters.hpp"
@@ -111,15 +113,45 @@ class alignas(128) Worker : public tw_worker {
     }
     unsigned poll(tw_completion_t* completions, unsigned max);
     void query(tw_worker_attr_t* attr) const;
-    ucs_status_t event_fd(int* fd_p);
-    /// UCS_ERR_BUSY: there is something to progress, or to poll.
-    ucs_status_t arm();
-    bool has_event_fd() const { return wakeup_.is_open(); }
-    /// Any thread, after event_fd().
-    void signal() const { wakeup_.signal(); }
     void describe(tw_describe_cb_t cb, void* arg);
     ucs::CounterSet counters() const;
     void count(WorkerCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
+
+    // ---- Waiting (worker_wait.cc)
+
+    ucs_status_t event_fd(int* fd_p);
+    /// For the program, which sleeps on the descriptor. UCS_ERR_BUSY: there is something to
+    /// progress, or to poll.
+    ucs_status_t arm();
+    /// Ends waits, and makes the descriptor readable. Any thread, also in a signal handler.
+    void signal();
+    /// What the program may have seen of the worker: it grows when an operation ends, a message
+    /// comes that nobody waits for, or an endpoint fails.
+    std::uint64_t ends() const {
+        return ends_ + counters_.value(WorkerCounter::kRxExpected) +
+               counters_.value(WorkerCounter::kRxUnexpected);
+    }
+    std::uint64_t signals() const {
+        // SYNC worker_signal: pairs with the release in signal(): what was written before it is
+        // seen by the program whose wait it ends.
+        return signals_.load(std::memory_order_acquire);
+    }
+    /// The peer takes messages again.
+    void count_resumed() { ++ends_; }
+    bool has_completions() const { return !ended_.empty(); }
+    /// A callback of this worker is running, in the calling thread.
+    bool is_in_progress() const { return (attention_ & kInProgress) != 0; }
+    /// The calling thread begins to wait, or has woken. `arming`: what it slept on, if its
+    /// descriptor has told of something; else 0.
+    Waiter& wake_up(std::uint64_t arming);
+    /// Progress, unless other threads sleep and nothing has come.
+    unsigned progress_for(const Waiter& me);
+    /// The calling thread sleeps next. UCS_ERR_BUSY: there is something to progress.
+    ucs_status_t fall_asleep(Waiter& me, std::uint64_t* arming_p);
+    bool is_watched() const { return (attention_ & kWatched) != 0; }
+    /// Before the lock is released: those who sleep go on sleeping only if nothing has happened and
+    /// the worker is armed. `leaves_work`: the call may have left work to progress.
+    void settle(bool leaves_work);
 
     // ---- Endpoints (worker_endpoints.cc)
 
@@ -148,6 +180,7 @@ class alignas(128) Worker : public tw_worker {
     DeviceTags* device_tags() const { return device_tags_.get(); }
     void map_lane(uct_ep_h lane, Endpoint* ep);
     void ask_wireup(Endpoint& ep);
+    /// Its operations have ended; the program is told behind their callbacks, in progress.
     void report_failure(Endpoint& ep, ucs_status_t status);
 
     // ---- Requests (requests.cc)
@@ -225,6 +258,11 @@ class alignas(128) Worker : public tw_worker {
         bool is_idle;              // nothing was left of it at the last look
     };
 
+    struct LaneFailure {
+        uct_ep_h lane;
+        ucs_status_t status;
+    };
+
     Worker(Context& context, const tw_worker_params_t& params);
     ucs_status_t open();
     ucs_status_t open_device_tags();
@@ -244,6 +282,9 @@ class alignas(128) Worker : public tw_worker {
         return count;
     }
     unsigned progress_slowly();
+    unsigned progress_all();
+    ucs_status_t arm_rails(const Waiter& me);
+    void break_arming(const Waiter& me);
     void ask_slow_work() { attention_ |= kSlowWork; }
     unsigned run_slow_work();
     /// Of requests by callbacks in progress: those told and those that wait.
@@ -258,6 +299,7 @@ class alignas(128) Worker : public tw_worker {
     void destroy(Endpoint& ep);
     unsigned destroy_retired();
     void end_soon(Endpoint& ep, ucs_status_t status);
+    void fail_lane(const LaneFailure& failure);
     unsigned end_connections();
 
     template <bool kIsLong>
@@ -346,6 +388,7 @@ class alignas(128) Worker : public tw_worker {
     /// Bits of attention_.
     static constexpr std::uint8_t kInProgress = 1;
     static constexpr std::uint8_t kSlowWork = 2;
+    static constexpr std::uint8_t kWatched = 4;  // armed, or a thread sleeps
 
     Context& context_;
     const tw_worker_params_t params_;
@@ -360,6 +403,14 @@ class alignas(128) Worker : public tw_worker {
     unsigned calls_left_ = kCallsPerLook;  // before the clock is looked at
     std::uint64_t next_look_ns_ = 0;
     Wakeup wakeup_;
+    Waiters waiters_;
+    bool is_armed_ = false;  // whatever comes makes the descriptor readable
+    bool has_refused_progress_ = false;
+    std::uint64_t arming_ = 0;  // its number
+    std::uint64_t ends_ = 0;
+    std::uint64_t ends_slept_at_ = 0;     // ends() when a thread fell asleep last
+    std::uint64_t signals_armed_at_ = 0;  // when its event was taken last
+    std::atomic<std::uint64_t> signals_{0};
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     std::unordered_map<uct_ep_h, Endpoint*> lanes_;
@@ -374,6 +425,7 @@ class alignas(128) Worker : public tw_worker {
     std::vector<Endpoint*> retired_;
     // Failed or replaced; the program has not closed them, or they have not been destroyed.
     std::unordered_map<Endpoint*, std::unique_ptr<Endpoint>> gone_;
+    std::vector<LaneFailure> lane_failures_;  // seen outside of progress
 
     MatchSpace spaces_[2];
     Budget budget_;
@@ -416,6 +468,21 @@ class Entry {
     ~Entry() {
         if (worker_.is_multi)
             worker_.lock.unlock();
+    }
+
+  private:
+    Worker& worker_;
+};
+
+/// Held by every call that may leave work to progress: behind Entry, it wakes who sleeps.
+class LeavesWork {
+  public:
+    explicit LeavesWork(Worker& worker) : worker_(worker) {}
+    LeavesWork(const LeavesWork&) = delete;
+    LeavesWork& operator=(const LeavesWork&) = delete;
+    ~LeavesWork() {
+        if (worker_.is_watched()) [[unlikely]]
+            worker_.settle(true);
     }
 
   private:

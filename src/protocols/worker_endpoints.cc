@@ -193,19 +193,30 @@ void Worker::map_lane(uct_ep_h lane, Endpoint* ep) {
         lanes_[lane] = ep;
     } else {
         lanes_.erase(lane);
+        std::erase_if(lane_failures_, [&](const auto& failure) { return failure.lane == lane; });
     }
 }
 
+/// The transport may see it in any call, in arm() for instance; callbacks run in progress.
 void Worker::lane_failed(uct_ep_h lane, ucs_status_t status) {
-    const auto found = lanes_.find(lane);
+    if (!lanes_.contains(lane))
+        return;
+    if (is_in_progress())
+        return fail_lane({lane, status});
+    lane_failures_.push_back({lane, status});
+    ask_slow_work();
+}
+
+void Worker::fail_lane(const LaneFailure& failure) {
+    const auto found = lanes_.find(failure.lane);
     if (found == lanes_.end())
-        return;
+        return;  // it has gone meanwhile
     Endpoint& ep = *found->second;
-    if (ep.stripe_failed(lane, status))
+    if (ep.stripe_failed(failure.lane, failure.status))
         return;
-    if (ep.is_beside_its_lane(lane))
-        return end_soon(ep, status);
-    ep.fail(status);
+    if (ep.is_beside_its_lane(failure.lane))
+        return end_soon(ep, failure.status);
+    ep.fail(failure.status);
 }
 
 void Worker::ask_wireup(Endpoint& ep) {

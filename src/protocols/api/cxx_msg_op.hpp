@@ -13,56 +13,61 @@ namespace tagwire {
 inline namespace v1 {
 namespace msg {
 
-/// A tw_op_t that begins with the defaults; each call sets one thing.
-class Op : public tw_op_t {
+/// A tw_op_t that begins with the defaults; each call sets one thing. Use Op; with a callback it is
+/// a CallbackOp, because the end of such an operation is told once, and its handle is void then.
+template <bool kHasCallback>
+class BasicOp : public tw_op_t {
   public:
-    explicit Op(std::uint32_t op_flags = 0) : tw_op_t{} { flags = op_flags; }
+    explicit BasicOp(std::uint32_t op_flags = 0) : tw_op_t{} { flags = op_flags; }
+    explicit BasicOp(const tw_op_t& op) : tw_op_t(op) {}
 
     /// Further TW_OP_x.
-    Op& with(std::uint32_t more) {
+    BasicOp& with(std::uint32_t more) {
         flags |= more;
         return *this;
     }
     /// `callable(const tw_completion_t&)` runs when the operation ends, unless the call itself
-    /// answers that. Takes the place of the context.
+    /// answers that. Takes the place of the context. The result is a copy; this one has it, too.
     template <class Done>
-    Op& on_complete(Done& callable) {
+    BasicOp<true> on_complete(Done& callable) {
         context = detail::arg_of(callable);
         complete = [](const tw_completion_t* end) { (*static_cast<Done*>(end->context))(*end); };
-        return *this;
+        return BasicOp<true>(*this);
     }
     /// What the completion has as its context.
-    Op& carry(void* pointer) {
+    BasicOp& carry(void* pointer) {
         context = pointer;
         return *this;
     }
     /// Travels with the message.
-    Op& immediate(std::uint64_t value) {
+    BasicOp& immediate(std::uint64_t value) {
         flags |= TW_OP_IMM;
         imm = value;
         return *this;
     }
     /// Covers the whole buffer.
-    Op& memory(tw_mem_h handle) {
+    BasicOp& memory(tw_mem_h handle) {
         mem = handle;
         return *this;
     }
     /// Receives: only from the peer of this endpoint.
-    Op& from(tw_ep_h ep) {
+    BasicOp& from(tw_ep_h ep) {
         source = ep;
         return *this;
     }
     /// Gets the completion when the call itself answers the end.
-    Op& ended(tw_completion_t& end) {
+    BasicOp& ended(tw_completion_t& end) {
         done = &end;
         return *this;
     }
     /// Memory of the program for the request; see RequestMemory.
-    Op& place(void* request_memory) {
+    BasicOp& place(void* request_memory) {
         request = request_memory;
         return *this;
     }
 };
+using Op = BasicOp<false>;
+using CallbackOp = BasicOp<true>;
 
 /// An operation that is asked for its end: neither callback nor TW_OP_COMPLETION. Destroyed before
 /// that, the operation goes on and nobody is told of its end.
@@ -83,6 +88,12 @@ class Request {
     tw_status_t test(tw_completion_t* done = nullptr) const {
         return tw_request_test(request_, done);
     }
+    /// Progresses until its end: the status of that, or TW_INPROGRESS when the time has passed.
+    /// Only while there is an operation.
+    tw_status_t wait(tw_wait_mode_t mode = TW_WAIT_YIELD, std::uint64_t timeout_ns = UINT64_MAX,
+                     tw_completion_t* done = nullptr) const {
+        return tw_request_wait(request_, mode, timeout_ns, done);
+    }
     tw_status_t cancel() const { return tw_request_cancel(request_); }
     void reset() {
         if (request_ != nullptr)
@@ -98,15 +109,44 @@ class Request {
     tw_request_h request_ = nullptr;
 };
 
+namespace detail {
+
+inline const tw_request_h* handles_of(std::span<const Request> requests) {
+    static_assert(sizeof(Request) == sizeof(tw_request_h) && std::is_standard_layout_v<Request>);
+    return reinterpret_cast<const tw_request_h*>(requests.data());
+}
+
+}  // namespace detail
+
+/// Progresses until one of the operations, all of one worker, has ended: TW_OK, and `index` is the
+/// first that has. TW_INPROGRESS: the time has passed. Requests without an operation are passed
+/// over.
+inline tw_status_t wait_any(std::span<const Request> requests, std::size_t& index,
+                            tw_wait_mode_t mode = TW_WAIT_YIELD,
+                            std::uint64_t timeout_ns = UINT64_MAX) {
+    return tw_wait_any(detail::handles_of(requests), requests.size(), mode, timeout_ns, &index);
+}
+/// The same until all of them have ended.
+inline tw_status_t wait_all(std::span<const Request> requests, tw_wait_mode_t mode = TW_WAIT_YIELD,
+                            std::uint64_t timeout_ns = UINT64_MAX) {
+    return tw_wait_all(detail::handles_of(requests), requests.size(), mode, timeout_ns);
+}
+
 /// What a call is told beside buffer, tag and peer, and where its operation goes: nothing, an Op, a
 /// Request, or {op, request}. With a callback or TW_OP_COMPLETION the operation is the library's
-/// again by itself, so that a plain handle takes the place of the Request.
+/// again by itself: so a plain handle takes the place of the Request. A callback beside a Request
+/// does not compile; a Request beside TW_OP_COMPLETION, or a callback in disguise, stays empty.
 class How {
   public:
     How() = default;
     How(const tw_op_t& op) : op_(&op) {}
     How(Request& request) : request_(request.out()) {}
-    How(const tw_op_t& op, Request& request) : op_(&op), request_(request.out()) {}
+    How(const tw_op_t& op, Request& request) : op_(&op) {
+        tw_request_h* const handle = request.out();
+        if (op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
+            request_ = handle;
+    }
+    How(const CallbackOp& op, Request& request) = delete;
     How(const tw_op_t& op, tw_request_h& handle) : op_(&op), request_(&handle) {}
 
     [[nodiscard]] const tw_op_t* op() const { return op_; }

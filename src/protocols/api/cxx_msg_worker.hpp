@@ -81,14 +81,10 @@ class Worker {
         return tw_worker_poll(get(), completions.data(), static_cast<unsigned>(completions.size()));
     }
     /// Progresses until the operation has ended; the request is free then. The completion has the
-    /// status of the end, or why it cannot be waited for.
+    /// status of the end, or why it cannot be waited for (in a callback: TW_ERR_INVALID_PARAM).
     tw_completion_t finish(Request& request, tw_wait_mode_t mode = TW_WAIT_YIELD) const {
         tw_completion_t done{};
-        tw_status_t status = TW_OK;
-        while (status >= TW_OK && request.test(&done) == TW_INPROGRESS)
-            status = wait(mode);
-        if (status < TW_OK)
-            done.status = status;
+        done.status = request.wait(mode, UINT64_MAX, &done);
         request.reset();
         return done;
     }
@@ -151,11 +147,22 @@ class Worker {
         name(op, message);
         return tag_recv(buffer, 0, 0, {op, request});
     }
+    /// The end goes to the callback of `op`, or where it says. `handle_p` may be nullptr.
+    tw_status_t tag_recv_claimed(tw_message_h message, std::span<std::byte> buffer, CallbackOp op,
+                                 tw_request_h* handle_p = nullptr) const {
+        name(op, message);
+        return tw_tag_recv(get(), buffer.data(), buffer.size(), 0, 0, &op, handle_p);
+    }
     /// The same of untagged messages.
     tw_status_t recv_claimed(tw_message_h message, std::span<std::byte> buffer, Op op,
                              Request& request) const {
         name(op, message);
         return recv(buffer, {op, request});
+    }
+    tw_status_t recv_claimed(tw_message_h message, std::span<std::byte> buffer, CallbackOp op,
+                             tw_request_h* handle_p = nullptr) const {
+        name(op, message);
+        return tw_msg_recv(get(), buffer.data(), buffer.size(), &op, handle_p);
     }
     tw_status_t tag_drop(tw_message_h message) const {
         Op op(TW_OP_DISCARD);
@@ -211,7 +218,7 @@ class Worker {
     tw_status_t look(std::uint32_t flags, tw_completion_t& found, tw_ep_h from) const {
         return recv({}, Op(flags).ended(found).from(from));
     }
-    static void name(Op& op, tw_message_h message) {
+    static void name(tw_op_t& op, tw_message_h message) {
         op.flags |= TW_OP_CLAIM;
         op.message = message;
     }

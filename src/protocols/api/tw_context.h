@@ -131,6 +131,7 @@ TAGWIRE_API tw_status_t tw_worker_address(tw_worker_h worker, void* address, siz
 TAGWIRE_API tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p);
 
 /// Advances everything: sends, receives, callbacks, connections. Returns 0 when nothing happened.
+/// In a callback it does nothing; the first such call is logged.
 TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
 
 /// Takes up to `max` completions of operations with TW_OP_COMPLETION and without a callback, oldest
@@ -149,13 +150,16 @@ TAGWIRE_API unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* complet
 /// the worker; nothing is read from it. TW_ERR_IO_ERROR: the system has no more descriptors.
 TAGWIRE_API tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p);
 
-/// Asks for that. TW_OK: armed; it holds for one wake-up. TW_ERR_BUSY: something has come already,
-/// or completions wait for tw_worker_poll(): progress or poll, then arm again.
-/// TW_ERR_INVALID_PARAM: tw_worker_fd() was never called.
+/// Asks for that. TW_OK: armed; it holds for one wake-up. What another thread does to the worker
+/// afterwards (progress, or a call that leaves work to it) makes the descriptor readable, too.
+/// TW_ERR_BUSY: something has come already, or completions wait for tw_worker_poll(): progress or
+/// poll, then arm again; also in a callback. TW_ERR_INVALID_PARAM: tw_worker_fd() was never called.
+/// No callback runs.
 TAGWIRE_API tw_status_t tw_worker_arm(tw_worker_h worker);
 
-/// Makes the descriptor readable, from any thread whatever the thread mode. TW_ERR_INVALID_PARAM:
-/// tw_worker_fd() was never called.
+/// Ends tw_worker_wait() of every thread that waits just then, and the next one of every other
+/// thread; makes the descriptor readable. From any thread whatever the thread mode, and from a
+/// signal handler. TW_OK.
 TAGWIRE_API tw_status_t tw_worker_signal(tw_worker_h worker);
 
 typedef enum tw_wait_mode {
@@ -164,9 +168,22 @@ typedef enum tw_wait_mode {
     TW_WAIT_SLEEP   ///< Sleep on the descriptor while there is nothing to do.
 } tw_wait_mode_t;
 
-/// Progresses until something has happened, or `timeout_ns` have passed (UINT64_MAX: no limit).
-/// With TW_THREAD_MULTI the lock is not held while it sleeps. TW_OK, TW_ERR_TIMED_OUT, and what
-/// tw_worker_fd() answers.
+/// Progresses until there may be something new for the calling thread, or `timeout_ns` have passed
+/// (UINT64_MAX: no limit). TW_OK:
+///
+/// - an operation has ended, a message has come, or an endpoint has failed, since this thread's
+///   last tw_worker_wait() on the worker returned, whichever thread's progress saw it;
+/// - completions wait for tw_worker_poll();
+/// - tw_worker_signal() was called since then;
+/// - TW_WAIT_SLEEP: a signal handler has run in this thread while it slept;
+/// - or for none of these: so test, then wait again. No end is missed between the two:
+///
+///     while (tw_request_test(request, &done) == TW_INPROGRESS)
+///         tw_worker_wait(worker, mode, UINT64_MAX);
+///
+/// With TW_THREAD_MULTI any number of threads may wait; the lock is not held while they sleep, and
+/// what other threads begin is progressed. TW_ERR_TIMED_OUT. TW_ERR_INVALID_PARAM: in a callback,
+/// where nothing can be waited for. TW_ERR_IO_ERROR, TW_ERR_UNSUPPORTED: as tw_worker_fd().
 TAGWIRE_API tw_status_t tw_worker_wait(tw_worker_h worker, tw_wait_mode_t mode,
                                        uint64_t timeout_ns);
 

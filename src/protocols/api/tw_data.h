@@ -21,6 +21,7 @@
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DATA_H
 #define TAGWIRE_PROTOCOLS_API_TW_DATA_H
 
+#include <protocols/api/tw_context.h>
 #include <protocols/api/tw_def.h>
 
 #ifdef __cplusplus
@@ -66,6 +67,25 @@ TAGWIRE_API tw_status_t tw_request_cancel(tw_request_h request);
 /// Whether an operation without callback and TW_OP_COMPLETION has ended: TW_INPROGRESS, or the
 /// status of its end, with `done` (which may be NULL) filled.
 TAGWIRE_API tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done);
+
+/// Progresses until such an operation has ended: what tw_request_test() answers then.
+/// TW_INPROGRESS: `timeout_ns` have passed (UINT64_MAX: no limit), and it goes on. Neither
+/// tw_worker_signal() nor a signal handler ends this wait. TW_ERR_INVALID_PARAM: in a callback,
+/// where nothing can be waited for, or the end is told elsewhere (a callback, TW_OP_COMPLETION).
+/// TW_ERR_IO_ERROR, TW_ERR_UNSUPPORTED: as tw_worker_fd(), with TW_WAIT_SLEEP.
+TAGWIRE_API tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode,
+                                        uint64_t timeout_ns, tw_completion_t* done);
+
+/// The same until one of `count` operations of one worker has ended. NULLs among them, of calls
+/// that ended at once, are passed over. TW_OK: *index_p is the first that has; tw_request_test()
+/// tells how. TW_ERR_NO_ELEM: all are NULL.
+TAGWIRE_API tw_status_t tw_wait_any(const tw_request_h* requests, size_t count, tw_wait_mode_t mode,
+                                    uint64_t timeout_ns, size_t* index_p);
+
+/// The same until all of them have ended. TW_OK: they have (or all are NULL); tw_request_test()
+/// tells of each how.
+TAGWIRE_API tw_status_t tw_wait_all(const tw_request_h* requests, size_t count, tw_wait_mode_t mode,
+                                    uint64_t timeout_ns);
 
 /// Gives up such a handle; an operation that has not ended goes on, and nobody is told of its end.
 TAGWIRE_API void tw_request_free(tw_request_h request);

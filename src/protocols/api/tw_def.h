@@ -56,8 +56,9 @@ enum tw_op_flag {
     TW_OP_FENCE = 1 << 8,
     /// (recv) Look whether a message is there that this receive would match; the receive is not
     /// posted. Ends within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
-    /// immediate and source. If a buffer is given and all data is here, as much as fits is copied,
-    /// and `buffer` of the completion is set. The message stays.
+    /// immediate and source. A peek does not progress: who peeks in a loop progresses in it. If a
+    /// buffer is given and all data is here, as much as fits is copied, and `buffer` of the
+    /// completion is set. The message stays.
     TW_OP_PEEK = 1 << 9,
     /// (recv) With PEEK: a message that is found is taken; `message` of the completion names it.
     /// Alone: receives the message tw_op_t.message. Tag, mask and source are not looked at.

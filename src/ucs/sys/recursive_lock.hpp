@@ -42,8 +42,23 @@ class RecursiveLock {
             --depth_;
             return;
         }
-        // SYNC recursive_lock: pairs with the acquires in lock() and wait().
+        // SYNC recursive_lock: pairs with the acquires in lock() and take().
         owner_.store(kNobody, std::memory_order_release);
+    }
+
+    /// For who takes it again and again, right after unlock(): those who wait for it get a turn,
+    /// who else could hardly ever find it free.
+    void give_way() const {
+        // Relaxed: who comes later has its turn later.
+        for (unsigned spins = 0; waiting_.load(std::memory_order_relaxed) > 0 &&
+                                 owner_.load(std::memory_order_relaxed) == kNobody;
+             ++spins) {
+            if (spins == kSpins) {
+                ::sched_yield();
+                return;
+            }
+            spin_pause();
+        }
     }
 
   private:
@@ -51,6 +66,12 @@ class RecursiveLock {
     static constexpr unsigned kSpins = 200;
 
     [[gnu::noinline]] void wait(std::uintptr_t self) {
+        waiting_.fetch_add(1, std::memory_order_relaxed);
+        take(self);
+        waiting_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+    void take(std::uintptr_t self) {
         for (unsigned spins = 0;; ++spins) {
             std::uintptr_t nobody = kNobody;
             // SYNC recursive_lock: pairs with the release in unlock().
@@ -67,6 +88,7 @@ class RecursiveLock {
     }
 
     std::atomic<std::uintptr_t> owner_{kNobody};
+    std::atomic<unsigned> waiting_{0};
     unsigned depth_ = 0;  // times that the owner took it beyond the first
 };
 

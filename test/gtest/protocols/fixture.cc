@@ -39,6 +39,12 @@ Node::Node(tw_context_h context, tw_thread_mode_t mode) {
     worker_.reset(worker);
 }
 
+Node::Node(tw_context_h context, const tw_worker_params_t& params) {
+    tw_worker_h worker = nullptr;
+    EXPECT_EQ(tw_worker_create(context, &params, &worker), TW_OK);
+    worker_.reset(worker);
+}
+
 Bytes Node::address() const {
     Bytes bytes(TW_ADDRESS_BYTES_MAX);
     std::size_t length = bytes.size();

@@ -34,6 +34,8 @@ struct WorkerDeleter {
 class Node {
   public:
     explicit Node(tw_context_h context, tw_thread_mode_t mode = TW_THREAD_SINGLE);
+    /// With its own callback for failures.
+    Node(tw_context_h context, const tw_worker_params_t& params);
 
     tw_worker_h worker() const { return worker_.get(); }
     Bytes address() const;

@@ -186,29 +186,6 @@ TEST_F(MsgEnds, the_peer_of_a_forced_close_hears_of_it_without_speaking) {
     EXPECT_EQ(b.done.front().status, TW_ERR_CONNECTION_RESET);
 }
 
-TEST_F(MsgEnds, an_endpoint_to_oneself_that_was_closed_while_it_greeted_can_be_made_anew) {
-    for (int calls = 0; calls < 16; ++calls) {
-        Node self(context_.get());
-        self.to(self);
-        for (int i = 0; i < calls; ++i)
-            self.progress();
-        EXPECT_EQ(tw_ep_close(self.to(self), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
-        int sent = 0, got = 0;
-        const tw_op_t how = op(&sent, TW_OP_DELIVERY_COMPLETE), receive = op(&got);
-        char byte = 0;
-        ASSERT_EQ(tw_tag_recv(self.worker(), &byte, 1, 1, 0, &receive, nullptr), TW_INPROGRESS);
-        ASSERT_EQ(tw_tag_send(self.to(self), "x", 1, 1, &how, nullptr), TW_INPROGRESS);
-        run_until([&] {
-            self.progress();
-            return self.done.size() == 2;
-        });
-        for (const tw_completion_t& done : self.done)
-            EXPECT_EQ(done.status, TW_OK) << calls;
-        EXPECT_TRUE(self.failures.empty()) << calls;
-        EXPECT_EQ(self.counter("garbage"), 0U) << calls;
-    }
-}
-
 TEST_F(MsgEnds, the_peers_of_a_worker_that_goes_hear_of_it_without_speaking) {
     Node& a = node(0);
     Node& b = node(1);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A peer is killed with everything under way. A program of its own (it forks before anything of the
 // library runs).
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "protocols/fixture.hpp"
 #include "vhca/child.hpp"
@@ -284,6 +286,75 @@ TEST_F(MsgKill, a_death_in_any_phase_of_connecting_is_heard_of) {
     }
     for (const auto& victim : victims)
         victim->kill();
+    tw_context_destroy(context);
+}
+
+/// What is told, and where.
+struct Told {
+    const char* where = "nowhere";
+    int ended = 0;
+    std::vector<std::string> failed_in;
+    std::vector<int> ended_before;
+};
+
+TEST_F(MsgKill, a_failure_that_arming_sees_is_told_in_progress_behind_the_ends) {
+    TW_SKIP_FORK_BESIDE_THREADS();
+    const Victim victim(transports());
+    tw_context_params_t params{};
+    params.transports = transports();
+    tw_context_h context = nullptr;
+    ASSERT_EQ(tw_context_create(&params, &context), TW_OK);
+    Told told;
+    tw_worker_params_t worker_params{};
+    worker_params.ep_failed_arg = &told;
+    worker_params.ep_failed = [](void* arg, tw_ep_h, tw_status_t) {
+        Told& all = *static_cast<Told*>(arg);
+        all.failed_in.emplace_back(all.where);
+        all.ended_before.push_back(all.ended);
+    };
+    {
+        Node node(context, worker_params);
+        const Bytes theirs = victim.start(node.address());
+        const tw_ep_params_t ep_params{theirs.data(), theirs.size(), nullptr};
+        tw_ep_h ep = nullptr;
+        ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
+        while (node.counter("rx_unexpected") < 2)
+            node.progress();
+        const Bytes data = pattern(kLong, 2);
+        tw_op_t how{};
+        how.context = &told;
+        how.flags = TW_OP_COMPLETION;
+        how.complete = [](const tw_completion_t* done) {
+            Told& all = *static_cast<Told*>(done->context);
+            EXPECT_STREQ(all.where, "progress");
+            ++all.ended;
+        };
+        ASSERT_EQ(tw_tag_send(ep, data.data(), kLong, 5, &how, nullptr), TW_INPROGRESS);
+        how.flags |= TW_OP_MATCH_COMPLETE;
+        ASSERT_EQ(tw_tag_send(ep, data.data(), 10, 5, &how, nullptr), TW_INPROGRESS);
+        int fd = -1;
+        ASSERT_EQ(tw_worker_fd(node.worker(), &fd), TW_OK);
+        told.where = "progress";
+        for (int i = 0; i < 1000; ++i)
+            node.progress();
+        victim.kill();
+        // Over shared memory the death is there to be seen before the first arming.
+        pollfd polled{fd, POLLIN, 0};
+        if (std::string_view(transports()) == "sm")
+            ::poll(&polled, 1, 10000);
+        while (told.failed_in.empty()) {
+            told.where = "arm";
+            for (int i = 0; i < 3; ++i)
+                tw_worker_arm(node.worker());
+            told.where = "progress";
+            node.progress();
+        }
+        for (int i = 0; i < 1000; ++i)
+            node.progress();
+        EXPECT_EQ(told.failed_in, std::vector<std::string>{"progress"});
+        EXPECT_EQ(told.ended_before, std::vector<int>{2});
+        EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
+    }
     tw_context_destroy(context);
 }
 

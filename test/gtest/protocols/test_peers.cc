@@ -26,6 +26,29 @@ class MsgPeers : public MsgTest {
 };
 
 // The one with the lower id asks whether it may leave, the other one answers that it has.
+TEST_F(MsgPeers, an_endpoint_to_oneself_that_was_closed_while_it_greeted_can_be_made_anew) {
+    for (int calls = 0; calls < 16; ++calls) {
+        Node self(context_.get());
+        self.to(self);
+        for (int i = 0; i < calls; ++i)
+            self.progress();
+        EXPECT_EQ(tw_ep_close(self.to(self), TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);
+        int sent = 0, got = 0;
+        const tw_op_t how = op(&sent, TW_OP_DELIVERY_COMPLETE), receive = op(&got);
+        char byte = 0;
+        ASSERT_EQ(tw_tag_recv(self.worker(), &byte, 1, 1, 0, &receive, nullptr), TW_INPROGRESS);
+        ASSERT_EQ(tw_tag_send(self.to(self), "x", 1, 1, &how, nullptr), TW_INPROGRESS);
+        run_until([&] {
+            self.progress();
+            return self.done.size() == 2;
+        });
+        for (const tw_completion_t& done : self.done)
+            EXPECT_EQ(done.status, TW_OK) << calls;
+        EXPECT_TRUE(self.failures.empty()) << calls;
+        EXPECT_EQ(self.counter("garbage"), 0U) << calls;
+    }
+}
+
 TEST_F(MsgPeers, a_directed_receive_outlives_the_endpoint_that_it_was_posted_with) {
     Node& b = node(node(0).id() < node(1).id() ? 0 : 1);
     Node& a = node(node(0).id() < node(1).id() ? 1 : 0);

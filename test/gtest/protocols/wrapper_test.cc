@@ -180,6 +180,67 @@ TEST_F(MsgWrapper, messages_are_peeked_claimed_and_discarded) {
     EXPECT_EQ(worker_.discard(found), TW_ERR_NO_MESSAGE);
 }
 
+// The library takes the handle of such an operation back by itself.
+static_assert(!std::is_constructible_v<msg::How, msg::CallbackOp, msg::Request&>);
+static_assert(std::is_constructible_v<msg::How, msg::CallbackOp, tw_request_h&>);
+static_assert(std::is_constructible_v<msg::How, msg::Op, msg::Request&>);
+
+TEST_F(MsgWrapper, a_request_beside_an_end_that_is_told_elsewhere_stays_empty) {
+    int ended = 0;
+    auto count = [&](const tw_completion_t& done) { ended += done.status == TW_OK ? 1 : 100; };
+    msg::Op disguised;
+    disguised.on_complete(count);
+    msg::Request first, second, third;
+    ASSERT_EQ(worker_.recv(buffer_, {disguised, first}), TW_INPROGRESS);
+    ASSERT_EQ(worker_.recv(buffer_, {msg::Op(TW_OP_COMPLETION), second}), TW_INPROGRESS);
+    EXPECT_FALSE(first);
+    EXPECT_FALSE(second);
+    for (int i = 0; i < 2; ++i)
+        ASSERT_GE(self_.send(bytes("told")), TW_OK);
+    std::array<tw_completion_t, 1> done{};
+    run_until([&] { return ended == 1 && worker_.poll(done) == 1; });
+    ASSERT_EQ(worker_.recv(buffer_, third), TW_INPROGRESS);
+    first.reset();
+    second.reset();
+    EXPECT_EQ(third.test(), TW_INPROGRESS);
+    EXPECT_EQ(third.cancel(), TW_OK);
+}
+
+TEST_F(MsgWrapper, a_claim_may_have_a_callback) {
+    for (const bool tagged : {true, false}) {
+        ASSERT_GE(tagged ? self_.tag_send(bytes("claimed"), 4) : self_.send(bytes("claimed")),
+                  TW_OK);
+        tw_completion_t found{};
+        run_until([&] {
+            return (tagged ? worker_.tag_claim(4, 0, found) : worker_.claim(found)) == TW_OK;
+        });
+        std::size_t length = 0;
+        auto end = [&](const tw_completion_t& done) { length = done.length; };
+        const msg::CallbackOp op = msg::Op(TW_OP_COMPLETION).on_complete(end);
+        ASSERT_EQ(tagged ? worker_.tag_recv_claimed(found.message, buffer_, op)
+                         : worker_.recv_claimed(found.message, buffer_, op),
+                  TW_INPROGRESS);
+        run_until([&] { return length == 7; });
+        EXPECT_EQ(text(length), "claimed");
+    }
+}
+
+TEST_F(MsgWrapper, requests_are_waited_for_one_any_or_all) {
+    std::array<msg::Request, 3> requests;
+    for (std::uint64_t tag = 1; tag < 3; ++tag)
+        ASSERT_EQ(worker_.tag_recv(buffer_, tag, 0, requests[tag]), TW_INPROGRESS);
+    std::size_t index = 0;
+    EXPECT_EQ(msg::wait_any(requests, index, TW_WAIT_SPIN, 1000), TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("second"), 2), TW_OK);
+    EXPECT_EQ(msg::wait_any(requests, index), TW_OK);
+    EXPECT_EQ(index, 2U);
+    EXPECT_EQ(msg::wait_all(requests, TW_WAIT_SLEEP, 1000), TW_INPROGRESS);
+    EXPECT_EQ(requests[1].wait(TW_WAIT_SLEEP, 1000), TW_INPROGRESS);
+    ASSERT_GE(self_.tag_send(bytes("first"), 1), TW_OK);
+    EXPECT_EQ(msg::wait_all(requests), TW_OK);
+    EXPECT_EQ(requests[1].wait(), TW_OK);
+}
+
 TEST_F(MsgWrapper, a_receive_is_cancelled) {
     msg::Request request;
     ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, request), TW_INPROGRESS);
@@ -247,6 +308,7 @@ TEST_F(MsgWrapper, a_sleeping_worker_is_woken) {
     EXPECT_EQ(poll(&readable, 1, 10000), 1);
     while (worker_.progress() != 0) {
     }
+    EXPECT_EQ(worker_.wait(TW_WAIT_SPIN, 1000), TW_OK);  // the signal
     EXPECT_EQ(worker_.wait(TW_WAIT_SPIN, 1000), TW_ERR_TIMED_OUT);
 }
 
