@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string>
 
 #include "tools/failure.hpp"
 #include "tools/info.hpp"
@@ -25,8 +26,8 @@ std::string own_file() {
     return error ? "tagwire" : file.string();
 }
 
-int run(int argc, char** argv) {
-    const CommandLine line = parse_command_line(argc, argv);
+int run(int argc, char** argv, std::string* asked) {
+    const CommandLine line = parse_command_line(argc, argv, asked);
     if (line.perf) {
         return run_perf(make_plan(*line.perf));
     } else if (line.info) {
@@ -53,11 +54,11 @@ int main(int argc, char** argv) {
     if (const std::optional<int> status = run_if_peer_process(argc, argv)) {
         return *status;
     }
+    std::string asked = "tagwire";
     try {
-        return run(argc, argv);
+        return run(argc, argv, &asked);
     } catch (const UsageError& error) {
-        std::fprintf(stderr, "tagwire: %s\nTry 'tagwire --help' or 'tagwire perf --help'.\n",
-                     error.what());
+        std::fprintf(stderr, "tagwire: %s\nTry '%s --help'.\n", error.what(), asked.c_str());
         return 2;
     } catch (const std::bad_alloc&) {
         std::fprintf(stderr,

@@ -79,7 +79,7 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
                      "Cpus of this process and its peer (default the first two)")
         ->type_name("A,B");
     *server = perf->add_option("--server", arguments->server_port,
-                               "Wait for a --connect on this port (default 13377)")
+                               "Wait for a --connect on this port (default 13377; 0: any free one)")
                   ->expected(0, 1)
                   ->type_name("[PORT]");
     perf->add_option("--connect", arguments->connect, "Measure against the server there")
@@ -256,9 +256,16 @@ void add_vhca(CLI::App* app, VhcaArguments* arguments) {
         ->type_name("FILE");
 }
 
+/// "tagwire vhca run": the subcommands that were understood.
+std::string asked_of(const CLI::App& app) {
+    const std::vector<const CLI::App*> asked =
+        app.get_subcommands([](const CLI::App* one) { return one->parsed(); });
+    return app.get_name() + (asked.empty() ? "" : " " + asked_of(*asked.front()));
+}
+
 }  // namespace
 
-CommandLine parse_command_line(int argc, char** argv) {
+CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     CLI::App app("tagwire: tagged messages on every wire", "tagwire");
     app.set_version_flag("--version", std::string("tagwire ") + tagwire_version_string());
     app.require_subcommand(1);
@@ -280,11 +287,13 @@ CommandLine parse_command_line(int argc, char** argv) {
     CommandLine line;
     try {
         app.parse(argc, argv);
+        *asked = asked_of(app);
     } catch (const CLI::Success& success) {
         app.exit(success);
         line.done = true;
         return line;
     } catch (const CLI::ParseError& error) {
+        *asked = asked_of(app);
         throw UsageError(error.what());
     }
     if (app.got_subcommand("perf")) {

@@ -45,7 +45,7 @@ struct CommandLine {
     std::optional<VhcaInfoArguments> vhca_info;
 };
 
-/// Throws UsageError.
-CommandLine parse_command_line(int argc, char** argv);
+/// Throws UsageError. `*asked`, also then: the command whose --help explains it, "tagwire perf".
+CommandLine parse_command_line(int argc, char** argv, std::string* asked);
 
 }  // namespace tagwire::tools

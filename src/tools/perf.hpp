@@ -23,7 +23,7 @@ struct PerfArguments {
     bool bidir = false;
     bool validate = false;
     bool server = false;
-    std::uint64_t server_port = kDefaultPort;
+    std::string server_port;  // empty: kDefaultPort
 };
 
 /// Checked, with defaults filled in. Transports and sizes that depend on them are checked when

@@ -180,6 +180,23 @@ void parse_host(const std::string& given, PerfPlan* plan) {
     }
 }
 
+/// Port 0 is any free one.
+std::uint16_t parse_server_port(const std::string& given) {
+    if (given.empty()) {
+        return kDefaultPort;
+    }
+    std::uint16_t port = 0;
+    const char* const last = given.data() + given.size();
+    const auto [end, error] = std::from_chars(given.data(), last, port);
+    if (error != std::errc() || end != last) {
+        throw UsageError(
+            text("--server: '%s' is not a port, which is a number to 65535 (0: any free one; "
+                 "nothing behind --server: %u)",
+                 given.c_str(), unsigned{kDefaultPort}));
+    }
+    return port;
+}
+
 /// A server does what its client asks for, so it takes few options.
 PerfPlan server_plan(const PerfArguments& arguments) {
     const PerfArguments none;
@@ -202,10 +219,7 @@ PerfPlan server_plan(const PerfArguments& arguments) {
                 text("--server has no meaning for %s: it runs on one host", plan.test->name));
         }
     }
-    if (arguments.server_port > 65535) {
-        throw UsageError("--server takes a port from 0 (any free one) to 65535");
-    }
-    plan.port = static_cast<std::uint16_t>(arguments.server_port);
+    plan.port = parse_server_port(arguments.server_port);
     if (arguments.cpu) {
         plan.cpus = parse_cpus(*arguments.cpu);
     }

@@ -42,6 +42,29 @@ TEST(TagwireCommand, wrong_usage_is_status_2) {
     }
 }
 
+TEST(TagwireCommand, wrong_usage_points_to_the_help_of_its_subcommand) {
+    const struct {
+        std::vector<std::string> arguments;
+        const char* says;
+    } cases[] = {
+        {{}, "Try 'tagwire --help'."},
+        {{"measure"}, "Try 'tagwire --help'."},
+        {{"perf"}, "Try 'tagwire perf --help'."},
+        {{"perf", "--server", "="}, "--server: '=' is not a port"},
+        {{"soak", "--bogus"}, "Try 'tagwire soak --help'."},
+        {{"soak", "--tl", "pigeon"}, "Try 'tagwire soak --help'."},
+        {{"tune", "--tl", ","}, "Try 'tagwire tune --help'."},
+        {{"vhca"}, "Try 'tagwire vhca --help'."},
+        {{"vhca", "run"}, "Try 'tagwire vhca run --help'."},
+    };
+    for (const auto& [arguments, says] : cases) {
+        const Finished finished = tagwire(arguments);
+        EXPECT_EQ(finished.status, 2) << testing::PrintToString(arguments);
+        EXPECT_NE(finished.error.find(says), std::string::npos)
+            << testing::PrintToString(arguments) << finished.error;
+    }
+}
+
 TEST(TagwireCommand, unknown_transport_lists_what_there_is) {
     EXPECT_NE(tagwire({"perf", "am_lat", "--tl", "pigeon"}).error.find("sm/memory"),
               std::string::npos);

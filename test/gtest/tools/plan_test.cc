@@ -184,8 +184,15 @@ TEST(Plan, server_does_what_its_client_asks) {
     EXPECT_NE(refusal(arguments).find("--server takes only"), std::string::npos);
     arguments = PerfArguments();
     arguments.server = true;
-    arguments.server_port = 65536;
-    EXPECT_NE(refusal(arguments).find("port"), std::string::npos);
+    EXPECT_EQ(make_plan(arguments).port, 13377);
+    arguments.server_port = "0";
+    EXPECT_EQ(make_plan(arguments).port, 0);
+    for (const char* bad : {"65536", "-1", "abc", "=", "13377x"}) {
+        arguments.server_port = bad;
+        EXPECT_NE(refusal(arguments).find(std::string("--server: '") + bad + "' is not a port"),
+                  std::string::npos)
+            << bad;
+    }
     arguments = arguments_for("cacheline");
     arguments.server = true;
     EXPECT_NE(refusal(arguments).find("one host"), std::string::npos);

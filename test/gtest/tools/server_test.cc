@@ -2,13 +2,21 @@
 // --server and --connect, and peers that are not there, talk nonsense or die.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 
 #include "command.hpp"
+#include "common/skip.hpp"
 
 namespace tagwire::test {
 namespace {
@@ -41,6 +49,50 @@ TEST(PerfServer, client_measures_against_it) {
     EXPECT_EQ(client.status, 0) << client.error;
     EXPECT_NE(client.out.find("64k"), std::string::npos);
     EXPECT_EQ(server.command.wait().status, 0);
+}
+
+/// A network of this process's own with a loopback device, where no other process holds a port.
+bool enter_own_network() {
+    const uid_t user = getuid();
+    if (unshare(CLONE_NEWNET) != 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+            return false;
+        }
+        std::ofstream("/proc/self/setgroups") << "deny";
+        std::ofstream("/proc/self/uid_map") << user << ' ' << user << " 1";
+    }
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifreq loopback{};
+    std::strcpy(loopback.ifr_name, "lo");
+    loopback.ifr_flags = IFF_UP;
+    const bool is_up = ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;
+    close(fd);
+    return is_up;
+}
+
+// The fixed port is another test's or program's elsewhere, so this runs in a network of its own.
+TEST(PerfServer, and_client_meet_without_ports) {
+    constexpr int kCannot = 77;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (!enter_own_network()) {
+            _exit(kCannot);
+        }
+        Command server("TAGWIRE_TEST_COMMAND", {"perf", "--server"});
+        EXPECT_EQ(server.read_line(), "tagwire: listening on port 13377");
+        const Finished client =
+            tagwire({"perf", "tag_lat", "--connect", "127.0.0.1", "--iters", "100"});
+        EXPECT_EQ(client.status, 0) << client.error;
+        EXPECT_EQ(server.wait().status, 0);
+        std::fflush(nullptr);
+        _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kCannot) {
+        TW_SKIP("no network namespace can be made here");
+    }
+    EXPECT_EQ(status, 0);
 }
 
 TEST(PerfServer, that_is_not_there_is_an_error_with_advice) {
