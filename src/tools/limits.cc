@@ -125,15 +125,24 @@ bool holds(const Range& range, std::uint64_t size) {
     return range && size >= range->min && size <= range->max;
 }
 
-std::string describe_ranges(TestId test, const uct_iface_attr_t& attr) {
+/// Whether `op` is among those that kAuto may take.
+bool is_possible(const Wanted& wanted, Op op) {
+    return !(wanted.eager_only && op == Op::kRndv);
+}
+
+std::string describe_ranges(TestId test, const Wanted& wanted, const uct_iface_attr_t& attr) {
     std::string list;
     for (const Op op : kCheapestFirst) {
-        if (const Range range = size_range(test, op, attr)) {
+        const Range range = is_possible(wanted, op) ? size_range(test, op, attr) : std::nullopt;
+        if (range) {
             list += text("%s %s %s to %s", list.empty() ? "" : ",", name_of(op),
                          size_name(range->min).c_str(), size_name(range->max).c_str());
         }
     }
-    return "this transport does" + list;
+    return "this transport does" + list +
+           (wanted.eager_only ? "; an unexpected rendezvous has no receive to end in, so "
+                                "--unexpected takes eager operations only"
+                              : "");
 }
 
 }  // namespace
@@ -147,48 +156,49 @@ std::optional<SizeRange> size_range(TestId test, Op op, const uct_iface_attr_t& 
     return sizes_of(family, op, attr);
 }
 
-std::string missing_capability(TestId test, Op wanted, const uct_iface_attr_t& attr) {
+std::string missing_capability(TestId test, const Wanted& wanted, const uct_iface_attr_t& attr) {
     const Family family = family_of(test);
     if (family == Family::kAtomic || family == Family::kFloor) {
         return "";
     }
     std::string names;
     for (const Op op : kCheapestFirst) {
+        if ((wanted.op != Op::kAuto && wanted.op != op) || !is_possible(wanted, op)) {
+            continue;
+        }
         if (size_range(test, op, attr)) {
-            if (wanted == Op::kAuto || wanted == op) {
-                return "";
-            }
-        } else if (const char* const name = capability_of(family, op).name;
-                   name != nullptr && (wanted == Op::kAuto || wanted == op)) {
+            return "";
+        }
+        if (const char* const name = capability_of(family, op).name; name != nullptr) {
             names += (names.empty() ? "" : ", ") + std::string(name);
         }
     }
     return "this transport does not have " + names;
 }
 
-std::optional<Op> choose_op(TestId test, Op wanted, std::uint64_t size,
+std::optional<Op> choose_op(TestId test, const Wanted& wanted, std::uint64_t size,
                             const uct_iface_attr_t& attr, std::string* why) {
     if (family_of(test) == Family::kAtomic) {
         return choose_atomic(test, size, attr, why);
     }
-    if (wanted != Op::kAuto) {
-        if (holds(size_range(test, wanted, attr), size)) {
-            return wanted;
+    if (wanted.op != Op::kAuto) {
+        if (is_possible(wanted, wanted.op) && holds(size_range(test, wanted.op, attr), size)) {
+            return wanted.op;
         }
     } else {
-        if (family_of(test) == Family::kTag && size >= kRndvFrom &&
+        if (family_of(test) == Family::kTag && size >= kRndvFrom && !wanted.eager_only &&
             holds(size_range(test, Op::kRndv, attr), size)) {
             return Op::kRndv;
         }
         for (const Op op : kCheapestFirst) {
-            if (holds(size_range(test, op, attr), size)) {
+            if (is_possible(wanted, op) && holds(size_range(test, op, attr), size)) {
                 return op;
             }
         }
     }
     *why = missing_capability(test, wanted, attr);
     if (why->empty()) {
-        *why = describe_ranges(test, attr);
+        *why = describe_ranges(test, wanted, attr);
     }
     return std::nullopt;
 }

@@ -61,13 +61,14 @@ std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const Driver&
     }
     const uct_iface_attr_t& attr = driver.link().attr();
     std::string why;
-    const std::optional<Op> op = choose_op(job.test, plan.op, size.bytes, attr, &why);
+    const Wanted wanted(plan.op, job.unexpected);
+    const std::optional<Op> op = choose_op(job.test, wanted, size.bytes, attr, &why);
     if (op) {
         job.op = *op;
         check_depth(job, attr);
         return job;
     }
-    if (!size.from_range || !missing_capability(job.test, plan.op, attr).empty()) {
+    if (!size.from_range || !missing_capability(job.test, wanted, attr).empty()) {
         refuse(plan, size, why);
     }
     left_out->sizes.push_back(size.bytes);

@@ -131,9 +131,22 @@ TEST(PerfRun, one_size_that_is_too_large_is_wrong_usage) {
 
 TEST(PerfRun, variants_of_the_options_work) {
     const std::vector<std::vector<std::string>> runs{
-        {"tag_lat", "--unexpected", "--size", "8,16k"},
+        {"tag_lat", "--unexpected", "--size", "8,16k,64k,66048"},
+        {"tag_rate", "--unexpected", "--size", "64k"},
         {"tag_lat", "--depth", "100"},
         {"match", "--depth", "100"},
+TEST(PerfRun, unexpected_message_too_long_for_eager_is_refused_or_left_out) {
+    const Finished refused = tagwire({"perf", "tag_lat", "--unexpected", "--size", "1g"});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_NE(refused.error.find("takes eager operations only"), std::string::npos)
+        << refused.error;
+    EXPECT_EQ(refused.error.find("rndv 0"), std::string::npos) << refused.error;
+    const Finished range =
+        tagwire({"perf", "tag_lat", "--unexpected", "--size", "64k:1g", "--iters", "100"});
+    EXPECT_EQ(range.status, 0) << range.error;
+    EXPECT_NE(range.error.find("128k to 1g left out"), std::string::npos) << range.error;
+}
+
         {"tag_rate", "--bidir"},
         {"tag_bw", "--peers", "3", "--size", "8,64k"},
         {"am_lat", "--peers", "3"},

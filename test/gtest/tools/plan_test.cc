@@ -217,6 +217,24 @@ TEST(Limits, auto_takes_the_cheapest_and_rendezvous_for_large) {
     EXPECT_EQ(why, "this transport does short 0 to 100, bcopy 0 to 1m, rndv 0 to 1g");
 }
 
+TEST(Limits, unexpected_messages_are_eager_or_refused) {
+    uct_iface_attr_t attr{};
+    attr.cap.flags = UCT_IFACE_FLAG_TAG_EAGER_BCOPY | UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
+    attr.cap.tag.eager.max_bcopy = 1 << 20;
+    attr.cap.tag.rndv.max_zcopy = 1 << 30;
+    const Wanted unexpected(Op::kAuto, true);
+    std::string why;
+    EXPECT_EQ(choose_op(TestId::kTagLat, unexpected, 64 << 10, attr, &why), Op::kBcopy);
+    EXPECT_EQ(choose_op(TestId::kTagLat, unexpected, 1 << 20, attr, &why), Op::kBcopy);
+    EXPECT_EQ(choose_op(TestId::kTagLat, unexpected, (1 << 20) + 1, attr, &why), std::nullopt);
+    EXPECT_EQ(why,
+              "this transport does bcopy 0 to 1m; an unexpected rendezvous has no receive to end "
+              "in, so --unexpected takes eager operations only");
+    attr.cap.flags = UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
+    EXPECT_EQ(missing_capability(TestId::kTagLat, unexpected, attr),
+              "this transport does not have tag_eager_short, tag_eager_bcopy, tag_eager_zcopy");
+}
+
 TEST(Limits, missing_capability_is_named) {
     uct_iface_attr_t attr{};
     attr.cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY;
