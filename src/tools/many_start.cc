@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The processes of a job on this host: started, waited for, ended.
+#include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -24,27 +27,48 @@ namespace {
 constexpr std::uint64_t kGraceNs = 3'000'000'000;
 constexpr int kUsageStatus = 2;
 
-/// A new directory, gone with all that is in it.
+/// A free port of the loopback device where the ranks meet: nothing of it outlives the processes,
+/// however they end. It is bound here and never listens, so that no other program is given it;
+/// rank 0 listens there, which SO_REUSEADDR on both sockets permits.
 class MeetingPlace {
   public:
-    MeetingPlace() {
-        path_ = std::filesystem::temp_directory_path() / "tagwire-perf-XXXXXX";
-        if (mkdtemp(path_.data()) == nullptr) {
-            throw Failure(
-                text("cannot make a directory like %s: %s", path_.c_str(), std::strerror(errno)));
+    MeetingPlace() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        const int on = 1;
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof(address);
+        auto* const any = reinterpret_cast<sockaddr*>(&address);
+        if (setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+            bind(fd_, any, length) != 0 || getsockname(fd_, any, &length) != 0) {
+            const std::string reason = std::strerror(errno);
+            close(fd_);
+            throw Failure("the ranks cannot meet at a port of 127.0.0.1: " + reason);
         }
+        port_ = ntohs(address.sin_port);
     }
-    ~MeetingPlace() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
+    ~MeetingPlace() { close(fd_); }
     MeetingPlace(const MeetingPlace&) = delete;
     MeetingPlace& operator=(const MeetingPlace&) = delete;
 
-    const std::string& path() const { return path_; }
+    /// For this process and the ranks: where they meet, and what proves that they belong to it.
+    void set() const {
+        std::array<unsigned char, 16> random{};
+        if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+            throw Failure(text("no random number: %s", std::strerror(errno)));
+        }
+        std::string secret;
+        for (const unsigned char byte : random) {
+            secret += text("%02x", unsigned{byte});
+        }
+        setenv("TAGWIRE_BOOTSTRAP", text("tcp:127.0.0.1:%u", unsigned{port_}).c_str(), 1);
+        setenv("TAGWIRE_BOOTSTRAP_SECRET", secret.c_str(), 1);
+        setenv("TAGWIRE_BOOTSTRAP_SECRET_FILE", "", 1);
+    }
 
   private:
-    std::string path_;
+    int fd_;
+    std::uint16_t port_ = 0;
 };
 
 /// Signals that the waiting below takes by itself.
@@ -199,7 +223,7 @@ class Ranks {
 int start_ranks(std::uint64_t ranks, const std::vector<int>& cpus) {
     const MeetingPlace place;
     const Waited waited;
-    setenv("TAGWIRE_BOOTSTRAP", ("dir:" + place.path()).c_str(), 1);
+    place.set();
     Ranks processes;
     processes.start(ranks, cpus, waited);
     return processes.wait(waited);

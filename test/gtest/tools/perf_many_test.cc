@@ -59,8 +59,8 @@ TEST_P(PerfMany, two_ranks_and_a_window_of_one_are_enough) {
     expect_job_figures(results[0], "sm", 1);
 }
 
-TEST_P(PerfMany, a_rank_that_is_killed_ends_the_command) {
-    Command command("TAGWIRE_TEST_COMMAND", {"perf", GetParam(), "--iters", "1000000000"});
+/// The four processes that the command has started.
+std::vector<pid_t> ranks_of(const Command& command) {
     const std::string pid = std::to_string(command.pid());
     std::vector<pid_t> ranks;
     for (int i = 0; i < 10000000 && ranks.size() < 4; ++i) {
@@ -71,6 +71,26 @@ TEST_P(PerfMany, a_rank_that_is_killed_ends_the_command) {
         }
         sched_yield();
     }
+    return ranks;
+}
+
+TEST_P(PerfMany, that_is_killed_leaves_no_file) {
+    std::string place = std::filesystem::temp_directory_path() / "tagwire-many-XXXXXX";
+    ASSERT_NE(mkdtemp(place.data()), nullptr);
+    {
+        const Setting temporary("TMPDIR", place.c_str());
+        Command command("TAGWIRE_TEST_COMMAND", {"perf", GetParam(), "--iters", "1000000000"});
+        ASSERT_EQ(ranks_of(command).size(), 4U);
+        command.kill_now();
+        command.wait();  // until the last rank has closed its output
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(place));
+    std::filesystem::remove_all(place);
+}
+
+TEST_P(PerfMany, a_rank_that_is_killed_ends_the_command) {
+    Command command("TAGWIRE_TEST_COMMAND", {"perf", GetParam(), "--iters", "1000000000"});
+    const std::vector<pid_t> ranks = ranks_of(command);
     ASSERT_EQ(ranks.size(), 4U);
     kill(ranks[2], SIGKILL);
     const Finished finished = command.wait();
