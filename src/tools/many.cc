@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "tools/failure.hpp"
 #include "tools/json_file.hpp"
@@ -66,10 +67,10 @@ Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
     return result;
 }
 
-std::vector<Result> measure(const PerfPlan& plan, ManyRank& rank) {
+/// `results`: null but on rank 0, which alone tells them.
+void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
     rank.meet();
     const std::vector<int> cpus = rank.gather(sched_getcpu());
-    std::vector<Result> results;
     for (const Size& size : plan.sizes) {
         const Job job = job_for(plan, size, rank.size() - 1);
         ManyTraffic traffic(rank, job);
@@ -86,19 +87,11 @@ std::vector<Result> measure(const PerfPlan& plan, ManyRank& rank) {
         result.cpus = cpus;
         result.measured = measured;
         result.validated = job.validate;
-        results.push_back(result);
+        if (results != nullptr) {
+            results->add({result});
+        }
     }
     rank.gather(0);  // nobody needs anybody any more
-    return results;
-}
-
-void tell(const PerfPlan& plan, const std::vector<Result>& results) {
-    if (plan.json != "-") {
-        print_results(results);
-    }
-    if (!plan.json.empty()) {
-        write_json(plan.json, results);
-    }
 }
 
 /// A rank of a job that has met.
@@ -111,13 +104,14 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
                 "are %u peers",
                 static_cast<unsigned long long>(plan.setup.peers), job.size(), job.size() - 1));
         }
+        std::optional<Results> results;
         if (number == 0) {
-            check_writable(plan.json);
+            results.emplace(plan.json);
         }
         ManyRank rank(std::move(job), plan.setup);
-        const std::vector<Result> results = measure(plan, rank);
-        if (number == 0) {
-            tell(plan, results);
+        measure(plan, rank, results ? &*results : nullptr);
+        if (results) {
+            results->finish();
         }
         return 0;
     } catch (const UsageError&) {

@@ -6,7 +6,6 @@
 
 #include "tools/describe.hpp"
 #include "tools/failure.hpp"
-#include "tools/json_file.hpp"
 #include "tools/limits.hpp"
 #include "tools/many.hpp"
 #include "tools/pinning.hpp"
@@ -104,8 +103,8 @@ void accept(const Job& job, const Measurement& measured, Result* result) {
     result->validated = job.validate;
 }
 
-std::vector<Result> run_floors(const PerfPlan& plan, Driver& driver, const std::vector<int>& cpus) {
-    std::vector<Result> results;
+void run_floors(const PerfPlan& plan, Driver& driver, const std::vector<int>& cpus,
+                Results* results) {
     ProgressLine progress;
     for (const Size& size : plan.sizes) {
         Job job = plan.job;
@@ -115,17 +114,19 @@ std::vector<Result> run_floors(const PerfPlan& plan, Driver& driver, const std::
         if (plan.test->id != TestId::kCacheline) {
             const bool copies = plan.test->id == TestId::kMemcpy;
             accept(job, copies ? driver.run_memcpy(job) : run_chase(job), &result);
-            results.push_back(result);
+            results->add({result});
             continue;
         }
+        std::vector<Result> variants;
         for (const VariantMeasurement& one : driver.run_cacheline(
                  job, [&](double share) { progress.show(plan.test->name, share); })) {
             accept(job, one.measurement, &result);
             result.op = one.variant->name;
-            results.push_back(result);
+            variants.push_back(result);
         }
+        progress.hide();
+        results->add(variants);
     }
-    return results;
 }
 
 /// What one more peer costs. The allocator does not see what a transport maps, and a transport does
@@ -151,10 +152,9 @@ void add_carrier(const PerfPlan& plan, const Driver& driver, Result* result) {
     add_footprint(driver.link(), result);
 }
 
-std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,
-                                  const std::vector<int>& cpus) {
+void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>& cpus,
+                   Results* results) {
     driver.open(plan.setup);
-    std::vector<Result> results;
     LeftOut left_out;
     ProgressLine progress;
     for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
@@ -173,10 +173,10 @@ std::vector<Result> run_transport(const PerfPlan& plan, Driver& driver,
                         ? std::optional<std::string>(name_of(job->op))
                         : std::nullopt;
         result.memory = name_of(job->memory);
-        results.push_back(result);
+        progress.hide();
+        results->add({result});
     }
     left_out.tell();
-    return results;
 }
 
 void run_driver(PerfPlan plan) {
@@ -192,19 +192,16 @@ void run_driver(PerfPlan plan) {
         }
     }
     const std::vector<int> cpus = choose_cpus(plan.cpus);
-    check_writable(plan.json);
+    Results results(plan.json);
     std::unique_ptr<Channel> channel =
         local ? start_peer_process() : std::make_unique<Channel>(connect_to(plan.host, plan.port));
     Driver driver(std::move(channel), cpus);
-    const std::vector<Result> results = plan.test->shape == Shape::kFloor
-                                            ? run_floors(plan, driver, cpus)
-                                            : run_transport(plan, driver, cpus);
-    if (plan.json != "-") {
-        print_results(results);
+    if (plan.test->shape == Shape::kFloor) {
+        run_floors(plan, driver, cpus, &results);
+    } else {
+        run_transport(plan, driver, cpus, &results);
     }
-    if (!plan.json.empty()) {
-        write_json(plan.json, results);
-    }
+    results.finish();
 }
 
 }  // namespace

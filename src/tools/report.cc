@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "tools/failure.hpp"
+#include "tools/json_file.hpp"
 #include "tools/sizes.hpp"
 
 namespace tagwire::tools {
 namespace {
+
+constexpr std::size_t kFigureWidth = 9;  // "999.9 M/s": of columns whose rows are still to come
 
 struct Scale {
     double factor;
@@ -102,6 +106,34 @@ std::string cpus_text(const std::vector<int>& cpus) {
     return list;
 }
 
+void print_title(const Result& first) {
+    std::string title = first.test;
+    if (first.transport) {
+        title += text(": %s/%s, %s memory, %s", first.transport->c_str(), first.device->c_str(),
+                      first.memory->c_str(), cpus_text(first.cpus).c_str());
+    } else {
+        title += ": " + cpus_text(first.cpus);
+    }
+    std::printf("%s\n", title.c_str());
+}
+
+/// Makes columns as wide as the cells of this row.
+void widen(const std::vector<std::string>& row, std::vector<std::size_t>* widths) {
+    widths->resize(std::max(widths->size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        (*widths)[i] = std::max((*widths)[i], row[i].size());
+    }
+}
+
+void print_row(const std::vector<std::string>& row, const std::vector<std::size_t>& widths) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::string padding(widths[i] - std::min(widths[i], row[i].size()), ' ');
+        line += i == 0 ? row[i] + padding : "  " + padding + row[i];
+    }
+    std::printf("%s\n", line.c_str());
+}
+
 /// What many peers cost, where that is known.
 void print_footprint(const Result& result) {
     if (result.peers == 1 || !result.bytes_per_peer) {
@@ -136,47 +168,65 @@ std::string bandwidth_text(std::optional<double> bytes_per_s) {
 void Table::print() const {
     std::vector<std::size_t> widths;
     for (const auto& row : rows_) {
-        widths.resize(std::max(widths.size(), row.size()));
-        for (std::size_t i = 0; i < row.size(); ++i) {
-            widths[i] = std::max(widths[i], row[i].size());
-        }
+        widen(row, &widths);
     }
     for (const auto& row : rows_) {
-        std::string line;
-        for (std::size_t i = 0; i < row.size(); ++i) {
-            const std::string padding(widths[i] - row[i].size(), ' ');
-            line += i == 0 ? row[i] + padding : "  " + padding + row[i];
-        }
-        std::printf("%s\n", line.c_str());
+        print_row(row, widths);
     }
 }
 
-void print_results(const std::vector<Result>& results) {
-    if (results.empty()) {
+Results::Results(std::string json) : json_(std::move(json)) {
+    check_writable(json_);
+}
+
+void Results::add(const std::vector<Result>& measured) {
+    all_.insert(all_.end(), measured.begin(), measured.end());
+    if (json_ == "-") {
         return;
     }
-    const Result& first = results.front();
-    std::string title = first.test;
-    if (first.transport) {
-        title += text(": %s/%s, %s memory, %s", first.transport->c_str(), first.device->c_str(),
-                      first.memory->c_str(), cpus_text(first.cpus).c_str());
-    } else {
-        title += ": " + cpus_text(first.cpus);
+    print(measured);
+    if (!json_.empty()) {
+        write_json(json_, all_);
     }
-    std::printf("%s\n", title.c_str());
-    Table table(head_of(first));
-    for (const Result& result : results) {
-        table.add(row_of(result));
+}
+
+void Results::finish() const {
+    if (json_ == "-" || (!json_.empty() && all_.empty())) {
+        write_json(json_, all_);
     }
-    table.print();
-    print_footprint(results.back());
+    if (json_ != "-" && !all_.empty()) {
+        print_footprint(all_.back());
+    }
+}
+
+void Results::print(const std::vector<Result>& measured) {
+    if (widths_.empty()) {
+        const std::vector<std::string> head = head_of(measured.front());
+        print_title(measured.front());
+        widths_.assign(head.size(), kFigureWidth);
+        widen(head, &widths_);
+        for (const Result& result : measured) {
+            widen(row_of(result), &widths_);
+        }
+        print_row(head, widths_);
+    }
+    for (const Result& result : measured) {
+        print_row(row_of(result), widths_);
+    }
+    std::fflush(stdout);  // a pipe gets each row when it is there, too
 }
 
 ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressLine::~ProgressLine() {
+    hide();
+}
+
+void ProgressLine::hide() {
     if (shown_) {
         std::fprintf(stderr, "\r\033[K");
+        std::fflush(stderr);
+        shown_ = false;
     }
 }
 

@@ -44,10 +44,28 @@ class Table {
     std::vector<std::vector<std::string>> rows_;
 };
 
-void print_results(const std::vector<Result>& results);
-
 /// Replaces `file` ("-": standard output) by the results. Throws Failure when it cannot be written.
 void write_json(const std::string& file, const std::vector<Result>& results);
+
+/// The results of one command. Each is told when it is measured, as a row of a table and in the
+/// JSON file, so that a run which is interrupted or fails keeps those that it had.
+class Results {
+  public:
+    /// `json`: a file, or "-" for standard output, which then gets the JSON alone and at the end;
+    /// empty: none. Throws Failure when it cannot be written.
+    explicit Results(std::string json);
+
+    void add(const std::vector<Result>& measured);
+    /// Behind the last one.
+    void finish() const;
+
+  private:
+    void print(const std::vector<Result>& measured);
+
+    std::string json_;
+    std::vector<Result> all_;
+    std::vector<std::size_t> widths_;  // of the table's columns, by its head and its first rows
+};
 
 /// A line on the error stream that shows how far a long run is, when that is a terminal.
 class ProgressLine {
@@ -58,6 +76,8 @@ class ProgressLine {
     ProgressLine& operator=(const ProgressLine&) = delete;
 
     void show(const std::string& what, double share);
+    /// Before something else is printed.
+    void hide();
 
   private:
     bool on_;

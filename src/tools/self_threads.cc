@@ -5,7 +5,6 @@
 #include <tagwire_msg.hpp>
 
 #include "tools/failure.hpp"
-#include "tools/json_file.hpp"
 #include "tools/loops.hpp"
 #include "tools/measure.hpp"
 #include "tools/msg_link.hpp"
@@ -101,23 +100,17 @@ Result result_for(const PerfPlan& plan, const Job& job, const Threads& threads) 
 }  // namespace
 
 void run_self_threads(const PerfPlan& plan) {
-    check_writable(plan.json);
+    Results results(plan.json);
     const std::vector<int> turn = cpus_in_turn(plan.cpus);
     std::vector<int> cpus;
     for (std::uint64_t i = 0; i < plan.setup.threads; ++i) {
         cpus.push_back(turn[i % turn.size()]);
     }
     const Threads threads(plan, cpus);
-    std::vector<Result> results;
     for (const Size& size : plan.sizes) {
-        results.push_back(result_for(plan, job_for(plan, size), threads));
+        results.add({result_for(plan, job_for(plan, size), threads)});
     }
-    if (plan.json != "-") {
-        print_results(results);
-    }
-    if (!plan.json.empty()) {
-        write_json(plan.json, results);
-    }
+    results.finish();
 }
 
 }  // namespace tagwire::tools

@@ -2,6 +2,11 @@
 // Short measurements: every test runs, checks its bytes and reports every key.
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
@@ -129,12 +134,6 @@ TEST(PerfRun, one_size_that_is_too_large_is_wrong_usage) {
     EXPECT_NE(finished.error.find("short 0 to"), std::string::npos) << finished.error;
 }
 
-TEST(PerfRun, variants_of_the_options_work) {
-    const std::vector<std::vector<std::string>> runs{
-        {"tag_lat", "--unexpected", "--size", "8,16k,64k,66048"},
-        {"tag_rate", "--unexpected", "--size", "64k"},
-        {"tag_lat", "--depth", "100"},
-        {"match", "--depth", "100"},
 TEST(PerfRun, unexpected_message_too_long_for_eager_is_refused_or_left_out) {
     const Finished refused = tagwire({"perf", "tag_lat", "--unexpected", "--size", "1g"});
     EXPECT_EQ(refused.status, 2);
@@ -147,6 +146,12 @@ TEST(PerfRun, unexpected_message_too_long_for_eager_is_refused_or_left_out) {
     EXPECT_NE(range.error.find("128k to 1g left out"), std::string::npos) << range.error;
 }
 
+TEST(PerfRun, variants_of_the_options_work) {
+    const std::vector<std::vector<std::string>> runs{
+        {"tag_lat", "--unexpected", "--size", "8,16k,64k,66048"},
+        {"tag_rate", "--unexpected", "--size", "64k"},
+        {"tag_lat", "--depth", "100"},
+        {"match", "--depth", "100"},
         {"tag_rate", "--bidir"},
         {"tag_bw", "--peers", "3", "--size", "8,64k"},
         {"am_lat", "--peers", "3"},
@@ -165,6 +170,48 @@ TEST(PerfRun, unexpected_message_too_long_for_eager_is_refused_or_left_out) {
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
         }
     }
+}
+
+// Far more sizes than can be measured between the first row and the signal.
+TEST(PerfRun, that_is_interrupted_keeps_the_rows_that_it_had) {
+    std::string sizes = "8";
+    for (int i = 0; i < 9999; ++i) {
+        sizes += ",8";
+    }
+    std::string folder = std::filesystem::temp_directory_path() / "tagwire-perf-test-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    const std::string file = folder + "/results.json";
+    Command command("TAGWIRE_TEST_COMMAND",
+                    {"perf", "tag_lat", "--size", sizes, "--iters", "10000", "--json", file});
+    std::string line;
+    for (int i = 0; i < 4; ++i) {  // title, head, two rows
+        line = command.read_line();
+    }
+    kill(command.pid(), SIGINT);
+    EXPECT_EQ(line.rfind("tag_lat", 0), 0U) << line;
+    EXPECT_EQ(command.wait().status, 128 + SIGINT);
+    std::ifstream results(file);
+    EXPECT_GE(json::parse(results)["results"].size(), 1U);
+    std::filesystem::remove_all(folder);
+}
+
+TEST(PerfRun, file_of_results_keeps_its_mode_and_the_link_to_it) {
+    namespace fs = std::filesystem;
+    std::string name = fs::temp_directory_path() / "tagwire-perf-test-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    const fs::path folder = name;
+    std::ofstream(folder / "results.json") << "old";
+    fs::permissions(folder / "results.json", fs::perms::owner_read | fs::perms::owner_write);
+    fs::create_symlink("results.json", folder / "link.json");
+    const std::string link = folder / "link.json";
+    EXPECT_EQ(tagwire({"perf", "am_lat", "--iters", "100", "--json", link}).status, 0);
+    EXPECT_TRUE(fs::is_symlink(link));
+    std::ifstream results(folder / "results.json");
+    EXPECT_EQ(json::parse(results)["results"].size(), 1U);
+    EXPECT_EQ(fs::status(link).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+    const auto files = std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+    EXPECT_EQ(files, 2);
+    fs::remove_all(folder);
 }
 
 TEST(PerfRun, threads_stream_beside_each_other) {

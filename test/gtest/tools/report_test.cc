@@ -2,6 +2,7 @@
 // `tagwire report`.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -140,6 +141,14 @@ TEST_F(Report, file_that_cannot_be_written_is_found_before_measuring) {
     EXPECT_EQ(finished.status, 1);
     EXPECT_EQ(finished.out, "");
     EXPECT_NE(finished.error.find("/proc/nowhere/page.html"), std::string::npos);
+}
+
+TEST_F(Report, that_is_interrupted_leaves_no_file) {
+    Command report("TAGWIRE_TEST_COMMAND", {"report", file()});
+    EXPECT_NE(report.read_line(), "") << "it says what it measures";
+    kill(report.pid(), SIGINT);
+    EXPECT_EQ(report.wait().status, 128 + SIGINT);
+    EXPECT_TRUE(fs::is_empty(fs::path(file()).parent_path()));
 }
 
 TEST_F(Report, without_gnuplot_says_what_to_install) {
