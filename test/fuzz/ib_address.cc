@@ -24,7 +24,7 @@ void use(const ib::PortAddress& peer, Input* input) {
     }
     const ibv_ah_attr path = ib::path_to(own, peer, 0, 0);
     require(own.is_ethernet ? path.is_global == 1 : path.dlid != 0 && path.dlid < 0xc000);
-    const ibv_mtu mtu = ib::path_mtu(own, peer, IBV_MTU_4096);
+    const ibv_mtu mtu = ib::path_mtu(own, peer);
     require(mtu >= IBV_MTU_256 && mtu <= own.attr.active_mtu);
 }
 
