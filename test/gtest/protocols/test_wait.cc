@@ -430,6 +430,7 @@ TEST_F(MsgWaitMulti, an_armed_descriptor_hears_of_what_another_thread_does) {
 // ---- Waiting for operations
 
 TEST_F(MsgWait, requests_are_waited_for_one_any_or_all) {
+    static constexpr std::uint64_t kTags[] = {0, 1, 2, 3};
     Node& a = node(0);
     tw_ep_h ep = a.to(a);
     for (const tw_wait_mode_t mode : kModes) {
@@ -440,7 +441,7 @@ TEST_F(MsgWait, requests_are_waited_for_one_any_or_all) {
                       TW_INPROGRESS);
         }
         const auto send = [&](std::uint64_t tag) {
-            return tw_tag_send(ep, &tag, sizeof tag, tag, nullptr, nullptr);
+            return tw_tag_send(ep, &kTags[tag], sizeof tag, tag, nullptr, nullptr);
         };
         std::size_t index = 99;
         EXPECT_EQ(tw_wait_any(requests.data(), 4, mode, 1000000, &index), TW_INPROGRESS);
