@@ -17,6 +17,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
+#include "ucs/sys/unix_socket.hpp"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -25,11 +26,6 @@
 namespace tagwire::ucs {
 
 namespace {
-
-bool hung_up(int socket_fd) {
-    pollfd p{socket_fd, POLLRDHUP, 0};
-    return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
-}
 
 ucs_status_t peer_pidfd(int socket_fd, UniqueFd* fd_p) {
     int fd = -1;
@@ -56,7 +52,7 @@ ucs_status_t pidfd_by_pid(int socket_fd, pid_t pid, UniqueFd* fd_p) {
             return fd_error("pidfd_open", errno);
         return UCS_ERR_UNSUPPORTED;
     }
-    if (hung_up(socket_fd))
+    if (unix_is_hung_up(socket_fd))
         return UCS_ERR_CONNECTION_RESET;
     *fd_p = std::move(fd);
     return UCS_OK;
@@ -158,7 +154,8 @@ std::uint64_t boot_id() {
 
 std::uint64_t network_namespace() {
     struct stat info {};
-    return ::stat("/proc/self/ns/net", &info) == 0 ? static_cast<std::uint64_t>(info.st_ino) : 0;
+    return ::stat("/proc/thread-self/ns/net", &info) == 0 ? static_cast<std::uint64_t>(info.st_ino)
+                                                          : 0;
 }
 
 }  // namespace tagwire::ucs

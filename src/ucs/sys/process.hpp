@@ -86,7 +86,8 @@ std::uint64_t random_u64();
 /// they are in.
 std::uint64_t boot_id();
 
-/// Inode of this process' network namespace: abstract sockets are seen only within one.
+/// Inode of the calling thread's network namespace: abstract sockets are seen only within one. 0
+/// when it cannot be found out.
 std::uint64_t network_namespace();
 
 }  // namespace tagwire::ucs

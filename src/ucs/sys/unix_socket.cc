@@ -2,6 +2,7 @@
 #include "ucs/sys/unix_socket.hpp"
 
 #include <dirent.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -206,6 +207,11 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
     message.bytes = static_cast<std::size_t>(got);
     *message_p = std::move(message);
     return UCS_OK;
+}
+
+bool unix_is_hung_up(int fd) {
+    pollfd p{fd, POLLRDHUP, 0};
+    return ::poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }
 
 void unix_shut_down(int fd) {

@@ -54,6 +54,9 @@ ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fd
 /// UCS_ERR_CONNECTION_RESET: hung up.
 ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* message_p);
 
+/// The other end has closed or shut down its side, or nobody will ever take the connection.
+bool unix_is_hung_up(int fd);
+
 /// Both directions end for both sides, whoever else holds the descriptor. What the peer has not
 /// read yet it can still read.
 void unix_shut_down(int fd);

@@ -163,6 +163,15 @@ void Machine::put_peer(SimPeer& peer) {
         peers_.erase({peer.qp_num, peer.cookie});
 }
 
+Liveness Machine::liveness(const SimPeer& peer) const {
+    if (!wire_.params().is_one_host)
+        return Liveness::kUnknown;
+    const auto found = wire_.machines.find(peer.qp_num);
+    const bool is_there =
+        found != wire_.machines.end() && found->second->node().params().cookie == peer.cookie;
+    return is_there ? Liveness::kAlive : Liveness::kDead;
+}
+
 void Machine::failed(Outbound& outbound, Failure failure) {
     auto& stream = static_cast<Stream&>(outbound);
     ++stream.failures;

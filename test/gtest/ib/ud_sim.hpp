@@ -26,7 +26,8 @@ struct WireParams {
     double duplication = 0;
     std::uint64_t delay_ns = 5'000;
     std::uint64_t jitter_ns = 0;
-    double refusal = 0;  // that there is no room to send just now
+    double refusal = 0;        // that there is no room to send just now
+    bool is_one_host = false;  // a machine knows which others are there
 };
 
 class Machine;
@@ -122,6 +123,7 @@ class Machine {
     void drop(void* message);
     SimPeer* peer_of(const void* message);
     void put_peer(SimPeer& peer);
+    Liveness liveness(const SimPeer& peer) const;
     void advanced(Outbound&) {}
     void failed(Outbound& outbound, Failure failure);
     void count(Event event) { ++counters_[static_cast<std::size_t>(event)]; }

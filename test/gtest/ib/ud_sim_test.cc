@@ -32,7 +32,8 @@ NodeParams small_params(std::mt19937_64& random) {
     params.sender.window = static_cast<std::uint32_t>(1 + random() % 64);
     params.sender.timeout_ns = 100'000;
     params.sender.timeout_max_ns = 5'000'000;
-    params.sender.peer_timeout_ns = kSecond;
+    params.sender.peer_timeout_ns = kSecond / 10;
+    params.sender.remote_timeout_ns = kSecond;
     params.sender.keepalive_ns = random() % 2 == 0 ? 0 : 20'000'000;
     params.ahead_max = static_cast<std::uint32_t>(1 + random() % 64);
     params.held_max = static_cast<std::uint32_t>(random() % 100);
@@ -45,6 +46,7 @@ WireParams bad_wire(std::mt19937_64& random) {
     wire.duplication = static_cast<double>(random() % 20) / 100;
     wire.jitter_ns = random() % 2 == 0 ? 0 : random() % 200'000;
     wire.refusal = random() % 3 == 0 ? 0.3 : 0;
+    wire.is_one_host = random() % 2 == 0;
     return wire;
 }
 
@@ -183,7 +185,7 @@ TEST(UdSim, a_silent_idle_peer_is_asked_and_found_dead) {
     Wire wire(4, {});
     NodeParams params;
     params.sender.keepalive_ns = kSecond / 10;
-    params.sender.peer_timeout_ns = 3 * kSecond;
+    params.sender.remote_timeout_ns = 3 * kSecond;
     Machine one(wire, 11, params);
     auto two = std::make_unique<Machine>(wire, 12, params);
     Stream& stream = one.open(*two);
@@ -195,6 +197,42 @@ TEST(UdSim, a_silent_idle_peer_is_asked_and_found_dead) {
     EXPECT_TRUE(wire.run([&] { return stream.failures == 1; }, 100 * kSecond));
     EXPECT_EQ(Failure::kSilence, stream.failure);
     EXPECT_LT(wire.now - start, 5 * kSecond);
+    one.close(stream);
+}
+
+TEST(UdSim, a_dead_peer_on_this_host_is_known_long_before_a_remote_one_would_be) {
+    for (const bool is_connected : {true, false}) {
+        Wire wire(6, {.is_one_host = true});
+        Machine one(wire, 11, {});
+        auto two = std::make_unique<Machine>(wire, 12, NodeParams{});
+        Stream& stream = one.open(*two);
+        if (is_connected) {
+            ASSERT_TRUE(wire.run([&] { return stream.sender.is_open(); }, kSecond));
+        }
+        two.reset();
+        one.push(stream);
+        const std::uint64_t start = wire.now;
+        EXPECT_TRUE(wire.run([&] { return stream.failures == 1; }, 100 * kSecond));
+        EXPECT_EQ(Failure::kDeath, stream.failure);
+        EXPECT_LE(wire.now - start, kSecond);
+        one.close(stream);
+    }
+}
+
+TEST(UdSim, a_live_peer_on_this_host_is_waited_for_however_long_it_is_silent) {
+    Wire wire(8, {.is_one_host = true});
+    Machine one(wire, 11, {});
+    Machine two(wire, 12, {});
+    Stream& stream = one.open(two);
+    ASSERT_TRUE(wire.run([&] { return stream.sender.is_open(); }, kSecond));
+    wire.become({.loss = 1, .is_one_host = true});
+    one.push(stream);
+    wire.run([] { return false; }, 1000 * kSecond);
+    EXPECT_EQ(0, stream.failures);
+    EXPECT_FALSE(stream.sender.is_idle());
+    wire.become({.is_one_host = true});
+    EXPECT_TRUE(wire.run([&] { return stream.sender.is_idle(); }, 10 * kSecond));
+    EXPECT_EQ(1U, two.received[stream.name]);
     one.close(stream);
 }
 

@@ -2,12 +2,15 @@
 // The parts of the ud protocol one by one: headers, addresses, the sending and the receiving end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <random>
 #include <vector>
 
 #include "uct/ib/ud/ud_packet.hpp"
 #include "uct/ib/ud/ud_receiver.hpp"
 #include "uct/ib/ud/ud_sender.hpp"
+#include "uct/ib/ud/ud_timers.hpp"
 
 namespace tagwire::ud {
 namespace {
@@ -55,6 +58,7 @@ TEST(UdPacket, an_address_is_checked) {
     address.datagram_bytes = 4096;
     address.qp_num = 77;
     address.cookie = 99;
+    address.host = 0x0102030405060708;
     const InterfaceAddress packed = pack(address);
     const auto bytes = std::as_bytes(std::span(&packed, 1));
     std::string reason;
@@ -62,6 +66,7 @@ TEST(UdPacket, an_address_is_checked) {
     ASSERT_TRUE(back.has_value());
     EXPECT_EQ(77U, back->qp_num);
     EXPECT_EQ(99U, back->cookie);
+    EXPECT_EQ(0x0102030405060708U, back->host);
     for (std::size_t at = 0; at < sizeof packed; ++at) {
         InterfaceAddress bad = packed;
         reinterpret_cast<std::uint8_t*>(&bad)[at] ^= 0x40;
@@ -74,7 +79,11 @@ TEST(UdPacket, an_address_is_checked) {
 // ---- The sending end
 
 Sender open_sender(std::uint32_t window, std::uint32_t first_psn = 0) {
-    Sender sender({.window = window, .first_psn = first_psn, .peer_timeout_ns = 1'000'000'000}, 0);
+    Sender sender({.window = window,
+                   .first_psn = first_psn,
+                   .peer_timeout_ns = 1'000'000'000,
+                   .remote_timeout_ns = 3'000'000'000},
+                  0);
     sender.did(sender.next(), 0);
     EXPECT_TRUE(sender.accepted(5, window, 0));
     return sender;
@@ -87,13 +96,18 @@ unsigned send_all(Sender& sender, std::uint64_t now) {
     return count;
 }
 
+void send_what_is_due(Sender& sender, std::uint64_t now) {
+    while (sender.next().step != Step::kNothing && sender.next().step != Step::kDead)
+        sender.did(sender.next(), now);
+}
+
 TEST(UdSender, connects_first_and_again_until_it_is_accepted) {
     Sender sender({.first_psn = 9}, 0);
     sender.push(&token);
     ASSERT_EQ(Step::kConnect, sender.next().step);
     sender.did(sender.next(), 0);
     EXPECT_EQ(Step::kNothing, sender.next().step);
-    sender.expire(sender.deadline());
+    EXPECT_FALSE(sender.expire(sender.deadline()));
     EXPECT_EQ(Step::kConnect, sender.next().step);
     EXPECT_TRUE(sender.accepted(3, 16, 1));
     EXPECT_FALSE(sender.accepted(4, 16, 1)) << "twice";
@@ -154,19 +168,63 @@ TEST(UdSender, times_out_in_doubling_steps_and_then_is_dead) {
         EXPECT_GE(at - last, 2 * step);
         step = at - last;
         last = at;
-        sender.expire(at);
-        EXPECT_FALSE(sender.is_dead());
+        EXPECT_FALSE(sender.expire(at));
         while (sender.next().step != Step::kNothing)
             sender.did(sender.next(), at);
     }
     for (int i = 0; i < 100 && !sender.is_dead(); ++i) {
         last = sender.deadline();
-        sender.expire(last);
-        while (sender.next().step != Step::kNothing && sender.next().step != Step::kDead)
-            sender.did(sender.next(), last);
+        if (sender.expire(last))
+            sender.judged(Liveness::kUnknown, last);
+        send_what_is_due(sender, last);
     }
     EXPECT_TRUE(sender.is_dead());
-    EXPECT_EQ(1'000'000'000U, last);
+    EXPECT_EQ(3'000'000'000U, last);
+}
+
+TEST(UdSender, asks_about_a_silent_peer_and_believes_the_answer) {
+    Sender sender = open_sender(4);
+    sender.push(&token);
+    send_all(sender, 0);
+    std::uint64_t now = 0;
+    const auto next_question = [&] {
+        for (int i = 0; i < 100; ++i) {
+            now = sender.deadline();
+            if (sender.expire(now))
+                return true;
+            send_what_is_due(sender, now);
+        }
+        return false;
+    };
+    ASSERT_TRUE(next_question());
+    EXPECT_EQ(1'000'000'000U, now);
+    // Stopped for much longer than any bound.
+    for (std::uint64_t seconds = 2; seconds < 100; ++seconds) {
+        sender.judged(Liveness::kAlive, now);
+        ASSERT_FALSE(sender.is_dead());
+        send_what_is_due(sender, now);
+        ASSERT_TRUE(next_question());
+        EXPECT_EQ(seconds * 1'000'000'000, now);
+    }
+    EXPECT_GT(sender.resent(), 90U) << "is not asked any more";
+    sender.judged(Liveness::kDead, now);
+    EXPECT_TRUE(sender.is_dead());
+    EXPECT_EQ(kNever, sender.deadline());
+}
+
+TEST(UdSender, asks_about_a_peer_that_does_not_accept) {
+    Sender sender({.peer_timeout_ns = 50'000'000}, 0);
+    std::uint64_t now = 0;
+    bool was_asked = false;
+    for (int i = 0; i < 10 && !was_asked; ++i) {
+        send_what_is_due(sender, now);
+        now = sender.deadline();
+        was_asked = sender.expire(now);
+    }
+    ASSERT_TRUE(was_asked);
+    EXPECT_EQ(50'000'000U, now);
+    sender.judged(Liveness::kDead, now);
+    EXPECT_TRUE(sender.is_dead());
 }
 
 // Whoever was stopped himself for longer than the timeout must not take the peer for dead.
@@ -174,7 +232,8 @@ TEST(UdSender, one_long_silence_alone_is_no_death) {
     Sender sender = open_sender(4);
     sender.push(&token);
     send_all(sender, 0);
-    sender.expire(3'600'000'000'000);
+    if (sender.expire(3'600'000'000'000))
+        sender.judged(Liveness::kUnknown, 3'600'000'000'000);
     EXPECT_FALSE(sender.is_dead());
     EXPECT_NE(Step::kNothing, sender.next().step) << "asks";
 }
@@ -190,6 +249,46 @@ TEST(UdSender, a_probe_is_answered_by_its_number) {
     sender.answered(probe, 2);
     EXPECT_EQ(probe, sender.last_answered());
     EXPECT_EQ(kNever, sender.deadline());
+}
+
+// ---- Timers
+
+struct Timed {
+    std::uint64_t timer_ns = kNever;
+    std::uint32_t timer_index = 0;
+};
+
+TEST(UdTimers, give_back_the_earliest_whatever_was_changed_or_removed) {
+    std::mt19937_64 random(5);
+    std::vector<Timed> items(200);
+    TimerHeap<Timed> timers;
+    timers.reserve(items.size());
+    for (int round = 0; round < 20'000; ++round) {
+        Timed& item = items[random() % items.size()];
+        switch (random() % 4) {
+            case 0:
+                timers.remove(item);
+                EXPECT_EQ(kNever, item.timer_ns);
+                break;
+            case 1:
+                if (timers.size() > 0) {
+                    const std::uint64_t earliest = timers.earliest();
+                    for (const Timed& each : items)
+                        ASSERT_LE(earliest, each.timer_ns);
+                    timers.take();
+                }
+                break;
+            default: {
+                const std::uint64_t before = item.timer_ns;
+                const std::uint64_t at = random() % 1000;
+                timers.no_later_than(item, at);
+                EXPECT_EQ(std::min(before, at), item.timer_ns);
+            }
+        }
+        const auto queued = std::count_if(
+            items.begin(), items.end(), [](const Timed& each) { return each.timer_ns != kNever; });
+        ASSERT_EQ(static_cast<std::size_t>(queued), timers.size());
+    }
 }
 
 // ---- The receiving end

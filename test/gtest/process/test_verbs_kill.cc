@@ -555,7 +555,9 @@ TEST_F(ProcessTest, kill_of_a_sender_within_an_eager_message_over_rc) {
 }
 
 TEST_F(ProcessTest, kill_over_ud) {
-    play("ud", {}, {plan<InFlight>("in_flight"), plan<SentBefore>("sent_before")});
+    EntityOptions options;
+    options.iface_config = {{"UD_PEER_TIMEOUT", "50ms"}, {"UD_REMOTE_TIMEOUT", "inf"}};
+    play("ud", options, {plan<InFlight>("in_flight"), plan<SentBefore>("sent_before")});
 }
 
 }  // namespace

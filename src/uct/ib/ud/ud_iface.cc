@@ -167,6 +167,7 @@ void UdIface::make_node() {
     node.sender.timeout_ns = options_.timeout_ns;
     node.sender.timeout_max_ns = std::max(options_.timeout_max_ns, options_.timeout_ns);
     node.sender.peer_timeout_ns = options_.peer_timeout_ns;
+    node.sender.remote_timeout_ns = std::max(options_.remote_timeout_ns, options_.peer_timeout_ns);
     if (params().err_handler != nullptr && options_.keepalive_ns > 0) {
         node.sender.keepalive_ns = params().keepalive_interval_ns > 0
                                        ? params().keepalive_interval_ns
@@ -177,6 +178,7 @@ void UdIface::make_node() {
     node.ack_delay_ns = options_.ack_delay_ns;
     node_.emplace(*this, node);
     peers_.init(ib_md(), port());
+    peers_.life.open(node.cookie, qp_->qp_num);
     own_address_ = {ib::pack_port(port()), pack(own_interface())};
 }
 
@@ -250,6 +252,7 @@ InterfaceAddress UdIface::own_interface() const {
     own.datagram_bytes = static_cast<std::uint16_t>(datagram_bytes_);
     own.qp_num = qp_->qp_num;
     own.cookie = node_->params().cookie;
+    own.host = peers_.life.told_host();
     return own;
 }
 

@@ -86,6 +86,7 @@ class UdIface : public ib::IbIface {
     void drop(void* message) { receives_.put_back(slot_of(message)); }
     UdPeer* peer_of(const void* message);
     void put_peer(UdPeer& peer) { peers_.put(peer); }
+    Liveness liveness(UdPeer& peer);
     void advanced(Outbound& outbound);
     void failed(Outbound& outbound, Failure failure);
     void count(Event event) { counters_.add(static_cast<UdCounter>(event)); }
@@ -94,6 +95,7 @@ class UdIface : public ib::IbIface {
     friend class UdEp;
     static constexpr unsigned kCallsPerLook = 8;  // idle calls per look at the clock
     static constexpr std::uint64_t kLookNs = 1'000'000;
+    static constexpr std::uint64_t kDrainNs = 1'000'000'000;  // between looks at who asks about us
     static constexpr std::uint64_t kFarewellNs = 100'000'000;
     static constexpr std::uint32_t kHeldEarlyMax = 1024;  // buffers with packets ahead of order
 
@@ -115,7 +117,7 @@ class UdIface : public ib::IbIface {
     void take_event(const ib::AsyncEvent& event);
     void post(UdPeer& peer, ibv_sge sge);
     void break_down(const char* what, const char* why);
-    void fail(UdEp& ep, ucs_status_t status);
+    void fail(UdEp& ep, ucs_status_t status, const char* why);
     void settle(UdEp& ep);
     unsigned settle_failing();
     void end_waiters(UdEp& ep, ucs_status_t status);
@@ -160,6 +162,7 @@ class UdIface : public ib::IbIface {
     std::vector<UdEp*> failing_;
     std::vector<UdEp*> destroyed_;
     std::uint64_t next_look_ = 0;
+    std::uint64_t next_drain_ = 0;
     ReturnAddress own_address_{};
     ucs::CounterArray<UdCounter> counters_;
 };

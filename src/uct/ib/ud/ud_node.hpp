@@ -14,6 +14,7 @@
 //   void drop(void* message)            a message that nobody gets
 //   Peer* peer_of(const void* message)  the one whose ReturnAddress it is; null: not reachable
 //   void put_peer(Peer&)                a peer_of() that is not needed any more
+//   Liveness liveness(Peer&)            what is known of its process; asked about silent peers only
 //   void advanced(Outbound&)            something was acknowledged or answered
 //   void failed(Outbound&, Failure)     once; the host calls close() in its own time
 //   void count(Event)
@@ -26,7 +27,7 @@
 //  (2) One (interface, opener's number) has one Inbound, however often CONNECT comes.
 //  (3) next_deadline() is not later than any connection's or owed acknowledgement's.
 //  (4) Silence ends no Inbound, since a sender may sleep for as long as it likes; only a full table
-//      ends the longest silent, if it was so for peer_timeout_ns.
+//      ends the longest silent, if it was so for remote_timeout_ns.
 #pragma once
 
 #include <algorithm>
@@ -39,10 +40,11 @@
 #include "uct/ib/ud/ud_packet.hpp"
 #include "uct/ib/ud/ud_receiver.hpp"
 #include "uct/ib/ud/ud_sender.hpp"
+#include "uct/ib/ud/ud_timers.hpp"
 
 namespace tagwire::ud {
 
-enum class Failure : std::uint8_t { kSilence, kReset };
+enum class Failure : std::uint8_t { kSilence, kDeath, kReset };
 
 enum class Event : std::uint8_t {
     kDelivered,
@@ -76,6 +78,8 @@ struct BasicOutbound {
     PeerType* peer = nullptr;
     std::uint32_t id = 0;
     bool is_waiting = false;  // for its turn, in the node's list
+    std::uint32_t timer_index = 0;
+    std::uint64_t timer_ns = kNever;
 };
 
 template <class Host>
@@ -113,7 +117,8 @@ class Node {
     void farewell();
 
     [[nodiscard]] std::uint64_t next_deadline() const {
-        return later_.empty() ? next_timer_ : std::min(next_timer_, later_.front().due_ns);
+        return later_.empty() ? timers_.earliest()
+                              : std::min(timers_.earliest(), later_.front().due_ns);
     }
     [[nodiscard]] bool has_waiting() const { return !waiting_.empty() || !urgent_.empty(); }
     [[nodiscard]] std::size_t inbounds() const { return by_key_.size(); }
@@ -186,17 +191,16 @@ class Node {
     Inbound* make_inbound(const Header& header, const Key& key, Peer& peer, std::uint64_t now);
     void forget(Inbound& inbound);
     bool evict(std::uint64_t now);
-    void note(const Outbound& outbound) {
-        next_timer_ = std::min(next_timer_, outbound.sender.deadline());
-    }
+    void expire(Outbound& outbound, std::uint64_t now);
+    void note(Outbound& outbound) { timers_.no_later_than(outbound, outbound.sender.deadline()); }
 
     Host& host_;
     NodeParams params_;
     std::uint32_t generation_;
     std::uint32_t held_ = 0;
     std::uint32_t evict_hand_ = 0;
-    std::uint64_t next_timer_ = kNever;  // of all Outbounds, or earlier
     bool is_gone_ = false;
+    TimerHeap<Outbound> timers_;        // of each Outbound that has a deadline, or earlier
     std::vector<Outbound*> outbounds_;  // by index; null where free
     std::vector<std::uint32_t> free_outbounds_;
     std::vector<std::unique_ptr<Inbound>> inbounds_;

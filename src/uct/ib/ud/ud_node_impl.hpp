@@ -49,6 +49,7 @@ bool Node<Host>::open(Outbound& outbound) {
     if (!take_index(outbounds_, free_outbounds_, &outbound.id))
         return false;
     outbounds_[outbound.id & kIndexMask] = &outbound;
+    timers_.reserve(outbounds_.size());
     return true;
 }
 
@@ -65,6 +66,7 @@ void Node<Host>::close(Outbound& outbound) {
         host_.send_control(*outbound.peer, header);
     }
     outbound.sender.kill();
+    timers_.remove(outbound);
     outbounds_[outbound.id & kIndexMask] = nullptr;
     free_outbounds_.push_back(outbound.id & kIndexMask);
 }
@@ -103,7 +105,7 @@ bool Node<Host>::evict(std::uint64_t now) {
         evict_hand_ = (evict_hand_ + 1) % static_cast<std::uint32_t>(inbounds_.size());
         Inbound* inbound = inbounds_[evict_hand_].get();
         const bool is_silent =
-            inbound != nullptr && now - inbound->heard_ns >= params_.sender.peer_timeout_ns;
+            inbound != nullptr && now - inbound->heard_ns >= params_.sender.remote_timeout_ns;
         if (is_silent && (oldest == nullptr || inbound->heard_ns < oldest->heard_ns))
             oldest = inbound;
     }
@@ -261,17 +263,24 @@ void Node<Host>::tell_all(std::uint64_t now) {
 template <class Host>
 void Node<Host>::expire(std::uint64_t now) {
     tell_due(now, now);
-    if (now < next_timer_)
+    for (std::size_t turns = timers_.size(); turns > 0 && timers_.earliest() <= now; --turns)
+        expire(timers_.take(), now);
+}
+
+template <class Host>
+void Node<Host>::expire(Outbound& outbound, std::uint64_t now) {
+    Sender& sender = outbound.sender;
+    if (sender.is_dead())
         return;
-    next_timer_ = kNever;
-    for (Outbound* outbound : outbounds_) {
-        if (outbound == nullptr || outbound->sender.is_dead())
-            continue;
-        outbound->sender.expire(now);
-        pump(*outbound, now);
-        if (outbound->sender.is_dead())
-            host_.failed(*outbound, Failure::kSilence);
+    Liveness known = Liveness::kUnknown;
+    if (sender.expire(now)) {
+        known = host_.liveness(*outbound.peer);
+        sender.judged(known, now);
     }
+    if (sender.is_dead())
+        return host_.failed(outbound,
+                            known == Liveness::kDead ? Failure::kDeath : Failure::kSilence);
+    pump(outbound, now);
 }
 
 template <class Host>

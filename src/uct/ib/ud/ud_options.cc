@@ -93,10 +93,21 @@ constexpr Option kOptions[] = {
     {.name = "UD_PEER_TIMEOUT",
      .type = OptionType::kTimeNs,
      .unit = "ns",
-     .default_value = "30s",
-     .doc = "An endpoint whose peer has answered nothing for so long fails. A peer that is alive "
-            "but does not call progress answers nothing either; inf: wait for ever.",
+     .default_value = "1s",
+     .doc = "When a peer on this host has not replied for this time, its process is looked at, and "
+            "the endpoint fails if it has ended. A process that is stopped or does not call "
+            "progress is waited for; inf: never looked at.",
      .offset = offsetof(UdOptions, peer_timeout_ns),
+     .min = 1'000'000,
+     .max = UINT64_MAX},
+    {.name = "UD_REMOTE_TIMEOUT",
+     .type = OptionType::kTimeNs,
+     .unit = "ns",
+     .default_value = "30s",
+     .doc = "An endpoint fails when its peer is on another host (or its process cannot be seen) "
+            "and has not replied for this time, or UD_PEER_TIMEOUT if that is longer. A live peer "
+            "that does not call progress does not reply either; inf: wait forever.",
+     .offset = offsetof(UdOptions, remote_timeout_ns),
      .min = 1'000'000,
      .max = UINT64_MAX},
     {.name = "UD_ACK_DELAY",

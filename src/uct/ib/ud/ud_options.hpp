@@ -19,6 +19,7 @@ struct UdOptions {
     std::uint64_t timeout_ns;
     std::uint64_t timeout_max_ns;
     std::uint64_t peer_timeout_ns;
+    std::uint64_t remote_timeout_ns;
     std::uint64_t ack_delay_ns;
     std::uint64_t keepalive_ns;
 };

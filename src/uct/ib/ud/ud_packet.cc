@@ -49,6 +49,7 @@ InterfaceAddress pack(InterfaceAddress address) {
     address.datagram_bytes = htobe16(address.datagram_bytes);
     address.qp_num = htobe32(address.qp_num);
     address.cookie = htobe32(address.cookie);
+    address.host = htobe64(address.host);
     address.check = 0;
     address.check = ib::checksum(std::as_bytes(std::span(&address, 1)));
     return address;
@@ -75,6 +76,7 @@ std::optional<InterfaceAddress> parse_interface(std::span<const std::byte> bytes
     address.datagram_bytes = be16toh(address.datagram_bytes);
     address.qp_num = be32toh(address.qp_num);
     address.cookie = be32toh(address.cookie);
+    address.host = be64toh(address.host);
     if (address.qp_num == 0 || address.qp_num > kQpNumberMax || address.cookie == 0 ||
         address.datagram_bytes < kControlBytesMax) {
         *reason_p = "the peer's ud address has numbers that cannot be";

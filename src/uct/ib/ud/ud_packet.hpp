@@ -36,7 +36,7 @@
 namespace tagwire::ud {
 
 inline constexpr std::uint8_t kMagic = 0xd7;
-inline constexpr std::uint8_t kVersion = 1;
+inline constexpr std::uint8_t kVersion = 2;
 inline constexpr std::uint8_t kAmIdEnd = 32;
 
 enum class Kind : std::uint8_t { kConnect = 1, kAccept, kData, kAck, kProbe, kClose, kReset };
@@ -70,15 +70,17 @@ struct [[gnu::packed]] InterfaceAddress {
     std::uint16_t datagram_bytes = 0;  // the longest that it takes, header included
     std::uint32_t qp_num = 0;
     std::uint32_t cookie = 0;
+    std::uint64_t host =
+        0;  // machine and network namespace, for LifeSign; 0: not to be asked there
 };
-static_assert(sizeof(InterfaceAddress) == 12);
+static_assert(sizeof(InterfaceAddress) == 20);
 
 /// Where the sender of a packet is reached.
 struct [[gnu::packed]] ReturnAddress {
     ib::PortAddress port;
     InterfaceAddress interface;
 };
-static_assert(sizeof(ReturnAddress) == 36);
+static_assert(sizeof(ReturnAddress) == 44);
 
 inline constexpr std::size_t kHeaderBytes = sizeof(Header);
 inline constexpr std::size_t kControlBytesMax = sizeof(Header) + sizeof(ReturnAddress);

@@ -20,7 +20,8 @@ UdPeer* PeerTable::get(const ib::PortAddress& port, const InterfaceAddress& inte
         auto peer = std::make_unique<UdPeer>(UdPeer{.cookie = interface.cookie,
                                                     .qp_num = interface.qp_num,
                                                     .path = path,
-                                                    .address = address});
+                                                    .address = address,
+                                                    .host = interface.host});
         found = peers_.emplace(key, std::move(peer)).first;
     }
     ++found->second->users;
@@ -28,8 +29,10 @@ UdPeer* PeerTable::get(const ib::PortAddress& port, const InterfaceAddress& inte
 }
 
 void PeerTable::put(UdPeer& peer) {
-    if (--peer.users == 0)
-        peers_.erase(std::bit_cast<Key>(peer.address));
+    if (--peer.users > 0)
+        return;
+    life.close(peer.life);
+    peers_.erase(std::bit_cast<Key>(peer.address));
 }
 
 ibv_ah* PeerTable::path_of(const ib::PortAddress& port) {

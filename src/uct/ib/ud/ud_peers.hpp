@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "uct/ib/ib_md.hpp"
+#include "uct/ib/ud/ud_liveness.hpp"
 #include "uct/ib/ud/ud_packet.hpp"
 
 namespace tagwire::ud {
@@ -25,6 +26,8 @@ struct UdPeer {
     ibv_ah* path;
     unsigned users = 0;
     ReturnAddress address;
+    std::uint64_t host = 0;
+    LifeLine life{};
 };
 
 class PeerTable {
@@ -35,6 +38,7 @@ class PeerTable {
         md_ = &md;
         port_ = &port;
     }
+    LifeSign life;
     /// `interface` in the order of the machine, both checked. Null: the device gives no more
     /// address handles, or there are too many.
     UdPeer* get(const ib::PortAddress& port, const InterfaceAddress& interface);

@@ -117,14 +117,37 @@ void UdIface::advanced(Outbound& outbound) {
     has_work_ = true;
 }
 
-void UdIface::failed(Outbound& outbound, Failure failure) {
-    fail(static_cast<UdEp&>(outbound),
-         failure == Failure::kSilence ? UCS_ERR_ENDPOINT_TIMEOUT : UCS_ERR_CONNECTION_RESET);
+Liveness UdIface::liveness(UdPeer& peer) {
+    return peers_.life.ask(peer.life, peer.host, peer.cookie, peer.qp_num);
 }
 
-void UdIface::fail(UdEp& ep, ucs_status_t status) {
+void UdIface::failed(Outbound& outbound, Failure failure) {
+    auto& ep = static_cast<UdEp&>(outbound);
+    switch (failure) {
+        case Failure::kDeath:
+            return fail(ep, UCS_ERR_ENDPOINT_TIMEOUT, "the process of the peer has ended");
+        case Failure::kSilence:
+            return fail(ep, UCS_ERR_ENDPOINT_TIMEOUT,
+                        "the peer did not reply in time (UD_REMOTE_TIMEOUT)");
+        case Failure::kReset:
+            return fail(ep, UCS_ERR_CONNECTION_RESET, "the peer has closed the connection");
+    }
+}
+
+void UdIface::fail(UdEp& ep, ucs_status_t status, const char* why) {
     if (ep.failure_ != UCS_OK)
         return;
+    // Nothing is lost with an idle endpoint whose peer went in order.
+    const bool is_quiet =
+        status == UCS_ERR_CANCELED || (status == UCS_ERR_CONNECTION_RESET && ep.sender.is_idle() &&
+                                       ep.waiters_ == nullptr && ep.group_.empty());
+    if (is_quiet) {
+        TW_LOG_DEBUG("ud on %s: an endpoint ends (%s): %s", params().dev_name.c_str(),
+                     ucs_status_string(status), why);
+    } else {
+        TW_LOG_WARN("ud on %s: an endpoint fails (%s): %s", params().dev_name.c_str(),
+                    ucs_status_string(status), why);
+    }
     ep.failure_ = status;
     failing_.push_back(&ep);
     has_work_ = true;
@@ -138,7 +161,7 @@ void UdIface::break_down(const char* what, const char* why) {
     TW_LOG_ERROR("%s: %s of the ud queue pair 0x%x failed: %s; all endpoints of the interface fail",
                  ib_md().device().name().c_str(), what, qp_->qp_num, why);
     for (UdEp* ep : eps_)
-        fail(*ep, UCS_ERR_IO_ERROR);
+        fail(*ep, UCS_ERR_IO_ERROR, "the queue pair of the interface failed");
 }
 
 // ---- Work
@@ -223,6 +246,10 @@ void UdIface::look() {
     receives_.refill(true);
     for (const ib::AsyncEvent& event : take_async_events())
         take_event(event);
+    if (now < next_drain_)
+        return;
+    next_drain_ = now + kDrainNs;
+    peers_.life.drain();
 }
 
 void UdIface::take_event(const ib::AsyncEvent& event) {

@@ -139,33 +139,61 @@ void Sender::set_deadline(std::uint64_t now) {
     const unsigned doublings = std::min(attempts_, 20U);
     const std::uint64_t bound = std::max(params_.timeout_max_ns, timeout_);
     deadline_ = now + std::min(timeout_ << doublings, bound);
-    if (params_.peer_timeout_ns != kNever && attempts_ >= kAttemptsMin) {
-        const std::uint64_t end = silent_since_ + params_.peer_timeout_ns;
-        deadline_ = std::min(deadline_, std::max(end, now + 1));
-    }
+    if (attempts_ == 0) [[likely]]
+        return;
+    retry_at_ = deadline_;
+    deadline_ = std::min(deadline_, std::max(std::min(question_due(), silence_ends()), now + 1));
 }
 
-void Sender::expire(std::uint64_t now) {
+std::uint64_t Sender::question_due() const {
+    return params_.peer_timeout_ns == kNever
+               ? kNever
+               : std::max(silent_since_, judged_ns_) + params_.peer_timeout_ns;
+}
+
+std::uint64_t Sender::silence_ends() const {
+    const bool is_known_alive = was_alive_ && judged_ns_ >= silent_since_;
+    return params_.remote_timeout_ns == kNever || attempts_ < kAttemptsMin || is_known_alive
+               ? kNever
+               : silent_since_ + params_.remote_timeout_ns;
+}
+
+bool Sender::expire(std::uint64_t now) {
     if (now < deadline_ || is_dead_)
-        return;
+        return false;
     if (is_keepalive_) {
         ask();
         silent_since_ = now;
         set_deadline(now);
-        return;
+        return false;
     }
+    if (attempts_ > 0 && now >= std::min(question_due(), silence_ends()))
+        return true;
     if (is_quick_) {
         ++quick_;
         wants_repair_ = true;
         set_deadline(now);
-        return;
+        return false;
     }
-    if (attempts_ >= kAttemptsMin && params_.peer_timeout_ns != kNever &&
-        now - silent_since_ >= params_.peer_timeout_ns) {
+    try_again(now);
+    return false;
+}
+
+void Sender::judged(Liveness liveness, std::uint64_t now) {
+    judged_ns_ = now;
+    was_alive_ = liveness == Liveness::kAlive;
+    if (liveness == Liveness::kDead || now >= silence_ends()) {
         is_dead_ = true;
         deadline_ = kNever;
-        return;
+    } else if (now >= retry_at_) {
+        try_again(now);
+    } else {
+        deadline_ =
+            std::min(retry_at_, std::max(std::min(question_due(), silence_ends()), now + 1));
     }
+}
+
+void Sender::try_again(std::uint64_t now) {
     ++attempts_;
     wants_connect_ = !is_open_;
     if (is_open_ && una_ != high_) {

@@ -17,9 +17,12 @@
 //  (3) Whenever an answer is awaited (connecting, sent packets, a probe) a deadline is set. At each
 //      deadline something that the peer answers is sent, after twice the time of the one before, up
 //      to a bound.
-//  (4) Dead by silence: an answer is awaited, none of any kind has come for peer_timeout_ns, and
-//      that was asked for kAttemptsMin times at least, so that whoever was stopped himself looks at
-//      what has arrived meanwhile before he gives up.
+//  (4) Whenever an answer is awaited and none of any kind has come for peer_timeout_ns, the caller
+//      is asked whether the peer lives: known to be dead, it is dead; known to live, it is waited
+//      for without bound, however long it does not call progress.
+//  (5) Dead by silence: nothing is known of the peer, nothing has come for remote_timeout_ns, and
+//      an answer was asked for kAttemptsMin times at least, so that a process that was stopped
+//      itself looks at what has arrived meanwhile before it gives up.
 #pragma once
 
 #include <algorithm>
@@ -31,6 +34,9 @@ namespace tagwire::ud {
 
 inline constexpr std::uint64_t kNever = UINT64_MAX;
 
+/// What is known of a peer's process by other means than its packets.
+enum class Liveness : std::uint8_t { kUnknown, kAlive, kDead };
+
 /// Numbers wrap.
 constexpr bool is_before(std::uint32_t one, std::uint32_t other) {
     return static_cast<std::int32_t>(one - other) < 0;
@@ -41,8 +47,9 @@ struct SenderParams {
     std::uint32_t first_psn = 0;
     std::uint64_t timeout_ns = 10'000'000;  // the shortest
     std::uint64_t timeout_max_ns = 1'000'000'000;
-    std::uint64_t peer_timeout_ns = 30'000'000'000;  // kNever: no such thing
-    std::uint64_t keepalive_ns = 0;                  // 0: a silent peer is not asked
+    std::uint64_t peer_timeout_ns = 1'000'000'000;     // between questions; kNever: none
+    std::uint64_t remote_timeout_ns = 30'000'000'000;  // not below peer_timeout_ns
+    std::uint64_t keepalive_ns = 0;                    // 0: a silent peer is not asked
 };
 
 class Sender {
@@ -94,8 +101,9 @@ class Sender {
 
     // ---- Time
     [[nodiscard]] std::uint64_t deadline() const { return deadline_; }
-    /// Does nothing before the deadline.
-    void expire(std::uint64_t now);
+    /// Does nothing before the deadline. True: find out whether the peer lives, then judged().
+    [[nodiscard]] bool expire(std::uint64_t now);
+    void judged(Liveness liveness, std::uint64_t now);
 
     // ---- The end
     /// Gives all packets back.
@@ -128,6 +136,9 @@ class Sender {
     void set_deadline(std::uint64_t now);
     void measure(std::uint64_t round_trip_ns);
     void lost_one();
+    void try_again(std::uint64_t now);
+    [[nodiscard]] std::uint64_t question_due() const;
+    [[nodiscard]] std::uint64_t silence_ends() const;
 
     SenderParams params_;
     std::vector<Slot> slots_;
@@ -145,11 +156,14 @@ class Sender {
     std::uint32_t answered_ = 0;
     std::uint64_t deadline_;
     std::uint64_t silent_since_;    // and an answer is awaited
+    std::uint64_t judged_ns_ = 0;   // the last answer about the peer's life
+    std::uint64_t retry_at_ = 0;    // from the second attempt on: something is sent again
     std::uint64_t timeout_;         // from the measured round trips
     std::uint64_t round_trip_ = 0;  // smoothed
     std::uint64_t variation_ = 0;
     std::uint64_t resent_ = 0;
-    unsigned attempts_ = 0;  // deadlines since the peer was heard
+    unsigned attempts_ = 0;   // deadlines since the peer was heard
+    bool was_alive_ = false;  // when it was judged
     bool is_open_ = false;
     bool is_dead_ = false;
     bool wants_connect_ = true;
