@@ -123,8 +123,8 @@ class MessageIface : public IbIface {
     virtual void gave_up(MessageEp&) {}
     /// Each request of the queue has ended.
     virtual void drained(SendQueue& queue) = 0;
-    // ---- Of queues with requests of several endpoints
-    virtual void shared_completed(SendQueue&, const Completion&) {}
+    // ---- Of special queues, and those with requests of several endpoints
+    virtual void special_completed(SendQueue&, const Completion&) {}
     [[nodiscard]] virtual bool has_requests(const MessageEp&) const { return false; }
     /// Whose requests are under way there and may be followed by another; null: nobody's.
     [[nodiscard]] virtual MessageEp* poster_of(const SendQueue& queue) const { return queue.owner; }
@@ -228,6 +228,8 @@ class MessageIface : public IbIface {
     void end_sends(const Completion* completions, unsigned count);
     void handle_sends();
     void send_completed(const Completion& completion);
+    /// Of a queue that is one endpoint's. Its places have come back, if they do now.
+    void owned_completed(SendQueue& queue, const Completion& completion);
     void finish(MessageEp& ep, SendOp& op, ucs_status_t status);
     void finish_flush(MessageEp& ep, SendOp& op);
     void settle_flushes(MessageEp& ep);

@@ -76,8 +76,15 @@ void MessageIface::send_completed(const Completion& completion) {
     SendQueue* queue = queue_of(static_cast<std::uint32_t>(completion.wr_id >> 32));
     if (queue == nullptr) [[unlikely]]
         return;  // of an endpoint that is gone
-    if (queue->is_shared) [[unlikely]]
-        return shared_completed(*queue, completion);
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    if (queue->is_special) [[unlikely]]
+        return special_completed(*queue, completion);
+    queue->free += sn - queue->acked;
+    owned_completed(*queue, completion);
+}
+
+void MessageIface::owned_completed(SendQueue& owned, const Completion& completion) {
+    SendQueue* const queue = &owned;
     MessageEp* ep = queue->owner;
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     ucs_status_t status = UCS_OK;
@@ -93,7 +100,6 @@ void MessageIface::send_completed(const Completion& completion) {
     ep->was_heard_ = true;
     const std::uint32_t acknowledged = sn - queue->acked;
     queue->acked = sn;
-    queue->free += acknowledged;
     cq_free_ += acknowledged;
     // One that failed may not have asked for its completion.
     if (completion.status == IBV_WC_SUCCESS)

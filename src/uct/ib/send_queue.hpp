@@ -4,8 +4,8 @@
 //
 // Threads: owner of the interface.
 // Invariants
-//  (1) posted - acked + free = depth. A request is acknowledged by a completion of itself or of a
-//      later one.
+//  (1) posted - acked + free = depth, or less than that where places come back later. A request is
+//      acknowledged by a completion of itself or of a later one.
 //  (2) ops is the queue of operations whose requests are not acknowledged, in order of posting.
 #pragma once
 
@@ -27,7 +27,8 @@ struct SendQueue {
     Post post_call = nullptr;    // null: ibv_post_send()
     MessageEp* owner = nullptr;  // whose requests it has; null: of several, or of nobody
     bool is_broken = false;      // a request failed, or it was stopped
-    bool is_shared = false;      // of several endpoints: the transport handles what completes
+    bool is_shared = false;      // of several endpoints
+    bool is_special = false;     // the transport handles what completes: shared ones, and others
     bool wants_mark = false;     // stopped, and there was no place for the request that tells
     std::uint32_t id = 0;        // in the upper half of wr_id
     std::uint32_t posted = 0;    // requests, of all time: the lower half of the newest's wr_id

@@ -22,6 +22,9 @@ namespace tagwire::dc {
 namespace {
 
 constexpr std::uint64_t kSignalEvery = 64;  // or a quarter of what a channel holds
+// Of the ring that streams share. Its tail is where the completion that was polled last belongs: it
+// may lie as far behind the oldest request as the newest lies before that.
+constexpr unsigned kRingsPerShare = 2;
 
 // Each request may end in a completion. Besides the pool there is the initiator of answers.
 ib::MessageOptions messages_of(const DcOptions& options) {
@@ -83,7 +86,8 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
     close_ns_ = 4 * retries_.timeout_ns * (retries_.retry_count + 1) + 1'000'000'000;
     initiator_params_ = {.cq = send_cq_.get(),
                          .context = &mailbox(),
-                         .depth = static_cast<unsigned>(options_.tx_depth) * streams_,
+                         .depth = static_cast<unsigned>(options_.tx_depth) *
+                                  (streams_ == 1 ? 1 : streams_ * kRingsPerShare),
                          .sges_max = sges_max_,
                          .inline_bytes = inline_wanted(),
                          .streams_log = streams_ == 1 ? 0 : std::bit_width(streams_ - 1) + 1U,
@@ -121,6 +125,9 @@ void DcIface::choose_streams() {
     const std::uint64_t offered = log_max < 2 ? 1 : std::uint64_t{1} << (log_max - 1);
     streams_ = static_cast<unsigned>(std::min(
         {dci_options_.streams, offered, std::max<std::uint64_t>(options_.tx_depth / 8, 1)}));
+    const auto longest = static_cast<std::uint64_t>(ib_md().device().attr().orig_attr.max_qp_wr);
+    if (kRingsPerShare * options_.tx_depth > longest)
+        streams_ = 1;
     queue_shares_ = streams_;
 }
 

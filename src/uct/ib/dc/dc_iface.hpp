@@ -119,6 +119,7 @@ class DcIface : public ib::MessageIface {
     [[nodiscard]] bool is_shared() const { return policy_ >= Policy::kRand; }
     Dci* new_dci();
     Channel* new_channel(Dci& dci);
+    void hand_on(Channel& channel);
     Channel* grow_pool();
     Channel* take_channel(const DcEp& ep);
     Channel* take_answer_channel();
@@ -142,10 +143,18 @@ class DcIface : public ib::MessageIface {
     bool settled(ib::MessageEp& ep) override;
     void stop(ib::MessageEp& ep) override;
     void look(std::uint64_t now) override;
-    void start_anew(const Dci& dci);
+    void start_anew(Dci& dci);
+
+    /// Places came back to channels of a DCI with streams: whoever waited for them goes on.
+    void use_places(const Dci& dci);
+    /// What a channel without an owner must have.
+    [[nodiscard]] std::uint32_t places_of_a_turn() const {
+        return static_cast<std::uint32_t>(options_.tx_depth) / 2;
+    }
+    void special_completed(ib::SendQueue& queue, const ib::Completion& completion) override;
 
     // ---- dc_shared.cc
-    void shared_completed(ib::SendQueue& queue, const ib::Completion& completion) override;
+    void shared_completed(Channel& channel, const ib::Completion& completion);
     void acknowledge(Channel& channel, std::uint32_t sn);
     void break_off(Channel& channel, const ib::Completion& completion);
     void post_again(Channel& channel);

@@ -25,12 +25,14 @@ Dci* DcIface::new_dci() {
 Channel* DcIface::new_channel(Dci& dci) {
     auto channel = std::make_unique<Channel>();
     channel->dci = &dci;
-    channel->stream = static_cast<std::uint16_t>(dci.channels++);
+    channel->stream = static_cast<std::uint16_t>(dci.channels.size());
     channel->qp = dci.initiator.qp.get();
     channel->post_call = post_call;
     channel->free = static_cast<std::uint32_t>(options_.tx_depth);
     channel->id = static_cast<std::uint32_t>(channels_.size());
     channel->is_shared = is_shared();
+    channel->is_special = is_shared() || dci.initiator.has_streams;
+    dci.channels.push_back(channel.get());
     if (is_shared())
         channel->sent = std::make_unique<SentRing>(channel->free);
     map_queue(*channel);
@@ -110,6 +112,12 @@ void DcIface::give_back(Channel& channel) {
     static_cast<DcEp*>(std::exchange(channel.owner, nullptr))->queue_ = &no_queue_;
     if (&channel == answer_channel_)
         return;
+    channel.rests = channel.free < places_of_a_turn();
+    if (!channel.rests)
+        hand_on(channel);
+}
+
+void DcIface::hand_on(Channel& channel) {
     if (DcEp* next = next_waiting(); next != nullptr) {
         begin_turn(channel, *next);
         channel.was_granted = true;
@@ -118,6 +126,33 @@ void DcIface::give_back(Channel& channel) {
     } else {
         idle_.push_back(channel);
     }
+}
+
+void DcIface::use_places(const Dci& dci) {
+    // By index: callbacks may send, and channels be made for that.
+    for (std::size_t i = 0; i < dci.channels.size(); ++i) {
+        Channel& channel = *dci.channels[i];
+        if (channel.rests && channel.free >= places_of_a_turn()) {
+            channel.rests = false;
+            hand_on(channel);
+        }
+        if (channel.is_shared && channel.is_broken && channel.flushed == channel.posted)
+            post_again(channel);
+    }
+}
+
+void DcIface::special_completed(ib::SendQueue& queue, const ib::Completion& completion) {
+    auto& channel = static_cast<Channel&>(queue);
+    Dci& dci = *channel.dci;
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    if (dci.initiator.has_streams)
+        dci.ended(channel, sn);
+    if (channel.is_shared)
+        shared_completed(channel, completion);
+    else
+        owned_completed(channel, completion);
+    if (dci.initiator.has_streams)
+        use_places(dci);
 }
 
 // Who waits longest and still has something to send.
@@ -187,7 +222,11 @@ bool DcIface::make_room(ib::MessageEp& any, unsigned requests, unsigned messages
         return false;
     if (!has_credit && ep.has_room(requests + 1))
         ask(ep);
-    const bool is_enough = ep.has_room(requests) && ep.has_credit(messages);
+    const bool has_places = ep.has_room(requests);
+    const bool is_enough = has_places && ep.has_credit(messages);
+    // What others sent before may be all that keeps the places, and nobody asked whether it ended.
+    if (!has_places && static_cast<Channel*>(ep.queue_)->waits_for_others())
+        ask_for_completions();
     if (!is_enough)
         gave_up(ep);
     return is_enough;
@@ -224,8 +263,14 @@ int DcIface::post_call(ib::SendQueue& queue, ib::MessageEp& any, ibv_send_wr* fi
 // peer that is there does not receive, look() makes an end.
 void DcIface::stop(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
-    if (ep.queue_ == &no_queue_ || ep.has_ended() || ep.queue_->is_broken)
-        return;  // or what was posted is being flushed
+    if (ep.queue_ == &no_queue_ || ep.has_ended())
+        return;
+    if (ep.queue_->is_broken) {  // what was posted is being flushed
+        // Before others' requests can be posted again some that wait may have to end.
+        if (ep.queue_->is_shared)
+            closing_.push_back({ep.id_, ucs::clock_now_ns() + close_ns_});
+        return;
+    }
     auto& channel = static_cast<Channel&>(*ep.queue_);
     if (is_alone(ep)) {
         ibv_qp_attr attr{};
@@ -312,7 +357,7 @@ void DcIface::look(std::uint64_t now) {
 
 // Whatever is under way there is given up. Nobody can say what of it was carried out, so everyone
 // whose requests they are fails.
-void DcIface::start_anew(const Dci& dci) {
+void DcIface::start_anew(Dci& dci) {
     constexpr const char* kStartedAnew =
         "its DCI was reset, because requests of a closed endpoint did not end";
     dc::restart(ib_md(), port(), initiator_params_, dci.initiator);
@@ -320,13 +365,21 @@ void DcIface::start_anew(const Dci& dci) {
     // By index: callbacks may send, and channels be made for that.
     for (std::size_t i = 0; i < channels_.size(); ++i) {
         Channel& channel = *channels_[i];
-        if (channel.dci != &dci || channel.is_drained())
+        if (channel.dci != &dci)
             continue;
+        if (channel.is_drained()) {
+            if (dci.initiator.has_streams)
+                dci.reset(channel);
+            continue;
+        }
         const std::uint32_t given_up = channel.posted - channel.acked;
         const std::uint32_t first = channel.acked + 1;
         channel.id += 1U << kIndexBits;  // completions that are still there find nobody
         channel.acked = channel.posted;
-        channel.free += given_up;
+        if (dci.initiator.has_streams)
+            dci.reset(channel);
+        else
+            channel.free += given_up;
         cq_free_ += given_up;
         channel.unsignaled = 0;
         channel.reserve = 1;
@@ -342,6 +395,7 @@ void DcIface::start_anew(const Dci& dci) {
         while (ib::SendOp* op = channel.take_any())
             finish(*op->ep, *op, op->ep->failure());
     }
+    use_places(dci);
     if (cq_free_ == options_.tx_cq_depth)
         signals_out_ = 0;
     in_progress_ = was_in_progress;

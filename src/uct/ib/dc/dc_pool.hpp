@@ -9,6 +9,8 @@
 // Invariants
 //  (1) Completions of a channel come in order, and one counts for all requests before it.
 //  (2) A shared channel keeps each request that is not acknowledged, as it was posted.
+//  (3) Of what was posted to a DCI with streams, the newest request and the oldest that has not
+//      ended are no further apart than the shares of its channels together.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +52,30 @@ class SentRing {
     std::vector<SentRequest> requests_;
 };
 
+struct Channel;
+
+/// An initiator. Its streams post to one ring, in which places come back by one tail: a place may
+/// be used again when everything before it has ended, whatever stream that is of (ADR 15).
+///
+/// So ended requests of a stream give no places back by themselves. Time is cut into epochs. An
+/// epoch has a mark in each stream: what it had posted when the epoch began. When all streams have
+/// ended what is before their marks, everything before that moment has ended, and those places come
+/// back. What a stream has posted since is at most its share of the ring. A stream that is the only
+/// one with requests needs no mark: its oldest request is the oldest of all.
 struct Dci {
     Initiator initiator;
-    unsigned channels = 0;  // that were made of it
+    std::vector<Channel*> channels;  // of it
+    unsigned behind = 0;             // those that have not ended what is before their marks
+
+    /// With streams: requests of `channel` up to this one have ended. Places may come back, of
+    /// other channels, too.
+    void ended(Channel& channel, std::uint32_t sn);
+    /// The ring is empty, as far as it was that channel's.
+    void reset(Channel& channel);
+
+  private:
+    void next_epoch();
+    [[nodiscard]] bool is_settled() const;
 };
 
 struct Channel : ib::SendQueue {
@@ -64,6 +87,28 @@ struct Channel : ib::SendQueue {
     bool was_granted = false;      // owned: to one that waited, whose request has not come yet
     std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
     std::unique_ptr<SentRing> sent;  // shared
+
+    // Of a DCI with streams. Requests are numbered as they are posted to the ring, also when it is
+    // for the second time: free = depth - (ring_end() - ring_base).
+    std::uint32_t replayed = 0;    // requests that were posted again, of all time
+    std::uint32_t ring_ended = 0;  // all up to this one
+    std::uint32_t ring_base = 0;   // places up to this one came back
+    std::uint32_t mark = 0;        // the newest when the epoch began
+    bool is_behind = false;        // ring_ended is before the mark
+    bool rests = false;            // owned: by nobody, until enough places have come back
+
+    [[nodiscard]] std::uint32_t ring_end() const { return posted + replayed; }
+    [[nodiscard]] bool has_all_ended() const { return ring_ended == ring_end(); }
+    /// Requests have ended whose places have not come back.
+    [[nodiscard]] bool waits_for_others() const { return ring_base != ring_ended; }
+    /// Of those that are not acknowledged some were posted again: all up to number `end`, which
+    /// have the places for it. The others are gone.
+    void posted_again(std::uint32_t end) {
+        free -= end - acked;
+        replayed += posted - acked;
+        posted = end;
+    }
+    void give_places_up_to(std::uint32_t number);
 };
 
 }  // namespace tagwire::dc

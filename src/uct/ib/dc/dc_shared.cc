@@ -45,8 +45,7 @@ ib::MessageEp* DcIface::poster_of(const ib::SendQueue& queue) const {
     return nullptr;
 }
 
-void DcIface::shared_completed(ib::SendQueue& queue, const ib::Completion& completion) {
-    auto& channel = static_cast<Channel&>(queue);
+void DcIface::shared_completed(Channel& channel, const ib::Completion& completion) {
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     if (channel.is_broken) {
         channel.flushed = sn;
@@ -70,7 +69,8 @@ void DcIface::acknowledge(Channel& channel, std::uint32_t sn) {
         ep.was_heard_ = true;
     }
     channel.acked = sn;
-    channel.free += count;
+    if (!channel.dci->initiator.has_streams)
+        channel.free += count;
     cq_free_ += count;
     if (cq_free_ == options_.tx_cq_depth)
         signals_out_ = 0;
@@ -100,6 +100,9 @@ void DcIface::break_off(Channel& channel, const ib::Completion& reported) {
 // Everything posted has ended. Requests of endpoints that failed end with the failure, the others
 // get the numbers of those that are missing now.
 void DcIface::post_again(Channel& channel) {
+    const bool has_streams = channel.dci->initiator.has_streams;
+    if (has_streams && channel.free < channel.posted - channel.acked)
+        return;  // the ring has no room for them yet
     restart(channel);
     ib::SendOp* left = std::exchange(channel.first, nullptr);
     OpList ended;
@@ -130,8 +133,12 @@ void DcIface::post_again(Channel& channel) {
         }
     }
     const std::uint32_t dropped = channel.posted - kept;
-    channel.posted = kept;
-    channel.free += dropped;
+    if (has_streams) {
+        channel.posted_again(kept);
+    } else {
+        channel.posted = kept;
+        channel.free += dropped;
+    }
     cq_free_ += dropped;
     channel.reserve = 1;
     channel.is_broken = false;
