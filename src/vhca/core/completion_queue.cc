@@ -35,7 +35,7 @@ void CompletionQueue::give_back(const Cqe& cqe) {
     } else if (cqe.matching != nullptr) [[unlikely]] {
         cqe.matching->give_back(cqe);
     } else {
-        cqe.qp->requester().reclaim(cqe.place);
+        cqe.qp->note_polled(cqe.place);
     }
 }
 

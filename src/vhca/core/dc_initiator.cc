@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <new>
 
+#include "ucs/log/log.hpp"
 #include "vhca/core/device_impl.hpp"
 
 namespace tagwire::vhca {
@@ -45,22 +46,40 @@ void DcInitiator::start(QueuePair& qp, std::size_t index) {
     qp.requester().start(dci_.attr().sq_psn);
 }
 
-/// The streams share the places of the send queue.
-bool DcInitiator::is_full() const {
-    std::uint32_t used = 0;
-    for (const Stream& stream : streams_) {
-        used += stream.qp->requester().used();
-    }
-    return used >= dci_.cap().max_send_wr;
-}
-
 int DcInitiator::enqueue(const SendWork& work) {
-    if (is_full()) {
+    const std::uint32_t size = dci_.cap().max_send_wr;
+    if (head_ - tail_ >= size) {
         return ENOMEM;
     }
     const auto found = lookup(work.stream);
     Stream* stream = found != streams_.end() ? &*found : make(work.stream);
-    return stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
+    const int error = stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
+    if (error == 0) {
+        stream->qp->requester().set_ring_place(head_);
+        overwrite(head_++ - size);
+    }
+    return error;
+}
+
+void DcInitiator::overwrite(std::uint32_t ring_place) {
+    for (Stream& stream : streams_) {
+        Requester& requester = stream.qp->requester();
+        if (requester.has_unended() &&
+            static_cast<std::int32_t>(requester.oldest_ring_place() - ring_place) <= 0) {
+            TW_LOG_ERROR(
+                "a request of stream %u of DCI %u was overwritten before it ended: a completion of "
+                "another stream had moved the tail of the DCI's ring beyond it",
+                unsigned{stream.id}, dci_.number());
+            requester.fail_overwritten();
+        }
+    }
+}
+
+void DcInitiator::withdraw() {
+    for (Stream& stream : streams_) {
+        head_ -= stream.qp->requester().enqueued();
+        stream.qp->requester().withdraw();
+    }
 }
 
 void DcInitiator::ring(Time now) {
@@ -100,6 +119,7 @@ void DcInitiator::reset() {
         stream.qp->retire();
     }
     streams_.clear();
+    head_ = tail_ = 0;
 }
 
 }  // namespace tagwire::vhca

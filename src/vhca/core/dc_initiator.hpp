@@ -4,6 +4,11 @@
 //
 // A stream is made when its number is first used. There are kStreamsMax; a further number takes the
 // place of one that is idle.
+//
+// All streams post to one ring, as libmlx5 has it: its tail is one past the request whose
+// completion was polled last, of whatever stream. Streams go on by themselves, so a completion of
+// an older request moves the tail back, and one of a newer request moves it over requests that have
+// not ended: what is posted then overwrites them. Such a request fails (LOC_QP_OP_ERR).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +37,10 @@ class DcInitiator {
     /// ENOMEM, EINVAL as Qp::post_send().
     int enqueue(const SendWork& work);
     void ring(Time now);
+    /// What was enqueued since the last ring() is not posted after all.
+    void withdraw();
+    /// Polled was the completion of the request at that place of the ring.
+    void note_polled(std::uint32_t ring_place) { tail_ = ring_place + 1; }
     /// EINVAL: that stream did not fail.
     int reset_stream(std::uint16_t id);
     /// A stream went to ERR.
@@ -51,11 +60,12 @@ class DcInitiator {
     };
     [[nodiscard]] std::vector<Stream>::iterator lookup(std::uint16_t id);
     [[nodiscard]] Stream* make(std::uint16_t id);
-    [[nodiscard]] bool is_full() const;
+    void overwrite(std::uint32_t ring_place);
     void start(QueuePair& qp, std::size_t index);
 
     QueuePair& dci_;
     std::vector<Stream> streams_;
+    std::uint32_t head_ = 0, tail_ = 0;  // of the ring, free running
 };
 
 }  // namespace tagwire::vhca

@@ -43,7 +43,7 @@ class QueuePair final : public Qp {
     int post_send(const SendWork& work, Time now) override;
     int enqueue_send(const SendWork& work) override;
     void ring(Time now) override;
-    void withdraw() override { requester_.withdraw(); }
+    void withdraw() override;
     int post_recv(const RecvWork& work) override;
     int reset_stream(std::uint16_t stream) override;
     [[nodiscard]] std::uint32_t number() const override { return number_; }
@@ -68,6 +68,13 @@ class QueuePair final : public Qp {
     /// To ERR. `keep_answers`: the responder still tells the peer why.
     void enter_error(bool keep_answers);
     void report(ibv_event_type type);
+    /// Polled was the completion of the send before `place`.
+    void note_polled(std::uint32_t place) {
+        if (owner_ != this) [[unlikely]] {
+            note_stream_polled(place);
+        }
+        requester_.reclaim(place);
+    }
     /// UC and UD: a send failed, later ones are flushed.
     void enter_send_error();
     /// SQD: nothing is on its way any more.
@@ -124,6 +131,7 @@ class QueuePair final : public Qp {
     void receive_dc(Route from, Packet& packet);
     void receive_as_initiator(Route from, Packet& packet);
     void enter_dc_error();
+    void note_stream_polled(std::uint32_t place);
     [[nodiscard]] bool has_streams() const { return initiator_ != nullptr; }
 
     std::uint32_t number_ = 0, table_number_ = 0;

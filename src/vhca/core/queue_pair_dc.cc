@@ -70,6 +70,20 @@ void QueuePair::enter_dc_error() {
     }
 }
 
+void QueuePair::withdraw() {
+    if (has_streams()) {
+        initiator_->withdraw();
+    } else {
+        requester_.withdraw();
+    }
+}
+
+void QueuePair::note_stream_polled(std::uint32_t place) {
+    if (owner_->has_streams()) {
+        owner_->initiator_->note_polled(requester_.ring_place(place - 1));
+    }
+}
+
 int QueuePair::reset_stream(std::uint16_t stream) {
     return has_streams() && state_ == IBV_QPS_RTS ? initiator_->reset_stream(stream) : EINVAL;
 }

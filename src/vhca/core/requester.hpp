@@ -42,7 +42,8 @@ struct alignas(16) SendRequest {
     bool needs_care;        // refused, or DC
     ibv_wc_status refused;  // found at posting, told in its turn
     std::uint64_t dc_key;
-    Rendezvous rendezvous;  // that the device sends this for
+    Rendezvous rendezvous;     // that the device sends this for
+    std::uint32_t ring_place;  // of a stream: in the ring of its DCI, free running
 
     [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
     [[nodiscard]] std::span<ibv_sge> sges() {
@@ -103,6 +104,17 @@ class Requester {
     /// Places that are taken.
     [[nodiscard]] std::uint32_t used() const { return head_ - free_; }
     [[nodiscard]] bool has_enqueued() const { return rung_ != head_; }
+    [[nodiscard]] std::uint32_t enqueued() const { return head_ - rung_; }
+
+    // ---- A stream of a DCI: see dc_initiator.cc
+    /// The newest request lies there.
+    void set_ring_place(std::uint32_t place) { at(head_ - 1).ring_place = place; }
+    [[nodiscard]] std::uint32_t ring_place(std::uint32_t index) { return at(index).ring_place; }
+    /// Where the device still reads, or will: the oldest request that has not ended.
+    [[nodiscard]] bool has_unended() const { return done_ != head_; }
+    [[nodiscard]] std::uint32_t oldest_ring_place() { return at(done_).ring_place; }
+    /// The oldest request was overwritten: it fails.
+    void fail_overwritten();
 
     [[nodiscard]] bool is_idle() const { return done_ == cursor_ && cursor_packet_ == 0; }
 

@@ -190,6 +190,11 @@ void Requester::fail_oldest(ibv_wc_status status) {
     }
 }
 
+void Requester::fail_overwritten() {
+    ring();
+    fail_oldest(IBV_WC_LOC_QP_OP_ERR);
+}
+
 void Requester::flush() {
     while (done_ != rung_) {
         complete_oldest(IBV_WC_WR_FLUSH_ERR);

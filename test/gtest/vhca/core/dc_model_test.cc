@@ -41,6 +41,7 @@ DcOptions options_of(std::uint64_t seed) {
     options.cap = {16, 0, 1, 0, 64};
     if (random.chance(0.5)) {
         options.dci = {.has_streams = true, .streams_log = 2, .errored_log = 2};
+        options.cap.max_send_wr = kRequests;  // of streams, none may overwrite what waits
     }
     return options;
 }

@@ -246,6 +246,42 @@ TEST(VhcaDcStreams, share_the_places_of_the_send_queue) {
     EXPECT_EQ(world.send(0, 9, 0, 8, {.stream = 9}), ENOMEM);
 }
 
+// libmlx5's ring has one tail: one past the request whose completion was polled last.
+DcOptions with_a_ring_of(std::uint32_t size) {
+    DcOptions options = with_streams();
+    options.cap.max_send_wr = size;
+    return options;
+}
+
+TEST(VhcaDcStreams, a_completion_of_an_older_request_moves_the_tail_back) {
+    DcWorld world(with_a_ring_of(4));
+    EXPECT_EQ(world.send(0, 1, 0, 8, {.stream = 1}), 0);  // its target has no buffer yet
+    EXPECT_EQ(world.receive(1, 1, 0, 64), 0);
+    EXPECT_EQ(world.send(1, 2, 0, 8, {.stream = 2}), 0);
+    EXPECT_EQ(world.a().wait().wc.wr_id, 2U);
+    EXPECT_EQ(world.receive(0, 1, 0, 64), 0);
+    EXPECT_EQ(world.a().wait().wc.wr_id, 1U);
+    // All have ended, and still one place is taken: that of the request behind the last polled one.
+    for (std::uint16_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(world.send(0, i, 0, 8, {.stream = 3}), 0);
+    }
+    EXPECT_EQ(world.send(0, 9, 0, 8, {.stream = 3}), ENOMEM);
+}
+
+TEST(VhcaDcStreams, what_is_posted_beyond_a_request_that_waits_overwrites_it) {
+    DcWorld world(with_a_ring_of(4));
+    EXPECT_EQ(world.send(0, 1, 0, 8, {.stream = 1}), 0);  // its target has no buffer
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(world.receive(1, i, 0, 64), 0);
+        EXPECT_EQ(world.send(1, 10 + i, 0, 8, {.stream = 2}), 0);
+        EXPECT_EQ(world.a().wait().wc.wr_id, 10 + i);
+    }
+    EXPECT_EQ(world.send(1, 20, 0, 8, {.stream = 2}), 0) << "the tail is behind it";
+    const Completion failed = world.a().wait();
+    EXPECT_EQ(failed.wc.wr_id, 1U);
+    EXPECT_EQ(failed.wc.status, IBV_WC_LOC_QP_OP_ERR);
+}
+
 TEST(VhcaDcStreams, more_numbers_than_streams_take_the_places_of_idle_ones) {
     DcWorld world(with_streams());
     for (std::uint32_t i = 0; i < 2 * DcInitiator::kStreamsMax; ++i) {
