@@ -46,7 +46,7 @@ class Model {
           is_expected_(pick(2) == 0),
           pair_({.tags = kTags,
                  .ops = pick(2) == 0 ? 2 + pick(2 * kTags) : ib::TagList::ops_for(kTags),
-                 .depth = 32,
+                 .depth = 64,
                  .buffers = kPlaces}),
           second_(*pair_.md, pair_.receiver.queue.srq(), pair_.receiver.cq.get()),
           source_(*pair_.md, kLong) {
