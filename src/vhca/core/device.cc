@@ -105,12 +105,21 @@ Time Device::Impl::progress(Time time) {
     if (now >= next_deadline) [[unlikely]] {
         run_timers();
     }
+    QueuePair* refused = nullptr;  // the first that the wire had no room for
     for (std::size_t count = working.size(); count != 0 && !working.empty(); --count) {
         QueuePair& qp = *working.front();
         working.erase(qp);
+        const std::uint64_t sent = counters.packets_sent;
         if (!qp.run()) {
             schedule(qp);
+            refused = refused == nullptr && sent == counters.packets_sent ? &qp : refused;
         }
+    }
+    // Else those before it, which had their turn, would take the room that comes next, too.
+    while (refused != nullptr && working.is_linked(*refused) && working.front() != refused) {
+        QueuePair& qp = *working.front();
+        working.erase(qp);
+        working.push_back(qp);
     }
     settle();
     const Time next_late = late.release(now);

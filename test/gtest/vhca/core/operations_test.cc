@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each operation between two queue pairs on a fabric that loses nothing.
+#include <algorithm>
 #include <atomic>
 
 #include "vhca/core/world.hpp"
@@ -243,6 +244,32 @@ TEST(VhcaRc, packets_that_the_wire_refuses_are_continued) {
     EXPECT_TRUE(world.a.device.is_drained());
     EXPECT_EQ(world.a.wait().wc.status, IBV_WC_SUCCESS);
     EXPECT_EQ(world.a.wait().wc.opcode, IBV_WC_RDMA_READ);
+}
+
+// What the wire takes at once is less than what the first one has to send.
+TEST(VhcaRc, queue_pairs_take_turns_where_the_wire_is_narrow) {
+    WorldOptions options;
+    options.fabric.room_packets = 4;
+    World world(options);
+    Qp& sender = world.a.create_qp({.cap = world.options.cap});
+    Qp& receiver = world.b.create_qp({.cap = world.options.cap});
+    world.connect(receiver, world.a.route(), sender.number(), 1, 1);
+    world.connect(sender, world.b.route(), receiver.number(), 1, 1);
+    const std::string text(20'000, 't');
+    world.a.write(0, text);
+    ASSERT_EQ(world.send(1, 0, text.size(), world.remote(IBV_WR_RDMA_WRITE, 0)), 0);
+    const ibv_sge from = world.a.sge(0, text.size());
+    SendWork write = world.remote(IBV_WR_RDMA_WRITE, 30'000);
+    write.wr_id = 2;
+    write.flags = IBV_SEND_SIGNALED;
+    write.sges = {&from, 1};
+    ASSERT_EQ(sender.post_send(write, world.fabric.now()), 0);
+    EXPECT_EQ(world.a.wait().wc.status, IBV_WC_SUCCESS);
+    for (const std::size_t at : {std::size_t{0}, std::size_t{30'000}}) {
+        const std::string arrived = world.b.text(at, text.size());
+        EXPECT_GT(std::count(arrived.begin(), arrived.end(), 't'), 10'000) << "one waited";
+    }
+    EXPECT_EQ(world.a.wait().wc.status, IBV_WC_SUCCESS);
 }
 
 }  // namespace
