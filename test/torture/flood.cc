@@ -20,7 +20,11 @@ constexpr std::size_t kFlooders = 3;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 // The default of TAGWIRE_UNEXPECTED_BYTES, once for what is kept and once for what keeps it; the
 // rest are rings and the program.
+#ifdef TAGWIRE_TORTURE_SANITIZED
+constexpr std::size_t kMemoryMax = 1024 * kMiB;
+#else
 constexpr std::size_t kMemoryMax = 2 * 64 * kMiB + 128 * kMiB;
+#endif
 
 struct Task {
     std::uint32_t messages;

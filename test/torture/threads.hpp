@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "party.hpp"
@@ -39,10 +40,18 @@ struct Way {
 class Threads;
 
 struct Operation {
+    Operation(Threads* threads, std::size_t of_worker, bool sends, bool untagged,
+              std::size_t length)
+        : owner(threads),
+          worker(of_worker),
+          is_send(sends),
+          is_untagged(untagged),
+          buffer(length) {}
+
     Threads* owner;
     std::size_t worker;
     bool is_send;
-    bool is_untagged = false;
+    bool is_untagged;
     std::vector<std::byte> buffer;
     std::atomic<int> ends = 0;
 };
@@ -102,12 +111,16 @@ class Threads {
     static void called_back(const tw_completion_t* done);
     void ended(Operation* operation, const tw_completion_t& done);
     void dropped(Operation* operation);
+    Operation* begun(std::size_t worker, bool is_send, bool is_untagged, std::size_t length);
+    void remove(Operation* operation);
 
     Trial& trial_;
     tw_thread_mode_t mode_;
     std::deque<std::unique_ptr<Shared>> workers_;
     std::deque<Way> ways_;
     std::atomic<std::size_t> busy_;
+    std::mutex live_lock_;
+    std::unordered_map<Operation*, std::unique_ptr<Operation>> live_;
     std::atomic<std::uint64_t> operations_ = 0;
     std::atomic<std::uint64_t> calls_in_callbacks_ = 0;
     std::atomic<std::uint64_t> reopened_ = 0;

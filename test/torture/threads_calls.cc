@@ -16,16 +16,29 @@ thread_local int Threads::t_depth = 0;
 
 // ---- Ends
 
+Operation* Threads::begun(std::size_t worker, bool is_send, bool is_untagged, std::size_t length) {
+    auto owned = std::make_unique<Operation>(this, worker, is_send, is_untagged, length);
+    Operation* operation = owned.get();
+    const std::lock_guard guard(live_lock_);
+    live_.emplace(operation, std::move(owned));
+    return operation;
+}
+
+void Threads::remove(Operation* operation) {
+    const std::lock_guard guard(live_lock_);
+    live_.erase(operation);
+}
+
 void Threads::ended(Operation* operation, const tw_completion_t& done) {
     if (operation->ends.fetch_add(1, std::memory_order_relaxed) != 0) {
         trial_.lose("an operation ends twice");
         return;
     }
-    const std::unique_ptr<Operation> owner(operation);
     Shared& shared = *workers_[operation->worker];
     ++operations_;
     if (operation->is_send) {
         --shared.sends;
+        operation->buffer = {};  // the rest stays, so that a second end is seen
         return;
     }
     --shared.receives.at(operation->is_untagged ? 1 : 0);
@@ -35,6 +48,7 @@ void Threads::ended(Operation* operation, const tw_completion_t& done) {
         trial_.lose("a message of " + std::to_string(done.message_length) +
                     " bytes has other bytes than were sent");
     }
+    operation->buffer = {};
 }
 
 /// The call refused: it never began.
@@ -45,7 +59,7 @@ void Threads::dropped(Operation* operation) {
     } else {
         --shared.receives.at(operation->is_untagged ? 1 : 0);
     }
-    delete operation;
+    remove(operation);
 }
 
 void Threads::called_back(const tw_completion_t* done) {
@@ -83,7 +97,7 @@ void Threads::send(std::size_t from, Self& self) {
     }
     const std::uint64_t kind = self.random.below(10);
     const std::size_t length = self.random.below(kind < 6 ? 200 : kind < 8 ? 9000 : kRoom);
-    auto* operation = new Operation{this, from, true, false, std::vector<std::byte>(length)};
+    Operation* operation = begun(from, true, false, length);
     fill(operation->buffer, self.random.next());
     tw_completion_t done = {};
     tw_op_t op = {};
@@ -125,7 +139,7 @@ void Threads::receive(std::size_t at, Self& self) {
         return;
     }
     const std::size_t length = self.random.one_in(10) ? self.random.below(3000) : kRoom;
-    auto* operation = new Operation{this, at, false, is_untagged, std::vector<std::byte>(length)};
+    Operation* operation = begun(at, false, is_untagged, length);
     tw_completion_t done = {};
     tw_op_t op = {};
     op.context = operation;
