@@ -349,7 +349,8 @@ void DcIface::look(std::uint64_t now) {
             ++i;
             continue;
         }
-        closing_.erase(closing_.begin() + static_cast<std::ptrdiff_t>(i));
+        closing_[i] = closing_.back();
+        closing_.pop_back();
         if (!has_ended)
             start_anew(*static_cast<Channel&>(*ep->queue_).dci);
     }
