@@ -61,10 +61,15 @@ bool take_rail(WireBytes* bytes, PeerRail* rail) {
     return true;
 }
 
+/// No receive would ever match an untagged message that has a tag.
+bool has_fitting_tag(const Header& header) {
+    return (header.flags & kTagged) != 0 || header.tag == 0;
+}
+
 }  // namespace
 
 bool decode(const Header& header, WireBytes behind, EagerBody* body) {
-    if ((header.flags & ~std::uint32_t{kHeaderFlags}) != 0 ||
+    if ((header.flags & ~std::uint32_t{kHeaderFlags}) != 0 || !has_fitting_tag(header) ||
         ((header.flags & kImm) != 0 && !take(&behind, &body->imm)))
         return false;
     if ((header.flags & kAcks) != 0) {
@@ -84,7 +89,7 @@ bool decode(const Header& header, WireBytes behind, EagerBody* body) {
 
 bool decode(const Header& header, WireBytes behind, RndvBody* body) {
     constexpr std::uint32_t kAllowed = kTagged | kImm | kAnnounced;
-    return (header.flags & ~kAllowed) == 0 &&
+    return (header.flags & ~kAllowed) == 0 && has_fitting_tag(header) &&
            ((header.flags & kImm) == 0 || take(&behind, &body->imm)) &&
            take(&behind, &body->rndv) && body->rndv.send_id != 0 &&
            (body->rndv.flags & ~unsigned{kRndvFlags}) == 0 &&

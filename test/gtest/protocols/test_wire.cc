@@ -85,6 +85,18 @@ TEST(Wire, what_an_eager_message_announces_is_there) {
     EXPECT_EQ(empty.length, 0U);
 }
 
+TEST(Wire, an_untagged_message_has_no_tag) {
+    EagerBody eager{};
+    RndvBody rndv{};
+    const Bytes request = bytes_of(Rndv{1, 2, 3, 0, 0, {}});
+    for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
+        EXPECT_EQ(decode({1, 0, tag}, Bytes(4), &eager), tag == 0) << tag;
+        EXPECT_EQ(decode({1, 0, tag}, request, &rndv), tag == 0) << tag;
+        EXPECT_TRUE(decode({1, kTagged, tag}, Bytes(4), &eager)) << tag;
+        EXPECT_TRUE(decode({1, kTagged, tag}, request, &rndv)) << tag;
+    }
+}
+
 TEST(Wire, the_keys_of_a_rendezvous_are_as_many_as_it_says) {
     const Header header{1, kTagged, 9};
     const Rndv rndv{100, 4096, 7, 2, 0, {}};
