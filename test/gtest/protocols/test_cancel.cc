@@ -40,6 +40,7 @@ class MsgSteps : private Settings, public MsgTest {
   protected:
     MsgSteps()
         : Settings({{"TAGWIRE_RNDV_THRESHOLD", "16m"},
+                    {"TAGWIRE_UNEXPECTED_BYTES", "128m"},
                     {"TAGWIRE_SM_RING_SLOTS", "4096"},
                     {"TAGWIRE_SM_SEG_COUNT", "1024"}}) {}
 };

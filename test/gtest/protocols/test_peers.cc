@@ -242,7 +242,9 @@ class MsgBreach : private Settings, public MsgTest {
     static constexpr std::size_t kTooLong = 600'000;
 
     MsgBreach()
-        : Settings({{"TAGWIRE_RNDV_THRESHOLD", "1m"}, {"TAGWIRE_SM_CMA", "off"}}),
+        : Settings({{"TAGWIRE_RNDV_THRESHOLD", "1m"},
+                    {"TAGWIRE_UNEXPECTED_BYTES", "128m"},
+                    {"TAGWIRE_SM_CMA", "off"}}),
           narrow_({{"TAGWIRE_UNEXPECTED_BYTES", "64k"}, {"TAGWIRE_RNDV_THRESHOLD", "32k"}}) {
         const std::string named = transports();
         tw_context_params_t params{};
