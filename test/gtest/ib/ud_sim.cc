@@ -119,7 +119,13 @@ void Machine::send_control(SimPeer& peer, const Header& header) {
 
 void Machine::send_data(SimPeer& peer, const Header& header, void* packet) {
     auto* payload = static_cast<Payload*>(packet);
-    payload->header = pack(header);
+    const bool is_again = payload->header.to_cookie != 0;
+    if (is_again && wire_.chance(wire_.params().as_it_is)) {
+        if (header.ack_id != 0)
+            node_.did_not_tell();
+    } else {
+        payload->header = pack(header);
+    }
     std::vector<std::byte> datagram(sizeof *payload);
     std::memcpy(datagram.data(), payload, sizeof *payload);
     wire_.send(peer.qp_num, std::move(datagram));

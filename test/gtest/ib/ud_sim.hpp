@@ -26,6 +26,7 @@ struct WireParams {
     double duplication = 0;
     std::uint64_t delay_ns = 5'000;
     std::uint64_t jitter_ns = 0;
+    double as_it_is = 0;       // that the device still reads a packet that is sent again
     double refusal = 0;        // that there is no room to send just now
     bool is_one_host = false;  // a machine knows which others are there
 };

@@ -47,6 +47,7 @@ WireParams bad_wire(std::mt19937_64& random) {
     wire.jitter_ns = random() % 2 == 0 ? 0 : random() % 200'000;
     wire.refusal = random() % 3 == 0 ? 0.3 : 0;
     wire.is_one_host = random() % 2 == 0;
+    wire.as_it_is = random() % 3 == 0 ? 0.5 : 0;
     return wire;
 }
 
@@ -234,6 +235,32 @@ TEST(UdSim, a_live_peer_on_this_host_is_waited_for_however_long_it_is_silent) {
     EXPECT_TRUE(wire.run([&] { return stream.sender.is_idle(); }, 10 * kSecond));
     EXPECT_EQ(1U, two.received[stream.name]);
     one.close(stream);
+}
+
+// What is owed to a peer goes even if the packet that was to take it along goes as it was.
+TEST(UdSim, an_acknowledgement_is_not_lost_with_a_packet_that_the_device_still_reads) {
+    for_seeds(20, [](std::uint64_t seed) {  // some messages ask for an answer at once
+        Wire wire(seed, {});
+        NodeParams quick;
+        quick.ack_delay_ns = kSecond / 5;
+        NodeParams patient;
+        patient.sender.timeout_ns = kSecond;
+        Machine one(wire, 11, patient);
+        Machine two(wire, 12, quick);
+        Stream& to_two = one.open(two);
+        Stream& to_one = two.open(one);
+        ASSERT_TRUE(
+            wire.run([&] { return to_two.sender.is_open() && to_one.sender.is_open(); }, kSecond));
+        wire.become({.loss = 1});
+        two.push(to_one);  // goes again after 10 ms
+        wire.become({.as_it_is = 1});
+        one.push(to_two);
+        EXPECT_TRUE(wire.run([&] { return to_two.sender.is_idle() && to_one.sender.is_idle(); },
+                             kSecond / 2));
+        EXPECT_EQ(0U, to_two.sender.resent());
+        one.close(to_two);
+        two.close(to_one);
+    });
 }
 
 TEST(UdSim, garbage_reaches_nobody) {

@@ -119,8 +119,11 @@ void UdIface::send_data(UdPeer& peer, const Header& header, void* packet) {
     auto* op = static_cast<SendOp*>(packet);
     const auto bytes = static_cast<std::uint32_t>(op->serial);
     // A packet that the device still reads goes again as it is: an old acknowledgement does no
-    // harm.
-    if (!is_read(*op)) [[likely]] {
+    // harm, and one that is owed goes by itself.
+    if (is_read(*op)) [[unlikely]] {
+        if (header.ack_id != 0)
+            node_->did_not_tell();
+    } else {
         Header filled = pack(header);
         filled.value = std::to_integer<std::uint8_t>(op->data()[offsetof(Header, value)]);
         std::memcpy(op->data(), &filled, sizeof filled);

@@ -8,7 +8,9 @@
 //                                       `std::uint32_t owed` (0 at first; ours)
 //   bool can_send(bool is_control)      room for one packet
 //   void send_control(Peer&, const Header&)   with our ReturnAddress where the kind has one
-//   void send_data(Peer&, const Header&, void* packet)   the packet stays ours until release()
+//   void send_data(Peer&, const Header&, void* packet)   the packet stays ours until release();
+//                                       where the header's acknowledgement does not go along:
+//                                       did_not_tell()
 //   void release(void* packet)
 //   void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes)   takes the message over
 //   void drop(void* message)            a message that nobody gets
@@ -115,6 +117,8 @@ class Node {
     void tell_all(std::uint64_t now);
     /// The interface goes: who is connected is told, and who still comes gets to hear the same.
     void farewell();
+    /// Within send_data(): the acknowledgement of its header was not sent.
+    void did_not_tell();
 
     [[nodiscard]] std::uint64_t next_deadline() const {
         return later_.empty() ? timers_.earliest()
@@ -202,6 +206,8 @@ class Node {
     bool is_gone_ = false;
     TimerHeap<Outbound> timers_;        // of each Outbound that has a deadline, or earlier
     std::vector<Outbound*> outbounds_;  // by index; null where free
+    std::uint32_t told_ = 0;         // the Inbound that was acknowledged last within a packet
+    std::uint64_t resets_paid_ = 0;  // the time until which RESETs that were sent use up the rate
     std::vector<std::uint32_t> free_outbounds_;
     std::vector<std::unique_ptr<Inbound>> inbounds_;
     std::vector<std::uint32_t> free_inbounds_;

@@ -195,6 +195,13 @@ void Node<Host>::add_ack(Header& header, Peer& peer) {
     header.ack_psn = inbound->receiver.next();
     header.flags |= inbound->receiver.has_gap() ? kHasGap : std::uint8_t{0};
     inbound->receiver.told();
+    told_ = inbound->id;
+}
+
+template <class Host>
+void Node<Host>::did_not_tell() {
+    if (Inbound* inbound = find_inbound(told_); inbound != nullptr)
+        owe(*inbound, true, 0);
 }
 
 template <class Host>
