@@ -56,6 +56,7 @@ ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         delete ep;
         return UCS_ERR_EXCEEDS_LIMIT;
     }
+    ep->index_ = own.eps_.size();
     own.eps_.push_back(ep);
     own.node_->pump(*ep, now);
     *ep_p = ep;

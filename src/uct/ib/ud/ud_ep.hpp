@@ -67,6 +67,8 @@ class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
     bool is_settled_ = false;  // after a failure: all has ended
     bool is_destroyed_ = false;
     bool is_advanced_ = false;  // in the interface's list
+    bool is_failing_ = false;   // in the interface's list
+    std::size_t index_ = 0;     // in the interface's list of all
     uct::PendingGroup group_;
 };
 

@@ -149,6 +149,7 @@ void UdIface::fail(UdEp& ep, ucs_status_t status, const char* why) {
                     ucs_status_string(status), why);
     }
     ep.failure_ = status;
+    ep.is_failing_ = true;
     failing_.push_back(&ep);
     has_work_ = true;
 }
@@ -208,29 +209,35 @@ void UdIface::end_waiters(UdEp& ep, ucs_status_t status) {
 // Every operation ends, then the failure is told.
 unsigned UdIface::settle_failing() {
     unsigned settled = 0;
-    while (!failing_.empty()) {
-        UdEp* ep = failing_.front();
-        failing_.erase(failing_.begin());
+    for (; settled < failing_.size(); ++settled) {  // callbacks may add to it
+        UdEp* ep = failing_[settled];
+        ep->is_failing_ = false;
         node_->close(*ep);
         end_waiters(*ep, ep->failure_);
         ep->is_settled_ = true;
-        ++settled;
         if (ep->failure_ != UCS_ERR_CANCELED && !ep->is_destroyed_) {
             count(UdCounter::kPeerFailures);
             report_failure(ep, ep->failure_);
         }
     }
+    failing_.clear();
     return settled;
 }
 
+// One that another list still has goes when the next work() has emptied that.
 void UdIface::reap() {
+    std::size_t kept = 0;
     for (UdEp* ep : destroyed_) {
-        std::erase(eps_, ep);
-        std::erase(advanced_, ep);
-        std::erase(failing_, ep);
+        if (ep->is_advanced_ || ep->is_failing_) {
+            destroyed_[kept++] = ep;
+            continue;
+        }
+        eps_[ep->index_] = eps_.back();
+        eps_[ep->index_]->index_ = ep->index_;
+        eps_.pop_back();
         delete ep;
     }
-    destroyed_.clear();
+    destroyed_.resize(kept);
 }
 
 // ---- Now and then
