@@ -80,6 +80,7 @@ ucs_status_t IbIface::open_port(const uct_iface_params_t& given) {
     status = UCS_ERR_NO_DEVICE;
     if (number > 0 && name.substr(0, name.rfind(':')) == md_.device().name())
         status = md_.device().port(number, md_.gid_index(), &port_, &problem);
+    link_mtu_bytes_ = port_.mtu_bytes();
     // From here on it is the longest packet that the port has: peers learn it with our address.
     port_.attr.active_mtu = std::min(port_.attr.active_mtu, md_.mtu_max());
     if (status != UCS_OK) {

@@ -29,6 +29,8 @@ class IbIface : public uct::BaseIface {
     [[nodiscard]] IbMd& ib_md() const { return md_; }
     [[nodiscard]] const VerbsTable& verbs() const { return md_.verbs(); }
     [[nodiscard]] const Port& port() const { return port_; }
+    /// The longest packet that the link carries, whatever TAGWIRE_IB_MTU says.
+    [[nodiscard]] std::uint32_t link_mtu_bytes() const { return link_mtu_bytes_; }
 
   protected:
     IbIface(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table, ucs_callback_t progress);
@@ -59,6 +61,7 @@ class IbIface : public uct::BaseIface {
     void watch(int fd);
 
     IbMd& md_;
+    std::uint32_t link_mtu_bytes_ = 0;
     Port port_;
     OwnedChannel channel_{nullptr, nullptr};
     Mailbox mailbox_;

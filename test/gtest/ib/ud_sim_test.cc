@@ -263,6 +263,31 @@ TEST(UdSim, an_acknowledgement_is_not_lost_with_a_packet_that_the_device_still_r
     });
 }
 
+// Who invents senders gets us to answer some of them, not all.
+TEST(UdSim, resets_to_strangers_have_a_rate) {
+    Wire wire(11, {});
+    Machine one(wire, 11, {});
+    const auto ask = [&](std::uint32_t count) {
+        for (std::uint32_t i = 1; i <= count; ++i) {
+            std::vector<std::byte> datagram(kControlBytesMax);
+            Header header{.kind = Kind::kConnect};
+            header.to_cookie = one.node().params().cookie + 1;
+            header.from_id = i;
+            header = pack(header);
+            std::memcpy(datagram.data(), &header, sizeof header);
+            one.arrived(datagram);
+        }
+    };
+    ask(100'000);
+    const std::uint64_t at_once = one.counted(Event::kResetSent);
+    EXPECT_GE(at_once, 256U);
+    EXPECT_LE(at_once, 257U);
+    wire.now += kSecond / 100;
+    ask(100'000);
+    EXPECT_EQ(at_once + 100, one.counted(Event::kResetSent));
+    EXPECT_EQ(100'000U * 2, one.counted(Event::kForeign));
+}
+
 TEST(UdSim, garbage_reaches_nobody) {
     for_seeds(200, [](std::uint64_t seed) {
         Wire wire(seed, {});

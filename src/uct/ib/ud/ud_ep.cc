@@ -17,7 +17,7 @@ UdEp::UdEp(UdIface& owner, const SenderParams& params, std::uint64_t now)
 
 UdEp::~UdEp() {
     if (peer != nullptr)
-        owner().peers_.put(*peer);
+        owner().put_peer(*peer);
 }
 
 ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
@@ -51,7 +51,7 @@ ucs_status_t UdEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     SenderParams sender = own.node_->params().sender;
     sender.first_psn = static_cast<std::uint32_t>(ucs::random_u64());
     auto* ep = new UdEp(own, sender, now);
-    ep->peer = own.peers_.get(*port, *interface);
+    ep->peer = own.peers_.get(*port, *interface, own.acked_);
     if (ep->peer == nullptr || !own.node_->open(*ep)) {
         delete ep;
         return UCS_ERR_EXCEEDS_LIMIT;

@@ -102,11 +102,14 @@ ucs_status_t UdIface::open_queues() {
         status = send_cq_.open(ib_md(), sq_free_ + kCqSpare, channel(), false, &mailbox());
     if (status != UCS_OK)
         return status;
+    // A datagram longer than its buffer ends the queue pair, so the buffers take what the link
+    // carries, though a peer of the same TAGWIRE_IB_MTU sends less.
+    const std::size_t longest = std::max<std::size_t>(datagram_bytes_, link_mtu_bytes());
     const unsigned others = kHeldEarlyMax + ib::CompletionQueue::kBatch;
     return receives_.open(ib_md(),
                           {.depth = depth,
                            .buffers_max = depth + static_cast<unsigned>(options_.rx_held) + others,
-                           .message_bytes = kGrhBytes + datagram_bytes_,
+                           .message_bytes = kGrhBytes + longest,
                            .front_bytes = kGrhBytes + kHeaderBytes,
                            .headroom = params().rx_headroom,
                            .alignment = params().am_alignment,
@@ -295,7 +298,7 @@ UdPeer* UdIface::peer_of(const void* message) {
         TW_LOG_DEBUG("ud dropped a packet: %s", reason.c_str());
         return nullptr;
     }
-    return peers_.get(*port_address, *interface);
+    return peers_.get(*port_address, *interface, acked_);
 }
 
 // ---- Descriptions
@@ -306,6 +309,7 @@ void UdIface::describe(const uct::DescribeSink& sink) const {
     sink.number("endpoints", eps_.size());
     sink.number("incoming_connections", node_->inbounds());
     sink.number("peers", peers_.size());
+    sink.number("address_handles", peers_.handles());
     sink.number("qps", 1);
     sink.number("qps_per_peer", 0);
     sink.number("bytes_per_peer", sizeof(UdEp));

@@ -85,7 +85,7 @@ class UdIface : public ib::IbIface {
     void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes);
     void drop(void* message) { receives_.put_back(slot_of(message)); }
     UdPeer* peer_of(const void* message);
-    void put_peer(UdPeer& peer) { peers_.put(peer); }
+    void put_peer(UdPeer& peer) { peers_.put(peer, posted_); }
     Liveness liveness(UdPeer& peer);
     void advanced(Outbound& outbound);
     void failed(Outbound& outbound, Failure failure);

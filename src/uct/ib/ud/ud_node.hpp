@@ -70,6 +70,8 @@ struct NodeParams {
     std::uint32_t held_max = 1024;  // too early packets of all connections
     std::uint32_t inbound_max = 65536;
     std::uint64_t ack_delay_ns = 20'000;
+    std::uint64_t reset_interval_ns = 100'000;  // between RESETs to strangers, on average
+    std::uint32_t reset_burst = 256;            // of them at once
 };
 
 template <class PeerType>
@@ -115,10 +117,10 @@ class Node {
     void expire(std::uint64_t now);
     /// Tells all that is owed: nobody will call for a while.
     void tell_all(std::uint64_t now);
-    /// The interface goes: who is connected is told, and who still comes gets to hear the same.
-    void farewell();
     /// Within send_data(): the acknowledgement of its header was not sent.
     void did_not_tell();
+    /// The interface goes: who is connected is told, and who still comes gets to hear the same.
+    void farewell();
 
     [[nodiscard]] std::uint64_t next_deadline() const {
         return later_.empty() ? timers_.earliest()
@@ -191,7 +193,8 @@ class Node {
     void tell_due(std::uint64_t until, std::uint64_t now);
     void owe(Inbound& inbound, bool at_once, std::uint64_t now);
     void add_ack(Header& header, Peer& peer);
-    void say_reset(const Header& header, const void* message);
+    void say_reset(const Header& header, const void* message, std::uint64_t now);
+    bool may_reset(std::uint64_t now);
     Inbound* make_inbound(const Header& header, const Key& key, Peer& peer, std::uint64_t now);
     void forget(Inbound& inbound);
     bool evict(std::uint64_t now);
@@ -203,11 +206,11 @@ class Node {
     std::uint32_t generation_;
     std::uint32_t held_ = 0;
     std::uint32_t evict_hand_ = 0;
+    std::uint32_t told_ = 0;         // the Inbound that was acknowledged last within a packet
+    std::uint64_t resets_paid_ = 0;  // the time until which RESETs that were sent use up the rate
     bool is_gone_ = false;
     TimerHeap<Outbound> timers_;        // of each Outbound that has a deadline, or earlier
     std::vector<Outbound*> outbounds_;  // by index; null where free
-    std::uint32_t told_ = 0;         // the Inbound that was acknowledged last within a packet
-    std::uint64_t resets_paid_ = 0;  // the time until which RESETs that were sent use up the rate
     std::vector<std::uint32_t> free_outbounds_;
     std::vector<std::unique_ptr<Inbound>> inbounds_;
     std::vector<std::uint32_t> free_inbounds_;

@@ -317,7 +317,7 @@ void Node<Host>::arrived(void* message, std::uint32_t bytes, std::uint64_t now) 
     if (header->to_cookie != params_.cookie || is_gone_) [[unlikely]] {
         host_.count(Event::kForeign);
         if (header->kind == Kind::kConnect || header->kind == Kind::kProbe)
-            say_reset(*header, message);
+            say_reset(*header, message, now);
         return host_.drop(message);
     }
     if (header->ack_id != 0)
@@ -457,7 +457,7 @@ template <class Host>
 void Node<Host>::take_probe(const Header& header, const void* message, std::uint64_t now) {
     Inbound* inbound = find_inbound(header.to_id);
     if (inbound == nullptr || inbound->key.id != header.from_id)
-        return say_reset(header, message);
+        return say_reset(header, message, now);
     inbound->heard_ns = now;
     tell(*inbound, kAnswersProbe, header.psn);
 }
@@ -480,9 +480,19 @@ void Node<Host>::take_reset(const Header& header) {
     host_.failed(*outbound, Failure::kReset);
 }
 
+// The sender of a packet may be invented: answers to strangers have a rate. A peer that asks in
+// earnest asks again.
 template <class Host>
-void Node<Host>::say_reset(const Header& header, const void* message) {
-    Peer* peer = host_.can_send(true) ? host_.peer_of(message) : nullptr;
+bool Node<Host>::may_reset(std::uint64_t now) {
+    if (resets_paid_ > now + params_.reset_burst * params_.reset_interval_ns)
+        return false;
+    resets_paid_ = std::max(resets_paid_, now) + params_.reset_interval_ns;
+    return host_.can_send(true);
+}
+
+template <class Host>
+void Node<Host>::say_reset(const Header& header, const void* message, std::uint64_t now) {
+    Peer* peer = may_reset(now) ? host_.peer_of(message) : nullptr;
     if (peer == nullptr)
         return;
     Header answer{.kind = Kind::kReset};

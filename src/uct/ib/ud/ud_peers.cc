@@ -9,17 +9,19 @@
 
 namespace tagwire::ud {
 
-UdPeer* PeerTable::get(const ib::PortAddress& port, const InterfaceAddress& interface) {
+UdPeer* PeerTable::get(const ib::PortAddress& port, const InterfaceAddress& interface,
+                       std::uint32_t completed) {
     const ReturnAddress address{port, pack(interface)};
     const auto key = std::bit_cast<Key>(address);
     auto found = peers_.find(key);
     if (found == peers_.end()) {
-        ibv_ah* path = path_of(port);
+        UdPath* path = path_of(port, completed);
         if (path == nullptr)
             return nullptr;
         auto peer = std::make_unique<UdPeer>(UdPeer{.cookie = interface.cookie,
                                                     .qp_num = interface.qp_num,
-                                                    .path = path,
+                                                    .path = path->handle.get(),
+                                                    .owner_of_path = path,
                                                     .address = address,
                                                     .host = interface.host});
         found = peers_.emplace(key, std::move(peer)).first;
@@ -28,17 +30,26 @@ UdPeer* PeerTable::get(const ib::PortAddress& port, const InterfaceAddress& inte
     return found->second.get();
 }
 
-void PeerTable::put(UdPeer& peer) {
+void PeerTable::put(UdPeer& peer, std::uint32_t posted) {
     if (--peer.users > 0)
         return;
     life.close(peer.life);
+    UdPath& path = *peer.owner_of_path;
+    if (--path.users == 0) {
+        path.last_request = posted;
+        path.idle = idle_.insert(idle_.end(), &path);
+    }
     peers_.erase(std::bit_cast<Key>(peer.address));
 }
 
-ibv_ah* PeerTable::path_of(const ib::PortAddress& port) {
+UdPath* PeerTable::path_of(const ib::PortAddress& port, std::uint32_t completed) {
     const auto key = std::bit_cast<PortKey>(port);
-    if (const auto found = paths_.find(key); found != paths_.end())
-        return found->second.get();
+    if (const auto found = paths_.find(key); found != paths_.end()) {
+        if (found->second.users++ == 0)
+            idle_.erase(found->second.idle);
+        return &found->second;
+    }
+    recycle(completed);
     if (paths_.size() >= kPortsMax)
         return nullptr;
     ibv_ah_attr path = ib::path_to(*port_, port, md_->traffic_class(), md_->service_level());
@@ -48,8 +59,18 @@ ibv_ah* PeerTable::path_of(const ib::PortAddress& port) {
                      std::strerror(errno));
         return nullptr;
     }
-    paths_.emplace(key, ib::owned(made, md_->verbs().destroy_ah));
-    return made;
+    UdPath& kept =
+        paths_.emplace(key, UdPath{key, ib::owned(made, md_->verbs().destroy_ah)}).first->second;
+    kept.users = 1;
+    return &kept;
+}
+
+void PeerTable::recycle(std::uint32_t completed) {
+    while (idle_.size() > kIdleMax && !is_before(completed, idle_.front()->last_request)) {
+        const PortKey oldest = idle_.front()->key;
+        idle_.pop_front();
+        paths_.erase(oldest);
+    }
 }
 
 }  // namespace tagwire::ud

@@ -5,11 +5,13 @@
 // Invariants
 //  (1) One Peer per (queue pair number, cookie, port), shared by all connections with it; it stays
 //      where it is while anybody uses it.
-//  (2) An address handle stays until the table goes, since requests under way may need it. There
-//      are at most kPortsMax; beyond them nobody new is answered or connected.
+//  (2) An address handle that no Peer uses stays for a next one; of more than kIdleMax such the
+//      longest idle goes, once no request under way can need it. There are at most kPortsMax in
+//      all; beyond them nobody new is answered or connected.
 #pragma once
 
 #include <array>
+#include <list>
 #include <map>
 #include <memory>
 
@@ -19,11 +21,21 @@
 
 namespace tagwire::ud {
 
+/// The address handle of a port.
+struct UdPath {
+    std::array<std::byte, sizeof(ib::PortAddress)> key;
+    ib::OwnedAh handle;
+    unsigned users = 0;
+    std::uint32_t last_request = 0;  // that may use it, when nobody does
+    std::list<UdPath*>::iterator idle = {};
+};
+
 struct UdPeer {
     std::uint32_t cookie;
     std::uint32_t owed = 0;  // Node's
     std::uint32_t qp_num;
     ibv_ah* path;
+    UdPath* owner_of_path;
     unsigned users = 0;
     ReturnAddress address;
     std::uint64_t host = 0;
@@ -33,28 +45,34 @@ struct UdPeer {
 class PeerTable {
   public:
     static constexpr std::size_t kPortsMax = 65536;
+    static constexpr std::size_t kIdleMax = 64;
 
     void init(const ib::IbMd& md, const ib::Port& port) {
         md_ = &md;
         port_ = &port;
     }
     LifeSign life;
-    /// `interface` in the order of the machine, both checked. Null: the device gives no more
-    /// address handles, or there are too many.
-    UdPeer* get(const ib::PortAddress& port, const InterfaceAddress& interface);
-    void put(UdPeer& peer);
+    /// `interface` in the order of the machine, both checked; requests up to `completed` have
+    /// ended. Null: the device gives no more address handles, or there are too many.
+    UdPeer* get(const ib::PortAddress& port, const InterfaceAddress& interface,
+                std::uint32_t completed);
+    /// No request after `posted` uses it.
+    void put(UdPeer& peer, std::uint32_t posted);
 
     [[nodiscard]] std::size_t size() const { return peers_.size(); }
+    [[nodiscard]] std::size_t handles() const { return paths_.size(); }
 
   private:
     using PortKey = std::array<std::byte, sizeof(ib::PortAddress)>;
     using Key = std::array<std::byte, sizeof(ReturnAddress)>;
 
-    ibv_ah* path_of(const ib::PortAddress& port);
+    UdPath* path_of(const ib::PortAddress& port, std::uint32_t completed);
+    void recycle(std::uint32_t completed);
 
     const ib::IbMd* md_ = nullptr;
     const ib::Port* port_ = nullptr;
-    std::map<PortKey, ib::OwnedAh> paths_;
+    std::map<PortKey, UdPath> paths_;
+    std::list<UdPath*> idle_;  // the longest idle first
     std::map<Key, std::unique_ptr<UdPeer>> peers_;
 };
 

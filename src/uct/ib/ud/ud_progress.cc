@@ -54,10 +54,12 @@ unsigned UdIface::poll_receives() {
                 break_down("a receive", verbs().wc_status_str(completion.status));
             continue;
         }
-        const std::uint32_t bytes =
-            completion.byte_len < kGrhBytes
-                ? 0
-                : completion.byte_len - static_cast<std::uint32_t>(kGrhBytes);
+        const std::uint32_t bytes = completion.byte_len - static_cast<std::uint32_t>(kGrhBytes);
+        if (bytes > datagram_bytes_) [[unlikely]] {  // or too short for what is put in front
+            receives_.put_back(slot);
+            counters_.add(UdCounter::kGarbage);
+            continue;
+        }
         node_->arrived(slot + kGrhBytes, bytes, now);
     }
     node_->settle();
