@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program that uses a worker as an input says, for targets that attack the worker: each of its
+// operations has to end once.
+#pragma once
+
+#include <tagwire.h>
+
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "input.hpp"
+
+namespace tagwire::fuzz {
+
+inline constexpr std::size_t kReceiveBytes = 3000;
+inline constexpr std::size_t kSendBytes[] = {0, 8, 80, 500, 9000, 70000};
+
+/// An operation of a program. Its buffer stays for as long as the victim.
+struct Operation {
+    std::vector<std::byte> buffer;
+    tw_request_h request = nullptr;
+    bool is_pending = false;
+    bool can_be_cancelled = true;
+    bool stays = false;                          // takes many messages until it is told to end
+    std::vector<tw_message_h>* shown = nullptr;  // buffered: where what it shows goes
+    unsigned sum = 0;
+
+    static void ended(const tw_completion_t* done) {
+        auto& operation = *static_cast<Operation*>(done->context);
+        require(operation.is_pending);
+        if (done->message != nullptr && operation.shown != nullptr) {
+            const auto* data = static_cast<const std::byte*>(done->buffer);
+            require(done->length <= done->message_length && done->status == TW_OK);
+            for (std::size_t i = 0; i < done->length; ++i)
+                operation.sum += std::to_integer<unsigned>(data[i]);
+            operation.shown->push_back(done->message);
+            operation.is_pending = operation.stays;
+            return;
+        }
+        operation.is_pending = operation.stays && (done->flags & TW_DONE_MULTI_RECV) == 0;
+    }
+};
+
+/// Messages that a worker keeps, and the memory that they take.
+struct Kept {
+    std::size_t messages = 0, bytes = 0;
+};
+
+/// A worker, and the operations of its program.
+class Program {
+  public:
+    explicit Program(tw_context_h context) {
+        tw_worker_params_t params{};
+        params.ep_failed = [](void* arg, tw_ep_h, tw_status_t) {
+            static_cast<Program*>(arg)->has_failed_ = true;
+        };
+        params.ep_failed_arg = this;
+        require(tw_worker_create(context, &params, &worker_) == TW_OK);
+    }
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+    ~Program() { tw_worker_destroy(worker_); }
+
+    std::vector<std::byte> address() const {
+        std::vector<std::byte> bytes(TW_ADDRESS_BYTES_MAX);
+        std::size_t length = bytes.size();
+        require(tw_worker_address(worker_, bytes.data(), &length) == TW_OK);
+        bytes.resize(length);
+        return bytes;
+    }
+    void connect(const std::vector<std::byte>& to) {
+        const tw_ep_params_t params{to.data(), to.size(), nullptr};
+        require(tw_ep_create(worker_, &params, &ep_) == TW_OK);
+    }
+    /// A new endpoint in place of one that was closed, or has failed and is closed here.
+    void connect_again(const std::vector<std::byte>& to) {
+        if (ep_ != nullptr && !has_failed_)
+            return;
+        close_by_force();
+        has_failed_ = false;
+        const tw_ep_params_t params{to.data(), to.size(), nullptr};
+        if (tw_ep_create(worker_, &params, &ep_) != TW_OK)
+            ep_ = nullptr;
+    }
+    void progress() { tw_worker_progress(worker_); }
+
+    void receive(Input& input) {
+        Operation& operation = add(kReceiveBytes);
+        tw_op_t op = op_of(operation);
+        const auto choice = input.take<std::uint8_t>();
+        if ((choice & 1) != 0 && ep_ != nullptr && !has_failed_)
+            op.source = ep_;
+        const std::size_t length = choice & 2 ? 100 : kReceiveBytes;
+        tw_status_t status;
+        if ((choice & 4) != 0) {
+            operation.stays = (choice & 8) != 0;
+            if (operation.stays)
+                op.flags |= TW_OP_MULTI_RECV;
+            status = tw_msg_recv(worker_, operation.buffer.data(), length, &op, &operation.request);
+        } else {
+            const std::uint64_t ignore = choice & 8 ? ~std::uint64_t{0} : 0;
+            status = tw_tag_recv(worker_, operation.buffer.data(), length, choice >> 6, ignore, &op,
+                                 &operation.request);
+        }
+        operation.is_pending = status == TW_INPROGRESS;
+    }
+
+    /// A receive without a buffer; what it shows is read at once, and claimed or dropped later.
+    void receive_buffered(Input& input) {
+        Operation& operation = add(0);
+        operation.shown = &shown_;
+        tw_op_t op = op_of(operation);
+        op.flags |= TW_OP_BUFFERED;
+        const auto choice = input.take<std::uint8_t>();
+        if ((choice & 1) != 0 && ep_ != nullptr && !has_failed_)
+            op.source = ep_;
+        operation.stays = (choice & 2) != 0;
+        if (operation.stays)
+            op.flags |= TW_OP_MULTI_RECV;
+        operation.is_pending = true;  // it may show something before the call returns
+        const tw_status_t status = (choice & 6) != 0
+                                       ? tw_msg_recv(worker_, nullptr, 0, &op, &operation.request)
+                                       : tw_tag_recv(worker_, nullptr, 0, choice >> 6,
+                                                     ~std::uint64_t{0}, &op, &operation.request);
+        if (status != TW_INPROGRESS)
+            operation.is_pending = false;
+    }
+    void take_shown(Input& input) {
+        if (shown_.empty())
+            return;
+        const auto choice = input.take<std::uint8_t>();
+        const std::size_t at = (choice >> 1) % shown_.size();
+        tw_message_h message = shown_[at];
+        shown_.erase(shown_.begin() + static_cast<std::ptrdiff_t>(at));
+        Operation& operation = add(kReceiveBytes);
+        tw_op_t claim = op_of(operation);
+        claim.flags |= TW_OP_CLAIM | (choice & 1 ? unsigned{TW_OP_DISCARD} : 0U);
+        claim.message = message;
+        operation.is_pending = tw_tag_recv(worker_, operation.buffer.data(), kReceiveBytes, 0, 0,
+                                           &claim, &operation.request) == TW_INPROGRESS;
+    }
+
+    void send(Input& input) {
+        if (ep_ == nullptr || has_failed_)
+            return;
+        const auto choice = input.take<std::uint8_t>();
+        Operation& operation = add(kSendBytes[choice % std::size(kSendBytes)]);
+        tw_op_t op = op_of(operation);
+        constexpr std::uint32_t kFlags[] = {0, TW_OP_MATCH_COMPLETE, TW_OP_DELIVERY_COMPLETE,
+                                            TW_OP_TRANSMIT_COMPLETE};
+        op.flags |= kFlags[choice / std::size(kSendBytes) % std::size(kFlags)];
+        operation.is_pending = true;  // it may end before the call returns
+        const tw_status_t status = tw_tag_send(ep_, operation.buffer.data(),
+                                               operation.buffer.size(), 0, &op, &operation.request);
+        if (status != TW_INPROGRESS)
+            operation.is_pending = false;
+    }
+
+    /// Waits for the peer's answer to what was sent, and closes the endpoint if told to.
+    void flush(bool closes) {
+        if (ep_ == nullptr || has_failed_)
+            return;
+        Operation& operation = add(0);
+        const tw_op_t op = op_of(operation);
+        operation.is_pending = true;
+        const tw_status_t status = closes ? tw_ep_close(ep_, 0, &op, &operation.request)
+                                          : tw_ep_flush(ep_, &op, &operation.request);
+        if (status != TW_INPROGRESS)
+            operation.is_pending = false;
+        operation.can_be_cancelled = false;
+        if (closes && status != TW_ERR_NO_RESOURCE)
+            ep_ = nullptr;
+    }
+
+    /// Looks for a message and takes or drops it.
+    void peek(Input& input) {
+        const auto choice = input.take<std::uint8_t>();
+        tw_completion_t done{};
+        tw_op_t op{};
+        op.done = &done;
+        op.flags = TW_OP_PEEK | (choice & 1 ? unsigned{TW_OP_CLAIM} : unsigned{TW_OP_DISCARD});
+        if (tw_tag_recv(worker_, nullptr, 0, 0, ~std::uint64_t{0}, &op, nullptr) != TW_OK ||
+            done.message == nullptr)
+            return;
+        Operation& operation = add(kReceiveBytes);
+        tw_op_t claim = op_of(operation);
+        claim.flags |= TW_OP_CLAIM;
+        claim.message = done.message;
+        operation.is_pending = tw_tag_recv(worker_, operation.buffer.data(), kReceiveBytes, 0, 0,
+                                           &claim, &operation.request) == TW_INPROGRESS;
+    }
+
+    void cancel_some(Input& input) {
+        if (operations_.empty())
+            return;
+        Operation& operation = operations_[input.take<std::uint8_t>() % operations_.size()];
+        if (operation.is_pending && operation.can_be_cancelled)
+            require(tw_request_cancel(operation.request) == TW_OK);
+    }
+
+    void close_by_force() {
+        if (ep_ != nullptr)
+            require(tw_ep_close(ep_, TW_EP_CLOSE_FORCE, nullptr, nullptr) == TW_OK);
+        ep_ = nullptr;
+    }
+    void cancel_all() {
+        for (Operation& operation : operations_) {
+            if (operation.is_pending && operation.can_be_cancelled)
+                tw_request_cancel(operation.request);
+        }
+    }
+    /// Drops all messages that nobody has received, those that were shown and not taken too.
+    void drop_messages() {
+        for (tw_message_h message : std::exchange(shown_, {})) {
+            tw_op_t claim{};
+            claim.flags = TW_OP_CLAIM | TW_OP_DISCARD;
+            claim.message = message;
+            require(tw_tag_recv(worker_, nullptr, 0, 0, 0, &claim, nullptr) >= TW_OK);
+        }
+        for (const bool is_tagged : {true, false}) {
+            tw_completion_t done{};
+            do {
+                done = {};
+                tw_op_t op{};
+                op.done = &done;
+                op.flags = TW_OP_PEEK | TW_OP_DISCARD;
+                const tw_status_t status =
+                    is_tagged ? tw_tag_recv(worker_, nullptr, 0, 0, ~std::uint64_t{0}, &op, nullptr)
+                              : tw_msg_recv(worker_, nullptr, 0, &op, nullptr);
+                require(status == TW_OK || status == TW_ERR_NO_MESSAGE);
+                if (status != TW_OK)
+                    break;
+            } while (true);
+        }
+    }
+    /// What the worker keeps of messages that nobody has received.
+    Kept kept() const {
+        Kept kept;
+        const auto look = [](void* arg, const char* key, const char* value) {
+            auto& found = *static_cast<Kept*>(arg);
+            if (std::strcmp(key, "unexpected") == 0)
+                require(std::sscanf(value, "%zu messages in %zu bytes", &found.messages,
+                                    &found.bytes) == 2);
+        };
+        require(tw_worker_describe(worker_, look, &kept) == TW_OK);
+        return kept;
+    }
+    bool is_anything_pending() const {
+        for (const Operation& operation : operations_) {
+            if (operation.is_pending)
+                return true;
+        }
+        return false;
+    }
+
+  private:
+    Operation& add(std::size_t bytes) {
+        operations_.push_back({std::vector<std::byte>(bytes), nullptr, false});
+        return operations_.back();
+    }
+    static tw_op_t op_of(Operation& operation) {
+        tw_op_t op{};
+        op.flags = TW_OP_COMPLETION;
+        op.context = &operation;
+        op.complete = Operation::ended;
+        return op;
+    }
+
+    tw_worker_h worker_ = nullptr;
+    tw_ep_h ep_ = nullptr;
+    bool has_failed_ = false;
+    std::deque<Operation> operations_;
+    std::vector<tw_message_h> shown_;  // by buffered receives
+};
+
+}  // namespace tagwire::fuzz
