@@ -238,7 +238,7 @@ struct tagwire_uct_iface_params {
     /// Byte of the data that is aligned: below am_alignment (so 0 where that is not given),
     /// default 0.
     size_t am_align_offset;
-    uint64_t features;       ///< UCT_IFACE_FEATURE_x; all of them when the field is not given.
+    uint64_t features;  ///< UCT_IFACE_FEATURE_x; all of them when the field is not given.
 };
 
 /// Bandwidth that one process gets: dedicated + shared / processes per node. Bytes per second.
