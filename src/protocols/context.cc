@@ -70,6 +70,8 @@ bool is_virtual(const uct_tl_resource_desc_t& desc) {
 
 ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* context_p) {
     std::unique_ptr<Context> context(new Context);
+    if (transports != nullptr)
+        context->source_ = "tw_context_params_t.transports";
     ucs_status_t status = ucs::config_fill(option_table(), &context->options_);
     if (status == UCS_OK)
         status = context->check_overrides();
@@ -222,9 +224,11 @@ ucs_status_t Context::complain(const std::string& wanted, const std::string& abs
             "(TAGWIRE_TRANSPORTS may name virtual devices, auto leaves them out)",
             there.c_str());
     } else {
-        TW_LOG_ERROR("TAGWIRE_TRANSPORTS=%s: %s is not on this machine, which has %s",
-                     wanted.c_str(), absent.empty() ? "what it names" : absent.c_str(),
-                     there.c_str());
+        TW_LOG_ERROR(
+            "%s=\"%s\": %s is not on this machine, which has %s; it takes such names, with or "
+            "without the device, by commas and without blanks, or auto: all but virtual devices",
+            source_, wanted.c_str(),
+            absent.empty() ? "what it names" : ("\"" + absent + "\"").c_str(), there.c_str());
     }
     return UCS_ERR_NO_DEVICE;
 }

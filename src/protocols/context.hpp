@@ -70,6 +70,8 @@ class Context : public tw_context {
     ucs_status_t check_overrides() const;
     ucs_status_t complain(const std::string& wanted, const std::string& absent) const;
 
+    /// Who named the transports.
+    const char* source_ = "TAGWIRE_TRANSPORTS";
     Options options_{};
     Calibration calibration_;
     std::vector<Domain> domains_;

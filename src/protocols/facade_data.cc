@@ -2,6 +2,7 @@
 // The C API: sending, receiving, requests. Arguments are checked here.
 #include "protocols/api/tw_data.h"
 #include "protocols/memory.hpp"
+#include "protocols/op_names.hpp"
 #include "protocols/refuse.hpp"
 #include "protocols/short_way.hpp"
 #include "protocols/worker.hpp"
@@ -40,7 +41,8 @@ tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, siz
 
 tw_status_t check_op(const char* call, const tw_op_t& op, std::uint32_t allowed) {
     if ((op.flags & ~allowed) != 0) {
-        TW_LOG_ERROR("%s: flags 0x%x: it takes 0x%x only", call, op.flags, allowed);
+        TW_LOG_ERROR("%s: it does not take the flags %s; it takes %s", call,
+                     op_flag_names(op.flags & ~allowed).c_str(), op_flag_names(allowed).c_str());
         return TW_ERR_INVALID_PARAM;
     }
     if (op.request != nullptr && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
@@ -353,7 +355,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     TW_REFUSE_NULL(handle);
     Endpoint& ep = endpoint_of(handle);
     if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags 0x%x has unknown bits", flags);
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags 0x%x: it takes TW_EP_CLOSE_FORCE or 0", flags);
     if (op != nullptr) {
         const tw_status_t status = check_op(__func__, *op, kAnyFlags);
         if (status != TW_OK)

@@ -121,6 +121,7 @@ ucs_status_t config_resolve(const OptionTable& table, void* values, const Config
 }
 
 ucs_status_t config_fill(const OptionTable& table, void* values, const ConfigSources& sources) {
+    log_check_options();
     std::vector<std::string> problems;
     const ucs_status_t status = config_resolve(table, values, sources, &problems);
     for (const std::string& problem : problems) {

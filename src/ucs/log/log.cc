@@ -102,6 +102,18 @@ namespace detail {
 constinit std::atomic<int> log_threshold{static_cast<int>(LogLevel::kTrace) + 1};
 }  // namespace detail
 
+void log_check_options() {
+    static const bool is_right = [] {
+        CoreOptions options{};
+        std::vector<std::string> problems;
+        config_resolve(core_option_table(), &options, {}, &problems);
+        if (!problems.empty())
+            logger();  // writes them when it opens
+        return problems.empty();
+    }();
+    static_cast<void>(is_right);
+}
+
 void log_set_level(LogLevel level) {
     detail::log_threshold.store(static_cast<int>(level), std::memory_order_relaxed);
 }

@@ -25,6 +25,10 @@ inline bool log_enabled(LogLevel level) {
     return static_cast<int>(level) <= detail::log_threshold.load(std::memory_order_relaxed);
 }
 
+/// Tells a wrong TAGWIRE_LOG_LEVEL or TAGWIRE_LOG_FILE, the first time that this process calls it:
+/// else nobody hears of it until something is logged. Opens nothing when they are right.
+void log_check_options();
+
 /// Overrides TAGWIRE_LOG_LEVEL for this process.
 void log_set_level(LogLevel level);
 

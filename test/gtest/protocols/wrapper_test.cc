@@ -46,6 +46,30 @@ class MsgWrapper : public ::testing::Test {
     Bytes buffer_ = Bytes(64);
 };
 
+TEST_F(MsgWrapper, wrong_transports_are_told_by_who_named_them_and_with_auto) {
+    for (const char* wrong : {"all", "^rc", "SM", " sm , rc:"}) {
+        ::testing::internal::CaptureStderr();
+        EXPECT_THROW(msg::Context{wrong}, msg::Error);
+        const std::string log = ::testing::internal::GetCapturedStderr();
+        EXPECT_NE(log.find(std::string("tw_context_params_t.transports=\"") + wrong + '"'),
+                  std::string::npos)
+            << log;
+        EXPECT_EQ(log.find("TAGWIRE_TRANSPORTS="), std::string::npos) << log;
+        EXPECT_NE(log.find("or auto"), std::string::npos) << log;
+    }
+}
+
+TEST_F(MsgWrapper, a_flag_that_a_call_does_not_take_is_named) {
+    tw_op_t how{};
+    how.flags = TW_OP_INJECT | TW_OP_PEEK | 1U << 31;
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(tw_tag_recv(worker_.get(), nullptr, 0, 5, 0, &how, nullptr), TW_ERR_INVALID_PARAM);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(log.find("the flags TW_OP_INJECT, 0x80000000; it takes TW_OP_COMPLETION, TW_OP_MORE"),
+              std::string::npos)
+        << log;
+}
+
 TEST_F(MsgWrapper, set_up_errors_are_exceptions_with_the_status) {
     try {
         const msg::Context none("no-such-transport");

@@ -146,6 +146,13 @@ TEST(TagwireCommand, too_small_an_arena_is_refused) {
     EXPECT_NE(run.error.find("from 1m to 16t, or 0"), std::string::npos) << run.error;
 }
 
+TEST(TagwireCommand, wrong_log_level_is_told) {
+    const Setting level("TAGWIRE_LOG_LEVEL", "verbose");
+    const Finished run = tagwire({"perf", "tag_lat", "--iters", "100"});
+    EXPECT_EQ(run.status, 0);
+    EXPECT_NE(run.error.find("TAGWIRE_LOG_LEVEL=verbose"), std::string::npos) << run.error;
+}
+
 TEST(TagwireInfo, json_has_devices_config_and_build) {
     const Finished finished = tagwire({"info", "--json", "-"});
     ASSERT_EQ(finished.status, 0) << finished.error;

@@ -92,6 +92,20 @@ TEST_F(Log, bad_level_is_refused_and_the_default_holds) {
                       HasSubstr("a warning"), Not(HasSubstr("an info"))));
 }
 
+TEST_F(Log, bad_level_is_told_when_options_are_read) {
+    const auto read_twice = [] {
+        const OptionTable none{"none", {}, 1};
+        char values = 0;
+        EXPECT_EQ(config_fill(none, &values), UCS_OK);
+        EXPECT_EQ(config_fill(none, &values), UCS_OK);
+        std::exit(0);
+    };
+    EXPECT_EXIT(read_twice(), ExitedWithCode(0), MatchesRegex(""));
+    environment_.set("TAGWIRE_LOG_LEVEL", "verbose");
+    EXPECT_EXIT(read_twice(), ExitedWithCode(0),
+                MatchesRegex("[^\n]* error [^\n]*TAGWIRE_LOG_LEVEL=verbose[^\n]*one of: [^\n]*\n"));
+}
+
 TEST_F(Log, long_message_is_cut) {
     const auto log_long = [] {
         TW_LOG_ERROR("%s", std::string(100'000, 'x').c_str());
