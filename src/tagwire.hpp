@@ -19,9 +19,15 @@
 #ifndef TAGWIRE_TAGWIRE_HPP
 #define TAGWIRE_TAGWIRE_HPP
 
+#if __cplusplus < 202002L
+#error "tagwire.hpp needs C++20: compile with -std=c++20 or later"
+#else
+
 #include <uct/api/cxx_base.hpp>
 #include <uct/api/cxx_ep.hpp>
 #include <uct/api/cxx_iface.hpp>
 #include <uct/api/cxx_memory.hpp>
+
+#endif  // C++20
 
 #endif

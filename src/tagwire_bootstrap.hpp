@@ -12,6 +12,10 @@
 #ifndef TAGWIRE_BOOTSTRAP_HPP
 #define TAGWIRE_BOOTSTRAP_HPP
 
+#if __cplusplus < 202002L
+#error "tagwire_bootstrap.hpp needs C++20: compile with -std=c++20 or later"
+#else
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -99,5 +103,7 @@ class Bootstrap {
 
 }  // namespace v1
 }  // namespace tagwire
+
+#endif  // C++20
 
 #endif

@@ -18,10 +18,16 @@
 #ifndef TAGWIRE_MSG_HPP
 #define TAGWIRE_MSG_HPP
 
+#if __cplusplus < 202002L
+#error "tagwire_msg.hpp needs C++20: compile with -std=c++20 or later"
+#else
+
 #include <protocols/api/cxx_msg_base.hpp>
 #include <protocols/api/cxx_msg_context.hpp>
 #include <protocols/api/cxx_msg_ep.hpp>
 #include <protocols/api/cxx_msg_op.hpp>
 #include <protocols/api/cxx_msg_worker.hpp>
+
+#endif  // C++20
 
 #endif
