@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
 constexpr std::uint64_t kThreadsMax = 1024;
+constexpr std::size_t kTransportsMax = 4096;  // as long as the option of the library
 constexpr std::uint64_t kWindowMax = 1 << 20;
 
 constexpr unsigned kBase =
@@ -123,7 +124,7 @@ Encoder Setup::encode() const {
 Setup Setup::decode(Decoder message) {
     Setup setup;
     setup.level = decode_enum(&message, Level::kMsg);
-    setup.transport = message.string(256);
+    setup.transport = message.string(kTransportsMax);
     setup.device = message.string(64);
     setup.wait = decode_enum(&message, Wait::kSleep);
     setup.peers = message.number_up_to(kPeersMax);

@@ -35,13 +35,18 @@ Facts describe(tw_worker_h worker) {
     return facts;
 }
 
+/// The option that a user would change.
+const char* named_by(const std::string& transports) {
+    return transports_set() == transports ? "TAGWIRE_TRANSPORTS" : "--tl";
+}
+
 }  // namespace
 
 std::string transports_of(const Setup& setup) {
-    if (setup.transport.find_first_of(":,") != std::string::npos) {
+    if (setup.transport == "auto" || setup.transport.find_first_of(":,") != std::string::npos) {
         return setup.transport;
     }
-    const Resource found = find_resource(setup.transport, setup.device);
+    const Resource found = find_resource(setup.transport, setup.device, named_by(setup.transport));
     return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
 }
 
@@ -73,8 +78,8 @@ tw_context_h open_context(const Setup& setup) {
     tw_context_h context = nullptr;
     const tw_status_t status = tw_context_create(&params, &context);
     if (status == TW_ERR_NO_DEVICE) {
-        throw UsageError(text("--tl: nothing of '%s' is here (tagwire info devices lists what is)",
-                              transports.c_str()));
+        throw UsageError(text("%s: nothing of '%s' is here (tagwire info devices lists what is)",
+                              named_by(transports), transports.c_str()));
     }
     check(status, "tw_context_create");
     return context;

@@ -32,7 +32,7 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
     perf->add_option(
             "--tl", arguments->transport,
             "Transport, as tagwire info lists them (default sm); at level msg several, with or "
-            "without devices: sm,rc:mlx5_0:1")
+            "without devices: sm,rc:mlx5_0:1, or auto (default TAGWIRE_TRANSPORTS, else sm)")
         ->type_name("NAME");
     perf->add_option("--device", arguments->device, "Device of the transport (default the first)")
         ->type_name("NAME");
@@ -162,7 +162,8 @@ void add_soak(CLI::App* app, SoakArguments* arguments) {
     soak->add_option("--seed", arguments->seed, "Of everything random (default another each time)")
         ->type_name("N");
     soak->add_option("--tl", arguments->transports,
-                     "Transports, with or without devices: sm,rc:mlx5_0:1 (default sm)")
+                     "Transports, with or without devices: sm,rc:mlx5_0:1, or auto (default "
+                     "TAGWIRE_TRANSPORTS, else sm)")
         ->type_name("LIST");
 }
 

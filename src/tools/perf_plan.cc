@@ -4,6 +4,7 @@
 
 #include "tools/failure.hpp"
 #include "tools/perf.hpp"
+#include "tools/resources.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -62,6 +63,14 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
     }
 }
 
+/// At level msg as for any program: TAGWIRE_TRANSPORTS where it is set.
+std::string transport_of(const PerfArguments& arguments, Level level) {
+    if (arguments.transport || level == Level::kUct) {
+        return arguments.transport.value_or("sm");
+    }
+    return transports_set().value_or("sm");
+}
+
 /// Level msg has the tests of tagged messages, and chooses the operation itself.
 void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
     std::string names;
@@ -90,8 +99,9 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
             "--wait sleep: a worker of the messaging layer has no event to wait for; spin or "
             "yield at level msg");
     }
+    const std::string transport = transport_of(arguments, Level::kMsg);
     if (arguments.device &&
-        arguments.transport.value_or("").find_first_of(":,") != std::string::npos) {
+        (transport == "auto" || transport.find_first_of(":,") != std::string::npos)) {
         throw UsageError(
             "--device goes with one transport; in a list of transports devices are named as in "
             "--tl sm,rc:mlx5_0:1");
@@ -296,7 +306,7 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     if (plan.setup.level == Level::kMsg) {
         refuse_at_level_msg(arguments, *plan.test);
     }
-    plan.setup.transport = arguments.transport.value_or("sm");
+    plan.setup.transport = transport_of(arguments, plan.setup.level);
     plan.setup.device = arguments.device.value_or("");
     plan.setup.wait = parse_wait(arguments.wait.value_or("spin"), *plan.test);
     plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/resources.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
+#include <string_view>
+
 #include "tools/describe.hpp"
 #include "tools/failure.hpp"
 
@@ -121,7 +125,21 @@ bool names_device(const std::string& wanted, const std::string& device) {
     return device == wanted || (device.starts_with(wanted) && device[wanted.size()] == ':');
 }
 
-Resource find_resource(const std::string& transport, const std::string& device) {
+std::optional<std::string> transports_set() {
+    std::optional<std::string> value;
+    tagwire_config_list(
+        [](void* arg, const tagwire_config_entry_t* entry) {
+            if (std::string_view(entry->name) == "TAGWIRE_TRANSPORTS" &&
+                std::string_view(entry->source) != "default") {
+                *static_cast<std::optional<std::string>*>(arg) = entry->value;
+            }
+        },
+        &value);
+    return value;
+}
+
+Resource find_resource(const std::string& transport, const std::string& device,
+                       const char* option) {
     std::optional<Resource> found;
     std::string available;
     std::string problems;
@@ -148,7 +166,7 @@ Resource find_resource(const std::string& transport, const std::string& device) 
             text("--device: transport %s has no device '%s' here; there is (transport/device):%s",
                  transport.c_str(), device.c_str(), there.c_str()));
     }
-    throw UsageError(text("--tl: no transport '%s' here; there is (transport/device):%s",
+    throw UsageError(text("%s: no transport '%s' here; there is (transport/device):%s", option,
                           transport.c_str(), there.c_str()));
 }
 

@@ -61,7 +61,12 @@ std::vector<Resource> all_resources();
 /// The first resource with this transport and, unless empty, device, whose port may be left out
 /// ("mlx5_0" is "mlx5_0:1"). Nothing behind it is opened. Throws UsageError that lists what there
 /// is and what the components say about the rest.
-Resource find_resource(const std::string& transport, const std::string& device);
+/// `option` is who named the transport.
+Resource find_resource(const std::string& transport, const std::string& device,
+                       const char* option = "--tl");
+
+/// TAGWIRE_TRANSPORTS, where the environment or a file sets it.
+std::optional<std::string> transports_set();
 
 /// `wanted` names `device`: the same name, or without its port.
 bool names_device(const std::string& wanted, const std::string& device);

@@ -19,6 +19,7 @@
 #include "tools/failure.hpp"
 #include "tools/msg_link.hpp"
 #include "tools/pattern.hpp"
+#include "tools/resources.hpp"
 #include "tools/session.hpp"
 #include "tools/soak_side.hpp"
 #include "tools/stats.hpp"
@@ -79,12 +80,14 @@ void print_summary(const SoakCounts& counts, double seconds) {
 
 void run_soak(const SoakArguments& arguments) {
     const std::uint64_t seed = arguments.seed.value_or(std::random_device{}());
+    const std::string transports =
+        arguments.transports ? *arguments.transports : transports_set().value_or("sm");
     std::printf("soak: seed %llu, transports %s\n", static_cast<unsigned long long>(seed),
-                arguments.transports.c_str());
+                transports.c_str());
     std::fflush(stdout);
     Setup setup;
     setup.level = Level::kMsg;
-    setup.transport = arguments.transports;
+    setup.transport = transports;
     setup.wait = Wait::kYield;
     const std::unique_ptr<Channel> channel = start_other_side(seed, setup);
     const std::uint64_t start = now_ns();

@@ -17,7 +17,7 @@ namespace tagwire::tools {
 struct SoakArguments {
     std::uint64_t seconds = 10;
     std::optional<std::uint64_t> seed;
-    std::string transports = "sm";
+    std::optional<std::string> transports;  // else TAGWIRE_TRANSPORTS, where it is set, else sm
 };
 
 enum class SoakReceive { kPosted, kClaimed, kDiscarded };

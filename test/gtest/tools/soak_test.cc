@@ -64,6 +64,15 @@ TEST(TagwireSoak, tells_seed_and_what_was_checked) {
     }
 }
 
+TEST(TagwireSoak, takes_the_transports_of_the_library) {
+    const Setting transports("TAGWIRE_TRANSPORTS", "smm");
+    const Finished refused = tagwire({"soak", "--seconds", "1"});
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: no transport 'smm' here"), std::string::npos)
+        << refused.error;
+    EXPECT_EQ(tagwire({"soak", "--seconds", "1", "--tl", "sm"}).status, 0);
+}
+
 TEST(TagwireSoak, wrong_usage_is_status_2) {
     EXPECT_EQ(tagwire({"soak", "--seconds", "0"}).status, 2);
     EXPECT_EQ(tagwire({"soak", "--seed", "many"}).status, 2);
