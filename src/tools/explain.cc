@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string_view>
 
 #include "tools/failure.hpp"
@@ -112,6 +113,16 @@ tw_buffer_kind_t parse_buffer(const std::string& given) {
         text("--buffer: '%s' is not available; available: plain mapped list", given.c_str()));
 }
 
+/// A file's name must not promise what is not in it.
+void check_plot_name(const std::string& file) {
+    const std::string ending = std::filesystem::path(file).extension();
+    if (!ending.empty() && ending != ".svg") {
+        throw UsageError(text("--plot: the plot is an SVG file, so '%s' cannot end in %s; %s",
+                              file.c_str(), ending.c_str(),
+                              "name it x.svg and convert that (rsvg-convert, inkscape)"));
+    }
+}
+
 /// The possible ones first, cheapest first.
 std::vector<const tw_protocol_cost_t*> in_order(const tw_explanation_t& explanation) {
     std::vector<const tw_protocol_cost_t*> order;
@@ -184,7 +195,9 @@ std::vector<ExplainedRail> explain_curves(const std::string& transports) {
 void run_explain(const ExplainArguments& arguments) {
     const tw_buffer_kind_t buffer = parse_buffer(arguments.buffer);
     const std::vector<Size> sizes = parse_sizes(arguments.sizes.value_or(kDefaultSizes));
+    check_plot_name(arguments.plot);
     check_writable(arguments.json);
+    check_writable(arguments.plot);
     const Explainer explainer(arguments.transports);
     std::vector<ExplainedRail> rails;
     for (const std::string& name : explainer.rails()) {

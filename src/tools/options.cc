@@ -116,7 +116,7 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
         ->type_name("FILE");
     explain
         ->add_option("--plot", arguments->plot,
-                     "Draw cost over size into this SVG file; needs gnuplot")
+                     "Draw cost over size into this SVG file (x.svg); needs gnuplot")
         ->type_name("FILE");
 }
 

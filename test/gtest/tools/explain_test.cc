@@ -116,6 +116,14 @@ TEST_F(Explain, refuses_what_it_cannot) {
     EXPECT_NE(refused.error.find("TAGWIRE_UNEXPECTED_BYTES"), std::string::npos) << refused.error;
 }
 
+TEST_F(Explain, plot_is_refused_where_its_name_says_another_format) {
+    const std::string file = in_folder("cost.png");
+    const Finished finished = tagwire({"explain", "--tl", "sm", "--plot", file});
+    EXPECT_EQ(finished.status, 2);
+    EXPECT_NE(finished.error.find("is an SVG file"), std::string::npos) << finished.error;
+    EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(Explain, plot_without_gnuplot_says_what_to_install) {
     const std::string path = std::getenv("PATH");
     setenv("PATH", "/nowhere", 1);
