@@ -45,7 +45,7 @@ class Bench:
 
     def tune(self, transports):
         run([self.command, "tune", "--tl", ",".join(transports), "--output", self.calibration,
-             *self.cpus], {})
+             "--force", *self.cpus], {})
 
     def knows(self, option):
         config = json.loads(run([self.command, "info", "config", "--json", "-"], {}))

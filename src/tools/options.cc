@@ -136,6 +136,13 @@ void add_tune(CLI::App* app, TuneArguments* arguments) {
     tune->add_option("--output", arguments->output,
                      "Write this file instead of the one that the library looks for")
         ->type_name("FILE");
+    tune->add_option("--seconds", arguments->seconds,
+                     "Time limit of each transport: rounds that do not fit are left out (default "
+                     "60)")
+        ->check(CLI::Range(1, 100000))
+        ->type_name("N");
+    tune->add_flag("--force", arguments->force,
+                   "Store the figures although the machine was too busy for them");
 }
 
 void add_report(CLI::App* app, ReportArguments* arguments) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string_view>
@@ -13,12 +14,14 @@
 #include <vector>
 
 #include "tools/failure.hpp"
+#include "tools/json_file.hpp"
 #include "tools/perf.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
 #include "tools/session.hpp"
 #include "tools/sizes.hpp"
 #include "tools/stats.hpp"
+#include "tools/tune_check.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -64,10 +67,39 @@ struct Tuned {
     std::string device;
     std::set<std::string> protocols;  // that the transport has
     Points points;
+    std::vector<FloorPair> floors;
 };
 
+constexpr std::uint64_t kIterationsMin = 64;
+constexpr double kPointNs = 1e8;       // for which a busy machine gets fewer iterations
+
 std::uint64_t iterations_of(std::uint64_t size) {
-    return std::clamp<std::uint64_t>((std::uint64_t{48} << 20) / size, 64, 4096);
+    return std::clamp<std::uint64_t>((std::uint64_t{48} << 20) / size, kIterationsMin, 4096);
+}
+
+double floor_of(Driver& driver) {
+    Job job;
+    job.test = TestId::kCacheline;
+    job.size = sizeof(std::uint64_t);
+    job.iterations = 2048;
+    job.warmup = 256;
+    return driver.run_cacheline(job).front().measurement.latency_ns->p50;
+}
+
+Measurement run(Driver& driver, Job job, std::uint64_t iterations) {
+    job.iterations = iterations;
+    job.warmup = iterations / 8;
+    return driver.run_alone(job);
+}
+
+/// As many iterations as the size deserves, fewer where each takes long.
+Measurement run_for_a_while(Driver& driver, const Job& job) {
+    const std::uint64_t start = now_ns();
+    const Measurement few = run(driver, job, kIterationsMin);
+    const double each_ns = static_cast<double>(now_ns() - start) / double{kIterationsMin};
+    const auto affordable = static_cast<std::uint64_t>(kPointNs / each_ns);
+    const std::uint64_t iterations = std::min(iterations_of(job.size), affordable);
+    return iterations <= kIterationsMin ? few : run(driver, job, iterations);
 }
 
 /// The protocol that carries such messages over this connection.
@@ -119,9 +151,9 @@ void note_protocols(const MsgLink& link, Tuned* tuned) {
     }
 }
 
-/// One round of one forcing, between two new processes.
-void measure(const std::string& transport, const Forcing& forcing, const std::vector<int>& cpus,
-             Tuned* tuned) {
+/// One round of one forcing, between two new processes. False: the time was up.
+bool measure(const std::string& transport, const Forcing& forcing, const std::vector<int>& cpus,
+             std::uint64_t deadline_ns, Tuned* tuned) {
     set("TAGWIRE_RNDV_THRESHOLD", forcing.threshold);
     set("TAGWIRE_RNDV_SCHEME", forcing.scheme);
     // What several rails take together is computed from what each takes alone.
@@ -131,40 +163,80 @@ void measure(const std::string& transport, const Forcing& forcing, const std::ve
     const MsgLink& link = driver.msg_link();
     tuned->transport = link.transport();
     tuned->device = link.device();
+    const double floor_before = floor_of(driver);
     for (const std::uint64_t size : forcing.sizes) {
+        if (now_ns() > deadline_ns) {
+            return false;
+        }
         Job job;
         job.test = TestId::kTagLat;
         job.op = Op::kAuto;
         job.memory = MemoryKind::kMapped;
         job.size = size;
-        job.iterations = iterations_of(size);
-        job.warmup = job.iterations / 8;
         const std::string protocol = protocol_of(link, size);
-        const Measurement measured = driver.run_alone(job);
+        const Measurement measured = run_for_a_while(driver, job);
         if (measured.errors > 0 || !measured.latency_ns) {
             throw Failure(text("%s of %s over %s: messages were wrong", protocol.c_str(),
                                size_name(size).c_str(), transport.c_str()));
         }
         tuned->points[{protocol, size}].push_back(measured.latency_ns->p50);
     }
+    tuned->floors.push_back({floor_before, floor_of(driver)});
     measure_registration(link, &tuned->points);
     note_protocols(link, tuned);
+    return true;
 }
 
-Tuned tune(const std::string& transport, unsigned rounds, const std::vector<int>& cpus) {
+/// Rounds go through all forcings, so that a disturbance meets them alike. The first one must be
+/// whole.
+Tuned tune(const std::string& transport, const TuneArguments& arguments,
+           const std::vector<int>& cpus) {
     Tuned tuned;
-    ProgressLine progress;
-    const std::size_t steps = rounds * forcings().size();
-    for (std::size_t step = 0; step < steps; ++step) {
-        progress.show(text("measuring %s", transport.c_str()),
-                      static_cast<double>(step) / static_cast<double>(steps));
-        // Rounds go through all forcings, so that a disturbance meets them alike.
-        const Forcing& forcing = forcings()[step % forcings().size()];
-        if (step == 0 || tuned.protocols.contains(forcing.protocol)) {
-            measure(transport, forcing, cpus, &tuned);
+    const std::uint64_t deadline_ns = now_ns() + arguments.seconds * 1'000'000'000;
+    for (unsigned round = 0; round < arguments.rounds; ++round) {
+        std::printf("%s: round %u of %u\n", transport.c_str(), round + 1, arguments.rounds);
+        std::fflush(stdout);
+        for (const Forcing& forcing : forcings()) {
+            const bool is_first = tuned.points.empty();
+            if (!is_first && !tuned.protocols.contains(forcing.protocol)) {
+                continue;
+            }
+            if (measure(transport, forcing, cpus, deadline_ns, &tuned)) {
+                continue;
+            }
+            if (round == 0) {
+                throw Failure(
+                    text("%s: the machine is too busy to measure each protocol once in "
+                         "%llu s (--seconds)",
+                         transport.c_str(), static_cast<unsigned long long>(arguments.seconds)));
+            }
+            std::printf("%s: %llu s are over (--seconds)\n", transport.c_str(),
+                        static_cast<unsigned long long>(arguments.seconds));
+            return tuned;
         }
     }
     return tuned;
+}
+
+/// Garbage would make every later choice of protocols worse than the model does.
+void refuse_doubtful(const std::vector<Tuned>& all, bool force) {
+    bool is_doubtful = false;
+    for (const Tuned& tuned : all) {
+        Costs costs;
+        for (const auto& [point, times] : tuned.points) {
+            costs[point] = median(times);
+        }
+        for (const std::string& doubt : doubts_of(costs, tuned.floors)) {
+            std::fprintf(stderr, "tagwire: warning: %s: %s\n", tuned.transport.c_str(),
+                         doubt.c_str());
+            is_doubtful = true;
+        }
+    }
+    if (is_doubtful && !force) {
+        throw Failure(
+            "the machine was too busy for these figures, which are not stored; measure again when "
+            "it is idle, or store them by --force");
+    }
 }
 
 void print(const Tuned& tuned) {
@@ -225,6 +297,9 @@ void run_tune(const TuneArguments& arguments) {
         throw UsageError("--tl: name at least one transport");
     }
     const std::string file = arguments.output.empty() ? default_file() : arguments.output;
+    std::error_code ignored;  // the next line says why nothing can be written there
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);
+    check_writable(file);
     const std::vector<int> cpus =
         choose_cpus(arguments.cpu ? parse_cpus(*arguments.cpu) : std::vector<int>());
     if (cpus.front() == cpus.back()) {
@@ -236,9 +311,10 @@ void run_tune(const TuneArguments& arguments) {
     set("TAGWIRE_UNEXPECTED_BYTES", "128m");
     std::vector<Tuned> all;
     for (const std::string& transport : transports) {
-        all.push_back(tune(transport, arguments.rounds, cpus));
+        all.push_back(tune(transport, arguments, cpus));
         print(all.back());
     }
+    refuse_doubtful(all, arguments.force);
     store(file, all);
 }
 

@@ -3,6 +3,7 @@
 // pinned processes, and stores it where the library looks.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,8 @@ struct TuneArguments {
     unsigned rounds = 5;
     std::optional<std::string> cpu;
     std::string output;  // empty: where the library looks
+    std::uint64_t seconds = 60;
+    bool force = false;
 };
 
 /// Throws Failure and UsageError.

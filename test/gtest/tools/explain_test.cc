@@ -146,7 +146,7 @@ TEST_F(Explain, plot_draws_every_protocol) {
 }
 
 TEST_F(Explain, tune_measures_every_protocol_and_the_library_uses_it) {
-    const Finished tuned = tagwire({"tune", "--rounds", "1"});
+    const Finished tuned = tagwire({"tune", "--rounds", "1", "--seconds", "600", "--force"});
     ASSERT_EQ(tuned.status, 0) << tuned.error;
     const json file = json::parse(text_of(in_folder("tagwire/calibration.json")));
     EXPECT_EQ(file["devices"][0]["transport"], "sm");
@@ -156,6 +156,20 @@ TEST_F(Explain, tune_measures_every_protocol_and_the_library_uses_it) {
     const json told = size_over_sm("64k");
     for (const json& protocol : told["protocols"])
         EXPECT_EQ(protocol["measured"], true) << protocol["name"];
+}
+
+TEST_F(Explain, tune_ends_in_its_time) {
+    const Finished tuned = tagwire({"tune", "--rounds", "1000", "--seconds", "1", "--force"});
+    EXPECT_NE(tuned.out.find("sm: round 1 of 1000\n"), std::string::npos) << tuned.out;
+    EXPECT_EQ(tuned.out.find("sm: round 1000 "), std::string::npos) << tuned.out;
+    EXPECT_NE((tuned.out + tuned.error).find("(--seconds)"), std::string::npos) << tuned.error;
+}
+
+TEST_F(Explain, tune_finds_before_measuring_that_it_cannot_write) {
+    const Finished tuned = tagwire({"tune", "--output", "/proc/nowhere/costs.json"});
+    EXPECT_EQ(tuned.status, 1);
+    EXPECT_EQ(tuned.out, "");
+    EXPECT_NE(tuned.error.find("/proc/nowhere/costs.json"), std::string::npos) << tuned.error;
 }
 
 TEST_F(Explain, tune_refuses_what_it_cannot) {
