@@ -14,9 +14,9 @@
 namespace tagwire::test {
 namespace {
 
-constexpr std::size_t kBudget = 64 << 10;
-constexpr std::size_t kOnItsWay = 8 << 20;  // what is never held against a peer
-constexpr std::uint64_t kExpected = 1;      // tags
+constexpr std::size_t kChurnBudget = 64 << 10;
+constexpr std::size_t kOnItsWayToChurn = 8 << 20;  // what is never held against a peer
+constexpr std::uint64_t kExpected = 1;             // tags
 constexpr std::uint64_t kNobodys = 99;
 constexpr int kPeersQuick = 24;
 
@@ -45,7 +45,7 @@ Held held() {
 class MsgChurn : private Settings, public MsgTest {
   protected:
     MsgChurn()
-        : Settings({{"TAGWIRE_UNEXPECTED_BYTES", std::to_string(kBudget)},
+        : Settings({{"TAGWIRE_UNEXPECTED_BYTES", std::to_string(kChurnBudget)},
                     {"TAGWIRE_SM_ARENA_BYTES", "4m"}}) {}
 
     std::uint64_t kept_bytes() {
@@ -122,7 +122,7 @@ TEST_F(MsgChurn, a_worker_takes_no_more_for_the_second_half_of_its_peers_than_fo
         visit(i);
         most = std::max(most, kept_bytes());
     }
-    EXPECT_LE(most, kBudget + kOnItsWay + long_.size());
+    EXPECT_LE(most, kChurnBudget + kOnItsWayToChurn + long_.size());
     take_all();
     const Held after = held();
     EXPECT_GT(taken_, 0U) << "what was sent in full stays until it is received";
