@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cntr.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -178,11 +176,12 @@ int Cntr::wait(std::uint64_t threshold, int timeout_ms) {
     if (wait_obj == FI_WAIT_NONE)
         return -FI_EINVAL;
     const Deadline deadline(timeout_ms);
+    Sleep sleep(sleeper_);
     std::uint64_t errors_before = 0;
     for (bool is_first = true;; is_first = false) {
-        bool may_sleep = false;
         {
             const Guard guard(domain);
+            sleep.awake();
             if (is_first)
                 errors_before = errors_;
             progress();
@@ -192,13 +191,9 @@ int Cntr::wait(std::uint64_t threshold, int timeout_ms) {
                 return -FI_EAVAIL;
             if (deadline.is_over())
                 return -FI_ETIMEDOUT;
-            may_sleep = sleeper_.is_open() && sleeper_.arm();
+            sleep.fall_asleep();
         }
-        if (may_sleep) {
-            sleeper_.wait(deadline.left_ms());
-        } else if (wait_obj == FI_WAIT_YIELD) {
-            sched_yield();
-        }
+        sleep.wait(deadline.left_ms());
     }
 }
 

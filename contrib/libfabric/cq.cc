@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cq.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -313,24 +311,22 @@ ssize_t Cq::wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int 
     if (wait_obj == FI_WAIT_NONE)
         return -FI_EINVAL;
     const Deadline deadline(timeout_ms);
+    Sleep sleep(sleeper_);
     for (;;) {
         const ssize_t taken = read(buf, count, sources);
-        if (taken != -FI_EAGAIN)
-            return taken;
-        bool may_sleep = false;
         {
             const Guard guard(domain);
+            sleep.awake();
+            if (taken != -FI_EAGAIN)
+                return taken;
             if (is_signaled_ || deadline.is_over()) {
                 is_signaled_ = false;
                 return -FI_EAGAIN;
             }
-            may_sleep = sleeper_.is_open() && head_ == tail_ && sleeper_.arm();
+            if (head_ == tail_)
+                sleep.fall_asleep();
         }
-        if (may_sleep) {
-            sleeper_.wait(deadline.left_ms());
-        } else if (wait_obj == FI_WAIT_YIELD) {
-            sched_yield();
-        }
+        sleep.wait(deadline.left_ms());
     }
 }
 

@@ -2,12 +2,14 @@
 #include "sleeper.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace tagwire::fi {
 
@@ -52,21 +54,42 @@ void Sleeper::remove(tw_worker_h worker) {
 }
 
 bool Sleeper::arm() {
+    if (is_rung_)
+        return false;
     eventfd_t value;
     eventfd_read(event_, &value);
-    is_armed_ = std::ranges::all_of(
+    const bool is_idle = std::ranges::all_of(
         workers_, [](tw_worker_h worker) { return tw_worker_arm(worker) == TW_OK; });
-    return is_armed_;
+    // Where it is not, others who have armed before may sleep still.
+    is_armed_ = is_armed_ || is_idle;
+    return is_idle;
 }
 
 void Sleeper::ring() {
     is_armed_ = false;
+    is_rung_ = asleep_ > 0;
     if (event_ >= 0)
         eventfd_write(event_, 1);
 }
 
-void Sleeper::wait(int timeout_ms) const {
-    pollfd readable{epoll_, POLLIN, 0};
+void Sleep::awake() {
+    if (std::exchange(is_asleep_, false) && --sleeper_.asleep_ == 0)
+        sleeper_.is_rung_ = false;
+}
+
+bool Sleep::fall_asleep() {
+    is_asleep_ = sleeper_.is_open() && sleeper_.arm();
+    if (is_asleep_)
+        ++sleeper_.asleep_;
+    return is_asleep_;
+}
+
+void Sleep::wait(int timeout_ms) const {
+    if (!is_asleep_) {
+        sched_yield();
+        return;
+    }
+    pollfd readable{sleeper_.epoll_, POLLIN, 0};
     poll(&readable, 1, timeout_ms);
 }
 
