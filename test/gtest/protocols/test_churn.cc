@@ -15,14 +15,14 @@ namespace tagwire::test {
 namespace {
 
 constexpr std::size_t kChurnBudget = 64 << 10;
-constexpr std::size_t kOnItsWayToChurn = 8 << 20;  // what is never held against a peer
-constexpr std::uint64_t kExpected = 1;             // tags
-constexpr std::uint64_t kNobodys = 99;
-constexpr int kPeersQuick = 24;
+constexpr std::size_t kChurnOnItsWay = 8 << 20;  // what is never held against a peer
+constexpr std::uint64_t kChurnExpected = 1;      // tags
+constexpr std::uint64_t kChurnNobodys = 99;
+constexpr int kChurnPeersQuick = 24;
 
 int peers() {
     const char* const named = std::getenv("TAGWIRE_TEST_CHURN");
-    return named == nullptr ? kPeersQuick : std::atoi(named);
+    return named == nullptr ? kChurnPeersQuick : std::atoi(named);
 }
 
 /// What the process has, its peers being gone.
@@ -60,18 +60,18 @@ class MsgChurn : private Settings, public MsgTest {
     void visit(int number) {
         Node& self = node(0);
         Node& peer = node(1);
-        send(peer, self, short_, kExpected);
-        expect_message(self, short_, kExpected);
-        send(self, peer, short_, kExpected);
-        expect_message(peer, short_, kExpected);
+        send(peer, self, short_, kChurnExpected);
+        expect_message(self, short_, kChurnExpected);
+        send(self, peer, short_, kChurnExpected);
+        expect_message(peer, short_, kChurnExpected);
         const bool is_in_order = number % 3 == 0;
         for (const Bytes* data : {&short_, &short_, &long_}) {
             // A close in order would wait until somebody receives what goes by rendezvous.
             if (data == &long_ && is_in_order)
                 break;
-            EXPECT_GE(
-                tw_tag_send(peer.to(self), data->data(), data->size(), kNobodys, nullptr, nullptr),
-                TW_OK);
+            EXPECT_GE(tw_tag_send(peer.to(self), data->data(), data->size(), kChurnNobodys, nullptr,
+                                  nullptr),
+                      TW_OK);
             self.progress();
             peer.progress();
         }
@@ -122,7 +122,7 @@ TEST_F(MsgChurn, a_worker_takes_no_more_for_the_second_half_of_its_peers_than_fo
         visit(i);
         most = std::max(most, kept_bytes());
     }
-    EXPECT_LE(most, kChurnBudget + kOnItsWayToChurn + long_.size());
+    EXPECT_LE(most, kChurnBudget + kChurnOnItsWay + long_.size());
     take_all();
     const Held after = held();
     EXPECT_GT(taken_, 0U) << "what was sent in full stays until it is received";
