@@ -80,6 +80,14 @@ int SharedReceiveQueue::allocate() {
     return queue.allocate(config_.wr_max, config_.sge_max);
 }
 
+int SharedReceiveQueue::post(const RecvWork& work) {
+    const int error = queue.post(work);
+    if (matching_ != nullptr) {
+        matching_->posted(queue.posted());
+    }
+    return error;
+}
+
 int SharedReceiveQueue::post_ops(std::span<TagWork> works, std::size_t* failed_p, Time now) {
     device_.now = now;
     int error = 0;

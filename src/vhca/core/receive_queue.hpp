@@ -66,7 +66,7 @@ class SharedReceiveQueue final : public Srq {
         : Srq(config.user), pd(config.pd), device_(device), config_(config) {}
 
     int allocate();
-    int post(const RecvWork& work) override { return queue.post(work); }
+    int post(const RecvWork& work) override;
     int modify(const ibv_srq_attr& attr, int mask) override;
     void query(ibv_srq_attr* attr) const override;
     int post_ops(std::span<TagWork> works, std::size_t* failed_p, Time now) override;

@@ -30,7 +30,7 @@ Responder::Verdict Responder::execute_tagged(const Packet& packet, Route from) {
 }
 
 Responder::Verdict Responder::start_tagged(const Packet& packet) {
-    if (!qp_.matching()->has_started(receives_->posted())) {
+    if (!qp_.matching()->has_started()) {
         return Verdict::kNotReady;
     }
     const auto header = read_header<TagHeader>(packet.payload);

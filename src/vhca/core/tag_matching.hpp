@@ -25,17 +25,22 @@ namespace tagwire::vhca {
 class TagMatching {
   public:
     TagMatching(Device::Impl& device, const TagConfig& config, std::uint32_t untagged_min)
-        : device_(device), config_(config), untagged_min_(untagged_min), list_(config.tags_max) {}
+        : device_(device),
+          config_(config),
+          untagged_min_(untagged_min),
+          has_started_(untagged_min == 0),
+          list_(config.tags_max) {}
 
     /// ENOMEM, EINVAL: see Srq::post_ops().
     int post(TagWork& work);
 
     // ---- Messages
-    /// Receiving has begun: `untagged` receives are posted, or enough were at some time.
-    [[nodiscard]] bool has_started(std::uint32_t untagged) {
+    /// `untagged` receives are posted. Receiving begins once they were enough, although some may be
+    /// taken before the first message comes: a write with an immediate takes one.
+    void posted(std::uint32_t untagged) {
         has_started_ = has_started_ || untagged >= untagged_min_;
-        return has_started_;
     }
+    [[nodiscard]] bool has_started() const { return has_started_; }
     /// As TagList::match(); a receive that matched is held until complete() or drop().
     TagEntry* match(std::uint64_t tag);
     void uncount_unexpected() { list_.uncount_unexpected(); }
@@ -61,7 +66,7 @@ class TagMatching {
     Device::Impl& device_;
     TagConfig config_;
     std::uint32_t untagged_min_;
-    bool has_started_ = false;
+    bool has_started_;
     std::uint32_t op_free_ = 0, op_head_ = 0;
     TagList list_;
 };

@@ -156,6 +156,20 @@ TEST(VhcaTags, eager_message_goes_to_its_receive) {
     EXPECT_EQ(std::memcmp(&pair.b.buffer[kTaggedAt], "payload", 7), 0);
 }
 
+// It takes a receive before the first message: as many as a card wants have been posted even so.
+TEST(VhcaTags, matching_starts_although_a_write_took_a_receive) {
+    TagPair pair;
+    ibv_send_wr write{};
+    write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    write.wr.rdma = {reinterpret_cast<std::uint64_t>(&pair.b.buffer[kDataAt]), pair.b.mr->rkey};
+    EXPECT_EQ(pair.a.post_send(write, kMessageAt, 8), 0);
+    EXPECT_EQ(pair.wait().opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+    pair.send(IBV_TMH_EAGER, 5, sizeof(ibv_tmh) + 7);
+    const Seen seen = pair.wait();
+    EXPECT_EQ(seen.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(seen.opcode, IBV_WC_TM_RECV);
+}
+
 TEST(VhcaTags, unexpected_message_and_a_removed_receive) {
     TagPair pair;
     const std::uint32_t handle = pair.add(5, 99, 64);
