@@ -336,8 +336,10 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
 ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned flags,
                                   uct_tag_t tag, std::uint64_t imm) {
     Endpoint* ep = worker_.named(sender_of(imm));
-    if (ep == nullptr || (flags & UCT_CB_PARAM_FLAG_MORE) != 0)
+    if ((flags & UCT_CB_PARAM_FLAG_MORE) != 0)
         return worker_.garbage("tagged message", length);
+    if (ep == nullptr)
+        return worker_.of_nobody(sender_of(imm), "tagged message", length);
     learn(tag, *ep);
     const Worker::Arrival arrival =
         arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
@@ -351,7 +353,7 @@ ucs_status_t DeviceTags::on_request(const void* header, std::size_t length, uct_
         return worker_.garbage("place of a tagged message", length);
     Endpoint* ep = worker_.named(place.sender);
     if (ep == nullptr)
-        return worker_.garbage("place of a tagged message of nobody", length);
+        return worker_.of_nobody(place.sender, "place of a tagged message", length);
     learn(tag, *ep);
     worker_.take_announced(*ep, place, tag, nullptr);
     return UCS_OK;

@@ -55,6 +55,17 @@ class IdTable {
         return place.id == id ? place.object : nullptr;
     }
 
+    /// Whether the number is one of the last that its place had before, and is no longer in use.
+    bool is_past(std::uint32_t id) const {
+        const std::uint32_t index = id & kIndexMask;
+        if (index >= count_)
+            return false;
+        const Place& place = places_[index];
+        const unsigned generation = id >> kIndexBits;
+        const unsigned age = (place.generation - generation) & 0xff;
+        return generation != 0 && place.id != id && age < kPastMax;
+    }
+
     std::size_t size() const { return size_; }
 
     /// Visits all; `visit` may remove the one that it gets.
@@ -67,6 +78,8 @@ class IdTable {
     }
 
   private:
+    static constexpr unsigned kPastMax = 32;  // of 255: what was made up is seldom one of them
+
     struct Place {
         T* object = nullptr;
         std::uint32_t id = 0;  // of the object; 0: there is none

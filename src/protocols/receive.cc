@@ -31,7 +31,7 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     std::memcpy(&header, data, sizeof header);
     Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr) [[unlikely]]
-        return garbage("message of nobody", length);
+        return of_nobody(header.sender, "message", length);
     // The earliest receive of all, as for most messages; nothing here calls before the callback.
     if (header.flags == kTagged) [[likely]] {
         PostedReceives& posted = space(true).posted;
@@ -53,7 +53,7 @@ ucs_status_t Worker::on_long_eager(const std::byte* data, std::size_t length) {
     std::memcpy(&header, data, sizeof header);
     Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr)
-        return garbage("message of nobody", length);
+        return of_nobody(header.sender, "message", length);
     return on_eager_among_others(*ep, header, data + sizeof header, length - sizeof header);
 }
 
@@ -111,7 +111,7 @@ ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
     std::memcpy(&header, data, sizeof header);
     Endpoint* ep = names_.find(header.sender);
     if (ep == nullptr)
-        return garbage("rendezvous of nobody", length);
+        return of_nobody(header.sender, "rendezvous", length);
     const WireBytes behind{data + sizeof header, length - sizeof header};
     if ((header.flags & kAnnounced) != 0)
         return announce(*ep, AmId::kRndv, header, behind);
@@ -274,10 +274,13 @@ void Worker::end_receive(Request& request, Endpoint& ep) {
 
 ucs_status_t Worker::on_part(const std::byte* data, std::size_t length) {
     PartMessage part;
-    Endpoint* ep = decode({data, length}, &part) ? names_.find(part.part.sender) : nullptr;
+    if (!decode({data, length}, &part))
+        return garbage("part of a message", length);
+    Endpoint* ep = names_.find(part.part.sender);
+    if (ep == nullptr)
+        return of_nobody(part.part.sender, "part of a message", length);
     const WireBytes bytes = part.data;
-    if (ep == nullptr || !ep->has_incoming ||
-        bytes.size() > ep->incoming_length - ep->incoming_bytes)
+    if (!ep->has_incoming || bytes.size() > ep->incoming_length - ep->incoming_bytes)
         return garbage("part of a message", length);
     if (Request* request = ep->incoming_request) {
         if (request->offset < request->wanted) {
@@ -320,9 +323,12 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
     if (!decode({data, length}, &message))
         return garbage("data of a rendezvous", length);
     const WireBytes bytes = message.data;
+    const Endpoint* ep = names_.find(message.head.sender);
+    if (ep == nullptr)
+        return of_nobody(message.head.sender, "data of a rendezvous", length);
     Request* request = requests_.find(message.head.receive_id);
-    if (!awaits_data(request, names_.find(message.head.sender)) ||
-        message.head.offset != request->offset || bytes.size() > request->wanted - request->offset)
+    if (!awaits_data(request, ep) || message.head.offset != request->offset ||
+        bytes.size() > request->wanted - request->offset)
         return garbage("data of a rendezvous", length);
     if (request->is_offered) {
         request->is_offered = false;
@@ -337,8 +343,12 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
 
 ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
     PutMessage message;
-    Endpoint* ep = decode({data, length}, &message) ? names_.find(message.offer.sender) : nullptr;
-    if (ep == nullptr || ep->state() != EpState::kReady)
+    if (!decode({data, length}, &message))
+        return garbage("offer to write", length);
+    Endpoint* ep = names_.find(message.offer.sender);
+    if (ep == nullptr)
+        return of_nobody(message.offer.sender, "offer to write", length);
+    if (ep->state() != EpState::kReady)
         return garbage("offer to write", length);
     ep->on_put_offer(message);
     return UCS_OK;
@@ -346,9 +356,11 @@ ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
 
 ucs_status_t Worker::on_control(const std::byte* data, std::size_t length) {
     Control message;
-    Endpoint* ep = decode({data, length}, &message) ? names_.find(message.sender) : nullptr;
-    if (ep == nullptr)
+    if (!decode({data, length}, &message))
         return garbage("control message", length);
+    Endpoint* ep = names_.find(message.sender);
+    if (ep == nullptr)
+        return of_nobody(message.sender, "control message", length);
     ep->on_control(message);
     return UCS_OK;
 }
@@ -441,6 +453,15 @@ ucs_status_t Worker::on_hello(std::uint64_t from, HelloMessage message) {
 bool Worker::drop(const char* what, std::size_t length) {
     garbage(what, length);
     return false;
+}
+
+/// What a peer had sent may be on its way, or wait in a queue of ours, when its endpoint goes.
+ucs_status_t Worker::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
+    if (!names_.is_past(sender))
+        return garbage(what, length);
+    count(WorkerCounter::kLate);
+    TW_LOG_DEBUG("%s of %zu bytes is late: its endpoint has gone", what, length);
+    return UCS_OK;
 }
 
 ucs_status_t Worker::garbage(const char* what, std::size_t length) {

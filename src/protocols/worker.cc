@@ -53,6 +53,7 @@ constexpr ucs::CounterInfo kCounters[] = {
     {"orphans_dropped", "messages",
      "complete messages of peers that are gone, dropped to stay within TAGWIRE_UNEXPECTED_BYTES "
      "and TAGWIRE_UNEXPECTED_MAX"},
+    {"late", "messages", "dropped because their endpoint had been closed or had failed"},
     {"garbage", "messages", "dropped because they cannot be"},
 };
 

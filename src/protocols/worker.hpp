@@ -73,6 +73,7 @@ enum class WorkerCounter {
     kHeldData,
     kHeld,
     kOrphansDropped,
+    kLate,
     kGarbage,
     kCount
 };
@@ -272,6 +273,7 @@ class alignas(128) Worker : public tw_worker {
     void set_handlers(Rail& rail);
     void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);
+    ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
     bool drop(const char* what, std::size_t length);
     unsigned advance() {
         attention_ |= kInProgress;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "protocols/id_table.hpp"
 #include "protocols/wire.hpp"
 
 namespace tagwire::proto {
@@ -170,6 +171,24 @@ TEST(Wire, an_offer_has_the_address_that_it_says) {
     EXPECT_FALSE(decode(bytes_of(Wireup{0, 1, 2, 3}), &wireup, &behind));
     EXPECT_FALSE(decode(bytes_of(Wireup{8, 1, 2, 3}), &wireup, &behind));
     EXPECT_FALSE(decode(WireBytes(bytes_of(Wireup{1, 1, 2, 3})).first(23), &wireup, &behind));
+}
+
+// What is late is told from what was made up by the numbers that were in use.
+TEST(MsgIdTable, a_number_that_was_in_use_is_past_and_one_that_is_or_will_be_is_not) {
+    int object = 0;
+    IdTable<int> table;
+    const std::uint32_t first = table.add(object);
+    EXPECT_FALSE(table.is_past(first));
+    table.remove(first);
+    EXPECT_TRUE(table.is_past(first));
+    const std::uint32_t second = table.add(object);
+    ASSERT_NE(second, first);
+    EXPECT_TRUE(table.is_past(first));
+    EXPECT_FALSE(table.is_past(second));
+    constexpr std::uint32_t kStep = 1U << IdTable<int>::kIndexBits;
+    EXPECT_FALSE(table.is_past(second + kStep)) << "its generation is still to come";
+    EXPECT_FALSE(table.is_past(first + 1)) << "nobody had that place";
+    EXPECT_FALSE(table.is_past(0));
 }
 
 }  // namespace
