@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What fuzz targets of message transports attack: an interface and what its user does: receives
 // posted and cancelled, rendezvous sent, descriptors kept. At the end each receive buffer is posted
-// again, and each operation has ended once.
+// again, or waits to be posted with others, and each operation has ended once.
 #pragma once
 
 #include <endian.h>
@@ -25,13 +25,15 @@ inline constexpr std::size_t kSegBytes = 256;
 inline constexpr std::size_t kMessageBytesMax = 384;  // longer than a buffer
 inline constexpr int kStepsMax = 2'000'000;
 inline constexpr unsigned kReceives = 4;
+inline constexpr long kBatch = 33 / 2;  // receive buffers that are posted again together
 
 inline ib::IbMd& stranger_md() {
     static const test::VhcaMd md;
     return *md;
 }
 
-/// So few receive buffers that each is posted again at once.
+/// So few receive buffers that each is posted again at once, where no device matches tags: for one
+/// there are at least 33 (kBatch).
 inline test::EntityOptions options_of(const std::string& prefix, bool by_device) {
     test::EntityOptions options;
     options.md_config = {{"IB_MTU", "1024"}};  // as the stranger's queue pairs have it
@@ -56,7 +58,7 @@ class Victim {
     explicit Victim(bool by_device)
         : self_(test::resource_of(Attack::kTransport), Attack::options(by_device)) {
         self_.keep_record = false;
-        posted_at_first_ = fact_of(self_, "receive_buffers_posted");
+        posted_at_least_ = fact_of(self_, "receive_buffers_posted") - (by_device ? kBatch - 1 : 0);
         for (Slot& slot : slots_) {
             slot.receive = std::make_unique<test::Receive>(self_, kSegBytes);
             slot.receive->on_done = [&slot](test::Receive& done) {
@@ -112,7 +114,7 @@ class Victim {
                 slot.receive->cancel(true);
         }
         require(sends_ended_ == sends_);
-        until([&] { return fact_of(self_, "receive_buffers_posted") == posted_at_first_; });
+        until([&] { return fact_of(self_, "receive_buffers_posted") >= posted_at_least_; });
         require(fact_of(self_, "receive_buffers_held") == 0);
         require(fact_of(self_, "rendezvous_under_way") == 0);
     }
@@ -185,7 +187,7 @@ class Victim {
     Slot slots_[kReceives];
     std::vector<void*> kept_;
     test::Endpoint ep_;
-    long posted_at_first_ = 0;
+    long posted_at_least_ = 0;
     int sends_ = 0, sends_ended_ = 0;
     bool failed_ = false;
 };
