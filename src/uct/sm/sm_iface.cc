@@ -163,10 +163,18 @@ SmIface::~SmIface() {
     }
 }
 
+// The program's callbacks run here, too, and may destroy endpoints themselves: so one at a time.
 void SmIface::close() {
+    const auto any = [this]() -> SmEp* {
+        for (const auto& link : links_) {
+            if (link != nullptr && !link->eps.empty())
+                return link->eps.back();
+        }
+        return nullptr;
+    };
     std::size_t eps = 0;
-    for (const auto& link : links_)
-        eps += link != nullptr ? link->eps.size() : 0;
+    for (SmEp* ep = any(); ep != nullptr; ep = any(), ++eps)
+        ep->destroy();
     if (eps > 0)
         TW_LOG_WARN("sm interface closed with %zu endpoints", eps);
     delete this;
