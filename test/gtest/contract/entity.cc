@@ -42,6 +42,19 @@ Entity::Entity(const Resource& resource, const EntityOptions& options)
       component_(component_handle(resource.component)),
       eager_arg_{kEagerMagic, this},
       rndv_arg_{kRndvMagic, this} {
+    try {
+        open(options);
+    } catch (...) {
+        close();
+        throw;
+    }
+}
+
+Entity::~Entity() {
+    close();
+}
+
+void Entity::open(const EntityOptions& options) {
     open_md(options);
     require_ok(ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_),
                "ucs_async_context_create");
@@ -53,11 +66,15 @@ Entity::Entity(const Resource& resource, const EntityOptions& options)
     uct_iface_progress_enable(iface_, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 }
 
-Entity::~Entity() {
+/// All that is open.
+void Entity::close() {
     close_iface();
-    uct_worker_destroy(worker_);
-    ucs_async_context_destroy(async_);
-    uct_md_close(md_);
+    if (worker_ != nullptr)
+        uct_worker_destroy(worker_);
+    if (async_ != nullptr)
+        ucs_async_context_destroy(async_);
+    if (md_ != nullptr)
+        uct_md_close(md_);
 }
 
 void Entity::open_md(const EntityOptions& options) {

@@ -133,6 +133,8 @@ class Entity {
         Entity* self;
     };
 
+    void open(const EntityOptions& options);
+    void close();
     void open_md(const EntityOptions& options);
     void open_iface(const EntityOptions& options);
 
