@@ -158,7 +158,9 @@ TEST_F(MsgWait, what_another_threads_progress_has_ended_ends_a_wait) {
             });
             while (turn != 1)
                 ::sched_yield();
-            ASSERT_GE(tw_tag_send(shared.to(shared), &turn, 8, 1, nullptr, nullptr), TW_OK);
+            const std::uint64_t sent = 7;
+            ASSERT_GE(tw_tag_send(shared.to(shared), &sent, sizeof sent, 1, nullptr, nullptr),
+                      TW_OK);
             while (tw_request_test(request, nullptr) == TW_INPROGRESS)
                 tw_worker_progress(shared.worker());
             while (tw_worker_progress(shared.worker()) > 0) {
