@@ -131,6 +131,9 @@ class MessageIface : public IbIface {
 
     /// What the device may still read or write for it is the program's memory.
     [[nodiscard]] virtual bool uses_memory(const MessageEp& ep) const { return !ep.has_ended(); }
+    /// What is still in the queue of an endpoint that uses no memory of the program's ends for the
+    /// program; flushes go to the endpoint's own list, because rendezvous end before them.
+    virtual void end_copied(MessageEp&) {}
     /// The device ends its requests by no completion: from now on it touches nothing of them.
     virtual void give_up(MessageEp& ep) = 0;
     /// The endpoint has failed, and all its operations have ended. False: it is the transport's
@@ -232,6 +235,8 @@ class MessageIface : public IbIface {
     void owned_completed(SendQueue& queue, const Completion& completion);
     void finish(MessageEp& ep, SendOp& op, ucs_status_t status);
     void finish_flush(MessageEp& ep, SendOp& op);
+    /// It ends when no rendezvous before it is under way; settle_flushes() looks.
+    static void keep_flush(MessageEp& ep, SendOp& op);
     void settle_flushes(MessageEp& ep);
     unsigned work();
     unsigned settle_failing();

@@ -149,12 +149,16 @@ void MessageIface::finish(MessageEp& ep, SendOp& op, ucs_status_t status) {
 // ---- Flushes wait for the rendezvous before them, too
 
 void MessageIface::finish_flush(MessageEp& ep, SendOp& op) {
+    keep_flush(ep, op);
+    settle_flushes(ep);
+}
+
+void MessageIface::keep_flush(MessageEp& ep, SendOp& op) {
     SendOp** last = &ep.flushes_;
     while (*last != nullptr)
         last = &(*last)->next;
     op.next = nullptr;
     *last = &op;
-    settle_flushes(ep);
 }
 
 void MessageIface::settle_flushes(MessageEp& ep) {
@@ -280,7 +284,7 @@ unsigned MessageIface::settle_failing() {
     // By index: callbacks may have others fail.
     for (std::size_t i = 0; i < failing_.size(); ++i) {
         const auto [ep, mark] = failing_[i];
-        if (!ep->has_ended() || !has_heard_all(mark)) {
+        if (!ep->has_ended() || has_late(*ep) || !has_heard_all(mark)) {
             failing_[kept++] = failing_[i];
             continue;
         }
@@ -307,12 +311,15 @@ void MessageIface::end_operations(MessageEp& ep) {
 }
 
 // Requests end by the device, in order and with those of others; their completions are looked at
-// here, until the last of this endpoint.
+// here, until the last of this endpoint. Flushes are the last of all that ends.
 void MessageIface::end_now(MessageEp& ep) {
     const bool was_in_progress = std::exchange(in_progress_, true);
     MessageEp* const outer = std::exchange(ending_, &ep);
     const std::uint64_t deadline = ucs::clock_now_ns() + kEndNs;
     finish_late(&ep);
+    // One of its callbacks may be what destroys it: the rest of what that completion told.
+    while (SendOp* op = ep.queue_->take_until(ep.queue_->acked))
+        finish(*op->ep, *op, op->ep->failure_);
     handle_sends();
     while (uses_memory(ep)) {
         if (ep.queue_->wants_mark)
@@ -327,6 +334,7 @@ void MessageIface::end_now(MessageEp& ep) {
         handle_sends();
     }
     finish_late(&ep);
+    end_copied(ep);
     ep.end_rendezvous(ep.failure_);
     settle_flushes(ep);
     ending_ = outer;

@@ -65,6 +65,12 @@ struct SendQueue {
         first = op->next;
         return op;
     }
+    /// `op`, which is behind `previous` (null: the oldest), leaves the queue.
+    void remove(const SendOp* op, SendOp* previous) {
+        (previous == nullptr ? first : previous->next) = op->next;
+        if (last == op)
+            last = previous;
+    }
     /// The oldest, whatever was acknowledged; it leaves the queue.
     SendOp* take_any() {
         SendOp* op = first;

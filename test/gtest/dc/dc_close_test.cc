@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An endpoint is closed by force while its peer is there but does not receive: its requests would
-// be under way for ever, where others have requests, too.
+// be under way for ever, where others have requests, too. And the order in which what is under way
+// ends.
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "buffer.hpp"
 #include "entity.hpp"
 #include "operations.hpp"
 
@@ -102,6 +106,83 @@ TEST_P(DcClose, whoever_is_stuck_there_too_fails_once) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dc, DcClose,
+                         ::testing::Values(Sharing{"owned", "dcs_quota", "1"},
+                                           Sharing{"owned_streams", "dcs_quota", "4"},
+                                           Sharing{"shared", "hash", "1"},
+                                           Sharing{"shared_streams", "rand", "4"}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
+
+// Those that share its DCI keep its requests there, so they end by other ways than theirs.
+class DcEnds : public DcClose {
+  protected:
+    void SetUp() override {
+        const Sharing& sharing = GetParam();
+        EntityOptions options;
+        options.iface_config = {
+            {"DC_POLICY", sharing.policy}, {"DC_DCIS", "1"}, {"DC_STREAMS", sharing.streams}};
+        sender_ = std::make_unique<Entity>(resource_of("dc"), options);
+        peer_ = std::make_unique<Entity>(resource_of("dc"), options);
+        payload_ = std::make_unique<Buffer>(make_payload(*sender_, 1000, 1));
+        link_ = connect(*sender_, *peer_);
+        first_.on_done = [this] { count_end(); };
+        copied_.on_done = [this] { count_end(); };
+        second_.on_done = [this] { count_end(); };
+        flushed_.on_done = [this] {
+            EXPECT_EQ(before_, ended_) << "some of what was before it is still under way";
+        };
+    }
+    void count_end() {
+        if (++ended_ == 1 && destroys_in_callback_)
+            destroy();
+    }
+    void destroy() {
+        link_.forward.reset();
+        EXPECT_EQ(before_, ended_);
+        EXPECT_EQ(1, flushed_.calls);
+    }
+    void send(Completion& completion) {
+        const uct_iov_t iov = payload_->iov();
+        ASSERT_EQ(UCS_INPROGRESS, uct_ep_am_zcopy(link_.forward, Entity::kAmId, nullptr, 0, &iov, 1,
+                                                  0, &completion));
+        ++before_;
+    }
+    void flush() {
+        ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(link_.forward, UCT_FLUSH_FLAG_LOCAL, &flushed_));
+    }
+
+    std::unique_ptr<Entity> sender_, peer_;
+    std::unique_ptr<Buffer> payload_;
+    Connection link_;
+    Completion first_, second_, copied_, flushed_;
+    bool destroys_in_callback_ = false;
+    int before_ = 0, ended_ = 0;
+};
+
+TEST_P(DcEnds, a_flush_is_the_last_that_ends_within_destroy) {
+    const Buffer target = make_payload(*peer_, 64, 2);
+    const RemoteKey key(*sender_, target.packed_rkey());
+    const uct_iov_t iov = payload_->iov();
+    send(first_);
+    const auto unpack = [](void*, const void*, std::size_t) {};
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_get_bcopy(link_.forward, unpack, nullptr, 64, target.address(),
+                                               key.get(), &copied_));
+    ++before_;
+    ASSERT_FALSE(
+        UCS_PTR_IS_ERR(uct_ep_tag_rndv_zcopy(link_.forward, 1, nullptr, 0, &iov, 1, 0, &second_)));
+    ++before_;
+    flush();
+    destroy();
+}
+
+TEST_P(DcEnds, a_flush_is_the_last_where_a_callback_destroys_its_endpoint) {
+    destroys_in_callback_ = true;
+    send(first_);
+    send(second_);
+    flush();
+    ASSERT_TRUE(until(*sender_, [this] { return flushed_.calls == 1; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dc, DcEnds,
                          ::testing::Values(Sharing{"owned", "dcs_quota", "1"},
                                            Sharing{"owned_streams", "dcs_quota", "4"},
                                            Sharing{"shared", "hash", "1"},

@@ -64,7 +64,6 @@ void DcEp::destroy() {
     }
     if (failure_ == UCS_OK)
         own.fail(*this, UCS_ERR_CANCELED, "destroyed");
-    own.end_copied(*this);
     own.end_now(*this);
 }
 

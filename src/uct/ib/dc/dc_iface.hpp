@@ -137,7 +137,7 @@ class DcIface : public ib::MessageIface {
     void gave_up(ib::MessageEp& ep) override;
     void drained(ib::SendQueue& queue) override;
     [[nodiscard]] bool is_alone(const DcEp& ep) const;
-    void end_copied(DcEp& ep);
+    void end_copied(ib::MessageEp& ep) override;
     [[nodiscard]] bool uses_memory(const ib::MessageEp& ep) const override;
     void give_up(ib::MessageEp& ep) override;
     bool settled(ib::MessageEp& ep) override;

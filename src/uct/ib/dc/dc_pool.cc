@@ -12,6 +12,15 @@
 
 namespace tagwire::dc {
 
+namespace {
+
+/// The device reads or writes a buffer of ours; the program's is written when it ends.
+bool is_copied(const ib::SendOp& op) {
+    return op.kind == ib::SendOp::Kind::kUnpack || op.kind == ib::SendOp::Kind::kFetch;
+}
+
+}  // namespace
+
 // ---- Channels
 
 Dci* DcIface::new_dci() {
@@ -293,22 +302,28 @@ bool DcIface::is_alone(const DcEp& ep) const {
 
 // Where others have requests they do not end at once. What copies to or from buffers of ours ends
 // for the program all the same; the requests go on without it.
-void DcIface::end_copied(DcEp& ep) {
+void DcIface::end_copied(ib::MessageEp& any) {
+    auto& ep = static_cast<DcEp&>(any);
     if (ep.queue_ == &no_queue_ || is_alone(ep))
         return;
-    std::vector<std::pair<uct_completion_t*, ucs_status_t>> ended;
-    for (ib::SendOp* op = ep.queue_->first; op != nullptr; op = op->next) {
-        const bool is_flush = op->kind == ib::SendOp::Kind::kFlush;
-        if (op->ep != &ep || (!is_flush && op->kind != ib::SendOp::Kind::kUnpack &&
-                              op->kind != ib::SendOp::Kind::kFetch))
+    std::vector<uct_completion_t*> ended;
+    ib::SendOp* previous = nullptr;
+    for (ib::SendOp *op = ep.queue_->first, *next = nullptr; op != nullptr; op = next) {
+        next = op->next;
+        if (op->ep == &ep && op->kind == ib::SendOp::Kind::kFlush) {
+            ep.queue_->remove(op, previous);
+            keep_flush(ep, *op);
             continue;
-        const bool is_well = is_flush && ep.failure_ == UCS_ERR_CANCELED;
-        ended.emplace_back(std::exchange(op->comp, nullptr), is_well ? UCS_OK : ep.failure_);
+        }
+        previous = op;
+        if (op->ep != &ep || !is_copied(*op))
+            continue;
+        ended.push_back(std::exchange(op->comp, nullptr));
         op->kind = ib::SendOp::Kind::kBuffer;
     }
-    for (const auto& [comp, status] : ended) {
+    for (uct_completion_t* comp : ended) {
         if (comp != nullptr)
-            uct::invoke_completion(comp, status);
+            uct::invoke_completion(comp, ep.failure_);
     }
 }
 
@@ -319,7 +334,8 @@ bool DcIface::uses_memory(const ib::MessageEp& any) const {
     if (is_alone(ep))
         return true;
     for (const ib::SendOp* op = ep.queue_->first; op != nullptr; op = op->next) {
-        if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer)
+        if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer &&
+            op->kind != ib::SendOp::Kind::kFlush && !is_copied(*op))
             return true;
     }
     return false;
