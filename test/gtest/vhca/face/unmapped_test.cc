@@ -106,7 +106,11 @@ TEST(VhcaUnmappedDeathTest, faults_of_the_program_go_to_the_handler_that_it_has)
             fault_with_a_device();
         },
         testing::ExitedWithCode(42), "");
+#if defined(__SANITIZE_ADDRESS__)
+    EXPECT_EXIT(fault_with_a_device(), testing::ExitedWithCode(1), "AddressSanitizer");
+#else
     EXPECT_EXIT(fault_with_a_device(), testing::KilledBySignal(SIGSEGV), "");
+#endif
 }
 
 }  // namespace
