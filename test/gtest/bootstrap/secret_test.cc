@@ -117,9 +117,9 @@ TEST_F(BootstrapSecret, a_rank_gives_nothing_to_a_rank_0_that_does_not_know_it) 
                         head(1, kProven, 0, 2, 32) + std::string(32, 'p'),
                     "does not know the secret of this job"}}) {
         const WrongServer server(port_);
-        Process rank([&] {
+        Process rank([this, reason = part] {
             know(kSecret);
-            expect_failure(TW_ERR_REJECTED, Rank(place_, 1, 2).status(), part);
+            expect_failure(TW_ERR_REJECTED, Rank(place_, 1, 2).status(), reason);
         });
         server.answer_one(answer);
         EXPECT_EQ(0, rank.join());
