@@ -219,8 +219,9 @@ TEST_F(MsgImpostorOffers, a_refused_offer_leads_to_another_lane) {
     ASSERT_EQ(tw_ep_create(victim().worker(), &params, &ep), TW_OK);
     impostor_.offer(victim(), proto::WireupOp::kOffer, {0, 1, rc_, 1, 0}, Bytes(20));
     ASSERT_EQ(tw_tag_send(ep, data_.data(), data_.size(), 7, nullptr, nullptr), TW_OK);
+    const auto message = next(AmId::kEager);
     proto::EagerBody body;
-    ASSERT_TRUE(decode_as(next(AmId::kEager), &body));
+    ASSERT_TRUE(decode_as(message, &body));
     EXPECT_TRUE(std::ranges::equal(body.data, data_));
 }
 
