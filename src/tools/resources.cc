@@ -39,7 +39,7 @@ std::string findings(uct_component_h wanted) {
             continue;
         }
         for (const auto& [key, value] : describe(component)) {
-            list += "; " + key + ": " + value;
+            list.append("; ").append(key).append(": ").append(value);
         }
     }
     return list;

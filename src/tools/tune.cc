@@ -71,7 +71,7 @@ struct Tuned {
 };
 
 constexpr std::uint64_t kIterationsMin = 64;
-constexpr double kPointNs = 1e8;       // for which a busy machine gets fewer iterations
+constexpr double kPointNs = 1e8;  // for which a busy machine gets fewer iterations
 
 std::uint64_t iterations_of(std::uint64_t size) {
     return std::clamp<std::uint64_t>((std::uint64_t{48} << 20) / size, kIterationsMin, 4096);

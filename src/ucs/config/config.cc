@@ -33,15 +33,14 @@ const Option* find_option(const OptionTable& table, std::string_view name) {
 }
 
 /// What reports and messages show of a value.
-std::string shown(const Option& option, std::string value) {
+std::string shown(const Option& option, std::string_view value) {
     const bool is_hidden = (option.flags & kOptionSecret) != 0 && !value.empty();
-    return is_hidden ? "(hidden)" : value;
+    return std::string(is_hidden ? "(hidden)" : value);
 }
 
 std::string refusal(const Option& option, std::string_view text, const std::string& where) {
-    return std::string(kVariablePrefix).append(option.name) + "=" +
-           shown(option, std::string(text)) + " (" + where + ") is not accepted: expected " +
-           option_accepted(option);
+    return std::string(kVariablePrefix).append(option.name) + "=" + shown(option, text) + " (" +
+           where + ") is not accepted: expected " + option_accepted(option);
 }
 
 // What one option got, and from where.
