@@ -29,7 +29,7 @@ class BootstrapSecret : public ::testing::Test {
         EXPECT_EQ(0, ::setenv("TAGWIRE_BOOTSTRAP_SECRET_FILE", path.c_str(), 1));
     }
     std::string write_file(const std::string& text, mode_t mode) const {
-        const std::string path = directory_.path() + "/secret";
+        std::string path = directory_.path() + "/secret";
         std::ofstream(path) << text;
         EXPECT_EQ(0, ::chmod(path.c_str(), mode));
         return path;
