@@ -43,10 +43,10 @@ void set_option(std::uint8_t which, std::string_view rest) {
             require(values == before);
             return;
         }
-        std::array<char, 512> shown{};
+        std::array<char, ucs::kOptionTextBytesMax + 1> shown{};
         require(ucs::config_get(*table, values.data(), name, shown.data(), shown.size()) == UCS_OK);
         require(ucs::config_set(*table, values.data(), name, shown.data()) == UCS_OK);
-        std::array<char, 512> again{};
+        std::array<char, ucs::kOptionTextBytesMax + 1> again{};
         require(ucs::config_get(*table, values.data(), name, again.data(), again.size()) == UCS_OK);
         require(shown == again);
         return;
