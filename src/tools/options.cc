@@ -219,6 +219,8 @@ constexpr DeviceOption kDeviceOptions[] = {
      "Untagged receives before a tag-matching SRQ takes messages (default 33, as cards)"},
     {"--late-events", "LATE_EVENTS", "T",
      "Completions and events are late by about this, in any order across queue pairs: 20us"},
+    {"--timer-stretch", "TIMER_STRETCH", "N",
+     "Timeouts and RNR waits take up to N times what was asked for (cards: 4)"},
 };
 // The same for options without a value: what they set the variable to.
 constexpr DeviceOption kDeviceFlags[] = {

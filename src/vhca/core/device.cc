@@ -44,6 +44,7 @@ Device::Impl::Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, s
       wire(wire_),
       sink(sink_),
       late(sink_, config_.late_ns_max, seed),
+      random(seed),
       memory(seed),
       qps(first_number(seed), config_.reuses_numbers ? 0 : NumberTable<QueuePair>::kQuarantine),
       srqs(first_number(~seed)),

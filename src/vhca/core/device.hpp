@@ -67,6 +67,7 @@ struct DeviceConfig {
     bool has_tags_on_ethernet = false;  // libmlx5 makes no tag-matching SRQ there
     Time late_ns_max = 0;         // completions and events are late by about this; 0: they are not
     bool reuses_numbers = false;  // QPNs: the next queue pair has that of the last destroyed one
+    std::uint32_t timer_stretch_max = 1;  // waits take up to so many times their time; 1: exact
 };
 
 /// What the device tells its owner; called from inside the call that caused it. Must not call back

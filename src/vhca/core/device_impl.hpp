@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "vhca/core/completion_queue.hpp"
@@ -43,6 +44,12 @@ class Device::Impl {
         next_deadline = deadline < next_deadline ? deadline : next_deadline;
     }
     void unschedule(QueuePair& qp);
+    /// How long a wait takes that verbs ask for: they name the shortest time.
+    [[nodiscard]] Time wait_of(Time shortest) {
+        const std::uint64_t stretch_max = config.timer_stretch_max;
+        return stretch_max <= 1 ? shortest
+                                : shortest + random() % (shortest * (stretch_max - 1) + 1);
+    }
 
     /// A packet without payload that nobody repeats. False: the wire has no room, it is lost.
     bool send_short(Route to, const Packet& packet);
@@ -65,6 +72,7 @@ class Device::Impl {
     LateEvents late;
     DeviceCounters counters;
     Time now = 0;
+    std::mt19937_64 random;          // of what the device does in another way each time
     const std::byte* grh = nullptr;  // of the packet that is being received
 
     MemoryTable memory;

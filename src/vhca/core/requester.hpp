@@ -175,7 +175,7 @@ class Requester {
     void retry();
     void complete_oldest(ibv_wc_status status);
     void fail_oldest(ibv_wc_status status);
-    [[nodiscard]] Time timeout() const;
+    [[nodiscard]] Time next_timeout() const;
     void arm_timer();
 
     QueuePair& qp_;

@@ -125,7 +125,7 @@ void Requester::receive_rnr(std::uint8_t timer_code) {
     }
     go_back();
     hold_ |= kPaused;
-    deadline_ = qp_.device.now + kRnrDelays[timer_code];
+    deadline_ = qp_.device.now + qp_.device.wait_of(kRnrDelays[timer_code]);
     qp_.device.schedule_timer(qp_, deadline_);
 }
 
@@ -215,14 +215,14 @@ void Requester::retry() {
     go_back();
 }
 
-Time Requester::timeout() const {
+Time Requester::next_timeout() const {
     constexpr Time kUnit = 4096;
-    return kUnit << qp_.attr().timeout;
+    return qp_.device.now + qp_.device.wait_of(kUnit << qp_.attr().timeout);
 }
 
 void Requester::arm_timer() {
     if (deadline_ == kNever && qp_.is_reliable() && qp_.attr().timeout != 0) {
-        deadline_ = qp_.device.now + timeout();
+        deadline_ = next_timeout();
         handed_over_ = qp_.device.wire.handed_over(qp_.route());
         qp_.device.schedule_timer(qp_, deadline_);
     }
@@ -235,7 +235,7 @@ Time Requester::run_timer() {
             hold_ &= static_cast<std::uint8_t>(~kPaused);
             qp_.device.schedule(qp_);
         } else if (!qp_.device.wire.have_left(qp_.route(), handed_over_)) {
-            deadline_ = qp_.device.now + timeout();
+            deadline_ = next_timeout();
         } else {
             ++qp_.device.counters.timeouts;
             retry();

@@ -75,6 +75,7 @@ void describe_strictness(const Facts& facts, const DeviceConfig& config) {
     facts.number("strictness", "untagged minimum", config.tm_untagged_min);
     facts.text("strictness", "late events", std::to_string(config.late_ns_max) + " ns");
     facts.text("strictness", "QPN reuse", config.reuses_numbers ? "at once" : "after 4096 others");
+    facts.number("strictness", "timer stretch", config.timer_stretch_max);
 }
 
 void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {

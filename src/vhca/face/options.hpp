@@ -35,6 +35,7 @@ struct Options {
     bool tm_ethernet;
     std::uint64_t late_events_ns;
     bool qpn_reuse;
+    std::uint64_t timer_stretch;
     bool dc, dc_rendezvous;
     int dc_key_error;  // DcKeyError
 };
