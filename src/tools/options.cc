@@ -230,6 +230,8 @@ constexpr DeviceOption kDeviceFlags[] = {
      "Tag-matching SRQs on Ethernet ports, where libmlx5 can make none"},
     {"--qpn-reuse", "QPN_REUSE", "y",
      "A new queue pair has the number of the one that was destroyed before"},
+    {"--shuffle-reads", "SHUFFLE_READS", "y",
+     "The data of a read are placed in any order; all are there when it completes"},
     {"--no-dc-rndv", "DC_RNDV", "n",
      "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs"},
 };

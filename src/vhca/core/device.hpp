@@ -68,6 +68,7 @@ struct DeviceConfig {
     Time late_ns_max = 0;         // completions and events are late by about this; 0: they are not
     bool reuses_numbers = false;  // QPNs: the next queue pair has that of the last destroyed one
     std::uint32_t timer_stretch_max = 1;  // waits take up to so many times their time; 1: exact
+    bool shuffles_reads = false;          // the data of a read are placed in any order
 };
 
 /// What the device tells its owner; called from inside the call that caused it. Must not call back

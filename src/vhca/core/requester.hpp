@@ -20,6 +20,7 @@
 
 #include "vhca/core/objects.hpp"
 #include "vhca/core/packet.hpp"
+#include "vhca/core/read_placement.hpp"
 #include "vhca/core/responder.hpp"
 
 namespace tagwire::vhca {
@@ -168,6 +169,7 @@ class Requester {
     void receive_ack(const Packet& packet, std::uint64_t psn);
     void receive_data(const Packet& packet, std::uint64_t psn);
     [[nodiscard]] ibv_wc_status take_data(SendRequest& request, const Packet& packet);
+    [[nodiscard]] bool place(SendRequest& request, std::uint64_t offset, const Packet& packet);
     void receive_nak(std::uint8_t code);
     void receive_rnr(std::uint8_t timer_code);
     void note_progress();
@@ -196,6 +198,7 @@ class Requester {
     Time deadline_ = kNever;
     DcSession dc_;
     std::uint64_t handed_over_ = 0;  // to the wire when the deadline was set
+    std::unique_ptr<ReadPlacement> placement_;  // where reads are shuffled
 };
 
 }  // namespace tagwire::vhca

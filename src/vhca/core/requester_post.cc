@@ -207,6 +207,9 @@ void Requester::flush() {
     fault_ = IBV_WC_SUCCESS;
     hold_ = 0;
     deadline_ = kNever;
+    if (placement_ != nullptr) {
+        placement_->drop();
+    }
 }
 
 void Requester::reset() {

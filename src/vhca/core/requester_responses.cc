@@ -153,12 +153,12 @@ void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
 }
 
 ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
-    const MemoryTable& memory = qp_.device.memory;
     if (request.is_atomic()) {
         std::array<std::byte, sizeof packet.original> old;
         std::memcpy(old.data(), &packet.original, old.size());
-        return memory.scatter(request.sges(), pd_, 0, old.data(), old.size()) ? IBV_WC_SUCCESS
-                                                                              : IBV_WC_LOC_PROT_ERR;
+        return qp_.device.memory.scatter(request.sges(), pd_, 0, old.data(), old.size())
+                   ? IBV_WC_SUCCESS
+                   : IBV_WC_LOC_PROT_ERR;
     }
     const std::uint64_t offset = (una_ - request.first_psn) * qp_.mtu();
     const std::uint64_t left = request.length - offset;
@@ -166,9 +166,21 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
     if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left)) {
         return IBV_WC_BAD_RESP_ERR;
     }
-    return memory.scatter(request.sges(), pd_, offset, packet.payload.data(), bytes)
-               ? IBV_WC_SUCCESS
-               : IBV_WC_LOC_PROT_ERR;
+    return place(request, offset, packet) ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+}
+
+bool Requester::place(SendRequest& request, std::uint64_t offset, const Packet& packet) {
+    const MemoryTable& memory = qp_.device.memory;
+    if (!qp_.device.config.shuffles_reads) [[likely]] {
+        return memory.scatter(request.sges(), pd_, offset, packet.payload.data(),
+                              packet.payload.size());
+    }
+    if (placement_ == nullptr) {
+        placement_ = std::make_unique<ReadPlacement>(qp_.device.random);
+    }
+    const ReadTarget to{memory, request.sges(), pd_};
+    return placement_->take(to, offset, packet.payload) &&
+           (!packet.has(kIsEnd) || placement_->finish(to));
 }
 
 void Requester::note_progress() {

@@ -76,6 +76,7 @@ void describe_strictness(const Facts& facts, const DeviceConfig& config) {
     facts.text("strictness", "late events", std::to_string(config.late_ns_max) + " ns");
     facts.text("strictness", "QPN reuse", config.reuses_numbers ? "at once" : "after 4096 others");
     facts.number("strictness", "timer stretch", config.timer_stretch_max);
+    facts.text("strictness", "read data", config.shuffles_reads ? "in any order" : "in order");
 }
 
 void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {

@@ -79,6 +79,7 @@ DeviceConfig limits_of(const Look& look, const Options& options) {
     limits.has_tags_on_ethernet = options.tm_ethernet;
     limits.late_ns_max = options.late_events_ns;
     limits.reuses_numbers = options.qpn_reuse;
+    limits.shuffles_reads = options.shuffle_reads;
     limits.timer_stretch_max = static_cast<std::uint32_t>(options.timer_stretch);
     if (options.send_places != SendPlaces::kAsLook) {
         limits.frees_when_completed = options.send_places == SendPlaces::kWhenCompleted;

@@ -36,6 +36,7 @@ struct Options {
     std::uint64_t late_events_ns;
     bool qpn_reuse;
     std::uint64_t timer_stretch;
+    bool shuffle_reads;
     bool dc, dc_rendezvous;
     int dc_key_error;  // DcKeyError
 };

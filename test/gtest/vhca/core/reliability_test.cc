@@ -256,6 +256,7 @@ WorldOptions options_of(std::uint64_t seed) {
     options.connection.psn = random.chance(0.3) ? 0xfffff0 : 0x10;
     options.connection.timeout = 6;
     options.connection.rd_atomic = static_cast<std::uint8_t>(1 + random.below(4));
+    options.node.device.shuffles_reads = random.chance(0.3);
     options.node.device.timer_stretch_max = random.chance(0.3) ? 4 : 1;
     return options;
 }

@@ -60,7 +60,7 @@ class Launcher(unittest.TestCase):
         shown = self.info(QPS=77, QP_DEPTH=128, CQ_DEPTH=256, SRQ_DEPTH=64, SGES=5, INLINE=100,
                           READS=3, MTU=1024, ATOMICS="n", TM=50, TM_UNTAGGED_MIN=33,
                           SEND_PLACES="completed", LATE_EVENTS="20us", QPN_REUSE="y",
-                          TIMER_STRETCH=4)
+                          TIMER_STRETCH=4, SHUFFLE_READS="y")
         limits = {name: int(value) for name, value in shown["limits"].items()}
         self.assertEqual(limits, {
             "queue pairs": 77, "requests of a queue": 128, "sges": 5, "inline bytes": 100,
@@ -74,6 +74,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(shown["strictness"]["late events"], "20000 ns")
         self.assertEqual(shown["strictness"]["QPN reuse"], "at once")
         self.assertEqual(int(shown["strictness"]["timer stretch"]), 4)
+        self.assertEqual(shown["strictness"]["read data"], "in any order")
 
     def test_soft_roce_has_neither_tags_nor_a_vendor(self):
         shown = self.info(LOOK="soft-roce", INLINE=64)
