@@ -195,6 +195,8 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
     {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
     {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
+    {"--network-class", "NETWORK_CLASS", "SL:CLASS",
+     "The network carries packets of this service level and traffic class only: 3:96"},
     {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
     {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
      "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},

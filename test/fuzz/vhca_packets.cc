@@ -56,7 +56,7 @@ void deliver_datagram(VhcaVictim& victim, Input& input, std::span<std::byte> byt
     } else if (kind % 32 == 5) {
         total = input.below(static_cast<std::uint32_t>(total));
     }
-    fabric().take(victim.device(), victim.now(), from, bytes.first(total));
+    fabric().take(victim.device(), victim.now(), {from, kind}, bytes.first(total));
 }
 
 void run(Input& input) {

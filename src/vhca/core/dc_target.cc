@@ -45,6 +45,7 @@ void DcTarget::close_all() {
 }
 
 void DcTarget::receive(Route from, Packet& packet) {
+    from.service = dct_.route().service;  // of responses, and of reads for tag matching
     const Key key{from.node, packet.source_qpn | std::uint32_t{packet.stream} << 24};
     Context* context = newest_;
     if (context == nullptr || !(context->key == key)) {

@@ -45,6 +45,7 @@ void QueuePair::receive_as_initiator(Route from, Packet& packet) {
                             packet.source_qpn == attr_.dest_qp_num && from == route_ &&
                             state_ == IBV_QPS_RTS;
     if (packet.opcode == Opcode::kDcInquire) {
+        from.service = route_.service;
         requester_.receive_inquiry(from, packet, is_current);
     } else if (!is_current) {
         ++device.counters.misaddressed;

@@ -15,10 +15,20 @@ namespace tagwire::vhca {
 using Time = std::uint64_t;
 inline constexpr Time kNever = ~Time{0};
 
-/// A node of the fabric. What the number means is the fabric's: a LID, an IPv4 address, an index.
+/// How a network shall treat a packet: InfiniBand's service level, and the traffic class of the
+/// header that is there where packets carry GIDs.
+struct ServiceClass {
+    std::uint8_t level = 0, traffic = 0;
+    friend bool operator==(const ServiceClass&, const ServiceClass&) = default;
+};
+
+/// A node of the fabric, and how packets go there. What the number means is the fabric's: a LID, an
+/// IPv4 address, an index. Routes to one node are equal whatever their class; that of a packet that
+/// came in is not known.
 struct Route {
     std::uint64_t node = 0;
-    friend bool operator==(const Route&, const Route&) = default;
+    ServiceClass service{};
+    friend bool operator==(const Route& a, const Route& b) { return a.node == b.node; }
 };
 
 inline constexpr std::size_t kMtuMax = 4096;

@@ -201,22 +201,27 @@ void Engine::note_arm() {
 // ---- Addresses and events ----------------------------------------------------------------------
 
 Route Engine::route_of(const ibv_ah_attr& attr) const {
+    const std::uint8_t traffic = attr.is_global != 0 ? attr.grh.traffic_class : std::uint8_t{0};
+    return Route{.node = node_of(attr), .service = {.level = attr.sl, .traffic = traffic}};
+}
+
+std::uint64_t Engine::node_of(const ibv_ah_attr& attr) const {
     if (attr.port_num > 1) {
-        return Route{0};  // no cable
+        return 0;  // no cable
     }
     if (udp_ != nullptr) {
         const std::uint64_t low = be64toh(attr.grh.dgid.global.interface_id);
         const bool is_ipv4 = attr.is_global != 0 && attr.grh.dgid.global.subnet_prefix == 0 &&
                              (low & ~kAddressBits) == kMappedPrefix;
-        return Route{is_ipv4 ? low & kAddressBits : 0};
+        return is_ipv4 ? low & kAddressBits : 0;
     }
     if (attr.is_global != 0) {
         const std::uint64_t lid = be64toh(attr.grh.dgid.global.interface_id) & kLidBits;
         if (attr.grh.dgid.global.subnet_prefix == htobe64(kLinkLocalPrefix) && lid != 0) {
-            return Route{lid};
+            return lid;
         }
     }
-    return Route{is_ethernet_ ? std::uint64_t{0} : attr.dlid};
+    return is_ethernet_ ? std::uint64_t{0} : attr.dlid;
 }
 
 ibv_gid Engine::gid() const {

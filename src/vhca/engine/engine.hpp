@@ -113,6 +113,7 @@ class Engine {
     [[nodiscard]] HelperCounters helper_counters() const;
 
   private:
+    [[nodiscard]] std::uint64_t node_of(const ibv_ah_attr& attr) const;
     struct SinkSwitch final : EventSink {
         EventSink* to = nullptr;
         void cq_event(Cq& cq) override;

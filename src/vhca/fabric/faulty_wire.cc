@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ucs/log/log.hpp"
+
 namespace tagwire::vhca {
 
 FaultyWire::FaultyWire(Wire& below, const FaultConfig& config, std::function<Time()> clock)
@@ -25,6 +27,10 @@ bool FaultyWire::happens(double probability) {
 
 void FaultyWire::commit(Route to, std::size_t bytes) {
     ++counters_.packets;
+    if (config_.carried && to.service != *config_.carried) [[unlikely]] {
+        note_misclassed(to.service);
+        return;
+    }
     if (happens(config_.loss)) {
         ++counters_.lost;
         return;
@@ -35,6 +41,16 @@ void FaultyWire::commit(Route to, std::size_t bytes) {
         send(to, bytes, now);
     }
     send(to, bytes, now);
+}
+
+void FaultyWire::note_misclassed(ServiceClass service) {
+    ++counters_.lost;
+    if (counters_.misclassed++ == 0) {
+        TW_LOG_WARN(
+            "virtual HCA: a packet of service level %u and traffic class %u is lost: the network "
+            "carries %u and %u only (TAGWIRE_VHCA_NETWORK_CLASS); more of them are not told",
+            service.level, service.traffic, config_.carried->level, config_.carried->traffic);
+    }
 }
 
 void FaultyWire::send(Route to, std::size_t bytes, Time now) {

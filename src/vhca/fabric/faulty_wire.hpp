@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -20,14 +21,16 @@ struct FaultConfig {
     Time delay_ns = 0;                 // of every packet
     Time reordering_ns_max = 100'000;  // a reordered packet is late by up to this
     std::uint64_t seed = 1;
+    std::optional<ServiceClass> carried{};  // if set, packets of other classes are lost
 
     [[nodiscard]] bool is_any() const {
-        return loss > 0 || duplication > 0 || reordering > 0 || delay_ns > 0;
+        return loss > 0 || duplication > 0 || reordering > 0 || delay_ns > 0 || carried;
     }
 };
 
 /// packets + duplicated = lost + passed + held back at present + overrun.
 struct FaultCounters {
+    std::uint64_t misclassed = 0;  // of those that were lost: they had another class
     std::uint64_t packets = 0, lost = 0, duplicated = 0, reordered = 0, delayed = 0, passed = 0;
     std::uint64_t overrun = 0;  // dropped: too much was held back, or no room below when due
 };
@@ -56,6 +59,7 @@ class FaultyWire final : public Wire {
     };
 
     bool happens(double probability);
+    void note_misclassed(ServiceClass service);
     void send(Route to, std::size_t bytes, Time now);
     bool pass(Route to, const std::byte* bytes, std::size_t count);
 

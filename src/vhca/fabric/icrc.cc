@@ -59,6 +59,7 @@ void put_ipv4(std::byte* to, const UdpPath& path, std::size_t udp_bytes) {
     constexpr std::uint16_t kDontFragment = 0x4000;
     std::memset(to, 0, kIpv4Bytes);
     to[0] = kVersionAndLength;
+    to[kServiceAt] = std::byte{path.traffic_class};
     put16(to + 2, static_cast<std::uint16_t>(kIpv4Bytes + udp_bytes));
     put16(to + 6, kDontFragment);
     to[kTimeToLiveAt] = kTimeToLive;

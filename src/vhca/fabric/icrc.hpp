@@ -21,6 +21,7 @@ inline constexpr std::size_t kIpv4Bytes = 20, kUdpBytes = 8;
 struct UdpPath {
     std::uint32_t source = 0, target = 0;  // IPv4 addresses
     std::uint16_t source_port = 0, target_port = 0;
+    std::uint8_t traffic_class = 0;  // IPv4's type of service
 };
 
 /// The IPv4 header of a datagram of `udp_bytes` (UDP header included) that was not fragmented and

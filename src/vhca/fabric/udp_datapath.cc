@@ -8,6 +8,20 @@
 
 namespace tagwire::vhca {
 
+namespace {
+
+std::uint8_t class_of(const msghdr& header) {
+    const cmsghdr* control = CMSG_FIRSTHDR(&header);
+    if (control == nullptr || control->cmsg_level != IPPROTO_IP || control->cmsg_type != IP_TOS) {
+        return 0;
+    }
+    std::uint8_t value = 0;
+    std::memcpy(&value, CMSG_DATA(control), sizeof value);
+    return value;
+}
+
+}  // namespace
+
 // ---- Sending -----------------------------------------------------------------------------------
 
 std::byte* UdpFabric::claim(Route, std::size_t) {
@@ -33,7 +47,21 @@ void UdpFabric::commit(Route to, std::size_t bytes) {
     peer.sin_port = htons(kRocePort);
     peer.sin_addr.s_addr = htonl(target);
     out_->pieces[count_].iov_len = bytes + kIcrcBytes;
+    set_class(count_, to.service.traffic);
     ++count_;
+}
+
+void UdpFabric::set_class(unsigned index, std::uint8_t traffic_class) {
+    msghdr& header = out_->messages[index].msg_hdr;
+    header.msg_controllen = 0;
+    if (traffic_class != 0) {
+        header.msg_controllen = sizeof(Control);
+        cmsghdr* control = CMSG_FIRSTHDR(&header);
+        const int value = traffic_class;
+        *control = {
+            .cmsg_len = CMSG_LEN(sizeof value), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_TOS};
+        std::memcpy(CMSG_DATA(control), &value, sizeof value);
+    }
 }
 
 bool UdpFabric::flush() {
@@ -65,9 +93,10 @@ unsigned UdpFabric::deliver(Device& device, Time now) {
         for (unsigned i = 0; i < count; ++i) {
             mmsghdr& message = in_->messages[i];
             const bool is_whole = (message.msg_hdr.msg_flags & MSG_TRUNC) == 0;
-            take(device, now, in_->peers[i],
+            take(device, now, {in_->peers[i], class_of(message.msg_hdr)},
                  {in_->bytes[i].data(), is_whole ? message.msg_len : 0});
             message.msg_hdr.msg_namelen = sizeof in_->peers[i];
+            message.msg_hdr.msg_controllen = sizeof in_->controls[i];
         }
         total += count;
         if (count < kBatch) {
@@ -77,9 +106,10 @@ unsigned UdpFabric::deliver(Device& device, Time now) {
     return total;
 }
 
-void UdpFabric::take(Device& device, Time now, const sockaddr_in& from,
+void UdpFabric::take(Device& device, Time now, const Sender& from,
                      std::span<const std::byte> datagram) {
-    if (from.sin_family != AF_INET || ntohs(from.sin_port) != kRocePort) [[unlikely]] {
+    const sockaddr_in& address = from.address;
+    if (address.sin_family != AF_INET || ntohs(address.sin_port) != kRocePort) [[unlikely]] {
         ++counters_.foreign;
         return;
     }
@@ -88,7 +118,8 @@ void UdpFabric::take(Device& device, Time now, const sockaddr_in& from,
         ++counters_.malformed;
         return;
     }
-    const UdpPath path{ntohl(from.sin_addr.s_addr), address_, kRocePort, kRocePort};
+    const UdpPath path{ntohl(address.sin_addr.s_addr), address_, kRocePort, kRocePort,
+                       from.traffic_class};
     const auto packet = datagram.first(datagram.size() - kIcrcBytes);
     if (icrc_of(path, packet) != take_icrc(packet.data() + packet.size())) [[unlikely]] {
         ++counters_.bad_crc;

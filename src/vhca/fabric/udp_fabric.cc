@@ -90,6 +90,8 @@ std::unique_ptr<UdpFabric::Batch> UdpFabric::make_batch() {
         header.msg_namelen = sizeof batch->peers[i];
         header.msg_iov = &batch->pieces[i];
         header.msg_iovlen = 1;
+        header.msg_control = &batch->controls[i];
+        header.msg_controllen = sizeof batch->controls[i];
     }
     return batch;
 }
@@ -100,12 +102,14 @@ int UdpFabric::bind(std::uint32_t address) {
         return errno;
     }
     // Packets of one size, whole or not at all; the CRC counts on it (put_ipv4()).
-    const int discovery = IP_PMTUDISC_DO;
+    const int discovery = IP_PMTUDISC_DO, tells_class = 1;
     sockaddr_in own{};
     own.sin_family = AF_INET;
     own.sin_port = htons(kRocePort);
     own.sin_addr.s_addr = htonl(address);
     if (::setsockopt(socket_.get(), IPPROTO_IP, IP_MTU_DISCOVER, &discovery, sizeof discovery) !=
+            0 ||
+        ::setsockopt(socket_.get(), IPPROTO_IP, IP_RECVTOS, &tells_class, sizeof tells_class) !=
             0 ||
         ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) {
         return errno;

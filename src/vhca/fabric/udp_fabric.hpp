@@ -68,12 +68,21 @@ class UdpFabric final : public Fabric {
     void abandon() override;
     [[nodiscard]] const FabricCounters& counters() const override { return counters_; }
 
+    /// Where a datagram came from, and its traffic class.
+    struct Sender {
+        sockaddr_in address;
+        std::uint8_t traffic_class = 0;
+    };
     /// One datagram that came from `from`, as deliver() treats it: checked, counted, handed on.
-    void take(Device& device, Time now, const sockaddr_in& from,
-              std::span<const std::byte> datagram);
+    void take(Device& device, Time now, const Sender& from, std::span<const std::byte> datagram);
 
   private:
+    /// Of one message: its traffic class.
+    struct Control {
+        alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes;
+    };
     struct Batch {
+        std::array<Control, kBatch> controls;
         std::array<mmsghdr, kBatch> messages;
         std::array<iovec, kBatch> pieces;
         std::array<sockaddr_in, kBatch> peers;
@@ -84,6 +93,7 @@ class UdpFabric final : public Fabric {
     int bind(std::uint32_t address);
     int watch(unsigned events, int operation);
     void set_buffers();
+    void set_class(unsigned index, std::uint8_t traffic_class);
     static std::unique_ptr<Batch> make_batch();
 
     std::uint32_t address_ = 0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the face meets the engine.
 #include <cerrno>
+#include <charconv>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "ucs/log/log.hpp"
 #include "vhca/face/context.hpp"
@@ -56,6 +58,29 @@ int fill_address(const Options& options, unsigned index, EngineConfig* config) {
     return 0;
 }
 
+/// Two numbers with a colon between them.
+int fill_class(const Options& options, EngineConfig* config) {
+    constexpr unsigned kLevelMax = 15, kClassMax = 255;
+    const std::string_view text = options.network_class.text;
+    if (text.empty()) {
+        return 0;
+    }
+    unsigned level = 0, traffic = 0;
+    const char* const end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, level);
+    const bool has_colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+    const auto second = std::from_chars(has_colon ? first.ptr + 1 : end, end, traffic);
+    if (second.ec != std::errc() || second.ptr != end || level > kLevelMax || traffic > kClassMax) {
+        TW_LOG_ERROR(
+            "TAGWIRE_VHCA_NETWORK_CLASS is '%s': it has to be a service level of at most 15 and a "
+            "traffic class of at most 255, as 3:96",
+            options.network_class.text);
+        return EINVAL;
+    }
+    config->faults.carried = {static_cast<std::uint8_t>(level), static_cast<std::uint8_t>(traffic)};
+    return 0;
+}
+
 int fill(unsigned index, EngineConfig* config) {
     Options options;
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
@@ -68,6 +93,9 @@ int fill(unsigned index, EngineConfig* config) {
         return error;
     }
     if (const int error = fill_address(options, index, config)) {
+        return error;
+    }
+    if (const int error = fill_class(options, config)) {
         return error;
     }
     config->link_layer = static_cast<LinkLayer>(options.link_layer);

@@ -68,6 +68,13 @@ constexpr ucs::Option kOptions[] = {
      .doc = "Time that every packet takes longer.",
      .offset = offsetof(Options, delay_ns),
      .max = 10'000'000'000},
+    {.name = "VHCA_NETWORK_CLASS",
+     .type = OptionType::kString,
+     .unit = "",
+     .default_value = "",
+     .doc = "Service level and traffic class, as 3:96, of the packets that the network carries; "
+            "those of other classes are lost. None: it carries all.",
+     .offset = offsetof(Options, network_class)},
     {.name = "VHCA_SEED",
      .type = OptionType::kCount,
      .unit = "",

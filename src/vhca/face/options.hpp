@@ -14,6 +14,7 @@ enum SendPlaces : int { kAsLook, kWhenPolled, kWhenCompleted };
 struct Options {
     double loss, dup, reorder;
     std::uint64_t delay_ns;
+    ucs::OptionString network_class;
     std::uint64_t seed;
     std::uint64_t tm;  // receives of a tag-matching SRQ
     int fabric;        // FabricKind

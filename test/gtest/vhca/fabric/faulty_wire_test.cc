@@ -69,6 +69,20 @@ TEST(FaultyWire, EveryPacketIsAccountedFor) {
     EXPECT_FALSE(std::is_sorted(bench.below.numbers.begin(), bench.below.numbers.end()));
 }
 
+TEST(FaultyWire, PacketsOfAnotherClassThanTheNetworkCarriesAreLost) {
+    const vhca::ServiceClass carried{.level = 3, .traffic = 96};
+    Bench bench({.carried = carried});
+    for (const vhca::ServiceClass service :
+         {carried, vhca::ServiceClass{}, vhca::ServiceClass{3, 0}, vhca::ServiceClass{0, 96}}) {
+        const Route to{.node = 1, .service = service};
+        ASSERT_NE(bench.wire.claim(to, 64), nullptr);
+        bench.wire.commit(to, 64);
+    }
+    EXPECT_EQ(bench.below.numbers.size(), 1U);
+    EXPECT_EQ(bench.wire.counters().lost, 3U);
+    EXPECT_EQ(bench.wire.counters().misclassed, 3U);
+}
+
 TEST(FaultyWire, OneSeedGivesTheSameFaultsAgain) {
     const FaultConfig config{.loss = 0.3, .duplication = 0.2, .reordering = 0.2, .seed = 99};
     Bench one(config), two(config);

@@ -45,6 +45,12 @@ class Launcher(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("TAGWIRE_VHCA_LOSS", done.stderr)
 
+    def test_bad_network_class_is_told_with_a_good_one(self):
+        for value in ["3", "3:", ":96", "16:0", "0:256", "3:96 ", "-1:0"]:
+            done = launch("run", "--network-class", value, "--", "ibv_devinfo")
+            self.assertNotEqual(done.returncode, 0, value)
+            self.assertIn("3:96", done.stderr)
+
     def info(self, **settings):
         variables = {f"TAGWIRE_VHCA_{name}": str(value) for name, value in settings.items()}
         done = launch("info", "--json", "-", environment=variables)

@@ -93,5 +93,26 @@ TEST(VhcaRoce, datagram_stands_behind_the_ipv4_header_and_can_be_answered) {
     EXPECT_EQ(ibv_destroy_ah(back), 0);
 }
 
+TEST(VhcaRoce, traffic_class_of_a_path_stands_in_the_ipv4_header) {
+    constexpr std::uint8_t kClass = 106;
+    Pair pair({.type = IBV_QPT_UD});
+    ibv_ah_attr path = path_to(pair.b.context);
+    path.grh.traffic_class = kClass;
+    ibv_ah* ah = ibv_create_ah(pair.a.pd, &path);
+    ASSERT_NE(ah, nullptr);
+    ASSERT_EQ(pair.b.post_recv(1, 0, 1024), 0);
+    ibv_send_wr wr{};
+    wr.opcode = IBV_WR_SEND;
+    wr.wr.ud = {ah, pair.b.qp->qp_num, kQkey};
+    ASSERT_EQ(pair.a.post_send(wr, 0, 100), 0);
+    ibv_wc received = pair.b.wait();
+    EXPECT_EQ(pair.b.buffer[21], kClass);
+    auto* grh = reinterpret_cast<ibv_grh*>(pair.b.buffer.data());
+    ibv_ah_attr back{};
+    ASSERT_EQ(ibv_init_ah_from_wc(pair.b.context, 1, &received, grh, &back), 0);
+    EXPECT_EQ(back.grh.traffic_class, kClass);
+    EXPECT_EQ(ibv_destroy_ah(ah), 0);
+}
+
 }  // namespace
 }  // namespace tagwire::test
