@@ -280,7 +280,9 @@ UCT_INLINE_API ucs_status_t uct_ep_tag_rndv_request(uct_ep_h ep, uct_tag_t tag, 
 /// while unexpected messages are on their way from the device to the callbacks, receives posted
 /// meanwhile match nothing. So callbacks look among the posted receives, too. UCS_OK: posted.
 /// UCS_ERR_EXCEEDS_LIMIT: cap.tag.recv.max_outstanding receives are posted. UCS_ERR_ALREADY_EXISTS:
-/// a receive with the same tag and buffer is being matched on a device; retry later.
+/// another receive, whatever its tag, has its first byte at the same address and has not ended: a
+/// buffer belongs to one receive at a time, on every transport, until completed_cb or rndv_cb runs
+/// or uct_iface_tag_recv_cancel() with `force` answers UCS_OK. Receives of 0 bytes are exempt.
 UCT_INLINE_API ucs_status_t uct_iface_tag_recv_zcopy(uct_iface_h iface, uct_tag_t tag,
                                                      uct_tag_t tag_mask, const uct_iov_t* iov,
                                                      size_t iovcnt, uct_tag_context_t* ctx) {

@@ -3,7 +3,6 @@
 #include "uct/ib/message_iface.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "ucs/log/log.hpp"
 
@@ -93,11 +92,12 @@ ucs_status_t MessageIface::open_queues() {
         set_limits();
         status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
     }
-    const auto buckets = std::bit_ceil(std::clamp<std::size_t>(options_.tag_depth, 2, 1U << 16));
-    buffers_in_use_.assign(has_device_tags_ ? 0 : buckets, nullptr);
-    buffer_shift_ = 64U - static_cast<unsigned>(std::countr_zero(buckets));
+    constexpr unsigned kReceivesAtFirst = 256;
+    if (status == UCS_OK && !has_device_tags_ && !in_use_.reserve(kReceivesAtFirst))
+        status = UCS_ERR_NO_MEMORY;
     if (status == UCS_OK)
-        status = soft_receives_.init({.name = "message receives", .elements_per_chunk = 256});
+        status = soft_receives_.init(
+            {.name = "message receives", .elements_per_chunk = kReceivesAtFirst});
     if (status == UCS_OK)
         status = groups_.init({.name = "pending groups", .elements_per_chunk = 64});
     if (status == UCS_OK)

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "ucs/datastruct/address_set.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/stats/counters.hpp"
@@ -55,11 +56,10 @@ extern const ucs::CounterInfo
 struct SoftReceive : ucs::PostedReceive {
     uct_tag_context_t* ctx;  // null: cancelled by force after the match
     std::byte* buffer;
-    std::size_t capacity;
+    std::size_t capacity;  // not 0: the buffer is among those in use, unless the device matched
     std::uint32_t lkey;
     bool is_matched;
-    bool is_read;              // the device reads its data
-    SoftReceive* same_bucket;  // of the buffers in use
+    bool is_read;  // the device reads its data
 };
 
 /// A rendezvous send: the handle that tag_rndv_zcopy gives.
@@ -315,11 +315,6 @@ class MessageIface : public IbIface {
     SoftReceive* match(uct_tag_t tag);
     void free_buffer(SoftReceive& receive);
     void free_receive(SoftReceive& receive);
-    SoftReceive*& bucket_of(const std::byte* buffer) {
-        constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
-        return buffers_in_use_[address_of(buffer) * kGolden >> buffer_shift_];
-    }
-    [[nodiscard]] bool is_in_use(const std::byte* buffer);
     [[gnu::cold]] ucs_status_t refuse_receive(std::size_t capacity) const;
     SoftReceive* new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
                              std::uint32_t lkey);
@@ -407,9 +402,8 @@ class MessageIface : public IbIface {
     std::vector<std::uint32_t> grouped_;  // ids of endpoints that have one of them
     ucs::PostedReceives posted_;
     ucs::ObjectPool<SoftReceive> soft_receives_;
-    std::vector<SoftReceive*> cancelled_;       // their callbacks run in progress
-    std::vector<SoftReceive*> buffers_in_use_;  // of receives that software matches: chains
-    unsigned buffer_shift_ = 0;
+    std::vector<SoftReceive*> cancelled_;  // their callbacks run in progress
+    ucs::AddressSet in_use_;               // the buffers of receives that software matches
     std::vector<std::unique_ptr<RndvSend>> rndvs_;
     RndvSend* rndv_free_ = nullptr;
     unsigned rndvs_under_way_ = 0;

@@ -64,13 +64,16 @@ ucs_status_t MessageIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const u
         return tag_list_.add(tag, mask, buffer, capacity, lkey, ctx);
     if (posted_.size() >= options_.tag_depth) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
-    if (capacity != 0 && is_in_use(static_cast<std::byte*>(buffer))) [[unlikely]]
-        return UCS_ERR_ALREADY_EXISTS;
+    if (capacity != 0) {
+        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
+            return status;
+    }
     SoftReceive* receive = new_receive(ctx, buffer, capacity, lkey);
-    if (receive == nullptr) [[unlikely]]
+    if (receive == nullptr) [[unlikely]] {
+        if (capacity != 0)
+            in_use_.erase(buffer);
         return UCS_ERR_NO_MEMORY;
-    if (capacity != 0)
-        receive->same_bucket = std::exchange(bucket_of(receive->buffer), receive);
+    }
     receive->tag = tag;
     receive->mask = mask;
     posted_.post(*receive);
@@ -95,27 +98,15 @@ SoftReceive* MessageIface::new_receive(uct_tag_context_t* ctx, void* buffer, std
     receive->capacity = capacity;
     receive->lkey = lkey;
     receive->is_matched = receive->is_read = false;
-    receive->same_bucket = nullptr;
     if (ctx != nullptr)
         set_soft(ctx, receive);
     return receive;
 }
 
-bool MessageIface::is_in_use(const std::byte* buffer) {
-    const SoftReceive* receive = bucket_of(buffer);
-    while (receive != nullptr && receive->buffer != buffer)
-        receive = receive->same_bucket;
-    return receive != nullptr;
-}
-
 // It may be posted again.
 void MessageIface::free_buffer(SoftReceive& receive) {
-    if (std::exchange(receive.capacity, 0) == 0 || has_device_tags_)
-        return;
-    SoftReceive** at = &bucket_of(receive.buffer);
-    while (*at != &receive)
-        at = &(*at)->same_bucket;
-    *at = receive.same_bucket;
+    if (std::exchange(receive.capacity, 0) != 0 && !has_device_tags_)
+        in_use_.erase(receive.buffer);
 }
 
 void MessageIface::free_receive(SoftReceive& receive) {

@@ -47,9 +47,8 @@ ucs_status_t TagList::open(ibv_srq* srq, CompletionQueue& cq, unsigned depth, un
     entries_.assign(depth, TagEntry{});
     for (unsigned i = 0; i != depth; ++i)
         entries_[i].next = i + 1 != depth ? i + 1 : kNoEntry;
-    const auto buckets = std::bit_ceil(std::max(2 * std::size_t{depth}, std::size_t{2}));
-    buckets_.assign(buckets, kNoEntry);
-    bucket_shift_ = 64U - static_cast<unsigned>(std::countr_zero(buckets));
+    if (!in_use_.reserve(depth))
+        return UCS_ERR_NO_MEMORY;
     free_ = 0;
     add_.opcode = IBV_WR_TAG_ADD;
     add_.tm.add.sg_list = &element_;
@@ -103,9 +102,10 @@ ucs_status_t TagList::add(uct_tag_t tag, uct_tag_t mask, void* buffer, std::size
     const std::uint32_t index = free_;
     if (index == kNoEntry) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
-    std::uint32_t& bucket = bucket_of(buffer);
-    if (bucket != kNoEntry && capacity != 0 && is_in(bucket, buffer)) [[unlikely]]
-        return UCS_ERR_ALREADY_EXISTS;
+    if (capacity != 0) [[likely]] {
+        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
+            return status;
+    }
     // A free entry may be written to.
     TagEntry& entry = entries_[index];
     entry.ctx = ctx;
@@ -126,13 +126,13 @@ ucs_status_t TagList::add(uct_tag_t tag, uct_tag_t mask, void* buffer, std::size
     add_.tm.add.tag = tag & mask;
     add_.tm.add.mask = mask;
     const bool asks = unasked_left_ == 0;
-    if (const ucs_status_t status = post(add_, asks); status != UCS_OK) [[unlikely]]
+    if (const ucs_status_t status = post(add_, asks); status != UCS_OK) [[unlikely]] {
+        if (entry.capacity != 0)
+            in_use_.erase(buffer);
         return status;
+    }
     note_added(entry, asks);
     free_ = entry.next;
-    entry.next = bucket;
-    if (entry.capacity != 0) [[likely]]
-        bucket = index;
     return UCS_OK;
 }
 
@@ -161,7 +161,8 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
     entry->forced = true;
     entry->ctx = nullptr;
     if (entry->capacity != 0)
-        unlist_buffer(*entry);
+        in_use_.erase(entry->buffer);
+    entry->capacity = 0;
     return UCS_OK;
 }
 
@@ -233,14 +234,6 @@ ucs_status_t TagList::refused(const ibv_ops_wr& wr, int error) {
 
 void TagList::take_ack() {
     ops_left_ += covered_[acks_taken_++ & (covered_.size() - 1)];
-}
-
-// ---- Buffers in use
-
-bool TagList::is_in(std::uint32_t bucket, const void* buffer) const {
-    while (bucket != kNoEntry && entries_[bucket].buffer != buffer)
-        bucket = entries_[bucket].next;
-    return bucket != kNoEntry;
 }
 
 }  // namespace tagwire::ib

@@ -44,6 +44,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/datastruct/address_set.hpp"
 #include "ucs/debug/check.hpp"
 #include "uct/ib/completion_queue.hpp"
 
@@ -64,7 +65,7 @@ struct alignas(64) TagEntry {
     std::uint32_t byte_len;  // of the data without headers; kIncomplete: of TMH and what follows
     std::uint32_t handle;    // of the device
     std::uint32_t ticket;    // high half of its wr_id: the generation
-    std::uint32_t next;      // in its bucket of buffers, or in the list of the free
+    std::uint32_t next;      // in the list of the free
     State state;
     std::uint8_t acks;  // kAddAck, kDelAck: asked for and still to come
     bool has_imm;
@@ -238,8 +239,10 @@ class TagList {
     [[nodiscard]] bool has_news(const TagEntry& entry) const;
     [[nodiscard]] bool writes_no_more(const TagEntry& entry) const;
     void end(TagEntry& entry) {
-        if (entry.capacity != 0)
-            unlist_buffer(entry);
+        if (entry.capacity != 0) {
+            in_use_.erase(entry.buffer);
+            entry.capacity = 0;
+        }
         entry.ctx = nullptr;
         entry.state = State::kDone;
         release(entry);
@@ -261,20 +264,6 @@ class TagList {
         return std::uint64_t{entry.ticket} << 32 | index_of(entry);
     }
 
-    // ---- Buffers in use: chains of entries, by address
-    std::uint32_t& bucket_of(const void* buffer) {
-        constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;
-        return buckets_[reinterpret_cast<std::uint64_t>(buffer) * kGolden >> bucket_shift_];
-    }
-    [[nodiscard]] bool is_in(std::uint32_t bucket, const void* buffer) const;
-    void unlist_buffer(TagEntry& entry) {
-        std::uint32_t* at = &bucket_of(entry.buffer);
-        while (*at != index_of(entry))
-            [[unlikely]] at = &entries_[*at].next;
-        *at = entry.next;
-        entry.capacity = 0;
-    }
-
     int (*post_ops_)(ibv_srq*, ibv_ops_wr*, ibv_ops_wr**) = nullptr;
     ibv_srq* srq_ = nullptr;
     CompletionQueue* cq_ = nullptr;
@@ -285,7 +274,6 @@ class TagList {
     unsigned asked_in_row_ = 0;  // ADDs since the last unexpected message, up to kAskedInRow
     unsigned unasked_left_ = 0;  // so many ADDs need not ask
     unsigned unasked_max_ = 0;
-    unsigned bucket_shift_ = 0;
     std::uint32_t free_ = 0;  // the first free entry
     bool sync_wanted_ = false;
     bool sync_posted_ = false;
@@ -294,7 +282,7 @@ class TagList {
     std::uint16_t synced_ = 0;        // as the last operation said
     std::uint64_t newest_asked_ = 0;  // wr_id of the receive
     std::vector<TagEntry> entries_;
-    std::vector<std::uint32_t> buckets_;  // the first entry of each chain
+    ucs::AddressSet in_use_;  // buffers
     // ---- Acknowledgements to come, in order: how many operations each stands for
     std::vector<std::uint16_t> covered_;
     std::uint32_t acks_asked_ = 0, acks_taken_ = 0;

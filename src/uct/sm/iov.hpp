@@ -96,6 +96,14 @@ class IovCursor {
     std::size_t offset_ = 0;   // in that piece
 };
 
+/// Where the first of the bytes is; null when there is none.
+inline std::byte* first_piece(const uct_iov_t* iov, std::size_t count) {
+    iovec piece{};
+    std::size_t pieces = 0;
+    IovCursor(iov, count).pieces(&piece, 1, 1, &pieces);
+    return static_cast<std::byte*>(piece.iov_base);
+}
+
 /// An iov array that outlives the call that brought it.
 struct IovCopy {
     uct_iov_t iov[kIovMax];

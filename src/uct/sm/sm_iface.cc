@@ -114,7 +114,10 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
                           checked.am_align_offset);
     copies_always_ = checked.rx_headroom > 0 || checked.am_alignment > kCacheLine ||
                      checked.am_align_offset % checked.am_alignment != 0;
-    status = entries_.init({.name = "sm posted receives", .elements_per_chunk = 256});
+    constexpr unsigned kReceivesAtFirst = 256;
+    status = entries_.init({.name = "sm posted receives", .elements_per_chunk = kReceivesAtFirst});
+    if (status == UCS_OK && !in_use_.reserve(kReceivesAtFirst))
+        status = UCS_ERR_NO_MEMORY;
     if (status == UCS_OK)
         status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
     return status;

@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ucs/datastruct/address_set.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/stats/counters.hpp"
@@ -235,6 +236,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 
     void post(PostedEntry& entry);
     [[nodiscard]] ucs_status_t refuse_receive() const;
+    [[gnu::cold]] ucs_status_t refuse_buffer(const void* buffer, std::size_t bytes);
     ucs_status_t post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                 std::size_t iovcnt, uct_tag_context_t* ctx);
     void free_entry(PostedEntry& entry);
@@ -256,6 +258,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     std::uint64_t look_ticks_ = 0;  // between looks
     std::size_t receives_max_ = 0;  // 0 without tag callbacks
     ucs::PostedReceives posted_;
+    ucs::AddressSet in_use_;  // the buffers of receives that are posted or being filled
     ucs::ObjectPool<PostedEntry> entries_;
     std::vector<PostedEntry*> cancelled_;  // their callbacks run in progress
     ucs::CounterArray<SmCounter> counters_;
@@ -303,6 +306,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 inline void SmIface::free_entry(PostedEntry& entry) {
     if (entry.is_scattered()) [[unlikely]]
         iovs_.destroy(entry.scattered());
+    if (entry.capacity() != 0) [[likely]]
+        in_use_.erase(entry.buffer);
     entries_.destroy(&entry);
 }
 

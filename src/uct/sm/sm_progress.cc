@@ -285,12 +285,24 @@ ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_io
         return refuse_receive();
     if (iovcnt != 1 || iov->count != 1) [[unlikely]]
         return post_scattered(tag, mask, iov, iovcnt, ctx);
-    PostedEntry* entry = entries_.create(tag, mask, ctx, static_cast<std::byte*>(iov->buffer),
-                                         std::size_t{iov->length});
+    auto* const buffer = static_cast<std::byte*>(iov->buffer);
+    const std::size_t bytes = iov->length;
+    if (bytes != 0) [[likely]] {
+        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
+            return status;
+    }
+    PostedEntry* entry = entries_.create(tag, mask, ctx, buffer, bytes);
     if (entry == nullptr) [[unlikely]]
-        return UCS_ERR_NO_MEMORY;
+        return refuse_buffer(buffer, bytes);
     post(*entry);
     return UCS_OK;
+}
+
+// There is no memory for a receive whose buffer is in the set already.
+ucs_status_t SmIface::refuse_buffer(const void* buffer, std::size_t bytes) {
+    if (bytes != 0)
+        in_use_.erase(buffer);
+    return UCS_ERR_NO_MEMORY;
 }
 
 void SmIface::post(PostedEntry& entry) {
@@ -313,14 +325,20 @@ ucs_status_t SmIface::post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_io
         TW_LOG_ERROR("tag_recv_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
     }
-    PostedEntry* entry = entries_.create(tag, mask, ctx, nullptr, iov_bytes(iov, iovcnt));
+    const std::size_t bytes = iov_bytes(iov, iovcnt);
+    std::byte* const buffer = first_piece(iov, iovcnt);
+    if (bytes != 0) {
+        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK)
+            return status;
+    }
+    PostedEntry* entry = entries_.create(tag, mask, ctx, buffer, bytes);
     if (entry == nullptr)
-        return UCS_ERR_NO_MEMORY;
+        return refuse_buffer(buffer, bytes);
     if (iovcnt != 0) {
         IovCopy* copy = iovs_.create();
         if (copy == nullptr) {
             entries_.destroy(entry);
-            return UCS_ERR_NO_MEMORY;
+            return refuse_buffer(buffer, bytes);
         }
         copy->assign(iov, iovcnt);
         entry->scatter(copy);
@@ -371,6 +389,9 @@ ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
         if (link != nullptr && link->message_entry == &entry)
             link->message_cursor = IovCursor();
     }
+    if (entry.capacity() != 0)
+        in_use_.erase(entry.buffer);
+    entry.forget_buffer();
     return UCS_OK;
 }
 

@@ -43,7 +43,9 @@ class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
     }
 
     uct_tag_context_t* ctx;  // null: cancelled by force after the match
-    std::byte* buffer;       // the only one, unless is_scattered()
+    // Where the data begins; all of it, unless is_scattered(). Unless capacity() is 0, the address
+    // is among the buffers in use.
+    std::byte* buffer;
 
     [[nodiscard]] std::size_t capacity() const { return room_ & kBytesMask; }
     [[nodiscard]] bool is_scattered() const { return (room_ & kScattered) != 0; }
@@ -53,6 +55,8 @@ class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
     /// The rendezvous that fills it.
     [[nodiscard]] Op* op() const { return is_consumed() ? op_ : nullptr; }
 
+    /// Of one that was abandoned: the buffer is the program's again.
+    void forget_buffer() { room_ &= ~kBytesMask; }
     void scatter(IovCopy* to) {
         room_ |= kScattered;
         more_ = to;

@@ -159,8 +159,6 @@ TEST_P(TagCancel, a_cancelled_callback_may_post_again) {
 TEST_P(TagCancel, a_buffer_that_is_posted_is_refused_a_second_time) {
     TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
     TW_NEED_RECEIVES(2);
-    if ((sender().md_attr().cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0)
-        GTEST_SKIP() << "receives need no registered memory";
     Receive receive(receiver(), std::max<std::size_t>(attr().cap.tag.recv.min_recv, 64));
     ASSERT_EQ(UCS_OK, receive.post(kTag));
     Receive again(receiver(), 0);
@@ -169,9 +167,57 @@ TEST_P(TagCancel, a_buffer_that_is_posted_is_refused_a_second_time) {
     ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
     ASSERT_TRUE(until([&] { return receive.completed == 1; }));
     EXPECT_EQ(UCS_OK, post_again(receive, kTag)) << "it is free with its message";
+    EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, again.post_iov(kTag, kExact, {&iov, 1}));
+    EXPECT_EQ(UCS_OK, receive.cancel(true));
+    EXPECT_EQ(UCS_OK, post_again(receive, kTag)) << "it is free when the cancel by force answers";
+    EXPECT_EQ(UCS_OK, receive.cancel(false));
+    ASSERT_TRUE(until([&] { return receive.completed == 1; }));
+    EXPECT_EQ(UCS_OK, post_again(receive, kTag)) << "it is free when the end was told";
     EXPECT_EQ(UCS_OK, receive.cancel(true));
     drain();
     EXPECT_EQ(0, again.endings());
+}
+
+TEST_P(TagCancel, a_list_whose_first_bytes_are_posted_is_refused) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    TW_NEED_RECEIVES(2);
+    if (attr().cap.tag.recv.max_iov < 2)
+        GTEST_SKIP() << "not offered: lists";
+    Receive receive(receiver(), 64);
+    Receive other(receiver(), 64);
+    const uct_iov_t listed[] = {{nullptr, 0, nullptr, 0, 1},
+                                {receive.buffer.data(), 32, receive.buffer.iov().memh, 0, 1},
+                                {other.buffer.data(), 32, other.buffer.iov().memh, 0, 1}};
+    ASSERT_EQ(UCS_OK, other.post_iov(kTag, kExact, listed));
+    EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, receive.post(kTag));
+    Receive again(receiver(), 0);
+    EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, again.post_iov(kTag, kExact, listed));
+    EXPECT_EQ(UCS_OK, other.cancel(true));
+    EXPECT_EQ(UCS_OK, receive.post(kTag));
+    EXPECT_EQ(UCS_OK, receive.cancel(true));
+}
+
+TEST_P(TagCancel, receives_of_no_bytes_may_share_an_address) {
+    TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
+    TW_NEED_RECEIVES(4);
+    if (attr().cap.tag.recv.min_recv > 0)
+        GTEST_SKIP() << "not offered: receives of no bytes";
+    Receive holder(receiver(), 64);
+    ASSERT_EQ(UCS_OK, holder.post(kTag + 1));
+    uct_iov_t nowhere{};
+    nowhere.count = 1;
+    uct_iov_t there = holder.buffer.iov();
+    there.length = 0;
+    Receive a(receiver(), 0), b(receiver(), 0), c(receiver(), 0);
+    EXPECT_EQ(UCS_OK, a.post_iov(kTag, kExact, {&nowhere, 1}));
+    EXPECT_EQ(UCS_OK, b.post_iov(kTag, kExact, {&nowhere, 1}));
+    EXPECT_EQ(UCS_OK, c.post_iov(kTag, kExact, {&there, 1}));
+    for (const Receive* receive : {&a, &b, &c}) {
+        ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
+        ASSERT_TRUE(until([&] { return receive->completed == 1; }));
+        EXPECT_EQ(UCS_OK, receive->status);
+    }
+    EXPECT_EQ(UCS_OK, holder.cancel(true));
 }
 
 // After UCS_OK the buffer is the program's; UCS_ERR_BUSY says that it is not yet.
