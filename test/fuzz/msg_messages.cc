@@ -4,13 +4,12 @@
 // operation ends once, at the latest when everything is cancelled and the endpoint closed by force.
 #include <tagwire.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "contract/entity.hpp"
-#include "msg_program.hpp"
+#include "msg_steps.hpp"
 #include "protocols/address.hpp"
 #include "protocols/wire.hpp"
 
@@ -18,15 +17,12 @@ namespace tagwire::fuzz {
 namespace {
 
 constexpr std::size_t kMessageBytesMax = 600;
-constexpr int kRounds = 20;
+constexpr int kRoundsPerAct = 20;
 constexpr int kRoundsAtEnd = 2000;
 
 class Attack {
   public:
     Attack() : attacker_(test::resource_of("sm")) {
-        tw_context_params_t params{};
-        params.transports = "sm";
-        require(tw_context_create(&params, &context_) == TW_OK);
         victim_ = std::make_unique<Program>(context_);
         peer_ = std::make_unique<Program>(context_);
         victim_->connect(peer_->address());
@@ -37,7 +33,7 @@ class Attack {
         victim_id_ = at->id;
         peer_id_ = from->id;
         to_victim_ = test::connect_to_address(attacker_, at->device, at->iface);
-        for (int i = 0; i < kRounds * 10; ++i)
+        for (int i = 0; i < kRoundsPerAct * 10; ++i)
             progress();
     }
     Attack(const Attack&) = delete;
@@ -51,30 +47,13 @@ class Attack {
 
     void act(Input& input) {
         Program& program = input.take<std::uint8_t>() & 1 ? *peer_ : *victim_;
-        switch (input.take<std::uint8_t>() % 8) {
-            case 0:
-                program.receive(input);
-                break;
-            case 1:
-                program.send(input);
-                break;
-            case 2:
-                program.peek(input);
-                break;
-            case 3:
-                program.cancel_some(input);
-                break;
-            case 4:
-                program.receive_buffered(input);
-                break;
-            case 5:
-                program.take_shown(input);
-                break;
-            default:
-                strike(input);
-                break;
+        const unsigned act = input.take<std::uint8_t>() % 8;
+        if (act < kActsOfProgram) {
+            act_of_program(program, act, input);
+        } else {
+            strike(input);
         }
-        for (int i = 0; i < kRounds; ++i)
+        for (int i = 0; i < kRoundsPerAct; ++i)
             progress();
     }
 
@@ -121,7 +100,7 @@ class Attack {
         uct_ep_am_bcopy(to_victim_.get(), id, pack, &message, 0);
     }
 
-    tw_context_h context_ = nullptr;
+    tw_context_h context_ = make_context("sm");
     std::unique_ptr<Program> victim_;
     std::unique_ptr<Program> peer_;
     std::uint64_t victim_id_ = 0;
@@ -134,14 +113,7 @@ class Attack {
 }  // namespace tagwire::fuzz
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-    // Each byte that is read for a peer is read by its owner, who knows what is his.
-    ::setenv("TAGWIRE_SM_CMA", "off", 1);
-    ::setenv("TAGWIRE_SM_ARENA_BYTES", "4m", 1);
-    ::setenv("TAGWIRE_CALIBRATION", "none", 1);
-    ::setenv("TAGWIRE_UNEXPECTED_BYTES", "64k", 1);
-    ::setenv("TAGWIRE_UNEXPECTED_MAX", "64", 1);
-    ::setenv("TAGWIRE_RNDV_THRESHOLD", "16k", 1);
-    ::setenv("TAGWIRE_LOG_LEVEL", "off", 0);
+    tagwire::fuzz::set_message_options();
     return 0;
 }
 
@@ -150,8 +122,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     tagwire::fuzz::require(ready == 0);
     tagwire::fuzz::Input input(data, size);
     tagwire::fuzz::Attack attack;
-    for (int acts = 0; acts < 100 && !input.at_end(); ++acts)
-        attack.act(input);
-    attack.end();
+    tagwire::fuzz::play(attack, input, 100);
     return 0;
 }
