@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "msg_peer.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "msg_bytes.hpp"
 
 namespace tagwire::fuzz {
 
@@ -11,46 +15,9 @@ constexpr std::size_t kMemoryBytes = 70000;
 constexpr std::size_t kNumbersMax = 16;
 constexpr std::uint64_t kLengths[] = {0,    1,     8,     100,     1000,       3000,
                                       9000, 20000, 70000, 1 << 20, 1ULL << 40, ~std::uint64_t{0}};
-constexpr std::size_t kDataBytes[] = {0, 1, 8, 100, 500, 1000, 1900, 16};
-
-template <class T>
-void append(std::vector<std::byte>* bytes, const T& value) {
-    const auto* from = reinterpret_cast<const std::byte*>(&value);
-    bytes->insert(bytes->end(), from, from + sizeof value);
-}
-
-void append_bytes(std::vector<std::byte>* bytes, std::span<const std::byte> more) {
-    bytes->insert(bytes->end(), more.begin(), more.end());
-}
-
-void append_rail(std::vector<std::byte>* bytes, const std::string& transport,
-                 const test::Entity& entity, std::uint8_t domain) {
-    const auto device = entity.device_address();
-    const auto iface = entity.iface_address();
-    proto::RailHead head{};
-    transport.copy(head.transport, sizeof head.transport);
-    head.domain = domain;
-    head.device_bytes = static_cast<std::uint8_t>(device.size());
-    head.iface_bytes = static_cast<std::uint8_t>(iface.size());
-    append(bytes, head);
-    append_bytes(bytes, device);
-    append_bytes(bytes, iface);
-}
 
 std::uint64_t length(Input& input) {
     return kLengths[input.take<std::uint8_t>() % std::size(kLengths)];
-}
-
-void append_data(std::vector<std::byte>* bytes, Input& input) {
-    bytes->resize(bytes->size() + kDataBytes[input.take<std::uint8_t>() % std::size(kDataBytes)],
-                  std::byte{0x5a});
-}
-
-std::size_t pack_bytes(void* to, void* arg) {
-    const auto& bytes = *static_cast<const std::vector<std::byte>*>(arg);
-    if (!bytes.empty())
-        std::memcpy(to, bytes.data(), bytes.size());
-    return bytes.size();
 }
 
 }  // namespace
@@ -58,21 +25,31 @@ std::size_t pack_bytes(void* to, void* arg) {
 ScriptedPeer::ScriptedPeer(const std::string& transport)
     : contact_(transport == "sm" ? "sm" : "ud"),
       self_(test::resource_of(contact_)),
-      rail_(transport == "sm" ? nullptr
-                              : std::make_unique<test::Entity>(test::resource_of(transport))),
-      memory_(rail_ != nullptr ? *rail_ : self_, kMemoryBytes, test::Backing::kRegistered),
+      memory_(self_, kMemoryBytes, test::Backing::kRegistered),
       rkey_(memory_.packed_rkey()) {
-    for (test::Entity* entity : {&self_, rail_.get()}) {
-        if (entity == nullptr)
-            continue;
-        entity->keep_record = false;
-        for (std::uint8_t am = 1; am <= static_cast<std::uint8_t>(proto::AmId::kPut); ++am)
-            entity->record_am(am);
-        entity->on_am = [this](const test::AmMessage& message) {
-            learn(message);
+    record(&self_);
+    self_.on_error = [this](const test::PeerError&) { has_contact_failed_ = true; };
+    if (transport == "sm")
+        return;
+    lanes_ = std::make_unique<PeerLanes>(memory_.span());
+    for (PeerLanes::Rail& rail : lanes_->rails()) {
+        record(rail.entity.get());
+        rail.entity->on_rndv = [](const test::RndvMessage& message) {
+            proto::Placeholder place{};
+            require(proto::decode(proto::WireBytes(message.header), &place));
             return UCS_OK;
         };
     }
+}
+
+void ScriptedPeer::record(test::Entity* entity) {
+    entity->keep_record = false;
+    for (std::uint8_t am = 1; am <= static_cast<std::uint8_t>(proto::AmId::kPut); ++am)
+        entity->record_am(am);
+    entity->on_am = [this](const test::AmMessage& message) {
+        learn(message);
+        return UCS_OK;
+    };
 }
 
 std::vector<std::byte> ScriptedPeer::address() const {
@@ -83,14 +60,16 @@ void ScriptedPeer::meet(const std::vector<std::byte>& victim) {
     std::string reason;
     const auto at = proto::parse(victim, &reason);
     require(at.has_value());
-    victim_id_ = at->id;
-    to_victim_ = test::connect_to_address(self_, at->device, at->iface);
+    at_ = *at;
+    to_victim_ = test::connect_to_address(self_, at_.device, at_.iface);
 }
 
 void ScriptedPeer::progress() {
     self_.progress();
-    if (rail_ != nullptr)
-        rail_->progress();
+    if (lanes_ != nullptr)
+        lanes_->progress();
+    if (std::exchange(has_contact_failed_, false))
+        to_victim_ = test::connect_to_address(self_, at_.device, at_.iface);
 }
 
 // ---- What the victim says
@@ -101,28 +80,6 @@ void ScriptedPeer::learn_number(std::uint32_t value) {
     if (numbers_.size() == kNumbersMax)
         numbers_.erase(numbers_.begin());
     numbers_.push_back(value);
-}
-
-void ScriptedPeer::learn_of_wireup(proto::WireBytes bytes) {
-    proto::Wireup head{};
-    proto::WireBytes behind;
-    require(proto::decode(bytes, &head, &behind));
-    if (head.op == static_cast<std::uint32_t>(proto::WireupOp::kHello)) {
-        proto::HelloMessage hello{};
-        require(proto::decode(behind, &hello));
-        name_ = hello.hello.id;
-        for (std::size_t i = 0; i < hello.rails.size(); ++i) {
-            if (hello.rails[i].transport == "rc") {
-                rail_of_victim_ = static_cast<std::uint8_t>(i);
-                device_of_victim_ = hello.rails[i].device;
-            }
-        }
-        return;
-    }
-    proto::OfferMessage offer{};
-    require(proto::decode(behind, &offer));
-    if (!offer.address.empty())
-        offered_ = offer.address;
 }
 
 /// Whatever a peer says, the victim says only what it may.
@@ -198,16 +155,21 @@ ScriptedPeer::Message ScriptedPeer::part(Input& input) {
     return message;
 }
 
+const ScriptedPeer::Message& ScriptedPeer::rkey(std::uint8_t domain) const {
+    return lanes_ == nullptr ? rkey_ : lanes_->rails()[domain % lanes_->rails().size()].rkey;
+}
+
 void ScriptedPeer::add_key(Message* message, Input& input) const {
     const auto domain = static_cast<std::uint8_t>(input.take<std::uint8_t>() % 3);
-    append(message, proto::KeyHead{domain, static_cast<std::uint8_t>(rkey_.size())});
-    append_bytes(message, rkey_);
+    append(message, proto::KeyHead{domain, static_cast<std::uint8_t>(rkey(domain).size())});
+    append_bytes(message, rkey(domain));
 }
 
 ScriptedPeer::Message ScriptedPeer::rendezvous(Input& input) {
-    Message message = header(
-        input, input.take<std::uint8_t>() & (proto::kTagged | proto::kImm |
-                                             (proto::kAnnounced & input.take<std::uint8_t>())));
+    const auto flags = input.take<std::uint8_t>();
+    const auto announces = input.take<std::uint8_t>();  // both: it is rare
+    Message message =
+        header(input, flags & (proto::kTagged | proto::kImm | (proto::kAnnounced & announces)));
     proto::Rndv rndv{};
     rndv.length = length(input);
     rndv.address = memory_.address() + (input.take<std::uint8_t>() & 7U);
@@ -233,14 +195,14 @@ ScriptedPeer::Message ScriptedPeer::put_offer(Input& input) {
     offer.send_id = number(input);
     offer.receive_id = 1 + input.take<std::uint8_t>() % 8U;
     offer.domain = input.take<std::uint8_t>() % 3;
-    offer.key_bytes = static_cast<std::uint8_t>(rkey_.size());
+    offer.key_bytes = static_cast<std::uint8_t>(rkey(offer.domain).size());
     offer.key_count = input.take<std::uint8_t>() % 2;
     offer.flags = input.take<std::uint8_t>() & proto::kPutFlags;
     offer.length = length(input);
     offer.address = memory_.address();
     Message message;
     append(&message, offer);
-    append_bytes(&message, rkey_);
+    append_bytes(&message, rkey(offer.domain));
     for (unsigned i = 0; i < offer.key_count; ++i)
         add_key(&message, input);
     return message;
@@ -256,133 +218,42 @@ ScriptedPeer::Message ScriptedPeer::control(Input& input) {
     const auto b = input.take<std::uint8_t>();
     control.b = b % 8 < std::size(kStatuses) ? kStatuses[b % 8] : b / 8;
     control.c = length(input);
-    if (control.op == static_cast<std::uint32_t>(proto::ControlOp::kReset) && b % 2 == 0)
-        control.c = connections_;
+    if (control.op == static_cast<std::uint32_t>(proto::ControlOp::kReset)) {
+        if (b % 2 == 0)
+            control.c = connections_;
+        begin_connection(static_cast<std::uint32_t>(control.c));
+    }
     Message message;
     append(&message, control);
     return message;
 }
 
-ScriptedPeer::Message ScriptedPeer::hello(Input& input) const {
-    const auto choice = input.take<std::uint8_t>();
-    proto::Hello hello{};
-    hello.id = kNameOfVictim + (choice & 1U);
-    hello.known = (choice & 2) != 0 ? name_ : (choice & 4U) * 7;
-    hello.number = connections_ + (choice >> 3 & 1U);
-    hello.worn = (choice & 16) != 0 ? name_ : 0;
-    hello.rails = rail_ != nullptr ? 2 : 1;
-    Message message;
-    append(&message, hello);
-    append_rail(&message, contact_, self_, 0);
-    if (rail_ != nullptr)
-        append_rail(&message, "rc", *rail_, input.take<std::uint8_t>() % 2);
-    return message;
-}
-
-ScriptedPeer::Message ScriptedPeer::offer(Input& input, std::uint32_t op) {
-    const auto choice = input.take<std::uint8_t>();
-    Message address;
-    if (rail_ != nullptr && (choice & 1) == 0) {
-        uct_ep_params_t params{};
-        params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
-        params.iface = rail_->iface();
-        uct_ep_h made = nullptr;
-        if (lane_.get() == nullptr && uct_ep_create(&params, &made) == UCS_OK)
-            lane_ = test::Endpoint(made);
-        address.resize(rail_->attr().ep_addr_len);
-        require(uct_ep_get_address(lane_, reinterpret_cast<uct_ep_addr_t*>(address.data())) ==
-                UCS_OK);
-    } else if ((choice & 2) != 0) {
-        address.resize(choice);
-    }
-    const bool has_none = op != static_cast<std::uint32_t>(proto::WireupOp::kOffer) &&
-                          op != static_cast<std::uint32_t>(proto::WireupOp::kStripeOffer);
-    if (has_none)
-        address.clear();
-    proto::Offer offer{};
-    offer.id = name(input);
-    offer.rail = (choice & 4) != 0 ? 0 : 1;
-    offer.peer_rail = (choice & 8) != 0 ? static_cast<std::uint8_t>(choice >> 4) : rail_of_victim_;
-    offer.is_connected = is_lane_connected_ || (choice & 32) != 0;
-    offer.address_bytes = static_cast<std::uint8_t>(address.size());
-    Message message;
-    append(&message, offer);
-    append_bytes(&message, address);
-    return message;
-}
-
-ScriptedPeer::Message ScriptedPeer::wireup(Input& input, std::uint32_t op) {
-    const auto choice = input.take<std::uint8_t>();
-    if (choice >= 224)
-        ++connections_;
-    Message message;
-    append(&message,
-           proto::Wireup{op, proto::kWireVersion + (choice == 255 ? 1U : 0U), kId, victim_id_});
-    append_bytes(&message, op == 1 ? hello(input) : offer(input, op));
-    return message;
-}
-
-void ScriptedPeer::greet(Input& input) {
-    send(proto::AmId::kWireup, wireup(input, 1), input);
-}
-
-void ScriptedPeer::greet_anew() {
-    Input nothing(nullptr, 0);
-    ++connections_;
-    greet(nothing);
-}
-
 void ScriptedPeer::reset() {
-    Input nothing(nullptr, 0);
     proto::Control control{};
     control.op = static_cast<std::uint32_t>(proto::ControlOp::kReset);
     control.sender = name_;
     control.c = connections_;
     Message message;
     append(&message, control);
-    send(proto::AmId::kControl, message, nothing);
+    send_by_contact(proto::AmId::kControl, &message);
 }
 
-/// Connects to what the victim has offered: from then on messages may come over that.
-void ScriptedPeer::take_lane() {
-    if (lane_.get() == nullptr || is_lane_connected_ || offered_.empty() ||
-        offered_.size() != rail_->attr().ep_addr_len)
-        return;
-    is_lane_connected_ =
-        uct_ep_connect_to_ep(lane_,
-                             reinterpret_cast<const uct_device_addr_t*>(device_of_victim_.data()),
-                             reinterpret_cast<const uct_ep_addr_t*>(offered_.data())) == UCS_OK;
+void ScriptedPeer::send_by_contact(proto::AmId am, Message* message) {
+    message->resize(std::min(message->size(), self_.attr().cap.am.max_bcopy));
+    uct_ep_am_bcopy(to_victim_, static_cast<std::uint8_t>(am), pack_bytes, message, 0);
 }
 
 void ScriptedPeer::send(proto::AmId am, Message message, Input& input) {
     const auto choice = input.take<std::uint8_t>();
     if (choice >= 240)  // what ends too early, or too late
         message.resize(message.size() * (choice - 239U) / 8);
-    const bool by_lane = is_lane_connected_ && (choice & 1) == 0;
-    const test::Entity& from = by_lane ? *rail_ : self_;
-    message.resize(std::min(message.size(), from.attr().cap.am.max_bcopy));
-    uct_ep_am_bcopy(by_lane ? lane_.get() : to_victim_.get(), static_cast<std::uint8_t>(am),
-                    pack_bytes, &message, 0);
-}
-
-/// Messages of the transport with a tag, as a lane whose device matches has them: an eager one, or
-/// the place of an announced one.
-void ScriptedPeer::send_tagged(Input& input) {
-    if (!is_lane_connected_)
-        return;
-    const auto choice = input.take<std::uint8_t>();
-    const uct_tag_t tag = choice >> 6;
-    if ((choice & 1) != 0) {
-        const proto::Placeholder placeholder{name(input), input.take<std::uint8_t>() % 4U};
-        uct_ep_tag_rndv_request(lane_, tag, &placeholder, sizeof placeholder - (choice >> 1 & 1),
-                                0);
-        return;
-    }
-    Message message;
-    append_data(&message, input);
-    const std::uint64_t imm =
-        std::uint64_t{name(input)} << 32 | (choice & 2 ? proto::kTagImmIsSet : 0) | (choice & 4U);
-    uct_ep_tag_eager_bcopy(lane_, tag, imm, pack_bytes, &message, 0);
+    const bool by_lane = lanes_ != nullptr && (choice & 1) == 0;
+    PeerLane* const lane = by_lane ? lanes_->some_lane(input) : nullptr;
+    if (lane == nullptr)
+        return send_by_contact(am, &message);
+    const auto& attr = lanes_->rails()[lane->rail].entity->attr();
+    message.resize(std::min(message.size(), attr.cap.am.max_bcopy));
+    uct_ep_am_bcopy(lane->ep, static_cast<std::uint8_t>(am), pack_bytes, &message, 0);
 }
 
 void ScriptedPeer::strike(Input& input) {
@@ -407,9 +278,9 @@ void ScriptedPeer::strike(Input& input) {
         case 7:
             return send(proto::AmId::kPut, put_offer(input), input);
         case 8:
-            return send_tagged(input);
+            return lanes_ == nullptr ? void() : send_tagged(input);
         default:
-            return take_lane();
+            return lanes_ == nullptr ? void() : work_on_lanes(input);
     }
 }
 

@@ -11,6 +11,7 @@
 #include "contract/buffer.hpp"
 #include "contract/entity.hpp"
 #include "input.hpp"
+#include "msg_lanes.hpp"
 #include "protocols/address.hpp"
 #include "protocols/wire.hpp"
 
@@ -18,7 +19,7 @@ namespace tagwire::fuzz {
 
 class ScriptedPeer {
   public:
-    /// "sm", or "rc": then it says hello over ud, and has a rail of rc that offers name.
+    /// "sm", or "rc": then it says hello over ud, and has rails of rc that offers name.
     explicit ScriptedPeer(const std::string& transport);
     ScriptedPeer(const ScriptedPeer&) = delete;
     ScriptedPeer& operator=(const ScriptedPeer&) = delete;
@@ -45,18 +46,28 @@ class ScriptedPeer {
     Message rendezvous(Input& input);
     Message data(Input& input);
     Message control(Input& input);
+    void begin_connection(std::uint32_t number);
     Message wireup(Input& input, std::uint32_t op);
-    Message hello(Input& input) const;
+    Message hello(Input& input);
     Message offer(Input& input, std::uint32_t op);
+    Message offer_of(const PeerLane& lane, Input& input, bool has_address) const;
     Message put_offer(Input& input);
 
+    const Message& rkey(std::uint8_t domain) const;
     void add_key(Message* message, Input& input) const;
     /// One that the victim has told, or a small number.
     std::uint32_t number(Input& input) const;
     std::uint32_t name(Input& input) const;
     void send(proto::AmId am, Message message, Input& input);
+    void send_by_contact(proto::AmId am, Message* message);
+    void send_wireup(proto::WireupOp op, const Message& behind);
     void send_tagged(Input& input);
-    void take_lane();
+    void work_on_lanes(Input& input);
+    PeerLane* chosen_lane(Input& input, bool is_stripe);
+    void offer_lane(Input& input, bool is_stripe);
+    void answer_offer(Input& input);
+    void tell_of_lane(Input& input);
+    void record(test::Entity* entity);
     void learn(const test::AmMessage& message);
     void learn_of_wireup(proto::WireBytes bytes);
     void learn_number(std::uint32_t value);
@@ -66,18 +77,16 @@ class ScriptedPeer {
 
     std::string contact_;
     test::Entity self_;
-    std::unique_ptr<test::Entity> rail_;  // of rc
-    test::Endpoint lane_;                 // of rc
-    bool is_lane_connected_ = false;
+    proto::Address at_;  // of the victim
     test::Endpoint to_victim_;
+    bool has_contact_failed_ = false;
     test::Buffer memory_;
-    std::vector<std::byte> rkey_;
-    std::uint64_t victim_id_ = 0;
-    std::uint32_t name_ = 0;  // how the victim knows us
+    Message rkey_;
+    std::unique_ptr<PeerLanes> lanes_;  // of rc
+    std::uint32_t name_ = 0;            // how the victim knows us
     std::uint32_t connections_ = 1;
-    std::vector<std::byte> device_of_victim_;  // of its rail of rc
-    std::uint8_t rail_of_victim_ = 0;
-    std::vector<std::byte> offered_;  // the last address that the victim has offered
+    proto::WireupOp offered_as_ = proto::WireupOp::kHello;
+    proto::OfferMessage offered_;  // the last that the victim has offered
     std::vector<std::uint32_t> numbers_;
 };
 

@@ -16,6 +16,7 @@
 namespace tagwire::fuzz {
 
 inline constexpr std::size_t kReceiveBytes = 3000;
+inline constexpr std::size_t kLongReceiveBytes = 20000;
 inline constexpr std::size_t kSendBytes[] = {0, 8, 80, 500, 9000, 70000};
 
 /// An operation of a program. Its buffer stays for as long as the victim.
@@ -88,12 +89,12 @@ class Program {
     void progress() { tw_worker_progress(worker_); }
 
     void receive(Input& input) {
-        Operation& operation = add(kReceiveBytes);
-        tw_op_t op = op_of(operation);
         const auto choice = input.take<std::uint8_t>();
+        Operation& operation = add(choice & 16 ? kLongReceiveBytes : kReceiveBytes);
+        tw_op_t op = op_of(operation);
         if ((choice & 1) != 0 && ep_ != nullptr && !has_failed_)
             op.source = ep_;
-        const std::size_t length = choice & 2 ? 100 : kReceiveBytes;
+        const std::size_t length = choice & 2 ? 100 : operation.buffer.size();
         tw_status_t status;
         if ((choice & 4) != 0) {
             operation.stays = (choice & 8) != 0;
