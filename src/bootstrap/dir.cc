@@ -81,7 +81,7 @@ Result DirJob::read_failure() const {
     const auto frame = bytes ? decode_whole(*bytes) : std::nullopt;
     if (!frame || frame->kind != FrameKind::kFailure)
         return {};
-    return {frame->status, text_of(std::span(*bytes).subspan(kFrameBytes))};
+    return {frame->status, reason_of(std::span(*bytes).subspan(kFrameBytes))};
 }
 
 void DirJob::write_failure(const Result& result) const {

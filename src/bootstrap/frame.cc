@@ -91,6 +91,10 @@ std::string text_of(std::span<const std::byte> payload) {
     return text;
 }
 
+std::string reason_of(std::span<const std::byte> payload) {
+    return payload.empty() ? "the job has failed, and no reason was given" : text_of(payload);
+}
+
 std::span<const std::byte> bytes_of(const std::string& text) {
     return std::as_bytes(std::span(text.data(), std::min(text.size(), kTextBytesMax)));
 }

@@ -73,6 +73,8 @@ std::optional<Frame> decode_whole(std::span<const std::byte> bytes);
 
 /// A payload as text for people: control characters become '?', what is too long is cut.
 std::string text_of(std::span<const std::byte> payload);
+/// The reason that a kFailure gives, or a sentence that there is none: never empty.
+std::string reason_of(std::span<const std::byte> payload);
 std::span<const std::byte> bytes_of(const std::string& text);
 std::span<const std::byte> bytes_of(std::string&& text) = delete;
 

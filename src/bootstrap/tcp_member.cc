@@ -149,7 +149,7 @@ Result TcpMember::wait_for_bytes(const Deadline& deadline) {
 Result TcpMember::hear_notice() const {
     const Frame& frame = root_->frame();
     if (frame.kind == FrameKind::kFailure)
-        return {frame.status, text_of(root_->payload())};
+        return {frame.status, reason_of(root_->payload())};
     if (frame.kind == FrameKind::kLeave)
         return failed(UCS_ERR_CONNECTION_RESET, "rank 0 has left the job");
     if (frame.kind == FrameKind::kChallenge) {

@@ -76,7 +76,7 @@ Result TcpRoot::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
         return failed(UCS_ERR_CONNECTION_RESET, "rank %u has left the job", rank);
     if (frame.kind == FrameKind::kFailure) {
         return failed(frame.status, "rank %u gave up: %s; rank 0 waits for %s", rank,
-                      text_of(member.payload()).c_str(), missing->text().c_str());
+                      reason_of(member.payload()).c_str(), missing->text().c_str());
     }
     if (Result result = check_share(frame, mine); !result.ok())
         return result;

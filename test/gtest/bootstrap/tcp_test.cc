@@ -143,6 +143,17 @@ TEST_F(BootstrapTcp, what_is_no_rank_0_is_refused) {
     EXPECT_EQ(0, member.join());
 }
 
+TEST_F(BootstrapTcp, a_failure_without_a_reason_is_told_in_a_sentence) {
+    const WrongServer server(port_);
+    Process member([&] {
+        expect_failure(TW_ERR_CANCELED, Rank(place_, 1, 2).status(), "no reason was given");
+    });
+    std::string failure = head(1, 6, 0, 2, 0);
+    failure[7] = static_cast<char>(TW_ERR_CANCELED);
+    server.answer_one(failure);
+    EXPECT_EQ(0, member.join());
+}
+
 TEST_F(BootstrapTcp, a_listener_that_hangs_up_without_a_word_is_tried_again) {
     // Forked first, so that the listener is nobody else's.
     Process member([&] { EXPECT_TRUE(Rank(place_, 1, 2).gather(8)); });
