@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What processes of a job hear when they meet and call, from the job and from anybody: files of a
+// shared directory, a stream, rank 0 at its door and in its calls, a member before a false rank 0.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "bootstrap/tcp.hpp"
+#include "bootstrap_stage.hpp"
+
+namespace tagwire::fuzz {
+namespace {
+
+constexpr std::uint64_t kLimit = 1000;
+
+void check(const bootstrap::Frame& frame) {
+    const auto again = bootstrap::decode(bootstrap::encode(frame));
+    require(again && again->kind == frame.kind && again->payload_bytes() == frame.payload_bytes());
+    require(frame.size >= 1 && frame.bytes <= bootstrap::kShareBytesMax);
+}
+
+void a_file(std::span<const std::byte> bytes) {
+    const auto frame = bootstrap::decode_whole(bytes);
+    if (!frame)
+        return;
+    check(*frame);
+    const auto payload = bytes.subspan(bootstrap::kFrameBytes);
+    require(payload.size() == frame->payload_bytes());
+    require(bootstrap::text_of(payload).size() <= bootstrap::kTextBytesMax);
+}
+
+void a_connection(std::span<const std::byte> bytes) {
+    int ends[2];
+    require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    const std::size_t most = std::min<std::size_t>(bytes.size(), 65536);
+    require(most == 0 || ::send(ends[0], bytes.data(), most, MSG_NOSIGNAL) > 0);
+    ::close(ends[0]);
+    bootstrap::Stream stream{ucs::UniqueFd(ends[1])};
+    while (stream.receive(kLimit) == bootstrap::Arrival::kFrame) {
+        check(stream.frame());
+        require(stream.payload().size() == stream.frame().payload_bytes());
+        require(stream.payload().size() <= kLimit);
+    }
+}
+
+constexpr int kCallsMax = 6;
+constexpr std::uint64_t kTimeoutNs = 10'000'000'000;
+
+bootstrap::Settings settings_of(Input& input, bool is_root) {
+    const auto choice = input.take<std::uint8_t>();
+    bootstrap::Settings settings;
+    settings.method = TW_BOOTSTRAP_TCP;
+    settings.where = "here";
+    settings.size = 2 + choice % 4;
+    settings.rank = is_root ? 0 : 1 + (choice >> 4) % (settings.size - 1);
+    settings.job = "a-job";
+    settings.timeout_ns = kTimeoutNs;
+    if ((choice & 8) != 0)
+        settings.secret = "what only the job knows";
+    return settings;
+}
+
+void check(const bootstrap::Result& result) {
+    require(result.ok() == result.why.empty());
+    require(result.status <= UCS_OK && result.status > UCS_ERR_LAST);
+}
+
+/// Calls as a program makes them, until one fails.
+void call(bootstrap::Method& method, BootstrapStage& stage, Input& input) {
+    constexpr std::uint32_t kLengths[] = {0, 1, 8, 1000, 100'000};
+    for (std::uint32_t number = 0; number < kCallsMax && !input.at_end(); ++number) {
+        const auto choice = input.take<std::uint8_t>();
+        const bool is_barrier = choice % 2 != 0;
+        const std::uint32_t bytes = is_barrier ? 0 : kLengths[choice / 2 % std::size(kLengths)];
+        const auto operation =
+            is_barrier ? bootstrap::Operation::kBarrier : bootstrap::Operation::kAllgather;
+        stage.call = {operation, number, bytes};
+        const Bytes mine(bytes, std::byte{0xaa});
+        Bytes all(std::size_t{bytes} * method.size());
+        const bootstrap::Result result =
+            method.allgather({operation, number, mine, all, bootstrap::Deadline(kTimeoutNs)});
+        check(result);
+        if (!result.ok())
+            return;
+        // What a false rank 0 makes of it is its business.
+        require(method.rank() != 0 || std::equal(mine.begin(), mine.end(), all.begin()));
+    }
+}
+
+void a_root(Input& input) {
+    const bootstrap::Settings settings = settings_of(input, true);
+    BootstrapStage stage(input, settings, true);
+    bootstrap::MethodPtr root;
+    {
+        bootstrap::Members members;
+        bootstrap::TcpDoor door(settings, stage.take_listener());
+        const bootstrap::Result result =
+            door.wait_for_all(bootstrap::Deadline(kTimeoutNs), &members);
+        check(result);
+        if (result.ok())
+            root = std::make_unique<bootstrap::TcpRoot>(settings.size, std::move(members));
+    }
+    for (std::uint32_t rank = 1; root != nullptr && rank < settings.size; ++rank)
+        require(settings.secret.empty() || stage.has_proven(rank));
+    if (root != nullptr)
+        call(*root, stage, input);
+    root.reset();
+    stage.hear_all();
+}
+
+void a_member(Input& input) {
+    const bootstrap::Settings settings = settings_of(input, false);
+    BootstrapStage stage(input, settings, false);
+    {
+        bootstrap::TcpMember member(settings);
+        const bootstrap::Result result =
+            member.join(stage.address(), bootstrap::Deadline(kTimeoutNs));
+        check(result);
+        require(!result.ok() || settings.secret.empty() || stage.has_proven(settings.rank));
+        if (result.ok())
+            call(member, stage, input);
+    }
+    stage.hear_all();
+}
+
+}  // namespace
+}  // namespace tagwire::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+    ::setenv("TAGWIRE_LOG_LEVEL", "off", 0);
+    return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    static const int ready = LLVMFuzzerInitialize(nullptr, nullptr);  // where it is only replayed
+    tagwire::fuzz::require(ready == 0);
+    tagwire::fuzz::Input input(data, size);
+    switch (input.take<std::uint8_t>() % 4) {
+        case 0:
+            tagwire::fuzz::a_file(input.rest());
+            break;
+        case 1:
+            tagwire::fuzz::a_connection(input.rest());
+            break;
+        case 2:
+            tagwire::fuzz::a_root(input);
+            break;
+        default:
+            tagwire::fuzz::a_member(input);
+            break;
+    }
+    return 0;
+}
