@@ -202,7 +202,7 @@ int Cntr::try_wait() {
     if (!sleeper_.is_open())
         return -FI_EINVAL;
     progress();
-    return successes_ + errors_ == seen_ && sleeper_.arm() ? 0 : -FI_EAGAIN;
+    return successes_ + errors_ == seen_ && sleeper_.try_arm() ? 0 : -FI_EAGAIN;
 }
 
 int Cntr::get_wait(void* arg) const {

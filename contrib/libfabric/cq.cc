@@ -345,7 +345,7 @@ int Cq::try_wait() {
         return -FI_EINVAL;
     if (head_ == tail_)
         progress();
-    return head_ == tail_ && sleeper_.arm() ? 0 : -FI_EAGAIN;
+    return head_ == tail_ && sleeper_.try_arm() ? 0 : -FI_EAGAIN;
 }
 
 int Cq::get_wait(void* arg) const {

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace tagwire::fi {
@@ -21,19 +23,33 @@ int watch(int epoll, int fd) {
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
+std::uint64_t now_ns() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
 }  // namespace
 
 Sleeper::~Sleeper() {
-    if (event_ >= 0)
-        close(event_);
-    if (epoll_ >= 0)
-        close(epoll_);
+    for (const int fd : {fd_, workers_fd_, outer_, inner_}) {
+        if (fd >= 0)
+            close(fd);
+    }
 }
 
 int Sleeper::open() {
-    epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    event_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return epoll_ < 0 || event_ < 0 ? -errno : watch(epoll_, event_);
+    const auto is_made = [](int* fd_p, int fd) {
+        *fd_p = fd;
+        return fd >= 0;
+    };
+    if (!is_made(&workers_fd_, epoll_create1(EPOLL_CLOEXEC)) ||
+        !is_made(&outer_, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) ||
+        !is_made(&inner_, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) ||
+        !is_made(&fd_, epoll_create1(EPOLL_CLOEXEC)))
+        return -errno;
+    const int status = watch(fd_, workers_fd_);
+    return status != 0 ? status : watch(fd_, outer_);
 }
 
 int Sleeper::add(tw_worker_h worker) {
@@ -44,20 +60,16 @@ int Sleeper::add(tw_worker_h worker) {
     if (status != TW_OK)
         return -error_of(status);
     workers_.push_back(worker);
-    return watch(epoll_, fd);
+    return watch(workers_fd_, fd);
 }
 
 void Sleeper::remove(tw_worker_h worker) {
     int fd = -1;
     if (std::erase(workers_, worker) > 0 && tw_worker_fd(worker, &fd) == TW_OK)
-        epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+        epoll_ctl(workers_fd_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
-bool Sleeper::arm() {
-    if (is_rung_)
-        return false;
-    eventfd_t value;
-    eventfd_read(event_, &value);
+bool Sleeper::arm_workers() {
     const bool is_idle = std::ranges::all_of(
         workers_, [](tw_worker_h worker) { return tw_worker_arm(worker) == TW_OK; });
     // Where it is not, others who have armed before may sleep still.
@@ -65,11 +77,45 @@ bool Sleeper::arm() {
     return is_idle;
 }
 
+bool Sleeper::try_arm() {
+    poller_calls();
+    if (others_are_to_wake())
+        return false;
+    eventfd_t value;
+    eventfd_read(outer_, &value);
+    if (!arm_workers())
+        return false;
+    if (pollers_.size() == kPollersMax)
+        pollers_.erase(pollers_.begin());
+    pollers_.push_back({std::this_thread::get_id(), 0});
+    return true;
+}
+
+/// Whatever it polled, it does not now.
+void Sleeper::poller_calls() {
+    if (!pollers_.empty()) {
+        std::erase_if(pollers_,
+                      [](const Poller& one) { return one.thread == std::this_thread::get_id(); });
+    }
+}
+
+bool Sleeper::others_are_to_wake() const {
+    return std::ranges::any_of(pollers_, [now = now_ns()](const Poller& one) {
+        return one.rung_ns != 0 && now - one.rung_ns < kAwayNs;
+    });
+}
+
 void Sleeper::ring() {
     is_armed_ = false;
     is_rung_ = asleep_ > 0;
-    if (event_ >= 0)
-        eventfd_write(event_, 1);
+    if (!is_open())
+        return;
+    for (Poller& one : pollers_) {
+        if (one.rung_ns == 0)
+            one.rung_ns = now_ns();
+    }
+    eventfd_write(outer_, 1);
+    eventfd_write(inner_, 1);
 }
 
 void Sleep::awake() {
@@ -78,7 +124,12 @@ void Sleep::awake() {
 }
 
 bool Sleep::fall_asleep() {
-    is_asleep_ = sleeper_.is_open() && sleeper_.arm();
+    sleeper_.poller_calls();
+    if (!sleeper_.is_open() || sleeper_.is_rung_)
+        return false;
+    eventfd_t value;
+    eventfd_read(sleeper_.inner_, &value);
+    is_asleep_ = sleeper_.arm_workers();
     if (is_asleep_)
         ++sleeper_.asleep_;
     return is_asleep_;
@@ -89,8 +140,8 @@ void Sleep::wait(int timeout_ms) const {
         sched_yield();
         return;
     }
-    pollfd readable{sleeper_.epoll_, POLLIN, 0};
-    poll(&readable, 1, timeout_ms);
+    pollfd readable[] = {{sleeper_.workers_fd_, POLLIN, 0}, {sleeper_.inner_, POLLIN, 0}};
+    poll(readable, std::size(readable), timeout_ms);
 }
 
 }  // namespace tagwire::fi

@@ -2,14 +2,23 @@
 // What a thread sleeps on: one descriptor, readable when one of some workers has something to
 // progress, or when wake() was called.
 //
-// 1. arm() answers true only if there was nothing to do; the descriptor then reports what comes.
-// 2. A ring is a level that arm() takes away, so it stays until every thread that it found asleep
-//    is awake: each looks for what it waits for itself. Nobody else falls asleep meanwhile.
-// 3. What a worker rings is the worker's to repeat for those whom another arming covers.
-// 4. All is called with the domain's lock, Sleep's wait() without.
+//   fd(): threads of the program poll it    Sleep: threads within a call
+//      |            \                          |          /
+//    outer_        workers_fd_ (each worker's descriptor)  inner_
+//
+// 1. Arming succeeds only if there was nothing to do; the descriptors then report what comes.
+// 2. A ring is a level of both events, and stays until every thread that it found asleep is awake:
+//    each looks for what it waits for itself. Of those within a call nobody else falls asleep
+//    meanwhile; those who poll the descriptor are awake when they ask again (try_arm()). A thread
+//    that does not ask again is not waited for any longer than kAwayNs: it left its poll().
+// 3. Who sleeps within a call takes nothing from those who poll, and the other way round.
+// 4. What a worker rings is the worker's to repeat for those whom another arming covers.
+// 5. All is called with the domain's lock, Sleep's wait() without.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "provider.hpp"
@@ -25,11 +34,13 @@ class Sleeper {
 
     /// 0, or a negative errno.
     int open();
-    bool is_open() const { return epoll_ >= 0; }
-    int fd() const { return epoll_; }
+    bool is_open() const { return fd_ >= 0; }
+    int fd() const { return fd_; }
     int add(tw_worker_h worker);
     void remove(tw_worker_h worker);
-    bool arm();
+    /// For a thread that polls fd() next; it is asleep until it calls this again, or waits here.
+    /// False: there is something to do.
+    bool try_arm();
     /// Something has come that no worker will tell of.
     void wake() {
         if (is_armed_) [[unlikely]]
@@ -41,11 +52,26 @@ class Sleeper {
   private:
     friend class Sleep;
 
-    int epoll_ = -1;
-    int event_ = -1;
+    static constexpr std::uint64_t kAwayNs = 1'000'000'000;
+    static constexpr std::size_t kPollersMax = 256;  ///< Remembered; the oldest is forgotten.
+
+    struct Poller {
+        std::thread::id thread;
+        std::uint64_t rung_ns;  ///< Since when it is to wake up; 0: it is not.
+    };
+
+    bool arm_workers();
+    void poller_calls();
+    bool others_are_to_wake() const;
+
+    int fd_ = -1;          ///< epoll: workers_fd_ and outer_
+    int workers_fd_ = -1;  ///< epoll
+    int outer_ = -1;       ///< events
+    int inner_ = -1;
     bool is_armed_ = false;
-    bool is_rung_ = false;    ///< All who sleep are to wake up; only with asleep_.
-    std::size_t asleep_ = 0;  ///< Threads.
+    bool is_rung_ = false;    ///< All who sleep within a call are to wake up; only with asleep_.
+    std::size_t asleep_ = 0;  ///< Threads within a call.
+    std::vector<Poller> pollers_;
     std::vector<tw_worker_h> workers_;
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several threads that wait for one counter, or for one queue.
+#include <poll.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -106,6 +108,60 @@ TEST_F(FiWaiters, each_entry_of_a_queue_wakes_one) {
             EXPECT_EQ(fi_cq_sread(b.rx.get(), &entry, 1, nullptr, kNeverMs), 1);
         },
         [&](int) { retry([&] { return fi_inject(a.ep.get(), nullptr, 0, to_b); }); });
+}
+
+/// One thread polls the descriptor of a counter while others use it.
+class FiPollers : public FiWaiters {
+  protected:
+    void SetUp() override {
+        open({.threading = FI_THREAD_SAFE, .wait_obj = FI_WAIT_FD, .has_counters = true});
+        cntr_ = a.rx_cntr.get();
+        ASSERT_EQ(fi_control(&cntr_->fid, FI_GETWAIT, &fd_), 0);
+        fi_cntr_read(cntr_);
+        run_some();
+        ASSERT_TRUE(run_until([&] { return try_wait() == 0 && !is_readable(); }));
+    }
+    int try_wait() {
+        fid* fids[] = {&cntr_->fid};
+        return fi_trywait(fabric.get(), fids, 1);
+    }
+    bool is_readable() const {
+        pollfd polled{fd_, POLLIN, 0};
+        return ::poll(&polled, 1, 0) == 1;
+    }
+    /// In a thread of its own.
+    static void elsewhere(const std::function<void()>& act) { std::thread(act).join(); }
+
+    fid_cntr* cntr_ = nullptr;
+    int fd_ = -1;
+};
+
+TEST_F(FiPollers, another_thread_that_waits_takes_nobodys_wake_up) {
+    elsewhere([&] {
+        EXPECT_EQ(fi_cntr_add(cntr_, 1), 0);
+        EXPECT_EQ(fi_cntr_wait(cntr_, 5, 1), -FI_ETIMEDOUT);
+    });
+    EXPECT_TRUE(is_readable());
+}
+
+TEST_F(FiPollers, another_thread_that_is_to_poll_takes_nobodys_wake_up) {
+    elsewhere([&] {
+        EXPECT_EQ(fi_cntr_add(cntr_, 1), 0);
+        EXPECT_EQ(fi_cntr_read(cntr_), 1U);
+        EXPECT_EQ(try_wait(), -FI_EAGAIN) << "before the one that was woken has asked again";
+    });
+    EXPECT_TRUE(is_readable());
+    EXPECT_EQ(fi_cntr_read(cntr_), 1U);
+    EXPECT_TRUE(run_until([&] { return try_wait() == 0 && !is_readable(); }))
+        << "it has taken the wake-up";
+    elsewhere([&] { EXPECT_TRUE(run_until([&] { return try_wait() == 0; })); });
+}
+
+TEST_F(FiPollers, who_waits_in_a_call_and_who_polls_are_both_woken) {
+    std::thread waiter([&] { EXPECT_EQ(fi_cntr_wait(cntr_, 1, kNeverMs), 0); });
+    elsewhere([&] { EXPECT_EQ(fi_cntr_add(cntr_, 1), 0); });
+    waiter.join();
+    EXPECT_TRUE(is_readable());
 }
 
 }  // namespace
