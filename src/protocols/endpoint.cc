@@ -176,6 +176,9 @@ void Endpoint::on_left(bool is_gone) {
     } else if (is_gone) {
         worker.tell_end(*this, UCS_OK);
         fail(UCS_ERR_NOT_CONNECTED);
+    } else {
+        // The peer had something on its way, or its program has come back and says so by kBack.
+        worker.retire(*this);
     }
     drain_and_arm();
 }

@@ -2,6 +2,7 @@
 // What a peer says of requests, rails and itself that cannot be: it is dropped and counted, and
 // what was under way goes on.
 #include <cstring>
+#include <deque>
 
 #include "protocols/impostor.hpp"
 
@@ -13,7 +14,8 @@ using proto::ControlOp;
 
 class MsgImpostor : public MsgTest {
   protected:
-    MsgImpostor() : impostor_(contact_of_transports()) {}
+    explicit MsgImpostor(std::uint64_t id = Impostor::kId)
+        : impostor_(contact_of_transports(), id) {}
 
     Node& victim() { return node(0); }
     std::uint64_t garbage() { return victim().counter("garbage"); }
@@ -50,6 +52,22 @@ class MsgImpostor : public MsgTest {
         proto::RndvBody body;
         return decode_as(next(AmId::kRndv), &body) ? body.rndv.send_id : 0;
     }
+    /// The next such message that the victim has sent; earlier ones are skipped.
+    proto::Control heard(ControlOp op) {
+        proto::Control message{};
+        EXPECT_TRUE(impostor_.run_until(victim(), [&] {
+            for (Bytes& bytes : impostor_.taken(AmId::kControl))
+                controls_.push_back(std::move(bytes));
+            while (!controls_.empty()) {
+                const Bytes bytes = std::move(controls_.front());
+                controls_.pop_front();
+                if (proto::decode(bytes, &message) && message.op == static_cast<std::uint32_t>(op))
+                    return true;
+            }
+            return false;
+        })) << static_cast<int>(op);
+        return message;
+    }
     template <class Body>
     static bool decode_as(const Bytes& message, Body* body) {
         proto::Header header{};
@@ -80,7 +98,36 @@ class MsgImpostor : public MsgTest {
     tw_request_h request_ = nullptr;
     int mark_ = 0;
     Bytes data_ = pattern(64, 1);
+    std::deque<Bytes> controls_;
 };
+
+/// Its victim has the lower id, and so is the one that asks whether the connection can go.
+class MsgImpostorAbove : public MsgImpostor {
+  protected:
+    MsgImpostorAbove() : MsgImpostor(UINT64_MAX - 1) {}
+};
+
+TEST_F(MsgImpostorAbove, a_peer_that_cannot_leave_yet_is_asked_again) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const tw_op_t how = op(&mark_);
+    ASSERT_EQ(tw_ep_close(ep_, 0, &how, nullptr), TW_INPROGRESS);
+    impostor_.control(victim(), ControlOp::kFlushed, heard(ControlOp::kFlush).a);
+    expect_end(TW_OK);
+    heard(ControlOp::kBye);
+    impostor_.control(victim(), ControlOp::kBye, 0);
+    // It may have something to send when it is asked: then it stays.
+    for (int round = 0; round < 3; ++round) {
+        heard(ControlOp::kLeave);
+        impostor_.control(victim(), ControlOp::kLeft, 0);
+    }
+    heard(ControlOp::kLeave);
+    impostor_.control(victim(), ControlOp::kLeft, 1);
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] {
+        tw_worker_attr_t attr{};
+        EXPECT_EQ(tw_worker_query(victim().worker(), &attr), TW_OK);
+        return attr.endpoints == 0;
+    }));
+}
 
 // Its buffer is the program's again: what is there now is no business of the peer's.
 TEST_F(MsgImpostor, data_of_an_eager_message_cannot_be_asked_for) {
