@@ -70,6 +70,31 @@ TEST_P(DcStreams, who_waits_for_a_paused_target_is_not_overrun) {
     EXPECT_EQ(sent, peer.am_count);
 }
 
+// A callback that answers may count on room: what it answers has ended all that was before it.
+TEST_P(DcStreams, places_that_others_keep_come_back_before_they_are_missed) {
+    EntityOptions roomy;
+    roomy.iface_config = {{"DC_POLICY", GetParam()}, {"DC_DCIS", "1"}, {"DC_STREAMS", "4"}};
+    Entity sender(resource_of("dc"), roomy), peer(resource_of("dc"), roomy);
+    std::vector<Connection> to_peer;
+    for (int i = 0; i < 4; ++i)  // under `dcs` a stream for each
+        to_peer.push_back(connect(sender, peer));
+    // Each has sent something of which nobody asks whether it has ended.
+    std::uint64_t sent = 0;
+    const auto send = [&](const Connection& over) {
+        ASSERT_EQ(UCS_OK, uct_ep_am_short(over.forward, Entity::kAmId, 0, nullptr, 0)) << sent;
+        ++sent;
+        for (int i = 0; i < kStepsMax && peer.am_count < sent; ++i) {
+            sender.progress();
+            peer.progress();
+        }
+        ASSERT_EQ(sent, peer.am_count);
+    };
+    for (const Connection& each : to_peer)
+        send(each);
+    for (int i = 0; i < 2000 && !HasFatalFailure(); ++i)
+        send(to_peer[0]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Dc, DcStreams, ::testing::Values("dcs", "dcs_quota", "rand"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 

@@ -160,8 +160,13 @@ void DcIface::special_completed(ib::SendQueue& queue, const ib::Completion& comp
         shared_completed(channel, completion);
     else
         owned_completed(channel, completion);
-    if (dci.initiator.has_streams)
-        use_places(dci);
+    if (!dci.initiator.has_streams)
+        return;
+    // Others' requests keep places, and nobody asked whether they have ended: in time, so that who
+    // answers in a callback finds room.
+    if (channel.waits_for_others() && channel.free <= options_.tx_depth / 2)
+        ask_for_completions();
+    use_places(dci);
 }
 
 // Who waits longest and still has something to send.
