@@ -146,11 +146,15 @@ ucs_status_t MessageEp::post_failed(const ibv_send_wr* bad, int error) {
     MessageIface& own = owner();
     TW_LOG_ERROR("ibv_post_send failed: %s", std::strerror(error));
     unsigned untaken = 0;
-    for (const ibv_send_wr* request = bad; request != nullptr; request = request->next)
+    for (const ibv_send_wr* request = bad; request != nullptr; request = request->next) {
         ++untaken;
+        own.signals_out_ -= (request->send_flags & IBV_SEND_SIGNALED) != 0 ? 1 : 0;
+    }
     queue_->posted -= untaken;
     queue_->free += untaken;
     own.cq_free_ += untaken;
+    // The last one, which asked for the completion of all, may be among them.
+    queue_->unsignaled = queue_->posted - queue_->acked;
     own.fail(*this, UCS_ERR_IO_ERROR, "ibv_post_send failed");
     return UCS_ERR_IO_ERROR;
 }
