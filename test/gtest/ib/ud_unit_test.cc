@@ -291,6 +291,49 @@ TEST(UdTimers, give_back_the_earliest_whatever_was_changed_or_removed) {
     }
 }
 
+/// A time that counts how often one of its kind is looked at.
+struct CountedNs {
+    std::uint64_t ns = kNever;
+    static inline std::uint64_t looks = 0;
+
+    CountedNs& operator=(std::uint64_t value) {
+        ns = value;
+        return *this;
+    }
+    operator std::uint64_t() const {  // NOLINT(google-explicit-constructor): as the number itself
+        ++looks;
+        return ns;
+    }
+};
+
+struct CountedItem {
+    CountedNs timer_ns;
+    std::uint32_t timer_index = 0;
+};
+
+// Each deadline of one connection used to look at all of them.
+TEST(UdTimers, look_at_few_of_many_connections_for_each_deadline) {
+    constexpr std::uint64_t kItems = 10'000;
+    constexpr std::uint64_t kLooksMax = 100;  // 14 levels, two below each, some looks per level
+    std::mt19937_64 random(6);
+    std::vector<CountedItem> items(kItems);
+    TimerHeap<CountedItem> timers;
+    timers.reserve(items.size());
+    for (CountedItem& item : items)
+        timers.no_later_than(item, random() % 1'000'000);
+    std::uint64_t most = 0;
+    std::uint64_t last = 0;
+    while (timers.size() > 0) {
+        CountedNs::looks = 0;
+        const std::uint64_t earliest = timers.earliest();
+        timers.take();
+        most = std::max(most, CountedNs::looks);
+        ASSERT_LE(last, earliest);
+        last = earliest;
+    }
+    EXPECT_LE(most, kLooksMax);
+}
+
 // ---- The receiving end
 
 TEST(UdReceiver, sorts_and_drops) {
