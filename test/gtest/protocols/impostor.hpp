@@ -37,6 +37,7 @@ class Impostor {
     Bytes eager(std::uint32_t flags, std::uint64_t tag, const Bytes& data) const;
 
     void progress() { self_.progress(); }
+    Entity& entity() { return self_; }
     void run(Node& victim, int rounds = 200);
     /// False: it was not so within some time.
     bool run_until(Node& victim, const std::function<bool()>& is_over);

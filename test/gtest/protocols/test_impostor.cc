@@ -189,6 +189,79 @@ TEST_F(MsgImpostor, a_rendezvous_ends_when_its_data_is_not_under_way) {
     expect_end(TW_ERR_IO_ERROR);  // no status of ours is that
 }
 
+/// Memory that peers may write.
+class Target {
+  public:
+    Target(Entity& owner, std::size_t bytes) : md_(owner.md()), memory_(bytes) {
+        EXPECT_EQ(
+            uct_md_mem_reg(md_, memory_.data(), bytes,
+                           UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_LOCAL_WRITE, &handle_),
+            UCS_OK);
+        uct_md_attr_t attr{};
+        EXPECT_EQ(uct_md_query(md_, &attr), UCS_OK);
+        key_.resize(attr.rkey_packed_size);
+        EXPECT_EQ(uct_md_mkey_pack(md_, handle_, key_.data()), UCS_OK);
+    }
+    Target(const Target&) = delete;
+    Target& operator=(const Target&) = delete;
+    ~Target() { uct_md_mem_dereg(md_, handle_); }
+
+    const Bytes& memory() const { return memory_; }
+    /// For all of it.
+    Bytes offer(std::uint32_t sender, std::uint32_t send_id, std::uint32_t receive_id) const {
+        Bytes message;
+        append(&message,
+               proto::PutOffer{sender, send_id, receive_id, 0,
+                               static_cast<std::uint8_t>(key_.size()), 0, 0, memory_.size(),
+                               reinterpret_cast<std::uintptr_t>(memory_.data())});
+        message.insert(message.end(), key_.begin(), key_.end());
+        return message;
+    }
+
+  private:
+    uct_md_h md_;
+    uct_mem_h handle_ = nullptr;
+    Bytes memory_;
+    Bytes key_;
+};
+
+/// Memory of others is written by messages, which the owner's progress answers.
+class MsgImpostorWrites : private Settings, public MsgImpostor {
+  protected:
+    MsgImpostorWrites() : Settings({{"TAGWIRE_SM_CMA", "off"}}) {}
+};
+
+// The device has the buffer until the write has ended, whatever the receiver says.
+TEST_F(MsgImpostorWrites, a_rendezvous_does_not_end_while_its_data_is_written) {
+    if (contact_of_transports() != "sm")
+        GTEST_SKIP() << "ud writes no memory of others";
+    data_ = pattern(1'000'000, 3);
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const std::uint32_t id = send_rndv();
+    ASSERT_NE(id, 0U);
+    const Target target(impostor_.entity(), data_.size());
+    const std::uint64_t before = garbage();
+    impostor_.send(victim(), AmId::kPut, target.offer(impostor_.name(), id, 77));
+    impostor_.control(victim(), ControlOp::kAts, id);
+    for (int i = 0; i < 200; ++i)
+        victim().progress();
+    EXPECT_EQ(garbage(), before + 1);
+    EXPECT_TRUE(victim().done.empty()) << "the receiver has not answered a single write";
+    EXPECT_TRUE(impostor_.run_until(victim(), [&] {
+        for (const Bytes& message : impostor_.taken(AmId::kControl)) {
+            proto::Control said{};
+            if (proto::decode(message, &said) &&
+                said.op == static_cast<std::uint32_t>(ControlOp::kDataEnd) && said.a == 77)
+                return true;
+        }
+        return false;
+    }));
+    EXPECT_EQ(target.memory(), data_);
+    EXPECT_TRUE(victim().done.empty());
+    impostor_.control(victim(), ControlOp::kAts, id);
+    expect_end(TW_OK);
+}
+
 TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const tw_op_t how = op(&mark_);

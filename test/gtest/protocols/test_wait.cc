@@ -69,6 +69,23 @@ TEST_F(MsgWait, an_armed_descriptor_is_quiet_until_something_comes) {
     run_until([&] { return b.counter("rx_unexpected") > before; });
 }
 
+class MsgFirstSleep : private Settings, public MsgWait {
+  protected:
+    MsgFirstSleep() : Settings({{"TAGWIRE_LIVENESS_INTERVAL", "10ms"}}) {}
+};
+
+// Even a worker that has not looked at its peers yet wakes up to do so.
+TEST_F(MsgFirstSleep, is_interrupted_for_a_look_at_the_peers) {
+    Node& a = node(0);
+    Node& b = node(1);
+    int fd = -1;
+    ASSERT_EQ(tw_worker_fd(a.worker(), &fd), TW_OK);
+    a.to(b);
+    run_until([&] { return tw_worker_arm(a.worker()) == TW_OK; });
+    pollfd polled{fd, POLLIN, 0};
+    EXPECT_EQ(::poll(&polled, 1, 10'000), 1) << "nobody sends anything";
+}
+
 TEST_F(MsgWait, a_signal_of_another_thread_ends_the_sleep) {
     Node& a = node(0);
     int fd = -1;
