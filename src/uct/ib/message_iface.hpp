@@ -249,6 +249,8 @@ class MessageIface : public IbIface {
     /// program's memory is its own again. Callbacks of others run in the next progress. Bounded.
     void end_now(MessageEp& ep);
     void abandon(SendQueue& queue);
+    /// By the next call of progress, or when its endpoint is destroyed. It is in no queue.
+    void finish_later(SendOp& op, ucs_status_t status);
     void finish_late(const MessageEp* of);
     [[nodiscard]] bool has_late(const MessageEp& ep) const;
     void release_group(MessageEp& ep);

@@ -115,8 +115,7 @@ void MessageIface::owned_completed(SendQueue& owned, const Completion& completio
 
 void MessageIface::finish(MessageEp& ep, SendOp& op, ucs_status_t status) {
     if (ending_ != nullptr && op.ep != ending_) [[unlikely]] {
-        late_.push_back({&op, status});
-        has_work_ = true;
+        finish_later(op, status);
         return;
     }
     uct_completion_t* comp = op.comp;
@@ -351,6 +350,11 @@ void MessageIface::abandon(SendQueue& queue) {
     queue.wants_mark = false;
     if (cq_free_ == options_.tx_cq_depth)
         signals_out_ = 0;
+}
+
+void MessageIface::finish_later(SendOp& op, ucs_status_t status) {
+    late_.push_back({&op, status});
+    has_work_ = true;
 }
 
 /// Null: of all.

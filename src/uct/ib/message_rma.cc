@@ -237,7 +237,11 @@ ucs_status_t MessageEp::flush_cancel(uct_completion_t* comp) {
         op->ep = this;
         op->comp = comp;
         op->serial = own.rndv_serial_;
-        queue_->append(op);  // ends with the last request before it
+        // It ends with the last request before it, which may be under way no more.
+        if (has_ended())
+            own.finish_later(*op, UCS_ERR_CANCELED);
+        else
+            queue_->append(op);
     }
     return UCS_INPROGRESS;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 
 #include "buffer.hpp"
 #include "entity.hpp"
@@ -181,6 +182,74 @@ TEST_P(DcEnds, a_flush_is_the_last_where_a_callback_destroys_its_endpoint) {
     flush();
     ASSERT_TRUE(until(*sender_, [this] { return flushed_.calls == 1; }));
 }
+
+/// Two endpoints with a request each under way, of which the end of one meddles with the other.
+class DcNeighbours : public DcClose {
+  protected:
+    void SetUp() override {
+        sender_ = std::make_unique<Entity>(resource_of("dc"), options_of(GetParam()));
+        peer_ = std::make_unique<Entity>(resource_of("dc"), options_of(GetParam()));
+        payload_ = std::make_unique<Buffer>(make_payload(*sender_, 1000, 1));
+        for (Connection& link : links_)
+            link = connect(*sender_, *peer_);
+    }
+    void send(int index) {
+        const uct_iov_t iov = payload_->iov();
+        const uct_ep_h ep = links_[index].forward;
+        ASSERT_TRUE(until(*sender_, [&] {
+            return uct_ep_am_zcopy(ep, Entity::kAmId, nullptr, 0, &iov, 1, 0, &sent_[index]) ==
+                   UCS_INPROGRESS;
+        }));
+    }
+
+    std::unique_ptr<Entity> sender_, peer_;
+    std::unique_ptr<Buffer> payload_;
+    Connection links_[2];
+    Completion sent_[2];
+};
+
+TEST_P(DcNeighbours, an_end_that_destroys_another_endpoint_leaves_nothing_of_it_to_tell) {
+    bool may_destroy = false;
+    for (const int index : {0, 1}) {
+        sent_[index].on_done = [this, index, &may_destroy] {
+            if (!std::exchange(may_destroy, false))
+                return;
+            const int other = 1 - index;
+            links_[other].forward.reset();
+            EXPECT_EQ(1, sent_[other].calls) << "it is told within destroy";
+        };
+    }
+    peer_.reset();
+    send(0);
+    send(1);
+    may_destroy = sent_[0].calls == 0;
+    EXPECT_TRUE(until(*sender_, [&] { return sent_[0].calls + sent_[1].calls == 2; }));
+    for (const Completion& sent : sent_)
+        EXPECT_EQ(1, sent.calls);
+}
+
+TEST_P(DcNeighbours, what_was_sent_may_be_cancelled_while_another_endpoint_ends) {
+    Completion closed;
+    ucs_status_t status = UCS_ERR_LAST;
+    sent_[1].on_done = [&] {
+        status = uct_ep_flush(links_[0].forward, UCT_FLUSH_FLAG_CANCEL, &closed);
+    };
+    send(0);
+    send(1);
+    links_[1].forward.reset();
+    EXPECT_EQ(1, sent_[1].calls);
+    ASSERT_LE(UCS_OK, status);
+    const int told = status == UCS_INPROGRESS ? 1 : 0;
+    EXPECT_TRUE(until(*sender_, [&] { return sent_[0].calls == 1 && closed.calls == told; }));
+    EXPECT_EQ(told == 1 ? UCS_OK : UCS_INPROGRESS, closed.ended);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dc, DcNeighbours,
+                         ::testing::Values(Sharing{"owned", "dcs_quota", "1"},
+                                           Sharing{"owned_streams", "dcs_quota", "4"},
+                                           Sharing{"shared", "hash", "1"},
+                                           Sharing{"shared_streams", "rand", "4"}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Dc, DcEnds,
                          ::testing::Values(Sharing{"owned", "dcs_quota", "1"},

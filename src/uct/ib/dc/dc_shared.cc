@@ -15,22 +15,6 @@
 
 namespace tagwire::dc {
 
-namespace {
-
-struct OpList {
-    ib::SendOp* first = nullptr;
-    ib::SendOp* last = nullptr;
-
-    void append(ib::SendOp* op) {
-        op->next = nullptr;
-        (first == nullptr ? first : last->next) = op;
-        last = op;
-    }
-    ib::SendOp* take() { return first == nullptr ? nullptr : std::exchange(first, first->next); }
-};
-
-}  // namespace
-
 ib::MessageEp* DcIface::poster_of(const ib::SendQueue& queue) const {
     if (!queue.is_shared)
         return queue.owner;
@@ -105,7 +89,6 @@ void DcIface::post_again(Channel& channel) {
         return;  // the ring has no room for them yet
     restart(channel);
     ib::SendOp* left = std::exchange(channel.first, nullptr);
-    OpList ended;
     const std::uint32_t end = channel.posted + 1;
     std::uint32_t kept = channel.acked;
     bool is_posted = true;
@@ -129,7 +112,7 @@ void DcIface::post_again(Channel& channel) {
             if (op->ep->failure() == UCS_OK)
                 channel.append_numbered(op);
             else
-                ended.append(op);
+                finish_later(*op, op->ep->failure());
         }
     }
     const std::uint32_t dropped = channel.posted - kept;
@@ -144,8 +127,9 @@ void DcIface::post_again(Channel& channel) {
     channel.is_broken = false;
     wants_signals_ |= channel.unsignaled > 0;
     has_work_ = true;
-    while (ib::SendOp* op = ended.take())
-        finish(*op->ep, *op, op->ep->failure());
+    // A callback may destroy another of the endpoints, which ends what is there of it first.
+    if (ending_ == nullptr)
+        finish_late(nullptr);
 }
 
 bool DcIface::post_one_again(Channel& channel, std::uint32_t sn) {
