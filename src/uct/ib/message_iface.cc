@@ -3,6 +3,7 @@
 #include "uct/ib/message_iface.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "ucs/log/log.hpp"
 
@@ -92,6 +93,7 @@ ucs_status_t MessageIface::open_queues() {
         set_limits();
         status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
     }
+    rndv_index_bits_ = static_cast<unsigned>(std::bit_width(options_.rndv_max - 1));
     constexpr unsigned kReceivesAtFirst = 256;
     if (status == UCS_OK && !has_device_tags_ && !in_use_.reserve(kReceivesAtFirst))
         status = UCS_ERR_NO_MEMORY;

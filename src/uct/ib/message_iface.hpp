@@ -341,7 +341,6 @@ class MessageIface : public IbIface {
 
     void count(MessageCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
 
-    static constexpr std::uint32_t kRndvGeneration = 1U << 16;  // below: index
     static constexpr std::uint32_t kIndexBits = 20;
     static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
 
@@ -408,6 +407,13 @@ class MessageIface : public IbIface {
     ucs::AddressSet in_use_;               // the buffers of receives that software matches
     std::vector<std::unique_ptr<RndvSend>> rndvs_;
     RndvSend* rndv_free_ = nullptr;
+    // Of an id the lowest bits, as many as RNDV_MAX needs; the generation has the others. An end
+    // that comes late is that of a rendezvous which was cancelled while its receiver read, so it
+    // comes at the latest when that read has ended or its connection failed. To be taken for
+    // another's it would have to meet the same generation of the same place again, of 2^22 with
+    // 1024 rendezvous: of these each takes a request and its acknowledgement, microseconds at
+    // least, and over rc only those of the same endpoint count.
+    unsigned rndv_index_bits_ = 16;
     unsigned rndvs_under_way_ = 0;
     std::uint64_t rndv_serial_ = 0;
     ucs::ObjectPool<RndvRead> reads_;

@@ -25,7 +25,7 @@ RndvSend* MessageIface::new_rndv(MessageEp& ep, uct_completion_t* comp) {
     RndvSend* send = rndv_free_;
     rndv_free_ = send->next;
     ++rndvs_under_way_;
-    send->id += kRndvGeneration;
+    send->id += 1U << rndv_index_bits_;
     send->ep = &ep;
     send->comp = comp;
     send->serial = ++rndv_serial_;
@@ -54,7 +54,7 @@ void MessageIface::drop_rndv(RndvSend& send) {
 }
 
 RndvSend* MessageIface::rndv_of(std::uint32_t id) const {
-    const std::uint32_t index = id & (kRndvGeneration - 1);
+    const std::uint32_t index = id & ((1U << rndv_index_bits_) - 1);
     RndvSend* send = index < rndvs_.size() ? rndvs_[index].get() : nullptr;
     return send != nullptr && send->ep != nullptr && send->id == id ? send : nullptr;
 }
