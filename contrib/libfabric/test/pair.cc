@@ -103,6 +103,18 @@ void Pair::greet(Side& from, Side& to, fi_addr_t addr) {
     }
 }
 
+Owner<fid_ep> Pair::open_third(Name* name_p) {
+    fid_ep* made = nullptr;
+    EXPECT_EQ(fi_endpoint(domain.get(), info.get(), &made, nullptr), 0);
+    Owner<fid_ep> third(made);
+    EXPECT_EQ(fi_ep_bind(made, &av->fid, 0), 0);
+    EXPECT_EQ(fi_ep_bind(made, &b.rx->fid, FI_TRANSMIT | FI_RECV), 0);
+    EXPECT_EQ(fi_enable(made), 0);
+    std::size_t length = name_p->size();
+    EXPECT_EQ(fi_getname(&made->fid, name_p->data(), &length), 0);
+    return third;
+}
+
 void Pair::open_side(Side& side, const Wanted& wanted) {
     fi_cq_attr cq_attr{};
     cq_attr.format = wanted.format;

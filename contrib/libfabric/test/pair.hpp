@@ -80,6 +80,8 @@ class Pair : public testing::Test {
     /// As the destructor does.
     void close();
     void open_side(Side& side, const Wanted& wanted);
+    /// A third endpoint, with the queue of `b`'s receives.
+    Owner<fid_ep> open_third(Name* name_p);
     void greet(Side& from, Side& to, fi_addr_t addr);
 
     /// Progresses everything until it holds; fails after many steps.

@@ -116,21 +116,14 @@ TEST_F(FiObjects, a_message_that_was_sent_arrives_although_its_endpoint_is_close
 
 TEST_F(FiObjects, several_endpoints_share_a_queue) {
     open();
-    fid_ep* made = nullptr;
-    ASSERT_EQ(fi_endpoint(domain.get(), info.get(), &made, nullptr), 0);
-    const Owner<fid_ep> third(made);
-    ASSERT_EQ(fi_ep_bind(made, &av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(made, &b.rx->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(made), 0);
     Name name{};
-    std::size_t length = name.size();
-    ASSERT_EQ(fi_getname(&made->fid, name.data(), &length), 0);
+    const Owner<fid_ep> third = open_third(&name);
     fi_addr_t to_third = FI_ADDR_NOTAVAIL;
     ASSERT_EQ(fi_av_insert(av.get(), name.data(), 1, &to_third, 0, nullptr), 1);
     int marks[2] = {};
     Text got[2] = {Text(4, ' '), Text(4, ' ')};
     trecv(got[0], 1, 0, &marks[0]);
-    ASSERT_EQ(fi_trecv(made, got[1].data(), 4, nullptr, FI_ADDR_UNSPEC, 1, 0, &marks[1]), 0);
+    ASSERT_EQ(fi_trecv(third.get(), got[1].data(), 4, nullptr, FI_ADDR_UNSPEC, 1, 0, &marks[1]), 0);
     retry([&] { return fi_tsend(a.ep.get(), "3333", 4, nullptr, to_third, 1, nullptr); });
     EXPECT_EQ(next(b.rx).op_context, &marks[1]);
     tsend("bbbb", 1);

@@ -84,19 +84,12 @@ TEST_F(FiVector, an_address_that_stands_there_twice_is_one_connection_and_is_clo
 
 TEST_F(FiVector, a_connection_is_closed_with_the_last_number_whichever_was_used) {
     open();
-    fid_ep* made = nullptr;
-    ASSERT_EQ(fi_endpoint(domain.get(), info.get(), &made, nullptr), 0);
-    const Owner<fid_ep> third(made);
-    ASSERT_EQ(fi_ep_bind(made, &av->fid, 0), 0);
-    ASSERT_EQ(fi_ep_bind(made, &b.rx->fid, FI_TRANSMIT | FI_RECV), 0);
-    ASSERT_EQ(fi_enable(made), 0);
     Name name{};
-    std::size_t length = name.size();
-    ASSERT_EQ(fi_getname(&made->fid, name.data(), &length), 0);
+    const Owner<fid_ep> third = open_third(&name);
     const fi_addr_t used = insert(name);
     const fi_addr_t other = insert(name);
     Text got(4, ' ');
-    ASSERT_EQ(fi_trecv(made, got.data(), 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+    ASSERT_EQ(fi_trecv(third.get(), got.data(), 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
     tsend("text", 7);
     retry([&] { return fi_tinject(a.ep.get(), "text", 4, used, 1); });
     next(b.rx);
@@ -104,7 +97,7 @@ TEST_F(FiVector, a_connection_is_closed_with_the_last_number_whichever_was_used)
     remove(other);
     // A closed connection makes way for another.
     const fi_addr_t again = insert(name);
-    ASSERT_EQ(fi_trecv(made, got.data(), 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+    ASSERT_EQ(fi_trecv(third.get(), got.data(), 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
     retry([&] { return fi_tinject(a.ep.get(), "text", 4, again, 1); });
     next(b.rx);
 }
