@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "protocols/fixture.hpp"
@@ -18,31 +19,46 @@ namespace {
 
 constexpr std::size_t kLong = 300000;
 
-/// Tells its address, says hello, and then only progresses.
+/// A worker of a process that is to die, with an endpoint to the parent's. Where it cannot be made
+/// the process ends.
+class DoomedNode {
+  public:
+    DoomedNode(int to_parent, int from_parent, const char* transports) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        tw_context_params_t params{};
+        params.transports = transports;
+        tw_context_h context = nullptr;
+        if (tw_context_create(&params, &context) != TW_OK)
+            _exit(2);
+        node_.emplace(context);
+        const Bytes address = node_->address();
+        Bytes theirs(TW_ADDRESS_BYTES_MAX);
+        if (::write(to_parent, address.data(), address.size()) < 0)
+            _exit(3);
+        const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
+        if (length <= 0)
+            _exit(4);
+        const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
+        if (tw_ep_create(node_->worker(), &ep_params, &ep_) != TW_OK)
+            _exit(5);
+    }
+
+    Node& node() { return *node_; }
+    tw_ep_h ep() const { return ep_; }
+
+  private:
+    std::optional<Node> node_;
+    tw_ep_h ep_ = nullptr;
+};
+
+/// Says hello, and then only progresses.
 [[noreturn]] void be_victim(int to_parent, int from_parent, const char* transports) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    tw_context_params_t params{};
-    params.transports = transports;
-    tw_context_h context = nullptr;
-    if (tw_context_create(&params, &context) != TW_OK)
-        _exit(2);
-    Node node(context);
-    const Bytes address = node.address();
-    Bytes theirs(TW_ADDRESS_BYTES_MAX);
-    if (::write(to_parent, address.data(), address.size()) < 0)
-        _exit(3);
-    const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
-    if (length <= 0)
-        _exit(4);
-    const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
-    tw_ep_h ep = nullptr;
-    if (tw_ep_create(node.worker(), &ep_params, &ep) != TW_OK)
-        _exit(5);
+    DoomedNode doomed(to_parent, from_parent, transports);
     const Bytes data = pattern(kLong, 1);
-    tw_tag_send(ep, data.data(), 10, 1, nullptr, nullptr);
-    tw_tag_send(ep, data.data(), kLong, 2, nullptr, nullptr);
+    tw_tag_send(doomed.ep(), data.data(), 10, 1, nullptr, nullptr);
+    tw_tag_send(doomed.ep(), data.data(), kLong, 2, nullptr, nullptr);
     for (;;)
-        node.progress();
+        doomed.node().progress();
 }
 
 /// The victim, from its birth to its death.
@@ -215,24 +231,9 @@ TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
 [[noreturn]] void be_early_victim(int to_parent, int from_parent, const char* transports,
                                   unsigned steps) {
     constexpr unsigned kCallsMax = 200'000;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    tw_context_params_t params{};
-    params.transports = transports;
-    tw_context_h context = nullptr;
-    if (tw_context_create(&params, &context) != TW_OK)
-        _exit(2);
-    Node node(context);
-    const Bytes address = node.address();
-    Bytes theirs(TW_ADDRESS_BYTES_MAX);
-    if (::write(to_parent, address.data(), address.size()) < 0)
-        _exit(3);
-    const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
-    const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
-    tw_ep_h ep = nullptr;
-    if (length <= 0 || tw_ep_create(node.worker(), &ep_params, &ep) != TW_OK)
-        _exit(5);
+    DoomedNode doomed(to_parent, from_parent, transports);
     for (unsigned calls = 0; steps > 0 && calls < kCallsMax; ++calls)
-        steps -= tw_worker_progress(node.worker()) > 0 ? 1 : 0;
+        steps -= tw_worker_progress(doomed.node().worker()) > 0 ? 1 : 0;
     ::raise(SIGKILL);
     _exit(6);
 }
