@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sleeping workers, and workers of many threads.
+// Sleeping workers, everything that ends a wait, and waits for operations.
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <fstream>
-#include <string>
 #include <thread>
 
-#include "protocols/fixture.hpp"
+#include "protocols/waiting.hpp"
 
 namespace tagwire::test {
 namespace {
-
-constexpr std::uint64_t kSecond = 1'000'000'000;
 
 class MsgWait : public MsgTest {};
 
@@ -111,48 +105,6 @@ TEST_F(MsgWait, waiting_has_a_limit) {
 
 // ---- What ends a wait
 
-constexpr tw_wait_mode_t kModes[] = {TW_WAIT_SPIN, TW_WAIT_YIELD, TW_WAIT_SLEEP};
-constexpr std::uint64_t kPatience = 10 * kSecond;  // then it hangs
-
-/// Waits for nothing until nothing is left to tell.
-void calm(Node& node, tw_wait_mode_t mode) {
-    while (tw_worker_wait(node.worker(), mode, 1000000) == TW_OK) {
-    }
-}
-
-/// A thread, and whether it sleeps in the kernel.
-class Other {
-  public:
-    template <class Body>
-    explicit Other(Body body)
-        : thread_([this, body] {
-              tid_ = ::gettid();
-              body();
-              is_over = true;
-          }) {}
-    ~Other() { thread_.join(); }
-    void until_it_sleeps() const {
-        while (!is_over && state() != 'S')
-            ::sched_yield();
-    }
-    pthread_t handle() { return thread_.native_handle(); }
-
-    std::atomic<bool> is_over{false};
-
-  private:
-    char state() const {
-        std::ifstream file("/proc/self/task/" + std::to_string(tid_) + "/stat");
-        std::string text;
-        std::getline(file, text);
-        const std::size_t end = text.rfind(')');
-        return tid_ == 0 || end == std::string::npos || end + 2 >= text.size() ? '?'
-                                                                               : text[end + 2];
-    }
-
-    std::atomic<pid_t> tid_{0};
-    std::thread thread_;
-};
-
 TEST_F(MsgWait, what_another_threads_progress_has_ended_ends_a_wait) {
     for (const tw_thread_mode_t threads : {TW_THREAD_SERIALIZED, TW_THREAD_MULTI}) {
         for (const tw_wait_mode_t mode : kModes) {
@@ -160,7 +112,7 @@ TEST_F(MsgWait, what_another_threads_progress_has_ended_ends_a_wait) {
             std::atomic<int> turn{0};
             tw_request_h request = nullptr;
             std::uint64_t value = 0;
-            Other other([&] {
+            WatchedThread other([&] {
                 calm(shared, mode);
                 ASSERT_EQ(
                     tw_tag_recv(shared.worker(), &value, sizeof value, 1, 0, nullptr, &request),
@@ -213,56 +165,6 @@ TEST_F(MsgWait, what_the_threads_own_progress_has_ended_ends_a_wait) {
     }
 }
 
-/// Threads of one worker send to themselves and wait: by testing and waiting, or for the request.
-void exchange_by_waiting(Node& shared, tw_wait_mode_t mode, bool by_request) {
-    constexpr int kThreads = 3, kMessages = 300;
-    tw_ep_h ep = shared.to(shared);
-    std::atomic<int> wrong{0};
-    std::vector<std::thread> threads;
-    for (int thread = 0; thread < kThreads; ++thread) {
-        threads.emplace_back([&, thread] {
-            for (int i = 0; i < kMessages && wrong == 0; ++i) {
-                const auto tag = static_cast<std::uint64_t>(thread);
-                std::uint64_t value = 0;
-                const auto sent = static_cast<std::uint64_t>(i);
-                tw_request_h request = nullptr;
-                const bool is_first = i % 2 == 0;
-                if (is_first)
-                    wrong += tw_tag_send(ep, &sent, 8, tag, nullptr, nullptr) < TW_OK;
-                tw_status_t status =
-                    tw_tag_recv(shared.worker(), &value, 8, tag, 0, nullptr, &request);
-                if (!is_first)
-                    wrong += tw_tag_send(ep, &sent, 8, tag, nullptr, nullptr) < TW_OK;
-                if (status == TW_INPROGRESS && by_request) {
-                    status = tw_request_wait(request, mode, kPatience, nullptr);
-                } else if (status == TW_INPROGRESS) {
-                    while ((status = tw_request_test(request, nullptr)) == TW_INPROGRESS)
-                        wrong += tw_worker_wait(shared.worker(), mode, kPatience) != TW_OK;
-                }
-                tw_request_free(request);
-                wrong += status != TW_OK || value != sent;
-            }
-        });
-    }
-    for (std::thread& thread : threads)
-        thread.join();
-    EXPECT_EQ(wrong, 0) << "mode " << mode;
-}
-
-TEST_F(MsgWait, threads_that_test_and_wait_all_end) {
-    for (const tw_wait_mode_t mode : kModes) {
-        Node shared(context_.get(), TW_THREAD_MULTI);
-        exchange_by_waiting(shared, mode, false);
-    }
-}
-
-TEST_F(MsgWait, threads_that_wait_for_their_requests_all_end) {
-    for (const tw_wait_mode_t mode : kModes) {
-        Node shared(context_.get(), TW_THREAD_MULTI);
-        exchange_by_waiting(shared, mode, true);
-    }
-}
-
 TEST_F(MsgWait, a_signal_ends_one_wait_of_each_thread) {
     for (const tw_wait_mode_t mode : kModes) {
         Node shared(context_.get(), TW_THREAD_MULTI);
@@ -276,11 +178,11 @@ TEST_F(MsgWait, a_signal_ends_one_wait_of_each_thread) {
             ++calmed;
             EXPECT_EQ(tw_worker_wait(shared.worker(), mode, kPatience), TW_OK) << "mode " << mode;
         };
-        Other first(wait), second(wait), third(wait);
+        WatchedThread first(wait), second(wait), third(wait);
         while (calmed < 3)
             ::sched_yield();
         if (mode == TW_WAIT_SLEEP) {
-            for (Other* other : {&first, &second, &third})
+            for (WatchedThread* other : {&first, &second, &third})
                 other->until_it_sleeps();
         }
         EXPECT_EQ(tw_worker_signal(shared.worker()), TW_OK);
@@ -311,7 +213,7 @@ TEST_F(MsgWait, a_signal_handler_ends_a_sleep) {
     ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
     Node& a = node(0);
     {
-        Other other([&] {
+        WatchedThread other([&] {
             calm(a, TW_WAIT_SLEEP);
             EXPECT_EQ(tw_worker_wait(a.worker(), TW_WAIT_SLEEP, kPatience), TW_OK);
         });
@@ -322,128 +224,6 @@ TEST_F(MsgWait, a_signal_handler_ends_a_sleep) {
         }
     }
     ::sigaction(SIGUSR1, &before, nullptr);
-}
-
-// ---- What another thread begins
-
-/// A thread sleeps for what a callback tells; this one begins something that only progress can end.
-class MsgWaitMulti : public MsgWait {
-  protected:
-    static tw_op_t telling(std::atomic<int>& ended) {
-        tw_op_t how = op(&ended);
-        how.complete = [](const tw_completion_t* done) {
-            ++*static_cast<std::atomic<int>*>(done->context);
-        };
-        return how;
-    }
-    template <class Begin>
-    void begin_while_asleep(std::atomic<int>& ended, Begin begin) {
-        Other sleeper([&] {
-            while (ended == 0)
-                ASSERT_EQ(tw_worker_wait(shared_.worker(), TW_WAIT_SLEEP, kPatience), TW_OK);
-        });
-        sleeper.until_it_sleeps();
-        begin();
-    }
-
-    Node shared_{context_.get(), TW_THREAD_MULTI};
-};
-
-TEST_F(MsgWaitMulti, a_cancel_wakes_who_waits_for_its_callback) {
-    std::atomic<int> ended{0};
-    const tw_op_t how = telling(ended);
-    char byte = 0;
-    tw_request_h request = nullptr;
-    ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 1, 0, &how, &request), TW_INPROGRESS);
-    begin_while_asleep(ended, [&] { EXPECT_EQ(tw_request_cancel(request), TW_OK); });
-}
-
-TEST_F(MsgWaitMulti, a_receive_of_a_message_that_waits_wakes_a_sleeper) {
-    const Bytes data = pattern(4 << 20, 1);
-    Bytes received(data.size());
-    std::atomic<int> ended{0}, sent{0};
-    const tw_op_t how = telling(ended), send = telling(sent);
-    ASSERT_EQ(tw_tag_send(shared_.to(shared_), data.data(), data.size(), 1, &send, nullptr),
-              TW_INPROGRESS);
-    while (shared_.counter("rx_unexpected") == 0)
-        tw_worker_progress(shared_.worker());
-    begin_while_asleep(ended, [&] {
-        EXPECT_EQ(
-            tw_tag_recv(shared_.worker(), received.data(), received.size(), 1, 0, &how, nullptr),
-            TW_INPROGRESS);
-    });
-    EXPECT_EQ(received, data);
-}
-
-TEST_F(MsgWaitMulti, a_first_send_wakes_a_sleeper) {
-    std::atomic<int> ended{0};
-    const tw_op_t how = telling(ended);
-    char byte = 0;
-    ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 1, 0, &how, nullptr), TW_INPROGRESS);
-    begin_while_asleep(ended, [&] {
-        EXPECT_GE(tw_tag_send(shared_.to(shared_), "x", 1, 1, nullptr, nullptr), TW_OK);
-    });
-}
-
-TEST_F(MsgWaitMulti, a_close_wakes_a_sleeper) {
-    std::atomic<int> ended{0};
-    const tw_op_t how = telling(ended);
-    ASSERT_GE(tw_tag_send(shared_.to(shared_), "x", 1, 1, nullptr, nullptr), TW_OK);
-    while (shared_.counter("rx_unexpected") == 0)
-        tw_worker_progress(shared_.worker());
-    begin_while_asleep(ended, [&] {
-        EXPECT_EQ(tw_ep_close(shared_.to(shared_), 0, &how, nullptr), TW_INPROGRESS);
-    });
-}
-
-TEST_F(MsgWaitMulti, progress_of_another_thread_takes_no_wake_up_away) {
-    Node& a = node(0);
-    std::atomic<int> ended{0};
-    const tw_op_t how = telling(ended);
-    char byte = 0;
-    ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 1, 0, &how, nullptr), TW_INPROGRESS);
-    a.to(shared_);
-    begin_while_asleep(ended, [&] {
-        for (int i = 0; i < 100; ++i)
-            tw_worker_progress(shared_.worker());
-        EXPECT_GE(tw_tag_send(a.to(shared_), "x", 1, 1, nullptr, nullptr), TW_OK);
-        while (ended == 0)
-            a.progress();
-    });
-}
-
-TEST_F(MsgWaitMulti, what_one_threads_progress_ends_wakes_the_thread_that_sleeps_for_it) {
-    char byte = 0;
-    tw_request_h request = nullptr;
-    ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 1, 0, nullptr, &request), TW_INPROGRESS);
-    Other sleeper(
-        [&] { EXPECT_EQ(tw_request_wait(request, TW_WAIT_SLEEP, kPatience, nullptr), TW_OK); });
-    sleeper.until_it_sleeps();
-    EXPECT_GE(tw_tag_send(shared_.to(shared_), "x", 1, 1, nullptr, nullptr), TW_OK);
-    while (tw_request_test(request, nullptr) == TW_INPROGRESS)
-        tw_worker_progress(shared_.worker());
-}
-
-TEST_F(MsgWaitMulti, an_armed_descriptor_hears_of_what_another_thread_does) {
-    int fd = -1;
-    ASSERT_EQ(tw_worker_fd(shared_.worker(), &fd), TW_OK);
-    char byte = 0;
-    tw_request_h request = nullptr;
-    ASSERT_EQ(tw_tag_recv(shared_.worker(), &byte, 1, 1, 0, nullptr, &request), TW_INPROGRESS);
-    for (const bool cancels : {true, false}) {
-        while (tw_worker_arm(shared_.worker()) != TW_OK)
-            tw_worker_progress(shared_.worker());
-        Other other([&] {
-            if (cancels) {
-                tw_request_cancel(request);
-            } else {
-                tw_worker_progress(shared_.worker());
-            }
-        });
-        pollfd polled{fd, POLLIN, 0};
-        EXPECT_EQ(::poll(&polled, 1, 60000), 1);
-    }
-    tw_request_free(request);
 }
 
 // ---- Waiting for operations
@@ -555,42 +335,6 @@ TEST_F(MsgWait, a_peek_does_not_progress) {
     for (int i = 0; i < 1000; ++i)
         ASSERT_EQ(tw_tag_recv(a.worker(), nullptr, 0, 2, 0, &peek, nullptr), TW_ERR_NO_MESSAGE);
     run_until([&] { return tw_tag_recv(a.worker(), nullptr, 0, 2, 0, &peek, nullptr) == TW_OK; });
-}
-
-TEST_F(MsgWait, any_thread_may_use_a_worker_of_multi_mode) {
-    Node shared(context_.get(), TW_THREAD_MULTI);
-    constexpr int kThreads = 4, kMessages = 500;
-    const Bytes address = shared.address();
-    const tw_ep_params_t params{address.data(), address.size(), nullptr};
-    tw_ep_h ep = nullptr;
-    ASSERT_EQ(tw_ep_create(shared.worker(), &params, &ep), TW_OK);
-    std::atomic<int> wrong{0};
-    std::vector<std::thread> threads;
-    for (int thread = 0; thread < kThreads; ++thread) {
-        threads.emplace_back([&, thread] {
-            for (int i = 0; i < kMessages; ++i) {
-                const int number = thread * kMessages + i;
-                const auto tag = static_cast<std::uint64_t>(number);
-                const std::uint64_t value = tag * 3;
-                std::uint64_t received = 0;
-                tw_request_h request = nullptr;
-                while (tw_tag_send(ep, &value, sizeof value, tag, nullptr, nullptr) ==
-                       TW_ERR_NO_RESOURCE)
-                    tw_worker_progress(shared.worker());
-                const tw_status_t status = tw_tag_recv(shared.worker(), &received, sizeof received,
-                                                       tag, 0, nullptr, &request);
-                if (status == TW_INPROGRESS) {
-                    while (tw_request_test(request, nullptr) == TW_INPROGRESS)
-                        tw_worker_progress(shared.worker());
-                    tw_request_free(request);
-                }
-                wrong += status < TW_OK || received != value;
-            }
-        });
-    }
-    for (std::thread& thread : threads)
-        thread.join();
-    EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace
