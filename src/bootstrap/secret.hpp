@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the processes of a job share and nobody else knows, and how each proves to the other that it
-// does: HMAC-SHA256 over who is who and a random number of either side. The secret itself does not
-// go over the network.
+// The secret of a job, which its processes alone know, and the proof by which each shows the other
+// that it knows it: HMAC-SHA256 over the roles of both and a random number of either side. The
+// secret itself does not go over the network.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ Result make_nonce(Nonce* nonce_p);
 /// can read is refused.
 Result choose_secret(const Options& options, std::string* secret_p);
 
-/// Of one connection, the same on both sides.
+/// The facts of one connection, the same on both sides.
 struct Introduction {
     std::string job;
     std::uint32_t size;
@@ -40,7 +40,7 @@ struct Introduction {
 
 enum class Prover : std::uint8_t { kMember = 1, kRoot = 2 };
 
-/// What only who knows `secret` can say of this connection. The prover is part of it, so that
+/// A proof for this connection that takes `secret` to make. The prover is part of it, so that
 /// nobody is answered with his own words.
 Digest prove(const std::string& secret, Prover prover, const Introduction& introduction);
 

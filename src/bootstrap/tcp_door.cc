@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kStrangersMax = 256;
 constexpr unsigned kRefusalsLoggedMax = 8;
-/// Of what a stranger says before he is let in: the job's name, or a proof.
+/// The longest frame of a stranger before he is let in: the job's name, or a proof.
 constexpr std::size_t kHelloBytesMax = std::max(TW_BOOTSTRAP_JOB_MAX, 2 * kDigestBytes);
 
 }  // namespace

@@ -32,7 +32,7 @@ class TcpDoor {
     Result gather_members(const Deadline& deadline);
     Result look(int timeout_ms);
     Result accept_waiting();
-    /// Who has connected, and with a secret what he was asked.
+    /// A peer that has connected, and with a secret the question that it was asked.
     struct Stranger {
         std::unique_ptr<Stream> stream;
         std::unique_ptr<Introduction> asked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker keeps of messages that nobody has received yet: memory and number, whoever sent
-// them, also of peers that are gone. A single thread uses it.
+// The budget of a worker for messages that nobody has received yet: their memory and their number,
+// whoever sent them, also of peers that are gone. A single thread uses it.
 //
 //     to 1/8   data comes again, if it was held
 //     to 1/4   messages come again, if they were held
@@ -19,7 +19,7 @@ namespace tagwire::proto {
 
 class Budget {
   public:
-    /// What may be on its way when a peer is told to send nothing, and so comes on top.
+    /// A peer that is told to send nothing may have so much on its way, which comes on top.
     static constexpr std::uint64_t kOnItsWayBytes = std::uint64_t{8} << 20;
     static constexpr std::uint64_t kOnItsWayMessages = std::uint64_t{1} << 16;
 
@@ -34,7 +34,7 @@ class Budget {
         bytes_ -= bytes;
         --messages_;
     }
-    /// Of a message that is kept.
+    /// A message that is kept takes more.
     void grow(std::size_t bytes) { bytes_ += bytes; }
     /// The sender of a message that is kept has gone, or the message is about to.
     void add_orphan(std::size_t bytes) {

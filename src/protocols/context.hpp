@@ -70,7 +70,7 @@ class Context : public tw_context {
     ucs_status_t check_overrides() const;
     ucs_status_t complain(const std::string& wanted, const std::string& absent) const;
 
-    /// Who named the transports.
+    /// The option or the parameter that named the transports.
     const char* source_ = "TAGWIRE_TRANSPORTS";
     Options options_{};
     Calibration calibration_;

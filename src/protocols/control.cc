@@ -167,7 +167,7 @@ ucs_status_t status_of_peer(const Control& message) {
     return message.b > UCS_ERR_LAST ? static_cast<ucs_status_t>(message.b) : UCS_ERR_IO_ERROR;
 }
 
-/// Of an eager message that has gone, in part at least.
+/// The request is an eager message that has gone, in part at least.
 bool awaits_ack(const Request& request) {
     constexpr std::uint32_t kAsked = TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE;
     return request.kind == RequestKind::kSend && !request.is_rndv &&
@@ -373,7 +373,7 @@ void Endpoint::request_ended() {
 
 // ---- Cancel
 
-/// What has begun to go is asked back for when all of it has gone: start_eager(), start_rndv().
+/// The peer is asked to drop a message when all of it has gone: start_eager(), start_rndv().
 void Endpoint::cancel(Request& request) {
     request.wants_cancel = true;
     if (request.is_announced)

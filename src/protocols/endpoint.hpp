@@ -84,7 +84,7 @@ class Endpoint : public tw_ep {
 
     // ---- Sending (send.cc)
 
-    /// What waits for room is tried again in progress.
+    /// Progress tries again whatever waits for room.
     void stall();
     bool may_send_short(std::size_t length) const { return length < direct_end_; }
     bool may_send_short_imm(std::size_t length) const {
@@ -190,7 +190,7 @@ class Endpoint : public tw_ep {
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
 
-    // What is kept of it that nobody has received (kept.cc).
+    // Its messages that nobody has received, and their memory (kept.cc).
     UnexpectedList kept;
     std::uint64_t held_bytes = 0;  // of these, and of announced ones
     std::uint64_t sent_on = 0;     // bytes that came although it was told to hold

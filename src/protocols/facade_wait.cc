@@ -23,7 +23,7 @@ tw_status_t tw(ucs_status_t status) {
     return static_cast<tw_status_t>(status);
 }
 
-/// What a wait looks at, with the lock.
+/// The state that a wait looks at, with the lock.
 struct Seen {
     unsigned moved = 0;            // by this thread's progress
     bool was_interrupted = false;  // by a signal handler
@@ -133,7 +133,7 @@ Worker* worker_of_first(std::span<const tw_request_h> requests) {
     return found == requests.end() ? nullptr : request_of(*found).worker;
 }
 
-/// Of `worker`, and their end is asked for: other handles may be the library's again already.
+/// All are of `worker` and are not told elsewhere: others may be the library's again already.
 tw_status_t check_requests(const char* call, Worker& worker,
                            std::span<const tw_request_h> requests) {
     const Entry entry(worker);

@@ -14,7 +14,7 @@ namespace tagwire::proto {
 
 namespace {
 
-/// What the heap takes for itself.
+/// The heap takes so much for itself.
 constexpr std::size_t kHeapBytes = 16;
 
 bool is_half(const Unexpected& message) {

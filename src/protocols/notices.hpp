@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker has to tell of its endpoints and peers: failures, and peers that come and go.
+// Notices of a worker about its endpoints and peers: failures, and peers that come and go.
 //
-// A transport may find out in any call that a peer has gone. What is told of it waits for progress,
-// behind the ends of operations that waited for progress before it.
+// A transport may find out in any call that a peer has gone. Its notice waits for progress, behind
+// the ends of operations that waited for progress before it.
 #pragma once
 
 #include <cstddef>

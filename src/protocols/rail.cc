@@ -17,7 +17,7 @@ namespace {
 
 /// Of what a receiver keeps of unexpected messages, the share that one may need.
 constexpr std::uint64_t kEagerShare = 4;
-/// Of a sentence that says why a peer cannot be reached.
+/// The longest sentence that says why a peer cannot be reached.
 constexpr std::size_t kReasonBytes = 256;
 
 }  // namespace

@@ -455,7 +455,7 @@ bool Worker::drop(const char* what, std::size_t length) {
     return false;
 }
 
-/// What a peer had sent may be on its way, or wait in a queue of ours, when its endpoint goes.
+/// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
 ucs_status_t Worker::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
     if (!names_.is_past(sender))
         return garbage(what, length);

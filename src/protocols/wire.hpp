@@ -104,7 +104,7 @@ struct KeyHead {
     std::uint8_t domain;  // of the sender, as its hello numbers them
     std::uint8_t bytes;   // of the key behind it
 };
-/// Of the keys behind a Rndv, or behind the first key of a PutOffer, with their heads.
+/// The most that keys take behind a Rndv, or behind the first key of a PutOffer, heads included.
 inline constexpr std::size_t kKeysBytesMax = 512;
 
 struct Data {
@@ -231,7 +231,7 @@ struct KeyList {
     WireBytes all() const { return {bytes, used}; }
 };
 
-/// What is behind the Header of an eager message. `data` lies where the transport has it.
+/// The rest of an eager message behind its Header. `data` lies where the transport has it.
 struct EagerBody {
     std::uint64_t imm = 0;
     std::uint64_t length = 0;   // of the message; more than `data` exactly with kMoreParts

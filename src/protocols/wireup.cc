@@ -285,7 +285,7 @@ void Endpoint::add_refused(const Offer& offer) {
         refused_.push_back(pair);
 }
 
-/// What was offered is still to be connected, by an answer to it or by a refusal of it.
+/// The offer is the one of ours that an answer or a refusal is still to come to.
 bool Endpoint::is_about_ours(const Offer& offer) const {
     return offered_ != nullptr && offered_rail_->index() == offer.peer_rail &&
            offered_to_ == offer.rail;

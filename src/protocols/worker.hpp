@@ -126,8 +126,8 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t arm();
     /// Ends waits, and makes the descriptor readable. Any thread, also in a signal handler.
     void signal();
-    /// What the program may have seen of the worker: it grows when an operation ends, a message
-    /// comes that nobody waits for, or an endpoint fails.
+    /// The number of events that the program may have seen: it grows when an operation ends, a
+    /// message comes that nobody waits for, or an endpoint fails.
     std::uint64_t ends() const {
         return ends_ + counters_.value(WorkerCounter::kRxExpected) +
                counters_.value(WorkerCounter::kRxUnexpected);
@@ -289,7 +289,7 @@ class alignas(128) Worker : public tw_worker {
     void break_arming(const Waiter& me);
     void ask_slow_work() { attention_ |= kSlowWork; }
     unsigned run_slow_work();
-    /// Of requests by callbacks in progress: those told and those that wait.
+    /// Counts requests whose callbacks run in progress: those told and those that wait.
     std::uint64_t ends_before_now() const { return ends_told_ + deferred_.size(); }
     unsigned look_around();
     unsigned look_at_rails();

@@ -32,7 +32,7 @@ const Option* find_option(const OptionTable& table, std::string_view name) {
     return nullptr;
 }
 
-/// What reports and messages show of a value.
+/// Reports and messages show a value like this.
 std::string shown(const Option& option, std::string_view value) {
     const bool is_hidden = (option.flags & kOptionSecret) != 0 && !value.empty();
     return std::string(is_hidden ? "(hidden)" : value);

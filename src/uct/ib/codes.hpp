@@ -18,7 +18,7 @@ unsigned access_of(const Device& device);
 
 /// What a completion means for its endpoint.
 ucs_status_t status_of(ibv_wc_status status);
-/// What an endpoint fails with whose request ended so. Flushed: its queue pair went to the error
+/// The failure of an endpoint whose request ended so. Flushed: its queue pair went to the error
 /// state by itself, and nobody has cancelled anything.
 ucs_status_t failure_of(ibv_wc_status status);
 

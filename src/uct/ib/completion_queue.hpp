@@ -69,7 +69,7 @@ class CompletionQueue {
     /// What was taken from the device last, by poll() or arm(). For the device they are done with
     /// (handles and places are given out again), while the caller may not have looked at them yet.
     [[nodiscard]] std::span<const Completion> newest() const { return {batch_, newest_}; }
-    /// What look_ahead() took since, which nobody has looked at.
+    /// The completions that look_ahead() took since, which nobody has looked at.
     [[nodiscard]] std::span<const Completion> ahead() const { return ahead_; }
 
     [[nodiscard]] ibv_cq* get() const { return cq_.get(); }

@@ -128,7 +128,7 @@ ucs_status_t MessageIface::check_depths() {
     return UCS_OK;
 }
 
-// What follows from the depths, from who matches tags, and from the device.
+// Limits that follow from the depths, from the side that matches tags, and from the device.
 void MessageIface::set_limits() {
     const ibv_device_attr& device = ib_md().device().attr().orig_attr;
     sges_max_ = std::min<unsigned>(kSgesMax, static_cast<unsigned>(device.max_sge));

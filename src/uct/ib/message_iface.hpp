@@ -129,9 +129,9 @@ class MessageIface : public IbIface {
     /// Whose requests are under way there and may be followed by another; null: nobody's.
     [[nodiscard]] virtual MessageEp* poster_of(const SendQueue& queue) const { return queue.owner; }
 
-    /// What the device may still read or write for it is the program's memory.
+    /// The device may still read or write memory of the program for it.
     [[nodiscard]] virtual bool uses_memory(const MessageEp& ep) const { return !ep.has_ended(); }
-    /// What is still in the queue of an endpoint that uses no memory of the program's ends for the
+    /// Operations still in the queue of an endpoint that uses no memory of the program end for the
     /// program; flushes go to the endpoint's own list, because rendezvous end before them.
     virtual void end_copied(MessageEp&) {}
     /// The device ends its requests by no completion: from now on it touches nothing of them.
@@ -167,7 +167,7 @@ class MessageIface : public IbIface {
     virtual MessageEp* way_back(std::span<const std::byte>) { return nullptr; }
 
     // ---- Set-up
-    /// Who is to match tags. `obstacle`: why the device cannot ("the device has no x"); null: it
+    /// Device or software matches tags. `obstacle`: why the device cannot ("it has no x"); null: it
     /// says that it can. open_queues() falls back to software where it cannot after all.
     ucs_status_t choose_matching(const char* obstacle);
     ucs_status_t open_queues();
@@ -231,7 +231,7 @@ class MessageIface : public IbIface {
     void end_sends(const Completion* completions, unsigned count);
     void handle_sends();
     void send_completed(const Completion& completion);
-    /// Of a queue that is one endpoint's. Its places have come back, if they do now.
+    /// For a queue that is one endpoint's. Its places have come back, if they do now.
     void owned_completed(SendQueue& queue, const Completion& completion);
     void finish(MessageEp& ep, SendOp& op, ucs_status_t status);
     void finish_flush(MessageEp& ep, SendOp& op);
@@ -240,7 +240,7 @@ class MessageIface : public IbIface {
     void settle_flushes(MessageEp& ep);
     unsigned work();
     unsigned settle_failing();
-    /// What had arrived when so many receive completions had been seen has been looked at.
+    /// All that had arrived when so many receive completions had been seen has been looked at.
     [[nodiscard]] bool has_heard_all(std::uint64_t mark) const {
         return receives_empty_ || receives_seen_ - mark > receive_cq_.entries();
     }
@@ -407,7 +407,7 @@ class MessageIface : public IbIface {
     ucs::AddressSet in_use_;               // the buffers of receives that software matches
     std::vector<std::unique_ptr<RndvSend>> rndvs_;
     RndvSend* rndv_free_ = nullptr;
-    // Of an id the lowest bits, as many as RNDV_MAX needs; the generation has the others. An end
+    // The lowest bits of an id, as many as RNDV_MAX needs; the generation has the others. An end
     // that comes late is that of a rendezvous which was cancelled while its receiver read, so it
     // comes at the latest when that read has ended or its connection failed. To be taken for
     // another's it would have to meet the same generation of the same place again, of 2^22 with

@@ -261,7 +261,7 @@ void MessageIface::mark_end(SendQueue& queue, MessageEp& ep) {
 void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
     if (ep.failure_ != UCS_OK)
         return;
-    // Of one that the user does not have, or has destroyed, nobody else will ask.
+    // Nobody else will ask about one that the user does not have, or has destroyed.
     if (ep.is_destroyed_ || status == UCS_ERR_CANCELED) {
         TW_LOG_DEBUG("%s on %s: an endpoint ends (%s): %s", params().tl_name.c_str(),
                      params().dev_name.c_str(), ucs_status_string(status), why);

@@ -230,7 +230,7 @@ void MessageIface::tag_event(const Completion& completion) {
 void MessageIface::end_entry(TagEntry& entry, ucs_status_t status) {
     uct_tag_context_t* ctx = entry.ctx;
     const uct_tag_t tag = entry.tag;
-    // Of one that was cancelled the length that it was posted with, as its tag.
+    // One that was cancelled has the length that it was posted with, as it has its tag.
     const std::size_t bytes = status == UCS_ERR_CANCELED ? entry.capacity : 0;
     tag_list_.finish(entry);
     if (ctx != nullptr)

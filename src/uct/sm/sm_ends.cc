@@ -54,7 +54,7 @@ void SmIface::violation(Link& link, const char* what) {
         return;
     TW_LOG_ERROR("connection to process %d ended: %s", link.peer.pid, what);
     counters_.add(SmCounter::kViolations);
-    // Of a link that has failed already, too: its ring must not be waited for.
+    // A link that has failed already is marked, too: its ring must not be waited for.
     link.violated = true;
     fail(link, UCS_ERR_CONNECTION_RESET);
 }

@@ -55,7 +55,7 @@ class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
     /// The rendezvous that fills it.
     [[nodiscard]] Op* op() const { return is_consumed() ? op_ : nullptr; }
 
-    /// Of one that was abandoned: the buffer is the program's again.
+    /// The operation was abandoned: the buffer is the program's again.
     void forget_buffer() { room_ &= ~kBytesMask; }
     void scatter(IovCopy* to) {
         room_ |= kScattered;
@@ -117,8 +117,8 @@ constexpr Chunk chunk_at(std::uint64_t total, std::uint32_t index) {
     return {index * size, std::min(size, total - index * size)};
 }
 
-/// What a new operation begins with. The iov is not part of it: it is large, and written before it
-/// is read.
+/// The state that a new operation begins with. The iov is not part of it: it is large, and written
+/// before it is read.
 struct OpState {
     OpKind kind = OpKind::kFlush;
     ReceiveMode mode = ReceiveMode::kDirect;

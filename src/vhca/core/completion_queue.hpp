@@ -49,7 +49,7 @@ class CompletionQueue final : public Cq {
     // ---- The device's side
     /// The entry to fill, or nullptr when the queue overran, now or before.
     Cqe* claim();
-    /// What claim() gave is complete. It is seen now, or later if events come late.
+    /// The entry of claim() is complete. It is seen now, or later if events come late.
     void publish(const Cqe& cqe);
     /// It came late: now it is seen.
     void take_held(const Cqe& cqe);

@@ -37,7 +37,7 @@ class DcInitiator {
     /// ENOMEM, EINVAL as Qp::post_send().
     int enqueue(const SendWork& work);
     void ring(Time now);
-    /// What was enqueued since the last ring() is not posted after all.
+    /// Requests that were enqueued since the last ring() are not posted after all.
     void withdraw();
     /// Polled was the completion of the request at that place of the ring.
     void note_polled(std::uint32_t ring_place) { tail_ = ring_place + 1; }

@@ -91,8 +91,8 @@ class QueuePair final : public Qp {
     void set_peer(Route route, std::uint32_t qpn, const DcPeer& peer);
     /// What is owned takes its number, state and attributes from the owner.
     void adopt(std::uint32_t number, ibv_qp_state state, const ibv_qp_attr& attr);
-    /// Who reads the data of a rendezvous request that came here (over DC, from the DCT with that
-    /// number); nullptr if there is no room.
+    /// The queue pair to read the data of a rendezvous request that came here (over DC, from the
+    /// DCT with that number); nullptr if there is no room.
     [[nodiscard]] QueuePair* find_reader(std::uint32_t dctn);
     /// A session of a DCT ends: what it was receiving goes back, nobody is answered.
     void close_session();

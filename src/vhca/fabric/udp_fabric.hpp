@@ -77,7 +77,7 @@ class UdpFabric final : public Fabric {
     void take(Device& device, Time now, const Sender& from, std::span<const std::byte> datagram);
 
   private:
-    /// Of one message: its traffic class.
+    /// Ancillary data of one message: its traffic class.
     struct Control {
         alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes;
     };

@@ -29,7 +29,7 @@ bool is_port(Engine& engine, unsigned port) {
 
 bool is_path(Engine& engine, const ibv_ah_attr& attr) {
     constexpr unsigned kServiceLevels = 16;
-    // Of enum ibv_rate, where 0 is the port's own; 1 is none, and there is none beyond the last.
+    // Values of enum ibv_rate: 0 is the port's own, 1 is none, and there is none beyond the last.
     constexpr unsigned kRateMin = IBV_RATE_2_5_GBPS, kRateMax = IBV_RATE_1200_GBPS;
     const bool is_rate =
         attr.static_rate == 0 || (attr.static_rate >= kRateMin && attr.static_rate <= kRateMax);

@@ -18,7 +18,7 @@ namespace {
 // Mellanox's company id, then letters of ours; the fabric puts the node where the zeros are.
 constexpr std::uint64_t kGuidBase = 0x0002c90374770000;
 
-/// What is said of the device with that index: values are separated by commas. Empty if nothing is.
+/// The value for the device with that index: values are separated by commas. Empty if it has none.
 std::string_view value_of(std::string_view values, unsigned index) {
     for (unsigned i = 0; i < index; ++i) {
         const std::size_t comma = values.find(',');

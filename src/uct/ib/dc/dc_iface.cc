@@ -22,7 +22,7 @@ namespace tagwire::dc {
 namespace {
 
 constexpr std::uint64_t kSignalEvery = 64;  // or a quarter of what a channel holds
-// Of the ring that streams share. Its tail is where the completion that was polled last belongs: it
+// The ring that streams share. Its tail is where the completion that was polled last belongs: it
 // may lie as far behind the oldest request as the newest lies before that.
 constexpr unsigned kRingsPerShare = 2;
 

@@ -147,7 +147,7 @@ class DcIface : public ib::MessageIface {
 
     /// Places came back to channels of a DCI with streams: whoever waited for them goes on.
     void use_places(const Dci& dci);
-    /// What a channel without an owner must have.
+    /// A channel without an owner must have so many.
     [[nodiscard]] std::uint32_t places_of_a_turn() const {
         return static_cast<std::uint32_t>(options_.tx_depth) / 2;
     }

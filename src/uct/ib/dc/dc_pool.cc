@@ -238,7 +238,7 @@ bool DcIface::make_room(ib::MessageEp& any, unsigned requests, unsigned messages
         ask(ep);
     const bool has_places = ep.has_room(requests);
     const bool is_enough = has_places && ep.has_credit(messages);
-    // What others sent before may be all that keeps the places, and nobody asked whether it ended.
+    // Requests of others may be all that keeps the places, and nobody asked whether they ended.
     if (!has_places && static_cast<Channel*>(ep.queue_)->waits_for_others())
         ask_for_completions();
     if (!is_enough)

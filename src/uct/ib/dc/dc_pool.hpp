@@ -88,7 +88,7 @@ struct Channel : ib::SendQueue {
     std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
     std::unique_ptr<SentRing> sent;  // shared
 
-    // Of a DCI with streams. Requests are numbered as they are posted to the ring, also when it is
+    // For a DCI with streams. Requests are numbered as they are posted to the ring, also when it is
     // for the second time: free = depth - (ring_end() - ring_base).
     std::uint32_t replayed = 0;    // requests that were posted again, of all time
     std::uint32_t ring_ended = 0;  // all up to this one
@@ -101,8 +101,8 @@ struct Channel : ib::SendQueue {
     [[nodiscard]] bool has_all_ended() const { return ring_ended == ring_end(); }
     /// Requests have ended whose places have not come back.
     [[nodiscard]] bool waits_for_others() const { return ring_base != ring_ended; }
-    /// Of those that are not acknowledged some were posted again: all up to number `end`, which
-    /// have the places for it. The others are gone.
+    /// Requests without an acknowledgement were posted again up to number `end`: they have the
+    /// places for it. The others are gone.
     void posted_again(std::uint32_t end) {
         free -= end - acked;
         replayed += posted - acked;

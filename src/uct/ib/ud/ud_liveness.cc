@@ -20,7 +20,7 @@ ucs::UnixAddress name_of(std::uint32_t cookie, std::uint32_t qp_num) {
     return {"", text.data()};
 }
 
-/// Of the process at the other end of a connection.
+/// Looks at the process at the other end of a connection.
 Liveness life_of_process(int connection) {
     ucs::UniqueFd pidfd;
     ucs_status_t status = ucs::open_peer_pidfd(ucs::DeathSource::kPeerPidfd, connection, 0, &pidfd);

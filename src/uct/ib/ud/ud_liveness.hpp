@@ -30,7 +30,7 @@ namespace tagwire::ud {
 /// A number of this machine and network namespace; 0 when it cannot be found out.
 std::uint64_t host_id();
 
-/// What is kept for a peer between two questions.
+/// State that is kept for a peer between two questions.
 struct LifeLine {
     ucs::UniqueFd connection;
 };
@@ -41,7 +41,7 @@ class LifeSign {
 
     /// Listens. When that is not possible, peers see us as they see those of another host.
     void open(std::uint32_t cookie, std::uint32_t qp_num);
-    /// What the address tells: 0 where nobody could connect.
+    /// The host as the address tells it: 0 where nobody could connect.
     [[nodiscard]] std::uint64_t told_host() const { return listener_ ? host_ : 0; }
 
     /// Asks about the peer with that address.

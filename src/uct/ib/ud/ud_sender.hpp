@@ -34,7 +34,7 @@ namespace tagwire::ud {
 
 inline constexpr std::uint64_t kNever = UINT64_MAX;
 
-/// What is known of a peer's process by other means than its packets.
+/// State of a peer's process, known by other means than its packets.
 enum class Liveness : std::uint8_t { kUnknown, kAlive, kDead };
 
 /// Numbers wrap.
