@@ -271,6 +271,64 @@ TEST(SendQueuesOfCards, that_are_too_deep_are_refused_with_the_cause) {
     EXPECT_EQ(tries, 2);
 }
 
+/// What a device makes of DCIs that ask for more than it has: nothing, and one error for all.
+struct DciLimits {
+    const char* name;
+    unsigned depth, sges, inline_bytes, streams_log;
+    const char* cause;
+};
+
+void PrintTo(const DciLimits& limits, std::ostream* out) {
+    *out << limits.name;
+}
+
+class DcisOfCards : public testing::TestWithParam<DciLimits> {};
+
+TEST_P(DcisOfCards, that_ask_for_too_much_are_refused_with_the_limit) {
+    static DciLimits limits;
+    static decltype(dc::DcVerbs::create_qp) create = nullptr;
+    limits = GetParam();
+    const VhcaMd md;
+    std::string reason;
+    auto* verbs = const_cast<dc::DcVerbs*>(  // NOLINT: of this process
+        dc::dc_verbs_of(md->device(), &reason));
+    ASSERT_NE(verbs, nullptr) << reason;
+    create = verbs->create_qp;
+    verbs->create_qp = [](ibv_context* context, ibv_qp_init_attr_ex* attr,
+                          mlx5dv_qp_init_attr* extra) -> ibv_qp* {
+        const bool has_streams = (extra->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0;
+        const unsigned log = has_streams ? extra->dc_init_attr.dci_streams.log_num_concurent : 0U;
+        const ibv_qp_cap& cap = attr->cap;
+        const bool is_target = extra->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
+        if (is_target || (cap.max_send_wr <= limits.depth && cap.max_send_sge <= limits.sges &&
+                          cap.max_inline_data <= limits.inline_bytes && log <= limits.streams_log))
+            return create(context, attr, extra);
+        errno = EINVAL;
+        return nullptr;
+    };
+    testing::internal::CaptureStderr();
+    EXPECT_THROW(Entity(resource_of("dc")), std::runtime_error);
+    verbs->create_qp = create;
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr("mlx5dv_create_qp of a DCI failed: Invalid argument: "));
+    EXPECT_THAT(log, HasSubstr(GetParam().cause));
+}
+
+const DciLimits kDciLimits[] = {
+    {"depth", 500, 16, 256, 6,
+     "a send queue of 512 requests was asked for (TAGWIRE_DC_TX_DEPTH, twice that with streams); "
+     "the device says 32768 (max_qp_wr)"},
+    {"pieces", 512, 15, 256, 6,
+     "16 pieces per request were asked for; the device says 30 (max_sge)"},
+    {"inline_bytes", 512, 16, 127, 6,
+     "128 bytes within a request were asked for (TAGWIRE_DC_INLINE_BYTES); the device has fewer"},
+    {"streams", 512, 16, 256, 3, "16 streams were asked for; the device says 64"},
+    {"several", 500, 16, 127, 6, "but not all of it at a time"},
+    {"queue_pairs", 0, 16, 256, 6, "the device says 262144 queue pairs (max_qp)"}};
+
+INSTANTIATE_TEST_SUITE_P(Limits, DcisOfCards, testing::ValuesIn(kDciLimits),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
+
 class PausedPeers : public testing::TestWithParam<const char*> {};
 
 // Its device answers that there is no receive buffer, many more times than can be counted to.

@@ -95,11 +95,15 @@ ucs_status_t DcIface::init(const uct_iface_params_t& params) {
                          .retry_count = static_cast<std::uint8_t>(retries_.retry_count),
                          .rnr_retry = static_cast<std::uint8_t>(retries_.rnr_retry),
                          .reads = static_cast<std::uint8_t>(reads_max_),
-                         .mtu = port().attr.active_mtu};
+                         .mtu = port().attr.active_mtu,
+                         .is_first = true};
     // The first tells what all have.
-    Channel* first = grow_pool();
-    if (first == nullptr)
-        return UCS_ERR_IO_ERROR;
+    Dci* dci = nullptr;
+    status = new_dci(&dci);
+    initiator_params_.is_first = false;
+    if (status != UCS_OK)
+        return status;
+    Channel* first = add_to_pool(*dci);
     if (!is_shared())
         idle_.push_back(*first);
     if (initiator_params_.inline_bytes < kQuestionBytes) {

@@ -117,8 +117,9 @@ class DcIface : public ib::MessageIface {
 
     // ---- dc_pool.cc
     [[nodiscard]] bool is_shared() const { return policy_ >= Policy::kRand; }
-    Dci* new_dci();
+    ucs_status_t new_dci(Dci** dci_p);
     Channel* new_channel(Dci& dci);
+    Channel* add_to_pool(Dci& dci);
     void hand_on(Channel& channel);
     Channel* grow_pool();
     Channel* take_channel(const DcEp& ep);

@@ -23,12 +23,15 @@ bool is_copied(const ib::SendOp& op) {
 
 // ---- Channels
 
-Dci* DcIface::new_dci() {
+ucs_status_t DcIface::new_dci(Dci** dci_p) {
     auto dci = std::make_unique<Dci>();
-    if (make_initiator(ib_md(), *dc_, port(), initiator_params_, &dci->initiator) != UCS_OK)
-        return nullptr;
+    const ucs_status_t status =
+        make_initiator(ib_md(), *dc_, port(), initiator_params_, &dci->initiator);
+    if (status != UCS_OK)
+        return status;
     dcis_.push_back(std::move(dci));
-    return dcis_.back().get();
+    *dci_p = dcis_.back().get();
+    return UCS_OK;
 }
 
 Channel* DcIface::new_channel(Dci& dci) {
@@ -51,8 +54,8 @@ Channel* DcIface::new_channel(Dci& dci) {
 
 // First one of each DCI, then further streams of them.
 Channel* DcIface::grow_pool() {
-    Dci* dci = pool_.size() < dcis_max_ ? new_dci() : nullptr;
-    if (dci == nullptr && pool_.size() < dcis_max_) {
+    Dci* dci = nullptr;
+    if (pool_.size() < dcis_max_ && new_dci(&dci) != UCS_OK) {
         TW_LOG_WARN("%s: %zu DCIs instead of TAGWIRE_DC_DCIS=%zu", ib_md().device().name().c_str(),
                     pool_.size(), dcis_max_);
         dcis_max_ = pool_.size();
@@ -61,7 +64,11 @@ Channel* DcIface::grow_pool() {
         return nullptr;
     if (dci == nullptr)
         dci = pool_[pool_.size() % dcis_max_]->dci;
-    Channel* channel = new_channel(*dci);
+    return add_to_pool(*dci);
+}
+
+Channel* DcIface::add_to_pool(Dci& dci) {
+    Channel* channel = new_channel(dci);
     channel->index = static_cast<std::uint16_t>(pool_.size());
     pool_.push_back(channel);
     return channel;
@@ -83,8 +90,8 @@ Channel* DcIface::take_channel(const DcEp& ep) {
 // wait for what a peer owes to us.
 Channel* DcIface::take_answer_channel() {
     if (answer_channel_ == nullptr) {
-        Dci* dci = new_dci();
-        if (dci == nullptr)
+        Dci* dci = nullptr;
+        if (new_dci(&dci) != UCS_OK)
             return nullptr;
         answer_channel_ = new_channel(*dci);
     }

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <mutex>
 
+#include "ucs/log/log.hpp"
 #include "uct/ib/address.hpp"
 #include "uct/ib/codes.hpp"
+#include "uct/ib/dc/dc_refusal.hpp"
 #include "uct/ib/gather.hpp"
 
 /// As docs/vhca.md has it: what the virtual HCA tells and rdma-core does not.
@@ -196,10 +198,8 @@ ucs_status_t start(const ib::IbMd& md, const ib::Port& port, const InitiatorPara
     return error == 0 ? UCS_OK : failed(md, "ibv_modify_qp of a DCI to RTS", error);
 }
 
-}  // namespace
-
-ucs_status_t make_initiator(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& port,
-                            InitiatorParams& params, Initiator* initiator_p) {
+/// nullptr: errno says why. The inline size is what it has on return.
+ibv_qp* create_initiator(const ib::IbMd& md, const DcVerbs& dc, InitiatorParams& params) {
     ibv_qp_init_attr_ex init{};
     init.qp_context = params.context;
     init.qp_type = IBV_QPT_DRIVER;
@@ -222,15 +222,41 @@ ucs_status_t make_initiator(const ib::IbMd& md, const DcVerbs& dc, const ib::Por
         extra.dc_init_attr.dci_streams = {.log_num_concurent = log, .log_num_errored = log};
     }
     ibv_qp* qp = dc.create_qp(md.device().context(), &init, &extra);
+    if (qp != nullptr)
+        params.inline_bytes = init.cap.max_inline_data;
+    return qp;
+}
+
+ucs_status_t refused(const ib::IbMd& md, const DcVerbs& dc, const InitiatorParams& params,
+                     int error) {
+    constexpr const char* kCall = "mlx5dv_create_qp of a DCI";
+    if (!params.is_first)
+        return failed(md, kCall, error);
+    const auto can_be_made = [&](InitiatorParams tried) {
+        ibv_qp* qp = create_initiator(md, dc, tried);
+        return ib::owned(qp, md.verbs().destroy_qp) != nullptr;
+    };
+    const unsigned streams_log_max = dc_streams_log_max(md.device(), dc);
+    TW_LOG_ERROR("%s: %s failed: %s: %s", md.device().name().c_str(), kCall, std::strerror(error),
+                 why_refused(md.device(), params, streams_log_max, can_be_made).c_str());
+    return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_EXCEEDS_LIMIT;
+}
+
+}  // namespace
+
+ucs_status_t make_initiator(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& port,
+                            InitiatorParams& params, Initiator* initiator_p) {
+    InitiatorParams given = params;
+    ibv_qp* qp = create_initiator(md, dc, given);
     if (qp == nullptr)
-        return failed(md, "mlx5dv_create_qp of a DCI", errno);
+        return refused(md, dc, params, errno);
     Initiator made{ib::owned(qp, md.verbs().destroy_qp), dc.to_extended(qp), nullptr,
                    params.streams_log > 0};
     made.mlx5 = dc.to_mlx5(made.extended);
     const ucs_status_t status = start(md, port, params, qp);
     if (status != UCS_OK)
         return status;
-    params.inline_bytes = init.cap.max_inline_data;
+    params = given;
     *initiator_p = std::move(made);
     return UCS_OK;
 }

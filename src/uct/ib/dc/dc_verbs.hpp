@@ -74,6 +74,7 @@ struct InitiatorParams {
     std::uint8_t rnr_retry;
     std::uint8_t reads;
     ibv_mtu mtu;
+    bool is_first = false;  // one that cannot be made is one that asks for too much
 };
 
 struct Initiator {
@@ -83,7 +84,8 @@ struct Initiator {
     bool has_streams = false;
 };
 
-/// An initiator that is ready to send. Errors are logged.
+/// An initiator that is ready to send. Errors are logged; that of the first one with the limit that
+/// it does not meet: UCS_ERR_EXCEEDS_LIMIT, or UCS_ERR_NO_MEMORY.
 ucs_status_t make_initiator(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& port,
                             InitiatorParams& params, Initiator* initiator_p);
 /// From any state: what was posted is gone without a completion, and it is ready to send.
