@@ -284,6 +284,13 @@ void MessageIface::map_queue(SendQueue& queue) {
     queues_[index] = &queue;
 }
 
+void MessageIface::unmap_queue(SendQueue& queue) {
+    queues_[queue.id & kIndexMask] = nullptr;
+    if (busy_.is_linked(queue))
+        busy_.erase(queue);
+    queue.unsignaled |= SendQueue::kUnlisted;
+}
+
 // ---- What it can do
 
 void MessageIface::query_messages(uct_iface_attr_t* attr) const {
@@ -358,6 +365,7 @@ void MessageIface::describe_messages(const uct::DescribeSink& sink) const {
     sink.number("receive_buffers_held", receives_.kept());
     sink.number("posted_receives", has_device_tags_ ? tag_list_.size() : posted_.size());
     sink.number("rendezvous_under_way", rndvs_under_way_);
+    sink.number("send_queues_busy", busy_.size());
     sink.number("inline_bytes", inline_max_);
 }
 

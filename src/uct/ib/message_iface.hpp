@@ -211,6 +211,9 @@ class MessageIface : public IbIface {
     void ask_for_completions() { wants_signals_ = has_work_ = true; }
     /// By its id; what completes there finds it.
     void map_queue(SendQueue& queue);
+    void unmap_queue(SendQueue& queue);
+    void drop_idle_queues();
+    [[nodiscard]] bool is_any_busy() const;
     [[nodiscard]] MessageEp* find(std::uint32_t id) const {
         const std::uint32_t index = id & kIndexMask;
         MessageEp* ep = index < eps_.size() ? eps_[index] : nullptr;
@@ -434,7 +437,9 @@ class MessageIface : public IbIface {
     const Completion* sends_ = nullptr;  // those of the last poll that were not handled yet
     unsigned sends_left_ = 0;
     std::vector<SendQueue*> queues_;  // by index; null where free
-    std::vector<MessageEp*> eps_;     // by index; null where free
+    // All that have requests under way, and some that had: so nobody looks at all queues.
+    ucs::List<SendQueue, &SendQueue::busy_link> busy_;
+    std::vector<MessageEp*> eps_;  // by index; null where free
     std::vector<std::uint32_t> free_eps_;
     std::uint32_t generation_ = 0;
     std::size_t ep_count_ = 0;
@@ -442,7 +447,6 @@ class MessageIface : public IbIface {
     std::uint64_t next_look_ = 0;       // ns
     std::uint64_t next_keepalive_ = 0;  // ns
     std::uint64_t keepalive_ns_ = 0;    // 0: none
-    std::size_t next_signaled_ = 0;     // index of a queue
     std::size_t next_probed_ = 0;       // index of an endpoint
     std::size_t probes_left_ = 0;       // endpoints to be looked at in this interval
     ucs::CounterArray<MessageCounter> counters_;

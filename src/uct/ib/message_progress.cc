@@ -223,13 +223,12 @@ unsigned MessageIface::work() {
 // the completion queue run out it goes on from there when some have come back: each of what it
 // posted brings at least its own.
 void MessageIface::signal_all() {
-    for (std::size_t left = queues_.size(); left > 0; --left) {
-        if (next_signaled_ >= queues_.size())
-            next_signaled_ = 0;
-        SendQueue* queue = queues_[next_signaled_];
-        if (queue != nullptr && queue->unsignaled > 0 && queue->free > 0 && !signal(*queue))
+    for (std::size_t left = busy_.size(); left > 0; --left) {
+        SendQueue* queue = busy_.front();
+        if (queue->has_unsignaled() && queue->free > 0 && !signal(*queue))
             return;
-        ++next_signaled_;
+        busy_.erase(*queue);
+        busy_.push_back(*queue);  // the next call begins behind it
     }
     wants_signals_ = false;
 }
@@ -247,7 +246,7 @@ bool MessageIface::signal(SendQueue& queue) {
 // Requests without a completion that were carried out end silently, so one is put behind them. Its
 // place is one of those that has_room() leaves; when none is left, others' completions bring some.
 void MessageIface::mark_end(SendQueue& queue, MessageEp& ep) {
-    if (queue.unsignaled == 0 || queue.free == 0)
+    if (!queue.has_unsignaled() || queue.free == 0)
         return;
     queue.wants_mark = cq_free_ == 0;
     if (queue.wants_mark)
@@ -346,7 +345,7 @@ void MessageIface::abandon(SendQueue& queue) {
     queue.acked = queue.posted;
     queue.free += given_up;
     cq_free_ += given_up;
-    queue.unsignaled = 0;
+    queue.clear_unsignaled();
     queue.wants_mark = false;
     if (cq_free_ == options_.tx_cq_depth)
         signals_out_ = 0;
@@ -470,22 +469,45 @@ ucs_status_t MessageIface::flush(unsigned, uct_completion_t* comp) {
         return UCS_ERR_UNSUPPORTED;
     if (!pending_.empty())
         return UCS_ERR_NO_RESOURCE;
-    ucs_status_t status = late_.empty() ? UCS_OK : UCS_INPROGRESS;
-    for (MessageEp* ep : eps_) {
-        if (ep == nullptr || ep->is_idle() || ep->state_ == MessageEp::State::kFailed)
+    ucs_status_t status = late_.empty() && rndvs_under_way_ == 0 ? UCS_OK : UCS_INPROGRESS;
+    bool is_shared = false, lacks_signals = false;
+    drop_idle_queues();
+    for (SendQueue* queue = busy_.front(); queue != nullptr; queue = busy_.next(*queue)) {
+        const MessageEp* owner = queue->owner;
+        if (owner != nullptr &&
+            (owner->is_destroyed_ || owner->state_ == MessageEp::State::kFailed))
             continue;
-        status = UCS_INPROGRESS;
-        wants_signals_ |= ep->queue_->unsignaled > 0;
+        is_shared |= owner == nullptr;
+        lacks_signals |= queue->has_unsignaled();
+        status = owner == nullptr ? status : UCS_INPROGRESS;
     }
+    if (is_shared && status == UCS_OK && is_any_busy())
+        status = UCS_INPROGRESS;
+    wants_signals_ |= lacks_signals && status != UCS_OK;
     has_work_ |= wants_signals_;
     return status;
 }
 
-ucs_status_t MessageIface::fence(unsigned flags) {
-    for (MessageEp* ep : eps_) {
-        if (ep != nullptr)
-            ep->fence(flags);
-    }
+void MessageIface::drop_idle_queues() {
+    busy_.for_each([this](SendQueue& queue) {
+        if (queue.is_drained()) {
+            busy_.erase(queue);
+            queue.unsignaled = SendQueue::kUnlisted;
+        }
+    });
+}
+
+// A queue that endpoints share does not tell whose its requests are.
+bool MessageIface::is_any_busy() const {
+    return std::ranges::any_of(eps_, [](const MessageEp* ep) {
+        return ep != nullptr && ep->state_ != MessageEp::State::kFailed && !ep->is_idle();
+    });
+}
+
+ucs_status_t MessageIface::fence(unsigned) {
+    drop_idle_queues();
+    for (SendQueue* queue = busy_.front(); queue != nullptr; queue = busy_.next(*queue))
+        queue->fence_flag = IBV_SEND_FENCE;
     return UCS_OK;
 }
 

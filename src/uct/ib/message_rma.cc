@@ -206,7 +206,7 @@ ucs_status_t MessageEp::flush(unsigned flags, uct_completion_t* comp) {
         return UCS_OK;
     if (comp == nullptr) {
         // Something signalled must be behind the last request, or it would never be acknowledged.
-        if (queue_->unsignaled > 0 && queue_->free > 0 && own.cq_free_ > 0)
+        if (queue_->has_unsignaled() && queue_->free > 0 && own.cq_free_ > 0)
             return post_signal() == UCS_OK ? UCS_INPROGRESS : failure_;
         return UCS_INPROGRESS;
     }

@@ -105,6 +105,12 @@ inline unsigned MessageEp::take_places(unsigned count, bool signal) {
     queue_->free -= count;
     own.cq_free_ -= count;
     if (signal || queue_->unsignaled >= own.signal_every_) {
+        if ((queue_->unsignaled & SendQueue::kUnlisted) != 0) {
+            queue_->unsignaled &= ~SendQueue::kUnlisted;
+            own.busy_.push_back(*queue_);
+            if (!signal && queue_->unsignaled < own.signal_every_)
+                return flags;
+        }
         flags |= IBV_SEND_SIGNALED;
         queue_->unsignaled = 0;
         ++own.signals_out_;

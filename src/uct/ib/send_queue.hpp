@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "ucs/datastruct/queue.hpp"
 #include "uct/ib/send_pool.hpp"
 
 namespace tagwire::ib {
@@ -21,6 +22,7 @@ class MessageEp;
 
 struct SendQueue {
     /// ibv_post_send() for a queue pair that wants to know where to.
+    static constexpr std::uint32_t kUnlisted = 1U << 31;
     using Post = int (*)(SendQueue& queue, MessageEp& ep, ibv_send_wr* first, ibv_send_wr** bad_p);
 
     ibv_qp* qp = nullptr;
@@ -34,9 +36,12 @@ struct SendQueue {
     std::uint32_t posted = 0;    // requests, of all time: the lower half of the newest's wr_id
     std::uint32_t acked = 0;
     std::uint32_t free = 0;
-    std::uint32_t reserve = 1;     // places that only what ends a turn may take: a flush
-    std::uint32_t unsignaled = 0;  // requests since the last one that asked for a completion
-    unsigned fence_flag = 0;       // IBV_SEND_FENCE for the next request
+    std::uint32_t reserve = 1;  // places that only what ends a turn may take: a flush
+    // Requests since the last one that asked for a completion. kUnlisted makes it so many that the
+    // next one is a special case: it lists the queue as busy.
+    std::uint32_t unsignaled = kUnlisted;
+    ucs::ListLink<SendQueue> busy_link;
+    unsigned fence_flag = 0;  // IBV_SEND_FENCE for the next request
     SendOp* first = nullptr;
     SendOp* last = nullptr;
 
@@ -46,6 +51,8 @@ struct SendQueue {
         return post_call(*this, ep, request, bad_p);
     }
     [[nodiscard]] bool is_drained() const { return posted == acked; }
+    [[nodiscard]] bool has_unsignaled() const { return (unsignaled & ~kUnlisted) != 0; }
+    void clear_unsignaled() { unsignaled &= kUnlisted; }
     std::uint64_t next_wr_id() { return std::uint64_t{id} << 32 | ++posted; }
     /// `op` belongs to the newest request.
     void append(SendOp* op) {

@@ -172,5 +172,83 @@ TEST_P(RcRequests, a_destroyed_endpoint_is_gone_while_messages_never_end) {
     }
 }
 
+/// Many endpoints, of which few send: flush and fence of an interface look at those alone.
+class FewOfMany : public ::testing::TestWithParam<const char*> {
+  protected:
+    static constexpr std::size_t kEndpoints = 200;
+    static constexpr int kStepsMax = 1'000'000;
+
+    void SetUp() override {
+        self_ = std::make_unique<Entity>(resource_of(GetParam()));
+        self_->keep_record = false;
+        for (std::size_t i = 0; i < kEndpoints; ++i)
+            links_.push_back(connect(*self_, *self_));
+        flush();
+    }
+    void send(std::size_t index) {
+        for (int i = 0; i < kStepsMax; ++i) {
+            const ucs_status_t status =
+                uct_ep_am_short(links_[index].forward, kId, index, nullptr, 0);
+            if (status == UCS_OK)
+                return;
+            ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
+            self_->progress();
+        }
+        FAIL() << "no room for a message";
+    }
+    void flush() {
+        for (int i = 0; i < kStepsMax; ++i) {
+            if (uct_iface_flush(self_->iface(), 0, nullptr) == UCS_OK)
+                return;
+            self_->progress();
+        }
+        FAIL() << "the flush does not end";
+    }
+    [[nodiscard]] long busy() const { return fact_of(*self_, "send_queues_busy"); }
+
+    std::unique_ptr<Entity> self_;
+    std::vector<Connection> links_;
+};
+
+TEST_P(FewOfMany, are_all_that_a_flush_of_the_interface_looks_at) {
+    EXPECT_EQ(0, busy());
+    for (int round = 0; round < 3; ++round) {
+        for (const std::size_t index : {std::size_t{3}, std::size_t{77}, kEndpoints - 1})
+            send(index);
+        EXPECT_LE(busy(), 3);
+        EXPECT_EQ(UCS_OK, uct_iface_fence(self_->iface(), 0));
+        EXPECT_LE(busy(), 3);
+        flush();
+        EXPECT_EQ(0, busy());
+    }
+    EXPECT_EQ(UCS_OK, uct_iface_fence(self_->iface(), 0));
+    EXPECT_EQ(9U, self_->am_count);
+}
+
+TEST_P(FewOfMany, and_all_of_them_are_flushed_when_all_have_sent) {
+    for (std::size_t i = 0; i < kEndpoints; ++i)
+        send(i);
+    flush();
+    EXPECT_EQ(0, busy());
+    for (const Connection& link : links_)
+        EXPECT_EQ(UCS_OK, uct_ep_flush(link.forward, 0, nullptr));
+}
+
+TEST_P(FewOfMany, may_go_while_they_are_busy) {
+    for (std::size_t i = 0; i < kEndpoints; ++i)
+        send(i);
+    links_.resize(kEndpoints / 2);
+    flush();
+    send(0);
+    flush();
+    EXPECT_LE(busy(), 1) << "endpoints that were destroyed";
+    for (int i = 0; i < kStepsMax && self_->am_count <= kEndpoints / 2; ++i)
+        self_->progress();
+    EXPECT_GT(self_->am_count, kEndpoints / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, FewOfMany, testing::Values("rc", "dc"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
 }  // namespace
 }  // namespace tagwire::test

@@ -410,7 +410,7 @@ void DcIface::start_anew(Dci& dci) {
         else
             channel.free += given_up;
         cq_free_ += given_up;
-        channel.unsignaled = 0;
+        channel.clear_unsignaled();
         channel.reserve = 1;
         channel.is_broken = true;  // nothing is posted meanwhile
         for (std::uint32_t sn = first; is_shared() && sn != channel.posted + 1; ++sn) {

@@ -92,7 +92,7 @@ void DcIface::post_again(Channel& channel) {
     const std::uint32_t end = channel.posted + 1;
     std::uint32_t kept = channel.acked;
     bool is_posted = true;
-    channel.unsignaled = 0;
+    channel.clear_unsignaled();
     for (std::uint32_t sn = channel.acked + 1; sn != end; ++sn) {
         SentRequest& sent = channel.sent->at(sn);
         DcEp& ep = *sent.ep;
@@ -125,7 +125,7 @@ void DcIface::post_again(Channel& channel) {
     cq_free_ += dropped;
     channel.reserve = 1;
     channel.is_broken = false;
-    wants_signals_ |= channel.unsignaled > 0;
+    wants_signals_ |= channel.has_unsignaled();
     has_work_ = true;
     // A callback may destroy another of the endpoints, which ends what is there of it first.
     if (ending_ == nullptr)

@@ -99,8 +99,8 @@ void RcIface::bury(RcEp& ep) {
 void RcIface::give_up(ib::MessageEp& any) {
     auto& ep = static_cast<RcEp&>(any);
     ep.destroy_queue_pairs();
-    queues_[ep.id_ & kIndexMask] = nullptr;
     abandon(ep.own_queue_);
+    unmap_queue(ep.own_queue_);
     while (ib::SendOp* op = ep.own_queue_.take_any())
         finish(ep, *op, ep.failure_);
 }
@@ -121,7 +121,7 @@ void RcIface::reap(std::uint64_t now) {
             receives_.want_less(buffers_per_peer());
         if (ep->owes_credit_)
             std::erase(owing_, ep);
-        queues_[ep->id_ & kIndexMask] = nullptr;
+        unmap_queue(ep->own_queue_);
         remove(*ep);
         delete ep;
     }

@@ -158,6 +158,7 @@ class UdIface : public ib::IbIface {
     uct::PendingQueue pending_;
     ucs::ObjectPool<Waiter> waiters_;
     std::vector<UdEp*> eps_;
+    std::size_t next_flushed_ = 0;  // index of an endpoint
     std::vector<UdEp*> advanced_;
     std::vector<UdEp*> failing_;
     std::vector<UdEp*> destroyed_;

@@ -313,10 +313,16 @@ ucs_status_t UdIface::flush(unsigned, uct_completion_t* comp) {
         return UCS_ERR_UNSUPPORTED;
     if (!pending_.empty())
         return UCS_ERR_NO_RESOURCE;
-    const bool is_idle = std::ranges::all_of(eps_, [](const UdEp* ep) {
-        return ep->failure_ != UCS_OK ? ep->is_settled_ : ep->sender.is_idle();
-    });
-    return is_idle ? UCS_OK : UCS_INPROGRESS;
+    // From the one on that was not idle the last time, so those before it are not looked at again
+    // and again.
+    for (std::size_t left = eps_.size(); left > 0; --left) {
+        next_flushed_ = next_flushed_ < eps_.size() ? next_flushed_ : 0;
+        const UdEp& ep = *eps_[next_flushed_];
+        if (!(ep.failure_ != UCS_OK ? ep.is_settled_ : ep.sender.is_idle()))
+            return UCS_INPROGRESS;
+        ++next_flushed_;
+    }
+    return UCS_OK;
 }
 
 ucs_status_t UdIface::fence(unsigned) {
