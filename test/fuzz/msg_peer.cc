@@ -172,7 +172,8 @@ ScriptedPeer::Message ScriptedPeer::rendezvous(Input& input) {
         header(input, flags & (proto::kTagged | proto::kImm | (proto::kAnnounced & announces)));
     proto::Rndv rndv{};
     rndv.length = length(input);
-    rndv.address = memory_.address() + (input.take<std::uint8_t>() & 7U);
+    const auto place = input.take<std::uint8_t>();  // rarely one whose end no key names
+    rndv.address = memory_.address() + (place < 240 ? place & 7U : kMemoryBytes - place % 8U);
     rndv.send_id = 1 + input.take<std::uint8_t>() % 8U;
     rndv.key_count = input.take<std::uint8_t>() % 3;
     rndv.flags = input.take<std::uint8_t>() & proto::kRndvFlags;
@@ -199,7 +200,7 @@ ScriptedPeer::Message ScriptedPeer::put_offer(Input& input) {
     offer.key_count = input.take<std::uint8_t>() % 2;
     offer.flags = input.take<std::uint8_t>() & proto::kPutFlags;
     offer.length = length(input);
-    offer.address = memory_.address();
+    offer.address = memory_.address() + (offer.receive_id == 8 ? 8U : 0U);  // too far: the same
     Message message;
     append(&message, offer);
     append_bytes(&message, rkey(offer.domain));
