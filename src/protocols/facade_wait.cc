@@ -98,7 +98,7 @@ class Wait {
         if (status != UCS_OK)
             return status == UCS_ERR_BUSY ? TW_INPROGRESS : tw(status);
         falls_asleep_ = true;
-        event_ = me.event.get();
+        event_ = me.event.fd();
         return TW_INPROGRESS;
     }
 

@@ -291,12 +291,7 @@ unsigned Worker::progress_slowly() {
     }
     if (!is_watched())
         return progress_all();
-    Waiter& me = waiters_.mine();
-    me.has_armed = false;
-    break_arming(me);
-    const unsigned count = progress_all();
-    settle(false);
-    return count;
+    return progress_watched();
 }
 
 unsigned Worker::progress_all() {

@@ -29,7 +29,7 @@
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
 #include "protocols/unexpected.hpp"
-#include "protocols/waiters.hpp"
+#include "protocols/wait_protocol.hpp"
 #include "protocols/wakeup.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/stats/counters.hpp"
@@ -285,8 +285,12 @@ class alignas(128) Worker : public tw_worker {
     }
     unsigned progress_slowly();
     unsigned progress_all();
-    ucs_status_t arm_rails(const Waiter& me);
-    void break_arming(const Waiter& me);
+    unsigned progress_watched();
+    friend class WaitProtocol<Worker, WakeEvent>;
+    bool has_work() const;
+    ucs_status_t take_and_arm();
+    void ring() const { wakeup_.ring(); }
+    void watch();
     void ask_slow_work() { attention_ |= kSlowWork; }
     unsigned run_slow_work();
     /// Counts requests whose callbacks run in progress: those told and those that wait.
@@ -405,13 +409,9 @@ class alignas(128) Worker : public tw_worker {
     unsigned calls_left_ = kCallsPerLook;  // before the clock is looked at
     std::uint64_t next_look_ns_ = 0;
     Wakeup wakeup_;
-    Waiters waiters_;
-    bool is_armed_ = false;  // whatever comes makes the descriptor readable
+    WaitProtocol<Worker, WakeEvent> waits_{*this};
     bool has_refused_progress_ = false;
-    std::uint64_t arming_ = 0;  // its number
     std::uint64_t ends_ = 0;
-    std::uint64_t ends_slept_at_ = 0;     // ends() when a thread fell asleep last
-    std::uint64_t signals_armed_at_ = 0;  // when its event was taken last
     std::atomic<std::uint64_t> signals_{0};
 
     std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a worker is waited for: its descriptor, and the threads that sleep (waiters.hpp).
+// How a worker is waited for: its descriptor, and the threads that sleep (wait_protocol.hpp).
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
+#include "ucs/sys/recursive_lock.hpp"
 
 namespace tagwire::proto {
+
+namespace {
+
+std::uintptr_t this_thread() {
+    return reinterpret_cast<std::uintptr_t>(&ucs::self_of_thread);
+}
+
+}  // namespace
 
 ucs_status_t Worker::event_fd(int* fd_p) {
     const ucs_status_t status = wakeup_.open(rails_);
@@ -19,36 +28,20 @@ void Worker::signal() {
     wakeup_.ring();
 }
 
-/// Asks the interfaces for events. This takes away what was rung: others that it was for are
-/// covered by the arming, or are woken.
-ucs_status_t Worker::arm_rails(const Waiter& me) {
-    if ((attention_ & kSlowWork) != 0 || has_completions())
-        return UCS_ERR_BUSY;
-    calls_left_ = 1;  // the next call looks at the clock
-    ucs_status_t status = wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
-    // Behind the event: a signal whose event was taken is seen here.
-    const std::uint64_t now = signals();
-    if (std::exchange(signals_armed_at_, now) != now) {
-        waiters_.wake_others(me);
-        status = UCS_ERR_BUSY;
-    }
-    // An interface may have seen a failure.
-    if (status == UCS_OK && (attention_ & kSlowWork) != 0)
-        status = UCS_ERR_BUSY;
-    if (status != UCS_OK) {
-        if (waiters_.others_have_armed(me))
-            wakeup_.ring();
-        return status;
-    }
-    is_armed_ = true;
-    ++arming_;
-    attention_ |= kWatched;
-    return UCS_OK;
+unsigned Worker::progress_watched() {
+    waits_.call_in(this_thread());
+    const unsigned count = progress_all();
+    settle(false);
+    return count;
 }
 
-void Worker::break_arming(const Waiter& me) {
-    if (std::exchange(is_armed_, false) && waiters_.others_have_armed(me))
-        wakeup_.ring();
+bool Worker::has_work() const {
+    return (attention_ & kSlowWork) != 0 || has_completions();
+}
+
+ucs_status_t Worker::take_and_arm() {
+    calls_left_ = 1;  // the next call looks at the clock
+    return wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
 }
 
 ucs_status_t Worker::arm() {
@@ -58,58 +51,38 @@ ucs_status_t Worker::arm() {
     }
     if (is_in_progress())
         return UCS_ERR_BUSY;
-    Waiter& me = waiters_.mine();
-    me.has_armed = false;
-    break_arming(me);
-    const ucs_status_t status = arm_rails(me);
-    me.has_armed = status == UCS_OK;
+    const ucs_status_t status = waits_.arm(this_thread());
     settle(false);
     return status;
 }
 
 Waiter& Worker::wake_up(std::uint64_t arming) {
-    Waiter& me = waiters_.mine();
-    me.waits = true;
-    waiters_.awake(me);
-    if (arming != 0 && arming == arming_)
-        break_arming(me);
-    return me;
+    return waits_.wake_up(this_thread(), arming);
 }
 
 unsigned Worker::progress_for(const Waiter& me) {
-    if (is_armed_ && waiters_.others_sleep(me))
-        return 0;
-    break_arming(me);
-    return progress_all();
+    return waits_.progress_for(me);
 }
 
 ucs_status_t Worker::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
-    if (is_multi && !waiters_.make_event(me))
+    if (is_multi && !me.event.make())
         return UCS_ERR_IO_ERROR;
-    if (!is_armed_) {
-        const ucs_status_t status = arm_rails(me);
-        if (status != UCS_OK)
-            return status;
-    }
-    if (ends() != ends_slept_at_)
-        waiters_.wake_others(me);
-    ends_slept_at_ = ends();
-    waiters_.sleep(me);
-    *arming_p = arming_;
-    return UCS_OK;
+    const ucs_status_t status = waits_.fall_asleep(me, arming_p);
+    if (status == UCS_OK)
+        attention_ |= kWatched;
+    return status;
 }
 
 void Worker::settle(bool leaves_work) {
     if (is_in_progress())
         return;  // a call of a callback: progress settles
-    const Waiter& me = waiters_.mine();
-    if (leaves_work)
-        break_arming(me);
-    if (!is_armed_ || ends() != ends_slept_at_)
-        waiters_.wake_others(me);
-    ends_slept_at_ = ends();
-    if (!is_armed_ && !waiters_.some_sleep())
-        attention_ &= static_cast<std::uint8_t>(~kWatched);
+    waits_.settle(this_thread(), leaves_work);
+    watch();
+}
+
+void Worker::watch() {
+    attention_ = static_cast<std::uint8_t>(waits_.is_watched() ? attention_ | kWatched
+                                                               : attention_ & ~kWatched);
 }
 
 }  // namespace tagwire::proto
