@@ -170,10 +170,12 @@ class ModelWorker {
             was_interrupted = false;
             if (!sleeps)
                 continue;
-            det::block_until([&] {
+            const auto is_awake = [&] {
                 return is_readable() || me.event.level.is_raised() ||
                        (may_be_interrupted && interrupted_.is_raised());
-            });
+            };
+            // By one reference, which needs no memory: a schedule that fails is abandoned here.
+            det::block_until([&is_awake] { return is_awake(); });
             if (is_readable())
                 told_of = arming;
             else if (may_be_interrupted && interrupted_.is_raised()) {
