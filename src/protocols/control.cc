@@ -264,6 +264,7 @@ void Endpoint::on_control(const Control& message) {
                 control(ControlOp::kCanceled, message.a);
             break;
         case ControlOp::kFlush:
+            peer_may_go = message.b == 1;
             control(ControlOp::kFlushed, message.a);
             break;
         case ControlOp::kHoldData:
@@ -283,7 +284,7 @@ void Endpoint::on_control(const Control& message) {
             on_bye();
             break;
         case ControlOp::kBack:
-            peer_is_closed = false;
+            peer_is_closed = peer_may_go = false;
             break;
         case ControlOp::kLeave:
             on_leave();
@@ -340,7 +341,8 @@ ucs_status_t Endpoint::start_flush(Request& request) {
     if (request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
     const ucs_status_t status =
-        send_control({static_cast<std::uint32_t>(ControlOp::kFlush), 0, request.id, 0, 0});
+        send_control({static_cast<std::uint32_t>(ControlOp::kFlush), 0, request.id,
+                      request.kind == RequestKind::kClose ? 1 : 0, 0});
     if (status != UCS_OK)
         return status;
     flushes_.push_back(request);

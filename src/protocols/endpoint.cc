@@ -16,9 +16,13 @@ namespace tagwire::proto {
 void Endpoint::fail(ucs_status_t status) {
     if (state_ == EpState::kFailed)
         return;
-    // The transport may see that the peer has gone before this side acts upon its farewell.
+    // The transport may see that the peer has gone before this side acts upon its farewell. One
+    // that has closed may go once it has the answer to that. Its farewell is not waited for: it may
+    // be lost with what its transports had under way.
     if (farewell != UCS_OK && status != UCS_ERR_CANCELED)
         status = farewell;
+    else if (peer_may_go && !is_open && has_no_work() && status != UCS_ERR_CANCELED)
+        status = UCS_ERR_NOT_CONNECTED;
     failure_ = status;
     log_failure();
     state_ = EpState::kFailed;
@@ -134,8 +138,12 @@ void Endpoint::closed() {
 
 /// Nothing of either side is on its way.
 bool Endpoint::is_quiet() const {
-    return controls_.empty() && outstanding.empty() && receiving.empty() && queue_.empty() &&
-           flushes_.empty();
+    return controls_.empty() && has_no_work();
+}
+
+/// No operation of a program is under way.
+bool Endpoint::has_no_work() const {
+    return outstanding.empty() && receiving.empty() && queue_.empty() && flushes_.empty();
 }
 
 bool Endpoint::leave() {

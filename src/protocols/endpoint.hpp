@@ -169,6 +169,7 @@ class Endpoint : public tw_ep {
     bool is_open = false;           // the program has it (closing counts)
     bool is_closing = false;
     bool peer_is_closed = false;  // the peer's program has closed its own
+    bool peer_may_go = false;     // it closes, and all that it has sent was taken
     bool wants_wireup = false;    // among those that Worker asks to work_slowly()
     bool is_retired = false;      // among those that Worker asks whether they can go
     bool is_up = false;           // the connection was told of, and its end was not
@@ -253,6 +254,7 @@ class Endpoint : public tw_ep {
     void on_leave();
     void log_failure() const;
     bool is_quiet() const;
+    bool has_no_work() const;
     ucs_status_t send_control(Control message);
     void set_ready();
     void choose_lane();

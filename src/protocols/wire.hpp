@@ -141,7 +141,7 @@ enum class ControlOp : std::uint32_t {
     kDataEnd = 4,    // a: receive id, b: status. No data follows; 0: it was written.
     kCancel = 5,     // a: send id. Drop it unless it is matched.
     kCanceled = 6,   // a: send id. It was dropped.
-    kFlush = 7,      // a: flush id. Answer when everything before has been taken.
+    kFlush = 7,      // a: flush id. Answer when everything before has been taken. b: 1 of a close.
     kFlushed = 8,    // a: flush id.
     kHoldData = 9,   // No more data before a rendezvous.
     kSendData = 10,  // Data again.

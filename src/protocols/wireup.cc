@@ -96,7 +96,7 @@ void Endpoint::begin_anew() {
     stripes_.reset();
     state_ = EpState::kGreeting;
     peer_names = 0;
-    peer_is_closed = false;
+    peer_is_closed = peer_may_go = false;
     has_said_bye_ = has_asked_ = has_left_ = false;
     farewell = UCS_OK;
     holds_data_ = holds_ = false;

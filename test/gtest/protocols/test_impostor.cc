@@ -282,6 +282,32 @@ TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     expect_end(TW_OK);
 }
 
+using MsgFarewell = MsgTest;
+
+// Its last words may be lost with what its transports had under way.
+TEST_F(MsgFarewell, a_peer_whose_close_was_answered_has_not_failed) {
+    Node& victim = node(0);
+    for (const bool closes : {true, false}) {
+        victim.events.clear();
+        {
+            Impostor peer(contact_of_transports(), Impostor::kId + (closes ? 1 : 0));
+            ASSERT_NO_FATAL_FAILURE(peer.greet(victim));
+            peer.control(victim, ControlOp::kFlush, 5, closes ? 1 : 0);
+            ASSERT_TRUE(peer.run_until(victim, [&] {
+                for (const Bytes& message : peer.taken(AmId::kControl)) {
+                    proto::Control answer{};
+                    if (proto::decode(message, &answer) && answer.a == 5 &&
+                        answer.op == static_cast<std::uint32_t>(ControlOp::kFlushed))
+                        return true;
+                }
+                return false;
+            }));
+        }
+        run_until([&] { return victim.events.size() == 2; });
+        EXPECT_EQ(victim.events.back().event, closes ? TW_PEER_CLOSED : TW_PEER_FAILED);
+    }
+}
+
 /// Over rc the impostor has said that it has rails of which it tells no address, or a wrong one.
 class MsgImpostorOffers : public MsgImpostor {
   protected:
