@@ -150,13 +150,15 @@ class TagReceiver {
     }
 
   private:
-    /// Distance between the slots' buffers. Without validation all messages may go to the same
-    /// place, but a device tells its receives apart by their addresses.
+    /// Distance between the slots' buffers: at least so much that no two begin at the same place,
+    /// which is refused. Where software matches they lie close to each other, so that without
+    /// validation few cache lines are written.
     static std::size_t stride(const Link& link, const Options& options) {
         constexpr std::size_t kLine = 64;
         const bool by_device = (link.md_attr().cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0;
         const std::size_t lines = (options.size + kLine - 1) / kLine;
-        return std::max(options.validate ? lines * kLine : 0, by_device ? kLine : 0);
+        return std::max(options.validate ? lines * kLine : 0,
+                        by_device ? kLine : sizeof(uct_tag_t));
     }
 
     void take_back(std::size_t index) {
