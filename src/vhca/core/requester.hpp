@@ -197,7 +197,7 @@ class Requester {
     std::uint8_t hold_ = 0;
     Time deadline_ = kNever;
     DcSession dc_;
-    std::uint64_t handed_over_ = 0;  // to the wire when the deadline was set
+    std::uint64_t handed_over_ = 0;             // to the wire when the deadline was set
     std::unique_ptr<ReadPlacement> placement_;  // where reads are shuffled
 };
 
