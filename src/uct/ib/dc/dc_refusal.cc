@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/dc/dc_refusal.hpp"
 
-#include <cinttypes>
-#include <cstdio>
+#include <fmt/format.h>
 
 namespace tagwire::dc {
 
@@ -10,23 +9,16 @@ namespace {
 
 constexpr unsigned kFewRequests = 16;  // any device has them
 
-template <class... Numbers>
-std::string format(const char* text, Numbers... numbers) {
-    char line[320];
-    std::snprintf(line, sizeof line, text, numbers...);  // NOLINT: literals of this file
-    return line;
-}
-
 InitiatorParams without_streams(InitiatorParams params) {
     params.streams_log = 0;
     return params;
 }
 
 std::string of_depth(const ibv_device_attr& attr, const InitiatorParams& params) {
-    return format(
-        "a send queue of %u requests was asked for (TAGWIRE_DC_TX_DEPTH, twice that with streams); "
-        "the device says %d (max_qp_wr), but holds fewer of %u pieces and %" PRIu32
-        " inline bytes each: a smaller TAGWIRE_DC_TX_DEPTH or TAGWIRE_DC_INLINE_BYTES may help",
+    return fmt::format(
+        "a send queue of {} requests was asked for (TAGWIRE_DC_TX_DEPTH, twice that with streams); "
+        "the device says {} (max_qp_wr), but holds fewer of {} pieces and {} inline bytes each: a "
+        "smaller TAGWIRE_DC_TX_DEPTH or TAGWIRE_DC_INLINE_BYTES may help",
         params.depth, attr.max_qp_wr, params.sges_max, params.inline_bytes);
 }
 
@@ -38,10 +30,10 @@ std::string why_refused(const ib::Device& device, const InitiatorParams& params,
     InitiatorParams less = params;
     less.inline_bytes = 0;
     if (params.inline_bytes > 0 && can_be_made(less))
-        return format("%" PRIu32
-                      " bytes within a request were asked for (TAGWIRE_DC_INLINE_BYTES); the "
-                      "device has fewer with %u requests of %u pieces each",
-                      params.inline_bytes, params.depth, params.sges_max);
+        return fmt::format(
+            "{} bytes within a request were asked for (TAGWIRE_DC_INLINE_BYTES); the "
+            "device has fewer with {} requests of {} pieces each",
+            params.inline_bytes, params.depth, params.sges_max);
     less = params;
     less.depth = kFewRequests;
     if (params.depth > kFewRequests && can_be_made(less))
@@ -49,24 +41,24 @@ std::string why_refused(const ib::Device& device, const InitiatorParams& params,
     less = params;
     less.sges_max = 1;
     if (params.sges_max > 1 && can_be_made(less))
-        return format("%u pieces per request were asked for; the device says %d (max_sge)",
-                      params.sges_max, attr.max_sge);
+        return fmt::format("{} pieces per request were asked for; the device says {} (max_sge)",
+                           params.sges_max, attr.max_sge);
     if (params.streams_log > 0 && can_be_made(without_streams(params)))
-        return format(
-            "%u streams were asked for; the device says %u: TAGWIRE_DC_STREAMS=1 does without",
+        return fmt::format(
+            "{} streams were asked for; the device says {}: TAGWIRE_DC_STREAMS=1 does without",
             1U << params.streams_log, 1U << streams_log_max);
     less = without_streams(less);
     less.depth = kFewRequests;
     less.inline_bytes = 0;
     if (can_be_made(less))
-        return format(
-            "%u requests of %u pieces and %" PRIu32
-            " inline bytes each and %u streams were asked for; the device says %d requests "
-            "(max_qp_wr), %d pieces (max_sge) and %u streams, but not all of it at a time",
+        return fmt::format(
+            "{} requests of {} pieces and {} inline bytes each and {} streams were asked for; the "
+            "device says {} requests (max_qp_wr), {} pieces (max_sge) and {} streams, but not all "
+            "of it at a time",
             params.depth, params.sges_max, params.inline_bytes, 1U << params.streams_log,
             attr.max_qp_wr, attr.max_sge, 1U << streams_log_max);
-    return format(
-        "not even one of %u short requests can be made; the device says %d queue pairs "
+    return fmt::format(
+        "not even one of {} short requests can be made; the device says {} queue pairs "
         "(max_qp), all processes together",
         kFewRequests, attr.max_qp);
 }
