@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who sleeps, and on which arming: how the threads that wait for a worker share its descriptor.
+// The threads that wait for a worker share its descriptor: which of them sleep, on which arming.
 // All with the worker's lock; the rules are those of waiters.hpp. The worker is a template
 // parameter so that a model test runs the same text under every schedule:
 //

@@ -53,7 +53,7 @@ class Waiters {
   public:
     using Waiter = BasicWaiter<Event>;
 
-    /// That of a thread, in place as long as it waits. A thread that was not seen for long begins
+    /// The entry of a thread, in place while it waits. A thread that was not seen for long begins
     /// anew: its next wait returns at once.
     Waiter& of(std::uintptr_t thread) {
         const auto found =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a worker is waited for: its descriptor, and the threads that sleep (wait_protocol.hpp).
+// Waiting for a worker: its descriptor, and the threads that sleep (wait_protocol.hpp).
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/recursive_lock.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What processes of a job hear when they meet and call, from the job and from anybody: files of a
-// shared directory, a stream, rank 0 at its door and in its calls, a member before a false rank 0.
+// Processes of a job meet and call, and hear the job and anybody: files of a shared directory, a
+// stream, rank 0 at its door and in its calls, a member before a false rank 0.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -84,7 +84,7 @@ void call(bootstrap::Method& method, BootstrapStage& stage, Input& input) {
         check(result);
         if (!result.ok())
             return;
-        // What a false rank 0 makes of it is its business.
+        // A false rank 0 may make of it whatever it likes.
         require(method.rank() != 0 || std::equal(mine.begin(), mine.end(), all.begin()));
     }
 }

@@ -73,7 +73,7 @@ void BootstrapPeer::append_words(Kind kind, const std::string& text) {
     append(frame, bootstrap::bytes_of(text));
 }
 
-/// What the input leaves alone is what a peer that keeps to the protocol says now.
+/// A peer that keeps to the protocol says now what the input leaves alone.
 void BootstrapPeer::compose(Input& input, const JobCall& call) {
     const auto lies = input.take<std::uint8_t>();
     const auto kind =

@@ -44,7 +44,7 @@ class BootstrapPeer {
     /// The next frame of one that keeps to the protocol: as a member, or as rank 0.
     void compose_as_member(const JobCall& call);
     void compose_as_root(bool knows_secret);
-    /// Of what waits to be sent.
+    /// Sends so many bytes of those that wait.
     void deliver(std::size_t bytes);
     void finish_sending();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a scripted peer has of rc: an interface of each device, and the endpoints that it has
+// The rc side of a scripted peer: an interface of each device, and the endpoints that it has
 // offered to the victim or connected to what the victim has offered.
 #pragma once
 
@@ -44,7 +44,7 @@ class PeerLanes {
 
     /// The rails of the victim, as a hello of it has told.
     void learn_rails(std::span<const proto::PeerRail> rails);
-    /// Of those the ones of rc, as its hello numbers them; empty: none is known.
+    /// The rc rails among them, as its hello numbers them; empty: none is known.
     const std::vector<std::uint8_t>& rails_of_victim() const { return rails_of_victim_; }
 
     /// Made if there is none. Null: the device has no more.

@@ -44,7 +44,7 @@ class Device::Impl {
         next_deadline = deadline < next_deadline ? deadline : next_deadline;
     }
     void unschedule(QueuePair& qp);
-    /// How long a wait takes that verbs ask for: they name the shortest time.
+    /// The length of a wait that verbs ask for: they name the shortest time.
     [[nodiscard]] Time wait_of(Time shortest) {
         const std::uint64_t stretch_max = config.timer_stretch_max;
         return stretch_max <= 1 ? shortest

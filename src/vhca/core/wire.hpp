@@ -15,8 +15,8 @@ namespace tagwire::vhca {
 using Time = std::uint64_t;
 inline constexpr Time kNever = ~Time{0};
 
-/// How a network shall treat a packet: InfiniBand's service level, and the traffic class of the
-/// header that is there where packets carry GIDs.
+/// The treatment of a packet by the network: InfiniBand's service level, and the traffic class of
+/// the header that is there where packets carry GIDs.
 struct ServiceClass {
     std::uint8_t level = 0, traffic = 0;
     friend bool operator==(const ServiceClass&, const ServiceClass&) = default;
