@@ -18,6 +18,9 @@
 #include <string_view>
 #include <vector>
 
+#include "protocols/reserve_bytes.hpp"
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::proto {
 
 inline constexpr std::size_t kAddressHeadBytes = 16;
@@ -25,8 +28,8 @@ inline constexpr std::size_t kAddressHeadBytes = 16;
 struct Address {
     std::uint64_t id = 0;
     std::string transport;
-    std::vector<std::byte> device;
-    std::vector<std::byte> iface;
+    ReserveBytes device;
+    ReserveBytes iface;
 };
 
 /// Transports that may take first contact, the farthest reaching first. Their index is in the

@@ -52,7 +52,7 @@ void Worker::fetch(Request& request, Unexpected& message) {
     const std::size_t bytes = is_start ? limits.buffered_bytes_min : message.length;
     if (bytes == 0)
         return report_buffered(message);
-    message.start = static_cast<std::byte*>(std::malloc(bytes));
+    message.start = static_cast<std::byte*>(ucs::reserve_try_allocate(bytes));
     void* memory = message.start == nullptr ? nullptr : child_pool_.get();
     if (memory == nullptr)
         return drop_buffered(message, UCS_ERR_NO_MEMORY);

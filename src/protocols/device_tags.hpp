@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "protocols/request.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
@@ -122,9 +123,9 @@ class DeviceTags {
     std::vector<DeviceReceive> receives_;
     DeviceReceive* free_ = nullptr;
     std::size_t given_ = 0;
-    std::size_t wide_ = 0;                                  // of these
-    std::size_t insiders_ = 0;                              // peers that send to this interface
-    std::unordered_map<std::uint64_t, Endpoint*> senders_;  // by bits of sender_mask_
+    std::size_t wide_ = 0;                                   // of these
+    std::size_t insiders_ = 0;                               // peers that send to this interface
+    ucs::ReserveHashMap<std::uint64_t, Endpoint*> senders_;  // by bits of sender_mask_
     // Held receives, exact ones by a hash of their tag.
     std::array<std::uint32_t, kHeldBuckets> held_exact_{};
     std::size_t held_ = 0;

@@ -2,6 +2,8 @@
 // The end of an endpoint.
 #include "protocols/endpoint.hpp"
 
+#include <new>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -57,9 +59,15 @@ void Endpoint::log_failure() const {
         return;
     }
     const Rail* rail = lane_ != nullptr ? rail_ : contact_rail_;
+    std::string state;
+    try {
+        state = description();
+    } catch (const std::bad_alloc&) {
+        state.clear();
+    }
     TW_LOG_WARN("endpoint to worker %016lx over %s fails: %s (%s)", worker_id,
                 rail == nullptr ? "no transport" : rail->transport(), ucs_status_string(failure_),
-                description().c_str());
+                state.c_str());
 }
 
 std::string Endpoint::description() const {

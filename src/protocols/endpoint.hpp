@@ -27,6 +27,7 @@
 #include "protocols/request.hpp"
 #include "protocols/unexpected.hpp"
 #include "protocols/wire.hpp"
+#include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
 struct tw_ep {};
@@ -40,8 +41,8 @@ class Stripes;
 struct Announced {
     AmId am = AmId::kEager;
     Header header{};
-    std::vector<std::byte> bytes;  // behind the header
-    bool has_come = false;         // its place
+    ucs::ReserveVector<std::byte> bytes;  // behind the header
+    bool has_come = false;                // its place
 
     std::size_t held() const { return sizeof *this + bytes.size(); }
 };
@@ -63,7 +64,7 @@ inline constexpr int kDrainRoundsMax = 2;
 
 enum class EpState : std::uint8_t { kGreeting, kOffering, kReady, kFailed };
 
-class Endpoint : public tw_ep {
+class Endpoint : public tw_ep, public ucs::FromReserve {
   public:
     Endpoint(Worker& owner, std::uint64_t peer_id);
     Endpoint(const Endpoint&) = delete;
@@ -75,7 +76,7 @@ class Endpoint : public tw_ep {
     /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
     /// may be null, gets the reason of any failure.
     ucs_status_t contact(const Address& to, std::string* why);
-    void on_hello(const Hello& hello, std::vector<PeerRail> rails);
+    void on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails);
     void on_offer(const OfferMessage& message);
     void on_ready(const Offer& offer);
     void on_refuse(const Offer& offer);
@@ -267,8 +268,10 @@ class Endpoint : public tw_ep {
     ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
                          std::span<const std::byte> iface, uct_ep_h* ep_p);
     void queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address);
-    void queue_wireup(std::vector<std::byte> bytes);
-    std::vector<std::byte> hello_bytes() const;
+    void queue_wireup(ucs::ReserveVector<std::byte> bytes);
+    ucs::ReserveVector<std::byte> hello_bytes() const;
+    void contact_again();
+    void answer_contact();
 
     /// Steps of one call, so that a receiver that keeps up does not keep the sender in it.
     static constexpr unsigned kStepsMax = 64;
@@ -291,8 +294,9 @@ class Endpoint : public tw_ep {
     bool holds_ = false;       // ... nothing
     bool is_armed_ = false;
     bool is_draining_ = false;
-    bool is_stalled_ = false;  // drain_and_arm() is repeated in progress
-    unsigned steps_left_ = 0;  // of this call
+    bool is_stalled_ = false;    // drain_and_arm() is repeated in progress
+    bool owes_contact_ = false;  // there was no memory for it
+    unsigned steps_left_ = 0;    // of this call
     bool has_said_bye_ = false;
     bool has_asked_ = false;    // to leave; nothing is sent before the answer
     bool has_left_ = false;     // has answered that it leaves
@@ -313,9 +317,9 @@ class Endpoint : public tw_ep {
     Rail* offered_rail_ = nullptr;
     std::uint8_t offered_to_ = 0;
     bool offered_is_connected_ = false;
-    std::vector<PeerRail> peer_rails_;
-    std::vector<std::pair<std::size_t, std::size_t>> refused_;
-    Fifo<std::vector<std::byte>> wireup_;
+    ucs::ReserveVector<PeerRail> peer_rails_;
+    ucs::ReserveVector<std::pair<std::size_t, std::size_t>> refused_;
+    Fifo<ucs::ReserveVector<std::byte>> wireup_;
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
 

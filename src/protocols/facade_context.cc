@@ -8,6 +8,7 @@
 #include "protocols/memory.hpp"
 #include "protocols/refuse.hpp"
 #include "protocols/worker.hpp"
+#include "ucs/memory/no_memory.hpp"
 
 using namespace tagwire::proto;
 
@@ -33,7 +34,7 @@ tw_status_t tw(ucs_status_t status) {
 
 extern "C" {
 
-tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* context_p) {
+tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* context_p) try {
     TW_REFUSE_NULL(context_p);
     std::unique_ptr<Context> context;
     const ucs_status_t status =
@@ -43,6 +44,8 @@ tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* c
     context->tag_sender_mask = params == nullptr ? 0 : params->tag_sender_mask;
     *context_p = context.release();
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 void tw_context_destroy(tw_context_h context) {
@@ -55,7 +58,7 @@ void tw_context_destroy(tw_context_h context) {
     delete &context_of(context);
 }
 
-tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length, tw_mem_h* mem_p) {
+tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length, tw_mem_h* mem_p) try {
     TW_REFUSE_NULL(context);
     TW_REFUSE_NULL(address);
     TW_REFUSE_NULL(mem_p);
@@ -66,6 +69,8 @@ tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length, tw_me
     if (status == UCS_OK)
         *mem_p = memory.release();
     return tw(status);
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
@@ -77,7 +82,7 @@ tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
     return TW_OK;
 }
 
-tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length) {
+tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length) try {
     TW_REFUSE_NULL(context);
     if (length > UINTPTR_MAX - reinterpret_cast<uintptr_t>(address))
         TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p go beyond the end of memory", length,
@@ -86,10 +91,12 @@ tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t 
     if (cache != nullptr && length > 0)
         cache->invalidate(address, length);
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
-                             tw_worker_h* worker_p) {
+                             tw_worker_h* worker_p) try {
     TW_REFUSE_NULL(context);
     TW_REFUSE_NULL(worker_p);
     const tw_worker_params_t chosen = params == nullptr ? tw_worker_params_t{} : *params;
@@ -101,6 +108,8 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
     if (status == UCS_OK)
         *worker_p = worker.release();
     return tw(status);
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 void tw_worker_destroy(tw_worker_h worker) {
@@ -149,7 +158,7 @@ tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_
     return TW_OK;
 }
 
-tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p) {
+tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p) try {
     TW_REFUSE_NULL(address);
     TW_REFUSE_NULL(id_p);
     std::string reason;
@@ -158,6 +167,8 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
         TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
     *id_p = parsed->id;
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 unsigned tw_worker_progress(tw_worker_h worker) {
@@ -186,15 +197,17 @@ tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsig
     return room < set.infos.size() ? TW_ERR_BUFFER_TOO_SMALL : TW_OK;
 }
 
-tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* arg) {
+tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* arg) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(cb);
     const Entry entry(worker_of(worker));
     worker_of(worker).describe(cb, arg);
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
-tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep_h* ep_p) {
+tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep_h* ep_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(params);
     TW_REFUSE_NULL(params->address);
@@ -211,10 +224,12 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     if (status == UCS_OK)
         *ep_p = ep;
     return tw(status);
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
-                            tw_ep_h* ep_p) {
+                            tw_ep_h* ep_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(ep_p);
     const Entry entry(worker_of(worker));
@@ -223,6 +238,8 @@ tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_d
     if (status == UCS_OK)
         *ep_p = ep->handle();
     return tw(status);
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {

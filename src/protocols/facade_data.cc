@@ -6,6 +6,7 @@
 #include "protocols/refuse.hpp"
 #include "protocols/short_way.hpp"
 #include "protocols/worker.hpp"
+#include "ucs/memory/no_memory.hpp"
 
 using namespace tagwire::proto;
 
@@ -86,9 +87,12 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     return status;
 }
 
-[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& ep, const Outgoing& message) {
+[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& ep,
+                                        const Outgoing& message) try {
     if (message.base == nullptr && message.length > 0 && message.list == nullptr)
         return refuse_null(call, "buffer");
+    if (tagwire::ucs::reserve_is_low())
+        return TW_ERR_NO_MEMORY;
     const Entry entry(ep.worker);
     if (message.list == nullptr && is_plain_send_with_imm(message.op) &&
         ep.may_send_short_imm(message.length) && ep.send_short_imm(message) == UCS_OK)
@@ -100,6 +104,8 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
             return status;
     }
     return ep.send(message);
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(call));
 }
 
 /// UCS_ERR_NO_RESOURCE: not for the short way.
@@ -189,7 +195,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     return status;
 }
 
-tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
+tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try {
     if (wanted.op != nullptr && (wanted.op->flags & TW_OP_BUFFERED) != 0) {
         wanted.base = nullptr;
         wanted.length = 0;
@@ -198,10 +204,14 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) {
     }
     if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
         return refuse_null(call, "buffer");
+    if (tagwire::ucs::reserve_is_low())
+        return TW_ERR_NO_MEMORY;
     const Entry entry(worker);
     const LeavesWork work(worker);
     const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
     return status == TW_OK ? worker.receive(wanted) : status;
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(call));
 }
 
 /// The short way of a worker with a lock, or from one source; everything else is looked at again on
@@ -338,7 +348,7 @@ tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt,
     return receive_list(__func__, worker, iov, iovcnt, 0, 0, false, op, request_p);
 }
 
-tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) {
+tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) try {
     TW_REFUSE_NULL(ep);
     if (op != nullptr) {
         const tw_status_t status = check_op(__func__, *op, kAnyFlags);
@@ -348,10 +358,12 @@ tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) 
     const Entry entry(endpoint_of(ep).worker);
     const LeavesWork work(endpoint_of(ep).worker);
     return endpoint_of(ep).flush(RequestKind::kFlush, op, request_p);
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
-                        tw_request_h* request_p) {
+                        tw_request_h* request_p) try {
     TW_REFUSE_NULL(handle);
     Endpoint& ep = endpoint_of(handle);
     if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
@@ -369,15 +381,19 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     if (ep.is_closing)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
     return ep.flush(RequestKind::kClose, op, request_p);
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
-tw_status_t tw_request_cancel(tw_request_h request) {
+tw_status_t tw_request_cancel(tw_request_h request) try {
     TW_REFUSE_NULL(request);
     Worker& worker = *request_of(request).worker;
     const Entry entry(worker);
     const LeavesWork work(worker);
     worker.cancel(request_of(request));
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {

@@ -10,6 +10,7 @@
 #include "protocols/explain.hpp"
 #include "protocols/refuse.hpp"
 #include "protocols/worker.hpp"
+#include "ucs/memory/no_memory.hpp"
 
 using namespace tagwire::proto;
 
@@ -30,7 +31,7 @@ bool is_called(const Rail& rail, std::string_view name) {
 extern "C" {
 
 tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t length,
-                              tw_buffer_kind_t buffer, tw_explanation_t* explanation) {
+                              tw_buffer_kind_t buffer, tw_explanation_t* explanation) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(transport);
     TW_REFUSE_NULL(explanation);
@@ -44,10 +45,12 @@ tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t 
         }
     }
     return TW_ERR_NO_ELEM;
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
-                          tw_explanation_t* explanation) {
+                          tw_explanation_t* explanation) try {
     TW_REFUSE_NULL(ep);
     TW_REFUSE_NULL(explanation);
     if (!is_kind(buffer))
@@ -58,9 +61,12 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     const Endpoint& asked = endpoint_of(ep);
     explain(asked.rail(), length, buffer, asked.chosen_stripes(), explanation);
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
-tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples, size_t count) {
+tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples,
+                                 size_t count) try {
     if (count > 0)
         TW_REFUSE_NULL(samples);
     const std::string file = path != nullptr ? path : Calibration::default_path();
@@ -77,9 +83,11 @@ tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* sampl
             TW_REFUSE(TW_ERR_INVALID_PARAM, "%s", problem.c_str());
     }
     return static_cast<tw_status_t>(Calibration::store(file, all));
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
-tw_status_t tw_calibration_path(char* path, size_t* length_p) {
+tw_status_t tw_calibration_path(char* path, size_t* length_p) try {
     TW_REFUSE_NULL(length_p);
     const std::string file = Calibration::default_path();
     if (file.empty())
@@ -90,6 +98,8 @@ tw_status_t tw_calibration_path(char* path, size_t* length_p) {
     TW_REFUSE_NULL(path);
     std::memcpy(path, file.c_str(), file.size() + 1);
     return TW_OK;
+} catch (const std::bad_alloc&) {
+    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
 }
 
 }  // extern "C"

@@ -11,6 +11,7 @@
 #include "protocols/api/tw_data.h"
 #include "protocols/refuse.hpp"
 #include "protocols/worker.hpp"
+#include "ucs/memory/no_memory.hpp"
 #include "ucs/time/clock.hpp"
 
 using namespace tagwire::proto;
@@ -178,17 +179,21 @@ bool has_ended(tw_request_h handle) {
 
 extern "C" {
 
-tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) {
+tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(fd_p);
     const Entry entry(worker_of(worker));
     return tw(worker_of(worker).event_fd(fd_p));
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
-tw_status_t tw_worker_arm(tw_worker_h worker) {
+tw_status_t tw_worker_arm(tw_worker_h worker) try {
     TW_REFUSE_NULL(worker);
     const Entry entry(worker_of(worker));
     return tw(worker_of(worker).arm());
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_worker_signal(tw_worker_h worker) {
@@ -197,7 +202,7 @@ tw_status_t tw_worker_signal(tw_worker_h worker) {
     return TW_OK;
 }
 
-tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t timeout_ns) {
+tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t timeout_ns) try {
     TW_REFUSE_NULL(handle);
     Worker& worker = worker_of(handle);
     return Wait(__func__, worker, mode, timeout_ns).run([&](Waiter& me, const Seen& seen) {
@@ -209,18 +214,22 @@ tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t tim
         me.seen_signals = signals;
         return true;
     });
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode, uint64_t timeout_ns,
-                            tw_completion_t* done) {
+                            tw_completion_t* done) try {
     TW_REFUSE_NULL(request);
     const tw_status_t status =
         wait_for(__func__, {&request, 1}, mode, timeout_ns, [&] { return has_ended(request); });
     return status == TW_OK ? tw_request_test(request, done) : status;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_wait_any(const tw_request_h* handles, size_t count, tw_wait_mode_t mode,
-                        uint64_t timeout_ns, size_t* index_p) {
+                        uint64_t timeout_ns, size_t* index_p) try {
     if (count > 0)
         TW_REFUSE_NULL(handles);
     TW_REFUSE_NULL(index_p);
@@ -233,10 +242,12 @@ tw_status_t tw_wait_any(const tw_request_h* handles, size_t count, tw_wait_mode_
     if (status == TW_OK)
         *index_p = static_cast<size_t>(found - requests.begin());
     return status;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 tw_status_t tw_wait_all(const tw_request_h* handles, size_t count, tw_wait_mode_t mode,
-                        uint64_t timeout_ns) {
+                        uint64_t timeout_ns) try {
     if (count > 0)
         TW_REFUSE_NULL(handles);
     const std::span requests(handles, count);
@@ -247,6 +258,8 @@ tw_status_t tw_wait_all(const tw_request_h* handles, size_t count, tw_wait_mode_
         return ended == count;
     });
     return status == TW_ERR_NO_ELEM ? TW_OK : status;
+} catch (const std::bad_alloc&) {
+    return tw(tagwire::ucs::no_memory(__func__));
 }
 
 }  // extern "C"

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::proto {
 
 template <class T>
@@ -46,7 +48,7 @@ class Fifo {
     static constexpr std::size_t kDeadMax = 32;
     static constexpr std::size_t kKept = 16;
 
-    std::vector<T> items_;
+    ucs::ReserveVector<T> items_;
     std::size_t next_ = 0;  // those before it have gone
 };
 

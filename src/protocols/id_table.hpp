@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::proto {
 
 template <class T>
@@ -87,8 +89,8 @@ class IdTable {
     };
 
     std::uint32_t count_ = 0;  // of places_
-    std::vector<Place> places_;
-    std::vector<std::uint32_t> free_;
+    ucs::ReserveVector<Place> places_;
+    ucs::ReserveVector<std::uint32_t> free_;
     std::size_t size_ = 0;
 };
 

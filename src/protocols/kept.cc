@@ -127,7 +127,7 @@ Unexpected* Worker::make_message(Endpoint& ep, const Arrival& arrival) {
     const std::size_t held = sizeof(Unexpected) + behind + kHeapBytes;
     if (!admit(ep, held))
         return nullptr;
-    void* memory = std::malloc(sizeof(Unexpected) + behind);
+    void* memory = ucs::reserve_try_allocate(sizeof(Unexpected) + behind);
     if (memory == nullptr) {
         TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint ends", behind);
         ep.fail(UCS_ERR_NO_MEMORY);
@@ -230,9 +230,9 @@ void Worker::free_message(Unexpected& message) {
         remove_orphan(message);
     }
     budget_.remove(message.held);
-    std::free(message.start);
+    ucs::reserve_free(message.start);
     message.~Unexpected();
-    std::free(&message);
+    ucs::reserve_free(&message);
     let_go_on(ep);
 }
 
@@ -250,7 +250,7 @@ bool Worker::withdraw(Endpoint& ep, std::uint32_t send_id) {
 /// Receives of that source end, those that are posted now: what their callbacks post waits for the
 /// next endpoint to it.
 void Worker::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
-    std::vector<Request*> ending;
+    ucs::ReserveVector<Request*> ending;
     while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
         has_left(*receive);
         ending.push_back(receive);

@@ -12,6 +12,7 @@ ucs_status_t Memory::map(Context& context, void* address, std::size_t length,
                          std::unique_ptr<Memory>* memory_p) {
     std::unique_ptr<Memory> memory(new Memory(context, address, length));
     ++context.users;
+    memory->handles_.reserve(context.domains().size());  // what is registered is written down
     for (const Domain& domain : context.domains()) {
         uct_mem_h handle = UCT_MEM_HANDLE_NULL;
         const ucs_status_t status =

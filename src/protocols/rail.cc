@@ -131,7 +131,7 @@ void Rail::plan_stripes(std::span<const std::unique_ptr<Rail>> rails) {
     const Options& options = worker_.options();
     if (!can_stripe())
         return;
-    std::vector<StripeMember> members{member_of(*this)};
+    ucs::ReserveVector<StripeMember> members{member_of(*this)};
     for (const std::size_t i :
          companions_of(rails, index_, options, [](const Rail&) { return true; }))
         members.push_back(member_of(*rails[i]));
@@ -149,7 +149,7 @@ bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte>
     const auto* device_p = reinterpret_cast<const uct_device_addr_t*>(device.data());
     const auto* iface_p =
         iface.empty() ? nullptr : reinterpret_cast<const uct_iface_addr_t*>(iface.data());
-    if (reason == nullptr)
+    if (reason == nullptr)  // nothing allocates
         return uct_iface_is_reachable(iface_, device_p, iface_p) != 0;
     char text[kReasonBytes] = "";
     const bool is_reachable =

@@ -25,6 +25,7 @@
 
 #include "protocols/region_marks.hpp"
 #include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
@@ -35,7 +36,7 @@ enum class RegUse : std::uint8_t {
     kTarget,  // written by a read of ours, or by a peer
 };
 
-struct CachedRegion {
+struct CachedRegion : ucs::FromReserve {
     std::uintptr_t begin = 0;  // whole pages
     std::uintptr_t end = 0;
     uct_mem_h handle = nullptr;
@@ -70,7 +71,7 @@ class RegCache {
 
   private:
     using Range = PageRange;
-    using Regions = std::map<std::uintptr_t, CachedRegion*>;  // by begin
+    using Regions = ucs::ReserveMap<std::uintptr_t, CachedRegion*>;  // by begin
 
     Range pages_of(const void* address, std::size_t length) const;
     static Regions::iterator first_overlap(Regions& regions, Range range);

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <string>
 
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/mapping_marks.hpp"
 
 namespace tagwire::proto {
@@ -53,7 +54,7 @@ class RegionMarks {
         std::uint32_t users;
         std::uint64_t since;
     };
-    using Pieces = std::map<std::uintptr_t, Piece>;  // by begin
+    using Pieces = ucs::ReserveMap<std::uintptr_t, Piece>;  // by begin
 
     explicit RegionMarks(std::unique_ptr<ucs::MappingMarks> marks) : marks_(std::move(marks)) {}
     /// The first piece that ends behind `address`.

@@ -13,12 +13,13 @@
 
 #include "protocols/reg_cache.hpp"
 #include "protocols/request.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
 struct StripePart;
 
-struct RndvTransfer {
+struct RndvTransfer : ucs::FromReserve {
     bool is_put = false;
     uct_rkey_bundle_t key{};  // of the peer's buffer
     uct_component_h component = nullptr;
@@ -33,7 +34,7 @@ struct RndvTransfer {
     Endpoint* failed_ep = nullptr;  // ... whose failure is told after that
 
     // What other rails move (stripe.hpp), and how all parts have ended so far.
-    std::vector<std::unique_ptr<StripePart>> parts;
+    ucs::ReserveVector<std::unique_ptr<StripePart>> parts;
     ucs_status_t status = UCS_OK;
     bool lane_has_ended = false;
 

@@ -30,6 +30,7 @@
 #include "protocols/stripe_plan.hpp"
 #include "protocols/wire.hpp"
 #include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
@@ -38,7 +39,7 @@ class Endpoint;
 struct StripeLane;
 
 /// What one rail beside the lane moves of a transfer.
-struct StripePart {
+struct StripePart : ucs::FromReserve {
     RndvTransfer* transfer = nullptr;
     StripeLane* lane = nullptr;
     std::uint64_t begin = 0;
@@ -61,7 +62,7 @@ struct StripePart {
     ~StripePart();
 };
 
-struct StripeLane {
+struct StripeLane : ucs::FromReserve {
     Endpoint* ep = nullptr;
     Rail* rail = nullptr;
     std::uint8_t peer_rail = 0;
@@ -84,7 +85,7 @@ struct StripeLane {
 };
 
 /// Of one endpoint.
-class Stripes {
+class Stripes : public ucs::FromReserve {
   public:
     explicit Stripes(Endpoint& ep) : ep_(ep) {}
     Stripes(const Stripes&) = delete;
@@ -120,7 +121,7 @@ class Stripes {
     };
 
     void make_lanes();
-    std::vector<Pair> choose() const;
+    ucs::ReserveVector<Pair> choose() const;
     StripeLane* find(std::size_t rail, std::size_t peer_rail) const;
     StripeLane& add(Rail& rail, std::uint8_t peer_rail);
     bool connect(StripeLane& lane);
@@ -133,16 +134,17 @@ class Stripes {
 
     Endpoint& ep_;
     bool has_chosen_ = false;
-    std::vector<std::unique_ptr<StripeLane>> lanes_;
-    std::vector<StripeLane*> members_;  // those that carry what this side moves; null: the lane
+    ucs::ReserveVector<std::unique_ptr<StripeLane>> lanes_;
+    ucs::ReserveVector<StripeLane*>
+        members_;  // those that carry what this side moves; null: the lane
     StripePlan get_plan_, put_plan_;
 };
 
 /// Rails beside `lane` over which data is divided, the best first: those that lead to the peer
 /// (`reaches`) and that add something, or any that can where so many were asked for.
-std::vector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
-                                       std::size_t lane, const Options& options,
-                                       const std::function<bool(const Rail&)>& reaches);
+ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
+                                              std::size_t lane, const Options& options,
+                                              const std::function<bool(const Rail&)>& reaches);
 StripeMember member_of(const Rail& rail);
 StripeRules rules_of(const Options& options);
 

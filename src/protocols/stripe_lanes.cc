@@ -22,13 +22,13 @@ StripeRules rules_of(const Options& options) {
     return {options.rndv_rail_min, options.rndv_rails > 1};
 }
 
-std::vector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
-                                       std::size_t lane, const Options& options,
-                                       const std::function<bool(const Rail&)>& reaches) {
+ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> rails,
+                                              std::size_t lane, const Options& options,
+                                              const std::function<bool(const Rail&)>& reaches) {
     const std::size_t rails_max =
         options.rndv_rails == 0 ? kStripeRailsMax : static_cast<std::size_t>(options.rndv_rails);
     const bool is_forced = rules_of(options).is_forced;
-    std::vector<std::size_t> taken{lane};
+    ucs::ReserveVector<std::size_t> taken{lane};
     while (taken.size() < rails_max) {
         std::size_t best = rails.size();
         auto best_rank = std::tuple(true, true, std::numeric_limits<double>::infinity());
@@ -58,11 +58,11 @@ std::vector<std::size_t> companions_of(std::span<const std::unique_ptr<Rail>> ra
 }
 
 /// For each rail one of the peer's, of another domain than those before if there is one.
-std::vector<Stripes::Pair> Stripes::choose() const {
+ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
     const auto rails = ep_.worker.rails();
     const auto& peers = ep_.peer_rails_;
     const bool is_self = ep_.worker_id == ep_.worker.id();
-    std::vector<std::size_t> used{ep_.peer_rail_};
+    ucs::ReserveVector<std::size_t> used{ep_.peer_rail_};
     const auto find_peer = [&](const Rail& rail) {
         std::size_t found = peers.size();
         for (std::size_t j = 0; j < peers.size(); ++j) {
@@ -81,7 +81,7 @@ std::vector<Stripes::Pair> Stripes::choose() const {
     const auto companions =
         companions_of(rails, ep_.rail().index(), ep_.worker.options(),
                       [&](const Rail& rail) { return find_peer(rail) < peers.size(); });
-    std::vector<Pair> pairs;
+    ucs::ReserveVector<Pair> pairs;
     for (const std::size_t i : companions) {
         const std::size_t j = find_peer(*rails[i]);
         if (j == peers.size())
@@ -94,7 +94,7 @@ std::vector<Stripes::Pair> Stripes::choose() const {
 
 void Stripes::make_lanes() {
     members_ = {nullptr};
-    std::vector<StripeMember> members{member_of(ep_.rail())};
+    ucs::ReserveVector<StripeMember> members{member_of(ep_.rail())};
     for (const auto& [i, j] : choose()) {
         Rail& rail = *ep_.worker.rails()[i];
         StripeLane* lane = find(i, j);
@@ -152,7 +152,7 @@ bool Stripes::connect(StripeLane& lane) {
 }
 
 void Stripes::send_offer(StripeLane& lane) {
-    std::vector<std::byte> address(lane.rail->attr().ep_addr_len);
+    ucs::ReserveVector<std::byte> address(lane.rail->attr().ep_addr_len);
     if (uct_ep_get_address(lane.uct, reinterpret_cast<uct_ep_addr_t*>(address.data())) != UCS_OK) {
         lane.has_failed = true;
         return drop(lane);

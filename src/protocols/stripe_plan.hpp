@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "protocols/cost.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::proto {
 
@@ -65,7 +66,7 @@ class StripePlan {
     Weights balanced(double bytes) const;
     std::size_t crossover() const;
 
-    std::vector<StripeMember> members_;
+    ucs::ReserveVector<StripeMember> members_;
     Protocol direct_ = Protocol::kRndvGet;
     StripeRules rules_;
     std::size_t from_ = kNever;

@@ -24,6 +24,9 @@
 #include <string>
 #include <vector>
 
+#include "protocols/reserve_bytes.hpp"
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::proto {
 
 static_assert(std::endian::native == std::endian::little);
@@ -280,19 +283,19 @@ struct PeerRail {
     std::string transport;
     std::uint8_t domain = 0;
     std::uint8_t flags = 0;  // RailFlag
-    std::vector<std::byte> device;
-    std::vector<std::byte> iface;
+    ReserveBytes device;
+    ReserveBytes iface;
 };
 
 struct HelloMessage {
     Hello hello;
-    std::vector<PeerRail> rails;  // at least one
+    ucs::ReserveVector<PeerRail> rails;  // at least one
 };
 [[nodiscard]] bool decode(WireBytes bytes, HelloMessage* message);
 
 struct OfferMessage {
     Offer offer;
-    std::vector<std::byte> address;
+    ReserveBytes address;
 };
 [[nodiscard]] bool decode(WireBytes bytes, OfferMessage* message);
 

@@ -20,17 +20,17 @@ namespace tagwire::proto {
 namespace {
 
 template <class T>
-void append(std::vector<std::byte>* bytes, const T& value) {
+void append(ucs::ReserveVector<std::byte>* bytes, const T& value) {
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     bytes->insert(bytes->end(), from, from + sizeof value);
 }
 
-void append(std::vector<std::byte>* bytes, std::span<const std::byte> more) {
+void append(ucs::ReserveVector<std::byte>* bytes, std::span<const std::byte> more) {
     bytes->insert(bytes->end(), more.begin(), more.end());
 }
 
 std::size_t pack_bytes(void* to, void* arg) {
-    const auto& bytes = *static_cast<const std::vector<std::byte>*>(arg);
+    const auto& bytes = *static_cast<const ucs::ReserveVector<std::byte>*>(arg);
     std::memcpy(to, bytes.data(), bytes.size());
     return bytes.size();
 }
@@ -57,24 +57,27 @@ ucs_status_t Endpoint::make_ep(Rail& rail, std::span<const std::byte> device,
 
 ucs_status_t Endpoint::contact(const Address& to, std::string* why) {
     std::string reason;
-    const auto tell = [&](const std::string& rail) {
+    const auto tell = [&](const Rail& rail) {
         if (why != nullptr)
-            *why += fmt::format("{}over {}: {}", why->empty() ? "" : "; ", rail, reason);
+            *why += fmt::format("{}over {}:{}: {}", why->empty() ? "" : "; ", rail.transport(),
+                                rail.device(), reason);
     };
     for (const auto& rail : worker.rails()) {
         if (to.transport != rail->transport())
             continue;
-        const std::string name = fmt::format("{}:{}", rail->transport(), rail->device());
-        if (!rail->reaches(to.device, to.iface, &reason)) {
-            tell(name);
+        if (!rail->reaches(to.device, to.iface, why == nullptr ? nullptr : &reason)) {
+            tell(*rail);
             continue;
         }
         const ucs_status_t status = make_ep(*rail, to.device, to.iface, &contact_);
         if (status != UCS_OK) {
-            reason = status == UCS_ERR_UNREACHABLE
-                         ? "nobody takes connections there, the peer's worker or process has gone"
-                         : ucs_status_string(status);
-            tell(name);
+            if (why != nullptr) {
+                reason = status == UCS_ERR_UNREACHABLE
+                             ? "nobody takes connections there, the peer's worker or process has "
+                               "gone"
+                             : ucs_status_string(status);
+                tell(*rail);
+            }
             return status;
         }
         address_ = {worker_id, to.transport, to.device, to.iface};
@@ -84,8 +87,8 @@ ucs_status_t Endpoint::contact(const Address& to, std::string* why) {
         return UCS_OK;
     }
     if (why != nullptr && why->empty()) {
-        reason = "this worker has no such transport (TAGWIRE_TRANSPORTS)";
-        tell(to.transport);
+        *why = fmt::format("over {}: this worker has no such transport (TAGWIRE_TRANSPORTS)",
+                           to.transport);
     }
     return UCS_ERR_UNREACHABLE;
 }
@@ -106,14 +109,22 @@ void Endpoint::begin_anew() {
     controls_.clear();
     first_announced = places_ = 0;
     update_direct();
+    contact_again();
+}
+
+/// At a later progress if there is no memory now.
+void Endpoint::contact_again() {
     const Address to = address_;
     const ucs_status_t status = contact(to, nullptr);
+    owes_contact_ = status == UCS_ERR_NO_MEMORY;
+    if (owes_contact_)
+        return worker.ask_wireup(*this);
     if (status != UCS_OK)
         fail(status);
 }
 
-std::vector<std::byte> Endpoint::hello_bytes() const {
-    std::vector<std::byte> bytes;
+ucs::ReserveVector<std::byte> Endpoint::hello_bytes() const {
+    ucs::ReserveVector<std::byte> bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker.id(),
                           worker_id});
     append(&bytes, Hello{id, static_cast<std::uint32_t>(worker.rails().size()), peer_names, number_,
@@ -133,14 +144,14 @@ std::vector<std::byte> Endpoint::hello_bytes() const {
 }
 
 void Endpoint::queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address) {
-    std::vector<std::byte> bytes;
+    ucs::ReserveVector<std::byte> bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker.id(), worker_id});
     append(&bytes, offer);
     append(&bytes, address);
     queue_wireup(std::move(bytes));
 }
 
-void Endpoint::queue_wireup(std::vector<std::byte> bytes) {
+void Endpoint::queue_wireup(ucs::ReserveVector<std::byte> bytes) {
     if (wireup_.size() >= kWireupMax) {
         TW_LOG_WARN("endpoint to worker %016lx ends: its peer takes no answers to its wire-up",
                     worker_id);
@@ -156,7 +167,9 @@ bool Endpoint::work_slowly() {
         if (stripes_ != nullptr)
             stripes_->drain();
     }
-    return send_wireup() && !is_stalled_;
+    if (std::exchange(owes_contact_, false) && state_ != EpState::kFailed)
+        peer_rails_.empty() ? contact_again() : answer_contact();
+    return send_wireup() && !is_stalled_ && !owes_contact_;
 }
 
 /// Sends what of wire-up waits. False: it waits still.
@@ -167,7 +180,7 @@ bool Endpoint::send_wireup() {
     while (!wireup_.empty() && contact_ != nullptr) {
         const ssize_t sent = uct_ep_am_bcopy(contact_, static_cast<std::uint8_t>(AmId::kWireup),
                                              pack_bytes, &wireup_.front(), 0);
-        if (sent == UCS_ERR_NO_RESOURCE)
+        if (sent == UCS_ERR_NO_RESOURCE || sent == UCS_ERR_NO_MEMORY)
             return false;
         if (sent < 0) {
             fail(static_cast<ucs_status_t>(sent));
@@ -178,7 +191,7 @@ bool Endpoint::send_wireup() {
     return true;
 }
 
-void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
+void Endpoint::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
     const bool is_new = peer_names != hello.id;
     peer_names = hello.id;
     // Our hello went to an endpoint that this one has replaced, or it crosses theirs.
@@ -187,15 +200,24 @@ void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
     if (!is_new || state_ == EpState::kFailed)
         return;
     peer_rails_ = std::move(rails);
+    answer_contact();
+}
+
+/// The peer has said hello: it hears from us, at a later progress if there is no memory now.
+void Endpoint::answer_contact() {
+    bool lacks_memory = false;
     for (const char* transport : kFirstContact) {
-        if (contact_ != nullptr)
-            break;
         for (const PeerRail& rail : peer_rails_) {
-            if (rail.transport == transport &&
-                contact({worker_id, transport, rail.device, rail.iface}, nullptr) == UCS_OK)
-                break;
+            if (contact_ != nullptr || rail.transport != transport)
+                continue;
+            const ucs_status_t status =
+                contact({worker_id, transport, rail.device, rail.iface}, nullptr);
+            lacks_memory |= status == UCS_ERR_NO_MEMORY;
         }
     }
+    owes_contact_ = contact_ == nullptr && lacks_memory;
+    if (owes_contact_)
+        return worker.ask_wireup(*this);
     if (contact_ == nullptr) {
         fail(UCS_ERR_UNREACHABLE);
     } else if (state_ == EpState::kGreeting) {
@@ -205,7 +227,7 @@ void Endpoint::on_hello(const Hello& hello, std::vector<PeerRail> rails) {
 
 /// The pair of rails that promises the lowest latency and was not refused.
 void Endpoint::choose_lane() {
-    std::vector<std::pair<double, std::pair<std::size_t, std::size_t>>> pairs;
+    ucs::ReserveVector<std::pair<double, std::pair<std::size_t, std::size_t>>> pairs;
     for (std::size_t i = 0; i < worker.rails().size(); ++i) {
         const Rail& rail = *worker.rails()[i];
         // An endpoint of rc cannot be its own peer.
@@ -259,7 +281,7 @@ bool Endpoint::try_lane(std::size_t rail_index, std::size_t peer_rail) {
 }
 
 void Endpoint::send_offer() {
-    std::vector<std::byte> address(offered_rail_->attr().ep_addr_len);
+    ucs::ReserveVector<std::byte> address(offered_rail_->attr().ep_addr_len);
     const ucs_status_t status =
         uct_ep_get_address(offered_, reinterpret_cast<uct_ep_addr_t*>(address.data()));
     if (status != UCS_OK)

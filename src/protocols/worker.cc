@@ -350,7 +350,7 @@ unsigned Worker::run_slow_work() {
     }
     if (!deferred_.empty() || notices_.is_due(ends_told_))
         ask_slow_work();
-    std::vector<Endpoint*> asked;
+    ucs::ReserveVector<Endpoint*> asked;
     asked.swap(wireup_);
     for (Endpoint* ep : asked) {
         ep->wants_wireup = false;

@@ -32,6 +32,7 @@
 #include "protocols/wait_protocol.hpp"
 #include "protocols/wakeup.hpp"
 #include "ucs/memory/mpool.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
 #include "ucs/sys/recursive_lock.hpp"
 
@@ -414,20 +415,20 @@ class alignas(128) Worker : public tw_worker {
     std::uint64_t ends_ = 0;
     std::atomic<std::uint64_t> signals_{0};
 
-    std::unordered_map<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
-    std::unordered_map<uct_ep_h, Endpoint*> lanes_;
-    std::unordered_map<std::uint64_t, Peer> peers_;  // those that are, and some that were
-    std::vector<std::uint32_t> free_sources_;        // of those that were forgotten
-    std::size_t peers_max_ = kPeersMin;              // then forget_peers() looks
-    std::uint64_t unreachable_ = 0;                  // the peer that was logged as that last
+    ucs::ReserveHashMap<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
+    ucs::ReserveHashMap<uct_ep_h, Endpoint*> lanes_;
+    ucs::ReserveHashMap<std::uint64_t, Peer> peers_;  // those that are, and some that were
+    ucs::ReserveVector<std::uint32_t> free_sources_;  // of those that were forgotten
+    std::size_t peers_max_ = kPeersMin;               // then forget_peers() looks
+    std::uint64_t unreachable_ = 0;                   // the peer that was logged as that last
     std::uint32_t connections_ = 0;
     IdTable<Endpoint> names_;
-    std::vector<Endpoint*> wireup_;
-    std::vector<Ending> endings_;
-    std::vector<Endpoint*> retired_;
+    ucs::ReserveVector<Endpoint*> wireup_;
+    ucs::ReserveVector<Ending> endings_;
+    ucs::ReserveVector<Endpoint*> retired_;
     // Failed or replaced; the program has not closed them, or they have not been destroyed.
-    std::unordered_map<Endpoint*, std::unique_ptr<Endpoint>> gone_;
-    std::vector<LaneFailure> lane_failures_;  // seen outside of progress
+    ucs::ReserveHashMap<Endpoint*, std::unique_ptr<Endpoint>> gone_;
+    ucs::ReserveVector<LaneFailure> lane_failures_;  // seen outside of progress
 
     MatchSpace spaces_[2];
     Budget budget_;
@@ -436,7 +437,7 @@ class alignas(128) Worker : public tw_worker {
     bool has_dropped_orphans_ = false;
     UnexpectedList orphans_;  // of peers that are gone, oldest first
     ucs::detail::TagIndex<MessageSendKeys> by_send_id_;
-    std::unordered_set<Unexpected*> claimed_;
+    ucs::ReserveHashSet<Unexpected*> claimed_;
 
     ucs::Mpool request_pool_;
     ucs::Mpool child_pool_;  // parts of multi-receives

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The endpoints of a worker: found, made, failed, destroyed.
+#include <new>
 #include <unordered_set>
 #include <utility>
 
@@ -32,7 +33,7 @@ Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
 /// are forgotten when this finds them unused for the second time. Those that a message is kept of,
 /// or that an endpoint of the program's stands for, are in use.
 void Worker::forget_peers() {
-    std::unordered_set<std::uint32_t> used;
+    ucs::ReserveHashSet<std::uint32_t> used;
     for (const auto& [id, ep] : endpoints_)
         used.insert(ep->source);
     for (const auto& [ep, owned] : gone_)
@@ -80,7 +81,12 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
         if (ep == nullptr)
             return UCS_ERR_NO_MEMORY;
         std::string why;
-        const ucs_status_t status = ep->contact(address, &why);
+        ucs_status_t status = UCS_ERR_NO_MEMORY;
+        try {
+            status = ep->contact(address, &why);
+        } catch (const std::bad_alloc&) {
+            why = "now";  // the reason took memory, too
+        }
         if (status != UCS_OK) {
             log_unreachable(address.id, why);
             destroy(*ep);
@@ -161,7 +167,7 @@ void Worker::end_soon(Endpoint& ep, ucs_status_t status) {
 }
 
 unsigned Worker::end_connections() {
-    std::vector<Ending> due;
+    ucs::ReserveVector<Ending> due;
     std::erase_if(endings_, [&](Ending& ending) {
         if (--ending.passes > 0)
             return false;
@@ -267,7 +273,7 @@ void Worker::retire(Endpoint& ep) {
 }
 
 unsigned Worker::destroy_retired() {
-    std::vector<Endpoint*> candidates;
+    ucs::ReserveVector<Endpoint*> candidates;
     candidates.swap(retired_);
     unsigned count = 0;
     for (Endpoint* ep : candidates) {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
 #include "uct/base_md.hpp"
 #include "uct/describe.hpp"
@@ -29,7 +30,7 @@
 
 namespace tagwire::uct {
 
-struct BaseEp : uct_ep_t {
+struct BaseEp : uct_ep_t, ucs::FromReserve {
     explicit BaseEp(uct_iface_h owner) : uct_ep_t{owner} {}
 };
 

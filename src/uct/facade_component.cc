@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ucs/memory/no_memory.hpp"
 #include "uct/components.hpp"
 #include "uct/config_bundle.hpp"
 #include "uct/refuse.hpp"
@@ -49,7 +50,7 @@ const char* uct_device_type_names[UCT_DEVICE_TYPE_LAST + 1] = {
 
 extern "C" {
 
-ucs_status_t uct_query_components(uct_component_h** components_p, unsigned* num_components_p) {
+ucs_status_t uct_query_components(uct_component_h** components_p, unsigned* num_components_p) try {
     if (uct::has_null(__func__,
                       {{"components_p", components_p}, {"num_components_p", num_components_p}})) {
         return UCS_ERR_INVALID_PARAM;
@@ -65,13 +66,15 @@ ucs_status_t uct_query_components(uct_component_h** components_p, unsigned* num_
     *components_p = list;
     *num_components_p = static_cast<unsigned>(components.size());
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_release_component_list(uct_component_h* components) {
     std::free(components);
 }
 
-ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t* attr) {
+ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t* attr) try {
     if (uct::has_null(__func__, {{"component", component}, {"component_attr", attr}})) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -105,12 +108,14 @@ ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t
         copy_name(attr->md_resources[i].md_name, sizeof attr->md_resources[i].md_name, mds[i]);
     }
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 // ---- Configuration
 
 ucs_status_t uct_md_config_read(uct_component_h component, const char* env_prefix,
-                                const char* filename, uct_md_config_t** config_p) {
+                                const char* filename, uct_md_config_t** config_p) try {
     if (uct::has_null(__func__, {{"component", component}, {"config_p", config_p}})) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -125,9 +130,11 @@ ucs_status_t uct_md_config_read(uct_component_h component, const char* env_prefi
         return status;
     *config_p = reinterpret_cast<uct_md_config_t*>(bundle);
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t max) {
+ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t max) try {
     if (uct::has_null(__func__, {{"config", config}, {"name", name}, {"value", value}})) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -135,9 +142,11 @@ ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t 
     if (bundle == nullptr)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
     return ucs::config_get(bundle->table(), bundle->values(), name, value, max);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t uct_config_modify(void* config, const char* name, const char* value) {
+ucs_status_t uct_config_modify(void* config, const char* name, const char* value) try {
     if (uct::has_null(__func__, {{"config", config}, {"name", name}, {"value", value}})) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -145,6 +154,8 @@ ucs_status_t uct_config_modify(void* config, const char* name, const char* value
     if (bundle == nullptr)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
     return ucs::config_set(bundle->table(), bundle->values(), name, value);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_config_release(void* config) {
@@ -161,7 +172,7 @@ void uct_config_release(void* config) {
 // ---- Remote keys
 
 ucs_status_t uct_rkey_unpack(uct_component_h component, const void* rkey_buffer,
-                             uct_rkey_bundle_t* rkey_ob) {
+                             uct_rkey_bundle_t* rkey_ob) try {
     if (uct::has_null(
             __func__,
             {{"component", component}, {"rkey_buffer", rkey_buffer}, {"rkey_ob", rkey_ob}})) {
@@ -176,6 +187,8 @@ ucs_status_t uct_rkey_unpack(uct_component_h component, const void* rkey_buffer,
     if (status == UCS_OK)
         *rkey_ob = bundle;
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t uct_rkey_ptr(uct_component_h component, uct_rkey_bundle_t* rkey_ob,

@@ -4,6 +4,7 @@
 
 #include <cinttypes>
 
+#include "ucs/memory/no_memory.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/refuse.hpp"
 
@@ -40,7 +41,7 @@ ucs_status_t no_connection_manager(const char* call) {
 
 extern "C" {
 
-ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* ep_p) try {
     if (uct::has_null(__func__, {{"params", params}, {"ep_p", ep_p}}))
         return UCS_ERR_INVALID_PARAM;
     if ((params->field_mask & ~kFieldsKnown) != 0) {
@@ -58,6 +59,8 @@ ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
                       "iface is not given (UCT_EP_PARAM_FIELD_IFACE)");
     }
     ucs_status_t status = check_addresses(__func__, *params);
+    if (status == UCS_OK && tagwire::ucs::reserve_is_low())
+        status = tagwire::ucs::no_memory(__func__);
     if (status != UCS_OK)
         return status;
     uct_ep_h ep = nullptr;
@@ -65,6 +68,8 @@ ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     if (status == UCS_OK)
         *ep_p = ep;
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_ep_destroy(uct_ep_h ep) {
@@ -72,25 +77,31 @@ void uct_ep_destroy(uct_ep_h ep) {
         ep->iface->ops.ep_destroy(ep);
 }
 
-ucs_status_t uct_ep_get_address(uct_ep_h ep, uct_ep_addr_t* addr) {
+ucs_status_t uct_ep_get_address(uct_ep_h ep, uct_ep_addr_t* addr) try {
     if (uct::has_null(__func__, {{"ep", ep}, {"addr", addr}}))
         return UCS_ERR_INVALID_PARAM;
     return ep->iface->ops.ep_get_address(ep, addr);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t uct_ep_connect_to_ep(uct_ep_h ep, const uct_device_addr_t* dev_addr,
-                                  const uct_ep_addr_t* ep_addr) {
+                                  const uct_ep_addr_t* ep_addr) try {
     if (uct::has_null(__func__, {{"ep", ep}, {"ep_addr", ep_addr}}))
         return UCS_ERR_INVALID_PARAM;
     return ep->iface->ops.ep_connect_to_ep(ep, dev_addr, ep_addr);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t uct_ep_check(const uct_ep_h ep, unsigned flags, uct_completion_t* comp) {
+ucs_status_t uct_ep_check(const uct_ep_h ep, unsigned flags, uct_completion_t* comp) try {
     if (uct::has_null(__func__, {{"ep", ep}}))
         return UCS_ERR_INVALID_PARAM;
     if (flags != 0)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "flags is 0x%x; it has no flags", flags);
     return ep->iface->ops.ep_check(ep, flags, comp);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 // ---- Connection manager

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "ucs/memory/no_memory.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/config_bundle.hpp"
 #include "uct/refuse.hpp"
@@ -39,7 +40,7 @@ ucs_status_t check_resource(uct::Md& md, const uct::IfaceParams& params) {
 extern "C" {
 
 ucs_status_t uct_iface_open(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
-                            const uct_iface_config_t* config, uct_iface_h* iface_p) {
+                            const uct_iface_config_t* config, uct_iface_h* iface_p) try {
     if (uct::has_null(__func__, {{"md", md},
                                  {"worker", worker},
                                  {"params", params},
@@ -65,6 +66,8 @@ ucs_status_t uct_iface_open(uct_md_h md, uct_worker_h worker, const uct_iface_pa
     if (status == UCS_OK)
         *iface_p = iface;
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_iface_close(uct_iface_h iface) {
@@ -72,7 +75,7 @@ void uct_iface_close(uct_iface_h iface) {
         iface->ops.iface_close(iface);
 }
 
-ucs_status_t uct_iface_query(uct_iface_h iface, uct_iface_attr_t* iface_attr) {
+ucs_status_t uct_iface_query(uct_iface_h iface, uct_iface_attr_t* iface_attr) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"iface_attr", iface_attr}}))
         return UCS_ERR_INVALID_PARAM;
     uct_iface_attr_t attr{};
@@ -80,42 +83,55 @@ ucs_status_t uct_iface_query(uct_iface_h iface, uct_iface_attr_t* iface_attr) {
     if (status == UCS_OK)
         *iface_attr = attr;
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t uct_iface_get_device_address(uct_iface_h iface, uct_device_addr_t* addr) {
+ucs_status_t uct_iface_get_device_address(uct_iface_h iface, uct_device_addr_t* addr) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"addr", addr}}))
         return UCS_ERR_INVALID_PARAM;
     return iface->ops.iface_get_device_address(iface, addr);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t uct_iface_get_address(uct_iface_h iface, uct_iface_addr_t* addr) {
+ucs_status_t uct_iface_get_address(uct_iface_h iface, uct_iface_addr_t* addr) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"addr", addr}}))
         return UCS_ERR_INVALID_PARAM;
     return iface->ops.iface_get_address(iface, addr);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 int uct_iface_is_reachable(const uct_iface_h iface, const uct_device_addr_t* dev_addr,
-                           const uct_iface_addr_t* iface_addr) {
+                           const uct_iface_addr_t* iface_addr) try {
     if (uct::has_null(__func__, {{"iface", iface}}))
         return 0;
     if (!uct::iface_of(iface).addresses_given(dev_addr, iface_addr))
         return 0;
     return iface->ops.iface_is_reachable(iface, dev_addr, iface_addr);
+} catch (const std::bad_alloc&) {
+    tagwire::ucs::no_memory(__func__);
+    return 0;
 }
 
-ucs_status_t uct_iface_event_fd_get(uct_iface_h iface, int* fd_p) {
+ucs_status_t uct_iface_event_fd_get(uct_iface_h iface, int* fd_p) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"fd_p", fd_p}}))
         return UCS_ERR_INVALID_PARAM;
     return iface->ops.iface_event_fd_get(iface, fd_p);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t uct_iface_event_arm(uct_iface_h iface, unsigned events) {
+ucs_status_t uct_iface_event_arm(uct_iface_h iface, unsigned events) try {
     if (uct::has_null(__func__, {{"iface", iface}}))
         return UCS_ERR_INVALID_PARAM;
     if ((events & ~kEvents) != 0) {
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "events 0x%x has unknown bits", events);
     }
     return iface->ops.iface_event_arm(iface, events);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t uct_iface_set_am_handler(uct_iface_h iface, uint8_t id, uct_am_callback_t cb,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ucs/log/log.hpp"
+#include "ucs/memory/no_memory.hpp"
 #include "uct/base_md.hpp"
 #include "uct/components.hpp"
 #include "uct/config_bundle.hpp"
@@ -40,7 +41,7 @@ uct_tl_resource_desc_t to_resource(const uct::TlDevice& device) {
 extern "C" {
 
 ucs_status_t uct_md_open(uct_component_h component, const char* md_name,
-                         const uct_md_config_t* config, uct_md_h* md_p) {
+                         const uct_md_config_t* config, uct_md_h* md_p) try {
     if (uct::has_null(
             __func__,
             {{"component", component}, {"md_name", md_name}, {"config", config}, {"md_p", md_p}})) {
@@ -69,6 +70,8 @@ ucs_status_t uct_md_open(uct_component_h component, const char* md_name,
     if (status == UCS_OK)
         *md_p = md;
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_md_close(uct_md_h md) {
@@ -83,7 +86,7 @@ void uct_md_close(uct_md_h md) {
     delete &domain;
 }
 
-ucs_status_t uct_md_query(uct_md_h md, uct_md_attr_t* md_attr) {
+ucs_status_t uct_md_query(uct_md_h md, uct_md_attr_t* md_attr) try {
     if (uct::has_null(__func__, {{"md", md}, {"md_attr", md_attr}}))
         return UCS_ERR_INVALID_PARAM;
     const uct::Component& owner = uct::md_of(md).owner();
@@ -94,10 +97,12 @@ ucs_status_t uct_md_query(uct_md_h md, uct_md_attr_t* md_attr) {
     if (status == UCS_OK)
         *md_attr = attr;
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t uct_md_query_tl_resources(uct_md_h md, uct_tl_resource_desc_t** resources_p,
-                                       unsigned* num_resources_p) {
+                                       unsigned* num_resources_p) try {
     if (uct::has_null(
             __func__,
             {{"md", md}, {"resources_p", resources_p}, {"num_resources_p", num_resources_p}})) {
@@ -115,6 +120,8 @@ ucs_status_t uct_md_query_tl_resources(uct_md_h md, uct_tl_resource_desc_t** res
     *resources_p = list;
     *num_resources_p = static_cast<unsigned>(devices.size());
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_release_tl_resource_list(uct_tl_resource_desc_t* resources) {
@@ -122,7 +129,7 @@ void uct_release_tl_resource_list(uct_tl_resource_desc_t* resources) {
 }
 
 ucs_status_t uct_md_iface_config_read(uct_md_h md, const char* tl_name, const char* env_prefix,
-                                      const char* filename, uct_iface_config_t** config_p) {
+                                      const char* filename, uct_iface_config_t** config_p) try {
     if (uct::has_null(__func__, {{"md", md}, {"config_p", config_p}}))
         return UCS_ERR_INVALID_PARAM;
     if (tl_name == nullptr) {
@@ -148,6 +155,8 @@ ucs_status_t uct_md_iface_config_read(uct_md_h md, const char* tl_name, const ch
         return status;
     *config_p = reinterpret_cast<uct_iface_config_t*>(bundle);
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 // ---- Registration
@@ -191,7 +200,7 @@ ucs_status_t uct_md_mem_advise(uct_md_h md, uct_mem_h memh, void* addr, size_t l
 }
 
 ucs_status_t uct_md_mem_reg(uct_md_h md, void* address, size_t length, unsigned flags,
-                            uct_mem_h* memh_p) {
+                            uct_mem_h* memh_p) try {
     if (uct::has_null(__func__, {{"md", md}, {"address", address}, {"memh_p", memh_p}}))
         return UCS_ERR_INVALID_PARAM;
     if (length == 0)
@@ -200,6 +209,8 @@ ucs_status_t uct_md_mem_reg(uct_md_h md, void* address, size_t length, unsigned 
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "flags 0x%x has unknown bits", flags);
     }
     return uct::md_of(md).mem_reg(address, length, flags, memh_p);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t uct_md_mem_dereg(uct_md_h md, uct_mem_h memh) {

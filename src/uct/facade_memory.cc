@@ -8,6 +8,7 @@
 #include <span>
 
 #include "ucs/log/log.hpp"
+#include "ucs/memory/no_memory.hpp"
 #include "ucs/sys/anonymous_memory.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/base_iface.hpp"
@@ -144,7 +145,7 @@ ucs_status_t allocate(const Wish& wish, uct_alloc_method_t method, uct_allocated
 extern "C" {
 
 ucs_status_t uct_mem_alloc(size_t length, const uct_alloc_method_t* methods, unsigned num_methods,
-                           const uct_mem_alloc_params_t* params, uct_allocated_memory_t* mem) {
+                           const uct_mem_alloc_params_t* params, uct_allocated_memory_t* mem) try {
     if (uct::has_null(__func__, {{"methods", methods}, {"params", params}, {"mem", mem}})) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -170,6 +171,8 @@ ucs_status_t uct_mem_alloc(size_t length, const uct_alloc_method_t* methods, uns
         return UCS_ERR_NO_MEMORY;
     return refuse(UCS_ERR_NO_MEMORY, __func__, "none of the %u methods gave %zu bytes for \"%s\"",
                   num_methods, length, wish.name);
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t uct_mem_free(const uct_allocated_memory_t* mem) {
@@ -193,7 +196,7 @@ ucs_status_t uct_mem_free(const uct_allocated_memory_t* mem) {
 }
 
 ucs_status_t uct_iface_mem_alloc(uct_iface_h iface, size_t length, unsigned flags, const char* name,
-                                 uct_allocated_memory_t* mem) {
+                                 uct_allocated_memory_t* mem) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"mem", mem}}))
         return UCS_ERR_INVALID_PARAM;
     constexpr uct_alloc_method_t kMethods[] = {UCT_ALLOC_METHOD_MD, UCT_ALLOC_METHOD_THP,
@@ -220,6 +223,8 @@ ucs_status_t uct_iface_mem_alloc(uct_iface_h iface, size_t length, unsigned flag
     }
     *mem = memory;
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 void uct_iface_mem_free(const uct_allocated_memory_t* mem) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "ucs/memory/no_memory.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/components.hpp"
 #include "uct/refuse.hpp"
@@ -17,17 +18,23 @@ extern "C" {
 
 int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface, const uct_device_addr_t* dev_addr,
                                           const uct_iface_addr_t* iface_addr, char* reason,
-                                          size_t max) {
+                                          size_t max) try {
     if (uct::has_null(__func__, {{"iface", iface}}))
         return 0;
-    std::string text = "an address is NULL";
-    const bool is_reachable = uct::iface_of(iface).addresses_given(dev_addr, iface_addr) &&
-                              uct::iface_of(iface).reachable(dev_addr, iface_addr, &text);
-    if (is_reachable)
-        text.clear();
-    if (reason != nullptr && max != 0)
-        std::snprintf(reason, max, "%s", text.c_str());
+    std::string text;
+    const bool is_given = uct::iface_of(iface).addresses_given(dev_addr, iface_addr);
+    const bool is_reachable =
+        is_given && uct::iface_of(iface).reachable(dev_addr, iface_addr, &text);
+    if (reason != nullptr && max != 0) {
+        const char* why = is_given ? text.c_str() : "an address is NULL";
+        std::snprintf(reason, max, "%s", is_reachable ? "" : why);
+    }
     return is_reachable ? 1 : 0;
+} catch (const std::bad_alloc&) {
+    // Only a reason takes memory.
+    if (reason != nullptr && max != 0)
+        std::snprintf(reason, max, "there is no memory for the reason");
+    return 0;
 }
 
 ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_counter_t* counters,
@@ -47,7 +54,7 @@ ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_cou
 }
 
 ucs_status_t tagwire_uct_component_describe(uct_component_h component, tagwire_uct_describe_cb_t cb,
-                                            void* arg) {
+                                            void* arg) try {
     if (uct::has_null(__func__, {{"component", component}, {"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
     if (!uct::is_component(component)) {
@@ -59,24 +66,30 @@ ucs_status_t tagwire_uct_component_describe(uct_component_h component, tagwire_u
     if (found.describe != nullptr)
         found.describe(found, uct::DescribeSink(cb, arg));
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 ucs_status_t tagwire_uct_iface_describe(uct_iface_h iface, tagwire_uct_describe_cb_t cb,
-                                        void* arg) {
+                                        void* arg) try {
     if (uct::has_null(__func__, {{"iface", iface}, {"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
     uct::iface_of(iface).describe(uct::DescribeSink(cb, arg));
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb, void* arg) {
+ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_describe_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"ep", ep}, {"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
     uct::iface_of(ep->iface).describe_ep(ep, uct::DescribeSink(cb, arg));
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg) {
+ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
     ucs_status_t status = UCS_OK;
@@ -93,15 +106,19 @@ ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg) {
         }
     }
     return status;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
-ucs_status_t tagwire_config_warnings(tagwire_config_warning_cb_t cb, void* arg) {
+ucs_status_t tagwire_config_warnings(tagwire_config_warning_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
     for (const std::string& sentence : ucs::config_unknown_names(uct::all_option_tables())) {
         cb(arg, sentence.c_str());
     }
     return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
 }
 
 }  // extern "C"

@@ -4,10 +4,14 @@
 #include <memory>
 #include <new>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::uct {
 
 ucs_status_t Worker::create(ucs_async_context_t* async, ucs_thread_mode_t mode, Worker** worker_p) {
-    void* memory = ::operator new(sizeof(Worker), std::nothrow);
+    void* memory = ucs::reserve_open() && !ucs::reserve_is_low()
+                       ? ::operator new(sizeof(Worker), std::nothrow)
+                       : nullptr;
     if (memory == nullptr)
         return UCS_ERR_NO_MEMORY;
     auto* worker = ::new (memory) Worker(async, mode);

@@ -93,7 +93,7 @@ void CallbackQueue::remove_safe(int id) {
 }
 
 void CallbackQueue::remove_if(ucs_callbackq_predicate_t predicate, void* arg) {
-    std::vector<ucs_callbackq_elem_t> elements;
+    ReserveVector<ucs_callbackq_elem_t> elements;
     {
         const std::lock_guard guard(lock_);
         for (unsigned i = 0; i < fast_count_; ++i) {

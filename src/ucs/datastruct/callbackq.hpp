@@ -28,6 +28,8 @@
 #include <mutex>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::ucs {
 
 class CallbackQueue {
@@ -54,13 +56,13 @@ class CallbackQueue {
   private:
     static constexpr unsigned kFastMax = UCS_CALLBACKQ_FAST_COUNT - 1;
 
-    struct SlowElement {
+    struct SlowElement : FromReserve {
         std::atomic<ucs_callback_t> callback;
         void* arg;
         unsigned flags;
         int id;
     };
-    using SlowElements = std::vector<std::unique_ptr<SlowElement>>;
+    using SlowElements = ReserveVector<std::unique_ptr<SlowElement>>;
 
     static unsigned run_slow_entry(void* self);
     unsigned run_slow();
@@ -79,7 +81,7 @@ class CallbackQueue {
     mutable std::mutex lock_;
     unsigned fast_count_ = 0;  // run_slow() included
     SlowElements arrivals_;
-    std::vector<int> free_ids_;
+    ReserveVector<int> free_ids_;
     int next_id_ = 0;
     std::atomic<bool> changed_{false};  // arrivals to take or elements to sweep
     SlowElements slow_;

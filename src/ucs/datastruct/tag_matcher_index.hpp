@@ -29,7 +29,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <new>
 #include <utility>
+
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::ucs::detail {
 
@@ -118,22 +122,27 @@ class TagTable {
     TagTable() = default;
     TagTable(const TagTable&) = delete;
     TagTable& operator=(const TagTable&) = delete;
-    ~TagTable() { std::free(memory_); }
+    ~TagTable() { reserve_free(memory_); }
 
     /** Fresh zeroed buckets; large arrays come from the kernel page by page on first use, not at
      * once. */
     bool allocate(std::size_t buckets) {
-        void* memory = std::calloc(buckets * sizeof(Bucket) + kCacheLineBytes, 1);
-        if (memory == nullptr)
-            return false;
-        std::free(std::exchange(memory_, memory));
+        const std::size_t bytes = buckets * sizeof(Bucket) + kCacheLineBytes;
+        void* memory = std::calloc(bytes, 1);
+        if (memory == nullptr) {
+            memory = reserve_try_allocate(bytes);
+            if (memory == nullptr)
+                return false;
+            std::memset(memory, 0, bytes);
+        }
+        reserve_free(std::exchange(memory_, memory));
         const auto address = reinterpret_cast<std::uintptr_t>(memory) + kCacheLineBytes - 1;
         buckets_ = reinterpret_cast<Bucket*>(address & ~(kCacheLineBytes - 1));
         mask_ = buckets - 1;
         return true;
     }
     void release() {
-        std::free(std::exchange(memory_, nullptr));
+        reserve_free(std::exchange(memory_, nullptr));
         buckets_ = nullptr;
         mask_ = 0;
     }
@@ -199,11 +208,16 @@ class TagIndex {
     using Key = typename Keys::Key;
     static constexpr std::size_t kBucketsMin = 4;
     static constexpr std::size_t kKeysPerBucketMax =
-        5;  // mean; of seven slots, so that few keys pass
+        5;                                        // mean; of seven slots, so that few keys pass
+    static constexpr std::size_t kSlotsFree = 2;  // at least, for insertions to find one
     static constexpr std::size_t kBucketsMovedPerInsert =
         2;  // an old table is empty long before the next growth
 
-    TagIndex() { grow_to(kBucketsMin); }
+    /** Throws std::bad_alloc. */
+    TagIndex() {
+        if (!try_grow_to(kBucketsMin))
+            throw std::bad_alloc();
+    }
 
     /** Room for `keys` distinct keys without further allocation; moves everything now. False: no
      * memory, no change. */
@@ -347,12 +361,14 @@ class TagIndex {
         if (old_.allocated()) {
             move_buckets(kBucketsMovedPerInsert);
         } else {
-            grow_to(2 * table_.bucket_count());
+            grow();
         }
     }
 
-    void grow_to(std::size_t buckets) {
-        if (!try_grow_to(buckets))
+    /** Without memory what there is gets fuller, and the next insertion tries again. */
+    void grow() {
+        const std::size_t buckets = table_.bucket_count();
+        if (!try_grow_to(2 * buckets) && keys_ + kSlotsFree > buckets * Table::Bucket::kSlots)
             std::abort();  // reserve() is for those who must not meet this
     }
 

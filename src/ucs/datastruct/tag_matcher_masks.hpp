@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ucs/datastruct/tag_matcher_index.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::ucs::detail {
 
@@ -69,7 +70,7 @@ class MaskClasses {
     }
 
   private:
-    struct MaskClass {
+    struct MaskClass : FromReserve {
         std::uint64_t mask = 0;
         TagIndex<Keys> index;
     };
@@ -94,7 +95,7 @@ class MaskClasses {
     }
 
     std::size_t in_use_ = 0;  // the first so many of classes_; the others wait, empty
-    std::vector<std::unique_ptr<MaskClass>> classes_;
+    ReserveVector<std::unique_ptr<MaskClass>> classes_;
 };
 
 }  // namespace tagwire::ucs::detail

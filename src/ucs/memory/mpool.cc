@@ -35,8 +35,11 @@ void* heap_allocate(void*, std::size_t bytes, std::size_t alignment) {
 }
 
 void heap_release(void*, void* memory, std::size_t) {
-    std::free(memory);
+    reserve_free(memory);
 }
+
+/// Of a pool on the heap, which has no memory: elements that are taken from the reserve at once.
+constexpr std::size_t kReservedElements = 8;
 
 void make_inaccessible([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #if defined(TW_ASAN)
@@ -103,22 +106,31 @@ bool BasicMpool<Checked>::grow() {
     const bool is_heap = params_.source.allocate == heap_allocate;
     const std::size_t wanted =
         std::max(params_.elements_per_chunk, is_heap ? elements_total_ / 8 : std::size_t{0});
-    const std::size_t elements = std::min(wanted, params_.elements_max - elements_total_);
+    std::size_t elements = std::min(wanted, params_.elements_max - elements_total_);
     if (elements == 0) {
         return false;
     }
-    const std::size_t bytes = elements * stride_;
+    free_.resize(elements_total_ + elements);
+    Chunk& chunk = chunks_.emplace_back();
+    if constexpr (Checked)
+        chunk.taken.resize(elements);
+    std::size_t bytes = elements * stride_;
     auto* memory = static_cast<std::byte*>(
         params_.source.allocate(params_.source.arg, bytes, params_.alignment));
+    if (memory == nullptr && is_heap) {
+        elements = std::min(elements, kReservedElements);
+        bytes = elements * stride_;
+        memory = static_cast<std::byte*>(reserve_allocate(bytes, params_.alignment));
+    }
     if (memory == nullptr) {
+        chunks_.pop_back();
         TW_LOG_ERROR("mpool %s: no memory for %zu more elements (%zu bytes)", name_.c_str(),
                      elements, bytes);
         return false;
     }
     TW_CHECK(reinterpret_cast<std::uintptr_t>(memory) % params_.alignment == 0);
-    auto free = std::make_unique<void*[]>(elements_total_ + elements);
-    std::copy_n(free_.get(), free_count_, free.get());
-    free_ = std::move(free);
+    chunk.memory = memory;
+    chunk.bytes = bytes;
     // The last pushed is the first taken: hand a new chunk out in ascending order.
     for (std::size_t i = elements; i-- > 0;) {
         std::byte* element = memory + i * stride_;
@@ -128,7 +140,6 @@ bool BasicMpool<Checked>::grow() {
         }
     }
     elements_total_ += elements;
-    chunks_.push_back({memory, bytes, elements, std::vector<bool>(Checked ? elements : 0)});
     return true;
 }
 
@@ -178,7 +189,7 @@ std::size_t BasicMpool<Checked>::clean_up() {
         params_.source.release(params_.source.arg, chunk.memory, chunk.bytes);
     }
     chunks_.clear();
-    free_.reset();
+    free_ = {};
     free_count_ = 0;
     elements_total_ = 0;
     return leaked;

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "ucs/debug/check.hpp"
+#include "ucs/memory/reserve.hpp"
 
 namespace tagwire::ucs {
 
@@ -93,10 +94,9 @@ class BasicMpool {
 
   private:
     struct Chunk {
-        std::byte* memory;
-        std::size_t bytes;
-        std::size_t elements;
-        std::vector<bool> taken;  // checked pools only
+        std::byte* memory = nullptr;
+        std::size_t bytes = 0;
+        ReserveVector<bool> taken;  // checked pools only
     };
 
     bool grow();
@@ -105,12 +105,12 @@ class BasicMpool {
     std::pair<Chunk*, std::size_t> locate(void* element);
 
     std::size_t free_count_ = 0;
-    std::unique_ptr<void*[]> free_;
+    ReserveVector<void*> free_;  // the first free_count_; a place for each element
     MpoolParams params_;
     std::string name_;
     std::size_t stride_ = 0;
     std::size_t elements_total_ = 0;
-    std::vector<Chunk> chunks_;
+    ReserveVector<Chunk> chunks_;
 };
 
 extern template class BasicMpool<false>;

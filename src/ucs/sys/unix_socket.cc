@@ -29,16 +29,22 @@ ucs_status_t to_sockaddr(const UnixAddress& address, sockaddr_un* out, socklen_t
     std::memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
     const bool abstract = address.directory.empty();
-    const std::string text = abstract ? address.name : path_of(address);
-    const std::size_t start = abstract ? 1 : 0;  // an abstract name begins with a zero byte
-    if (start + text.size() >= sizeof out->sun_path) {
-        TW_LOG_ERROR("socket path \"%s\" has %zu bytes, at most %zu fit", text.c_str(), text.size(),
-                     sizeof out->sun_path - start - 1);
+    // An abstract name begins with a zero byte; before that of a file are its directory and a '/'.
+    const std::size_t start = address.directory.size() + 1;
+    const std::size_t bytes = start + address.name.size();
+    if (bytes >= sizeof out->sun_path) {
+        TW_LOG_ERROR("socket path \"%s%s%s\" has %zu bytes, at most %zu fit",
+                     address.directory.c_str(), abstract ? "" : "/", address.name.c_str(),
+                     abstract ? bytes - 1 : bytes, sizeof out->sun_path - (abstract ? 2 : 1));
         return UCS_ERR_INVALID_PARAM;
     }
-    std::memcpy(out->sun_path + start, text.data(), text.size());
-    *length_p = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + start + text.size() +
-                                       (abstract ? 0 : 1));
+    if (!abstract) {
+        std::memcpy(out->sun_path, address.directory.data(), address.directory.size());
+        out->sun_path[address.directory.size()] = '/';
+    }
+    std::memcpy(out->sun_path + start, address.name.data(), address.name.size());
+    *length_p =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + bytes + (abstract ? 0 : 1));
     return UCS_OK;
 }
 

@@ -19,7 +19,7 @@ void AsyncEvents::remove(Mailbox& mailbox) {
     std::erase(mailboxes_, &mailbox);
 }
 
-std::vector<AsyncEvent> AsyncEvents::collect(Mailbox& mailbox) {
+ucs::ReserveVector<AsyncEvent> AsyncEvents::collect(Mailbox& mailbox) {
     const std::lock_guard lock(mutex_);
     ibv_async_event event{};
     while (verbs_.get_async_event(context_, &event) == 0) {

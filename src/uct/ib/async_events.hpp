@@ -14,6 +14,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/verbs.hpp"
 
 namespace tagwire::ib {
@@ -26,7 +27,7 @@ struct AsyncEvent {
 
 /// What the context pointers of an interface's objects point to.
 struct Mailbox {
-    std::vector<AsyncEvent> events;
+    ucs::ReserveVector<AsyncEvent> events;
 };
 
 class AsyncEvents {
@@ -40,7 +41,7 @@ class AsyncEvents {
     void add(Mailbox& mailbox);
     void remove(Mailbox& mailbox);
     /// Takes what the device has, then what lies in this mailbox.
-    std::vector<AsyncEvent> collect(Mailbox& mailbox);
+    ucs::ReserveVector<AsyncEvent> collect(Mailbox& mailbox);
 
   private:
     void deliver(const ibv_async_event& event);

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/ib_md.hpp"
 
 namespace tagwire::ib {
@@ -95,7 +96,7 @@ class CompletionQueue {
     unsigned entries_ = 0;
     bool has_stash_ = false;  // any of the next two
     unsigned stashed_ = 0;    // in the batch, untold
-    std::vector<Completion> ahead_;
+    ucs::ReserveVector<Completion> ahead_;
     unsigned newest_ = 0;  // in the batch
     Completion batch_[kBatch]{};
     ibv_wc plain_[kBatch];

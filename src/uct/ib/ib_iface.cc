@@ -160,7 +160,7 @@ void IbIface::wake_after(std::uint64_t ns) {
     ::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 
-std::vector<AsyncEvent> IbIface::take_async_events() {
+ucs::ReserveVector<AsyncEvent> IbIface::take_async_events() {
     return md_.async().collect(mailbox_);
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/fd.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/ib/address.hpp"
@@ -48,7 +49,7 @@ class IbIface : public uct::BaseIface {
     bool drain_descriptors();
     /// The event fd becomes readable after that time; 0: no more.
     void wake_after(std::uint64_t ns);
-    std::vector<AsyncEvent> take_async_events();
+    ucs::ReserveVector<AsyncEvent> take_async_events();
     [[nodiscard]] ibv_comp_channel* channel() const { return channel_.get(); }
     [[nodiscard]] Mailbox& mailbox() { return mailbox_; }
 

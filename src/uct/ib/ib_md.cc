@@ -204,7 +204,7 @@ ucs_status_t IbMd::iface_open(uct::Worker& worker, const uct_iface_params_t& par
 }
 
 ucs_status_t IbMd::track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h* memh_p) {
-    auto* memory = new Registration{mr, mapping, bytes};
+    auto* memory = new Registration{{}, mr, mapping, bytes};
     const std::lock_guard lock(mutex_);
     registrations_.insert(memory);
     *memh_p = memory;

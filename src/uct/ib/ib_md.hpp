@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/base_md.hpp"
 #include "uct/ib/async_events.hpp"
 #include "uct/ib/device.hpp"
@@ -20,7 +21,7 @@ namespace tagwire::ib {
 struct IbMdOptions;
 
 /// What uct_mem_h points to.
-struct Registration {
+struct Registration : ucs::FromReserve {
     ibv_mr* mr;
     void* mapping;  // what mem_alloc mapped; null for the user's own memory
     std::size_t bytes;
@@ -90,7 +91,7 @@ class IbMd : public uct::Md {
     AsyncEvents async_;
     Path path_;
     std::mutex mutex_;
-    std::unordered_set<Registration*> registrations_;
+    ucs::ReserveHashSet<Registration*> registrations_;
 };
 
 }  // namespace tagwire::ib

@@ -23,6 +23,7 @@
 #include "ucs/datastruct/address_set.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 #include "ucs/memory/mpool.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
 #include "uct/ib/ib_iface.hpp"
 #include "uct/ib/message_ep.hpp"
@@ -63,7 +64,7 @@ struct SoftReceive : ucs::PostedReceive {
 };
 
 /// A rendezvous send: the handle that tag_rndv_zcopy gives.
-struct RndvSend {
+struct RndvSend : ucs::FromReserve {
     MessageEp* ep;  // null: free
     uct_completion_t* comp;
     RndvSend* next;  // of the endpoint; of the free ones
@@ -403,12 +404,12 @@ class MessageIface : public IbIface {
     SendPool small_;    // with room for headers
     uct::PendingQueue pending_;
     ucs::ObjectPool<uct::PendingGroup> groups_;
-    std::vector<std::uint32_t> grouped_;  // ids of endpoints that have one of them
+    ucs::ReserveVector<std::uint32_t> grouped_;  // ids of endpoints that have one of them
     ucs::PostedReceives posted_;
     ucs::ObjectPool<SoftReceive> soft_receives_;
-    std::vector<SoftReceive*> cancelled_;  // their callbacks run in progress
-    ucs::AddressSet in_use_;               // the buffers of receives that software matches
-    std::vector<std::unique_ptr<RndvSend>> rndvs_;
+    ucs::ReserveVector<SoftReceive*> cancelled_;  // their callbacks run in progress
+    ucs::AddressSet in_use_;  // the buffers of receives that software matches
+    ucs::ReserveVector<std::unique_ptr<RndvSend>> rndvs_;
     RndvSend* rndv_free_ = nullptr;
     // The lowest bits of an id, as many as RNDV_MAX needs; the generation has the others. An end
     // that comes late is that of a rendezvous which was cancelled while its receiver read, so it
@@ -420,27 +421,27 @@ class MessageIface : public IbIface {
     unsigned rndvs_under_way_ = 0;
     std::uint64_t rndv_serial_ = 0;
     ucs::ObjectPool<RndvRead> reads_;
-    std::vector<RndvRead*> reads_waiting_;  // for room in a send queue
+    ucs::ReserveVector<RndvRead*> reads_waiting_;  // for room in a send queue
     unsigned reads_under_way_ = 0;
     struct Failing {
         MessageEp* ep;
         std::uint64_t mark;  // receive completions seen when it failed
     };
-    std::vector<Failing> failing_;
+    ucs::ReserveVector<Failing> failing_;
     // ---- While an endpoint is destroyed, operations of others that end meanwhile
     struct Late {
         SendOp* op;
         ucs_status_t status;
     };
-    std::vector<Late> late_;
+    ucs::ReserveVector<Late> late_;
     MessageEp* ending_ = nullptr;        // the one that is destroyed
     const Completion* sends_ = nullptr;  // those of the last poll that were not handled yet
     unsigned sends_left_ = 0;
-    std::vector<SendQueue*> queues_;  // by index; null where free
+    ucs::ReserveVector<SendQueue*> queues_;  // by index; null where free
     // All that have requests under way, and some that had: so nobody looks at all queues.
     ucs::List<SendQueue, &SendQueue::busy_link> busy_;
-    std::vector<MessageEp*> eps_;  // by index; null where free
-    std::vector<std::uint32_t> free_eps_;
+    ucs::ReserveVector<MessageEp*> eps_;  // by index; null where free
+    ucs::ReserveVector<std::uint32_t> free_eps_;
     std::uint32_t generation_ = 0;
     std::size_t ep_count_ = 0;
     std::string matching_reason_;

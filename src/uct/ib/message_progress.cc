@@ -389,6 +389,7 @@ void MessageIface::look_now_and_then() {
     next_look_ = now + kLookNs;
     for (const AsyncEvent& event : take_async_events())
         take_event(event);
+    end_receiving();  // what could not be posted, for lack of memory
     look(now);
     if (keepalive_ns_ > 0 && now >= next_keepalive_) {
         next_keepalive_ = now + keepalive_ns_;

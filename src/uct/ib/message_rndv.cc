@@ -186,7 +186,7 @@ void MessageIface::read_part_done(RndvRead& read, ucs_status_t status) {
 
 unsigned MessageIface::step_reads() {
     unsigned moved = 0;
-    std::vector<RndvRead*> waiting;
+    ucs::ReserveVector<RndvRead*> waiting;
     waiting.swap(reads_waiting_);
     for (RndvRead* read : waiting) {
         if (step_read(*read))
@@ -198,7 +198,7 @@ unsigned MessageIface::step_reads() {
 }
 
 void MessageIface::end_reads(MessageEp& ep) {
-    std::vector<RndvRead*> ended;
+    ucs::ReserveVector<RndvRead*> ended;
     std::erase_if(reads_waiting_, [&](RndvRead* read) {
         if (read->ep == &ep)
             ended.push_back(read);

@@ -82,10 +82,12 @@ ReceiveRegion* ReceiveRegion::create(ReceiveQueue& queue, unsigned slots) {
     const IbMd& md = *queue.md_;
     ibv_mr* mr = md.verbs().reg_mr(md.pd(), mapping.base(), bytes, IBV_ACCESS_LOCAL_WRITE);
     if (mr == nullptr) {
-        TW_LOG_ERROR(
-            "%s: %zu bytes of receive buffers cannot be registered: %s (locked memory is "
-            "limited by ulimit -l)",
-            md.device().name().c_str(), bytes, std::strerror(errno));
+        if (!std::exchange(queue.has_told_, true)) {  // it is tried again and again
+            TW_LOG_ERROR(
+                "%s: %zu bytes of receive buffers cannot be registered: %s (locked memory is "
+                "limited by ulimit -l)",
+                md.device().name().c_str(), bytes, std::strerror(errno));
+        }
         return nullptr;
     }
     auto* region = ::new (mapping.front()) ReceiveRegion(queue);
@@ -290,7 +292,7 @@ void ReceiveQueue::want_less(unsigned less) {
 ucs_status_t ReceiveQueue::post_missing(unsigned batch_min) {
     while (posted_ + batch_min <= target_) {
         const unsigned wanted = std::min(target_ - posted_, kRefillBatch);
-        if (free_count_ < wanted && slots_ < params_.buffers_max && !grow())
+        if (free_count_ < wanted && slots_ < params_.buffers_max && !grow() && free_count_ == 0)
             return UCS_ERR_NO_MEMORY;
         const auto count = static_cast<unsigned>(std::min<std::size_t>(wanted, free_count_));
         if (count == 0)
@@ -334,6 +336,7 @@ ucs_status_t ReceiveQueue::post(unsigned count) {
 bool ReceiveQueue::grow() {
     const unsigned share = std::max(slots_ / 4, kRefillBatch);
     const unsigned wanted = slots_ < target_ ? std::max(target_ - slots_, share) : share;
+    regions_.reserve(regions_.size() + 1);
     const unsigned slots =
         std::min({wanted, params_.buffers_max - slots_, ReceiveRegion::slots_max(stride_)});
     ReceiveRegion* region = ReceiveRegion::create(*this, slots);
@@ -345,6 +348,7 @@ bool ReceiveQueue::grow() {
         params_.buffers_max = slots_;
         return true;
     }
+    has_told_ = false;
     regions_.push_back(region);
     slots_ += slots;
     for (unsigned slot = slots; slot-- != 0;)

@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/desc_region.hpp"
 #include "uct/ib/ib_md.hpp"
 #include "uct/ib/message.hpp"
@@ -159,7 +160,8 @@ class ReceiveQueue {
     std::size_t stride_ = 0;
     std::vector<std::byte*> free_;  // places for all; addresses of messages, the warmest last
     std::size_t free_count_ = 0;
-    std::vector<ReceiveRegion*> regions_;
+    bool has_told_ = false;  // that there is no memory
+    ucs::ReserveVector<ReceiveRegion*> regions_;
     std::array<ibv_recv_wr, kRefillBatch> chain_;  // linked, each with its gather element
     std::array<ibv_sge, kRefillBatch> elements_;
 };

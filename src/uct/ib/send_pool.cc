@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "ucs/log/log.hpp"
 
@@ -29,16 +30,29 @@ void SendPool::init(const IbMd& md, std::size_t data_bytes, unsigned elements_ma
     elements_max_ = elements_max;
 }
 
+/// Where there is no memory for a whole chunk a few buffers do, so that sends go on.
 bool SendPool::grow() {
-    const unsigned count = std::min(kPerChunk, elements_max_ - elements_);
-    if (count == 0)
+    const unsigned room = elements_max_ - elements_;
+    if (room == 0)
         return false;
+    chunks_.reserve(chunks_.size() + 1);
+    for (const unsigned wanted : {kPerChunk, kPerChunkMin}) {
+        if (grow_by(std::min(wanted, room)))
+            return true;
+    }
+    if (!std::exchange(has_told_, true)) {
+        TW_LOG_ERROR(
+            "%s: no memory for more send buffers of %zu bytes, %u are there: sends wait for it",
+            md_->device().name().c_str(), stride_, elements_);
+    }
+    return false;
+}
+
+bool SendPool::grow_by(unsigned count) {
     const std::size_t bytes = (count * stride_ + kPage - 1) / kPage * kPage;
     void* memory = std::aligned_alloc(kPage, bytes);
-    if (memory == nullptr) {
-        TW_LOG_ERROR("no memory for %u send buffers of %zu bytes", count, stride_);
+    if (memory == nullptr)
         return false;
-    }
     const VerbsTable& verbs = md_->verbs();
     ibv_mr* mr = verbs.reg_mr(md_->pd(), memory, bytes, IBV_ACCESS_LOCAL_WRITE);
     if (mr == nullptr) {

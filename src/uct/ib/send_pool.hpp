@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/ib_md.hpp"
 
 namespace tagwire::ib {
@@ -91,6 +92,7 @@ class SendPool {
 
   private:
     static constexpr unsigned kPerChunk = 64;
+    static constexpr unsigned kPerChunkMin = 4;
     struct Chunk {
         void* memory;
         std::size_t bytes;
@@ -98,6 +100,7 @@ class SendPool {
     };
 
     bool grow();
+    bool grow_by(unsigned count);
 
     const IbMd* md_ = nullptr;
     std::size_t stride_ = 0;
@@ -105,7 +108,8 @@ class SendPool {
     unsigned elements_ = 0;
     unsigned out_ = 0;
     SendOp* free_ = nullptr;
-    std::vector<Chunk> chunks_;
+    bool has_told_ = false;  // that there is no memory
+    ucs::ReserveVector<Chunk> chunks_;
 };
 
 }  // namespace tagwire::ib

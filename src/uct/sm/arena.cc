@@ -16,7 +16,7 @@ namespace {
 // the program.
 struct Registry {
     std::mutex mutex;
-    std::unordered_map<std::uint64_t, std::weak_ptr<ArenaMapping>> arenas;
+    ucs::ReserveHashMap<std::uint64_t, std::weak_ptr<ArenaMapping>> arenas;
 };
 
 Registry& registry() {
@@ -60,7 +60,8 @@ ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
         return status;
     }
     ucs::leave_out_of_cores(pages);
-    *mapping_p = std::make_shared<ArenaMapping>(id, inode, std::move(pages));
+    *mapping_p = std::allocate_shared<ArenaMapping>(ucs::ReserveAllocator<ArenaMapping>(), id,
+                                                    inode, std::move(pages));
     registry().arenas[id] = *mapping_p;
     return UCS_OK;
 }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/fd.hpp"
 #include "ucs/sys/shm.hpp"
 
@@ -85,7 +86,7 @@ class Arena {
     ucs::UniqueFd fd_;
     std::shared_ptr<ArenaMapping> mapping_;
     mutable std::mutex mutex_;
-    std::map<std::size_t, std::size_t> free_;  // offset -> bytes, neighbours merged
+    ucs::ReserveMap<std::size_t, std::size_t> free_;  // offset -> bytes, neighbours merged
     std::size_t allocated_bytes_ = 0;
 };
 

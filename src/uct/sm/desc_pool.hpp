@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ucs/log/log.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/shm.hpp"
 #include "uct/desc_region.hpp"
 
@@ -91,8 +92,8 @@ class DescPool {
     std::size_t stride_ = 0;
     std::size_t made_ = 0;
     bool abandoned_ = false;
-    std::vector<ucs::Mapping> regions_;
-    std::vector<std::byte*> free_;
+    ucs::ReserveVector<ucs::Mapping> regions_;
+    ucs::ReserveVector<std::byte*> free_;
 };
 
 }  // namespace tagwire::sm

@@ -26,6 +26,7 @@
 #include <memory>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "ucs/sys/process.hpp"
 #include "ucs/sys/unix_socket.hpp"
 #include "uct/desc_region.hpp"
@@ -46,7 +47,7 @@ using RxRing = RingReceiver<std::atomic, HostFences>;
 
 /// A process that we talk to: one pidfd for all links to it, or for one link where its pid cannot
 /// be seen, for then nothing tells whether two links lead to the same process.
-struct PeerProcess {
+struct PeerProcess : ucs::FromReserve {
     std::uint32_t id = 0;
     pid_t pid = 0;        // 0: in a pid namespace that cannot be seen from here
     ucs::UniqueFd pidfd;  // none: death shows as hang-up only
@@ -56,7 +57,7 @@ struct PeerProcess {
 
 /// The peer's ring segment as we have it mapped. Deletes itself when the link is gone and no
 /// descriptor is held.
-struct RxSegment {
+struct RxSegment : ucs::FromReserve {
     struct Region : uct::DescRegionHeader {
         RxSegment* segment;
     };
@@ -95,7 +96,7 @@ constexpr std::size_t kServesMax = kOpCountMax + kRndvCount;
 /// How data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
 
-struct alignas(kNoFalseSharing) Link {
+struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     Link(SmIface& owner, std::uint32_t number) : iface(owner), index(number) {}
 
     SmIface& iface;
@@ -135,14 +136,14 @@ struct alignas(kNoFalseSharing) Link {
     ucs::List<Op, &Op::link> ops;       // oldest first: what flush waits for
     ucs::List<Op, &Op::link> receives;  // rendezvous that come in
     std::unique_ptr<RndvOp[]> rndv_ops;
-    std::vector<std::uint32_t> rndv_free;
+    ucs::ReserveVector<std::uint32_t> rndv_free;
     std::uint32_t rndv_count = 0;
     std::uint32_t helping = 0;
     std::uint32_t blocking_ops = 0;  // operations that a fence must wait for
     std::uint32_t stepping = 0;      // operations whose needs_steps is set
-    std::deque<Serve> serves;
-    std::deque<GetHelp> get_helps;
-    std::deque<QueuedControl> controls;
+    ucs::ReserveDeque<Serve> serves;
+    ucs::ReserveDeque<GetHelp> get_helps;
+    ucs::ReserveDeque<QueuedControl> controls;
 
     // The peer.
     ucs::UniqueFd socket;
@@ -155,11 +156,11 @@ struct alignas(kNoFalseSharing) Link {
     ucs::Mapping bell_page;
     std::uint32_t bell_bit = 0;
     std::uint8_t numa_node = 0xff;
-    std::string copy_reason;  // why copy_path is what it is
+    ucs::ReserveString copy_reason;  // why copy_path is what it is
 
     ucs::Mapping tx_segment;
     RingGeometry tx_geometry;
-    std::vector<SmEp*> eps;
+    ucs::ReserveVector<SmEp*> eps;
 
     [[nodiscard]] RndvWord& tx_rndv(std::uint32_t i) const {
         return reinterpret_cast<RndvWord*>(tx_segment.base() + tx_geometry.rndv_offset())[i];

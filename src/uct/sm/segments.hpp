@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/sm/layout.hpp"
 
 namespace tagwire::sm {
@@ -76,8 +77,8 @@ class SegmentPool {
     std::size_t seg_bytes_ = 0;
     std::uint32_t seg_count_ = 0;
     std::uint64_t collected_ = 0;
-    std::vector<std::uint32_t> free_;
-    std::vector<bool> is_out_;
+    ucs::ReserveVector<std::uint32_t> free_;
+    ucs::ReserveVector<bool> is_out_;
 };
 
 class SegmentReturns {

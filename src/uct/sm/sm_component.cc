@@ -33,7 +33,7 @@ ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* 
         TW_LOG_ERROR("rkey_unpack: %s", reason.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
-    auto* key = new RemoteKey{*rkey};
+    auto* key = new RemoteKey{{}, *rkey};
     *rkey_p = reinterpret_cast<uct_rkey_t>(key);
     *handle_p = key;
     return UCS_OK;

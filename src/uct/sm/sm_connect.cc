@@ -190,11 +190,11 @@ bool SmIface::read_socket(Link& link) {
             fail(link, UCS_ERR_CONNECTION_RESET);
             break;
         }
-        std::string reason = "packet that does not fit";
+        std::string reason;  // of a packet that is refused
         const std::span<const std::byte> packet(buffer.data(), message.bytes);
         const auto type = status == UCS_OK ? check_packet(packet, &reason) : std::nullopt;
         if (!type) {
-            violation(link, reason.c_str());
+            violation(link, reason.empty() ? "packet that does not fit" : reason.c_str());
             break;
         }
         if (*type == PacketType::kHello) {
@@ -314,14 +314,17 @@ ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
         *link_p = known->second;
         return UCS_OK;
     }
+    // What may fail for lack of memory comes before the link.
+    ucs::UnixAddress listener;
+    listener.name = socket_name(address.name);
+    if (address.place == Place::kDirectory)
+        listener.directory = options_.directory.text;
     Link& link = new_link();
     link.is_outgoing = true;
     link.peer_name = address.name;
     link.peer_cookie = address.cookie;
     link.numa_node = address.numa_node;
-    link.address.name = socket_name(address.name);
-    if (address.place == Place::kDirectory)
-        link.address.directory = options_.directory.text;
+    link.address = std::move(listener);
     const ucs_status_t status = connect(link);
     if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) {
         remove(link);
@@ -462,9 +465,9 @@ void SmIface::choose_copy_path(Link& link, const Hello& hello) {
     link.copy_reason = "process_vm_readv is not permitted";
     const int scope = ucs::yama_ptrace_scope();
     if (scope > 0) {
-        link.copy_reason +=
-            " (kernel.yama.ptrace_scope is " + std::to_string(scope) +
-            (scope == 1 ? "; TAGWIRE_SM_CMA=allow-any at the peer would permit it)" : ")");
+        link.copy_reason.append(" (kernel.yama.ptrace_scope is ")
+            .append(std::to_string(scope).c_str())
+            .append(scope == 1 ? "; TAGWIRE_SM_CMA=allow-any at the peer would permit it)" : ")");
     }
 }
 

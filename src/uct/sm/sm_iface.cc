@@ -429,7 +429,7 @@ void SmIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
     sink.text("state", kStates[static_cast<std::size_t>(link.state)]);
     sink.number("peer_pid", static_cast<std::uint64_t>(std::max(link.peer.pid, 0)));
     sink.text("zcopy_path", kPaths[static_cast<std::size_t>(link.copy_path)]);
-    sink.text("zcopy_reason", link.copy_reason);
+    sink.text("zcopy_reason", link.copy_reason.c_str());
     sink.text("death_noticed_by", link.process == nullptr ? "hang-up" : link.process->source);
     sink.flag("ring_made", link.tx_made);
     sink.number("ring_bytes", link.tx_segment.bytes());

@@ -21,6 +21,7 @@
 #include "ucs/datastruct/address_set.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 #include "ucs/memory/mpool.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
@@ -249,7 +250,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 
     // The data path's.
     Bell<>* bell_ = nullptr;
-    std::vector<Link*> hot_;
+    ucs::ReserveVector<Link*> hot_;
     bool has_work_ = false;  // something in working_, failed_ or pending
     bool is_armed_ = false;
     unsigned idle_calls_ = 0;
@@ -260,13 +261,13 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs::PostedReceives posted_;
     ucs::AddressSet in_use_;  // the buffers of receives that are posted or being filled
     ucs::ObjectPool<PostedEntry> entries_;
-    std::vector<PostedEntry*> cancelled_;  // their callbacks run in progress
+    ucs::ReserveVector<PostedEntry*> cancelled_;  // their callbacks run in progress
     ucs::CounterArray<SmCounter> counters_;
 
-    std::vector<Link*> working_;
+    ucs::ReserveVector<Link*> working_;
     ucs::ObjectPool<IovCopy> iovs_;
-    std::vector<Op*> op_free_;
-    std::vector<std::unique_ptr<Op>> op_table_;
+    ucs::ReserveVector<Op*> op_free_;
+    ucs::ReserveVector<std::unique_ptr<Op>> op_table_;
     std::uint32_t own_ops_ = 0;           // under way, of kOpCountMax
     std::uint32_t receive_ops_ = 0;       // under way, of kReceiveCountMax
     ucs_status_t first_status_ = UCS_OK;  // of step_first()
@@ -277,17 +278,17 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 
     // Connections.
     Link cancelled_link_{*this, 0};  // of endpoints after flush(CANCEL): it refuses everything
-    std::vector<std::unique_ptr<Link>> links_;
-    std::vector<std::uint32_t> free_links_;
-    std::vector<Link*> failed_;       // failure set, not reported yet
-    std::vector<Link*> unused_;       // to remove when nobody looks at them
-    bool reap_wanted_ = false;        // there are some
-    std::uint64_t accept_after_ = 0;  // ticks; no descriptors were left
-    std::unordered_map<std::uint64_t, Link*> by_name_;
-    std::unordered_map<std::uint32_t, std::unique_ptr<PeerProcess>> processes_;  // by id
+    ucs::ReserveVector<std::unique_ptr<Link>> links_;
+    ucs::ReserveVector<std::uint32_t> free_links_;
+    ucs::ReserveVector<Link*> failed_;  // failure set, not reported yet
+    ucs::ReserveVector<Link*> unused_;  // to remove when nobody looks at them
+    bool reap_wanted_ = false;          // there are some
+    std::uint64_t accept_after_ = 0;    // ticks; no descriptors were left
+    ucs::ReserveHashMap<std::uint64_t, Link*> by_name_;
+    ucs::ReserveHashMap<std::uint32_t, std::unique_ptr<PeerProcess>> processes_;  // by id
     std::uint32_t process_serial_ = 0;
-    std::vector<Link*> retrying_;      // what they wait for comes without an event
-    std::uint64_t contact_until_ = 0;  // ticks; somebody is getting to know us: look more often
+    ucs::ReserveVector<Link*> retrying_;  // what they wait for comes without an event
+    std::uint64_t contact_until_ = 0;     // ticks; somebody is getting to know us: look more often
     ucs::UniqueFd listener_;
     ucs::UniqueFd epoll_;
     ucs::UniqueFd bell_fd_;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/base_md.hpp"
 #include "uct/sm/arena.hpp"
 #include "uct/sm/options.hpp"
@@ -19,7 +20,7 @@
 namespace tagwire::sm {
 
 /// What uct_mem_h points to.
-struct MemHandle {
+struct MemHandle : ucs::FromReserve {
     std::byte* address = nullptr;
     std::size_t length = 0;
     std::uint64_t arena_offset = kNoOffset;
@@ -30,7 +31,7 @@ struct MemHandle {
 };
 
 /// What uct_rkey_t points to.
-struct RemoteKey {
+struct RemoteKey : ucs::FromReserve {
     PackedRkey packed;
 };
 
@@ -68,9 +69,9 @@ class SmMd : public uct::Md {
 
     std::unique_ptr<Arena> arena_;
     std::mutex mutex_;
-    std::vector<MemHandle*> by_index_;  // null: free
-    std::vector<std::uint64_t> serial_;
-    std::vector<std::uint32_t> free_;
+    ucs::ReserveVector<MemHandle*> by_index_;  // null: free
+    ucs::ReserveVector<std::uint64_t> serial_;
+    ucs::ReserveVector<std::uint32_t> free_;
 };
 
 }  // namespace tagwire::sm

@@ -217,6 +217,10 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
         return false;
     }
     if (first) {
+        // Before anything is matched: without memory the message stays where it is.
+        IovCopy* copy = more ? iovs_.create() : nullptr;
+        if (more && copy == nullptr)
+            return false;
         auto* entry = static_cast<PostedEntry*>(posted_.match(body.tag));
         link.message_entry = entry;
         link.message_total = body.total;
@@ -234,14 +238,15 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
                 return true;
             }
             if (!entry->is_scattered()) {
-                IovCopy* copy = iovs_.create();
                 copy->assign(&one, 1);
-                entry->scatter(copy);
+                entry->scatter(std::exchange(copy, nullptr));
             }
             link.message_cursor = entry->scattered()->cursor();
         } else {
             link.message_context = nullptr;
         }
+        if (copy != nullptr)
+            iovs_.destroy(copy);
     }
     if (!deliver_fragment(link, body, bytes, more))
         return false;
@@ -398,7 +403,7 @@ ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
 unsigned SmIface::report_cancelled() {
     unsigned count = 0;
     // A callback may cancel more: those wait for the next round.
-    for (std::vector<PostedEntry*> entries = std::exchange(cancelled_, {});
+    for (ucs::ReserveVector<PostedEntry*> entries = std::exchange(cancelled_, {});
          PostedEntry * entry : entries) {
         uct_tag_context_t* ctx = entry->ctx;
         const uct_tag_t tag = entry->tag;

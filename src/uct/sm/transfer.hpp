@@ -18,6 +18,7 @@
 
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "uct/completion.hpp"
 #include "uct/sm/iov.hpp"
 #include "uct/sm/key_guard.hpp"
@@ -158,7 +159,7 @@ struct OpState {
     std::uint32_t generation = 0;
 };
 
-struct Op : OpState {
+struct Op : OpState, ucs::FromReserve {
     ucs::ListLink<Op> link;
     IovCopy iov;  // local memory
 };
@@ -174,7 +175,7 @@ constexpr std::uint32_t kOpSerialMax = (1U << (32 - kOpIndexBits)) - 2;
 constexpr std::uint32_t kOpCountMax = 4096;
 constexpr std::uint32_t kReceiveCountMax = (1U << kOpIndexBits) - kOpCountMax;
 
-struct RndvOp {
+struct RndvOp : ucs::FromReserve {
     Link* link = nullptr;  // null: free
     Op* op = nullptr;      // its place among the link's operations, and its completion; null:
                            // the word serves a get

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/nomem.hpp"
 #include "resource.hpp"
 
 namespace tagwire::test {
@@ -94,7 +95,11 @@ class Entity {
     bool offers(std::uint64_t flags) const { return (attr_.cap.flags & flags) == flags; }
     std::size_t rx_headroom() const { return rx_headroom_; }
 
-    unsigned progress() { return uct_worker_progress(worker_); }
+    /// With libnomem.so preloaded allocations fail in it, and nobody may notice.
+    unsigned progress() {
+        const NoMemory failing(nomem::Where::kOutside);
+        return uct_worker_progress(worker_);
+    }
 
     /// Records messages of `id` from now on.
     void record_am(std::uint8_t id);

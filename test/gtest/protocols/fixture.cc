@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "common/nomem.hpp"
+
 namespace tagwire::test {
 
 namespace {
@@ -72,7 +74,10 @@ tw_ep_h Node::to(Node& other) {
 void Node::progress() {
     if (worker_ == nullptr)
         return;
-    tw_worker_progress(worker());
+    {
+        const NoMemory failing(nomem::Where::kOutside);
+        tw_worker_progress(worker());
+    }
     tw_completion_t polled[16];
     while (const unsigned count = tw_worker_poll(worker(), polled, 16))
         done.insert(done.end(), polled, polled + count);

@@ -46,7 +46,7 @@ Bytes Impostor::address() const {
     return proto::pack({id_, transport_, self_.device_address(), self_.iface_address()});
 }
 
-void Impostor::say_hello(const std::vector<proto::PeerRail>& more) {
+void Impostor::say_hello(const ucs::ReserveVector<proto::PeerRail>& more) {
     Bytes hello;
     append(&hello, proto::Wireup{static_cast<std::uint32_t>(proto::WireupOp::kHello),
                                  proto::kWireVersion, id_, victim_id_});
@@ -71,7 +71,7 @@ bool Impostor::look_for_hello() {
     return false;
 }
 
-void Impostor::greet(Node& victim, const std::vector<proto::PeerRail>& more) {
+void Impostor::greet(Node& victim, const ucs::ReserveVector<proto::PeerRail>& more) {
     std::string reason;
     const auto at = proto::parse(victim.address(), &reason);
     ASSERT_TRUE(at.has_value()) << reason;

@@ -24,7 +24,7 @@ class Impostor {
     /// The address of its worker.
     Bytes address() const;
     /// Says hello to a worker and waits for its hello. `more`: rails beside the one it has.
-    void greet(Node& victim, const std::vector<proto::PeerRail>& more = {});
+    void greet(Node& victim, const ucs::ReserveVector<proto::PeerRail>& more = {});
 
     /// False: there is no room.
     bool try_send(proto::AmId am, const Bytes& message);
@@ -53,7 +53,7 @@ class Impostor {
     static constexpr std::uint32_t kNameOfVictim = 0x01000007;
 
   private:
-    void say_hello(const std::vector<proto::PeerRail>& more);
+    void say_hello(const ucs::ReserveVector<proto::PeerRail>& more);
     bool look_for_hello();
 
     std::string transport_;

@@ -5,7 +5,14 @@
 #include <string_view>
 #include <utility>
 
+#include "common/nomem.hpp"
+
 namespace tagwire::test {
+
+/// A call may be refused so where allocations fail, and has done nothing then.
+bool Traffic::is_for_lack_of_memory(tw_status_t status) {
+    return nomem::is_there() && status == TW_ERR_NO_MEMORY;
+}
 
 Traffic::Traffic(std::uint64_t seed, tw_context_h context, const Options& options)
     : random_(seed), context_(context), options_(options) {
@@ -87,6 +94,7 @@ void Traffic::act(TrafficNode& node) {
 }
 
 void Traffic::run() {
+    const NoMemory failing(nomem::Where::kAnywhere);
     const std::uint64_t death =
         options_.has_death ? options_.steps / 4 + pick(options_.steps / 2) : 0;
     for (unsigned step = 1; step <= options_.steps && ok(); ++step) {
@@ -183,7 +191,9 @@ void Traffic::kill() {
                 message.is_excused |= message.envelope.sender == victim.index;
         }
     }
+    nomem::arm(nomem::Where::kNowhere);  // a worker goes without a transport that lacks memory
     open_node();
+    nomem::arm(nomem::Where::kAnywhere);
 }
 
 }  // namespace tagwire::test

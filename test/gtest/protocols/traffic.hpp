@@ -114,6 +114,7 @@ class Traffic {
     std::uint64_t pick(std::uint64_t below) { return random_() % below; }
     bool chance(unsigned in) { return pick(in) == 0; }
     static bool ok() { return !::testing::Test::HasFailure(); }
+    static bool is_for_lack_of_memory(tw_status_t status);
     TrafficNode& open_node();
     TrafficNode& pick_node();
     void act(TrafficNode& node);

@@ -46,13 +46,13 @@ DcIface::DcIface(ib::IbMd& md, uct::Worker& worker, const DcOptions& options)
 
 ucs_status_t DcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
-    auto* iface = new DcIface(md, worker, *static_cast<const DcOptions*>(values));
+    auto* const iface = new DcIface(md, worker, *static_cast<const DcOptions*>(values));
+    std::unique_ptr<uct::BaseIface> owner(iface);
     const ucs_status_t status = iface->init(params);
-    if (status != UCS_OK) {
-        delete iface;
+    if (status != UCS_OK)
         return status;
-    }
     *iface_p = iface;
+    static_cast<void>(owner.release());
     return UCS_OK;
 }
 
@@ -327,7 +327,7 @@ DcEp* DcIface::way_back_to(const ReturnAddress& address) {
 void DcIface::forget_idle_ways() {
     if (ways_back_.size() < kWaysBackMax)
         return;
-    std::vector<std::uint64_t> uses;
+    ucs::ReserveVector<std::uint64_t> uses;
     for (const auto& [address, way] : ways_back_)
         uses.push_back(way.used);
     const auto middle = uses.begin() + static_cast<std::ptrdiff_t>(uses.size() / 2);

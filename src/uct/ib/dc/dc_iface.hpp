@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "ucs/memory/mpool.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/dc/dc_ep.hpp"
 #include "uct/ib/dc/dc_options.hpp"
 #include "uct/ib/dc/dc_pool.hpp"
@@ -52,7 +53,7 @@ struct AddressEqual {
     }
 };
 template <class Address, class Value>
-using ByAddress = std::unordered_map<Address, Value, AddressHash<Address>, AddressEqual<Address>>;
+using ByAddress = ucs::ReserveHashMap<Address, Value, AddressHash<Address>, AddressEqual<Address>>;
 
 class DcIface : public ib::MessageIface {
   public:
@@ -202,21 +203,21 @@ class DcIface : public ib::MessageIface {
     ib::OwnedQp target_{nullptr, nullptr};
     ReturnAddress return_address_{};
     ib::SendQueue no_queue_;  // of endpoints without a channel: no room
-    std::vector<std::unique_ptr<Dci>> dcis_;
-    std::vector<std::unique_ptr<Channel>> channels_;
-    std::vector<Channel*> pool_;  // those that endpoints get
-    std::size_t dcis_max_;        // in it; fewer than the option says when the device had no more
+    ucs::ReserveVector<std::unique_ptr<Dci>> dcis_;
+    ucs::ReserveVector<std::unique_ptr<Channel>> channels_;
+    ucs::ReserveVector<Channel*> pool_;  // those that endpoints get
+    std::size_t dcis_max_;  // in it; fewer than the option says when the device had no more
     Channel* answer_channel_ = nullptr;             // of endpoints back, when all others are taken
     ucs::List<Channel, &Channel::idle_link> idle_;  // owned ones; the one used last is the last
-    std::deque<std::uint32_t> waiting_;             // ids of endpoints without a channel, in order
+    ucs::ReserveDeque<std::uint32_t> waiting_;      // ids of endpoints without a channel, in order
     bool is_contended_ = false;                     // somebody waited since the last look
     std::uint32_t usual_signal_every_ = 1;
     ucs::ObjectPool<DcEp> ep_pool_;
     ByAddress<ib::PortAddress, Path> paths_;
     ByAddress<ReturnAddress, WayBack> ways_back_;
     std::uint64_t ways_used_ = 0;
-    std::vector<Answer> answers_;
-    std::vector<Closing> closing_;
+    ucs::ReserveVector<Answer> answers_;
+    ucs::ReserveVector<Closing> closing_;
     std::uint64_t close_ns_ = 0;  // that their requests may take to end by themselves
 };
 

@@ -318,7 +318,7 @@ void DcIface::end_copied(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
     if (ep.queue_ == &no_queue_ || is_alone(ep))
         return;
-    std::vector<uct_completion_t*> ended;
+    ucs::ReserveVector<uct_completion_t*> ended;
     ib::SendOp* previous = nullptr;
     for (ib::SendOp *op = ep.queue_->first, *next = nullptr; op != nullptr; op = next) {
         next = op->next;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/dc/dc_verbs.hpp"
 #include "uct/ib/message_ep.hpp"
 #include "uct/ib/send_queue.hpp"
@@ -36,7 +37,7 @@ struct SentRequest {
 };
 
 /// The requests of a shared channel, by their number.
-class SentRing {
+class SentRing : public ucs::FromReserve {
   public:
     explicit SentRing(std::uint32_t depth);
 
@@ -49,7 +50,7 @@ class SentRing {
 
   private:
     std::uint32_t mask_;
-    std::vector<SentRequest> requests_;
+    ucs::ReserveVector<SentRequest> requests_;
 };
 
 struct Channel;
@@ -62,10 +63,10 @@ struct Channel;
 /// ended what is before their marks, everything before that moment has ended, and those places come
 /// back. What a stream has posted since is at most its share of the ring. A stream that is the only
 /// one with requests needs no mark: its oldest request is the oldest of all.
-struct Dci {
+struct Dci : ucs::FromReserve {
     Initiator initiator;
-    std::vector<Channel*> channels;  // of it
-    unsigned behind = 0;             // those that have not ended what is before their marks
+    ucs::ReserveVector<Channel*> channels;  // of it
+    unsigned behind = 0;                    // those that have not ended what is before their marks
 
     /// With streams: requests of `channel` up to this one have ended. Places may come back, of
     /// other channels, too.
@@ -78,7 +79,7 @@ struct Dci {
     [[nodiscard]] bool is_settled() const;
 };
 
-struct Channel : ib::SendQueue {
+struct Channel : ib::SendQueue, ucs::FromReserve {
     Dci* dci = nullptr;
     ucs::ListLink<Channel> idle_link;
     std::uint16_t stream = 0;

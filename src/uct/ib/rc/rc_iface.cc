@@ -21,13 +21,13 @@ RcIface::RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options)
 
 ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
-    auto* iface = new RcIface(md, worker, *static_cast<const RcOptions*>(values));
+    auto* const iface = new RcIface(md, worker, *static_cast<const RcOptions*>(values));
+    std::unique_ptr<uct::BaseIface> owner(iface);
     const ucs_status_t status = iface->init(params);
-    if (status != UCS_OK) {
-        delete iface;
+    if (status != UCS_OK)
         return status;
-    }
     *iface_p = iface;
+    static_cast<void>(owner.release());
     return UCS_OK;
 }
 
@@ -134,9 +134,8 @@ void RcIface::map_qp(std::uint32_t qp_num, RcEp* ep) {
         if (ep == nullptr)
             return;
         page = std::make_unique<QpPage>();
-        page->fill(nullptr);
     }
-    (*page)[qp_num & 0xfff] = ep;
+    page->eps[qp_num & 0xfff] = ep;
 }
 
 // ---- What it can do

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/message_iface.hpp"
 #include "uct/ib/rc/rc_ep.hpp"
 #include "uct/ib/rc/rc_options.hpp"
@@ -36,7 +37,9 @@ class RcIface : public ib::MessageIface {
     static constexpr unsigned kControlPerPeer = 8;                // messages that take no credit
     static constexpr std::uint64_t kLastRequestNs = 100'000'000;  // not every device tells
     static constexpr std::uint8_t kSilentRounds = 30;             // of keepalive
-    using QpPage = std::array<RcEp*, 4096>;
+    struct QpPage : ucs::FromReserve {
+        std::array<RcEp*, 4096> eps{};
+    };
 
     RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options);
     ~RcIface() override;
@@ -53,7 +56,7 @@ class RcIface : public ib::MessageIface {
     // ---- Endpoints
     [[nodiscard]] RcEp* of_qp(std::uint32_t qp_num) const {
         const auto& page = by_qp_[(qp_num >> 12) & 0xfff];
-        return page == nullptr ? nullptr : (*page)[qp_num & 0xfff];
+        return page == nullptr ? nullptr : page->eps[qp_num & 0xfff];
     }
     void map_qp(std::uint32_t qp_num, RcEp* ep);
     void bury(RcEp& ep);
@@ -103,14 +106,14 @@ class RcIface : public ib::MessageIface {
     [[nodiscard]] bool looks_soon() const override { return !destroyed_.empty(); }
 
     const ib::RetryOptions retries_;
-    std::vector<RcEp*> owing_;  // credit
+    ucs::ReserveVector<RcEp*> owing_;  // credit
     struct Destroyed {
         RcEp* ep;
         std::uint64_t deadline;  // not to wait longer for the events of its queue pairs
         std::uint64_t mark;      // receive completions seen when they had come
         bool has_all;
     };
-    std::vector<Destroyed> destroyed_;
+    ucs::ReserveVector<Destroyed> destroyed_;
     std::array<std::unique_ptr<QpPage>, 4096> by_qp_;
 };
 

@@ -54,13 +54,13 @@ UdIface::UdIface(ib::IbMd& md, uct::Worker& worker, const UdOptions& options)
 
 ucs_status_t UdIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
-    auto* iface = new UdIface(md, worker, *static_cast<const UdOptions*>(values));
+    auto* const iface = new UdIface(md, worker, *static_cast<const UdOptions*>(values));
+    std::unique_ptr<uct::BaseIface> owner(iface);
     const ucs_status_t status = iface->init(params);
-    if (status != UCS_OK) {
-        delete iface;
+    if (status != UCS_OK)
         return status;
-    }
     *iface_p = iface;
+    static_cast<void>(owner.release());
     return UCS_OK;
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ucs/memory/mpool.hpp"
+#include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
 #include "uct/ib/ib_iface.hpp"
 #include "uct/ib/receive_queue.hpp"
@@ -157,11 +158,11 @@ class UdIface : public ib::IbIface {
     PeerTable peers_;
     uct::PendingQueue pending_;
     ucs::ObjectPool<Waiter> waiters_;
-    std::vector<UdEp*> eps_;
+    ucs::ReserveVector<UdEp*> eps_;
     std::size_t next_flushed_ = 0;  // index of an endpoint
-    std::vector<UdEp*> advanced_;
-    std::vector<UdEp*> failing_;
-    std::vector<UdEp*> destroyed_;
+    ucs::ReserveVector<UdEp*> advanced_;
+    ucs::ReserveVector<UdEp*> failing_;
+    ucs::ReserveVector<UdEp*> destroyed_;
     std::uint64_t next_look_ = 0;
     std::uint64_t next_drain_ = 0;
     ReturnAddress own_address_{};

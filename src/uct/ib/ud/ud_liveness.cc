@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <string>
 #include <utility>
 
 #include "ucs/log/log.hpp"
@@ -14,10 +15,13 @@ namespace {
 
 constexpr unsigned kDrainMax = 1024;  // in one go
 
-ucs::UnixAddress name_of(std::uint32_t cookie, std::uint32_t qp_num) {
-    std::array<char, 40> text{};
+constexpr std::size_t kNameBytesMax = 40;
+
+/// Does not allocate where `to` has room for kNameBytesMax.
+void name_of(std::uint32_t cookie, std::uint32_t qp_num, std::string* to) {
+    std::array<char, kNameBytesMax> text{};
     std::snprintf(text.data(), text.size(), "tagwire-ud-%08x-%06x", cookie, qp_num);
-    return {"", text.data()};
+    to->assign(text.data());
 }
 
 /// Looks at the process at the other end of a connection.
@@ -52,7 +56,8 @@ std::uint64_t host_id() {
 
 void LifeSign::open(std::uint32_t cookie, std::uint32_t qp_num) {
     host_ = host_id();
-    name_ = name_of(cookie, qp_num);
+    name_of(cookie, qp_num, &name_.name);
+    asked_.name.reserve(kNameBytesMax);
     const ucs_status_t status = ucs::unix_listen(name_, &listener_);
     if (status != UCS_OK)
         TW_LOG_DEBUG("ud cannot listen on \"%s\" (%s): peers notice our death later",
@@ -63,17 +68,18 @@ Liveness LifeSign::ask(LifeLine& line, std::uint64_t host, std::uint32_t cookie,
                        std::uint32_t qp_num) {
     if (host == 0 || host != host_ || !listener_)
         return Liveness::kUnknown;
-    const Liveness seen = look_at(line, name_of(cookie, qp_num));
+    name_of(cookie, qp_num, &asked_.name);
+    const Liveness seen = look_at(line);
     return seen == Liveness::kDead && !is_reachable_from_here() ? Liveness::kUnknown : seen;
 }
 
-Liveness LifeSign::look_at(LifeLine& line, const ucs::UnixAddress& name) {
+Liveness LifeSign::look_at(LifeLine& line) {
     if (line.connection && ucs::unix_is_hung_up(line.connection.get()))
         close(line);  // the peer has taken it and looked at it, or is gone
     if (line.connection)
         return life_of_process(line.connection.get());
     ucs::UniqueFd connection;
-    const ucs_status_t status = ucs::unix_connect(name, &connection);
+    const ucs_status_t status = ucs::unix_connect(asked_, &connection);
     if (status == UCS_ERR_UNREACHABLE)
         return Liveness::kDead;
     if (status != UCS_OK)

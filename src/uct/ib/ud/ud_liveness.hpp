@@ -53,10 +53,11 @@ class LifeSign {
 
   private:
     bool is_reachable_from_here();
-    Liveness look_at(LifeLine& line, const ucs::UnixAddress& name);
+    Liveness look_at(LifeLine& line);
 
     std::uint64_t host_ = 0;
     ucs::UnixAddress name_;
+    ucs::UnixAddress asked_;  // of whom ask() asks; has its memory
     ucs::UniqueFd listener_;
     unsigned kept_ = 0;
 };

@@ -39,6 +39,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/ud/ud_packet.hpp"
 #include "uct/ib/ud/ud_receiver.hpp"
 #include "uct/ib/ud/ud_sender.hpp"
@@ -149,7 +150,7 @@ class Node {
             return static_cast<std::size_t>(mixed ^ mixed >> 29);
         }
     };
-    struct Inbound {
+    struct Inbound : ucs::FromReserve {
         Receiver receiver;
         Peer* peer;
         Key key;
@@ -174,7 +175,7 @@ class Node {
         return found != nullptr && found->id == id ? found : nullptr;
     }
     template <class List>
-    bool take_index(List& list, std::vector<std::uint32_t>& free, std::uint32_t* id_p);
+    bool take_index(List& list, ucs::ReserveVector<std::uint32_t>& free, std::uint32_t* id_p);
     static Key key_of(const Header& header, const void* message);
 
     void take_connect(const Header& header, void* message, std::uint64_t now);
@@ -209,15 +210,15 @@ class Node {
     std::uint32_t told_ = 0;         // the Inbound that was acknowledged last within a packet
     std::uint64_t resets_paid_ = 0;  // the time until which RESETs that were sent use up the rate
     bool is_gone_ = false;
-    TimerHeap<Outbound> timers_;        // of each Outbound that has a deadline, or earlier
-    std::vector<Outbound*> outbounds_;  // by index; null where free
-    std::vector<std::uint32_t> free_outbounds_;
-    std::vector<std::unique_ptr<Inbound>> inbounds_;
-    std::vector<std::uint32_t> free_inbounds_;
-    std::unordered_map<Key, std::uint32_t, KeyHash> by_key_;
-    std::vector<std::uint32_t> urgent_;  // Inbounds that owe an acknowledgement now
-    std::deque<Later> later_;            // and in a while, in the order of time
-    std::deque<std::uint32_t> waiting_;  // Outbounds that have more to send, in turn
+    TimerHeap<Outbound> timers_;               // of each Outbound that has a deadline, or earlier
+    ucs::ReserveVector<Outbound*> outbounds_;  // by index; null where free
+    ucs::ReserveVector<std::uint32_t> free_outbounds_;
+    ucs::ReserveVector<std::unique_ptr<Inbound>> inbounds_;
+    ucs::ReserveVector<std::uint32_t> free_inbounds_;
+    ucs::ReserveHashMap<Key, std::uint32_t, KeyHash> by_key_;
+    ucs::ReserveVector<std::uint32_t> urgent_;  // Inbounds that owe an acknowledgement now
+    ucs::ReserveDeque<Later> later_;            // and in a while, in the order of time
+    ucs::ReserveDeque<std::uint32_t> waiting_;  // Outbounds that have more to send, in turn
 };
 
 }  // namespace tagwire::ud

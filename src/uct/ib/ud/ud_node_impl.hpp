@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/ud/ud_node.hpp"
 
 namespace tagwire::ud {
@@ -22,7 +23,8 @@ Node<Host>::~Node() {
 
 template <class Host>
 template <class List>
-bool Node<Host>::take_index(List& list, std::vector<std::uint32_t>& free, std::uint32_t* id_p) {
+bool Node<Host>::take_index(List& list, ucs::ReserveVector<std::uint32_t>& free,
+                            std::uint32_t* id_p) {
     if (free.empty()) {
         if (list.size() > kIndexMask)
             return false;
@@ -79,7 +81,7 @@ typename Node<Host>::Inbound* Node<Host>::make_inbound(const Header& header, con
         !take_index(inbounds_, free_inbounds_, &id))
         return nullptr;
     auto& place = inbounds_[id & kIndexMask];
-    place.reset(new Inbound{Receiver(header.psn, params_.ahead_max), &peer, key, id, now});
+    place.reset(new Inbound{{}, Receiver(header.psn, params_.ahead_max), &peer, key, id, now});
     by_key_.emplace(key, id);
     return place.get();
 }

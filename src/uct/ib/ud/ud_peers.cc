@@ -18,12 +18,13 @@ UdPeer* PeerTable::get(const ib::PortAddress& port, const InterfaceAddress& inte
         UdPath* path = path_of(port, completed);
         if (path == nullptr)
             return nullptr;
-        auto peer = std::make_unique<UdPeer>(UdPeer{.cookie = interface.cookie,
-                                                    .qp_num = interface.qp_num,
-                                                    .path = path->handle.get(),
-                                                    .owner_of_path = path,
-                                                    .address = address,
-                                                    .host = interface.host});
+        auto peer = std::make_unique<UdPeer>();
+        peer->cookie = interface.cookie;
+        peer->qp_num = interface.qp_num;
+        peer->path = path->handle.get();
+        peer->owner_of_path = path;
+        peer->address = address;
+        peer->host = interface.host;
         found = peers_.emplace(key, std::move(peer)).first;
     }
     ++found->second->users;

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 
+#include "ucs/memory/reserve.hpp"
 #include "uct/ib/ib_md.hpp"
 #include "uct/ib/ud/ud_liveness.hpp"
 #include "uct/ib/ud/ud_packet.hpp"
@@ -27,17 +28,17 @@ struct UdPath {
     ib::OwnedAh handle;
     unsigned users = 0;
     std::uint32_t last_request = 0;  // that may use it, when nobody does
-    std::list<UdPath*>::iterator idle = {};
+    ucs::ReserveList<UdPath*>::iterator idle = {};
 };
 
-struct UdPeer {
-    std::uint32_t cookie;
+struct UdPeer : ucs::FromReserve {
+    std::uint32_t cookie = 0;
     std::uint32_t owed = 0;  // Node's
-    std::uint32_t qp_num;
-    ibv_ah* path;
-    UdPath* owner_of_path;
+    std::uint32_t qp_num = 0;
+    ibv_ah* path = nullptr;
+    UdPath* owner_of_path = nullptr;
     unsigned users = 0;
-    ReturnAddress address;
+    ReturnAddress address{};
     std::uint64_t host = 0;
     LifeLine life{};
 };
@@ -71,9 +72,9 @@ class PeerTable {
 
     const ib::IbMd* md_ = nullptr;
     const ib::Port* port_ = nullptr;
-    std::map<PortKey, UdPath> paths_;
-    std::list<UdPath*> idle_;  // the longest idle first
-    std::map<Key, std::unique_ptr<UdPeer>> peers_;
+    ucs::ReserveMap<PortKey, UdPath> paths_;
+    ucs::ReserveList<UdPath*> idle_;  // the longest idle first
+    ucs::ReserveMap<Key, std::unique_ptr<UdPeer>> peers_;
 };
 
 }  // namespace tagwire::ud

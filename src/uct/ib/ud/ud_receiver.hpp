@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::ud {
 
 class Receiver {
@@ -88,7 +90,7 @@ class Receiver {
     std::uint32_t ahead_max_;
     std::uint32_t untold_ = 0;
     std::uint32_t held_ = 0;
-    std::vector<Held> early_;  // a power of two; empty until the first comes too early
+    ucs::ReserveVector<Held> early_;  // a power of two; empty until the first comes too early
 };
 
 }  // namespace tagwire::ud

@@ -30,6 +30,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::ud {
 
 inline constexpr std::uint64_t kNever = UINT64_MAX;
@@ -141,7 +143,7 @@ class Sender {
     [[nodiscard]] std::uint64_t silence_ends() const;
 
     SenderParams params_;
-    std::vector<Slot> slots_;
+    ucs::ReserveVector<Slot> slots_;
     std::uint32_t mask_;
     std::uint32_t una_;
     std::uint32_t sent_;

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "ucs/memory/reserve.hpp"
+
 namespace tagwire::ud {
 
 template <class Item>
@@ -87,7 +89,7 @@ class TimerHeap {
         place(item, at);
     }
 
-    std::vector<Item*> items_;
+    ucs::ReserveVector<Item*> items_;
 };
 
 }  // namespace tagwire::ud

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A library for LD_PRELOAD by which allocations of the library under test fail, drawn by a seed.
+//
+// An allocation is the library's when the innermost caller that is neither of the C library, of
+// the C++ library nor of this one lies in libtagwire.so. So neither GoogleTest, nor the tests'
+// callbacks, nor the virtual HCA ever see one fail.
+//
+// TAGWIRE_TEST_NOMEM_RATE=<n>: one of n allocations fails; 0, the default: none.
+// TAGWIRE_TEST_NOMEM_SEED=<n>: which ones; 1 without it.
+// TAGWIRE_TEST_NOMEM_BYTES_MIN=<n>: only those of at least so many bytes.
+// TAGWIRE_TEST_NOMEM_TRACE=1: writes the calls of each allocation that fails to stderr; 2: of each
+// that was drawn, and lets none fail.
+//
+// TAGWIRE_TEST_NOMEM_ALWAYS=1: from the start of the program to its end; else when the program
+// says so (common/nomem.hpp).
+//
+// It works under AddressSanitizer (with verify_asan_link_order=0) and under valgrind (with
+// --soname-synonyms=somalloc=nouserintercepts), because every call goes on to the next library.
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace {
+
+constexpr int kFramesMax = 64;
+constexpr std::size_t kEarlyBytes = 16384;
+constexpr std::size_t kLibrariesMax = 16;
+
+struct Range {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    bool has(const void* address) const {
+        const auto at = reinterpret_cast<std::uintptr_t>(address);
+        return at >= begin && at < end;
+    }
+};
+
+struct Libraries {
+    Range tested;
+    Range neutral[kLibrariesMax];
+    std::size_t count = 0;
+};
+
+std::atomic<std::uint64_t> drawn{0}, tried{0}, failed{0}, fail_at{0};
+/// Where the library's allocations fail.
+enum class Where { kNowhere, kAnywhere, kOutside };
+std::atomic<Where> armed{Where::kNowhere};
+std::uint64_t seed = 1, rate = 0, bytes_min = 0;
+std::uint64_t traces = 0;
+Libraries libraries;
+thread_local bool is_inside = false;  // of this library: what it calls allocates as it likes
+
+struct Inside {
+    Inside() { is_inside = true; }
+    ~Inside() { is_inside = false; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+};
+
+std::uint64_t number(const char* name, std::uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+int add_library(dl_phdr_info* info, std::size_t, void*) {
+    Range range{UINTPTR_MAX, 0};
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& part = info->dlpi_phdr[i];
+        if (part.p_type != PT_LOAD)
+            continue;
+        const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+        range.begin = begin < range.begin ? begin : range.begin;
+        range.end = begin + part.p_memsz > range.end ? begin + part.p_memsz : range.end;
+    }
+    const char* slash = std::strrchr(info->dlpi_name, '/');
+    const char* name = slash == nullptr ? info->dlpi_name : slash + 1;
+    if (std::strncmp(name, "libtagwire.so", 13) == 0)
+        libraries.tested = range;
+    constexpr const char* kNeutral[] = {"libc.so",    "libstdc++.so", "libgcc_s.so",
+                                        "libasan.so", "libubsan.so",  "libnomem.so"};
+    for (const char* neutral : kNeutral) {
+        if (std::strncmp(name, neutral, std::strlen(neutral)) == 0 &&
+            libraries.count < kLibrariesMax)
+            libraries.neutral[libraries.count++] = range;
+    }
+    return 0;
+}
+
+void write_trace(void* const* frames, int count) {
+    backtrace_symbols_fd(frames, count, STDERR_FILENO);
+    constexpr char kEnd[] = "---- nomem: the allocation above fails\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kEnd, sizeof kEnd - 1);
+}
+
+bool is_neutral(const void* frame) {
+    for (std::size_t i = 0; i < libraries.count; ++i) {
+        if (libraries.neutral[i].has(frame))
+            return true;
+    }
+    return false;
+}
+
+/// kOutside: nor is it one of a call that a callback of the program makes.
+bool is_of_tested(void* const* frames, int count, Where where) {
+    int at = 0;
+    while (at < count && is_neutral(frames[at]))
+        ++at;
+    if (at == count || !libraries.tested.has(frames[at]))
+        return false;
+    while (at < count && (libraries.tested.has(frames[at]) || is_neutral(frames[at])))
+        ++at;
+    for (; at < count && where == Where::kOutside; ++at) {
+        if (libraries.tested.has(frames[at]))
+            return false;
+    }
+    return true;
+}
+
+/// splitmix64 of the seed and the number of the allocation.
+bool is_drawn(std::uint64_t which) {
+    std::uint64_t x = seed * 0x9e3779b97f4a7c15 + which * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return (x ^ (x >> 31)) % rate == 0;
+}
+
+/// Of an allocation of so many bytes.
+bool fails(std::size_t bytes) {
+    const Where where = armed.load(std::memory_order_relaxed);
+    if (is_inside || where == Where::kNowhere || bytes < bytes_min)
+        return false;
+    const std::uint64_t wanted = fail_at.load(std::memory_order_relaxed);
+    if (wanted == 0 && (rate == 0 || !is_drawn(drawn.fetch_add(1, std::memory_order_relaxed))))
+        return false;
+    const Inside inside;
+    void* frames[kFramesMax];
+    const int count = backtrace(frames, kFramesMax);
+    if (!is_of_tested(frames, count, where))
+        return false;
+    const std::uint64_t mine = tried.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (wanted != 0 && mine != wanted)
+        return false;
+    failed.fetch_add(1, std::memory_order_relaxed);
+    if (traces != 0)
+        write_trace(frames, count);
+    return traces < 2;
+}
+
+// The first call of dlsym() may allocate.
+alignas(std::max_align_t) char early[kEarlyBytes];
+std::size_t early_used = 0;
+bool is_searching = false;
+
+bool is_early(const void* memory) {
+    return memory >= early && memory < early + sizeof early;
+}
+
+void* early_memory(std::size_t bytes) {
+    const std::size_t at = (early_used + 15) & ~std::size_t{15};
+    if (at + bytes > sizeof early)
+        return nullptr;
+    early_used = at + bytes;
+    return early + at;
+}
+
+template <class F>
+F next(const char* name) {
+    is_searching = true;
+    auto* found = reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+    is_searching = false;
+    return found;
+}
+
+void* no_memory() {
+    errno = ENOMEM;
+    return nullptr;
+}
+
+/// The next library's operator new calls malloc(), which is asked no second time.
+template <class Make>
+void* made(std::size_t bytes, Make make) {
+    if (fails(bytes))
+        throw std::bad_alloc();
+    if (is_inside)
+        return make();
+    const Inside inside;
+    return make();
+}
+
+template <class Make>
+void* made_if(std::size_t bytes, Make make) {
+    if (fails(bytes))
+        return nullptr;
+    if (is_inside)
+        return make();
+    const Inside inside;
+    return make();
+}
+
+[[gnu::constructor]] void start() {
+    const Inside inside;
+    seed = number("TAGWIRE_TEST_NOMEM_SEED", 1);
+    rate = number("TAGWIRE_TEST_NOMEM_RATE", 0);
+    bytes_min = number("TAGWIRE_TEST_NOMEM_BYTES_MIN", 0);
+    traces = number("TAGWIRE_TEST_NOMEM_TRACE", 0);
+    void* frames[1];
+    backtrace(frames, 1);  // loads what it needs
+    dl_iterate_phdr(add_library, nullptr);
+    armed = number("TAGWIRE_TEST_NOMEM_ALWAYS", 0) != 0 ? Where::kAnywhere : Where::kNowhere;
+}
+
+[[gnu::destructor]] void finish() {
+    if (rate != 0 && tried != 0) {
+        std::fprintf(stderr, "nomem: seed %lu: %lu of the library's allocations failed\n", seed,
+                     failed.load());
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+[[gnu::visibility("default")]] void tagwire_nomem_arm(int where) {
+    armed = static_cast<Where>(where);
+}
+
+[[gnu::visibility("default")]] void tagwire_nomem_fail_at(std::uint64_t which) {
+    tried = 0;
+    failed = 0;
+    fail_at = which;
+    armed = which != 0 ? Where::kAnywhere : Where::kNowhere;
+}
+
+[[gnu::visibility("default")]] std::uint64_t tagwire_nomem_failed() {
+    return failed;
+}
+
+[[gnu::visibility("default")]] void* malloc(std::size_t bytes) {
+    static const auto real = next<void* (*)(std::size_t)>("malloc");
+    return fails(bytes) ? no_memory() : real(bytes);
+}
+
+[[gnu::visibility("default")]] void* calloc(std::size_t count, std::size_t bytes) {
+    if (is_searching)
+        return early_memory(count * bytes);
+    static const auto real = next<void* (*)(std::size_t, std::size_t)>("calloc");
+    return fails(count * bytes) ? no_memory() : real(count, bytes);
+}
+
+[[gnu::visibility("default")]] void* realloc(void* memory, std::size_t bytes) {
+    static const auto real = next<void* (*)(void*, std::size_t)>("realloc");
+    return fails(bytes) ? no_memory() : real(memory, bytes);
+}
+
+[[gnu::visibility("default")]] void free(void* memory) {
+    static const auto real = next<void (*)(void*)>("free");
+    if (!is_early(memory))
+        real(memory);
+}
+
+[[gnu::visibility("default")]] int posix_memalign(void** memory_p, std::size_t alignment,
+                                                  std::size_t bytes) {
+    static const auto real = next<int (*)(void**, std::size_t, std::size_t)>("posix_memalign");
+    return fails(bytes) ? ENOMEM : real(memory_p, alignment, bytes);
+}
+
+[[gnu::visibility("default")]] void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+    static const auto real = next<void* (*)(std::size_t, std::size_t)>("aligned_alloc");
+    return fails(bytes) ? no_memory() : real(alignment, bytes);
+}
+
+}  // extern "C"
+
+[[gnu::visibility("default")]] void* operator new(std::size_t bytes) {
+    static const auto real = next<void* (*)(std::size_t)>("_Znwm");
+    return made(bytes, [&] { return real(bytes); });
+}
+
+[[gnu::visibility("default")]] void* operator new[](std::size_t bytes) {
+    static const auto real = next<void* (*)(std::size_t)>("_Znam");
+    return made(bytes, [&] { return real(bytes); });
+}
+
+[[gnu::visibility("default")]] void* operator new(std::size_t bytes,
+                                                  const std::nothrow_t& tag) noexcept {
+    static const auto real =
+        next<void* (*)(std::size_t, const std::nothrow_t&)>("_ZnwmRKSt9nothrow_t");
+    return made_if(bytes, [&] { return real(bytes, tag); });
+}
+
+[[gnu::visibility("default")]] void* operator new[](std::size_t bytes,
+                                                    const std::nothrow_t& tag) noexcept {
+    static const auto real =
+        next<void* (*)(std::size_t, const std::nothrow_t&)>("_ZnamRKSt9nothrow_t");
+    return made_if(bytes, [&] { return real(bytes, tag); });
+}
+
+[[gnu::visibility("default")]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    static const auto real = next<void* (*)(std::size_t, std::align_val_t)>("_ZnwmSt11align_val_t");
+    return made(bytes, [&] { return real(bytes, alignment); });
+}
