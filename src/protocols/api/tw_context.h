@@ -244,9 +244,10 @@ TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h*
 enum tw_ep_close_flag {
     /// Ends everything at once with TW_ERR_CANCELED, and the buffers are the program's again: what
     /// the peer reads of them after the call it does not report as received. Except over dc those
-    /// with a handle, until tw_mem_unmap(); and an operation whose data a device moves just then
-    /// ends, in progress, when the device is done with it. The peer's endpoint fails, at once
-    /// if the transport has room for a message to it, else when either speaks to the other again.
+    /// with a handle, until tw_mem_unmap(), and with TAGWIRE_REG_CACHE those on pages that another
+    /// operation under way has, too; and an operation whose data a device moves just then ends, in
+    /// progress, when the device is done with it. The peer's endpoint fails, at once if the
+    /// transport has room for a message to it, else when either speaks to the other again.
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 

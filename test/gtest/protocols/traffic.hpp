@@ -126,6 +126,7 @@ class Traffic {
     bool is_broken(const TrafficOp& op) const {
         return !nodes_[op.peer]->is_alive() || op.node->broken[op.peer] != 0;
     }
+    bool may_be_read_still(const TrafficOp& op) const;
 
     // ---- traffic_close.cc
     void close(TrafficNode& node);
