@@ -58,7 +58,9 @@ std::atomic<Where> armed{Where::kNowhere};
 std::uint64_t seed = 1, rate = 0, bytes_min = 0;
 std::uint64_t traces = 0;
 Libraries libraries;
-thread_local bool is_inside = false;  // of this library: what it calls allocates as it likes
+// Of this library: what it calls allocates as it likes. A sanitizer's __tls_get_addr() is not ready
+// when the first allocation comes, so it must not be needed.
+[[gnu::tls_model("initial-exec")]] thread_local bool is_inside = false;
 
 struct Inside {
     Inside() { is_inside = true; }
@@ -156,7 +158,7 @@ bool fails(std::size_t bytes) {
     return traces < 2;
 }
 
-// The first call of dlsym() may allocate.
+// dlsym() may allocate and free, in the search for malloc() and free() themselves.
 alignas(std::max_align_t) char early[kEarlyBytes];
 std::size_t early_used = 0;
 bool is_searching = false;
@@ -173,12 +175,17 @@ void* early_memory(std::size_t bytes) {
     return early + at;
 }
 
+/// The function of the next library. Not a static with an initializer, which must not be entered
+/// once more from within.
 template <class F>
-F next(const char* name) {
-    is_searching = true;
-    auto* found = reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
-    is_searching = false;
-    return found;
+F next(F* known, const char* name) {
+    if (*known == nullptr) {
+        const bool was_searching = is_searching;
+        is_searching = true;
+        *known = reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+        is_searching = was_searching;
+    }
+    return *known;
 }
 
 void* no_memory() {
@@ -245,67 +252,84 @@ extern "C" {
     return failed;
 }
 
+/// LeakSanitizer knows what the dynamic linker allocates by who calls malloc(), which is we.
+[[gnu::visibility("default")]] const char* __lsan_default_suppressions() {
+    return "leak:_dl_map_object_deps\nleak:dl_open_worker\n";
+}
+
 [[gnu::visibility("default")]] void* malloc(std::size_t bytes) {
-    static const auto real = next<void* (*)(std::size_t)>("malloc");
+    if (is_searching)
+        return early_memory(bytes);
+    static void* (*real)(std::size_t) = nullptr;
+    next(&real, "malloc");
     return fails(bytes) ? no_memory() : real(bytes);
 }
 
 [[gnu::visibility("default")]] void* calloc(std::size_t count, std::size_t bytes) {
     if (is_searching)
         return early_memory(count * bytes);
-    static const auto real = next<void* (*)(std::size_t, std::size_t)>("calloc");
+    static void* (*real)(std::size_t, std::size_t) = nullptr;
+    next(&real, "calloc");
     return fails(count * bytes) ? no_memory() : real(count, bytes);
 }
 
 [[gnu::visibility("default")]] void* realloc(void* memory, std::size_t bytes) {
-    static const auto real = next<void* (*)(void*, std::size_t)>("realloc");
+    static void* (*real)(void*, std::size_t) = nullptr;
+    next(&real, "realloc");
     return fails(bytes) ? no_memory() : real(memory, bytes);
 }
 
 [[gnu::visibility("default")]] void free(void* memory) {
-    static const auto real = next<void (*)(void*)>("free");
-    if (!is_early(memory))
-        real(memory);
+    static void (*real)(void*) = nullptr;
+    if (is_early(memory) || (is_searching && real == nullptr))
+        return;
+    next(&real, "free");
+    real(memory);
 }
 
 [[gnu::visibility("default")]] int posix_memalign(void** memory_p, std::size_t alignment,
                                                   std::size_t bytes) {
-    static const auto real = next<int (*)(void**, std::size_t, std::size_t)>("posix_memalign");
+    static int (*real)(void**, std::size_t, std::size_t) = nullptr;
+    next(&real, "posix_memalign");
     return fails(bytes) ? ENOMEM : real(memory_p, alignment, bytes);
 }
 
 [[gnu::visibility("default")]] void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-    static const auto real = next<void* (*)(std::size_t, std::size_t)>("aligned_alloc");
+    static void* (*real)(std::size_t, std::size_t) = nullptr;
+    next(&real, "aligned_alloc");
     return fails(bytes) ? no_memory() : real(alignment, bytes);
 }
 
 }  // extern "C"
 
 [[gnu::visibility("default")]] void* operator new(std::size_t bytes) {
-    static const auto real = next<void* (*)(std::size_t)>("_Znwm");
+    static void* (*real)(std::size_t) = nullptr;
+    next(&real, "_Znwm");
     return made(bytes, [&] { return real(bytes); });
 }
 
 [[gnu::visibility("default")]] void* operator new[](std::size_t bytes) {
-    static const auto real = next<void* (*)(std::size_t)>("_Znam");
+    static void* (*real)(std::size_t) = nullptr;
+    next(&real, "_Znam");
     return made(bytes, [&] { return real(bytes); });
 }
 
 [[gnu::visibility("default")]] void* operator new(std::size_t bytes,
                                                   const std::nothrow_t& tag) noexcept {
-    static const auto real =
-        next<void* (*)(std::size_t, const std::nothrow_t&)>("_ZnwmRKSt9nothrow_t");
+    static void* (*real)(std::size_t, const std::nothrow_t&) = nullptr;
+    next(&real, "_ZnwmRKSt9nothrow_t");
     return made_if(bytes, [&] { return real(bytes, tag); });
 }
 
 [[gnu::visibility("default")]] void* operator new[](std::size_t bytes,
                                                     const std::nothrow_t& tag) noexcept {
-    static const auto real =
-        next<void* (*)(std::size_t, const std::nothrow_t&)>("_ZnamRKSt9nothrow_t");
+    static void* (*real)(std::size_t, const std::nothrow_t&) = nullptr;
+    next(&real, "_ZnamRKSt9nothrow_t");
     return made_if(bytes, [&] { return real(bytes, tag); });
 }
 
 [[gnu::visibility("default")]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-    static const auto real = next<void* (*)(std::size_t, std::align_val_t)>("_ZnwmSt11align_val_t");
+    static void* (*real)(std::size_t, std::align_val_t) = nullptr;
+    next(&real, "_ZnwmSt11align_val_t");
     return made(bytes, [&] { return real(bytes, alignment); });
 }
