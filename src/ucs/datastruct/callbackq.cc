@@ -246,6 +246,7 @@ int CallbackQueue::take_id() {
 namespace {
 
 CallbackQueue*& private_part(ucs_callbackq_t* cbq) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): a pointer is what it has room for
     static_assert(sizeof(cbq->priv) >= sizeof(CallbackQueue*));
     static_assert(offsetof(ucs_callbackq_t, priv) % alignof(CallbackQueue*) == 0);
     return *reinterpret_cast<CallbackQueue**>(cbq->priv);

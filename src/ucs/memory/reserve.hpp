@@ -55,9 +55,9 @@ struct ReserveAllocator {
     ReserveAllocator(const ReserveAllocator<U>&) noexcept {}
 
     [[nodiscard]] T* allocate(std::size_t count) {
-        if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T))
+        if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T))  // NOLINT
             throw std::bad_alloc();
-        return static_cast<T*>(reserve_allocate(count * sizeof(T), alignof(T)));
+        return static_cast<T*>(reserve_allocate(count * sizeof(T), alignof(T)));  // NOLINT
     }
     void deallocate(T* memory, std::size_t) noexcept { reserve_free(memory); }
 

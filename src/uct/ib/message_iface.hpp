@@ -408,7 +408,7 @@ class MessageIface : public IbIface {
     ucs::PostedReceives posted_;
     ucs::ObjectPool<SoftReceive> soft_receives_;
     ucs::ReserveVector<SoftReceive*> cancelled_;  // their callbacks run in progress
-    ucs::AddressSet in_use_;  // the buffers of receives that software matches
+    ucs::AddressSet in_use_;                      // the buffers of receives that software matches
     ucs::ReserveVector<std::unique_ptr<RndvSend>> rndvs_;
     RndvSend* rndv_free_ = nullptr;
     // The lowest bits of an id, as many as RNDV_MAX needs; the generation has the others. An end
