@@ -21,6 +21,7 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -51,15 +52,15 @@ struct Libraries {
     std::size_t count = 0;
 };
 
-std::atomic<std::uint64_t> drawn{0}, tried{0}, failed{0}, fail_at{0};
+std::atomic<std::uint64_t> drawn{0}, failed{0};
 /// Where the library's allocations fail.
 enum class Where { kNowhere, kAnywhere, kOutside };
 std::atomic<Where> armed{Where::kNowhere};
 std::uint64_t seed = 1, rate = 0, bytes_min = 0;
 std::uint64_t traces = 0;
 Libraries libraries;
-// Of this library: what it calls allocates as it likes. A sanitizer's __tls_get_addr() is not ready
-// when the first allocation comes, so it must not be needed.
+// This thread is in this library, and allocates as it likes. A sanitizer's __tls_get_addr() is not
+// ready when the first allocation comes, so it must not be needed.
 [[gnu::tls_model("initial-exec")]] thread_local bool is_inside = false;
 
 struct Inside {
@@ -136,21 +137,17 @@ bool is_drawn(std::uint64_t which) {
     return (x ^ (x >> 31)) % rate == 0;
 }
 
-/// Of an allocation of so many bytes.
+/// Whether an allocation of so many bytes is to fail.
 bool fails(std::size_t bytes) {
     const Where where = armed.load(std::memory_order_relaxed);
     if (is_inside || where == Where::kNowhere || bytes < bytes_min)
         return false;
-    const std::uint64_t wanted = fail_at.load(std::memory_order_relaxed);
-    if (wanted == 0 && (rate == 0 || !is_drawn(drawn.fetch_add(1, std::memory_order_relaxed))))
+    if (rate == 0 || !is_drawn(drawn.fetch_add(1, std::memory_order_relaxed)))
         return false;
     const Inside inside;
     void* frames[kFramesMax];
     const int count = backtrace(frames, kFramesMax);
     if (!is_of_tested(frames, count, where))
-        return false;
-    const std::uint64_t mine = tried.fetch_add(1, std::memory_order_relaxed) + 1;
-    if (wanted != 0 && mine != wanted)
         return false;
     failed.fetch_add(1, std::memory_order_relaxed);
     if (traces != 0)
@@ -227,7 +224,7 @@ void* made_if(std::size_t bytes, Make make) {
 }
 
 [[gnu::destructor]] void finish() {
-    if (rate != 0 && tried != 0) {
+    if (failed != 0) {
         std::fprintf(stderr, "nomem: seed %lu: %lu of the library's allocations failed\n", seed,
                      failed.load());
     }
@@ -239,17 +236,6 @@ extern "C" {
 
 [[gnu::visibility("default")]] void tagwire_nomem_arm(int where) {
     armed = static_cast<Where>(where);
-}
-
-[[gnu::visibility("default")]] void tagwire_nomem_fail_at(std::uint64_t which) {
-    tried = 0;
-    failed = 0;
-    fail_at = which;
-    armed = which != 0 ? Where::kAnywhere : Where::kNowhere;
-}
-
-[[gnu::visibility("default")]] std::uint64_t tagwire_nomem_failed() {
-    return failed;
 }
 
 /// LeakSanitizer knows what the dynamic linker allocates by who calls malloc(), which is we.
@@ -274,6 +260,12 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] void* realloc(void* memory, std::size_t bytes) {
+    if (is_early(memory)) {
+        void* const moved = std::malloc(bytes);
+        const auto rest =
+            static_cast<std::size_t>(early + kEarlyBytes - static_cast<char*>(memory));
+        return moved == nullptr ? nullptr : std::memcpy(moved, memory, std::min(bytes, rest));
+    }
     static void* (*real)(void*, std::size_t) = nullptr;
     next(&real, "realloc");
     return fails(bytes) ? no_memory() : real(memory, bytes);

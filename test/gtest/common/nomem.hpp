@@ -5,20 +5,19 @@
 
 #include <dlfcn.h>
 
-#include <cstdint>
-
 namespace tagwire::test {
 
 namespace nomem {
 
-template <class Function>
-Function* hook(const char* name) {
-    return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+/// Null where libnomem.so is not there.
+inline auto* arm_hook() {
+    static auto* const found =
+        reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "tagwire_nomem_arm"));
+    return found;
 }
 
 inline bool is_there() {
-    static const bool is_loaded = hook<void(int)>("tagwire_nomem_arm") != nullptr;
-    return is_loaded;
+    return arm_hook() != nullptr;
 }
 
 /// kOutside: not those of calls that a callback of the program makes.
@@ -26,22 +25,8 @@ enum class Where { kNowhere, kAnywhere, kOutside };
 
 /// Allocations fail by the seed and the rate.
 inline void arm(Where where) {
-    static auto* const call = hook<void(int)>("tagwire_nomem_arm");
-    if (call != nullptr)
-        call(static_cast<int>(where));
-}
-
-/// The `which`th allocation of the library from now on fails and no other one; 0: none.
-inline void fail_at(std::uint64_t which) {
-    static auto* const call = hook<void(std::uint64_t)>("tagwire_nomem_fail_at");
-    if (call != nullptr)
-        call(which);
-}
-
-/// How many have failed since the start, or since fail_at().
-inline std::uint64_t failed() {
-    static auto* const call = hook<std::uint64_t()>("tagwire_nomem_failed");
-    return call == nullptr ? 0 : call();
+    if (is_there())
+        arm_hook()(static_cast<int>(where));
 }
 
 }  // namespace nomem
