@@ -63,7 +63,7 @@ void Endpoint::log_failure() const {
     try {
         state = description();
     } catch (const std::bad_alloc&) {
-        state.clear();
+        state = "no memory";  // short enough to need none
     }
     TW_LOG_WARN("endpoint to worker %016lx over %s fails: %s (%s)", worker_id,
                 rail == nullptr ? "no transport" : rail->transport(), ucs_status_string(failure_),

@@ -41,8 +41,8 @@ class Stripes;
 struct Announced {
     AmId am = AmId::kEager;
     Header header{};
-    ucs::ReserveVector<std::byte> bytes;  // behind the header
-    bool has_come = false;                // its place
+    ReserveBytes bytes;     // behind the header
+    bool has_come = false;  // its place
 
     std::size_t held() const { return sizeof *this + bytes.size(); }
 };
@@ -268,8 +268,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
                          std::span<const std::byte> iface, uct_ep_h* ep_p);
     void queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address);
-    void queue_wireup(ucs::ReserveVector<std::byte> bytes);
-    ucs::ReserveVector<std::byte> hello_bytes() const;
+    void queue_wireup(ReserveBytes bytes);
+    ReserveBytes hello_bytes() const;
     void contact_again();
     void answer_contact();
 
@@ -319,7 +319,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool offered_is_connected_ = false;
     ucs::ReserveVector<PeerRail> peer_rails_;
     ucs::ReserveVector<std::pair<std::size_t, std::size_t>> refused_;
-    Fifo<ucs::ReserveVector<std::byte>> wireup_;
+    Fifo<ReserveBytes> wireup_;
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
 

@@ -8,7 +8,6 @@
 #include "protocols/memory.hpp"
 #include "protocols/refuse.hpp"
 #include "protocols/worker.hpp"
-#include "ucs/memory/no_memory.hpp"
 
 using namespace tagwire::proto;
 
@@ -45,7 +44,7 @@ tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* c
     *context_p = context.release();
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 void tw_context_destroy(tw_context_h context) {
@@ -70,7 +69,7 @@ tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length, tw_me
         *mem_p = memory.release();
     return tw(status);
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
@@ -92,7 +91,7 @@ tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t 
         cache->invalidate(address, length);
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
@@ -109,7 +108,7 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
         *worker_p = worker.release();
     return tw(status);
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 void tw_worker_destroy(tw_worker_h worker) {
@@ -168,7 +167,7 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
     *id_p = parsed->id;
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 unsigned tw_worker_progress(tw_worker_h worker) {
@@ -204,7 +203,7 @@ tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* ar
     worker_of(worker).describe(cb, arg);
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep_h* ep_p) try {
@@ -225,7 +224,7 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
         *ep_p = ep;
     return tw(status);
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
@@ -239,7 +238,7 @@ tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_d
         *ep_p = ep->handle();
     return tw(status);
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {

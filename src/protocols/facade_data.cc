@@ -6,7 +6,7 @@
 #include "protocols/refuse.hpp"
 #include "protocols/short_way.hpp"
 #include "protocols/worker.hpp"
-#include "ucs/memory/no_memory.hpp"
+#include "ucs/memory/reserve.hpp"
 
 using namespace tagwire::proto;
 
@@ -105,7 +105,7 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     }
     return ep.send(message);
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(call));
+    return refuse_no_memory(call);
 }
 
 /// UCS_ERR_NO_RESOURCE: not for the short way.
@@ -211,7 +211,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
     return status == TW_OK ? worker.receive(wanted) : status;
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(call));
+    return refuse_no_memory(call);
 }
 
 /// The short way of a worker with a lock, or from one source; everything else is looked at again on
@@ -359,7 +359,7 @@ tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) 
     const LeavesWork work(endpoint_of(ep).worker);
     return endpoint_of(ep).flush(RequestKind::kFlush, op, request_p);
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
@@ -382,7 +382,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
     return ep.flush(RequestKind::kClose, op, request_p);
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_request_cancel(tw_request_h request) try {
@@ -393,7 +393,7 @@ tw_status_t tw_request_cancel(tw_request_h request) try {
     worker.cancel(request_of(request));
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {

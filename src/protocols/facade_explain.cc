@@ -10,7 +10,6 @@
 #include "protocols/explain.hpp"
 #include "protocols/refuse.hpp"
 #include "protocols/worker.hpp"
-#include "ucs/memory/no_memory.hpp"
 
 using namespace tagwire::proto;
 
@@ -46,7 +45,7 @@ tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t 
     }
     return TW_ERR_NO_ELEM;
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
@@ -62,7 +61,7 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     explain(asked.rail(), length, buffer, asked.chosen_stripes(), explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples,
@@ -84,7 +83,7 @@ tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* sampl
     }
     return static_cast<tw_status_t>(Calibration::store(file, all));
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_calibration_path(char* path, size_t* length_p) try {
@@ -99,7 +98,7 @@ tw_status_t tw_calibration_path(char* path, size_t* length_p) try {
     std::memcpy(path, file.c_str(), file.size() + 1);
     return TW_OK;
 } catch (const std::bad_alloc&) {
-    return static_cast<tw_status_t>(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 }  // extern "C"

@@ -11,7 +11,6 @@
 #include "protocols/api/tw_data.h"
 #include "protocols/refuse.hpp"
 #include "protocols/worker.hpp"
-#include "ucs/memory/no_memory.hpp"
 #include "ucs/time/clock.hpp"
 
 using namespace tagwire::proto;
@@ -185,7 +184,7 @@ tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) try {
     const Entry entry(worker_of(worker));
     return tw(worker_of(worker).event_fd(fd_p));
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_worker_arm(tw_worker_h worker) try {
@@ -193,7 +192,7 @@ tw_status_t tw_worker_arm(tw_worker_h worker) try {
     const Entry entry(worker_of(worker));
     return tw(worker_of(worker).arm());
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_worker_signal(tw_worker_h worker) {
@@ -215,7 +214,7 @@ tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t tim
         return true;
     });
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode, uint64_t timeout_ns,
@@ -225,7 +224,7 @@ tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode, uint64_t 
         wait_for(__func__, {&request, 1}, mode, timeout_ns, [&] { return has_ended(request); });
     return status == TW_OK ? tw_request_test(request, done) : status;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_wait_any(const tw_request_h* handles, size_t count, tw_wait_mode_t mode,
@@ -243,7 +242,7 @@ tw_status_t tw_wait_any(const tw_request_h* handles, size_t count, tw_wait_mode_
         *index_p = static_cast<size_t>(found - requests.begin());
     return status;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_wait_all(const tw_request_h* handles, size_t count, tw_wait_mode_t mode,
@@ -259,7 +258,7 @@ tw_status_t tw_wait_all(const tw_request_h* handles, size_t count, tw_wait_mode_
     });
     return status == TW_ERR_NO_ELEM ? TW_OK : status;
 } catch (const std::bad_alloc&) {
-    return tw(tagwire::ucs::no_memory(__func__));
+    return refuse_no_memory(__func__);
 }
 
 }  // extern "C"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the API of the messaging layer refuses arguments.
+// Refusals of the messaging layer's API: arguments, and for lack of memory.
 #pragma once
 
 #include "protocols/api/tw_def.h"
 #include "ucs/log/log.hpp"
+#include "ucs/memory/no_memory.hpp"
 
 /// Logs "call: reason" and answers the status.
 #define TW_REFUSE(status, format, ...)                                    \
@@ -17,3 +18,12 @@
         if ((argument) == nullptr) [[unlikely]]                    \
             TW_REFUSE(TW_ERR_INVALID_PARAM, #argument " is NULL"); \
     } while (false)
+
+namespace tagwire::proto {
+
+/// The border of a call (ucs/memory/no_memory.hpp): logs, and answers TW_ERR_NO_MEMORY.
+inline tw_status_t refuse_no_memory(const char* call) {
+    return static_cast<tw_status_t>(ucs::no_memory(call));
+}
+
+}  // namespace tagwire::proto

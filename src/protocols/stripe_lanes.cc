@@ -152,7 +152,7 @@ bool Stripes::connect(StripeLane& lane) {
 }
 
 void Stripes::send_offer(StripeLane& lane) {
-    ucs::ReserveVector<std::byte> address(lane.rail->attr().ep_addr_len);
+    ReserveBytes address(lane.rail->attr().ep_addr_len);
     if (uct_ep_get_address(lane.uct, reinterpret_cast<uct_ep_addr_t*>(address.data())) != UCS_OK) {
         lane.has_failed = true;
         return drop(lane);

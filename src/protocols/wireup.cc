@@ -20,17 +20,17 @@ namespace tagwire::proto {
 namespace {
 
 template <class T>
-void append(ucs::ReserveVector<std::byte>* bytes, const T& value) {
+void append(ReserveBytes* bytes, const T& value) {
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     bytes->insert(bytes->end(), from, from + sizeof value);
 }
 
-void append(ucs::ReserveVector<std::byte>* bytes, std::span<const std::byte> more) {
+void append(ReserveBytes* bytes, std::span<const std::byte> more) {
     bytes->insert(bytes->end(), more.begin(), more.end());
 }
 
 std::size_t pack_bytes(void* to, void* arg) {
-    const auto& bytes = *static_cast<const ucs::ReserveVector<std::byte>*>(arg);
+    const auto& bytes = *static_cast<const ReserveBytes*>(arg);
     std::memcpy(to, bytes.data(), bytes.size());
     return bytes.size();
 }
@@ -123,8 +123,8 @@ void Endpoint::contact_again() {
         fail(status);
 }
 
-ucs::ReserveVector<std::byte> Endpoint::hello_bytes() const {
-    ucs::ReserveVector<std::byte> bytes;
+ReserveBytes Endpoint::hello_bytes() const {
+    ReserveBytes bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker.id(),
                           worker_id});
     append(&bytes, Hello{id, static_cast<std::uint32_t>(worker.rails().size()), peer_names, number_,
@@ -144,14 +144,14 @@ ucs::ReserveVector<std::byte> Endpoint::hello_bytes() const {
 }
 
 void Endpoint::queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address) {
-    ucs::ReserveVector<std::byte> bytes;
+    ReserveBytes bytes;
     append(&bytes, Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker.id(), worker_id});
     append(&bytes, offer);
     append(&bytes, address);
     queue_wireup(std::move(bytes));
 }
 
-void Endpoint::queue_wireup(ucs::ReserveVector<std::byte> bytes) {
+void Endpoint::queue_wireup(ReserveBytes bytes) {
     if (wireup_.size() >= kWireupMax) {
         TW_LOG_WARN("endpoint to worker %016lx ends: its peer takes no answers to its wire-up",
                     worker_id);
@@ -281,7 +281,7 @@ bool Endpoint::try_lane(std::size_t rail_index, std::size_t peer_rail) {
 }
 
 void Endpoint::send_offer() {
-    ucs::ReserveVector<std::byte> address(offered_rail_->attr().ep_addr_len);
+    ReserveBytes address(offered_rail_->attr().ep_addr_len);
     const ucs_status_t status =
         uct_ep_get_address(offered_, reinterpret_cast<uct_ep_addr_t*>(address.data()));
     if (status != UCS_OK)

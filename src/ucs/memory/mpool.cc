@@ -38,7 +38,7 @@ void heap_release(void*, void* memory, std::size_t) {
     reserve_free(memory);
 }
 
-/// Of a pool on the heap, which has no memory: elements that are taken from the reserve at once.
+/// Elements that a pool on the heap takes from the reserve at once when the heap has no memory.
 constexpr std::size_t kReservedElements = 8;
 
 void make_inaccessible([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
@@ -110,8 +110,10 @@ bool BasicMpool<Checked>::grow() {
     if (elements == 0) {
         return false;
     }
+    // Whatever may fail comes before the memory is taken.
     free_.resize(elements_total_ + elements);
-    Chunk& chunk = chunks_.emplace_back();
+    chunks_.reserve(chunks_.size() + 1);
+    Chunk chunk;
     if constexpr (Checked)
         chunk.taken.resize(elements);
     std::size_t bytes = elements * stride_;
@@ -123,7 +125,6 @@ bool BasicMpool<Checked>::grow() {
         memory = static_cast<std::byte*>(reserve_allocate(bytes, params_.alignment));
     }
     if (memory == nullptr) {
-        chunks_.pop_back();
         TW_LOG_ERROR("mpool %s: no memory for %zu more elements (%zu bytes)", name_.c_str(),
                      elements, bytes);
         return false;
@@ -131,6 +132,7 @@ bool BasicMpool<Checked>::grow() {
     TW_CHECK(reinterpret_cast<std::uintptr_t>(memory) % params_.alignment == 0);
     chunk.memory = memory;
     chunk.bytes = bytes;
+    chunks_.push_back(std::move(chunk));
     // The last pushed is the first taken: hand a new chunk out in ascending order.
     for (std::size_t i = elements; i-- > 0;) {
         std::byte* element = memory + i * stride_;

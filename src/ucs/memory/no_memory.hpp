@@ -8,7 +8,8 @@
 //         return ucs::no_memory(__func__);
 //     }
 //
-// What the call had made until then goes with its owners, so that all is as it was.
+// Whatever the call had made until then goes with its owners, so that all is as it was. Verbs
+// registrations and mappings have none until they are written down in memory of the reserve.
 #pragma once
 
 #include <ucs/type/status.h>

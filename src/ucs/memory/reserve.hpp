@@ -42,7 +42,7 @@ constexpr std::size_t kReserveBytes = std::size_t{32} << 20;
 [[nodiscard]] void* reserve_allocate(std::size_t bytes, std::size_t alignment);
 /// For data that has come and cannot be refused. Null: the heap has none, and the reserve is low.
 [[nodiscard]] void* reserve_try_allocate(std::size_t bytes) noexcept;
-/// What either of them gave, or null.
+/// `memory`: from either of them, or null.
 void reserve_free(void* memory) noexcept;
 
 template <class T>

@@ -314,7 +314,7 @@ ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
         *link_p = known->second;
         return UCS_OK;
     }
-    // What may fail for lack of memory comes before the link.
+    // Allocations that may fail come before the link.
     ucs::UnixAddress listener;
     listener.name = socket_name(address.name);
     if (address.place == Place::kDirectory)

@@ -24,11 +24,9 @@ ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_pa
     auto* const iface = new RcIface(md, worker, *static_cast<const RcOptions*>(values));
     std::unique_ptr<uct::BaseIface> owner(iface);
     const ucs_status_t status = iface->init(params);
-    if (status != UCS_OK)
-        return status;
-    *iface_p = iface;
-    static_cast<void>(owner.release());
-    return UCS_OK;
+    if (status == UCS_OK)
+        *iface_p = owner.release();
+    return status;
 }
 
 ucs_status_t RcIface::init(const uct_iface_params_t& params) {
