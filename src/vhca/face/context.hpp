@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "vhca/face/objects.hpp"
+#include "vhca/setup/attach.hpp"
 
 namespace tagwire::vhca {
 
@@ -57,8 +58,6 @@ void fill_dv_qp_ex(mlx5dv_qp_ex* qp);
 [[nodiscard]] bool is_path(Engine& engine, const ibv_ah_attr& attr);
 /// Whether the device has it; the first is the one that carries packets.
 [[nodiscard]] bool is_port(Engine& engine, unsigned port);
-/// How many there are: TAGWIRE_VHCA_DEVICES.
-unsigned device_count();
 /// One of them.
 ibv_device* device_at(unsigned index);
 /// nullopt: not one of ours.
@@ -67,8 +66,5 @@ std::optional<unsigned> index_of(const ibv_device* device);
 std::uint64_t device_guid(unsigned index);
 /// One per device and process, made now if it was not yet.
 int attach_engine(unsigned index, Engine** engine_p);
-inline constexpr int kCompVectors = 8;
-inline constexpr std::uint16_t kPkeyTableEntries = 1;
-inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 
 }  // namespace tagwire::vhca

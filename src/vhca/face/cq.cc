@@ -5,7 +5,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/face/look.hpp"
+#include "vhca/setup/look.hpp"
 
 namespace tagwire::vhca {
 namespace {

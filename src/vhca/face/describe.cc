@@ -8,8 +8,8 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/face/look.hpp"
-#include "vhca/face/options.hpp"
+#include "vhca/setup/look.hpp"
+#include "vhca/setup/options.hpp"
 
 namespace tagwire::vhca {
 namespace {

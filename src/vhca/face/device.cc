@@ -13,8 +13,8 @@
 #include "vhca/core/tm_header.hpp"
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/face/look.hpp"
-#include "vhca/face/options.hpp"
+#include "vhca/face/sink.hpp"
+#include "vhca/setup/look.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -105,13 +105,13 @@ void fill_tm_caps(const DeviceConfig& config, ibv_tm_caps* caps) {
 
 }  // namespace
 
-unsigned device_count() {
-    static const auto count = [] {
-        Options options;
-        const ucs_status_t status = ucs::config_fill(option_table(), &options);
-        return status == UCS_OK ? static_cast<unsigned>(options.devices) : 1U;
-    }();
-    return count;
+int attach_engine(unsigned index, Engine** engine_p) {
+    return attach_engine(index, face_sink(), nullptr, engine_p);
+}
+
+std::uint64_t device_guid(unsigned index) {
+    Engine* engine = nullptr;
+    return attach_engine(index, &engine) == 0 ? engine->guid() : guid_without_engine();
 }
 
 ibv_device* device_at(unsigned index) {

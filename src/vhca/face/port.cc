@@ -144,11 +144,11 @@ int tagwire_vhca_ibv_query_pkey(ibv_context* context, std::uint8_t port, int ind
     if (!is_port(*face(context).engine, port) || index < 0 || index >= kPkeyTableEntries) {
         return refuse(EINVAL);
     }
-    *pkey = htobe16(kDefaultPkey);
+    *pkey = htobe16(kDefaultPkeyEntry);
     return 0;
 }
 
 int tagwire_vhca_ibv_get_pkey_index(ibv_context* context, std::uint8_t port, __be16 pkey) {
-    return is_port(*face(context).engine, port) && pkey == htobe16(kDefaultPkey) ? 0
+    return is_port(*face(context).engine, port) && pkey == htobe16(kDefaultPkeyEntry) ? 0
                                                                                  : refuse(EINVAL);
 }

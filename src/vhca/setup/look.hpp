@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "vhca/core/device.hpp"
-#include "vhca/face/options.hpp"
+#include "vhca/setup/options.hpp"
 
 namespace tagwire::vhca {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "vhca/face/options.hpp"
+#include "vhca/setup/options.hpp"
 
 #include <cstddef>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the face meets the engine.
+#include "vhca/setup/attach.hpp"
+
 #include <cerrno>
 #include <charconv>
 #include <string>
@@ -7,10 +8,8 @@
 #include <system_error>
 
 #include "ucs/log/log.hpp"
-#include "vhca/face/context.hpp"
-#include "vhca/face/look.hpp"
-#include "vhca/face/options.hpp"
-#include "vhca/face/sink.hpp"
+#include "vhca/setup/look.hpp"
+#include "vhca/setup/options.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -116,23 +115,34 @@ int fill(unsigned index, EngineConfig* config) {
 
 }  // namespace
 
-int attach_engine(unsigned index, Engine** engine_p) {
+unsigned device_count() {
+    static const auto count = [] {
+        Options options;
+        const ucs_status_t status = ucs::config_fill(option_table(), &options);
+        return status == UCS_OK ? static_cast<unsigned>(options.devices) : 1U;
+    }();
+    return count;
+}
+
+int attach_engine(unsigned index, EventSink& sink, Adapt adapt, Engine** engine_p) {
     EngineConfig config;
     if (const int error = fill(index, &config)) {
         return error;
+    }
+    if (adapt != nullptr) {
+        adapt(config.device);
     }
     Engine* engine = nullptr;
     if (const int error = Engine::get(config, &engine)) {
         return error;
     }
-    engine->set_sink(&face_sink());
+    engine->set_sink(&sink);
     *engine_p = engine;
     return 0;
 }
 
-std::uint64_t device_guid(unsigned index) {
-    Engine* engine = nullptr;
-    return attach_engine(index, &engine) == 0 ? engine->guid() : kGuidBase;
+std::uint64_t guid_without_engine() {
+    return kGuidBase;
 }
 
 }  // namespace tagwire::vhca

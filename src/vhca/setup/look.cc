@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "vhca/face/look.hpp"
+#include "vhca/setup/look.hpp"
 
 #include <array>
 
