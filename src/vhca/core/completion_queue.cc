@@ -21,10 +21,10 @@ std::unique_ptr<Cqe[]> make_ring(std::uint32_t capacity) {
 
 std::unique_ptr<CompletionQueue> CompletionQueue::create(Device::Impl& device,
                                                          const CqConfig& config) {
-    std::unique_ptr<CompletionQueue> cq(new (std::nothrow) CompletionQueue(device, config.user));
+    std::unique_ptr<CompletionQueue> cq(new (std::nothrow) CompletionQueue(device, config));
     if (cq != nullptr) {
         cq->capacity_ = std::bit_ceil(std::max(config.cqe, 1U));
-        cq->ring_ = make_ring(cq->capacity_);
+        cq->ring_ = make_ring(config.consumer == nullptr ? cq->capacity_ : 1);
     }
     return cq != nullptr && cq->ring_ != nullptr ? std::move(cq) : nullptr;
 }
@@ -39,18 +39,42 @@ void CompletionQueue::give_back(const Cqe& cqe) {
     }
 }
 
+namespace {
+Completion told(const Cqe& cqe) {
+    return {.wc = cqe.wc,
+            .time = cqe.time,
+            .from = cqe.from,
+            .tm_tag = cqe.tm_tag,
+            .tm_priv = cqe.tm_priv,
+            .tm_count = cqe.tm_count,
+            .qp_user = cqe.qp != nullptr ? cqe.qp->owner().user() : nullptr,
+            .tag_srq_user = cqe.tag_srq_user,
+            .is_solicited = cqe.is_solicited};
+}
+}  // namespace
+
 bool CompletionQueue::poll(Completion* completion_p) {
     if (consumer_ == producer_) {
         return false;
     }
     const Cqe& cqe = at(consumer_++);
-    completion_p->wc = cqe.wc;
-    completion_p->time = cqe.time;
-    completion_p->from = cqe.from;
-    completion_p->tm_tag = cqe.tm_tag;
-    completion_p->tm_priv = cqe.tm_priv;
+    *completion_p = told(cqe);
     give_back(cqe);
     return true;
+}
+
+void CompletionQueue::hand_over(const Cqe& cqe) {
+    if (!is_broken_ && !taker_->take(*this, told(cqe))) [[unlikely]] {
+        break_off();
+    }
+    give_back(cqe);
+}
+
+void CompletionQueue::break_off() {
+    if (!is_broken_) {
+        is_broken_ = true;
+        device_.note_broken(*this);
+    }
 }
 
 void CompletionQueue::announce() {
@@ -72,12 +96,13 @@ void CompletionQueue::arm(bool solicited_only) {
 }
 
 Cqe* CompletionQueue::claim() {
-    if (producer_ + held_ - consumer_ == capacity_ || is_broken_) [[unlikely]] {
-        if (!is_broken_) {
-            is_broken_ = true;
-            device_.note_broken(*this);
-        }
+    const bool is_full = taker_ == nullptr && producer_ + held_ - consumer_ == capacity_;
+    if (is_full || is_broken_) [[unlikely]] {
+        break_off();
         return nullptr;
+    }
+    if (taker_ != nullptr) {
+        return device_.late.is_on() ? device_.late.scratch() : ring_.get();
     }
     return device_.late.is_on() ? device_.late.scratch() : &at(producer_);
 }
@@ -93,11 +118,19 @@ void CompletionQueue::publish(const Cqe& cqe) {
 
 void CompletionQueue::take_held(const Cqe& cqe) {
     --held_;
+    if (taker_ != nullptr) {
+        hand_over(cqe);
+        return;
+    }
     at(producer_) = cqe;
     show(cqe);
 }
 
 void CompletionQueue::show(const Cqe& cqe) {
+    if (taker_ != nullptr) {
+        hand_over(cqe);
+        return;
+    }
     ++producer_;
     if (cqe.is_solicited) {
         solicited_ = producer_;
@@ -142,6 +175,10 @@ int CompletionQueue::resize(std::uint32_t cqe) {
         return EINVAL;
     }
     const std::uint32_t capacity = std::bit_ceil(cqe);
+    if (taker_ != nullptr) {
+        capacity_ = capacity;
+        return 0;
+    }
     std::unique_ptr<Cqe[]> ring = make_ring(capacity);
     if (ring == nullptr) {
         return ENOMEM;

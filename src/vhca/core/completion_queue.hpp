@@ -7,6 +7,8 @@
 //               program counts, "new ones only" loses those that came before the arming.
 //   solicited_: one past the last solicited entry; takes the place of producer_ when the arming is
 //               for solicited entries only. Errors are solicited.
+//
+// One with a CompletionConsumer keeps nothing: what it makes is taken at once, and counts as polled.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +35,8 @@ struct Cqe {
     std::uint32_t handle;  // of a tagged receive
     bool is_holder;        // that receive is held until this is polled
     bool is_solicited;
+    std::uint16_t tm_count;
+    void* tag_srq_user;  // of the tag-matching SRQ that it comes from; nullptr: from none
 };
 
 class CompletionQueue final : public Cq {
@@ -64,15 +68,19 @@ class CompletionQueue final : public Cq {
   private:
     enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
 
-    CompletionQueue(Device::Impl& device, void* user) : Cq(user), device_(device) {}
+    CompletionQueue(Device::Impl& device, const CqConfig& config)
+        : Cq(config.user), device_(device), taker_(config.consumer) {}
     Cqe& at(std::uint64_t index) { return ring_[index & (capacity_ - 1)]; }
     static void give_back(const Cqe& cqe);
     void show(const Cqe& cqe);
+    void hand_over(const Cqe& cqe);
+    void break_off();
     template <typename F>
     void purge_if(F&& is_meant);
     void announce();
 
     Device::Impl& device_;
+    CompletionConsumer* const taker_;  // if there is one, ring_ is nothing but a place to fill
     std::unique_ptr<Cqe[]> ring_;
     std::uint32_t capacity_ = 0;  // power of two
     std::uint32_t held_ = 0;  // entries that come late: they have their places, behind producer_

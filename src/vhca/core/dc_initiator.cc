@@ -48,13 +48,14 @@ void DcInitiator::start(QueuePair& qp, std::size_t index) {
 
 int DcInitiator::enqueue(const SendWork& work) {
     const std::uint32_t size = dci_.cap().max_send_wr;
-    if (head_ - tail_ >= size) {
+    const bool shares_ring = !dci_.config.keeps_places;
+    if (shares_ring && head_ - tail_ >= size) {
         return ENOMEM;
     }
     const auto found = lookup(work.stream);
     Stream* stream = found != streams_.end() ? &*found : make(work.stream);
     const int error = stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
-    if (error == 0) {
+    if (error == 0 && shares_ring) {
         stream->qp->requester().set_ring_place(head_);
         overwrite(head_++ - size);
     }

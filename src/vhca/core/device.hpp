@@ -36,6 +36,8 @@ class Srq;
 class Qp;
 struct Pd;
 struct Mr;
+struct Completion;
+struct RecvWork;
 
 /// What the device claims to be and how strict it is. Faces fill it from their options.
 struct DeviceConfig {
@@ -110,9 +112,32 @@ struct Mr {
     void* user = nullptr;
 };
 
+/// Takes completions at the moment when they are made, in place of a program that polls.
+class CompletionConsumer {
+  public:
+    /// The next completion of `cq`. Called from inside a step of the device: must not call back.
+    /// False: there was no room, the queue overran.
+    virtual bool take(Cq& cq, const Completion& completion) = 0;
+
+  protected:
+    ~CompletionConsumer() = default;
+};
+
+/// Has receives that nobody posts to the device: it asks for them when a message looks for one.
+class ReceiveSource {
+  public:
+    /// The next receive that the program posted; good until the next call. False: there is none
+    /// yet. Called from inside a step of the device: must not call back.
+    virtual bool next(RecvWork* work_p) = 0;
+
+  protected:
+    ~ReceiveSource() = default;
+};
+
 struct CqConfig {
     std::uint32_t cqe = 0;  // at least; the CQ says what it got
     void* user = nullptr;
+    CompletionConsumer* consumer = nullptr;  // gets all of them: the CQ itself stays empty
 };
 
 /// What makes an SRQ a tag-matching one.
@@ -120,6 +145,7 @@ struct TagConfig {
     std::uint32_t tags_max = 0;  // receives in its list
     std::uint32_t ops_max = 0;   // operations on the list before one that is signaled was polled
     Cq* cq = nullptr;            // of all its completions; nullptr: an ordinary SRQ
+    bool keeps_places = false;   // who posts operations keeps account of ops_max
 };
 
 struct SrqConfig {
@@ -127,6 +153,7 @@ struct SrqConfig {
     std::uint32_t wr_max = 0, sge_max = 0, limit = 0;
     TagConfig tm{};
     void* user = nullptr;
+    ReceiveSource* source = nullptr;  // of its untagged receives, in place of Srq::post()
 };
 
 enum class DcKind : std::uint8_t { kNone, kInitiator, kTarget };
@@ -150,6 +177,10 @@ struct QpConfig {
     bool signals_all = false;
     DcConfig dc{};
     void* user = nullptr;
+    ReceiveSource* source = nullptr;  // of its receives, in place of Qp::post_recv()
+    /// Who posts keeps account of the places in the send queue: those of the device are free when
+    /// requests end, and the streams of a DCI have one each.
+    bool keeps_places = false;
 };
 
 /// One send request; the faces translate theirs into this. What it points to is read in the call.
@@ -166,6 +197,8 @@ struct SendWork {
     std::uint32_t remote_qkey = 0;  // UD
     std::uint64_t dc_key = 0;       // DC
     std::uint16_t stream = 0;       // DC; those above the DCI's number share the lower ones
+    bool is_nop = false;            // nothing is sent: it ends when all before it have ended
+    ibv_wc_status refused = IBV_WC_SUCCESS;  // else it is none: fails with this in its turn
     std::span<const ibv_sge> sges{};
 };
 

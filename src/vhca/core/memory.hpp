@@ -55,7 +55,8 @@ class MemoryTable {
   private:
     void assign_key(Mr& mr);
 
-    NumberTable<Mr> mrs_{1};  // 24-bit numbers from 1: key 0 opens nothing
+    // 24-bit numbers from 2: key 0 opens nothing, and 0x100 ends the list of a receive for mlx5.
+    NumberTable<Mr> mrs_{2};
     std::uint8_t variant_;
 };
 

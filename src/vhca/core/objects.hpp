@@ -16,6 +16,10 @@ struct Completion {
     Route from;  // node that a received message came from
     std::uint64_t tm_tag = 0;
     std::uint32_t tm_priv = 0;
+    std::uint16_t tm_count = 0;    // list operations: unexpected messages that the device counted
+    void* qp_user = nullptr;       // of the queue pair that it belongs to, a tagged message's too
+    void* tag_srq_user = nullptr;  // of the tag-matching SRQ that it comes from
+    bool is_solicited = false;     // an event is wanted; errors are
 };
 
 class Cq {
@@ -82,6 +86,8 @@ class Qp {
     virtual void withdraw() = 0;
     /// ENOMEM: full. EINVAL: RESET state, too many sges, or the QP has an SRQ.
     virtual int post_recv(const RecvWork& work) = 0;
+    /// In ERR: what its ReceiveSource has now is flushed. Else nothing: messages ask for it.
+    virtual void flush_source(Time now) = 0;
 
     /// A DCT has one in RTR only, 0 before.
     [[nodiscard]] virtual std::uint32_t number() const = 0;

@@ -110,6 +110,14 @@ int QueuePair::post_recv(const RecvWork& work) {
     return error;
 }
 
+void QueuePair::flush_source(Time now) {
+    if (state_ == IBV_QPS_ERR) {
+        device.now = now;
+        responder_.flush();
+        device.settle();
+    }
+}
+
 bool QueuePair::is_for_us(Route from, const Packet& packet) const {
     if (packet.transport() != transport_of(config.type) || packet.pkey != kDefaultPkey ||
         transport_ == kTransportDc) {

@@ -45,6 +45,7 @@ class QueuePair final : public Qp {
     void ring(Time now) override;
     void withdraw() override;
     int post_recv(const RecvWork& work) override;
+    void flush_source(Time now) override;
     int reset_stream(std::uint16_t stream) override;
     [[nodiscard]] std::uint32_t number() const override { return number_; }
     [[nodiscard]] ibv_qp_state state() const override { return state_; }

@@ -10,7 +10,8 @@
 
 namespace tagwire::vhca {
 
-int ReceiveQueue::allocate(std::uint32_t places, std::uint32_t sge_max) {
+int ReceiveQueue::allocate(std::uint32_t places, std::uint32_t sge_max, ReceiveSource* source) {
+    source_ = source;
     stride_ = sizeof(Receive) + sge_max * sizeof(ibv_sge);
     places_ = places;
     sge_max_ = sge_max;
@@ -42,7 +43,17 @@ int ReceiveQueue::post(const RecvWork& work) {
     return 0;
 }
 
+void ReceiveQueue::refill() {
+    if (source_ == nullptr) [[likely]] {
+        return;
+    }
+    for (RecvWork work; has_room() && source_->next(&work);) {
+        static_cast<void>(post(work));  // of too many sges: the source's fault, it is skipped
+    }
+}
+
 std::uint32_t ReceiveQueue::take() {
+    refill();
     const std::uint32_t place = oldest_;
     if (place != kNone) {
         oldest_ = at(place).next;
@@ -64,20 +75,23 @@ void ReceiveQueue::put_back(std::uint32_t place) {
 }
 
 void ReceiveQueue::drop_posted() {
-    for (std::uint32_t place = take(); place != kNone; place = take()) {
+    while (oldest_ != kNone) {
+        const std::uint32_t place = oldest_;
+        oldest_ = at(place).next;
         release(place);
     }
+    posted_ = 0;
 }
 
 int SharedReceiveQueue::allocate() {
     if (config_.tm.cq != nullptr) {
         matching_.reset(new (std::nothrow)
-                            TagMatching(device_, config_.tm, device_.config.tm_untagged_min));
+                            TagMatching(device_, config_, device_.config.tm_untagged_min));
         if (matching_ == nullptr) {
             return ENOMEM;
         }
     }
-    return queue.allocate(config_.wr_max, config_.sge_max);
+    return queue.allocate(config_.wr_max, config_.sge_max, config_.source);
 }
 
 int SharedReceiveQueue::post(const RecvWork& work) {
@@ -101,6 +115,13 @@ int SharedReceiveQueue::post_ops(std::span<TagWork> works, std::size_t* failed_p
     return error;
 }
 
+void SharedReceiveQueue::refill() {
+    queue.refill();
+    if (matching_ != nullptr) {
+        matching_->posted(queue.posted());
+    }
+}
+
 std::uint32_t SharedReceiveQueue::take() {
     const std::uint32_t place = queue.take();
     if (config_.limit != 0) [[unlikely]] {
@@ -110,6 +131,7 @@ std::uint32_t SharedReceiveQueue::take() {
 }
 
 void SharedReceiveQueue::check_limit() {
+    refill();
     if (queue.posted() < config_.limit) {
         config_.limit = 0;
         device_.late.tell(IBV_EVENT_SRQ_LIMIT_REACHED, *this, device_.now);

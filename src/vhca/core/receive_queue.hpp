@@ -32,11 +32,13 @@ class ReceiveQueue {
   public:
     static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-    /// ENOMEM when there is no memory.
-    int allocate(std::uint32_t places, std::uint32_t sge_max);
+    /// `source`: has what is posted; nullptr: post() does. ENOMEM when there is no memory.
+    int allocate(std::uint32_t places, std::uint32_t sge_max, ReceiveSource* source);
 
     /// ENOMEM: full. EINVAL: too many sges.
     int post(const RecvWork& work);
+    /// Posts what the source has, as far as there is room.
+    void refill();
     /// The oldest posted one, kNone when there is none.
     std::uint32_t take();
     void release(std::uint32_t place);
@@ -51,6 +53,9 @@ class ReceiveQueue {
     [[nodiscard]] std::uint32_t posted() const { return posted_; }
 
   private:
+    [[nodiscard]] bool has_room() const { return free_ != kNone || fresh_ < places_; }
+
+    ReceiveSource* source_ = nullptr;
     std::unique_ptr<std::byte[]> memory_;
     std::size_t stride_ = 0;
     std::uint32_t places_ = 0, sge_max_ = 0;
@@ -73,6 +78,7 @@ class SharedReceiveQueue final : public Srq {
     [[nodiscard]] std::uint32_t number() const override { return number_; }
     void set_number(std::uint32_t number) { number_ = number; }
 
+    void refill();
     std::uint32_t take();
     [[nodiscard]] TagMatching* matching() const { return matching_.get(); }
 

@@ -59,6 +59,9 @@ Requester::Step Requester::step() {
         }
     }
     SendRequest& request = at(cursor_);
+    if (request.is_nop) [[unlikely]] {
+        return pass_nop();
+    }
     const std::uint64_t psn = request.first_psn + cursor_packet_;
     const bool is_new = psn >= sent_;
     if (is_new && cursor_packet_ == 0 && !may_start(request)) {
@@ -71,6 +74,22 @@ Requester::Step Requester::step() {
         return request.is_read() ? send_read(request, psn) : send_atomic(request, psn);
     }
     return send_data(request, psn);
+}
+
+Requester::Step Requester::pass_nop() {
+    if (qp_.state() != IBV_QPS_RTS) {
+        return Step::kWaits;
+    }
+    ++cursor_;
+    end_nops();
+    return Step::kSent;
+}
+
+/// Those that are passed and have nothing before them any more.
+void Requester::end_nops() {
+    while (static_cast<std::int32_t>(cursor_ - done_) > 0 && at(done_).is_nop) {
+        complete_oldest(IBV_WC_SUCCESS);
+    }
 }
 
 bool Requester::may_start(SendRequest& request) {
@@ -227,6 +246,7 @@ void Requester::note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t
         arm_timer();
     } else if (is_whole) {
         complete_oldest(IBV_WC_SUCCESS);
+        end_nops();
         una_ = sent_;
         if (qp_.state() == IBV_QPS_SQD) {
             qp_.note_drained();

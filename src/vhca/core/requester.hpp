@@ -41,6 +41,7 @@ struct alignas(16) SendRequest {
     std::uint32_t flags;
     std::uint16_t sge_count;
     bool needs_care;        // refused, or DC
+    bool is_nop;            // takes no sequence number
     ibv_wc_status refused;  // found at posting, told in its turn
     std::uint64_t dc_key;
     Rendezvous rendezvous;     // that the device sends this for
@@ -147,6 +148,8 @@ class Requester {
 
     // requester.cc: the way out
     Step step();
+    Step pass_nop();
+    void end_nops();
     [[nodiscard]] bool may_start(SendRequest& request);
     [[nodiscard]] bool is_window_open(const SendRequest& request, std::uint64_t psn) const;
     [[nodiscard]] bool is_data_accessible(SendRequest& request) const;

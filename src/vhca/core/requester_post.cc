@@ -114,11 +114,16 @@ void Requester::fill(SendRequest& request, const SendWork& work) {
     const std::uint64_t length_max = qp_.device.config.message_bytes_max;
     request.length = static_cast<std::uint32_t>(std::min(length, length_max));
     request.dc_key = work.dc_key;
-    request.refused = length > length_max ? IBV_WC_LOC_LEN_ERR : find_fault(request);
+    request.is_nop = work.is_nop;
+    request.refused = work.refused != IBV_WC_SUCCESS ? work.refused
+                      : length > length_max          ? IBV_WC_LOC_LEN_ERR
+                                                     : find_fault(request);
     request.needs_care = request.refused != IBV_WC_SUCCESS || qp_.is_dci();
     const bool is_single = request.is_atomic() || request.refused != IBV_WC_SUCCESS;
-    request.packets =
-        is_single || request.length <= qp_.mtu() ? 1 : packets_of(request.length, qp_.mtu());
+    request.packets = work.is_nop ? 0
+                      : is_single || request.length <= qp_.mtu()
+                          ? 1
+                          : packets_of(request.length, qp_.mtu());
     next_psn_ += request.packets;
     request.sge_count = static_cast<std::uint16_t>(work.sges.size());
     if (!request.is_inline()) {
@@ -152,7 +157,7 @@ void Requester::withdraw() {
 
 void Requester::complete_oldest(ibv_wc_status status) {
     const SendRequest& request = at(done_++);
-    if (qp_.device.config.frees_when_completed) {
+    if (qp_.device.config.frees_when_completed || qp_.config.keeps_places) {
         free_ = done_;
     }
     if (qp_.matching() != nullptr) [[unlikely]] {

@@ -68,6 +68,7 @@ bool Requester::acknowledge(std::uint64_t end) {
         }
         una_ = request_end;
         complete_oldest(IBV_WC_SUCCESS);
+        end_nops();
     }
     if (una_ != before) {
         note_progress();
@@ -148,6 +149,7 @@ void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
     if (una_ == request.first_psn + request.packets) {
         --data_requests_;
         complete_oldest(IBV_WC_SUCCESS);
+        end_nops();
     }
     note_progress();
 }

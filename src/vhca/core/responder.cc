@@ -25,7 +25,8 @@ int Responder::allocate() {
     receives_ = own_receives_.get();
     return receives_ == nullptr
                ? ENOMEM
-               : receives_->allocate(qp_.config.cap.max_recv_wr, qp_.config.cap.max_recv_sge);
+               : receives_->allocate(qp_.config.cap.max_recv_wr, qp_.config.cap.max_recv_sge,
+                                     qp_.config.source);
 }
 
 void Responder::reset() {

@@ -30,6 +30,7 @@ Responder::Verdict Responder::execute_tagged(const Packet& packet, Route from) {
 }
 
 Responder::Verdict Responder::start_tagged(const Packet& packet) {
+    static_cast<SharedReceiveQueue*>(qp_.config.srq)->refill();
     if (!qp_.matching()->has_started()) {
         return Verdict::kNotReady;
     }
@@ -154,6 +155,7 @@ void Responder::fail_tagged(ibv_wc_status status, Route from) {
 /// An untagged receive was filled, or its message failed.
 void Responder::complete_untagged(Cqe& cqe) {
     cqe.qp = nullptr;
+    cqe.tag_srq_user = qp_.matching()->user();
     if (cqe.wc.status != IBV_WC_SUCCESS) {
         if (tagged_.has_tag) {
             qp_.matching()->uncount_unexpected();

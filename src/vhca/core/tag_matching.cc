@@ -29,7 +29,8 @@ static_assert(IBV_WC_TM_DEL == IBV_WC_TM_ADD + 1 && IBV_WC_TM_SYNC == IBV_WC_TM_
 
 int TagMatching::post(TagWork& work) {
     const bool is_add = work.opcode == IBV_WR_TAG_ADD;
-    if (op_head_ - op_free_ == config_.ops_max || (is_add && list_.size() == list_.entries_max())) {
+    const bool is_full = !config_.keeps_places && op_head_ - op_free_ == config_.ops_max;
+    if (is_full || (is_add && list_.size() == list_.entries_max())) {
         return ENOMEM;
     }
     if (work.opcode > IBV_WR_TAG_SYNC || (is_add && work.sges.size() > 1)) {
@@ -98,6 +99,8 @@ void TagMatching::complete(const TagEntry& entry, Cqe cqe, bool is_final) {
 void TagMatching::publish(Cqe& cqe) {
     cqe.time = device_.now;
     cqe.matching = this;
+    cqe.tag_srq_user = user_;
+    cqe.tm_count = list_.unexpected_count();
     cqe.is_solicited = cqe.is_solicited || cqe.wc.status != IBV_WC_SUCCESS;
     Cqe* place = cq().claim();
     if (place == nullptr) [[unlikely]] {

@@ -24,12 +24,13 @@ namespace tagwire::vhca {
 
 class TagMatching {
   public:
-    TagMatching(Device::Impl& device, const TagConfig& config, std::uint32_t untagged_min)
+    TagMatching(Device::Impl& device, const SrqConfig& srq, std::uint32_t untagged_min)
         : device_(device),
-          config_(config),
+          config_(srq.tm),
+          user_(srq.user),
           untagged_min_(untagged_min),
           has_started_(untagged_min == 0),
-          list_(config.tags_max) {}
+          list_(srq.tm.tags_max) {}
 
     /// ENOMEM, EINVAL: see Srq::post_ops().
     int post(TagWork& work);
@@ -50,6 +51,8 @@ class TagMatching {
     /// No completion will come of `entry`.
     void drop(TagEntry& entry);
     [[nodiscard]] TagEntry* find(std::uint32_t handle) { return list_.find(handle); }
+    /// Of the SRQ.
+    [[nodiscard]] void* user() const { return user_; }
 
     // ---- Completions
     /// One that this made was polled, or is thrown away.
@@ -65,6 +68,7 @@ class TagMatching {
 
     Device::Impl& device_;
     TagConfig config_;
+    void* user_;
     std::uint32_t untagged_min_;
     bool has_started_;
     std::uint32_t op_free_ = 0, op_head_ = 0;
