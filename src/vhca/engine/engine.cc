@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -236,6 +237,13 @@ ibv_gid Engine::gid() const {
 void Engine::set_sink(EventSink* sink) {
     const auto guard = lock();
     sink_.to = sink;
+}
+
+void Engine::set_pump(Pump* pump) {
+    // SYNC pump_: pairs with help()
+    pump_.store(pump, std::memory_order_release);
+    static constexpr std::uint64_t kOne = 1;
+    static_cast<void>(!::write(bell_.get(), &kOne, sizeof kOne));
 }
 
 FaultCounters Engine::fault_counters() const {

@@ -18,6 +18,7 @@
 //   - After Cq::arm(), still under the lock: note_arm(). It says that this thread is about to
 //     sleep, and spares the first packet the wait for the helper to take over.
 //   - now(), lid(), gid(), guid(), route_of(), note_poll() need no lock.
+//   - A face whose programs call nobody sets a Pump (set_pump()): the helper drives all the time.
 //   - After fork() the child has no engine: what belongs to the parent's is dead matter, packets go
 //     nowhere; opening the device makes a new one.
 //   - The engine is never destroyed, and its thread runs until the process ends: a library that
@@ -35,6 +36,7 @@
 #include "vhca/core/device.hpp"
 #include "vhca/engine/clock.hpp"
 #include "vhca/engine/mutex.hpp"
+#include "vhca/engine/pump.hpp"
 #include "vhca/fabric/faulty_wire.hpp"
 #include "vhca/fabric/shm_fabric.hpp"
 #include "vhca/fabric/udp_fabric.hpp"
@@ -100,6 +102,8 @@ class Engine {
     [[nodiscard]] ibv_gid gid() const;
     [[nodiscard]] std::uint64_t guid() const { return guid_; }
 
+    /// Before the first object is made. The pump lives as long as the process.
+    void set_pump(Pump* pump);
     /// Who is told of events; called under the lock, by any thread. None: events are dropped.
     void set_sink(EventSink* sink);
 
@@ -131,6 +135,9 @@ class Engine {
     void help();
     Time help_once(bool was_asked);
     bool take_over(Time* last_work_p, Time* wait_ns_p);
+    void help_pump();
+    bool pump_once(Time* last_work_p, Time* wait_ns_p);
+    [[nodiscard]] bool falls_asleep(Time time, Time* wait_ns_p);
     void abandon();
 
     static int make(const EngineConfig& config, Engine** engine_p);
@@ -157,6 +164,7 @@ class Engine {
     alignas(128) ucs::UniqueFd bell_;  // eventfd
     std::uint64_t polls_seen_ = 0;
     Time patience_ns_ = kTakeOverNs, linger_ns_ = 1000;
+    std::atomic<Pump*> pump_{nullptr};
     std::atomic<std::uint64_t> wake_ups_{0}, take_overs_{0};
 };
 

@@ -58,7 +58,8 @@ int Engine::start_helper() {
 void Engine::help() {
     prctl(PR_SET_TIMERSLACK, 1'000UL);
     Time wait_ns = kTakeOverNs;
-    for (;;) {
+    // SYNC pump_: pairs with set_pump()
+    while (pump_.load(std::memory_order_acquire) == nullptr) {
         std::array<pollfd, 2> fds{{{.fd = fabric_->epoll_fd(), .events = POLLIN, .revents = 0},
                                    {.fd = bell_.get(), .events = POLLIN, .revents = 0}}};
         const timespec timeout = timespec_of(wait_ns);
@@ -81,6 +82,7 @@ void Engine::help() {
         }
         wait_ns = help_once(was_asked);
     }
+    help_pump();
 }
 
 // Returns how long to sleep if nothing happens.
@@ -123,12 +125,70 @@ bool Engine::take_over(Time* last_work_p, Time* wait_ns_p) {
         linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
     } else if (time - *last_work_p >= linger_ns_) {
         linger_ns_ = std::max(linger_ns_ / 2, kLingerMinNs);
-        goes_on = !fabric_->arm();
-        if (!goes_on) {
-            mutex_.wake_at_next_unlock(bell_.get());
-            *wait_ns_p = deadline_ == kNever ? kNever
-                         : deadline_ <= time ? kRoomWaitNs
-                                             : deadline_ - time;
+        goes_on = !falls_asleep(time, wait_ns_p);
+    }
+    mutex_.unlock_quietly();
+    return goes_on;
+}
+
+// Under the lock. False: packets are there already.
+bool Engine::falls_asleep(Time time, Time* wait_ns_p) {
+    if (!fabric_->arm()) {
+        return false;
+    }
+    mutex_.wake_at_next_unlock(bell_.get());
+    *wait_ns_p = deadline_ == kNever ? kNever : deadline_ <= time ? kRoomWaitNs : deadline_ - time;
+    return true;
+}
+
+// ---- With a pump -------------------------------------------------------------------------------
+
+void Engine::help_pump() {
+    Pump& pump = *pump_.load(std::memory_order_relaxed);
+    for (;;) {
+        Time last_work = now(), wait_ns = 0;
+        while (pump_once(&last_work, &wait_ns)) {
+        }
+        std::array<pollfd, 3> fds{{{.fd = fabric_->epoll_fd(), .events = POLLIN, .revents = 0},
+                                   {.fd = bell_.get(), .events = POLLIN, .revents = 0},
+                                   {.fd = pump.fd(), .events = POLLIN, .revents = 0}}};
+        wait_ns = std::min(wait_ns, pump.nap());
+        const timespec timeout = timespec_of(wait_ns);
+        ppoll(fds.data(), fds.size(), wait_ns == kNever ? nullptr : &timeout, nullptr);
+        wake_ups_.fetch_add(1, std::memory_order_relaxed);
+        std::uint64_t rung = 0;
+        if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0) {
+            rung = 0;
+        }
+        mutex_.lock();
+        mutex_.forget_wake();
+        if (fds[0].revents != 0) {
+            fabric_->service();
+        }
+        clock_.refine();
+        pump.wake(now());
+        mutex_.unlock_quietly();
+    }
+}
+
+// One turn. False: nothing moves; sleep for *wait_ns_p.
+bool Engine::pump_once(Time* last_work_p, Time* wait_ns_p) {
+    Pump& pump = *pump_.load(std::memory_order_relaxed);
+    mutex_.lock();
+    take_overs_.fetch_add(1, std::memory_order_relaxed);
+    const Time time = now();
+    const bool posted = pump.pump(time);
+    bool goes_on = true;
+    if (drive(time) != 0 || posted) {
+        *last_work_p = time;
+        linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
+    } else if (time - *last_work_p >= linger_ns_) {
+        linger_ns_ = std::max(linger_ns_ / 2, kLingerMinNs);
+        pump.rest();
+        goes_on = pump.pump(time) || !falls_asleep(time, wait_ns_p);
+        if (goes_on) {
+            pump.wake(time);
+            *last_work_p = time;
         }
     }
     mutex_.unlock_quietly();
