@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The descriptor that a program reads events from: of a completion channel, or the asynchronous ones
+// of a context. As the kernel's, read() gives whole event structures.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ucs/sys/unique_fd.hpp"
+
+namespace tagwire::vhca::driver {
+
+/// Under the engine's lock, all of it. The program owns the end that it reads, and closes it; it
+/// may set O_NONBLOCK, wait in poll(2) or epoll(7), and pass it on.
+class EventPipe {
+  public:
+    /// `event_bytes`: of one event structure. nullptr with errno: no descriptors are left.
+    static std::unique_ptr<EventPipe> create(std::size_t event_bytes);
+
+    /// The program's end, given away: to be told once.
+    [[nodiscard]] int program_fd() const { return program_fd_; }
+    /// Never blocks: what does not fit is kept, and goes with flush() or the next one.
+    void push(std::span<const std::byte> event);
+    void flush();
+    /// Takes back the events that nobody read and `is_meant` says yes to. How many. Those that
+    /// stay keep their order.
+    template <typename F>
+    std::size_t take_back(const F& is_meant) {
+        std::size_t count = 0;
+        drain();
+        for (auto event = waiting_.begin(); event != waiting_.end();) {
+            if (is_meant(std::span<const std::byte>(*event))) {
+                event = waiting_.erase(event);
+                ++count;
+            } else {
+                ++event;
+            }
+        }
+        flush();
+        return count;
+    }
+
+  private:
+    EventPipe() = default;
+    void drain();
+
+    std::size_t event_bytes_ = 0;
+    int program_fd_ = -1;       // the program's: not to be used, only named
+    ucs::UniqueFd read_again_;  // the same end, kept to take events back
+    ucs::UniqueFd write_;
+    std::deque<std::vector<std::byte>> waiting_;  // in front of the pipe
+};
+
+}  // namespace tagwire::vhca::driver

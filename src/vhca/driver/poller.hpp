@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The device's thread, as far as the rings of programs go: which there are, when to look at them,
+// and how to sleep without missing a doorbell.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ucs/datastruct/list.hpp"
+#include "vhca/driver/doorbell_trap.hpp"
+#include "vhca/driver/objects.hpp"
+#include "vhca/engine/engine.hpp"
+#include "vhca/engine/pump.hpp"
+
+namespace tagwire::vhca::driver {
+
+/// One for each device, as long as the process. Under the engine's lock.
+class Poller final : public Pump {
+  public:
+    /// That of the engine, made at the first call.
+    static Poller& of(Engine& engine);
+
+    void add(CqObject& cq) { cqs_.push_back(cq); }
+    void add(QpObject& qp) { qps_.push_back(qp); }
+    void remove(CqObject& cq) { cqs_.erase(cq); }
+    void remove(QpObject& qp) { qps_.erase(qp); }
+    /// The doorbell pages of an open device, a memfd: `bytes` from its start.
+    DoorbellTrap& trap() { return trap_; }
+
+    /// What a command has to see done: everything that the program posted before it.
+    void settle(Time now);
+
+    bool pump(Time now) override;
+    void rest() override;
+    void wake(Time now) override;
+    [[nodiscard]] int fd() const override { return trap_.fd(); }
+    [[nodiscard]] Time nap() const override;
+
+  private:
+    bool look(QpObject& qp, Time now);
+
+    DoorbellTrap trap_;
+    ucs::List<QpObject, &QpObject::of_poller> qps_;
+    ucs::List<CqObject, &CqObject::of_poller> cqs_;
+};
+
+}  // namespace tagwire::vhca::driver

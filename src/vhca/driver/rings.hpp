@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queues in the memory of a program: what it wrote there goes to the core, what the core says comes
+// back. Truth is the doorbell record; doorbells are hints that something changed.
+//
+//   SendRing      [seen, SND record) -> copy -> Wqe -> Qp::enqueue_send(), ring()
+//   TagRing       the same of a queue pair of a tag-matching SRQ: -> Srq::post_ops()
+//   ReceiveRing   asked by the core: [taken, RCV record) -> RecvWork
+//   ReceiveList   the same of an SRQ: a linked list, as many as the record says
+//   CqRing        the core's completions -> entries; overrun by the CI record, events by the ARM one
+//
+// All is called under the engine's lock. A ring whose memory is gone goes quiet: it takes nothing
+// any more, and is_gone() says so; the caller moves its object to the error state.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "vhca/core/objects.hpp"
+#include "vhca/driver/cqe.hpp"
+#include "vhca/driver/event_pipe.hpp"
+#include "vhca/driver/user_memory.hpp"
+#include "vhca/driver/wqe.hpp"
+
+namespace tagwire::vhca::driver {
+
+/// A ring of the program's: `entries` is a power of two, of `entry_bytes` each.
+struct RingMemory {
+    std::uint64_t address = 0;
+    std::uint32_t entries = 0;
+    std::uint32_t entry_bytes = 0;
+    [[nodiscard]] std::uint64_t bytes() const { return std::uint64_t{entries} * entry_bytes; }
+};
+
+// ---- Completions ---------------------------------------------------------------------------------
+
+class CqRing final : public CompletionConsumer {
+  public:
+    static constexpr std::uint32_t kNotArmed = ~std::uint32_t{0};  // our mark in the ARM record
+
+    struct Config {
+        RingMemory ring;           // entry_bytes: 64 or 128
+        std::uint64_t record = 0;  // [0] consumer index, [1] arming
+        std::uint32_t number = 0;
+        bool ignores_overrun = false;
+        bool is_ethernet = false;
+        EventPipe* channel = nullptr;   // of its events, or nullptr
+        std::uint64_t user_handle = 0;  // that the events name
+        /// Who a completion belongs to: from its qp_user and tag_srq_user.
+        std::function<CqeOwner(const Completion&)> owner_of;
+    };
+    /// Writes kNotArmed.
+    explicit CqRing(Config config);
+
+    bool take(Cq& cq, const Completion& completion) override;
+    /// Announces if it is armed and has something to say; to be called on every pass, because the
+    /// program arms without a call. True: it did.
+    bool look();
+    /// The doorbell of arming was rung, or might have been. Nothing else: the record is the truth.
+    /// New memory; what was not consumed is copied, and the old ring told so by a RESIZE entry.
+    /// EINVAL: less room than entries that are not consumed. EFAULT: memory is not there.
+    int resize(const RingMemory& ring);
+    /// Events that the program read, or will: those that were pushed and not taken back. Unread
+    /// ones are taken back.
+    std::uint32_t retire();
+    [[nodiscard]] bool is_gone() const { return is_gone_; }
+    [[nodiscard]] std::uint32_t number() const { return config_.number; }
+    [[nodiscard]] std::uint32_t entries() const { return config_.ring.entries; }
+
+  private:
+    [[nodiscard]] std::uint64_t place_of(std::uint32_t index) const;
+    bool put(std::uint64_t place, CqeImage image, std::uint8_t owner_bit) const;
+
+    Config config_;
+    Record record_;
+    std::uint32_t producer_ = 0;                   // free running; the driver's are 24 bits of it
+    std::uint32_t solicited_ = 0, announced_ = 0;  // one past the last such
+    std::uint32_t events_ = 0;
+    bool is_gone_ = false;
+};
+
+// ---- Receives ------------------------------------------------------------------------------------
+
+class ReceiveRing final : public ReceiveSource {
+  public:
+    ReceiveRing(const RingMemory& ring, std::uint64_t record)
+        : ring_(ring), record_(record), pieces_(ring.entry_bytes / kSegmentBytes) {}
+    bool next(RecvWork* work_p) override;
+    /// The program wrote more than was taken.
+    [[nodiscard]] bool has_more() const;
+    /// RESET: the counters begin anew.
+    void reset() { taken_ = 0; }
+    [[nodiscard]] bool is_gone() const { return is_gone_; }
+
+  private:
+    RingMemory ring_;
+    Record record_;
+    std::uint16_t taken_ = 0;
+    mutable bool is_gone_ = false;
+    std::vector<ibv_sge> pieces_;
+    std::vector<std::byte> copy_;
+};
+
+/// The list begins at index 0, each entry names the next. The driver links an entry that was
+/// completed behind its tail, so an index is in flight once at a time.
+class ReceiveList final : public ReceiveSource {
+  public:
+    ReceiveList(const RingMemory& ring, std::uint64_t record)
+        : ring_(ring), record_(record), pieces_(ring.entry_bytes / kSegmentBytes) {}
+    bool next(RecvWork* work_p) override;
+    [[nodiscard]] bool is_gone() const { return is_gone_; }
+
+  private:
+    RingMemory ring_;
+    Record record_;
+    std::uint16_t head_ = 0, taken_ = 0;
+    bool is_gone_ = false;
+    std::vector<ibv_sge> pieces_;
+    std::vector<std::byte> copy_;
+};
+
+// ---- Sends ---------------------------------------------------------------------------------------
+
+/// Where an address vector leads: knows the port and the address handles.
+using RouteFinder = std::function<Route(const WqeAddress&)>;
+
+class SendRing {
+  public:
+    static constexpr unsigned kEntriesPerLook = 64;
+
+    struct Config {
+        RingMemory ring;           // entry_bytes: kBlockBytes
+        std::uint64_t record = 0;  // [1] blocks posted, 16 bits
+        WqeContext context;
+        RouteFinder route_of;
+        std::uint32_t inline_key = 0;  // opens shadow() for the device
+    };
+    /// Inline data stay here while the device may still read them: place for place as the ring.
+    explicit SendRing(Config config);
+    [[nodiscard]] std::span<std::byte> shadow() { return {shadow_.data(), shadow_.size()}; }
+    /// Before the first look().
+    void set_inline_key(std::uint32_t key) { config_.inline_key = key; }
+
+    /// Takes what is posted, up to kEntriesPerLook and the room of `qp`; nothing before RTS. True:
+    /// it took something.
+    bool look(Qp& qp, Time now);
+    void reset() { seen_ = 0; }
+    [[nodiscard]] bool is_gone() const { return is_gone_; }
+
+  private:
+    friend class TagRing;
+    /// Copies the entry at seen_. False: none is posted, or the memory is gone.
+    bool fetch(Wqe* wqe_p);
+    void add_inline(const WqePiece& piece);
+
+    Config config_;
+    Record record_;
+    std::uint16_t seen_ = 0;
+    bool is_gone_ = false;
+    std::vector<std::byte> shadow_;
+    std::vector<ibv_sge> sges_;
+    std::array<std::byte, kEntryBytesMax + kBlockBytes> copy_{};
+};
+
+/// The operations on the list of a tag-matching SRQ. An APPEND names the index of the *next* one;
+/// its own is what the one before named, the first one's 0. Shared by all queue pairs that command
+/// this SRQ.
+class TagIndices {
+  public:
+    [[nodiscard]] std::uint16_t take(std::uint16_t next) { return std::exchange(next_, next); }
+    void put(std::uint16_t index, std::uint32_t handle) { handles_[index] = handle; }
+    /// nullptr: none has this index.
+    [[nodiscard]] const std::uint32_t* find(std::uint16_t index) const {
+        const auto found = handles_.find(index);
+        return found == handles_.end() ? nullptr : &found->second;
+    }
+
+  private:
+    std::uint16_t next_ = 0;
+    std::unordered_map<std::uint16_t, std::uint32_t> handles_;
+};
+
+class TagRing {
+  public:
+    TagRing(SendRing::Config config, TagIndices& indices)
+        : ring_(std::move(config)), indices_(indices) {}
+    /// As SendRing::look(): carried out on `srq`, in the name of `qp`.
+    bool look(Qp& qp, Srq& srq, Time now);
+    void reset() { ring_.reset(); }
+    [[nodiscard]] bool is_gone() const { return ring_.is_gone(); }
+
+  private:
+    bool carry_out(const Wqe& wqe, Srq& srq, Time now);
+
+    SendRing ring_;
+    TagIndices& indices_;
+};
+
+}  // namespace tagwire::vhca::driver
