@@ -4,31 +4,18 @@
 
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "tools/explain.hpp"
 #include "tools/perf.hpp"
 #include "tools/report_run.hpp"
 #include "tools/soak.hpp"
 #include "tools/tune.hpp"
+#include "tools/vhca_options.hpp"
 
 namespace tagwire::tools {
 
 struct InfoArguments {
     std::string what;  // devices, config, build or empty: all
-    std::string json;  // file, "-" or empty
-};
-
-/// `tagwire vhca run`
-struct VhcaRunArguments {
-    std::vector<std::string> command;
-    /// Options of the device that were given: name as in TAGWIRE_VHCA_<name>, and value.
-    std::vector<std::pair<std::string, std::string>> settings;
-};
-
-/// `tagwire vhca info`
-struct VhcaInfoArguments {
     std::string json;  // file, "-" or empty
 };
 

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tools/options.hpp"
+#include "tools/vhca_options.hpp"
 
 namespace tagwire::tools {
 

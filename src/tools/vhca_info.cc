@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "tools/failure.hpp"
-#include "tools/info.hpp"
+#include "tools/info_tree.hpp"
 #include "tools/vhca.hpp"
 
 namespace tagwire::tools {

@@ -119,7 +119,8 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
     const std::vector<char*> envp = environment.pointers();
     execvpe(argv[0], argv.data(), envp.data());
     const int error = errno;
-    std::fprintf(stderr, "tagwire: cannot start %s: %s\n", argv[0], std::strerror(error));
+    std::fprintf(stderr, "%s: cannot start %s: %s\n", program_invocation_short_name, argv[0],
+                 std::strerror(error));
     return error == ENOENT ? 127 : 126;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <nlohmann/json.hpp>
 
-#include <uct/api/tagwire_uct.h>
-
-#include "tools/info.hpp"
+#include "tagwire_version.h"
+#include "tools/info_tree.hpp"
 #include "tools/json_file.hpp"
 
 namespace tagwire::tools {
@@ -46,7 +45,7 @@ ordered_json node_json(const InfoNode& node) {
 }  // namespace
 
 void write_info_json(const std::string& file, const std::vector<InfoNode>& nodes) {
-    ordered_json document{{"schema", 1}, {"tagwire", tagwire_version_string()}};
+    ordered_json document{{"schema", 1}, {"tagwire", TAGWIRE_VERSION_STRING}};
     for (const InfoNode& node : nodes) {
         document[node.name] = node_json(node);
     }
