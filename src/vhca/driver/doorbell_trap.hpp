@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ucs/sys/unique_fd.hpp"
+#include "ucs/sys/fd.hpp"
 
 namespace tagwire::vhca::driver {
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "ucs/sys/unique_fd.hpp"
+#include "ucs/sys/fd.hpp"
 
 namespace tagwire::vhca::driver {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "ucs/datastruct/list.hpp"
+#include "ucs/datastruct/queue.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/driver/event_pipe.hpp"
 #include "vhca/driver/rings.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "ucs/datastruct/list.hpp"
+#include "ucs/datastruct/queue.hpp"
 #include "vhca/driver/doorbell_trap.hpp"
 #include "vhca/driver/objects.hpp"
 #include "vhca/engine/engine.hpp"
