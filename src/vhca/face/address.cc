@@ -8,6 +8,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/setup/describe.hpp"
 
 namespace tagwire::vhca {
 
@@ -21,23 +22,6 @@ int remove(FaceAh& ah) {
     --face(ah.ah.pd).core->users;
     owner.ahs.erase(ah);
     return 0;
-}
-
-bool is_port(Engine& engine, unsigned port) {
-    return port >= 1 && port <= engine.device().config().ports;
-}
-
-bool is_path(Engine& engine, const ibv_ah_attr& attr) {
-    constexpr unsigned kServiceLevels = 16;
-    // Values of enum ibv_rate: 0 is the port's own, 1 is none, and there is none beyond the last.
-    constexpr unsigned kRateMin = IBV_RATE_2_5_GBPS, kRateMax = IBV_RATE_1200_GBPS;
-    const bool is_rate =
-        attr.static_rate == 0 || (attr.static_rate >= kRateMin && attr.static_rate <= kRateMax);
-    if (attr.sl >= kServiceLevels || !is_rate) {
-        return false;
-    }
-    // The only entry of the GID table that holds a GID is the first.
-    return attr.is_global == 0 ? !engine.is_ethernet() : attr.grh.sgid_index == 0;
 }
 
 namespace {

@@ -53,12 +53,7 @@ ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig&
 /// wr_set_dc_addr() and wr_set_dc_addr_stream().
 void fill_dv_qp_ex(mlx5dv_qp_ex* qp);
 
-/// Address attributes that the port can follow: on Ethernet they need a GID, which has to be one
-/// that is there; service level and rate have to exist.
-[[nodiscard]] bool is_path(Engine& engine, const ibv_ah_attr& attr);
-/// Whether the device has it; the first is the one that carries packets.
-[[nodiscard]] bool is_port(Engine& engine, unsigned port);
-/// One of them.
+/// The device with that index.
 ibv_device* device_at(unsigned index);
 /// nullopt: not one of ours.
 std::optional<unsigned> index_of(const ibv_device* device);

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Protection domains and memory regions.
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <new>
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/setup/describe.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -18,31 +14,6 @@ constexpr unsigned kAccessKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
                                   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
-
-// A card pins the pages, so memory that does not exist is refused at once.
-bool is_mapped(const void* base, std::size_t bytes) {
-    if (bytes == 0) {
-        return true;
-    }
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(base) & ~(page - 1);
-    const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(base) + bytes;
-    if (end < first) {
-        return false;
-    }
-    std::array<unsigned char, 4096> resident;
-    for (std::uintptr_t at = first; at < end;) {
-        const std::uintptr_t step = std::min<std::uintptr_t>(end - at, page * resident.size());
-        if (mincore(reinterpret_cast<void*>(at), step, resident.data()) != 0) {
-            return false;
-        }
-        at += page * resident.size();
-        if (at < page) {
-            break;
-        }
-    }
-    return true;
-}
 
 // What a card would say to `access` before it looks at the memory.
 int check_access(unsigned access) {

@@ -7,39 +7,10 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/setup/describe.hpp"
 
 namespace tagwire::vhca {
 namespace {
-
-void fill_port(Engine& engine, std::uint8_t port, ibv_port_attr* attr) {
-    *attr = {};
-    attr->state = IBV_PORT_ACTIVE;
-    attr->max_mtu = IBV_MTU_4096;
-    attr->active_mtu = engine.device().config().active_mtu;
-    attr->gid_tbl_len = engine.device().config().gids;
-    attr->port_cap_flags = 0;
-    attr->max_msg_sz = engine.device().config().message_bytes_max;
-    attr->pkey_tbl_len = kPkeyTableEntries;
-    attr->lid = engine.is_ethernet() ? std::uint16_t{0} : engine.lid();
-    attr->sm_lid = 1;
-    attr->max_vl_num = 1;
-    attr->subnet_timeout = 18;
-    attr->active_width = 2;   // 4X
-    attr->active_speed = 32;  // EDR
-    attr->phys_state = 5;     // LinkUp
-    attr->link_layer = IBV_LINK_LAYER_INFINIBAND;
-    if (engine.is_ethernet()) {  // as RoCE cards say it
-        attr->link_layer = IBV_LINK_LAYER_ETHERNET;
-        attr->flags = IBV_QPF_GRH_REQUIRED;
-        attr->sm_lid = 0;
-        attr->subnet_timeout = 0;
-    }
-    if (port != 1) {
-        attr->state = IBV_PORT_DOWN;
-        attr->phys_state = 2;  // Polling
-        attr->lid = attr->sm_lid = 0;
-    }
-}
 
 bool has_gid(Engine& engine, std::uint32_t port, std::uint32_t index) {
     return is_port(engine, port) && index < engine.device().config().gids;
@@ -76,7 +47,7 @@ int query_port_op(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, 
         return EINVAL;
     }
     ibv_port_attr full;
-    fill_port(engine, port, &full);
+    describe_port(engine, port, &full);
     std::memset(attr, 0, bytes);
     std::memcpy(attr, &full, std::min(bytes, sizeof full));
     return 0;
@@ -149,6 +120,7 @@ int tagwire_vhca_ibv_query_pkey(ibv_context* context, std::uint8_t port, int ind
 }
 
 int tagwire_vhca_ibv_get_pkey_index(ibv_context* context, std::uint8_t port, __be16 pkey) {
-    return is_port(*face(context).engine, port) && pkey == htobe16(kDefaultPkeyEntry) ? 0
-                                                                                 : refuse(EINVAL);
+    return is_port(*face(context).engine, port) && pkey == htobe16(kDefaultPkeyEntry)
+               ? 0
+               : refuse(EINVAL);
 }

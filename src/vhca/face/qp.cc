@@ -5,6 +5,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
+#include "vhca/setup/describe.hpp"
 
 namespace tagwire::vhca {
 namespace {
