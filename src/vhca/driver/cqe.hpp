@@ -32,8 +32,8 @@ struct CqeOwner {
     bool is_ethernet = false;  // the port
 };
 
-/// All but the owner bit, which put_owner() sets. A completion of a list operation or tagged receive
-/// names the list's index in the low 16 bits of wr_id.
+/// All but the owner bit, which the ring sets. A completion of a list operation or tagged
+/// receive names the list's index in the low 16 bits of wr_id.
 [[nodiscard]] CqeImage make_cqe(const Completion& completion, const CqeOwner& owner);
 /// That a CQ was resized: what the driver looks for at the end of the old ring.
 [[nodiscard]] CqeImage make_resize_cqe();

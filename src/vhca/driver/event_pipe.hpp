@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The descriptor that a program reads events from: of a completion channel, or the asynchronous ones
-// of a context. As the kernel's, read() gives whole event structures.
+// The descriptor that a program reads events from: of a completion channel, or the asynchronous
+// ones of a context. As the kernel's, read() gives one whole event structure at a time, so it is a
+// socket that keeps records: from a pipe, events could be taken back only by changing what the
+// program's own descriptor is set to.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +27,9 @@ class EventPipe {
     [[nodiscard]] int program_fd() const { return program_fd_; }
     /// Never blocks: what does not fit is kept, and goes with flush() or the next one.
     void push(std::span<const std::byte> event);
+    /// To be called now and then while has_waiting().
     void flush();
+    [[nodiscard]] bool has_waiting() const { return !waiting_.empty(); }
     /// Takes back the events that nobody read and `is_meant` says yes to. How many. Those that
     /// stay keep their order.
     template <typename F>
@@ -50,9 +54,9 @@ class EventPipe {
 
     std::size_t event_bytes_ = 0;
     int program_fd_ = -1;       // the program's: not to be used, only named
-    ucs::UniqueFd read_again_;  // the same end, kept to take events back
+    ucs::UniqueFd read_again_;  // the same end, kept to take events back; nobody gets SIGPIPE
     ucs::UniqueFd write_;
-    std::deque<std::vector<std::byte>> waiting_;  // in front of the pipe
+    std::deque<std::vector<std::byte>> waiting_;  // there was no room for them
 };
 
 }  // namespace tagwire::vhca::driver

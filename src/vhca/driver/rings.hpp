@@ -6,7 +6,7 @@
 //   TagRing       the same of a queue pair of a tag-matching SRQ: -> Srq::post_ops()
 //   ReceiveRing   asked by the core: [taken, RCV record) -> RecvWork
 //   ReceiveList   the same of an SRQ: a linked list, as many as the record says
-//   CqRing        the core's completions -> entries; overrun by the CI record, events by the ARM one
+//   CqRing        the core's completions -> entries; overrun by the CI record, events by ARM's
 //
 // All is called under the engine's lock. A ring whose memory is gone goes quiet: it takes nothing
 // any more, and is_gone() says so; the caller moves its object to the error state.
@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "vhca/core/objects.hpp"
@@ -36,7 +37,7 @@ struct RingMemory {
     [[nodiscard]] std::uint64_t bytes() const { return std::uint64_t{entries} * entry_bytes; }
 };
 
-// ---- Completions ---------------------------------------------------------------------------------
+// ---- Completions -------------------------------------------------------------------------------
 
 class CqRing final : public CompletionConsumer {
   public:
@@ -56,13 +57,15 @@ class CqRing final : public CompletionConsumer {
     /// Writes kNotArmed.
     explicit CqRing(Config config);
 
+    /// False: it overran, or the memory is gone.
     bool take(Cq& cq, const Completion& completion) override;
     /// Announces if it is armed and has something to say; to be called on every pass, because the
     /// program arms without a call. True: it did.
     bool look();
-    /// The doorbell of arming was rung, or might have been. Nothing else: the record is the truth.
-    /// New memory; what was not consumed is copied, and the old ring told so by a RESIZE entry.
-    /// EINVAL: less room than entries that are not consumed. EFAULT: memory is not there.
+    /// New memory for what comes from now on; its last use of the old one is a RESIZE entry. The
+    /// driver copies what it did not consume behind it into the new ring, one place further than it
+    /// was. EINVAL: no room for the RESIZE entry, or less in the new ring than entries that are not
+    /// consumed. EFAULT: memory is not there.
     int resize(const RingMemory& ring);
     /// Events that the program read, or will: those that were pushed and not taken back. Unread
     /// ones are taken back.
@@ -72,8 +75,13 @@ class CqRing final : public CompletionConsumer {
     [[nodiscard]] std::uint32_t entries() const { return config_.ring.entries; }
 
   private:
+    /// Of the 64 bytes that are an entry: in a ring with 128, the second half.
     [[nodiscard]] std::uint64_t place_of(std::uint32_t index) const;
-    bool put(std::uint64_t place, CqeImage image, std::uint8_t owner_bit) const;
+    /// False: memory is gone.
+    [[nodiscard]] bool put(const CqeImage& image);
+    /// Entries that the program has not consumed, as far as it said; more than there are if it
+    /// lies.
+    [[nodiscard]] std::uint32_t unconsumed();
 
     Config config_;
     Record record_;
@@ -83,12 +91,15 @@ class CqRing final : public CompletionConsumer {
     bool is_gone_ = false;
 };
 
-// ---- Receives ------------------------------------------------------------------------------------
+// ---- Receives ----------------------------------------------------------------------------------
 
 class ReceiveRing final : public ReceiveSource {
   public:
     ReceiveRing(const RingMemory& ring, std::uint64_t record)
-        : ring_(ring), record_(record), pieces_(ring.entry_bytes / kSegmentBytes) {}
+        : ring_(ring),
+          record_(record),
+          pieces_(ring.entry_bytes / kSegmentBytes),
+          copy_(ring.entry_bytes) {}
     bool next(RecvWork* work_p) override;
     /// The program wrote more than was taken.
     [[nodiscard]] bool has_more() const;
@@ -110,7 +121,10 @@ class ReceiveRing final : public ReceiveSource {
 class ReceiveList final : public ReceiveSource {
   public:
     ReceiveList(const RingMemory& ring, std::uint64_t record)
-        : ring_(ring), record_(record), pieces_(ring.entry_bytes / kSegmentBytes) {}
+        : ring_(ring),
+          record_(record),
+          pieces_(ring.entry_bytes / kSegmentBytes),
+          copy_(ring.entry_bytes) {}
     bool next(RecvWork* work_p) override;
     [[nodiscard]] bool is_gone() const { return is_gone_; }
 
@@ -123,7 +137,7 @@ class ReceiveList final : public ReceiveSource {
     std::vector<std::byte> copy_;
 };
 
-// ---- Sends ---------------------------------------------------------------------------------------
+// ---- Sends -------------------------------------------------------------------------------------
 
 /// Where an address vector leads: knows the port and the address handles.
 using RouteFinder = std::function<Route(const WqeAddress&)>;
@@ -153,9 +167,16 @@ class SendRing {
 
   private:
     friend class TagRing;
-    /// Copies the entry at seen_. False: none is posted, or the memory is gone.
-    bool fetch(Wqe* wqe_p);
+    /// Copies the entry at seen_ and parses it into wqe_. False: none is posted, or the memory is
+    /// gone.
+    bool fetch();
+    [[nodiscard]] bool copy(std::span<std::byte> to);
+    /// The work of wqe_, with its pieces in sges_.
+    void complete_work();
     void add_inline(const WqePiece& piece);
+    [[nodiscard]] std::size_t offset_of_seen() const {
+        return (seen_ & (config_.ring.entries - 1)) * kBlockBytes;
+    }
 
     Config config_;
     Record record_;
@@ -164,6 +185,7 @@ class SendRing {
     std::vector<std::byte> shadow_;
     std::vector<ibv_sge> sges_;
     std::array<std::byte, kEntryBytesMax + kBlockBytes> copy_{};
+    Wqe wqe_;
 };
 
 /// The operations on the list of a tag-matching SRQ. An APPEND names the index of the *next* one;
@@ -188,12 +210,14 @@ class TagRing {
   public:
     TagRing(SendRing::Config config, TagIndices& indices)
         : ring_(std::move(config)), indices_(indices) {}
-    /// As SendRing::look(): carried out on `srq`, in the name of `qp`.
+    /// As SendRing::look(): carried out on `srq`, in the name of `qp`. One that cannot be carried
+    /// out ends the ring as memory does that is gone: such a queue pair has no completions to fail.
     bool look(Qp& qp, Srq& srq, Time now);
     void reset() { ring_.reset(); }
     [[nodiscard]] bool is_gone() const { return ring_.is_gone(); }
 
   private:
+    /// False: it is no operation, or the list has no room for it.
     bool carry_out(const Wqe& wqe, Srq& srq, Time now);
 
     SendRing ring_;

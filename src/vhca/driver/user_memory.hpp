@@ -23,42 +23,45 @@ namespace tagwire::vhca::driver {
     return bytes == 0 || guarded([&] { std::memcpy(to, from, bytes); });
 }
 
-/// Words of a doorbell record: big endian, written by the driver in the program. Of no memory, reads
-/// are 0 and writes vanish.
+/// Words of a doorbell record: big endian, written by the driver in the program. Of no memory, or
+/// of an address that is no word's, reads are 0 and writes vanish.
 class Record {
   public:
     Record() = default;
-    explicit Record(std::uint64_t address) : words_(reinterpret_cast<std::uint32_t*>(address)) {}
+    explicit Record(std::uint64_t address)
+        : words_(address % sizeof(std::uint32_t) == 0 ? reinterpret_cast<std::uint32_t*>(address)
+                                                      : nullptr) {}
 
     /// In host order. `is_gone_p` is set when the memory is gone.
     [[nodiscard]] std::uint32_t load(unsigned word, bool* is_gone_p) const {
         std::uint32_t value = 0;
-        const bool is_there = words_ != nullptr && guarded([&] {
-                                  // SYNC record: pairs with the driver's barrier before it writes the record
-                                  value =
-                                      std::atomic_ref(words_[word]).load(std::memory_order_acquire);
-                              });
+        // SYNC record: pairs with the driver's barrier before it writes the record
+        const auto load = [&] {
+            value = std::atomic_ref(words_[word]).load(std::memory_order_acquire);
+        };
+        const bool is_there = words_ != nullptr && guarded(load);
         *is_gone_p = *is_gone_p || !is_there;
         return __builtin_bswap32(value);
     }
     /// False: it was not `expected`, or is gone.
     [[nodiscard]] bool exchange(unsigned word, std::uint32_t expected, std::uint32_t value) const {
         bool is_done = false;
-        const bool is_there = words_ != nullptr && guarded([&] {
-                                  std::uint32_t raw = __builtin_bswap32(expected);
-                                  // SYNC record: pairs with the driver's store of the same word
-                                  is_done =
-                                      std::atomic_ref(words_[word])
-                                          .compare_exchange_strong(raw, __builtin_bswap32(value));
-                              });
-        return is_there && is_done;
+        std::uint32_t raw = __builtin_bswap32(expected);
+        // SYNC record: pairs with the driver's store of the same word
+        const auto exchange = [&] {
+            is_done = std::atomic_ref(words_[word])
+                          .compare_exchange_strong(raw, __builtin_bswap32(value),
+                                                   std::memory_order_acq_rel);
+        };
+        return words_ != nullptr && guarded(exchange) && is_done;
     }
     bool store(unsigned word, std::uint32_t value) const {
-        return words_ != nullptr && guarded([&] {
-                   // SYNC record: read by the driver after it polled
-                   std::atomic_ref(words_[word])
-                       .store(__builtin_bswap32(value), std::memory_order_release);
-               });
+        // SYNC record: read by the driver after it polled
+        const auto store = [&] {
+            std::atomic_ref(words_[word])
+                .store(__builtin_bswap32(value), std::memory_order_release);
+        };
+        return words_ != nullptr && guarded(store);
     }
 
   private:

@@ -40,9 +40,13 @@ struct TagCommand {
 
 /// The address vector of a datagram or DC entry, as the entry has it; the kernel face turns it into
 /// a Route.
+///
+/// `attr` is filled as on InfiniBand. On Ethernet the service level is shifted by one bit, dlid is
+/// a UDP port, and there is a GRH although its bit is not set.
 struct WqeAddress {
     std::uint32_t remote_qpn = 0, remote_qkey = 0;
     std::uint64_t dc_key = 0;
+    bool is_extended = false;  // 48 bytes: attr.grh is there
     ibv_ah_attr attr{};
 };
 
@@ -53,13 +57,14 @@ struct WqePiece {
     ibv_sge sge{};             // `length` of both
 };
 
+/// One object serves many entries: parsing sets it anew, but for pieces beyond piece_count.
 struct Wqe {
     static constexpr std::size_t kPiecesMax = kEntryBytesMax / kSegmentBytes;
     std::uint8_t opcode = 0;   // MLX5_OPCODE_*
-    std::uint16_t index = 0;   // as the entry says; completions tell it
-    std::uint32_t blocks = 1;  // of the ring
+    std::uint16_t index = 0;   // as the entry says
+    std::uint32_t blocks = 1;  // of the ring; those that were given at most
     bool wants_completion = false;
-    SendWork work;  // without route and sges
+    SendWork work;  // without wr_id, route and sges
     bool has_address = false;
     WqeAddress address;
     bool is_tag_command = false;
@@ -72,10 +77,13 @@ struct Wqe {
 /// the ring's counter, which the entry's index has to be.
 void parse_wqe(std::span<const std::byte> entry, std::uint16_t expected, const WqeContext& context,
                Wqe* wqe_p);
+/// It is none: fails in its turn, and always says so.
+void refuse(Wqe* wqe_p);
 /// Blocks that the entry takes, from its first 16 bytes: 1 to 16.
 [[nodiscard]] std::uint32_t blocks_of(std::span<const std::byte, kSegmentBytes> control);
 
-/// A receive's list: until its end, or kEndOfList. Returns how many were put into `to`.
+/// A receive's list: until its end, or kEndOfList; pieces of no bytes are left out. Returns how
+/// many were put into `to`.
 std::size_t parse_receive(std::span<const std::byte> entry, std::span<ibv_sge> to);
 
 }  // namespace tagwire::vhca::driver
