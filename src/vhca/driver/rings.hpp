@@ -194,16 +194,21 @@ class SendRing {
 class TagIndices {
   public:
     [[nodiscard]] std::uint16_t take(std::uint16_t next) { return std::exchange(next_, next); }
-    void put(std::uint16_t index, std::uint32_t handle) { handles_[index] = handle; }
-    /// nullptr: none has this index.
+    void put(std::uint16_t index, std::uint32_t handle) {
+        handles_[index] = handle;
+        owners_[handle] = index;
+    }
+    /// nullptr: none has this index, or its handle was given to a later one since.
     [[nodiscard]] const std::uint32_t* find(std::uint16_t index) const {
         const auto found = handles_.find(index);
-        return found == handles_.end() ? nullptr : &found->second;
+        return found == handles_.end() || owners_.at(found->second) != index ? nullptr
+                                                                             : &found->second;
     }
 
   private:
     std::uint16_t next_ = 0;
     std::unordered_map<std::uint16_t, std::uint32_t> handles_;
+    std::unordered_map<std::uint32_t, std::uint16_t> owners_;  // of handles: who had it last
 };
 
 class TagRing {
