@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One command of the uverbs interface: what came in, and where answers go. The parts of the core
-// (ib_user_verbs.h) and of the driver (mlx5-abi.h) are apart, in whatever form the command came.
+// (ib_user_verbs.h) and of the driver (mlx5-abi.h) are apart, in whatever form the command came: in
+// a plain one the driver's follow the core's, whose size the command knows.
 //
 // Rules of the kernel that live here: what a program gives less of is zero, what it gives more of
 // has to be zero (EOPNOTSUPP), an answer is cut to the room that there is, and memory that is not
@@ -36,6 +37,17 @@ template <typename T>
     const std::size_t bytes = std::min(from.bytes, sizeof(T));
     return copy_in(value_p, reinterpret_cast<const void*>(from.address), bytes) ? 0 : EFAULT;
 }
+/// Zeros only. EFAULT, and EOPNOTSUPP if there is something else.
+[[nodiscard]] int check_zeros(UserSpan span);
+/// Zeros all of it. EFAULT.
+[[nodiscard]] int clear_user(UserSpan span);
+/// As read_user(), of a structure that may have grown: what is behind has to be zero (EOPNOTSUPP).
+template <typename T>
+[[nodiscard]] int read_request(UserSpan from, T* value_p) {
+    const int error = check_zeros(from.from(sizeof(T)));
+    return error != 0 ? error : read_user(from, value_p);
+}
+
 /// As much of it as there is room for. EFAULT.
 template <typename T>
 [[nodiscard]] int write_user(UserSpan to, const T& value) {
@@ -44,25 +56,20 @@ template <typename T>
     return copy_out(reinterpret_cast<void*>(to.address), &value, bytes) ? 0 : EFAULT;
 }
 
+/// As write_user(), and zeros in the rest of the room. EFAULT.
+template <typename T>
+[[nodiscard]] int write_response(UserSpan to, const T& value) {
+    const int error = write_user(to, value);
+    return error != 0 ? error : clear_user(to.from(sizeof(T)));
+}
+/// How much of T fits there.
+template <typename T>
+[[nodiscard]] std::uint32_t response_length(UserSpan to) {
+    return static_cast<std::uint32_t>(std::min(to.bytes, sizeof(T)));
+}
+
 struct Call {
     UserSpan core_in, driver_in, core_out, driver_out;
-    /// A plain command: the driver's parts follow the core's, whose size the command knows. Splits
-    /// them there; of an extended command they are apart already.
-    bool is_adjacent = false;
-
-    template <typename In, typename Out>
-    void split() {
-        split(sizeof(In), sizeof(Out));
-    }
-    void split(std::size_t in_bytes, std::size_t out_bytes) {
-        if (is_adjacent) {
-            driver_in = core_in.from(in_bytes);
-            driver_out = core_out.from(out_bytes);
-            core_in.bytes = std::min(core_in.bytes, in_bytes);
-            core_out.bytes = std::min(core_out.bytes, out_bytes);
-            is_adjacent = false;
-        }
-    }
 };
 
 }  // namespace tagwire::vhca::driver

@@ -2,22 +2,22 @@
 // What a program made by commands: one table for each kind of object in a context, whose indices
 // are the handles. An object lives in the core as well, and its rings are in the program's memory.
 //
-// Objects that use others hold them (`users`): destroying what is used is EBUSY. When the last
-// descriptor of a context is closed, all goes in the order sends before receives before CQs.
+// Objects that use others hold them, which the core counts: destroying what is used is EBUSY. When
+// the last descriptor of a context is closed, all goes: who uses others before those.
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "ucs/datastruct/queue.hpp"
+#include "ucs/sys/fd.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/driver/event_pipe.hpp"
+#include "vhca/driver/kernel.hpp"
 #include "vhca/driver/rings.hpp"
 #include "vhca/engine/engine.hpp"
 
@@ -46,6 +46,7 @@ class HandleTable {
         return node.empty() ? nullptr : std::move(node.mapped());
     }
     [[nodiscard]] bool is_empty() const { return objects_.empty(); }
+    void clear() { objects_.clear(); }
     template <typename F>
     void for_each(const F& visit) const {
         for (const auto& [handle, object] : objects_) {
@@ -59,8 +60,7 @@ class HandleTable {
 };
 
 struct PdObject {
-    Pd* core = nullptr;
-    std::uint32_t users = 0;  // beside those that the core counts
+    Pd* core = nullptr;  // counts what is made in it, AHs among it
 };
 
 struct MrObject {
@@ -73,7 +73,7 @@ struct AhObject {
     PdObject* pd = nullptr;
 };
 
-/// A completion channel: its descriptor is the handle that programs name.
+/// A completion channel: programs name it by any descriptor of its pipe.
 struct ChannelObject {
     std::unique_ptr<EventPipe> pipe;
     std::uint32_t users = 0;
@@ -86,6 +86,7 @@ struct CqObject {
     ChannelObject* channel = nullptr;
     std::unique_ptr<CqRing> ring;
     std::uint32_t async_events = 0;  // told and not taken back
+    std::uint32_t comp_events = 0;   // likewise, when it was removed
     ucs::ListLink<CqObject> of_poller;
 };
 
@@ -97,6 +98,7 @@ struct SrqObject {
     PdObject* pd = nullptr;
     CqObject* tag_cq = nullptr;  // of a tag-matching one
     std::unique_ptr<ReceiveList> ring;
+    std::uint32_t wr_max = 0, sge_max = 0;  // that queries say
     TagIndices tags;
     std::uint32_t async_events = 0;
 };
@@ -112,6 +114,7 @@ struct QpObject {
     SrqObject* srq = nullptr;
     ibv_qp_cap cap{};  // as the program asked, and queries say
     bool signals_all = false;
+    std::uint8_t port = 0;
     std::unique_ptr<SendRing> sends;        // at most one of the two
     std::unique_ptr<TagRing> tag_commands;  // of a tag-matching SRQ
     std::unique_ptr<ReceiveRing> receives;
@@ -122,9 +125,11 @@ struct QpObject {
 
 /// An open device: what a descriptor of /dev/infiniband/uverbsN stands for. Made by open(2), shared
 /// by dup(2) and threads, gone with the last close(2).
+///
+/// A child of fork(2) has no engine: its commands fail with EIO, and what it closes is its copy.
 class Context {
   public:
-    Context(unsigned device_index, Engine& engine, Poller& poller);
+    Context(Engine& engine, Poller& poller, const DeviceConfig& told);
     /// Everything that is left goes.
     ~Context();
     Context(const Context&) = delete;
@@ -135,26 +140,53 @@ class Context {
     std::int64_t write(const void* bytes, std::size_t count);
     /// ioctl(2). ENOTTY in the form of old kernels, which have no ioctl.
     int ioctl(unsigned long request, void* argument);
+    /// The doorbell pages, `bytes` from the start of the file, are watched as long as this lives.
+    void watch_doorbells(ucs::UniqueFd doorbells, std::size_t bytes);
 
-    const unsigned device_index;
     Engine& engine;
     Poller& poller;
-    bool is_open = false;  // GET_CONTEXT was done
-    std::unique_ptr<EventPipe> async_pipe;
+    /// With the limits that programs are told; those of the engine's device hold any ring.
+    const DeviceConfig told;
+    std::unique_ptr<EventPipe> async_pipe;  // nullptr: GET_CONTEXT was not done
     HandleTable<PdObject> pds;
     HandleTable<MrObject> mrs;
     HandleTable<AhObject> ahs;
     HandleTable<CqObject> cqs;
     HandleTable<SrqObject> srqs;
     HandleTable<QpObject> qps;
-    std::map<int, std::unique_ptr<ChannelObject>> channels;  // by the descriptor that was told
+    std::map<std::uint64_t, std::unique_ptr<ChannelObject>> channels;  // by inode
+    std::uint32_t bfregs = 0;                                          // of GET_CONTEXT
+    std::uint32_t next_bfreg = 0;
 
-    // ---- The ends of objects, in two halves: errno (nothing happened), then its memory
+    // ---- The ends of objects: errno, and nothing happened, or the device knows it no more; then
+    // the caller takes it out of its table. Counts of events are those that the program read.
     int remove(QpObject& qp);
     int remove(SrqObject& srq);
     int remove(CqObject& cq);
     int remove(MrObject& mr);
+    int remove(AhObject& ah);
+    int remove(PdObject& pd);
+
+  private:
+    [[nodiscard]] bool is_inherited() const;
+    int run(const void* bytes, std::size_t count);
+    void remove_all();
+    std::uint32_t retire_events(std::uint64_t user_handle, std::uint32_t pushed,
+                                bool (*is_kind)(std::uint32_t));
+
+    const pid_t process_;
+    ucs::UniqueFd doorbells_;
 };
+
+/// A context of the device with that index, whose engine is made if it was not yet. nullptr with
+/// errno: ENODEV if there is no such device, or it does not look like one of mlx5.
+std::unique_ptr<Context> open_context(unsigned device_index);
+
+/// The engine of the device with that index, with a device that holds what the driver makes.
+/// errno as of attach_engine().
+int attach_driver(unsigned device_index, Engine** engine_p);
+/// The file that open(2) of a device makes; `doorbells` has its pages. nullptr with errno.
+std::shared_ptr<OpenFile> open_uverbs(unsigned device_index, ucs::UniqueFd doorbells);
 
 /// Events of the core to the programs' descriptors.
 EventSink& driver_sink();

@@ -27,8 +27,10 @@ class Poller final : public Pump {
     /// The doorbell pages of an open device, a memfd: `bytes` from its start.
     DoorbellTrap& trap() { return trap_; }
 
-    /// What a command has to see done: everything that the program posted before it.
-    void settle(Time now);
+    /// What a command has to see done: everything that the program posted to `qp` before it.
+    void settle(QpObject& qp, Time now);
+    /// The next CQ's.
+    [[nodiscard]] std::uint32_t take_cq_number() { return next_cq_number_++ & 0xffffff; }
 
     bool pump(Time now) override;
     void rest() override;
@@ -37,9 +39,18 @@ class Poller final : public Pump {
     [[nodiscard]] Time nap() const override;
 
   private:
+    /// A receive that is posted to a queue in ERR rings no doorbell, nor does who reads an event.
+    static constexpr Time kFlushNapNs = 1'000'000;
+    /// Where doorbells are not noticed.
+    static constexpr Time kBlindNapNs = 50'000;
+
     bool look(QpObject& qp, Time now);
+    void flush(EventPipe& pipe);
 
     DoorbellTrap trap_;
+    bool has_flushing_ = false;  // a queue in ERR takes receives
+    bool has_waiting_ = false;   // events for which a pipe has no room
+    std::uint32_t next_cq_number_ = 0x400;
     ucs::List<QpObject, &QpObject::of_poller> qps_;
     ucs::List<CqObject, &CqObject::of_poller> cqs_;
 };
