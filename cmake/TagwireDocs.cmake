@@ -32,7 +32,11 @@ tw_add_command_page(tagwire-report "measure a machine and write a page with plot
                     tagwire_command report)
 tw_add_command_page(tagwire-soak "exchange random messages and check every byte"
                     tagwire_command soak)
-tw_add_command_page(tagwire-vhca "run programs on the virtual HCA" tagwire_command vhca)
+if(TARGET tagwire_vhca)
+    tw_add_command_page(tagwire-vhca "test RDMA programs without a card" tagwire_vhca_command)
+    tw_add_command_page(tagwire-vhca-run "start a program on the virtual HCA" tagwire_vhca_command
+                        run)
+endif()
 
 foreach(page tagwire fi_tagwire)
     set(output ${tw_man}/man7/${page}.7.gz)
@@ -59,7 +63,10 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
             ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/interfaces.sh VERBATIM)
 
 add_custom_target(docs ALL DEPENDS ${tw_pages} ${PROJECT_BINARY_DIR}/doxygen.stamp)
-install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command)
+install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command
+        PATTERN "tagwire-vhca*" EXCLUDE)
+install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT vhca
+        FILES_MATCHING PATTERN "tagwire-vhca*")
 install(FILES ${tw_man}/man7/tagwire.7.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man7
         COMPONENT command)
 if(TARGET tagwire_fi)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What `cmake --install` puts into a prefix: libraries, public headers under include/tagwire, the
 # tool, and the two descriptions by which other projects find them. Each file belongs to a component
-# (runtime, dev, command, fi), of which cmake/TagwirePackage.cmake makes a Debian package each.
+# (runtime, dev, command, vhca, fi), of which cmake/TagwirePackage.cmake makes a Debian package each.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -28,3 +28,8 @@ file(RELATIVE_PATH TAGWIRE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tagwire.pc.in ${PROJECT_BINARY_DIR}/tagwire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tagwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT dev)
+
+if(TARGET tagwire_vhca_kernel)
+    install(TARGETS tagwire_vhca_kernel
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tagwire-vhca COMPONENT vhca)
+endif()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Debian packages by CPack, one of each component: libtagwire0 (runtime), libtagwire-dev (dev),
-# tagwire (command), libtagwire-fi (fi, where libfabric's headers are). `./run package` makes them
-# from the preset `package`, whose prefix is /usr.
+# tagwire (command), tagwire-vhca (vhca, which needs none of the others), libtagwire-fi (fi, where
+# libfabric's headers are). `./run package` makes them from the preset `package`, whose prefix is
+# /usr.
 
 if(TAGWIRE_BUILD_DOCS)
     include(TagwireDocs)
@@ -9,6 +10,9 @@ endif()
 
 set(CPACK_PACKAGE_CONTACT "the tagwire authors <dev@tagwire.invalid>")
 set(tw_components runtime dev command)
+if(TARGET tagwire_vhca)
+    list(APPEND tw_components vhca)
+endif()
 if(TARGET tagwire_fi)
     list(APPEND tw_components fi)
 endif()
@@ -18,6 +22,7 @@ find_program(TAGWIRE_GZIP gzip)
 set(tw_package_runtime libtagwire${PROJECT_VERSION_MAJOR})
 set(tw_package_dev libtagwire-dev)
 set(tw_package_command tagwire)
+set(tw_package_vhca tagwire-vhca)
 set(tw_package_fi libtagwire-fi)
 set(tw_news)
 if(TAGWIRE_GZIP)
@@ -67,13 +72,13 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
     ${PROJECT_BINARY_DIR}/package/shlibs ${PROJECT_BINARY_DIR}/package/triggers)
 # Loaded at run time, where they are.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS libpmix2)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libpmix2, ${tw_package_vhca}")
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "Tagged messages on every wire: shared library
  Messages with tags between processes, eager or by rendezvous, over shared
  memory and RDMA devices (verbs RC, mlx5 DC), behind a messaging API and a
- transport API that is source-compatible with UCX's UCT. Holds the virtual
- HCA, a device in user space for machines without a card.")
+ transport API that is source-compatible with UCX's UCT. With tagwire-vhca
+ installed it has an RDMA device on machines without a card, too.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${tw_package_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
@@ -86,14 +91,28 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME ${tw_package_command})
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
-set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS gnuplot-nox)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "gnuplot-nox, ${tw_package_vhca} ${tw_same}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "ucx-utils, libfabric-bin")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "Tagged messages on every wire: command
  Shows the transports of a machine, measures them beside their physical
  floors, tunes and explains the choice of protocols, writes a report with
  plots, checks messages for hours, and runs programs of libibverbs on the
- virtual HCA.")
+ virtual HCA of tagwire-vhca.")
+
+# Loaded at run time, and what the programs need that it runs; --driver mlx5 needs both itself.
+set(CPACK_DEBIAN_VHCA_PACKAGE_NAME ${tw_package_vhca})
+set(CPACK_DEBIAN_VHCA_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_VHCA_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/package/triggers)
+set(CPACK_DEBIAN_VHCA_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
+set(CPACK_DEBIAN_VHCA_PACKAGE_SUGGESTS "ibverbs-utils, perftest")
+set(CPACK_COMPONENT_VHCA_DESCRIPTION
+    "Virtual HCA: runs RDMA programs without a card
+ Starts programs of libibverbs and libmlx5, unmodified and without privileges,
+ on a device that is made of software: RC, UC, UD and DC queue pairs, tag
+ matching, events; over shared memory or as RoCEv2 over UDP; with packets
+ lost, doubled, delayed and out of order when asked for. For tests, also in
+ containers and continuous integration.")
 
 set(CPACK_DEBIAN_FI_PACKAGE_NAME ${tw_package_fi})
 set(CPACK_DEBIAN_FI_PACKAGE_SECTION libs)

@@ -67,4 +67,9 @@ if [[ -x $prefix/bin/tagwire ]]; then
     say "the installed command"
     "$prefix/bin/tagwire" info >/dev/null
 fi
+if [[ -x $prefix/bin/tagwire-vhca ]] && command -v ibv_devinfo >/dev/null; then
+    say "the installed virtual HCA"
+    "$prefix/bin/tagwire-vhca" run -- ibv_devinfo -d vhca0 >/dev/null
+    "$prefix/bin/tagwire" vhca run -- ibv_devinfo -d vhca0 >/dev/null
+fi
 echo "${#examples[@]} examples built and run in three ways"

@@ -13,6 +13,20 @@ fail() { echo "FAILED: $*"; exit 1; }
 install() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@"; }
 
 apt-get -qq update
+say "tagwire-vhca alone"
+install "$folder"/tagwire-vhca_*.deb ibverbs-utils ibverbs-providers
+dpkg -s libtagwire0 >/dev/null 2>&1 && fail "tagwire-vhca brings libtagwire0"
+tagwire-vhca --version
+tagwire-vhca info >/dev/null
+for link_layer in infiniband ethernet; do
+    tagwire-vhca run --link-layer "$link_layer" -- ibv_devinfo >"$work/info"
+    grep -qi "link_layer:.*$link_layer" "$work/info" || fail "ibv_devinfo: no $link_layer port"
+done
+for page in tagwire-vhca tagwire-vhca-run; do
+    [[ -s /usr/share/man/man1/$page.1.gz ]] || fail "no manual page $page(1)"
+done
+apt-get -qq -y purge tagwire-vhca
+
 say "tagwire and libtagwire0"
 install "$folder"/libtagwire0_*.deb "$folder"/tagwire_*.deb
 tagwire --version
@@ -22,13 +36,16 @@ tagwire perf tag_lat --size 8,64k --iters 2000 --validate
 tagwire soak --seconds 2
 tagwire explain --tl sm --size 8,1m >/dev/null
 for page in tagwire tagwire-info tagwire-perf tagwire-tune tagwire-explain tagwire-report \
-    tagwire-soak tagwire-vhca tagwire-demo; do
+    tagwire-soak tagwire-demo; do
     [[ -s /usr/share/man/man1/$page.1.gz ]] || fail "no manual page $page(1)"
 done
 [[ -s /usr/share/man/man7/tagwire.7.gz ]] || fail "no manual page tagwire(7)"
 
+tagwire vhca info 2>"$work/error" && fail "tagwire vhca info works without tagwire-vhca"
+grep -q 'package tagwire-vhca' "$work/error" || fail "tagwire vhca does not name the package"
+
 say "the virtual HCA"
-install ibverbs-utils ibverbs-providers
+install "$folder"/tagwire-vhca_*.deb
 tagwire vhca run -- ibv_devinfo | grep -q vhca0 || fail "ibv_devinfo does not see the virtual HCA"
 tagwire perf tag_lat --tl rc --size 8 --iters 500 --validate
 

@@ -95,7 +95,7 @@ VhcaLibraries find_vhca_libraries() {
     throw Failure(
         "the virtual HCA's libraries are not there: looked for ../lib/vhca "
         "and " TAGWIRE_TOOLS_BIN_TO_LIB "/tagwire-vhca from " +
-        here + "; was this built with TAGWIRE_BUILD_VHCA=OFF?");
+        here + "; is the package tagwire-vhca installed, or was this built without it?");
 }
 
 int run_vhca_program(const VhcaRunArguments& arguments) {
