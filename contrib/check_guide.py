@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""check_guide.py ROOT: programs that the guide shows are files of the tree, to the letter.
+"""check_guide.py ROOT: what the pages show and link to is there.
 
-A block of code behind a line `<!-- file: PATH -->` must be the file of that path.
+A block of code behind a line `<!-- file: PATH -->` must be the file of that path, to the letter. A
+link leads to a file of the tree, and its part behind the # to a heading there.
 """
 import re
 import sys
@@ -11,7 +12,33 @@ from pathlib import Path
 BLOCK = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
 
 
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchor_of(heading):
+    """As the pages' hosts make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def broken_links(root):
+    pages = [*root.glob("*.md"), *(page for folder in ("docs", "examples", "contrib")
+                                   for page in (root / folder).rglob("*.md"))]
+    for page in sorted(pages):
+        for link in LINK.findall(page.read_text()):
+            path, _, anchor = link.partition("#")
+            if "://" in link:
+                continue
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists():
+                yield f"{page.relative_to(root)}: no {link}"
+            elif anchor and target.suffix == ".md" and anchor not in map(
+                    anchor_of, HEADING.findall(target.read_text())):
+                yield f"{page.relative_to(root)}: no heading {link}"
+
+
 def problems(root):
+    yield from broken_links(root)
     shown = 0
     for page in sorted((root / "docs").rglob("*.md")):
         for path, code in BLOCK.findall(page.read_text()):
