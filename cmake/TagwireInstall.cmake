@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What `cmake --install` puts into a prefix: libraries, public headers under include/tagwire, the
-# tool, and the two descriptions by which other projects find them. Each file belongs to a component
-# (runtime, dev, command, vhca, fi), of which cmake/TagwirePackage.cmake makes a Debian package each.
+# tools, and the two descriptions by which other projects find them. Each file belongs to a
+# component (runtime, dev, command, vhca, fi), of which cmake/TagwirePackage.cmake makes a Debian
+# package each.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -24,8 +24,8 @@ while read -r word rest; do
         COPY | WORKDIR | CMD) ;;
         *) echo "FAILED: the Containerfile has a $word, which is not known here"; exit 1 ;;
     esac
-done < <(sed -e '/^#/d' -e '/^$/d' -e ':again' -e '/\\$/{N;s/\\\n */ /;b again' -e '}' Containerfile |
-    tac | sed '/^FROM /,$d' | tac)
+done < <(sed -e '/^#/d' -e '/^$/d' -e ':more' -e '/\\$/{N;s/\\\n */ /;b more' -e '}' \
+    Containerfile | tac | sed '/^FROM /,$d' | tac)
 
 echo '-- examples/ci'
 test_folder=$(su tester -c 'mktemp -d')
