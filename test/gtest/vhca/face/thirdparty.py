@@ -5,7 +5,7 @@
     thirdparty.py --list                         tier (quick or full) and name of each case
     thirdparty.py --launcher tagwire CASE...     runs them; status 0 if all passed, 77 if all that
                                                  did not pass lack their program
-    thirdparty.py --launcher tagwire --table     runs all; prints the table of docs/vhca.md
+    thirdparty.py --launcher tagwire --table     runs all; prints the table of docs/vhca-programs.md
 
 Pairs run on loopback with a port of their own; both sides have to end by themselves in time, and
 only processes started here are ever ended. A row that a program refuses to run has to say so in the
