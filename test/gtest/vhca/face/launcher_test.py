@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `tagwire vhca` promises to scripts: exit statuses, the environment, and its own errors."""
+"""What `tagwire vhca` and `tagwire-vhca` promise to scripts: exit statuses, the environment, and
+their own errors."""
 import ipaddress
 import json
 import os
@@ -9,11 +10,12 @@ import subprocess
 import sys
 import unittest
 
-LAUNCHER = os.environ["TAGWIRE_TEST_COMMAND"]
+LAUNCHER = [os.environ["TAGWIRE_TEST_COMMAND"],
+            *os.environ.get("TAGWIRE_TEST_SUBCOMMAND", "").split()]
 
 
 def launch(*words, environment=None):
-    return subprocess.run([LAUNCHER, "vhca", *words], capture_output=True, text=True, check=False,
+    return subprocess.run([*LAUNCHER, *words], capture_output=True, text=True, check=False,
                           stdin=subprocess.DEVNULL, timeout=60,
                           env={**os.environ, **(environment or {})})
 
@@ -31,6 +33,22 @@ class Launcher(unittest.TestCase):
         done = launch("run", "--loss", "0.25", "--seed", "9", "--", "sh", "-c",
                       "echo $TAGWIRE_VHCA_LOSS $TAGWIRE_VHCA_SEED")
         self.assertEqual(done.stdout.split(), ["0.25", "9"])
+
+    def test_errors_begin_with_its_own_name_and_name_the_help(self):
+        name = os.path.basename(LAUNCHER[0])
+        done = launch("run", "--", "no-such-program-here")
+        self.assertTrue(done.stderr.startswith(f"{name}: "), done.stderr)
+        done = launch("run", "--no-such-option", "--", "true")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"Try '{' '.join([name, *LAUNCHER[1:]])} run --help'.", done.stderr)
+
+    def test_version_and_help_are_no_errors(self):
+        for words in [["--help"], ["run", "--help"], ["info", "--help"]]:
+            done = launch(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+        version = subprocess.run([LAUNCHER[0], "--version"], capture_output=True, text=True,
+                                 check=True, timeout=60).stdout
+        self.assertRegex(version, rf"^{os.path.basename(LAUNCHER[0])} \d+\.\d+\.\d+\n$")
 
     def test_library_path_keeps_what_was_there(self):
         done = launch("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH",
@@ -102,6 +120,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"max_cqe:\s+100\n")
         self.assertRegex(done.stdout, r"atomic_cap:\s+ATOMIC_NONE")
+
     def test_taken_address_is_named_with_the_option_that_helps(self):
         address = str(ipaddress.IPv4Address((127 << 24) | (os.getpid() << 2) | 1))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
