@@ -29,8 +29,3 @@ file(RELATIVE_PATH TAGWIRE_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tagwire.pc.in ${PROJECT_BINARY_DIR}/tagwire.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tagwire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT dev)
-
-if(TARGET tagwire_vhca_kernel)
-    install(TARGETS tagwire_vhca_kernel
-            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tagwire-vhca COMPONENT vhca)
-endif()
