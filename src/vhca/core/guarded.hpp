@@ -18,6 +18,7 @@ namespace tagwire::vhca {
 
 struct FaultLanding {
     sigjmp_buf place;
+    bool is_surprise;  // counted, and told in the log
 };
 
 /// Where this thread goes on when an access faults, nullptr outside of guarded(). Of a fixed place,
@@ -25,10 +26,11 @@ struct FaultLanding {
 extern constinit thread_local FaultLanding* fault_landing [[gnu::tls_model("initial-exec")]];
 
 /// False: access() faulted, and what it did until then is done. It owns nothing that has to be
-/// destroyed.
+/// destroyed. `is_surprise`: the memory was there, or who named it is not told otherwise.
 template <typename F>
-[[nodiscard, gnu::noinline]] bool guarded(const F& access) {
+[[nodiscard, gnu::noinline]] bool guarded(const F& access, bool is_surprise = true) {
     FaultLanding landing;
+    landing.is_surprise = is_surprise;
     if (sigsetjmp(landing.place, 0) != 0) [[unlikely]] {
         fault_landing = nullptr;
         return false;

@@ -12,9 +12,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
-#include "vhca/driver/user_memory.hpp"
+#include "vhca/core/guarded.hpp"
 
 namespace tagwire::vhca::driver {
 
@@ -29,13 +30,23 @@ struct UserSpan {
     }
 };
 
+/// EFAULT, as write(2) has it: a program is told when it names memory that is not there.
+[[nodiscard]] inline int copy_from_user(void* to, std::uint64_t from, std::size_t bytes) {
+    const auto copy = [&] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); };
+    return bytes == 0 || guarded(copy, false) ? 0 : EFAULT;
+}
+[[nodiscard]] inline int copy_to_user(std::uint64_t to, const void* from, std::size_t bytes) {
+    const auto copy = [&] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); };
+    return bytes == 0 || guarded(copy, false) ? 0 : EFAULT;
+}
+
 /// The beginning of `from`, the rest of T zero. EFAULT.
 template <typename T>
 [[nodiscard]] int read_user(UserSpan from, T* value_p) {
     static_assert(std::is_trivially_copyable_v<T>);
     *value_p = {};
     const std::size_t bytes = std::min(from.bytes, sizeof(T));
-    return copy_in(value_p, reinterpret_cast<const void*>(from.address), bytes) ? 0 : EFAULT;
+    return copy_from_user(value_p, from.address, bytes);
 }
 /// Zeros only. EFAULT, and EOPNOTSUPP if there is something else.
 [[nodiscard]] int check_zeros(UserSpan span);
@@ -53,7 +64,7 @@ template <typename T>
 [[nodiscard]] int write_user(UserSpan to, const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
     const std::size_t bytes = std::min(to.bytes, sizeof(T));
-    return copy_out(reinterpret_cast<void*>(to.address), &value, bytes) ? 0 : EFAULT;
+    return copy_to_user(to.address, &value, bytes);
 }
 
 /// As write_user(), and zeros in the rest of the room. EFAULT.

@@ -31,7 +31,9 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 void handle(int signal, siginfo_t* info, void* context) {
     FaultLanding* landing = fault_landing;
     if (landing != nullptr && info->si_code > 0) {
-        fault_count.fetch_add(1, std::memory_order_relaxed);
+        if (landing->is_surprise) {
+            fault_count.fetch_add(1, std::memory_order_relaxed);
+        }
         siglongjmp(landing->place, 1);
     }
     pass_on(signal, info, context);
