@@ -99,7 +99,8 @@ ib_uverbs_query_device_resp facts_of(const Context& context) {
     facts.vendor_id = attr.vendor_id;
     facts.vendor_part_id = attr.vendor_part_id;
     facts.hw_ver = attr.hw_ver;
-    facts.device_cap_flags = attr.device_cap_flags;
+    // The driver resizes no SRQ, whatever the device could.
+    facts.device_cap_flags = attr.device_cap_flags & ~static_cast<unsigned>(IBV_DEVICE_SRQ_RESIZE);
     facts.atomic_cap = attr.atomic_cap;
     facts.max_pkeys = attr.max_pkeys;
     facts.local_ca_ack_delay = attr.local_ca_ack_delay;

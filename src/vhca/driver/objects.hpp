@@ -17,7 +17,6 @@
 #include "ucs/sys/fd.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/driver/event_pipe.hpp"
-#include "vhca/driver/kernel.hpp"
 #include "vhca/driver/rings.hpp"
 #include "vhca/engine/engine.hpp"
 
@@ -178,15 +177,10 @@ class Context {
     ucs::UniqueFd doorbells_;
 };
 
-/// A context of the device with that index, whose engine is made if it was not yet. nullptr with
+/// A context of the device with that index, whose engine is made if it was not yet (see also
+/// attach_driver(), open_uverbs()). nullptr with
 /// errno: ENODEV if there is no such device, or it does not look like one of mlx5.
 std::unique_ptr<Context> open_context(unsigned device_index);
-
-/// The engine of the device with that index, with a device that holds what the driver makes.
-/// errno as of attach_engine().
-int attach_driver(unsigned device_index, Engine** engine_p);
-/// The file that open(2) of a device makes; `doorbells` has its pages. nullptr with errno.
-std::shared_ptr<OpenFile> open_uverbs(unsigned device_index, ucs::UniqueFd doorbells);
 
 /// Events of the core to the programs' descriptors.
 EventSink& driver_sink();

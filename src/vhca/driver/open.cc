@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "vhca/driver/kernel.hpp"
 #include "vhca/driver/objects.hpp"
 #include "vhca/driver/poller.hpp"
 #include "vhca/setup/attach.hpp"
