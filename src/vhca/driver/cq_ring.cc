@@ -2,6 +2,7 @@
 #include <infiniband/mlx5dv.h>
 #include <rdma/ib_user_verbs.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <utility>
@@ -42,7 +43,13 @@ std::uint64_t CqRing::place_of(std::uint32_t index) const {
 }
 
 std::uint32_t CqRing::unconsumed() {
-    return (producer_ - record_.load(kConsumed, &is_gone_)) & kIndexMask;
+    const std::uint32_t consumed = record_.load(kConsumed, &is_gone_) & kIndexMask;
+    if (consumed != consumed_) {
+        consumed_ = consumed;
+        moves_ = 0;
+    }
+    const std::uint32_t count = (producer_ - consumed) & kIndexMask;
+    return count - std::min(count, moves_);
 }
 
 bool CqRing::put(const CqeImage& image) {
@@ -52,7 +59,7 @@ bool CqRing::put(const CqeImage& image) {
         static_cast<std::uint8_t>(std::to_integer<unsigned>(image[kOwnerAt]) | (round & 1));
     const auto write = [&] {
         std::memcpy(place, image.data(), kOwnerAt);
-        // SYNC cqe: pairs with the driver's load of the owner bit, before it reads the entry
+        // SYNC record: pairs with the driver's load of the owner bit, before it reads the entry
         std::atomic_ref(reinterpret_cast<std::uint8_t&>(place[kOwnerAt]))
             .store(owner, std::memory_order_release);
     };
@@ -125,6 +132,7 @@ int CqRing::resize(const RingMemory& ring) {
     }
     announced_ = is_quiet ? producer_ : announced_ + 1;
     ++solicited_;
+    ++moves_;
     config_.ring = ring;
     return 0;
 }

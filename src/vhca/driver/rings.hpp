@@ -87,6 +87,8 @@ class CqRing final : public CompletionConsumer {
     Record record_;
     std::uint32_t producer_ = 0;                   // free running; the driver's are 24 bits of it
     std::uint32_t solicited_ = 0, announced_ = 0;  // one past the last such
+    // The driver passes over a RESIZE entry, but its record tells so only when it polls.
+    std::uint32_t consumed_ = 0, moves_ = 0;  // as told last; RESIZE entries since
     std::uint32_t events_ = 0;
     bool is_gone_ = false;
 };
@@ -149,8 +151,8 @@ class SendRing {
     struct Config {
         RingMemory ring;           // entry_bytes: kBlockBytes
         std::uint64_t record = 0;  // [1] blocks posted, 16 bits
-        WqeContext context;
-        RouteFinder route_of;
+        WqeContext context{};
+        RouteFinder route_of{};
         std::uint32_t inline_key = 0;  // opens shadow() for the device
     };
     /// Inline data stay here while the device may still read them: place for place as the ring.
