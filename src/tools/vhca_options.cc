@@ -50,6 +50,8 @@ constexpr DeviceOption kDeviceOptions[] = {
      "Completions and events are late by about this, in any order across queue pairs: 20us"},
     {"--timer-stretch", "TIMER_STRETCH", "N",
      "Timeouts and RNR waits take up to N times what was asked for (cards: 4)"},
+    {"--driver-abi", "DRIVER_ABI", "FORM",
+     "Driver mlx5: commands come by write (default), as to old kernels, or by ioctl too"},
 };
 // The same for options without a value: what they set the variable to.
 constexpr DeviceOption kDeviceFlags[] = {
@@ -63,6 +65,7 @@ constexpr DeviceOption kDeviceFlags[] = {
      "The data of a read are placed in any order; all are there when it completes"},
     {"--no-dc-rndv", "DC_RNDV", "n",
      "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs"},
+    {"--devx", "DEVX", "y", "Driver mlx5 by ioctl: objects made by commands of the device"},
 };
 
 void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {

@@ -19,6 +19,16 @@
 
 namespace tagwire::vhca::driver {
 
+/// A command, whatever form it comes in.
+struct Command {
+    unsigned number;
+    int (*run)(Context& context, const Call& call);
+    // Of a plain command, those of the core's structures; of an extended one, what is needed.
+    std::size_t in_bytes = 0, out_bytes = 0;
+};
+/// IB_USER_VERBS_CMD_* or IB_USER_VERBS_EX_CMD_* with its flag. nullptr: there is none.
+[[nodiscard]] const Command* find_command(std::uint32_t command);
+
 int get_context(Context& context, const Call& call);
 int query_device(Context& context, const Call& call);
 int query_device_ex(Context& context, const Call& call);
@@ -55,6 +65,10 @@ int query_srq(Context& context, const Call& call);
 int destroy_srq(Context& context, const Call& call);
 
 // ---- What several of them need
+/// The driver's part of what GET_CONTEXT answers, as far as it fits there.
+mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to, std::uint32_t bfregs);
+/// It is one of the pages that this context allocated.
+[[nodiscard]] bool has_doorbell_page(const Context& context, std::uint32_t page);
 /// What rdma_check_ah_attr() and the GID table of the kernel say: EINVAL, ENODATA.
 int check_path(Context& context, const ibv_ah_attr& attr);
 /// Memory of a ring, and its doorbell record: EFAULT if it is not there, EINVAL if a card could not

@@ -42,7 +42,7 @@ std::uint32_t entries_for(const Context& context, std::uint32_t cqe) {
     return cqe == 0 || cqe >= entries_max ? 0 : std::bit_ceil(cqe + 1);
 }
 
-int read_ring(const Call& call, mlx5_ib_create_cq* ring) {
+int read_ring(const Context& context, const Call& call, mlx5_ib_create_cq* ring) {
     if (call.driver_in.bytes < offsetof(mlx5_ib_create_cq, flags)) {
         return EINVAL;
     }
@@ -54,6 +54,10 @@ int read_ring(const Call& call, mlx5_ib_create_cq* ring) {
                                 MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS;
     if ((ring->flags & ~kKnown) != 0 || ring->reserved0 != 0 || ring->reserved1 != 0 ||
         (ring->cqe_size != kEntryBytesPlain && ring->cqe_size != kEntryBytesWide)) {
+        return EINVAL;
+    }
+    if ((ring->flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) != 0 &&
+        !has_doorbell_page(context, ring->uar_page_index)) {
         return EINVAL;
     }
     const bool pads = (ring->flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD) != 0;
@@ -98,7 +102,7 @@ int make_cq(Context& context, const ib_uverbs_ex_create_cq& request, const Call&
         return EOPNOTSUPP;
     }
     mlx5_ib_create_cq ring;
-    if (const int error = read_ring(call, &ring)) {
+    if (const int error = read_ring(context, call, &ring)) {
         return error;
     }
     const RingMemory memory{

@@ -54,32 +54,6 @@ int read_alloc_request(UserSpan from, mlx5_ib_alloc_ucontext_req_v2* request) {
     return (request->flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 ? EINVAL : 0;
 }
 
-mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to,
-                                         std::uint32_t bfregs) {
-    const DeviceConfig& config = context.engine.device().config();
-    mlx5_ib_alloc_ucontext_resp facts{};
-    facts.qp_tab_size = kQpTableEntries;
-    facts.bf_reg_size = kBlueFlameBytes;
-    facts.tot_bfregs = bfregs;
-    facts.cache_line_size = kCacheLineBytes;
-    facts.max_sq_desc_sz = kSendEntryBytesMax;
-    const std::uint32_t list_bytes =
-        kSegmentBytes * (1 + std::max(context.told.sge_max, context.told.srq_sge_max));
-    facts.max_rq_desc_sz = static_cast<std::uint16_t>(
-        std::max<std::uint32_t>(kReceiveEntryBytesMin, std::bit_ceil(list_bytes)));
-    facts.max_send_wqebb = facts.max_recv_wr = config.qp_wr_max;
-    facts.max_srq_recv_wr = config.srq_wr_max + 1;
-    facts.num_ports = config.ports;
-    facts.response_length = response_length<mlx5_ib_alloc_ucontext_resp>(to);
-    facts.cqe_version = kCqeVersion;
-    facts.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH;
-    facts.eth_min_inline = MLX5_USER_INLINE_MODE_NONE;
-    facts.log_uar_size = 12;
-    facts.num_uars_per_page = 1;
-    facts.num_dyn_bfregs = kDynamicBfregs;
-    return facts;
-}
-
 /// As firmware versions are: three numbers.
 std::uint64_t firmware_version() {
     unsigned major = 0, minor = 0, patch = 0;
@@ -126,10 +100,40 @@ ib_uverbs_query_device_resp facts_of(const Context& context) {
 
 }  // namespace
 
+mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to,
+                                         std::uint32_t bfregs) {
+    const DeviceConfig& config = context.engine.device().config();
+    mlx5_ib_alloc_ucontext_resp facts{};
+    facts.qp_tab_size = kQpTableEntries;
+    facts.bf_reg_size = kBlueFlameBytes;
+    facts.tot_bfregs = bfregs;
+    facts.cache_line_size = kCacheLineBytes;
+    facts.max_sq_desc_sz = kSendEntryBytesMax;
+    const std::uint32_t list_bytes =
+        kSegmentBytes * (1 + std::max(context.told.sge_max, context.told.srq_sge_max));
+    facts.max_rq_desc_sz = static_cast<std::uint16_t>(
+        std::max<std::uint32_t>(kReceiveEntryBytesMin, std::bit_ceil(list_bytes)));
+    facts.max_send_wqebb = facts.max_recv_wr = config.qp_wr_max;
+    facts.max_srq_recv_wr = config.srq_wr_max + 1;
+    facts.num_ports = config.ports;
+    facts.response_length = response_length<mlx5_ib_alloc_ucontext_resp>(to);
+    facts.cqe_version = kCqeVersion;
+    facts.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH;
+    facts.eth_min_inline = MLX5_USER_INLINE_MODE_NONE;
+    facts.log_uar_size = 12;
+    facts.num_uars_per_page = 1;
+    facts.num_dyn_bfregs = kDynamicBfregs;
+    return facts;
+}
+
 int get_context(Context& context, const Call& call) {
     mlx5_ib_alloc_ucontext_req_v2 request;
     if (const int error = read_alloc_request(call.driver_in, &request)) {
         return error;
+    }
+    // Who allocates its pages one by one, by ioctl, needs none of these.
+    if (context.has_ioctl && (request.lib_caps & MLX5_LIB_CAP_DYN_UAR) != 0) {
+        request.total_num_bfregs = request.num_low_latency_bfregs = 0;
     }
     auto pipe = EventPipe::create(sizeof(ib_uverbs_async_event_desc));
     if (pipe == nullptr) {

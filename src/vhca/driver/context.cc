@@ -14,13 +14,6 @@
 namespace tagwire::vhca::driver {
 namespace {
 
-struct Command {
-    unsigned number;
-    int (*run)(Context& context, const Call& call);
-    // Of a plain command, those of the core's structures; of an extended one, what is needed.
-    std::size_t in_bytes = 0, out_bytes = 0;
-};
-
 template <typename In>
 constexpr Command plain(unsigned number, int (*run)(Context&, const Call&)) {
     return {number, run, sizeof(In), 0};
@@ -158,6 +151,12 @@ void remove_from(Context& context, HandleTable<T>& table) {
 
 }  // namespace
 
+const Command* find_command(std::uint32_t command) {
+    const unsigned number = command & IB_USER_VERBS_CMD_COMMAND_MASK;
+    return (command & IB_USER_VERBS_CMD_FLAG_EXTENDED) != 0 ? find(kExtended, number)
+                                                            : find(kPlain, number);
+}
+
 Context::Context(Engine& engine_, Poller& poller_, const DeviceConfig& told_)
     : engine(engine_), poller(poller_), told(told_), process_(::getpid()) {}
 
@@ -191,11 +190,6 @@ void Context::watch_doorbells(ucs::UniqueFd doorbells, std::size_t bytes) {
     poller.trap().watch(doorbells_.get(), bytes);
 }
 
-int Context::ioctl(unsigned long /*request*/, void* /*argument*/) {
-    errno = ENOTTY;
-    return -1;
-}
-
 std::int64_t Context::write(const void* bytes, std::size_t count) {
     int error = EIO;
     if (!is_inherited()) {
@@ -226,9 +220,8 @@ int Context::run(const void* bytes, std::size_t count) {
     if ((header.command & ~kKnown) != 0) {
         return EINVAL;
     }
-    const unsigned number = header.command & IB_USER_VERBS_CMD_COMMAND_MASK;
     const bool is_extended = (header.command & IB_USER_VERBS_CMD_FLAG_EXTENDED) != 0;
-    const Command* command = is_extended ? find(kExtended, number) : find(kPlain, number);
+    const Command* command = find_command(header.command);
     if (command == nullptr) {
         return EOPNOTSUPP;
     }

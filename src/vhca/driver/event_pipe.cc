@@ -25,6 +25,10 @@ std::unique_ptr<EventPipe> EventPipe::create(std::size_t event_bytes) {
     return pipe;
 }
 
+int EventPipe::duplicate() const {
+    return ::fcntl(read_again_.get(), F_DUPFD_CLOEXEC, 0);
+}
+
 void EventPipe::push(std::span<const std::byte> event) {
     waiting_.emplace_back(event.begin(), event.end());
     flush();

@@ -25,6 +25,8 @@ class EventPipe {
 
     /// The program's end, given away: to be told once.
     [[nodiscard]] int program_fd() const { return program_fd_; }
+    /// Another descriptor of that end, the caller's. -1 with errno.
+    [[nodiscard]] int duplicate() const;
     /// Never blocks: what does not fit is kept, and goes with flush() or the next one.
     void push(std::span<const std::byte> event);
     /// To be called now and then while has_waiting().

@@ -72,6 +72,11 @@ struct AhObject {
     PdObject* pd = nullptr;
 };
 
+/// A doorbell page that the program asked for.
+struct UarObject {
+    std::uint32_t page = 0;  // of the device's file
+};
+
 /// A completion channel: programs name it by any descriptor of its pipe.
 struct ChannelObject {
     std::unique_ptr<EventPipe> pipe;
@@ -137,7 +142,7 @@ class Context {
     /// A command as write(2) brings it. Takes the engine's lock. The number of bytes, or -1 with
     /// errno.
     std::int64_t write(const void* bytes, std::size_t count);
-    /// ioctl(2). ENOTTY in the form of old kernels, which have no ioctl.
+    /// ioctl(2). ENOTTY without has_ioctl: old kernels have no ioctl.
     int ioctl(unsigned long request, void* argument);
     /// The doorbell pages, `bytes` from the start of the file, are watched as long as this lives.
     void watch_doorbells(ucs::UniqueFd doorbells, std::size_t bytes);
@@ -147,12 +152,15 @@ class Context {
     /// With the limits that programs are told; those of the engine's device hold any ring.
     const DeviceConfig told;
     std::unique_ptr<EventPipe> async_pipe;  // nullptr: GET_CONTEXT was not done
+    bool has_ioctl = false;                 // TAGWIRE_VHCA_DRIVER_ABI
+    ucs::UniqueFd untold_async_fd;  // of GET_CONTEXT by ioctl, until the program asks for it
     HandleTable<PdObject> pds;
     HandleTable<MrObject> mrs;
     HandleTable<AhObject> ahs;
     HandleTable<CqObject> cqs;
     HandleTable<SrqObject> srqs;
     HandleTable<QpObject> qps;
+    HandleTable<UarObject> uars;
     std::map<std::uint64_t, std::unique_ptr<ChannelObject>> channels;  // by inode
     std::uint32_t bfregs = 0;                                          // of GET_CONTEXT
     std::uint32_t next_bfreg = 0;

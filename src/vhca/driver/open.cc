@@ -45,11 +45,15 @@ void adapt(DeviceConfig& config) {
     config.sge_max = kPiecesMax;
 }
 
-/// As the options have it, and the engine found it.
-DeviceConfig told_of(const DeviceConfig& made) {
+Options options_of_process() {
     Options options;
     static_cast<void>(ucs::config_fill(option_table(), &options));  // it was well before
-    const DeviceConfig limits = limits_of(look(), options);
+    return options;
+}
+
+/// As the options have it, and the engine found it.
+DeviceConfig told_of(const DeviceConfig& made) {
+    const DeviceConfig limits = limits_of(look(), options_of_process());
     DeviceConfig told = made;
     told.qp_wr_max = limits.qp_wr_max;
     told.srq_wr_max = limits.srq_wr_max;
@@ -81,8 +85,10 @@ std::unique_ptr<Context> open_context(unsigned device_index) {
         return nullptr;
     }
     try {
-        return std::make_unique<Context>(*engine, Poller::of(*engine),
-                                         told_of(engine->device().config()));
+        auto context = std::make_unique<Context>(*engine, Poller::of(*engine),
+                                                 told_of(engine->device().config()));
+        context->has_ioctl = options_of_process().driver_abi == kDriverAbiIoctl;
+        return context;
     } catch (const std::bad_alloc&) {
         errno = ENOMEM;
         return nullptr;

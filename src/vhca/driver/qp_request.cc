@@ -71,7 +71,7 @@ int read_driver_part(const Call& call, mlx5_ib_create_qp* driver) {
 }
 
 /// Where bytes are put by the card is its affair: scattering to the CQE is allowed, and not done.
-int check_driver_flags(QpRequest* request) {
+int check_driver_flags(const Context& context, QpRequest* request) {
     constexpr std::uint32_t kHarmless = MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
                                         MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX |
                                         MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_TYPE_DCI;
@@ -91,6 +91,10 @@ int check_driver_flags(QpRequest* request) {
         }
     }
     if ((driver.flags & ~known) != 0 || driver.uidx > kUserIndexMax) {
+        return EINVAL;
+    }
+    if ((driver.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) != 0 &&
+        !has_doorbell_page(context, driver.bfreg_index)) {
         return EINVAL;
     }
     if ((driver.flags & MLX5_QP_FLAG_DCI_STREAM) != 0) {
@@ -186,7 +190,7 @@ int read_qp_request(const Context& context, const ib_uverbs_ex_create_qp& core, 
         error = read_driver_part(call, &request->driver);
     }
     if (error == 0) {
-        error = check_driver_flags(request);
+        error = check_driver_flags(context, request);
     }
     if (error == 0) {
         error = check_create_flags(core.create_flags, request->dc.kind);

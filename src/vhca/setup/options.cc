@@ -15,6 +15,7 @@ constexpr const char* kLinkLayers[] = {"auto", "infiniband", "ethernet", nullptr
 constexpr const char* kLooks[] = {"connectx", "soft-roce", nullptr};
 constexpr const char* kSendPlaces[] = {"look", "polled", "completed", nullptr};
 constexpr const char* kDcKeyErrors[] = {"retry", "access", nullptr};
+constexpr const char* kDriverAbis[] = {"write", "ioctl", nullptr};
 
 constexpr ucs::Option kOptions[] = {
     {.name = "VHCA_FABRIC",
@@ -250,6 +251,21 @@ constexpr ucs::Option kOptions[] = {
      .doc = "A request with a wrong DC access key: retry, no answer; access, REM_ACCESS_ERR.",
      .offset = offsetof(Options, dc_key_error),
      .choices = kDcKeyErrors},
+    {.name = "VHCA_DRIVER_ABI",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "write",
+     .doc = "Driver mlx5: what the kernel understands. write: commands by write(2) only, as old "
+            "kernels; ioctl: by ioctl(2) as well.",
+     .offset = offsetof(Options, driver_abi),
+     .choices = kDriverAbis},
+    {.name = "VHCA_DEVX",
+     .type = OptionType::kBool,
+     .unit = "",
+     .default_value = "n",
+     .doc = "Driver mlx5: programs may make objects by commands of the device (DEVX); with "
+            "VHCA_DRIVER_ABI=ioctl only.",
+     .offset = offsetof(Options, devx)},
 };
 
 constexpr ucs::OptionTable kTable{"virtual HCA", kOptions, sizeof(Options)};
