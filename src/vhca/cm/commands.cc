@@ -1,0 +1,659 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Commands of <rdma/rdma_user_cm.h>, as ucma.c takes them.
+#include <endian.h>
+#include <rdma/ib_user_sa.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <span>
+
+#include "vhca/cm/manager.hpp"
+
+namespace tagwire::vhca::cm {
+
+using driver::read_user;
+using driver::UserSpan;
+using driver::write_user;
+
+namespace {
+
+constexpr std::uint32_t kAnyIndex = ~std::uint32_t{0};  // of the device: programs go by its GUID
+constexpr std::uint8_t kPathRate = 3;                   // 10 Gbit/s, IBV_RATE_10_GBPS
+constexpr std::uint8_t kPathLifetime = 16, kExactly = 2;
+
+template <typename T>
+Address address_in(const T& from, std::size_t bytes) {
+    sockaddr_storage storage{};
+    std::memcpy(&storage, &from, std::min({sizeof from, sizeof storage, bytes}));
+    return Address(storage);
+}
+
+/// Of sockaddr_in6, which has room for IPv4 and IPv6. Its size; 0: another family.
+Address ip_address_in(const sockaddr_in6& from) {
+    const Address address = address_in(from, sizeof from);
+    return address.family() == AF_IB ? Address() : address;
+}
+
+template <typename T>
+void put_address(const Address& from, T* to) {
+    std::memcpy(to, &from.storage(), std::min(from.bytes(), sizeof *to));
+}
+
+ib_user_path_rec path_record(const Manager& manager, const Identity& identity) {
+    const LocalPort port = manager.network().port();
+    ib_user_path_rec record{};
+    std::memcpy(record.sgid, &port.gid, sizeof record.sgid);
+    std::memcpy(record.dgid, &identity.peer.gid, sizeof record.dgid);
+    record.slid = htobe16(port.lid);
+    record.dlid = htobe16(identity.peer.lid);
+    record.pkey = htobe16(0xffff);
+    record.reversible = 1;
+    record.hop_limit = port.is_ethernet ? 64 : 0;
+    record.traffic_class = identity.type_of_service;
+    record.numb_path = 1;
+    record.mtu_selector = record.rate_selector = record.packet_life_time_selector = kExactly;
+    record.mtu = port.mtu;
+    record.rate = kPathRate;
+    record.packet_life_time = kPathLifetime;
+    return record;
+}
+
+/// The same as the subnet administrator would send it.
+std::array<std::uint32_t, 16> packed(const Identity& identity, const ib_user_path_rec& record) {
+    std::array<std::uint8_t, 64> bytes{};
+    const std::uint64_t service = htobe64(identity.service_id);
+    std::memcpy(&bytes[0], &service, sizeof service);
+    std::memcpy(&bytes[8], record.dgid, 16);
+    std::memcpy(&bytes[24], record.sgid, 16);
+    std::memcpy(&bytes[40], &record.dlid, 2);
+    std::memcpy(&bytes[42], &record.slid, 2);
+    bytes[47] = record.hop_limit;
+    bytes[48] = record.traffic_class;
+    bytes[49] = 0x80 | 1;  // reversible, one path
+    std::memcpy(&bytes[50], &record.pkey, 2);
+    bytes[54] = static_cast<std::uint8_t>(record.mtu_selector << 6 | record.mtu);
+    bytes[55] = static_cast<std::uint8_t>(record.rate_selector << 6 | record.rate);
+    bytes[56] =
+        static_cast<std::uint8_t>(record.packet_life_time_selector << 6 | record.packet_life_time);
+    std::array<std::uint32_t, 16> words;
+    std::memcpy(words.data(), bytes.data(), sizeof words);
+    return words;
+}
+
+bool has_path(const Identity& identity) {
+    return identity.state >= State::kRouted;
+}
+
+}  // namespace
+
+// ---- Dispatch ----------------------------------------------------------------------------------
+
+std::int64_t Channel::write(const void* bytes, std::size_t count, const Finder& find) {
+    const UserSpan all{reinterpret_cast<std::uint64_t>(bytes), count};
+    rdma_ucm_cmd_hdr head;
+    int error = count < sizeof head ? EINVAL : read_user(all, &head);
+    if (error == 0 &&
+        (head.cmd > RDMA_USER_CM_CMD_JOIN_MCAST || std::size_t{head.in} + sizeof head > count)) {
+        error = EINVAL;
+    }
+    if (error == 0) {
+        UserSpan in = all.from(sizeof head);
+        in.bytes = head.in;
+        error = run(head.cmd, {.in = in, .out_bytes = head.out}, find);
+    }
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    return static_cast<std::int64_t>(count);
+}
+
+int Channel::run(unsigned command, const Command& call, const Finder& find_channel) {
+    if (command == RDMA_USER_CM_CMD_GET_EVENT) {
+        return get_event(call);
+    }
+    const std::lock_guard guard(manager_.network());
+    switch (command) {
+        case RDMA_USER_CM_CMD_CREATE_ID:
+            return create_id(call);
+        case RDMA_USER_CM_CMD_DESTROY_ID:
+            return destroy_id(call);
+        case RDMA_USER_CM_CMD_BIND_IP:
+            return bind_ip(call);
+        case RDMA_USER_CM_CMD_BIND:
+            return bind(call);
+        case RDMA_USER_CM_CMD_RESOLVE_IP:
+            return resolve_ip(call);
+        case RDMA_USER_CM_CMD_RESOLVE_ADDR:
+            return resolve_address(call);
+        case RDMA_USER_CM_CMD_QUERY_ROUTE:
+            return query_route(call);
+        case RDMA_USER_CM_CMD_QUERY:
+            return query(call);
+        case RDMA_USER_CM_CMD_CONNECT:
+            return connect(call);
+        case RDMA_USER_CM_CMD_ACCEPT:
+            return accept(call);
+        case RDMA_USER_CM_CMD_REJECT:
+            return reject(call);
+        case RDMA_USER_CM_CMD_INIT_QP_ATTR:
+            return init_qp_attr(call);
+        case RDMA_USER_CM_CMD_SET_OPTION:
+            return set_option(call);
+        case RDMA_USER_CM_CMD_JOIN_IP_MCAST:
+        case RDMA_USER_CM_CMD_JOIN_MCAST:
+            return join(call, command == RDMA_USER_CM_CMD_JOIN_IP_MCAST);
+        case RDMA_USER_CM_CMD_LEAVE_MCAST:
+            return ENOENT;  // nothing was ever joined
+        case RDMA_USER_CM_CMD_MIGRATE_ID:
+            return migrate_id(call, find_channel);
+        case RDMA_USER_CM_CMD_GET_OPTION:
+            return ENOSYS;
+        default:
+            return run_on_identity(command, call);
+    }
+}
+
+// Those whose first word is the number of an identity, and one more may follow.
+int Channel::run_on_identity(unsigned command, const Command& call) {
+    struct {
+        std::uint32_t number, value;
+    } in;
+    Identity* identity = nullptr;
+    int error = read_user(call.in, &in);
+    if (error == 0) {
+        error = command == RDMA_USER_CM_CMD_LISTEN ? find(in.number, &identity)
+                                                   : find_with_device(in.number, &identity);
+    }
+    if (error != 0) {
+        return error;
+    }
+    switch (command) {
+        case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
+            return manager_.resolve_route(*identity);
+        case RDMA_USER_CM_CMD_LISTEN:
+            return manager_.listen(*identity, in.value);
+        case RDMA_USER_CM_CMD_DISCONNECT:
+            return manager_.disconnect(*identity);
+        case RDMA_USER_CM_CMD_NOTIFY:
+            return manager_.notify(*identity, in.value);
+        default:
+            return ENOSYS;
+    }
+}
+
+int Channel::find(std::uint32_t number, Identity** identity_p) {
+    *identity_p = manager_.find(number);
+    if (*identity_p == nullptr) {
+        return ENOENT;
+    }
+    return (*identity_p)->channel == this ? 0 : EINVAL;
+}
+
+int Channel::find_with_device(std::uint32_t number, Identity** identity_p) {
+    const int error = find(number, identity_p);
+    return error == 0 && !(*identity_p)->has_device ? EINVAL : error;
+}
+
+// ---- Coming and going --------------------------------------------------------------------------
+
+int Channel::create_id(const Command& call) {
+    rdma_ucm_create_id in;
+    rdma_ucm_create_id_resp out{};
+    if (call.out_bytes < sizeof out) {
+        return ENOSPC;
+    }
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    ibv_qp_type type = IBV_QPT_RC;
+    switch (in.ps) {
+        case RDMA_PS_TCP:
+            break;
+        case RDMA_PS_UDP:
+        case RDMA_PS_IPOIB:
+            type = IBV_QPT_UD;
+            break;
+        case RDMA_PS_IB:
+            type = static_cast<ibv_qp_type>(in.qp_type);
+            break;
+        default:
+            return EINVAL;
+    }
+    Identity& made = manager_.create(*this, in.uid, in.ps, type);
+    manager_.give_number(made);
+    out.id = made.number;
+    if (write_user({in.response, call.out_bytes}, out) != 0) {
+        manager_.destroy(made);
+        return EFAULT;
+    }
+    return 0;
+}
+
+int Channel::destroy_id(const Command& call) {
+    rdma_ucm_destroy_id in;
+    rdma_ucm_destroy_id_resp out{};
+    if (call.out_bytes < sizeof out) {
+        return ENOSPC;
+    }
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find(in.id, &identity); error != 0) {
+        return error;
+    }
+    out.events_reported = identity->events_reported;
+    manager_.destroy(*identity);
+    return write_user({in.response, call.out_bytes}, out);
+}
+
+int Channel::migrate_id(const Command& call, const Finder& find_channel) {
+    rdma_ucm_migrate_id in;
+    rdma_ucm_migrate_resp out{};
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    Channel* from = find_channel(static_cast<int>(in.fd));
+    if (from == nullptr) {
+        return ENOENT;
+    }
+    Identity* identity = nullptr;
+    if (const int error = from->find(in.id, &identity); error != 0) {
+        return error;
+    }
+    manager_.migrate(*identity, *this);
+    out.events_reported = identity->events_reported;
+    return write_user({in.response, sizeof out}, out);
+}
+
+// ---- Addresses ---------------------------------------------------------------------------------
+
+int Channel::bind_ip(const Command& call) {
+    rdma_ucm_bind_ip in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    const Address address = ip_address_in(in.addr);
+    if (address.bytes() == 0) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    const int error = find(in.id, &identity);
+    return error != 0 ? error : manager_.bind(*identity, address);
+}
+
+int Channel::bind(const Command& call) {
+    rdma_ucm_bind in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    const Address address = address_in(in.addr, sizeof in.addr);
+    if (in.reserved != 0 || in.addr_size == 0 || in.addr_size != address.bytes()) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    const int error = find(in.id, &identity);
+    return error != 0 ? error : manager_.bind(*identity, address);
+}
+
+int Channel::resolve_ip(const Command& call) {
+    rdma_ucm_resolve_ip in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    const Address source = ip_address_in(in.src_addr), destination = ip_address_in(in.dst_addr);
+    if ((in.src_addr.sin6_family != AF_UNSPEC && source.bytes() == 0) || destination.bytes() == 0) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    const int error = find(in.id, &identity);
+    return error != 0 ? error : manager_.resolve_address(*identity, source, destination);
+}
+
+int Channel::resolve_address(const Command& call) {
+    rdma_ucm_resolve_addr in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    const Address destination = address_in(in.dst_addr, sizeof in.dst_addr);
+    Address source;
+    if (in.src_size != 0) {
+        source = address_in(in.src_addr, sizeof in.src_addr);
+    }
+    if (in.reserved != 0 || in.src_size != source.bytes() || in.dst_size == 0 ||
+        in.dst_size != destination.bytes()) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    const int error = find(in.id, &identity);
+    return error != 0 ? error : manager_.resolve_address(*identity, source, destination);
+}
+
+// ---- Queries -----------------------------------------------------------------------------------
+
+int Channel::query_route(const Command& call) {
+    rdma_ucm_query in;
+    rdma_ucm_query_route_resp out{};
+    if (call.out_bytes < offsetof(rdma_ucm_query_route_resp, ibdev_index)) {
+        return ENOSPC;
+    }
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find(in.id, &identity); error != 0) {
+        return error;
+    }
+    put_address(identity->source, &out.src_addr);
+    put_address(identity->destination, &out.dst_addr);
+    if (identity->has_device) {
+        out.node_guid = htobe64(manager_.network().port().guid);
+        out.port_num = 1;
+        out.ibdev_index = kAnyIndex;
+        out.num_paths = has_path(*identity) ? 1 : 0;
+        out.ib_route[0] = path_record(manager_, *identity);
+    }
+    return write_user({in.response, call.out_bytes}, out);
+}
+
+namespace {
+
+rdma_ucm_query_addr_resp device_response(const Manager& manager, const Identity& identity) {
+    rdma_ucm_query_addr_resp out{};
+    if (identity.has_device) {
+        out.node_guid = htobe64(manager.network().port().guid);
+        out.port_num = 1;
+        out.pkey = htobe16(0xffff);
+        out.ibdev_index = kAnyIndex;
+    }
+    return out;
+}
+
+rdma_ucm_query_addr_resp address_response(const Manager& manager, const Identity& identity) {
+    rdma_ucm_query_addr_resp out = device_response(manager, identity);
+    out.src_size = static_cast<std::uint16_t>(identity.source.bytes());
+    out.dst_size = static_cast<std::uint16_t>(identity.destination.bytes());
+    put_address(identity.source, &out.src_addr);
+    put_address(identity.destination, &out.dst_addr);
+    return out;
+}
+
+rdma_ucm_query_addr_resp gid_response(const Manager& manager, const Identity& identity) {
+    rdma_ucm_query_addr_resp out = device_response(manager, identity);
+    const auto address_of = [&](const Address& from, const ibv_gid& gid) {
+        if (from.family() == AF_IB) {
+            return from;
+        }
+        SockaddrIb address{};
+        address.sib_family = AF_IB;
+        address.sib_pkey = out.pkey;
+        if (identity.has_device) {
+            std::memcpy(&address.sib_addr, &gid, sizeof gid);
+        }
+        address.sib_sid = htobe64(Manager::service_of(identity, from));
+        return Address::of(address);
+    };
+    out.src_size = out.dst_size = sizeof(SockaddrIb);
+    put_address(address_of(identity.source, manager.network().port().gid), &out.src_addr);
+    put_address(address_of(identity.destination, identity.peer.gid), &out.dst_addr);
+    return out;
+}
+
+}  // namespace
+
+int Channel::query(const Command& call) {
+    rdma_ucm_query in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find(in.id, &identity); error != 0) {
+        return error;
+    }
+    const UserSpan to{in.response, call.out_bytes};
+    if (in.option == RDMA_USER_CM_QUERY_PATH) {
+        struct {
+            std::uint32_t num_paths, reserved;  // rdma_ucm_query_path_resp
+            ib_path_rec_data path;
+        } out{};
+        constexpr std::size_t kHeadBytes = sizeof(rdma_ucm_query_path_resp);
+        static_assert(sizeof out == kHeadBytes + sizeof out.path);
+        if (call.out_bytes < kHeadBytes) {
+            return ENOSPC;
+        }
+        out.num_paths = has_path(*identity) ? 1 : 0;
+        out.path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+        const auto words = packed(*identity, path_record(manager_, *identity));
+        std::copy(words.begin(), words.end(), std::begin(out.path.path_rec));
+        const bool fits = has_path(*identity) && call.out_bytes >= sizeof out;
+        return write_user({in.response, fits ? sizeof out : kHeadBytes}, out);
+    }
+    if (in.option != RDMA_USER_CM_QUERY_ADDR && in.option != RDMA_USER_CM_QUERY_GID) {
+        return ENOSYS;
+    }
+    if (call.out_bytes < offsetof(rdma_ucm_query_addr_resp, ibdev_index)) {
+        return ENOSPC;
+    }
+    return write_user(to, in.option == RDMA_USER_CM_QUERY_ADDR
+                              ? address_response(manager_, *identity)
+                              : gid_response(manager_, *identity));
+}
+
+// ---- Connections -------------------------------------------------------------------------------
+
+int Channel::connect(const Command& call) {
+    rdma_ucm_connect in;
+    if (call.in.bytes < offsetof(rdma_ucm_connect, reserved)) {
+        return EINVAL;
+    }
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    if (in.conn_param.valid == 0) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    const int error = find_with_device(in.id, &identity);
+    return error != 0 ? error : manager_.connect(*identity, in.conn_param);
+}
+
+int Channel::accept(const Command& call) {
+    rdma_ucm_accept in;
+    if (call.in.bytes < offsetof(rdma_ucm_accept, reserved)) {
+        return EINVAL;
+    }
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find_with_device(in.id, &identity); error != 0) {
+        return error;
+    }
+    if (in.conn_param.valid == 0) {
+        return manager_.accept(*identity, nullptr);
+    }
+    const int error = manager_.accept(*identity, &in.conn_param);
+    if (error == 0) {
+        identity->uid = in.uid;
+    }
+    return error;
+}
+
+int Channel::reject(const Command& call) {
+    rdma_ucm_reject in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    const std::uint8_t reason = in.reason == 0 ? std::uint8_t{kRejConsumerDefined} : in.reason;
+    if (reason != kRejConsumerDefined && reason != kRejVendorOption) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find_with_device(in.id, &identity); error != 0) {
+        return error;
+    }
+    const auto data = std::as_bytes(std::span(in.private_data)).first(in.private_data_len);
+    return manager_.reject(*identity, data, reason);
+}
+
+int Channel::init_qp_attr(const Command& call) {
+    rdma_ucm_init_qp_attr in;
+    ib_uverbs_qp_attr out{};
+    if (call.out_bytes < sizeof out) {
+        return ENOSPC;
+    }
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    if (in.qp_state > IBV_QPS_ERR) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find_with_device(in.id, &identity); error != 0) {
+        return error;
+    }
+    ibv_qp_attr attr{};
+    int mask = 0;
+    attr.qp_state = static_cast<ibv_qp_state>(in.qp_state);
+    if (const int error = manager_.init_qp_attr(*identity, &attr, &mask); error != 0) {
+        return error;
+    }
+    out.qp_attr_mask = static_cast<std::uint32_t>(mask);
+    out.qp_state = attr.qp_state;
+    out.path_mtu = attr.path_mtu;
+    out.qkey = attr.qkey;
+    out.rq_psn = attr.rq_psn;
+    out.sq_psn = attr.sq_psn;
+    out.dest_qp_num = attr.dest_qp_num;
+    out.qp_access_flags = attr.qp_access_flags;
+    if ((mask & IBV_QP_AV) != 0) {
+        out.ah_attr = manager_.address_vector(*identity);
+    }
+    out.max_rd_atomic = attr.max_rd_atomic;
+    out.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+    out.min_rnr_timer = attr.min_rnr_timer;
+    out.port_num = attr.port_num;
+    out.timeout = attr.timeout;
+    out.retry_cnt = attr.retry_cnt;
+    out.rnr_retry = attr.rnr_retry;
+    return write_user({in.response, call.out_bytes}, out);
+}
+
+// ---- Options -----------------------------------------------------------------------------------
+
+namespace {
+
+int set_path(Manager& manager, Identity& identity, UserSpan value) {
+    constexpr std::uint32_t kUsual = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+    if (value.bytes % sizeof(ib_path_rec_data) != 0) {
+        return EINVAL;
+    }
+    for (; value.bytes != 0; value = value.from(sizeof(ib_path_rec_data))) {
+        ib_path_rec_data path;
+        if (read_user(value, &path) != 0) {
+            return EFAULT;
+        }
+        if (path.flags == kUsual) {
+            // There is one path between two ports, whatever the program found.
+            return manager.resolve_route(identity);
+        }
+    }
+    return EINVAL;
+}
+
+int set_identity_option(Manager& manager, Identity& identity, std::uint32_t option,
+                        UserSpan value) {
+    const bool is_byte = option == RDMA_OPTION_ID_TOS || option == RDMA_OPTION_ID_ACK_TIMEOUT;
+    if (option > RDMA_OPTION_ID_ACK_TIMEOUT) {
+        return ENOSYS;
+    }
+    if (value.bytes != (is_byte ? sizeof(std::uint8_t) : sizeof(int))) {
+        return EINVAL;
+    }
+    int number = 0;
+    std::uint8_t byte = 0;
+    if ((is_byte ? read_user(value, &byte) : read_user(value, &number)) != 0) {
+        return EFAULT;
+    }
+    switch (option) {
+        case RDMA_OPTION_ID_TOS:
+            identity.type_of_service = byte;
+            return 0;
+        case RDMA_OPTION_ID_REUSEADDR:
+            return manager.set_reuse(identity, number != 0);
+        case RDMA_OPTION_ID_AFONLY:
+            return manager.set_family_only(identity, number != 0);
+        default:
+            if (identity.qp_type != IBV_QPT_RC) {
+                return EINVAL;
+            }
+            identity.ack_timeout = byte & 0x1f;
+            return 0;
+    }
+}
+
+}  // namespace
+
+int Channel::set_option(const Command& call) {
+    constexpr std::uint32_t kValueBytesMax = 4U << 20;
+    rdma_ucm_set_option in;
+    if (read_user(call.in, &in) != 0) {
+        return EFAULT;
+    }
+    if (in.optlen > kValueBytesMax) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find(in.id, &identity); error != 0) {
+        return error;
+    }
+    const UserSpan value{in.optval, in.optlen};
+    if (in.level == RDMA_OPTION_ID) {
+        return set_identity_option(manager_, *identity, in.optname, value);
+    }
+    if (in.level != RDMA_OPTION_IB || in.optname != RDMA_OPTION_IB_PATH) {
+        return ENOSYS;
+    }
+    return identity->has_device ? set_path(manager_, *identity, value) : EINVAL;
+}
+
+// The device has no multicast.
+int Channel::join(const Command& call, bool is_ip) {
+    rdma_ucm_join_mcast in{};
+    if (call.out_bytes < sizeof(rdma_ucm_create_id_resp)) {
+        return ENOSPC;
+    }
+    Address address;
+    if (is_ip) {
+        rdma_ucm_join_ip_mcast ip;
+        if (read_user(call.in, &ip) != 0) {
+            return EFAULT;
+        }
+        address = ip_address_in(ip.addr);
+        in.id = ip.id;
+        in.addr_size = static_cast<std::uint16_t>(address.bytes());
+    } else {
+        if (read_user(call.in, &in) != 0) {
+            return EFAULT;
+        }
+        address = address_in(in.addr, sizeof in.addr);
+    }
+    if (in.addr_size == 0 || in.addr_size != address.bytes() ||
+        in.join_flags > RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) {
+        return EINVAL;
+    }
+    Identity* identity = nullptr;
+    if (const int error = find_with_device(in.id, &identity); error != 0) {
+        return error;
+    }
+    if (identity->state != State::kBound && identity->state != State::kResolved) {
+        return EINVAL;
+    }
+    return manager_.network().port().is_ethernet ? ENODEV : EOPNOTSUPP;
+}
+
+}  // namespace tagwire::vhca::cm

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The connection manager of a process: what rdma_cm and ib_cm are in the kernel.
+//
+// Channels bring what programs ask for, the device brings messages and time; all under the lock of
+// the Network. It makes no system call and reads no clock but the network's, so tests run two of
+// them on a simulated one.
+//
+//  - int results are 0 or a positive errno value, the one that the kernel gives.
+//  - A request that waits for an answer is repeated until Timing says that nobody is there. One
+//    that came twice is answered with "be patient", which starts the count anew: a program may take
+//    its time, a dead one may not.
+//  - An identity that is destroyed says good-bye once, whatever it was in the middle of.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "vhca/cm/channel.hpp"
+#include "vhca/cm/events.hpp"
+#include "vhca/cm/identity.hpp"
+#include "vhca/cm/message.hpp"
+#include "vhca/cm/network.hpp"
+
+namespace tagwire::vhca::cm {
+
+struct Timing {
+    Time resend_min = 100'000'000, resend_max = 4'096'000'000;  // the time doubles
+    unsigned sends_max = 16;                                    // of one message
+};
+
+class Manager {
+  public:
+    static constexpr std::uint32_t kBacklogMax = 1024;
+    static constexpr std::size_t kHeaderBytes = 36;  // of addresses, before a program's own data
+
+    Manager(Network& network, std::uint64_t seed, const Timing& timing = {});
+    ~Manager();
+    Manager(const Manager&) = delete;
+    Manager& operator=(const Manager&) = delete;
+
+    // ---- What programs ask for
+    Identity& create(Channel& channel, std::uint64_t uid, std::uint16_t port_space,
+                     ibv_qp_type qp_type);
+    /// The number of a new one, from now on known to the program.
+    void give_number(Identity& identity);
+    void destroy(Identity& identity);
+    void destroy_all(const Channel& channel);
+    int bind(Identity& identity, const Address& address);
+    int resolve_address(Identity& identity, const Address& source, const Address& destination);
+    int resolve_route(Identity& identity);
+    int listen(Identity& identity, std::uint32_t backlog);
+    int connect(Identity& identity, const rdma_ucm_conn_param& param);
+    /// `param` nullptr: the active side is ready to use what the peer accepted.
+    int accept(Identity& identity, const rdma_ucm_conn_param* param);
+    int reject(Identity& identity, std::span<const std::byte> data, std::uint16_t reason);
+    int disconnect(Identity& identity);
+    int notify(Identity& identity, std::uint32_t event);
+    int init_qp_attr(const Identity& identity, ibv_qp_attr* attr_p, int* mask_p) const;
+    int set_family_only(Identity& identity, bool is_only);
+    int set_reuse(Identity& identity, bool reuses);
+    void migrate(Identity& identity, Channel& to);
+
+    // ---- Names
+    /// nullptr: none has this number.
+    [[nodiscard]] Identity* find(std::uint32_t number) const;
+    [[nodiscard]] static std::uint64_t service_of(const Identity& identity, const Address& address);
+    [[nodiscard]] ib_uverbs_ah_attr address_vector(const Identity& identity) const;
+    [[nodiscard]] Network& network() const { return network_; }
+
+    // ---- What the device brings
+    void receive(Route from, std::span<const std::byte> mad);
+    /// Sends again what was not answered. Returns when it wants to be called again at the latest.
+    Time progress(Time now);
+
+  private:
+    using Key = std::pair<std::uint64_t, std::uint32_t>;  // node, id of a request at the peer
+
+    int acquire_port(Identity& identity);
+    int claim_port(Identity& identity, std::uint64_t service_id);
+    int check_conflicts(const Identity& identity, std::uint64_t service_id, bool may_reuse) const;
+    void release_port(Identity& identity);
+
+    int accept_connection(Identity& identity, const rdma_ucm_conn_param& param);
+    int accept_datagrams(Identity& identity, const rdma_ucm_conn_param* param);
+    int get_ready(Identity& identity);
+    void say_good_bye(Identity& identity);
+
+    void receive_request(Route from, const Message& message);
+    void receive_again(Identity& identity);
+    [[nodiscard]] Identity* find_listener(const Message& message, std::uint16_t* reason_p) const;
+    [[nodiscard]] Identity* find_exchange(Route from, const Message& message) const;
+    void receive_reply(Identity& identity, const Message& message);
+    void receive_rejection(Identity& identity, const Message& message);
+    void receive_disconnect(Route from, const Message& message);
+    void receive_sidr_reply(Identity& identity, const Message& message);
+    void dispatch(Identity& identity, const Message& message);
+    void time_out(Identity& identity);
+
+    [[nodiscard]] Message message_of(Kind kind, const Identity& identity) const;
+    void send(Identity& identity, const Message& message);        // once
+    void send_until(Identity& identity, const Message& message);  // until it is answered
+    void answer(Identity& identity);                              // stop sending it
+    void refuse(Route to, const Message& request, std::uint16_t reason);
+    void enter_time_wait(Identity& identity);
+    void end_connection(Identity& identity, int status);
+    void tell(Identity& identity, rdma_ucm_event_resp response);
+    void set_deadline(Identity& identity, Time deadline);
+
+    Network& network_;
+    const Timing timing_;
+    std::mt19937_64 random_;
+    std::uint32_t next_number_ = 0, next_local_id_;
+    Time next_deadline_ = kNever;
+    std::unordered_map<std::uint32_t, std::unique_ptr<Identity>> identities_;  // by local_id
+    std::unordered_map<std::uint32_t, Identity*> numbers_;
+    std::map<Key, Identity*> requests_;                      // that came, by the peer's id
+    std::map<std::uint64_t, std::vector<Identity*>> ports_;  // owners of a service
+};
+
+}  // namespace tagwire::vhca::cm

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that come, and those that have to be sent again.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "vhca/cm/manager.hpp"
+
+namespace tagwire::vhca::cm {
+
+namespace {
+
+constexpr std::uint8_t kRejectedReq = 0, kRejectedRep = 1;
+
+/// Private data of a message behind `offset`, as an event shows it: the length is not known, so it
+/// is all that there is room for.
+template <typename Param>
+void put_private_data(const Message& message, std::size_t offset, Param* param) {
+    const std::size_t bytes =
+        std::min(private_bytes_max(message.kind) - offset, sizeof param->private_data);
+    std::memcpy(param->private_data, message.private_data.data() + offset, bytes);
+    param->private_data_len = static_cast<std::uint8_t>(bytes);
+}
+
+/// The addresses that a request begins with, seen from the side that it came to. False: it has none.
+bool take_header(const Message& message, Address* source_p, Address* destination_p) {
+    const std::byte* from = message.private_data.data();
+    const unsigned version = std::to_integer<unsigned>(from[1]) >> 4;
+    if (from[0] != std::byte{0} || (version != 4 && version != 6)) {
+        return false;
+    }
+    const auto read = [&](std::size_t at, std::uint16_t port) {
+        Address address = Address::any(version == 4 ? AF_INET : AF_INET6);
+        if (version == 4) {
+            sockaddr_in ip = address.ip4();
+            std::memcpy(&ip.sin_addr, from + at + 12, sizeof ip.sin_addr);
+            address = Address::of(ip);
+        } else {
+            sockaddr_in6 ip = address.ip6();
+            std::memcpy(&ip.sin6_addr, from + at, sizeof ip.sin6_addr);
+            address = Address::of(ip);
+        }
+        address.set_port(port);
+        return address;
+    };
+    const auto port = static_cast<std::uint16_t>(std::to_integer<unsigned>(from[2]) << 8 |
+                                                 std::to_integer<unsigned>(from[3]));
+    *destination_p = read(4, port);
+    *source_p = read(20, static_cast<std::uint16_t>(message.service_id));
+    return true;
+}
+
+/// Of a listener by AF_IB: both ends by GID.
+Address gid_address(const Address& listener, const ibv_gid& gid, std::uint64_t service_id) {
+    SockaddrIb address = listener.ib();
+    std::memcpy(&address.sib_addr, &gid, sizeof gid);
+    address.sib_sid = htobe64(service_id);
+    address.sib_sid_mask = ~std::uint64_t{0};
+    return Address::of(address);
+}
+
+ibv_qp_type type_of(const Message& message) {
+    if (message.kind == Kind::kSidrReq) {
+        return IBV_QPT_UD;
+    }
+    return message.transport == 1 ? IBV_QPT_UC : IBV_QPT_RC;
+}
+
+bool matches(const Identity& listener, const Message& message) {
+    if (listener.is_ib()) {
+        return true;
+    }
+    Address source, destination;
+    if (!take_header(message, &source, &destination)) {
+        return false;
+    }
+    if (listener.source.is_any() && !listener.is_family_only) {
+        return true;
+    }
+    return listener.source.family() == source.family() &&
+           (listener.source.is_any() || listener.source.is_same_host(source));
+}
+
+}  // namespace
+
+// ---- Sending -----------------------------------------------------------------------------------
+
+void Manager::send(Identity& identity, const Message& message) {
+    network_.send(identity.peer.route, format(message));
+}
+
+void Manager::send_until(Identity& identity, const Message& message) {
+    identity.unanswered = format(message);
+    identity.sends_left = timing_.sends_max - 1;
+    identity.interval = timing_.resend_min;
+    set_deadline(identity, network_.now() + identity.interval);
+    network_.send(identity.peer.route, identity.unanswered);
+}
+
+void Manager::answer(Identity& identity) {
+    identity.deadline = kNever;
+}
+
+void Manager::set_deadline(Identity& identity, Time deadline) {
+    identity.deadline = deadline;
+    next_deadline_ = std::min(next_deadline_, deadline);
+}
+
+void Manager::refuse(Route to, const Message& request, std::uint16_t reason) {
+    Message message;
+    message.transaction = request.transaction;
+    if (request.kind == Kind::kSidrReq) {
+        message.kind = Kind::kSidrRep;
+        message.local_id = request.local_id;
+        message.service_id = request.service_id;
+        message.reason = reason == kRejInvalidServiceId ? kSidrUnsupported : kSidrReject;
+    } else {
+        message.kind = Kind::kRej;
+        message.remote_id = request.local_id;
+        message.reason = reason;
+    }
+    network_.send(to, format(message));
+}
+
+Time Manager::progress(Time now) {
+    if (now < next_deadline_) {
+        return next_deadline_;
+    }
+    next_deadline_ = kNever;
+    for (auto& [local_id, identity] : identities_) {
+        if (identity->deadline <= now) {
+            if (identity->sends_left == 0) {
+                identity->deadline = kNever;
+                time_out(*identity);
+            } else {
+                --identity->sends_left;
+                if (identity->exchange == Exchange::kReqSent) {
+                    // A listener may have come, or another may be there in its place.
+                    identity->peer =
+                        network_.find_peer(identity->service_id, identity->destination);
+                }
+                network_.send(identity->peer.route, identity->unanswered);
+                identity->interval = std::min(2 * identity->interval, timing_.resend_max);
+                identity->deadline = now + identity->interval;
+            }
+        }
+        next_deadline_ = std::min(next_deadline_, identity->deadline);
+    }
+    return next_deadline_;
+}
+
+void Manager::time_out(Identity& identity) {
+    rdma_ucm_event_resp response{};
+    response.status = static_cast<std::uint32_t>(-ETIMEDOUT);
+    switch (identity.exchange) {
+        case Exchange::kReqSent:
+        case Exchange::kRepSent:
+        case Exchange::kSidrSent:
+            identity.exchange = Exchange::kOver;
+            response.event = kUnreachable;
+            tell(identity, response);
+            break;
+        case Exchange::kDreqSent:
+            enter_time_wait(identity);
+            end_connection(identity, -ETIMEDOUT);
+            break;
+        case Exchange::kTimeWait:
+            identity.exchange = Exchange::kOver;
+            if (identity.state == State::kDisconnected) {
+                response.status = 0;
+                response.event = kTimeWaitExit;
+                tell(identity, response);
+            }
+            break;
+        default:
+            break;
+    }
+}
+
+void Manager::enter_time_wait(Identity& identity) {
+    identity.exchange = Exchange::kTimeWait;
+    identity.sends_left = 0;
+    set_deadline(identity, network_.now() + (Time{4096} << (identity.timeout + 1)));
+}
+
+void Manager::end_connection(Identity& identity, int status) {
+    if (identity.state != State::kConnecting) {
+        return;
+    }
+    identity.state = State::kDisconnected;
+    rdma_ucm_event_resp response{};
+    response.event = EventType::kDisconnected;
+    response.status = static_cast<std::uint32_t>(status);
+    tell(identity, response);
+}
+
+// ---- Receiving ---------------------------------------------------------------------------------
+
+void Manager::receive(Route from, std::span<const std::byte> mad) {
+    Message message;
+    if (!parse(mad, &message)) {
+        return;
+    }
+    switch (message.kind) {
+        case Kind::kReq:
+        case Kind::kSidrReq:
+            receive_request(from, message);
+            return;
+        case Kind::kDreq:
+            receive_disconnect(from, message);
+            return;
+        default:
+            break;
+    }
+    if (Identity* identity = find_exchange(from, message); identity != nullptr) {
+        dispatch(*identity, message);
+    }
+}
+
+Identity* Manager::find_exchange(Route from, const Message& message) const {
+    if (message.kind == Kind::kRej && message.remote_id == 0) {
+        // The peer lost patience before it heard of us.
+        const auto request = requests_.find({from.node, message.local_id});
+        return request == requests_.end() ? nullptr : request->second;
+    }
+    const bool is_sidr = message.kind == Kind::kSidrRep;
+    const auto found = identities_.find(is_sidr ? message.local_id : message.remote_id);
+    if (found == identities_.end()) {
+        return nullptr;
+    }
+    Identity& identity = *found->second;
+    const bool is_pair = is_sidr || identity.remote_id == 0 || message.local_id == 0 ||
+                         identity.remote_id == message.local_id;
+    return is_pair && identity.peer.route == from ? &identity : nullptr;
+}
+
+void Manager::dispatch(Identity& identity, const Message& message) {
+    switch (message.kind) {
+        case Kind::kMra: {
+            const Exchange asked =
+                message.rejected == kRejectedReq ? Exchange::kReqSent : Exchange::kRepSent;
+            if (identity.exchange == asked) {
+                identity.sends_left = timing_.sends_max;
+                identity.interval = timing_.resend_max;
+                identity.deadline = network_.now() + identity.interval;
+                set_deadline(identity, identity.deadline);
+            }
+            break;
+        }
+        case Kind::kRep:
+            receive_reply(identity, message);
+            break;
+        case Kind::kRtu:
+            if (identity.exchange == Exchange::kRepSent) {
+                answer(identity);
+                identity.exchange = Exchange::kEstablished;
+                rdma_ucm_event_resp response{};
+                response.event = EventType::kEstablished;
+                tell(identity, response);
+            }
+            break;
+        case Kind::kRej:
+            receive_rejection(identity, message);
+            break;
+        case Kind::kDrep:
+            if (identity.exchange == Exchange::kDreqSent) {
+                enter_time_wait(identity);
+                end_connection(identity, 0);
+            }
+            break;
+        case Kind::kSidrRep:
+            receive_sidr_reply(identity, message);
+            break;
+        default:
+            break;
+    }
+}
+
+Identity* Manager::find_listener(const Message& message, std::uint16_t* reason_p) const {
+    *reason_p = kRejInvalidServiceId;
+    const auto owners = ports_.find(message.service_id);
+    if (owners == ports_.end()) {
+        return nullptr;
+    }
+    for (Identity* owner : owners->second) {
+        if (owner->state == State::kListening) {
+            *reason_p = kRejConsumerDefined;
+            if (matches(*owner, message) && owner->qp_type == type_of(message)) {
+                return owner;
+            }
+        }
+    }
+    return nullptr;
+}
+
+void Manager::receive_again(Identity& identity) {
+    switch (identity.exchange) {
+        case Exchange::kReqReceived: {
+            Message message = message_of(Kind::kMra, identity);
+            message.rejected = kRejectedReq;
+            send(identity, message);
+            break;
+        }
+        case Exchange::kRepSent:
+        case Exchange::kSidrDone:
+        case Exchange::kOver:
+            network_.send(identity.peer.route, identity.unanswered);
+            break;
+        default:
+            break;
+    }
+}
+
+void Manager::receive_request(Route from, const Message& message) {
+    const Key key{from.node, message.local_id};
+    if (const auto known = requests_.find(key); known != requests_.end()) {
+        if (known->second->transaction == message.transaction) {
+            receive_again(*known->second);
+            return;
+        }
+        requests_.erase(known);  // of an earlier life of that node
+    }
+    std::uint16_t reason = 0;
+    Identity* listener = find_listener(message, &reason);
+    if (listener == nullptr) {
+        refuse(from, message, reason);
+        return;
+    }
+    if (listener->backlog == 0) {
+        return;  // it comes again
+    }
+    Identity& made = create(*listener->channel, 0, listener->port_space, listener->qp_type);
+    made.peer = network_.peer_at(from);
+    if (listener->is_ib()) {
+        made.source = gid_address(listener->source, network_.port().gid, message.service_id);
+        made.destination = gid_address(listener->source, made.peer.gid, 0);
+    } else {
+        take_header(message, &made.source, &made.destination);
+    }
+    made.has_device = true;
+    made.state = State::kConnecting;
+    made.exchange = made.is_datagram() ? Exchange::kSidrReceived : Exchange::kReqReceived;
+    made.transaction = message.transaction;
+    made.service_id = message.service_id;
+    made.remote_id = message.local_id;
+    made.remote_qpn = message.qpn;
+    made.remote_psn = message.psn;
+    made.responder_resources = message.initiator_depth;
+    made.initiator_depth = message.responder_resources;
+    made.retry_count = message.retry_count;
+    made.rnr_retry_count = message.rnr_retry_count;
+    made.timeout = message.ack_timeout;
+    made.mtu = std::clamp(static_cast<ibv_mtu>(message.mtu), IBV_MTU_256, network_.port().mtu);
+    requests_.emplace(key, &made);
+
+    rdma_ucm_event_resp response{};
+    response.event = kConnectRequest;
+    response.uid = listener->uid;
+    response.id = listener->number;
+    const std::size_t offset = listener->is_ib() ? 0 : kHeaderBytes;
+    if (made.is_datagram()) {
+        put_private_data(message, offset, &response.param.ud);
+    } else {
+        rdma_ucm_conn_param& param = response.param.conn;
+        put_private_data(message, offset, &param);
+        param.responder_resources = message.initiator_depth;
+        param.initiator_depth = message.responder_resources;
+        param.flow_control = message.has_flow_control ? 1 : 0;
+        param.retry_count = message.retry_count;
+        param.rnr_retry_count = message.rnr_retry_count;
+        param.srq = message.has_srq ? 1 : 0;
+        param.qp_num = message.qpn;
+    }
+    --listener->backlog;
+    listener->channel->push({.identity = listener, .request = &made, .response = response});
+}
+
+void Manager::receive_reply(Identity& identity, const Message& message) {
+    if (identity.exchange == Exchange::kRepReceived) {
+        Message patience = message_of(Kind::kMra, identity);
+        patience.rejected = kRejectedRep;
+        send(identity, patience);
+        return;
+    }
+    if (identity.exchange == Exchange::kEstablished && identity.remote_id == message.local_id) {
+        send(identity, message_of(Kind::kRtu, identity));
+        return;
+    }
+    if (identity.exchange != Exchange::kReqSent) {
+        return;
+    }
+    answer(identity);
+    identity.exchange = Exchange::kRepReceived;
+    identity.remote_id = message.local_id;
+    identity.remote_qpn = message.qpn;
+    identity.remote_psn = message.psn;
+    identity.initiator_depth = message.responder_resources;
+    identity.responder_resources = message.initiator_depth;
+    identity.rnr_retry_count = message.rnr_retry_count;
+    rdma_ucm_event_resp response{};
+    response.event = kConnectResponse;
+    rdma_ucm_conn_param& param = response.param.conn;
+    put_private_data(message, 0, &param);
+    param.responder_resources = message.initiator_depth;
+    param.initiator_depth = message.responder_resources;
+    param.flow_control = message.has_flow_control ? 1 : 0;
+    param.rnr_retry_count = message.rnr_retry_count;
+    param.srq = message.has_srq ? 1 : 0;
+    param.qp_num = message.qpn;
+    tell(identity, response);
+}
+
+void Manager::receive_rejection(Identity& identity, const Message& message) {
+    switch (identity.exchange) {
+        case Exchange::kReqSent:
+        case Exchange::kReqReceived:
+        case Exchange::kRepSent:
+        case Exchange::kRepReceived:
+        case Exchange::kEstablished:
+            break;
+        case Exchange::kDreqSent:
+            enter_time_wait(identity);
+            end_connection(identity, 0);
+            return;
+        default:
+            return;
+    }
+    answer(identity);
+    identity.exchange = Exchange::kOver;
+    identity.unanswered = {};
+    rdma_ucm_event_resp response{};
+    response.event = kRejected;
+    response.status = message.reason;
+    put_private_data(message, 0, &response.param.conn);
+    tell(identity, response);
+}
+
+void Manager::receive_disconnect(Route from, const Message& message) {
+    Identity* identity = find_exchange(from, message);
+    if (identity == nullptr || identity->exchange == Exchange::kTimeWait ||
+        identity->exchange == Exchange::kOver) {
+        // Gone already; the peer wants to hear it all the same.
+        Message reply;
+        reply.kind = Kind::kDrep;
+        reply.transaction = message.transaction;
+        reply.local_id = message.remote_id;
+        reply.remote_id = message.local_id;
+        network_.send(from, format(reply));
+        return;
+    }
+    switch (identity->exchange) {
+        case Exchange::kEstablished:
+        case Exchange::kRepSent:
+        case Exchange::kDreqSent:
+            answer(*identity);
+            identity->exchange = Exchange::kDreqReceived;
+            end_connection(*identity, 0);
+            break;
+        default:
+            break;
+    }
+}
+
+void Manager::receive_sidr_reply(Identity& identity, const Message& message) {
+    if (identity.exchange != Exchange::kSidrSent) {
+        return;
+    }
+    answer(identity);
+    rdma_ucm_event_resp response{};
+    rdma_ucm_ud_param& param = response.param.ud;
+    put_private_data(message, 0, &param);
+    if (message.reason == kSidrSuccess) {
+        identity.exchange = Exchange::kSidrDone;
+        identity.remote_qpn = message.qpn;
+        identity.qkey = message.qkey;
+        response.event = EventType::kEstablished;
+        param.ah_attr = address_vector(identity);
+        param.qp_num = message.qpn;
+        param.qkey = message.qkey;
+    } else {
+        identity.exchange = Exchange::kOver;
+        response.event = kUnreachable;
+        response.status = message.reason;
+    }
+    tell(identity, response);
+}
+
+}  // namespace tagwire::vhca::cm
