@@ -24,7 +24,8 @@ constexpr std::uint32_t kQpTableEntries = 1 << 18;
 constexpr std::uint16_t kSendEntryBytesMax = 1024, kReceiveEntryBytesMin = 512;
 constexpr std::uint8_t kCqeVersion = 1;
 
-int read_alloc_request(UserSpan from, mlx5_ib_alloc_ucontext_req_v2* request) {
+int read_alloc_request(const Context& context, UserSpan from,
+                       mlx5_ib_alloc_ucontext_req_v2* request) {
     constexpr std::size_t kFirstBytes = sizeof(mlx5_ib_alloc_ucontext_req);
     constexpr std::size_t kSecondBytesMin =
         offsetof(mlx5_ib_alloc_ucontext_req_v2, max_cqe_version);
@@ -51,7 +52,7 @@ int read_alloc_request(UserSpan from, mlx5_ib_alloc_ucontext_req_v2* request) {
         return EINVAL;
     }
     // What a card says whose firmware knows no user contexts; libmlx5 asks again without it.
-    return (request->flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 ? EINVAL : 0;
+    return (request->flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && !context.has_devx ? EINVAL : 0;
 }
 
 /// As firmware versions are: three numbers.
@@ -128,7 +129,7 @@ mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to,
 
 int get_context(Context& context, const Call& call) {
     mlx5_ib_alloc_ucontext_req_v2 request;
-    if (const int error = read_alloc_request(call.driver_in, &request)) {
+    if (const int error = read_alloc_request(context, call.driver_in, &request)) {
         return error;
     }
     // Who allocates its pages one by one, by ioctl, needs none of these.

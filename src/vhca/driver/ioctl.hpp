@@ -6,8 +6,8 @@
 //     attribute   id, bytes, flags, (reserved), data: handle, descriptor, pointer, or up to 8 bytes
 //
 // A method is described by a table of its attributes; decode() applies the kernel's rules to what a
-// program gave, and a handler never sees an attribute that breaks them. Rules and errno are those of
-// drivers/infiniband/core/uverbs_ioctl.c.
+// program gave, and a handler never sees an attribute that breaks them. Rules and errno are those
+// of drivers/infiniband/core/uverbs_ioctl.c.
 #pragma once
 
 #include <rdma/rdma_user_ioctl_cmds.h>

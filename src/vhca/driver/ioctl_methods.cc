@@ -12,9 +12,9 @@ namespace {
 
 using Kind = AttributeSpec::Kind;
 
-std::vector<IoctlMethod> all_methods() {
+std::vector<IoctlMethod> join(std::initializer_list<std::span<const IoctlMethod>> parts) {
     std::vector<IoctlMethod> all;
-    for (const auto part : {device_methods(), object_methods(), uar_methods()}) {
+    for (const auto part : parts) {
         all.insert(all.end(), part.begin(), part.end());
     }
     return all;
@@ -36,8 +36,12 @@ bool exists(const Context& context, std::uint16_t object, std::uint32_t handle) 
             return context.mrs.find(handle) != nullptr;
         case MLX5_IB_OBJECT_UAR:
             return context.uars.find(handle) != nullptr;
+        case MLX5_IB_OBJECT_DEVX_UMEM:
+            return context.umems.find(handle) != nullptr;
+        case MLX5_IB_OBJECT_DEVX_OBJ:
+            return context.devx_objects.find(handle) != nullptr;
         default:
-            return false;
+            return object == kAnyObject;
     }
 }
 
@@ -62,9 +66,10 @@ bool is_first(const IoctlMethod& method) {
 }  // namespace
 
 int run_ioctl(Context& context, const void* argument) {
-    static const std::vector<IoctlMethod> methods = all_methods();
+    static const auto plain = join({device_methods(), object_methods(), uar_methods()});
+    static const auto with_devx = join({plain, devx_methods()});
     IoctlCall call;
-    if (const int error = decode(argument, methods, &call)) {
+    if (const int error = decode(argument, context.has_devx ? with_devx : plain, &call)) {
         return error;
     }
     const auto guard = context.engine.lock();

@@ -6,6 +6,7 @@
 // ioctl_device.cc    the device, its port, asynchronous events
 // ioctl_objects.cc   CQs, SRQs, queue pairs, and the ends of all objects
 // ioctl_uar.cc       doorbell pages
+// ioctl_devx.cc      commands of the device
 #pragma once
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -21,6 +22,10 @@ namespace tagwire::vhca::driver {
 [[nodiscard]] std::span<const IoctlMethod> device_methods();
 [[nodiscard]] std::span<const IoctlMethod> object_methods();
 [[nodiscard]] std::span<const IoctlMethod> uar_methods();
+/// Of a context whose program was let use DEVX.
+[[nodiscard]] std::span<const IoctlMethod> devx_methods();
+/// An attribute's object of any kind: the method looks itself.
+inline constexpr std::uint16_t kAnyObject = 0xffff;
 
 /// RDMA_VERBS_IOCTL. errno value. Takes the engine's lock.
 int run_ioctl(Context& context, const void* argument);

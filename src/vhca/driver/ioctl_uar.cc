@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Doorbell pages that programs ask for one by one. Each is a page of the device's file, behind those
-// of the write form; what is rung there is a hint, so a page is nothing but its place.
+// Doorbell pages that programs ask for one by one. Each is a page of the device's file, behind
+// those of the write form; what is rung there is a hint, so a page is nothing but its place.
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <unistd.h>

@@ -77,6 +77,17 @@ struct UarObject {
     std::uint32_t page = 0;  // of the device's file
 };
 
+/// Memory of the program that commands of the device may name.
+struct UmemObject {
+    std::uint64_t address = 0, bytes = 0;
+};
+
+/// Made by a command of the device: where it is in the tables, and its number.
+struct DevxObject {
+    enum class Kind : std::uint8_t { kCq, kSrq, kQp, kDct } kind = Kind::kCq;
+    std::uint32_t handle = 0, number = 0;
+};
+
 /// A completion channel: programs name it by any descriptor of its pipe.
 struct ChannelObject {
     std::unique_ptr<EventPipe> pipe;
@@ -89,6 +100,7 @@ struct CqObject {
     std::uint64_t user_handle = 0;
     ChannelObject* channel = nullptr;
     std::unique_ptr<CqRing> ring;
+    bool is_devx = false;  // the program has no verbs object of it, and gets no events of such
     std::uint32_t async_events = 0;  // told and not taken back
     std::uint32_t comp_events = 0;   // likewise, when it was removed
     ucs::ListLink<CqObject> of_poller;
@@ -102,6 +114,7 @@ struct SrqObject {
     PdObject* pd = nullptr;
     CqObject* tag_cq = nullptr;  // of a tag-matching one
     std::unique_ptr<ReceiveList> ring;
+    bool is_devx = false;
     std::uint32_t wr_max = 0, sge_max = 0;  // that queries say
     TagIndices tags;
     std::uint32_t async_events = 0;
@@ -122,7 +135,9 @@ struct QpObject {
     std::unique_ptr<SendRing> sends;        // at most one of the two
     std::unique_ptr<TagRing> tag_commands;  // of a tag-matching SRQ
     std::unique_ptr<ReceiveRing> receives;
-    Mr* inline_mr = nullptr;  // opens the shadow of `sends`
+    bool is_devx = false;
+    EventPipe* last_receive_pipe = nullptr;  // gets user_handle at IBV_EVENT_QP_LAST_WQE_REACHED
+    Mr* inline_mr = nullptr;                 // opens the shadow of `sends`
     std::uint32_t async_events = 0;
     ucs::ListLink<QpObject> of_poller;
 };
@@ -161,6 +176,10 @@ class Context {
     HandleTable<SrqObject> srqs;
     HandleTable<QpObject> qps;
     HandleTable<UarObject> uars;
+    bool has_devx = false;  // TAGWIRE_VHCA_DEVX
+    HandleTable<UmemObject> umems;
+    HandleTable<DevxObject> devx_objects;
+    std::map<std::uint64_t, std::unique_ptr<EventPipe>> devx_pipes;    // by inode
     std::map<std::uint64_t, std::unique_ptr<ChannelObject>> channels;  // by inode
     std::uint32_t bfregs = 0;                                          // of GET_CONTEXT
     std::uint32_t next_bfreg = 0;

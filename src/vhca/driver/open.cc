@@ -26,13 +26,20 @@ constexpr std::uint32_t kSharedListMax = 31;
 // Pieces of any entry, those in it among them, of which one may be in two parts.
 constexpr std::uint32_t kPiecesMax = Wqe::kPiecesMax + 2;
 
+Options options_of_process() {
+    Options options;
+    static_cast<void>(ucs::config_fill(option_table(), &options));  // it was well before
+    return options;
+}
+
 void limit_to_rings(DeviceConfig& config) {
     config.qp_wr_max = std::min(config.qp_wr_max, kRingEntriesMax);
     config.srq_wr_max = std::min(config.srq_wr_max, kRingEntriesMax - 1);
     config.cqe_max = std::min(config.cqe_max, kCqEntriesMax - 1);
     config.sge_max = std::min(config.sge_max, kSendListMax);
     config.srq_sge_max = std::min(config.srq_sge_max, kSharedListMax);
-    config.has_dc_rendezvous = false;  // the driver has no way to ask for tag matching over DC
+    // Verbs have no way to ask for tag matching over DC.
+    config.has_dc_rendezvous = config.has_dc_rendezvous && options_of_process().devx;
 }
 
 /// Rings are powers of two, so the driver asks for more than programs do.
@@ -43,12 +50,6 @@ void adapt(DeviceConfig& config) {
     config.cqe_max = std::bit_ceil(config.cqe_max + 1) - 1;
     config.srq_sge_max = std::bit_ceil(config.srq_sge_max + 1) - 1;
     config.sge_max = kPiecesMax;
-}
-
-Options options_of_process() {
-    Options options;
-    static_cast<void>(ucs::config_fill(option_table(), &options));  // it was well before
-    return options;
 }
 
 /// As the options have it, and the engine found it.
@@ -88,6 +89,7 @@ std::unique_ptr<Context> open_context(unsigned device_index) {
         auto context = std::make_unique<Context>(*engine, Poller::of(*engine),
                                                  told_of(engine->device().config()));
         context->has_ioctl = options_of_process().driver_abi == kDriverAbiIoctl;
+        context->has_devx = context->has_ioctl && options_of_process().devx;
         return context;
     } catch (const std::bad_alloc&) {
         errno = ENOMEM;

@@ -54,7 +54,8 @@ bool ReceiveList::next(RecvWork* work_p) {
     const std::size_t count =
         parse_receive(std::span<const std::byte>(copy_).subspan(sizeof link), pieces_);
     *work_p = {name_of(head_), {pieces_.data(), count}};
-    head_ = be16toh(link.next_wqe_index);
+    head_ = is_cyclic_ ? static_cast<std::uint16_t>((head_ + 1U) % ring_.entries)
+                       : be16toh(link.next_wqe_index);
     ++taken_;
     return true;
 }

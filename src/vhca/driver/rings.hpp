@@ -71,6 +71,12 @@ class CqRing final : public CompletionConsumer {
     /// ones are taken back.
     std::uint32_t retire();
     [[nodiscard]] bool is_gone() const { return is_gone_; }
+    [[nodiscard]] const EventPipe* channel() const { return config_.channel; }
+    /// From now on; the pipe outlives the ring.
+    void announce_to(EventPipe* channel, std::uint64_t user_handle) {
+        config_.channel = channel;
+        config_.user_handle = user_handle;
+    }
     [[nodiscard]] std::uint32_t number() const { return config_.number; }
     [[nodiscard]] std::uint32_t entries() const { return config_.ring.entries; }
 
@@ -128,13 +134,15 @@ class ReceiveList final : public ReceiveSource {
           pieces_(ring.entry_bytes / kSegmentBytes),
           copy_(ring.entry_bytes) {}
     bool next(RecvWork* work_p) override;
+    /// Entries are taken one after the other, whatever they name. Before the first is taken.
+    void set_cyclic(bool is_cyclic) { is_cyclic_ = is_cyclic; }
     [[nodiscard]] bool is_gone() const { return is_gone_; }
 
   private:
     RingMemory ring_;
     Record record_;
     std::uint16_t head_ = 0, taken_ = 0;
-    bool is_gone_ = false;
+    bool is_gone_ = false, is_cyclic_ = false;
     std::vector<ibv_sge> pieces_;
     std::vector<std::byte> copy_;
 };

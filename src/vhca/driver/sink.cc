@@ -8,6 +8,9 @@ namespace {
 
 template <typename T>
 void tell(T& object, ibv_event_type type) {
+    if (object.is_devx) {
+        return;
+    }
     const ib_uverbs_async_event_desc event{.element = object.user_handle,
                                            .event_type = static_cast<std::uint32_t>(type),
                                            .reserved = 0};
@@ -19,7 +22,11 @@ class DriverSink final : public EventSink {
   public:
     void cq_event(Cq& /*cq*/) override {}  // its ring announces by itself
     void qp_event(ibv_event_type type, Qp& qp) override {
-        tell(*static_cast<QpObject*>(qp.user()), type);
+        QpObject& object = *static_cast<QpObject*>(qp.user());
+        if (type == IBV_EVENT_QP_LAST_WQE_REACHED && object.last_receive_pipe != nullptr) {
+            object.last_receive_pipe->push(std::as_bytes(std::span(&object.user_handle, 1)));
+        }
+        tell(object, type);
     }
     void srq_event(ibv_event_type type, Srq& srq) override {
         tell(*static_cast<SrqObject*>(srq.user()), type);
