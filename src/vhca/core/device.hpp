@@ -181,6 +181,8 @@ struct QpConfig {
     /// Who posts keeps account of the places in the send queue: those of the device are free when
     /// requests end, and the streams of a DCI have one each.
     bool keeps_places = false;
+    /// Of one whose SRQ matches tags: the program sends, too, not the device alone.
+    bool sends_beside_device = false;
 };
 
 /// One send request; the faces translate theirs into this. What it points to is read in the call.

@@ -38,7 +38,7 @@ QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_, QueuePair* 
         config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
         matching_ = static_cast<SharedReceiveQueue*>(config.srq)->matching();
     }
-    if (matching_ != nullptr || is_dct()) {
+    if ((matching_ != nullptr && !config.sends_beside_device) || is_dct()) {
         config.cap = {};
     }
     reset();
@@ -76,7 +76,8 @@ int QueuePair::post_send(const SendWork& work, Time now) {
 }
 
 int QueuePair::enqueue_send(const SendWork& work) {
-    if (state_ < IBV_QPS_RTS || matching_ != nullptr) [[unlikely]] {
+    const bool is_of_device = matching_ != nullptr && !config.sends_beside_device;
+    if (state_ < IBV_QPS_RTS || is_of_device) [[unlikely]] {
         return EINVAL;
     }
     return has_streams() ? initiator_->enqueue(work) : requester_.enqueue(work);

@@ -118,7 +118,7 @@ bool Requester::may_start(SendRequest& request) {
 
 bool Requester::is_data_accessible(SendRequest& request) const {
     const unsigned access = request.wants_data() ? IBV_ACCESS_LOCAL_WRITE : 0;
-    return request.is_inline() || qp_.device.memory.opens(request.sges(), pd_, access);
+    return request.is_inline() || qp_.device.memory.opens(request.sges(), pd_of(request), access);
 }
 
 bool Requester::is_window_open(const SendRequest& request, std::uint64_t psn) const {
@@ -171,7 +171,7 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     std::byte* payload = put_headers(start, packet, bytes);
     if (request.is_inline()) {
         std::memcpy(payload, request.data() + offset, bytes);
-    } else if (!device.memory.gather(request.sges(), pd_, offset, payload, bytes)) {
+    } else if (!device.memory.gather(request.sges(), pd_of(request), offset, payload, bytes)) {
         fault(IBV_WC_LOC_PROT_ERR);
         return Step::kWaits;
     }

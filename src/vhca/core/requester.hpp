@@ -42,6 +42,7 @@ struct alignas(16) SendRequest {
     std::uint16_t sge_count;
     bool needs_care;        // refused, or DC
     bool is_nop;            // takes no sequence number
+    bool is_owned;          // by the device: of a rendezvous
     ibv_wc_status refused;  // found at posting, told in its turn
     std::uint64_t dc_key;
     Rendezvous rendezvous;     // that the device sends this for
@@ -135,6 +136,9 @@ class Requester {
     [[nodiscard]] SendRequest& at(std::uint32_t index) {
         return *reinterpret_cast<SendRequest*>(memory_.get() + (index & mask_) * stride_);
     }
+    [[nodiscard]] const Pd* pd_of(const SendRequest& request) const {
+        return request.is_owned ? owned_pd_ : pd_;
+    }
     [[nodiscard]] int check(const SendWork& work) const;
     [[nodiscard]] ibv_wc_status find_fault(const SendRequest& request) const;
     void fill(SendRequest& request, const SendWork& work);
@@ -184,7 +188,8 @@ class Requester {
     void arm_timer();
 
     QueuePair& qp_;
-    const Pd* pd_ = nullptr;  // of local memory
+    const Pd* pd_ = nullptr;        // of local memory
+    const Pd* owned_pd_ = nullptr;  // of that which the device's own requests are about
     std::unique_ptr<std::byte[]> memory_;
     std::size_t stride_ = 0;
     std::uint32_t mask_ = 0;

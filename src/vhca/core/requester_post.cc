@@ -51,8 +51,10 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 int Requester::allocate() {
     const ibv_qp_cap& cap = qp_.config.cap;
     // What the device sends for a tag-matching SRQ is about the memory of that.
-    pd_ = qp_.matching() == nullptr ? qp_.config.pd
-                                    : static_cast<SharedReceiveQueue*>(qp_.config.srq)->pd;
+    pd_ = owned_pd_ = qp_.config.pd;
+    if (qp_.matching() != nullptr) {
+        owned_pd_ = static_cast<SharedReceiveQueue*>(qp_.config.srq)->pd;
+    }
     const std::size_t data =
         std::max<std::size_t>(cap.max_send_sge * sizeof(ibv_sge), cap.max_inline_data);
     stride_ = sizeof(SendRequest) + ((data + 15) & ~std::size_t{15});
@@ -115,6 +117,7 @@ void Requester::fill(SendRequest& request, const SendWork& work) {
     request.length = static_cast<std::uint32_t>(std::min(length, length_max));
     request.dc_key = work.dc_key;
     request.is_nop = work.is_nop;
+    request.is_owned = false;
     request.refused = work.refused != IBV_WC_SUCCESS ? work.refused
                       : length > length_max          ? IBV_WC_LOC_LEN_ERR
                                                      : find_fault(request);
@@ -160,7 +163,7 @@ void Requester::complete_oldest(ibv_wc_status status) {
     if (qp_.device.config.frees_when_completed || qp_.config.keeps_places) {
         free_ = done_;
     }
-    if (qp_.matching() != nullptr) [[unlikely]] {
+    if (request.is_owned) [[unlikely]] {
         complete_owned(request, status);
         return;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The send queue of a queue pair with a tag-matching SRQ. It is the device's: for each rendezvous
-// that matched it holds the reads that get the data, and behind a fence the FIN to the sender.
+// that matched it holds the reads that get the data, and behind a fence the FIN to the sender. What
+// the program sends, where it may (QpConfig::sends_beside_device), is in the same order.
 //
 // Nobody polls their completions, so a place is free again when its request is done.
 #include <endian.h>
@@ -39,7 +40,7 @@ bool Requester::has_room_for_rendezvous() {
         return false;  // what is sent has no sequence number yet
     }
     // The queue that was made with the queue pair has other places: the first one replaces it.
-    const std::uint32_t places = stride_ == kStride ? mask_ + 1 : 0;
+    const std::uint32_t places = stride_ >= kStride ? mask_ + 1 : 0;
     if (places != 0 && places - (head_ - done_) > kReadsMax) {
         return true;
     }
@@ -47,15 +48,17 @@ bool Requester::has_room_for_rendezvous() {
 }
 
 bool Requester::grow_owned(std::uint32_t places) {
-    std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[places * kStride]);
+    const std::size_t stride = std::max(stride_, kStride);
+    places = std::max(places, mask_ + 1);
+    std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[places * stride]);
     if (memory == nullptr) {
         return false;
     }
     for (std::uint32_t index = done_; index != head_; ++index) {
-        std::memcpy(memory.get() + (index & (places - 1)) * kStride, &at(index), kStride);
+        std::memcpy(memory.get() + (index & (places - 1)) * stride, &at(index), stride_);
     }
     memory_ = std::move(memory);
-    stride_ = kStride;
+    stride_ = stride;
     mask_ = places - 1;
     return true;
 }
@@ -63,6 +66,7 @@ bool Requester::grow_owned(std::uint32_t places) {
 void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous) {
     SendRequest& request = *new (&at(head_)) SendRequest;
     fill(request, work);
+    request.is_owned = true;
     request.rendezvous = rendezvous;
     ++head_;
 }
@@ -113,7 +117,7 @@ void Requester::complete_owned(const SendRequest& request, ibv_wc_status status)
 
 void Requester::drop_owned() {
     for (std::uint32_t index = done_; index != head_; ++index) {
-        if (at(index).wr_id == kTells) {
+        if (at(index).is_owned && at(index).wr_id == kTells) {
             qp_.responder().drop_rendezvous(at(index).rendezvous);
         }
     }

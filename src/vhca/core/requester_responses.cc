@@ -158,7 +158,7 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
     if (request.is_atomic()) {
         std::array<std::byte, sizeof packet.original> old;
         std::memcpy(old.data(), &packet.original, old.size());
-        return qp_.device.memory.scatter(request.sges(), pd_, 0, old.data(), old.size())
+        return qp_.device.memory.scatter(request.sges(), pd_of(request), 0, old.data(), old.size())
                    ? IBV_WC_SUCCESS
                    : IBV_WC_LOC_PROT_ERR;
     }
@@ -174,13 +174,13 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
 bool Requester::place(SendRequest& request, std::uint64_t offset, const Packet& packet) {
     const MemoryTable& memory = qp_.device.memory;
     if (!qp_.device.config.shuffles_reads) [[likely]] {
-        return memory.scatter(request.sges(), pd_, offset, packet.payload.data(),
+        return memory.scatter(request.sges(), pd_of(request), offset, packet.payload.data(),
                               packet.payload.size());
     }
     if (placement_ == nullptr) {
         placement_ = std::make_unique<ReadPlacement>(qp_.device.random);
     }
-    const ReadTarget to{memory, request.sges(), pd_};
+    const ReadTarget to{memory, request.sges(), pd_of(request)};
     return placement_->take(to, offset, packet.payload) &&
            (!packet.has(kIsEnd) || placement_->finish(to));
 }

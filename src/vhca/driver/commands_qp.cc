@@ -48,15 +48,16 @@ void make_rings(const QpRequest& request, QpObject& qp) {
 
 /// The device reads inline data from where the ring keeps them.
 int open_inline_data(Device& device, QpObject& qp) {
-    if (qp.sends == nullptr || qp.sends->shadow().empty()) {
+    SendRing* sends = qp.tag_commands != nullptr ? &qp.tag_commands->ring() : qp.sends.get();
+    if (sends == nullptr || sends->shadow().empty()) {
         return 0;
     }
-    const std::span<std::byte> shadow = qp.sends->shadow();
+    const std::span<std::byte> shadow = sends->shadow();
     const int error =
         device.create_mr(*qp.pd->core, shadow.data(), shadow.size(),
                          reinterpret_cast<std::uint64_t>(shadow.data()), 0, &qp.inline_mr);
     if (error == 0) {
-        qp.sends->set_inline_key(qp.inline_mr->key);
+        sends->set_inline_key(qp.inline_mr->key);
     }
     return error;
 }
@@ -89,7 +90,8 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
                           .dc = request.dc,
                           .user = qp.get(),
                           .source = qp->receives.get(),
-                          .keeps_places = true};
+                          .keeps_places = true,
+                          .sends_beside_device = qp->tag_commands != nullptr};
     if (const int error = device.create_qp(config, &qp->core)) {
         if (qp->inline_mr != nullptr) {
             static_cast<void>(device.destroy_mr(*qp->inline_mr));

@@ -183,6 +183,8 @@ class SendRing {
     [[nodiscard]] bool copy(std::span<std::byte> to);
     /// The work of wqe_, with its pieces in sges_.
     void complete_work();
+    /// wqe_ to the core, or why not: ENOMEM, no room at present; EINVAL, `qp` does not send.
+    int post(Qp& qp);
     void add_inline(const WqePiece& piece);
     [[nodiscard]] std::size_t offset_of_seen() const {
         return (seen_ & (config_.ring.entries - 1)) * kBlockBytes;
@@ -225,14 +227,16 @@ class TagRing {
   public:
     TagRing(SendRing::Config config, TagIndices& indices)
         : ring_(std::move(config)), indices_(indices) {}
-    /// As SendRing::look(): carried out on `srq`, in the name of `qp`. One that cannot be carried
-    /// out ends the ring as memory does that is gone: such a queue pair has no completions to fail.
+    /// As SendRing::look(): operations are carried out on `srq`, all else is sent by `qp`. An
+    /// operation that cannot be carried out ends the ring as memory does that is gone.
     bool look(Qp& qp, Srq& srq, Time now);
     void reset() { ring_.reset(); }
     [[nodiscard]] bool is_gone() const { return ring_.is_gone(); }
+    /// Of what it sends beside.
+    [[nodiscard]] SendRing& ring() { return ring_; }
 
   private:
-    /// False: it is no operation, or the list has no room for it.
+    /// False: the list has no room for it.
     bool carry_out(const Wqe& wqe, Srq& srq, Time now);
 
     SendRing ring_;

@@ -85,20 +85,24 @@ void SendRing::complete_work() {
     work.sges = sges_;
 }
 
+int SendRing::post(Qp& qp) {
+    complete_work();
+    const int error = qp.enqueue_send(wqe_.work);
+    if (error != EINVAL) {
+        return error;
+    }
+    refuse(&wqe_);
+    complete_work();
+    return qp.enqueue_send(wqe_.work);
+}
+
 bool SendRing::look(Qp& qp, Time now) {
     if (qp.state() < IBV_QPS_RTS) {
         return false;
     }
     unsigned taken = 0;
     while (taken != kEntriesPerLook && fetch()) {
-        complete_work();
-        int error = qp.enqueue_send(wqe_.work);
-        if (error == EINVAL) {
-            refuse(&wqe_);
-            complete_work();
-            error = qp.enqueue_send(wqe_.work);
-        }
-        if (error != 0) {
+        if (post(qp) != 0) {
             break;  // no room at present: it stays where it is
         }
         seen_ = static_cast<std::uint16_t>(seen_ + wqe_.blocks);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <cerrno>
+
 #include "vhca/driver/rings.hpp"
 
 namespace tagwire::vhca::driver {
@@ -8,12 +10,6 @@ constexpr std::uint32_t kNoHandle = ~std::uint32_t{0};  // of no receive: removi
 }
 
 bool TagRing::carry_out(const Wqe& wqe, Srq& srq, Time now) {
-    if (wqe.work.is_nop) {
-        return true;
-    }
-    if (!wqe.is_tag_command) {
-        return false;
-    }
     const TagCommand& command = wqe.tag;
     const bool has_buffer = command.sge.length != 0;
     TagWork work;
@@ -56,13 +52,24 @@ bool TagRing::look(Qp& qp, Srq& srq, Time now) {
         return false;
     }
     unsigned taken = 0;
+    bool has_sent = false;
     while (taken != SendRing::kEntriesPerLook && ring_.fetch()) {
-        if (!carry_out(ring_.wqe_, srq, now)) {
-            ring_.is_gone_ = true;
+        if (ring_.wqe_.is_tag_command) {
+            ring_.is_gone_ = !carry_out(ring_.wqe_, srq, now);
+        } else if (const int error = ring_.post(qp); error == ENOMEM) {
+            break;
+        } else {
+            ring_.is_gone_ = error != 0;
+            has_sent = has_sent || error == 0;
+        }
+        if (ring_.is_gone_) {
             break;
         }
         ring_.seen_ = static_cast<std::uint16_t>(ring_.seen_ + ring_.wqe_.blocks);
         ++taken;
+    }
+    if (has_sent) {
+        qp.ring(now);
     }
     return taken != 0;
 }

@@ -280,8 +280,8 @@ bool take_body(std::span<const std::byte> entry, const mlx5_wqe_ctrl_seg& contro
         return true;
     }
     wqe.is_tag_command = wqe.opcode == MLX5_OPCODE_TAG_MATCHING;
-    if (wqe.is_tag_command || context.commands_tags) {
-        return wqe.is_tag_command && context.commands_tags && take_tag_command(segments, wqe);
+    if (wqe.is_tag_command) {
+        return context.commands_tags && take_tag_command(segments, wqe);
     }
     return take_request(segments, control, context, wqe);
 }

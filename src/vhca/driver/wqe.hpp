@@ -24,7 +24,7 @@ inline constexpr std::uint32_t kEndOfList = 0x100;  // the key that ends a list 
 struct WqeContext {
     ibv_qp_type type = IBV_QPT_RC;
     DcKind dc = DcKind::kNone;
-    bool commands_tags = false;  // its SRQ matches tags: it takes TAG_MATCHING and nothing else
+    bool commands_tags = false;  // its SRQ matches tags: it takes TAG_MATCHING, too
 };
 
 /// One operation of a TAG_MATCHING entry.
