@@ -33,6 +33,9 @@ void destroy_owned(std::vector<std::unique_ptr<T>>& owners, const T& object) {
     owners.pop_back();
 }
 
+// The general services interface of a port (IBTA 1.4, 3.9.5.3).
+constexpr std::uint32_t kGsiQpn = 1, kGsiQkey = 0x80010000;
+
 CompletionQueue& cq_of(Cq& cq) {
     return static_cast<CompletionQueue&>(cq);
 }
@@ -69,6 +72,11 @@ void Device::Impl::receive(Route from, std::span<const std::byte> bytes) {
     }
     QueuePair* qp = qps.find(packet.qpn);
     if (qp == nullptr) [[unlikely]] {
+        if (packet.qpn == kGsiQpn && packet.opcode == Opcode::kUdSendOnly &&
+            packet.qkey == kGsiQkey && management != nullptr) {
+            management->receive(from, packet.payload);
+            return;
+        }
         ++counters.misaddressed;
         answer_inquiry(from, packet);
         return;
@@ -180,6 +188,27 @@ Time Device::progress(Time now) {
 bool Device::is_drained() const {
     return impl_->working.empty();
 }
+void Device::set_management(ManagementPort* port) {
+    impl_->management = port;
+}
+
+void Device::send_management(Route to, std::span<const std::byte> datagram) {
+    Packet packet;
+    packet.opcode = Opcode::kUdSendOnly;
+    packet.qpn = packet.source_qpn = kGsiQpn;
+    packet.qkey = kGsiQkey;
+    const std::size_t bytes = packet_bytes(packet.opcode, datagram.size());
+    std::byte* start = impl_->wire.claim(to, bytes);
+    if (start == nullptr) {
+        return;
+    }
+    std::byte* payload = put_headers(start, packet, datagram.size());
+    std::copy(datagram.begin(), datagram.end(), payload);
+    put_padding(payload + datagram.size(), datagram.size());
+    impl_->wire.commit(to, bytes);
+    ++impl_->counters.packets_sent;
+}
+
 const DeviceConfig& Device::config() const {
     return impl_->config;
 }

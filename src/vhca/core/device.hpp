@@ -123,6 +123,16 @@ class CompletionConsumer {
     ~CompletionConsumer() = default;
 };
 
+/// Who gets the datagrams for QP1, the port's general services.
+class ManagementPort {
+  public:
+    /// Called from inside a step of the device: may send, must not call back otherwise.
+    virtual void receive(Route from, std::span<const std::byte> datagram) = 0;
+
+  protected:
+    ~ManagementPort() = default;
+};
+
 /// Has receives that nobody posts to the device: it asks for them when a message looks for one.
 class ReceiveSource {
   public:
@@ -256,6 +266,11 @@ class Device {
     Time progress(Time now);
     /// Nothing waits for the wire.
     [[nodiscard]] bool is_drained() const;
+
+    /// nullptr: datagrams for QP1 are dropped, as at first.
+    void set_management(ManagementPort* port);
+    /// From QP1 to that of `to`. Lost where the wire has no room.
+    void send_management(Route to, std::span<const std::byte> datagram);
 
     [[nodiscard]] const DeviceConfig& config() const;
     [[nodiscard]] const DeviceCounters& counters() const;

@@ -75,6 +75,8 @@ class Device::Impl {
     std::mt19937_64 random;          // of what the device does in another way each time
     const std::byte* grh = nullptr;  // of the packet that is being received
 
+    ManagementPort* management = nullptr;
+
     MemoryTable memory;
     NumberTable<QueuePair> qps;
     NumberTable<SharedReceiveQueue> srqs;

@@ -161,8 +161,17 @@ int open_node(const DeviceNode& node) {
     if (node.kind == DeviceNode::Kind::kUverbs) {
         return open_device(node.index);
     }
-    errno = ENOENT;
-    return -1;
+    int fd = -1;
+    std::shared_ptr<OpenFile> file = open_rdma_cm(O_CLOEXEC, &fd);
+    if (file == nullptr) {
+        return -1;
+    }
+    ucs::UniqueFd shown(fd);
+    if (!add_file(shown.get(), std::move(file))) {
+        errno = EMFILE;
+        return -1;
+    }
+    return shown.release();
 }
 
 std::shared_ptr<OpenFile> find_file(int fd) {

@@ -176,6 +176,9 @@ unsigned Engine::drive(Time time) {
     Device& device = *device_;
     const unsigned packets = fabric_->deliver(device, time);
     deadline_ = device.progress(time);
+    if (management_ != nullptr) [[unlikely]] {
+        deadline_ = std::min(deadline_, management_->progress(time));
+    }
     if (faults_ != nullptr) [[unlikely]] {
         deadline_ = std::min(deadline_, faults_->progress(time));
     }
@@ -237,6 +240,11 @@ ibv_gid Engine::gid() const {
 void Engine::set_sink(EventSink* sink) {
     const auto guard = lock();
     sink_.to = sink;
+}
+
+void Engine::set_management(Management* management) {
+    management_ = management;
+    device_->set_management(management);
 }
 
 void Engine::set_pump(Pump* pump) {

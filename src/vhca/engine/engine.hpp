@@ -59,6 +59,16 @@ struct EngineConfig {
     std::uint64_t seed = 0;  // 0: a random one
 };
 
+/// What is driven together with the device: the connection manager.
+class Management : public ManagementPort {
+  public:
+    /// Returns when it wants to be called again at the latest.
+    virtual Time progress(Time now) = 0;
+
+  protected:
+    ~Management() = default;
+};
+
 class Engine {
   public:
     static constexpr Time kTakeOverNs = 100'000;
@@ -104,6 +114,8 @@ class Engine {
 
     /// Before the first object is made. The pump lives as long as the process.
     void set_pump(Pump* pump);
+    /// Under the lock; lives as long as the process.
+    void set_management(Management* management);
     /// Who is told of events; called under the lock, by any thread. None: events are dropped.
     void set_sink(EventSink* sink);
 
@@ -153,6 +165,7 @@ class Engine {
     UdpFabric* udp_ = nullptr;  // the fabric, if it is this one
     std::unique_ptr<FaultyWire> faults_;
     std::unique_ptr<Device> device_;
+    Management* management_ = nullptr;
     Time deadline_ = kNever;     // when the device wants to be called
     Time next_stall_check_ = 0;  // when to look for peers that do not poll
     std::uint16_t lid_ = 0;
