@@ -15,6 +15,7 @@ struct VhcaLibraries {
     std::string device;  // libtagwire-vhca.so
     std::string folder;  // libibverbs.so.1 and libmlx5.so.1
     std::string shim;    // to preload
+    std::string kernel;  // libtagwire-vhca-kernel.so, to preload for --driver mlx5
 };
 
 /// Throws Failure when they were not built or not installed.

@@ -47,6 +47,7 @@ void show_vhca(const VhcaInfoArguments& arguments) {
     paths.add("device", libraries.device);
     paths.add("drop-in folder", libraries.folder);
     paths.add("preloaded", libraries.shim);
+    paths.add("preloaded, --driver mlx5", libraries.kernel);
     if (const int error = describe(take_fact, &root)) {
         throw Failure(std::string("the virtual HCA cannot be opened: ") + std::strerror(error));
     }

@@ -95,6 +95,17 @@ void add_vhca_commands(CLI::App* app, VhcaArguments* arguments) {
     run->add_option("command", arguments->run.command, "The program and its arguments, after --")
         ->type_name("PROGRAM ARGS")
         ->required();
+    using Driver = VhcaRunArguments::Driver;
+    run->add_option_function<std::string>(
+           "--driver",
+           [arguments](const std::string& name) {
+               arguments->run.driver = name == "mlx5" ? Driver::kMlx5 : Driver::kTagwire;
+           },
+           "The program's libibverbs and libmlx5: tagwire (default), ours, fast; mlx5, the "
+           "system's "
+           "own, above an emulated kernel")
+        ->check(CLI::IsMember({"tagwire", "mlx5"}))
+        ->type_name("NAME");
     add_device_options(run, &arguments->run);
     CLI::App* info = app->add_subcommand("info", "Show the device and where its libraries are");
     info->add_option("--json", arguments->info.json, "Write it there, - for standard output")

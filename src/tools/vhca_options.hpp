@@ -14,6 +14,9 @@ namespace tagwire::tools {
 
 /// `tagwire vhca run`
 struct VhcaRunArguments {
+    /// The libraries that the program uses: libibverbs and libmlx5 are the virtual HCA's, or the
+    /// system's, above a kernel which has it.
+    enum class Driver { kTagwire, kMlx5 } driver = Driver::kTagwire;
     std::vector<std::string> command;
     /// Options of the device that were given: name as in TAGWIRE_VHCA_<name>, and value.
     std::vector<std::pair<std::string, std::string>> settings;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire vhca run`: starts a program whose libibverbs and libmlx5 are those of the virtual HCA.
+// `tagwire vhca run`: starts a program whose libibverbs and libmlx5 are those of the virtual HCA, or
+// the system's above the virtual HCA.
 #include <limits.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "tools/failure.hpp"
+#include "tools/program_file.hpp"
 #include "tools/vhca.hpp"
 
 namespace tagwire::tools {
@@ -50,6 +54,16 @@ class Environment {
         set(name, is_empty ? value : value + ":" + old->substr(name.size() + 1));
     }
 
+    /// Empty: it is not set, or so.
+    [[nodiscard]] std::string get(const std::string& name) const {
+        for (const std::string& entry : entries_) {
+            if (entry.starts_with(name + "=")) {
+                return entry.substr(name.size() + 1);
+            }
+        }
+        return {};
+    }
+
     /// Good until the next change.
     std::vector<char*> pointers() {
         std::vector<char*> pointers;
@@ -85,6 +99,7 @@ VhcaLibraries find_vhca_libraries() {
         VhcaLibraries libraries;
         libraries.folder = real;
         libraries.shim = libraries.folder + "/libtagwire-vhca-dev.so";
+        libraries.kernel = libraries.folder + "/libtagwire-vhca-kernel.so";
         libraries.device =
             libraries.folder.substr(0, libraries.folder.rfind('/')) + "/libtagwire-vhca.so";
         if (access(libraries.device.c_str(), R_OK) == 0 &&
@@ -98,6 +113,41 @@ VhcaLibraries find_vhca_libraries() {
         here + "; is the package tagwire-vhca installed, or was this built without it?");
 }
 
+namespace {
+
+// Ours take the place of the system's libraries.
+void set_tagwire(const VhcaLibraries& libraries, Environment* environment) {
+    environment->prepend("LD_LIBRARY_PATH", libraries.folder);
+    environment->prepend("LD_PRELOAD", libraries.shim);
+}
+
+// The system's libraries stay; the kernel that they find is ours.
+void set_mlx5(const VhcaLibraries& libraries, const VhcaRunArguments& arguments,
+              Environment* environment) {
+    if (access(libraries.kernel.c_str(), R_OK) != 0) {
+        throw Failure("the driver face is not there: no " + libraries.kernel);
+    }
+    const std::optional<std::string> program =
+        find_program(arguments.command.front(), environment->get("PATH"));
+    const std::string problem = program ? why_not_preloaded(*program) : std::string();
+    if (!problem.empty()) {
+        throw Failure(problem +
+                      ": the emulated kernel of --driver mlx5, a preloaded library, "
+                      "cannot get into it");
+    }
+    environment->prepend("LD_PRELOAD", libraries.kernel);
+}
+
+// The look of the environment, or of the options, which are behind it.
+void check_look(const Environment& environment) {
+    const std::string look = environment.get("TAGWIRE_VHCA_LOOK");
+    if (look == "soft-roce") {
+        throw Failure("--driver mlx5 shows a card that libmlx5 drives; --look soft-roce is none");
+    }
+}
+
+}  // namespace
+
 int run_vhca_program(const VhcaRunArguments& arguments) {
     const VhcaLibraries libraries = find_vhca_libraries();
     if (libraries.folder.find_first_of(": ;") != std::string::npos) {
@@ -105,10 +155,17 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
                       libraries.folder);
     }
     Environment environment;
-    environment.prepend("LD_LIBRARY_PATH", libraries.folder);
-    environment.prepend("LD_PRELOAD", libraries.shim);
+    const bool is_mlx5 = arguments.driver == VhcaRunArguments::Driver::kMlx5;
+    if (is_mlx5) {
+        set_mlx5(libraries, arguments, &environment);
+    } else {
+        set_tagwire(libraries, &environment);
+    }
     for (const auto& [name, value] : arguments.settings) {
         environment.set("TAGWIRE_VHCA_" + name, value);
+    }
+    if (is_mlx5) {
+        check_look(environment);
     }
     std::vector<std::string> words = arguments.command;
     std::vector<char*> argv;

@@ -389,6 +389,9 @@ TW_HOOK(int, faccessat, "faccessat", int dir_fd, const char* path, int mode, int
                                                                   : access_at(dir_fd, path, mode);
 }
 
+TW_HOOK(int, chdir, "chdir", const char* path) {
+    return static_cast<int>(direct(SYS_chdir, path_of(find_place(AT_FDCWD, path), path)));
+}
 TW_HOOK(ssize_t, readlink, "readlink", const char* path, char* out, std::size_t bytes) {
     return read_link_at(AT_FDCWD, path, out, bytes);
 }

@@ -150,6 +150,9 @@ Place look(int dir_fd, const char* path) {
     // That of the process which forked us names ours.
     std::string_view behind = whole;
     if (take_prefix(&behind, published_tree_path())) {
+        if (const std::optional<DeviceNode> node = find_node(behind)) {
+            return {.kind = Place::Kind::kNode, .node = *node, .path = {}};
+        }
         return {.kind = Place::Kind::kTree, .node = {}, .path = tree_path() + std::string(behind)};
     }
     if (!is_in_tree(whole)) {

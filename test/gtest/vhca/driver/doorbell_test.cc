@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// No store to a doorbell page is missed by a thread that sleeps on the trap, and none waits for
+// ever.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include "common/skip.hpp"
+#include "ucs/sys/shm.hpp"
+#include "vhca/driver/doorbell_trap.hpp"
+
+namespace tagwire::vhca::driver {
+namespace {
+
+constexpr std::size_t kBytes = std::size_t{1} << 30;
+constexpr int kPatienceMs = 20'000;  // only a doorbell that was missed takes so long
+
+void ring(std::byte* page) {
+    *reinterpret_cast<volatile std::uint64_t*>(page + 0x800) = 1;
+}
+
+// The thread of a device that has nothing else to do: looks at the record, and sleeps.
+class Sleeper {
+  public:
+    explicit Sleeper(DoorbellTrap* trap) : trap_(trap), thread_([this] { run(); }) {}
+    ~Sleeper() {
+        is_done_ = true;
+        thread_.join();
+    }
+    Sleeper(const Sleeper&) = delete;
+    Sleeper& operator=(const Sleeper&) = delete;
+
+    /// Posts a record and rings; true when the sleeper saw it.
+    bool post(std::byte* page) {
+        const unsigned mine = record_.fetch_add(1) + 1;
+        ring(page);
+        while (seen_.load() < mine) {
+            if (is_late_) {
+                return false;
+            }
+            std::this_thread::yield();
+        }
+        return true;
+    }
+    unsigned sleeps() const { return sleeps_; }
+
+  private:
+    bool look() {
+        const unsigned posted = record_.load();
+        return seen_.exchange(posted) != posted;
+    }
+
+    void run() {
+        while (!is_done_) {
+            if (look()) {
+                continue;
+            }
+            trap_->close();
+            if (!look()) {
+                ++sleeps_;
+                sleep();
+            }
+            trap_->open();
+        }
+    }
+
+    void sleep() {
+        constexpr int kSliceMs = 10;
+        for (int waited = 0; waited < kPatienceMs && !is_done_; waited += kSliceMs) {
+            pollfd one{.fd = trap_->fd(), .events = POLLIN, .revents = 0};
+            if (::poll(&one, 1, kSliceMs) != 0) {
+                return;
+            }
+        }
+        is_late_ = !is_done_;
+    }
+
+    DoorbellTrap* trap_;
+    std::atomic<unsigned> record_{0}, seen_{0}, sleeps_{0};
+    std::atomic<bool> is_done_{false}, is_late_{false};
+    std::thread thread_;
+};
+
+class VhcaDoorbell : public testing::Test {
+  protected:
+    void SetUp() override {
+        ASSERT_EQ(ucs::memfd_create_sealed("doorbells", kBytes, &memfd_), UCS_OK);
+        trap_.watch(memfd_.get(), kBytes);
+        if (trap_.fd() < 0) {
+            TW_SKIP("no userfaultfd here");
+        }
+    }
+    void TearDown() override {
+        trap_.forget(memfd_.get());
+        for (const auto& [base, bytes] : mappings_) {
+            ::munmap(base, bytes);
+        }
+    }
+
+    std::byte* map(std::size_t page, std::size_t pages = 1) {
+        void* base = ::mmap(nullptr, pages * kPage, PROT_READ | PROT_WRITE, MAP_SHARED,
+                            memfd_.get(), static_cast<off_t>(page * kPage));
+        EXPECT_NE(base, MAP_FAILED);
+        mappings_.emplace_back(base, pages * kPage);
+        DoorbellTrap::note_command();
+        return static_cast<std::byte*>(base);
+    }
+    bool is_readable(int wait_ms = 0) {
+        pollfd one{.fd = trap_.fd(), .events = POLLIN, .revents = 0};
+        return ::poll(&one, 1, wait_ms) == 1;
+    }
+    /// Whether a store to `page` waits for open(), which this does.
+    bool is_noticed(std::byte* page) {
+        trap_.close();
+        std::thread program([=] { ring(page); });
+        const bool noticed = is_readable(kPatienceMs);
+        trap_.open();
+        program.join();
+        return noticed;
+    }
+
+    const std::size_t kPage = ucs::page_bytes();
+    ucs::UniqueFd memfd_;
+    DoorbellTrap trap_;
+    std::vector<std::pair<void*, std::size_t>> mappings_;
+};
+
+TEST_F(VhcaDoorbell, no_store_is_missed_by_one_who_sleeps) {
+    std::byte* const page = map(0);
+    Sleeper sleeper(&trap_);
+    for (int round = 0; round < 3000; ++round) {
+        ASSERT_TRUE(sleeper.post(page)) << "round " << round;
+    }
+    EXPECT_GT(sleeper.sleeps(), 0U);
+}
+
+TEST_F(VhcaDoorbell, no_store_of_several_threads_and_pages_is_missed) {
+    constexpr std::size_t kThreads = 3;
+    // Two of one page, and one far behind.
+    const std::vector<std::byte*> pages{map(3), map(3), map(0x600)};
+    Sleeper sleeper(&trap_);
+    std::atomic<unsigned> missed{0};
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&, i] {
+            for (int round = 0; round < 1000 && missed == 0; ++round) {
+                missed += sleeper.post(pages[i]) ? 0 : 1;
+            }
+        });
+    }
+    for (std::thread& one : threads) {
+        one.join();
+    }
+    EXPECT_EQ(missed, 0U);
+}
+
+TEST_F(VhcaDoorbell, store_makes_it_readable_before_the_thread_goes_on) {
+    std::byte* const page = map(0);
+    std::atomic<bool> went_on{false};
+    trap_.close();
+    EXPECT_TRUE(trap_.is_closed());
+    EXPECT_FALSE(is_readable());
+    std::thread program([&] {
+        ring(page);
+        went_on = true;
+    });
+    EXPECT_TRUE(is_readable(kPatienceMs));
+    EXPECT_FALSE(went_on);
+    trap_.open();
+    program.join();
+    ring(page);  // waits for nobody
+    EXPECT_FALSE(is_readable());
+}
+
+TEST_F(VhcaDoorbell, mappings_are_found_however_they_came) {
+    std::byte* const first = map(0);
+    EXPECT_TRUE(is_noticed(first));
+    std::byte* const second = map(7);
+    EXPECT_TRUE(is_noticed(second));
+    EXPECT_TRUE(is_noticed(first));
+
+    void* const moved = ::mremap(second, kPage, 2 * kPage, MREMAP_MAYMOVE);
+    ASSERT_NE(moved, MAP_FAILED);
+    mappings_.back() = {moved, 2 * kPage};
+    DoorbellTrap::note_command();
+    EXPECT_TRUE(is_noticed(static_cast<std::byte*>(moved) + kPage));
+
+    ASSERT_EQ(::munmap(mappings_.front().first, kPage), 0);
+    EXPECT_TRUE(is_noticed(static_cast<std::byte*>(moved)));
+    void* const again =
+        ::mmap(first, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd_.get(), 0);
+    ASSERT_EQ(again, first);
+    DoorbellTrap::note_command();
+    EXPECT_TRUE(is_noticed(first));
+}
+
+TEST_F(VhcaDoorbell, unmapping_while_it_is_closed_leaves_nothing_behind) {
+    std::byte* const page = map(0);
+    std::byte* const other = map(1);
+    trap_.close();
+    ASSERT_EQ(::munmap(page, kPage), 0);
+    mappings_.erase(mappings_.begin());
+    std::thread program([=] { ring(other); });
+    EXPECT_TRUE(is_readable(kPatienceMs));
+    trap_.open();
+    program.join();
+    EXPECT_TRUE(is_noticed(other));
+}
+
+TEST_F(VhcaDoorbell, large_mapping_takes_no_memory) {
+    constexpr std::size_t kPages = 10'000;
+    std::byte* const pages = map(0, kPages);
+    EXPECT_TRUE(is_noticed(pages + (kPages - 1) * kPage));
+    ring(pages);
+    EXPECT_TRUE(is_noticed(pages + 17 * kPage));
+    struct stat file {};
+    ASSERT_EQ(::fstat(memfd_.get(), &file), 0);
+    EXPECT_LE(file.st_blocks * 512, static_cast<blkcnt_t>(8 * kPage));
+}
+
+TEST_F(VhcaDoorbell, forgotten_file_holds_nobody_up) {
+    std::byte* const page = map(0);
+    trap_.close();
+    std::thread program([=] { ring(page); });
+    EXPECT_TRUE(is_readable(kPatienceMs));
+    trap_.forget(memfd_.get());
+    program.join();
+    ring(page);
+    trap_.open();
+    trap_.close();
+    ring(page);
+    EXPECT_FALSE(is_readable());
+}
+
+TEST_F(VhcaDoorbell, file_of_another_device_stays_watched) {
+    ucs::UniqueFd other;
+    ASSERT_EQ(ucs::memfd_create_sealed("doorbells", kBytes, &other), UCS_OK);
+    trap_.watch(other.get(), kBytes);
+    std::byte* const page = map(0);
+    trap_.forget(other.get());
+    EXPECT_TRUE(is_noticed(page));
+}
+
+TEST_F(VhcaDoorbell, child_stores_without_waiting) {
+    std::byte* const page = map(0);
+    trap_.close();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(20);
+        ring(page);
+        ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    trap_.open();
+    EXPECT_TRUE(is_noticed(page));
+}
+
+TEST_F(VhcaDoorbell, system_call_never_waits) {
+    std::byte* const page = map(0);
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    ASSERT_EQ(::write(ends[1], "12345678", 8), 8);
+    trap_.close();
+    const ssize_t got = ::read(ends[0], page, 8);
+    EXPECT_TRUE(got == 8 || (got < 0 && errno == EFAULT));
+    trap_.open();
+    ::close(ends[0]);
+    ::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace tagwire::vhca::driver
