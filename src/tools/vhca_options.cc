@@ -28,6 +28,8 @@ constexpr DeviceOption kDeviceOptions[] = {
     {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
      "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},
     {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
+    {"--trace", "TRACE", "FILE",
+     "Write the packets that each process sends and receives, for Wireshark; %p is its id"},
     {"--look", "LOOK", "NAME", "What the device looks like: connectx (default), soft-roce"},
     {"--link-layer", "LINK_LAYER", "NAME",
      "Of the port: auto (default; ethernet over udp and for soft-roce), infiniband, ethernet"},
@@ -55,6 +57,7 @@ constexpr DeviceOption kDeviceOptions[] = {
 };
 // The same for options without a value: what they set the variable to.
 constexpr DeviceOption kDeviceFlags[] = {
+    {"--stats", "STATS", "y", "At the end, a line on standard error: packets, retries, faults"},
     {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
     {"--no-dc", "DC", "n", "The device has no DC"},
     {"--tm-ethernet", "TM_ETHERNET", "y",

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -162,7 +163,9 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
         set_tagwire(libraries, &environment);
     }
     for (const auto& [name, value] : arguments.settings) {
-        environment.set("TAGWIRE_VHCA_" + name, value);
+        const bool is_file = name == "TRACE" && !value.empty();  // the program may go elsewhere
+        environment.set("TAGWIRE_VHCA_" + name,
+                        is_file ? std::filesystem::absolute(value).string() : value);
     }
     if (is_mlx5) {
         check_look(environment);

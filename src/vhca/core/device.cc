@@ -70,6 +70,7 @@ void Device::Impl::receive(Route from, std::span<const std::byte> bytes) {
         ++counters.malformed;
         return;
     }
+    counters.payload_bytes_received += packet.payload.size();
     QueuePair* qp = qps.find(packet.qpn);
     if (qp == nullptr) [[unlikely]] {
         if (packet.qpn == kGsiQpn && packet.opcode == Opcode::kUdSendOnly &&

@@ -87,7 +87,8 @@ class EventSink {
 
 /// Counters that tests and `tagwire vhca info` read.
 struct DeviceCounters {
-    std::uint64_t packets_sent = 0, packets_received = 0, payload_bytes_sent = 0;
+    std::uint64_t packets_sent = 0, packets_received = 0;
+    std::uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;
     std::uint64_t retransmits = 0;  // go-back rounds
     std::uint64_t sequence_naks = 0, rnr_naks = 0, timeouts = 0;
     std::uint64_t duplicates = 0;    // packets that were seen before

@@ -4,12 +4,15 @@
 #include <endian.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
@@ -37,6 +40,12 @@ void report_faults() {
 // Who makes the engine; held across fork(), too.
 constinit std::mutex making;
 constinit std::array<Engine*, Engine::kMax> engines{};  // under `making`
+constinit PacketTrace* trace = nullptr;                 // under `making`; of all engines
+constinit bool has_begun_trace = false;                 // under `making`; or tried to
+
+[[gnu::destructor]] void end_of_process() {
+    Engine::say_farewell();
+}
 
 }  // namespace
 
@@ -120,6 +129,16 @@ int Engine::start(const EngineConfig& config) {
         faults_ = std::make_unique<FaultyWire>(*fabric_, config.faults, [this] { return now(); });
         wire = faults_.get();
     }
+    if (!config.trace.empty()) {
+        add_trace(config);
+        if (tap_ != nullptr) {
+            traced_ = std::make_unique<TracedWire>(*wire, *tap_);
+            wire = traced_.get();
+        }
+    }
+    index_ = config.index;
+    has_summary_ = config.has_summary;
+    seed_ = config.summary_seed != 0 ? config.summary_seed : config.faults.seed;
     const std::uint64_t seed = config.seed != 0 ? config.seed : ucs::random_u64();
     device_ = std::make_unique<Device>(device, *wire, sink_, seed);
     bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -128,6 +147,62 @@ int Engine::start(const EngineConfig& config) {
     }
     TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", lid_, static_cast<unsigned long long>(guid_));
     return start_helper();
+}
+
+// A device goes on without a trace when it cannot be written.
+void Engine::add_trace(const EngineConfig& config) {
+    const FrameKind kind = !is_ethernet_     ? FrameKind::kInfiniband
+                           : udp_ != nullptr ? FrameKind::kRoceIpv4
+                                             : FrameKind::kRoceIpv6;
+    const PacketFramer framer(kind, guid_ & ~kLidBits);
+    if (!has_begun_trace) {
+        has_begun_trace = true;
+        trace = PacketTrace::begin(trace_path_of(config.trace), framer.link_type());
+    }
+    if (trace != nullptr) {
+        const std::uint64_t own = udp_ != nullptr ? udp_->address() : lid_;
+        tap_ = std::make_unique<PacketTap>(*trace, framer, own);
+        fabric_->set_tap(tap_.get());
+    }
+}
+
+// ---- The end of the process --------------------------------------------------------------------
+
+// Other threads may still run, and one may have ended in the middle of a call.
+bool Engine::summarize() {
+    constexpr int kTriesMax = 1000;
+    bool is_locked = mutex_.try_lock();
+    for (int i = 0; !is_locked && i < kTriesMax; ++i) {
+        const timespec rest{0, 1'000'000};
+        ::nanosleep(&rest, nullptr);
+        is_locked = mutex_.try_lock();
+    }
+    if (!is_locked) {
+        return false;
+    }
+    const std::string line = summary_of(figures());
+    mutex_.unlock_quietly();
+    return ::write(STDERR_FILENO, line.data(), line.size()) > 0;
+}
+
+void Engine::say_farewell() {
+    const std::unique_lock guard(making, std::try_to_lock);
+    if (!guard.owns_lock()) {
+        return;
+    }
+    for (Engine* engine : engines) {
+        if (engine != nullptr && std::exchange(engine->has_summary_, false)) {
+            static_cast<void>(engine->summarize());
+        }
+    }
+    if (trace != nullptr) {
+        if (const std::uint64_t left_out = trace->finish(); left_out != 0) {
+            const std::string line = "tagwire: the trace " + trace->path() + " lacks " +
+                                     std::to_string(left_out) +
+                                     " packets: its file was written too slowly\n";
+            static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+        }
+    }
 }
 
 // ---- Fork --------------------------------------------------------------------------------------
@@ -161,11 +236,19 @@ void Engine::after_fork_child() {
             engine = nullptr;
         }
     }
+    if (trace != nullptr) {
+        trace->abandon();
+    }
+    trace = nullptr;
+    has_begun_trace = false;
     making.unlock();
 }
 
 void Engine::abandon() {
     mutex_.forget_wake();
+    if (tap_ != nullptr) {
+        tap_->abandon();
+    }
     fabric_->abandon();
     bell_.reset();
 }
@@ -256,6 +339,18 @@ void Engine::set_pump(Pump* pump) {
 
 FaultCounters Engine::fault_counters() const {
     return faults_ != nullptr ? faults_->counters() : FaultCounters{};
+}
+
+DeviceFigures Engine::figures() const {
+    DeviceFigures figures;
+    figures.index = index_;
+    figures.device = device_->counters();
+    figures.fabric = fabric_->counters();
+    if (faults_ != nullptr) {
+        figures.faults = faults_->counters();
+    }
+    figures.seed = seed_;
+    return figures;
 }
 
 Engine::HelperCounters Engine::helper_counters() const {

@@ -37,7 +37,9 @@
 #include "vhca/engine/clock.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/engine/pump.hpp"
+#include "vhca/engine/stats.hpp"
 #include "vhca/fabric/faulty_wire.hpp"
+#include "vhca/fabric/packet_trace.hpp"
 #include "vhca/fabric/shm_fabric.hpp"
 #include "vhca/fabric/udp_fabric.hpp"
 
@@ -56,7 +58,10 @@ struct EngineConfig {
     std::string address;  // udp: in dots; "": one of this machine
     DeviceConfig device;
     FaultConfig faults;
-    std::uint64_t seed = 0;  // 0: a random one
+    std::uint64_t seed = 0;    // 0: a random one
+    std::string trace;         // file of the process for its packets, "": none; see trace_path_of()
+    bool has_summary = false;  // at the end of the process
+    std::uint64_t summary_seed = 0;  // for all devices of the process; 0: that of the faults
 };
 
 /// What is driven together with the device: the connection manager.
@@ -122,11 +127,15 @@ class Engine {
     /// Under the lock.
     [[nodiscard]] const FabricCounters& fabric_counters() const { return fabric_->counters(); }
     [[nodiscard]] FaultCounters fault_counters() const;
+    [[nodiscard]] DeviceFigures figures() const;
     /// How often the helper woke up, and how often it drove the device.
     struct HelperCounters {
         std::uint64_t wake_ups = 0, take_overs = 0;
     };
     [[nodiscard]] HelperCounters helper_counters() const;
+
+    /// At the end of the process: the summaries of its devices, the rest of its trace.
+    static void say_farewell();
 
   private:
     [[nodiscard]] std::uint64_t node_of(const ibv_ah_attr& attr) const;
@@ -152,6 +161,9 @@ class Engine {
     [[nodiscard]] bool falls_asleep(Time time, Time* wait_ns_p);
     void abandon();
 
+    void add_trace(const EngineConfig& config);
+    bool summarize();
+
     static int make(const EngineConfig& config, Engine** engine_p);
     static void before_fork();
     static void after_fork_parent();
@@ -164,12 +176,17 @@ class Engine {
     std::unique_ptr<Fabric> fabric_;
     UdpFabric* udp_ = nullptr;  // the fabric, if it is this one
     std::unique_ptr<FaultyWire> faults_;
+    std::unique_ptr<PacketTap> tap_;  // with a trace
+    std::unique_ptr<TracedWire> traced_;
     std::unique_ptr<Device> device_;
     Management* management_ = nullptr;
     Time deadline_ = kNever;     // when the device wants to be called
     Time next_stall_check_ = 0;  // when to look for peers that do not poll
     std::uint16_t lid_ = 0;
     std::uint64_t guid_ = 0;
+    unsigned index_ = 0;
+    bool has_summary_ = false;
+    std::uint64_t seed_ = 0;  // of the summary
 
     alignas(128) std::atomic<std::uint64_t> polls_{0};  // of application threads
 

@@ -25,8 +25,13 @@ struct FabricCounters {
     std::uint64_t bad_crc = 0;
 };
 
+class PacketTap;
+
 class Fabric : public Wire {
   public:
+    /// Sees what comes in, just before the device does. Before the first packet.
+    void set_tap(PacketTap* tap) { tap_ = tap; }
+
     /// Hands packets that came in to the device, up to a bound. Returns how many there were.
     virtual unsigned deliver(Device& device, Time now) = 0;
 
@@ -52,6 +57,9 @@ class Fabric : public Wire {
     virtual void abandon() = 0;
 
     [[nodiscard]] virtual const FabricCounters& counters() const = 0;
+
+  protected:
+    PacketTap* tap_ = nullptr;
 };
 
 }  // namespace tagwire::vhca

@@ -30,13 +30,6 @@ void put32(std::byte* to, std::uint32_t value) {
     put16(to + 2, static_cast<std::uint16_t>(value & 0xffff));
 }
 
-void put_udp(std::byte* to, const UdpPath& path, std::size_t udp_bytes) {
-    put16(to, path.source_port);
-    put16(to + 2, path.target_port);
-    put16(to + 4, static_cast<std::uint16_t>(udp_bytes));
-    put16(to + 6, 0);
-}
-
 std::uint16_t ipv4_checksum(const std::byte* header) {
     std::uint32_t sum = 0;
     for (std::size_t i = 0; i < kIpv4Bytes; i += 2) {
@@ -69,6 +62,13 @@ void put_ipv4(std::byte* to, const UdpPath& path, std::size_t udp_bytes) {
     put16(to + kIpChecksumAt, ipv4_checksum(to));
 }
 
+void put_udp(std::byte* to, const UdpPath& path, std::size_t udp_bytes) {
+    put16(to, path.source_port);
+    put16(to + 2, path.target_port);
+    put16(to + 4, static_cast<std::uint16_t>(udp_bytes));
+    put16(to + 6, 0);
+}
+
 std::uint32_t icrc_of(std::span<const std::byte, kIpv4Bytes + kUdpBytes> headers,
                       std::span<const std::byte> packet) {
     constexpr std::byte kOnes{0xff};
@@ -93,6 +93,18 @@ std::uint32_t icrc_of(const UdpPath& path, std::span<const std::byte> packet) {
     put_ipv4(headers.data(), path, udp_bytes);
     put_udp(headers.data() + kIpv4Bytes, path, udp_bytes);
     return icrc_of(std::span<const std::byte, kIpv4Bytes + kUdpBytes>(headers), packet);
+}
+
+std::uint32_t icrc_behind(std::span<const std::byte> masked_headers,
+                          std::span<const std::byte> packet) {
+    constexpr std::size_t kCongestionInBth = 4;
+    std::array<std::byte, kBthBytes> bth{};
+    const auto head = packet.first(std::min(packet.size(), bth.size()));
+    std::copy(head.begin(), head.end(), bth.begin());
+    bth[kCongestionInBth] = std::byte{0xff};
+    uLong crc = add(crc32(0, nullptr, 0), masked_headers);
+    crc = add(crc, std::span<const std::byte>(bth).first(head.size()));
+    return static_cast<std::uint32_t>(add(crc, packet.subspan(head.size())));
 }
 
 void put_icrc(std::byte* to, std::uint32_t crc) {

@@ -29,12 +29,19 @@ struct UdpPath {
 /// identification is 0 then (RFC 6864, 4.1). Ends with a checksum.
 void put_ipv4(std::byte* to, const UdpPath& path, std::size_t udp_bytes);
 
+/// The UDP header of such a datagram, with a checksum of 0.
+void put_udp(std::byte* to, const UdpPath& path, std::size_t udp_bytes);
+
 /// The CRC of `packet`, BTH first and CRC not included, with that IPv4 header before it.
 std::uint32_t icrc_of(const UdpPath& path, std::span<const std::byte> packet);
 
 /// The same with the IPv4 and UDP headers as they are; of any IPv4 header without options.
 std::uint32_t icrc_of(std::span<const std::byte, kIpv4Bytes + kUdpBytes> headers,
                       std::span<const std::byte> packet);
+
+/// The same behind any headers, in which ones are already in place of what changes on the way.
+std::uint32_t icrc_behind(std::span<const std::byte> masked_headers,
+                          std::span<const std::byte> packet);
 
 void put_icrc(std::byte* to, std::uint32_t crc);
 [[nodiscard]] std::uint32_t take_icrc(const std::byte* from);

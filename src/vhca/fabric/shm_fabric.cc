@@ -12,6 +12,7 @@
 #include "ucs/sys/unix_socket.hpp"
 #include "ucs/time/clock.hpp"
 #include "vhca/core/packet.hpp"
+#include "vhca/fabric/packet_trace.hpp"
 
 namespace tagwire::vhca {
 
@@ -184,6 +185,9 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 
 unsigned ShmFabric::deliver(Device& device, Time now) {
     return poll([this, &device, now](Route from, std::span<const std::byte> packet) {
+        if (tap_ != nullptr) [[unlikely]] {
+            tap_->arrived(from, packet);
+        }
         if (guid_base_ != 0 && is_datagram(packet)) [[unlikely]] {
             deliver_datagram(device, from, packet, now);
         } else {
@@ -197,10 +201,9 @@ void ShmFabric::deliver_datagram(Device& device, Route from, std::span<const std
                                  Time now) {
     constexpr std::uint32_t kVersion = 6U << 28;
     constexpr std::uint8_t kUdp = 17, kHopLimit = 64;
-    constexpr std::size_t kUdpHeaderBytes = 8, kIcrcBytes = 4;
     ibv_grh grh{};
     grh.version_tclass_flow = htobe32(kVersion);
-    grh.paylen = htobe16(static_cast<std::uint16_t>(kUdpHeaderBytes + packet.size() + kIcrcBytes));
+    grh.paylen = htobe16(static_cast<std::uint16_t>(kUdpBytes + packet.size() + kIcrcBytes));
     grh.next_hdr = kUdp;
     grh.hop_limit = kHopLimit;
     grh.sgid = link_local_gid(guid_base_ | from.node);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "vhca/core/packet.hpp"
+#include "vhca/fabric/packet_trace.hpp"
 #include "vhca/fabric/udp_fabric.hpp"
 
 namespace tagwire::vhca {
@@ -127,6 +128,9 @@ void UdpFabric::take(Device& device, Time now, const Sender& from,
     }
     ++counters_.packets_received;
     const Route source{path.source};
+    if (tap_ != nullptr) [[unlikely]] {
+        tap_->arrived({path.source, {0, path.traffic_class}}, packet);
+    }
     if (!is_datagram(packet)) {
         device.receive(source, packet, now);
         return;

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "ucs/log/log.hpp"
+#include "ucs/sys/process.hpp"
 #include "vhca/setup/look.hpp"
 #include "vhca/setup/options.hpp"
 
@@ -80,6 +81,12 @@ int fill_class(const Options& options, EngineConfig* config) {
     return 0;
 }
 
+/// Of all devices of this process; one that was chosen here is short enough to be typed again.
+std::uint64_t seed_of(const Options& options) {
+    static const std::uint64_t chosen = 1 + (ucs::random_u64() & 0x7fffffff);
+    return options.seed != 0 ? options.seed : chosen;
+}
+
 int fill(unsigned index, EngineConfig* config) {
     Options options;
     if (ucs::config_fill(option_table(), &options) != UCS_OK) {
@@ -102,8 +109,11 @@ int fill(unsigned index, EngineConfig* config) {
         config->link_layer = LinkLayer::kEthernet;
     }
     config->device.guid = kGuidBase;
+    config->trace = options.trace.text;
+    config->has_summary = options.stats;
+    config->summary_seed = seed_of(options);
     // Devices with the same seed would lose the same packets.
-    const std::uint64_t seed = options.seed == 0 ? 0 : options.seed + index;
+    const std::uint64_t seed = config->summary_seed + index;
     config->seed = seed;
     config->faults.loss = options.loss;
     config->faults.duplication = options.dup;

@@ -16,6 +16,8 @@ struct Options {
     std::uint64_t delay_ns;
     ucs::OptionString network_class;
     std::uint64_t seed;
+    ucs::OptionString trace;
+    bool stats;
     std::uint64_t tm;  // receives of a tag-matching SRQ
     int fabric;        // FabricKind
     ucs::OptionString address;
