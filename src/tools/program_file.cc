@@ -12,10 +12,25 @@
 #include <cstring>
 #include <string_view>
 
-#include "ucs/sys/fd.hpp"
-
 namespace tagwire::tools {
 namespace {
+
+class File {
+  public:
+    explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+    ~File() {
+        if (fd_ >= 0) {
+            close(fd_);
+        }
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+
+    [[nodiscard]] int fd() const { return fd_; }
+
+  private:
+    int fd_;
+};
 
 bool is_executable(const std::string& path) {
     struct stat file {};
@@ -73,16 +88,17 @@ bool gains_rights(const std::string& path, const struct stat& file) {
 }
 
 std::string why_not_preloaded(const std::string& path, int scripts_left) {
-    const ucs::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const File opened(path);
+    const int fd = opened.fd();
     struct stat file {};
-    if (!fd || fstat(fd.get(), &file) != 0) {
+    if (fd < 0 || fstat(fd, &file) != 0) {
         return {};
     }
-    const std::string interpreter = interpreter_of(fd.get());
+    const std::string interpreter = interpreter_of(fd);
     if (!interpreter.empty()) {
         return scripts_left > 0 ? why_not_preloaded(interpreter, scripts_left - 1) : "";
     }
-    if (is_static(fd.get())) {
+    if (is_static(fd)) {
         return path + " is a static program";
     }
     return gains_rights(path, file) ? path + " runs with rights that its user does not have"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire vhca run`: starts a program whose libibverbs and libmlx5 are those of the virtual HCA, or
-// the system's above the virtual HCA.
+// `tagwire vhca run`: starts a program whose libibverbs and libmlx5 are those of the virtual HCA,
+// or the system's above the virtual HCA.
 #include <limits.h>
 #include <unistd.h>
 

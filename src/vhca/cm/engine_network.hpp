@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The connection manager on a device: messages go from QP1 to QP1 over its fabric.
 //
-// On the fabric "udp" an IPv4 address is a node. On "shm" all processes of a user share the addresses
-// of the machine, so a service is looked up: who claims one binds two abstract sockets, one whose
-// name has the service alone, and one with its LID behind it, which /proc/net/unix shows to others.
-// Nothing is left of them when the process ends, however it does.
+// On the fabric "udp" an IPv4 address is a node. On "shm" all processes of a user share the
+// addresses of the machine, so a service is looked up: who claims one binds two abstract sockets,
+// one whose name has the service alone, and one with its LID behind it, which /proc/net/unix shows
+// to others. Nothing is left of them when the process ends, however it does.
 #pragma once
 
 #include <map>

@@ -22,7 +22,7 @@ void put_private_data(const Message& message, std::size_t offset, Param* param) 
     param->private_data_len = static_cast<std::uint8_t>(bytes);
 }
 
-/// The addresses that a request begins with, seen from the side that it came to. False: it has none.
+/// The addresses that a request begins with, seen from where it came to. False: it has none.
 bool take_header(const Message& message, Address* source_p, Address* destination_p) {
     const std::byte* from = message.private_data.data();
     const unsigned version = std::to_integer<unsigned>(from[1]) >> 4;

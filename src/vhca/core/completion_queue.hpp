@@ -8,7 +8,8 @@
 //   solicited_: one past the last solicited entry; takes the place of producer_ when the arming is
 //               for solicited entries only. Errors are solicited.
 //
-// One with a CompletionConsumer keeps nothing: what it makes is taken at once, and counts as polled.
+// One with a CompletionConsumer keeps nothing: what it makes is taken at once, and counts as
+// polled.
 #pragma once
 
 #include <cstdint>

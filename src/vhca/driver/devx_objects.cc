@@ -107,7 +107,8 @@ int create_cq(Context& context, const DevxCommand& command, DevxObject* object) 
     return 0;
 }
 
-/// Receives in a list or a ring, with room for a link in either: of an RMP, or of an XRQ, which matches tags.
+/// Receives in a list or a ring, with room for a link in either: of an RMP, or of an XRQ, which
+/// matches tags.
 int create_list(Context& context, const DevxCommand& command, unsigned wq_base,
                 ib_uverbs_create_xsrq request, std::uint32_t user_index, DevxObject* object) {
     const Reader wq(command.in, wq_base);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions of libc that the driver face stands before. What is not ours goes to the kernel by a
-// direct system call, so that it does not matter who else stands before libc, nor how early it is;
-// those that are more than a system call go to the next library's.
+// The functions of libc that the driver face stands before. What is not ours goes to the kernel by
+// a direct system call, so that it does not matter who else stands before libc, nor how early it
+// is; those that are more than a system call go to the next library's.
 //
 // Each is a function of its own name with libc's as its symbol: the headers' declarations promise
 // more about the arguments than a caller keeps.
@@ -258,7 +258,7 @@ int control(int fd, int command, void* argument) {
 
 using namespace tagwire::vhca::driver;
 
-// ---- Files -----------------------------------------------------------------------------------------
+// ---- Files --------------------------------------------------------------------------------------
 
 #define TW_TAKE_MODE(flags)                            \
     mode_t mode = 0;                                   \
@@ -328,9 +328,9 @@ TW_HOOK(int, scandir64, "scandir64", const char* path, dirent*** list, Filter fi
     return libc(path_of(find_place(AT_FDCWD, path), path), list, filter, order);
 }
 
-// ---- What files are ----------------------------------------------------------------------------------
-// struct stat and struct stat64 are one on 64-bit machines, and the version that the older functions
-// are given says nothing there.
+// ---- What files are -----------------------------------------------------------------------------
+// struct stat and struct stat64 are one on 64-bit machines, and the version that the older
+// functions are given says nothing there.
 #if __SIZEOF_LONG__ != 8
 #error "the driver face is for 64-bit machines"
 #endif
@@ -426,7 +426,7 @@ TW_HOOK(char*, canonicalize, "canonicalize_file_name", const char* path) {
     return real_path(path, nullptr);
 }
 
-// ---- Descriptors -----------------------------------------------------------------------------------
+// ---- Descriptors --------------------------------------------------------------------------------
 
 TW_HOOK(ssize_t, write, "write", int fd, const void* bytes, std::size_t count) {
     if (const auto file = find_file(fd)) [[unlikely]] {

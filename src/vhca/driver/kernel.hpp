@@ -65,8 +65,8 @@ std::shared_ptr<OpenFile> open_rdma_cm(int flags, int* fd_p);
 /// How many devices the face has: none for a look that libmlx5 does not know, which is said once.
 unsigned driver_device_count();
 
-// ---- The table of our descriptors. Thread-safe. After fork(2) the child has the descriptors, whose
-// files are dead: EIO. A child of vfork(2) changes nothing.
+// ---- The table of our descriptors. Thread-safe. After fork(2) the child has the descriptors,
+// whose files are dead: EIO. A child of vfork(2) changes nothing.
 inline constexpr int kFdMax = 1 << 20;
 extern std::atomic<bool> is_our_fd[kFdMax];
 

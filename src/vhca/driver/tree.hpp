@@ -17,7 +17,8 @@ inline constexpr const char* kTreeNamePrefix = "driver-face-";
 
 /// A new name for the folder of this process; nothing is made.
 std::string new_tree_path();
-/// Makes the folder, for this user alone, and removes those of processes that are gone. errno value.
+/// Makes the folder, for this user alone, and removes those of processes that are gone. 0, or an
+/// errno value.
 int make_tree_folder(const std::string& path);
 /// And everything in it.
 void remove_tree_folder(const std::string& path);

@@ -86,7 +86,8 @@ class Driver(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
 
     def test_look_without_mlx5_is_refused(self):
-        for words, more in [(["--look", "soft-roce"], {}), ([], {"TAGWIRE_VHCA_LOOK": "soft-roce"})]:
+        by_environment = {"TAGWIRE_VHCA_LOOK": "soft-roce"}
+        for words, more in [(["--look", "soft-roce"], {}), ([], by_environment)]:
             done = self.launch(*words, "--", "true", **more)
             self.assertEqual(done.returncode, 1)
             self.assertIn("soft-roce", done.stderr)
