@@ -2,6 +2,8 @@
 // What is posted to the device; tag_list_events.cc has what comes of it.
 #include "uct/ib/tag_list.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -157,6 +159,8 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
         if (entry->state != State::kPosted || i == kDropLooks)
             return UCS_ERR_BUSY;
         cq_->look_ahead();
+        if (i % kLooksOfTurn == kLooksOfTurn - 1)
+            sched_yield();
     }
     entry->forced = true;
     entry->ctx = nullptr;

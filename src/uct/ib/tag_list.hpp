@@ -210,7 +210,9 @@ class TagList {
 
     static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  // no address has it
     static constexpr unsigned kAskedInRow = 8;        // ADDs after an unexpected message
-    static constexpr unsigned kDropLooks = 1U << 14;  // at the device, which needs microseconds
+    /// At the device, which needs microseconds; an emulated one may need a processor first, which
+    /// it is left every so often.
+    static constexpr unsigned kDropLooks = 1U << 16, kLooksOfTurn = 1U << 8;
 
     // ---- Operations
     ucs_status_t post(ibv_ops_wr& wr, bool asks);

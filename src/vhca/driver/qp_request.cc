@@ -137,7 +137,8 @@ int take_receives(QpRequest* request, std::uint32_t entries_max) {
                          .entries = driver.rq_wqe_count,
                          .entry_bytes = 1U << driver.rq_wqe_shift};
     request->needed.max_recv_wr = driver.rq_wqe_count;
-    request->needed.max_recv_sge = request->receives.entry_bytes / kSegmentBytes;
+    request->needed.max_recv_sge =
+        request->receives.entry_bytes / static_cast<std::uint32_t>(kSegmentBytes);
     return 0;
 }
 

@@ -113,7 +113,8 @@ std::byte* PacketFramer::put_lrh(std::byte* to, const FramePath& path,
                                  std::size_t packet_bytes) const {
     constexpr unsigned kNextIsBth = 2;
     to = put_big(to, std::uint8_t{0});  // virtual lane and version
-    to = put_big(to, static_cast<std::uint8_t>((unsigned{path.service.level} & 0xf) << 4 | kNextIsBth));
+    const unsigned level = path.service.level & 0xfU;
+    to = put_big(to, static_cast<std::uint8_t>(level << 4 | kNextIsBth));
     to = put_big(to, static_cast<std::uint16_t>(path.target));
     to = put_big(to, static_cast<std::uint16_t>((kLrhBytes + packet_bytes + kIcrcBytes) / 4));
     return put_big(to, static_cast<std::uint16_t>(path.source));

@@ -28,14 +28,15 @@ using Clock = std::chrono::steady_clock;
 
 /// A device that has work to do is not quiet for so long.
 constexpr auto kQuiet = std::chrono::milliseconds(2);
+/// So long it may take until it was given a processor, however many steps that are.
+constexpr auto kPatience = std::chrono::seconds(20);
 
-/// Progress does not drive the device, which has a thread of its own as cards do.
+}  // namespace
+
 bool device_is_alone() {
     static const bool is_alone = std::getenv("TAGWIRE_TEST_DEVICE_ALONE") != nullptr;
     return is_alone;
 }
-
-}  // namespace
 
 void PrintTo(const Setup& setup, std::ostream* out) {
     *out << setup.resource.label()
@@ -135,7 +136,11 @@ unsigned Contract::step() {
 }
 
 bool Contract::until(const std::function<bool()>& done, std::uint64_t steps_max) {
-    for (std::uint64_t i = 0; i < steps_max; ++i) {
+    const auto began = Clock::now();
+    const auto is_over = [&](std::uint64_t steps) {
+        return steps >= steps_max && (!device_is_alone() || Clock::now() - began > kPatience);
+    };
+    for (std::uint64_t i = 0; !is_over(i); ++i) {
         if (done())
             return true;
         step();

@@ -36,6 +36,10 @@ std::vector<Setup> all_setups();
 std::vector<Setup> pair_setups();  // those between two entities
 std::string setup_label(const ::testing::TestParamInfo<Setup>& info);
 
+/// Progress does not drive the device, which has a thread of its own as cards do
+/// (TAGWIRE_TEST_DEVICE_ALONE).
+bool device_is_alone();
+
 class Contract : public ::testing::TestWithParam<Setup> {
   protected:
     static constexpr std::uint64_t kStepsMax = 4'000'000;
