@@ -3,7 +3,9 @@
 what came of it: exit statuses, a figure, or the words with which it refuses."""
 import ctypes
 import ipaddress
+import gzip
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -11,11 +13,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PRCTL = ctypes.CDLL(None).prctl
 PR_SET_PDEATHSIG = 1
 DEVICE = "vhca0"
+MLX5_PREFIX = "mlx5_"
+DRIVER_MLX5 = ("--driver", "mlx5")
+PYVERBS_TESTS = pathlib.Path("/usr/share/doc/rdma-core/tests")
+PYVERBS_MODULE = pathlib.Path("/usr/lib/python3/dist-packages/pyverbs")
+# What every program gets; mpirun asks root for the two.
+COMMON = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 @dataclass
@@ -30,11 +38,16 @@ class Case:
     refused: str = ""    # the program ends with an error and says this
     complains: str = ""  # it works, and when it tidies up a side of it ends with this error
     takes_long: bool = False
-    is_quick: bool = False  # of `./run test`; the others run where there is more time
+    tier: str = "full"   # quick: of `./run test`; nightly: where there is most time
 
     @property
-    def tier(self):
-        return "quick" if self.is_quick else "full"
+    def face(self):
+        return "mlx5" if "mlx5" in self.options else "tagwire"
+
+    @property
+    def row(self):
+        """Of the table: the cases of both faces share it."""
+        return self.name.removeprefix(MLX5_PREFIX)
 
     @property
     def limit_s(self):
@@ -43,7 +56,8 @@ class Case:
     @property
     def command(self):
         """As a person would type it."""
-        options = f"[{' '.join(self.options)}] " if self.options else ""
+        shown = [option for option in self.options if option not in DRIVER_MLX5]
+        options = f"[{' '.join(shown)}] " if shown else ""
         variables = "".join(f"{name}={value} " for name, value in self.environment.items())
         words = (f"'{word}'" if ";" in word else word for word in self.words)
         return options + variables + " ".join(words)
@@ -102,7 +116,7 @@ class Side:
         options = [*case.options, *address]
         self.process = subprocess.Popen(
             [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL,
-            stdout=self.out, stderr=subprocess.STDOUT, env={**os.environ, **case.environment},
+            stdout=self.out, stderr=subprocess.STDOUT, env={**os.environ, **COMMON, **case.environment},
             start_new_session=True, preexec_fn=die_with_parent)
 
     def text(self):
@@ -116,6 +130,24 @@ class Side:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             return "timeout"
+
+
+def unpack_tests(folder):
+    """rdma-core's tests, which Debian packs one by one."""
+    for packed in PYVERBS_TESTS.iterdir():
+        content = packed.read_bytes()
+        is_packed = packed.suffix == ".gz"
+        name = packed.stem if is_packed else packed.name
+        (folder / name).write_bytes(gzip.decompress(content) if is_packed else content)
+
+
+def run_pyverbs(launcher, case):
+    with tempfile.TemporaryDirectory(prefix="pyverbs-") as folder:
+        unpack_tests(pathlib.Path(folder))
+        script, *words = case.words
+        # The interpreter that pyverbs was built for.
+        words = ["/usr/bin/python3", f"{folder}/{script}", *words]
+        return run_alone(launcher, replace(case, words=words))
 
 
 def run_alone(launcher, case):
@@ -177,7 +209,21 @@ def figure(case, text):
     if case.kind == "libfabric":
         rows = re.findall(r"^\S+ +[\dk]+ +=[\dk]+ +\S+ +\S+ +\S+ +([\d.]+) ", text, re.M)
         return f"{rows[-1]} us/transfer" if rows else ""
+    if case.kind == "pyverbs":
+        return pyverbs_figure(text)
+    if case.kind == "mpi":
+        rows = re.findall(r"(\d+) bytes .*Integrity check passed", text)
+        return f"{rows[-1]} bytes intact" if rows else ""
     return DEVICE if DEVICE in text else ""
+
+
+def pyverbs_figure(text):
+    """Nothing where all were skipped."""
+    ran = re.search(r"^Ran (\d+) test", text, re.M)
+    skipped = re.search(r"skipped=(\d+)", text)
+    skips = int(skipped[1]) if skipped else 0
+    passed = int(ran[1]) - skips if ran else 0
+    return f"{passed} pass{f', {skips} skip' if skips else ''}" if passed > 0 else ""
 
 
 def judge(case, sides):
@@ -195,10 +241,21 @@ def judge(case, sides):
     return shown != "" and set(statuses) == {0}, told, shown
 
 
+def lacks(case):
+    """Of what the case needs, the first thing that is not installed."""
+    if case.kind == "pyverbs":
+        return next((str(path) for path in (PYVERBS_MODULE, PYVERBS_TESTS / "run_tests.py")
+                     if not path.exists()), "")
+    needed = case.words[:1] + (["NPopenmpi"] if case.kind == "mpi" else [])
+    return next((program for program in needed if shutil.which(program) is None), "")
+
+
 def run(launcher, case):
-    if shutil.which(case.words[0]) is None:
-        return Result("skipped", report=f"{case.words[0]} is not installed")
-    sides = (run_pair if case.pair else run_alone)(launcher, case)
+    lacking = lacks(case)
+    if lacking:
+        return Result("skipped", report=f"{lacking} is not installed")
+    alone = run_pyverbs if case.kind == "pyverbs" else run_alone
+    sides = (run_pair if case.pair else alone)(launcher, case)
     passed, statuses, shown = judge(case, sides)
     wanted = f"refusal {case.refused!r}" if case.refused else "statuses 0 and a figure"
     report = [f"wanted: {wanted}"]
