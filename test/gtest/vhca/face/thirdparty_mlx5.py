@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows of the driver face (`--driver mlx5`), where the system's own libibverbs and libmlx5 run: what
-thirdparty_cases.py has, with fewer iterations, and what only this face can run.
+"""Rows of the driver face (`--driver mlx5`), where the system's own libibverbs and libmlx5 run:
+what thirdparty_cases.py has, with fewer iterations, and what only this face can run.
 
 The program and the device's thread both poll. On few processors, a program that spins gives its
 turn away only when the system takes it.

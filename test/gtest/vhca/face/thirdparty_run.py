@@ -116,7 +116,8 @@ class Side:
         options = [*case.options, *address]
         self.process = subprocess.Popen(
             [launcher, "vhca", "run", *options, "--", *words], stdin=subprocess.DEVNULL,
-            stdout=self.out, stderr=subprocess.STDOUT, env={**os.environ, **COMMON, **case.environment},
+            stdout=self.out, stderr=subprocess.STDOUT,
+            env={**os.environ, **COMMON, **case.environment},
             start_new_session=True, preexec_fn=die_with_parent)
 
     def text(self):
