@@ -20,7 +20,6 @@ using driver::write_user;
 
 namespace {
 
-
 template <typename T>
 Address address_in(const T& from, std::size_t bytes) {
     sockaddr_storage storage{};

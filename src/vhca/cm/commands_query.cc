@@ -21,7 +21,7 @@ using driver::write_user;
 namespace {
 
 constexpr std::uint32_t kAnyIndex = ~std::uint32_t{0};  // of the device: programs go by its GUID
-constexpr std::uint8_t kPathRate = 3;  // 10 Gbit/s, IBV_RATE_10_GBPS
+constexpr std::uint8_t kPathRate = 3;                   // 10 Gbit/s, IBV_RATE_10_GBPS
 constexpr std::uint8_t kPathLifetime = 16, kExactly = 2;
 
 template <typename T>
@@ -61,7 +61,7 @@ std::array<std::uint32_t, 16> packed(const Identity& identity, const ib_user_pat
     bytes[48] = record.traffic_class;
     bytes[49] = 0x80 | 1;  // reversible, one path
     std::memcpy(&bytes[50], &record.pkey, 2);
-    bytes[54] = static_cast<std::uint8_t>(record.mtu_selector << 6 | record.mtu);
+    bytes[54] = static_cast<std::uint8_t>(unsigned{record.mtu_selector} << 6 | record.mtu);
     bytes[55] = static_cast<std::uint8_t>(record.rate_selector << 6 | record.rate);
     bytes[56] =
         static_cast<std::uint8_t>(record.packet_life_time_selector << 6 | record.packet_life_time);

@@ -92,11 +92,12 @@ void format_req(const Message& m, Writer w) {
     w.put24(32, m.qpn);
     w.put(35, m.responder_resources);
     w.put(39, m.initiator_depth);
-    w.put_bits(43, kResponseTimeout << 3 | m.transport << 1 | (m.has_flow_control ? 1 : 0));
+    w.put_bits(43, unsigned{kResponseTimeout} << 3 | unsigned{m.transport} << 1 |
+                       (m.has_flow_control ? 1U : 0U));
     w.put24(44, m.psn);
     w.put_bits(47, kResponseTimeout << 3 | (m.retry_count & 7));
     w.put(48, m.pkey);
-    w.put_bits(50, m.mtu << 4 | (m.rnr_retry_count & 7));
+    w.put_bits(50, unsigned{m.mtu} << 4 | (m.rnr_retry_count & 7U));
     w.put_bits(51, kRetriesMax << 4 | (m.has_srq ? 8 : 0));
     w.put(52, m.local_lid);
     w.put(54, m.remote_lid);
@@ -105,7 +106,7 @@ void format_req(const Message& m, Writer w) {
     w.put(92, m.traffic_class);
     w.put(93, m.hop_limit);
     w.put_bits(94, m.hop_limit <= 1 ? 8 : 0);  // subnet local
-    w.put_bits(95, m.ack_timeout << 3);
+    w.put_bits(95, unsigned{m.ack_timeout} << 3);
 }
 
 void parse_req(Reader r, Message* m) {
@@ -139,7 +140,7 @@ void format_rep(const Message& m, Writer w) {
     w.put(24, m.responder_resources);
     w.put(25, m.initiator_depth);
     w.put_bits(26, m.has_flow_control ? 1 : 0);
-    w.put_bits(27, (m.rnr_retry_count & 7) << 5 | (m.has_srq ? 16 : 0));
+    w.put_bits(27, (m.rnr_retry_count & 7U) << 5 | (m.has_srq ? 16U : 0U));
     w.put(28, m.guid);
 }
 
@@ -164,11 +165,11 @@ void format_fields(const Message& m, Writer w) {
             format_rep(m, w);
             break;
         case Kind::kMra:
-            w.put_bits(8, m.rejected << 6);
+            w.put_bits(8, unsigned{m.rejected} << 6);
             w.put_bits(9, kResponseTimeout << 3);
             break;
         case Kind::kRej:
-            w.put_bits(8, m.rejected << 6);
+            w.put_bits(8, unsigned{m.rejected} << 6);
             w.put(10, m.reason);
             break;
         case Kind::kDreq:

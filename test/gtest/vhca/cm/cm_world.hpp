@@ -149,7 +149,7 @@ class CmHost final : public Network {
 class CmProgram {
   public:
     explicit CmProgram(CmHost& host, int open_flags = O_NONBLOCK | O_CLOEXEC)
-        : channel(Channel::open(*host.manager, open_flags)), host_(host) {
+        : channel(Channel::open(*host.manager, open_flags)) {
         fd.reset(channel->program_fd());
     }
 
@@ -317,7 +317,6 @@ class CmProgram {
     std::map<int, Channel*> peers;  // other channels of the program
 
   private:
-    CmHost& host_;
     std::uint64_t next_uid_ = 0x1000;
 };
 

@@ -304,7 +304,7 @@ TEST_F(VhcaCm, datagrams_without_a_listener_and_rejected_ones_are_unreachable) {
 }
 
 TEST_F(VhcaCm, ipv6_and_ib_addresses_work_too) {
-    for (const unsigned family : {AF_INET6, AF_IB}) {
+    for (const unsigned family : {unsigned{AF_INET6}, unsigned{AF_IB}}) {
         const std::uint32_t listener = server.create(RDMA_PS_IB, IBV_QPT_RC);
         ASSERT_EQ(server.bind(listener, Address::any(family)), 0) << family;
         ASSERT_EQ(server.listen(listener), 0);

@@ -99,7 +99,7 @@ TEST(VhcaCmMessage, other_datagrams_are_none) {
     Message message;
     EXPECT_FALSE(parse(std::span(good).first(255), &message));
     EXPECT_FALSE(parse({}, &message));
-    for (const std::size_t offset : {0, 1, 2, 3, 16}) {
+    for (const std::size_t offset : {0U, 1U, 2U, 3U, 16U}) {
         Mad bad = good;
         bad[offset] = std::byte{0x77};
         EXPECT_FALSE(parse(bad, &message)) << offset;

@@ -49,7 +49,7 @@ TEST_F(VhcaEventPipe, a_read_gives_one_event) {
 }
 
 TEST_F(VhcaEventPipe, unread_events_are_taken_back_and_the_others_keep_their_order) {
-    for (const std::uint64_t event : {7, 1, 7, 2, 3, 7}) {
+    for (const std::uint64_t event : {7U, 1U, 7U, 2U, 3U, 7U}) {
         push(event);
     }
     EXPECT_EQ(read(), 7U);

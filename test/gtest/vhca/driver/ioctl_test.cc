@@ -132,7 +132,7 @@ TEST(DriverIoctl, more_than_eight_bytes_are_read_from_memory) {
 
 TEST(DriverIoctl, a_grown_structure_is_taken_if_the_rest_is_zero) {
     std::array<std::uint64_t, 100> data = {11, 12};
-    for (const std::uint64_t last : {0, 1}) {
+    for (const std::uint64_t last : {0U, 1U}) {
         Argument argument;
         data.back() = last;
         argument.add(kHandle, 0, 5);

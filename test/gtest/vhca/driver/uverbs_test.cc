@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Commands of the driver face: their frame, the device, memory and completion queues.
+//
+// Clang captures no variable of a type that ends with a flexible array, but a reference to it.
 #include <sys/wait.h>
 
 #include "uverbs_fixture.hpp"
@@ -86,7 +88,8 @@ TEST_F(VhcaUverbs, a_context_of_devx_is_refused_and_one_of_old_drivers_is_not) {
     mlx5_ib_alloc_ucontext_req_v2 request{};
     request.total_num_bfregs = 16;
     request.num_low_latency_bfregs = 4;
-    ib_uverbs_get_context_resp response{};
+    ib_uverbs_get_context_resp response_memory{};
+    auto& response = response_memory;
     mlx5_ib_alloc_ucontext_resp facts{};
     const auto ask = [&](const auto& driver) {
         return commander_->plain(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, &response,
@@ -224,11 +227,13 @@ TEST_F(VhcaUverbs, a_domain_in_use_stays) {
 TEST_F(VhcaUverbs, regions_have_to_be_there_and_have_rights_that_exist) {
     Commander& commander = use();
     RingPages memory(8192);
-    ib_uverbs_reg_mr good{};
+    ib_uverbs_reg_mr good_memory{};
+    auto& good = good_memory;
     good.start = good.hca_va = memory.address();
     good.length = 100;
     good.pd_handle = commander.make_pd();
-    ib_uverbs_reg_mr_resp mr{};
+    ib_uverbs_reg_mr_resp mr_memory{};
+    auto& mr = mr_memory;
     const auto reg = [&](const auto& change) {
         ib_uverbs_reg_mr request = good;
         change(request);
@@ -256,12 +261,14 @@ TEST_F(VhcaUverbs, a_region_moves_with_a_new_key) {
     request.pd_handle = commander.make_pd();
     ib_uverbs_reg_mr_resp mr{};
     ASSERT_EQ(commander.plain(IB_USER_VERBS_CMD_REG_MR, request, &mr), 0);
-    ib_uverbs_rereg_mr good{};
+    ib_uverbs_rereg_mr good_memory{};
+    auto& good = good_memory;
     good.mr_handle = mr.mr_handle;
     good.flags = IBV_REREG_MR_CHANGE_TRANSLATION;
     good.start = good.hca_va = memory.address() + 4096;
     good.length = 4096;
-    ib_uverbs_rereg_mr_resp moved{};
+    ib_uverbs_rereg_mr_resp moved_memory{};
+    auto& moved = moved_memory;
     const auto rereg = [&](const auto& change) {
         ib_uverbs_rereg_mr changed = good;
         change(changed);
@@ -288,11 +295,13 @@ TEST_F(VhcaUverbs, a_region_moves_with_a_new_key) {
 
 TEST_F(VhcaUverbs, address_handles_need_a_port_and_a_gid_that_are_there) {
     Commander& commander = use();
-    ib_uverbs_create_ah good{};
+    ib_uverbs_create_ah good_memory{};
+    auto& good = good_memory;
     good.pd_handle = commander.make_pd();
     good.attr.port_num = 1;
     good.attr.dlid = 1;
-    ib_uverbs_create_ah_resp ah{};
+    ib_uverbs_create_ah_resp ah_memory{};
+    auto& ah = ah_memory;
     const auto create = [&](const auto& change) {
         ib_uverbs_create_ah request = good;
         change(request);
@@ -398,12 +407,14 @@ TEST_F(VhcaUverbs, an_answer_that_cannot_be_given_makes_nothing) {
 TEST_F(VhcaUverbs, a_queue_is_resized) {
     Commander& commander = use();
     Parts parts(commander);
-    ib_uverbs_resize_cq request{};
+    ib_uverbs_resize_cq request_memory{};
+    auto& request = request_memory;
     request.cq_handle = parts.cq;
     request.cqe = 31;
     struct {
         std::uint32_t cqe, reserved;
-    } response{};
+    } response_memory{};
+    auto& response = response_memory;
     mlx5_ib_resize_cq ring{};
     ring.buf_addr = parts.take(64 * 32);
     ring.cqe_size = 64;
