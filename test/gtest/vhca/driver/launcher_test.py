@@ -1,5 +1,5 @@
-#!/ usr / bin / env python3
-#SPDX - License - Identifier : BSD - 3 - Clause
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """`tagwire vhca run --driver mlx5`: the system's own libraries, over files that do not exist."""
 import os
 import shutil
