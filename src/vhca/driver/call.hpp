@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "vhca/core/guarded.hpp"
+#include "vhca/driver/user_memory.hpp"
 
 namespace tagwire::vhca::driver {
 
@@ -32,11 +33,11 @@ struct UserSpan {
 
 /// EFAULT, as write(2) has it: a program is told when it names memory that is not there.
 [[nodiscard]] inline int copy_from_user(void* to, std::uint64_t from, std::size_t bytes) {
-    const auto copy = [&] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); };
+    const auto copy = [&] { copy_foreign(to, reinterpret_cast<const void*>(from), bytes); };
     return bytes == 0 || guarded(copy, false) ? 0 : EFAULT;
 }
 [[nodiscard]] inline int copy_to_user(std::uint64_t to, const void* from, std::size_t bytes) {
-    const auto copy = [&] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); };
+    const auto copy = [&] { copy_foreign(reinterpret_cast<void*>(to), from, bytes); };
     return bytes == 0 || guarded(copy, false) ? 0 : EFAULT;
 }
 

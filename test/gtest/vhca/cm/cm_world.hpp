@@ -222,7 +222,7 @@ class CmProgram {
         param.rnr_retry_count = 7;
         param.valid = 1;
         param.private_data_len = static_cast<std::uint8_t>(data.size());
-        std::memcpy(param.private_data, data.data(), data.size());
+        std::copy(data.begin(), data.end(), param.private_data);
         return param;
     }
     int connect(std::uint32_t id, const rdma_ucm_conn_param& param) {

@@ -20,16 +20,16 @@ namespace tagwire::vhca::driver::test {
 
 struct Nothing {};
 
-/// Memory for rings and doorbell records, as libmlx5 aligns it.
+/// Memory for rings and doorbell records, as libmlx5 aligns it. The device looks at it as long as
+/// the context is open, which may be longer than a test needs it: it stays.
 class RingPages {
   public:
     explicit RingPages(std::size_t bytes) : bytes_((bytes + 4095) / 4096 * 4096) {
         memory_ = static_cast<std::byte*>(std::aligned_alloc(4096, bytes_));
         std::memset(memory_, 0, bytes_);
+        static auto* const all = new std::vector<std::byte*>;
+        all->push_back(memory_);
     }
-    ~RingPages() { std::free(memory_); }
-    RingPages(const RingPages&) = delete;
-    RingPages& operator=(const RingPages&) = delete;
     [[nodiscard]] std::byte* data() const { return memory_; }
     [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_); }
 
