@@ -248,7 +248,7 @@ class CmProgram {
         in.id = id;
         in.reason = reason;
         in.private_data_len = static_cast<std::uint8_t>(data.size());
-        std::memcpy(in.private_data, data.data(), data.size());
+        std::copy(data.begin(), data.end(), in.private_data);
         return run(RDMA_USER_CM_CMD_REJECT, in);
     }
     int attributes(std::uint32_t id, ibv_qp_state state, ib_uverbs_qp_attr* attr_p) {
