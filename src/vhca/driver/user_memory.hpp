@@ -18,7 +18,7 @@ namespace tagwire::vhca::driver {
 /// memcpy(3) of an address that a program named: it may be null or lead nowhere, which is for the
 /// guard to find out, not for a sanitizer.
 #if defined(__SANITIZE_ADDRESS__) || defined(TAGWIRE_DEBUG_CHECKS)
-[[gnu::no_sanitize("address", "undefined"), gnu::noinline]] inline void copy_foreign(
+__attribute__((no_sanitize("address", "undefined"), noinline)) inline void copy_foreign(
     void* to, const void* from, std::size_t bytes) {
     auto* target = static_cast<volatile unsigned char*>(to);
     const auto* source = static_cast<const volatile unsigned char*>(from);
