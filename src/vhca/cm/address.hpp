@@ -24,7 +24,7 @@ struct SockaddrIb {
 };
 static_assert(sizeof(SockaddrIb) == 48);
 
-/// How long an address of this family is; 0: of none that we know.
+/// Bytes of an address of this family; 0: one that we do not know.
 [[nodiscard]] std::size_t address_bytes(unsigned family);
 
 class Address {

@@ -75,7 +75,7 @@ void Channel::update_bell() {
 }
 
 int Channel::get_event(const Command& call) {
-    // What older programs know of it ends before these two.
+    // The structure of older programs ends before these two.
     constexpr std::size_t kBytesMin = sizeof(rdma_ucm_event_resp) -
                                       sizeof(rdma_ucm_event_resp::reserved) -
                                       sizeof(rdma_ucm_event_resp::ece);

@@ -27,7 +27,7 @@ Address address_in(const T& from, std::size_t bytes) {
     return Address(storage);
 }
 
-/// Of sockaddr_in6, which has room for IPv4 and IPv6. Its size; 0: another family.
+/// The address in it, IPv4 or IPv6; of another family, none.
 Address ip_address_in(const sockaddr_in6& from) {
     const Address address = address_in(from, sizeof from);
     return address.family() == AF_IB ? Address() : address;

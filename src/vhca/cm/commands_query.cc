@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an identity tells of its addresses, its path and its device.
+// Queries: the addresses, the path and the device of an identity.
 #include <endian.h>
 #include <rdma/ib_user_sa.h>
 

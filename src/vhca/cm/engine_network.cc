@@ -26,7 +26,7 @@ std::string claim_name(std::uint64_t service_id) {
     return "tagwire-vhca-cm." + std::to_string(::geteuid()) + "." + std::to_string(service_id);
 }
 
-/// Of the process that claimed the service; 0: none did.
+/// LID of the process that claimed the service; 0: none did.
 std::uint16_t find_claim(std::uint64_t service_id) {
     std::ifstream sockets("/proc/net/unix");
     const std::string wanted = "@" + claim_name(service_id) + ".";

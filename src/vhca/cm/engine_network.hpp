@@ -18,7 +18,7 @@ namespace tagwire::vhca::cm {
 
 class EngineNetwork final : public Network, public Management {
   public:
-    /// That of the engine, made at the first call: one for each process.
+    /// The network of the engine, made at the first call: one for each process.
     static EngineNetwork& of(Engine& engine);
 
     [[nodiscard]] Manager& manager() { return *manager_; }

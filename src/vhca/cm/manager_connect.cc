@@ -15,7 +15,7 @@ constexpr std::uint32_t kDatagramQkey = 0x01234567;  // RDMA_UDP_QKEY
 constexpr std::uint8_t kPacketLifetime = 16;
 constexpr std::uint8_t kRetriesMax = 7;  // three bits
 
-/// What begins the private data of a request that was made by IP addresses (IBTA annex 11).
+/// The beginning of the private data of a request that was made by IP addresses (IBTA annex 11).
 void put_header(const Identity& identity, Message* message) {
     std::byte* to = message->private_data.data();
     const bool is_ip4 = identity.source.family() == AF_INET;
