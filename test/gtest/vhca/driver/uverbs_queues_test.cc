@@ -410,7 +410,8 @@ TEST_F(VhcaUverbs, a_queue_pair_whose_ring_is_gone_fails) {
     EXPECT_EQ(modify(commander, qp, kUdInit, IBV_QPS_INIT), 0);
     EXPECT_EQ(modify(commander, qp, 0, IBV_QPS_RTR), 0);
     EXPECT_EQ(modify(commander, qp, IBV_QP_SQ_PSN, IBV_QPS_RTS), 0);
-    ASSERT_EQ(munmap(pages, 8192), 0);
+    // Unmapped pages would be given to the next thread that asks for some: these stay unreadable.
+    ASSERT_EQ(mprotect(pages, 8192, PROT_NONE), 0);
     ib_uverbs_query_qp query_memory{};
     auto& query = query_memory;
     query.qp_handle = qp;
@@ -420,6 +421,7 @@ TEST_F(VhcaUverbs, a_queue_pair_whose_ring_is_gone_fails) {
         return commander.plain(IB_USER_VERBS_CMD_QUERY_QP, query, &facts) == 0 &&
                facts.qp_state == IBV_QPS_ERR;
     }));
+    EXPECT_EQ(munmap(pages, 8192), 0);
 }
 
 TEST_F(VhcaUverbs, everything_goes_with_its_context) {
