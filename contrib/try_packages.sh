@@ -22,6 +22,8 @@ for link_layer in infiniband ethernet; do
     tagwire-vhca run --link-layer "$link_layer" -- ibv_devinfo >"$work/info"
     grep -qi "link_layer:.*$link_layer" "$work/info" || fail "ibv_devinfo: no $link_layer port"
 done
+tagwire-vhca run --driver mlx5 -- ibv_devinfo >"$work/info"
+grep -q 'hca_id:.*vhca0' "$work/info" || fail "ibv_devinfo over the system's libmlx5: no vhca0"
 for page in tagwire-vhca tagwire-vhca-run; do
     [[ -s /usr/share/man/man1/$page.1.gz ]] || fail "no manual page $page(1)"
 done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# run_test.sh: builds the test and runs it on the virtual HCA: undisturbed, with faults of several
-# seeds, and on an Ethernet port. Needs a C compiler, libibverbs' headers and tagwire-vhca; neither
-# a card nor privileges.
+# run_test.sh: builds the test and runs it on the virtual HCA: undisturbed, on an Ethernet port,
+# over the system's own libmlx5, and with faults of several seeds. Needs a C compiler, libibverbs'
+# headers and tagwire-vhca; neither a card nor privileges.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 out=$(mktemp -d)
@@ -19,6 +19,7 @@ on() {
 
 on
 on --link-layer ethernet
+on --driver mlx5
 for seed in 1 2 3 4 5; do
     on --loss 0.02 --dup 0.01 --reorder 0.02 --seed "$seed"
 done
