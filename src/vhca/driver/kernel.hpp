@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernel that the hook shows to a program: files, devices and sockets that do not exist.
 //
-// hook.cc has libc's functions and asks here first; everything else goes to the kernel below.
+// hook_*.cc have libc's functions and ask here first; everything else goes to the kernel below.
 //
 //     path        -> find_place()   device node, file of our sysfs tree, or neither
 //     device node -> open_node()    a memfd (its pages are the doorbells) in the table
