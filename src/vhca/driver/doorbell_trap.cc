@@ -22,8 +22,12 @@
 namespace tagwire::vhca::driver {
 namespace {
 
-/// Pages of a larger mapping are not all put back: each costs memory.
-constexpr std::uint64_t kFilledPagesMax = 64;
+/// More pages than this are taken away with the whole file.
+constexpr std::ptrdiff_t kHolesMax = 64;
+constexpr std::size_t kBlockBytes = 512;  // that stat(2) counts in
+/// A thread that was let go gets so many calls of close() to store: then it was no store, or its
+/// thread has ended.
+constexpr unsigned kUnsettledMax = 1000;
 #ifndef UFFD_USER_MODE_ONLY
 constexpr int kUserModeOnly = 1;
 #else
@@ -32,7 +36,7 @@ constexpr int kUserModeOnly = UFFD_USER_MODE_ONLY;
 
 /// One line of /proc/self/maps.
 struct MapLine {
-    std::uint64_t begin = 0, end = 0, device = 0, inode = 0;
+    std::uint64_t begin = 0, end = 0, offset = 0, device = 0, inode = 0;
     bool is_shared_writable = false;
 };
 
@@ -49,14 +53,14 @@ bool take_number(std::string_view* text, int base, std::uint64_t* value_p) {
 
 bool parse_line(std::string_view text, MapLine* line_p) {
     constexpr std::size_t kRights = 5;  // "rw-s "
-    std::uint64_t offset = 0, major = 0, minor = 0;
+    std::uint64_t major = 0, minor = 0;
     if (!take_number(&text, 16, &line_p->begin) || !take_number(&text, 16, &line_p->end) ||
         text.size() < kRights) {
         return false;
     }
     line_p->is_shared_writable = text[1] == 'w' && text[3] == 's';
     text.remove_prefix(kRights);
-    if (!take_number(&text, 16, &offset) || !take_number(&text, 16, &major) ||
+    if (!take_number(&text, 16, &line_p->offset) || !take_number(&text, 16, &major) ||
         !take_number(&text, 16, &minor) || !take_number(&text, 10, &line_p->inode)) {
         return false;
     }
@@ -91,6 +95,19 @@ bool read_whole(const char* path, std::vector<char>* out, std::size_t* filled_p)
     }
 }
 
+bool is_empty(int memfd, std::uint64_t offset) {
+    std::array<std::uint64_t, 512> words;
+    for (std::size_t at = 0; at < ucs::page_bytes(); at += sizeof words) {
+        words.fill(1);  // what cannot be read
+        static_cast<void>(
+            !::pread(memfd, words.data(), sizeof words, static_cast<off_t>(offset + at)));
+        if (std::any_of(words.begin(), words.end(), [](auto word) { return word != 0; })) {
+            return false;
+        }
+    }
+    return true;
+}
+
 }  // namespace
 
 DoorbellTrap::~DoorbellTrap() {
@@ -123,12 +140,11 @@ bool DoorbellTrap::make() {
 void DoorbellTrap::give_up() {
     for (Watched& watched : watched_) {
         for (const Range& range : watched.ranges) {
-            leave(range);
+            leave(range.begin, range.end);
         }
         watched.ranges.clear();
     }
-    take_messages();
-    is_closed_ = false;
+    attend();
     // SYNC vhca_trap_fd: the engine's thread alone looks at it again
     shown_fd_.store(-1, std::memory_order_release);
 }
@@ -151,7 +167,8 @@ void DoorbellTrap::watch(int memfd, std::size_t bytes) {
                         .inode = file.st_ino,
                         .own = static_cast<std::byte*>(own),
                         .bytes = bytes,
-                        .ranges = {}});
+                        .ranges = {},
+                        .open_pages = {}});
     note_command();
 }
 
@@ -162,11 +179,11 @@ void DoorbellTrap::forget(int memfd) {
         return;
     }
     for (const Range& range : found->ranges) {
-        leave(range);
+        leave(range.begin, range.end);
     }
     ::munmap(found->own, found->bytes);
     watched_.erase(found);
-    take_messages();
+    attend();
 }
 
 void DoorbellTrap::add_mapping(const Range& range, Watched* watched) {
@@ -188,16 +205,17 @@ void DoorbellTrap::read_line(const char* begin, const char* end) {
     for (Watched& watched : watched_) {
         if (line.inode == watched.inode && line.device == watched.device &&
             line.begin != reinterpret_cast<std::uintptr_t>(watched.own)) {
-            add_mapping({line.begin, line.end}, &watched);
+            add_mapping({line.begin, line.end, line.offset}, &watched);
         }
     }
 }
 
 // False: it cannot be told what is mapped.
-bool DoorbellTrap::find_mappings() {
+bool DoorbellTrap::find_mappings(bool* has_changed_p) {
     // SYNC vhca_mappings: what was mapped before a command is seen after it
     const std::uint64_t commands = commands_.load(std::memory_order_acquire);
-    if (commands == seen_commands_) {
+    *has_changed_p = commands != seen_commands_;
+    if (!*has_changed_p) {
         return true;
     }
     std::size_t filled = 0;
@@ -217,92 +235,124 @@ bool DoorbellTrap::find_mappings() {
     return true;
 }
 
-void DoorbellTrap::close() {
-    if (is_closed_ || fd() < 0) {
-        return;
+bool DoorbellTrap::punch(const Watched& watched, std::uint64_t offset, std::size_t bytes) {
+    return offset >= watched.bytes || ::madvise(watched.own + offset, bytes, MADV_REMOVE) == 0;
+}
+
+// A page that was put back is empty until somebody stores to it, and no doorbell is all zeros.
+bool DoorbellTrap::is_settled(Watched* watched) const {
+    bool is_all = true;
+    for (OpenPage& page : watched->open_pages) {
+        page.was_stored_to = page.was_stored_to || unsettled_ >= kUnsettledMax ||
+                             !is_empty(watched->memfd, page.offset);
+        is_all = is_all && page.was_stored_to;
     }
-    if (!find_mappings()) {
+    return is_all;
+}
+
+// False: it cannot be done.
+bool DoorbellTrap::close_pages(Watched* watched) {
+    std::vector<OpenPage>& pages = watched->open_pages;
+    const auto kept = std::partition(pages.begin(), pages.end(),
+                                     [](const OpenPage& page) { return !page.was_stored_to; });
+    bool is_done = pages.end() - kept <= kHolesMax;
+    for (auto page = kept; is_done && page != pages.end(); ++page) {
+        is_done = punch(*watched, page->offset, ucs::page_bytes());
+    }
+    pages.erase(kept, pages.end());
+    struct stat file {};
+    const auto blocks = static_cast<blkcnt_t>(pages.size() * ucs::page_bytes() / kBlockBytes);
+    return (is_done && ::fstat(watched->memfd, &file) == 0 && file.st_blocks <= blocks) ||
+           close_all(watched);
+}
+
+// False: it cannot be done.
+bool DoorbellTrap::close_all(Watched* watched) {
+    watched->open_pages.clear();
+    return punch(*watched, 0, watched->bytes);
+}
+
+// Pages that nobody put back may be there: a child of fork(2) stored to them, or the program did
+// before its mapping was found. The number of pages that the file has tells.
+bool DoorbellTrap::close() {
+    if (fd() < 0) {
+        return true;
+    }
+    bool has_changed = false, is_all = true;
+    if (!find_mappings(&has_changed)) {
         give_up();
-        return;
+        return true;
     }
-    is_closed_ = true;
-    for (const Watched& watched : watched_) {
-        if (!watched.ranges.empty() && ::madvise(watched.own, watched.bytes, MADV_REMOVE) != 0) {
+    for (Watched& watched : watched_) {
+        is_all = is_settled(&watched) && is_all;
+        if (!(has_changed ? close_all(&watched) : close_pages(&watched))) {
             give_up();
-            return;
+            return true;
         }
     }
+    is_all = is_all || has_changed;
+    unsettled_ = is_all ? 0 : unsettled_ + 1;
+    return is_all;
 }
 
 // The pages are the kernel's affair again; stores to them are not noticed.
-void DoorbellTrap::leave(const Range& range) {
-    uffdio_range whole{.start = range.begin, .len = range.end - range.begin};
+void DoorbellTrap::leave(std::uint64_t begin, std::uint64_t end) {
+    uffdio_range whole{.start = begin, .len = end - begin};
     ::ioctl(fd_.get(), UFFDIO_UNREGISTER, &whole);
     ::ioctl(fd_.get(), UFFDIO_WAKE, &whole);
     seen_commands_ = 0;
 }
 
-// Puts empty pages where none are.
-void DoorbellTrap::fill(const Range& range) {
-    const std::size_t page_bytes = ucs::page_bytes();
-    if (range.end - range.begin > kFilledPagesMax * page_bytes) {
-        leave(range);
+// The page of the file at this address can be stored to from now on.
+void DoorbellTrap::note_open(std::uint64_t address) {
+    for (Watched& watched : watched_) {
+        const auto range = std::find_if(
+            watched.ranges.begin(), watched.ranges.end(),
+            [&](const Range& one) { return one.begin <= address && address < one.end; });
+        if (range == watched.ranges.end()) {
+            continue;
+        }
+        const std::uint64_t offset = range->offset + (address - range->begin);
+        const bool is_known =
+            std::any_of(watched.open_pages.begin(), watched.open_pages.end(),
+                        [&](const OpenPage& one) { return one.offset == offset; });
+        if (!is_known) {
+            watched.open_pages.push_back({.offset = offset, .was_stored_to = false});
+        }
         return;
     }
-    std::uint64_t at = range.begin;
-    while (at < range.end) {
-        uffdio_zeropage zero{
-            .range = {.start = at, .len = range.end - at}, .mode = 0, .zeropage = 0};
-        if (::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &zero) == 0) {
+}
+
+// Puts an empty page there, if none is, and lets who waits for it go on.
+void DoorbellTrap::fill(std::uint64_t page) {
+    const std::size_t page_bytes = ucs::page_bytes();
+    uffdio_zeropage zero{.range = {.start = page, .len = page_bytes}, .mode = 0, .zeropage = 0};
+    while (::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &zero) != 0) {
+        if (errno == EEXIST) {  // by another mapping, or another thread
+            ::ioctl(fd_.get(), UFFDIO_WAKE, &zero.range);
             break;
         }
-        if (zero.zeropage > 0) {
-            at += static_cast<std::uint64_t>(zero.zeropage);
-        } else if (errno == EEXIST) {
-            at += page_bytes;  // by another mapping, or never taken away
-        } else if (errno != EAGAIN) {
-            leave(range);  // not mapped any more, or no memory
+        if (errno != EAGAIN) {
+            leave(page, page + page_bytes);  // not mapped any more, or no memory
             return;
         }
     }
-    uffdio_range whole{.start = range.begin, .len = range.end - range.begin};
-    ::ioctl(fd_.get(), UFFDIO_WAKE, &whole);
+    note_open(page);
 }
 
-void DoorbellTrap::take_messages() {
+bool DoorbellTrap::attend() {
     std::array<uffd_msg, 16> messages{};
-    for (;;) {
-        const ssize_t got = ::read(fd_.get(), messages.data(), sizeof messages);
-        if (got <= 0) {
-            return;
-        }
+    bool has_any = false;
+    ssize_t got = 0;
+    while (fd_ && (got = ::read(fd_.get(), messages.data(), sizeof messages)) > 0) {
+        has_any = true;
         for (std::size_t i = 0; i < static_cast<std::size_t>(got) / sizeof messages[0]; ++i) {
             if (messages[i].event == UFFD_EVENT_PAGEFAULT) {
-                const std::uint64_t page =
-                    messages[i].arg.pagefault.address & ~std::uint64_t{ucs::page_bytes() - 1};
-                fill({page, page + ucs::page_bytes()});
+                fill(messages[i].arg.pagefault.address & ~std::uint64_t{ucs::page_bytes() - 1});
             }
         }
     }
-}
-
-void DoorbellTrap::attend() {
-    if (fd_) {
-        take_messages();
-    }
-}
-
-void DoorbellTrap::open() {
-    if (!is_closed_) {
-        return;
-    }
-    is_closed_ = false;
-    for (const Watched& watched : watched_) {
-        for (const Range& range : watched.ranges) {
-            fill(range);
-        }
-    }
-    take_messages();
+    return has_any;
 }
 
 }  // namespace tagwire::vhca::driver

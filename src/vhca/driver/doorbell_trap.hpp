@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tells of the first store to a doorbell page since they were taken away.
+// Tells of the first store to a doorbell page since it was taken away.
 //
-// The pages belong to a memfd, which the program maps. Punching a hole takes them out of all its
+// The pages belong to a memfd, which the program maps. Punching a hole takes one out of all its
 // mappings; the next store faults, and userfaultfd tells of it while the storing thread waits:
 //
-//     close()                 hole; a store makes fd() readable, its thread waits
-//     open()                  the thread goes on: an empty page is there
+//     close()                 holes; a store makes fd() readable, its thread waits
+//     attend()                the thread goes on: an empty page is there until the next close()
 //
 // 1. The thread that sleeps must have looked at the records between close() and sleeping.
 // 2. mmap(2) is not seen. A doorbell can only be rung after a command that made a queue of it, so
 //    each command says note_command(), and the next close() looks for mappings.
-// 3. A page that is mapped twice may hold up a thread across open() for a moment: fd() is readable
-//    then, and the next open() or attend() lets it go on.
-// 4. Only stores of programs wait. Those that the kernel does for a system call fail with EFAULT,
+// 3. A page is put back for whoever stores to it, and for nobody else. So stores to other pages
+//    wait, until attend(), also while the device is awake.
+// 4. A thread that goes on stores once more. A page is not taken away before it did: on a
+//    processor that it shares with ours it would find no page again, without end. close() leaves
+//    such a page, and says so.
+// 5. Only stores of programs wait. Those that the kernel does for a system call fail with EFAULT,
 //    and a child of fork(2) has mappings that are not watched.
 #pragma once
 
@@ -43,13 +46,12 @@ class DoorbellTrap {
         // SYNC vhca_trap_fd: pairs with watch()
         return shown_fd_.load(std::memory_order_acquire);
     }
-    /// Every store from now on makes fd() readable.
-    void close();
-    /// Lets those who wait go on. Stores are not noticed any more.
-    void open();
-    /// As open() for those who wait already; for now and then while it is open. One system call.
-    void attend();
-    [[nodiscard]] bool is_closed() const { return is_closed_; }
+    /// Stores from now on make fd() readable. False: all but those to the page of a thread that was
+    /// let go and did not store yet; to be called again soon. Enough calls close that, too.
+    bool close();
+    /// Lets those who wait go on. Stores to their pages are not noticed any more. True: somebody
+    /// waited. One system call when nobody does.
+    bool attend();
 
     /// Before each command of the process, whatever it is.
     static void note_command() {
@@ -60,6 +62,11 @@ class DoorbellTrap {
   private:
     struct Range {
         std::uint64_t begin = 0, end = 0;
+        std::uint64_t offset = 0;  // of its begin in the file
+    };
+    struct OpenPage {
+        std::uint64_t offset = 0;  // in the file
+        bool was_stored_to = false;
     };
     struct Watched {
         int memfd = -1;
@@ -67,22 +74,27 @@ class DoorbellTrap {
         std::byte* own = nullptr;  // a mapping of ours, for holes; no page of it is touched
         std::size_t bytes = 0;
         std::vector<Range> ranges;  // registered
+        std::vector<OpenPage> open_pages;
     };
     bool make();
     void give_up();
-    bool find_mappings();
+    bool find_mappings(bool* has_changed_p);
     void read_line(const char* begin, const char* end);
     void add_mapping(const Range& range, Watched* watched);
-    void fill(const Range& range);
-    void leave(const Range& range);
-    void take_messages();
+    static bool punch(const Watched& watched, std::uint64_t offset, std::size_t bytes);
+    bool close_pages(Watched* watched);
+    static bool close_all(Watched* watched);
+    [[nodiscard]] bool is_settled(Watched* watched) const;
+    void note_open(std::uint64_t address);
+    void fill(std::uint64_t page);
+    void leave(std::uint64_t begin, std::uint64_t end);
 
     static inline std::atomic<std::uint64_t> commands_{1};
 
     ucs::UniqueFd fd_;
     std::atomic<int> shown_fd_{-1};
-    bool is_closed_ = false;
     bool was_tried_ = false;
+    unsigned unsettled_ = 0;  // calls of close() in a row that left a page
     std::uint64_t seen_commands_ = 0;
     std::vector<Watched> watched_;
     std::vector<char> maps_;

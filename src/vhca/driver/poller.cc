@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/driver/poller.hpp"
 
+#include <algorithm>
 #include <atomic>
 
 namespace tagwire::vhca::driver {
@@ -89,7 +90,7 @@ void Poller::flush(EventPipe& pipe) {
     }
 }
 
-bool Poller::pump(Time now) {
+bool Poller::pump_rings(Time now) {
     bool moved = false;
     has_flushing_ = false;
     has_waiting_ = false;
@@ -104,13 +105,23 @@ bool Poller::pump(Time now) {
     return moved;
 }
 
+// Who stores to a page that is not there waits for us. It may have posted behind our look.
+bool Poller::pump(Time now) {
+    constexpr unsigned kBusyPassesMax = 16;
+    const bool moved = pump_rings(now);
+    busy_passes_ = moved ? busy_passes_ + 1 : 0;
+    return busy_passes_ % kBusyPassesMax == 0 ? trap_.attend() || moved : moved;
+}
+
 void Poller::rest() {
-    trap_.close();
+    is_settled_ = trap_.close();
+    unsettled_nap_ns_ =
+        is_settled_ ? kUnsettledNapNs : std::min(2 * unsettled_nap_ns_, kFlushNapNs);
 }
 
 void Poller::wake(Time now) {
-    pump(now);
-    trap_.open();
+    pump_rings(now);
+    trap_.attend();
 }
 
 Time Poller::nap() const {
@@ -119,6 +130,9 @@ Time Poller::nap() const {
     }
     if (trap_.fd() < 0) {
         return kBlindNapNs;
+    }
+    if (!is_settled_) {
+        return unsettled_nap_ns_;
     }
     return has_flushing_ || has_waiting_ ? kFlushNapNs : kNever;
 }

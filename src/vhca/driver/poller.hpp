@@ -41,15 +41,21 @@ class Poller final : public Pump {
   private:
     /// A receive that is posted to a queue in ERR rings no doorbell, nor does who reads an event.
     static constexpr Time kFlushNapNs = 1'000'000;
+    /// A thread that rang is to go on; its next doorbell is not noticed before it did.
+    static constexpr Time kUnsettledNapNs = 20'000;
     /// Where doorbells are not noticed.
     static constexpr Time kBlindNapNs = 50'000;
 
     bool look(QpObject& qp, Time now);
     void flush(EventPipe& pipe);
+    bool pump_rings(Time now);
 
     DoorbellTrap trap_;
     bool has_flushing_ = false;  // a queue in ERR takes receives
     bool has_waiting_ = false;   // events for which a pipe has no room
+    bool is_settled_ = true;     // all doorbells are noticed
+    Time unsettled_nap_ns_ = kUnsettledNapNs;
+    unsigned busy_passes_ = 0;
     std::uint32_t next_cq_number_ = 0x400;
     ucs::List<QpObject, &QpObject::of_poller> qps_;
     ucs::List<CqObject, &CqObject::of_poller> cqs_;
