@@ -145,6 +145,22 @@ class ReceiveSource {
     ~ReceiveSource() = default;
 };
 
+struct TagWork;
+
+/// Has operations on the list of a tag-matching SRQ that nobody posts to the device: it asks for
+/// them before it matches a message, so that what was posted before the message was sent counts.
+class TagSource {
+  public:
+    /// The next operation that the program posted; good until done(). False: there is none yet.
+    /// Called from inside a step of the device: must not call back.
+    virtual bool next(TagWork* work_p) = 0;
+    /// After each next(): `error` as Srq::post_ops() gives it, the handle is filled.
+    virtual void done(const TagWork& work, int error) = 0;
+
+  protected:
+    ~TagSource() = default;
+};
+
 struct CqConfig {
     std::uint32_t cqe = 0;  // at least; the CQ says what it got
     void* user = nullptr;
@@ -153,10 +169,11 @@ struct CqConfig {
 
 /// What makes an SRQ a tag-matching one.
 struct TagConfig {
-    std::uint32_t tags_max = 0;  // receives in its list
-    std::uint32_t ops_max = 0;   // operations on the list before one that is signaled was polled
-    Cq* cq = nullptr;            // of all its completions; nullptr: an ordinary SRQ
-    bool keeps_places = false;   // who posts operations keeps account of ops_max
+    std::uint32_t tags_max = 0;   // receives in its list
+    std::uint32_t ops_max = 0;    // operations on the list before one that is signaled was polled
+    Cq* cq = nullptr;             // of all its completions; nullptr: an ordinary SRQ
+    bool keeps_places = false;    // who posts operations keeps account of ops_max
+    TagSource* source = nullptr;  // of operations beside Srq::post_ops()
 };
 
 struct SrqConfig {

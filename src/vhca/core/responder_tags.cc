@@ -31,6 +31,7 @@ Responder::Verdict Responder::execute_tagged(const Packet& packet, Route from) {
 
 Responder::Verdict Responder::start_tagged(const Packet& packet) {
     static_cast<SharedReceiveQueue*>(qp_.config.srq)->refill();
+    qp_.matching()->catch_up();
     if (!qp_.matching()->has_started()) {
         return Verdict::kNotReady;
     }

@@ -56,6 +56,16 @@ int TagMatching::post(TagWork& work) {
     return 0;
 }
 
+void TagMatching::catch_up() {
+    if (config_.source == nullptr) [[likely]] {
+        return;
+    }
+    for (TagWork work; config_.source->next(&work);) {
+        const int error = post(work);
+        config_.source->done(work, error);
+    }
+}
+
 void TagMatching::add(TagWork& work, Cqe& cqe) {
     const ibv_sge sge = work.sges.empty() ? ibv_sge{} : work.sges.front();
     static_cast<void>(  // there is room

@@ -34,6 +34,8 @@ class TagMatching {
 
     /// ENOMEM, EINVAL: see Srq::post_ops().
     int post(TagWork& work);
+    /// Posts what the source has.
+    void catch_up();
 
     // ---- Messages
     /// `untagged` receives are posted. Receiving begins once they were enough, although some may be

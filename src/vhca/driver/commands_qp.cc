@@ -96,6 +96,9 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
         }
         return error;
     }
+    if (qp->tag_commands != nullptr) {
+        qp->srq->tag_commanders.add(*qp->core, *qp->tag_commands);
+    }
     context.poller.add(*qp);
     *handle_p = context.qps.add(std::move(qp));
     return 0;
@@ -214,8 +217,12 @@ int open_qp(Context& /*context*/, const Call& call) {
 
 int Context::remove(QpObject& qp) {
     poller.settle(qp, engine.now());
+    const Qp& core = *qp.core;
     if (const int error = engine.device().destroy_qp(*qp.core)) {
         return error;
+    }
+    if (qp.tag_commands != nullptr) {
+        qp.srq->tag_commanders.remove(core);
     }
     if (qp.inline_mr != nullptr) {
         static_cast<void>(engine.device().destroy_mr(*qp.inline_mr));

@@ -79,7 +79,8 @@ int make_srq(Context& context, const ib_uverbs_create_xsrq& request, const Call&
         config.tm = {.tags_max = request.max_num_tags,
                      .ops_max = limits.qp_wr_max,
                      .cq = cq->core,
-                     .keeps_places = true};
+                     .keeps_places = true,
+                     .source = &srq->tag_commanders};
     }
     if (const int error = context.engine.device().create_srq(config, &srq->core)) {
         return error;

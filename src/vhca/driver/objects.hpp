@@ -117,6 +117,7 @@ struct SrqObject {
     bool is_devx = false;
     std::uint32_t wr_max = 0, sge_max = 0;  // that queries say
     TagIndices tags;
+    TagCommanders tag_commanders;
     std::uint32_t async_events = 0;
 };
 

@@ -230,17 +230,43 @@ class TagRing {
     /// As SendRing::look(): operations are carried out on `srq`, all else is sent by `qp`. An
     /// operation that cannot be carried out ends the ring as memory does that is gone.
     bool look(Qp& qp, Srq& srq, Time now);
+    /// The next entry, if it is an operation of a queue pair in `state`; to be followed by done().
+    bool next(ibv_qp_state state, TagWork* work_p);
+    void done(const TagWork& work, int error);
+    /// It sent, and never had an operation: that is what most of them are for.
+    [[nodiscard]] bool is_for_sends() const { return has_sent_ && !has_operated_; }
     void reset() { ring_.reset(); }
     [[nodiscard]] bool is_gone() const { return ring_.is_gone(); }
     /// Of what it sends beside.
     [[nodiscard]] SendRing& ring() { return ring_; }
 
   private:
-    /// False: the list has no room for it.
-    bool carry_out(const Wqe& wqe, Srq& srq, Time now);
+    /// That of ring_.wqe_.
+    void make_work(TagWork* work_p);
+    void advance();
 
     SendRing ring_;
     TagIndices& indices_;
+    bool has_sent_ = false, has_operated_ = false;
+};
+
+/// Who has operations for one SRQ, for the core to ask.
+class TagCommanders final : public TagSource {
+  public:
+    void add(const Qp& qp, TagRing& ring) { all_.push_back({&qp, &ring}); }
+    void remove(const Qp& qp) {
+        std::erase_if(all_, [&](const Commander& one) { return one.qp == &qp; });
+    }
+    bool next(TagWork* work_p) override;
+    void done(const TagWork& work, int error) override { asked_->done(work, error); }
+
+  private:
+    struct Commander {
+        const Qp* qp;
+        TagRing* ring;
+    };
+    std::vector<Commander> all_;
+    TagRing* asked_ = nullptr;
 };
 
 }  // namespace tagwire::vhca::driver

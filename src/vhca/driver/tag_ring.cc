@@ -9,10 +9,10 @@ namespace {
 constexpr std::uint32_t kNoHandle = ~std::uint32_t{0};  // of no receive: removing it fails
 }
 
-bool TagRing::carry_out(const Wqe& wqe, Srq& srq, Time now) {
-    const TagCommand& command = wqe.tag;
-    const bool has_buffer = command.sge.length != 0;
-    TagWork work;
+void TagRing::make_work(TagWork* work_p) {
+    const TagCommand& command = ring_.wqe_.tag;
+    TagWork& work = *work_p;
+    work = {};
     work.flags = (command.wants_completion ? unsigned{IBV_OPS_SIGNALED} : 0U) |
                  (command.has_count ? unsigned{IBV_OPS_TM_SYNC} : 0U);
     work.unexpected_count = command.count;
@@ -26,7 +26,7 @@ bool TagRing::carry_out(const Wqe& wqe, Srq& srq, Time now) {
             work.opcode = IBV_WR_TAG_ADD;
             work.tag = command.tag;
             work.mask = command.mask;
-            work.sges = {&command.sge, has_buffer ? 1U : 0U};
+            work.sges = {&command.sge, command.sge.length != 0 ? 1U : 0U};
             break;
         case TagCommand::Kind::kRemove: {
             index = command.index;
@@ -37,14 +37,30 @@ bool TagRing::carry_out(const Wqe& wqe, Srq& srq, Time now) {
         }
     }
     work.wr_id = work.recv_wr_id = EntryName{index, 0}.pack();
-    std::size_t failed = 0;
-    if (srq.post_ops({&work, 1}, &failed, now) != 0) {
+}
+
+void TagRing::advance() {
+    ring_.seen_ = static_cast<std::uint16_t>(ring_.seen_ + ring_.wqe_.blocks);
+}
+
+bool TagRing::next(ibv_qp_state state, TagWork* work_p) {
+    if (state < IBV_QPS_RTS || !ring_.fetch() || !ring_.wqe_.is_tag_command) {
         return false;
     }
-    if (command.kind == TagCommand::Kind::kAppend) {
-        indices_.put(index, work.handle);
-    }
+    make_work(work_p);
     return true;
+}
+
+void TagRing::done(const TagWork& work, int error) {
+    has_operated_ = true;
+    if (error != 0) {
+        ring_.is_gone_ = true;  // the list has no room for it
+        return;
+    }
+    if (work.opcode == IBV_WR_TAG_ADD) {
+        indices_.put(EntryName::unpack(work.wr_id).counter, work.handle);
+    }
+    advance();
 }
 
 bool TagRing::look(Qp& qp, Srq& srq, Time now) {
@@ -53,25 +69,36 @@ bool TagRing::look(Qp& qp, Srq& srq, Time now) {
     }
     unsigned taken = 0;
     bool has_sent = false;
-    while (taken != SendRing::kEntriesPerLook && ring_.fetch()) {
+    for (; taken != SendRing::kEntriesPerLook && ring_.fetch(); ++taken) {
         if (ring_.wqe_.is_tag_command) {
-            ring_.is_gone_ = !carry_out(ring_.wqe_, srq, now);
+            TagWork work;
+            make_work(&work);
+            std::size_t failed = 0;
+            done(work, srq.post_ops({&work, 1}, &failed, now));
         } else if (const int error = ring_.post(qp); error == ENOMEM) {
             break;
         } else {
             ring_.is_gone_ = error != 0;
             has_sent = has_sent || error == 0;
+            advance();
         }
-        if (ring_.is_gone_) {
-            break;
-        }
-        ring_.seen_ = static_cast<std::uint16_t>(ring_.seen_ + ring_.wqe_.blocks);
-        ++taken;
     }
+    has_sent_ = has_sent_ || has_sent;
     if (has_sent) {
         qp.ring(now);
     }
     return taken != 0;
+}
+
+bool TagCommanders::next(TagWork* work_p) {
+    std::erase_if(all_, [](const Commander& one) { return one.ring->is_for_sends(); });
+    for (const Commander& one : all_) {
+        if (one.ring->next(one.qp->state(), work_p)) {
+            asked_ = one.ring;
+            return true;
+        }
+    }
+    return false;
 }
 
 }  // namespace tagwire::vhca::driver

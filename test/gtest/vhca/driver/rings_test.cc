@@ -268,7 +268,11 @@ class VhcaTagRings : public testing::Test {
           a(world.a, at_a, {}, 0xa),
           list(posted.memory.ring(), posted.record.address()) {
         SrqConfig config{.pd = world.b.pd, .wr_max = 8, .sge_max = 1};
-        config.tm = {.tags_max = 4, .ops_max = 4, .cq = at_b.cq, .keeps_places = true};
+        config.tm = {.tags_max = 4,
+                     .ops_max = 4,
+                     .cq = at_b.cq,
+                     .keeps_places = true,
+                     .source = &commanders};
         config.user = &list_index;
         config.source = &list;
         EXPECT_EQ(world.b.device.create_srq(config, &srq), 0);
@@ -281,6 +285,7 @@ class VhcaTagRings : public testing::Test {
                               .record = commands.record.address(),
                               .context = {.commands_tags = true}};
         tags = std::make_unique<TagRing>(std::move(ring), indices);
+        commanders.add(*command, *tags);
     }
     static WorldOptions with_tags() {
         WorldOptions options;
@@ -334,6 +339,7 @@ class VhcaTagRings : public testing::Test {
     ReceiveList list;
     PostedSends commands{4};
     TagIndices indices;
+    TagCommanders commanders;
     std::uint32_t list_index = 0x11, qp_index = 0x22;
     std::uint16_t dealt_with = 0, unexpected = 0;
     Srq* srq = nullptr;
@@ -360,6 +366,20 @@ TEST_F(VhcaTagRings, a_message_goes_to_the_receive_with_its_tag) {
         EXPECT_EQ(be32toh(cqe->srqn_uidx), list_index);
         EXPECT_EQ(world.b.text(0, 8), "expected");
     }
+}
+
+// The device's thread may lose its processor between its look at the ring and the message.
+TEST_F(VhcaTagRings, a_receive_that_was_posted_before_the_message_matches_without_a_look) {
+    operate(kAppend, 1, 40, world.b.sge(0, 64));
+    send(40, "in time");
+    a.ring->look(*a.qp, world.fabric.now());
+    world.settle();
+    expect_operation(5);
+    const auto cqe = at_b.polled.poll();
+    ASSERT_EQ(kind_of(cqe), MLX5_CQE_RESP_SEND);
+    EXPECT_EQ(cqe->app_op, 0xa);
+    EXPECT_EQ(world.b.text(0, 7), "in time");
+    EXPECT_FALSE(tags->look(*command, *srq, world.fabric.now()));
 }
 
 TEST_F(VhcaTagRings, a_message_that_nothing_matches_goes_to_the_list) {
