@@ -69,18 +69,15 @@ bool parse_line(std::string_view text, MapLine* line_p) {
 }
 
 /// The whole of a file of /proc. False: it cannot be read.
-bool read_whole(const char* path, std::vector<char>* out, std::size_t* filled_p) {
-    const ucs::UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
-    if (!fd) {
-        return false;
-    }
+bool read_whole(int fd, std::vector<char>* out, std::size_t* filled_p) {
     std::size_t filled = 0;
     for (;;) {
         constexpr std::size_t kRoomMin = 4096;
         if (out->size() - filled < kRoomMin) {
             out->resize(std::max<std::size_t>(2 * out->size(), 16 * kRoomMin));
         }
-        const ssize_t got = ::read(fd.get(), out->data() + filled, out->size() - filled);
+        const ssize_t got =
+            ::pread(fd, out->data() + filled, out->size() - filled, static_cast<off_t>(filled));
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -130,6 +127,8 @@ bool DoorbellTrap::make() {
                      errno);
         return false;
     }
+    // Open all the time: programs that count their descriptors see none come and go.
+    maps_fd_.reset(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
     fd_ = std::move(fd);
     // SYNC vhca_trap_fd: a thread that sees it may wait on it
     shown_fd_.store(fd_.get(), std::memory_order_release);
@@ -219,7 +218,7 @@ bool DoorbellTrap::find_mappings(bool* has_changed_p) {
         return true;
     }
     std::size_t filled = 0;
-    if (!read_whole("/proc/self/maps", &maps_, &filled)) {
+    if (!read_whole(maps_fd_.get(), &maps_, &filled)) {
         return false;
     }
     seen_commands_ = commands;

@@ -91,7 +91,7 @@ class DoorbellTrap {
 
     static inline std::atomic<std::uint64_t> commands_{1};
 
-    ucs::UniqueFd fd_;
+    ucs::UniqueFd fd_, maps_fd_;
     std::atomic<int> shown_fd_{-1};
     bool was_tried_ = false;
     unsigned unsettled_ = 0;  // calls of close() in a row that left a page

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,6 +277,19 @@ TEST_F(VhcaDoorbell, mappings_are_found_however_they_came) {
     ASSERT_EQ(again, first);
     DoorbellTrap::note_command();
     EXPECT_TRUE(is_noticed(first));
+}
+
+TEST_F(VhcaDoorbell, looking_for_mappings_opens_no_descriptor) {
+    EXPECT_TRUE(is_noticed(map(0)));
+    std::byte* const page = map(1);
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    close();
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_TRUE(is_noticed(page));
+    EXPECT_GE(trap_.fd(), 0);
 }
 
 TEST_F(VhcaDoorbell, unmapping_while_it_is_closed_leaves_nothing_behind) {
