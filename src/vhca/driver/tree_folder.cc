@@ -160,8 +160,10 @@ class Tree {
 [[gnu::constructor]] void publish() {
     ::setenv("SYSFS_PATH", published_tree_path().c_str(), 1);
 }
+// Children that were killed, or ended by _exit(2), left theirs.
 [[gnu::destructor]] void clean() {
     Tree::get().remove();
+    remove_left_overs(folder_of_trees(), {});
 }
 
 }  // namespace

@@ -173,6 +173,22 @@ class Driver(unittest.TestCase):
             """)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_trees_of_killed_children_are_removed_by_the_parent(self):
+        done = self.python("""
+            import os, signal
+            for number in (0, signal.SIGKILL):
+                child = os.fork()
+                if child == 0:
+                    open("/sys/class/infiniband/vhca0/node_guid").read()
+                    os.kill(os.getpid(), number)
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == number
+            print(len(os.listdir(os.environ["XDG_RUNTIME_DIR"])))
+            """)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(done.stdout, "0\n")
+        self.assertEqual(self.trees(), [])
+
     @unittest.skipUnless(HAS_DEVINFO, "no ibv_devinfo")
     def test_programs_of_the_program_have_the_device(self):
         done = self.python("""
