@@ -255,6 +255,13 @@ int resize_cq(Context& context, const Call& call) {
         if (const int error = check_ring(memory.address, memory.bytes(), memory.address)) {
             return error;
         }
+        // The completions of all that was posted before the command count, as with a card, which
+        // is faster than a command.
+        context.qps.for_each([&](std::uint32_t, QpObject& qp) {
+            if (qp.send_cq == cq || qp.recv_cq == cq) {
+                context.poller.settle(qp, context.engine.now());
+            }
+        });
         if (const int error = cq->ring->resize(memory)) {
             return error;
         }

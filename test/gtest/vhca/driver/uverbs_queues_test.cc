@@ -396,6 +396,24 @@ TEST_F(VhcaUverbs, a_request_in_a_ring_completes_without_a_call) {
     close(channel);
 }
 
+TEST_F(VhcaUverbs, a_queue_gets_no_smaller_than_what_was_posted_fills) {
+    Commander& commander = use();
+    Parts parts(commander);
+    ib_uverbs_resize_cq request{};
+    request.cq_handle = parts.cq;
+    request.cqe = 3;
+    mlx5_ib_resize_cq ring{};
+    ring.buf_addr = parts.take(64 * 4);
+    ring.cqe_size = 64;
+    const Loop loop(parts);
+    for (std::uint16_t i = 0; i < 8; ++i) {
+        loop.post_nop(i);
+    }
+    // At once: the device's thread may not have looked yet.
+    std::uint64_t response = 0;
+    EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_RESIZE_CQ, request, &response, ring), EINVAL);
+}
+
 TEST_F(VhcaUverbs, a_queue_pair_whose_ring_is_gone_fails) {
     Commander& commander = use();
     Parts parts(commander);
