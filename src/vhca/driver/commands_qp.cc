@@ -72,6 +72,8 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
     qp->recv_cq = request.recv_cq;
     qp->srq = request.srq;
     qp->cap = request.told;
+    qp->recv_wr_max = request.receives.entries;
+    qp->recv_sge_max = request.receives.entry_bytes / static_cast<std::uint32_t>(kSegmentBytes);
     qp->signals_all = request.core.sq_sig_all != 0;
     make_rings(request, *qp);
     Device& device = context.engine.device();

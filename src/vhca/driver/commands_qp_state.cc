@@ -195,9 +195,9 @@ int query_qp(Context& context, const Call& call) {
     response.dest = dest_of(attr.ah_attr);
     response.alt_dest = dest_of(attr.alt_ah_attr);
     response.max_send_wr = qp->cap.max_send_wr;
-    response.max_recv_wr = qp->cap.max_recv_wr;
+    response.max_recv_wr = qp->recv_wr_max;
     response.max_send_sge = qp->cap.max_send_sge;
-    response.max_recv_sge = qp->cap.max_recv_sge;
+    response.max_recv_sge = qp->recv_sge_max;
     response.max_inline_data = qp->cap.max_inline_data;
     response.qkey = attr.qkey;
     response.rq_psn = attr.rq_psn;

@@ -130,7 +130,8 @@ struct QpObject {
     PdObject* pd = nullptr;
     CqObject *send_cq = nullptr, *recv_cq = nullptr;
     SrqObject* srq = nullptr;
-    ibv_qp_cap cap{};  // as the program asked, and queries say
+    ibv_qp_cap cap{};  // as the program asked, and queries say but for receives
+    std::uint32_t recv_wr_max = 0, recv_sge_max = 0;  // of the ring, that queries say
     bool signals_all = false;
     std::uint8_t port = 0;
     std::unique_ptr<SendRing> sends;        // at most one of the two

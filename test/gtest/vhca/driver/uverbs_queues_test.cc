@@ -293,6 +293,21 @@ TEST_F(VhcaUverbs, states_follow_each_other_with_what_they_need) {
     EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_ATTACH_MCAST, group), EOPNOTSUPP);
 }
 
+TEST_F(VhcaUverbs, queries_say_how_many_receives_the_ring_holds) {
+    Commander& commander = use();
+    Parts parts(commander);
+    ib_uverbs_create_qp request = parts.qp_request(IBV_QPT_RC);
+    request.max_recv_wr = 10;
+    mlx5_ib_create_qp rings = parts.qp_rings();
+    rings.rq_wqe_shift = 5;
+    ib_uverbs_query_qp query{};
+    query.qp_handle = commander.make_qp(request, rings);
+    ib_uverbs_query_qp_resp facts{};
+    ASSERT_EQ(commander.plain(IB_USER_VERBS_CMD_QUERY_QP, query, &facts), 0);
+    EXPECT_EQ(facts.max_recv_wr, 16U);
+    EXPECT_EQ(facts.max_recv_sge, 2U);
+}
+
 TEST_F(VhcaUverbs, what_is_used_stays_until_its_users_go) {
     Commander& commander = use();
     Parts parts(commander);
