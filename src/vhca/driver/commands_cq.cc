@@ -68,8 +68,8 @@ int read_ring(const Context& context, const Call& call, mlx5_ib_create_cq* ring)
     return 0;
 }
 
-CqeOwner owner_of(const Completion& completion, bool is_ethernet) {
-    CqeOwner owner{.qpn = completion.wc.qp_num, .is_ethernet = is_ethernet};
+CqeOwner owner_of(const Completion& completion) {
+    CqeOwner owner{.qpn = completion.wc.qp_num};
     if (completion.tag_srq_user != nullptr) {
         owner.user_index = static_cast<const SrqObject*>(completion.tag_srq_user)->user_index;
         owner.is_tag_matching = true;
@@ -114,16 +114,15 @@ int make_cq(Context& context, const ib_uverbs_ex_create_cq& request, const Call&
     cq->context = &context;
     cq->user_handle = request.user_handle;
     cq->channel = channel;
-    const bool is_ethernet = context.engine.is_ethernet();
-    cq->ring = std::make_unique<CqRing>(CqRing::Config{
-        .ring = memory,
-        .record = ring.db_addr,
-        .number = context.poller.take_cq_number(),
-        .ignores_overrun = (request.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0,
-        .is_ethernet = is_ethernet,
-        .channel = channel != nullptr ? channel->pipe.get() : nullptr,
-        .user_handle = request.user_handle,
-        .owner_of = [is_ethernet](const Completion& c) { return owner_of(c, is_ethernet); }});
+    cq->ring = std::make_unique<CqRing>(
+        CqRing::Config{.ring = memory,
+                       .record = ring.db_addr,
+                       .number = context.poller.take_cq_number(),
+                       .ignores_overrun = (request.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0,
+                       .kind = packet_kind_of(context.engine),
+                       .channel = channel != nullptr ? channel->pipe.get() : nullptr,
+                       .user_handle = request.user_handle,
+                       .owner_of = owner_of});
     if (const int error = context.engine.device().create_cq(
             {.cqe = entries - 1, .user = cq.get(), .consumer = cq->ring.get()}, &cq->core)) {
         return error;

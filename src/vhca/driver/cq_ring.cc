@@ -75,7 +75,7 @@ bool CqRing::take(Cq& /*cq*/, const Completion& completion) {
         return false;
     }
     CqeOwner owner = config_.owner_of(completion);
-    owner.is_ethernet = config_.is_ethernet;
+    owner.kind = config_.kind;
     if (!put(make_cqe(completion, owner))) {
         return false;
     }

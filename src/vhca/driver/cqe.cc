@@ -130,9 +130,11 @@ std::uint8_t response_opcode(const ibv_wc& wc) {
 }
 
 /// Who sent it, and what came beside the data.
-void tell_sender(const ibv_wc& wc, bool is_ethernet, mlx5_cqe64& cqe) {
+void tell_sender(const ibv_wc& wc, PacketKind kind, mlx5_cqe64& cqe) {
     const std::uint32_t grh = (wc.wc_flags & IBV_WC_GRH) != 0 ? 1U << 28 : 0U;
-    const std::uint32_t level = std::uint32_t{wc.sl} << 24;
+    const bool is_ethernet = kind != PacketKind::kInfiniband;
+    const std::uint32_t level =
+        (is_ethernet ? static_cast<std::uint32_t>(kind) : std::uint32_t{wc.sl}) << 24;
     cqe.flags_rqpn = htobe32(grh | (level & 0xf000000) | (wc.src_qp & kNumberMask));
     cqe.slid = is_ethernet ? 0 : htobe16(wc.slid);
     cqe.ml_path = wc.dlid_path_bits & 0x7f;
@@ -183,7 +185,7 @@ CqeImage make_cqe(const Completion& completion, const CqeOwner& owner) {
         cqe.timestamp = htobe64(completion.time);
     }
     if (!is_request && !is_error) {
-        tell_sender(wc, owner.is_ethernet, cqe);
+        tell_sender(wc, owner.kind, cqe);
     }
     if (op != AppOp::kNone) {
         tell_tag(completion, op, cqe);

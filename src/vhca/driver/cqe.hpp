@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "vhca/core/objects.hpp"
+#include "vhca/engine/packet_kind.hpp"
 
 namespace tagwire::vhca::driver {
 
@@ -29,7 +30,7 @@ struct CqeOwner {
     std::uint32_t user_index = 0;  // uidx of the queue pair, or of the tag-matching SRQ
     std::uint32_t qpn = 0;
     bool is_tag_matching = false;
-    bool is_ethernet = false;  // the port
+    PacketKind kind = PacketKind::kInfiniband;  // of the port
 };
 
 /// All but the owner bit, which the ring sets. A completion of a list operation or tagged

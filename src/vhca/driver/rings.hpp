@@ -48,7 +48,7 @@ class CqRing final : public CompletionConsumer {
         std::uint64_t record = 0;  // [0] consumer index, [1] arming
         std::uint32_t number = 0;
         bool ignores_overrun = false;
-        bool is_ethernet = false;
+        PacketKind kind = PacketKind::kInfiniband;
         EventPipe* channel = nullptr;   // of its events, or nullptr
         std::uint64_t user_handle = 0;  // that the events name
         /// Who a completion belongs to: from its qp_user and tag_srq_user.

@@ -17,6 +17,7 @@
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
 #include "vhca/engine/fault_handler.hpp"
+#include "vhca/engine/packet_kind.hpp"
 
 namespace tagwire::vhca {
 
@@ -309,6 +310,13 @@ std::uint64_t Engine::node_of(const ibv_ah_attr& attr) const {
         }
     }
     return is_ethernet_ ? std::uint64_t{0} : attr.dlid;
+}
+
+PacketKind packet_kind_of(const Engine& engine) {
+    if (!engine.is_ethernet()) {
+        return PacketKind::kInfiniband;
+    }
+    return engine.interface() != nullptr ? PacketKind::kRoceIpv4 : PacketKind::kRoceIpv6;
 }
 
 ibv_gid Engine::gid() const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "vhca/engine/packet_kind.hpp"
 #include "vhca/face/context.hpp"
 
 namespace tagwire::vhca {
@@ -33,9 +34,6 @@ void note_polled(Engine& engine, bool got) {
     }
 }
 
-/// What ConnectX cards report in place of a service level: RoCE version 2 over that. UCX asks.
-constexpr std::uint8_t kRoceIpv6 = 1, kRoceIpv4 = 2;
-
 // The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.
 bool take(FaceCq& cq, Completion* into) {
     if (!cq.core->poll(into)) {
@@ -44,13 +42,10 @@ bool take(FaceCq& cq, Completion* into) {
     if ((into->wc.opcode & IBV_WC_RECV) == 0) {
         return true;
     }
-    if (cq.engine->is_ethernet()) {
-        into->wc.slid = 0;
-        into->wc.sl = cq.engine->interface() != nullptr ? kRoceIpv4 : kRoceIpv6;
-    } else {
-        into->wc.slid = static_cast<std::uint16_t>(into->from.node);
-        into->wc.sl = 0;
-    }
+    const PacketKind kind = packet_kind_of(*cq.engine);
+    into->wc.sl = static_cast<std::uint8_t>(kind);
+    into->wc.slid =
+        kind == PacketKind::kInfiniband ? static_cast<std::uint16_t>(into->from.node) : 0;
     return true;
 }
 

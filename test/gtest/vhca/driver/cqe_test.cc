@@ -57,9 +57,10 @@ TEST(VhcaCqe, a_datagram_names_its_sender) {
     EXPECT_EQ(be32toh(cqe.sop_drop_qpn), kOwner.qpn);
     EXPECT_EQ(cqe.hds_ip_ext, 0);  // no checksum was looked at
     CqeOwner ethernet = kOwner;
-    ethernet.is_ethernet = true;
+    ethernet.kind = PacketKind::kRoceIpv4;
     cqe = make(completion, ethernet);
     EXPECT_EQ(cqe.slid, 0);
+    EXPECT_EQ(be32toh(cqe.flags_rqpn), 1U << 28 | 2U << 24 | 0x314159U);
 }
 
 TEST(VhcaCqe, a_response_tells_what_came_beside_the_data) {
