@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs programs nobody here wrote on the virtual HCA, unmodified, and asks for exit status 0.
 
-    thirdparty.py --list                         tier (quick, full or nightly) and name of each case
+    thirdparty.py --list                         tier (quick, full or nightly) of each case, whether
+                                                 it has to run alone or may beside others, its name
     thirdparty.py --launcher tagwire CASE...     runs them; status 0 if all passed, 77 if all that
                                                  did not pass lack their program
-    thirdparty.py --launcher tagwire --table     runs all; prints the table of docs/vhca-programs.md
+    thirdparty.py --launcher tagwire --table     runs all; prints docs/vhca-programs.md's tables
+
+--jobs N runs N cases at a time.
 
 Pairs run on loopback with a port of their own; both sides have to end by themselves in time, and
 only processes started here are ever ended. A row that a program refuses to run has to say so in the
@@ -13,11 +16,13 @@ program's own words. Cases of the driver face are named mlx5_NAME.
 """
 import argparse
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 
-import thirdparty_cases
-import thirdparty_mlx5
-from thirdparty_run import run
+import thirdparty_cases as cases
+import thirdparty_mlx5 as mlx5
+from thirdparty_run import die_with_parent, run
 
 SKIPPED = 77
 
@@ -33,51 +38,75 @@ uct_rc_verbs_get-Dzcopy-s2048 uct_rc_verbs_fadd-s8 uct_ud_verbs_am_lat-Dshort
 ucp_tag_lat ucp_put_bw ucp_get ucp_stream_bw ucp_tag_lat-Esleep ucp_tag_bw-s4194304
 fi_pingpong-I20-mtagged ibv_xsrq_pingpong soft-roce_ucp_tag_lat
 udp_ib_send_lat udp_ib_write_bw udp_ib_read_lat udp_ib_send_lat-cUD udp_ucp_tag_lat-s4194304
-""".split() + [case.name for case in thirdparty_cases.RDMA_CORE] + thirdparty_mlx5.QUICK
+""".split() + [case.name for case in cases.RDMA_CORE] + mlx5.QUICK
 
-ALL = [*thirdparty_cases.ALL, *thirdparty_mlx5.ALL]
-CASES = [replace(case, tier="quick") if case.name in QUICK else case for case in ALL]
+# Of the table, each with the rows of both faces.
+SECTIONS = {
+    "rdma-core's examples": [*cases.RDMA_CORE, *mlx5.RDMA_CORE],
+    "perftest": [*cases.PERFTEST, *mlx5.PERFTEST],
+    "UCX's transports": [*cases.UCT, *mlx5.UCT],
+    "UCX's protocols": [*cases.UCP, *mlx5.UCP],
+    "libfabric": [*cases.LIBFABRIC, *mlx5.LIBFABRIC],
+    "Open MPI": [*cases.MPI, *mlx5.MPI],
+    "rdma-core's own tests": [*cases.PYVERBS, *mlx5.PYVERBS],
+    "Connections through rdma_cm": mlx5.RDMA_CM,
+    "What the device does not offer": [*cases.NOT_OFFERED, *mlx5.NOT_OFFERED],
+    "The look of soft-RoCE": cases.LOOKS,
+    "Over UDP": [*cases.UDP, *mlx5.UDP],
+    "Under faults": mlx5.FAULTY,
+    "Commands by ioctl": mlx5.IOCTL,
+}
+SECTIONS = {title: [replace(case, tier="quick") if case.name in QUICK else case for case in rows]
+            for title, rows in SECTIONS.items()}
+CASES = [case for rows in SECTIONS.values() for case in rows]
 assert len({case.name for case in CASES}) == len(CASES), "two cases have one name"
 assert set(QUICK) <= {case.name for case in CASES}, "a quick row that is none"
 
 
+def run_some(launcher, wanted, jobs):
+    """Each case with its result, in the order of the cases. Processes, since each takes its port
+    and its addresses from the number of its own."""
+    if jobs == 1:
+        yield from ((case, run(launcher, case)) for case in wanted)
+        return
+    with ProcessPoolExecutor(jobs, initializer=die_with_parent) as pool:
+        yield from zip(wanted, pool.map(partial(run, launcher), wanted))
+
+
 def cells(result):
     if result is None:
-        return "| |"
+        return "| | "
     outcome = {"passed": result.statuses, "skipped": "not installed"}.get(
         result.state, f"FAILS ({result.statuses})")
     return f"| {outcome} | {result.shown} "
 
 
-class Table:
+def print_table(launcher, wanted, jobs):
     """A line for each row, with columns for both faces: the driver face's cases have other numbers
-    of iterations, and come later."""
-
-    def __init__(self, launcher, cases):
-        self.launcher = launcher
-        self.by_row = {}
-        for case in cases:
-            self.by_row.setdefault(case.row, {})[case.face] = case
-
-    def result(self, case):
-        if case is None:
-            return None
-        result = run(self.launcher, case)
+    of iterations."""
+    results = {}
+    for case, result in run_some(launcher, wanted, jobs):
+        results[case.name] = result
         if result.state != "passed":
             print(f"{case.name}: {result.state}\n{result.report}", file=sys.stderr)
-        return result
-
-    def print(self):
-        for faces in self.by_row.values():
+    for title, section in SECTIONS.items():
+        by_row = {}
+        for case in section:
+            if case.name in results:
+                by_row.setdefault(case.row, {})[case.face] = case
+        if not by_row:
+            continue
+        print(f"\n## {title}\n\n| program | `tagwire` | | `mlx5` | |\n|---|---|---|---|---|")
+        for faces in by_row.values():
             shown = faces.get("tagwire") or faces["mlx5"]
-            both = (self.result(faces.get(face)) for face in ("tagwire", "mlx5"))
-            print(f"| `{shown.command}` {''.join(map(cells, both))}|", flush=True)
+            both = (results[faces[face].name] if face in faces else None
+                    for face in ("tagwire", "mlx5"))
+            print(f"| `{shown.command}` {''.join(map(cells, both))}|")
 
 
-def run_all(launcher, cases):
+def run_all(launcher, wanted, jobs):
     status = 0
-    for case in cases:
-        result = run(launcher, case)
+    for case, result in run_some(launcher, wanted, jobs):
         print(f"{case.name}: {result.state} {result.shown}", flush=True)
         if result.state != "passed":
             print(result.report, file=sys.stderr)
@@ -92,18 +121,20 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--launcher")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("cases", nargs="*")
     arguments = parser.parse_args()
     if arguments.list:
-        print("\n".join(f"{case.tier} {case.name}" for case in CASES))
+        print("\n".join(f"{case.tier} {'alone' if case.spins else 'beside'} {case.name}"
+                        for case in CASES))
         return 0
     wanted = [case for case in CASES if not arguments.cases or case.name in arguments.cases]
     if not wanted:
         sys.exit("no such case")
     if arguments.table:
-        Table(arguments.launcher, wanted).print()
+        print_table(arguments.launcher, wanted, arguments.jobs)
         return 0
-    return run_all(arguments.launcher, wanted)
+    return run_all(arguments.launcher, wanted, arguments.jobs)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def perftest(verb, shape, connection, option):
     return Case(program + "".join(words),
                 [program, "-d", DEVICE, "-F", "-n", "5" if option == ["-a"] else "200", *words],
                 kind="perftest", pair=not refused, refused=refused,
-                complains="" if refused else complains, takes_long=option == ["-a"])
+                complains="" if refused else complains, takes_long=option == ["-a"],
+                tier="nightly" if option == ["-a"] and connection in ("UC", "DC") else "full")
 
 
 def perftest_rows(connection, verbs=("send", "write", "read", "atomic"), options=OPTIONS):
@@ -137,9 +138,10 @@ UCP = [
 # ---- libfabric -----------------------------------------------------------------------------------
 
 
-def libfabric(*arguments):
-    return Case("fi_pingpong" + "".join(arguments),
-                ["fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", *arguments],
+def libfabric(*arguments, provider="verbs;ofi_rxd", endpoint="rdm"):
+    label = "" if endpoint == "rdm" else f"_{endpoint}"
+    return Case(f"fi_pingpong{label}" + "".join(arguments),
+                ["fi_pingpong", "-p", provider, "-e", endpoint, *arguments],
                 kind="libfabric")
 
 
@@ -215,8 +217,10 @@ UDP = [
 
 def pyverbs(module, *tests):
     names = [f"tests.test_{module}{'.' + test if test else ''}" for test in tests or ("",)]
+    # CQs of four million entries.
+    takes_long = module in ("cq", "cqex", "device")
     return Case(f"pyverbs_{module}", ["run_tests.py", "--dev", DEVICE, *names], pair=False,
-                kind="pyverbs")
+                kind="pyverbs", takes_long=takes_long)
 
 
 PYVERBS = [pyverbs(module) for module in (
@@ -236,5 +240,3 @@ def netpipe(name, transports, **variables):
 
 
 MPI = [netpipe("netpipe", "self,rc_verbs,ud_verbs")]
-
-ALL = [*RDMA_CORE, *PERFTEST, *UCT, *UCP, *LIBFABRIC, *PYVERBS, *MPI, *NOT_OFFERED, *LOOKS, *UDP]

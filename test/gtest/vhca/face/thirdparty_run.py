@@ -15,6 +15,8 @@ import tempfile
 import time
 from dataclasses import dataclass, field, replace
 
+from thirdparty_judge import judge
+
 PRCTL = ctypes.CDLL(None).prctl
 PR_SET_PDEATHSIG = 1
 DEVICE = "vhca0"
@@ -37,6 +39,7 @@ class Case:
     options: tuple = ()        # of the launcher
     refused: str = ""    # the program ends with an error and says this
     complains: str = ""  # it works, and when it tidies up a side of it ends with this error
+    port: int = 0        # the only one that the program knows; 0: it is told
     takes_long: bool = False
     tier: str = "full"   # quick: of `./run test`; nightly: where there is most time
 
@@ -48,6 +51,13 @@ class Case:
     def row(self):
         """Of the table: the cases of both faces share it."""
         return self.name.removeprefix(MLX5_PREFIX)
+
+    @property
+    def spins(self):
+        """It polls, so it wants the processors for itself."""
+        has_events = self.kind in ("pingpong", "perftest") and "-e" in self.words
+        sleeps = has_events or "sleep" in self.words or self.refused or self.kind == "list"
+        return not sleeps
 
     @property
     def limit_s(self):
@@ -100,6 +110,13 @@ def is_listening(port):
         except OSError:
             pass
     return False
+
+
+def has_claim(port):
+    """A process of this user listens through rdma_cm, over shared memory."""
+    with open("/proc/net/unix", encoding="utf-8") as sockets:
+        claims = re.findall(rf"@tagwire-vhca-cm\.{os.geteuid()}\.(\d+)\.\d+$", sockets.read(), re.M)
+    return any(int(service) & 0xffff == port for service in claims)
 
 
 def die_with_parent():
@@ -165,15 +182,20 @@ def words_of_sides(case, port):
         return [*server, "-p", port], client
     if case.kind == "libfabric":
         return [*server, "-B", port], [*case.words, "-P", port, "127.0.0.1"]
+    if case.kind == "rdma_cm":
+        told = [] if case.port else ["-p", port]
+        side = "-a" if case.words[0] == "rping" else "-s"
+        return [*server, *told], [*case.words, side, "127.0.0.1", *told]
     return [*server, "-p", port], [*case.words, "-p", port, "127.0.0.1"]
 
 
 def run_pair(launcher, case):
-    port = free_port()
+    port = case.port or free_port()
     server_words, client_words = words_of_sides(case, str(port))
     deadline = time.monotonic() + case.limit_s
     server = Side(launcher, case, server_words)
-    while not is_listening(port) and server.process.poll() is None:
+    is_ready = has_claim if case.kind == "rdma_cm" else is_listening
+    while not is_ready(port) and server.process.poll() is None:
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
@@ -183,63 +205,6 @@ def run_pair(launcher, case):
         deadline = min(deadline, time.monotonic() + 30)
     server_status = server.wait(deadline)
     return [("client", client_status, client.text()), ("server", server_status, server.text())]
-
-
-def numbers_line(text):
-    """The last line that holds figures only."""
-    rows = [line for line in text.splitlines()
-            if re.fullmatch(r"(?:[\s\d.+\-e]|nan|inf)+", line) and len(line.split()) >= 3]
-    return " ".join(rows[-1].split()) if rows else ""
-
-
-def figure(case, text):
-    if case.kind == "pingpong":
-        found = re.search(r"([\d.]+ usec/iter)", text)
-        return found[1] if found else ""
-    if case.kind == "perftest":
-        words = numbers_line(text).split()
-        if "_lat" in case.words[0] and len(words) > 4:
-            return f"{words[4]} us typical"
-        return f"{words[3]} MB/s average" if len(words) > 3 else ""
-    if case.kind == "ucx":
-        found = re.search(r"^Final:\s+(.*)$", text, re.M)
-        words = found[1].split() if found else []
-        if len(words) > 4:
-            return f"{words[5]} MB/s" if "_bw" in case.name else f"{words[1]} us median"
-        return ""
-    if case.kind == "libfabric":
-        rows = re.findall(r"^\S+ +[\dk]+ +=[\dk]+ +\S+ +\S+ +\S+ +([\d.]+) ", text, re.M)
-        return f"{rows[-1]} us/transfer" if rows else ""
-    if case.kind == "pyverbs":
-        return pyverbs_figure(text)
-    if case.kind == "mpi":
-        rows = re.findall(r"(\d+) bytes .*Integrity check passed", text)
-        return f"{rows[-1]} bytes intact" if rows else ""
-    return DEVICE if DEVICE in text else ""
-
-
-def pyverbs_figure(text):
-    """Nothing where all were skipped."""
-    ran = re.search(r"^Ran (\d+) test", text, re.M)
-    skipped = re.search(r"skipped=(\d+)", text)
-    skips = int(skipped[1]) if skipped else 0
-    passed = int(ran[1]) - skips if ran else 0
-    return f"{passed} pass{f', {skips} skip' if skips else ''}" if passed > 0 else ""
-
-
-def judge(case, sides):
-    statuses = [status for _, status, _ in sides]
-    text = sides[0][2]
-    told = " / ".join(str(status) for status in statuses)
-    if case.refused:
-        is_refused = case.refused in text and not {0, "timeout"}.intersection(statuses)
-        return is_refused, told, f'"{case.refused}"'
-    # The complaint may stand in the line of the figures.
-    shown = figure(case, text.replace(case.complains, "\n") if case.complains else text)
-    if case.complains:
-        is_told = any(case.complains in text for _, _, text in sides)
-        return shown != "" and is_told and set(statuses) <= {0, 1}, told, shown
-    return shown != "" and set(statuses) == {0}, told, shown
 
 
 def lacks(case):
