@@ -159,7 +159,7 @@ ucs_status_t TagList::cancel(uct_tag_context_t* ctx, bool forced) {
         if (entry->state != State::kPosted || i == kDropLooks)
             return UCS_ERR_BUSY;
         cq_->look_ahead();
-        if (i % kLooksOfTurn == kLooksOfTurn - 1)
+        if (i >= kFreeLooks || i % kLooksOfTurn == kLooksOfTurn - 1)
             sched_yield();
     }
     entry->forced = true;

@@ -211,8 +211,8 @@ class TagList {
     static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  // no address has it
     static constexpr unsigned kAskedInRow = 8;  // ADDs after an unexpected message
     /// At the device, which needs microseconds; an emulated one may need a processor first, which
-    /// it is left every so often.
-    static constexpr unsigned kDropLooks = 1U << 16, kLooksOfTurn = 1U << 8;
+    /// it is left every so often, and after kFreeLooks each time.
+    static constexpr unsigned kDropLooks = 1U << 17, kFreeLooks = 1U << 16, kLooksOfTurn = 1U << 8;
 
     // ---- Operations
     ucs_status_t post(ibv_ops_wr& wr, bool asks);
