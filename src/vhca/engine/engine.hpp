@@ -194,6 +194,7 @@ class Engine {
     alignas(128) ucs::UniqueFd bell_;  // eventfd
     std::uint64_t polls_seen_ = 0;
     Time patience_ns_ = kTakeOverNs, linger_ns_ = 1000;
+    bool was_idle_ = false;  // the last turn with a pump found nothing
     std::atomic<Pump*> pump_{nullptr};
     std::atomic<std::uint64_t> wake_ups_{0}, take_overs_{0};
 };

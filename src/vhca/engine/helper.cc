@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "vhca/engine/engine.hpp"
 
@@ -181,9 +182,15 @@ bool Engine::pump_once(Time* last_work_p, Time* wait_ns_p) {
     bool goes_on = true;
     if (drive(time) != 0 || posted) {
         *last_work_p = time;
-        linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
-    } else if (time - *last_work_p >= linger_ns_) {
+        // It paid to wait for this. What comes in a row did not have to be waited for.
+        if (std::exchange(was_idle_, false)) {
+            linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
+        }
+    } else if (time - *last_work_p < linger_ns_) {
+        was_idle_ = true;
+    } else {
         linger_ns_ = std::max(linger_ns_ / 2, kLingerMinNs);
+        was_idle_ = false;
         pump.rest();
         goes_on = pump.pump(time) || !falls_asleep(time, wait_ns_p);
         if (goes_on) {
