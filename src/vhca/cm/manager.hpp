@@ -9,6 +9,8 @@
 //  - A request that waits for an answer is repeated until Timing says that nobody is there. One
 //    that came twice is answered with "be patient", which starts the count anew: a program may take
 //    its time, a dead one may not.
+//  - "Nobody serves this" counts when it was said Timing::asks_min times (300 ms): a program that
+//    listens as soon as its peer may connect is late on a machine with few processors.
 //  - An identity that is destroyed says good-bye once, whatever it was in the middle of.
 #pragma once
 
@@ -35,6 +37,7 @@ namespace tagwire::vhca::cm {
 struct Timing {
     Time resend_min = 100'000'000, resend_max = 4'096'000'000;  // the time doubles
     unsigned sends_max = 16;                                    // of one message
+    unsigned asks_min = 3;  // for a service that nobody serves, before the program is told so
 };
 
 class Manager {
@@ -109,6 +112,7 @@ class Manager {
     void send(Identity& identity, const Message& message);        // once
     void send_until(Identity& identity, const Message& message);  // until it is answered
     void answer(Identity& identity);                              // stop sending it
+    [[nodiscard]] bool asks_again(const Identity& identity) const;
     void refuse(Route to, const Message& request, std::uint16_t reason);
     void enter_time_wait(Identity& identity);
     void end_connection(Identity& identity, int status);

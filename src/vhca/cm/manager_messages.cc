@@ -101,6 +101,10 @@ void Manager::answer(Identity& identity) {
     identity.deadline = kNever;
 }
 
+bool Manager::asks_again(const Identity& identity) const {
+    return timing_.sends_max - identity.sends_left < timing_.asks_min;
+}
+
 void Manager::set_deadline(Identity& identity, Time deadline) {
     identity.deadline = deadline;
     next_deadline_ = std::min(next_deadline_, deadline);
@@ -134,7 +138,8 @@ Time Manager::progress(Time now) {
                 time_out(*identity);
             } else {
                 --identity->sends_left;
-                if (identity->exchange == Exchange::kReqSent) {
+                if (identity->exchange == Exchange::kReqSent ||
+                    identity->exchange == Exchange::kSidrSent) {
                     // A listener may have come, or another may be there in its place.
                     identity->peer =
                         network_.find_peer(identity->service_id, identity->destination);
@@ -413,6 +418,10 @@ void Manager::receive_reply(Identity& identity, const Message& message) {
 void Manager::receive_rejection(Identity& identity, const Message& message) {
     switch (identity.exchange) {
         case Exchange::kReqSent:
+            if (message.reason == kRejInvalidServiceId && asks_again(identity)) {
+                return;
+            }
+            break;
         case Exchange::kReqReceived:
         case Exchange::kRepSent:
         case Exchange::kRepReceived:
@@ -462,7 +471,8 @@ void Manager::receive_disconnect(Route from, const Message& message) {
 }
 
 void Manager::receive_sidr_reply(Identity& identity, const Message& message) {
-    if (identity.exchange != Exchange::kSidrSent) {
+    if (identity.exchange != Exchange::kSidrSent ||
+        (message.reason == kSidrUnsupported && asks_again(identity))) {
         return;
     }
     answer(identity);

@@ -90,8 +90,29 @@ TEST_F(VhcaCm, on_ethernet_the_address_vector_has_a_gid) {
 TEST_F(VhcaCm, nobody_listens) {
     const std::uint32_t id = client.routed(CmHost::address(2, 9));
     ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
-    settle();
+    const Time start = wire.now;
+    ASSERT_TRUE(run([&] { return client.channel->event_count() == 1; }));
     client.expect(kRejected, kRejInvalidServiceId);
+    EXPECT_LT(wire.now - start, 400'000'000U);
+}
+
+TEST_F(VhcaCm, a_listener_that_comes_a_little_late_is_found) {
+    for (const std::uint16_t ps : {std::uint16_t{RDMA_PS_TCP}, std::uint16_t{RDMA_PS_UDP}}) {
+        SCOPED_TRACE(ps);
+        const std::uint32_t id = client.routed(CmHost::address(2, 9), ps);
+        ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
+        const Time late = wire.now + 200'000'000;
+        ASSERT_TRUE(run([&] { return wire.now > late; }));
+        client.expect_nothing();
+        const std::uint32_t listener = server.create(ps);
+        ASSERT_EQ(server.bind(listener, CmHost::address(2, 9)), 0);
+        ASSERT_EQ(server.listen(listener), 0);
+        ASSERT_TRUE(run([&] { return server.channel->event_count() == 1; }));
+        const std::uint32_t request = server.expect(kConnectRequest).id;
+        ASSERT_EQ(server.accept(request, CmProgram::param(2)), 0);
+        ASSERT_TRUE(run([&] { return client.channel->event_count() == 1; }));
+        client.expect(ps == RDMA_PS_TCP ? kConnectResponse : EventType::kEstablished);
+    }
 }
 
 TEST_F(VhcaCm, a_listener_of_another_address_or_kind_refuses) {
@@ -290,7 +311,7 @@ TEST_F(VhcaCm, datagrams_find_their_queue_pair) {
 TEST_F(VhcaCm, datagrams_without_a_listener_and_rejected_ones_are_unreachable) {
     const std::uint32_t id = client.routed(CmHost::address(2, 5000), RDMA_PS_UDP);
     ASSERT_EQ(client.connect(id, CmProgram::param(7)), 0);
-    settle();
+    ASSERT_TRUE(run([&] { return client.channel->event_count() == 1; }));
     client.expect(kUnreachable, kSidrUnsupported);
     const std::uint32_t listener = server.create(RDMA_PS_UDP);
     ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
