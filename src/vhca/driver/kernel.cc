@@ -1,132 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of descriptors, and opening what the device nodes name.
+// Opening what the device nodes name.
 #include "vhca/driver/kernel.hpp"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "ucs/sys/shm.hpp"
 
 namespace tagwire::vhca::driver {
 
-std::atomic<bool> is_our_fd[kFdMax];
-
 namespace {
-
-// As Linux numbers them: infiniband_verbs is a range of its own; rdma_cm is a miscellaneous device,
-// whose minor number is any.
-constexpr unsigned kVerbsMajor = 231, kVerbsMinor = 192;
-constexpr unsigned kMiscMajor = 10, kCmMinor = 122;
-
-// Not the hook's close(): the table is not to be asked while it is changed.
-long direct_getpid() {
-    return ::syscall(SYS_getpid);
-}
-
-/// A file of the parent's, in a child.
-class DeadFile final : public OpenFile {
-  public:
-    explicit DeadFile(dev_t number) : number_(number) {}
-    std::int64_t write(const void* /*bytes*/, std::size_t /*count*/) override {
-        errno = EIO;
-        return -1;
-    }
-    int ioctl(unsigned long /*request*/, void* /*argument*/) override {
-        errno = EIO;
-        return -1;
-    }
-    [[nodiscard]] dev_t device_number() const override { return number_; }
-
-  private:
-    dev_t number_;
-};
-
-class Table {
-  public:
-    // Never destroyed: threads may use it until the process ends.
-    static Table& get() {
-        static Table& table = *new Table;
-        return table;
-    }
-
-    std::shared_ptr<OpenFile> find(int fd) {
-        const std::scoped_lock lock(mutex_);
-        const auto found = files_.find(fd);
-        return found == files_.end() ? nullptr : found->second;
-    }
-    /// What was there goes, after the lock is released.
-    void add(int fd, std::shared_ptr<OpenFile> file) {
-        std::shared_ptr<OpenFile> old;
-        const std::scoped_lock lock(mutex_);
-        if (is_child_of_vfork()) {
-            return;
-        }
-        old = std::exchange(files_[fd], std::move(file));
-        // SYNC vhca_fd: a hint; whoever learnt the number from a thread sees it
-        is_our_fd[fd].store(true, std::memory_order_release);
-    }
-    std::shared_ptr<OpenFile> take(int fd) {
-        const std::scoped_lock lock(mutex_);
-        if (is_child_of_vfork()) {
-            return nullptr;
-        }
-        is_our_fd[fd].store(false, std::memory_order_release);  // SYNC vhca_fd
-        auto node = files_.extract(fd);
-        return node.empty() ? nullptr : std::move(node.mapped());
-    }
-    std::vector<int> numbers(unsigned first, unsigned last) {
-        std::vector<int> all;
-        const std::scoped_lock lock(mutex_);
-        for (const auto& [fd, file] : files_) {
-            if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last) {
-                all.push_back(fd);
-            }
-        }
-        return all;
-    }
-
-  private:
-    Table() {
-        pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
-                       [] { get().leave_to_parent(); });
-    }
-    // A child of vfork(2) has our memory, and gets its descriptors closed before it becomes another
-    // program.
-    [[nodiscard]] bool is_child_of_vfork() const { return direct_getpid() != owner_; }
-
-    void leave_to_parent() {
-        owner_ = direct_getpid();
-        std::unordered_map<std::shared_ptr<OpenFile>, std::shared_ptr<OpenFile>> dead;
-        for (auto& [fd, file] : files_) {
-            std::shared_ptr<OpenFile>& stand_in = dead[file];
-            if (stand_in == nullptr) {
-                stand_in = std::make_shared<DeadFile>(file->device_number());
-                // The file's objects belong to an engine that this process does not have.
-                static_cast<void>(new std::shared_ptr<OpenFile>(file));
-            }
-            file = stand_in;
-        }
-        mutex_.unlock();
-    }
-
-    std::mutex mutex_;
-    std::unordered_map<int, std::shared_ptr<OpenFile>> files_;
-    long owner_ = direct_getpid();
-};
-
-bool may_be_ours(int fd) {
-    return fd >= 0 && fd < kFdMax && is_our_fd[fd].load(std::memory_order_acquire);  // SYNC vhca_fd
-}
 
 int open_device(unsigned index) {
     ucs::UniqueFd shown;
@@ -151,18 +39,16 @@ int open_device(unsigned index) {
 }
 
 }  // namespace
+}  // namespace tagwire::vhca::driver
 
-dev_t device_number_of(const DeviceNode& node) {
-    return node.kind == DeviceNode::Kind::kUverbs ? makedev(kVerbsMajor, kVerbsMinor + node.index)
-                                                  : makedev(kMiscMajor, kCmMinor);
-}
+namespace tagwire::vhca::files {
 
-int open_node(const DeviceNode& node) {
+int open_node(const DeviceNode& node, int flags) {
     if (node.kind == DeviceNode::Kind::kUverbs) {
-        return open_device(node.index);
+        return driver::open_device(node.index);
     }
     int fd = -1;
-    std::shared_ptr<OpenFile> file = open_rdma_cm(O_CLOEXEC, &fd);
+    std::shared_ptr<OpenFile> file = driver::open_rdma_cm(flags, &fd);
     if (file == nullptr) {
         return -1;
     }
@@ -174,37 +60,4 @@ int open_node(const DeviceNode& node) {
     return shown.release();
 }
 
-std::shared_ptr<OpenFile> find_file(int fd) {
-    return may_be_ours(fd) ? Table::get().find(fd) : nullptr;
-}
-
-bool add_file(int fd, std::shared_ptr<OpenFile> file) {
-    if (fd < 0 || fd >= kFdMax) {
-        return false;
-    }
-    Table::get().add(fd, std::move(file));
-    return true;
-}
-
-void duplicate_file(int from, int to) {
-    std::shared_ptr<OpenFile> file = find_file(from);
-    if (file == nullptr) {
-        remove_file(to);  // dup2(2) closes what was there
-    } else if (from != to) {
-        static_cast<void>(add_file(to, std::move(file)));
-    }
-}
-
-void remove_file(int fd) {
-    if (may_be_ours(fd)) {
-        const std::shared_ptr<OpenFile> last = Table::get().take(fd);
-    }
-}
-
-void remove_files(unsigned first, unsigned last) {
-    for (const int fd : Table::get().numbers(first, last)) {
-        remove_file(fd);
-    }
-}
-
-}  // namespace tagwire::vhca::driver
+}  // namespace tagwire::vhca::files

@@ -1,55 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel that the hook shows to a program: files, devices and sockets that do not exist.
-//
-// hook_*.cc have libc's functions and ask here first; everything else goes to the kernel below.
-//
-//     path        -> find_place()   device node, file of our sysfs tree, or neither
-//     device node -> open_node()    a memfd (its pages are the doorbells) in the table
-//     descriptor  -> find_file()    write(2) and ioctl(2) are commands, fstat(2) tells a device
+// The kernel that the driver face shows to a program: what its nodes and its sysfs tree are. A
+// uverbs node is a memfd, whose pages are the doorbells.
 #pragma once
 
-#include <sys/types.h>
-
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "ucs/sys/fd.hpp"
 #include "vhca/engine/engine.hpp"
+#include "vhca/files/files.hpp"
 
 namespace tagwire::vhca::driver {
 
-/// What a descriptor of ours does beyond the file that it really is.
-class OpenFile {
-  public:
-    virtual ~OpenFile() = default;
-    /// As write(2), ioctl(2): -1 with errno.
-    virtual std::int64_t write(const void* bytes, std::size_t count) = 0;
-    virtual int ioctl(unsigned long request, void* argument) = 0;
-    /// The device number that fstat(2) tells.
-    [[nodiscard]] virtual dev_t device_number() const = 0;
-};
-
-struct DeviceNode {
-    enum class Kind : std::uint8_t { kUverbs, kRdmaCm } kind = Kind::kUverbs;
-    unsigned index = 0;
-};
-[[nodiscard]] dev_t device_number_of(const DeviceNode& node);
-
-/// Where a path of the program leads.
-struct Place {
-    enum class Kind : std::uint8_t { kForeign, kNode, kTree } kind = Kind::kForeign;
-    DeviceNode node;
-    std::string path;  // kTree: of the file to take instead
-};
-/// `dir_fd` as of openat(2). Foreign paths, nearly all, cost a look at their characters: nothing is
-/// allocated, and errno stays.
-[[nodiscard]] Place find_place(int dir_fd, const char* path);
-
-/// open(2) of it: a descriptor that is in the table, or -1 with errno.
-int open_node(const DeviceNode& node);
+using files::DeviceNode;
+using files::OpenFile;
 
 /// Size of the file of a device, whose pages are doorbells: every offset that programs map.
 inline constexpr std::size_t kDoorbellBytes = std::size_t{1} << 30;
@@ -64,21 +29,6 @@ std::shared_ptr<OpenFile> open_uverbs(unsigned index, ucs::UniqueFd doorbells);
 std::shared_ptr<OpenFile> open_rdma_cm(int flags, int* fd_p);
 /// How many devices the face has: none for a look that libmlx5 does not know, which is said once.
 unsigned driver_device_count();
-
-// ---- The table of our descriptors. Thread-safe. After fork(2) the child has the descriptors,
-// whose files are dead: EIO. A child of vfork(2) changes nothing.
-inline constexpr int kFdMax = 1 << 20;
-extern std::atomic<bool> is_our_fd[kFdMax];
-
-/// nullptr: not ours. One load then, without a lock.
-[[nodiscard]] std::shared_ptr<OpenFile> find_file(int fd);
-/// False: the number is too large.
-bool add_file(int fd, std::shared_ptr<OpenFile> file);
-/// `to` is what `from` is, by dup(2) and its relatives; nothing if that is not ours.
-void duplicate_file(int from, int to);
-/// Before close(2): the last descriptor of a file ends it.
-void remove_file(int fd);
-void remove_files(unsigned first, unsigned last);
 
 // ---- The sysfs tree
 /// Made at the first call that needs it, one for each process (a child of fork(2), too). Empty: it

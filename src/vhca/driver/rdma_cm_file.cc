@@ -13,7 +13,7 @@ class RdmaCmFile final : public OpenFile {
     explicit RdmaCmFile(std::unique_ptr<cm::Channel> channel) : channel_(std::move(channel)) {}
     std::int64_t write(const void* bytes, std::size_t count) override {
         return channel_->write(bytes, count, [](int fd) -> cm::Channel* {
-            const auto file = std::dynamic_pointer_cast<RdmaCmFile>(find_file(fd));
+            const auto file = std::dynamic_pointer_cast<RdmaCmFile>(files::find_file(fd));
             return file != nullptr ? file->channel_.get() : nullptr;
         });
     }
@@ -22,7 +22,7 @@ class RdmaCmFile final : public OpenFile {
         return -1;
     }
     [[nodiscard]] dev_t device_number() const override {
-        return device_number_of({.kind = DeviceNode::Kind::kRdmaCm, .index = 0});
+        return files::device_number_of({.kind = DeviceNode::Kind::kRdmaCm, .index = 0});
     }
 
   private:

@@ -178,7 +178,8 @@ void write_device(Writer& writer, const std::string& path, unsigned index, Engin
 }
 
 void write_verbs(Writer& writer, const std::string& path, unsigned index) {
-    const dev_t number = device_number_of({.kind = DeviceNode::Kind::kUverbs, .index = index});
+    const dev_t number =
+        files::device_number_of({.kind = DeviceNode::Kind::kUverbs, .index = index});
     writer.folder(path);
     writer.file(path + "/ibdev", text("vhca%u", index));
     writer.file(path + "/abi_version", "1");  // of mlx5

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The file behind /dev/infiniband/uverbsN.
+#include "vhca/driver/doorbell_trap.hpp"
 #include "vhca/driver/kernel.hpp"
 #include "vhca/driver/objects.hpp"
 
@@ -11,13 +12,15 @@ class UverbsFile final : public OpenFile {
     UverbsFile(std::unique_ptr<Context> context, unsigned index)
         : context_(std::move(context)), index_(index) {}
     std::int64_t write(const void* bytes, std::size_t count) override {
+        DoorbellTrap::note_command();
         return context_->write(bytes, count);
     }
     int ioctl(unsigned long request, void* argument) override {
+        DoorbellTrap::note_command();
         return context_->ioctl(request, argument);
     }
     [[nodiscard]] dev_t device_number() const override {
-        return device_number_of({.kind = DeviceNode::Kind::kUverbs, .index = index_});
+        return files::device_number_of({.kind = DeviceNode::Kind::kUverbs, .index = index_});
     }
 
   private:

@@ -8,7 +8,10 @@
 #pragma once
 
 #include <infiniband/mlx5dv.h>
+#include <infiniband/sa.h>
 #include <infiniband/verbs.h>
+#include <rdma/ib_user_sa.h>
+#include <rdma/ib_user_verbs.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -94,6 +97,14 @@ TW_VHCA_VERBS(TW_VHCA_DECLARE)
 [[gnu::visibility("default")]] int tagwire_vhca_ibv_query_gid_type(ibv_context* context,
                                                                    std::uint8_t port,
                                                                    unsigned int index, int* type_p);
+[[gnu::visibility("default")]] void tagwire_vhca_ibv_copy_ah_attr_from_kern(
+    ibv_ah_attr* to, const ib_uverbs_ah_attr* from);
+[[gnu::visibility("default")]] void tagwire_vhca_ibv_copy_qp_attr_from_kern(
+    ibv_qp_attr* to, const ib_uverbs_qp_attr* from);
+[[gnu::visibility("default")]] void tagwire_vhca_ibv_copy_path_rec_from_kern(
+    ibv_sa_path_rec* to, const ib_user_path_rec* from);
+[[gnu::visibility("default")]] void tagwire_vhca_ibv_copy_path_rec_to_kern(
+    ib_user_path_rec* to, const ibv_sa_path_rec* from);
 [[gnu::visibility("default")]] int tagwire_vhca_ibv_dontfork_range(void* base, std::size_t bytes);
 [[gnu::visibility("default")]] int tagwire_vhca_ibv_dofork_range(void* base, std::size_t bytes);
 
@@ -106,4 +117,16 @@ TW_VHCA_VERBS(TW_VHCA_DECLARE)
 /// Tells `take` what `tagwire vhca info` shows, group after group. 0 or an errno value.
 [[gnu::visibility("default")]] int tagwire_vhca_describe(
     void (*take)(void* arg, const char* group, const char* name, const char* value), void* arg);
+
+// ---- /dev/infiniband/rdma_cm, for the library that is preloaded
+struct tagwire_vhca_cm;
+/// As open(2), with its O_CLOEXEC and O_NONBLOCK: nullptr with errno. The descriptor is the
+/// caller's.
+[[gnu::visibility("default")]] tagwire_vhca_cm* tagwire_vhca_cm_open(int flags, int* fd_p);
+/// As write(2). `find` tells the file behind another descriptor of the program, or nullptr.
+[[gnu::visibility("default")]] std::int64_t tagwire_vhca_cm_write(tagwire_vhca_cm* cm,
+                                                                  const void* bytes,
+                                                                  std::size_t count,
+                                                                  tagwire_vhca_cm* (*find)(int fd));
+[[gnu::visibility("default")]] void tagwire_vhca_cm_close(tagwire_vhca_cm* cm);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The files that programs look for under /sys/class/infiniband: answered from here for our devices,
-// read from the system for others.
+// read from the system for others. librdmacm asks for the version of the commands of rdma_cm.
 #include <fcntl.h>
+#include <rdma/rdma_user_cm.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,6 +113,9 @@ const char* tagwire_vhca_ibv_get_sysfs_path(void) {
 
 int tagwire_vhca_ibv_read_sysfs_file(const char* directory, const char* file, char* out,
                                      std::size_t out_bytes) {
+    if (std::string_view(file) == "class/misc/rdma_cm/abi_version") {
+        return copy_out(std::to_string(RDMA_USER_CM_ABI_VERSION), out, out_bytes);
+    }
     unsigned device = 0;
     while (device < device_count() &&
            std::string_view(directory) != device_at(device)->ibdev_path) {

@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 
 import thirdparty_cases as cases
+import thirdparty_cm as cm
 import thirdparty_mlx5 as mlx5
 from thirdparty_run import die_with_parent, run
 
@@ -38,7 +39,7 @@ uct_rc_verbs_get-Dzcopy-s2048 uct_rc_verbs_fadd-s8 uct_ud_verbs_am_lat-Dshort
 ucp_tag_lat ucp_put_bw ucp_get ucp_stream_bw ucp_tag_lat-Esleep ucp_tag_bw-s4194304
 fi_pingpong-I20-mtagged ibv_xsrq_pingpong soft-roce_ucp_tag_lat
 udp_ib_send_lat udp_ib_write_bw udp_ib_read_lat udp_ib_send_lat-cUD udp_ucp_tag_lat-s4194304
-""".split() + [case.name for case in cases.RDMA_CORE] + mlx5.QUICK
+""".split() + [case.name for case in cases.RDMA_CORE] + [*mlx5.QUICK, *cm.QUICK]
 
 # Of the table, each with the rows of both faces.
 SECTIONS = {
@@ -46,14 +47,14 @@ SECTIONS = {
     "perftest": [*cases.PERFTEST, *mlx5.PERFTEST],
     "UCX's transports": [*cases.UCT, *mlx5.UCT],
     "UCX's protocols": [*cases.UCP, *mlx5.UCP],
-    "libfabric": [*cases.LIBFABRIC, *mlx5.LIBFABRIC],
+    "libfabric": [*cases.LIBFABRIC, *cm.LIBFABRIC, *mlx5.LIBFABRIC],
     "Open MPI": [*cases.MPI, *mlx5.MPI],
     "rdma-core's own tests": [*cases.PYVERBS, *mlx5.PYVERBS],
-    "Connections through rdma_cm": mlx5.RDMA_CM,
+    "Connections through rdma_cm": [*cm.RDMA_CM, *mlx5.RDMA_CM],
     "What the device does not offer": [*cases.NOT_OFFERED, *mlx5.NOT_OFFERED],
     "The look of soft-RoCE": cases.LOOKS,
     "Over UDP": [*cases.UDP, *mlx5.UDP],
-    "Under faults": mlx5.FAULTY,
+    "Under faults": [*cm.LOSSY, *mlx5.FAULTY],
     "Commands by ioctl": mlx5.IOCTL,
 }
 SECTIONS = {title: [replace(case, tier="quick") if case.name in QUICK else case for case in rows]

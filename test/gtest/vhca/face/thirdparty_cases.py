@@ -166,7 +166,6 @@ NOT_OFFERED = [
     not_offered("failed to create mr", "ib_write_bw", "--odp"),
     not_offered("Unable to query port 2 attributes", "ib_write_bw", "-O"),
     not_offered("failed to open UMAD port", "ib_send_lat", "-c", "UD", "-g"),
-    not_offered("rdma_create_event_channel failed", "ib_write_bw", "-R"),
     uct("rc_mlx5", "am_lat", refused=f"Cannot use rc_mlx5/{DEVICE}:1"),
 ]
 

@@ -194,7 +194,8 @@ def run_pair(launcher, case):
     server_words, client_words = words_of_sides(case, str(port))
     deadline = time.monotonic() + case.limit_s
     server = Side(launcher, case, server_words)
-    is_ready = has_claim if case.kind == "rdma_cm" else is_listening
+    uses_rdma_cm = case.kind == "rdma_cm" or "-R" in case.words
+    is_ready = has_claim if uses_rdma_cm else is_listening
     while not is_ready(port) and server.process.poll() is None:
         if time.monotonic() > deadline:
             break

@@ -5,10 +5,11 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
-#include "vhca/driver/hook.hpp"
+#include "vhca/files/hook.hpp"
 
-namespace tagwire::vhca::driver {
+namespace tagwire::vhca::files {
 namespace {
 
 bool needs_mode(int flags) {
@@ -18,7 +19,7 @@ bool needs_mode(int flags) {
 int open_at(int dir_fd, const char* path, int flags, mode_t mode) {
     const Place place = find_place(dir_fd, path);
     if (place.kind == Place::Kind::kNode && (flags & O_PATH) == 0) {
-        return (flags & O_DIRECTORY) != 0 ? fail(ENOTDIR) : open_node(place.node);
+        return (flags & O_DIRECTORY) != 0 ? fail(ENOTDIR) : open_node(place.node, flags);
     }
     if (place.kind == Place::Kind::kTree) {
         return static_cast<int>(direct(SYS_openat, AT_FDCWD, place.path.c_str(), flags, mode));
@@ -32,7 +33,7 @@ FILE* open_stream(const char* path, const char* mode) {
     if (place.kind != Place::Kind::kNode) {
         return libc(place.kind == Place::Kind::kTree ? place.path.c_str() : path, mode);
     }
-    const int fd = open_node(place.node);
+    const int fd = open_node(place.node, std::strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
     FILE* stream = fd < 0 ? nullptr : ::fdopen(fd, mode);
     if (fd >= 0 && stream == nullptr) {
         const int error = errno;
@@ -44,9 +45,9 @@ FILE* open_stream(const char* path, const char* mode) {
 }
 
 }  // namespace
-}  // namespace tagwire::vhca::driver
+}  // namespace tagwire::vhca::files
 
-using namespace tagwire::vhca::driver;
+using namespace tagwire::vhca::files;
 
 #define TW_TAKE_MODE(flags)                            \
     mode_t mode = 0;                                   \

@@ -11,10 +11,9 @@
 #include <cstdarg>
 #include <string>
 
-#include "vhca/driver/doorbell_trap.hpp"
-#include "vhca/driver/hook.hpp"
+#include "vhca/files/hook.hpp"
 
-namespace tagwire::vhca::driver {
+namespace tagwire::vhca::files {
 namespace {
 
 // What the kernel does for writev(2): one command, in pieces.
@@ -26,8 +25,12 @@ ssize_t write_pieces(OpenFile& file, const iovec* pieces, int count) {
     for (int i = 0; i < count; ++i) {
         whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
     }
-    DoorbellTrap::note_command();
     return file.write(whole.data(), whole.size());
+}
+
+/// Requests that the kernel answers for files of every kind.
+bool is_of_any_file(unsigned long request) {
+    return request == FIONBIO || request == FIOASYNC || request == FIOCLEX || request == FIONCLEX;
 }
 
 int close_fd(int fd) {
@@ -74,13 +77,12 @@ int control(int fd, int command, void* argument) {
 }
 
 }  // namespace
-}  // namespace tagwire::vhca::driver
+}  // namespace tagwire::vhca::files
 
-using namespace tagwire::vhca::driver;
+using namespace tagwire::vhca::files;
 
 TW_HOOK(ssize_t, write, "write", int fd, const void* bytes, std::size_t count) {
     if (const auto file = find_file(fd)) [[unlikely]] {
-        DoorbellTrap::note_command();
         return file->write(bytes, count);
     }
     return direct_cancellable(SYS_write, fd, bytes, count);
@@ -96,8 +98,7 @@ TW_HOOK(int, ioctl, "ioctl", int fd, unsigned long request, ...) {
     va_start(rest, request);
     void* argument = va_arg(rest, void*);
     va_end(rest);
-    if (const auto file = find_file(fd)) [[unlikely]] {
-        DoorbellTrap::note_command();
+    if (const auto file = is_of_any_file(request) ? nullptr : find_file(fd)) [[unlikely]] {
         return file->ioctl(request, argument);
     }
     return static_cast<int>(direct(SYS_ioctl, fd, request, argument));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/** @file The functions of libc that the driver face stands before: hook_open.cc, hook_stat.cc,
+/** @file The functions of libc that a face stands before: hook_open.cc, hook_stat.cc,
     hook_descriptor.cc. What is not ours goes to the kernel by a direct system call, so that it does
     not matter who else stands before libc, nor how early it is; those that are more than a system
     call go to the next library's. */
@@ -12,7 +12,7 @@
 
 #include <cerrno>
 
-#include "vhca/driver/kernel.hpp"
+#include "vhca/files/files.hpp"
 
 /// A function of its own name with libc's as its symbol: the headers' declarations promise more
 /// about the arguments than a caller keeps.
@@ -21,7 +21,7 @@
     result tagwire_hook_##name(__VA_ARGS__) __asm__(symbol); \
     result tagwire_hook_##name(__VA_ARGS__)
 
-namespace tagwire::vhca::driver {
+namespace tagwire::vhca::files {
 
 template <typename... Args>
 long direct(long number, Args... args) {
@@ -56,4 +56,4 @@ inline const char* path_of(const Place& place, const char* path) {
     return place.kind == Place::Kind::kTree ? place.path.c_str() : path;
 }
 
-}  // namespace tagwire::vhca::driver
+}  // namespace tagwire::vhca::files

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <string>
 
-#include "vhca/driver/hook.hpp"
+#include "vhca/files/hook.hpp"
 
-namespace tagwire::vhca::driver {
+namespace tagwire::vhca::files {
 namespace {
 
 /// As stat(2) tells of a device.
@@ -101,23 +101,21 @@ char* real_path(const char* path, char* out) {
     static auto* const libc = next<char*(const char*, char*)>("realpath");
     const Place place = find_place(AT_FDCWD, path);
     if (place.kind == Place::Kind::kNode) {
-        const std::string name = place.node.kind == DeviceNode::Kind::kRdmaCm
-                                     ? "/dev/infiniband/rdma_cm"
-                                     : "/dev/infiniband/uverbs" + std::to_string(place.node.index);
+        const std::string name = path_of(place.node);
         return out != nullptr ? std::strcpy(out, name.c_str()) : ::strdup(name.c_str());
     }
     return libc(place.kind == Place::Kind::kTree ? place.path.c_str() : path, out);
 }
 
 }  // namespace
-}  // namespace tagwire::vhca::driver
+}  // namespace tagwire::vhca::files
 
-using namespace tagwire::vhca::driver;
+using namespace tagwire::vhca::files;
 
 // struct stat and struct stat64 are one on 64-bit machines, and the version that the older
 // functions are given says nothing there.
 #if __SIZEOF_LONG__ != 8
-#error "the driver face is for 64-bit machines"
+#error "the virtual HCA is for 64-bit machines"
 #endif
 
 #define TW_HOOK_STAT(name, symbol)                                                      \
