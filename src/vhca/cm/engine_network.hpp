@@ -39,7 +39,10 @@ class EngineNetwork final : public Network, public Management {
     void receive(Route from, std::span<const std::byte> datagram) override {
         manager_->receive(from, datagram);
     }
+    void note_gone(Route node) override { manager_->note_gone(node); }
     Time progress(Time time) override { return manager_->progress(time); }
+    bool say_farewell() override { return manager_->say_farewell(); }
+    void abandon() override { claims_.clear(); }
 
   private:
     struct Claim {

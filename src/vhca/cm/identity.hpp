@@ -89,6 +89,8 @@ struct Identity {
     Time deadline = kNever, interval = 0;
     unsigned sends_left = 0;
 
+    /// The program destroyed it, but the peer has not heard that yet.
+    [[nodiscard]] bool is_orphan() const { return channel == nullptr; }
     [[nodiscard]] bool is_datagram() const { return qp_type == IBV_QPT_UD; }
     [[nodiscard]] bool is_ib() const { return source.family() == AF_IB; }
 };

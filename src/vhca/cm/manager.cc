@@ -95,7 +95,20 @@ void Manager::destroy(Identity& identity) {
         requests_.erase(request);
     }
     numbers_.erase(identity.number);
-    identities_.erase(identity.local_id);
+    if (identity.exchange == Exchange::kDreqSent) {
+        identity.number = Identity::kNoNumber;
+        identity.channel = nullptr;
+        identity.uid = 0;
+    } else {
+        identities_.erase(identity.local_id);
+    }
+}
+
+bool Manager::say_farewell() {
+    while (!numbers_.empty()) {
+        destroy(*numbers_.begin()->second);
+    }
+    return identities_.empty();
 }
 
 void Manager::destroy_all(const Channel& channel) {

@@ -11,7 +11,9 @@
 //    its time, a dead one may not.
 //  - "Nobody serves this" counts when it was said Timing::asks_min times (300 ms): a program that
 //    listens as soon as its peer may connect is late on a machine with few processors.
-//  - An identity that is destroyed says good-bye once, whatever it was in the middle of.
+//  - An identity that is destroyed says good-bye, whatever it was in the middle of. What ends a
+//    connection is repeated until the peer has heard it: the identity lives on until then as an
+//    orphan, of which no program knows.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -81,6 +83,10 @@ class Manager {
 
     // ---- What the device brings
     void receive(Route from, std::span<const std::byte> mad);
+    /// The process there has ended: what its kernel would say for it is taken as said.
+    void note_gone(Route node);
+    /// Destroys all. False: there are orphans.
+    bool say_farewell();
     /// Sends again what was not answered. Returns when it wants to be called again at the latest.
     Time progress(Time now);
 
@@ -107,6 +113,8 @@ class Manager {
     void receive_sidr_reply(Identity& identity, const Message& message);
     void dispatch(Identity& identity, const Message& message);
     void time_out(Identity& identity);
+    void lose_peer(Identity& identity);
+    void bury_orphans();
 
     [[nodiscard]] Message message_of(Kind kind, const Identity& identity) const;
     void send(Identity& identity, const Message& message);        // once

@@ -151,7 +151,14 @@ Time Manager::progress(Time now) {
         }
         next_deadline_ = std::min(next_deadline_, identity->deadline);
     }
+    bury_orphans();
     return next_deadline_;
+}
+
+void Manager::bury_orphans() {
+    std::erase_if(identities_, [](const auto& entry) {
+        return entry.second->is_orphan() && entry.second->exchange != Exchange::kDreqSent;
+    });
 }
 
 void Manager::time_out(Identity& identity) {
@@ -219,6 +226,39 @@ void Manager::receive(Route from, std::span<const std::byte> mad) {
     }
     if (Identity* identity = find_exchange(from, message); identity != nullptr) {
         dispatch(*identity, message);
+        bury_orphans();
+    }
+}
+
+void Manager::note_gone(Route node) {
+    for (auto& [local_id, identity] : identities_) {
+        if (identity->peer.route == node) {
+            lose_peer(*identity);
+        }
+    }
+    bury_orphans();
+}
+
+// As if its kernel had destroyed what it held.
+void Manager::lose_peer(Identity& identity) {
+    switch (identity.exchange) {
+        case Exchange::kReqReceived:
+        case Exchange::kRepSent:
+        case Exchange::kRepReceived: {
+            Message rejection;
+            rejection.kind = Kind::kRej;
+            rejection.reason = kRejConsumerDefined;
+            receive_rejection(identity, rejection);
+            break;
+        }
+        case Exchange::kEstablished:
+        case Exchange::kDreqSent:
+        case Exchange::kDreqReceived:
+            enter_time_wait(identity);
+            end_connection(identity, 0);
+            break;
+        default:
+            break;
     }
 }
 
@@ -447,8 +487,8 @@ void Manager::receive_rejection(Identity& identity, const Message& message) {
 void Manager::receive_disconnect(Route from, const Message& message) {
     Identity* identity = find_exchange(from, message);
     if (identity == nullptr || identity->exchange == Exchange::kTimeWait ||
-        identity->exchange == Exchange::kOver) {
-        // Gone already; the peer wants to hear it all the same.
+        identity->exchange == Exchange::kDreqReceived || identity->exchange == Exchange::kOver) {
+        // Gone already, or the program takes its time; the peer wants to hear it all the same.
         Message reply;
         reply.kind = Kind::kDrep;
         reply.transaction = message.transaction;
@@ -464,6 +504,10 @@ void Manager::receive_disconnect(Route from, const Message& message) {
             answer(*identity);
             identity->exchange = Exchange::kDreqReceived;
             end_connection(*identity, 0);
+            if (identity->is_orphan()) {
+                static_cast<void>(disconnect(*identity));  // both said it at once
+                bury_orphans();
+            }
             break;
         default:
             break;

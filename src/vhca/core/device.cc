@@ -193,6 +193,12 @@ void Device::set_management(ManagementPort* port) {
     impl_->management = port;
 }
 
+void Device::note_gone(Route node) {
+    if (impl_->management != nullptr) {
+        impl_->management->note_gone(node);
+    }
+}
+
 void Device::send_management(Route to, std::span<const std::byte> datagram) {
     Packet packet;
     packet.opcode = Opcode::kUdSendOnly;

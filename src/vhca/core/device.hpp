@@ -129,6 +129,8 @@ class ManagementPort {
   public:
     /// Called from inside a step of the device: may send, must not call back otherwise.
     virtual void receive(Route from, std::span<const std::byte> datagram) = 0;
+    /// In the same way: the process behind that node has ended.
+    virtual void note_gone(Route node) = 0;
 
   protected:
     ~ManagementPort() = default;
@@ -287,6 +289,8 @@ class Device {
 
     /// nullptr: datagrams for QP1 are dropped, as at first.
     void set_management(ManagementPort* port);
+    /// From the fabric, where it knows.
+    void note_gone(Route node);
     /// From QP1 to that of `to`. Lost where the wire has no room.
     void send_management(Route to, std::span<const std::byte> datagram);
 

@@ -169,16 +169,42 @@ void Engine::add_trace(const EngineConfig& config) {
 
 // ---- The end of the process --------------------------------------------------------------------
 
+namespace {
+void rest_a_little() {
+    const timespec rest{0, 1'000'000};
+    ::nanosleep(&rest, nullptr);
+}
+}  // namespace
+
 // Other threads may still run, and one may have ended in the middle of a call.
-bool Engine::summarize() {
+bool Engine::lock_at_end() {
     constexpr int kTriesMax = 1000;
     bool is_locked = mutex_.try_lock();
     for (int i = 0; !is_locked && i < kTriesMax; ++i) {
-        const timespec rest{0, 1'000'000};
-        ::nanosleep(&rest, nullptr);
+        rest_a_little();
         is_locked = mutex_.try_lock();
     }
-    if (!is_locked) {
+    return is_locked;
+}
+
+// A good-bye may be lost, or the peer asleep.
+void Engine::take_leave() {
+    constexpr int kTriesMax = 400;
+    bool is_heard = false;
+    for (int i = 0; !is_heard && i < kTriesMax && lock_at_end(); ++i) {
+        is_heard = management_ == nullptr || management_->say_farewell();
+        if (management_ != nullptr) {
+            progress_locked();
+        }
+        mutex_.unlock();
+        if (!is_heard) {
+            rest_a_little();
+        }
+    }
+}
+
+bool Engine::summarize() {
+    if (!lock_at_end()) {
         return false;
     }
     const std::string line = summary_of(figures());
@@ -190,6 +216,11 @@ void Engine::say_farewell() {
     const std::unique_lock guard(making, std::try_to_lock);
     if (!guard.owns_lock()) {
         return;
+    }
+    for (Engine* engine : engines) {
+        if (engine != nullptr) {
+            engine->take_leave();
+        }
     }
     for (Engine* engine : engines) {
         if (engine != nullptr && std::exchange(engine->has_summary_, false)) {
@@ -247,6 +278,9 @@ void Engine::after_fork_child() {
 
 void Engine::abandon() {
     mutex_.forget_wake();
+    if (management_ != nullptr) {
+        management_->abandon();
+    }
     if (tap_ != nullptr) {
         tap_->abandon();
     }

@@ -69,6 +69,10 @@ class Management : public ManagementPort {
   public:
     /// Returns when it wants to be called again at the latest.
     virtual Time progress(Time now) = 0;
+    /// The process ends: ends what peers know of it. False: a peer has not heard it yet.
+    virtual bool say_farewell() = 0;
+    /// In the child of a fork(): gives back what others would see as held by the parent.
+    virtual void abandon() = 0;
 
   protected:
     ~Management() = default;
@@ -134,7 +138,8 @@ class Engine {
     };
     [[nodiscard]] HelperCounters helper_counters() const;
 
-    /// At the end of the process: the summaries of its devices, the rest of its trace.
+    /// At the end of the process: the good-byes of its connection managers, the summaries of its
+    /// devices, the rest of its trace.
     static void say_farewell();
 
   private:
@@ -162,6 +167,8 @@ class Engine {
     void abandon();
 
     void add_trace(const EngineConfig& config);
+    [[nodiscard]] bool lock_at_end();
+    void take_leave();
     bool summarize();
 
     static int make(const EngineConfig& config, Engine** engine_p);

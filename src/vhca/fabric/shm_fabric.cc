@@ -184,7 +184,7 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 // ---- Receiving ---------------------------------------------------------------------------------
 
 unsigned ShmFabric::deliver(Device& device, Time now) {
-    return poll([this, &device, now](Route from, std::span<const std::byte> packet) {
+    const auto take = [this, &device, now](Route from, std::span<const std::byte> packet) {
         if (tap_ != nullptr) [[unlikely]] {
             tap_->arrived(from, packet);
         }
@@ -193,7 +193,8 @@ unsigned ShmFabric::deliver(Device& device, Time now) {
         } else {
             device.receive(from, packet, now);
         }
-    });
+    };
+    return poll(take, [&device](Route node) { device.note_gone(node); });
 }
 
 // The GRH is an IPv6 header, as RoCE version 2 has it.

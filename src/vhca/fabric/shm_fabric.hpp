@@ -64,9 +64,11 @@ class ShmFabric final : public Fabric {
     bool have_left(Route to, std::uint64_t count) override;
 
     /// Calls take(Route from, std::span<const std::byte> packet) for packets that came in, up to a
-    /// bound; what take() does not keep is gone afterwards. Returns how many there were.
-    template <typename Take>
-    unsigned poll(Take&& take);
+    /// bound; what take() does not keep is gone afterwards. Calls gone(Route) for a process that
+    /// ended, after its last packet and before the first of another one with its LID. Returns how
+    /// many packets there were.
+    template <typename Take, typename Gone>
+    unsigned poll(Take&& take, Gone&& gone);
 
     unsigned deliver(Device& device, Time now) override;
     /// A packet is sent when it is committed.
@@ -148,8 +150,8 @@ class ShmFabric final : public Fabric {
     std::unique_ptr<std::byte[]> scratch_;  // for packets that vanish
 };
 
-template <typename Take>
-unsigned ShmFabric::poll(Take&& take) {
+template <typename Take, typename Gone>
+unsigned ShmFabric::poll(Take&& take, Gone&& gone) {
     unsigned total = 0;
     // By index: what take() does may not change the list, but nothing here depends on that.
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -161,6 +163,9 @@ unsigned ShmFabric::poll(Take&& take) {
                 if (seen == Peek::kCorrupt || link.is_closing) {
                     counters_.corrupt += seen == Peek::kCorrupt ? 1 : 0;
                     link.is_dead = has_dead_ = true;
+                    if (seen != Peek::kCorrupt) {
+                        gone(Route{link.lid});
+                    }
                 }
                 break;
             }

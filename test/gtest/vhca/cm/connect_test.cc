@@ -216,6 +216,83 @@ TEST_F(VhcaCm, a_disconnect_of_what_the_peer_forgot_is_answered_all_the_same) {
     client.expect(kDisconnected);
 }
 
+TEST_F(VhcaCm, a_lost_good_bye_of_what_was_destroyed_is_repeated) {
+    const Pair pair = connected();
+    wire.loses_next = 1;
+    ASSERT_EQ(client.destroy(pair.active), 0);
+    ASSERT_TRUE(run([&] { return server.channel->event_count() == 1; }));
+    server.expect(kDisconnected);
+    ASSERT_EQ(server.disconnect(pair.passive), 0);
+    const std::uint64_t sent = wire.sent;
+    settle();
+    EXPECT_TRUE(one.manager->say_farewell());  // nothing is left of it
+    EXPECT_LE(wire.sent, sent + 1);
+}
+
+TEST_F(VhcaCm, a_good_bye_is_heard_though_the_program_of_the_peer_takes_its_time) {
+    const Pair pair = connected();
+    ASSERT_EQ(client.destroy(pair.active), 0);
+    EXPECT_FALSE(one.manager->say_farewell());
+    ASSERT_TRUE(run([&] { return one.manager->say_farewell(); }));
+    server.expect(kDisconnected);
+    EXPECT_EQ(server.disconnect(pair.passive), 0);
+}
+
+TEST_F(VhcaCm, both_sides_may_destroy_a_connection_at_once) {
+    const Pair pair = connected();
+    ASSERT_EQ(client.destroy(pair.active), 0);
+    ASSERT_EQ(server.destroy(pair.passive), 0);
+    settle();
+    EXPECT_TRUE(one.manager->say_farewell());
+    EXPECT_EQ(server.destroy(pair.listener), 0);
+    EXPECT_TRUE(two.manager->say_farewell());
+}
+
+TEST_F(VhcaCm, the_end_of_a_process_ends_its_connections) {
+    const Pair pair = connected();
+    two.manager->note_gone({3});
+    server.expect_nothing();
+    two.manager->note_gone({1});
+    server.expect(kDisconnected);
+    EXPECT_EQ(server.disconnect(pair.passive), 0);
+    two.manager->note_gone({1});
+    run_out();
+    server.expect(kTimeWaitExit);
+    server.expect_nothing();
+}
+
+TEST_F(VhcaCm, the_end_of_a_process_rejects_what_it_had_begun) {
+    const std::uint32_t listener = server.create();
+    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
+    ASSERT_EQ(server.listen(listener), 0);
+    const std::uint32_t id = client.routed(CmHost::address(2, 5000));
+    ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
+    settle();
+    const std::uint32_t request = server.expect(kConnectRequest).id;
+    ASSERT_EQ(server.accept(request, CmProgram::param(2)), 0);
+    settle();
+    client.expect(kConnectResponse);
+    one.manager->note_gone({2});
+    client.expect(kRejected, kRejConsumerDefined);
+    two.manager->note_gone({1});
+    server.expect(kRejected, kRejConsumerDefined);
+    EXPECT_EQ(client.get_ready(id), EINVAL);
+}
+
+TEST_F(VhcaCm, the_end_of_a_process_hears_the_good_bye_to_it) {
+    const Pair pair = connected();
+    ASSERT_EQ(client.disconnect(pair.active), 0);
+    one.manager->note_gone({2});
+    client.expect(kDisconnected);
+    settle();
+    server.expect(kDisconnected);
+    const Pair other = connected();
+    ASSERT_EQ(client.destroy(other.active), 0);
+    one.manager->note_gone({2});
+    EXPECT_EQ(client.destroy(pair.active), 0);
+    EXPECT_TRUE(one.manager->say_farewell());
+}
+
 TEST_F(VhcaCm, an_unreachable_peer_is_told_of_in_the_end) {
     const std::uint32_t id = client.routed(CmHost::address(3, 5000));
     ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);

@@ -25,6 +25,8 @@ struct Node {
     std::unique_ptr<ShmFabric> fabric;
     std::vector<std::uint32_t> numbers;
     std::vector<std::uint64_t> from;
+    std::vector<std::uint64_t> gone;  // and how many packets had come until then
+    std::vector<std::size_t> seen_when_gone;
     std::size_t damaged = 0;
 
     Node() { EXPECT_EQ(ShmFabric::open(&fabric), 0); }
@@ -42,12 +44,16 @@ struct Node {
     }
     unsigned poll() {
         fabric->service();
-        return fabric->poll([this](Route source, std::span<const std::byte> packet) {
+        const auto take = [this](Route source, std::span<const std::byte> packet) {
             std::uint32_t number = 0;
             std::memcpy(&number, packet.data(), sizeof number);
             damaged += packet.back() == static_cast<std::byte>(number & 0xff) ? 0 : 1;
             numbers.push_back(number);
             from.push_back(source.node);
+        };
+        return fabric->poll(take, [this](Route node) {
+            gone.push_back(node.node);
+            seen_when_gone.push_back(numbers.size());
         });
     }
     [[nodiscard]] const vhca::FabricCounters& counters() const { return fabric->counters(); }
@@ -156,6 +162,25 @@ TEST(ShmFabric, WhatWasSentBeforeASenderEndedIsDelivered) {
     two.poll();
     two.poll();
     EXPECT_EQ(two.numbers, (std::vector<std::uint32_t>{1, 2}));
+    EXPECT_EQ(two.gone.size(), 1U);
+    EXPECT_EQ(two.seen_when_gone, (std::vector<std::size_t>{2}));
+}
+
+TEST(ShmFabric, TheEndOfANodeIsToldBeforeTheFirstPacketOfTheNextWithItsLid) {
+    Node receiver;
+    auto one = std::make_unique<Node>();
+    const Route route = one->route();
+    ASSERT_TRUE(one->send(receiver.route(), 1, kShort));
+    one.reset();
+    Node again;
+    ASSERT_EQ(again.route(), route);
+    ASSERT_TRUE(again.send(receiver.route(), 2, kShort));
+    for (int i = 0; i < 3; ++i) {
+        receiver.poll();
+    }
+    EXPECT_EQ(receiver.numbers, (std::vector<std::uint32_t>{1, 2}));
+    EXPECT_EQ(receiver.gone, (std::vector<std::uint64_t>{route.node}));
+    EXPECT_EQ(receiver.seen_when_gone, (std::vector<std::size_t>{1}));
 }
 
 TEST(ShmFabric, ANodeThatCameBackGetsANewLink) {
@@ -275,6 +300,7 @@ TEST(ShmFabric, NonsenseInARingEndsThatLinkOnly) {
     ASSERT_TRUE(good.send(node.route(), 2, kShort));
     node.poll();
     EXPECT_EQ(node.numbers, (std::vector<std::uint32_t>{1, 2}));
+    EXPECT_TRUE(node.gone.empty());
 }
 
 TEST(ShmFabric, ConnectionsThatSayNothingAreBounded) {
