@@ -172,7 +172,9 @@ class SendRing {
     /// Takes what is posted, up to kEntriesPerLook and the room of `qp`; nothing before RTS. True:
     /// it took something.
     bool look(Qp& qp, Time now);
-    void reset() { seen_ = 0; }
+    /// RESET: the device begins anew at the first place, and the record is 0 again. A card
+    /// reads it when a doorbell rings, so a program may leave it as it was (UCX does).
+    void reset();
     [[nodiscard]] bool is_gone() const { return is_gone_; }
 
   private:

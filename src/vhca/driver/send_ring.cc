@@ -14,6 +14,11 @@ constexpr unsigned kPosted = 1;  // word of the record
 SendRing::SendRing(Config config)
     : config_(std::move(config)), record_(config_.record), shadow_(config_.ring.bytes()) {}
 
+void SendRing::reset() {
+    seen_ = 0;
+    static_cast<void>(record_.store(kPosted, 0));  // memory that is gone: the next look finds out
+}
+
 /// What of the ring's end is missing is at its beginning.
 bool SendRing::copy(std::span<std::byte> to) {
     const std::size_t offset = offset_of_seen();

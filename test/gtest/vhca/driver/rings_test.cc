@@ -174,6 +174,23 @@ TEST_F(VhcaRcRings, nothing_is_taken_before_the_queue_pair_may_send) {
     expect_done(0, MLX5_OPCODE_NOP);
 }
 
+TEST_F(VhcaRcRings, a_record_from_before_a_reset_posts_nothing) {
+    a.sends.post(Entry(MLX5_OPCODE_NOP, 0));
+    const auto before = a.sends.post(Entry(MLX5_OPCODE_NOP));
+    run();
+    expect_done(before, MLX5_OPCODE_NOP);
+    ASSERT_EQ(world.to_state(*a.qp, IBV_QPS_RESET), 0);
+    a.ring->reset();
+    a.sends.posted = 0;  // the program's own counter; it leaves the record alone
+    world.connect(*a.qp, world.b.route(), b.qp->number(), 5, 9);
+    run();
+    EXPECT_FALSE(at_a.polled.poll().has_value());
+    EXPECT_EQ(a.qp->state(), IBV_QPS_RTS);
+    const auto after = a.sends.post(Entry(MLX5_OPCODE_NOP));
+    run();
+    expect_done(after, MLX5_OPCODE_NOP);
+}
+
 TEST_F(VhcaFewRings, entries_stay_in_the_ring_while_the_device_has_no_room) {
     for (unsigned i = 0; i != 6; ++i) {
         a.sends.post(Entry(MLX5_OPCODE_SEND).text(std::string(1, static_cast<char>('0' + i))));
