@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "vhca/core/device_impl.hpp"
 
@@ -241,6 +242,15 @@ int Device::destroy_pd(Pd& pd) {
 int Device::create_mr(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova, unsigned access,
                       Mr** mr_p) {
     return impl_->memory.create(pd, base, length, iova, access, mr_p);
+}
+
+int Device::create_indirect_mr(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access,
+                               std::vector<MrPiece> pieces, Mr** mr_p) {
+    return impl_->memory.create_indirect(pd, length, iova, access, std::move(pieces), mr_p);
+}
+
+void Device::choose_variant(Mr& mr, std::uint8_t variant) {
+    mr.key = (mr.key & ~std::uint32_t{0xff}) | variant;
 }
 
 int Device::change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length,

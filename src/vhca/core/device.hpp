@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "vhca/core/wire.hpp"
 
@@ -101,12 +102,21 @@ struct Pd {
     void* user = nullptr;
 };
 
+/// Bytes of an indirect region, which another region has.
+struct MrPiece {
+    std::uint64_t first = 0;  // byte of the indirect region
+    std::uint64_t address = 0, bytes = 0;
+    std::uint32_t key = 0;
+};
+
 /// A registered region. `rkey == lkey`; the low eight bits change with every registration.
 struct Mr {
     Pd* pd = nullptr;
     std::uint64_t iova = 0;
     std::byte* base = nullptr;  // memory of iova
     std::uint64_t length = 0;
+    bool is_indirect = false;  // its bytes are those of `pieces`, one behind the other
+    std::vector<MrPiece> pieces;
     std::uint32_t key = 0;
     unsigned access = 0;          // ibv_access_flags
     bool is_invalidated = false;  // by a peer: opens nothing until it is registered anew
@@ -269,6 +279,13 @@ class Device {
     /// unless a peer invalidated it.
     int change_mr(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t length, unsigned access);
     int destroy_mr(Mr& mr);
+    /// A region of bytes that the keys of `pieces` open, in their order; `first` of each is set
+    /// here. A key is looked at when bytes are accessed: it needs `pd`, and local rights alone.
+    /// EINVAL: they are less than `length`.
+    int create_indirect_mr(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access,
+                           std::vector<MrPiece> pieces, Mr** mr_p);
+    /// The low eight bits of its key, where the program says them. Nobody knows the key yet.
+    void choose_variant(Mr& mr, std::uint8_t variant);
     int create_cq(const CqConfig& config, Cq** cq_p);
     int destroy_cq(Cq& cq);
     int create_srq(const SrqConfig& config, Srq** srq_p);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <utility>
 
 #include "vhca/core/guarded.hpp"
 
@@ -71,11 +73,51 @@ MemoryTable::~MemoryTable() {
 
 int MemoryTable::create(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova,
                         unsigned access, Mr** mr_p) {
+    if (check_range(reinterpret_cast<std::uint64_t>(base), length) != 0) {
+        return EINVAL;
+    }
+    Mr* mr = nullptr;
+    if (const int error = add(pd, length, iova, access, &mr)) {
+        return error;
+    }
+    mr->base = static_cast<std::byte*>(base);
+    *mr_p = mr;
+    return 0;
+}
+
+int MemoryTable::create_indirect(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access,
+                                 std::vector<MrPiece> pieces, Mr** mr_p) {
+    std::uint64_t first = 0;
+    for (MrPiece& piece : pieces) {
+        if (check_range(piece.address, piece.bytes) != 0 || piece.bytes > UINT64_MAX - first) {
+            return EINVAL;
+        }
+        piece.first = first;
+        first += piece.bytes;
+    }
+    if (first < length) {
+        return EINVAL;
+    }
+    Mr* mr = nullptr;
+    if (const int error = add(pd, length, iova, access, &mr)) {
+        return error;
+    }
+    mr->is_indirect = true;
+    mr->pieces = std::move(pieces);
+    *mr_p = mr;
+    return 0;
+}
+
+const MrPiece& MemoryTable::piece_at(const Mr& mr, std::uint64_t offset) {
+    const auto is_behind = [](std::uint64_t at, const MrPiece& piece) { return at < piece.first; };
+    return *std::prev(std::upper_bound(mr.pieces.begin(), mr.pieces.end(), offset, is_behind));
+}
+
+int MemoryTable::add(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access, Mr** mr_p) {
     if (const int error = check_access(access); error != 0) {
         return error;
     }
-    if (check_range(reinterpret_cast<std::uint64_t>(base), length) != 0 ||
-        check_range(iova, length) != 0) {
+    if (check_range(iova, length) != 0) {
         return EINVAL;
     }
     if (mrs_.used() >= kMrsMax) {
@@ -84,7 +126,6 @@ int MemoryTable::create(Pd& pd, void* base, std::uint64_t length, std::uint64_t 
     auto mr = std::make_unique<Mr>();
     mr->pd = &pd;
     mr->iova = iova;
-    mr->base = static_cast<std::byte*>(base);
     mr->length = length;
     mr->access = access;
     assign_key(*mr);
@@ -146,39 +187,37 @@ bool MemoryTable::invalidate(std::uint32_t key, const Pd* pd) {
 
 bool MemoryTable::gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,
                          std::byte* to, std::size_t bytes) const {
+    const auto copy = [&](const std::byte* from, std::size_t count) {
+        if (!copy_from_region(to, from, count)) {
+            return false;
+        }
+        to += count;
+        return true;
+    };
     return for_each_piece(sges, offset, bytes,
                           [&](const ibv_sge& sge, std::uint64_t address, std::size_t piece) {
-                              const std::byte* from = resolve(sge.lkey, pd, address, piece, 0);
-                              if (from == nullptr) {
-                                  return false;
-                              }
-                              if (!copy_from_region(to, from, piece)) {
-                                  return false;
-                              }
-                              to += piece;
-                              return true;
+                              return visit(sge.lkey, pd, address, piece, 0, copy);
                           });
 }
 
 bool MemoryTable::scatter(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,
                           const std::byte* from, std::size_t bytes) const {
+    const auto copy = [&](std::byte* to, std::size_t count) {
+        if (!copy_into_region(to, from, count)) {
+            return false;
+        }
+        from += count;
+        return true;
+    };
     return for_each_piece(
         sges, offset, bytes, [&](const ibv_sge& sge, std::uint64_t address, std::size_t piece) {
-            std::byte* to = resolve(sge.lkey, pd, address, piece, IBV_ACCESS_LOCAL_WRITE);
-            if (to == nullptr) {
-                return false;
-            }
-            if (!copy_into_region(to, from, piece)) {
-                return false;
-            }
-            from += piece;
-            return true;
+            return visit(sge.lkey, pd, address, piece, IBV_ACCESS_LOCAL_WRITE, copy);
         });
 }
 
 bool MemoryTable::opens(std::span<const ibv_sge> sges, const Pd* pd, unsigned access) const {
     return std::all_of(sges.begin(), sges.end(), [&](const ibv_sge& sge) {
-        return sge.length == 0 || resolve(sge.lkey, pd, sge.addr, sge.length, access) != nullptr;
+        return sge.length == 0 || opens(sge.lkey, pd, sge.addr, sge.length, access);
     });
 }
 

@@ -232,9 +232,8 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     const MemoryTable& memory = qp_.device.memory;
     if (packet.has(kIsStart)) {
         if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 ||
-            (packet.length != 0 &&
-             memory.resolve(packet.rkey, qp_.config.pd, packet.address, packet.length,
-                            IBV_ACCESS_REMOTE_WRITE) == nullptr)) {
+            (packet.length != 0 && !memory.opens(packet.rkey, qp_.config.pd, packet.address,
+                                                 packet.length, IBV_ACCESS_REMOTE_WRITE))) {
             return Verdict::kAccess;
         }
         offset_ = 0;
@@ -251,9 +250,14 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
         return Verdict::kNotReady;
     }
     if (bytes != 0) {
-        std::byte* to = memory.resolve(write_key_, qp_.config.pd, write_address_, bytes,
-                                       IBV_ACCESS_REMOTE_WRITE);
-        if (to == nullptr || !copy_into_region(to, packet.payload.data(), bytes)) {
+        const std::byte* data = packet.payload.data();
+        const auto copy = [&data](std::byte* to, std::size_t count) {
+            const std::byte* part = data;
+            data += count;
+            return copy_into_region(to, part, count);
+        };
+        if (!memory.visit(write_key_, qp_.config.pd, write_address_, bytes, IBV_ACCESS_REMOTE_WRITE,
+                          copy)) {
             return Verdict::kAccess;
         }
     }

@@ -100,9 +100,8 @@ Responder::Verdict Responder::execute_read(const Packet& packet) {
     if (packet.length > kMessageBytesMax) {
         return Verdict::kInvalid;
     }
-    if (packet.length != 0 &&
-        qp_.device.memory.resolve(packet.rkey, qp_.config.pd, packet.address, packet.length,
-                                  IBV_ACCESS_REMOTE_READ) == nullptr) {
+    if (packet.length != 0 && !qp_.device.memory.opens(packet.rkey, qp_.config.pd, packet.address,
+                                                       packet.length, IBV_ACCESS_REMOTE_READ)) {
         return Verdict::kAccess;
     }
     const std::uint32_t packets = packets_of(packet.length, qp_.mtu());
@@ -232,15 +231,6 @@ bool Responder::transmit_read(DataRequest& request) {
         static_cast<std::size_t>(std::min<std::uint64_t>(qp_.mtu(), request.length - offset));
     const bool is_last = request.next + 1 == request.packets;
     const bool is_first = request.next == request.first;
-    const std::byte* from = nullptr;
-    if (bytes != 0) {
-        from = qp_.device.memory.resolve(request.rkey, qp_.config.pd, request.address + offset,
-                                         bytes, IBV_ACCESS_REMOTE_READ);
-        if (from == nullptr) {
-            fail_data(request);
-            return true;
-        }
-    }
     Packet packet;
     packet.opcode = qp_.opcode(is_last ? (is_first ? Opcode::kRcReadOnly : Opcode::kRcReadLast)
                                        : (is_first ? Opcode::kRcReadFirst : Opcode::kRcReadMiddle));
@@ -253,7 +243,15 @@ bool Responder::transmit_read(DataRequest& request) {
         return false;
     }
     std::byte* payload = put_headers(start, packet, bytes);
-    if (bytes != 0 && !copy_from_region(payload, from, bytes)) {
+    std::byte* to = payload;
+    const auto copy = [&to](const std::byte* from, std::size_t count) {
+        std::byte* part = to;
+        to += count;
+        return copy_from_region(part, from, count);
+    };
+    if (bytes != 0 &&
+        !qp_.device.memory.visit(request.rkey, qp_.config.pd, request.address + offset, bytes,
+                                 IBV_ACCESS_REMOTE_READ, copy)) {
         fail_data(request);  // the claim is not committed: it never was
         return true;
     }
