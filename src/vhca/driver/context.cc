@@ -175,6 +175,7 @@ void Context::remove_all() {
     remove_from(*this, qps);
     remove_from(*this, srqs);
     remove_from(*this, cqs);
+    remove_from(*this, mkeys);
     remove_from(*this, mrs);
     remove_from(*this, ahs);
     remove_from(*this, pds);

@@ -32,7 +32,13 @@ ib_uverbs_comp_event_desc event_of(std::uint64_t user_handle) {
 
 }  // namespace
 
-CqRing::CqRing(Config config) : config_(std::move(config)), record_(config_.record) {
+CqRing::CqRing(Config config)
+    : config_(std::move(config)),
+      record_(config_.record),
+      producer_(config_.first),
+      solicited_(config_.first),
+      announced_(config_.first),
+      consumed_(config_.first & kIndexMask) {
     is_gone_ = !record_.store(kArmed, kNotArmed);
 }
 
@@ -87,10 +93,10 @@ bool CqRing::take(Cq& /*cq*/, const Completion& completion) {
 }
 
 bool CqRing::look() {
-    if (config_.channel == nullptr || is_gone_) {
+    if ((config_.channel == nullptr && !config_.announces) || is_gone_) {
         return false;
     }
-    if (config_.channel->has_waiting()) [[unlikely]] {
+    if (config_.channel != nullptr && config_.channel->has_waiting()) [[unlikely]] {
         config_.channel->flush();
     }
     const std::uint32_t armed = record_.load(kArmed, &is_gone_);
@@ -105,6 +111,12 @@ bool CqRing::look() {
         return false;
     }
     announced_ = producer_;
+    if (config_.announces) {
+        config_.announces();
+    }
+    if (config_.channel == nullptr) {
+        return true;
+    }
     ++events_;
     const auto event = event_of(config_.user_handle);
     config_.channel->push(std::as_bytes(std::span(&event, 1)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the device says of itself to DEVX: only what is true of this one. Memory keys that are
-// changed by work requests, indirect ones among them, it does not have.
+// What the device says of itself to DEVX: only what is true of this one. It has no memory keys that
+// are changed by work requests; one bit says so of all but atomics, because programs take it as a
+// word on indirect keys with atomics, which there are.
 #include <bit>
 #include <cerrno>
 
@@ -33,15 +34,17 @@ void fill_general(const Context& context, std::span<std::byte> out) {
         put(field, log2_of(told.rd_atom_max));
     }
     put(cap::kGids, told.gids);
+    put(cap::kPortType, context.engine.is_ethernet() ? 1 : 0);
     put(cap::kPorts, told.ports);
     put(cap::kNativePort, 1);
     put(cap::kLogMessageBytes, log2_of(told.message_bytes_max));
     put(cap::kCqeVersion, 1);
     put(cap::kCompactAddress, 1);
-    for (const prm::Field field :
-         {cap::kUmrEntitySizeDisabled, cap::kUmrAtomicDisabled, cap::kUmrIndirectDisabled}) {
-        put(field, 1);
-    }
+    put(cap::kFixedBuffers, 1);
+    put(cap::kLogKeyList, kLogKeyListMax);
+    put(cap::kUmrEntitySizeDisabled, 1);
+    put(cap::kUmrAtomicDisabled, told.has_atomics ? 0 : 1);
+    put(cap::kUmrIndirectDisabled, 1);
     put(cap::kDct, told.has_dc ? 1 : 0);
     put(cap::kRoce, context.engine.is_ethernet() ? 1 : 0);
     put(cap::kAtomic, told.has_atomics ? 1 : 0);
@@ -56,6 +59,7 @@ void fill_general(const Context& context, std::span<std::byte> out) {
     put(cap::kLogPds, 24);
     put(cap::kLogRmps, 16);
     if (told.has_dc) {
+        put(cap::kQpExtension, 1);
         put(cap::kLogDciStreams, told.dc_streams_log_max);
         put(cap::kLogDciErrored, told.dc_errored_log_max);
     }
@@ -115,6 +119,7 @@ int query_vport(const Context& context, const DevxCommand& command) {
     put(prm::vport::kPhysicalState, port.phys_state);
     put(prm::vport::kPortState, port.state);
     put(prm::vport::kState, 1);
+    put(prm::vport::kLid, port.lid);
     for (const prm::Field field :
          {prm::vport::kSystemGuid, prm::vport::kPortGuid, prm::vport::kNodeGuid}) {
         put(field, context.engine.guid());

@@ -5,38 +5,11 @@
 #include <cerrno>
 
 #include "vhca/driver/devx_commands.hpp"
-#include "vhca/driver/prm.hpp"
 
 namespace tagwire::vhca::driver {
 namespace {
 
 using Kind = DevxObject::Kind;
-
-/// Reads fields of a structure that begins at bit `base`.
-class Reader {
-  public:
-    Reader(std::span<const std::byte> in, unsigned base) : in_(in), base_(base) {}
-    template <typename T = std::uint32_t>
-    [[nodiscard]] T get(prm::Field field) const {
-        return static_cast<T>(prm::get(in_, field.in(base_)));
-    }
-    [[nodiscard]] bool has(prm::Field field) const { return get(field) != 0; }
-
-  private:
-    std::span<const std::byte> in_;
-    unsigned base_;
-};
-
-int refuse(const DevxCommand& command, prm::Status status) {
-    prm::set(command.out, prm::kStatus, status);
-    return EREMOTEIO;
-}
-/// What the kernel's command said, as the device says it.
-int refuse(const DevxCommand& command, int error) {
-    return refuse(command, error == ENOMEM                     ? prm::kLimit
-                           : error == EBUSY || error == ENOENT ? prm::kBadResource
-                                                               : prm::kBadParameter);
-}
 
 template <typename In, typename Driver, typename Out, typename DriverOut>
 Call call_of(In& in, Driver& driver, Out& out, DriverOut& driver_out) {
@@ -47,16 +20,6 @@ Call call_of(In& in, Driver& driver, Out& out, DriverOut& driver_out) {
             .driver_in = span_of(driver),
             .core_out = span_of(out),
             .driver_out = span_of(driver_out)};
-}
-
-/// 0: no such pages, or not so many.
-std::uint64_t address_in(const Context& context, std::uint32_t umem, std::uint64_t offset) {
-    const UmemObject* object = context.umems.find(umem);
-    return object == nullptr || offset >= object->bytes ? 0 : object->address + offset;
-}
-bool holds(const Context& context, std::uint32_t umem, std::uint64_t offset, std::uint64_t bytes) {
-    const UmemObject* object = context.umems.find(umem);
-    return object != nullptr && offset <= object->bytes && bytes <= object->bytes - offset;
 }
 
 /// Handles by the numbers that the device knows; 0: there is none.
@@ -187,9 +150,10 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
         default:
             return refuse(command, prm::kBadParameter);
     }
-    // Receives are those of an SRQ, or there are none; sends are told by their record.
+    // What is posted is told by the record.
     const auto receives = fields.get(prm::qp::kReceiveKind);
-    if ((receives != prm::qp::kReceivesSrq && receives != prm::qp::kReceivesNone) ||
+    if ((receives != prm::qp::kReceivesSrq && receives != prm::qp::kReceivesNone &&
+         receives != prm::qp::kReceivesOwn) ||
         fields.has(prm::qp::kRecordMode)) {
         return refuse(command, prm::kBadParameter);
     }
@@ -202,13 +166,23 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
     const auto offset = top.get<std::uint64_t>(prm::qp::kUmemOffset);
     driver.sq_wqe_count =
         fields.has(prm::qp::kHasNoSends) ? 0 : 1U << fields.get(prm::qp::kLogSends);
+    std::uint64_t receive_bytes = 0;
+    if (receives == prm::qp::kReceivesOwn) {
+        constexpr std::uint32_t kLogSegmentBytes = 4;
+        driver.rq_wqe_count = 1U << fields.get(prm::qp::kLogReceives);
+        driver.rq_wqe_shift = kLogSegmentBytes + fields.get(prm::qp::kLogReceiveSegments);
+        receive_bytes = std::uint64_t{driver.rq_wqe_count} << driver.rq_wqe_shift;
+        request.max_recv_wr = driver.rq_wqe_count;
+        request.max_recv_sge = 1U << fields.get(prm::qp::kLogReceiveSegments);
+    }
     driver.buf_addr = address_in(context, umem, offset);
     driver.db_addr = address_in(context, fields.get(prm::qp::kRecordUmem),
                                 fields.get<std::uint64_t>(prm::qp::kRecordOffset));
     driver.uidx = fields.get(prm::qp::kUserIndex);
     if (driver.buf_addr == 0 || driver.db_addr == 0 ||
         !has_doorbell_page(context, fields.get(prm::qp::kUarPage)) ||
-        !holds(context, umem, offset, std::uint64_t{driver.sq_wqe_count} * kBlockBytes)) {
+        !holds(context, umem, offset,
+               receive_bytes + std::uint64_t{driver.sq_wqe_count} * kBlockBytes)) {
         return refuse(command, prm::kBadResource);
     }
     ib_uverbs_ex_create_qp_resp response{};
@@ -220,14 +194,6 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
     context.qps.find(object->handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, response.base.qpn);
     return 0;
-}
-
-std::uint32_t rights_of(bool may_read, bool may_write, bool may_atomic) {
-    unsigned rights = 0;
-    rights |= may_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0;
-    rights |= may_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0;
-    rights |= may_atomic ? unsigned{IBV_ACCESS_REMOTE_ATOMIC} : 0;
-    return rights;
 }
 
 int modify(Context& context, ib_uverbs_ex_modify_qp& request, std::uint32_t* dctn_p) {
@@ -369,8 +335,21 @@ void to_rts(const Reader& fields, const Reader& path, ib_uverbs_modify_qp* base)
     base->max_rd_atomic = static_cast<std::uint8_t>(1U << fields.get(prm::qp::kLogReadsOut));
 }
 
+/// What of a queue pair may change in RTS is here a stream that failed.
+int change_in_rts(const DevxCommand& command, QpObject& qp) {
+    const Reader top(command.in, 0);
+    const bool is_extended = top.has(prm::qp::kIsExtended);
+    const auto more = is_extended ? top.get<std::uint64_t>(prm::qp::kOptionalMore) : 0;
+    if (top.has(prm::qp::kOptional) || (more & ~std::uint64_t{prm::qp::kResetsStream}) != 0) {
+        return refuse(command, prm::kBadParameter);
+    }
+    const int error =
+        more == 0 ? 0 : qp.core->reset_stream(top.get<std::uint16_t>(prm::qp::kStream));
+    return error == 0 ? 0 : refuse(command, error);
+}
+
 int modify_qp(Context& context, const DevxCommand& command, const DevxObject& object) {
-    const QpObject* qp = context.qps.find(object.handle);
+    QpObject* qp = context.qps.find(object.handle);
     if (qp == nullptr) {
         return refuse(command, prm::kBadResource);
     }
@@ -390,6 +369,8 @@ int modify_qp(Context& context, const DevxCommand& command, const DevxObject& ob
         case prm::kRtr2Rts:
             to_rts(fields, path, &request.base);
             break;
+        case prm::kRts2Rts:
+            return change_in_rts(command, *qp);
         case prm::kTo2Err:
             request.base.qp_state = IBV_QPS_ERR;
             break;
@@ -411,8 +392,37 @@ unsigned state_of(ibv_qp_state state) {
 
 }  // namespace
 
+int refuse(const DevxCommand& command, prm::Status status) {
+    prm::set(command.out, prm::kStatus, status);
+    return EREMOTEIO;
+}
+int refuse(const DevxCommand& command, int error) {
+    return refuse(command, error == ENOMEM                     ? prm::kLimit
+                           : error == EBUSY || error == ENOENT ? prm::kBadResource
+                                                               : prm::kBadParameter);
+}
+
+std::uint64_t address_in(const Context& context, std::uint32_t umem, std::uint64_t offset) {
+    const UmemObject* object = context.umems.find(umem);
+    return object == nullptr || offset >= object->bytes ? 0 : object->address + offset;
+}
+bool holds(const Context& context, std::uint32_t umem, std::uint64_t offset, std::uint64_t bytes) {
+    const UmemObject* object = context.umems.find(umem);
+    return object != nullptr && offset <= object->bytes && bytes <= object->bytes - offset;
+}
+
+std::uint32_t rights_of(bool may_read, bool may_write, bool may_atomic) {
+    unsigned rights = 0;
+    rights |= may_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0;
+    rights |= may_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0;
+    rights |= may_atomic ? unsigned{IBV_ACCESS_REMOTE_ATOMIC} : 0;
+    return rights;
+}
+
 int devx_create(Context& context, const DevxCommand& command, DevxObject* object_p) {
     switch (prm::get(command.in, prm::kOpcode)) {
+        case prm::kCreateMkey:
+            return devx_create_mkey(context, command, object_p);
         case prm::kCreateCq:
             return create_cq(context, command, object_p);
         case prm::kCreateQp:
@@ -483,6 +493,8 @@ int devx_destroy(Context& context, const DevxObject& object) {
             return end_object(context, context.cqs, object.handle);
         case Kind::kSrq:
             return end_object(context, context.srqs, object.handle);
+        case Kind::kMkey:
+            return end_object(context, context.mkeys, object.handle);
         default:
             return end_object(context, context.qps, object.handle);
     }

@@ -34,12 +34,17 @@ void EventPipe::push(std::span<const std::byte> event) {
     flush();
 }
 
+bool EventPipe::send(std::span<const std::byte> event) {
+    return ::send(write_.get(), event.data(), event.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+bool EventPipe::try_push(std::span<const std::byte> event) {
+    flush();
+    return waiting_.empty() && send(event);
+}
+
 void EventPipe::flush() {
-    while (!waiting_.empty()) {
-        const std::vector<std::byte>& event = waiting_.front();
-        if (::send(write_.get(), event.data(), event.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-            return;
-        }
+    while (!waiting_.empty() && send(waiting_.front())) {
         waiting_.pop_front();
     }
 }

@@ -29,6 +29,8 @@ class EventPipe {
     [[nodiscard]] int duplicate() const;
     /// Never blocks: what does not fit is kept, and goes with flush() or the next one.
     void push(std::span<const std::byte> event);
+    /// False: there is no room, and it is not kept.
+    [[nodiscard]] bool try_push(std::span<const std::byte> event);
     /// To be called now and then while has_waiting().
     void flush();
     [[nodiscard]] bool has_waiting() const { return !waiting_.empty(); }
@@ -53,6 +55,7 @@ class EventPipe {
   private:
     EventPipe() = default;
     void drain();
+    [[nodiscard]] bool send(std::span<const std::byte> event);
 
     std::size_t event_bytes_ = 0;
     int program_fd_ = -1;       // the program's: not to be used, only named

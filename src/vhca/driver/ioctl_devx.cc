@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Methods of DEVX: commands of the device, pages that they name, and descriptors of their events.
+// Methods of DEVX: commands of the device, and pages that they name.
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
@@ -210,113 +208,70 @@ int query(Context& context, IoctlCall& call) {
                        });
 }
 
-// ---- Events
+// ---- Queries that are answered by a descriptor
 
-std::uint64_t inode_of(int fd) {
-    struct stat facts {};
-    return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
-}
-
-/// Pipes that the program closed, and nothing tells of events to.
-void drop_closed(Context& context) {
-    std::erase_if(context.devx_pipes, [&context](const auto& item) {
-        const EventPipe* pipe = item.second.get();
-        bool is_used = inode_of(pipe->program_fd()) == item.first;
-        context.cqs.for_each([&](std::uint32_t, const CqObject& cq) {
-            is_used = is_used || cq.ring->channel() == pipe;
-        });
-        context.qps.for_each([&](std::uint32_t, const QpObject& qp) {
-            is_used = is_used || qp.last_receive_pipe == pipe;
-        });
-        return !is_used;
-    });
-}
-
-constexpr std::array kEventFd = {
-    new_fd(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE, MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD),
-    AttributeSpec{MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, AttributeSpec::Kind::kIn, true, 0,
-                  4, 8},
+constexpr std::array kCommandFd = {
+    new_fd(MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE, MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD),
 };
-/// Events are a cookie and, if the program wants it, an entry of an event queue, which there is
-/// not.
-int alloc_event_fd(Context& context, IoctlCall& call) {
-    constexpr std::uint64_t kOmitsData = MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA;
-    std::uint64_t flags = 0;
-    if (const int error =
-            call.read_flags(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, kOmitsData, &flags)) {
-        return error;
-    }
-    if (flags != kOmitsData) {
-        return EOPNOTSUPP;
-    }
-    drop_closed(context);
-    auto pipe = EventPipe::create(sizeof(mlx5_ib_uapi_devx_async_event_hdr));
+int alloc_command_fd(Context& context, IoctlCall& call) {
+    return give_devx_pipe(context, call, MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE,
+                          DevxPipe::Kind::kReplies);
+}
+
+constexpr std::array kQueryAsync = {
+    object(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE, kAnyObject),
+    in_from(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, prm::kCommandBytesMin),
+    constant(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN),
+    AttributeSpec{MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD, AttributeSpec::Kind::kFd, true,
+                  MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD},
+    in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, sizeof(std::uint64_t)),
+};
+/// The device answers at once: what it says, its refusals too, waits in the descriptor.
+int query_async(Context& context, IoctlCall& call) {
+    constexpr std::uint64_t kReplyBytesMax = UINT16_MAX;
+    const UserSpan in = call.memory(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN);
+    const std::uint64_t reply_bytes = call.value(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN);
+    const auto pipe = find_devx_pipe(context, call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD,
+                                     DevxPipe::Kind::kReplies);
     if (pipe == nullptr) {
-        return errno;
-    }
-    ucs::UniqueFd fd(pipe->program_fd());
-    if (const int error = call.tell(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE,
-                                    static_cast<std::uint64_t>(fd.get()))) {
-        return error;
-    }
-    context.devx_pipes[inode_of(fd.release())] = std::move(pipe);
-    return 0;
-}
-
-constexpr std::array kSubscribe = {
-    AttributeSpec{MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE, AttributeSpec::Kind::kFd, true,
-                  MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD},
-    object(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, MLX5_IB_OBJECT_DEVX_OBJ, false),
-    in_from(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, sizeof(std::uint16_t)),
-    in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE, sizeof(std::uint64_t), false),
-};
-int subscribe(Context& context, IoctlCall& call) {
-    constexpr std::uint16_t kCompletion = 0, kLastReceive = 0x13;
-    const auto pipe = context.devx_pipes.find(
-        inode_of(static_cast<int>(call.value(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE))));
-    if (pipe == context.devx_pipes.end()) {
         return EBADF;
     }
-    const DevxObject* object =
-        context.devx_objects.find(call.handle(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE));
-    std::uint16_t event = 0;
-    if (call.memory(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST).bytes != sizeof event ||
-        object == nullptr) {
-        return EOPNOTSUPP;  // one event, of one object
+    if (reply_bytes < prm::kCommandBytesMin || reply_bytes > kReplyBytesMax) {
+        return EINVAL;
     }
-    if (const int error = call.read(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, &event)) {
+    std::vector<std::byte> command(in.bytes);
+    if (!copy_in(command.data(), reinterpret_cast<const void*>(in.address), in.bytes)) {
+        return EFAULT;
+    }
+    const std::uint64_t name = call.value(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID);
+    std::vector<std::byte> record(sizeof name + reply_bytes);
+    std::memcpy(record.data(), &name, sizeof name);
+    const DevxCommand asked{command, std::span(record).subspan(sizeof name)};
+    DevxObject object;
+    if (!find_object(context, call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE, asked, &object)) {
+        return EINVAL;
+    }
+    const int error = devx_query(context, asked, object);
+    if (error != 0 && error != EREMOTEIO) {
         return error;
     }
-    const std::uint64_t cookie = call.value(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE);
-    CqObject* cq =
-        object->kind == DevxObject::Kind::kCq ? context.cqs.find(object->handle) : nullptr;
-    QpObject* qp =
-        object->kind == DevxObject::Kind::kQp ? context.qps.find(object->handle) : nullptr;
-    if (cq != nullptr && event == kCompletion) {
-        cq->ring->announce_to(pipe->second.get(), cookie);
-        return 0;
-    }
-    if (qp != nullptr && event == kLastReceive) {
-        qp->last_receive_pipe = pipe->second.get();
-        qp->user_handle = cookie;
-        return 0;
-    }
-    return EINVAL;
+    return pipe->events->try_push(record) ? 0 : EAGAIN;  // nobody reads
 }
 
 constexpr std::array kMethods = {
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, kOther, other},
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_UAR, kQueryUar, query_uar},
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN, kQueryEqn, query_eqn},
-    IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT, kSubscribe, subscribe},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG, kUmemReg, umem_reg},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG, kUmemDereg, umem_dereg},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE, kCreate, create},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, kDestroy, destroy},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY, kModify, modify},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, kQuery, query},
-    IoctlMethod{MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC,
-                kEventFd, alloc_event_fd},
+    IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY, kQueryAsync,
+                query_async},
+    IoctlMethod{MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC,
+                kCommandFd, alloc_command_fd},
 };
 
 }  // namespace

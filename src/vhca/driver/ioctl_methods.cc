@@ -67,7 +67,7 @@ bool is_first(const IoctlMethod& method) {
 
 int run_ioctl(Context& context, const void* argument) {
     static const auto plain = join({device_methods(), object_methods(), uar_methods()});
-    static const auto with_devx = join({plain, devx_methods()});
+    static const auto with_devx = join({plain, devx_methods(), devx_event_methods()});
     IoctlCall call;
     if (const int error = decode(argument, context.has_devx ? with_devx : plain, &call)) {
         return error;

@@ -7,6 +7,7 @@
 // ioctl_objects.cc   CQs, SRQs, queue pairs, and the ends of all objects
 // ioctl_uar.cc       doorbell pages
 // ioctl_devx.cc      commands of the device
+// ioctl_devx_events.cc   descriptors of their events
 #pragma once
 
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -24,6 +25,12 @@ namespace tagwire::vhca::driver {
 [[nodiscard]] std::span<const IoctlMethod> uar_methods();
 /// Of a context whose program was let use DEVX.
 [[nodiscard]] std::span<const IoctlMethod> devx_methods();
+[[nodiscard]] std::span<const IoctlMethod> devx_event_methods();
+/// A new descriptor of DEVX, told to the program. errno.
+int give_devx_pipe(Context& context, IoctlCall& call, std::uint16_t answer, DevxPipe::Kind kind);
+/// The descriptor that an attribute names. nullptr: none of that kind.
+std::shared_ptr<DevxPipe> find_devx_pipe(const Context& context, const IoctlCall& call,
+                                         std::uint16_t id, DevxPipe::Kind kind);
 /// An attribute's object of any kind: the method looks itself.
 inline constexpr std::uint16_t kAnyObject = 0xffff;
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/sys/fd.hpp"
@@ -84,9 +85,45 @@ struct UmemObject {
 
 /// Made by a command of the device: where it is in the tables, and its number.
 struct DevxObject {
-    enum class Kind : std::uint8_t { kCq, kSrq, kQp, kDct } kind = Kind::kCq;
+    enum class Kind : std::uint8_t { kCq, kSrq, kQp, kDct, kMkey } kind = Kind::kCq;
     std::uint32_t handle = 0, number = 0;
 };
+
+/// A descriptor that DEVX tells something by.
+struct DevxPipe {
+    enum class Kind : std::uint8_t {
+        kCookies,  // events: which subscription
+        kEntries,  // and the entry of the event queue
+        kReplies,  // to queries
+    } kind = Kind::kCookies;
+    std::unique_ptr<EventPipe> events;
+};
+
+/// Numbers of events, as event queues have them.
+enum class DevxEvent : std::uint16_t {
+    kCompletion = 0x0,
+    kEstablished = 0x2,
+    kSendsDrained = 0x3,
+    kCqError = 0x4,
+    kFatal = 0x5,
+    kPortChange = 0x9,
+    kInvalidRequest = 0x10,
+    kAccessError = 0x11,
+    kLastReceive = 0x13,
+    kReceiveLimit = 0x14,
+};
+
+/// What a program wants to hear of an object: by a descriptor of DEVX, or of eventfd(2).
+struct DevxSubscription {
+    DevxEvent event = DevxEvent::kCompletion;
+    std::shared_ptr<DevxPipe> pipe;
+    std::uint64_t cookie = 0;
+    ucs::UniqueFd counter;  // an eventfd, in the place of `pipe`
+};
+using DevxSubscriptions = std::vector<DevxSubscription>;
+/// Tells who subscribed to it. `number` is that of the object; `syndrome` of kCqError.
+void tell(const DevxSubscriptions& subscriptions, DevxEvent event, std::uint32_t number,
+          std::uint8_t syndrome = 0);
 
 /// A completion channel: programs name it by any descriptor of its pipe.
 struct ChannelObject {
@@ -103,6 +140,7 @@ struct CqObject {
     bool is_devx = false;  // the program has no verbs object of it, and gets no events of such
     std::uint32_t async_events = 0;  // told and not taken back
     std::uint32_t comp_events = 0;   // likewise, when it was removed
+    DevxSubscriptions subscriptions;
     ucs::ListLink<CqObject> of_poller;
 };
 
@@ -118,6 +156,7 @@ struct SrqObject {
     std::uint32_t wr_max = 0, sge_max = 0;  // that queries say
     TagIndices tags;
     TagCommanders tag_commanders;
+    DevxSubscriptions subscriptions;
     std::uint32_t async_events = 0;
 };
 
@@ -138,8 +177,8 @@ struct QpObject {
     std::unique_ptr<TagRing> tag_commands;  // of a tag-matching SRQ
     std::unique_ptr<ReceiveRing> receives;
     bool is_devx = false;
-    EventPipe* last_receive_pipe = nullptr;  // gets user_handle at IBV_EVENT_QP_LAST_WQE_REACHED
-    Mr* inline_mr = nullptr;                 // opens the shadow of `sends`
+    DevxSubscriptions subscriptions;
+    Mr* inline_mr = nullptr;  // opens the shadow of `sends`
     std::uint32_t async_events = 0;
     ucs::ListLink<QpObject> of_poller;
 };
@@ -180,8 +219,9 @@ class Context {
     HandleTable<UarObject> uars;
     bool has_devx = false;  // TAGWIRE_VHCA_DEVX
     HandleTable<UmemObject> umems;
+    HandleTable<MrObject> mkeys;  // of DEVX: no regions of verbs
     HandleTable<DevxObject> devx_objects;
-    std::map<std::uint64_t, std::unique_ptr<EventPipe>> devx_pipes;    // by inode
+    std::map<std::uint64_t, std::shared_ptr<DevxPipe>> devx_pipes;     // by inode
     std::map<std::uint64_t, std::unique_ptr<ChannelObject>> channels;  // by inode
     std::uint32_t bfregs = 0;                                          // of GET_CONTEXT
     std::uint32_t next_bfreg = 0;

@@ -51,8 +51,12 @@ class CqRing final : public CompletionConsumer {
         PacketKind kind = PacketKind::kInfiniband;
         EventPipe* channel = nullptr;   // of its events, or nullptr
         std::uint64_t user_handle = 0;  // that the events name
+        /// Beside the channel: there is something to say. It may be empty.
+        std::function<void()> announces{};
         /// Who a completion belongs to: from its qp_user and tag_srq_user.
         std::function<CqeOwner(const Completion&)> owner_of;
+        /// Index of the first entry, which the record has, too: the program's indices wrap at 2^24.
+        std::uint32_t first = 0;
     };
     /// Writes kNotArmed.
     explicit CqRing(Config config);
@@ -72,11 +76,8 @@ class CqRing final : public CompletionConsumer {
     std::uint32_t retire();
     [[nodiscard]] bool is_gone() const { return is_gone_; }
     [[nodiscard]] const EventPipe* channel() const { return config_.channel; }
-    /// From now on; the pipe outlives the ring.
-    void announce_to(EventPipe* channel, std::uint64_t user_handle) {
-        config_.channel = channel;
-        config_.user_handle = user_handle;
-    }
+    /// From now on, in the place of a channel.
+    void announce_by(std::function<void()> announces) { config_.announces = std::move(announces); }
     [[nodiscard]] std::uint32_t number() const { return config_.number; }
     [[nodiscard]] std::uint32_t entries() const { return config_.ring.entries; }
 

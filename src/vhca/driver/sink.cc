@@ -7,7 +7,7 @@ namespace tagwire::vhca::driver {
 namespace {
 
 template <typename T>
-void tell(T& object, ibv_event_type type) {
+void tell_program(T& object, ibv_event_type type) {
     if (object.is_devx) {
         return;
     }
@@ -18,20 +18,61 @@ void tell(T& object, ibv_event_type type) {
     object.context->async_pipe->push(std::as_bytes(std::span(&event, 1)));
 }
 
+/// False: event queues have no such event.
+bool devx_event_of(ibv_event_type type, DevxEvent* event_p) {
+    switch (type) {
+        case IBV_EVENT_COMM_EST:
+            *event_p = DevxEvent::kEstablished;
+            return true;
+        case IBV_EVENT_SQ_DRAINED:
+            *event_p = DevxEvent::kSendsDrained;
+            return true;
+        case IBV_EVENT_QP_FATAL:
+            *event_p = DevxEvent::kFatal;
+            return true;
+        case IBV_EVENT_QP_REQ_ERR:
+            *event_p = DevxEvent::kInvalidRequest;
+            return true;
+        case IBV_EVENT_QP_ACCESS_ERR:
+            *event_p = DevxEvent::kAccessError;
+            return true;
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+            *event_p = DevxEvent::kLastReceive;
+            return true;
+        case IBV_EVENT_SRQ_LIMIT_REACHED:
+            *event_p = DevxEvent::kReceiveLimit;
+            return true;
+        case IBV_EVENT_CQ_ERR:
+            *event_p = DevxEvent::kCqError;
+            return true;
+        default:
+            return false;
+    }
+}
+
+template <typename T>
+void tell_all(T& object, ibv_event_type type, std::uint32_t number) {
+    constexpr std::uint8_t kOverrun = 1;  // the one error that a CQ has here
+    DevxEvent event;
+    if (!object.subscriptions.empty() && devx_event_of(type, &event)) {
+        tell(object.subscriptions, event, number, type == IBV_EVENT_CQ_ERR ? kOverrun : 0);
+    }
+    tell_program(object, type);
+}
+
 class DriverSink final : public EventSink {
   public:
     void cq_event(Cq& /*cq*/) override {}  // its ring announces by itself
     void qp_event(ibv_event_type type, Qp& qp) override {
-        QpObject& object = *static_cast<QpObject*>(qp.user());
-        if (type == IBV_EVENT_QP_LAST_WQE_REACHED && object.last_receive_pipe != nullptr) {
-            object.last_receive_pipe->push(std::as_bytes(std::span(&object.user_handle, 1)));
-        }
-        tell(object, type);
+        tell_all(*static_cast<QpObject*>(qp.user()), type, qp.number());
     }
     void srq_event(ibv_event_type type, Srq& srq) override {
-        tell(*static_cast<SrqObject*>(srq.user()), type);
+        tell_all(*static_cast<SrqObject*>(srq.user()), type, srq.number());
     }
-    void cq_error(Cq& cq) override { tell(*static_cast<CqObject*>(cq.user()), IBV_EVENT_CQ_ERR); }
+    void cq_error(Cq& cq) override {
+        CqObject& object = *static_cast<CqObject*>(cq.user());
+        tell_all(object, IBV_EVENT_CQ_ERR, object.ring->number());
+    }
 };
 
 }  // namespace

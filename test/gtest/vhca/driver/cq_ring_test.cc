@@ -17,24 +17,27 @@ constexpr std::uint64_t kUser = 0x1122334455667788;
 
 class VhcaCqRing : public testing::Test {
   protected:
-    explicit VhcaCqRing(std::uint32_t entry_bytes = 64, bool ignores_overrun = false)
+    explicit VhcaCqRing(std::uint32_t entry_bytes = 64, bool ignores_overrun = false,
+                        std::uint32_t first = 0)
         : program(4, entry_bytes),
           channel(EventPipe::create(sizeof kUser)),
           events(channel->program_fd()),
-          ring(config(ignores_overrun)) {
+          ring(config(ignores_overrun, first)) {
+        program.begin_at(first);
         EXPECT_EQ(world.a.device.create_cq({.cqe = 4, .consumer = &ring}, &cq), 0);
         EXPECT_TRUE(ucs::make_nonblocking(events.get()));
     }
-    CqRing::Config config(bool ignores_overrun) {
-        return {.ring = program.ring(),
-                .record = program.record.address(),
-                .number = 5,
-                .ignores_overrun = ignores_overrun,
-                .channel = channel.get(),
-                .user_handle = kUser,
-                .owner_of = [](const Completion& completion) {
-                    return CqeOwner{.qpn = completion.wc.qp_num};
-                }};
+    CqRing::Config config(bool ignores_overrun, std::uint32_t first = 0) {
+        return {
+            .ring = program.ring(),
+            .record = program.record.address(),
+            .number = 5,
+            .ignores_overrun = ignores_overrun,
+            .channel = channel.get(),
+            .user_handle = kUser,
+            .owner_of =
+                [](const Completion& completion) { return CqeOwner{.qpn = completion.wc.qp_num}; },
+            .first = first};
     }
     bool complete(std::uint16_t counter, bool is_solicited = false) {
         Completion completion;
@@ -67,6 +70,13 @@ class VhcaCqRing : public testing::Test {
 class VhcaWideCqRing : public VhcaCqRing {
   protected:
     VhcaWideCqRing() : VhcaCqRing(128) {}
+};
+
+/// Eight entries before the program's index of 24 bits wraps.
+class VhcaOldCqRing : public VhcaCqRing {
+  protected:
+    static constexpr std::uint32_t kWrap = 1 << 24;
+    VhcaOldCqRing() : VhcaCqRing(64, false, kWrap - 8) {}
 };
 
 class VhcaCarelessCqRing : public VhcaCqRing {
@@ -112,6 +122,32 @@ TEST_F(VhcaCqRing, a_consumer_index_from_the_future_is_an_overrun) {
     program.record.set(0, 1);
     EXPECT_FALSE(complete(0));
     EXPECT_FALSE(ring.is_gone());
+}
+
+TEST_F(VhcaOldCqRing, a_consumer_index_wraps_at_24_bits) {
+    for (std::uint16_t i = 0; i != 16; ++i) {  // each is announced, also that at the wrap
+        program.arm();
+        EXPECT_FALSE(ring.look()) << i;
+        ASSERT_TRUE(complete(i)) << i;
+        EXPECT_EQ(read_events(), 1U) << i;
+        EXPECT_EQ(poll(), i);
+        EXPECT_EQ(poll(), std::nullopt) << i;
+    }
+    EXPECT_EQ(program.consumed(), kWrap + 8);
+    EXPECT_EQ(program.record.get(0), 8U);
+}
+
+TEST_F(VhcaOldCqRing, it_overruns_across_the_wrap) {
+    for (std::uint16_t i = 0; i != 6; ++i) {
+        ASSERT_TRUE(complete(i));
+        EXPECT_EQ(poll(), i);
+    }
+    for (std::uint16_t i = 6; i != 10; ++i) {  // two before the wrap, two behind it
+        ASSERT_TRUE(complete(i)) << i;
+    }
+    EXPECT_FALSE(complete(10));
+    EXPECT_EQ(poll(), 6);
+    EXPECT_TRUE(complete(11));
 }
 
 TEST_F(VhcaCarelessCqRing, overwrites_if_it_was_told_to) {

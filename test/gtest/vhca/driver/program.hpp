@@ -226,6 +226,11 @@ class PolledCompletions {
         }
         return memory;
     }
+    /// Where the ring begins: a multiple of twice its entries, as in a ring that ran so far.
+    void begin_at(std::uint32_t index) {
+        consumed_ = index;
+        record.set(0, index & 0xffffff);
+    }
     std::optional<mlx5_cqe64> poll() {
         mlx5_cqe64 cqe = entry(consumed_);
         if (!is_ours(cqe, consumed_)) {
