@@ -29,12 +29,14 @@ if(PROJECT_IS_TOP_LEVEL)
     endif()
     find_program(TAGWIRE_CCACHE ccache)
     if(TAGWIRE_CCACHE)
-        # The sloppiness is what ccache's manual asks for with precompiled headers. Paths count from
-        # the tree, so that one clone finds what another has compiled.
+        # The sloppiness is what ccache's manual asks for with precompiled headers, less what it says
+        # of times: without that, ccache keeps nothing of a file that was edited during its
+        # compilation, as it must. Paths count from the tree, so that one clone finds what another
+        # has compiled.
         foreach(lang C CXX)
             set(CMAKE_${lang}_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
                 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-                CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+                CCACHE_SLOPPINESS=pch_defines,time_macros
                 ${TAGWIRE_CCACHE})
         endforeach()
     endif()
