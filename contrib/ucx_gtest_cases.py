@@ -18,6 +18,9 @@ class Group:
 
 # UCX matches tags over DC by objects that it makes through DEVX.
 DEVX = ("--driver-abi", "ioctl", "--devx")
+# Newest UCX, where it makes no objects by DEVX, adds an offset for keys that it did not make to the
+# address of a 64-bit atomic: eight times the low byte of the process id.
+DIRECT_KEYS = {"UCX_IB_INDIRECT_ATOMIC": "n"}
 # A test of UCP expects that 1000 receives are more than the list of the device holds.
 SHORT_LIST = ("--tm", "127")
 
@@ -35,6 +38,10 @@ GROUPS = [
           "rcx/test_ucp_tag_offload*", SHORT_LIST),
     Group("tag-ucp-devx", "UCP tag offload, DEVX objects, `rc_x` and `dc_x`",
           "*test_ucp_tag_offload*", (*DEVX, *SHORT_LIST)),
+    Group("atomics", "atomics, verbs objects, `rc_mlx5` and `dc_mlx5`",
+          over(("rc_mlx5", "dc_mlx5"), "uct_amo_*"), environment=DIRECT_KEYS),
+    Group("atomics-devx", "atomics, DEVX objects, `rc_mlx5` and `dc_mlx5`",
+          over(("rc_mlx5", "dc_mlx5"), "uct_amo_*"), DEVX),
     Group("tag-mp", "UCT tag offload, multi-packet receive queues", "*test_tag_mp_xrq*", DEVX),
     *(Group(transport, f"all else of UCT, `{transport}`", f"{transport}/*-*test_tag*", DEVX)
       for transport in ("rc_mlx5", "dc_mlx5", "ud_mlx5")),
