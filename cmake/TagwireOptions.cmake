@@ -29,8 +29,8 @@ if(PROJECT_IS_TOP_LEVEL)
     endif()
     find_program(TAGWIRE_CCACHE ccache)
     if(TAGWIRE_CCACHE)
-        # The sloppiness is what ccache's manual asks for with precompiled headers, less what it says
-        # of times: without that, ccache keeps nothing of a file that was edited during its
+        # The sloppiness is what ccache's manual asks for with precompiled headers, less what it
+        # says of times: without that, ccache keeps nothing of a file that was edited during its
         # compilation, as it must. Paths count from the tree, so that one clone finds what another
         # has compiled.
         foreach(lang C CXX)

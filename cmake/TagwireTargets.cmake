@@ -42,6 +42,9 @@ function(tw_add_test_variant name)
     if(NOT arg_LABELS)
         set(arg_LABELS unit quick)
     endif()
+    if(arg_LABELS MATCHES "tsan|model|threads")
+        set_property(GLOBAL APPEND PROPERTY TAGWIRE_THREAD_PROGRAMS ${arg_OF})
+    endif()
 
     # What gtest_discover_tests starts programs with, to list their cases and to run them, is the
     # emulator of a cross build. env becomes the program, so signals and time limits reach it.
