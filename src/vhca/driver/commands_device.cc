@@ -124,6 +124,7 @@ mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to,
     facts.log_uar_size = 12;
     facts.num_uars_per_page = 1;
     facts.num_dyn_bfregs = kDynamicBfregs;
+    facts.clock_info_versions = context.has_clock_page ? 1U << MLX5_IB_CLOCK_INFO_V1 : 0;
     return facts;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <ctime>
 #include <new>
 
 #include "vhca/driver/commands.hpp"
@@ -143,6 +144,23 @@ int take_apart_extended(const Command& command, const ib_uverbs_cmd_hdr& header,
     return 0;
 }
 
+/// Where libmlx5 maps it: a command for mmap(2), and no index behind it.
+constexpr std::size_t kClockOffset = std::size_t{MLX5_IB_MMAP_CLOCK_INFO} << 20;
+
+/// Timestamps are nanoseconds of the device's clock; the page says what time of day `now` is.
+/// False: it cannot be written.
+bool write_clock_page(int memfd, Time now) {
+    timespec day{};
+    ::clock_gettime(CLOCK_REALTIME, &day);
+    mlx5_ib_clock_info page{};
+    page.nsec = static_cast<Time>(day.tv_sec) * 1'000'000'000 + static_cast<Time>(day.tv_nsec);
+    page.cycles = now;
+    page.mult = 1;
+    page.mask = UINT64_MAX;
+    page.overflow_period = UINT64_MAX;
+    return ::pwrite(memfd, &page, sizeof page, off_t{kClockOffset}) == ssize_t{sizeof page};
+}
+
 template <typename T>
 void remove_from(Context& context, HandleTable<T>& table) {
     table.for_each([&](std::uint32_t, T& object) { static_cast<void>(context.remove(object)); });
@@ -188,7 +206,9 @@ bool Context::is_inherited() const {
 void Context::watch_doorbells(ucs::UniqueFd doorbells, std::size_t bytes) {
     const auto guard = engine.lock();
     doorbells_ = std::move(doorbells);
-    poller.trap().watch(doorbells_.get(), bytes);
+    has_clock_page = write_clock_page(doorbells_.get(), engine.now());
+    poller.trap().watch(doorbells_.get(), bytes,
+                        has_clock_page ? kClockOffset : DoorbellTrap::kNoPage);
 }
 
 std::int64_t Context::write(const void* bytes, std::size_t count) {

@@ -148,7 +148,7 @@ void DoorbellTrap::give_up() {
     shown_fd_.store(-1, std::memory_order_release);
 }
 
-void DoorbellTrap::watch(int memfd, std::size_t bytes) {
+void DoorbellTrap::watch(int memfd, std::size_t bytes, std::size_t kept) {
     struct stat file {};
     if (!make() || ::fstat(memfd, &file) != 0) {
         return;
@@ -166,6 +166,8 @@ void DoorbellTrap::watch(int memfd, std::size_t bytes) {
                         .inode = file.st_ino,
                         .own = static_cast<std::byte*>(own),
                         .bytes = bytes,
+                        .kept = kept,
+                        .kept_blocks = file.st_blocks,
                         .ranges = {},
                         .open_pages = {}});
     note_command();
@@ -261,14 +263,19 @@ bool DoorbellTrap::close_pages(Watched* watched) {
     pages.erase(kept, pages.end());
     struct stat file {};
     const auto blocks = static_cast<blkcnt_t>(pages.size() * ucs::page_bytes() / kBlockBytes);
-    return (is_done && ::fstat(watched->memfd, &file) == 0 && file.st_blocks <= blocks) ||
+    return (is_done && ::fstat(watched->memfd, &file) == 0 &&
+            file.st_blocks <= blocks + watched->kept_blocks) ||
            close_all(watched);
 }
 
 // False: it cannot be done.
 bool DoorbellTrap::close_all(Watched* watched) {
     watched->open_pages.clear();
-    return punch(*watched, 0, watched->bytes);
+    if (watched->kept == kNoPage) {
+        return punch(*watched, 0, watched->bytes);
+    }
+    const std::size_t behind = watched->kept + ucs::page_bytes();
+    return punch(*watched, 0, watched->kept) && punch(*watched, behind, watched->bytes - behind);
 }
 
 // Pages that nobody put back may be there: a child of fork(2) stored to them, or the program did

@@ -36,9 +36,12 @@ class DoorbellTrap {
     DoorbellTrap& operator=(const DoorbellTrap&) = delete;
     ~DoorbellTrap();
 
-    /// Doorbells of this memfd, `bytes` from its start, are watched until forget(). Without
+    static constexpr std::size_t kNoPage = SIZE_MAX;
+
+    /// Doorbells of this memfd, `bytes` from its start, are watched until forget(). The page at
+    /// `kept`, the only one that the file may have by now, is no doorbell and stays. Without
     /// userfaultfd, or room to map it: nothing, and fd() is -1.
-    void watch(int memfd, std::size_t bytes);
+    void watch(int memfd, std::size_t bytes, std::size_t kept = kNoPage);
     void forget(int memfd);
 
     /// -1: this kernel, or its policy, has no userfaultfd for us; or nothing was ever watched.
@@ -73,6 +76,8 @@ class DoorbellTrap {
         std::uint64_t device = 0, inode = 0;
         std::byte* own = nullptr;  // a mapping of ours, for holes; no page of it is touched
         std::size_t bytes = 0;
+        std::size_t kept = kNoPage;
+        std::int64_t kept_blocks = 0;
         std::vector<Range> ranges;  // registered
         std::vector<OpenPage> open_pages;
     };

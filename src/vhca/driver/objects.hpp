@@ -201,6 +201,7 @@ class Context {
     /// ioctl(2). ENOTTY without has_ioctl: old kernels have no ioctl.
     int ioctl(unsigned long request, void* argument);
     /// The doorbell pages, `bytes` from the start of the file, are watched as long as this lives.
+    /// The file gets the page that tells what time of day a timestamp is.
     void watch_doorbells(ucs::UniqueFd doorbells, std::size_t bytes);
 
     Engine& engine;
@@ -209,6 +210,7 @@ class Context {
     const DeviceConfig told;
     std::unique_ptr<EventPipe> async_pipe;  // nullptr: GET_CONTEXT was not done
     bool has_ioctl = false;                 // TAGWIRE_VHCA_DRIVER_ABI
+    bool has_clock_page = false;
     ucs::UniqueFd untold_async_fd;  // of GET_CONTEXT by ioctl, until the program asks for it
     HandleTable<PdObject> pds;
     HandleTable<MrObject> mrs;

@@ -316,6 +316,27 @@ TEST_F(VhcaDoorbell, large_mapping_takes_no_memory) {
     EXPECT_LE(file.st_blocks * 512, static_cast<blkcnt_t>(8 * kPage));
 }
 
+TEST_F(VhcaDoorbell, a_page_that_is_to_be_kept_stays) {
+    trap_.forget(memfd_.get());
+    constexpr std::size_t kKept = 5;
+    const std::uint64_t told = 0x1234;
+    const auto where = static_cast<off_t>(kKept * kPage);
+    ASSERT_EQ(::pwrite(memfd_.get(), &told, sizeof told, where), ssize_t{sizeof told});
+    trap_.watch(memfd_.get(), kBytes, kKept * kPage);
+    const auto expect_kept = [&] {
+        std::uint64_t now = 0;
+        EXPECT_EQ(::pread(memfd_.get(), &now, sizeof now, where), ssize_t{sizeof now});
+        EXPECT_EQ(now, told);
+    };
+    for (const std::size_t page : {kKept - 1, kKept + 1, std::size_t{0x600}}) {
+        std::byte* const mapped = map(page);  // all pages are taken away then
+        EXPECT_TRUE(is_noticed(mapped));
+        expect_kept();
+        EXPECT_TRUE(is_noticed(mapped));  // and these one by one
+        expect_kept();
+    }
+}
+
 TEST_F(VhcaDoorbell, forgotten_file_holds_nobody_up) {
     std::byte* const page = map(0);
     close();
