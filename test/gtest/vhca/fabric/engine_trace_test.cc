@@ -24,9 +24,9 @@ struct Outcome {
 int send_to_self(int socket, const vhca::EngineConfig& config, int error_fd) {
     ::dup2(error_fd, STDERR_FILENO);
     // Where nothing is lost, a processor that is busy elsewhere shall not look like a loss.
-    constexpr std::uint8_t kShort = 8, kLong = 20;
+    constexpr std::uint8_t kSoon = 8, kPatient = 20;
     Host host(1 << 16, config);
-    if (!host.ok() || !host.connect(host.address(), config.faults.loss > 0 ? kShort : kLong)) {
+    if (!host.ok() || !host.connect(host.address(), config.faults.loss > 0 ? kSoon : kPatient)) {
         return 1;
     }
     for (std::uint32_t i = 0; i < kMessages; ++i) {
