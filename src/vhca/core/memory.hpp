@@ -80,7 +80,7 @@ class MemoryTable {
     static constexpr unsigned kDepthMax = 4;  // indirect regions of indirect ones
 
     void assign_key(Mr& mr);
-    /// Of no bytes yet.
+    /// A region that has no bytes yet.
     int add(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access, Mr** mr_p);
     [[nodiscard]] const Mr* find_open(std::uint32_t key, const Pd* pd, std::uint64_t address,
                                       std::uint64_t bytes, unsigned access) const {

@@ -40,7 +40,7 @@ ib_uverbs_qp_dest dest_of(const ibv_ah_attr& attr) {
     return dest;
 }
 
-/// What the kernel's verbs layer says of ports, before it looks at the state.
+/// The kernel's verbs layer looks at ports before it looks at the state.
 int check_ports(const Context& context, const QpObject& qp, ib_uverbs_modify_qp* request) {
     const auto is_set = [request](std::uint32_t bits) {
         return (request->attr_mask & bits) == bits;

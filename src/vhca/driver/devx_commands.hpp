@@ -37,9 +37,9 @@ class Reader {
 
 /// The device says no.
 int refuse(const DevxCommand& command, prm::Status status);
-/// What the kernel's command said, as the device says it.
+/// The answer of the kernel's command, as the device gives it.
 int refuse(const DevxCommand& command, int error);
-/// Of what UMEM_REG gave out. 0: no such pages, or not so many.
+/// An address in pages that UMEM_REG gave out. 0: no such pages, or not so many.
 std::uint64_t address_in(const Context& context, std::uint32_t umem, std::uint64_t offset);
 /// All the bytes are in it.
 bool holds(const Context& context, std::uint32_t umem, std::uint64_t offset, std::uint64_t bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the device says of itself to DEVX: only what is true of this one. It has no memory keys that
+// The device tells DEVX only what is true of it. It has no memory keys that
 // are changed by work requests; one bit says so of all but atomics, because programs take it as a
 // word on indirect keys with atomics, which there are.
 #include <bit>

@@ -150,7 +150,7 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
         default:
             return refuse(command, prm::kBadParameter);
     }
-    // What is posted is told by the record.
+    // The record tells how much is posted.
     const auto receives = fields.get(prm::qp::kReceiveKind);
     if ((receives != prm::qp::kReceivesSrq && receives != prm::qp::kReceivesNone &&
          receives != prm::qp::kReceivesOwn) ||
@@ -335,7 +335,7 @@ void to_rts(const Reader& fields, const Reader& path, ib_uverbs_modify_qp* base)
     base->max_rd_atomic = static_cast<std::uint8_t>(1U << fields.get(prm::qp::kLogReadsOut));
 }
 
-/// What of a queue pair may change in RTS is here a stream that failed.
+/// In RTS a stream that failed is all that may change here.
 int change_in_rts(const DevxCommand& command, QpObject& qp) {
     const Reader top(command.in, 0);
     const bool is_extended = top.has(prm::qp::kIsExtended);

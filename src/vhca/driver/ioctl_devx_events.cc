@@ -29,7 +29,7 @@ std::uint64_t inode_of(int fd) {
     return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
 }
 
-/// Of an event queue: the event's number in byte 1, its data from byte 32 on.
+/// An entry of an event queue: the event's number in byte 1, its data from byte 32 on.
 Entry make_entry(DevxEvent event, std::uint32_t number, std::uint8_t syndrome) {
     constexpr std::size_t kKind = 1, kData = 32, kNumberOfError = kData, kSyndrome = kData + 11,
                           kNumber = kData + 24;
@@ -85,7 +85,7 @@ constexpr std::array kSubscribe = {
     in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, sizeof(std::uint32_t), false),
 };
 
-/// Of an object, or (the port's state) of none.
+/// An event of an object, or (the port's state) of none.
 bool is_event(std::uint16_t number, bool has_object) {
     switch (static_cast<DevxEvent>(number)) {
         case DevxEvent::kCompletion:

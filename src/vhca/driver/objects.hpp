@@ -113,7 +113,7 @@ enum class DevxEvent : std::uint16_t {
     kReceiveLimit = 0x14,
 };
 
-/// What a program wants to hear of an object: by a descriptor of DEVX, or of eventfd(2).
+/// An event of an object that a program wants to hear of, by DEVX' descriptor or eventfd(2).
 struct DevxSubscription {
     DevxEvent event = DevxEvent::kCompletion;
     std::shared_ptr<DevxPipe> pipe;

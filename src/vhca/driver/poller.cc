@@ -105,7 +105,8 @@ bool Poller::pump_rings(Time now) {
     return moved;
 }
 
-// Who stores to a page that is not there waits for us. It may have posted behind our look.
+// A thread that stores to a page that is not there waits for us. It may have posted behind our
+// look.
 bool Poller::pump(Time now) {
     constexpr unsigned kBusyPassesMax = 16;
     const bool moved = pump_rings(now);

@@ -147,7 +147,7 @@ inline constexpr Field kIsFree{0x1, 1}, kModeHigh{0x3, 3}, kMayAtomic{0x11, 1}, 
     kMayRead{0x13, 1}, kMayWriteHere{0x14, 1}, kMayReadHere{0x15, 1}, kModeLow{0x16, 2},
     kQpn{0x20, 24}, kVariant{0x38, 8}, kHasNoLength{0x60, 1}, kSigns{0x61, 1}, kPd{0x68, 24},
     kStart{0x80, 64}, kBytes{0xc0, 64}, kUnits{0x1a0, 32}, kLogPieceBytes{0x1db, 5};
-// Of the command: its list is behind the rest.
+// Fields of the command, whose list is behind the rest.
 inline constexpr Field kIndex{0x48, 24}, kUnitsGiven{0x300, 32}, kUmem{0x320, 32},
     kUmemOffset{0x340, 64};
 inline constexpr unsigned kList = 0x880, kPiece = 0x80;  // bits: where it begins, and of each
