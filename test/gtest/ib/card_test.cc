@@ -329,6 +329,23 @@ const DciLimits kDciLimits[] = {
 INSTANTIATE_TEST_SUITE_P(Limits, DcisOfCards, testing::ValuesIn(kDciLimits),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
+// libmlx5's answer where the kernel gives no DEVX.
+TEST(StreamsOfCards, are_not_used_where_none_that_failed_can_be_reset) {
+    EXPECT_GT(fact_of(Entity(resource_of("dc")), "streams_per_dci"), 1);
+    const VhcaMd md;
+    std::string reason;
+    auto* verbs = const_cast<dc::DcVerbs*>(  // NOLINT: of this process
+        dc::dc_verbs_of(md->device(), &reason));
+    ASSERT_NE(verbs, nullptr) << reason;
+    const auto reset = verbs->reset_stream;
+    verbs->reset_stream = [](ibv_qp*, std::uint16_t) { return EOPNOTSUPP; };
+    Entity one(resource_of("dc"));
+    Entity other(resource_of("dc"));
+    verbs->reset_stream = reset;
+    EXPECT_EQ(fact_of(one, "streams_per_dci"), 1);
+    exchange(one, other);
+}
+
 class PausedPeers : public testing::TestWithParam<const char*> {};
 
 // Its device answers that there is no receive buffer, many more times than can be counted to.

@@ -122,6 +122,7 @@ const char* DcIface::matching_obstacle() const {
 }
 
 // Twice as many are asked for as are used: so all of them may have failed and be reset one by one.
+// Without the reset, each peer that dies would take a stream with it until none is left.
 void DcIface::choose_streams() {
     const unsigned log_max = dc_streams_log_max(ib_md().device(), *dc_);
     const std::uint64_t offered = log_max < 2 ? 1 : std::uint64_t{1} << (log_max - 1);
@@ -130,6 +131,11 @@ void DcIface::choose_streams() {
     const auto longest = static_cast<std::uint64_t>(ib_md().device().attr().orig_attr.max_qp_wr);
     if (kRingsPerShare * options_.tx_depth > longest)
         streams_ = 1;
+    if (streams_ > 1 && !can_reset_streams(ib_md(), *dc_, port())) {
+        TW_LOG_DEBUG("%s: no DCI has streams: libmlx5 cannot reset one that failed without DEVX",
+                     ib_md().device().name().c_str());
+        streams_ = 1;
+    }
     queue_shares_ = streams_;
 }
 

@@ -244,6 +244,27 @@ ucs_status_t refused(const ib::IbMd& md, const DcVerbs& dc, const InitiatorParam
 
 }  // namespace
 
+bool can_reset_streams(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& port) {
+    const auto cq = ib::owned(md.verbs().create_cq(md.device().context(), 1, nullptr, nullptr, 0),
+                              md.verbs().destroy_cq);
+    if (cq == nullptr)
+        return true;
+    InitiatorParams params{.cq = cq.get(),
+                           .context = nullptr,
+                           .depth = 1,
+                           .sges_max = 1,
+                           .inline_bytes = 0,
+                           .streams_log = 1,
+                           .timeout_code = 1,
+                           .retry_count = 1,
+                           .rnr_retry = 1,
+                           .reads = 1,
+                           .mtu = port.attr.active_mtu};
+    const auto qp = ib::owned(create_initiator(md, dc, params), md.verbs().destroy_qp);
+    return qp == nullptr || start(md, port, params, qp.get()) != UCS_OK ||
+           dc.reset_stream(qp.get(), 0) != EOPNOTSUPP;
+}
+
 ucs_status_t make_initiator(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& port,
                             InitiatorParams& params, Initiator* initiator_p) {
     InitiatorParams given = params;

@@ -40,6 +40,10 @@ const DcVerbs* dc_verbs_of(const ib::Device& device, std::string* reason_p);
 /// Streams that a DCI of the device may have, as a power of two; 0: it has none. One that failed
 /// does not stop the others, if twice as many are asked for as are used.
 unsigned dc_streams_log_max(const ib::Device& device, const DcVerbs& dc);
+/// Whether a stream that failed can be made to work again: libmlx5 does so by a command of
+/// firmware, and says EOPNOTSUPP where the kernel gave it no DEVX. A DCI is made and tried. If it
+/// cannot be made nothing is told: whoever makes the real ones says why.
+bool can_reset_streams(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& port);
 /// Nothing of that is in rdma-core: only the virtual HCA tells.
 DcTagMatching dc_tag_matching_of(const ib::Device& device);
 
