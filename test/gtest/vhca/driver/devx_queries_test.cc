@@ -84,7 +84,7 @@ TEST_F(DevxObjects, a_query_needs_a_descriptor_of_its_kind_and_its_own_object) {
     make_queue(1);
     const Owned<mlx5dv_devx_cmd_comp> comp(mlx5dv_devx_create_cmd_comp(context.get()));
     ASSERT_NE(comp, nullptr);
-    const auto ask = [&](PrmCommand command, std::size_t bytes, int fd) {
+    const auto ask = [&](const PrmCommand& command, std::size_t bytes, int fd) {
         mlx5dv_devx_cmd_comp named{.fd = fd};
         return mlx5dv_devx_obj_query_async(queue.get(), command.data(), command.size(), bytes, 1,
                                            &named);
