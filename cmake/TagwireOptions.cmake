@@ -42,6 +42,11 @@ if(PROJECT_IS_TOP_LEVEL)
     endif()
 endif()
 
+# Reading the same headers for each source is most of what compiling them costs: eight at a time
+# take a third of the time. Names in the anonymous namespaces of one target must differ then.
+set(CMAKE_UNITY_BUILD ${TAGWIRE_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+
 add_library(tagwire_options INTERFACE)
 target_compile_options(tagwire_options INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion -Wshadow

@@ -83,8 +83,7 @@ endfunction()
 # takes)
 # A GoogleTest program with the common main, and its first run (with NO_RUN none). INTERNAL links
 # the library's object files, so that classes behind the exported API can be tested; otherwise the
-# program links libtagwire.so like any user. With TAGWIRE_UNITY_TESTS several of its sources are one
-# translation unit, so names in their anonymous namespaces must differ.
+# program links libtagwire.so like any user.
 function(tw_add_test target)
     cmake_parse_arguments(PARSE_ARGV 1 arg
         "INTERNAL;NO_RUN;SERIAL" "FILTER;TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
@@ -103,7 +102,6 @@ function(tw_add_test target)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM tagwire_test_main)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${TAGWIRE_UNITY_TESTS})
     if(arg_NO_RUN)
         return()
     endif()

@@ -62,7 +62,7 @@ check_code() {
     mkdir -p build/lint
     # Each file is looked at by its own command, and must include what it needs.
     cmake --preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
-        -DTAGWIRE_UNITY_TESTS=OFF >"$log" 2>&1 ||
+        -DTAGWIRE_UNITY=OFF >"$log" 2>&1 ||
         { cat "$log"; fail "configuration"; return; }
     printf '%s\0' "${sources[@]}" |
         xargs -0 -n 1 -P "$(nproc)" clang-tidy -p build/lint --quiet \

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "protocols/rndv_transfer.hpp"
 #include "protocols/wire.hpp"
 
 namespace tagwire::proto {
@@ -16,8 +17,6 @@ constexpr double kCopyNsPerByte = 0.1;
 /// two, on both sides at once.
 constexpr double kSystemCallNs = 3500;
 constexpr double kSidesThatCopy = 2;
-/// Bytes that one read of a rendezvous has at most (rndv.cc).
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 std::size_t payload(std::size_t bytes) {
     return bytes > sizeof(Header) ? bytes - sizeof(Header) : 0;

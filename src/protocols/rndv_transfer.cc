@@ -13,8 +13,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Larger pieces would keep one peer's progress to themselves.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 /// So many of Endpoint::kStepsMax it takes to begin some of them, which may move them, too.
 constexpr unsigned kStepsOfTransfer = 8;
 

@@ -7,6 +7,7 @@
 
 #include <uct/api/uct.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,6 +19,9 @@
 namespace tagwire::proto {
 
 struct StripePart;
+
+/// Of one read or write: larger ones would keep one peer's progress to themselves.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 struct RndvTransfer : ucs::FromReserve {
     bool is_put = false;

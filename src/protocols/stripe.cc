@@ -15,9 +15,6 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Of one read or write, as those of the lane.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-
 /// The pieces of a part that were under way have ended.
 void part_done(uct_completion_t* self) {
     StripePart& part = *static_cast<OwnedBy<uct_completion_t, StripePart>*>(self)->owner;

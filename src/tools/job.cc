@@ -18,7 +18,7 @@ constexpr unsigned kBase =
     kWithTransport | kWithMemory | kWithSize | kWithPeers | kWithWait | kWithValidate | kWithServer;
 constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep;
 constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
-constexpr unsigned kTag = kWithRndv | kWithUnexpected | kAtLevelMsg;
+constexpr unsigned kTagged = kWithRndv | kWithUnexpected | kAtLevelMsg;
 constexpr unsigned kMany = kOnlyAtLevelMsg | kWithTransport | kWithSize | kWithWindow | kWithPeers |
                            kWithWait | kWithSleep | kWithValidate | kAtLevelMsg;
 constexpr unsigned kRmaBw = kBase | kWithOp | kWithWindow | kWithThreads;
@@ -32,10 +32,11 @@ constexpr TestInfo kTests[] = {
      "floor: a load of one of --depth cache lines, each named by the one before"},
     {TestId::kAmLat, "am_lat", Shape::kPingPong, kMessageLat, "active message ping-pong"},
     {TestId::kAmBw, "am_bw", Shape::kStream, kMessageBw, "active message stream"},
-    {TestId::kTagLat, "tag_lat", Shape::kPingPong, kMessageLat | kTag | kWithDepth,
+    {TestId::kTagLat, "tag_lat", Shape::kPingPong, kMessageLat | kTagged | kWithDepth,
      "tagged message ping-pong, behind --depth other receives"},
-    {TestId::kTagBw, "tag_bw", Shape::kStream, kMessageBw | kTag, "tagged message stream, one tag"},
-    {TestId::kTagRate, "tag_rate", Shape::kStream, kMessageBw | kTag,
+    {TestId::kTagBw, "tag_bw", Shape::kStream, kMessageBw | kTagged,
+     "tagged message stream, one tag"},
+    {TestId::kTagRate, "tag_rate", Shape::kStream, kMessageBw | kTagged,
      "tagged message stream, each with its own tag and receive"},
     {TestId::kPutLat, "put_lat", Shape::kPingPong, kBase | kWithOp,
      "remote write ping-pong, memory polled"},

@@ -16,15 +16,8 @@ namespace {
 constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
 constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
 constexpr std::uint64_t kHelloTag = ~std::uint64_t{0};
-constexpr std::uint64_t kConnectNs = 30'000'000'000;
 
-void check(tw_status_t status, const char* call) {
-    if (status != TW_OK) {
-        throw Failure(text("%s: %s", call, tw_status_string(status)));
-    }
-}
-
-Facts describe(tw_worker_h worker) {
+Facts facts_of(tw_worker_h worker) {
     Facts facts;
     tw_worker_describe(
         worker,
@@ -42,6 +35,12 @@ const char* named_by(const std::string& transports) {
 
 }  // namespace
 
+void check(tw_status_t status, const char* call) {
+    if (status < TW_OK) {
+        throw Failure(text("%s: %s", call, tw_status_string(status)));
+    }
+}
+
 std::string transports_of(const Setup& setup) {
     if (setup.transport == "auto" || setup.transport.find_first_of(":,") != std::string::npos) {
         return setup.transport;
@@ -52,7 +51,7 @@ std::string transports_of(const Setup& setup) {
 
 Carrier carrier_of(tw_worker_h worker) {
     constexpr std::string_view kOver = " over ";
-    const Facts facts = describe(worker);
+    const Facts facts = facts_of(worker);
     Carrier carrier;
     for (const auto& [key, value] : facts) {
         const std::size_t at = value.find(kOver);

@@ -16,13 +16,6 @@ namespace {
 // So few at a time that the driver's requests for them do not make its pool grow.
 constexpr std::size_t kSparesPerMessage = 16;
 constexpr std::uint64_t kSpareTag = ~std::uint64_t{1};
-constexpr std::uint64_t kConnectNs = 30'000'000'000;
-
-void check(tw_status_t status, const char* call) {
-    if (status < TW_OK) {
-        throw Failure(text("%s: %s", call, tw_status_string(status)));
-    }
-}
 
 /// Ends when the peer has matched it: both sides are connected then.
 tw_op_t until_matched() {

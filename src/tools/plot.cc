@@ -12,7 +12,7 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr int kTimeoutMs = 30000;
+constexpr int kPlotTimeoutMs = 30000;
 constexpr std::size_t kTicksMax = 8;
 constexpr std::size_t kMarkersMax = 20;  // on one curve
 constexpr std::size_t kWidth = 800;
@@ -263,7 +263,8 @@ std::string svg_of(const Plot& plot) {
         throw Failure(text("plot '%s' has nothing to show", plot.title.c_str()));
     }
     check_has_gnuplot();
-    const ProgramResult drawn = run_program({"gnuplot"}, kTimeoutMs, script_of(plot, curves, x, y));
+    const ProgramResult drawn =
+        run_program({"gnuplot"}, kPlotTimeoutMs, script_of(plot, curves, x, y));
     if (drawn.status != 0) {
         throw Failure(text("gnuplot: %s", drawn.error.c_str()));
     }

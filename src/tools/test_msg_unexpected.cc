@@ -19,7 +19,7 @@ namespace tagwire::tools {
 namespace {
 
 constexpr std::uint64_t kAllHereTag = std::uint64_t{1} << 63;
-constexpr std::uint64_t kPatienceNs = 30'000'000'000;
+constexpr std::uint64_t kMessageWaitNs = 30'000'000'000;
 
 /// Which tag is free, on both sides of one direction.
 class FreeTag {
@@ -145,7 +145,7 @@ class MsgUnexpectedPort {
     /// While both sides get ready; the channel already has the next message.
     template <class Predicate>
     void progress_until(Predicate done) {
-        const std::uint64_t deadline = now_ns() + kPatienceNs;
+        const std::uint64_t deadline = now_ns() + kMessageWaitNs;
         while (!done()) {
             if (tw_worker_progress(link_.worker()) == 0) {
                 sched_yield();
@@ -229,7 +229,7 @@ class MsgUnexpectedPort {
         if (receiving_ != nullptr) {
             tw_request_cancel(receiving_);
         }
-        const std::uint64_t deadline = now_ns() + kPatienceNs / 10;
+        const std::uint64_t deadline = now_ns() + kMessageWaitNs / 10;
         std::size_t ended = 0;
         while (now_ns() < deadline && (ended < out_.size() || receiving_ != nullptr)) {
             tw_worker_progress(link_.worker());

@@ -9,7 +9,7 @@
 namespace tagwire::vhca::driver {
 namespace {
 
-using Kind = DevxObject::Kind;
+using ObjectKind = DevxObject::Kind;
 
 template <typename In, typename Driver, typename Out, typename DriverOut>
 Call call_of(In& in, Driver& driver, Out& out, DriverOut& driver_out) {
@@ -64,7 +64,7 @@ int create_cq(Context& context, const DevxCommand& command, DevxObject* object) 
     if (const int error = create_cq_ex(context, call_of(request, driver, response, made))) {
         return refuse(command, error);
     }
-    *object = {.kind = Kind::kCq, .handle = response.base.cq_handle, .number = made.cqn};
+    *object = {.kind = ObjectKind::kCq, .handle = response.base.cq_handle, .number = made.cqn};
     context.cqs.find(object->handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, made.cqn);
     return 0;
@@ -101,7 +101,7 @@ int create_list(Context& context, const DevxCommand& command, unsigned wq_base,
     if (const int error = create_xsrq(context, call_of(request, driver, response, made))) {
         return refuse(command, error);
     }
-    *object = {.kind = Kind::kSrq, .handle = response.srq_handle, .number = made.srqn};
+    *object = {.kind = ObjectKind::kSrq, .handle = response.srq_handle, .number = made.srqn};
     SrqObject& srq = *context.srqs.find(object->handle);
     srq.is_devx = true;
     srq.ring->set_cyclic(kind == prm::wq::kCyclic);
@@ -190,7 +190,8 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
     if (const int error = create_qp_ex(context, call_of(request, driver, response, made))) {
         return refuse(command, error);
     }
-    *object = {.kind = Kind::kQp, .handle = response.base.qp_handle, .number = response.base.qpn};
+    *object = {
+        .kind = ObjectKind::kQp, .handle = response.base.qp_handle, .number = response.base.qpn};
     context.qps.find(object->handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, response.base.qpn);
     return 0;
@@ -260,7 +261,7 @@ int create_dct(Context& context, const DevxCommand& command, DevxObject* object)
         static_cast<void>(end_object(context, context.qps, handle));
         return refuse(command, error);
     }
-    *object = {.kind = Kind::kDct, .handle = handle, .number = dctn};
+    *object = {.kind = ObjectKind::kDct, .handle = handle, .number = dctn};
     context.qps.find(handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, dctn);
     return 0;
@@ -443,11 +444,11 @@ int devx_modify(Context& context, const DevxCommand& command, const DevxObject& 
         return EINVAL;
     }
     switch (object.kind) {
-        case Kind::kQp:
+        case ObjectKind::kQp:
             return modify_qp(context, command, object);
-        case Kind::kSrq:  // the device reads as the target that a message came to
+        case ObjectKind::kSrq:  // the device reads as the target that a message came to
             return prm::get(command.in, prm::kOpcode) == prm::kSetXrqDcParams ? 0 : EINVAL;
-        case Kind::kDct:
+        case ObjectKind::kDct:
             return prm::get(command.in, prm::kOpcode) == prm::kDrainDct ? 0 : EINVAL;
         default:
             return EINVAL;
@@ -455,7 +456,7 @@ int devx_modify(Context& context, const DevxCommand& command, const DevxObject& 
 }
 
 int devx_query(Context& context, const DevxCommand& command, const DevxObject& object) {
-    const QpObject* qp = object.kind == Kind::kQp ? context.qps.find(object.handle) : nullptr;
+    const QpObject* qp = object.kind == ObjectKind::kQp ? context.qps.find(object.handle) : nullptr;
     if (prm::get(command.in, prm::kOpcode) != prm::kQueryQp || qp == nullptr ||
         prm::get(command.in, prm::kNumber) != object.number) {
         return EINVAL;
@@ -489,11 +490,11 @@ int devx_query(Context& context, const DevxCommand& command, const DevxObject& o
 
 int devx_destroy(Context& context, const DevxObject& object) {
     switch (object.kind) {
-        case Kind::kCq:
+        case ObjectKind::kCq:
             return end_object(context, context.cqs, object.handle);
-        case Kind::kSrq:
+        case ObjectKind::kSrq:
             return end_object(context, context.srqs, object.handle);
-        case Kind::kMkey:
+        case ObjectKind::kMkey:
             return end_object(context, context.mkeys, object.handle);
         default:
             return end_object(context, context.qps, object.handle);

@@ -266,7 +266,7 @@ int async_event_alloc(Context& context, IoctlCall& call) {
     return 0;
 }
 
-constexpr std::array kMethods = {
+constexpr std::array kDeviceMethods = {
     IoctlMethod{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, invoke_write, true},
     IoctlMethod{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INFO_HANDLES, kInfoHandles, info_handles},
     IoctlMethod{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, kQueryPort, query_port_by_ioctl},
@@ -284,7 +284,7 @@ constexpr std::array kMethods = {
 }  // namespace
 
 std::span<const IoctlMethod> device_methods() {
-    return kMethods;
+    return kDeviceMethods;
 }
 
 }  // namespace tagwire::vhca::driver

@@ -258,7 +258,7 @@ int query_async(Context& context, IoctlCall& call) {
     return pipe->events->try_push(record) ? 0 : EAGAIN;  // nobody reads
 }
 
-constexpr std::array kMethods = {
+constexpr std::array kDevxMethods = {
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, kOther, other},
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_UAR, kQueryUar, query_uar},
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN, kQueryEqn, query_eqn},
@@ -277,7 +277,7 @@ constexpr std::array kMethods = {
 }  // namespace
 
 std::span<const IoctlMethod> devx_methods() {
-    return kMethods;
+    return kDevxMethods;
 }
 
 }  // namespace tagwire::vhca::driver

@@ -204,7 +204,7 @@ int subscribe(Context& context, IoctlCall& call) {
     return 0;
 }
 
-constexpr std::array kMethods = {
+constexpr std::array kEventMethods = {
     IoctlMethod{MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT, kSubscribe, subscribe},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC,
                 kEventFd, alloc_event_fd},
@@ -251,7 +251,7 @@ std::shared_ptr<DevxPipe> find_devx_pipe(const Context& context, const IoctlCall
 }
 
 std::span<const IoctlMethod> devx_event_methods() {
-    return kMethods;
+    return kEventMethods;
 }
 
 }  // namespace tagwire::vhca::driver

@@ -335,7 +335,7 @@ int advise_mr(Context& /*context*/, IoctlCall& /*call*/) {
     return EOPNOTSUPP;
 }
 
-constexpr std::array kMethods = {
+constexpr std::array kObjectMethods = {
     IoctlMethod{UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, create_cq_by_ioctl, true},
     IoctlMethod{UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, destroy_cq_by_ioctl},
     IoctlMethod{UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, create_srq_by_ioctl, true},
@@ -353,7 +353,7 @@ constexpr std::array kMethods = {
 }  // namespace
 
 std::span<const IoctlMethod> object_methods() {
-    return kMethods;
+    return kObjectMethods;
 }
 
 }  // namespace tagwire::vhca::driver

@@ -75,7 +75,7 @@ int destroy_uar(Context& context, IoctlCall& call) {
     return 0;
 }
 
-constexpr std::array kMethods = {
+constexpr std::array kUarMethods = {
     IoctlMethod{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAlloc, alloc_uar},
     IoctlMethod{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroy, destroy_uar},
 };
@@ -90,7 +90,7 @@ bool has_doorbell_page(const Context& context, std::uint32_t page) {
 }
 
 std::span<const IoctlMethod> uar_methods() {
-    return kMethods;
+    return kUarMethods;
 }
 
 }  // namespace tagwire::vhca::driver

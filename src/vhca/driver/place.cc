@@ -76,7 +76,7 @@ bool may_be_ours(const char* path) {
     return false;
 }
 
-Place look(int dir_fd, const char* path) {
+Place locate(int dir_fd, const char* path) {
     Lexical lexical;
     if (!lexical.set(dir_fd, path)) {
         return {};
@@ -113,7 +113,7 @@ Place find_place(int dir_fd, const char* path) {
     }
     const int before = errno;
     is_making_tree = true;
-    Place place = driver::look(dir_fd, path);
+    Place place = driver::locate(dir_fd, path);
     is_making_tree = false;
     errno = before;
     return place;

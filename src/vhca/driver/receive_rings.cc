@@ -8,7 +8,7 @@ namespace tagwire::vhca::driver {
 
 namespace {
 
-constexpr unsigned kPosted = 0;  // word of the record
+constexpr unsigned kReceivesPosted = 0;  // word of the record
 
 const void* place_of(const RingMemory& ring, std::uint16_t index) {
     return reinterpret_cast<const void*>(ring.address + std::uint64_t{index & (ring.entries - 1)} *
@@ -22,7 +22,8 @@ std::uint64_t name_of(std::uint16_t counter) {
 }  // namespace
 
 bool ReceiveRing::has_more() const {
-    return !is_gone_ && static_cast<std::uint16_t>(record_.load(kPosted, &is_gone_)) != taken_ &&
+    return !is_gone_ &&
+           static_cast<std::uint16_t>(record_.load(kReceivesPosted, &is_gone_)) != taken_ &&
            !is_gone_;
 }
 
@@ -40,7 +41,8 @@ bool ReceiveRing::next(RecvWork* work_p) {
 }
 
 bool ReceiveList::next(RecvWork* work_p) {
-    if (is_gone_ || static_cast<std::uint16_t>(record_.load(kPosted, &is_gone_)) == taken_ ||
+    if (is_gone_ ||
+        static_cast<std::uint16_t>(record_.load(kReceivesPosted, &is_gone_)) == taken_ ||
         is_gone_) {
         return false;
     }

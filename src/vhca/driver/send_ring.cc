@@ -8,7 +8,7 @@
 namespace tagwire::vhca::driver {
 
 namespace {
-constexpr unsigned kPosted = 1;  // word of the record
+constexpr unsigned kSendsPosted = 1;  // word of the record
 }
 
 SendRing::SendRing(Config config)
@@ -16,7 +16,8 @@ SendRing::SendRing(Config config)
 
 void SendRing::reset() {
     seen_ = 0;
-    static_cast<void>(record_.store(kPosted, 0));  // memory that is gone: the next look finds out
+    static_cast<void>(
+        record_.store(kSendsPosted, 0));  // memory that is gone: the next look finds out
 }
 
 /// What of the ring's end is missing is at its beginning.
@@ -33,7 +34,7 @@ bool SendRing::fetch() {
     if (is_gone_) {
         return false;
     }
-    const auto posted = static_cast<std::uint16_t>(record_.load(kPosted, &is_gone_));
+    const auto posted = static_cast<std::uint16_t>(record_.load(kSendsPosted, &is_gone_));
     const auto waiting = static_cast<std::uint16_t>(posted - seen_);
     if (is_gone_ || waiting == 0) {
         return false;

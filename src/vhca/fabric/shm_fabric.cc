@@ -201,12 +201,12 @@ unsigned ShmFabric::deliver(Device& device, Time now) {
 void ShmFabric::deliver_datagram(Device& device, Route from, std::span<const std::byte> packet,
                                  Time now) {
     constexpr std::uint32_t kVersion = 6U << 28;
-    constexpr std::uint8_t kUdp = 17, kHopLimit = 64;
+    constexpr std::uint8_t kUdp = 17, kHops = 64;
     ibv_grh grh{};
     grh.version_tclass_flow = htobe32(kVersion);
     grh.paylen = htobe16(static_cast<std::uint16_t>(kUdpBytes + packet.size() + kIcrcBytes));
     grh.next_hdr = kUdp;
-    grh.hop_limit = kHopLimit;
+    grh.hop_limit = kHops;
     grh.sgid = link_local_gid(guid_base_ | from.node);
     grh.dgid = link_local_gid(guid_base_ | lid_);
     static_assert(sizeof grh == kGrhBytes);

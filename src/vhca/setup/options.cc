@@ -12,7 +12,7 @@ using ucs::OptionType;
 
 constexpr const char* kFabrics[] = {"shm", "udp", nullptr};
 constexpr const char* kLinkLayers[] = {"auto", "infiniband", "ethernet", nullptr};
-constexpr const char* kLooks[] = {"connectx", "soft-roce", nullptr};
+constexpr const char* kLookNames[] = {"connectx", "soft-roce", nullptr};
 constexpr const char* kSendPlaces[] = {"look", "polled", "completed", nullptr};
 constexpr const char* kDcKeyErrors[] = {"retry", "access", nullptr};
 constexpr const char* kDriverAbis[] = {"write", "ioctl", nullptr};
@@ -109,7 +109,7 @@ constexpr ucs::Option kOptions[] = {
      .default_value = "connectx",
      .doc = "What the device looks like: soft-roce has no tag matching and no DC.",
      .offset = offsetof(Options, look),
-     .choices = kLooks},
+     .choices = kLookNames},
     {.name = "VHCA_LINK_LAYER",
      .type = OptionType::kEnum,
      .unit = "",
