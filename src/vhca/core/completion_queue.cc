@@ -49,7 +49,8 @@ Completion told(const Cqe& cqe) {
             .tm_count = cqe.tm_count,
             .qp_user = cqe.qp != nullptr ? cqe.qp->owner().user() : nullptr,
             .tag_srq_user = cqe.tag_srq_user,
-            .is_solicited = cqe.is_solicited};
+            .is_solicited = cqe.is_solicited,
+            .data = cqe.data};
 }
 }  // namespace
 

@@ -38,6 +38,7 @@ struct Cqe {
     bool is_solicited;
     std::uint16_t tm_count;
     void* tag_srq_user;  // of the tag-matching SRQ that it comes from; nullptr: from none
+    std::span<const std::byte> data;  // Completion::data: valid until publish() returns
 };
 
 class CompletionQueue final : public Cq {

@@ -207,6 +207,14 @@ struct DcConfig {
     std::uint8_t streams_log = 0, errored_log = 0;
 };
 
+/// Data of so many bytes at most go into the completion (Completion::data), not into the buffer.
+struct DataInCqe {
+    std::uint8_t received = 0;  // of messages that are one packet (RC, UC)
+    std::uint8_t read = 0;      // of reads and atomics that are signaled
+};
+/// The most that a completion carries.
+inline constexpr std::size_t kDataInCqeMax = 64;
+
 struct QpConfig {
     ibv_qp_type type = IBV_QPT_RC;
     Pd* pd = nullptr;
@@ -223,6 +231,7 @@ struct QpConfig {
     bool keeps_places = false;
     /// Of one whose SRQ matches tags: the program sends, too, not the device alone.
     bool sends_beside_device = false;
+    DataInCqe data_in_cqe{};
 };
 
 /// One send request; the faces translate theirs into this. What it points to is read in the call.

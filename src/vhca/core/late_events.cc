@@ -37,7 +37,9 @@ void LateEvents::hold(std::uintptr_t lane, const Held& held, Time now) {
 }
 
 void LateEvents::hold(CompletionQueue& cq, const Cqe& cqe, Time now) {
-    hold(lane_of(cq, cqe), {.cq = &cq, .cqe = cqe}, now);
+    Held held{.cq = &cq, .cqe = cqe};
+    std::ranges::copy(cqe.data, held.data.begin());
+    hold(lane_of(cq, cqe), held, now);
 }
 
 std::uint32_t LateEvents::purge(const CompletionQueue& cq,
@@ -67,7 +69,9 @@ void LateEvents::forget(const SharedReceiveQueue& srq) {
 
 void LateEvents::let_go(const Held& held) {
     if (held.cq != nullptr) {
-        held.cq->take_held(held.cqe);
+        Cqe cqe = held.cqe;
+        cqe.data = std::span(held.data).first(cqe.data.size());
+        held.cq->take_held(cqe);
     } else if (held.qp != nullptr) {
         sink_.qp_event(held.type, *held.qp);
     } else {

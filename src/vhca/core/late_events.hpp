@@ -10,6 +10,8 @@
 // (3) What is held for an object is gone when the object is.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <random>
@@ -52,6 +54,7 @@ class LateEvents {
         SharedReceiveQueue* srq = nullptr;
         ibv_event_type type{};
         Cqe cqe{};
+        std::array<std::byte, kDataInCqeMax> data{};  // of the entry, if it has any
     };
 
     void hold(std::uintptr_t lane, const Held& held, Time now);

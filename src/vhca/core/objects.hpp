@@ -3,7 +3,9 @@
 // thread; see device.hpp for the conventions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "vhca/core/device.hpp"
 
@@ -20,6 +22,8 @@ struct Completion {
     void* qp_user = nullptr;       // of the queue pair that it belongs to, a tagged message's too
     void* tag_srq_user = nullptr;  // of the tag-matching SRQ that it comes from
     bool is_solicited = false;     // an event is wanted; errors are
+    /// In place of what would be in the buffer (QpConfig); valid in CompletionConsumer::take().
+    std::span<const std::byte> data{};
 };
 
 class Cq {

@@ -175,14 +175,17 @@ class Requester {
     bool acknowledge(std::uint64_t end);
     void receive_ack(const Packet& packet, std::uint64_t psn);
     void receive_data(const Packet& packet, std::uint64_t psn);
-    [[nodiscard]] ibv_wc_status take_data(SendRequest& request, const Packet& packet);
+    [[nodiscard]] bool is_signaled(const SendRequest& request) const;
+    [[nodiscard]] bool goes_into_cqe(const SendRequest& request) const;
+    [[nodiscard]] ibv_wc_status take_data(SendRequest& request, const Packet& packet,
+                                          std::span<const std::byte> data);
     [[nodiscard]] bool place(SendRequest& request, std::uint64_t offset, const Packet& packet);
     void receive_nak(std::uint8_t code);
     void receive_rnr(std::uint8_t timer_code);
     void note_progress();
     void go_back();
     void retry();
-    void complete_oldest(ibv_wc_status status);
+    void complete_oldest(ibv_wc_status status, std::span<const std::byte> data = {});
     void fail_oldest(ibv_wc_status status);
     [[nodiscard]] Time next_timeout() const;
     void arm_timer();

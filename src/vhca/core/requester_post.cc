@@ -158,7 +158,11 @@ void Requester::withdraw() {
     }
 }
 
-void Requester::complete_oldest(ibv_wc_status status) {
+bool Requester::is_signaled(const SendRequest& request) const {
+    return qp_.config.signals_all || (request.flags & IBV_SEND_SIGNALED) != 0;
+}
+
+void Requester::complete_oldest(ibv_wc_status status, std::span<const std::byte> data) {
     const SendRequest& request = at(done_++);
     if (qp_.device.config.frees_when_completed || qp_.config.keeps_places) {
         free_ = done_;
@@ -167,8 +171,7 @@ void Requester::complete_oldest(ibv_wc_status status) {
         complete_owned(request, status);
         return;
     }
-    const bool is_signaled = qp_.config.signals_all || (request.flags & IBV_SEND_SIGNALED) != 0;
-    if (status == IBV_WC_SUCCESS && !is_signaled) {
+    if (status == IBV_WC_SUCCESS && !is_signaled(request)) {
         return;
     }
     auto& cq = static_cast<CompletionQueue&>(*qp_.config.send_cq);
@@ -186,6 +189,7 @@ void Requester::complete_oldest(ibv_wc_status status) {
     cqe->qp = &qp_;
     cqe->place = done_;
     cqe->is_solicited = status != IBV_WC_SUCCESS;
+    cqe->data = data;
     cq.publish(*cqe);
 }
 

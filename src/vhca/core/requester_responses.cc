@@ -140,7 +140,10 @@ void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
         ++qp_.device.counters.malformed;
         return;
     }
-    if (const ibv_wc_status status = take_data(request, packet); status != IBV_WC_SUCCESS) {
+    std::array<std::byte, sizeof packet.original> old;
+    std::memcpy(old.data(), &packet.original, old.size());
+    const auto data = is_result ? std::span<const std::byte>(old) : packet.payload;
+    if (const ibv_wc_status status = take_data(request, packet, data); status != IBV_WC_SUCCESS) {
         fail_oldest(status);
         return;
     }
@@ -148,19 +151,25 @@ void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
     --data_packets_;
     if (una_ == request.first_psn + request.packets) {
         --data_requests_;
-        complete_oldest(IBV_WC_SUCCESS);
+        complete_oldest(IBV_WC_SUCCESS,
+                        goes_into_cqe(request) ? data : std::span<const std::byte>());
         end_nops();
     }
     note_progress();
 }
 
-ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
+bool Requester::goes_into_cqe(const SendRequest& request) const {
+    return request.length <= qp_.config.data_in_cqe.read && request.packets == 1 &&
+           !request.is_owned && is_signaled(request);
+}
+
+ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet,
+                                   std::span<const std::byte> data) {
     if (request.is_atomic()) {
-        std::array<std::byte, sizeof packet.original> old;
-        std::memcpy(old.data(), &packet.original, old.size());
-        return qp_.device.memory.scatter(request.sges(), pd_of(request), 0, old.data(), old.size())
-                   ? IBV_WC_SUCCESS
-                   : IBV_WC_LOC_PROT_ERR;
+        const bool is_taken =
+            goes_into_cqe(request) ||
+            qp_.device.memory.scatter(request.sges(), pd_of(request), 0, data.data(), data.size());
+        return is_taken ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
     }
     const std::uint64_t offset = (una_ - request.first_psn) * qp_.mtu();
     const std::uint64_t left = request.length - offset;
@@ -168,7 +177,8 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet) {
     if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left)) {
         return IBV_WC_BAD_RESP_ERR;
     }
-    return place(request, offset, packet) ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
+    return goes_into_cqe(request) || place(request, offset, packet) ? IBV_WC_SUCCESS
+                                                                    : IBV_WC_LOC_PROT_ERR;
 }
 
 bool Requester::place(SendRequest& request, std::uint64_t offset, const Packet& packet) {

@@ -213,8 +213,9 @@ Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
     if (offset_ + bytes > receive.bytes) {
         return Verdict::kReceiveTooShort;
     }
-    if (!qp_.device.memory.scatter(receive.sges(), receive_pd_, offset_, packet.payload.data(),
-                                   bytes)) {
+    const bool is_in_cqe = goes_into_cqe(packet);
+    if (!is_in_cqe && !qp_.device.memory.scatter(receive.sges(), receive_pd_, offset_,
+                                                 packet.payload.data(), bytes)) {
         return Verdict::kReceiveFault;
     }
     offset_ += bytes;
@@ -223,9 +224,16 @@ Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
     }
     if (packet.has(kIsEnd)) {
         message_ = Message::kNone;
-        complete_receive(IBV_WC_SUCCESS, &packet, from);
+        complete_receive(IBV_WC_SUCCESS, &packet, from,
+                         is_in_cqe ? packet.payload : std::span<const std::byte>());
     }
     return Verdict::kDone;
+}
+
+bool Responder::goes_into_cqe(const Packet& packet) const {
+    const std::size_t most = qp_.config.data_in_cqe.received;
+    return most != 0 && packet.payload.size() <= most && packet.has(kIsStart) &&
+           packet.has(kIsEnd) && qp_.matching() == nullptr;
 }
 
 Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
@@ -280,7 +288,8 @@ bool Responder::take_receive() {
     return receive_ != ReceiveQueue::kNone;
 }
 
-void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Route from) {
+void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Route from,
+                                 std::span<const std::byte> data) {
     const std::uint32_t place = receive_;
     receive_ = ReceiveQueue::kNone;
     Cqe* cqe = cq_->claim();
@@ -300,6 +309,7 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
     cqe->from_queue = receives_;
     cqe->place = place;
     cqe->is_solicited = status != IBV_WC_SUCCESS || packet->solicited;
+    cqe->data = data;
     if (packet != nullptr) {
         describe(*cqe, *packet, from);
         cqe->wc.opcode = packet->has(kIsWrite) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;

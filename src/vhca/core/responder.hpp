@@ -104,7 +104,9 @@ class Responder {
     [[nodiscard]] Verdict fill_receive(const Packet& packet, Route from);
     [[nodiscard]] Verdict execute_write(const Packet& packet, Route from);
     [[nodiscard]] bool take_receive();
-    void complete_receive(ibv_wc_status status, const Packet* packet, Route from);
+    [[nodiscard]] bool goes_into_cqe(const Packet& packet) const;
+    void complete_receive(ibv_wc_status status, const Packet* packet, Route from,
+                          std::span<const std::byte> data = {});
     void fail_message(ibv_wc_status status, Route from);
     void describe(Cqe& cqe, const Packet& packet, Route from) const;
     void refuse(Verdict verdict, Route from);

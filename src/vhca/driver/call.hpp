@@ -15,6 +15,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "vhca/core/device.hpp"
 #include "vhca/core/guarded.hpp"
 #include "vhca/driver/user_memory.hpp"
 
@@ -82,6 +83,7 @@ template <typename T>
 
 struct Call {
     UserSpan core_in, driver_in, core_out, driver_out;
+    const DataInCqe* data_in_cqe = nullptr;  // of CREATE_QP by DEVX: in place of the flags
 };
 
 }  // namespace tagwire::vhca::driver

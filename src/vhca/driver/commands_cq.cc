@@ -246,7 +246,7 @@ int resize_cq(Context& context, const Call& call) {
             return error;
         }
         if (ring.reserved0 != 0 || ring.reserved1 != 0 ||
-            (ring.cqe_size != kEntryBytesPlain && ring.cqe_size != kEntryBytesWide)) {
+            ring.cqe_size != cq->ring->entry_bytes()) {  // queue pairs were made for these
             return EINVAL;
         }
         const RingMemory memory{

@@ -91,7 +91,8 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
                           .user = qp.get(),
                           .source = qp->receives.get(),
                           .keeps_places = true,
-                          .sends_beside_device = qp->tag_commands != nullptr};
+                          .sends_beside_device = qp->tag_commands != nullptr,
+                          .data_in_cqe = request.data_in_cqe};
     if (const int error = device.create_qp(config, &qp->core)) {
         if (qp->inline_mr != nullptr) {
             static_cast<void>(device.destroy_mr(*qp->inline_mr));

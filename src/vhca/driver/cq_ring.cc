@@ -58,12 +58,15 @@ std::uint32_t CqRing::unconsumed() {
     return count - std::min(count, moves_);
 }
 
-bool CqRing::put(const CqeImage& image) {
+bool CqRing::put(const CqeImage& image, std::span<const std::byte> before) {
     std::byte* const place = pointer(place_of(producer_));
     const auto round = producer_ / config_.ring.entries;
     const auto owner =
         static_cast<std::uint8_t>(std::to_integer<unsigned>(image[kOwnerAt]) | (round & 1));
     const auto write = [&] {
+        if (!before.empty()) {
+            std::memcpy(place - kCqeBytes, before.data(), before.size());
+        }
         std::memcpy(place, image.data(), kOwnerAt);
         // SYNC record: pairs with the driver's load of the owner bit, before it reads the entry
         std::atomic_ref(reinterpret_cast<std::uint8_t&>(place[kOwnerAt]))
@@ -82,7 +85,9 @@ bool CqRing::take(Cq& /*cq*/, const Completion& completion) {
     }
     CqeOwner owner = config_.owner_of(completion);
     owner.kind = config_.kind;
-    if (!put(make_cqe(completion, owner))) {
+    owner.has_room_before = config_.ring.entry_bytes > kCqeBytes;
+    const auto before = owner.has_room_before ? completion.data : std::span<const std::byte>();
+    if (!put(make_cqe(completion, owner), before)) {
         return false;
     }
     if (completion.is_solicited) {

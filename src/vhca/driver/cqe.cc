@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -194,6 +195,12 @@ CqeImage make_cqe(const Completion& completion, const CqeOwner& owner) {
     }
     cqe.op_own = static_cast<std::uint8_t>(kind << 4 | (completion.is_solicited ? kSolicited : 0));
     CqeImage image = image_of(cqe);
+    if (!completion.data.empty() && !owner.has_room_before) {
+        image[kCqeBytes - 1] |= std::byte{MLX5_INLINE_SCATTER_32};
+        std::ranges::copy(completion.data, image.begin());
+    } else if (!completion.data.empty()) {
+        image[kCqeBytes - 1] |= std::byte{MLX5_INLINE_SCATTER_64};
+    }
     if (is_error) {
         const Fault fault = fault_of(wc.status);
         image[offsetof(mlx5_err_cqe, vendor_err_synd)] = std::byte{fault.vendor};

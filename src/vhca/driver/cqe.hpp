@@ -31,6 +31,7 @@ struct CqeOwner {
     std::uint32_t qpn = 0;
     bool is_tag_matching = false;
     PacketKind kind = PacketKind::kInfiniband;  // of the port
+    bool has_room_before = false;               // of 64 bytes, where data go: entries of 128
 };
 
 /// All but the owner bit, which the ring sets. A completion of a list operation or tagged

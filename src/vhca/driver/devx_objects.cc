@@ -22,6 +22,13 @@ Call call_of(In& in, Driver& driver, Out& out, DriverOut& driver_out) {
             .driver_out = span_of(driver_out)};
 }
 
+/// What a queue pair or target asks for (cs_req, cs_res): 32 or 64 bytes.
+std::uint8_t data_in_cqe(std::uint32_t field) {
+    constexpr std::uint32_t kLong = 2;
+    const std::uint8_t chosen = (field & kLong) != 0 ? 64 : 32;
+    return field == 0 ? std::uint8_t{0} : chosen;
+}
+
 /// Handles by the numbers that the device knows; 0: there is none.
 std::uint32_t cq_handle(const Context& context, std::uint32_t number) {
     std::uint32_t found = 0;
@@ -185,9 +192,13 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
                receive_bytes + std::uint64_t{driver.sq_wqe_count} * kBlockBytes)) {
         return refuse(command, prm::kBadResource);
     }
+    const DataInCqe data{.received = data_in_cqe(fields.get(prm::qp::kReceivedInCqe)),
+                         .read = data_in_cqe(fields.get(prm::qp::kReadInCqe))};
     ib_uverbs_ex_create_qp_resp response{};
     mlx5_ib_create_qp_resp made{};
-    if (const int error = create_qp_ex(context, call_of(request, driver, response, made))) {
+    Call call = call_of(request, driver, response, made);
+    call.data_in_cqe = &data;
+    if (const int error = create_qp_ex(context, call)) {
         return refuse(command, error);
     }
     *object = {
@@ -250,9 +261,12 @@ int create_dct(Context& context, const DevxCommand& command, DevxObject* object)
     driver.flags = MLX5_QP_FLAG_TYPE_DCT;
     driver.uidx = fields.get(prm::dct::kUserIndex);
     driver.access_key = fields.get<std::uint64_t>(prm::dct::kKey);
+    const DataInCqe data{.received = data_in_cqe(fields.get(prm::dct::kReceivedInCqe))};
     ib_uverbs_ex_create_qp_resp response{};
     mlx5_ib_create_qp_resp made{};
-    if (const int error = create_qp_ex(context, call_of(request, driver, response, made))) {
+    Call call = call_of(request, driver, response, made);
+    call.data_in_cqe = &data;
+    if (const int error = create_qp_ex(context, call)) {
         return refuse(command, error);
     }
     const std::uint32_t handle = response.base.qp_handle;

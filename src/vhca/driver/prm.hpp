@@ -109,7 +109,8 @@ inline constexpr Field kState{0, 4}, kService{0x8, 8}, kPd{0x28, 24}, kMtu{0x40,
     kSendCq{0x3e8, 24}, kLogErrored{0x404, 4}, kLogReadsIn{0x488, 3}, kMayRead{0x490, 1},
     kMayWrite{0x491, 1}, kMayAtomic{0x492, 1}, kRnrTimer{0x4a3, 5}, kReceivePsn{0x4a8, 24},
     kReceiveCq{0x4e8, 24}, kRecordOffset{0x500, 64}, kReceiveKind{0x565, 3}, kSrq{0x568, 24},
-    kRecordUmem{0x720, 32}, kLogReceiveSegments{0x4d, 3};
+    kRecordUmem{0x720, 32}, kLogReceiveSegments{0x4d, 3}, kReadInCqe{0x630, 8},
+    kReceivedInCqe{0x638, 8};
 inline constexpr Field kOptional{0x80, 32}, kUmemOffset{0x800, 64}, kUmem{0x840, 32};  // command's
 inline constexpr Field kIsExtended{0x40, 1}, kOptionalMore{0x840, 64}, kStream{0x890, 16};
 enum Service : std::uint8_t { kServiceRc = 0, kServiceDci = 5 };
@@ -128,7 +129,7 @@ namespace dct {
 inline constexpr Field kUserIndex{0x28, 24}, kCq{0x48, 24}, kMayRead{0x6c, 1}, kMayWrite{0x6d, 1},
     kMayAtomic{0x6e, 1}, kRnrTimer{0x93, 5}, kSrq{0xa8, 24}, kPd{0xc8, 24}, kClass{0xe0, 8},
     kFlow{0xec, 20}, kKey{0x100, 64}, kMtu{0x145, 3}, kPort{0x148, 8}, kPkey{0x150, 16},
-    kGidIndex{0x168, 8}, kHops{0x178, 8};
+    kGidIndex{0x168, 8}, kHops{0x178, 8}, kReceivedInCqe{0x88, 8};
 }  // namespace dct
 
 namespace wq {

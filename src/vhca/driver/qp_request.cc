@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "vhca/driver/qp_request.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 
@@ -70,7 +71,6 @@ int read_driver_part(const Call& call, mlx5_ib_create_qp* driver) {
     return 0;
 }
 
-/// Where bytes are put by the card is its affair: scattering to the CQE is allowed, and not done.
 int check_driver_flags(const Context& context, QpRequest* request) {
     constexpr std::uint32_t kHarmless = MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
                                         MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX |
@@ -103,6 +103,34 @@ int check_driver_flags(const Context& context, QpRequest* request) {
         request->dc.errored_log = driver.dci_streams.log_num_errored;
     }
     return 0;
+}
+
+std::uint8_t carried_by(const CqObject& cq) {
+    constexpr std::uint8_t kOfPlain = 32;
+    return cq.ring->entry_bytes() > kCqeBytes ? std::uint8_t{kDataInCqeMax} : kOfPlain;
+}
+
+/// Short data go with the completion, and libmlx5 puts them where they belong. As mlx5_ib has it:
+/// receives of RC and UC, and of a DCT whose entries are long; what reads and atomics bring where
+/// all requests are signaled, or the program says that it knows.
+DataInCqe choose_data_in_cqe(const QpRequest& request) {
+    const std::uint32_t flags = request.driver.flags;
+    DataInCqe chosen;
+    if ((flags & MLX5_QP_FLAG_SCATTER_CQE) == 0) {
+        return chosen;
+    }
+    const bool is_rc = request.type == IBV_QPT_RC;
+    const std::uint8_t receives = carried_by(*request.recv_cq);
+    if (is_rc || request.type == IBV_QPT_UC ||
+        (request.dc.kind == DcKind::kTarget && receives == kDataInCqeMax)) {
+        chosen.received = receives;
+    }
+    const bool knows = (flags & MLX5_QP_FLAG_ALLOW_SCATTER_CQE) != 0;
+    if ((is_rc || request.dc.kind == DcKind::kInitiator) &&
+        (knows || request.core.sq_sig_all != 0)) {
+        chosen.read = carried_by(*request.send_cq);
+    }
+    return chosen;
 }
 
 /// A DCT receives by an SRQ, a DCI not at all.
@@ -197,6 +225,11 @@ int read_qp_request(const Context& context, const ib_uverbs_ex_create_qp& core, 
         error = check_create_flags(core.create_flags, request->dc.kind);
     }
     if (error == 0) {
+        const DataInCqe wanted =
+            call.data_in_cqe != nullptr ? *call.data_in_cqe : choose_data_in_cqe(*request);
+        request->data_in_cqe = {
+            .received = std::min(wanted.received, carried_by(*request->recv_cq)),
+            .read = std::min(wanted.read, carried_by(*request->send_cq))};
         error = check_dc(*request);
     }
     return error != 0 ? error : take_rings(request, context.engine.device().config());

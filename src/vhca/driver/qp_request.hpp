@@ -18,6 +18,7 @@ struct QpRequest {
     RingMemory receives, sends;  // of no entries: none
     ibv_qp_cap told{};           // as it was asked for
     ibv_qp_cap needed{};         // for the rings
+    DataInCqe data_in_cqe{};
 };
 
 int read_qp_request(const Context& context, const ib_uverbs_ex_create_qp& core, const Call& call,

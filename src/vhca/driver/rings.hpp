@@ -80,12 +80,14 @@ class CqRing final : public CompletionConsumer {
     void announce_by(std::function<void()> announces) { config_.announces = std::move(announces); }
     [[nodiscard]] std::uint32_t number() const { return config_.number; }
     [[nodiscard]] std::uint32_t entries() const { return config_.ring.entries; }
+    [[nodiscard]] std::uint32_t entry_bytes() const { return config_.ring.entry_bytes; }
 
   private:
     /// Of the 64 bytes that are an entry: in a ring with 128, the second half.
     [[nodiscard]] std::uint64_t place_of(std::uint32_t index) const;
     /// False: memory is gone.
-    [[nodiscard]] bool put(const CqeImage& image);
+    /// `before`: of an entry of 128 bytes, what is in its first half.
+    [[nodiscard]] bool put(const CqeImage& image, std::span<const std::byte> before = {});
     /// Entries that the program has not consumed, as far as it said; more than there are if it
     /// lies.
     [[nodiscard]] std::uint32_t unconsumed();

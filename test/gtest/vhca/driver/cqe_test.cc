@@ -63,6 +63,26 @@ TEST(VhcaCqe, a_datagram_names_its_sender) {
     EXPECT_EQ(be32toh(cqe.flags_rqpn), 1U << 28 | 2U << 24 | 0x314159U);
 }
 
+TEST(VhcaCqe, short_data_are_within_the_entry) {
+    std::array<std::byte, 32> data;
+    data.fill(std::byte{0xda});
+    Completion completion = completion_of(IBV_WC_RECV, 7);
+    completion.wc.byte_len = data.size();
+    completion.data = data;
+    CqeImage image = make_cqe(completion, kOwner);
+    EXPECT_TRUE(std::ranges::equal(std::span(image).first(data.size()), data));
+    mlx5_cqe64 cqe;
+    std::memcpy(&cqe, image.data(), sizeof cqe);
+    EXPECT_EQ(cqe.op_own & 0xc, MLX5_INLINE_SCATTER_32);
+    EXPECT_EQ(be32toh(cqe.byte_cnt), data.size());
+    EXPECT_EQ(be16toh(cqe.wqe_counter), 7);
+    CqeOwner wide = kOwner;
+    wide.has_room_before = true;
+    image = make_cqe(completion, wide);
+    EXPECT_EQ(image[0], std::byte{0});
+    EXPECT_EQ(std::to_integer<unsigned>(image.back()) & 0xc, unsigned{MLX5_INLINE_SCATTER_64});
+}
+
 TEST(VhcaCqe, a_response_tells_what_came_beside_the_data) {
     Completion completion = completion_of(IBV_WC_RECV, 1);
     completion.wc.wc_flags = IBV_WC_WITH_IMM;

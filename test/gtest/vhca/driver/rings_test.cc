@@ -19,11 +19,13 @@ std::uint8_t syndrome_of(const mlx5_cqe64& cqe) {
 
 class VhcaRcRings : public testing::Test {
   protected:
-    explicit VhcaRcRings(ibv_qp_type type = IBV_QPT_RC, const MachineOptions& options = {})
-        : at_a(world.a),
+    explicit VhcaRcRings(ibv_qp_type type = IBV_QPT_RC, const MachineOptions& options = {},
+                         const WorldOptions& world_options = {}, DataInCqe data = {})
+        : world(world_options),
+          at_a(world.a),
           at_b(world.b),
-          a(world.a, at_a, {.type = type}, 0xa, options),
-          b(world.b, at_b, {.type = type}, 0xb, options) {
+          a(world.a, at_a, {.type = type, .data_in_cqe = data}, 0xa, options),
+          b(world.b, at_b, {.type = type, .data_in_cqe = data}, 0xb, options) {
         world.connect(*a.qp, world.b.route(), b.qp->number(), 5, 9);
         world.connect(*b.qp, world.a.route(), a.qp->number(), 9, 5);
     }
@@ -55,6 +57,77 @@ class VhcaFewRings : public VhcaRcRings {
   protected:
     VhcaFewRings() : VhcaRcRings(IBV_QPT_RC, {.blocks = 16, .requests = 2}) {}
 };
+
+/// Short data within the entries, which come late.
+class VhcaShortLateRings : public VhcaRcRings {
+  protected:
+    VhcaShortLateRings() : VhcaRcRings(IBV_QPT_RC, {}, late(), {.received = 32, .read = 32}) {}
+    static WorldOptions late() {
+        WorldOptions options;
+        options.node.device.late_ns_max = 10'000;
+        return options;
+    }
+    static std::string data_of(const mlx5_cqe64& cqe, std::size_t bytes) {
+        EXPECT_EQ(cqe.op_own & 0xc, MLX5_INLINE_SCATTER_32);
+        return {reinterpret_cast<const char*>(&cqe), bytes};
+    }
+};
+
+TEST_F(VhcaShortLateRings, data_that_fit_are_in_the_entry_and_nowhere_else) {
+    for (std::uint32_t bytes = 1; bytes != 34; ++bytes) {
+        const std::string text(bytes, static_cast<char>('a' + bytes % 26));
+        world.b.write(4096, std::string(64, '.'));
+        b.receive(4096, 1024);
+        a.sends.post(Entry(MLX5_OPCODE_SEND).text(text));
+        run();
+        ASSERT_EQ(kind_of(at_a.polled.poll()), MLX5_CQE_REQ);
+        const auto cqe = at_b.polled.poll();
+        ASSERT_EQ(kind_of(cqe), MLX5_CQE_RESP_SEND);
+        EXPECT_EQ(be32toh(cqe->byte_cnt), bytes);
+        if (bytes <= 32) {
+            EXPECT_EQ(data_of(*cqe, bytes), text);
+            EXPECT_EQ(world.b.text(4096, bytes), std::string(bytes, '.'));
+        } else {
+            EXPECT_EQ(cqe->op_own & 0xc, 0);
+            EXPECT_EQ(world.b.text(4096, bytes), text);
+        }
+    }
+}
+
+TEST_F(VhcaShortLateRings, what_was_read_is_in_the_entry_if_there_is_one) {
+    world.b.write(512, "readable");
+    world.a.write(64, "........");
+    const auto read = [this](std::uint8_t flags) {
+        return Entry(MLX5_OPCODE_RDMA_READ, flags)
+            .remote(world.b.address(512), world.b.mr->key)
+            .data(world.a.sge(64, 8));
+    };
+    a.sends.post(read(MLX5_WQE_CTRL_CQ_UPDATE));
+    run();
+    const auto cqe = at_a.polled.poll();
+    ASSERT_EQ(kind_of(cqe), MLX5_CQE_REQ);
+    EXPECT_EQ(data_of(*cqe, 8), "readable");
+    EXPECT_EQ(world.a.text(64, 8), "........");
+    a.sends.post(read(0));
+    run();
+    EXPECT_EQ(world.a.text(64, 8), "readable");
+}
+
+TEST_F(VhcaShortLateRings, an_atomic_tells_the_value_before_in_the_entry) {
+    world.b.word(1024) = 40;
+    a.sends.post(Entry(MLX5_OPCODE_ATOMIC_FA)
+                     .remote(world.b.address(1024), world.b.mr->key)
+                     .atomic(2, 0)
+                     .data(world.a.sge(128, 8)));
+    run();
+    const auto cqe = at_a.polled.poll();
+    ASSERT_EQ(kind_of(cqe), MLX5_CQE_REQ);
+    const std::string told = data_of(*cqe, 8);
+    std::uint64_t before = 0;
+    std::memcpy(&before, told.data(), sizeof before);
+    EXPECT_EQ(before, 40U);
+    EXPECT_EQ(world.b.word(1024), 42U);
+}
 
 TEST_F(VhcaRcRings, messages_of_inline_data_and_pointers_arrive) {
     world.a.write(0, "from the memory of the program");
