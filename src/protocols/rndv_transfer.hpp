@@ -20,7 +20,7 @@ namespace tagwire::proto {
 
 struct StripePart;
 
-/// Of one read or write: larger ones would keep one peer's progress to themselves.
+/// The most that one read or write moves: a longer one would keep one peer's progress to itself.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 struct RndvTransfer : ucs::FromReserve {

@@ -29,7 +29,7 @@ tw_context_h open_context(const Setup& setup);
 /// Throws Failure with the call's name, if it failed.
 void check(tw_status_t status, const char* call);
 
-/// How long the two sides wait for each other.
+/// The two sides wait so long for each other.
 inline constexpr std::uint64_t kConnectNs = 30'000'000'000;
 
 /// What a worker's messages to its last peer go by.

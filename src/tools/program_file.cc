@@ -61,7 +61,7 @@ bool is_static(int fd) {
     return true;
 }
 
-/// What "#!" at the beginning names. Empty: it is no script.
+/// The interpreter that "#!" at the beginning names. Empty: it is no script.
 std::string interpreter_of(int fd) {
     std::array<char, 256> line{};
     const ssize_t got = pread(fd, line.data(), line.size(), 0);

@@ -50,7 +50,7 @@ bool take_header(const Message& message, Address* source_p, Address* destination
     return true;
 }
 
-/// Of a listener by AF_IB: both ends by GID.
+/// Address of a connection to a listener by AF_IB: both ends by GID.
 Address gid_address(const Address& listener, const ibv_gid& gid, std::uint64_t service_id) {
     SockaddrIb address = listener.ib();
     std::memcpy(&address.sib_addr, &gid, sizeof gid);

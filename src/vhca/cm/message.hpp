@@ -46,7 +46,7 @@ enum Reason : std::uint16_t {
     kRejConsumerDefined = 28,
     kRejVendorOption = 35,
 };
-/// Of a SIDR_REP.
+/// Status of a SIDR_REP.
 enum SidrStatus : std::uint8_t { kSidrSuccess = 0, kSidrUnsupported = 1, kSidrReject = 2 };
 
 /// Private data of a message: bytes that there is room for.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the connection manager needs of the world: a port, the way to others, and their names.
+// The connection manager's view of the world: a port, the way to others, and their names.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -44,7 +44,7 @@ class Network {
     [[nodiscard]] virtual int check_source(const Address& source) const = 0;
     /// Fills `source_p`, our end of a way to `destination`; its port stays as it is. EHOSTUNREACH.
     [[nodiscard]] virtual int find_source(const Address& destination, Address* source_p) const = 0;
-    /// Who serves requests for this service at `destination`, at present.
+    /// The node that serves requests for this service at `destination`, at present.
     [[nodiscard]] virtual Peer find_peer(std::uint64_t service_id,
                                          const Address& destination) const = 0;
     [[nodiscard]] virtual Peer peer_at(Route route) const = 0;

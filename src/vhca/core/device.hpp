@@ -134,7 +134,7 @@ class CompletionConsumer {
     ~CompletionConsumer() = default;
 };
 
-/// Who gets the datagrams for QP1, the port's general services.
+/// The receiver of datagrams for QP1, the port's general services.
 class ManagementPort {
   public:
     /// Called from inside a step of the device: may send, must not call back otherwise.

@@ -75,7 +75,7 @@ template <typename T>
     const int error = write_user(to, value);
     return error != 0 ? error : clear_user(to.from(sizeof(T)));
 }
-/// How much of T fits there.
+/// Bytes of T that fit there.
 template <typename T>
 [[nodiscard]] std::uint32_t response_length(UserSpan to) {
     return static_cast<std::uint32_t>(std::min(to.bytes, sizeof(T)));

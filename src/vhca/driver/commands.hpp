@@ -69,7 +69,7 @@ int destroy_srq(Context& context, const Call& call);
 mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to, std::uint32_t bfregs);
 /// It is one of the pages that this context allocated.
 [[nodiscard]] bool has_doorbell_page(const Context& context, std::uint32_t page);
-/// What rdma_check_ah_attr() and the GID table of the kernel say: EINVAL, ENODATA.
+/// The checks of rdma_check_ah_attr() and of the kernel's GID table: EINVAL, ENODATA.
 int check_path(Context& context, const ibv_ah_attr& attr);
 /// Memory of a ring, and its doorbell record: EFAULT if it is not there, EINVAL if a card could not
 /// reach it so.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kEntryBytesPlain = 64, kEntryBytesWide = 128;
 
-/// What tells a pipe from any other: 0, no descriptor.
+/// Identity of a pipe. 0: no descriptor.
 std::uint64_t inode_of(int fd) {
     struct stat facts {};
     return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;

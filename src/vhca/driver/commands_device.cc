@@ -51,7 +51,7 @@ int read_alloc_request(const Context& context, UserSpan from,
     if (request->num_low_latency_bfregs > request->total_num_bfregs - 1) {
         return EINVAL;
     }
-    // What a card says whose firmware knows no user contexts; libmlx5 asks again without it.
+    // A card whose firmware knows no user contexts says so; libmlx5 asks again without it.
     return (request->flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && !context.has_devx ? EINVAL : 0;
 }
 
@@ -133,7 +133,7 @@ int get_context(Context& context, const Call& call) {
     if (const int error = read_alloc_request(context, call.driver_in, &request)) {
         return error;
     }
-    // Who allocates its pages one by one, by ioctl, needs none of these.
+    // A program that allocates its pages one by one, by ioctl, needs none of these.
     if (context.has_ioctl && (request.lib_caps & MLX5_LIB_CAP_DYN_UAR) != 0) {
         request.total_num_bfregs = request.num_low_latency_bfregs = 0;
     }

@@ -25,7 +25,7 @@ int check_access(unsigned access) {
     return (access & IBV_ACCESS_ON_DEMAND) != 0 ? EOPNOTSUPP : 0;
 }
 
-/// What of the flags is a right; the others are hints.
+/// Flags that are rights; the others are hints.
 unsigned rights_of(unsigned access) {
     return access & ~kAccessOptional & ~unsigned{IBV_ACCESS_HUGETLB};
 }

@@ -130,7 +130,7 @@ std::uint8_t response_opcode(const ibv_wc& wc) {
     return (wc.wc_flags & IBV_WC_WITH_IMM) != 0 ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND;
 }
 
-/// Who sent it, and what came beside the data.
+/// The sender, and the immediate or key beside the data.
 void tell_sender(const ibv_wc& wc, PacketKind kind, mlx5_cqe64& cqe) {
     const std::uint32_t grh = (wc.wc_flags & IBV_WC_GRH) != 0 ? 1U << 28 : 0U;
     const bool is_ethernet = kind != PacketKind::kInfiniband;

@@ -14,7 +14,7 @@ namespace tagwire::vhca::driver {
 inline constexpr std::size_t kCqeBytes = 64;
 using CqeImage = std::array<std::byte, kCqeBytes>;
 
-/// What a completion's wr_id holds on this face: where the entry was, and what it was.
+/// A completion's wr_id on this face: the place of the entry, and its opcode.
 struct EntryName {
     std::uint16_t counter = 0;  // send: block that it begins at; receive: index in ring or list
     std::uint8_t opcode = 0;    // send: MLX5_OPCODE_*
@@ -25,7 +25,7 @@ struct EntryName {
     }
 };
 
-/// Who a completion belongs to.
+/// Owner of a completion.
 struct CqeOwner {
     std::uint32_t user_index = 0;  // uidx of the queue pair, or of the tag-matching SRQ
     std::uint32_t qpn = 0;
@@ -37,7 +37,7 @@ struct CqeOwner {
 /// All but the owner bit, which the ring sets. A completion of a list operation or tagged
 /// receive names the list's index in the low 16 bits of wr_id.
 [[nodiscard]] CqeImage make_cqe(const Completion& completion, const CqeOwner& owner);
-/// That a CQ was resized: what the driver looks for at the end of the old ring.
+/// Tells that a CQ was resized: the driver looks for it at the end of the old ring.
 [[nodiscard]] CqeImage make_resize_cqe();
 
 }  // namespace tagwire::vhca::driver

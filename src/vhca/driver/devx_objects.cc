@@ -22,7 +22,7 @@ Call call_of(In& in, Driver& driver, Out& out, DriverOut& driver_out) {
             .driver_out = span_of(driver_out)};
 }
 
-/// What a queue pair or target asks for (cs_req, cs_res): 32 or 64 bytes.
+/// Bytes that a queue pair or target asks for (cs_req, cs_res): 32 or 64.
 std::uint8_t data_in_cqe(std::uint32_t field) {
     constexpr std::uint32_t kLong = 2;
     const std::uint8_t chosen = (field & kLong) != 0 ? 64 : 32;

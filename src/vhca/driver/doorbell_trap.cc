@@ -135,7 +135,7 @@ bool DoorbellTrap::make() {
     return true;
 }
 
-// Whoever waits goes on; from now on the engine takes naps.
+// Waiting threads go on; from now on the engine takes naps.
 void DoorbellTrap::give_up() {
     for (Watched& watched : watched_) {
         for (const Range& range : watched.ranges) {

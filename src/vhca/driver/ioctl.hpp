@@ -135,7 +135,7 @@ class IoctlCall {
     /// nullptr: the program did not give it.
     [[nodiscard]] const Attribute* find(std::uint16_t id) const;
     [[nodiscard]] bool has(std::uint16_t id) const { return find(id) != nullptr; }
-    /// Of a handle, descriptor or number of 8 bytes. 0: not there.
+    /// Value of a handle, descriptor or number of 8 bytes. 0: not there.
     [[nodiscard]] std::uint64_t value(std::uint16_t id) const;
     [[nodiscard]] std::uint32_t handle(std::uint16_t id) const {
         return static_cast<std::uint32_t>(value(id));

@@ -23,7 +23,7 @@ namespace tagwire::vhca::driver {
 [[nodiscard]] std::span<const IoctlMethod> device_methods();
 [[nodiscard]] std::span<const IoctlMethod> object_methods();
 [[nodiscard]] std::span<const IoctlMethod> uar_methods();
-/// Of a context whose program was let use DEVX.
+/// Methods of a context whose program was let use DEVX.
 [[nodiscard]] std::span<const IoctlMethod> devx_methods();
 [[nodiscard]] std::span<const IoctlMethod> devx_event_methods();
 /// A new descriptor of DEVX, told to the program. errno.

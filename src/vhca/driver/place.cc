@@ -85,7 +85,7 @@ Place locate(int dir_fd, const char* path) {
     if (const std::optional<DeviceNode> node = find_node(whole)) {
         return {.kind = Place::Kind::kNode, .node = *node, .path = {}};
     }
-    // That of the process which forked us names ours.
+    // The path of the process which forked us names ours.
     std::string_view behind = whole;
     if (take_prefix(&behind, published_tree_path())) {
         if (const std::optional<DeviceNode> node = find_node(behind)) {
@@ -106,7 +106,7 @@ Place locate(int dir_fd, const char* path) {
 namespace tagwire::vhca::files {
 
 Place find_place(int dir_fd, const char* path) {
-    // What this thread opens while it makes the tree is what it says.
+    // Paths that this thread opens while it makes the tree are what they say.
     static thread_local bool is_making_tree = false;
     if (path == nullptr || is_making_tree || !driver::may_be_ours(path)) {
         return {};

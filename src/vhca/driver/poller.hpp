@@ -17,7 +17,7 @@ namespace tagwire::vhca::driver {
 /// One for each device, as long as the process. Under the engine's lock.
 class Poller final : public Pump {
   public:
-    /// That of the engine, made at the first call.
+    /// The engine's, made at the first call.
     static Poller& of(Engine& engine);
 
     void add(CqObject& cq) { cqs_.push_back(cq); }
@@ -27,7 +27,7 @@ class Poller final : public Pump {
     /// The doorbell pages of an open device, a memfd: `bytes` from its start.
     DoorbellTrap& trap() { return trap_; }
 
-    /// What a command has to see done: everything that the program posted to `qp` before it.
+    /// Does all that the program posted to `qp` before a command, which has to see it done.
     void settle(QpObject& qp, Time now);
     /// The next CQ's.
     [[nodiscard]] std::uint32_t take_cq_number() { return next_cq_number_++ & 0xffffff; }

@@ -16,7 +16,7 @@ struct Field {
     [[nodiscard]] constexpr Field in(unsigned base) const { return {base + bit, width}; }
 };
 
-/// What is beyond the end reads as zero.
+/// Bits beyond the end read as zero.
 [[nodiscard]] inline std::uint64_t get(std::span<const std::byte> from, Field field) {
     std::uint64_t value = 0;
     for (unsigned bit = field.bit; bit < field.bit + field.width; ++bit) {
@@ -26,7 +26,7 @@ struct Field {
     }
     return value;
 }
-/// What is beyond the end is dropped.
+/// Bits beyond the end are dropped.
 inline void set(std::span<std::byte> to, Field field, std::uint64_t value) {
     for (unsigned i = 0; i < field.width; ++i) {
         const unsigned bit = field.bit + field.width - 1 - i;

@@ -53,7 +53,7 @@ class CqRing final : public CompletionConsumer {
         std::uint64_t user_handle = 0;  // that the events name
         /// Beside the channel: there is something to say. It may be empty.
         std::function<void()> announces{};
-        /// Who a completion belongs to: from its qp_user and tag_srq_user.
+        /// Owner of a completion: from its qp_user and tag_srq_user.
         std::function<CqeOwner(const Completion&)> owner_of;
         /// Index of the first entry, which the record has, too: the program's indices wrap at 2^24.
         std::uint32_t first = 0;
@@ -242,11 +242,11 @@ class TagRing {
     [[nodiscard]] bool is_for_sends() const { return has_sent_ && !has_operated_; }
     void reset() { ring_.reset(); }
     [[nodiscard]] bool is_gone() const { return ring_.is_gone(); }
-    /// Of what it sends beside.
+    /// The ring of the requests beside the operations.
     [[nodiscard]] SendRing& ring() { return ring_; }
 
   private:
-    /// That of ring_.wqe_.
+    /// Makes the operation of ring_.wqe_.
     void make_work(TagWork* work_p);
     void advance();
 
@@ -255,7 +255,7 @@ class TagRing {
     bool has_sent_ = false, has_operated_ = false;
 };
 
-/// Who has operations for one SRQ, for the core to ask.
+/// The command queues of one SRQ, for the core to ask.
 class TagCommanders final : public TagSource {
   public:
     void add(const Qp& qp, TagRing& ring) { all_.push_back({&qp, &ring}); }

@@ -20,7 +20,7 @@ void SendRing::reset() {
         record_.store(kSendsPosted, 0));  // memory that is gone: the next look finds out
 }
 
-/// What of the ring's end is missing is at its beginning.
+/// Bytes beyond the ring's end are at its beginning.
 bool SendRing::copy(std::span<std::byte> to) {
     const std::size_t offset = offset_of_seen();
     const std::size_t first = std::min<std::size_t>(to.size(), config_.ring.bytes() - offset);

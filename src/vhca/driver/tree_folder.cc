@@ -25,7 +25,7 @@
 namespace tagwire::vhca::driver {
 namespace {
 
-/// What tells a process from all others of its machine, before and after it.
+/// Identity of a process among all of its machine, before and after it.
 struct Owner {
     std::uint64_t pid_namespace = 0, started = 0;
     long pid = 0;

@@ -20,7 +20,7 @@ inline constexpr std::size_t kSegmentBytes = 16;  // unit of an entry's size
 inline constexpr std::size_t kEntryBytesMax = 63 * kSegmentBytes;
 inline constexpr std::uint32_t kEndOfList = 0x100;  // the key that ends a list of receives
 
-/// What a queue pair makes of entries, beside their contents.
+/// Properties of a queue pair that say how entries are read.
 struct WqeContext {
     ibv_qp_type type = IBV_QPT_RC;
     DcKind dc = DcKind::kNone;

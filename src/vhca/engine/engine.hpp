@@ -64,7 +64,7 @@ struct EngineConfig {
     std::uint64_t summary_seed = 0;  // for all devices of the process; 0: that of the faults
 };
 
-/// What is driven together with the device: the connection manager.
+/// A part that is driven together with the device: the connection manager.
 class Management : public ManagementPort {
   public:
     /// Returns when it wants to be called again at the latest.

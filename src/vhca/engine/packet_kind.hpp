@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What completions of receives tell of the port.
+// The kind of packets, which completions of receives tell.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What carries work between the memory of a program that calls nobody and the device.
+// Carries work between the memory of a program that calls nobody and the device.
 //
 // A program on the real driver writes requests and doorbells into memory, and reads completions
 // there. The helper thread is the only one that drives then:
@@ -30,7 +30,7 @@ class Pump {
     virtual void wake(Time now) = 0;
     /// -1: none; doorbells are not noticed.
     [[nodiscard]] virtual int fd() const = 0;
-    /// How long the caller may sleep at most: kNever where doorbells are noticed.
+    /// The longest that the caller may sleep: kNever where doorbells are noticed.
     [[nodiscard]] virtual Time nap() const = 0;
 };
 

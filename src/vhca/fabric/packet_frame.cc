@@ -30,7 +30,7 @@ std::uint32_t sum_of(std::span<const std::byte> bytes, std::uint32_t sum) {
     return sum;  // below 2^32: a frame has less than 2^16 bytes
 }
 
-/// Of a datagram from the UDP header to `end`, with a checksum of 0 in it.
+/// Checksum of a datagram from the UDP header to `end`, with a checksum of 0 in it.
 std::uint16_t ipv6_udp_checksum(const std::byte* ip, const std::byte* end) {
     const std::byte* const udp = ip + kIpv6Bytes;
     const auto udp_bytes = static_cast<std::size_t>(end - udp);

@@ -60,7 +60,7 @@ int open_file(const std::string& path, ucs::UniqueFd* fd_p) {
     return 0;
 }
 
-/// Of records, how many bytes of the first `written` are whole ones.
+/// Bytes of whole records among the first `written`.
 std::size_t whole_records(std::span<const std::byte> records, std::size_t written) {
     std::size_t end = 0;
     for (;;) {
@@ -230,7 +230,7 @@ int PacketTrace::write_all(std::span<const std::byte> bytes) {
         const ssize_t count = ::write(fd_.get(), &bytes[done], bytes.size() - done);
         if (count < 0 && errno != EINTR) {
             const int error = errno;
-            // Of a pipe it is not possible, nor needed.
+            // A pipe has no such call, and needs none.
             const std::uint64_t end = file_bytes_ + whole_records(bytes, done);
             static_cast<void>(!::ftruncate(fd_.get(), static_cast<off_t>(end)));
             return error;

@@ -103,7 +103,7 @@ class PacketTrace {
     std::uint64_t file_bytes_ = 0;
 };
 
-/// Of one device. Under the lock of the device.
+/// State of one device, under the lock of the device.
 class PacketTap {
   public:
     PacketTap(PacketTrace& trace, const PacketFramer& framer, std::uint64_t own_node)

@@ -19,7 +19,7 @@
 
 namespace tagwire::vhca::files {
 
-/// What a descriptor of ours does beyond the file that it really is.
+/// Operations of a descriptor of ours, beyond the file that it really is.
 class OpenFile {
   public:
     virtual ~OpenFile() = default;

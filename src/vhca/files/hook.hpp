@@ -28,7 +28,7 @@ long direct(long number, Args... args) {
     return ::syscall(number, args...);
 }
 
-/// Of a function that may block for long, where libc lets pthread_cancel(3) end the thread.
+/// A call that may block for long: there libc lets pthread_cancel(3) end the thread.
 template <typename... Args>
 long direct_cancellable(long number, Args... args) {
     int before = 0;
@@ -40,7 +40,7 @@ long direct_cancellable(long number, Args... args) {
     return result;
 }
 
-/// That of the next library. The name is libc's.
+/// The next library's function. The name is libc's.
 template <typename Function>
 Function* next(const char* name) {
     return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));

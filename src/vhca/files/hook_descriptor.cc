@@ -16,7 +16,7 @@
 namespace tagwire::vhca::files {
 namespace {
 
-// What the kernel does for writev(2): one command, in pieces.
+// As the kernel's writev(2): one command, in pieces.
 ssize_t write_pieces(OpenFile& file, const iovec* pieces, int count) {
     if (count < 0 || count > IOV_MAX) {
         return fail(EINVAL);

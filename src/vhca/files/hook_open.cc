@@ -80,7 +80,7 @@ TW_HOOK(int, creat, "creat", const char* path, mode_t mode) {
 TW_HOOK(int, creat64, "creat64", const char* path, mode_t mode) {
     return open_at(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
 }
-// Of programs that were built with _FORTIFY_SOURCE.
+// Called by programs that were built with _FORTIFY_SOURCE.
 TW_HOOK(int, open_2, "__open_2", const char* path, int flags) {
     return open_at(AT_FDCWD, path, flags, 0);
 }

@@ -62,7 +62,7 @@ class Table {
         const auto found = files_.find(fd);
         return found == files_.end() ? nullptr : found->second;
     }
-    /// What was there goes, after the lock is released.
+    /// The previous one goes, after the lock is released.
     void add(int fd, std::shared_ptr<OpenFile> file) {
         std::shared_ptr<OpenFile> old;
         const std::scoped_lock lock(mutex_);

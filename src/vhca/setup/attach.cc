@@ -81,7 +81,7 @@ int fill_class(const Options& options, EngineConfig* config) {
     return 0;
 }
 
-/// Of all devices of this process; one that was chosen here is short enough to be typed again.
+/// Seed of all devices of this process; one that was chosen here is short enough to type again.
 std::uint64_t seed_of(const Options& options) {
     static const std::uint64_t chosen = 1 + (ucs::random_u64() & 0x7fffffff);
     return options.seed != 0 ? options.seed : chosen;

@@ -13,7 +13,7 @@ inline constexpr int kCompVectors = 8;
 inline constexpr std::uint16_t kPkeyTableEntries = 1;
 inline constexpr std::uint16_t kDefaultPkeyEntry = 0xffff;
 
-/// How many devices there are: TAGWIRE_VHCA_DEVICES.
+/// Number of devices: TAGWIRE_VHCA_DEVICES.
 unsigned device_count();
 
 /// Changes what the options made of the device, before it is made.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a device says of itself, its port and the ways that lead from it: the same in both faces.
+// A device, its port and the ways that lead from it, as both faces tell them.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -43,7 +43,7 @@ struct Options {
     bool dc, dc_rendezvous;
     int dc_key_error;  // DcKeyError
 
-    // What the kernel of the driver face is like.
+    // Properties of the driver face's kernel.
     int driver_abi;  // DriverAbi
     bool devx;
 };
@@ -51,7 +51,7 @@ struct Options {
 /// What an initiator with a wrong access key gets: no answer, or an access error.
 enum DcKeyError : int { kDcKeyErrorRetry, kDcKeyErrorAccess };
 
-/// How commands come: by write(2) alone, as to kernels before 4.20, or by ioctl(2) too.
+/// The ways of commands: write(2) alone, as to kernels before 4.20, or ioctl(2) too.
 enum DriverAbi : int { kDriverAbiWrite, kDriverAbiIoctl };
 
 const ucs::OptionTable& option_table();

@@ -239,7 +239,7 @@ class CmProgram {
         in.conn_param = param;
         return run(RDMA_USER_CM_CMD_ACCEPT, in);
     }
-    /// What librdmacm does when the reply came.
+    /// As librdmacm when the reply came.
     int get_ready(std::uint32_t id) { return accept(id, rdma_ucm_conn_param{}); }
     int disconnect(std::uint32_t id) {
         return run(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = id});

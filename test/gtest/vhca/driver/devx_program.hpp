@@ -156,7 +156,7 @@ class DevxProgram : public testing::Test {
                                     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
                   0);
     }
-    /// Of the next completion.
+    /// The next completion.
     [[nodiscard]] ibv_wc wait() const {
         ibv_wc wc{};
         for (int tries = 0; tries != 20000; ++tries) {

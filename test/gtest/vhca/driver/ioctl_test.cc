@@ -60,7 +60,7 @@ class Argument {
     ib_uverbs_attr& add_pointer(std::uint16_t id, std::uint16_t bytes, void* to) {
         return add(id, bytes, reinterpret_cast<std::uint64_t>(to));
     }
-    /// What kAttributes demands.
+    /// The attributes that kAttributes demands.
     Argument& with_mandatory() {
         add(kHandle, 0, 5);
         add(kStruct, 8, 0x0102030405060708);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What libmlx5 does in a program: writes entries into rings and their records, reads completions.
+// As libmlx5 in a program: writes entries into rings and their records, reads completions.
 #pragma once
 
 #include <endian.h>

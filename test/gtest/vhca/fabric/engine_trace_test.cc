@@ -108,7 +108,7 @@ std::map<std::uint64_t, unsigned> sends_of(const PcapFile& file, std::size_t bth
 
 void check(const Left& left, std::uint32_t link_type, std::size_t bth_at) {
     EXPECT_EQ(left.file.link_type, link_type);
-    // What was on its way at the end may be missing among what arrived.
+    // Messages that were on their way at the end may be missing among those that arrived.
     EXPECT_GE(left.file.frames.size(), left.outcome.sent + left.outcome.received);
     const auto sends = sends_of(left.file, bth_at);
     EXPECT_EQ(sends.size(), 3 * kMessages);

@@ -75,7 +75,7 @@ inline std::optional<PcapFile> read_pcap(const std::string& path) {
     return file;
 }
 
-/// Of this test alone; gone at its end.
+/// A directory of this test alone; gone at its end.
 class TraceFolder {
   public:
     TraceFolder() {

@@ -41,7 +41,7 @@ fi_pingpong-I20-mtagged ibv_xsrq_pingpong soft-roce_ucp_tag_lat
 udp_ib_send_lat udp_ib_write_bw udp_ib_read_lat udp_ib_send_lat-cUD udp_ucp_tag_lat-s4194304
 """.split() + [case.name for case in cases.RDMA_CORE] + [*mlx5.QUICK, *cm.QUICK]
 
-# Of the table, each with the rows of both faces.
+# Groups of the table, each with the rows of both faces.
 SECTIONS = {
     "rdma-core's examples": [*cases.RDMA_CORE, *mlx5.RDMA_CORE],
     "perftest": [*cases.PERFTEST, *mlx5.PERFTEST],

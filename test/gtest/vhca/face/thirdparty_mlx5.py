@@ -36,7 +36,7 @@ ib_send_lat-cUC ib_write_bw-cUC ib_send_lat-cUD ib_send_bw-cUD-e ib_send_bw-cUD-
 ib_send_lat-cDC ib_send_bw-cDC-e ib_send_bw-cDC--use-srq ib_write_bw-cDC-q4 ib_read_lat-cDC-e
 ib_atomic_lat-cDC
 """.split()
-# Of rdma-core's tests those that need seconds, or little of the device.
+# Tests of rdma-core that need seconds, or little of the device.
 PYVERBS_NIGHTLY = ("addr", "cq", "cqex", "device", "fork", "mr", "pd", "relaxed_ordering", "qpex")
 
 

@@ -24,7 +24,7 @@ MLX5_PREFIX = "mlx5_"
 DRIVER_MLX5 = ("--driver", "mlx5")
 PYVERBS_TESTS = pathlib.Path("/usr/share/doc/rdma-core/tests")
 PYVERBS_MODULE = pathlib.Path("/usr/lib/python3/dist-packages/pyverbs")
-# What every program gets; mpirun asks root for the two.
+# The environment of every program; mpirun asks root for the two.
 COMMON = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

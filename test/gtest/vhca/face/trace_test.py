@@ -138,7 +138,7 @@ class Trace(unittest.TestCase):
             self.assertGreaterEqual(int(side["sent_bytes"]), MESSAGES * MESSAGE_BYTES)
         self.assertGreater(sum(int(side["retransmissions"]) for side in sides), 0)
         for one, other in (sides, sides[::-1]):
-            # What is left at the end nobody takes.
+            # Nobody takes the rest at the end.
             self.assertLessEqual(int(one["received"]), int(other["sent"]) - int(other["lost"]))
 
     def test_infiniband_over_shared_memory(self):
