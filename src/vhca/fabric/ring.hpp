@@ -17,7 +17,9 @@
 //      the receiver from the moment the control word carries position + 1. A sender that dies
 //      before the publishing store has sent nothing.
 //  (3) The receiver publishes its tail every N / 4 packets and whenever it finds the ring empty, so
-//      that the sender's line stays quiet under load and a peer that does not poll is noticed.
+//      that the sender's line stays quiet under load and a peer that does not poll is noticed. The
+//      tail covers earlier visits only: what was taken in this one has not been answered yet, and
+//      a sender whose timer runs out must not believe that it was.
 //  (4) No wake-up is lost. The receiver that stops polling stores armed = 1, then looks once more;
 //      the sender stores the control word, then looks at `armed`. At least one of the two must see
 //      the other's store, and that needs a store-load barrier on both sides, because a processor
@@ -181,6 +183,9 @@ class RingReceiver {
     explicit RingReceiver(const RingMemory<Atom>& memory, Fences fences = {})
         : memory_(memory), fences_(fences) {}
 
+    /// Before the first peek() of a visit: all that was taken so far has been answered.
+    void begin_visit() { answered_ = read_; }
+
     /// The next packet, in place: whoever reads it reads each byte once.
     Peek peek(std::span<const std::byte>* packet_p) {
         const Slot<Atom>& slot = memory_.slots[read_ % kRingSlots];
@@ -211,9 +216,13 @@ class RingReceiver {
         }
     }
 
-    /// Declares that nobody will poll. The caller passes fences().before_recheck() once for all its
+    /// Between visits: declares that nobody will poll. The caller passes fences().before_recheck() once for all its
     /// rings, then asks is_empty(): see invariant (4).
-    void arm() { memory_.sleep->armed.store(1, std::memory_order_relaxed); }
+    void arm() {
+        begin_visit();
+        publish_tail();
+        memory_.sleep->armed.store(1, std::memory_order_relaxed);
+    }
     void disarm() { memory_.sleep->armed.store(0, std::memory_order_relaxed); }
     /// Both sides are registered for membarrier(2): the sender need not fence.
     void spare_sender() { memory_.sleep->sender_pays.store(0, std::memory_order_relaxed); }
@@ -224,15 +233,16 @@ class RingReceiver {
         return static_cast<std::uint32_t>(word) == static_cast<std::uint32_t>(read_ + 1);
     }
     void publish_tail() {
-        if (published_ != read_) {
-            published_ = read_;
+        if (published_ != answered_) {
+            published_ = answered_;
             // SYNC vhca_reuse: our reads of the slots below come before the sender sees them free.
-            memory_.consumer->tail.store(read_, std::memory_order_release);
+            memory_.consumer->tail.store(answered_, std::memory_order_release);
         }
     }
 
     RingMemory<Atom> memory_;
-    std::uint64_t read_ = 0;  // next position to read
+    std::uint64_t read_ = 0;      // next position to read
+    std::uint64_t answered_ = 0;  // where this visit began
     std::uint64_t published_ = 0;
     Fences fences_{};
 };

@@ -157,6 +157,7 @@ unsigned ShmFabric::poll(Take&& take, Gone&& gone) {
     for (std::size_t i = 0; i < in_.size(); ++i) {
         InLink& link = *in_[i];
         std::span<const std::byte> packet;
+        link.ring.begin_visit();
         for (unsigned count = 0; count < kPacketsPerVisit; ++count) {
             const Peek seen = link.ring.peek(&packet);
             if (seen != Peek::kPacket) [[unlikely]] {

@@ -38,6 +38,7 @@ struct Model {
     /** -1: empty. */
     std::int64_t receive(DetRun& run) {
         std::span<const std::byte> packet;
+        receiver.begin_visit();
         const Peek seen = receiver.peek(&packet);
         if (seen == Peek::kEmpty) {
             return -1;

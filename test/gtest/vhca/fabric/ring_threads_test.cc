@@ -72,6 +72,7 @@ TEST(VhcaRingThreads, PacketsOfAllSizesArriveIntactAndInOrder) {
     std::uint32_t intact = 0;
     for (std::uint32_t i = 0; i < kPackets;) {
         std::span<const std::byte> packet;
+        receiver.begin_visit();
         const Peek seen = receiver.peek(&packet);
         if (seen == Peek::kEmpty) {
             std::this_thread::yield();
@@ -147,7 +148,35 @@ TEST(VhcaRing, AFullRingRefusesAndTakesMoreWhenTheReceiverMoved) {
         ASSERT_EQ(receiver.peek(&packet), Peek::kPacket);
         receiver.advance();
     }
+    receiver.begin_visit();
+    EXPECT_EQ(receiver.peek(&packet), Peek::kEmpty);
     EXPECT_NE(sender.claim(8), nullptr);
+    EXPECT_EQ(sender.unconsumed(), 0U);
+}
+
+// A receiver that is interrupted behind its visit has not answered what it took.
+TEST(VhcaRing, PacketsOfAVisitAreConsumedWhenTheNextOneBegins) {
+    Segment segment;
+    Sender sender(segment.ring);
+    for (unsigned i = 0; i < 3; ++i) {
+        ASSERT_NE(sender.claim(8), nullptr);
+        sender.publish(8);
+    }
+    Receiver receiver(segment.ring);
+    std::span<const std::byte> packet;
+    for (unsigned i = 0; i < 2; ++i) {
+        receiver.begin_visit();
+        while (receiver.peek(&packet) == Peek::kPacket) {
+            receiver.advance();
+        }
+        EXPECT_EQ(sender.unconsumed(), i == 0 ? 3U : 0U);
+    }
+    ASSERT_NE(sender.claim(8), nullptr);
+    sender.publish(8);
+    ASSERT_EQ(receiver.peek(&packet), Peek::kPacket);
+    receiver.advance();
+    EXPECT_EQ(sender.unconsumed(), 1U);
+    receiver.arm();
     EXPECT_EQ(sender.unconsumed(), 0U);
 }
 
