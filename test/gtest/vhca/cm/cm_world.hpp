@@ -202,6 +202,13 @@ class CmProgram {
     int listen(std::uint32_t id, std::uint32_t backlog = 0) {
         return run(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = backlog});
     }
+    std::uint32_t listening(const Address& address, std::uint16_t ps = RDMA_PS_TCP,
+                            std::uint32_t backlog = 0) {
+        const std::uint32_t id = create(ps);
+        EXPECT_EQ(bind(id, address), 0);
+        EXPECT_EQ(listen(id, backlog), 0);
+        return id;
+    }
     int resolve(std::uint32_t id, const Address& destination) {
         rdma_ucm_resolve_addr in{};
         in.id = id;
@@ -372,16 +379,19 @@ class VhcaCm : public testing::Test {
     struct Pair {
         std::uint32_t active, passive, listener;
     };
-    Pair connected() {
+    /// The client's request has arrived.
+    Pair requested() {
         Pair pair{};
-        pair.listener = server.create();
-        EXPECT_EQ(server.bind(pair.listener, Address::any(AF_INET)), 0);
-        EXPECT_EQ(server.listen(pair.listener, 4), 0);
+        pair.listener = server.listening(Address::any(AF_INET), RDMA_PS_TCP, 4);
         const std::uint16_t port = server.source_port(pair.listener);
         pair.active = client.routed(CmHost::address(2, port));
         EXPECT_EQ(client.connect(pair.active, CmProgram::param(0x111)), 0);
         settle();
         pair.passive = server.expect(kConnectRequest).id;
+        return pair;
+    }
+    Pair connected() {
+        const Pair pair = requested();
         EXPECT_EQ(server.accept(pair.passive, CmProgram::param(0x222)), 0);
         settle();
         client.expect(kConnectResponse);

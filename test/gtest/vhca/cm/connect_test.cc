@@ -13,9 +13,7 @@ std::string_view data_of(const rdma_ucm_conn_param& param) {
 constexpr std::size_t kReqData = 56, kRepData = 196, kRejData = 148;
 
 TEST_F(VhcaCm, a_connection_is_made_and_tells_each_side_of_the_other) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 7174)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
+    const std::uint32_t listener = server.listening(CmHost::address(2, 7174));
     const std::uint32_t active = client.routed(CmHost::address(2, 7174));
     ASSERT_EQ(client.connect(active, CmProgram::param(0x123456, "hello")), 0);
     settle();
@@ -104,9 +102,7 @@ TEST_F(VhcaCm, a_listener_that_comes_a_little_late_is_found) {
         const Time late = wire.now + 200'000'000;
         ASSERT_TRUE(run([&] { return wire.now > late; }));
         client.expect_nothing();
-        const std::uint32_t listener = server.create(ps);
-        ASSERT_EQ(server.bind(listener, CmHost::address(2, 9)), 0);
-        ASSERT_EQ(server.listen(listener), 0);
+        server.listening(CmHost::address(2, 9), ps);
         ASSERT_TRUE(run([&] { return server.channel->event_count() == 1; }));
         const std::uint32_t request = server.expect(kConnectRequest).id;
         ASSERT_EQ(server.accept(request, CmProgram::param(2)), 0);
@@ -130,13 +126,7 @@ TEST_F(VhcaCm, a_listener_of_another_address_or_kind_refuses) {
 }
 
 TEST_F(VhcaCm, a_program_rejects_with_data_and_reason) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
-    const std::uint32_t id = client.routed(CmHost::address(2, 5000));
-    ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
-    settle();
-    const std::uint32_t request = server.expect(kConnectRequest).id;
+    const auto [id, request, listener] = requested();
     EXPECT_EQ(server.reject(request, "no", 17), EINVAL);
     EXPECT_EQ(server.reject(request, std::string(kRejData + 1, 'x')), EINVAL);
     ASSERT_EQ(server.reject(request, "no"), 0);
@@ -148,9 +138,7 @@ TEST_F(VhcaCm, a_program_rejects_with_data_and_reason) {
 }
 
 TEST_F(VhcaCm, a_request_that_is_never_taken_is_rejected_when_its_listener_goes) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
+    const std::uint32_t listener = server.listening(CmHost::address(2, 5000));
     const std::uint32_t id = client.routed(CmHost::address(2, 5000));
     ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
     settle();
@@ -168,9 +156,7 @@ TEST_F(VhcaCm, private_data_beyond_the_limit_is_refused) {
 }
 
 TEST_F(VhcaCm, a_full_backlog_makes_a_request_wait) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener, 1), 0);
+    server.listening(CmHost::address(2, 5000), RDMA_PS_TCP, 1);
     const std::uint32_t first = client.routed(CmHost::address(2, 5000));
     const std::uint32_t second = client.routed(CmHost::address(2, 5000));
     ASSERT_EQ(client.connect(first, CmProgram::param(1)), 0);
@@ -262,13 +248,7 @@ TEST_F(VhcaCm, the_end_of_a_process_ends_its_connections) {
 }
 
 TEST_F(VhcaCm, the_end_of_a_process_rejects_what_it_had_begun) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
-    const std::uint32_t id = client.routed(CmHost::address(2, 5000));
-    ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
-    settle();
-    const std::uint32_t request = server.expect(kConnectRequest).id;
+    const auto [id, request, listener] = requested();
     ASSERT_EQ(server.accept(request, CmProgram::param(2)), 0);
     settle();
     client.expect(kConnectResponse);
@@ -303,9 +283,7 @@ TEST_F(VhcaCm, an_unreachable_peer_is_told_of_in_the_end) {
 }
 
 TEST_F(VhcaCm, a_program_may_take_its_time_to_accept) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
+    server.listening(CmHost::address(2, 5000));
     const std::uint32_t id = client.routed(CmHost::address(2, 5000));
     ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
     const Time end = wire.now + 600'000'000'000;
@@ -325,21 +303,16 @@ TEST_F(VhcaCm, a_program_may_take_its_time_to_accept) {
 }
 
 TEST_F(VhcaCm, a_message_of_the_peer_can_stand_for_its_lost_confirmation) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
-    const std::uint32_t id = client.routed(CmHost::address(2, 5000));
-    ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
-    settle();
-    const std::uint32_t request = server.expect(kConnectRequest).id;
+    const Pair pair = requested();
     const auto notify = [&](std::uint32_t event) {
-        return server.run(RDMA_USER_CM_CMD_NOTIFY, rdma_ucm_notify{.id = request, .event = event});
+        return server.run(RDMA_USER_CM_CMD_NOTIFY,
+                          rdma_ucm_notify{.id = pair.passive, .event = event});
     };
     EXPECT_EQ(notify(IBV_EVENT_COMM_EST), EINVAL);
-    ASSERT_EQ(server.accept(request, CmProgram::param(2)), 0);
+    ASSERT_EQ(server.accept(pair.passive, CmProgram::param(2)), 0);
     settle();
     wire.loses_next = 1;
-    ASSERT_EQ(client.get_ready(id), 0);
+    ASSERT_EQ(client.get_ready(pair.active), 0);
     EXPECT_EQ(notify(IBV_EVENT_PATH_MIG), EINVAL);
     EXPECT_EQ(notify(IBV_EVENT_COMM_EST), 0);
     EXPECT_EQ(notify(IBV_EVENT_COMM_EST), EISCONN);
@@ -347,13 +320,7 @@ TEST_F(VhcaCm, a_message_of_the_peer_can_stand_for_its_lost_confirmation) {
 }
 
 TEST_F(VhcaCm, a_client_that_gives_up_takes_its_request_back) {
-    const std::uint32_t listener = server.create();
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
-    const std::uint32_t id = client.routed(CmHost::address(2, 5000));
-    ASSERT_EQ(client.connect(id, CmProgram::param(1)), 0);
-    settle();
-    const std::uint32_t request = server.expect(kConnectRequest).id;
+    const auto [id, request, listener] = requested();
     ASSERT_EQ(client.destroy(id), 0);
     settle();
     // The program cannot be told yet; accepting fails.
@@ -362,9 +329,7 @@ TEST_F(VhcaCm, a_client_that_gives_up_takes_its_request_back) {
 }
 
 TEST_F(VhcaCm, datagrams_find_their_queue_pair) {
-    const std::uint32_t listener = server.create(RDMA_PS_UDP);
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
+    server.listening(CmHost::address(2, 5000), RDMA_PS_UDP);
     const std::uint32_t id = client.routed(CmHost::address(2, 5000), RDMA_PS_UDP);
     ASSERT_EQ(client.connect(id, CmProgram::param(7, "who")), 0);
     settle();
@@ -390,9 +355,7 @@ TEST_F(VhcaCm, datagrams_without_a_listener_and_rejected_ones_are_unreachable) {
     ASSERT_EQ(client.connect(id, CmProgram::param(7)), 0);
     ASSERT_TRUE(run([&] { return client.channel->event_count() == 1; }));
     client.expect(kUnreachable, kSidrUnsupported);
-    const std::uint32_t listener = server.create(RDMA_PS_UDP);
-    ASSERT_EQ(server.bind(listener, CmHost::address(2, 5000)), 0);
-    ASSERT_EQ(server.listen(listener), 0);
+    server.listening(CmHost::address(2, 5000), RDMA_PS_UDP);
     const std::uint32_t other = client.routed(CmHost::address(2, 5000), RDMA_PS_UDP);
     ASSERT_EQ(client.connect(other, CmProgram::param(7)), 0);
     settle();
@@ -438,9 +401,7 @@ TEST_F(VhcaCm, connections_come_and_go_over_a_wire_that_loses_and_repeats) {
         wire.loss = 0.3;
         wire.duplication = 0.3;
         CmProgram active(one), passive(two);
-        const std::uint32_t listener = passive.create();
-        ASSERT_EQ(passive.bind(listener, Address::any(AF_INET)), 0);
-        ASSERT_EQ(passive.listen(listener, 4), 0);
+        const std::uint32_t listener = passive.listening(Address::any(AF_INET), RDMA_PS_TCP, 4);
         const std::uint32_t id = active.routed(CmHost::address(2, passive.source_port(listener)));
         ASSERT_EQ(active.connect(id, CmProgram::param(1)), 0);
         const auto until_event = [&](CmProgram& program) {
