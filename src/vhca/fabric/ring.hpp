@@ -216,8 +216,8 @@ class RingReceiver {
         }
     }
 
-    /// Between visits: declares that nobody will poll. The caller passes fences().before_recheck() once for all its
-    /// rings, then asks is_empty(): see invariant (4).
+    /// Between visits: declares that nobody will poll. The caller passes fences().before_recheck()
+    /// once for all its rings, then asks is_empty(): see invariant (4).
     void arm() {
         begin_visit();
         publish_tail();
