@@ -131,7 +131,6 @@ class Selection {
     std::size_t rndv_from(BufferKind kind) const {
         return rndv_from_[static_cast<std::size_t>(kind)];
     }
-    bool is_overridden() const { return is_overridden_; }
     /// How a message of `bytes` goes.
     Choice choose(const RailCosts& rail, std::size_t bytes, BufferKind kind) const;
 

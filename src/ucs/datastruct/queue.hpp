@@ -6,7 +6,7 @@
 // One thread at a time.
 //
 // 1. An element is in at most one container per link.
-// 2. A container is neither copied nor moved; splice_back() hands its elements over.
+// 2. A container is neither copied nor moved.
 #pragma once
 
 #include <cstddef>
@@ -65,23 +65,6 @@ class Queue {
             --size_;
         }
         return element;
-    }
-
-    /// Moves all elements of `other` behind the own ones, in order.
-    void splice_back(Queue& other) {
-        if (other.head_ == nullptr || &other == this) {
-            return;
-        }
-        if (head_ == nullptr) {
-            head_ = other.head_;
-        } else {
-            (tail_->*Link).next = other.head_;
-        }
-        tail_ = other.tail_;
-        size_ += other.size_;
-        other.head_ = nullptr;
-        other.tail_ = nullptr;
-        other.size_ = 0;
     }
 
     /// Unlinks every element for which `predicate(T&)` holds; the others keep their order. The

@@ -36,7 +36,7 @@ using Handle = std::unique_ptr<hwloc_topology, HandleFree>;
 constexpr const char* kIntrusiveComponents[] = {"x86",  "gl",   "opencl",   "cuda",
                                                 "nvml", "rsmi", "levelzero"};
 
-Handle make_handle(Topology::Devices devices) {
+Handle make_handle() {
     hwloc_topology_t raw = nullptr;
     if (hwloc_topology_init(&raw) != 0) {
         return nullptr;
@@ -46,9 +46,7 @@ Handle make_handle(Topology::Devices devices) {
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
     }
     hwloc_topology_set_icache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
-    hwloc_topology_set_io_types_filter(raw, devices == Topology::Devices::kIncluded
-                                                ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT
-                                                : HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
     return handle;
 }
 
@@ -101,41 +99,6 @@ int node_of_cpuset(hwloc_topology_t handle, hwloc_const_cpuset_t cpuset) {
     return nearest;
 }
 
-std::string pci_bus_id(hwloc_obj_t object) {
-    while (object != nullptr && object->type != HWLOC_OBJ_PCI_DEVICE) {
-        object = object->parent;
-    }
-    if (object == nullptr) {
-        return {};
-    }
-    const hwloc_obj_attr_u::hwloc_pcidev_attr_s& pci = object->attr->pcidev;
-    char text[32];
-    std::snprintf(text, sizeof(text), "%04x:%02x:%02x.%01x", static_cast<unsigned>(pci.domain),
-                  static_cast<unsigned>(pci.bus), static_cast<unsigned>(pci.dev),
-                  static_cast<unsigned>(pci.func));
-    return text;
-}
-
-int node_of_io_object(hwloc_topology_t handle, hwloc_obj_t object) {
-    return node_of_cpuset(handle, hwloc_get_non_io_ancestor_obj(handle, object)->cpuset);
-}
-
-hwloc_obj_t find_device(hwloc_topology_t handle, std::string_view device) {
-    for (hwloc_obj_t object = nullptr;
-         (object = hwloc_get_next_osdev(handle, object)) != nullptr;) {
-        if (object->name != nullptr && device == object->name) {
-            return object;
-        }
-    }
-    for (hwloc_obj_t object = nullptr;
-         (object = hwloc_get_next_pcidev(handle, object)) != nullptr;) {
-        if (device == pci_bus_id(object)) {
-            return object;
-        }
-    }
-    return nullptr;
-}
-
 // -1 when the firmware gave none.
 int firmware_distance(hwloc_topology_t handle, hwloc_obj_t a, hwloc_obj_t b) {
     hwloc_distances_s* distances = nullptr;
@@ -155,9 +118,9 @@ int firmware_distance(hwloc_topology_t handle, hwloc_obj_t a, hwloc_obj_t b) {
 // Where even a minimal machine is better than none.
 constexpr const char* kUnknownMachine = "numa:1 core:1 pu:1";
 
-const Topology* read_system(Topology::Devices devices) {
+const Topology* read_system() {
     std::unique_ptr<Topology> topology;
-    if (Topology::load_system(devices, &topology) != UCS_OK) {
+    if (Topology::load_system(&topology) != UCS_OK) {
         TW_LOG_WARN("hwloc cannot read this machine's topology; placement is left to the kernel");
         const ucs_status_t status = Topology::load_synthetic(kUnknownMachine, &topology);
         TW_CHECK(status == UCS_OK);
@@ -167,26 +130,8 @@ const Topology* read_system(Topology::Devices devices) {
 
 }  // namespace
 
-const char* nearness_name(Nearness nearness) {
-    switch (nearness) {
-        case Nearness::kSameCpu:
-            return "same cpu";
-        case Nearness::kSameCore:
-            return "same core";
-        case Nearness::kSharedCache:
-            return "shared cache";
-        case Nearness::kSameNode:
-            return "same node";
-        case Nearness::kSamePackage:
-            return "same package";
-        case Nearness::kSameMachine:
-            return "same machine";
-    }
-    return "";
-}
-
-ucs_status_t Topology::load_system(Devices devices, std::unique_ptr<Topology>* topology_p) {
-    Handle handle = make_handle(devices);
+ucs_status_t Topology::load_system(std::unique_ptr<Topology>* topology_p) {
+    Handle handle = make_handle();
     if (handle == nullptr || hwloc_topology_load(handle.get()) != 0) {
         return UCS_ERR_IO_ERROR;
     }
@@ -196,7 +141,7 @@ ucs_status_t Topology::load_system(Devices devices, std::unique_ptr<Topology>* t
 
 ucs_status_t Topology::load_synthetic(const char* description,
                                       std::unique_ptr<Topology>* topology_p) {
-    Handle handle = make_handle(Devices::kIncluded);
+    Handle handle = make_handle();
     if (handle == nullptr || hwloc_topology_set_synthetic(handle.get(), description) != 0 ||
         hwloc_topology_load(handle.get()) != 0) {
         return UCS_ERR_INVALID_PARAM;
@@ -206,7 +151,7 @@ ucs_status_t Topology::load_synthetic(const char* description,
 }
 
 ucs_status_t Topology::load_xml_text(std::string_view xml, std::unique_ptr<Topology>* topology_p) {
-    Handle handle = make_handle(Devices::kIncluded);
+    Handle handle = make_handle();
     const std::string text(xml);  // hwloc wants the terminating zero counted
     if (handle == nullptr ||
         hwloc_topology_set_xmlbuffer(handle.get(), text.c_str(),
@@ -219,7 +164,7 @@ ucs_status_t Topology::load_xml_text(std::string_view xml, std::unique_ptr<Topol
 }
 
 ucs_status_t Topology::load_xml_file(const char* path, std::unique_ptr<Topology>* topology_p) {
-    Handle handle = make_handle(Devices::kIncluded);
+    Handle handle = make_handle();
     if (handle == nullptr || hwloc_topology_set_xml(handle.get(), path) != 0 ||
         hwloc_topology_load(handle.get()) != 0) {
         return UCS_ERR_INVALID_PARAM;
@@ -296,37 +241,6 @@ int Topology::distance(int node_a, int node_b) const {
     return share_ancestor(handle_, a, b, HWLOC_OBJ_PACKAGE) ? 20 : 30;
 }
 
-std::vector<int> Topology::nodes_by_distance(int node) const {
-    std::vector<int> sorted = nodes();
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](int a, int b) { return distance(node, a) < distance(node, b); });
-    return sorted;
-}
-
-std::vector<TopologyDevice> Topology::devices() const {
-    std::vector<TopologyDevice> found;
-    for (hwloc_obj_t object = nullptr;
-         (object = hwloc_get_next_osdev(handle_, object)) != nullptr;) {
-        if (object->name != nullptr) {
-            found.push_back({.name = object->name,
-                             .pci_bus_id = pci_bus_id(object),
-                             .node = node_of_io_object(handle_, object)});
-        }
-    }
-    return found;
-}
-
-int Topology::node_of_device(std::string_view device) const {
-    hwloc_obj_t object = find_device(handle_, device);
-    return object == nullptr ? -1 : node_of_io_object(handle_, object);
-}
-
-std::vector<int> Topology::cpus_of_device(std::string_view device) const {
-    hwloc_obj_t object = find_device(handle_, device);
-    return object == nullptr ? std::vector<int>{}
-                             : indexes(hwloc_get_non_io_ancestor_obj(handle_, object)->cpuset);
-}
-
 ucs_status_t Topology::bind_memory(void* address, std::size_t bytes, int node) const {
     hwloc_obj_t object = node_object(handle_, node);
     if (object == nullptr) {
@@ -357,12 +271,7 @@ ucs_status_t Topology::bind_memory(void* address, std::size_t bytes, int node) c
 
 // Never destroyed: another object's destructor may still ask at exit.
 const Topology& system_topology() {
-    static const Topology* const instance = read_system(Topology::Devices::kLeftOut);
-    return *instance;
-}
-
-const Topology& system_topology_with_devices() {
-    static const Topology* const instance = read_system(Topology::Devices::kIncluded);
+    static const Topology* const instance = read_system();
     return *instance;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which processors, memory nodes and devices a machine has, and what is near to what.
+// The processors and memory nodes of a machine, and which of them are near to each other.
 //
 // system_topology() is this machine, read once when somebody asks. Others can be loaded from a
 // description, so that placement is tested for machines that we do not have. A Topology does not
@@ -22,20 +22,10 @@ namespace tagwire::ucs {
 /// How close two processors are, nearest first.
 enum class Nearness { kSameCpu, kSameCore, kSharedCache, kSameNode, kSamePackage, kSameMachine };
 
-const char* nearness_name(Nearness nearness);
-
-struct TopologyDevice {
-    std::string name;        // as the operating system calls it: "eth0", "mlx5_0"
-    std::string pci_bus_id;  // "0000:3b:00.0", empty when it is not on PCI
-    int node;                // nearest NUMA node
-};
-
 class Topology {
   public:
-    enum class Devices { kLeftOut, kIncluded };  // including them reads a lot of sysfs
-
     /// UCS_ERR_IO_ERROR when the machine cannot be read.
-    static ucs_status_t load_system(Devices devices, std::unique_ptr<Topology>* topology_p);
+    static ucs_status_t load_system(std::unique_ptr<Topology>* topology_p);
     /// hwloc's notation: "package:2 numa:2 core:4 pu:2". UCS_ERR_INVALID_PARAM when it is not
     /// understood.
     static ucs_status_t load_synthetic(const char* description,
@@ -59,16 +49,6 @@ class Topology {
     /// The firmware's relative latency (10 is local), or 10, 20 and 30 for same node, same package
     /// and other package where it has none. -1 for unknown nodes.
     int distance(int node_a, int node_b) const;
-    /// All nodes, nearest to `node` first.
-    std::vector<int> nodes_by_distance(int node) const;
-
-    std::vector<TopologyDevice> devices() const;
-    /// By operating system name or PCI bus id; -1 when there is none such or it is near to no node
-    /// in particular.
-    int node_of_device(std::string_view device) const;
-    /// Processors nearest to it, ascending; empty when there is no such device.
-    std::vector<int> cpus_of_device(std::string_view device) const;
-
     /// Binds pages that overlap [address, address + bytes) and are touched from now on to a node. A
     /// preference: when the node is full, others serve. The caller may go on after any failure.
     /// UCS_ERR_UNSUPPORTED: the kernel has or permits no such thing (containers often), or this is
@@ -81,11 +61,8 @@ class Topology {
     hwloc_topology* handle_;
 };
 
-/// This machine without its devices. Never nullptr: where it cannot be read (logged), one node with
-/// one processor.
+/// This machine, without devices. Where it cannot be read (logged), one node with one processor.
 const Topology& system_topology();
-/// The same with devices, read on the first call.
-const Topology& system_topology_with_devices();
 
 /// Where the calling thread runs at this moment. -1 when the kernel does not say.
 int current_cpu();

@@ -86,7 +86,7 @@ ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
         return link().failure;
     if (!group_.empty())
         return UCS_ERR_NO_RESOURCE;
-    if (!owner.flush_needed(link(), this))
+    if (!SmIface::flush_needed(link()))
         return UCS_OK;
     if (comp == nullptr)
         return UCS_INPROGRESS;  // asked again until it is done, so nothing is kept for it

@@ -106,8 +106,6 @@ class SmEp : public uct::BaseEp {
         link().tx.publish(control);
         link().after_publish();
     }
-    ssize_t publish_packed(std::uint8_t kind_id, bool is_tag, uct_tag_t tag, std::uint64_t imm,
-                           std::uint32_t seg, std::size_t bytes);
     void write_header(Kind kind, std::uint8_t flags, const void* header, unsigned length,
                       std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to);
     ucs_status_t resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,

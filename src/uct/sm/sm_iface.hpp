@@ -98,7 +98,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     /// The first step of a transfer, within the call that starts it: UCS_OK when that was all.
     ucs_status_t step_first(Op& op);
     ucs_status_t start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
-    bool flush_needed(const Link& link, const SmEp* ep) const;
+    static bool flush_needed(const Link& link);
     RndvOp* new_rndv(Link& link, SmEp* ep, uct_completion_t* comp);
     void drop_rndv(RndvOp& op, ucs_status_t status);
     void look_soon() { next_look_ = 0; }

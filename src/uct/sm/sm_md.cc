@@ -215,9 +215,4 @@ std::byte* SmMd::resolve(std::uint32_t key, std::uint64_t address, std::uint64_t
     return handle->address + (address - start);
 }
 
-std::size_t SmMd::registration_count() {
-    const std::lock_guard lock(mutex_);
-    return by_index_.size() - free_.size();
-}
-
 }  // namespace tagwire::sm

@@ -59,7 +59,6 @@ class SmMd : public uct::Md {
                        unsigned access);
 
     [[nodiscard]] const Arena& arena() const { return *arena_; }
-    [[nodiscard]] std::size_t registration_count();
 
   private:
     SmMd(const uct::Component& family, std::unique_ptr<Arena> arena);

@@ -258,7 +258,7 @@ void SmIface::finish(Op& op, ucs_status_t status) {
     }
 }
 
-bool SmIface::flush_needed(const Link& link, const SmEp*) const {
+bool SmIface::flush_needed(const Link& link) {
     return !link.ops.empty();
 }
 

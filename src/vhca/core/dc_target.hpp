@@ -49,8 +49,6 @@ class DcTarget {
     /// Before the DCT is destroyed: such receives go back, nothing is read any more.
     void close_all();
 
-    [[nodiscard]] std::size_t open_count() const { return open_.size(); }
-
   private:
     struct Key {
         std::uint64_t node;

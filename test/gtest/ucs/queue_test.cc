@@ -63,21 +63,6 @@ TEST_F(IntrusiveContainers, queue_takes_back_what_was_popped) {
     EXPECT_EQ(queue_.back(), &items_[3]);
 }
 
-TEST_F(IntrusiveContainers, queue_splice_keeps_order) {
-    ItemQueue other;
-    queue_.push_back(items_[0]);
-    other.push_back(items_[1]);
-    other.push_back(items_[2]);
-    queue_.splice_back(other);
-    EXPECT_TRUE(other.empty());
-    queue_.splice_back(other);
-    queue_.push_back(items_[3]);
-    EXPECT_THAT(values(queue_), ElementsAre(0, 1, 2, 3));
-    other.splice_back(queue_);
-    EXPECT_THAT(values(other), ElementsAre(0, 1, 2, 3));
-    EXPECT_THAT(values(queue_), IsEmpty());
-}
-
 TEST_F(IntrusiveContainers, queue_remove_if_keeps_the_others_in_order) {
     for (Item& item : items_) {
         queue_.push_back(item);

@@ -59,16 +59,11 @@ TEST_F(Synthetic, memory_of_another_machine_cannot_be_bound) {
     EXPECT_EQ(topology_->bind_memory(page, sizeof(page), 9), UCS_ERR_INVALID_PARAM);
 }
 
-TEST_F(Synthetic, nearest_node_comes_first) {
-    EXPECT_THAT(topology_->nodes_by_distance(1), ElementsAre(1, 0));
-}
-
 TEST(Topology, distances_follow_packages_where_the_firmware_gives_none) {
     std::unique_ptr<Topology> topology;
     ASSERT_EQ(Topology::load_synthetic("package:2 group:2 [numa] core:2 pu:1", &topology), UCS_OK);
     EXPECT_EQ(topology->distance(0, 0), 10);
     EXPECT_LT(topology->distance(0, 1), topology->distance(0, 2));
-    EXPECT_THAT(topology->nodes_by_distance(3), ElementsAre(3, 2, 0, 1));
 }
 
 TEST(Topology, description_that_is_not_understood_is_refused) {
@@ -79,8 +74,7 @@ TEST(Topology, description_that_is_not_understood_is_refused) {
     EXPECT_EQ(topology, nullptr);
 }
 
-// Two packages of two NUMA nodes each; InfiniBand adapters at nodes 1 and 3, a disk at the first
-// package as a whole.
+// Two packages of two NUMA nodes each.
 class TwoPackages : public ::testing::Test {
   protected:
     TwoPackages() { EXPECT_EQ(Topology::load_xml_file(kFile, &topology_), UCS_OK); }
@@ -100,31 +94,6 @@ TEST_F(TwoPackages, distances_are_those_of_the_firmware) {
     EXPECT_EQ(topology_->distance(0, 0), 10);
     EXPECT_EQ(topology_->distance(0, 1), 12);
     EXPECT_EQ(topology_->distance(0, 3), 32);
-    EXPECT_THAT(topology_->nodes_by_distance(2), ElementsAre(2, 3, 0, 1));
-}
-
-TEST_F(TwoPackages, devices_are_listed_with_their_place) {
-    const std::vector<TopologyDevice> devices = topology_->devices();
-    ASSERT_THAT(devices, SizeIs(5));
-    EXPECT_EQ(devices[1].name, "mlx5_0");
-    EXPECT_EQ(devices[1].pci_bus_id, "0000:3b:00.0");
-    EXPECT_EQ(devices[1].node, 1);
-}
-
-TEST_F(TwoPackages, adapter_is_near_to_its_node) {
-    EXPECT_EQ(topology_->node_of_device("mlx5_1"), 3);
-    EXPECT_EQ(topology_->node_of_device("0000:3b:00.0"), 1);
-    EXPECT_THAT(topology_->cpus_of_device("mlx5_1"), ElementsAre(12, 13, 14, 15));
-}
-
-TEST_F(TwoPackages, device_of_a_package_is_near_to_no_single_node) {
-    EXPECT_EQ(topology_->node_of_device("nvme0n1"), -1);
-    EXPECT_THAT(topology_->cpus_of_device("nvme0n1"), SizeIs(8));
-}
-
-TEST_F(TwoPackages, unknown_device_has_no_place) {
-    EXPECT_EQ(topology_->node_of_device("mlx5_9"), -1);
-    EXPECT_THAT(topology_->cpus_of_device("mlx5_9"), IsEmpty());
 }
 
 TEST_F(TwoPackages, xml_can_be_given_as_text) {
@@ -168,13 +137,6 @@ TEST(SystemTopology, memory_is_bound_or_the_reason_is_told) {
     EXPECT_TRUE(status == UCS_OK || status == UCS_ERR_UNSUPPORTED) << static_cast<int>(status);
     EXPECT_EQ(system_topology().bind_memory(memory, bytes, 4711), UCS_ERR_INVALID_PARAM);
     std::free(memory);
-}
-
-TEST(SystemTopology, devices_are_there_when_asked_for) {
-    EXPECT_THAT(system_topology().devices(), IsEmpty());
-    for (const TopologyDevice& device : system_topology_with_devices().devices()) {
-        EXPECT_EQ(system_topology_with_devices().node_of_device(device.name), device.node);
-    }
 }
 
 }  // namespace
