@@ -46,6 +46,12 @@ UNORDERED = re.compile(
 FUNCTION_HEAD = re.compile(
     r"^\s*(?!(namespace|class|struct|union|enum|extern|if|for|while|switch|do|else|try)\b)"
     r"[^#=]*\(.*\{$")
+COMMENT = re.compile(r"^\s*//+(?P<text>.*)$")
+GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
+DRAWN = re.compile(r"[|<>+]|--|\.\.\.")
+PROSE_WORDS = 4
+TYPE_ALONE = re.compile(r"^\s+(?!(return|else|public|private|protected)\b)[\w:<>,* ]*[\w>*]$")
+NAME_ALONE = re.compile(r"^\s+\w+(\[\w*\])?( = [^;]*)?;\s+//")
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,18 @@ def sizes(path, lines):
                       f"{len(lines)} lines; the target is {FILE_LINES_TARGET}", warning=True)
 
 
+def wrapping(path, lines):
+    """Prose of Markdown; tables, code and links that cannot be broken may be longer."""
+    fenced = False
+    for number, line in enumerate(lines, 1):
+        fenced ^= line.lstrip().startswith("```")
+        is_code = fenced or line.startswith(("|", "    ", "\t", "#", "<"))
+        breaks = " " in re.sub("`[^`]*`", "", line).strip()
+        if len(line) > LINE_COLUMNS_MAX and breaks and not is_code:
+            yield Finding(path, number, "line-length",
+                          f"{len(line)} columns; prose is wrapped at {LINE_COLUMNS_MAX}")
+
+
 def function_sizes(path, lines):
     """Bodies as clang-format lays them out: up to the brace in the column of the head."""
     start, end = None, ""
@@ -102,6 +120,40 @@ def function_sizes(path, lines):
                 text = f"{number - start - 1} lines; {FUNCTION_LINES_MAX} is a smell"
                 yield Finding(path, start, "function-size", text, warning=True)
             start = None
+
+
+def columns(line):
+    """Where the cells of a comment line begin; nothing for a line of code."""
+    match = COMMENT.match(line)
+    if not match or not match["text"].strip():
+        return set()
+    text, base = match["text"], match.start("text")
+    first = len(text) - len(text.lstrip())
+    return {base + first} | {base + gap.end() for gap in GAP.finditer(text)}
+
+
+def layouts(path, lines):
+    """Tables and charts that somebody's formatter ran together, and declarations that it tore."""
+    starts = [columns(line) for line in lines]
+    for number, line in enumerate(lines, 1):
+        match = COMMENT.match(line)
+        if match and not DRAWN.search(match["text"]):
+            near = set().union(*starts[max(0, number - 3):number - 1], *starts[number:number + 2])
+            if any(len(cell.split()) >= PROSE_WORDS and match.start("text") + end not in near
+                   for cell, end in cells(match["text"])):
+                yield Finding(path, number, "layout", "a table that was run together: a cell of "
+                              "prose ends where no line nearby has a column")
+        if number < len(lines) and TYPE_ALONE.match(line) and NAME_ALONE.match(lines[number]):
+            yield Finding(path, number, "layout", "a declaration torn by its comment: put the "
+                          "comment above it")
+
+
+def cells(text):
+    """(cell, where the next one begins) of each but the last."""
+    begin = 0
+    for gap in GAP.finditer(text):
+        yield text[begin:gap.start()], gap.end()
+        begin = gap.end()
 
 
 def leftovers(path, lines):
@@ -188,6 +240,7 @@ def tracked_files(root):
 
 def check_code(path, lines, includes, sync):
     yield from function_sizes(path, lines)
+    yield from layouts(path, lines)
     yield from confined(path, lines)
     yield from header_kind(path)
     yield from sync.check(path, lines)
@@ -204,6 +257,8 @@ def check_tree(root, files):
             continue
         lines = (Path(root) / path).read_text(errors="replace").splitlines()
         findings += leftovers(path, lines)
+        if suffix == ".md":
+            findings += wrapping(path, lines)
         if suffix in CODE or is_script:
             findings += first_line(path, lines)
             findings += sizes(path, lines)

@@ -127,6 +127,30 @@ class Sizes(unittest.TestCase):
         self.assertEqual(rules(long_function, warnings=True), ["function-size"])
 
 
+class Layouts(unittest.TestCase):
+    def test_a_table_that_was_run_together_fails(self):
+        self.assertEqual(rules({"src/a.cc": "//   NO_RESOURCE   nothing happened: retry, or queue "
+                                            "UNSUPPORTED     it lacks it\n"}), ["layout"])
+
+    def test_tables_and_charts_pass(self):
+        self.assertEqual(rules({"src/a.cc": "//   NO_RESOURCE   nothing happened: retry\n"
+                                            "//   UNSUPPORTED   it lacks the operation\n"
+                                            "//   one of four words   as long as it is\n"
+                                            "//                       goes on here\n"
+                                            "//   a --- chart that has words ---->    b\n"}), [])
+
+    def test_prose_of_markdown_is_wrapped(self):
+        words = "word " * 20 + "word\n"
+        self.assertEqual(rules({"a.md": words}, head=""), ["line-length"])
+        self.assertEqual(rules({"a.md": f"| {words}\n    {words}```\n{words}```\n"}, head=""), [])
+
+    def test_a_torn_declaration_fails(self):
+        torn = "struct A {\n    unsigned\n        paths;  // that there are\n};\n"
+        self.assertEqual(rules({"src/a.cc": torn}), ["layout"])
+        whole = "struct A {\n    // Paths that there are.\n    unsigned paths;\n};\n"
+        self.assertEqual(rules({"src/a.cc": whole}), [])
+
+
 class Leftovers(unittest.TestCase):
     def test_notes_to_self_fail(self):
         for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):

@@ -2,7 +2,7 @@
 // What a thread sleeps on: one descriptor, readable when one of some workers has something to
 // progress, or when wake() was called.
 //
-//   fd(): threads of the program poll it    Sleep: threads within a call
+//   fd(), for programs                      Sleep, within a call
 //      |            \                          |          /
 //    outer_        workers_fd_ (each worker's descriptor)  inner_
 //

@@ -91,11 +91,11 @@ struct alignas(4) RequestState {  // one word to write
     bool is_outstanding : 1 = false;
     bool is_queued : 1 = false;
     bool is_posted : 1 = false;
-    bool has_gone : 1 = false;    // an eager message: all of it is with the transport
-    bool is_offered : 1 = false;  // a receive: the sender may write into its buffer
-    // A flush: the peer has taken all before it. A send: its acknowledgement is here.
+    bool has_gone : 1 = false;     // an eager message: all of it is with the transport
+    bool is_offered : 1 = false;   // a receive: the sender may write into its buffer
     bool is_start : 1 = false;     // a receive: only the start of a rendezvous, which goes on
     bool is_internal : 1 = false;  // of the library, from its pool of parts
+    // A flush: the peer has taken all before it. A send: its acknowledgement is here.
     bool is_answered : 1 = false;
     bool is_held : 1 = false;       // a tagged receive that no device has (device_tags.hpp)
     bool is_rndv : 1 = false;       // a send: it was announced as a rendezvous

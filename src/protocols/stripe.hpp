@@ -135,8 +135,8 @@ class Stripes : public ucs::FromReserve {
     Endpoint& ep_;
     bool has_chosen_ = false;
     ucs::ReserveVector<std::unique_ptr<StripeLane>> lanes_;
-    ucs::ReserveVector<StripeLane*>
-        members_;  // those that carry what this side moves; null: the lane
+    // Those that carry what this side moves; null: the lane.
+    ucs::ReserveVector<StripeLane*> members_;
     StripePlan get_plan_, put_plan_;
 };
 

@@ -3,9 +3,13 @@
 // that carries small framed messages. Nothing of a measurement itself goes over it. One thread
 // reads and writes; stalled() may be called by any thread.
 //
-//     offset 0   "TWPC"      4   u16 protocol version      6   u16 message type
-//            8   u32 payload length (at most kPayloadMax)  12  u32 FNV-1a of the payload       16
-//            payload
+//     offset  field
+//     0       "TWPC"
+//     4       u16 protocol version
+//     6       u16 message type
+//     8       u32 payload length, at most kPayloadMax
+//     12      u32 FNV-1a of the payload
+//     16      payload
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,13 @@
 // The loops of all tests. A test is one of three shapes over a Port, which knows one kind of
 // operation:
 //
-//   ping-pong   driver: send(i) prepare_next(i) wait arrived(i)       peer: wait arrived(i) send(i)
-//   prepare_next(i) stream      sender: try_send... try_finish, wait acked            receiver:
-//   wait received_all, try_ack fetch       driver: try_send(i), wait for its completion peer: only
-//   progress
+//   shape      side      steps
+//   ping-pong  driver    send(i), prepare_next(i), wait for arrived(i)
+//              peer      wait for arrived(i), send(i), prepare_next(i)
+//   stream     sender    try_send(i) ..., try_finish(), wait for acked()
+//              receiver  wait for received_all(), try_ack()
+//   fetch      driver    try_send(i), wait for its completion
+//              peer      progress only
 //
 // The loops are templates so that nothing indirect lies between the loop and the call that is
 // measured.

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A driver and a peer that run jobs together.
 //
-//     driver                                     peer
-//       <--------------- kHello --------------->            versions, CPUs, the shared mapping of
-//       the floors kSetup -------- kAddress both ways -----> links     once kJob ---------- kRegion
-//       both ways ------> tests     for every measurement:
-//       <--------------- kReady --------------->
-//       ... the measurement, no control messages ...
-//       kFinish --------------------------------> kDone
-//       kBye
+//     driver                               peer
+//       <------------ kHello ------------->       versions, CPUs, the mapping that both share
+//     once:
+//       ------------- kSetup ------------->       links: each side sends its kAddress
+//     for each job:
+//       -------------- kJob -------------->
+//       ------------- kRegion ------------>       memory that the job moves (put and get: of both)
+//       <------------ kReady ------------->
+//       ... the measurement, without control messages ...
+//       ------------- kFinish ------------>
+//       <------------- kDone --------------       the peer's outcome
+//     at the end:
+//       -------------- kBye -------------->
 #pragma once
 
 #include <memory>

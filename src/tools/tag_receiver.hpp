@@ -80,8 +80,8 @@ class TagReceiver {
     struct Expected {
         uct_iface_h iface;
         uct_tag_t tag;
-        std::uint64_t
-            sequence;  // of the message, for validation; kByArrival: as many as came before
+        // Of the message, for validation; kByArrival: as many as came before.
+        std::uint64_t sequence;
     };
     static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};
 

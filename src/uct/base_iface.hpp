@@ -9,9 +9,10 @@
 // Threads: the worker's owner thread.
 // Invariants
 //  (1) Every entry of the AM table has a callable function: an id without a handler has one that
-//  warns and drops. (2) Both tag callbacks are set or none; has_tag_callbacks() tells. (3) The
-//  worker progresses the interface exactly while a progress flag is set; the destructor takes it
-//  out.
+//      warns and drops.
+//  (2) Both tag callbacks are set or none; has_tag_callbacks() tells.
+//  (3) The worker progresses the interface exactly while a progress flag is set; the destructor
+//      removes it.
 #pragma once
 
 #include <uct/api/uct.h>

@@ -9,8 +9,9 @@
 //
 //   struct XEp : BaseEp {
 //       ucs_status_t put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
-//       uct_rkey_t rkey); static ucs_status_t create(const uct_ep_params_t* params, uct_ep_h*
-//       ep_p); void destroy();  // delete this
+//                              uct_rkey_t rkey);
+//       static ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p);
+//       void destroy();  // delete this
 //   };
 //
 // One function per slot, each of exactly the slot's type: no cast of function pointers, and the

@@ -196,8 +196,8 @@ class PendingQueue {
     }
 
     detail::PendingLink ready_;  // groups whose turn comes, in this order
-    detail::PendingLink
-        refused_;  // groups that refused in the running dispatch; empty outside of one
+    // Groups that refused in the running dispatch; empty outside of one.
+    detail::PendingLink refused_;
     bool dispatching_ = false;
 };
 

@@ -100,8 +100,8 @@ enum tw_done_flag {
 /// The end of an operation.
 typedef struct tw_completion {
     void* context;  ///< tw_op_t.context of the operation.
-    tw_request_h
-        request;  ///< The operation; of the library again, unless the program allocated it.
+    /// The operation; of the library again, unless the program allocated it.
+    tw_request_h request;
     tw_status_t status;
     uint32_t flags;         ///< TW_DONE_x.
     size_t length;          ///< Bytes sent, or bytes in the receiver's buffer.

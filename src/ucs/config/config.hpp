@@ -5,10 +5,16 @@
 //
 //     struct SmOptions { std::uint64_t ring_slots; bool busy; };
 //     constexpr Option kSmOptions[] = {
-//         {.name = "SM_RING_SLOTS", .type = OptionType::kCount, .unit = "slots", .default_value =
-//         "64",
-//          .doc = "Messages that one ring holds.", .offset = offsetof(SmOptions, ring_slots),
-//          .min = 2, .max = 65536, .flags = kOptionPowerOfTwo}, ...
+//         {.name = "SM_RING_SLOTS",
+//          .type = OptionType::kCount,
+//          .unit = "slots",
+//          .default_value = "64",
+//          .doc = "Messages that one ring holds.",
+//          .offset = offsetof(SmOptions, ring_slots),
+//          .min = 2,
+//          .max = 65536,
+//          .flags = kOptionPowerOfTwo},
+//         ...
 //     };
 //     constexpr OptionTable kSmTable{"shared memory", kSmOptions, sizeof(SmOptions)};
 //     SmOptions options;

@@ -5,9 +5,9 @@
 // Threads: one thread dispatches. add and remove belong to that thread (a callback may call them);
 // the _safe forms may be called by any thread and take effect at the next dispatch.
 //
-//   fast_elems  | cb 0 | cb 1 | ... | cb n-1 | NULL |     n <= UCS_CALLBACKQ_FAST_COUNT; dispatch
-//   stops at the NULL priv        | everything else: further callbacks, requests of other threads
-//   (private to the library)     |
+//   fast_elems  | cb 0 | cb 1 | ... | cb n-1 | NULL |   n <= UCS_CALLBACKQ_FAST_COUNT; dispatch
+//                                                       stops at the NULL
+//   priv        | private to the library: further callbacks, requests of other threads |
 #ifndef TAGWIRE_UCS_DATASTRUCT_CALLBACKQ_H
 #define TAGWIRE_UCS_DATASTRUCT_CALLBACKQ_H
 

@@ -2,12 +2,11 @@
 // What lies behind ucs_callbackq_t: all callbacks beyond the fast array, and requests of other
 // threads.
 //
-//   fast_elems | fast 0 | ... | fast n-1 | NULL ...     of these at most one is run_slow(), present
-//   while it has work
+//   fast_elems   | fast 0 | ... | fast n-1 | NULL ...
 //                                  |
-//                                  v
+//                                  v  one entry is run_slow() while there is work for it
 //   slow_        callbacks without FAST, oneshot ones, and those for which the array had no room
-//   arrivals_    added since run_slow() last looked; it moves them to slow_
+//   arrivals_    callbacks added since run_slow() last looked; it moves them to slow_
 //
 // 1. The lock guards every change of the array, arrivals_ and the identifiers. No callback runs
 // under it.

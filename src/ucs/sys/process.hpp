@@ -16,15 +16,13 @@
 
 namespace tagwire::ucs {
 
-/// How the death of a peer is noticed; see DeathWatch.
+/// Ways to notice the death of a peer, the best one first.
 enum class DeathSource : int { kPeerPidfd, kPidfdOpen, kHangup };
 
 /// Opens a pidfd of the process at the other end of `socket_fd`.
 ///   kPeerPidfd: getsockopt(SO_PEERPIDFD) (Linux 6.5), free of races.
-///   kPidfdOpen: pidfd_open(2) of `pid`; it names the right process only if the connection still
-///   stands afterwards
-///               (else the pid may have been given to another process in between), which is checked
-///               here.
+///   kPidfdOpen: pidfd_open(2) of `pid`. The pid may have been given to another process meanwhile,
+///               so the connection is checked afterwards: while it stands, the peer lives.
 /// UCS_ERR_UNSUPPORTED: the kernel (or a seccomp filter) does not offer it.
 /// UCS_ERR_CONNECTION_RESET: gone already.
 ucs_status_t open_peer_pidfd(DeathSource source, int socket_fd, pid_t pid, UniqueFd* fd_p);

@@ -205,8 +205,8 @@ enum tagwire_uct_iface_feature {
 /// Parameters of uct_iface_open(). Everything is copied; the strings need not outlive the call.
 struct tagwire_uct_iface_params {
     uint64_t field_mask;  ///< UCT_IFACE_PARAM_FIELD_x. OPEN_MODE and DEVICE are required.
-    ucs_cpu_set_t
-        cpu_mask;        ///< Processors whose neighbourhood the interface's memory should be in.
+    /// Processors whose neighbourhood the interface's memory should be in.
+    ucs_cpu_set_t cpu_mask;
     uint64_t open_mode;  ///< UCT_IFACE_OPEN_MODE_DEVICE.
     union {
         struct {
@@ -228,11 +228,11 @@ struct tagwire_uct_iface_params {
     void* eager_arg;                  ///< First argument of eager_cb.
     uct_tag_unexp_eager_cb_t eager_cb;
     void* rndv_arg;  ///< First argument of rndv_cb, independent of eager_arg.
-    uct_tag_unexp_rndv_cb_t
-        rndv_cb;  ///< Both tag callbacks, or none: then the interface has no tagged messages.
+    /// Both tag callbacks, or none: then the interface has no tagged messages.
+    uct_tag_unexp_rndv_cb_t rndv_cb;
     void* async_event_arg;
-    uct_async_event_cb_t
-        async_event_cb;  ///< Never called: no interface has UCT_IFACE_FLAG_EVENT_ASYNC_CB.
+    /// Never called: no interface has UCT_IFACE_FLAG_EVENT_ASYNC_CB.
+    uct_async_event_cb_t async_event_cb;
     ucs_time_t keepalive_interval;  ///< Nanoseconds between looks at a silent peer.
     size_t am_alignment;  ///< Alignment of received data in descriptors: a power of two, default 1.
     /// Byte of the data that is aligned: below am_alignment (so 0 where that is not given),
@@ -300,8 +300,8 @@ struct tagwire_uct_iface_attr {
 
             struct {
                 size_t max_zcopy;
-                size_t
-                    max_hdr;  ///< Header of uct_ep_tag_rndv_zcopy() and uct_ep_tag_rndv_request().
+                /// Header of uct_ep_tag_rndv_zcopy() and uct_ep_tag_rndv_request().
+                size_t max_hdr;
                 size_t max_iov;
             } rndv;
         } tag;
@@ -325,8 +325,8 @@ struct tagwire_uct_iface_attr {
     ucs_linear_func_t latency;  ///< Seconds, over the number of endpoints in use.
     uint8_t priority;
     size_t max_num_eps;
-    unsigned
-        dev_num_paths;  ///< Paths that endpoints to one peer can use: path_index is below this.
+    /// Paths that endpoints to one peer can use: path_index is below this.
+    unsigned dev_num_paths;
 };
 
 // ---- Endpoints

@@ -7,12 +7,14 @@
 //
 // Thread: the one that owns the worker (uct_worker_create() tells which). No call blocks.
 //
-// Statuses that any of these calls may answer, besides what stands at the call:
-//   UCS_ERR_NO_RESOURCE       nothing happened: call uct_worker_progress() and retry, or queue with
-//   uct_ep_pending_add() UCS_ERR_UNSUPPORTED       the interface lacks the operation (its bit in
-//   cap.flags is clear) UCS_ERR_INVALID_PARAM     a length is outside the limits of
-//   uct_iface_query(); nothing happened UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT   the
-//   endpoint has failed; nothing happened
+// Statuses that each of these calls may return, beside those that its own comment lists:
+//
+//   UCS_ERR_NO_RESOURCE       nothing was done: call uct_worker_progress() and retry, or queue the
+//                             operation by uct_ep_pending_add()
+//   UCS_ERR_UNSUPPORTED       the interface lacks the operation: its bit in cap.flags is clear
+//   UCS_ERR_INVALID_PARAM     a length is outside the limits of uct_iface_query(); nothing was done
+//   UCS_ERR_CONNECTION_RESET  the endpoint has failed: its peer is gone; nothing was done
+//   UCS_ERR_ENDPOINT_TIMEOUT  the endpoint has failed: its peer did not answer; nothing was done
 //
 // Completions: "UCS_INPROGRESS" means that `comp` is counted down when the operation ends; any
 // other status means that it is not touched. `comp` may be NULL where the program needs no notice;

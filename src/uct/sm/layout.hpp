@@ -63,8 +63,10 @@ enum class Kind : std::uint8_t {
 };
 
 // The control word of a slot. It is stored last and loaded first, so one load says whether the slot
-// is new and all that is needed to check it:   63..56 id | 55..48 kind | 47..32 length | 31..0 low
-// half of position + 1
+// is new, and has all that is needed to check it:
+//
+//     63      56 55      48 47            32 31                            0
+//     |   id    |   kind   |     length     |  low half of position + 1    |
 struct Control {
     std::uint64_t word;
 
@@ -107,8 +109,8 @@ struct alignas(kNoFalseSharing) Producer {
 };
 
 struct alignas(kNoFalseSharing) Returns {
-    std::atomic<std::uint64_t>
-        count;  // buffers given back so far; entry i is at index i % seg_count
+    // Buffers given back so far; entry i is at index i % seg_count.
+    std::atomic<std::uint64_t> count;
 };
 
 // State of one rendezvous: generation << 32 | RndvState. When both sides copy, `next` counts the
@@ -120,8 +122,8 @@ struct alignas(kCacheLine) RndvWord {
     std::atomic<std::uint64_t> state;
     std::atomic<std::uint64_t> next;
     std::atomic<std::uint64_t> done;
-    std::atomic<std::uint64_t>
-        failed;  // generation << 32 | 1: the sender could not write, the receiver reads all
+    // generation << 32 | 1: the sender could not write, the receiver reads all.
+    std::atomic<std::uint64_t> failed;
 };
 
 struct alignas(kNoFalseSharing) RingHeader {

@@ -2,8 +2,8 @@
 // Long gets that both sides copy. The initiator reads registered memory of the peer by
 // process_vm_readv, and asks the peer to write parts of it by process_vm_writev:
 //
-//   initiator                              owner of the memory
-//   a word of its segment, kGetHelp -----> while its progress runs:
+//   initiator                                owner of the memory
+//   a word of its segment, kGetHelp ------>  while its progress runs:
 //   claims chunks, reads them                claims chunks, writes them
 //   all chunks claimed are done: the get is complete
 //

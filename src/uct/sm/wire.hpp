@@ -30,8 +30,8 @@ struct DeviceAddress {
 struct IfaceAddress {
     std::uint16_t version;
     Place place;
-    std::uint8_t
-        numa_node;  // where the receiver runs; 0xff unknown. A hint for the sender's rings.
+    // Where the receiver runs; 0xff: unknown. A hint for the sender's rings.
+    std::uint8_t numa_node;
     std::uint32_t uid;
     std::uint64_t name;
     std::uint64_t cookie;
@@ -59,8 +59,8 @@ struct Hello {
     std::uint32_t version;
     PacketType type;
     std::uint32_t has_membarrier;  // the sender of this packet need not fence its sends
-    std::uint64_t
-        cookie;          // of the interface that is addressed (only in the packet of who connects)
+    // Of the interface that is addressed; only in the packet of the side that connects.
+    std::uint64_t cookie;
     std::uint64_t name;  // of the interface that speaks
     std::uint64_t arena_id;
     std::uint64_t arena_bytes;

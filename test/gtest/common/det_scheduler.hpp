@@ -6,26 +6,23 @@
 //
 // The model (see det_atomic.hpp for the operations):
 //   - Every thread has a store buffer. Relaxed and release stores wait in it and become visible
-//   later, so that a store
-//     may pass later loads of its thread, which itself sees it at once. A release store becomes
-//     visible after all earlier ones; a relaxed one may pass earlier stores to other places (on Arm
-//     it does), unless DetOptions::stores_in_order asks for x86's order.
+//     later, so that a store may pass later loads of its thread, which itself sees it at once. A
+//     release store becomes visible after all earlier ones; a relaxed one may pass earlier stores
+//     to other places (on Arm it does), unless DetOptions::stores_in_order asks for x86's order.
 //   - Sequentially consistent stores, all read-modify-writes and DetFences::store_load() drain the
-//   own buffer;
-//     DetFences::membarrier() drains everybody's, as membarrier(2) does.
-//   - Loads read the newest visible value. What a missing acquire or release breaks on Arm is found
-//   otherwise: accesses
-//     of DetPlain data are checked with vector clocks, and two that nothing orders are a failure.
+//     own buffer; DetFences::membarrier() drains everybody's, as membarrier(2) does.
+//   - Loads read the newest visible value. A missing acquire or release, which breaks code on Arm,
+//     is found by vector clocks: two accesses of DetPlain data that nothing orders are a failure.
 //
 // Use: write the code under test as `template <template <class> class Atom, class Fences>`,
 // instantiate it with DetAtomic and DetFences, and explore schedules of a scenario:
 //
 //     const DetResult result = det_explore({.schedules = 20'000}, [](DetRun& run) {
-//         Ring<DetAtomic, DetFences> ring;             // fresh for every schedule; must outlive
-//         run() run.spawn([&] { ring.send(1); }); run.spawn([&] { run.check(ring.receive() == 1,
-//         "received what was sent"); }); run.run();                                   // till all
-//         threads have ended and all stores are visible run.check(ring.empty(), "nothing left"); //
-//         outside of threads operations act directly
+//         Ring<DetAtomic, DetFences> ring;  // fresh for every schedule; must outlive run()
+//         run.spawn([&] { ring.send(1); });
+//         run.spawn([&] { run.check(ring.receive() == 1, "received what was sent"); });
+//         run.run();  // until all threads have ended and all stores are visible
+//         run.check(ring.empty(), "nothing left");  // operations act directly outside of threads
 //     });
 //     EXPECT_TRUE(result.ok()) << result.message;
 //

@@ -164,8 +164,8 @@ class Entity {
     EagerArg eager_arg_;
     RndvArg rndv_arg_;
     std::map<std::uint8_t, std::unique_ptr<AmSlot>> am_slots_;
-    std::map<std::uintptr_t, EagerMessage>
-        partial_;  // by the token we put in the message's context
+    // By the token that we put in the message's context.
+    std::map<std::uintptr_t, EagerMessage> partial_;
     std::uintptr_t next_token_ = 1;
 };
 

@@ -48,8 +48,8 @@ class Wire {
 
     std::mt19937_64 random;
     std::uint64_t now = 1'000'000;
-    std::map<std::uint32_t, Machine*>
-        machines;  // by queue pair number; who is not there hears nothing
+    // By queue pair number. A packet to one that is not there is lost.
+    std::map<std::uint32_t, Machine*> machines;
 
   private:
     struct InFlight {

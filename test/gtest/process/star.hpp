@@ -2,7 +2,7 @@
 // Endpoints that are connected to endpoints, between several processes: one survivor, a bystander
 // that lives as long as it does, and a victim for each scene of a play.
 //
-//   test            survivor                  victim of scene i          bystander
+//   test            survivor                  victim i                   bystander
 //    |  addresses     |                           prepare_as_victim()        |  echoes
 //    |--------------> act()                                                  |  until told
 //    | <------------------ messages ------------> act_as_victim()            |

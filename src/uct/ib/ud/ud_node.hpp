@@ -7,12 +7,14 @@
 //   typename Host::Peer                 another interface; has members `std::uint32_t cookie` and
 //                                       `std::uint32_t owed` (0 at first; ours)
 //   bool can_send(bool is_control)      room for one packet
-//   void send_control(Peer&, const Header&)   with our ReturnAddress where the kind has one
-//   void send_data(Peer&, const Header&, void* packet)   the packet stays ours until release();
-//                                       where the header's acknowledgement does not go along:
-//                                       did_not_tell()
+//   void send_control(Peer&, const Header&)
+//                                       with our ReturnAddress where the kind has one
+//   void send_data(Peer&, const Header&, void* packet)
+//                                       the packet stays ours until release(); where the header's
+//                                       acknowledgement does not go along: did_not_tell()
 //   void release(void* packet)
-//   void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes)   takes the message over
+//   void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes)
+//                                       takes the message over
 //   void drop(void* message)            a message that nobody gets
 //   Peer* peer_of(const void* message)  the one whose ReturnAddress it is; null: not reachable
 //   void put_peer(Peer&)                a peer_of() that is not needed any more

@@ -6,7 +6,7 @@
 //   | magic | version | kind | value | to_cookie | to_id | from_id |
 //   16    20       24        28      29  32
 //   | psn | ack_id | ack_psn | flags | 0 |
-//   behind it:  CONNECT, PROBE, CLOSE: ReturnAddress      DATA: the message, to the end
+//   behind it: of CONNECT, PROBE and CLOSE a ReturnAddress; of DATA the message, to the end
 //
 // A connection has one direction. Who opened it sends CONNECT (again and again) until ACCEPT tells
 // the other side's number for it, then DATA; the other side answers by ACK, or within any packet to

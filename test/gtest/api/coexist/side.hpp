@@ -11,8 +11,8 @@
 struct SideReport {
     std::vector<std::string> components;
     std::vector<std::string> type_names;  // typeid names of the public types
-    std::map<std::string, const void*>
-        instances;                    // address of one template's instance for each public type
+    // The address of one template's instance for each public type.
+    std::map<std::string, const void*> instances;
     std::size_t vector_bytes = 0;     // of the vectors that were filled and copied
     std::size_t delivered_bytes = 0;  // through an interface to itself; 0 without a transport
     std::string transport;
