@@ -2,10 +2,10 @@
 // Counters of one object (an interface, a worker): the owner thread counts, any thread may read.
 //
 //     enum class SmCounter { kSent, kReceived, kCount };
-//     inline constexpr CounterInfo kSmCounters[] = {
-//         {"sent", "messages", "messages published to a peer's ring"},
-//         {"received", "messages", "messages delivered"},
-//     };
+//     constexpr auto kSmCounters = counter_table<SmCounter>({
+//         {SmCounter::kSent, "sent", "messages", "messages published to a peer's ring"},
+//         {SmCounter::kReceived, "received", "messages", "messages delivered"},
+//     });
 //     CounterArray<SmCounter> counters_;
 //     counters_.add(SmCounter::kSent);                        // one plain load, add and store
 //     CounterSet counters() const { return counters_.set(kSmCounters); }
@@ -24,8 +24,34 @@ namespace tagwire::ucs {
 struct CounterInfo {
     const char* name;
     const char* unit;
+    const char* doc;  // stands alone: programs show it without the other counters
+};
+
+/// One row of a table of counters.
+template <class Enum>
+struct CounterRow {
+    Enum counter;
+    const char* name;
+    const char* unit;
     const char* doc;
 };
+
+template <class Enum>
+using CounterTable = std::array<CounterInfo, static_cast<std::size_t>(Enum::kCount)>;
+
+/// The rows by counter. Does not compile if one is missing, or is not at its place.
+template <class Enum, std::size_t N>
+consteval CounterTable<Enum> counter_table(const CounterRow<Enum> (&rows)[N]) {
+    static_assert(N == static_cast<std::size_t>(Enum::kCount), "each counter has one row");
+    CounterTable<Enum> table{};
+    for (std::size_t i = 0; i < N; ++i) {
+        if (rows[i].counter != static_cast<Enum>(i)) {
+            throw "a row is not at the place of its counter";
+        }
+        table[i] = {rows[i].name, rows[i].unit, rows[i].doc};
+    }
+    return table;
+}
 
 /// One writer. Relaxed: a reader sees each counter some time later, and no order between two of
 /// them.

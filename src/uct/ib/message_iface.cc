@@ -9,23 +9,32 @@
 
 namespace tagwire::ib {
 
-const ucs::CounterInfo kMessageCounterInfos[] = {
-    {"delivered", "messages", "active messages that arrived"},
-    {"unexpected", "messages", "tagged messages that found no posted receive"},
-    {"matched", "messages", "receives that software matched or went on with"},
-    {"device_matched", "messages", "receives that the device matched"},
-    {"no_resource", "calls", "sends refused for lack of room"},
-    {"no_credit", "calls", "of them because the peer had not handled what was sent"},
-    {"credit_messages", "messages", "messages that only told what we have handled"},
-    {"software_reads", "operations", "rendezvous whose data software read"},
-    {"rnr_failures", "requests", "sends that the peer had no receive buffer for, to the end"},
-    {"receive_low", "events", "times that few receive buffers were left"},
-    {"garbage", "messages", "messages dropped because they made no sense"},
-    {"probes", "requests", "empty writes that asked whether a silent peer is there"},
-    {"peer_failures", "endpoints", "endpoints that failed"},
-    {"posted_again", "requests",
-     "requests posted again behind one of another endpoint that failed"},
-};
+constexpr ucs::CounterTable<MessageCounter> kMessageCounterInfos =
+    ucs::counter_table<MessageCounter>({
+        {MessageCounter::kDelivered, "delivered", "messages", "active messages that arrived"},
+        {MessageCounter::kUnexpected, "unexpected", "messages",
+         "tagged messages that found no posted receive"},
+        {MessageCounter::kMatched, "matched", "messages",
+         "receives that software matched or continued"},
+        {MessageCounter::kDeviceMatched, "device_matched", "messages",
+         "receives that the device matched"},
+        {MessageCounter::kNoResource, "no_resource", "calls", "sends refused for lack of room"},
+        {MessageCounter::kNoCredit, "no_credit", "calls",
+         "sends refused because the peer had not handled what was sent"},
+        {MessageCounter::kCreditMessages, "credit_messages", "messages",
+         "messages that only tell the peer how much was handled"},
+        {MessageCounter::kSoftwareReads, "software_reads", "operations",
+         "rendezvous whose data software read"},
+        {MessageCounter::kRnrFailures, "rnr_failures", "requests",
+         "sends that failed because the peer had no receive buffer until the last retry"},
+        {MessageCounter::kReceiveLow, "receive_low", "events",
+         "times that few receive buffers were left"},
+        {MessageCounter::kGarbage, "garbage", "messages", "malformed messages dropped"},
+        {MessageCounter::kProbes, "probes", "requests", "empty writes that probe a silent peer"},
+        {MessageCounter::kPeerFailures, "peer_failures", "endpoints", "endpoints that failed"},
+        {MessageCounter::kPostedAgain, "posted_again", "requests",
+         "requests posted again behind one of another endpoint that failed"},
+    });
 
 namespace {
 

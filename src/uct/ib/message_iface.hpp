@@ -50,8 +50,7 @@ enum class MessageCounter {
     kPostedAgain,
     kCount
 };
-extern const ucs::CounterInfo
-    kMessageCounterInfos[static_cast<std::size_t>(MessageCounter::kCount)];
+extern const ucs::CounterTable<MessageCounter> kMessageCounterInfos;
 
 /// A posted receive that software matches, or one that software goes on with.
 struct SoftReceive : ucs::PostedReceive {

@@ -17,26 +17,36 @@
 
 namespace tagwire::sm {
 
-const ucs::CounterInfo kSmCounterInfos[] = {
-    {"delivered", "messages", "messages taken from peers' rings"},
-    {"unexpected", "messages", "tagged messages that found no posted receive"},
-    {"matched", "messages", "tagged messages that completed a posted receive"},
-    {"no_resource", "calls", "sends refused because the receiver had not made room"},
-    {"bells", "calls", "sends that found the receiver's ring asleep and rang the bell"},
-    {"wakeups", "packets", "wake-up packets sent to receivers asleep in poll(2)"},
-    {"cooled", "rings", "rings that progress stopped polling"},
-    {"connections", "peers", "connections established, in either direction"},
-    {"refused", "peers", "connections refused: other user, or wrong cookie"},
-    {"violations", "peers", "connections ended because the peer broke the format"},
-    {"peer_failures", "peers", "connections with endpoints that ended in an error"},
-    {"direct_bytes", "bytes", "moved by loads and stores to arena memory"},
-    {"process_vm_bytes", "bytes", "moved by process_vm_readv and process_vm_writev"},
-    {"message_bytes", "bytes", "sent piece by piece because process_vm_* is not permitted"},
-    {"helped_bytes", "bytes", "rendezvous data that the sender copied beside the receiver"},
-    {"copied_descs", "messages",
+constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCounter>({
+    {SmCounter::kDelivered, "delivered", "messages", "messages taken from peers' rings"},
+    {SmCounter::kUnexpected, "unexpected", "messages",
+     "tagged messages that found no posted receive"},
+    {SmCounter::kMatched, "matched", "messages", "tagged messages that completed a posted receive"},
+    {SmCounter::kNoResource, "no_resource", "calls",
+     "sends refused because the receiver had not made room"},
+    {SmCounter::kBells, "bells", "calls",
+     "sends that found the receiver's ring asleep and rang the bell"},
+    {SmCounter::kWakeups, "wakeups", "packets",
+     "wake-up packets sent to receivers asleep in poll(2)"},
+    {SmCounter::kCooled, "cooled", "rings", "rings that progress stopped polling"},
+    {SmCounter::kConnections, "connections", "peers",
+     "connections established, in either direction"},
+    {SmCounter::kRefused, "refused", "peers", "connections refused: other user, or wrong cookie"},
+    {SmCounter::kViolations, "violations", "peers",
+     "connections ended because the peer broke the format"},
+    {SmCounter::kPeerFailures, "peer_failures", "peers",
+     "connections with endpoints that ended in an error"},
+    {SmCounter::kDirectBytes, "direct_bytes", "bytes",
+     "bytes moved by loads and stores to arena memory"},
+    {SmCounter::kProcessVmBytes, "process_vm_bytes", "bytes",
+     "bytes moved by process_vm_readv and process_vm_writev"},
+    {SmCounter::kMessageBytes, "message_bytes", "bytes",
+     "bytes sent piece by piece because process_vm_* is not permitted"},
+    {SmCounter::kHelpedBytes, "helped_bytes", "bytes",
+     "bytes of rendezvous data that the sender copied beside the receiver"},
+    {SmCounter::kCopiedDescs, "copied_descs", "messages",
      "messages copied to a private descriptor (headroom, or too many held)"},
-};
-static_assert(std::size(kSmCounterInfos) == static_cast<std::size_t>(SmCounter::kCount));
+});
 
 namespace {
 

@@ -51,7 +51,7 @@ enum class SmCounter {
     kCopiedDescs,
     kCount
 };
-extern const ucs::CounterInfo kSmCounterInfos[static_cast<std::size_t>(SmCounter::kCount)];
+extern const ucs::CounterTable<SmCounter> kSmCounterInfos;
 
 class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
   public:

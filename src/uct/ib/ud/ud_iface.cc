@@ -14,21 +14,25 @@
 
 namespace tagwire::ud {
 
-const ucs::CounterInfo kUdCounterInfos[] = {
-    {"delivered", "messages", "active messages that arrived"},
-    {"duplicates", "packets", "packets that had arrived before"},
-    {"early", "packets", "packets that came ahead of order and were kept"},
-    {"beyond", "packets", "packets that came too far ahead of order and were dropped"},
-    {"garbage", "datagrams", "datagrams dropped because they made no sense"},
-    {"foreign", "packets", "packets for a connection or a process that is not here"},
-    {"acks", "packets", "packets that only acknowledged"},
-    {"resent", "packets", "packets sent again"},
-    {"resets", "packets", "peers that were told that their connection does not exist"},
-    {"probes", "packets", "packets that asked whether a silent peer is there"},
-    {"evicted", "connections", "connections of silent peers that made room for others"},
-    {"no_resource", "calls", "sends refused for lack of room"},
-    {"peer_failures", "endpoints", "endpoints that failed"},
-};
+constexpr ucs::CounterTable<UdCounter> kUdCounterInfos = ucs::counter_table<UdCounter>({
+    {UdCounter::kDelivered, "delivered", "messages", "active messages that arrived"},
+    {UdCounter::kDuplicates, "duplicates", "packets", "packets that had arrived before"},
+    {UdCounter::kEarly, "early", "packets", "packets that came ahead of order and were kept"},
+    {UdCounter::kBeyond, "beyond", "packets",
+     "packets that came too far ahead of order and were dropped"},
+    {UdCounter::kGarbage, "garbage", "datagrams", "malformed datagrams dropped"},
+    {UdCounter::kForeign, "foreign", "packets",
+     "packets for a connection or a process that is not here"},
+    {UdCounter::kAcks, "acks", "packets", "packets that only acknowledge"},
+    {UdCounter::kResent, "resent", "packets", "packets sent again"},
+    {UdCounter::kResets, "resets", "packets",
+     "packets that told a peer that its connection does not exist"},
+    {UdCounter::kProbes, "probes", "packets", "packets that probe a silent peer"},
+    {UdCounter::kEvicted, "evicted", "connections",
+     "connections of silent peers that made room for others"},
+    {UdCounter::kNoResource, "no_resource", "calls", "sends refused for lack of room"},
+    {UdCounter::kPeerFailures, "peer_failures", "endpoints", "endpoints that failed"},
+});
 static_assert(static_cast<int>(UdCounter::kDelivered) == static_cast<int>(Event::kDelivered) &&
               static_cast<int>(UdCounter::kEvicted) == static_cast<int>(Event::kEvicted));
 

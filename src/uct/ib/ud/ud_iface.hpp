@@ -50,7 +50,7 @@ enum class UdCounter {
     kPeerFailures,
     kCount
 };
-extern const ucs::CounterInfo kUdCounterInfos[static_cast<std::size_t>(UdCounter::kCount)];
+extern const ucs::CounterTable<UdCounter> kUdCounterInfos;
 
 class UdIface : public ib::IbIface {
   public:
