@@ -71,15 +71,15 @@ void store_buffer_litmus(DetRun& run) {
         run.check(seen_y == 1 || seen_x == 1, "both missed each other");
 }
 
-TEST(DetScheduler, StoresPassLaterLoadsWithoutAFence) {
+TEST(DetScheduler, stores_pass_later_loads_without_a_fence) {
     EXPECT_TRUE(fails_with("both missed", store_buffer_litmus<DetAtomic, NoFences, NoFences>));
 }
 
-TEST(DetScheduler, OneFenceOfTwoIsNotEnough) {
+TEST(DetScheduler, one_fence_of_two_is_not_enough) {
     EXPECT_TRUE(fails_with("both missed", store_buffer_litmus<DetAtomic, DetFences, NoFences>));
 }
 
-TEST(DetScheduler, StoresDoNotPassLaterLoadsAcrossFences) {
+TEST(DetScheduler, stores_do_not_pass_later_loads_across_fences) {
     EXPECT_TRUE(always_passes(store_buffer_litmus<DetAtomic, DetFences, DetFences>));
 }
 
@@ -87,11 +87,11 @@ struct MembarrierFences : DetFences {
     static void store_load() { membarrier(); }
 };
 
-TEST(DetScheduler, MembarrierOnOneSideReplacesTheFenceOfTheOther) {
+TEST(DetScheduler, membarrier_on_one_side_replaces_the_fence_of_the_other) {
     EXPECT_TRUE(always_passes(store_buffer_litmus<DetAtomic, MembarrierFences, NoFences>));
 }
 
-TEST(DetScheduler, SequentiallyConsistentStoresAreVisibleAtOnce) {
+TEST(DetScheduler, sequentially_consistent_stores_are_visible_at_once) {
     EXPECT_TRUE(always_passes([](DetRun& run) {
         DetAtomic<int> x{0}, y{0};
         int seen_y = -1, seen_x = -1;
@@ -108,7 +108,7 @@ TEST(DetScheduler, SequentiallyConsistentStoresAreVisibleAtOnce) {
     }));
 }
 
-TEST(DetScheduler, AThreadSeesItsOwnStoresAtOnce) {
+TEST(DetScheduler, a_thread_sees_its_own_stores_at_once) {
     EXPECT_TRUE(always_passes([](DetRun& run) {
         DetAtomic<int> x{0};
         run.spawn([&] {
@@ -140,16 +140,16 @@ void message_passing(DetRun& run) {
     run.run();
 }
 
-TEST(DetScheduler, AReleaseStorePassesDataToAnAcquireLoad) {
+TEST(DetScheduler, a_release_store_passes_data_to_an_acquire_load) {
     EXPECT_TRUE(always_passes(message_passing<kRelease, kAcquire>));
 }
 
-TEST(DetScheduler, ARelaxedStoreOrLoadDoesNotPassData) {
+TEST(DetScheduler, a_relaxed_store_or_load_does_not_pass_data) {
     EXPECT_TRUE(fails_with("data race", message_passing<kRelaxed, kAcquire>));
     EXPECT_TRUE(fails_with("data race", message_passing<kRelease, kRelaxed>));
 }
 
-TEST(DetScheduler, FencesPassDataBetweenRelaxedAccesses) {
+TEST(DetScheduler, fences_pass_data_between_relaxed_accesses) {
     EXPECT_TRUE(always_passes([](DetRun& run) {
         DetPlain<int> data{0};
         DetAtomic<bool> flag{false};
@@ -168,7 +168,7 @@ TEST(DetScheduler, FencesPassDataBetweenRelaxedAccesses) {
     }));
 }
 
-TEST(DetScheduler, AWriteAfterAnUnorderedReadIsARace) {
+TEST(DetScheduler, a_write_after_an_unordered_read_is_a_race) {
     EXPECT_TRUE(fails_with("data race: a write", [](DetRun& run) {
         DetPlain<int> data{0};
         DetAtomic<bool> started{false};
@@ -199,11 +199,11 @@ void two_relaxed_stores(DetRun& run) {
     run.run();
 }
 
-TEST(DetScheduler, RelaxedStoresMayBeSeenOutOfOrder) {
+TEST(DetScheduler, relaxed_stores_may_be_seen_out_of_order) {
     EXPECT_TRUE(fails_with("out of order", two_relaxed_stores));
 }
 
-TEST(DetScheduler, StoresAreSeenInOrderWhenAskedFor) {
+TEST(DetScheduler, stores_are_seen_in_order_when_asked_for) {
     EXPECT_TRUE(always_passes(two_relaxed_stores, {.stores_in_order = true}));
 }
 
@@ -232,15 +232,15 @@ void sleep_and_wake(DetRun& run) {
     run.run();
 }
 
-TEST(DetScheduler, AWakeUpIsLostWithoutTheFence) {
+TEST(DetScheduler, a_wake_up_is_lost_without_the_fence) {
     EXPECT_TRUE(fails_with("deadlock", sleep_and_wake<DetAtomic, NoFences>));
 }
 
-TEST(DetScheduler, NoWakeUpIsLostWithTheFence) {
+TEST(DetScheduler, no_wake_up_is_lost_with_the_fence) {
     EXPECT_TRUE(always_passes(sleep_and_wake<DetAtomic, DetFences>));
 }
 
-TEST(DetScheduler, AnUpdateInTwoStepsLosesCounts) {
+TEST(DetScheduler, an_update_in_two_steps_loses_counts) {
     EXPECT_TRUE(fails_with("two counts", [](DetRun& run) {
         DetAtomic<int> count{0};
         for (int i = 0; i < 2; ++i)
@@ -250,7 +250,7 @@ TEST(DetScheduler, AnUpdateInTwoStepsLosesCounts) {
     }));
 }
 
-TEST(DetScheduler, AtomicUpdatesLoseNothing) {
+TEST(DetScheduler, atomic_updates_lose_nothing) {
     EXPECT_TRUE(always_passes([](DetRun& run) {
         DetAtomic<std::uint32_t> count{0};
         for (int i = 0; i < 2; ++i)
@@ -265,7 +265,7 @@ TEST(DetScheduler, AtomicUpdatesLoseNothing) {
     }));
 }
 
-TEST(DetScheduler, ASpinThatNothingEndsIsALivelock) {
+TEST(DetScheduler, a_spin_that_nothing_ends_is_a_livelock) {
     EXPECT_TRUE(fails_with("livelock",
                            [](DetRun& run) {
                                DetAtomic<bool> flag{false};
@@ -291,11 +291,11 @@ void lock_with_a_mortal_owner(DetRun& run) {
     run.run();
 }
 
-TEST(DetScheduler, ALockIsLostWithItsOwner) {
+TEST(DetScheduler, a_lock_is_lost_with_its_owner) {
     EXPECT_TRUE(fails_with("livelock", lock_with_a_mortal_owner, {.steps_max = 1000}));
 }
 
-TEST(DetScheduler, StoresOfTheDeadStillBecomeVisible) {
+TEST(DetScheduler, stores_of_the_dead_still_become_visible) {
     EXPECT_TRUE(always_passes([](DetRun& run) {
         DetAtomic<int> x{0};
         DetAtomic<bool> stored{false};
@@ -313,7 +313,7 @@ TEST(DetScheduler, StoresOfTheDeadStillBecomeVisible) {
     }));
 }
 
-TEST(DetScheduler, TensOfThousandsOfSchedulesTakeAMoment) {
+TEST(DetScheduler, tens_of_thousands_of_schedules_take_a_moment) {
     const DetResult result =
         det_explore({.schedules = 50'000}, store_buffer_litmus<DetAtomic, DetFences, DetFences>);
     EXPECT_TRUE(result.ok()) << result.message;

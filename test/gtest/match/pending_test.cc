@@ -52,12 +52,12 @@ class PendingTest : public testing::Test {
     PendingGroup a_, b_, c_;
 };
 
-TEST_F(PendingTest, AnEmptyQueueDispatchesNothing) {
+TEST_F(PendingTest, an_empty_queue_dispatches_nothing) {
     EXPECT_TRUE(queue_.empty());
     EXPECT_EQ(queue_.dispatch(kNoLimit), 0U);
 }
 
-TEST_F(PendingTest, RequestsOfOneGroupRunInOrder) {
+TEST_F(PendingTest, requests_of_one_group_run_in_order) {
     for (int i = 0; i < 4; ++i)
         queue_.add(a_, request(i));
     EXPECT_TRUE(a_.blocks_sends());
@@ -68,7 +68,7 @@ TEST_F(PendingTest, RequestsOfOneGroupRunInOrder) {
     EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(PendingTest, GroupsTakeTurns) {
+TEST_F(PendingTest, groups_take_turns) {
     for (int i = 0; i < 3; ++i)
         queue_.add(a_, request(10 + i));
     queue_.add(b_, request(20));
@@ -78,7 +78,7 @@ TEST_F(PendingTest, GroupsTakeTurns) {
     EXPECT_THAT(log_, ElementsAre(10, 20, 30, 11, 31, 12));
 }
 
-TEST_F(PendingTest, TurnsGoOnWhereTheLastDispatchStopped) {
+TEST_F(PendingTest, turns_go_on_where_the_last_dispatch_stopped) {
     for (int i = 0; i < 2; ++i) {
         queue_.add(a_, request(10 + i));
         queue_.add(b_, request(20 + i));
@@ -90,7 +90,7 @@ TEST_F(PendingTest, TurnsGoOnWhereTheLastDispatchStopped) {
     EXPECT_THAT(log_, ElementsAre(10, 20, 30, 11, 21, 31));
 }
 
-TEST_F(PendingTest, ARefusedGroupWaitsForTheNextDispatchAndKeepsItsOrder) {
+TEST_F(PendingTest, a_refused_group_waits_for_the_next_dispatch_and_keeps_its_order) {
     queue_.add(a_, request(10, UCS_ERR_NO_RESOURCE));
     queue_.add(a_, request(11));
     queue_.add(b_, request(20));
@@ -104,7 +104,7 @@ TEST_F(PendingTest, ARefusedGroupWaitsForTheNextDispatchAndKeepsItsOrder) {
     purge(a_);
 }
 
-TEST_F(PendingTest, ARefusedGroupDoesNotTakeTheTurnOfOthers) {
+TEST_F(PendingTest, a_refused_group_does_not_take_the_turn_of_others) {
     queue_.add(a_, request(10, UCS_ERR_NO_RESOURCE));
     queue_.add(b_, request(20));
     queue_.add(c_, request(30));
@@ -115,7 +115,7 @@ TEST_F(PendingTest, ARefusedGroupDoesNotTakeTheTurnOfOthers) {
     purge(a_);
 }
 
-TEST_F(PendingTest, ARequestInProgressStaysFirstAndYieldsToOthers) {
+TEST_F(PendingTest, a_request_in_progress_stays_first_and_yields_to_others) {
     int pieces = 3;
     queue_.add(a_, request([&] {
                    log_.push_back(10);
@@ -127,14 +127,14 @@ TEST_F(PendingTest, ARequestInProgressStaysFirstAndYieldsToOthers) {
     EXPECT_THAT(log_, ElementsAre(10, 20, 10, 10, 11));
 }
 
-TEST_F(PendingTest, TheLimitEndsADispatchThatWouldNeverEnd) {
+TEST_F(PendingTest, the_limit_ends_a_dispatch_that_would_never_end) {
     queue_.add(a_, request(10, UCS_INPROGRESS));
     EXPECT_EQ(queue_.dispatch(5), 5U);
     EXPECT_EQ(log_.size(), 5U);
     purge(a_);
 }
 
-TEST_F(PendingTest, SendsFromTheRunningCallbackPassWhileOthersAreBlocked) {
+TEST_F(PendingTest, sends_from_the_running_callback_pass_while_others_are_blocked) {
     queue_.add(a_, request([&] {
                    EXPECT_FALSE(a_.blocks_sends());
                    EXPECT_TRUE(b_.blocks_sends());
@@ -147,7 +147,7 @@ TEST_F(PendingTest, SendsFromTheRunningCallbackPassWhileOthersAreBlocked) {
     queue_.dispatch(kNoLimit);
 }
 
-TEST_F(PendingTest, CallbacksMayAddToAnyGroup) {
+TEST_F(PendingTest, callbacks_may_add_to_any_group) {
     queue_.add(a_, request([&] {
                    queue_.add(a_, request(11));
                    queue_.add(b_, request(20));
@@ -158,7 +158,7 @@ TEST_F(PendingTest, CallbacksMayAddToAnyGroup) {
     EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(PendingTest, ACallbackMayAddItsOwnRequestAnew) {
+TEST_F(PendingTest, a_callback_may_add_its_own_request_anew) {
     uct_pending_req_t* again = nullptr;
     int runs = 0;
     again = request([&] {
@@ -173,7 +173,7 @@ TEST_F(PendingTest, ACallbackMayAddItsOwnRequestAnew) {
     EXPECT_THAT(log_, ElementsAre(10, 11, 10, 10));
 }
 
-TEST_F(PendingTest, ACallbackMayFreeItsRequest) {
+TEST_F(PendingTest, a_callback_may_free_its_request) {
     auto* heap = new Request({});
     heap->body = [heap] {
         delete heap;
@@ -185,7 +185,7 @@ TEST_F(PendingTest, ACallbackMayFreeItsRequest) {
     EXPECT_THAT(log_, ElementsAre(11));
 }
 
-TEST_F(PendingTest, DispatchFromACallbackDoesNothing) {
+TEST_F(PendingTest, dispatch_from_a_callback_does_nothing) {
     queue_.add(a_, request([&] {
                    EXPECT_EQ(queue_.dispatch(kNoLimit), 0U);
                    return UCS_OK;
@@ -194,7 +194,7 @@ TEST_F(PendingTest, DispatchFromACallbackDoesNothing) {
     EXPECT_EQ(queue_.dispatch(kNoLimit), 2U);
 }
 
-TEST_F(PendingTest, PurgeHandsOverTheRequestsOfOneGroupInOrder) {
+TEST_F(PendingTest, purge_hands_over_the_requests_of_one_group_in_order) {
     std::vector<uct_pending_req_t*> added;
     for (int i = 0; i < 3; ++i) {
         added.push_back(request(i));
@@ -209,7 +209,7 @@ TEST_F(PendingTest, PurgeHandsOverTheRequestsOfOneGroupInOrder) {
     EXPECT_THAT(log_, ElementsAre(20));
 }
 
-TEST_F(PendingTest, PurgeOfTheRunningGroupLeavesTheRunningRequest) {
+TEST_F(PendingTest, purge_of_the_running_group_leaves_the_running_request) {
     queue_.add(a_, request([&] {
                    log_.push_back(10);
                    purge(a_);
@@ -223,7 +223,7 @@ TEST_F(PendingTest, PurgeOfTheRunningGroupLeavesTheRunningRequest) {
     EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(PendingTest, ACallbackMayPurgeGroupsThatWaitOrWereRefused) {
+TEST_F(PendingTest, a_callback_may_purge_groups_that_wait_or_were_refused) {
     queue_.add(a_, request(10, UCS_ERR_NO_RESOURCE));
     queue_.add(b_, request([&] {
                    purge(a_);
@@ -236,7 +236,7 @@ TEST_F(PendingTest, ACallbackMayPurgeGroupsThatWaitOrWereRefused) {
     EXPECT_TRUE(a_.empty() && c_.empty() && queue_.empty());
 }
 
-TEST_F(PendingTest, AGroupMayBeDestroyedWhileOthersWait) {
+TEST_F(PendingTest, a_group_may_be_destroyed_while_others_wait) {
     auto doomed = std::make_unique<PendingGroup>();
     queue_.add(a_, request(10));
     queue_.add(*doomed, request(90));
@@ -247,7 +247,7 @@ TEST_F(PendingTest, AGroupMayBeDestroyedWhileOthersWait) {
     EXPECT_THAT(log_, ElementsAre(10, 20));
 }
 
-TEST_F(PendingTest, ACallbackMayDestroyItsOwnGroup) {
+TEST_F(PendingTest, a_callback_may_destroy_its_own_group) {
     auto doomed = std::make_unique<PendingGroup>();
     queue_.add(*doomed, request([&] {
         purge(*doomed);
@@ -261,7 +261,7 @@ TEST_F(PendingTest, ACallbackMayDestroyItsOwnGroup) {
     EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(PendingTest, NoGroupStarvesBesideOneThatIsNeverEmpty) {
+TEST_F(PendingTest, no_group_starves_beside_one_that_is_never_empty) {
     std::function<ucs_status_t()> greedy = [&] {
         queue_.add(a_, request(greedy));
         return UCS_OK;

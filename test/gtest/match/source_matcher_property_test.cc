@@ -136,7 +136,7 @@ class UnexpectedPair {
     std::deque<Numbered<proto::UnexpectedMessage>> messages_;
 };
 
-RC_GTEST_PROP(SourceMatcherProperty, PostedReceivesAgreeWithANaiveList, ()) {
+RC_GTEST_PROP(SourceMatcherProperty, posted_receives_agree_with_a_naive_list, ()) {
     const auto scenario = *any_scenario();
     PostedPair pair(*any_first_sequence());
     for (const MatcherStep& step : scenario)
@@ -144,7 +144,7 @@ RC_GTEST_PROP(SourceMatcherProperty, PostedReceivesAgreeWithANaiveList, ()) {
     pair.drain(kFewSources);
 }
 
-RC_GTEST_PROP(SourceMatcherProperty, UnexpectedMessagesAgreeWithANaiveList, ()) {
+RC_GTEST_PROP(SourceMatcherProperty, unexpected_messages_agree_with_a_naive_list, ()) {
     const auto scenario = *any_scenario();
     UnexpectedPair pair;
     for (const MatcherStep& step : scenario)
@@ -152,7 +152,7 @@ RC_GTEST_PROP(SourceMatcherProperty, UnexpectedMessagesAgreeWithANaiveList, ()) 
     pair.check_order_and_drain();
 }
 
-RC_GTEST_PROP(SourceMatcherProperty, PostedReceivesAgreeWhileTablesGrow, ()) {
+RC_GTEST_PROP(SourceMatcherProperty, posted_receives_agree_while_tables_grow, ()) {
     const auto seed = *rc::gen::arbitrary<std::uint64_t>();
     const auto tags = *rc::gen::element(2U, 40U, 4000U);
     const auto sources = *rc::gen::element(1U, 3U, 300U);
@@ -165,7 +165,7 @@ RC_GTEST_PROP(SourceMatcherProperty, PostedReceivesAgreeWhileTablesGrow, ()) {
     pair.drain(sources);
 }
 
-RC_GTEST_PROP(SourceMatcherProperty, UnexpectedMessagesAgreeWhileTablesGrow, ()) {
+RC_GTEST_PROP(SourceMatcherProperty, unexpected_messages_agree_while_tables_grow, ()) {
     const auto seed = *rc::gen::arbitrary<std::uint64_t>();
     const auto tags = *rc::gen::element(2U, 40U, 4000U);
     const auto sources = *rc::gen::element(1U, 3U, 300U);

@@ -35,7 +35,7 @@ void post_all(PostedReceives& posted, std::initializer_list<PostedReceive*> rece
         posted.post(*each);
 }
 
-TEST(SourcePostedReceives, NothingMatchesWhenNothingIsPosted) {
+TEST(SourcePostedReceives, nothing_matches_when_nothing_is_posted) {
     PostedReceives posted;
     EXPECT_EQ(posted.match(0, 0), nullptr);
     EXPECT_EQ(posted.find(0, 0), nullptr);
@@ -44,7 +44,7 @@ TEST(SourcePostedReceives, NothingMatchesWhenNothingIsPosted) {
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(SourcePostedReceives, ALoneReceiveTakesItsTagFromAnySource) {
+TEST(SourcePostedReceives, a_lone_receive_takes_its_tag_from_any_source) {
     PostedReceives posted;
     PostedReceive only = receive_from(kAnySource, 7);
     posted.post(only);
@@ -53,7 +53,7 @@ TEST(SourcePostedReceives, ALoneReceiveTakesItsTagFromAnySource) {
     EXPECT_EQ(posted.match(7, 1), nullptr);
 }
 
-TEST(SourcePostedReceives, ALoneDirectedReceiveTakesItsTagFromItsSource) {
+TEST(SourcePostedReceives, a_lone_directed_receive_takes_its_tag_from_its_source) {
     PostedReceives posted;
     PostedReceive only = receive_from(3, 7);
     posted.post(only);
@@ -62,7 +62,7 @@ TEST(SourcePostedReceives, ALoneDirectedReceiveTakesItsTagFromItsSource) {
     EXPECT_EQ(posted.match(7, 3), &only);
 }
 
-TEST(SourcePostedReceives, ALoneWildcardMatchesInTheBitsOfItsMask) {
+TEST(SourcePostedReceives, a_lone_wildcard_matches_in_the_bits_of_its_mask) {
     PostedReceives posted;
     PostedReceive only = receive_from(3, 0xabc00000007, kLowHalf);
     posted.post(only);
@@ -71,7 +71,7 @@ TEST(SourcePostedReceives, ALoneWildcardMatchesInTheBitsOfItsMask) {
     EXPECT_EQ(posted.match(0x500000007, 3), &only);
 }
 
-TEST(SourcePostedReceives, DirectedReceivesOfOneTagAreKeptApart) {
+TEST(SourcePostedReceives, directed_receives_of_one_tag_are_kept_apart) {
     PostedReceives posted;
     std::deque<PostedReceive> receives;
     for (std::uint32_t source = 0; source < 1000; ++source)
@@ -82,7 +82,7 @@ TEST(SourcePostedReceives, DirectedReceivesOfOneTagAreKeptApart) {
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(SourcePostedReceives, TheEarliestPostedWinsAmongAllClasses) {
+TEST(SourcePostedReceives, the_earliest_posted_wins_among_all_classes) {
     PostedReceive any = receive_from(kAnySource, 5), directed = receive_from(1, 5),
                   wildcard = receive_from(kAnySource, 5, kLowHalf), both = receive_from(1, 0, 0),
                   last = receive_from(kAnySource, 5);
@@ -101,7 +101,7 @@ TEST(SourcePostedReceives, TheEarliestPostedWinsAmongAllClasses) {
     }
 }
 
-TEST(SourcePostedReceives, AnotherSourceSkipsDirectedReceives) {
+TEST(SourcePostedReceives, another_source_skips_directed_receives) {
     PostedReceives posted;
     PostedReceive directed = receive_from(1, 5), directed_wildcard = receive_from(1, 0, 0),
                   any = receive_from(kAnySource, 5);
@@ -111,7 +111,7 @@ TEST(SourcePostedReceives, AnotherSourceSkipsDirectedReceives) {
     EXPECT_EQ(posted.size(), 2U);
 }
 
-TEST(SourcePostedReceives, OrderHoldsAcrossTheWrapOfTheSequence) {
+TEST(SourcePostedReceives, order_holds_across_the_wrap_of_the_sequence) {
     PostedReceives posted(~std::uint64_t{0} - 1);
     PostedReceive before = receive_from(1, 5), at = receive_from(kAnySource, 0, 0),
                   after = receive_from(kAnySource, 5), later = receive_from(1, 5, kLowHalf);
@@ -120,7 +120,7 @@ TEST(SourcePostedReceives, OrderHoldsAcrossTheWrapOfTheSequence) {
         EXPECT_EQ(posted.match(5, 1), each);
 }
 
-TEST(SourcePostedReceives, AFoundReceiveStaysAtItsPlace) {
+TEST(SourcePostedReceives, a_found_receive_stays_at_its_place) {
     PostedReceives posted;
     PostedReceive first = receive_from(kAnySource, 5), second = receive_from(1, 5);
     posted.post(first);
@@ -134,7 +134,7 @@ TEST(SourcePostedReceives, AFoundReceiveStaysAtItsPlace) {
     EXPECT_EQ(posted.find(5, 2), nullptr);
 }
 
-TEST(SourcePostedReceives, ACancelledReceiveIsSkipped) {
+TEST(SourcePostedReceives, a_cancelled_receive_is_skipped) {
     PostedReceives posted;
     std::deque<PostedReceive> receives;
     for (const std::uint32_t source : {kAnySource, 1U})
@@ -148,7 +148,7 @@ TEST(SourcePostedReceives, ACancelledReceiveIsSkipped) {
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(SourcePostedReceives, ACancelledLoneReceiveMayBePostedAgain) {
+TEST(SourcePostedReceives, a_cancelled_lone_receive_may_be_posted_again) {
     PostedReceives posted;
     PostedReceive only = receive_from(1, 3);
     posted.post(only);
@@ -158,7 +158,7 @@ TEST(SourcePostedReceives, ACancelledLoneReceiveMayBePostedAgain) {
     EXPECT_EQ(posted.match(3, 1), &only);
 }
 
-TEST(SourcePostedReceives, ReserveKeepsWhatIsPosted) {
+TEST(SourcePostedReceives, reserve_keeps_what_is_posted) {
     PostedReceives posted;
     std::deque<PostedReceive> receives;
     const auto post_until = [&](std::uint64_t count) {
@@ -174,7 +174,7 @@ TEST(SourcePostedReceives, ReserveKeepsWhatIsPosted) {
         ASSERT_EQ(posted.match(i, i), &receives[i]);
 }
 
-TEST(SourcePostedReceives, StructuredTagsAndSourcesDoNotPileUp) {
+TEST(SourcePostedReceives, structured_tags_and_sources_do_not_pile_up) {
     // Grids whose tags differ in a few bits only; a degenerate hash would take minutes here.
     for (const unsigned shift : {0U, 8U, 32U, 54U}) {
         constexpr std::uint32_t kSide = 1 << 9;
@@ -190,7 +190,7 @@ TEST(SourcePostedReceives, StructuredTagsAndSourcesDoNotPileUp) {
     }
 }
 
-TEST(SourcePostedReceives, TheReceivesOfADeadPeerAreTakenAndNoOthers) {
+TEST(SourcePostedReceives, the_receives_of_a_dead_peer_are_taken_and_no_others) {
     PostedReceives posted;
     std::deque<PostedReceive> receives;
     for (std::uint32_t i = 0; i < 3000; ++i) {
@@ -208,7 +208,7 @@ TEST(SourcePostedReceives, TheReceivesOfADeadPeerAreTakenAndNoOthers) {
     EXPECT_EQ(posted.match(0, 9), &receives[9]);
 }
 
-TEST(SourcePostedReceives, ALoneReceiveIsTakenWhenItsPeerDies) {
+TEST(SourcePostedReceives, a_lone_receive_is_taken_when_its_peer_dies) {
     PostedReceives posted;
     PostedReceive directed = receive_from(4, 1), any = receive_from(kAnySource, 1);
     posted.post(directed);
@@ -219,7 +219,7 @@ TEST(SourcePostedReceives, ALoneReceiveIsTakenWhenItsPeerDies) {
     EXPECT_EQ(posted.size(), 1U);
 }
 
-TEST(SourcePostedReceives, TakeAnyDrainsEverything) {
+TEST(SourcePostedReceives, take_any_drains_everything) {
     PostedReceives posted;
     std::deque<PostedReceive> receives;
     for (std::uint32_t i = 0; i < 3000; ++i)
@@ -248,7 +248,7 @@ void add_all(UnexpectedMessages& unexpected, std::vector<UnexpectedMessage>& mes
         unexpected.add(each);
 }
 
-TEST(SourceUnexpectedMessages, NothingIsTakenWhenNothingCame) {
+TEST(SourceUnexpectedMessages, nothing_is_taken_when_nothing_came) {
     UnexpectedMessages unexpected;
     EXPECT_EQ(unexpected.take(1, kExactMask, 1), nullptr);
     EXPECT_EQ(unexpected.take(1, kExactMask, kAnySource), nullptr);
@@ -256,7 +256,7 @@ TEST(SourceUnexpectedMessages, NothingIsTakenWhenNothingCame) {
     EXPECT_EQ(unexpected.oldest(), nullptr);
 }
 
-TEST(SourceUnexpectedMessages, ALoneMessageIsFoundByTagMaskAndSource) {
+TEST(SourceUnexpectedMessages, a_lone_message_is_found_by_tag_mask_and_source) {
     UnexpectedMessages unexpected;
     auto messages = messages_from({{3, 0x100000005}});
     add_all(unexpected, messages);
@@ -268,7 +268,7 @@ TEST(SourceUnexpectedMessages, ALoneMessageIsFoundByTagMaskAndSource) {
     EXPECT_TRUE(unexpected.empty());
 }
 
-TEST(SourceUnexpectedMessages, EveryKindOfReceiveTakesTheEarliestArrival) {
+TEST(SourceUnexpectedMessages, every_kind_of_receive_takes_the_earliest_arrival) {
     UnexpectedMessages unexpected;
     auto messages = messages_from({{1, 1},
                                    {2, 2},
@@ -293,7 +293,7 @@ TEST(SourceUnexpectedMessages, EveryKindOfReceiveTakesTheEarliestArrival) {
     EXPECT_EQ(unexpected.size(), 2U);
 }
 
-TEST(SourceUnexpectedMessages, IndexesServeAgainAfterAllWasTaken) {
+TEST(SourceUnexpectedMessages, indexes_serve_again_after_all_was_taken) {
     constexpr std::uint32_t kCount = UnexpectedMessages::kFew + 3;
     UnexpectedMessages unexpected;
     std::vector<UnexpectedMessage> messages(kCount);
@@ -314,7 +314,7 @@ TEST(SourceUnexpectedMessages, IndexesServeAgainAfterAllWasTaken) {
     }
 }
 
-TEST(SourceUnexpectedMessages, ARemovedMessageIsSkippedEverywhere) {
+TEST(SourceUnexpectedMessages, a_removed_message_is_skipped_everywhere) {
     for (const std::size_t count : {3U, 300U}) {
         UnexpectedMessages unexpected;
         std::vector<UnexpectedMessage> messages(count);
@@ -334,7 +334,7 @@ TEST(SourceUnexpectedMessages, ARemovedMessageIsSkippedEverywhere) {
 
 /** 300 000 messages of one source, then of one tag, before the one that is looked for 100 000
  * times: a walk would take minutes. */
-TEST(SourceUnexpectedMessages, NoLookUpWalksWhatItsReceiveDoesNotMatch) {
+TEST(SourceUnexpectedMessages, no_look_up_walks_what_its_receive_does_not_match) {
     constexpr std::uint32_t kCount = 150'000;
     UnexpectedMessages unexpected;
     std::vector<UnexpectedMessage> messages(2 * kCount + 1);

@@ -89,23 +89,23 @@ void check_unexpected(const std::vector<MatcherStep>& scenario) {
     }
 }
 
-RC_GTEST_PROP(TagMatcherProperty, PostedReceivesAgreeWithANaiveList, ()) {
+RC_GTEST_PROP(TagMatcherProperty, posted_receives_agree_with_a_naive_list, ()) {
     const auto scenario = *any_scenario();
     check_posted(scenario, *any_first_sequence());
 }
 
-RC_GTEST_PROP(TagMatcherProperty, UnexpectedMessagesAgreeWithANaiveList, ()) {
+RC_GTEST_PROP(TagMatcherProperty, unexpected_messages_agree_with_a_naive_list, ()) {
     check_unexpected(*any_scenario());
 }
 
-RC_GTEST_PROP(TagMatcherProperty, PostedReceivesAgreeWhileTablesGrow, ()) {
+RC_GTEST_PROP(TagMatcherProperty, posted_receives_agree_while_tables_grow, ()) {
     const auto seed = *rc::gen::arbitrary<std::uint64_t>();
     const auto tags = *rc::gen::element(2U, 40U, 4000U);
     if (*rc::gen::inRange(0, 10) == 0)
         check_posted(long_scenario(seed, 10000, tags), seed);
 }
 
-RC_GTEST_PROP(TagMatcherProperty, UnexpectedMessagesAgreeWhileTablesGrow, ()) {
+RC_GTEST_PROP(TagMatcherProperty, unexpected_messages_agree_while_tables_grow, ()) {
     const auto seed = *rc::gen::arbitrary<std::uint64_t>();
     const auto tags = *rc::gen::element(2U, 40U, 4000U);
     if (*rc::gen::inRange(0, 10) == 0)

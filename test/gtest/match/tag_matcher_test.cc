@@ -26,14 +26,14 @@ PostedReceive receive(std::uint64_t tag, std::uint64_t mask = ucs::kExactMask) {
     return made;
 }
 
-TEST(PostedReceivesTest, NothingMatchesWhenNothingIsPosted) {
+TEST(PostedReceivesTest, nothing_matches_when_nothing_is_posted) {
     PostedReceives posted;
     EXPECT_EQ(posted.match(0), nullptr);
     EXPECT_EQ(posted.take_any(), nullptr);
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(PostedReceivesTest, ALoneReceiveMatchesOnlyItsTag) {
+TEST(PostedReceivesTest, a_lone_receive_matches_only_its_tag) {
     PostedReceives posted;
     PostedReceive only = receive(7);
     posted.post(only);
@@ -42,7 +42,7 @@ TEST(PostedReceivesTest, ALoneReceiveMatchesOnlyItsTag) {
     EXPECT_EQ(posted.match(7), nullptr);
 }
 
-TEST(PostedReceivesTest, ALoneWildcardMatchesInTheBitsOfItsMask) {
+TEST(PostedReceivesTest, a_lone_wildcard_matches_in_the_bits_of_its_mask) {
     PostedReceives posted;
     PostedReceive any_sender = receive(0xabc00000007, kLowHalf);
     posted.post(any_sender);
@@ -50,7 +50,7 @@ TEST(PostedReceivesTest, ALoneWildcardMatchesInTheBitsOfItsMask) {
     EXPECT_EQ(posted.match(0x500000007), &any_sender);
 }
 
-TEST(PostedReceivesTest, EqualTagsMatchInTheOrderOfPosting) {
+TEST(PostedReceivesTest, equal_tags_match_in_the_order_of_posting) {
     PostedReceives posted;
     std::vector<PostedReceive> receives(1000, receive(42));
     for (auto& each : receives)
@@ -60,7 +60,7 @@ TEST(PostedReceivesTest, EqualTagsMatchInTheOrderOfPosting) {
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(PostedReceivesTest, TheEarliestPostedWinsAmongExactAndWildcards) {
+TEST(PostedReceivesTest, the_earliest_posted_wins_among_exact_and_wildcards) {
     PostedReceives posted;
     PostedReceive first = receive(5), second = receive(5, kLowHalf), third = receive(0, 0),
                   fourth = receive(5);
@@ -72,7 +72,7 @@ TEST(PostedReceivesTest, TheEarliestPostedWinsAmongExactAndWildcards) {
     EXPECT_EQ(posted.match(5), &fourth);
 }
 
-TEST(PostedReceivesTest, OrderHoldsAcrossTheWrapOfTheSequence) {
+TEST(PostedReceivesTest, order_holds_across_the_wrap_of_the_sequence) {
     PostedReceives posted(~std::uint64_t{0} - 1);
     PostedReceive before = receive(5, kLowHalf), at = receive(0, 0), after = receive(5),
                   later = receive(5, kLowHalf);
@@ -84,7 +84,7 @@ TEST(PostedReceivesTest, OrderHoldsAcrossTheWrapOfTheSequence) {
     EXPECT_EQ(posted.match(5), &later);
 }
 
-TEST(PostedReceivesTest, ACancelledReceiveIsSkipped) {
+TEST(PostedReceivesTest, a_cancelled_receive_is_skipped) {
     PostedReceives posted;
     std::vector<PostedReceive> same(4, receive(9));
     PostedReceive wildcard = receive(0, 0);
@@ -100,7 +100,7 @@ TEST(PostedReceivesTest, ACancelledReceiveIsSkipped) {
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(PostedReceivesTest, ACancelledLoneReceiveMayBePostedAgain) {
+TEST(PostedReceivesTest, a_cancelled_lone_receive_may_be_posted_again) {
     PostedReceives posted;
     PostedReceive only = receive(3);
     posted.post(only);
@@ -110,7 +110,7 @@ TEST(PostedReceivesTest, ACancelledLoneReceiveMayBePostedAgain) {
     EXPECT_EQ(posted.match(3), &only);
 }
 
-TEST(PostedReceivesTest, ManyMasksComeAndGo) {
+TEST(PostedReceivesTest, many_masks_come_and_go) {
     PostedReceives posted;
     for (unsigned round = 0; round < 3; ++round) {
         std::deque<PostedReceive> receives;
@@ -122,7 +122,7 @@ TEST(PostedReceivesTest, ManyMasksComeAndGo) {
     }
 }
 
-TEST(PostedReceivesTest, RandomTagsMatchAtEveryDepthWhileTablesGrow) {
+TEST(PostedReceivesTest, random_tags_match_at_every_depth_while_tables_grow) {
     constexpr std::size_t kDepth = 100'000;
     PostedReceives posted;
     std::mt19937_64 random(1);
@@ -138,7 +138,7 @@ TEST(PostedReceivesTest, RandomTagsMatchAtEveryDepthWhileTablesGrow) {
     EXPECT_TRUE(posted.empty());
 }
 
-TEST(PostedReceivesTest, StructuredTagsDoNotPileUp) {
+TEST(PostedReceivesTest, structured_tags_do_not_pile_up) {
     // Tags that differ in a few high bits only, and strided ones; a degenerate hash would take
     // minutes here.
     for (const unsigned shift : {0U, 8U, 32U, 44U}) {
@@ -154,7 +154,7 @@ TEST(PostedReceivesTest, StructuredTagsDoNotPileUp) {
     }
 }
 
-TEST(PostedReceivesTest, ReserveKeepsWhatIsPosted) {
+TEST(PostedReceivesTest, reserve_keeps_what_is_posted) {
     PostedReceives posted;
     std::vector<PostedReceive> receives;
     for (std::uint64_t tag = 0; tag < 500; ++tag)
@@ -168,7 +168,7 @@ TEST(PostedReceivesTest, ReserveKeepsWhatIsPosted) {
         ASSERT_EQ(posted.match(each.tag), &each);
 }
 
-TEST(PostedReceivesTest, TakeAnyDrainsEverything) {
+TEST(PostedReceivesTest, take_any_drains_everything) {
     PostedReceives posted;
     std::deque<PostedReceive> receives;
     for (std::uint64_t tag = 0; tag < 3000; ++tag)
@@ -187,13 +187,13 @@ std::vector<UnexpectedMessage> messages_with_tags(std::initializer_list<std::uin
     return messages;
 }
 
-TEST(UnexpectedMessagesTest, NothingIsTakenWhenNothingCame) {
+TEST(UnexpectedMessagesTest, nothing_is_taken_when_nothing_came) {
     UnexpectedMessages unexpected;
     EXPECT_EQ(unexpected.take(1, ucs::kExactMask), nullptr);
     EXPECT_EQ(unexpected.take(1, 0), nullptr);
 }
 
-TEST(UnexpectedMessagesTest, ALoneMessageIsFoundByTagAndByMask) {
+TEST(UnexpectedMessagesTest, a_lone_message_is_found_by_tag_and_by_mask) {
     UnexpectedMessages unexpected;
     auto messages = messages_with_tags({0x100000005});
     unexpected.add(messages[0]);
@@ -203,7 +203,7 @@ TEST(UnexpectedMessagesTest, ALoneMessageIsFoundByTagAndByMask) {
     EXPECT_TRUE(unexpected.empty());
 }
 
-TEST(UnexpectedMessagesTest, ExactAndWildcardReceivesTakeTheEarliestArrival) {
+TEST(UnexpectedMessagesTest, exact_and_wildcard_receives_take_the_earliest_arrival) {
     UnexpectedMessages unexpected;
     auto messages = messages_with_tags({1, 2, 1, 0x100000002, 2, 1});
     for (auto& each : messages)
@@ -217,7 +217,7 @@ TEST(UnexpectedMessagesTest, ExactAndWildcardReceivesTakeTheEarliestArrival) {
     EXPECT_EQ(unexpected.take(0, 0), &messages[5]);
 }
 
-TEST(UnexpectedMessagesTest, ARemovedMessageIsSkippedEverywhere) {
+TEST(UnexpectedMessagesTest, a_removed_message_is_skipped_everywhere) {
     UnexpectedMessages unexpected;
     auto messages = messages_with_tags({4, 4, 4});
     for (auto& each : messages)

@@ -53,7 +53,7 @@ class ArenaTest : public testing::Test {
     std::unique_ptr<Arena> arena;
 };
 
-TEST_F(ArenaTest, GivesDistinctPagesAndCountsThem) {
+TEST_F(ArenaTest, gives_distinct_pages_and_counts_them) {
     std::byte* a = allocate(0);
     std::byte* b = allocate(1);
     std::byte* c = allocate(page + 1);
@@ -66,7 +66,7 @@ TEST_F(ArenaTest, GivesDistinctPagesAndCountsThem) {
     EXPECT_EQ(arena->allocated_bytes(), 4 * page);
 }
 
-TEST_F(ArenaTest, FreedMemoryIsZeroWhenItComesBack) {
+TEST_F(ArenaTest, freed_memory_is_zero_when_it_comes_back) {
     std::byte* a = allocate(page);
     std::memset(a, 0xff, page);
     arena->free(a, page);
@@ -76,7 +76,7 @@ TEST_F(ArenaTest, FreedMemoryIsZeroWhenItComesBack) {
     EXPECT_EQ(b[page - 1], std::byte{0});
 }
 
-TEST_F(ArenaTest, FreedMemoryTakesNone) {
+TEST_F(ArenaTest, freed_memory_takes_none) {
     std::byte* a = allocate(64 * page);
     std::memset(a, 1, 64 * page);
     arena->free(a, 64 * page);
@@ -85,7 +85,7 @@ TEST_F(ArenaTest, FreedMemoryTakesNone) {
     EXPECT_EQ(info.st_blocks, 0);
 }
 
-TEST_F(ArenaTest, NeighboursMergeInWhateverOrderTheyAreFreed) {
+TEST_F(ArenaTest, neighbours_merge_in_whatever_order_they_are_freed) {
     for (const auto& order : {std::array{0, 1, 2}, std::array{2, 1, 0}, std::array{0, 2, 1},
                               std::array{1, 0, 2}, std::array{2, 0, 1}, std::array{1, 2, 0}}) {
         std::array<std::byte*, 3> parts{};
@@ -98,7 +98,7 @@ TEST_F(ArenaTest, NeighboursMergeInWhateverOrderTheyAreFreed) {
     }
 }
 
-TEST_F(ArenaTest, ThatIsFullRefusesAndGoesOn) {
+TEST_F(ArenaTest, that_is_full_refuses_and_goes_on) {
     EXPECT_EQ(try_allocate(kArenaBytes + 1), UCS_ERR_NO_MEMORY);
     EXPECT_EQ(try_allocate(SIZE_MAX), UCS_ERR_NO_MEMORY);
     EXPECT_EQ(try_allocate(SIZE_MAX - page + 2), UCS_ERR_NO_MEMORY);
@@ -108,7 +108,7 @@ TEST_F(ArenaTest, ThatIsFullRefusesAndGoesOn) {
     EXPECT_EQ(try_allocate(1), UCS_OK);
 }
 
-TEST_F(ArenaTest, KnowsWhatIsItsOwn) {
+TEST_F(ArenaTest, knows_what_is_its_own) {
     const std::byte* base = arena->mapping().base();
     EXPECT_EQ(arena->offset_of(base, kArenaBytes), 0U);
     EXPECT_EQ(arena->offset_of(base + 5, 10), 5U);
@@ -120,7 +120,7 @@ TEST_F(ArenaTest, KnowsWhatIsItsOwn) {
     EXPECT_EQ(arena->offset_of(&page, 1), kNoOffset);
 }
 
-TEST_F(ArenaTest, MappingGivesOnlyAddressesInside) {
+TEST_F(ArenaTest, mapping_gives_only_addresses_inside) {
     const ArenaMapping& mapping = arena->mapping();
     EXPECT_EQ(mapping.at(0, kArenaBytes), mapping.base());
     EXPECT_EQ(mapping.at(kArenaBytes, 0), mapping.base() + kArenaBytes);
@@ -131,7 +131,7 @@ TEST_F(ArenaTest, MappingGivesOnlyAddressesInside) {
     EXPECT_EQ(mapping.at(UINT64_MAX, UINT64_MAX), nullptr);
 }
 
-TEST_F(ArenaTest, IsMappedOnceHoweverOftenItIsAttached) {
+TEST_F(ArenaTest, is_mapped_once_however_often_it_is_attached) {
     const std::uint64_t id = arena->mapping().id();
     std::shared_ptr<ArenaMapping> again;
     ASSERT_EQ(ArenaMapping::attach(id, arena->fd(), kArenaBytes, &again), UCS_OK);
@@ -142,7 +142,7 @@ TEST_F(ArenaTest, IsMappedOnceHoweverOftenItIsAttached) {
     EXPECT_EQ(ArenaMapping::find(id), nullptr);
 }
 
-TEST_F(ArenaTest, OfAPeerIsSharedMemory) {
+TEST_F(ArenaTest, of_a_peer_is_shared_memory) {
     const std::uint64_t id = arena->mapping().id();
     std::byte* word = allocate(8);
     const std::uint64_t offset = arena->offset_of(word, 8);
@@ -170,7 +170,7 @@ std::string mapping_flags(const void* base) {
 
 // The kernel fills what it dumps with memory: a core of an arena would take as much as the arena's
 // address space.
-TEST_F(ArenaTest, IsInNoCoreDump) {
+TEST_F(ArenaTest, is_in_no_core_dump) {
     EXPECT_NE(mapping_flags(arena->mapping().base()).find(" dd "), std::string::npos);
     const ucs::UniqueFd fd(::dup(arena->fd()));
     arena.reset();
@@ -179,7 +179,7 @@ TEST_F(ArenaTest, IsInNoCoreDump) {
     EXPECT_NE(mapping_flags(theirs->base()).find(" dd "), std::string::npos);
 }
 
-TEST_F(ArenaTest, OfAnotherSizeOrWithoutSealsIsRefused) {
+TEST_F(ArenaTest, of_another_size_or_without_seals_is_refused) {
     std::shared_ptr<ArenaMapping> mapping;
     EXPECT_EQ(ArenaMapping::attach(77, arena->fd(), kArenaBytes / 2, &mapping),
               UCS_ERR_INVALID_PARAM);
@@ -191,7 +191,7 @@ TEST_F(ArenaTest, OfAnotherSizeOrWithoutSealsIsRefused) {
     EXPECT_EQ(ArenaMapping::find(77), nullptr);
 }
 
-TEST_F(ArenaTest, ThatClaimsToBeAnotherIsRefused) {
+TEST_F(ArenaTest, that_claims_to_be_another_is_refused) {
     std::unique_ptr<Arena> other;
     ASSERT_EQ(Arena::create(kArenaBytes, &other), UCS_OK);
     std::shared_ptr<ArenaMapping> mapping;
@@ -200,7 +200,7 @@ TEST_F(ArenaTest, ThatClaimsToBeAnotherIsRefused) {
     EXPECT_EQ(mapping, nullptr);
 }
 
-RC_GTEST_PROP(ArenaProperty, NeverGivesAPageTwiceAndEndsAsItBegan, ()) {
+RC_GTEST_PROP(ArenaProperty, never_gives_a_page_twice_and_ends_as_it_began, ()) {
     constexpr std::size_t kPages = 24;
     std::unique_ptr<Arena> arena;
     const std::size_t page = ucs::page_bytes();
@@ -242,7 +242,7 @@ struct Abandon {
 };
 using PoolOwner = std::unique_ptr<DescPool, Abandon>;
 
-TEST(DescPool, KeepsTheHeadroomBeforeTheData) {
+TEST(DescPool, keeps_the_headroom_before_the_data) {
     constexpr std::size_t kHeadroom = 100, kData = 1000;
     const PoolOwner owner(new DescPool(kHeadroom, kData, 1, 0));
     DescPool& pool = *owner;
@@ -261,7 +261,7 @@ TEST(DescPool, KeepsTheHeadroomBeforeTheData) {
     EXPECT_EQ(pool.held(), 0U);
 }
 
-TEST(DescPool, TakesADescriptorBackByItsAddress) {
+TEST(DescPool, takes_a_descriptor_back_by_its_address) {
     constexpr std::size_t kHeadroom = 64;
     const PoolOwner owner(new DescPool(kHeadroom, 512, 1, 0));
     DescPool& pool = *owner;
@@ -276,7 +276,7 @@ TEST(DescPool, TakesADescriptorBackByItsAddress) {
     EXPECT_EQ(pool.held(), 0U);
 }
 
-TEST(DescPool, AlignsTheDataAsAsked) {
+TEST(DescPool, aligns_the_data_as_asked) {
     for (const std::size_t offset : {0U, 8U, 24U, 100U}) {
         const PoolOwner owner(new DescPool(40, 512, 256, offset));
         std::vector<std::byte*> taken;
@@ -293,7 +293,7 @@ TEST(DescPool, AlignsTheDataAsAsked) {
     }
 }
 
-TEST(DescPool, ThatIsAbandonedKeepsWhatIsHeldUntilItIsReleased) {
+TEST(DescPool, that_is_abandoned_keeps_what_is_held_until_it_is_released) {
     PoolOwner owner(new DescPool(0, 512, 1, 0));
     std::byte* first = owner->take();
     std::byte* second = owner->take();
@@ -305,7 +305,7 @@ TEST(DescPool, ThatIsAbandonedKeepsWhatIsHeldUntilItIsReleased) {
     uct_iface_release_desc(second);
 }
 
-TEST(DefaultArena, TakesALittleOfALimitedAddressSpace) {
+TEST(DefaultArena, takes_a_little_of_a_limited_address_space) {
     constexpr std::size_t kMiB = std::size_t{1} << 20;
     constexpr std::size_t kGiB = std::size_t{1} << 30;
     const auto all = [](std::size_t) { return true; };
@@ -315,7 +315,7 @@ TEST(DefaultArena, TakesALittleOfALimitedAddressSpace) {
     EXPECT_EQ(default_arena_bytes(8 * kGiB + 12345, all) % ucs::page_bytes(), 0U);
 }
 
-TEST(DefaultArena, IsSmallerWhereThereIsNoRoom) {
+TEST(DefaultArena, is_smaller_where_there_is_no_room) {
     constexpr std::size_t kMiB = std::size_t{1} << 20;
     EXPECT_EQ(default_arena_bytes(SIZE_MAX, [](std::size_t bytes) { return bytes <= 2048 * kMiB; }),
               1024 * kMiB);
@@ -324,7 +324,7 @@ TEST(DefaultArena, IsSmallerWhereThereIsNoRoom) {
     EXPECT_EQ(default_arena_bytes(SIZE_MAX, [](std::size_t) { return false; }), 16 * kMiB);
 }
 
-TEST(DescPool, HasABoundAndSaysWhenItIsReached) {
+TEST(DescPool, has_a_bound_and_says_when_it_is_reached) {
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{kSegBytesMax}}) {
         const PoolOwner owner(new DescPool(0, bytes, 1, 0));
         DescPool& pool = *owner;

@@ -29,7 +29,7 @@ void PrintTo(const BadMessage& message, std::ostream* out) {
 
 class HostileMessage : public HostilePeer, public testing::WithParamInterface<BadMessage> {};
 
-TEST_P(HostileMessage, EndsTheConnection) {
+TEST_P(HostileMessage, ends_the_connection) {
     RawPeer peer = connected_peer();
     peer.publish(Kind::kAm, std::uint64_t{1}, kAmId);  // the good one before it arrives
     GetParam().send(peer);
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
 // ---- Requests that are merely wrong
 // --------------------------------------------------------------
 
-TEST_F(HostilePeer, IsAnsweredWithAnErrorWhenItAsksForMemoryThatIsNotRegistered) {
+TEST_F(HostilePeer, is_answered_with_an_error_when_it_asks_for_memory_that_is_not_registered) {
     RawPeer peer = connected_peer();
     const Buffer buffer(victim, 100, Backing::kRegistered);
     for (const std::uint32_t key : {0U, 12345U, ~0U}) {
@@ -243,7 +243,7 @@ TEST_F(HostilePeer, IsAnsweredWithAnErrorWhenItAsksForMemoryThatIsNotRegistered)
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, IsAnsweredWithAnErrorWhenItLeavesARegistration) {
+TEST_F(HostilePeer, is_answered_with_an_error_when_it_leaves_a_registration) {
     RawPeer peer = connected_peer();
     const Buffer buffer(victim, 4096, Backing::kRegistered);
     sm::PackedRkey key{};
@@ -269,7 +269,7 @@ TEST_F(HostilePeer, IsAnsweredWithAnErrorWhenItLeavesARegistration) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatAnswersWhatNobodyAskedIsIgnored) {
+TEST_F(HostilePeer, that_answers_what_nobody_asked_is_ignored) {
     RawPeer peer = connected_peer();
     for (const std::uint32_t op : {0U, 1U, 4096U, ~0U}) {
         peer.publish(Kind::kPullData, sm::PullDataBody{op, 0, 0, 8});
@@ -282,7 +282,7 @@ TEST_F(HostilePeer, ThatAnswersWhatNobodyAskedIsIgnored) {
 
 // The hang-up is seen together with the ring, the message only when what came before the end is
 // delivered.
-TEST_F(HostilePeer, WhoseLastMessageIsBadIsBuried) {
+TEST_F(HostilePeer, whose_last_message_is_bad_is_buried) {
     progress();
     Holdings before{};
     constexpr std::uint64_t kRounds = 16;

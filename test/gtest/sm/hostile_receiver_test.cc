@@ -18,7 +18,7 @@ using sm::Kind;
 
 // ---- The peer as a receiver ---------------------------------------------------------------------
 
-TEST_F(HostilePeer, WhosePositionCannotBeIsEndedByTheSendThatSeesIt) {
+TEST_F(HostilePeer, whose_position_cannot_be_is_ended_by_the_send_that_sees_it) {
     RawPeer peer = connected_peer();
     const Endpoint ep = back_to(peer);
     ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
@@ -63,7 +63,7 @@ class HostileReceiver : public HostilePeer {
 
 // Who reads no packets cannot be told at once that we leave; a connection of which it did not know
 // would stay for ever.
-TEST_F(HostileReceiver, ThatReadsNoPacketsHearsLaterThatWeLeave) {
+TEST_F(HostileReceiver, that_reads_no_packets_hears_later_that_we_leave) {
     ucs::Mapping page;
     ASSERT_EQ(ucs::map_shared(peer.bell_fd.get(), ucs::page_bytes(), &page), UCS_OK);
     auto& bell = *reinterpret_cast<sm::Bell<>*>(page.base());
@@ -86,7 +86,7 @@ TEST_F(HostileReceiver, ThatReadsNoPacketsHearsLaterThatWeLeave) {
     EXPECT_TRUE(peer.was_left());
 }
 
-TEST_F(HostileReceiver, PullsNothingButTheDataOfARendezvous) {
+TEST_F(HostileReceiver, pulls_nothing_but_the_data_of_a_rendezvous) {
     const Buffer payload = make_payload(victim, 3000, 5);
     const Offered offered = offer(payload);
     pull(offered.body, offered.body.address, 500);
@@ -101,7 +101,7 @@ TEST_F(HostileReceiver, PullsNothingButTheDataOfARendezvous) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostileReceiver, CannotPullMoreThanARendezvousHas) {
+TEST_F(HostileReceiver, cannot_pull_more_than_a_rendezvous_has) {
     const Buffer payload = make_payload(victim, 3000, 5);
     const Offered offered = offer(payload);
     pull(offered.body, offered.body.address, 3001);
@@ -111,7 +111,7 @@ TEST_F(HostileReceiver, CannotPullMoreThanARendezvousHas) {
 
 // A request for a rendezvous that comes later is not checked when that one starts: it must not be
 // served then, however long the peer holds back the buffers that serving it needs.
-TEST_F(HostileReceiver, CannotPullOtherMemoryByARequestThatCameTooEarly) {
+TEST_F(HostileReceiver, cannot_pull_other_memory_by_a_request_that_came_too_early) {
     static const Bytes secret = pattern(64, 4711);
     const Buffer payload = make_payload(victim, 3000, 5);
     const Offered first = offer(payload);
@@ -145,7 +145,7 @@ TEST_F(HostileReceiver, CannotPullOtherMemoryByARequestThatCameTooEarly) {
     ep.reset();
 }
 
-TEST_F(HostileReceiver, CannotMakeUsQueueAnswersWithoutEnd) {
+TEST_F(HostileReceiver, cannot_make_us_queue_answers_without_end) {
     bool ended = false;
     for (std::uint64_t round = 0; round < 20'000 && !ended; ++round) {
         for (int i = 0; i < 8; ++i)
@@ -158,7 +158,7 @@ TEST_F(HostileReceiver, CannotMakeUsQueueAnswersWithoutEnd) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostileReceiver, ThatReturnsBuffersItDoesNotHaveGainsNothing) {
+TEST_F(HostileReceiver, that_returns_buffers_it_does_not_have_gains_nothing) {
     ASSERT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_OK);
     ASSERT_TRUE(answer(peer).is(Kind::kAmSeg));
     for (const std::uint32_t seg : {8U, ~0U, 0U, 0U, 0U})
@@ -181,7 +181,7 @@ class LargeBuffers : public HostilePeer {
 };
 
 // With headroom the data is copied into a descriptor of ours: of a size that anybody's buffer fits.
-TEST_F(LargeBuffers, DoNotRunOverTheirDescriptors) {
+TEST_F(LargeBuffers, do_not_run_over_their_descriptors) {
     constexpr std::uint32_t kLarge = 32768;
     RawPeer peer = make_peer();
     peer.geometry.seg_bytes = kLarge;

@@ -22,7 +22,7 @@ namespace {
 
 // ---- The socket --------------------------------------------------------------------------------
 
-TEST_F(HostilePeer, ThatDoesNotKnowTheCookieIsRefused) {
+TEST_F(HostilePeer, that_does_not_know_the_cookie_is_refused) {
     RawPeer peer = make_peer();
     peer.hello.cookie ^= 1;
     peer.say_hello();
@@ -43,7 +43,7 @@ void PrintTo(const HelloLie& lie, std::ostream* out) {
 
 class HostileHello : public HostilePeer, public testing::WithParamInterface<HelloLie> {};
 
-TEST_P(HostileHello, EndsTheConnection) {
+TEST_P(HostileHello, ends_the_connection) {
     RawPeer peer = make_peer();
     GetParam().tell(peer.hello);
     peer.say_hello();
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                     HelloLie{"bell_tiny", [](sm::Hello& h) { h.bell_bytes = 8; }}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
 
-TEST_F(HostilePeer, ThatSendsGarbageIsEnded) {
+TEST_F(HostilePeer, that_sends_garbage_is_ended) {
     const std::array<std::byte, 200> garbage{std::byte{0x5a}};
     std::uint64_t violations = 0;
     for (const std::size_t bytes : {1U, 11U, 12U, 16U, 128U, 129U, 200U}) {
@@ -75,7 +75,7 @@ TEST_F(HostilePeer, ThatSendsGarbageIsEnded) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatGreetsTwiceIsEnded) {
+TEST_F(HostilePeer, that_greets_twice_is_ended) {
     RawPeer peer = make_peer();
     peer.say_hello();
     progress();
@@ -84,7 +84,7 @@ TEST_F(HostilePeer, ThatGreetsTwiceIsEnded) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatGreetsWithTooFewOrTooManyDescriptorsIsEnded) {
+TEST_F(HostilePeer, that_greets_with_too_few_or_too_many_descriptors_is_ended) {
     std::uint64_t violations = 0;
     for (const std::size_t count : {0U, 1U, 3U}) {
         RawPeer peer = make_peer();
@@ -95,7 +95,7 @@ TEST_F(HostilePeer, ThatGreetsWithTooFewOrTooManyDescriptorsIsEnded) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatOffersMemoryItCouldShrinkIsEnded) {
+TEST_F(HostilePeer, that_offers_memory_it_could_shrink_is_ended) {
     std::uint64_t violations = 0;
     for (const bool is_bell : {true, false}) {
         RawPeer peer = make_peer();
@@ -110,7 +110,7 @@ TEST_F(HostilePeer, ThatOffersMemoryItCouldShrinkIsEnded) {
 }
 
 // The close of such a socket waits for its other end.
-TEST_F(HostilePeer, ThatPassesALingeringSocketDoesNotStopUs) {
+TEST_F(HostilePeer, that_passes_a_lingering_socket_does_not_stop_us) {
     RawPeer peer = make_peer();
     const int mine = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ASSERT_GE(mine, 0);
@@ -126,7 +126,7 @@ TEST_F(HostilePeer, ThatPassesALingeringSocketDoesNotStopUs) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatOffersAPipeForMemoryIsEnded) {
+TEST_F(HostilePeer, that_offers_a_pipe_for_memory_is_ended) {
     RawPeer peer = make_peer();
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -138,7 +138,7 @@ TEST_F(HostilePeer, ThatOffersAPipeForMemoryIsEnded) {
 }
 
 // Else our writes to the other would go to this one's memory.
-TEST_F(HostilePeer, ThatTakesTheNameOfAnothersArenaIsEnded) {
+TEST_F(HostilePeer, that_takes_the_name_of_anothers_arena_is_ended) {
     ASSERT_TRUE(others_go_on());
     RawPeer first = make_peer();
     first.say_hello();
@@ -151,21 +151,21 @@ TEST_F(HostilePeer, ThatTakesTheNameOfAnothersArenaIsEnded) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatOffersARingBeforeItGreetsIsEnded) {
+TEST_F(HostilePeer, that_offers_a_ring_before_it_greets_is_ended) {
     RawPeer peer = make_peer();
     peer.offer_ring();
     EXPECT_TRUE(is_ended(peer));
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatOffersTwoRingsIsEnded) {
+TEST_F(HostilePeer, that_offers_two_rings_is_ended) {
     RawPeer peer = connected_peer();
     peer.offer_ring();
     EXPECT_TRUE(is_ended(peer));
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatOffersARingWithoutItsDescriptorIsEnded) {
+TEST_F(HostilePeer, that_offers_a_ring_without_its_descriptor_is_ended) {
     RawPeer peer = make_peer();
     peer.say_hello();
     peer.make_ring();
@@ -174,7 +174,7 @@ TEST_F(HostilePeer, ThatOffersARingWithoutItsDescriptorIsEnded) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatLiesAboutTheGeometryOfItsRingIsEnded) {
+TEST_F(HostilePeer, that_lies_about_the_geometry_of_its_ring_is_ended) {
     const std::vector<std::function<void(sm::RingOffer&)>> lies = {
         [](sm::RingOffer& o) { o.slot_count *= 4; },
         [](sm::RingOffer& o) { o.slot_count = 0; },
@@ -203,7 +203,7 @@ TEST_F(HostilePeer, ThatLiesAboutTheGeometryOfItsRingIsEnded) {
     EXPECT_TRUE(others_go_on());
 }
 
-TEST_F(HostilePeer, ThatWakesUsWithoutARingIsTolerated) {
+TEST_F(HostilePeer, that_wakes_us_without_a_ring_is_tolerated) {
     RawPeer peer = make_peer();
     const sm::Notice wake{sm::kPacketMagic, sm::kFormatVersion, sm::PacketType::kWake, 0};
     peer.send(sm::bytes_of(wake));

@@ -139,7 +139,7 @@ void send_am_round(Side& side, const Endpoint& to, std::uint64_t round) {
     });
 }
 
-TEST(IfaceThreads, TwoInterfacesAnswerEachOther) {
+TEST(IfaceThreads, two_interfaces_answer_each_other) {
     Meeting meeting(2);
     run_threads(2, [&](std::size_t self) {
         Side side(meeting, self);
@@ -161,7 +161,7 @@ TEST(IfaceThreads, TwoInterfacesAnswerEachOther) {
     });
 }
 
-TEST(IfaceThreads, ThreeSendersFloodOneReceiver) {
+TEST(IfaceThreads, three_senders_flood_one_receiver) {
     constexpr std::size_t kSenders = 3;
     Meeting meeting(kSenders + 1);
     run_threads(kSenders + 1, [&](std::size_t self) {
@@ -193,7 +193,7 @@ TEST(IfaceThreads, ThreeSendersFloodOneReceiver) {
     });
 }
 
-TEST(IfaceThreads, TaggedMessagesMeetReceivesOfAnotherThread) {
+TEST(IfaceThreads, tagged_messages_meet_receives_of_another_thread) {
     Meeting meeting(2);
     run_threads(2, [&](std::size_t self) {
         Side side(meeting, self);
@@ -238,7 +238,7 @@ TEST(IfaceThreads, TaggedMessagesMeetReceivesOfAnotherThread) {
 // The sanitizer does not see the order that the ring makes, because each side has it at another
 // address, and the receiver reads the sender's buffer itself. So the two also tell each other whose
 // buffer it is.
-TEST(IfaceThreads, RendezvousReadsTheBufferOfAnotherThread) {
+TEST(IfaceThreads, rendezvous_reads_the_buffer_of_another_thread) {
     constexpr std::size_t kBytes = 300'000;
     constexpr std::uint64_t kTransfers = kRounds / 20;
     Meeting meeting(2);
@@ -279,7 +279,7 @@ TEST(IfaceThreads, RendezvousReadsTheBufferOfAnotherThread) {
 
 class IfaceSleep : public testing::TestWithParam<const char*> {};
 
-TEST_P(IfaceSleep, TwoSleepersWakeEachOtherForEveryMessage) {
+TEST_P(IfaceSleep, two_sleepers_wake_each_other_for_every_message) {
     Meeting meeting(2);
     const EntityOptions options{.iface_config = {{"SM_WAKEUP", GetParam()}}};
     run_threads(2, [&](std::size_t self) {
@@ -297,7 +297,7 @@ TEST_P(IfaceSleep, TwoSleepersWakeEachOtherForEveryMessage) {
     });
 }
 
-TEST_P(IfaceSleep, ASleeperWithManySendersMissesNone) {
+TEST_P(IfaceSleep, a_sleeper_with_many_senders_misses_none) {
     constexpr std::size_t kSenders = 6;  // more than stay hot
     constexpr std::uint64_t kEach = kRounds / 10;
     Meeting meeting(kSenders + 1);
@@ -326,7 +326,7 @@ TEST_P(IfaceSleep, ASleeperWithManySendersMissesNone) {
 INSTANTIATE_TEST_SUITE_P(Barrier, IfaceSleep, testing::Values("membarrier", "fence"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
-TEST(IfaceThreads, AtomicsOfManyThreadsOnOneWordAddUp) {
+TEST(IfaceThreads, atomics_of_many_threads_on_one_word_add_up) {
     constexpr std::size_t kSides = 4;
     Meeting meeting(kSides);
     Bytes key;
@@ -360,7 +360,7 @@ TEST(IfaceThreads, AtomicsOfManyThreadsOnOneWordAddUp) {
     });
 }
 
-TEST(IfaceThreads, InterfacesComeAndGoInAllThreads) {
+TEST(IfaceThreads, interfaces_come_and_go_in_all_threads) {
     constexpr std::size_t kSides = 3;
     for (int round = 0; round < 10; ++round) {
         Meeting meeting(kSides);

@@ -19,7 +19,7 @@ namespace {
 
 // ---- Short copies ------------------------------------------------------------------------------
 
-TEST(CopyShort, CopiesEverySizeAndNothingElse) {
+TEST(CopyShort, copies_every_size_and_nothing_else) {
     constexpr std::size_t kMax = 120;
     for (std::size_t bytes = 0; bytes <= kMax; ++bytes) {
         // Of exactly this size, so that AddressSanitizer sees a byte too many on either side.
@@ -81,7 +81,7 @@ rc::Gen<std::vector<std::size_t>> any_steps() {
     return rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, 30));
 }
 
-RC_GTEST_PROP(IovCursor, GathersWhatLiesAtTheAddressesInOrder, ()) {
+RC_GTEST_PROP(IovCursor, gathers_what_lies_at_the_addresses_in_order, ()) {
     Layout layout(*any_elements());
     for (std::size_t i = 0; i < layout.addresses.size(); ++i)
         *layout.addresses[i] = static_cast<std::byte>(i * 7 + i / 256);
@@ -105,7 +105,7 @@ RC_GTEST_PROP(IovCursor, GathersWhatLiesAtTheAddressesInOrder, ()) {
     }
 }
 
-RC_GTEST_PROP(IovCursor, ScattersToTheAddressesAndNowhereElse, ()) {
+RC_GTEST_PROP(IovCursor, scatters_to_the_addresses_and_nowhere_else, ()) {
     Layout layout(*any_elements());
     IovCursor cursor(layout.iov.data(), layout.iov.size());
     std::size_t at = 0;
@@ -128,7 +128,7 @@ RC_GTEST_PROP(IovCursor, ScattersToTheAddressesAndNowhereElse, ()) {
     }
 }
 
-RC_GTEST_PROP(IovCursor, DescribesItsBytesByPieces, ()) {
+RC_GTEST_PROP(IovCursor, describes_its_bytes_by_pieces, ()) {
     Layout layout(*any_elements());
     IovCursor cursor(layout.iov.data(), layout.iov.size());
     const auto max = *rc::gen::inRange<std::size_t>(1, 5);
@@ -154,7 +154,7 @@ RC_GTEST_PROP(IovCursor, DescribesItsBytesByPieces, ()) {
     }
 }
 
-TEST(IovCursor, OfNothingIsAtItsEnd) {
+TEST(IovCursor, of_nothing_is_at_its_end) {
     std::byte byte{};
     EXPECT_EQ(IovCursor().gather(&byte, 1), 0U);
     EXPECT_EQ(IovCursor(nullptr, 0).scatter(&byte, 1), 0U);
@@ -162,7 +162,7 @@ TEST(IovCursor, OfNothingIsAtItsEnd) {
     EXPECT_EQ(IovCursor(empty, 3).gather(&byte, 1), 0U);
 }
 
-TEST(IovCursor, OfACopyOutlivesTheCall) {
+TEST(IovCursor, of_a_copy_outlives_the_call) {
     std::byte bytes[4] = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
     IovCopy copy;
     {

@@ -16,7 +16,7 @@ using sm::Kind;
 
 class RingModelAt : public testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(RingModelAt, DeliversInOrderWhileSlotsAreReused) {
+TEST_P(RingModelAt, delivers_in_order_while_slots_are_reused) {
     constexpr std::int64_t kMessages = 2 * kSlots + 5;
     EXPECT_TRUE(always_passes({.schedules = schedules(4'000)}, [](DetRun& run) {
         Model<> ring(GetParam());
@@ -36,7 +36,7 @@ TEST_P(RingModelAt, DeliversInOrderWhileSlotsAreReused) {
     }));
 }
 
-TEST_P(RingModelAt, FragmentsAreSeenAllOrNone) {
+TEST_P(RingModelAt, fragments_are_seen_all_or_none) {
     constexpr std::uint64_t kFragments = 5;
     constexpr std::uint64_t kMessages = 5;
     EXPECT_TRUE(always_passes({.schedules = schedules(4'000)}, [](DetRun& run) {
@@ -70,7 +70,7 @@ TEST_P(RingModelAt, FragmentsAreSeenAllOrNone) {
     }));
 }
 
-TEST_P(RingModelAt, AHeldSenderAsksAgainAndLosesNothing) {
+TEST_P(RingModelAt, a_held_sender_asks_again_and_loses_nothing) {
     EXPECT_TRUE(always_passes({.schedules = schedules(500)}, [](DetRun& run) {
         Model<> ring(GetParam());
         run.spawn([&] {
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Starts, RingModelAt,
                          testing::Values(0, (std::uint64_t{1} << 31) - 8,
                                          (std::uint64_t{1} << 32) - 8, std::uint64_t{0} - 8));
 
-TEST(RingModel, WithoutAcquireAndReleaseTheExplorerFindsARace) {
+TEST(RingModel, without_acquire_and_release_the_explorer_finds_a_race) {
     EXPECT_TRUE(fails_with("race", [](DetRun& run) {
         Channel<RelaxedAtomic, BothPay> ring(0);
         run.spawn([&] { ring.send(1, run); });
@@ -105,7 +105,7 @@ TEST(RingModel, WithoutAcquireAndReleaseTheExplorerFindsARace) {
     }));
 }
 
-TEST(RingModel, ATailThatCannotBeIsFoundOut) {
+TEST(RingModel, a_tail_that_cannot_be_is_found_out) {
     Model<> ring(100);
     ring.consumer.tail.store(101, std::memory_order_relaxed);
     EXPECT_EQ(ring.sender.refresh(), Claim::kCorrupt);
@@ -119,7 +119,7 @@ TEST(RingModel, ATailThatCannotBeIsFoundOut) {
 
 // ---- Death -------------------------------------------------------------------------------------
 
-TEST(RingModel, ADeadSenderLosesOnlyWhatItDidNotPublish) {
+TEST(RingModel, a_dead_sender_loses_only_what_it_did_not_publish) {
     constexpr std::uint64_t kMessages = kSlots + 4;
     EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         Model<> dying(std::uint64_t{0} - 3), living(7);
@@ -164,7 +164,7 @@ TEST(RingModel, ADeadSenderLosesOnlyWhatItDidNotPublish) {
     }));
 }
 
-TEST(RingModel, ADeadSenderShowsNoPartOfAFragmentedMessage) {
+TEST(RingModel, a_dead_sender_shows_no_part_of_a_fragmented_message) {
     constexpr std::uint64_t kFragments = 4;
     EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         Model<> ring(std::uint64_t{0} - 2);

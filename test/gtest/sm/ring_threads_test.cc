@@ -117,7 +117,7 @@ void receive_all(Segment& segment, Receiver ring, const std::function<void(Recei
 
 class RingThreads : public testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(RingThreads, MessagesAndBuffersGoAroundInOrder) {
+TEST_P(RingThreads, messages_and_buffers_go_around_in_order) {
     Segment segment;
     const HostFences fences{true};
     segment.head().consumer.tail.store(GetParam(), std::memory_order_relaxed);
@@ -165,17 +165,17 @@ void exchange_with_sleeps(HostFences fences) {
     EXPECT_TRUE(is_over);
 }
 
-TEST(RingWake, ASleeperIsWokenWhereTheSenderPays) {
+TEST(RingWake, a_sleeper_is_woken_where_the_sender_pays) {
     exchange_with_sleeps(HostFences{true});
 }
 
-TEST(RingWake, ASleeperIsWokenByMembarrier) {
+TEST(RingWake, a_sleeper_is_woken_by_membarrier) {
     if (!ucs::register_global_barrier())
         TW_SKIP("membarrier(2) is not available");
     exchange_with_sleeps(HostFences{false});
 }
 
-TEST(SegmentThreads, WhatAPeerReturnsWronglyDoesNotComeBack) {
+TEST(SegmentThreads, what_a_peer_returns_wrongly_does_not_come_back) {
     Segment segment;
     sm::SegmentPool pool(segment.geometry, segment.mapping.base());
     sm::SegmentReturns returns(segment.geometry, segment.mapping.base());

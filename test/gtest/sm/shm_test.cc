@@ -44,7 +44,7 @@ UniqueFd make_memfd(std::size_t bytes, int seals) {
 
 // ---- Sealed memory -----------------------------------------------------------------------------
 
-TEST(SealedMemory, OfOurOwnMakingIsAcceptedAtItsSizeOnly) {
+TEST(SealedMemory, of_our_own_making_is_accepted_at_its_size_only) {
     UniqueFd fd;
     ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
     EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_OK);
@@ -53,7 +53,7 @@ TEST(SealedMemory, OfOurOwnMakingIsAcceptedAtItsSizeOnly) {
     EXPECT_EQ(memfd_check_sealed(fd.get(), 0), UCS_ERR_INVALID_PARAM);
 }
 
-TEST(SealedMemory, OfOurOwnMakingCannotShrinkGrowOrBeUnsealed) {
+TEST(SealedMemory, of_our_own_making_cannot_shrink_grow_or_be_unsealed) {
     UniqueFd fd;
     ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
     EXPECT_NE(::ftruncate(fd.get(), 0), 0);
@@ -61,7 +61,7 @@ TEST(SealedMemory, OfOurOwnMakingCannotShrinkGrowOrBeUnsealed) {
     EXPECT_NE(::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 
-TEST(SealedMemory, IsRefusedWhenASealIsMissing) {
+TEST(SealedMemory, is_refused_when_a_seal_is_missing) {
     for (const int missing : {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL}) {
         const UniqueFd fd = make_memfd(kBytes, kAllSeals & ~missing);
         EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_ERR_INVALID_PARAM) << missing;
@@ -70,14 +70,14 @@ TEST(SealedMemory, IsRefusedWhenASealIsMissing) {
     EXPECT_EQ(memfd_check_sealed(fd.get(), 0), UCS_ERR_INVALID_PARAM);
 }
 
-TEST(SealedMemory, IsRefusedWhenItCannotBeWritten) {
+TEST(SealedMemory, is_refused_when_it_cannot_be_written) {
     for (const int extra : {F_SEAL_WRITE, F_SEAL_FUTURE_WRITE}) {
         const UniqueFd fd = make_memfd(kBytes, kAllSeals | extra);
         EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_ERR_INVALID_PARAM) << extra;
     }
 }
 
-TEST(SealedMemory, IsRefusedWhenItIsNoMemfd) {
+TEST(SealedMemory, is_refused_when_it_is_no_memfd) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     const UniqueFd reader(ends[0]), writer(ends[1]);
@@ -93,7 +93,7 @@ TEST(SealedMemory, IsRefusedWhenItIsNoMemfd) {
 }
 
 // Its pages come from a pool that may be empty when they are touched.
-TEST(SealedMemory, OfHugePagesIsRefused) {
+TEST(SealedMemory, of_huge_pages_is_refused) {
     constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
     const UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
     if (!fd)
@@ -103,7 +103,7 @@ TEST(SealedMemory, OfHugePagesIsRefused) {
     EXPECT_EQ(memfd_check_sealed(fd.get(), kHugeBytes), UCS_ERR_INVALID_PARAM);
 }
 
-TEST(SealedMemory, ReadsAsZeroAfterItWasGivenBack) {
+TEST(SealedMemory, reads_as_zero_after_it_was_given_back) {
     UniqueFd fd;
     Mapping mapping;
     ASSERT_EQ(memfd_create_sealed("test", kBytes, &fd), UCS_OK);
@@ -114,7 +114,7 @@ TEST(SealedMemory, ReadsAsZeroAfterItWasGivenBack) {
     EXPECT_EQ(mapping.base()[kBytes - 1], std::byte{1});
 }
 
-TEST(SealedMemory, BehindAHeaderLeadsToItByMasking) {
+TEST(SealedMemory, behind_a_header_leads_to_it_by_masking) {
     constexpr std::size_t kAlignment = std::size_t{1} << 20;
     UniqueFd fd;
     Mapping behind, plain;
@@ -160,7 +160,7 @@ class SocketDirectory : public testing::Test {
     std::string directory;
 };
 
-TEST_F(SocketDirectory, SweepRemovesDeadSocketsOnly) {
+TEST_F(SocketDirectory, sweep_removes_dead_sockets_only) {
     const UniqueFd living = listen("prefix-living");
     listen("prefix-dead");
     listen("prefix-dead-too");
@@ -190,11 +190,11 @@ TEST_F(SocketDirectory, SweepRemovesDeadSocketsOnly) {
     EXPECT_EQ(unix_connect({directory, "prefix-living"}, &fd), UCS_OK);
 }
 
-TEST_F(SocketDirectory, SweepOfADirectoryThatIsNotThereRemovesNothing) {
+TEST_F(SocketDirectory, sweep_of_a_directory_that_is_not_there_removes_nothing) {
     EXPECT_EQ(unix_sweep_directory(directory + "/none", ""), 0U);
 }
 
-TEST_F(SocketDirectory, ANameIsTakenOnceAndTooLongAPathIsRefused) {
+TEST_F(SocketDirectory, a_name_is_taken_once_and_too_long_a_path_is_refused) {
     const UniqueFd first = listen("name");
     UniqueFd fd;
     EXPECT_EQ(unix_listen({directory, "name"}, &fd), UCS_ERR_ALREADY_EXISTS);
@@ -205,7 +205,7 @@ TEST_F(SocketDirectory, ANameIsTakenOnceAndTooLongAPathIsRefused) {
     EXPECT_FALSE(exists("name"));
 }
 
-TEST_F(SocketDirectory, MustBeADirectoryThatWeCanWriteTo) {
+TEST_F(SocketDirectory, must_be_a_directory_that_we_can_write_to) {
     EXPECT_EQ(unix_check_directory(directory), UCS_OK);
     EXPECT_EQ(unix_check_directory(directory + "/none"), UCS_ERR_INVALID_PARAM);
     std::ofstream(directory + "/file") << "x";
@@ -227,7 +227,7 @@ class Packets : public testing::Test {
     ReceivedMessage message;
 };
 
-TEST_F(Packets, KeepTheirBordersAndDescriptors) {
+TEST_F(Packets, keep_their_borders_and_descriptors) {
     const std::array<std::byte, 8> text{std::byte{1}};
     const int fds[] = {a.get(), b.get()};
     ASSERT_EQ(unix_send(a.get(), text, fds, 2), UCS_OK);
@@ -241,7 +241,7 @@ TEST_F(Packets, KeepTheirBordersAndDescriptors) {
     EXPECT_EQ(unix_receive(b.get(), buffer, &message), UCS_ERR_NO_PROGRESS);
 }
 
-TEST_F(Packets, ThatAreCutAreRefusedAndKeepNoDescriptor) {
+TEST_F(Packets, that_are_cut_are_refused_and_keep_no_descriptor) {
     const std::array<std::byte, 33> text{};
     const int fds[] = {a.get()};
     ASSERT_EQ(unix_send(a.get(), text, fds, 1), UCS_OK);
@@ -249,7 +249,7 @@ TEST_F(Packets, ThatAreCutAreRefusedAndKeepNoDescriptor) {
     EXPECT_FALSE(message.fds[0]);
 }
 
-TEST_F(Packets, OfAPeerThatIsGoneEndInAReset) {
+TEST_F(Packets, of_a_peer_that_is_gone_end_in_a_reset) {
     a.reset();
     EXPECT_EQ(unix_receive(b.get(), buffer, &message), UCS_ERR_CONNECTION_RESET);
     EXPECT_EQ(unix_send(b.get(), buffer, nullptr, 0), UCS_ERR_CONNECTION_RESET);
@@ -257,7 +257,7 @@ TEST_F(Packets, OfAPeerThatIsGoneEndInAReset) {
 
 // ---- Limits ------------------------------------------------------------------------------------
 
-TEST(FdError, NamesTheLimitThatWasMet) {
+TEST(FdError, names_the_limit_that_was_met) {
     const auto report = [](int error) {
         std::exit(fd_error("accept4", error) == UCS_ERR_EXCEEDS_LIMIT ? 0 : 1);
     };
@@ -265,7 +265,7 @@ TEST(FdError, NamesTheLimitThatWasMet) {
     EXPECT_EXIT(report(ENFILE), ExitedWithCode(0), HasSubstr("fs.file-max"));
 }
 
-TEST(FdError, NamesTheCallAndTheReason) {
+TEST(FdError, names_the_call_and_the_reason) {
     EXPECT_EXIT(std::exit(fd_error("some_call", ENOMEM) == UCS_ERR_NO_MEMORY ? 0 : 1),
                 ExitedWithCode(0), HasSubstr("some_call failed: Cannot allocate memory"));
     EXPECT_EQ(fd_error("some_call", EACCES), UCS_ERR_REJECTED);

@@ -24,21 +24,21 @@ void sleep_against_publish(DetRun& run) {
         run.check(!slept || rang, "the receiver sleeps and nobody rang");
 }
 
-TEST(WakeModel, EitherTheSleeperSeesTheMessageOrTheSenderRings) {
+TEST(WakeModel, either_the_sleeper_sees_the_message_or_the_sender_rings) {
     EXPECT_TRUE(
         always_passes({.schedules = schedules(50'000)}, sleep_against_publish<SleeperPays>));
     EXPECT_TRUE(always_passes({.schedules = schedules(50'000)}, sleep_against_publish<BothPay>));
 }
 
-TEST(WakeModel, WithoutFencesTheExplorerFindsALostWakeUp) {
+TEST(WakeModel, without_fences_the_explorer_finds_a_lost_wake_up) {
     EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<NobodyPays>));
 }
 
-TEST(WakeModel, AFenceOfTheSleeperAloneIsNotEnough) {
+TEST(WakeModel, a_fence_of_the_sleeper_alone_is_not_enough) {
     EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<SleeperPaysForItselfOnly>));
 }
 
-TEST(WakeModel, NobodyRingsForAReceiverThatPolls) {
+TEST(WakeModel, nobody_rings_for_a_receiver_that_polls) {
     EXPECT_TRUE(always_passes({.schedules = schedules(1'000)}, [](DetRun& run) {
         Model<SleeperPays> ring(0);
         run.spawn([&] {
@@ -141,19 +141,19 @@ void two_senders_to_a_sleeper(DetRun& run) {
     run.run();
 }
 
-TEST(WakeModel, ASleepingReceiverIsWokenForEveryMessage) {
+TEST(WakeModel, a_sleeping_receiver_is_woken_for_every_message) {
     EXPECT_TRUE(
         always_passes({.schedules = schedules(20'000)}, two_senders_to_a_sleeper<SleeperPays>));
     EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, two_senders_to_a_sleeper<BothPay>));
 }
 
-TEST(WakeModel, WithoutFencesAReceiverSleepsForEver) {
+TEST(WakeModel, without_fences_a_receiver_sleeps_for_ever) {
     EXPECT_TRUE(fails_with("deadlock", two_senders_to_a_sleeper<NobodyPays>));
 }
 
 // ---- A copy that both sides share --------------------------------------------------------------
 
-TEST(ChunkModel, EachChunkIsClaimedOnceAndCountedOnce) {
+TEST(ChunkModel, each_chunk_is_claimed_once_and_counted_once) {
     constexpr std::uint32_t kChunks = 6;
     constexpr std::uint32_t kGeneration = 0xffffffffU;
     EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
@@ -180,7 +180,7 @@ TEST(ChunkModel, EachChunkIsClaimedOnceAndCountedOnce) {
     }));
 }
 
-TEST(ChunkModel, WhoIsLateClaimsAndCountsNothingOfTheNextGeneration) {
+TEST(ChunkModel, who_is_late_claims_and_counts_nothing_of_the_next_generation) {
     constexpr std::uint32_t kChunks = 4;
     EXPECT_TRUE(always_passes({.schedules = schedules(20'000)}, [](DetRun& run) {
         DetAtomic<std::uint64_t> next{sm::rndv_word(1, 0)}, done{sm::rndv_word(1, 0)};

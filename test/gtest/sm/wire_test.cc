@@ -23,7 +23,7 @@ T with(T value, Change&& change) {
 
 constexpr IfaceAddress kAddress{kFormatVersion, Place::kAbstract, 1, 1000, 42, 43};
 
-TEST(Address, OfAnInterfaceIsUnderstood) {
+TEST(Address, of_an_interface_is_understood) {
     const auto parsed = parse_iface_address(bytes_of(kAddress), nullptr);
     ASSERT_TRUE(parsed);
     EXPECT_EQ(std::memcmp(&*parsed, &kAddress, sizeof kAddress), 0);
@@ -31,7 +31,7 @@ TEST(Address, OfAnInterfaceIsUnderstood) {
         bytes_of(with(kAddress, [](auto& a) { a.place = Place::kDirectory; })), nullptr));
 }
 
-TEST(Address, OfAnInterfaceIsRefusedByEachWrongField) {
+TEST(Address, of_an_interface_is_refused_by_each_wrong_field) {
     std::string reason;
     const auto refused = [&](const IfaceAddress& address) {
         reason.clear();
@@ -46,7 +46,7 @@ TEST(Address, OfAnInterfaceIsRefusedByEachWrongField) {
         EXPECT_FALSE(parse_iface_address(bytes_of(kAddress).first(bytes), &reason)) << bytes;
 }
 
-TEST(Address, OfADeviceIsRefusedWhenShort) {
+TEST(Address, of_a_device_is_refused_when_short) {
     constexpr DeviceAddress kDevice{7, 8};
     const auto parsed = parse_device_address(bytes_of(kDevice));
     ASSERT_TRUE(parsed);
@@ -55,7 +55,7 @@ TEST(Address, OfADeviceIsRefusedWhenShort) {
     EXPECT_FALSE(parse_device_address(bytes_of(kDevice).first(sizeof kDevice - 1)));
 }
 
-TEST(Address, LeadsToANameOfASocketThatFitsItsPath) {
+TEST(Address, leads_to_a_name_of_a_socket_that_fits_its_path) {
     EXPECT_EQ(socket_name(0xabc), "tagwire-sm-0000000000000abc");
     EXPECT_EQ(socket_name(UINT64_MAX), "tagwire-sm-ffffffffffffffff");
 }
@@ -83,7 +83,7 @@ RingOffer good_offer() {
             geometry.bytes()};
 }
 
-TEST(Packet, IsKnownByItsTypeAndLength) {
+TEST(Packet, is_known_by_its_type_and_length) {
     EXPECT_EQ(check_packet(bytes_of(kHello), nullptr), PacketType::kHello);
     EXPECT_EQ(check_packet(bytes_of(good_offer()), nullptr), PacketType::kRing);
     EXPECT_EQ(check_packet(bytes_of(kWakePacket), nullptr), PacketType::kWake);
@@ -93,7 +93,7 @@ TEST(Packet, IsKnownByItsTypeAndLength) {
         PacketType::kLeave);
 }
 
-TEST(Packet, IsRefusedByEachWrongField) {
+TEST(Packet, is_refused_by_each_wrong_field) {
     std::string reason;
     const auto refused = [&](const Notice& notice) {
         reason.clear();
@@ -106,7 +106,7 @@ TEST(Packet, IsRefusedByEachWrongField) {
         EXPECT_TRUE(refused(with(kWakePacket, [&](auto& n) { n.type = PacketType{type}; })));
 }
 
-TEST(Packet, IsRefusedAtEveryOtherLength) {
+TEST(Packet, is_refused_at_every_other_length) {
     std::vector<std::byte> bytes(kPacketBytesMax);
     for (const auto& packet :
          {bytes_of(kHello), bytes_of(kWakePacket), std::span<const std::byte>()}) {
@@ -120,7 +120,7 @@ TEST(Packet, IsRefusedAtEveryOtherLength) {
     }
 }
 
-TEST(HelloPacket, IsRefusedByEachImpossibleSize) {
+TEST(HelloPacket, is_refused_by_each_impossible_size) {
     EXPECT_TRUE(check_hello(kHello, nullptr));
     std::string reason;
     const auto refused = [&](auto change) { return !check_hello(with(kHello, change), &reason); };
@@ -135,7 +135,7 @@ TEST(HelloPacket, IsRefusedByEachImpossibleSize) {
     EXPECT_FALSE(reason.empty());
 }
 
-TEST(RingPacket, IsRefusedByEachNumberThatDoesNotFit) {
+TEST(RingPacket, is_refused_by_each_number_that_does_not_fit) {
     EXPECT_TRUE(check_ring_offer(good_offer(), nullptr));
     std::string reason;
     const auto refused = [&](auto change) {
@@ -162,7 +162,7 @@ TEST(RingPacket, IsRefusedByEachNumberThatDoesNotFit) {
         EXPECT_TRUE(refused([&](RingOffer& o) { o.page_bytes = bytes; })) << bytes;
 }
 
-TEST(RingPacket, OfTheLargestRingFitsItsDescriptorRegion) {
+TEST(RingPacket, of_the_largest_ring_fits_its_descriptor_region) {
     const RingGeometry largest{kSlotCountMax, kSegCountMax, kSegBytesMax, 65536};
     EXPECT_TRUE(largest.is_valid());
     EXPECT_LE(largest.bytes() + 65536, std::size_t{64} << 20);
@@ -173,7 +173,7 @@ TEST(RingPacket, OfTheLargestRingFitsItsDescriptorRegion) {
 
 // ---- Remote keys -------------------------------------------------------------------------------
 
-TEST(Rkey, IsRefusedByEachWrongField) {
+TEST(Rkey, is_refused_by_each_wrong_field) {
     constexpr PackedRkey kKey{kRkeyMagic, 1, 2, 4096, 0x10000, 100, 1};
     EXPECT_TRUE(parse_rkey(bytes_of(kKey), nullptr));
     EXPECT_TRUE(
@@ -192,7 +192,7 @@ TEST(Rkey, IsRefusedByEachWrongField) {
 
 // ---- Control words -----------------------------------------------------------------------------
 
-TEST(ControlWord, CarriesItsParts) {
+TEST(ControlWord, carries_its_parts) {
     const Control control{Control::make(Kind::kRndv, 0xab, 0xcdef).word | 0x12345678U};
     EXPECT_EQ(control.kind(), static_cast<std::uint8_t>(Kind::kRndv));
     EXPECT_EQ(control.id(), 0xab);

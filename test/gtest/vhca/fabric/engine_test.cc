@@ -117,21 +117,21 @@ void echo_test(std::uint32_t bytes, std::uint32_t count, const vhca::EngineConfi
     EXPECT_EQ(child.result(), 0);
 }
 
-TEST(VhcaEngine, ShortMessagesGoBackAndForthBetweenProcesses) {
+TEST(VhcaEngine, short_messages_go_back_and_forth_between_processes) {
     echo_test(8, 5'000, Host::default_config());
 }
 
-TEST(VhcaEngine, LongMessagesArriveIntact) {
+TEST(VhcaEngine, long_messages_arrive_intact) {
     echo_test(kLong, 500, Host::default_config());
 }
 
-TEST(VhcaEngine, MessagesSurviveALossyFabric) {
+TEST(VhcaEngine, messages_survive_a_lossy_fabric) {
     vhca::EngineConfig config = Host::default_config();
     config.faults = {.loss = 0.01, .duplication = 0.01, .reordering = 0.02, .seed = 42};
     echo_test(20'000, 500, config);
 }
 
-TEST(VhcaEngine, ATargetThatOnlySleepsServesReadsAndWrites) {
+TEST(VhcaEngine, a_target_that_only_sleeps_serves_reads_and_writes) {
     Child child([](int socket) {
         Host host(kMemoryBytes);
         Address peer;
@@ -158,7 +158,7 @@ TEST(VhcaEngine, ATargetThatOnlySleepsServesReadsAndWrites) {
 }
 
 // What is posted goes out and completes though no thread polls until it is over.
-TEST(VhcaEngine, AnInitiatorThatDoesNotPollMakesProgress) {
+TEST(VhcaEngine, an_initiator_that_does_not_poll_makes_progress) {
     Child child([](int socket) {
         Host host(kMemoryBytes);
         Address peer;
@@ -256,7 +256,7 @@ int sleeping_ping_pong(int socket, bool is_first) {
     return meet(socket) ? 0 : 3;
 }
 
-TEST(VhcaEngine, NoWakeUpIsLostBetweenSleepers) {
+TEST(VhcaEngine, no_wake_up_is_lost_between_sleepers) {
     Child child([](int socket) { return sleeping_ping_pong(socket, false); });
     EXPECT_EQ(sleeping_ping_pong(child.socket(), true), 0);
     EXPECT_EQ(child.result(), 0);
@@ -279,7 +279,7 @@ std::size_t descriptors() {
     return count;
 }
 
-TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
+TEST(VhcaEngine, a_killed_peer_is_noticed_by_the_timer_and_leaves_nothing) {
     TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
@@ -316,7 +316,7 @@ TEST(VhcaEngine, AKilledPeerIsNoticedByTheTimerAndLeavesNothing) {
     }
 }
 
-TEST(VhcaEngine, TheTimeInWhichAPeerDoesNotRunIsNoneOfItsTimeout) {
+TEST(VhcaEngine, the_time_in_which_a_peer_does_not_run_is_none_of_its_timeout) {
     TW_SKIP_FORK_BESIDE_THREADS();
     Child child([](int socket) {
         Host other(kMemoryBytes);
@@ -351,7 +351,7 @@ TEST(VhcaEngine, TheTimeInWhichAPeerDoesNotRunIsNoneOfItsTimeout) {
     EXPECT_EQ(child.result(), 0);
 }
 
-TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
+TEST(VhcaEngine, a_forked_child_gets_an_engine_of_its_own) {
     TW_SKIP_FORK_BESIDE_THREADS();
     Host host(kMemoryBytes);
     ASSERT_TRUE(host.ok());
@@ -381,7 +381,7 @@ TEST(VhcaEngine, AForkedChildGetsAnEngineOfItsOwn) {
     EXPECT_EQ(child.result(), 0);
 }
 
-TEST(VhcaEngine, AddressesLeadToNodes) {
+TEST(VhcaEngine, addresses_lead_to_nodes) {
     Host host(4096);
     ASSERT_TRUE(host.ok());
     const vhca::Engine& engine = host.engine();

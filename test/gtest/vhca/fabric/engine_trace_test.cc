@@ -128,7 +128,7 @@ std::uint64_t number_in(const std::string& text, const std::string& pattern) {
                                                                : ~std::uint64_t{0};
 }
 
-TEST(VhcaEngineTrace, FileHasWhatLeftAndWhatArrived) {
+TEST(VhcaEngineTrace, file_has_what_left_and_what_arrived) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const TraceFolder folder;
     const vhca::EngineConfig config = traced_config(folder);
@@ -148,7 +148,7 @@ TEST(VhcaEngineTrace, FileHasWhatLeftAndWhatArrived) {
     EXPECT_EQ(left.summary.find("faults"), std::string::npos);
 }
 
-TEST(VhcaEngineTrace, LostPacketsAreThereOnceAndCounted) {
+TEST(VhcaEngineTrace, lost_packets_are_there_once_and_counted) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const TraceFolder folder;
     vhca::EngineConfig config = traced_config(folder);
@@ -163,7 +163,7 @@ TEST(VhcaEngineTrace, LostPacketsAreThereOnceAndCounted) {
     EXPECT_GT(number_in(left.summary, " (\\d+) retransmissions?"), 0U);
 }
 
-TEST(VhcaEngineTrace, EthernetPortOfSharedMemoryWritesRoceOverIpv6) {
+TEST(VhcaEngineTrace, ethernet_port_of_shared_memory_writes_roce_over_ipv6) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const TraceFolder folder;
     vhca::EngineConfig config = traced_config(folder);
@@ -188,7 +188,7 @@ TEST(VhcaEngineTrace, EthernetPortOfSharedMemoryWritesRoceOverIpv6) {
     }
 }
 
-TEST(VhcaEngineTrace, PathThatCannotBeWrittenDoesNotStopTheDevice) {
+TEST(VhcaEngineTrace, path_that_cannot_be_written_does_not_stop_the_device) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const TraceFolder folder;
     vhca::EngineConfig config = Host::default_config();

@@ -54,7 +54,7 @@ struct Bench {
     }
 };
 
-TEST(FaultyWire, EveryPacketIsAccountedFor) {
+TEST(FaultyWire, every_packet_is_accounted_for) {
     Bench bench({.loss = 0.1, .duplication = 0.1, .reordering = 0.2, .seed = 7});
     bench.send(2'000);
     bench.settle();
@@ -69,7 +69,7 @@ TEST(FaultyWire, EveryPacketIsAccountedFor) {
     EXPECT_FALSE(std::is_sorted(bench.below.numbers.begin(), bench.below.numbers.end()));
 }
 
-TEST(FaultyWire, PacketsOfAnotherClassThanTheNetworkCarriesAreLost) {
+TEST(FaultyWire, packets_of_another_class_than_the_network_carries_are_lost) {
     const vhca::ServiceClass carried{.level = 3, .traffic = 96};
     Bench bench({.carried = carried});
     for (const vhca::ServiceClass service :
@@ -83,7 +83,7 @@ TEST(FaultyWire, PacketsOfAnotherClassThanTheNetworkCarriesAreLost) {
     EXPECT_EQ(bench.wire.counters().misclassed, 3U);
 }
 
-TEST(FaultyWire, OneSeedGivesTheSameFaultsAgain) {
+TEST(FaultyWire, one_seed_gives_the_same_faults_again) {
     const FaultConfig config{.loss = 0.3, .duplication = 0.2, .reordering = 0.2, .seed = 99};
     Bench one(config), two(config);
     one.send(500);
@@ -93,7 +93,7 @@ TEST(FaultyWire, OneSeedGivesTheSameFaultsAgain) {
     EXPECT_EQ(one.below.numbers, two.below.numbers);
 }
 
-TEST(FaultyWire, DelayKeepsOrderAndTime) {
+TEST(FaultyWire, delay_keeps_order_and_time) {
     Bench bench({.delay_ns = 5'000});
     bench.send(10);
     EXPECT_TRUE(bench.below.numbers.empty());
@@ -107,7 +107,7 @@ TEST(FaultyWire, DelayKeepsOrderAndTime) {
     EXPECT_EQ(bench.wire.counters().delayed, 10U);
 }
 
-TEST(FaultyWire, AFullWireIsFeltAboveAndCountedWhenLate) {
+TEST(FaultyWire, a_full_wire_is_felt_above_and_counted_when_late) {
     Bench bench({.delay_ns = 1'000});
     bench.send(1);
     bench.below.is_full = true;

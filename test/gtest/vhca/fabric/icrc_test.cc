@@ -47,12 +47,12 @@ constexpr std::string_view kUcSend =
     "4630818be28935d90e9a95505401be885e500000"
     "78f353f3";
 
-TEST(VhcaIcrc, PacketsOfOthersAreRight) {
+TEST(VhcaIcrc, packets_of_others_are_right) {
     EXPECT_TRUE(is_right(bytes_of(kFromACard)));
     EXPECT_TRUE(is_right(bytes_of(kUcSend)));
 }
 
-TEST(VhcaIcrc, WhatChangesOnTheWayIsLeftOut) {
+TEST(VhcaIcrc, what_changes_on_the_way_is_left_out) {
     for (const std::size_t at : {1U, 8U, 10U, 11U, 26U, 27U, 32U}) {
         std::vector<std::byte> packet = bytes_of(kUcSend);
         packet[at] ^= std::byte{0xff};
@@ -60,7 +60,7 @@ TEST(VhcaIcrc, WhatChangesOnTheWayIsLeftOut) {
     }
 }
 
-TEST(VhcaIcrc, EveryOtherByteCounts) {
+TEST(VhcaIcrc, every_other_byte_counts) {
     const std::vector<std::byte> good = bytes_of(kUcSend);
     for (std::size_t at = 0; at < good.size(); ++at) {
         if (at == 1 || at == 8 || at == 10 || at == 11 || at == 26 || at == 27 || at == 32) {
@@ -72,7 +72,7 @@ TEST(VhcaIcrc, EveryOtherByteCounts) {
     }
 }
 
-TEST(VhcaIcrc, HeadersOfAPathAreThoseOfASocketThatNeverFragments) {
+TEST(VhcaIcrc, headers_of_a_path_are_those_of_a_socket_that_never_fragments) {
     const vhca::UdpPath path{0x7f000002, 0x7f000003, 4791, 4791};
     std::array<std::byte, vhca::kIpv4Bytes> header{};
     vhca::put_ipv4(header.data(), path, 24);

@@ -61,7 +61,7 @@ std::uint64_t erf_time_ns(std::span<const std::byte> record) {
 }
 
 // The local packet with which InfiniBand's specification shows its CRCs (volume 1, 7.8.4).
-TEST(VhcaPacketFrame, InvariantCrcOfALocalPacketIsThatOfTheSpecification) {
+TEST(VhcaPacketFrame, invariant_crc_of_a_local_packet_is_that_of_the_specification) {
     constexpr std::array<unsigned, 52> kPacket = {
         0x70, 0x12, 0x37, 0x5c, 0x00, 0x0e, 0x17, 0xd2, 0x0a, 0x20, 0x24, 0x87, 0x00,
         0x87, 0xb1, 0xb3, 0x00, 0x0d, 0xec, 0x2a, 0x01, 0x71, 0x0a, 0x1c, 0x01, 0x5d,
@@ -76,7 +76,7 @@ TEST(VhcaPacketFrame, InvariantCrcOfALocalPacketIsThatOfTheSpecification) {
               0x5ab72596);
 }
 
-TEST(VhcaPacketFrame, InfinibandFrameHasALocalRouteHeaderAndTwoChecksums) {
+TEST(VhcaPacketFrame, infiniband_frame_has_a_local_route_header_and_two_checksums) {
     const PacketFramer framer(FrameKind::kInfiniband);
     EXPECT_EQ(framer.link_type(), 197U);
     const auto packet = send_only(61);
@@ -103,7 +103,7 @@ TEST(VhcaPacketFrame, InfinibandFrameHasALocalRouteHeaderAndTwoChecksums) {
     EXPECT_EQ(vhca::vcrc_of(frame), vhca::vcrc_of(std::span(other).subspan(16)));
 }
 
-TEST(VhcaPacketFrame, RoceFrameOverIpv4IsWhatTheUdpFabricSends) {
+TEST(VhcaPacketFrame, roce_frame_over_ipv4_is_what_the_udp_fabric_sends) {
     const PacketFramer framer(FrameKind::kRoceIpv4);
     EXPECT_EQ(framer.link_type(), 1U);
     const auto packet = send_only(100);
@@ -121,7 +121,7 @@ TEST(VhcaPacketFrame, RoceFrameOverIpv4IsWhatTheUdpFabricSends) {
     EXPECT_EQ(vhca::take_icrc(&frame[frame.size() - 4]), vhca::icrc_of(path, packet));
 }
 
-TEST(VhcaPacketFrame, RoceFrameOverIpv6HasTheGidsOfBothNodes) {
+TEST(VhcaPacketFrame, roce_frame_over_ipv6_has_the_gids_of_both_nodes) {
     constexpr std::uint64_t kBase = 0x0002c90374770000;
     const auto packet = send_only(33);
     const auto frame =
@@ -151,7 +151,7 @@ TEST(VhcaPacketFrame, RoceFrameOverIpv6HasTheGidsOfBothNodes) {
     EXPECT_EQ(vhca::take_icrc(&frame[frame.size() - 4]), slow_crc(masked));
 }
 
-TEST(VhcaPacketFrame, WhatIsNoPacketIsFramedAllTheSame) {
+TEST(VhcaPacketFrame, what_is_no_packet_is_framed_all_the_same) {
     const std::vector<std::byte> bytes(vhca::kPacketBytesMax + 50, std::byte{0xee});
     for (const FrameKind kind :
          {FrameKind::kInfiniband, FrameKind::kRoceIpv4, FrameKind::kRoceIpv6}) {
@@ -163,7 +163,7 @@ TEST(VhcaPacketFrame, WhatIsNoPacketIsFramedAllTheSame) {
     }
 }
 
-TEST(VhcaPacketTrace, FileHasEveryPacketInOrderOfTime) {
+TEST(VhcaPacketTrace, file_has_every_packet_in_order_of_time) {
     const TraceFolder folder;
     const PacketFramer framer(FrameKind::kInfiniband);
     auto* trace = vhca::PacketTrace::begin(folder.file("a.pcap"), framer.link_type());
@@ -192,13 +192,13 @@ TEST(VhcaPacketTrace, FileHasEveryPacketInOrderOfTime) {
     EXPECT_EQ(read_pcap(folder.file("a.pcap"))->frames.size(), kCount + 1);
 }
 
-TEST(VhcaPacketTrace, ProcessIdStandsWhereThePathAsksForIt) {
+TEST(VhcaPacketTrace, process_id_stands_where_the_path_asks_for_it) {
     const std::string pid = std::to_string(::getpid());
     EXPECT_EQ(vhca::trace_path_of("/x/%p.%p.pcap"), "/x/" + pid + "." + pid + ".pcap");
     EXPECT_EQ(vhca::trace_path_of("100%.pcap"), "100%.pcap");
 }
 
-TEST(VhcaPacketTrace, FileThatCannotBeWrittenIsNoTrace) {
+TEST(VhcaPacketTrace, file_that_cannot_be_written_is_no_trace) {
     const TraceFolder folder;
     EXPECT_EQ(vhca::PacketTrace::begin(folder.file("no/such/folder"), 1), nullptr);
     EXPECT_EQ(vhca::PacketTrace::begin("/dev/full", 1), nullptr);
@@ -208,7 +208,7 @@ TEST(VhcaPacketTrace, FileThatCannotBeWrittenIsNoTrace) {
     EXPECT_EQ(vhca::PacketTrace::begin(folder.file("one"), 1), nullptr) << "has a writer";
 }
 
-TEST(VhcaPacketTrace, FullDiskLeavesWholeRecords) {
+TEST(VhcaPacketTrace, full_disk_leaves_whole_records) {
     TW_SKIP_FORK_BESIDE_THREADS();
     const TraceFolder folder;
     const std::string path = folder.file("a.pcap");
@@ -229,7 +229,7 @@ TEST(VhcaPacketTrace, FullDiskLeavesWholeRecords) {
     EXPECT_LT(file->frames.size(), 100U);
 }
 
-TEST(VhcaPacketTrace, ReaderThatStopsHoldsTheProgramUpShortly) {
+TEST(VhcaPacketTrace, reader_that_stops_holds_the_program_up_shortly) {
     const TraceFolder folder;
     const std::string path = folder.file("pipe");
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -252,7 +252,7 @@ TEST(VhcaPacketTrace, ReaderThatStopsHoldsTheProgramUpShortly) {
     trace->finish();
 }
 
-TEST(VhcaPacketTrace, ThreadsShareAFile) {
+TEST(VhcaPacketTrace, threads_share_a_file) {
     const TraceFolder folder;
     const PacketFramer framer(FrameKind::kInfiniband);
     auto* trace = vhca::PacketTrace::begin(folder.file("a.pcap"), framer.link_type());

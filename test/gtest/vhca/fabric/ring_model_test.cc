@@ -71,18 +71,18 @@ void sleep_against_publish(DetRun& run) {
     }
 }
 
-TEST(VhcaRingModel, EitherTheSleeperSeesThePacketOrTheSenderRings) {
+TEST(VhcaRingModel, either_the_sleeper_sees_the_packet_or_the_sender_rings) {
     EXPECT_TRUE(
         always_passes({.schedules = schedules(50'000)}, sleep_against_publish<SleeperPays>));
     EXPECT_TRUE(always_passes({.schedules = schedules(50'000)}, sleep_against_publish<BothPay>));
 }
 
-TEST(VhcaRingModel, WithoutBarriersTheExplorerFindsALostWakeUp) {
+TEST(VhcaRingModel, without_barriers_the_explorer_finds_a_lost_wake_up) {
     EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<NobodyPays>));
     EXPECT_TRUE(fails_with("nobody rang", sleep_against_publish<SleeperPaysForItselfOnly>));
 }
 
-TEST(VhcaRingModel, PacketsComeOnceInOrderAcrossTheEndOfTheRing) {
+TEST(VhcaRingModel, packets_come_once_in_order_across_the_end_of_the_ring) {
     EXPECT_TRUE(always_passes({.schedules = schedules(200)}, [](DetRun& run) {
         constexpr std::uint64_t kPackets = 2 * vhca::kRingSlots + 3;
         Model<BothPay> ring;
@@ -107,7 +107,7 @@ TEST(VhcaRingModel, PacketsComeOnceInOrderAcrossTheEndOfTheRing) {
     }));
 }
 
-TEST(VhcaRingModel, NobodyRingsForAReceiverThatPolls) {
+TEST(VhcaRingModel, nobody_rings_for_a_receiver_that_polls) {
     EXPECT_TRUE(always_passes({.schedules = schedules(1'000)}, [](DetRun& run) {
         Model<SleeperPays> ring;
         run.spawn([&] {

@@ -55,7 +55,7 @@ bool is_intact(std::span<const std::byte> packet, std::uint32_t number) {
            (packet.size() == 4 || packet.back() == static_cast<std::byte>(number & 0xff));
 }
 
-TEST(VhcaRingThreads, PacketsOfAllSizesArriveIntactAndInOrder) {
+TEST(VhcaRingThreads, packets_of_all_sizes_arrive_intact_and_in_order) {
     Segment segment;
     std::thread sending([&] {
         Sender sender(segment.ring);
@@ -87,7 +87,7 @@ TEST(VhcaRingThreads, PacketsOfAllSizesArriveIntactAndInOrder) {
 }
 
 // A lost wake-up would make this wait for ever.
-TEST(VhcaRingThreads, ASleeperIsWokenForEveryPacket) {
+TEST(VhcaRingThreads, a_sleeper_is_woken_for_every_packet) {
     Segment segment;
     const HostFences fences{ucs::register_global_barrier()};
     constexpr std::uint32_t kTimes = 3'000;
@@ -133,7 +133,7 @@ TEST(VhcaRingThreads, ASleeperIsWokenForEveryPacket) {
     sending.join();
 }
 
-TEST(VhcaRing, AFullRingRefusesAndTakesMoreWhenTheReceiverMoved) {
+TEST(VhcaRing, a_full_ring_refuses_and_takes_more_when_the_receiver_moved) {
     Segment segment;
     Sender sender(segment.ring);
     for (std::uint32_t i = 0; i < vhca::kRingSlots; ++i) {
@@ -155,7 +155,7 @@ TEST(VhcaRing, AFullRingRefusesAndTakesMoreWhenTheReceiverMoved) {
 }
 
 // A receiver that is interrupted behind its visit has not answered what it took.
-TEST(VhcaRing, PacketsOfAVisitAreConsumedWhenTheNextOneBegins) {
+TEST(VhcaRing, packets_of_a_visit_are_consumed_when_the_next_one_begins) {
     Segment segment;
     Sender sender(segment.ring);
     for (unsigned i = 0; i < 3; ++i) {
@@ -180,7 +180,7 @@ TEST(VhcaRing, PacketsOfAVisitAreConsumedWhenTheNextOneBegins) {
     EXPECT_EQ(sender.unconsumed(), 0U);
 }
 
-TEST(VhcaRing, AClaimThatIsNotPublishedNeverHappened) {
+TEST(VhcaRing, a_claim_that_is_not_published_never_happened) {
     Segment segment;
     Sender sender(segment.ring);
     ASSERT_NE(sender.claim(4000), nullptr);
@@ -197,7 +197,7 @@ TEST(VhcaRing, AClaimThatIsNotPublishedNeverHappened) {
     EXPECT_EQ(receiver.peek(&packet), Peek::kEmpty);
 }
 
-TEST(VhcaRing, ImpossibleSizesAndPositionsAreCorrupt) {
+TEST(VhcaRing, impossible_sizes_and_positions_are_corrupt) {
     constexpr std::uint64_t kInChunk = std::uint64_t{1} << 63;
     const std::uint64_t sizes[] = {0, vhca::kSlotBodyBytes + 1,
                                    kInChunk >> 32 | (vhca::kPacketBytesMax + 1),

@@ -97,14 +97,14 @@ struct RawPeer {
     }
 };
 
-TEST(ShmFabric, NodesGetDifferentLids) {
+TEST(ShmFabric, nodes_get_different_lids) {
     Node one, two;
     EXPECT_NE(one.fabric->lid(), two.fabric->lid());
     EXPECT_GE(one.fabric->lid(), 1);
     EXPECT_LE(one.fabric->lid(), vhca::kLidMax);
 }
 
-TEST(ShmFabric, PacketsArriveIntactInOrderAndFromWhereTheyCame) {
+TEST(ShmFabric, packets_arrive_intact_in_order_and_from_where_they_came) {
     Node one, two;
     constexpr std::uint32_t kPackets = 5'000;
     for (std::uint32_t i = 0; i < kPackets;) {
@@ -125,7 +125,7 @@ TEST(ShmFabric, PacketsArriveIntactInOrderAndFromWhereTheyCame) {
     EXPECT_EQ(two.counters().packets_received, kPackets);
 }
 
-TEST(ShmFabric, APeerThatDoesNotReadFillsOnlyItsRing) {
+TEST(ShmFabric, a_peer_that_does_not_read_fills_only_its_ring) {
     Node one, two, three;
     std::uint32_t sent = 0;
     while (one.send(two.route(), sent, kShort)) {
@@ -135,7 +135,7 @@ TEST(ShmFabric, APeerThatDoesNotReadFillsOnlyItsRing) {
     EXPECT_TRUE(one.send(three.route(), 1, kShort));
 }
 
-TEST(ShmFabric, ANodeReachesItself) {
+TEST(ShmFabric, a_node_reaches_itself) {
     Node one;
     ASSERT_TRUE(one.send(one.route(), 5, kShort));
     ASSERT_TRUE(one.send(one.route(), 6, kLong));
@@ -144,7 +144,7 @@ TEST(ShmFabric, ANodeReachesItself) {
     EXPECT_EQ(one.from[0], one.fabric->lid());
 }
 
-TEST(ShmFabric, PacketsToNobodyVanish) {
+TEST(ShmFabric, packets_to_nobody_vanish) {
     Node one;
     for (const std::uint64_t lid : {std::uint64_t{0}, std::uint64_t{0xbff0}, ~std::uint64_t{0}}) {
         EXPECT_TRUE(one.send(Route{lid}, 1, kLong));
@@ -152,7 +152,7 @@ TEST(ShmFabric, PacketsToNobodyVanish) {
     EXPECT_EQ(one.counters().vanished, 3U);
 }
 
-TEST(ShmFabric, WhatWasSentBeforeASenderEndedIsDelivered) {
+TEST(ShmFabric, what_was_sent_before_a_sender_ended_is_delivered) {
     Node two;
     {
         Node one;
@@ -166,7 +166,7 @@ TEST(ShmFabric, WhatWasSentBeforeASenderEndedIsDelivered) {
     EXPECT_EQ(two.seen_when_gone, (std::vector<std::size_t>{2}));
 }
 
-TEST(ShmFabric, TheEndOfANodeIsToldBeforeTheFirstPacketOfTheNextWithItsLid) {
+TEST(ShmFabric, the_end_of_a_node_is_told_before_the_first_packet_of_the_next_with_its_lid) {
     Node receiver;
     auto one = std::make_unique<Node>();
     const Route route = one->route();
@@ -183,7 +183,7 @@ TEST(ShmFabric, TheEndOfANodeIsToldBeforeTheFirstPacketOfTheNextWithItsLid) {
     EXPECT_EQ(receiver.seen_when_gone, (std::vector<std::size_t>{1}));
 }
 
-TEST(ShmFabric, ANodeThatCameBackGetsANewLink) {
+TEST(ShmFabric, a_node_that_came_back_gets_a_new_link) {
     Node one;
     auto two = std::make_unique<Node>();
     const Route route = two->route();
@@ -198,7 +198,7 @@ TEST(ShmFabric, ANodeThatCameBackGetsANewLink) {
     EXPECT_EQ(one.counters().links_out, 2U);
 }
 
-TEST(ShmFabric, AnArmedNodeIsKnockedAtOnce) {
+TEST(ShmFabric, an_armed_node_is_knocked_at_once) {
     Node one, two;
     ASSERT_TRUE(one.send(two.route(), 1, kShort));
     while (two.poll() != 0) {
@@ -212,7 +212,7 @@ TEST(ShmFabric, AnArmedNodeIsKnockedAtOnce) {
     EXPECT_EQ(two.counters().knocks_received, 1U);
 }
 
-TEST(ShmFabric, APeerThatTakesNothingIsKnockedAtEverMoreRarely) {
+TEST(ShmFabric, a_peer_that_takes_nothing_is_knocked_at_ever_more_rarely) {
     Node one, two;
     ASSERT_TRUE(one.send(two.route(), 1, kShort));
     for (int i = 0; i < 1'000; ++i) {
@@ -228,7 +228,7 @@ TEST(ShmFabric, APeerThatTakesNothingIsKnockedAtEverMoreRarely) {
     EXPECT_EQ(one.counters().knocks_sent, before);
 }
 
-TEST(ShmFabric, HellosThatAreNoneAreRefused) {
+TEST(ShmFabric, hellos_that_are_none_are_refused) {
     Node node;
     const std::function<void(Hello&)> damages[] = {
         [](Hello& hello) { hello.magic = 1; },
@@ -254,7 +254,7 @@ TEST(ShmFabric, HellosThatAreNoneAreRefused) {
     EXPECT_EQ(node.counters().links_in, 0U);
 }
 
-TEST(ShmFabric, AnotherVersionIsRefusedAndTold) {
+TEST(ShmFabric, another_version_is_refused_and_told) {
     Node node;
     RawPeer peer(node);
     Hello hello = RawPeer::hello();
@@ -270,7 +270,7 @@ TEST(ShmFabric, AnotherVersionIsRefusedAndTold) {
     EXPECT_EQ(refusal.version, vhca::kFabricVersion);
 }
 
-TEST(ShmFabric, AnotherReleaseIsRefusedAndBothAreNamed) {
+TEST(ShmFabric, another_release_is_refused_and_both_are_named) {
     Node node;
     RawPeer peer(node);
     Hello hello = RawPeer::hello();
@@ -287,7 +287,7 @@ TEST(ShmFabric, AnotherReleaseIsRefusedAndBothAreNamed) {
     EXPECT_EQ(node.counters().links_in, 0U);
 }
 
-TEST(ShmFabric, NonsenseInARingEndsThatLinkOnly) {
+TEST(ShmFabric, nonsense_in_a_ring_ends_that_link_only) {
     Node node, good;
     RawPeer bad(node);
     ASSERT_EQ(bad.say(RawPeer::hello()), UCS_OK);
@@ -303,7 +303,7 @@ TEST(ShmFabric, NonsenseInARingEndsThatLinkOnly) {
     EXPECT_TRUE(node.gone.empty());
 }
 
-TEST(ShmFabric, ConnectionsThatSayNothingAreBounded) {
+TEST(ShmFabric, connections_that_say_nothing_are_bounded) {
     Node node;
     std::vector<ucs::UniqueFd> silent;
     for (std::size_t i = 0; i < ShmFabric::kUnknownMax + 10; ++i) {
@@ -315,7 +315,7 @@ TEST(ShmFabric, ConnectionsThatSayNothingAreBounded) {
     EXPECT_EQ(node.counters().refused, 10U);
 }
 
-TEST(ShmFabric, AnotherUserIsRefused) {
+TEST(ShmFabric, another_user_is_refused) {
     if (::geteuid() != 0) {
         TW_SKIP("becoming another user needs root");
     }

@@ -93,7 +93,7 @@ struct Stranger {
     }
 };
 
-TEST(VhcaUdpFabric, PacketsOfAllSizesArriveOnce) {
+TEST(VhcaUdpFabric, packets_of_all_sizes_arrive_once) {
     UdpNode a(1), b(2);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, vhca::kMtuMax}) {
         ASSERT_TRUE(a.send(b.route(), bytes));
@@ -108,7 +108,7 @@ TEST(VhcaUdpFabric, PacketsOfAllSizesArriveOnce) {
     EXPECT_EQ(a.counters().packets_sent, 4U);
 }
 
-TEST(VhcaUdpFabric, AFullBatchIsSentByTheNextClaim) {
+TEST(VhcaUdpFabric, a_full_batch_is_sent_by_the_next_claim) {
     UdpNode a(1), b(2);
     for (unsigned i = 0; i < 3 * UdpFabric::kBatch; ++i) {
         ASSERT_TRUE(a.send(b.route(), 8));
@@ -118,7 +118,7 @@ TEST(VhcaUdpFabric, AFullBatchIsSentByTheNextClaim) {
     EXPECT_EQ(b.delivered(), 3U * UdpFabric::kBatch);
 }
 
-TEST(VhcaUdpFabric, OnlyThePortOfANodeIsHeard) {
+TEST(VhcaUdpFabric, only_the_port_of_a_node_is_heard) {
     UdpNode node(1);
     Stranger(2, 0).send(loopback_address(1), std::vector<std::byte>(20));
     node.receive(1);
@@ -126,7 +126,7 @@ TEST(VhcaUdpFabric, OnlyThePortOfANodeIsHeard) {
     EXPECT_EQ(node.delivered(), 0U);
 }
 
-TEST(VhcaUdpFabric, WrongCrcsAndWrongLengthsAreDroppedAndCounted) {
+TEST(VhcaUdpFabric, wrong_crcs_and_wrong_lengths_are_dropped_and_counted) {
     UdpNode node(1);
     const Stranger stranger(2, vhca::kRocePort);
     const std::string to = loopback_address(1);
@@ -141,7 +141,7 @@ TEST(VhcaUdpFabric, WrongCrcsAndWrongLengthsAreDroppedAndCounted) {
     EXPECT_EQ(node.delivered(), 0U);
 }
 
-TEST(VhcaUdpFabric, ADatagramWithTheRightCrcIsThatNodesPacket) {
+TEST(VhcaUdpFabric, a_datagram_with_the_right_crc_is_that_nodes_packet) {
     UdpNode node(1);
     std::vector<std::byte> datagram(20);
     std::uint32_t source = 0;
@@ -153,7 +153,7 @@ TEST(VhcaUdpFabric, ADatagramWithTheRightCrcIsThatNodesPacket) {
     EXPECT_EQ(node.delivered(), 1U);
 }
 
-TEST(VhcaUdpFabric, ARouteToNowhereLosesThePacket) {
+TEST(VhcaUdpFabric, a_route_to_nowhere_loses_the_packet) {
     UdpNode a(1);
     for (const std::uint64_t node : {std::uint64_t{0}, std::uint64_t{0xe0000001},
                                      std::uint64_t{0xffffffff}, std::uint64_t{1} << 32}) {
@@ -163,7 +163,7 @@ TEST(VhcaUdpFabric, ARouteToNowhereLosesThePacket) {
     EXPECT_EQ(a.counters().vanished, 4U);
 }
 
-TEST(VhcaUdpFabric, AnAddressServesOneProcess) {
+TEST(VhcaUdpFabric, an_address_serves_one_process) {
     const UdpNode first(1);
     std::unique_ptr<UdpFabric> second;
     EXPECT_EQ(UdpFabric::open(loopback_address(1).c_str(), &second), EADDRINUSE);
@@ -174,7 +174,7 @@ TEST(VhcaUdpFabric, AnAddressServesOneProcess) {
     EXPECT_EQ(second, nullptr);
 }
 
-TEST(VhcaUdpFabric, PacketsWakeOnlyWhoArmed) {
+TEST(VhcaUdpFabric, packets_wake_only_who_armed) {
     UdpNode a(1), b(2);
     const auto is_ringing = [&b] {
         pollfd fd{.fd = b.fabric->epoll_fd(), .events = POLLIN, .revents = 0};
@@ -195,7 +195,7 @@ TEST(VhcaUdpFabric, PacketsWakeOnlyWhoArmed) {
     EXPECT_FALSE(is_ringing()) << "once";
 }
 
-TEST(VhcaUdpFabric, MtuFollowsTheInterface) {
+TEST(VhcaUdpFabric, mtu_follows_the_interface) {
     EXPECT_EQ(vhca::roce_mtu(1500), IBV_MTU_1024);
     EXPECT_EQ(vhca::roce_mtu(9000), IBV_MTU_4096);
     EXPECT_EQ(vhca::roce_mtu(65536), IBV_MTU_4096);
