@@ -46,6 +46,7 @@ UNORDERED = re.compile(
 FUNCTION_HEAD = re.compile(
     r"^\s*(?!(namespace|class|struct|union|enum|extern|if|for|while|switch|do|else|try)\b)"
     r"[^#=]*\(.*\{$")
+CASE = re.compile(r"^(TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\w+, (?!DISABLED)([A-Z]\w*)")
 COMMENT = re.compile(r"^\s*//+(?P<text>.*)$")
 GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 DRAWN = re.compile(r"[|<>+]|--|\.\.\.")
@@ -160,6 +161,8 @@ def leftovers(path, lines):
     for number, line in enumerate(lines, 1):
         if match := LEFTOVER.search(line):
             yield Finding(path, number, "leftover", f"{match[0]}: do it, or open an issue")
+        if match := CASE.search(line):
+            yield Finding(path, number, "case-name", f"{match[2]}: a test case is in snake_case")
         if path.startswith("test/") and DISABLED.search(line):
             yield Finding(path, number, "disabled-test", "a test runs or does not exist")
         if match := MACHINE_PATH.search(line):
@@ -173,6 +176,11 @@ def confined(path, lines):
         for number, line in enumerate(lines, 1):
             if pattern.search(code_of(line)):
                 yield Finding(path, number, rule, f"only under {' and '.join(allowed)}")
+
+
+def file_name(path):
+    if path.startswith("test/gtest/") and re.search(r"/test_\w+\.cc$", path):
+        yield Finding(path, 1, "file-name", "a source of tests is named NAME_test.cc")
 
 
 def header_kind(path):
@@ -243,6 +251,7 @@ def check_code(path, lines, includes, sync):
     yield from layouts(path, lines)
     yield from confined(path, lines)
     yield from header_kind(path)
+    yield from file_name(path)
     yield from sync.check(path, lines)
     for number, text in includes.check(path, lines):
         yield Finding(path, number, "include", text)

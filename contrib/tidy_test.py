@@ -160,6 +160,10 @@ class Leftovers(unittest.TestCase):
         text = "TEST(A, DISABLED" + "_b) {}\n"
         self.assertEqual(rules({"test/gtest/a.cc": text}), ["disabled-test"])
 
+    def test_cases_are_in_snake_case(self):
+        self.assertEqual(rules({"test/a.cc": "TEST(Ring, IsFull) {\n"}), ["case-name"])
+        self.assertEqual(rules({"test/a.cc": "TEST(Ring, is_full) {\n"}), [])
+
     def test_paths_of_one_machine_fail(self):
         for path in ("/ho" + "me/someone/x", "/ro" + "ot/x", "/wo" + "rk/x"):
             self.assertEqual(rules({"docs/a.md": f"see {path}\n"}), ["machine-path"], path)
