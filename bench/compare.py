@@ -5,7 +5,7 @@
 Usage: compare.py --bin DIR --out DIR [--rounds N] [--rows WORD] [--no-instructions]
 
 DIR holds the built `tagwire` and `instr_messages`. Results go to OUT/compare.json and
-OUT/compare.txt. How to read them: docs/perf.md. UCX is `ucx_perftest` from the path;
+OUT/compare.txt. How to read them: docs/reference/perf.md. UCX is `ucx_perftest` from the path;
 TAGWIRE_BENCH_UCX names one more, as a binary or as the prefix of an installation.
 
 The two CPUs of a shared machine are sometimes near and sometimes far, so a reading counts only when

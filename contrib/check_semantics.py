@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks docs/semantics.md: ids are unique, and every test that it names exists.
+"""Checks docs/reference/semantics.md: ids are unique, and every test that it names exists.
 
 Usage: check_semantics.py ROOT
 """
@@ -19,7 +19,8 @@ def tests_of(root):
 def problems(root):
     tests = tests_of(root)
     seen = set()
-    for number, line in enumerate((root / "docs/semantics.md").read_text().splitlines(), 1):
+    page = (root / "docs/reference/semantics.md").read_text()
+    for number, line in enumerate(page.splitlines(), 1):
         if not re.match(r"^\| [A-Z]\d+ \|", line):
             continue
         row = ROW.match(line)
@@ -39,7 +40,7 @@ def problems(root):
 def main():
     found = list(problems(Path(sys.argv[1])))
     for problem in found:
-        print(f"docs/semantics.md:{problem}")
+        print(f"docs/reference/semantics.md:{problem}")
     return 1 if found else 0
 
 

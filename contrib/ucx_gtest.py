@@ -4,10 +4,10 @@
 
     contrib/ucx_gtest.py --gtest UCX_BUILD/test/gtest/gtest
 
-Needs a build of UCX with its tests (docs/vhca-programs.md, "UCX's own tests", says how to make one)
-and a built launcher. The groups of tests, and the failures that are expected with their reasons,
-are in ucx_gtest_cases.py. A test that is skipped counts as not run. When the program crashes or
-hangs, the test that ran has failed, and the others are run by a new program.
+Needs a build of UCX with its tests (docs/reference/vhca-programs.md says how to make one, under
+"UCX's own tests") and a built launcher. The groups of tests, and the failures that are expected
+with their reasons, are in ucx_gtest_cases.py. A test that is skipped counts as not run. When the
+program crashes or hangs, the test that ran has failed, and the others are run by a new program.
 
 Exit status: 1, a test failed that is not expected to; 2, nothing could be run.
 """
@@ -186,7 +186,7 @@ def parse():
     parser.add_argument("--verbose", action="store_true", help="tell of each test at once")
     given = parser.parse_args()
     for path, build in (
-            (given.gtest, "build UCX with --enable-gtest, see docs/vhca-programs.md"),
+            (given.gtest, "build UCX with --enable-gtest, see docs/reference/vhca-programs.md"),
             (given.launcher, "build the target tagwire-vhca, or name one by --launcher")):
         if shutil.which(path) is None:
             raise NothingRun(f"{path} is no program: {build}")

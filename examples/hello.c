@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two processes, one message: the first program of the guide (docs/guide/first-program.md).
+// Two processes, one message: the first program of the guide (docs/start/first-program.md).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two processes, one message, in C++: the first program of the guide (docs/guide/first-program.md).
+// Two processes, one message, in C++: the first program of the guide (docs/start/first-program.md).
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

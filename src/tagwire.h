@@ -9,7 +9,7 @@
 //
 // A program carries the address of each worker (tw_worker_address(), at most 64 bytes) to the
 // others, makes an endpoint for each that it sends to, and sends; who only receives needs none.
-// docs/messaging.md is the guide.
+// docs/reference/messaging.md is the guide.
 //
 // Threads: a context may be used by any thread. A worker with its endpoints and requests belongs to
 // one thread, or to whoever holds the program's lock (TW_THREAD_SERIALIZED); with TW_THREAD_MULTI

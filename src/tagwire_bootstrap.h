@@ -11,7 +11,7 @@
 //         fprintf(stderr, "%s\n", tw_bootstrap_last_error());
 //
 // Methods: PMIx (Open MPI's mpirun, Slurm and others), TCP with rank 0 in the middle, files in a
-// shared directory, and a job of one process. docs/bootstrap.md compares them.
+// shared directory, and a job of one process. docs/reference/bootstrap.md compares them.
 //
 // Calls block, and never without end: each has the time limit of the job. A failure is final for
 // the job: the call says what went wrong, which ranks are missing where that is known, and each

@@ -82,7 +82,7 @@ decompress() {
 [[ $(uname -m) == x86_64 ]] || die "the guest runs programs of the host and is x86-64 only"
 for tool in apt-cache apt-get dpkg-deb depmod; do
     command -v "$tool" >/dev/null || command -v "/sbin/$tool" >/dev/null ||
-        die "there is no $tool; fill $target as docs/soft-roce.md describes"
+        die "there is no $tool; fill $target as docs/how-to/soft-roce.md describes"
 done
 image=$(image_package)
 [[ -n $image ]] || { update_lists && image=$(image_package); }

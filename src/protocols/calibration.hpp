@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What messages were measured to cost on this machine: a file that `tagwire tune` writes and a
-// context reads. docs/formats/calibration.md has its format. Control path only, any thread.
+// context reads (docs/internals/formats/calibration.md). Control path only, any thread.
 //
 // 1. A file is used as a whole or not at all, and only on the machine that it was measured on.
 // 2. It is replaced as a whole, by a rename: who reads it sees the old or the new one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What workers send each other. docs/formats/messaging.md has the tables. Little endian.
+// What workers send each other. docs/internals/formats/messaging.md has the tables. Little endian.
 //
 // Everything travels as active messages. A message of the program starts with a Header; what it
 // holds behind it follows from its flags, in this order:

@@ -9,7 +9,7 @@ namespace conformance {
 struct Case {
     const char* name;
     const char* feature;  // a line of features.txt
-    const char* ids;      // of docs/semantics.md, or empty
+    const char* ids;      // of docs/reference/semantics.md, or empty
     const char* section;  // of the manual pages
     void (*body)();
 };

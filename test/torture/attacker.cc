@@ -15,7 +15,7 @@
 namespace tagwire::torture {
 namespace {
 
-// docs/formats/shared-memory.md and docs/formats/vhca.md
+// docs/internals/formats/shared-memory.md and docs/internals/formats/vhca.md
 constexpr std::uint32_t kSmMagic = 0x74777031;
 constexpr std::uint32_t kSmVersion = 3;
 constexpr std::uint32_t kVhcaMagic = 0x61637677;

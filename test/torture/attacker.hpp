@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A process that keeps to no format. It knows what a peer may know: the victim's address, and what
-// it listens on (docs/formats).
+// it listens on (docs/internals/formats).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // torture: what peers, threads and the system can do to the library, at random but by a seed.
-// docs/torture.md is its manual.
+// docs/how-to/torture.md is its manual.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -46,9 +46,10 @@ TAGWIRE_API tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem);
 /// With TAGWIRE_REG_CACHE buffers without a handle stay registered after their message. This makes
 /// the library forget what overlaps [address, address + length): no later message uses it. Call it
 /// before memory that messages have used is unmapped or its pages discarded (munmap, madvise), from
-/// any thread. Where the system tells (see docs/messaging.md) the library notices unmapped memory
-/// by itself; discarded pages it never does. An operation under way keeps what it has. Without a
-/// cache, or with `length` 0, it does nothing. TW_ERR_INVALID_PARAM: no such range can be.
+/// any thread. Where the system tells (docs/reference/messaging.md) the library notices unmapped
+/// memory by itself; discarded pages it never does. An operation under way keeps what it has.
+/// Without a cache, or with `length` 0, it does nothing. TW_ERR_INVALID_PARAM: no such range can
+/// be.
 TAGWIRE_API tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length);
 
 // ---- Workers

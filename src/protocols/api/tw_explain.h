@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Why a message goes the way it goes, and what that is taken to cost; and the measurements that
-// this rests on. docs/messaging.md, "How a protocol is chosen". Included by tagwire.h.
+// this rests on. docs/reference/messaging.md, "How a protocol is chosen". Included by tagwire.h.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_EXPLAIN_H
 #define TAGWIRE_PROTOCOLS_API_TW_EXPLAIN_H
 

@@ -2,7 +2,7 @@
 //
 // tagwire's transport API: components, memory domains, workers, interfaces and endpoints.
 // Source-compatible with UCX 1.13's UCT: a program written for that compiles against this header
-// and links with libtagwire. Differences are listed in docs/uct-compat.md.
+// and links with libtagwire. Differences are listed in docs/reference/uct-compat.md.
 //
 // Life cycle and ownership:
 //
@@ -73,8 +73,8 @@ TAGWIRE_API ucs_status_t uct_component_query(uct_component_h component,
     TAGWIRE_SYMBOL(uct_component_query);
 
 // ---- Configuration. Values come from the built-in default, the configuration file and TAGWIRE_*
-// of the environment, in this order (docs/configuration.md), and can be changed here before the
-// object is opened.
+// of the environment, in this order (docs/reference/configuration.md), and can be changed here
+// before the object is opened.
 
 /// Reads the options of the component's memory domains. With `env_prefix`,
 /// TAGWIRE_<env_prefix>_<NAME> goes before TAGWIRE_<NAME>; with `filename`, that file goes between

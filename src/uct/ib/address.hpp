@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Addresses that programs carry to their peers: compact, versioned, and checked before use, since
-// they come from anywhere. docs/formats/verbs.md has the tables.
+// they come from anywhere. docs/internals/formats/verbs.md has the tables.
 #pragma once
 
 #include <infiniband/verbs.h>

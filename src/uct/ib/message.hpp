@@ -12,7 +12,7 @@
 // half app_ctx; 0 travels as a SEND without immediate. EAGER with an immediate of two halves that
 // are 0 is a software rendezvous request: data is the user's header.
 //
-// Threads: none; plain data. docs/formats/verbs.md has the tables.
+// Threads: none; plain data. docs/internals/formats/verbs.md has the tables.
 #pragma once
 
 #include <infiniband/tm_types.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What names a target of dc, and what control messages of dc carry. docs/formats/verbs.md has the
-// tables. Integers are big endian.
+// Addresses of dc's targets, and the contents of dc's control messages. The tables are in
+// docs/internals/formats/verbs.md. Integers are big endian.
 #pragma once
 
 #include <cstddef>

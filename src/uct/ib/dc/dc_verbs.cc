@@ -15,7 +15,7 @@
 #include "uct/ib/dc/dc_refusal.hpp"
 #include "uct/ib/gather.hpp"
 
-/// As docs/vhca.md has it: what the virtual HCA tells and rdma-core does not.
+/// As docs/how-to/vhca.md has it: what the virtual HCA tells and rdma-core does not.
 struct tagwire_vhca_tm_caps {
     std::uint32_t flags;
 };

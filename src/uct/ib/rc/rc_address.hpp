@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Addresses of the rc transport. docs/formats/verbs.md has the tables. Integers are big endian.
+// Addresses of the rc transport. Their tables are in docs/internals/formats/verbs.md. Integers are
+// big endian.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The protocol of ud for one interface: connections that it opened (Outbound), connections that
 // others opened to it (Inbound), acknowledgements owed. No verbs and no clock: the interface and
-// the simulation in the tests run the same code. docs/formats/verbs.md, "Datagrams", is its text.
+// the simulation in the tests run the same code, which docs/internals/formats/verbs.md describes
+// ("Datagrams").
 //
 // `Host` is whoever has wire and memory:
 //   typename Host::Peer                 another interface; has members `std::uint32_t cookie` and

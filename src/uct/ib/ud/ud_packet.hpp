@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datagrams of the ud transport, and the address of its interfaces. docs/formats/verbs.md has the
-// tables. Integers are big endian on the wire.
+// Datagrams of the ud transport, and the address of its interfaces. The tables are in
+// docs/internals/formats/verbs.md. Integers are big endian on the wire.
 //
 //   0       1         2      3       4           8       12        16
 //   | magic | version | kind | value | to_cookie | to_id | from_id |

@@ -6,7 +6,8 @@
                                                  it has to run alone or may beside others, its name
     thirdparty.py --launcher tagwire CASE...     runs them; status 0 if all passed, 77 if all that
                                                  did not pass lack their program
-    thirdparty.py --launcher tagwire --table     runs all; prints docs/vhca-programs.md's tables
+    thirdparty.py --launcher tagwire --table     runs all; prints the tables of
+                                                 docs/reference/vhca-programs.md
 
 --jobs N runs N cases at a time.
 
