@@ -106,7 +106,7 @@ TEST_F(VhcaShortData, of_64_bytes_are_within_an_entry_of_128) {
 
 TEST_F(VhcaShortData, that_were_read_are_there_when_the_request_is_polled) {
     make_pair(64);
-    for (const std::size_t bytes : {8, 32, 33}) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{32}, std::size_t{33}}) {
         std::memset(memory.get() + kTarget, '.', kPage);
         write(kSource, std::string(bytes, 'r'));
         post(IBV_WR_RDMA_READ, kTarget, bytes);
