@@ -36,7 +36,7 @@ const char* named_by(const std::string& transports) {
 }  // namespace
 
 void check(tw_status_t status, const char* call) {
-    if (status < TW_OK) {
+    if (status != TW_OK) {
         throw Failure(text("%s: %s", call, tw_status_string(status)));
     }
 }

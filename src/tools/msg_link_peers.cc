@@ -17,6 +17,11 @@ namespace {
 constexpr std::size_t kSparesPerMessage = 16;
 constexpr std::uint64_t kSpareTag = ~std::uint64_t{1};
 
+/// An operation that is under way has not failed.
+void check_begun(tw_status_t status, const char* call) {
+    check(status == TW_INPROGRESS ? TW_OK : status, call);
+}
+
 /// Ends when the peer has matched it: both sides are connected then.
 tw_op_t until_matched() {
     tw_op_t op{};
@@ -56,7 +61,7 @@ void MsgLink::offer_spares(std::size_t count) {
         tw_worker_h spare = nullptr;
         check(tw_worker_create(context_, nullptr, &spare), "tw_worker_create");
         objects_.spares.push_back(spare);
-        check(tw_tag_recv(spare, nullptr, 0, kSpareTag, 0, nullptr, nullptr), "tw_tag_recv");
+        check_begun(tw_tag_recv(spare, nullptr, 0, kSpareTag, 0, nullptr, nullptr), "tw_tag_recv");
         std::array<std::uint8_t, TW_ADDRESS_BYTES_MAX> address{};
         std::size_t length = address.size();
         check(tw_worker_address(spare, address.data(), &length), "tw_worker_address");
@@ -90,7 +95,7 @@ std::int64_t MsgLink::measure_spares(std::size_t count) {
         const tw_ep_params_t params{addresses[i].data(), addresses[i].size(), nullptr};
         tw_ep_h ep = nullptr;
         check(tw_ep_create(objects_.worker, &params, &ep), "tw_ep_create");
-        check(tw_tag_send(ep, nullptr, 0, kSpareTag, &op, &requests[i]), "tw_tag_send");
+        check_begun(tw_tag_send(ep, nullptr, 0, kSpareTag, &op, &requests[i]), "tw_tag_send");
     }
     const std::uint64_t deadline = now_ns() + kConnectNs;
     for (std::size_t i = 0; i < count; ++i) {

@@ -85,8 +85,7 @@ class CqRing final : public CompletionConsumer {
   private:
     /// Of the 64 bytes that are an entry: in a ring with 128, the second half.
     [[nodiscard]] std::uint64_t place_of(std::uint32_t index) const;
-    /// False: memory is gone.
-    /// `before`: of an entry of 128 bytes, what is in its first half.
+    /// False: memory is gone. `before` goes into the first half of an entry of 128 bytes.
     [[nodiscard]] bool put(const CqeImage& image, std::span<const std::byte> before = {});
     /// Entries that the program has not consumed, as far as it said; more than there are if it
     /// lies.
