@@ -34,6 +34,7 @@ struct Flooder {
     std::unique_ptr<Child> child;
     std::uint32_t messages = 0;
     std::uint64_t next = 0;
+    bool has_come = false;
     bool is_killed = false;
     bool has_gone = false;
 };
@@ -72,8 +73,8 @@ class Flooded {
         params.peer_event = [](void* self, std::uint64_t id, tw_peer_event_t event, tw_status_t) {
             auto& by_id = static_cast<Flooded*>(self)->by_id_;
             const auto found = by_id.find(id);
-            if (event != TW_PEER_UP && found != by_id.end()) {
-                found->second.has_gone = true;
+            if (found != by_id.end()) {
+                (event == TW_PEER_UP ? found->second.has_come : found->second.has_gone) = true;
             }
         };
         params.peer_event_arg = this;
@@ -96,11 +97,13 @@ class Flooded {
         trial_.count("flooders");
     }
 
-    /// Until each has been made to wait, or has handed everything to its transport.
+    /// Until each has been made to wait, or has handed everything to its transport. One that waits
+    /// may not be connected yet, and of a connection that never was no end is told.
     void wait_until_full() {
         for (const auto& entry : by_id_) {
-            Link& link = entry.second.child->link();
-            party_.progress_until([&] { return link.has_packet(); });
+            const Flooder& flooder = entry.second;
+            party_.progress_until(
+                [&] { return flooder.has_come && flooder.child->link().has_packet(); });
         }
     }
 
