@@ -113,6 +113,19 @@ function(tw_add_test target)
         TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
+# tw_only_without_sanitizers(<test>...): quick tests that take the code of others through another
+# setting. Under a sanitizer, where each takes up to ten times as long, these are for the night.
+function(tw_only_without_sanitizers)
+    if(NOT TAGWIRE_SANITIZE)
+        return()
+    endif()
+    foreach(test IN LISTS ARGN)
+        get_property(labels TEST ${test} PROPERTY LABELS)
+        list(TRANSFORM labels REPLACE "^quick$" nightly)
+        set_property(TEST ${test} PROPERTY LABELS ${labels})
+    endforeach()
+endfunction()
+
 # tw_add_kernel_test(<name> COMMAND target-or-program args... [WIRE] [LOSS percent]
 #                    [TIMEOUT seconds] [ENVIRONMENT K=V ...])
 # A test `kernel.<name>` on the kernel's soft-RoCE devices. Only ctest in the guest of
