@@ -13,9 +13,8 @@ namespace {
 constexpr std::uint8_t kAmId = 1;
 
 void must(ucs_status_t status) {
-    if (status != UCS_OK) {
+    if (status != UCS_OK)
         std::abort();
-    }
 }
 
 ucs_status_t count_message(void* arg, void*, std::size_t, unsigned) {
@@ -37,23 +36,18 @@ class Star {
             senders_.push_back(open_interface(sender_worker_));
             endpoints_.push_back(connect(senders_.back()));
         }
-        for (const uct_ep_h ep : endpoints_) {
-            while (uct_ep_am_short(ep, kAmId, 0, nullptr, 0) == UCS_ERR_NO_RESOURCE) {
+        for (const uct_ep_h ep : endpoints_)
+            while (uct_ep_am_short(ep, kAmId, 0, nullptr, 0) == UCS_ERR_NO_RESOURCE)
                 progress_all();
-            }
-        }
-        while (received_ < senders) {
+        while (received_ < senders)
             progress_all();
-        }
     }
 
     ~Star() {
-        for (const uct_ep_h ep : endpoints_) {
+        for (const uct_ep_h ep : endpoints_)
             uct_ep_destroy(ep);
-        }
-        for (const uct_iface_h iface : senders_) {
+        for (const uct_iface_h iface : senders_)
             uct_iface_close(iface);
-        }
         uct_iface_close(hub_);
         uct_worker_destroy(sender_worker_);
         uct_worker_destroy(hub_worker_);
@@ -138,9 +132,8 @@ class Star {
 
 void idle_progress(benchmark::State& state) {
     Star star(static_cast<std::size_t>(state.range(0)));
-    for (auto _ : state) {
+    for (auto _ : state)
         benchmark::DoNotOptimize(star.progress_hub());
-    }
 }
 
 BENCHMARK(idle_progress)->ArgName("peers")->Arg(1)->Arg(8)->Arg(64)->Arg(256);

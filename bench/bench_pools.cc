@@ -30,9 +30,8 @@ void mpool_get_put(benchmark::State& state) {
             element = pool.get();
             benchmark::DoNotOptimize(element);
         }
-        for (void* element : taken) {
+        for (void* element : taken)
             pool.put(element);
-        }
     }
     state.SetItemsProcessed(state.iterations() * state.range(0));
 }
@@ -45,9 +44,8 @@ void malloc_free(benchmark::State& state) {
             element = std::malloc(kElementBytes);
             benchmark::DoNotOptimize(element);
         }
-        for (void* element : taken) {
+        for (void* element : taken)
             std::free(element);
-        }
     }
     state.SetItemsProcessed(state.iterations() * state.range(0));
 }
@@ -66,18 +64,14 @@ void callbackq_dispatch(benchmark::State& state) {
     }
     std::uint64_t calls = 0;
     std::vector<int> ids;
-    for (int i = 0; i < state.range(0); ++i) {
+    for (int i = 0; i < state.range(0); ++i)
         ids.push_back(ucs_callbackq_add(&queue, count_call, &calls, UCS_CALLBACKQ_FLAG_FAST));
-    }
-    for (auto _ : state) {
+    for (auto _ : state)
         benchmark::DoNotOptimize(ucs_callbackq_dispatch(&queue));
-    }
-    if (calls != static_cast<std::uint64_t>(state.iterations() * state.range(0))) {
+    if (calls != static_cast<std::uint64_t>(state.iterations() * state.range(0)))
         state.SkipWithError("a callback was left out");
-    }
-    for (const int id : ids) {
+    for (const int id : ids)
         ucs_callbackq_remove(&queue, id);
-    }
     ucs_callbackq_cleanup(&queue);
     state.SetItemsProcessed(state.iterations() * state.range(0));
 }

@@ -115,10 +115,9 @@ void idle_poll(benchmark::State& state) {
     std::vector<Ring> rings;
     for (std::int64_t i = 0; i < state.range(0); ++i)
         rings.emplace_back(HostFences{false});
-    for (auto _ : state) {
+    for (auto _ : state)
         for (auto& ring : rings)
             benchmark::DoNotOptimize(ring.receiver.peek());
-    }
     state.SetItemsProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(idle_poll)->Arg(1)->Arg(4)->Arg(64);

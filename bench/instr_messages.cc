@@ -81,16 +81,14 @@ void on_rndv(uct_tag_context_t*, uct_tag_t, const void*, unsigned, ucs_status_t,
 // The marks below are where the profile is cut: they must stay functions.
 [[gnu::noinline]] void send_am(const Loopback& loopback) {
     const std::uint64_t header = 1;
-    while (uct_ep_am_short(loopback.ep, kAmId, header, &header, 0) == UCS_ERR_NO_RESOURCE) {
+    while (uct_ep_am_short(loopback.ep, kAmId, header, &header, 0) == UCS_ERR_NO_RESOURCE)
         uct_worker_progress(loopback.side.worker);
-    }
 }
 
 [[gnu::noinline]] void send_tagged(const Loopback& loopback, uct_tag_t tag) {
     const std::uint64_t data = 1;
-    while (uct_ep_tag_eager_short(loopback.ep, tag, &data, sizeof(data)) == UCS_ERR_NO_RESOURCE) {
+    while (uct_ep_tag_eager_short(loopback.ep, tag, &data, sizeof(data)) == UCS_ERR_NO_RESOURCE)
         uct_worker_progress(loopback.side.worker);
-    }
 }
 
 [[gnu::noinline]] void post_receive(const Loopback& loopback, uct_tag_t tag, Receive* receive) {
@@ -107,15 +105,13 @@ void on_rndv(uct_tag_context_t*, uct_tag_t, const void*, unsigned, ucs_status_t,
 std::uint64_t empty_polls;
 
 [[gnu::noinline]] void progress_until(const Loopback& loopback, std::uint64_t count) {
-    while (received < count) {
+    while (received < count)
         empty_polls += uct_worker_progress(loopback.side.worker) == 0 ? 1 : 0;
-    }
 }
 
 [[gnu::noinline]] void progress_idle(const Loopback& loopback, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) {
+    for (std::uint64_t i = 0; i < count; ++i)
         empty_polls += uct_worker_progress(loopback.side.worker) == 0 ? 1 : 0;
-    }
 }
 
 void prepare_receive(const Loopback& loopback, Receive* receive) {
@@ -141,12 +137,10 @@ void create_endpoints(const Loopback& loopback, std::uint64_t count) {
     }
     const std::vector<Target> targets = past_targets(loopback.side, count);
     std::vector<uct_ep_h> eps(count);
-    for (std::uint64_t i = 0; i < count; ++i) {
+    for (std::uint64_t i = 0; i < count; ++i)
         create_endpoint(loopback, targets[i], &eps[i]);
-    }
-    for (const uct_ep_h ep : eps) {
+    for (const uct_ep_h ep : eps)
         uct_ep_destroy(ep);
-    }
 }
 
 void run(const Loopback& loopback, const char* kind, std::uint64_t count) {
@@ -160,9 +154,8 @@ void run(const Loopback& loopback, const char* kind, std::uint64_t count) {
     }
     const bool tagged = std::strcmp(kind, "tag") == 0;
     Receive receive;
-    if (tagged) {
+    if (tagged)
         prepare_receive(loopback, &receive);
-    }
     for (std::uint64_t i = 0; i < count; ++i) {
         if (tagged) {
             post_receive(loopback, i, &receive);
@@ -172,16 +165,14 @@ void run(const Loopback& loopback, const char* kind, std::uint64_t count) {
         }
         progress_until(loopback, i + 1);
     }
-    if (receive.memh != UCT_MEM_HANDLE_NULL) {
+    if (receive.memh != UCT_MEM_HANDLE_NULL)
         must(uct_md_mem_dereg(loopback.side.md, receive.memh), "uct_md_mem_dereg");
-    }
 }
 
 void close(const Loopback& loopback) {
     uct_ep_destroy(loopback.ep);
-    if (loopback.other != nullptr) {
+    if (loopback.other != nullptr)
         uct_ep_destroy(loopback.other);
-    }
     uct_iface_close(loopback.iface);
     close_side(loopback.side);
 }

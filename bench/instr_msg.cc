@@ -83,15 +83,13 @@ void on_received(const tw_completion_t* done) {
     with_imm.flags = TW_OP_IMM;
     with_imm.imm = tag;
     const tw_op_t* op = pair.back != nullptr ? &with_imm : nullptr;
-    while (tw_tag_send(pair.ep, &data, sizeof data, tag, op, nullptr) == TW_ERR_NO_RESOURCE) {
+    while (tw_tag_send(pair.ep, &data, sizeof data, tag, op, nullptr) == TW_ERR_NO_RESOURCE)
         tw_worker_progress(pair.from);
-    }
 }
 
 [[gnu::noinline]] void progress_until(const Pair& pair, std::uint64_t count) {
-    while (received < count) {
+    while (received < count)
         empty_polls += tw_worker_progress(pair.to) == 0 ? 1 : 0;
-    }
 }
 
 /// The first message carries the connection with it; its words wait on neither side.
@@ -116,9 +114,8 @@ void connect(const Pair& pair) {
 
 /// "idle": calls of progress that find nothing. The sender hears nothing meanwhile.
 [[gnu::noinline]] void progress_idle(const Pair& pair, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) {
+    for (std::uint64_t i = 0; i < count; ++i)
         empty_polls += tw_worker_progress(pair.to) == 0 ? 1 : 0;
-    }
 }
 
 int measure(int argc, char** argv) {
@@ -129,14 +126,12 @@ int measure(int argc, char** argv) {
     Pair pair;
     open(&pair, argc > 3 ? argv[3] : "sm", argc > 4 ? TW_THREAD_MULTI : TW_THREAD_SINGLE);
     connect(pair);
-    if (std::strcmp(argv[1], "imm") == 0) {
+    if (std::strcmp(argv[1], "imm") == 0)
         pair.back = endpoint(pair.to, pair.from);
-    }
     const std::uint64_t count = std::strtoull(argv[2], nullptr, 10);
     const bool is_idle = std::strcmp(argv[1], "idle") == 0;
-    if (is_idle) {
+    if (is_idle)
         progress_idle(pair, count);
-    }
     std::uint64_t data = 0;
     for (std::uint64_t i = 0; !is_idle && i < count; ++i) {
         post_receive(pair, i, &data);

@@ -75,9 +75,8 @@ void make_to_interfaces(const Side& side, uct_iface_h iface, std::size_t count, 
     for (const Target& target : targets) {
         uct_ep_h ep = nullptr;
         endpoints->stopped_by = make_endpoint_to(iface, target, &ep);
-        if (endpoints->stopped_by != UCS_OK) {
+        if (endpoints->stopped_by != UCS_OK)
             break;
-        }
         endpoints->made.push_back(ep);
     }
     meter->stop();
@@ -89,9 +88,8 @@ void make_unconnected(uct_iface_h iface, std::size_t count, std::vector<uct_ep_h
     while (eps->size() < count && *stopped_by == UCS_OK) {
         uct_ep_h ep = nullptr;
         *stopped_by = make_endpoint(iface, &ep);
-        if (*stopped_by == UCS_OK) {
+        if (*stopped_by == UCS_OK)
             eps->push_back(ep);
-        }
     }
 }
 
@@ -108,9 +106,8 @@ void make_to_endpoints(uct_iface_h iface, uct_iface_h other, std::size_t count, 
         make_unconnected(other, wanted, &endpoints->others, &endpoints->stopped_by);
         meter->start();
         make_unconnected(iface, endpoints->others.size(), &endpoints->made, &endpoints->stopped_by);
-        for (std::size_t i = connected; i < endpoints->made.size(); ++i) {
+        for (std::size_t i = connected; i < endpoints->made.size(); ++i)
             must(connect(endpoints->made[i], endpoints->others[i], there, bytes), "connect");
-        }
         meter->stop();
         for (; connected < endpoints->made.size(); ++connected) {
             must(connect(endpoints->others[connected], endpoints->made[connected], here, bytes),
@@ -123,9 +120,8 @@ void make_to_endpoints(uct_iface_h iface, uct_iface_h other, std::size_t count, 
 long queue_pairs(uct_iface_h iface) {
     long number = -1;
     const auto look = [](void* arg, const char* key, const char* value) {
-        if (std::strcmp(key, "qps") == 0) {
+        if (std::strcmp(key, "qps") == 0)
             *static_cast<long*>(arg) = std::strtol(value, nullptr, 10);
-        }
     };
     must(tagwire_uct_iface_describe(iface, look, &number), "tagwire_uct_iface_describe");
     return number;
@@ -143,11 +139,10 @@ void print(const Side& side, std::size_t count, const Meter& meter, const Endpoi
                     meter.ns() / made);
     }
     std::printf("\"qps\": %ld, ", qps);
-    if (endpoints.stopped_by == UCS_OK) {
+    if (endpoints.stopped_by == UCS_OK)
         std::printf("\"stopped_by\": null}\n");
-    } else {
+    else
         std::printf("\"stopped_by\": \"%s\"}\n", ucs_status_string(endpoints.stopped_by));
-    }
 }
 
 int measure(const char* transport, std::size_t count, const char* device) {
@@ -166,15 +161,12 @@ int measure(const char* transport, std::size_t count, const char* device) {
         make_to_endpoints(iface, other, count, &meter, &endpoints);
     }
     print(side, count, meter, endpoints, queue_pairs(iface));
-    for (const std::vector<uct_ep_h>* eps : {&endpoints.made, &endpoints.others}) {
-        for (const uct_ep_h ep : *eps) {
+    for (const std::vector<uct_ep_h>* eps : {&endpoints.made, &endpoints.others})
+        for (const uct_ep_h ep : *eps)
             uct_ep_destroy(ep);
-        }
-    }
     uct_iface_close(iface);
-    if (other != nullptr) {
+    if (other != nullptr)
         uct_iface_close(other);
-    }
     close_side(side);
     return 0;
 }

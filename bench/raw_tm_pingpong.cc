@@ -41,9 +41,8 @@ double now_ns() {
 class PingPong {
   public:
     PingPong(Side* side, bool driver) : side_(side), driver_(driver) {
-        for (std::uint64_t tag = 0; tag < kAhead; ++tag) {
+        for (std::uint64_t tag = 0; tag < kAhead; ++tag)
             side_->add(tag);
-        }
         side_->wait_added(kAhead);
     }
 
@@ -53,9 +52,8 @@ class PingPong {
         times.reserve(batches);
         for (std::uint64_t batch = 0; batch < batches; ++batch) {
             const double start = now_ns();
-            for (std::uint64_t i = 0; i < kBatch; ++i) {
+            for (std::uint64_t i = 0; i < kBatch; ++i)
                 round_trip(next_++);
-            }
             times.push_back((now_ns() - start) / (2 * kBatch));
         }
         return times;
@@ -63,14 +61,12 @@ class PingPong {
 
   private:
     void round_trip(std::uint64_t tag) {
-        if (!driver_) {
+        if (!driver_)
             side_->wait_received(tag + 1);
-        }
         side_->send(tag);
         side_->add(tag + kAhead);
-        if (driver_) {
+        if (driver_)
             side_->wait_received(tag + 1);
-        }
     }
 
     Side* side_;
@@ -86,9 +82,8 @@ void run_side(const Options& options, int fd, bool driver) {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     CPU_SET(static_cast<unsigned>(options.cpus[driver ? 0 : 1]), &cpus);
-    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
+    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
         die("cpu %d: %s", options.cpus[driver ? 0 : 1], std::strerror(errno));
-    }
     const Socket socket(fd);
     Side side(options, socket);
     PingPong ping_pong(&side, driver);
@@ -108,9 +103,8 @@ std::uint64_t number_up_to(const char* option, const char* text, std::uint64_t m
     char* end = nullptr;
     errno = 0;
     const unsigned long long value = std::strtoull(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || value > max) {
+    if (errno != 0 || end == text || *end != '\0' || value > max)
         die("--%s takes a number from 0 to %llu", option, static_cast<unsigned long long>(max));
-    }
     return value;
 }
 
@@ -153,9 +147,8 @@ Options parse(int argc, char** argv) {
                 std::exit(2);
         }
     }
-    if (optind != argc) {
+    if (optind != argc)
         die("what is %s?", argv[optind]);
-    }
     return options;
 }
 
@@ -167,9 +160,8 @@ int main(int argc, char** argv) {
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), "socketpair");
     // Before any verbs: each process opens the device for itself.
     const pid_t child = fork();
-    if (child < 0) {
+    if (child < 0)
         die("fork: %s", std::strerror(errno));
-    }
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(fds[0]);

@@ -29,9 +29,8 @@ constexpr std::uint64_t kPollsBetweenChecks = 1U << 22;
 /// For calls that set errno.
 template <class Object>
 Object* must(Object* object, const char* what) {
-    if (object == nullptr) {
+    if (object == nullptr)
         die("%s: %s", what, std::strerror(errno));
-    }
     return object;
 }
 
@@ -39,11 +38,9 @@ ibv_context* open_device(const char* name) {
     int count = 0;
     ibv_device** const list = ibv_get_device_list(&count);
     ibv_device* found = nullptr;
-    for (int i = 0; i < (list != nullptr ? count : 0) && found == nullptr; ++i) {
-        if (name == nullptr || std::strcmp(ibv_get_device_name(list[i]), name) == 0) {
+    for (int i = 0; i < (list != nullptr ? count : 0) && found == nullptr; ++i)
+        if (name == nullptr || std::strcmp(ibv_get_device_name(list[i]), name) == 0)
             found = list[i];
-        }
-    }
     if (found == nullptr) {
         die("no RDMA device%s%s here (without a card: tagwire vhca run -- raw_tm_pingpong)",
             name != nullptr ? " " : "", name != nullptr ? name : "");
@@ -66,9 +63,8 @@ void die(const char* format, ...) {
 }
 
 void must(int error, const char* what) {
-    if (error != 0) {
+    if (error != 0)
         die("%s: %s", what, std::strerror(error > 0 ? error : errno));
-    }
 }
 
 Place Socket::swap(const Place& mine) const {
@@ -82,16 +78,14 @@ Place Socket::swap(const Place& mine) const {
 
 void Socket::barrier() const {
     char byte = 0;
-    if (send(fd_, &byte, 1, MSG_NOSIGNAL) != 1 || read(fd_, &byte, 1) != 1) {
+    if (send(fd_, &byte, 1, MSG_NOSIGNAL) != 1 || read(fd_, &byte, 1) != 1)
         die("the other process ended");
-    }
 }
 
 void Socket::check() const {
     char byte = 0;
-    if (recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+    if (recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0)
         die("the other process ended");
-    }
 }
 
 Side::Side(const Options& options, const Socket& socket)
@@ -127,9 +121,8 @@ Side::~Side() {
 void Side::make_srq() {
     ibv_device_attr_ex device{};
     must(ibv_query_device_ex(context_, nullptr, &device), "ibv_query_device_ex");
-    if ((device.tm_caps.flags & IBV_TM_CAP_RC) == 0 || device.tm_caps.max_num_tags < kTagsMax) {
+    if ((device.tm_caps.flags & IBV_TM_CAP_RC) == 0 || device.tm_caps.max_num_tags < kTagsMax)
         die("device %s has no tag matching", ibv_get_device_name(context_->device));
-    }
     ibv_cq_init_attr_ex cq{};
     cq.cqe = 4 * kUntagged;
     cq.wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_TM_INFO;
@@ -248,18 +241,16 @@ void Side::send(std::uint64_t tag) {
     }
     ibv_send_wr* bad = nullptr;
     must(ibv_post_send(send_qp_, &wr, &bad), "ibv_post_send");
-    if (++sends_outstanding_ > kSendDepth - kSignalEvery) {
+    if (++sends_outstanding_ > kSendDepth - kSignalEvery)
         reap_sends();
-    }
 }
 
 void Side::reap_sends() {
     ibv_wc wc{};
     for (;;) {
         const int got = ibv_poll_cq(send_cq_, 1, &wc);
-        if (got < 0 || (got == 1 && wc.status != IBV_WC_SUCCESS)) {
+        if (got < 0 || (got == 1 && wc.status != IBV_WC_SUCCESS))
             die("a send failed: %s", got < 0 ? "ibv_poll_cq" : ibv_wc_status_str(wc.status));
-        }
         if (got == 1) {
             sends_outstanding_ -= kSignalEvery;
             return;
@@ -268,26 +259,23 @@ void Side::reap_sends() {
 }
 
 void Side::wait_added(std::uint64_t count) {
-    while (added_ < count) {
+    while (added_ < count)
         poll();
-    }
 }
 
 void Side::wait_received(std::uint64_t count) {
     std::uint64_t polls = 0;
     while (received_ < count) {
         poll();
-        if (++polls % kPollsBetweenChecks == 0) {
+        if (++polls % kPollsBetweenChecks == 0)
             socket_.check();
-        }
     }
 }
 
 void Side::poll() {
     ibv_poll_cq_attr attr{};
-    if (ibv_start_poll(tag_cq_, &attr) != 0) {
+    if (ibv_start_poll(tag_cq_, &attr) != 0)
         return;
-    }
     do {
         take_completion();
     } while (ibv_next_poll(tag_cq_) == 0);
@@ -295,9 +283,8 @@ void Side::poll() {
 }
 
 void Side::take_completion() {
-    if (tag_cq_->status != IBV_WC_SUCCESS) {
+    if (tag_cq_->status != IBV_WC_SUCCESS)
         die("%s", ibv_wc_status_str(tag_cq_->status));
-    }
     switch (ibv_wc_read_opcode(tag_cq_)) {
         case IBV_WC_TM_ADD:
             ++added_;

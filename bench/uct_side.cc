@@ -18,9 +18,8 @@ bool has_transport(uct_md_h md, const char* transport, std::string* device) {
     for (unsigned i = 0; i < count && !found; ++i) {
         found = std::strcmp(resources[i].tl_name, transport) == 0 &&
                 (device->empty() || *device == resources[i].dev_name);
-        if (found) {
+        if (found)
             *device = resources[i].dev_name;
-        }
     }
     uct_release_tl_resource_list(resources);
     return found;
@@ -46,12 +45,10 @@ uct_md_h find_in_component(uct_component_h component, const char* transport, std
     must(uct_component_query(component, &attr), "uct_component_query");
     for (unsigned i = 0; i < attr.md_resource_count; ++i) {
         const uct_md_h md = open_md(component, mds[i].md_name);
-        if (md != nullptr && has_transport(md, transport, device)) {
+        if (md != nullptr && has_transport(md, transport, device))
             return md;
-        }
-        if (md != nullptr) {
+        if (md != nullptr)
             uct_md_close(md);
-        }
     }
     return nullptr;
 }
@@ -61,9 +58,8 @@ uct_md_h find_md(const char* transport, std::string* device) {
     unsigned count = 0;
     must(uct_query_components(&components, &count), "uct_query_components");
     uct_md_h md = nullptr;
-    for (unsigned i = 0; i < count && md == nullptr; ++i) {
+    for (unsigned i = 0; i < count && md == nullptr; ++i)
         md = find_in_component(components[i], transport, device);
-    }
     uct_release_component_list(components);
     if (md == nullptr) {
         std::fprintf(stderr, "%s: no %s %s here\n", program_invocation_short_name, transport,

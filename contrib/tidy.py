@@ -46,6 +46,7 @@ UNORDERED = re.compile(
 FUNCTION_HEAD = re.compile(
     r"^\s*(?!(namespace|class|struct|union|enum|extern|if|for|while|switch|do|else|try)\b)"
     r"[^#=]*\(.*\{$")
+GUARD = re.compile(r"^(?P<indent>\s*)(if|for|while) .*\) \{$")
 CASE = re.compile(r"^(TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\w+, (?!DISABLED)([A-Z]\w*)")
 COMMENT = re.compile(r"^\s*//+(?P<text>.*)$")
 GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
@@ -149,6 +150,14 @@ def layouts(path, lines):
                           "comment above it")
 
 
+def braces(path, lines):
+    """A single statement of one line stands without, as clang-format's RemoveBracesLLVM has it."""
+    for number, (line, body, end) in enumerate(zip(lines, lines[1:], lines[2:]), 1):
+        guard = GUARD.match(line)
+        if guard and end == guard["indent"] + "}" and body.endswith(";") and not is_comment(body):
+            yield Finding(path, number, "braces", "a body of one statement has none")
+
+
 def cells(text):
     """(cell, where the next one begins) of each but the last."""
     begin = 0
@@ -249,6 +258,7 @@ def tracked_files(root):
 def check_code(path, lines, includes, sync):
     yield from function_sizes(path, lines)
     yield from layouts(path, lines)
+    yield from braces(path, lines)
     yield from confined(path, lines)
     yield from header_kind(path)
     yield from file_name(path)

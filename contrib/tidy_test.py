@@ -150,6 +150,11 @@ class Layouts(unittest.TestCase):
         whole = "struct A {\n    // Paths that there are.\n    unsigned paths;\n};\n"
         self.assertEqual(rules({"src/a.cc": whole}), [])
 
+    def test_braces_around_one_statement_fail(self):
+        self.assertEqual(rules({"src/a.cc": "    if (a) {\n        b();\n    }\n"}), ["braces"])
+        needed = "if (a) {\n    b();\n} else {\n    c();\n    d();\n}\n"
+        self.assertEqual(rules({"src/a.cc": "if (a)\n    b();\n" + needed}), [])
+
 
 class Leftovers(unittest.TestCase):
     def test_notes_to_self_fail(self):

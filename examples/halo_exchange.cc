@@ -32,10 +32,9 @@ void step(std::vector<Row>& plate) {
 /// Rows [begin, end) of a plate, with one more on either side.
 std::vector<Row> rows(std::size_t begin, std::size_t end) {
     std::vector<Row> plate(end - begin + 2, Row(kWidth));
-    for (std::size_t row = 0; row < plate.size(); ++row) {
+    for (std::size_t row = 0; row < plate.size(); ++row)
         for (std::size_t column = 0; column < kWidth; ++column)
             plate[row][column] = heat(begin + row, column);
-    }
     return plate;
 }
 
@@ -62,10 +61,9 @@ void body(Rank& me) {
         step(mine);
         step(whole);
     }
-    for (std::size_t row = 1; row <= kRowsPerRank; ++row) {
+    for (std::size_t row = 1; row <= kRowsPerRank; ++row)
         if (mine[row] != whole[begin + row])
             throw std::runtime_error("row " + std::to_string(begin + row) + " is wrong");
-    }
     if (me.rank() == 0)
         std::printf("halo_exchange: %zu ranks, %zu steps of %zu x %zu: right\n", me.size(), kSteps,
                     me.size() * kRowsPerRank, kWidth);

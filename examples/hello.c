@@ -70,11 +70,10 @@ int main(void) {
     check(tw_context_create(NULL, &context), "tw_context_create");
     check(tw_worker_create(context, NULL, &worker), "tw_worker_create");
     const tw_ep_h ep = connect_to_peer(worker, sockets[child == 0]);
-    if (child == 0) {
+    if (child == 0)
         greet(ep);
-    } else {
+    else
         listen_to_peer(worker);
-    }
 
     // A close flushes: what was sent is with the peer when it ends.
     tw_request_h closing;

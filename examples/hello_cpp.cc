@@ -48,11 +48,10 @@ void talk(int socket, bool is_child) {
     const msg::Context context;
     const msg::Worker worker(context);
     msg::Endpoint peer(worker, swap_addresses(socket, worker.address()));
-    if (is_child) {
+    if (is_child)
         greet(worker, peer);
-    } else {
+    else
         listen(worker);
-    }
     // A close flushes: what was sent is with the peer when it ends.
     msg::Request closing;
     msg::check(peer.close(closing), "close");

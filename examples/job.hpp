@@ -47,10 +47,9 @@ class Rank {
     const msg::Endpoint& to(std::size_t peer) const { return eps_[peer]; }
     /// Which rank a completion came from.
     std::size_t source_of(const tw_completion_t& done) const {
-        for (std::size_t peer = 0; peer < eps_.size(); ++peer) {
+        for (std::size_t peer = 0; peer < eps_.size(); ++peer)
             if (eps_[peer].get() == done.ep)
                 return peer;
-        }
         throw std::runtime_error("a message of nobody in this job");
     }
 

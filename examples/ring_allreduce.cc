@@ -41,10 +41,9 @@ void body(Rank& me) {
             data[i] = static_cast<double>(me.rank() + 1) * static_cast<double>(i % 1000 + 1);
         allreduce(me, data);
         const auto ranks = 0.5 * static_cast<double>(me.size() * (me.size() + 1));
-        for (std::size_t i = 0; i < data.size(); ++i) {
+        for (std::size_t i = 0; i < data.size(); ++i)
             if (data[i] != ranks * static_cast<double>(i % 1000 + 1))
                 throw std::runtime_error("element " + std::to_string(i) + " is wrong");
-        }
     }
     if (me.rank() == 0)
         std::printf("ring_allreduce: %zu ranks, 10 sums of %zu doubles: right\n", me.size(),

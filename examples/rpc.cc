@@ -134,10 +134,9 @@ int run() {
         clients.push_back(start_client());
     Server server;
     const std::vector<std::byte> address = server.address();
-    for (const Client& client : clients) {
+    for (const Client& client : clients)
         if (::write(client.address_to, address.data(), address.size()) < 0)
             return 1;
-    }
     int worst = server.run();
     for (const Client& client : clients) {
         int status = 1;

@@ -65,11 +65,10 @@ struct Side {
 
     void connect(int socket) {
         tagwire::InterfaceAddress address = iface.address();  // ours; then the peer's
-        for (Bytes* part : {&address.device, &address.iface}) {
+        for (Bytes* part : {&address.device, &address.iface})
             if (::send(socket, part->data(), part->size(), 0) < 0 ||
                 recv(socket, part->data(), part->size(), MSG_WAITALL) <= 0)
                 throw std::runtime_error("the peer did not tell its address");
-        }
         peer.emplace(iface, address);
         inbox.offer_key.resize(md.attr().rkey_packed_size);
     }

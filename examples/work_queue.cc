@@ -51,10 +51,9 @@ void serve(const Rank& me) {
         next += !is_over;
         working -= is_over;
     }
-    for (std::uint64_t task = 1; task <= kTasks; ++task) {
+    for (std::uint64_t task = 1; task <= kTasks; ++task)
         if (results[task] != solve(task))
             throw std::runtime_error("task " + std::to_string(task) + " is wrong");
-    }
     std::printf("work_queue: %llu tasks, done by", static_cast<unsigned long long>(kTasks));
     for (std::size_t rank = 1; rank < me.size(); ++rank)
         std::printf(" %llu", static_cast<unsigned long long>(given[rank]));
@@ -77,10 +76,9 @@ void work(const Rank& me) {
 
 int main() {
     return run_ranks(4, [](Rank& me) {
-        if (me.rank() == 0) {
+        if (me.rank() == 0)
             serve(me);
-        } else {
+        else
             work(me);
-        }
     });
 }

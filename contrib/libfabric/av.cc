@@ -213,11 +213,10 @@ fi_addr_t Av::insert(const Name& name) {
         free_.push_back(entries_.size() - 1);
     }
     const fi_addr_t addr = free_.back();
-    if (const auto found = by_id_.find(*id); found != by_id_.end()) {
+    if (const auto found = by_id_.find(*id); found != by_id_.end())
         found->second.push_back(addr);
-    } else {
+    else
         by_id_.emplace(*id, std::vector{addr});
-    }
     free_.pop_back();
     entries_[addr] = {name, *id, true};
     return addr;

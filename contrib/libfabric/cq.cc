@@ -235,11 +235,10 @@ void Cq::push_error(const fi_cq_err_entry& error) {
     });
     if (status == 0)
         return;
-    if (lost_++ == 0) {
+    if (lost_++ == 0)
         lost_at_ = tail_ - 1;
-    } else {
+    else
         --tail_;
-    }
 }
 
 void Cq::progress() {
@@ -288,11 +287,10 @@ ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
     std::memcpy(&entry, &next, error_bytes_of(api_version));
     if ((flags & FI_PEEK) != 0)
         return 1;
-    if (lost_ != 0 && head_ == lost_at_) {
+    if (lost_ != 0 && head_ == lost_at_)
         lost_ = 0;
-    } else {
+    else
         errors_.pop_front();
-    }
     ++head_;
     return 1;
 }

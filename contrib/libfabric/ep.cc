@@ -41,14 +41,12 @@ Ep::Ep(Domain& parent, const fi_info& info, void* user_context)
 
 Ep::~Ep() {
     const Guard guard(domain);
-    for (Cq* cq : {tx.cq, rx.cq}) {
+    for (Cq* cq : {tx.cq, rx.cq})
         if (cq != nullptr)
             cq->remove(*this);
-    }
-    for (Cntr* cntr : {tx.cntr, rx.cntr}) {
+    for (Cntr* cntr : {tx.cntr, rx.cntr})
         if (cntr != nullptr)
             cntr->remove_endpoint(*this);
-    }
     if (av_ != nullptr)
         std::erase(av_->eps, this);
     std::erase(domain.eps, this);

@@ -205,10 +205,9 @@ inline Ep& ep_of(fid_ep* handle) {
 inline tw_mem_h mem_of_list(void* const* desc, std::size_t count) {
     if (desc == nullptr || count == 0)
         return nullptr;
-    for (std::size_t i = 1; i < count; ++i) {
+    for (std::size_t i = 1; i < count; ++i)
         if (desc[i] != desc[0])
             return nullptr;
-    }
     return mem_of(desc[0], SIZE_MAX);
 }
 

@@ -35,10 +35,9 @@ int try_wait_for(fid* handle) {
 }
 
 int try_wait(fid_fabric*, fid** fids, int count) {
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i)
         if (const int status = try_wait_for(fids[i]); status != 0)
             return status;
-    }
     return 0;
 }
 

@@ -13,10 +13,9 @@ bool ContextIndex::reserve(std::size_t count) {
     if (count <= buckets_.size())
         return true;
     std::vector<Operation*> larger(std::bit_ceil(count));
-    for (Operation* bucket : buckets_) {
+    for (Operation* bucket : buckets_)
         for (Operation* known = bucket; known != nullptr; known = known->chain)
             known->link = nullptr;
-    }
     buckets_ = std::move(larger);
     return false;
 }
@@ -48,11 +47,10 @@ Operation* ContextIndex::find(OperationKind kind, const void* context) {
     Operation* next = nullptr;
     for (Operation* known = bucket_of(context); known != nullptr; known = next) {
         next = known->chain;
-        if (known->kind == OperationKind::kFree) {
+        if (known->kind == OperationKind::kFree)
             remove(*known);
-        } else if (known->kind == kind && known->context == context) {
+        else if (known->kind == kind && known->context == context)
             return known;
-        }
     }
     return nullptr;
 }

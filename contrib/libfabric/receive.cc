@@ -74,11 +74,10 @@ void Ep::on_multi_receive(const tw_completion_t* done) {
     Ep& ep = *operation.ep;
     if ((done->flags & TW_DONE_MULTI_RECV) == 0)
         return ep.end_receive(*done, operation.context, 0, operation.is_reported);
-    if (done->status != TW_OK) {
+    if (done->status != TW_OK)
         ep.fail(ep.rx, *done, operation.context, FI_RECV | FI_MSG | FI_MULTI_RECV);
-    } else if (ep.rx.cq != nullptr) {
+    else if (ep.rx.cq != nullptr)
         ep.rx.cq->push() = {{operation.context, FI_MULTI_RECV, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL};
-    }
     ep.operations_.put(operation);
 }
 

@@ -32,10 +32,9 @@ std::uint64_t now_ns() {
 }  // namespace
 
 Sleeper::~Sleeper() {
-    for (const int fd : {fd_, workers_fd_, outer_, inner_}) {
+    for (const int fd : {fd_, workers_fd_, outer_, inner_})
         if (fd >= 0)
             close(fd);
-    }
 }
 
 int Sleeper::open() {
@@ -110,10 +109,9 @@ void Sleeper::ring() {
     is_rung_ = asleep_ > 0;
     if (!is_open())
         return;
-    for (Poller& one : pollers_) {
+    for (Poller& one : pollers_)
         if (one.rung_ns == 0)
             one.rung_ns = now_ns();
-    }
     eventfd_write(outer_, 1);
     eventfd_write(inner_, 1);
 }

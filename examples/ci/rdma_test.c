@@ -191,18 +191,16 @@ int main(int argc, char** argv) {
     static struct end end;
     end.socket = sockets[child == 0];
     open_end(&end);
-    if (child != 0) {
+    if (child != 0)
         for (uint32_t index = 0; index < kPlaces; ++index)
             post_receive(&end, index);
-    }
     connect_ends(&end, retries);
     char ready = 0, theirs;
     exchange(end.socket, &ready, &theirs, 1);
-    if (child == 0) {
+    if (child == 0)
         send_all(&end);
-    } else {
+    else
         receive_all(&end);
-    }
     // Nobody goes before the other has its acknowledgements: a lost one has to be given again.
     exchange(end.socket, &ready, &theirs, 1);
     close_end(&end);

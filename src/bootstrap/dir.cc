@@ -130,10 +130,9 @@ void DirJob::leave() const {
     RankSet staying = ranks_with("hello", true);
     staying.add(0);
     const RankSet gone = ranks_with("bye", true);
-    for (std::uint32_t rank = 0; rank < settings_.size; ++rank) {
+    for (std::uint32_t rank = 0; rank < settings_.size; ++rank)
         if (staying.contains(rank) && !gone.contains(rank))
             return;
-    }
     if (read_current() == id_)
         place_.remove(current_name());
     place_.remove_below(session_name(id_));

@@ -158,9 +158,8 @@ std::vector<std::string> Folder::list() const {
 }
 
 void Folder::clear() const {
-    for (const std::string& name : entries()) {
+    for (const std::string& name : entries())
         remove(name);
-    }
 }
 
 bool Folder::is_gone() const {

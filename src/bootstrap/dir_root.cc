@@ -41,9 +41,8 @@ Result DirRoot::gather_ranks(const Deadline& deadline) {
     missing.remove(0);
     Pause pause;
     while (!missing.is_empty()) {
-        for (const std::string& name : session().list()) {
+        for (const std::string& name : session().list())
             hear_hello(name, &missing);
-        }
         if (missing.is_empty())
             break;
         if (deadline.is_over()) {
@@ -105,9 +104,8 @@ void DirRoot::refuse(const std::string& nonce, const std::string& why) const {
 
 Result DirRoot::welcome() const {
     std::string all;
-    for (std::uint32_t rank = 1; rank < size(); ++rank) {
+    for (std::uint32_t rank = 1; rank < size(); ++rank)
         all += nonces_[rank];
-    }
     const auto bytes = std::as_bytes(std::span(all));
     const Frame frame{.kind = FrameKind::kWelcome,
                       .size = size(),
@@ -134,15 +132,13 @@ Result DirRoot::collect(const Step& step) const {
     Pause pause;
     while (!missing.is_empty()) {
         const std::vector<std::string> files = session().list();
-        for (const std::string& file : files) {
+        for (const std::string& file : files)
             if (Result result = collect_one(step, file, &missing); !result.ok())
                 return result;
-        }
         const RankSet gone = ranks_with("bye", true);
-        for (std::uint32_t rank = 1; rank < size(); ++rank) {
+        for (std::uint32_t rank = 1; rank < size(); ++rank)
             if (missing.contains(rank) && gone.contains(rank))
                 return failed(UCS_ERR_CONNECTION_RESET, "rank %u has left the job", rank);
-        }
         if (missing.is_empty())
             break;
         const Frame call = step.frame(FrameKind::kShare, 0, size());
@@ -170,10 +166,8 @@ Result DirRoot::collect_one(const Step& step, const std::string& file, RankSet* 
     const auto share = bytes ? decode_whole(*bytes) : std::nullopt;
     if (!share || share->kind != FrameKind::kShare || share->rank != rank)
         return failed(UCS_ERR_IO_ERROR, "rank %u wrote what makes no sense", rank);
-    if (Result result = check_share(*share, step.frame(FrameKind::kShare, 0, size()));
-        !result.ok()) {
+    if (Result result = check_share(*share, step.frame(FrameKind::kShare, 0, size())); !result.ok())
         return result;
-    }
     if (share->bytes != 0)
         std::memcpy(&step.all[std::size_t{rank} * share->bytes], bytes->data() + kFrameBytes,
                     share->bytes);
@@ -187,9 +181,8 @@ Result DirRoot::spread(const Step& step) const {
     Result result = session().write("result." + number, with_payload(frame, step.all));
     if (!result.ok())
         return result;
-    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+    for (std::uint32_t rank = 0; rank < size(); ++rank)
         session().remove("share." + number + "." + std::to_string(rank));
-    }
     // Everybody's share of this call says that he has read the last result.
     if (step.number != 0)
         session().remove("result." + std::to_string(step.number - 1));

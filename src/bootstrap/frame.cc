@@ -11,16 +11,14 @@ constexpr std::uint32_t kMagic = 0x53425754;  // "TWBS"
 constexpr std::uint8_t kVersion = 1;
 
 void put_u32(std::byte* at, std::uint32_t value) {
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         at[i] = static_cast<std::byte>(value >> (8 * i));
-    }
 }
 
 std::uint32_t get_u32(const std::byte* at) {
     std::uint32_t value = 0;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         value |= std::to_integer<std::uint32_t>(at[i]) << (8 * i);
-    }
     return value;
 }
 

@@ -92,10 +92,9 @@ Result Pmix::take_all(const Step& step) const {
 Result Pmix::name_missing(const Step& step, const Result& result) const {
     const Deadline deadline(kSearchNs);
     RankSet missing(size_);
-    for (std::uint32_t other = 0; other < size_ && !deadline.is_over(); ++other) {
+    for (std::uint32_t other = 0; other < size_ && !deadline.is_over(); ++other)
         if (!client_.get(other, key(step), PmixClient::Look::kLocal, deadline))
             missing.add(other);
-    }
     const Frame call = step.frame(FrameKind::kShare, rank(), size_);
     return failed(result.status, "%s of %u did not call %s (%s)",
                   missing.is_empty() ? "some rank" : missing.text().c_str(), size_,

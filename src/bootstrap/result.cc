@@ -23,9 +23,8 @@ std::string format_text(const char* format, va_list arguments) {
 
 std::string join(const std::vector<std::string>& parts) {
     std::string text = parts.front();
-    for (std::size_t i = 1; i < parts.size(); ++i) {
+    for (std::size_t i = 1; i < parts.size(); ++i)
         text += (i + 1 == parts.size() ? " and " : ", ") + parts[i];
-    }
     return text;
 }
 
@@ -83,9 +82,8 @@ std::string RankSet::text() const {
         if (!has_[first])
             continue;
         std::size_t last = first;
-        while (last + 1 < has_.size() && has_[last + 1]) {
+        while (last + 1 < has_.size() && has_[last + 1])
             ++last;
-        }
         const std::size_t count = last - first + 1;
         ranks += count;
         if (runs.size() == kRunsToldMax) {

@@ -24,9 +24,8 @@ const std::uint8_t* octets(const void* bytes) {
 
 void add_u32(hmac_sha256_ctx* mac, std::uint32_t value) {
     std::uint8_t bytes[4];
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         bytes[i] = static_cast<std::uint8_t>(value >> (8 * i));
-    }
     hmac_sha256_update(mac, sizeof bytes, bytes);
 }
 

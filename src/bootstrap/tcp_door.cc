@@ -68,9 +68,8 @@ Result TcpDoor::missing_result(const Deadline& deadline) const {
 Result TcpDoor::look(int timeout_ms) {
     PollSet poll_set;
     poll_set.add(listener_.get(), POLLIN);
-    for (const auto& stranger : strangers_) {
+    for (const auto& stranger : strangers_)
         poll_set.add(stranger.stream->fd(), stranger.stream->wanted_events());
-    }
     std::vector<std::uint32_t> ranks;
     for (std::uint32_t rank = 1; rank < settings_.size; ++rank) {
         if (members_[rank] == nullptr)
@@ -81,18 +80,16 @@ Result TcpDoor::look(int timeout_ms) {
     if (Result result = poll_set.wait(timeout_ms); !result.ok())
         return result;
     const std::size_t first_member = 1 + strangers_.size();
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (std::size_t i = 0; i < ranks.size(); ++i)
         if (poll_set.is_ready(first_member + i))
             hear_member(ranks[i]);
-    }
     auto waiting = std::move(strangers_);
     strangers_.clear();
-    for (std::size_t i = 0; i < waiting.size(); ++i) {
+    for (std::size_t i = 0; i < waiting.size(); ++i)
         if (poll_set.is_ready(1 + i))
             hear_stranger(std::move(waiting[i]));
         else
             strangers_.push_back(std::move(waiting[i]));
-    }
     return poll_set.is_ready(0) ? accept_waiting() : Result{};
 }
 
@@ -212,10 +209,9 @@ void TcpDoor::hear_member(std::uint32_t rank) {
 }
 
 void TcpDoor::tell_members(FrameKind kind, ucs_status_t status, const std::string& text) {
-    for (const auto& member : members_) {
+    for (const auto& member : members_)
         if (member != nullptr)
             member->send(notice(kind, status, settings_.size, text), bytes_of(text));
-    }
 }
 
 }  // namespace tagwire::bootstrap

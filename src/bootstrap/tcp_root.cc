@@ -24,10 +24,9 @@ Result TcpRoot::collect(const Step& step) {
     RankSet missing(size_, true);
     missing.remove(0);
     Beat beat(step.deadline);
-    for (std::uint32_t rank = 1; rank < size_; ++rank) {
+    for (std::uint32_t rank = 1; rank < size_; ++rank)
         if (members_[rank] == nullptr)
             return failed(UCS_ERR_CONNECTION_RESET, "rank %u is gone", rank);
-    }
     while (!missing.is_empty()) {
         const Frame call = step.frame(FrameKind::kShare, 0, size_);
         if (step.deadline.is_over()) {
@@ -45,9 +44,8 @@ Result TcpRoot::collect(const Step& step) {
 
 Result TcpRoot::look(const Step& step, int timeout_ms, RankSet* missing) {
     PollSet poll_set;
-    for (std::uint32_t rank = 1; rank < size_; ++rank) {
+    for (std::uint32_t rank = 1; rank < size_; ++rank)
         poll_set.add(members_[rank]->fd(), members_[rank]->wanted_events());
-    }
     if (Result result = poll_set.wait(timeout_ms); !result.ok())
         return result;
     for (std::uint32_t rank = 1; rank < size_; ++rank) {
@@ -91,9 +89,8 @@ Result TcpRoot::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
 Result TcpRoot::spread(const Step& step) {
     const Frame frame = step.frame(FrameKind::kResult, 0, size_);
     const Deadline deadline = step.deadline.with_grace();  // that of the others
-    for (std::uint32_t rank = 1; rank < size_; ++rank) {
+    for (std::uint32_t rank = 1; rank < size_; ++rank)
         members_[rank]->send_borrowed(frame, step.all);
-    }
     for (;;) {
         drop_broken();
         PollSet poll_set;
@@ -133,10 +130,9 @@ void TcpRoot::drop_broken() {
 }
 
 void TcpRoot::tell(FrameKind kind, const Result& result) {
-    for (const auto& member : members_) {
+    for (const auto& member : members_)
         if (member != nullptr)
             member->send(notice(kind, result.status, size_, result.why), bytes_of(result.why));
-    }
 }
 
 }  // namespace tagwire::bootstrap

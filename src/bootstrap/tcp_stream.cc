@@ -75,13 +75,12 @@ void Stream::flush() {
     while (has_output()) {
         const auto bytes = unsent();
         const ssize_t count = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (count >= 0) {
+        if (count >= 0)
             out_sent_ += static_cast<std::size_t>(count);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
             return;
-        } else if (errno != EINTR) {
+        else if (errno != EINTR)
             is_broken_ = true;
-        }
     }
     out_.clear();
     borrowed_ = {};

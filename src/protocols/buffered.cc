@@ -33,11 +33,10 @@ void Worker::buffer_message(Request& request, Unexpected& message) {
     const bool asks_for_ack = (message.flags & kAckMatch) != 0;
     const std::uint32_t send_id = message.send_id;
     message.flags &= ~std::uint32_t{kAckMatch};
-    if (is_enough_here(message)) {
+    if (is_enough_here(message))
         report_buffered(message);
-    } else {
+    else
         set_outstanding(request, ep);
-    }
     if (asks_for_ack)  // last: callbacks may end the endpoint, and the message with it
         ep.control(ControlOp::kAck, send_id);
 }

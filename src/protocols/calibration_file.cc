@@ -158,10 +158,9 @@ Content read(const std::string& path) {
 
 /// One device's object in `devices`, which is made when it is not there.
 ordered_json& costs_in(ordered_json* devices, const CostSample& sample) {
-    for (ordered_json& device : *devices) {
+    for (ordered_json& device : *devices)
         if (device["transport"] == sample.transport && device["device"] == sample.device)
             return device["costs"];
-    }
     devices->push_back({{"transport", sample.transport},
                         {"device", sample.device},
                         {"costs", ordered_json::object()}});
@@ -227,9 +226,8 @@ ucs_status_t Calibration::load(std::string_view setting) {
     }
     static std::atomic<bool> has_told_foreign{false};
     if (content.is_foreign) {
-        if (!has_told_foreign.exchange(true)) {
+        if (!has_told_foreign.exchange(true))
             TW_LOG_WARN("%s is not used: %s; %s", path.c_str(), content.problem.c_str(), kAdvice);
-        }
     } else if (!content.is_missing) {
         TW_LOG_ERROR("%s is not used: %s; %s, or remove it", path.c_str(), content.problem.c_str(),
                      kAdvice);

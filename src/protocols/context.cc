@@ -171,10 +171,9 @@ void Context::open_domain(uct_component_h component, const char* md_name,
     unsigned transports = 0;
     const std::size_t before = resources_.size();
     if (uct_md_query_tl_resources(domain.md, &list, &transports) == UCS_OK) {
-        for (unsigned tl = 0; tl < transports; ++tl) {
+        for (unsigned tl = 0; tl < transports; ++tl)
             if (wants(wanted, list[tl]))
                 resources_.push_back({domains_.size(), list[tl], false});
-        }
         if (resources_.size() > before)
             add_first_contact(list, transports);
         uct_release_tl_resource_list(list);
@@ -192,14 +191,12 @@ void Context::open_domain(uct_component_h component, const char* md_name,
 /// Connections of rc need somebody to carry their addresses: where nothing wanted can, datagrams
 /// do.
 void Context::add_first_contact(const uct_tl_resource_desc_t* list, unsigned count) {
-    for (const Resource& resource : resources_) {
+    for (const Resource& resource : resources_)
         if (takes_first_contact(resource.desc.tl_name))
             return;
-    }
-    for (unsigned tl = 0; tl < count; ++tl) {
+    for (unsigned tl = 0; tl < count; ++tl)
         if (std::string_view(list[tl].tl_name) == "ud")
             resources_.push_back({domains_.size(), list[tl], true});
-    }
 }
 
 ucs_status_t Context::complain(const std::string& wanted, const std::string& absent) const {

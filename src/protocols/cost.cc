@@ -146,10 +146,9 @@ std::size_t step(std::size_t i) {
 /// costs cross once this is where they do; measurements may cross by accident, too.
 std::size_t crossover(const RailCosts& rail, BufferKind kind) {
     std::vector<std::size_t> sizes;
-    for (std::size_t i = 0; i <= kPowers * kStepsPerPower && step(i) <= rail.eager_max; ++i) {
+    for (std::size_t i = 0; i <= kPowers * kStepsPerPower && step(i) <= rail.eager_max; ++i)
         if (step(i) > rail.short_max && (sizes.empty() || sizes.back() < step(i)))
             sizes.push_back(step(i));
-    }
     double best = 0;
     double sum = 0;
     std::size_t from = sizes.size();
@@ -206,10 +205,9 @@ Curve::Curve(std::vector<Knot> knots) {
         levels.push_back(level);
     }
     std::size_t next = 0;
-    for (const Level& level : levels) {
+    for (const Level& level : levels)
         for (std::size_t i = 0; i < level.knots; ++i)
             knots_.push_back({knots[next++].bytes, level.ns});
-    }
 }
 
 double Curve::at(double bytes) const {

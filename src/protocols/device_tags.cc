@@ -142,11 +142,10 @@ void DeviceTags::hold(Request& request, bool is_held) {
     request.is_held = is_held;
     const auto change = is_held ? 1U : ~0U;
     held_ += is_held ? 1 : std::size_t(-1);
-    if (request.mask == kExactMask) {
+    if (request.mask == kExactMask)
         held_exact_[ucs::detail::tag_hash(request.tag) % kHeldBuckets] += change;
-    } else {
+    else
         held_wild_ += is_held ? 1 : std::size_t(-1);
-    }
 }
 
 bool DeviceTags::make_bounce(DeviceReceive& receive) {
@@ -196,11 +195,10 @@ bool DeviceTags::give(Request& request) {
     }
     if (status != UCS_OK)
         return false;
-    if (receive.is_bounced) {
+    if (receive.is_bounced)
         worker_.count(WorkerCounter::kTagBounced);
-    } else {
+    else
         std::memcpy(receive.before.data(), request.buffer.base, receive.before.size());
-    }
     free_ = receive.next;
     receive.request = &request;
     receive.is_wide = is_wide(request);
@@ -369,10 +367,9 @@ void DeviceTags::learn(uct_tag_t tag, Endpoint& ep) {
 bool DeviceTags::may_greet() {
     if (wide_ == 0)
         return true;
-    for (DeviceReceive& receive : receives_) {
+    for (DeviceReceive& receive : receives_)
         if (receive.request != nullptr && receive.is_wide)
             begin_cancel(receive);
-    }
     return wide_ == 0;
 }
 
@@ -397,11 +394,10 @@ std::string DeviceTags::description() const {
     const std::size_t elsewhere = worker_.peers() - insiders_;
     std::string text = fmt::format("{}:{}, {} receives with it, {} in software", rail_.transport(),
                                    rail_.device(), given_, held_);
-    if (insiders_ == 0) {
+    if (insiders_ == 0)
         text += "; no peer sends there";
-    } else if (elsewhere != 0) {
+    else if (elsewhere != 0)
         text += fmt::format("; {} of {} peers send elsewhere", elsewhere, worker_.peers());
-    }
     return text;
 }
 

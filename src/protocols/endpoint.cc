@@ -37,10 +37,9 @@ void Endpoint::fail(ucs_status_t status) {
         request->is_queued = false;
     worker.drop_incoming(*this, status, true);
     worker.unname(*this);
-    for (RequestList* list : {&receiving, &outstanding}) {
+    for (RequestList* list : {&receiving, &outstanding})
         while (Request* request = list->front())
             worker.finish_late(*request, status);
-    }
     while (Request* request = flushes_.pop_front())
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     while (Request* request = queue_.pop_front()) {
@@ -114,10 +113,9 @@ void Endpoint::disconnect() {
             continue;
         const uct_ep_h old = *ep;
         worker.map_lane(old, nullptr);
-        for (uct_ep_h* same : {&lane_, &offered_, &contact_}) {
+        for (uct_ep_h* same : {&lane_, &offered_, &contact_})
             if (*same == old)
                 *same = nullptr;
-        }
         uct_ep_pending_purge(
             old, [](uct_pending_req_t*, void*) {}, nullptr);
         uct_ep_destroy(old);

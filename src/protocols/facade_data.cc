@@ -125,11 +125,10 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     Endpoint& ep = endpoint_of(handle);
     if (is_plain_send(op) && (data != nullptr || length == 0)) [[likely]] {
         ucs_status_t status = UCS_ERR_NO_RESOURCE;
-        if (ep.may_send_unlocked(length)) [[likely]] {
+        if (ep.may_send_unlocked(length)) [[likely]]
             status = ep.send_short(data, length, tag, is_tagged);
-        } else if (ep.worker.is_multi) {
+        else if (ep.worker.is_multi)
             status = send_locked(ep, data, length, tag, is_tagged);
-        }
         if (status == UCS_OK) [[likely]]
             return TW_OK;
     }
@@ -155,23 +154,22 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     const bool discards = (op.flags & TW_OP_DISCARD) != 0;
     const bool takes_many = (op.flags & TW_OP_MULTI_RECV) != 0;
     const char* wrong = nullptr;
-    if (discards && !peeks && !claims) {
+    if (discards && !peeks && !claims)
         wrong = "DISCARD goes with PEEK or with CLAIM";
-    } else if (discards && peeks && claims) {
+    else if (discards && peeks && claims)
         wrong = "PEEK goes with CLAIM or with DISCARD";
-    } else if (claims && !peeks && op.message == nullptr) {
+    else if (claims && !peeks && op.message == nullptr)
         wrong = "CLAIM without PEEK needs a message";
-    } else if (takes_many && (peeks || claims)) {
+    else if (takes_many && (peeks || claims))
         wrong = "MULTI_RECV goes with neither PEEK nor CLAIM";
-    } else if ((op.flags & TW_OP_BUFFERED) != 0 && (peeks || claims)) {
+    else if ((op.flags & TW_OP_BUFFERED) != 0 && (peeks || claims))
         wrong = "BUFFERED goes with neither PEEK nor CLAIM";
-    } else if (takes_many && wanted.is_tagged) {
+    else if (takes_many && wanted.is_tagged)
         wrong = "MULTI_RECV is for messages without a tag";
-    } else if (takes_many && wanted.list != nullptr) {
+    else if (takes_many && wanted.list != nullptr)
         wrong = "MULTI_RECV takes one buffer";
-    } else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
+    else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
         wrong = "MULTI_RECV needs a callback or TW_OP_COMPLETION";
-    }
     if (wrong == nullptr)
         return TW_OK;
     TW_LOG_ERROR("%s: %s", call, wrong);
@@ -375,9 +373,8 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     }
     const Entry entry(ep.worker);
     const LeavesWork work(ep.worker);
-    if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK) {
+    if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
         return close_at_once(ep, op, request_p);
-    }
     if (ep.is_closing)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
     return ep.flush(RequestKind::kClose, op, request_p);

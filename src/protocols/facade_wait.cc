@@ -49,13 +49,12 @@ class Wait {
             const tw_status_t status = turn(is_over);
             if (status != TW_INPROGRESS)
                 return status;
-            if (falls_asleep_) {
+            if (falls_asleep_)
                 sleep();
-            } else if (mode_ == TW_WAIT_YIELD) {
+            else if (mode_ == TW_WAIT_YIELD)
                 ::sched_yield();
-            } else {
+            else
                 worker_.lock.give_way();
-            }
         }
     }
 
@@ -141,11 +140,10 @@ tw_status_t check_requests(const char* call, Worker& worker,
         if (handle == nullptr)
             continue;
         const char* wrong = nullptr;
-        if (request_of(handle).worker != &worker) {
+        if (request_of(handle).worker != &worker)
             wrong = "operations of several workers";
-        } else if (!request_of(handle).is_for_test()) {
+        else if (!request_of(handle).is_for_test())
             wrong = "an operation whose end is told to a callback or the completion queue";
-        }
         if (wrong != nullptr) {
             TW_LOG_ERROR("%s: %s cannot be waited for", call, wrong);
             return TW_ERR_INVALID_PARAM;

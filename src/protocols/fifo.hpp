@@ -29,9 +29,8 @@ class Fifo {
         if (empty()) {
             items_.clear();
             next_ = 0;
-            if (items_.capacity() > kKept) {
+            if (items_.capacity() > kKept)
                 clear();
-            }
         } else if (next_ > kDeadMax && next_ > items_.size() / 2) {
             items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(next_));
             next_ = 0;

@@ -73,10 +73,9 @@ class IdTable {
     /// Visits all; `visit` may remove the one that it gets.
     template <class Visit>
     void for_each(Visit visit) {
-        for (std::size_t i = 0; i < places_.size(); ++i) {
+        for (std::size_t i = 0; i < places_.size(); ++i)
             if (places_[i].object != nullptr)
                 visit(*places_[i].object);
-        }
     }
 
   private:

@@ -255,13 +255,11 @@ void Worker::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t sta
         has_left(*receive);
         ending.push_back(receive);
     }
-    for (Request* receive : ending) {
-        if ((receive->flags & TW_OP_MULTI_RECV) != 0) {
+    for (Request* receive : ending)
+        if ((receive->flags & TW_OP_MULTI_RECV) != 0)
             close_multi(*receive, status);
-        } else {
+        else
             finish(*receive, status);
-        }
-    }
 }
 
 /// A message of a peer that is gone: it stays if all of it is here.
@@ -291,10 +289,9 @@ void Worker::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
         drop_announced(ep);
     drop_orphans();
     let_go_on(nullptr);
-    for (MatchSpace& in : spaces_) {
+    for (MatchSpace& in : spaces_)
         if (is_last)
             end_directed(in, ep.source, status);
-    }
 }
 
 }  // namespace tagwire::proto

@@ -36,10 +36,9 @@ struct Keys {
     /// Of every other domain than `main` in which the handle stays registered.
     void add_others(const Memory& memory, std::size_t main) {
         const auto domains = memory.context().domains();
-        for (std::size_t i = 0; i < domains.size(); ++i) {
+        for (std::size_t i = 0; i < domains.size(); ++i)
             if (i != main && !domains[i].registers_cheaply)
                 add(domains[i], i, memory.handle(i));
-        }
     }
 };
 

@@ -32,10 +32,9 @@ void Notices::add_event(std::uint64_t worker_id, tw_peer_event_t event, tw_statu
 void Notices::drop(Endpoint& ep) {
     if (!std::exchange(ep.has_notice, false))
         return;
-    for (Notice& notice : queue_) {
+    for (Notice& notice : queue_)
         if (notice.ep == &ep)
             notice.ep = nullptr;
-    }
 }
 
 bool Notices::is_due(std::uint64_t told) {

@@ -72,11 +72,10 @@ ucs_status_t Worker::on_eager_among_others(Endpoint& ep, Header header, const st
         request = match(space((header.flags & kTagged) != 0), header.tag, ep.source);
         const std::size_t bytes = length - before;
         if (request != nullptr && is_short(*request, bytes)) {
-            if (bytes > kShortCopyMax) {
+            if (bytes > kShortCopyMax)
                 end_short<true>(*request, ep, header, data + before, bytes, imm);
-            } else {
+            else
                 end_short<false>(*request, ep, header, data + before, bytes, imm);
-            }
             return UCS_OK;
         }
     }
@@ -190,13 +189,12 @@ bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_
     while (!ep.announced.empty() && ep.announced.front().has_come)
         drop_announced(ep);
     bool is_message = message.header.tag == tag;
-    if (!is_message) {
+    if (!is_message)
         drop("message whose place has another tag", message.bytes.size());
-    } else if (message.am == AmId::kRndv) {
+    else if (message.am == AmId::kRndv)
         is_message = take_rndv(ep, message.header, message.bytes, request);
-    } else {
+    else
         is_message = take_eager(ep, message.header, message.bytes, request);
-    }
     let_go_on(&ep);
     return is_message;
 }
@@ -435,11 +433,10 @@ ucs_status_t Worker::on_hello(std::uint64_t from, HelloMessage message) {
     }
     if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
         // The peer has begun anew: what it had with us before has ended.
-        if (ep->has_asked()) {
+        if (ep->has_asked())
             ep->on_left(true);
-        } else {
+        else
             ep->fail(UCS_ERR_CONNECTION_RESET);
-        }
         ep = endpoint_to(from);
     }
     if (ep == nullptr)

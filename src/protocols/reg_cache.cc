@@ -39,10 +39,9 @@ RegCache::RegCache(const Context& context, std::size_t bytes_max)
 }
 
 RegCache::~RegCache() {
-    for (Regions& regions : listed_) {
+    for (Regions& regions : listed_)
         while (!regions.empty())
             unlist(*regions.begin()->second);
-    }
     TW_CHECK(count_ == 0);
 }
 
@@ -150,11 +149,10 @@ void RegCache::release(CachedRegion& region, bool is_kept) {
         unlist(region);
     if (--region.users > 0)
         return;
-    if (region.is_listed) {
+    if (region.is_listed)
         unused_.push_back(region);
-    } else {
+    else
         destroy(region);
-    }
 }
 
 void RegCache::invalidate(const void* address, std::size_t length) {

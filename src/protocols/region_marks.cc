@@ -71,11 +71,10 @@ bool RegionMarks::fill(PageRange range) {
         if (!is_piece && at != pieces_.end())
             end = std::min(end, at->first);
         const PageRange part{begin, end};
-        if (!is_piece) {
+        if (!is_piece)
             at = pieces_.emplace(begin, Piece{end, 0, generation_}).first;
-        } else if (!marks_->is_set(part.address(), part.bytes())) {
+        else if (!marks_->is_set(part.address(), part.bytes()))
             at->second.since = generation_;
-        }
         if (at->second.since == generation_ && !marks_->set(part.address(), part.bytes()))
             return false;
         begin = end;
@@ -108,10 +107,9 @@ bool RegionMarks::has_stayed(PageRange range, std::uint64_t generation) {
     if (!marks_->is_set(range.address(), range.bytes()))
         return false;
     const std::lock_guard lock(mutex_);
-    for (auto at = first_behind(range.begin); at != pieces_.end() && at->first < range.end; ++at) {
+    for (auto at = first_behind(range.begin); at != pieces_.end() && at->first < range.end; ++at)
         if (at->second.since > generation)
             return false;
-    }
     return true;
 }
 

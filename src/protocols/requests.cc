@@ -140,11 +140,10 @@ void Worker::finish(Request& request, ucs_status_t status) {
     request.done.status = static_cast<tw_status_t>(status);
     const bool is_send = request.kind == RequestKind::kSend;
     Request* parent = request.parent;
-    if (request.in_call) {
+    if (request.in_call)
         request.has_ended = true;
-    } else {
+    else
         report(request);
-    }
     if (parent != nullptr && --parent->children == 0 && parent->closing != UCS_INPROGRESS)
         finish(*parent, parent->closing);
     if (was_outstanding && is_send)
@@ -248,11 +247,10 @@ void Worker::report(Request& request) {
             return release(request);
         return kept_.push_back(request);
     }
-    if ((request.flags & TW_OP_COMPLETION) != 0 || request.done.status != TW_OK) {
+    if ((request.flags & TW_OP_COMPLETION) != 0 || request.done.status != TW_OK)
         ended_.push_back(request);
-    } else {
+    else
         release(request);
-    }
 }
 
 tw_status_t Worker::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {

@@ -47,11 +47,10 @@ bool RndvTransfer::is_busy() const {
 void RndvTransfer::idle() {
     if (is_busy())
         return;
-    if (request == nullptr) {
+    if (request == nullptr)
         delete this;
-    } else {
+    else
         request->worker->end_late(*request, ending);
-    }
 }
 
 bool RndvTransfer::has_lost() const {
@@ -67,11 +66,10 @@ void end_transfer(Request& request) {
             part->lane->waiting.remove_if([&](StripePart& other) { return &other == part.get(); });
         part->is_waiting = false;
     }
-    if (transfer->is_busy()) {
+    if (transfer->is_busy())
         transfer->request = nullptr;
-    } else {
+    else
         delete transfer;
-    }
 }
 
 void Endpoint::queue_transfer(Request& request) {

@@ -148,11 +148,10 @@ template <bool kIsLong>
                                                      const Header& header, const std::byte* data,
                                                      std::size_t length, std::uint64_t imm) {
     count(WorkerCounter::kRxExpected);
-    if constexpr (kIsLong) {
+    if constexpr (kIsLong)
         std::memcpy(request.buffer.base, data, length);
-    } else {
+    else
         ucs::copy_short(request.buffer.base, data, length);
-    }
     tw_completion_t done;
     done.context = request.context;
     done.request = &request;

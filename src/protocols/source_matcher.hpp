@@ -164,36 +164,32 @@ class PostedReceives {
     }
 
     void insert(PostedReceive& receive) {
-        if (receive.mask == kExactMask) [[likely]] {
-            if (receive.source == kAnySource) {
+        if (receive.mask == kExactMask) [[likely]]
+            if (receive.source == kAnySource)
                 exact_.insert(receive);
-            } else {
+            else
                 directed_.insert(receive);
-            }
-        } else if (receive.source == kAnySource) {
+        else if (receive.source == kAnySource)
             wildcards_.insert(receive);
-        } else {
+        else
             directed_wildcards_.insert(receive);
-        }
     }
 
     void erase(PostedReceive& receive) {
-        if (receive.mask != kExactMask) [[unlikely]] {
+        if (receive.mask != kExactMask) [[unlikely]]
             erase_wildcard(receive);
-        } else if (receive.source == kAnySource) {
+        else if (receive.source == kAnySource)
             exact_.erase(receive);
-        } else {
+        else
             directed_.erase(receive);
-        }
         count_out();
     }
 
     [[gnu::noinline]] void erase_wildcard(PostedReceive& receive) {
-        if (receive.source == kAnySource) {
+        if (receive.source == kAnySource)
             wildcards_.erase(receive);
-        } else {
+        else
             directed_wildcards_.erase(receive);
-        }
     }
 
     PostedReceive* earliest_of_classes(std::uint64_t tag, std::uint32_t source) {
@@ -281,11 +277,10 @@ class UnexpectedMessages {
         (newest_ != nullptr ? newest_->newer : oldest_) = &message;
         newest_ = &message;
         ++size_;
-        if (filed_) {
+        if (filed_)
             file(message);
-        } else if (size_ > kFew && is_any_kept()) {
+        else if (size_ > kFew && is_any_kept())
             file_all();
-        }
     }
 
     /** The earliest message that a receive of this tag, mask and source matches, left inside; null

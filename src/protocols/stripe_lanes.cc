@@ -111,10 +111,9 @@ void Stripes::make_lanes() {
 }
 
 StripeLane* Stripes::find(std::size_t rail, std::size_t peer_rail) const {
-    for (const auto& lane : lanes_) {
+    for (const auto& lane : lanes_)
         if (lane->rail->index() == rail && lane->peer_rail == peer_rail)
             return lane.get();
-    }
     return nullptr;
 }
 
@@ -143,11 +142,10 @@ bool Stripes::connect(StripeLane& lane) {
         lane.has_failed = true;
         return false;
     }
-    if (lane.rail->connects_to_iface()) {
+    if (lane.rail->connects_to_iface())
         lane.is_connected = lane.is_ready = true;
-    } else {
+    else
         send_offer(lane);
-    }
     return !lane.has_failed;
 }
 
@@ -194,11 +192,10 @@ void Stripes::on_offer(const OfferMessage& message) {
         return answer(WireupOp::kStripeRefuse, *lane);
     }
     lane->is_ready = lane->is_ready || offer.is_connected != 0;
-    if (lane->has_offered) {
+    if (lane->has_offered)
         answer(WireupOp::kStripeReady, *lane);
-    } else {
+    else
         send_offer(*lane);
-    }
 }
 
 void Stripes::on_ready(const Offer& offer) {

@@ -45,10 +45,9 @@ double StripePlan::direct_ns(std::size_t member, double bytes) const {
     const Cost cost = cost_of(*members_[member].costs, direct_, static_cast<std::size_t>(bytes),
                               BufferKind::kMapped);
     double ns = cost.ns;
-    for (std::size_t i = 0; i < cost.count; ++i) {
+    for (std::size_t i = 0; i < cost.count; ++i)
         if (is_control(cost.terms[i].name))
             ns -= cost.terms[i].ns;
-    }
     return std::max(ns, 1.0);
 }
 
@@ -101,10 +100,9 @@ void StripePlan::divide_others(std::uint64_t bytes, unsigned usable, StripeParts
     while (!try_weights(bytes, weights, parts_p)) {
         *parts_p = {};
         std::uint32_t* weakest = nullptr;
-        for (std::size_t i = 1; i < weights.size(); ++i) {
+        for (std::size_t i = 1; i < weights.size(); ++i)
             if (weights[i] > 0 && (weakest == nullptr || weights[i] <= *weakest))
                 weakest = &weights[i];
-        }
         if (weakest == nullptr)
             return;
         *weakest = 0;
@@ -144,10 +142,9 @@ double StripePlan::together_ns(const StripeParts& parts) const {
     double slowest = 0;
     for (std::size_t i = 0; i < members_.size(); ++i) {
         double of_mover = 0;
-        for (std::size_t j = 0; j < members_.size(); ++j) {
+        for (std::size_t j = 0; j < members_.size(); ++j)
             if (parts[j] > 0 && members_[j].mover == members_[i].mover)
                 of_mover += direct_ns(j, static_cast<double>(parts[j]));
-        }
         slowest = std::max(slowest, of_mover);
     }
     return slowest;
@@ -158,16 +155,14 @@ Cost StripePlan::cost(std::size_t bytes) const {
     if (members_.empty())
         return cost;
     const Cost alone = cost_of(*members_[0].costs, direct_, bytes, BufferKind::kMapped);
-    for (std::size_t i = 0; i < alone.count; ++i) {
+    for (std::size_t i = 0; i < alone.count; ++i)
         if (is_control(alone.terms[i].name))
             cost.add(alone.terms[i].name, alone.terms[i].ns);
-    }
     const StripeParts parts = divide(bytes);
     double more = 0;  // posting and taking the ends of what the others do
-    for (std::size_t i = 1; i < members_.size(); ++i) {
+    for (std::size_t i = 1; i < members_.size(); ++i)
         if (parts[i] > 0)
             more += 2 * members_[i].costs->overhead_ns;
-    }
     cost.add("rails", more);
     cost.add("data", together_ns(parts));
     return cost;

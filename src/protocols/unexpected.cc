@@ -119,11 +119,10 @@ void Worker::give_message(Request& request, Unexpected& message) {
 void Worker::discard(Unexpected& message) {
     take_message(message);
     if (Endpoint* ep = message.ep) {
-        if (message.is_rndv) {
+        if (message.is_rndv)
             ep->control(ControlOp::kAts, message.send_id, UCS_OK);
-        } else if ((message.flags & kAcks) != 0) {
+        else if ((message.flags & kAcks) != 0)
             ep->control(ControlOp::kAck, message.send_id);
-        }
     }
     free_message(message);
 }

@@ -148,10 +148,9 @@ bool decode(WireBytes bytes, HelloMessage* message) {
         hello.rails > UINT8_MAX)
         return false;
     message->rails.resize(hello.rails);
-    for (PeerRail& rail : message->rails) {
+    for (PeerRail& rail : message->rails)
         if (!take_rail(&bytes, &rail))
             return false;
-    }
     return bytes.empty();
 }
 

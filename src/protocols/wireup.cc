@@ -218,11 +218,10 @@ void Endpoint::answer_contact() {
     owes_contact_ = contact_ == nullptr && lacks_memory;
     if (owes_contact_)
         return worker.ask_wireup(*this);
-    if (contact_ == nullptr) {
+    if (contact_ == nullptr)
         fail(UCS_ERR_UNREACHABLE);
-    } else if (state_ == EpState::kGreeting) {
+    else if (state_ == EpState::kGreeting)
         choose_lane();
-    }
 }
 
 /// The pair of rails that promises the lowest latency and was not refused.
@@ -233,23 +232,20 @@ void Endpoint::choose_lane() {
         // An endpoint of rc cannot be its own peer.
         if (rail.is_auxiliary || (worker_id == worker.id() && !rail.connects_to_iface()))
             continue;
-        for (std::size_t j = 0; j < peer_rails_.size(); ++j) {
+        for (std::size_t j = 0; j < peer_rails_.size(); ++j)
             if (peer_rails_[j].transport == rail.transport() &&
                 rail.reaches(peer_rails_[j].device, peer_rails_[j].iface) &&
                 std::ranges::find(refused_, std::pair{i, j}) == refused_.end())
                 pairs.push_back({rail.latency(), {i, j}});
-        }
     }
     std::ranges::sort(pairs);
-    for (const auto& [latency, pair] : pairs) {
+    for (const auto& [latency, pair] : pairs)
         if (try_lane(pair.first, pair.second))
             return;
-    }
     // What took first contact does for the messages too.
-    for (std::size_t j = 0; j < peer_rails_.size(); ++j) {
+    for (std::size_t j = 0; j < peer_rails_.size(); ++j)
         if (peer_rails_[j].device == address_.device && peer_rails_[j].iface == address_.iface)
             peer_rail_ = static_cast<std::uint8_t>(j);
-    }
     lane_ = contact_;
     rail_ = contact_rail_;
     set_ready();
@@ -259,11 +255,10 @@ bool Endpoint::try_lane(std::size_t rail_index, std::size_t peer_rail) {
     Rail& rail = *worker.rails()[rail_index];
     const PeerRail& peer = peer_rails_[peer_rail];
     if (rail.connects_to_iface()) {
-        if (&rail == contact_rail_) {
+        if (&rail == contact_rail_)
             lane_ = contact_;
-        } else if (make_ep(rail, peer.device, peer.iface, &lane_) != UCS_OK) {
+        else if (make_ep(rail, peer.device, peer.iface, &lane_) != UCS_OK)
             return false;
-        }
         rail_ = &rail;
         peer_rail_ = static_cast<std::uint8_t>(peer_rail);
         set_ready();
@@ -345,11 +340,10 @@ void Endpoint::on_offer(const OfferMessage& message) {
         return refuse(offer);
     }
     offered_is_connected_ = true;
-    if (is_answer) {
+    if (is_answer)
         queue_wireup(WireupOp::kReady, {peer_names, rail.index(), offered_to_, 1, 0}, {});
-    } else {
+    else
         send_offer();
-    }
     if (offer.is_connected != 0)
         on_ready(offer);
 }

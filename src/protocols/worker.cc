@@ -288,10 +288,9 @@ Worker::~Worker() {
     }
     for (Unexpected* message : claimed_)
         free_message(*message);
-    for (RequestQueue* queue : {&deferred_, &ended_}) {
+    for (RequestQueue* queue : {&deferred_, &ended_})
         while (Request* request = queue->pop_front())
             release(*request);
-    }
     while (Request* request = kept_.pop_front())
         release(*request);
     endpoints_.clear();
@@ -303,10 +302,9 @@ Worker::~Worker() {
 }
 
 Rail* Worker::rail_of(std::string_view transport) const {
-    for (const auto& rail : rails_) {
+    for (const auto& rail : rails_)
         if (transport == rail->transport())
             return rail.get();
-    }
     return nullptr;
 }
 

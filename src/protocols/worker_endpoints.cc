@@ -100,11 +100,10 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
 
 /// A program that tries again and again gets the status each time, the log has the reason once.
 void Worker::log_unreachable(std::uint64_t worker_id, const std::string& why) {
-    if (std::exchange(unreachable_, worker_id) == worker_id) {
+    if (std::exchange(unreachable_, worker_id) == worker_id)
         TW_LOG_DEBUG("worker %016lx cannot be reached %s", worker_id, why.c_str());
-    } else {
+    else
         TW_LOG_WARN("worker %016lx cannot be reached %s", worker_id, why.c_str());
-    }
 }
 
 ucs_status_t Worker::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {

@@ -18,9 +18,8 @@ __sanitizer_get_current_allocated_bytes();  // NOLINT(bugprone-reserved-identifi
 namespace tagwire::tools {
 
 std::int64_t allocated_bytes() {
-    if (&__sanitizer_get_current_allocated_bytes != nullptr) {
+    if (&__sanitizer_get_current_allocated_bytes != nullptr)
         return static_cast<std::int64_t>(__sanitizer_get_current_allocated_bytes());
-    }
 #ifdef TW_HAS_MALLINFO2
     const struct mallinfo2 info = mallinfo2();
     return static_cast<std::int64_t>(info.uordblks + info.hblkhd);

@@ -41,9 +41,8 @@ AddressList resolve(const std::string& host, std::uint16_t port) {
 /// Returns 0 or an errno.
 int finish_connect(int fd) {
     pollfd poll_fd{fd, POLLOUT, 0};
-    if (poll(&poll_fd, 1, kConnectTimeoutMs) <= 0) {
+    if (poll(&poll_fd, 1, kConnectTimeoutMs) <= 0)
         return ETIMEDOUT;
-    }
     int error = 0;
     socklen_t length = sizeof(error);
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
@@ -58,9 +57,8 @@ int try_connect(const addrinfo& address, int* error) {
         return -1;
     }
     *error = connect(fd, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
-    if (*error == EINPROGRESS) {
+    if (*error == EINPROGRESS)
         *error = finish_connect(fd);
-    }
     if (*error != 0) {
         close(fd);
         return -1;
@@ -80,9 +78,8 @@ int listen_on(std::uint16_t port) {
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool v6 = fd >= 0;
     const int listener = v6 ? fd : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0) {
+    if (listener < 0)
         throw Failure(text("--server: cannot make a socket: %s", std::strerror(errno)));
-    }
     const int on = 1;
     const int off = 0;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -92,9 +89,8 @@ int listen_on(std::uint16_t port) {
     sockaddr_in any4{};
     any4.sin_family = AF_INET;
     any4.sin_port = htons(port);
-    if (v6) {
+    if (v6)
         setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    }
     const sockaddr* address =
         v6 ? reinterpret_cast<sockaddr*>(&any6) : reinterpret_cast<sockaddr*>(&any4);
     const socklen_t length = v6 ? sizeof(any6) : sizeof(any4);
@@ -128,9 +124,8 @@ int connect_to(const std::string& host, std::uint16_t port) {
                 return fd;
             }
         }
-        if (error != ECONNREFUSED) {
+        if (error != ECONNREFUSED)
             break;
-        }
         std::this_thread::sleep_for(50ms);
     } while (std::chrono::steady_clock::now() < give_up);
     throw Failure(
@@ -150,9 +145,8 @@ int accept_one(std::uint16_t port) {
     } while (fd < 0 && errno == EINTR);
     const int error = errno;
     close(listener);
-    if (fd < 0) {
+    if (fd < 0)
         throw Failure(text("--server: accept: %s", std::strerror(error)));
-    }
     make_ready(fd);
     return fd;
 }

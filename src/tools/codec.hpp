@@ -17,9 +17,8 @@ using Bytes = std::vector<std::uint8_t>;
 class Encoder {
   public:
     Encoder& number(std::uint64_t value) {
-        for (unsigned shift = 0; shift < 64; shift += 8) {
+        for (unsigned shift = 0; shift < 64; shift += 8)
             bytes_.push_back(static_cast<std::uint8_t>(value >> shift));
-        }
         return *this;
     }
 
@@ -44,9 +43,8 @@ class Decoder {
     std::uint64_t number() {
         need(8);
         std::uint64_t value = 0;
-        for (unsigned i = 0; i < 8; ++i) {
+        for (unsigned i = 0; i < 8; ++i)
             value |= std::uint64_t{bytes_[position_ + i]} << (8 * i);
-        }
         position_ += 8;
         return value;
     }
@@ -54,9 +52,8 @@ class Decoder {
     /// A number that must be at most `max`.
     std::uint64_t number_up_to(std::uint64_t max) {
         const std::uint64_t value = number();
-        if (value > max) {
+        if (value > max)
             malformed();
-        }
         return value;
     }
 
@@ -71,18 +68,15 @@ class Decoder {
     /// Printable ASCII only: it may be shown on a terminal.
     std::string string(std::size_t max) {
         const Bytes raw = blob(max);
-        for (const std::uint8_t c : raw) {
-            if (c < 0x20 || c > 0x7e) {
+        for (const std::uint8_t c : raw)
+            if (c < 0x20 || c > 0x7e)
                 malformed();
-            }
-        }
         return std::string(raw.begin(), raw.end());
     }
 
     void end() const {
-        if (position_ != bytes_.size()) {
+        if (position_ != bytes_.size())
             malformed();
-        }
     }
 
   private:
@@ -91,9 +85,8 @@ class Decoder {
     }
 
     void need(std::size_t length) const {
-        if (bytes_.size() - position_ < length) {
+        if (bytes_.size() - position_ < length)
             malformed();
-        }
     }
 
     Bytes bytes_;

@@ -78,9 +78,8 @@ class Demo {
         setup.device = resource.device;
         setup.wait = wait_;
         driver_.open(setup);
-        if (add_rows(resource, kTagged) == 0) {
+        if (add_rows(resource, kTagged) == 0)
             add_rows(resource, kActive);
-        }
     }
 
     void print() const { table_.print(); }
@@ -163,15 +162,12 @@ std::uint64_t run_rows() {
     }
     Demo demo(cpus);
     std::set<std::string> transports;
-    for (const Resource& resource : all_resources()) {
-        if (transports.insert(resource.transport).second) {
+    for (const Resource& resource : all_resources())
+        if (transports.insert(resource.transport).second)
             demo.run(resource);
-        }
-    }
     demo.print();
-    if (demo.validated() == 0) {
+    if (demo.validated() == 0)
         throw Failure("this machine has no transport with messages");
-    }
     if (kHasVhca && !transports.contains("rc")) {
         throw Failure(
             "no transport over RDMA devices, though the virtual HCA was built: see `tagwire info`");
@@ -188,17 +184,15 @@ void write_report(const char* file) {
     arguments.compare = "ucx,libfabric";
     arguments.command = std::string("tagwire report ") + file + " --quick --compare ucx,libfabric";
     std::printf("\n");
-    if (!run_report(arguments, (self.parent_path() / "tagwire").string())) {
+    if (!run_report(arguments, (self.parent_path() / "tagwire").string()))
         throw Failure(text("measurements failed: see %s", file));
-    }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (const std::optional<int> status = run_if_peer_process(argc, argv)) {
+    if (const std::optional<int> status = run_if_peer_process(argc, argv))
         return *status;
-    }
     if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
         const bool is_asked = argc == 2 && std::string_view(argv[1]) == "--help";
         std::fprintf(is_asked ? stdout : stderr, "Usage: tagwire-demo [OUT.html]\n");
@@ -206,9 +200,8 @@ int main(int argc, char** argv) {
     }
     try {
         const std::uint64_t validated = run_rows();
-        if (argc == 2) {
+        if (argc == 2)
             write_report(argv[1]);
-        }
         std::printf("demo: PASS, %llu results validated\n",
                     static_cast<unsigned long long>(validated));
         return 0;

@@ -24,9 +24,8 @@ std::vector<std::size_t> plot_sizes() {
     for (std::size_t i = 0; i <= kPlotPowers * kPlotStepsPerPower; ++i) {
         const std::size_t power = std::size_t{1} << (i / kPlotStepsPerPower);
         const std::size_t size = power + power * (i % kPlotStepsPerPower) / kPlotStepsPerPower;
-        if (sizes.empty() || sizes.back() != size) {
+        if (sizes.empty() || sizes.back() != size)
             sizes.push_back(size);
-        }
     }
     return sizes;
 }
@@ -82,17 +81,15 @@ class Explainer {
 
     std::vector<tw_explanation_t> curve(const std::string& rail, tw_buffer_kind_t buffer) const {
         std::vector<tw_explanation_t> points;
-        for (const std::size_t size : plot_sizes()) {
+        for (const std::size_t size : plot_sizes())
             points.push_back(explain(rail, size, buffer));
-        }
         return points;
     }
 
   private:
     static void check(tw_status_t status, const char* call) {
-        if (status != TW_OK) {
+        if (status != TW_OK)
             throw Failure(text("%s: %s", call, tw_status_string(status)));
-        }
     }
 
     tw_context_h context_ = nullptr;
@@ -100,15 +97,12 @@ class Explainer {
 };
 
 tw_buffer_kind_t parse_buffer(const std::string& given) {
-    if (given == "plain") {
+    if (given == "plain")
         return TW_BUFFER_PLAIN;
-    }
-    if (given == "mapped") {
+    if (given == "mapped")
         return TW_BUFFER_MAPPED;
-    }
-    if (given == "list") {
+    if (given == "list")
         return TW_BUFFER_LIST;
-    }
     throw UsageError(
         text("--buffer: '%s' is not available; available: plain mapped list", given.c_str()));
 }
@@ -126,13 +120,11 @@ void check_plot_name(const std::string& file) {
 /// The possible ones first, cheapest first.
 std::vector<const tw_protocol_cost_t*> in_order(const tw_explanation_t& explanation) {
     std::vector<const tw_protocol_cost_t*> order;
-    for (unsigned i = 0; i < explanation.protocol_count; ++i) {
+    for (unsigned i = 0; i < explanation.protocol_count; ++i)
         order.push_back(&explanation.protocols[i]);
-    }
     std::ranges::stable_sort(order, [](const auto* one, const auto* other) {
-        if ((one->obstacle == nullptr) != (other->obstacle == nullptr)) {
+        if ((one->obstacle == nullptr) != (other->obstacle == nullptr))
             return one->obstacle == nullptr;
-        }
         return one->obstacle == nullptr && one->ns < other->ns;
     });
     return order;
@@ -140,9 +132,8 @@ std::vector<const tw_protocol_cost_t*> in_order(const tw_explanation_t& explanat
 
 std::string terms_of(const tw_protocol_cost_t& cost) {
     std::string list;
-    for (unsigned i = 0; i < cost.term_count; ++i) {
+    for (unsigned i = 0; i < cost.term_count; ++i)
         list += text("%s%s %.0f", i == 0 ? "" : " + ", cost.terms[i].name, cost.terms[i].ns);
-    }
     return list;
 }
 
@@ -177,18 +168,16 @@ void print_explanations(const std::vector<ExplainedRail>& rails) {
             rail.name.c_str(), threshold.c_str(), striped.c_str(),
             first.source[0] == '\0' ? "modelled (tagwire tune measures them)" : "measured, from ",
             first.source);
-        for (const tw_explanation_t& explanation : rail.sizes) {
+        for (const tw_explanation_t& explanation : rail.sizes)
             print(explanation);
-        }
     }
 }
 
 std::vector<ExplainedRail> explain_curves(const std::string& transports) {
     const Explainer explainer(transports);
     std::vector<ExplainedRail> rails;
-    for (const std::string& name : explainer.rails()) {
+    for (const std::string& name : explainer.rails())
         rails.push_back({name, {}, explainer.curve(name, TW_BUFFER_PLAIN)});
-    }
     return rails;
 }
 
@@ -202,23 +191,18 @@ void run_explain(const ExplainArguments& arguments) {
     std::vector<ExplainedRail> rails;
     for (const std::string& name : explainer.rails()) {
         ExplainedRail rail{name, {}, {}};
-        for (const Size& size : sizes) {
+        for (const Size& size : sizes)
             rail.sizes.push_back(explainer.explain(name, size.bytes, buffer));
-        }
-        if (!arguments.plot.empty()) {
+        if (!arguments.plot.empty())
             rail.curve = explainer.curve(name, buffer);
-        }
         rails.push_back(std::move(rail));
     }
-    if (arguments.json != "-") {
+    if (arguments.json != "-")
         print_explanations(rails);
-    }
-    if (!arguments.json.empty()) {
+    if (!arguments.json.empty())
         write_explanations_json(arguments.json, rails);
-    }
-    if (!arguments.plot.empty()) {
+    if (!arguments.plot.empty())
         plot_explanations(arguments.plot, rails);
-    }
 }
 
 }  // namespace tagwire::tools

@@ -15,13 +15,11 @@ constexpr const char* kBuffers[] = {"plain", "mapped", "list"};
 
 ordered_json protocol_json(const tw_protocol_cost_t& cost) {
     ordered_json terms = ordered_json::object();
-    for (unsigned i = 0; i < cost.term_count; ++i) {
+    for (unsigned i = 0; i < cost.term_count; ++i)
         terms[cost.terms[i].name] = cost.terms[i].ns;
-    }
     ordered_json protocol{{"name", cost.name}, {"obstacle", nullptr}};
-    if (cost.obstacle != nullptr) {
+    if (cost.obstacle != nullptr)
         protocol["obstacle"] = cost.obstacle;
-    }
     protocol["measured"] = cost.is_measured != 0;
     protocol["ns"] = cost.ns;
     protocol["terms"] = std::move(terms);
@@ -30,9 +28,8 @@ ordered_json protocol_json(const tw_protocol_cost_t& cost) {
 
 ordered_json size_json(const tw_explanation_t& explanation) {
     ordered_json protocols = ordered_json::array();
-    for (unsigned i = 0; i < explanation.protocol_count; ++i) {
+    for (unsigned i = 0; i < explanation.protocol_count; ++i)
         protocols.push_back(protocol_json(explanation.protocols[i]));
-    }
     return {{"size", explanation.length},
             {"protocol", explanation.protocols[explanation.chosen].name},
             {"rule", explanation.rule},
@@ -45,19 +42,15 @@ ordered_json rail_json(const ExplainedRail& rail) {
     ordered_json out{{"transport", first.transport},     {"device", first.device},
                      {"buffer", kBuffers[first.buffer]}, {"rndv_from", nullptr},
                      {"striped_from", nullptr},          {"source", nullptr}};
-    if (first.rndv_from != SIZE_MAX) {
+    if (first.rndv_from != SIZE_MAX)
         out["rndv_from"] = first.rndv_from;
-    }
-    if (first.striped_from != SIZE_MAX) {
+    if (first.striped_from != SIZE_MAX)
         out["striped_from"] = first.striped_from;
-    }
-    if (first.source[0] != '\0') {
+    if (first.source[0] != '\0')
         out["source"] = first.source;
-    }
     ordered_json sizes = ordered_json::array();
-    for (const tw_explanation_t& explanation : rail.sizes) {
+    for (const tw_explanation_t& explanation : rail.sizes)
         sizes.push_back(size_json(explanation));
-    }
     out["sizes"] = std::move(sizes);
     return out;
 }
@@ -66,9 +59,8 @@ ordered_json rail_json(const ExplainedRail& rail) {
 
 void write_explanations_json(const std::string& file, const std::vector<ExplainedRail>& rails) {
     ordered_json list = ordered_json::array();
-    for (const ExplainedRail& rail : rails) {
+    for (const ExplainedRail& rail : rails)
         list.push_back(rail_json(rail));
-    }
     const ordered_json document{
         {"schema", 1}, {"tagwire", tagwire_version_string()}, {"transports", std::move(list)}};
     write_text_file(file, document.dump(2) + "\n");

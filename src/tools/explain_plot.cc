@@ -14,19 +14,16 @@ Curve curve_of(const ExplainedRail& rail, unsigned protocol) {
     // Solid: eager. Dashed: rendezvous.
     const std::string name = rail.curve.front().protocols[protocol].name;
     Curve curve{name, {}, name.starts_with("rndv") ? Line::kDashed : Line::kSolid};
-    for (const tw_explanation_t& at : rail.curve) {
-        if (at.protocols[protocol].obstacle == nullptr) {
+    for (const tw_explanation_t& at : rail.curve)
+        if (at.protocols[protocol].obstacle == nullptr)
             curve.points.emplace_back(at.length, at.protocols[protocol].ns);
-        }
-    }
     return curve;
 }
 
 Curve chosen_of(const ExplainedRail& rail) {
     Curve curve{"chosen", {}, Line::kBroad};
-    for (const tw_explanation_t& at : rail.curve) {
+    for (const tw_explanation_t& at : rail.curve)
         curve.points.emplace_back(at.length, at.protocols[at.chosen].ns);
-    }
     return curve;
 }
 
@@ -43,19 +40,16 @@ Plot plot_of(const ExplainedRail& rail, const std::string& id) {
               {"cost of a message", PlotUnit::kNanoseconds},
               {chosen_of(rail)},
               has_threshold ? static_cast<double>(first.rndv_from) : 0};
-    for (unsigned i = 0; i < first.protocol_count; ++i) {
-        if (Curve curve = curve_of(rail, i); !curve.points.empty()) {
+    for (unsigned i = 0; i < first.protocol_count; ++i)
+        if (Curve curve = curve_of(rail, i); !curve.points.empty())
             plot.curves.push_back(std::move(curve));
-        }
-    }
     return plot;
 }
 
 void plot_explanations(const std::string& file, const std::vector<ExplainedRail>& rails) {
     std::vector<Plot> plots;
-    for (const ExplainedRail& rail : rails) {
+    for (const ExplainedRail& rail : rails)
         plots.push_back(plot_of(rail, text("plot%zu", plots.size())));
-    }
     write_text_file(file, svg_file_of(plots));
 }
 

@@ -59,19 +59,15 @@ void CachelineFloor::wait_for(const std::uint64_t* line, std::uint64_t value, bo
     for (;;) {
         for (std::uint32_t spins = 0; spins < kSpinsBetweenChecks; ++spins) {
             // SYNC floor(line): pairs with the release in write_line().
-            if (word.load(std::memory_order_acquire) == value) {
+            if (word.load(std::memory_order_acquire) == value)
                 return;
-            }
-            if (pause) {
+            if (pause)
                 pause_cpu();
-            }
-            if (yield_) {
+            if (yield_)
                 sched_yield();
-            }
         }
-        if (channel_->stalled()) {
+        if (channel_->stalled())
             throw Failure("the peer stopped in the middle of a measurement");
-        }
     }
 }
 

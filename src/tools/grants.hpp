@@ -31,18 +31,15 @@ class Grants {
           step_(std::max<std::uint64_t>(ahead / 2, 1)),
           granted_(on_ ? ahead : ~std::uint64_t{0}),
           told_(ahead) {
-        for (std::uint64_t peer = 0; peer < link.peers(); ++peer) {
+        for (std::uint64_t peer = 0; peer < link.peers(); ++peer)
             next_.push_back(peer);
-        }
-        for (std::size_t i = 0; on_ && i < link.interfaces().size(); ++i) {
+        for (std::size_t i = 0; on_ && i < link.interfaces().size(); ++i)
             link.set_am_handler(i, kId, &Grants::on_grant, this);
-        }
     }
 
     ~Grants() {
-        for (std::size_t i = 0; on_ && i < link_.interfaces().size(); ++i) {
+        for (std::size_t i = 0; on_ && i < link_.interfaces().size(); ++i)
             link_.set_am_handler(i, kId, nullptr, nullptr);
-        }
     }
 
     Grants(const Grants&) = delete;
@@ -57,16 +54,13 @@ class Grants {
     /// Receiver: tells the sender when enough has been posted since the last time. False: refused
     /// for lack of resources, to be tried again.
     bool try_tell() {
-        if (!on_) {
+        if (!on_)
             return true;
-        }
         const std::uint64_t first_without = *std::min_element(next_.begin(), next_.end());
-        if (first_without < told_ + step_) {
+        if (first_without < told_ + step_)
             return true;
-        }
-        if (try_send(first_without) != UCS_OK) {
+        if (try_send(first_without) != UCS_OK)
             return false;
-        }
         told_ = first_without;
         return true;
     }
@@ -75,9 +69,8 @@ class Grants {
     static constexpr std::uint8_t kId = 3;
 
     ucs_status_t try_send(std::uint64_t word) const {
-        if ((link_.attr().cap.flags & UCT_IFACE_FLAG_AM_SHORT) != 0) {
+        if ((link_.attr().cap.flags & UCT_IFACE_FLAG_AM_SHORT) != 0)
             return uct_ep_am_short(link_.endpoint(0), kId, word, nullptr, 0);
-        }
         Packed packed{&word, sizeof(word)};
         return status_of(uct_ep_am_bcopy(link_.endpoint(0), kId, &Packed::pack, &packed, 0));
     }

@@ -25,12 +25,10 @@ struct HugeAllocator {
         const std::size_t alignment = bytes < kLargePage ? 64 : kLargePage;
         const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
         void* const memory = std::aligned_alloc(alignment, rounded);
-        if (memory == nullptr) {
+        if (memory == nullptr)
             throw std::bad_alloc();
-        }
-        if (alignment == kLargePage) {
+        if (alignment == kLargePage)
             madvise(memory, rounded, MADV_HUGEPAGE);  // a wish: without it everything works, slower
-        }
         return static_cast<Value*>(memory);
     }
 

@@ -41,9 +41,8 @@ class Inbox {
     ucs_status_t try_put_control(std::uint64_t value) const {
         const std::uint64_t address = remote() + control_offset_;
         // SYNC inbox(word): the transport's put is the store that load() of the other side sees.
-        if ((link_.attr().cap.flags & UCT_IFACE_FLAG_PUT_SHORT) != 0) {
+        if ((link_.attr().cap.flags & UCT_IFACE_FLAG_PUT_SHORT) != 0)
             return uct_ep_put_short(link_.endpoint(0), &value, sizeof(value), address, rkey());
-        }
         Packed packed{&value, sizeof(value)};
         return status_of(
             uct_ep_put_bcopy(link_.endpoint(0), &Packed::pack, &packed, address, rkey()));

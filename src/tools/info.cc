@@ -9,11 +9,9 @@ void print_config(const InfoNode& config) {
     std::string table;
     for (const InfoNode& option : config.children) {
         const auto field = [&option](const char* name) {
-            for (const InfoNode& fact : option.children) {
-                if (fact.name == name) {
+            for (const InfoNode& fact : option.children)
+                if (fact.name == name)
                     return value_text(fact.value);
-                }
-            }
             return std::string();
         };
         if (field("table") != table) {
@@ -25,30 +23,24 @@ void print_config(const InfoNode& config) {
                     field("value").c_str(), field("doc").c_str(), field("accepted").c_str(),
                     unit.empty() ? "" : ", in ", unit.c_str(), field("default").c_str(),
                     field("source").c_str());
-        if (const std::string problem = field("problem"); !problem.empty()) {
+        if (const std::string problem = field("problem"); !problem.empty())
             std::printf("    refused: %s\n", problem.c_str());
-        }
     }
 }
 
 void run_info(const InfoArguments& arguments) {
     std::vector<InfoNode> nodes;
-    if (arguments.what.empty() || arguments.what == "build") {
+    if (arguments.what.empty() || arguments.what == "build")
         nodes.push_back(gather_build());
-    }
-    if (arguments.what.empty() || arguments.what == "devices") {
+    if (arguments.what.empty() || arguments.what == "devices")
         nodes.push_back(gather_devices());
-    }
-    if (arguments.what.empty() || arguments.what == "config") {
+    if (arguments.what.empty() || arguments.what == "config")
         nodes.push_back(gather_config());
-    }
-    if (!arguments.json.empty()) {
+    if (!arguments.json.empty())
         write_info_json(arguments.json, nodes);
-    }
     for (const InfoNode& node : nodes) {
-        if (arguments.json == "-") {
+        if (arguments.json == "-")
             break;
-        }
         node.name == "config" ? print_config(node) : print_tree(node);
     }
 }

@@ -21,11 +21,9 @@ struct Flag {
 template <std::size_t n>
 std::string names_of(std::uint64_t bits, const Flag (&flags)[n]) {
     std::string names;
-    for (const Flag& flag : flags) {
-        if ((bits & flag.bit) != 0) {
+    for (const Flag& flag : flags)
+        if ((bits & flag.bit) != 0)
             names += (names.empty() ? "" : " ") + std::string(flag.name);
-        }
-    }
     return names.empty() ? "none" : names;
 }
 
@@ -148,13 +146,11 @@ void add_attributes(InfoNode* node, const uct_iface_attr_t& attr) {
 }
 
 void add_facts(InfoNode* node, const char* name, const Facts& facts) {
-    if (facts.empty()) {
+    if (facts.empty())
         return;
-    }
     InfoNode& group = node->add(name);
-    for (const auto& [key, value] : facts) {
+    for (const auto& [key, value] : facts)
         group.add(key, value);
-    }
 }
 
 /// A connection to a peer process that has carried a message, so that what it tells is what a peer
@@ -228,9 +224,8 @@ void fill_md(InfoNode& node, uct_component_h component, const std::string& name)
     node.add("reg_cost_ns", attr.reg_cost.c * 1e9);
     node.add("reg_cost_ns_per_byte", attr.reg_cost.m * 1e9);
     InfoNode& transports = node.add_list("transports");
-    for (const Resource& resource : resources_of(component, name, md.get())) {
+    for (const Resource& resource : resources_of(component, name, md.get()))
         add_transport(&transports, resource);
-    }
 }
 
 /// One that does not work is shown with the reason beside those that do.
@@ -251,9 +246,8 @@ InfoNode gather_devices() {
         InfoNode& node = devices.add("component", component_name(component));
         add_facts(&node, "found", describe(component));
         InfoNode& mds = node.add_list("memory_domains");
-        for (const std::string& name : md_names(component)) {
+        for (const std::string& name : md_names(component))
             add_md(&mds, component, name);
-        }
     }
     return devices;
 }

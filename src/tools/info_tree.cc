@@ -17,9 +17,8 @@ void print_node(const InfoNode& node, int depth) {
     const std::string value = value_text(node.value);
     std::printf("%*s%s%s%s\n", depth * kIndent, "", node.name.c_str(), value.empty() ? "" : " ",
                 value.c_str());
-    for (const InfoNode& child : node.children) {
+    for (const InfoNode& child : node.children)
         print_node(child, depth + 1);
-    }
 }
 
 }  // namespace

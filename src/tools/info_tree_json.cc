@@ -24,21 +24,17 @@ ordered_json value_json(const InfoNode::Value& value) {
 ordered_json node_json(const InfoNode& node) {
     if (node.list) {
         ordered_json array = ordered_json::array();
-        for (const InfoNode& child : node.children) {
+        for (const InfoNode& child : node.children)
             array.push_back(node_json(child));
-        }
         return array;
     }
-    if (node.children.empty()) {
+    if (node.children.empty())
         return value_json(node.value);
-    }
     ordered_json object = ordered_json::object();
-    if (!std::holds_alternative<std::monostate>(node.value)) {
+    if (!std::holds_alternative<std::monostate>(node.value))
         object["name"] = value_json(node.value);
-    }
-    for (const InfoNode& child : node.children) {
+    for (const InfoNode& child : node.children)
         object[child.name] = node_json(child);
-    }
     return object;
 }
 
@@ -46,9 +42,8 @@ ordered_json node_json(const InfoNode& node) {
 
 void write_info_json(const std::string& file, const std::vector<InfoNode>& nodes) {
     ordered_json document{{"schema", 1}, {"tagwire", TAGWIRE_VERSION_STRING}};
-    for (const InfoNode& node : nodes) {
+    for (const InfoNode& node : nodes)
         document[node.name] = node_json(node);
-    }
     write_text_file(file, document.dump(2) + "\n");
 }
 

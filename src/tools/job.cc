@@ -83,9 +83,8 @@ const TestInfo& test_info(TestId id) {
 const TestInfo& find_test(std::string_view name) {
     std::string names;
     for (const TestInfo& test : kTests) {
-        if (name == test.name) {
+        if (name == test.name)
             return test;
-        }
         names += std::string(" ") + test.name;
     }
     throw UsageError(text("'%.*s' is not a test; the tests are%s", static_cast<int>(name.size()),
@@ -131,9 +130,8 @@ Setup Setup::decode(Decoder message) {
     setup.peers = message.number_up_to(kPeersMax);
     setup.threads = message.number_up_to(kThreadsMax);
     message.end();
-    if (setup.peers == 0 || setup.threads == 0) {
+    if (setup.peers == 0 || setup.threads == 0)
         throw Failure("the peer asked for a connection without peers or threads");
-    }
     return setup;
 }
 
@@ -169,9 +167,8 @@ Job Job::decode(Decoder message) {
     job.validate = message.number_up_to(1) != 0;
     job.floor = message.number_up_to(1) != 0;
     message.end();
-    if (job.window == 0) {
+    if (job.window == 0)
         throw Failure("the peer asked for a job with an empty window");
-    }
     return job;
 }
 

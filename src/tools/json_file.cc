@@ -29,9 +29,8 @@ void write_to(std::FILE* out, const std::string& content, const std::string& fil
 }
 
 void close_checked(std::FILE* out, const std::string& file) {
-    if (out == nullptr || std::fclose(out) != 0) {
+    if (out == nullptr || std::fclose(out) != 0)
         refuse(file);
-    }
 }
 
 /// Where a link leads.
@@ -44,14 +43,12 @@ std::string target_of(const std::string& file) {
 /// Whether a new file takes the place of `file`. Devices, pipes and what a shell has opened
 /// (/dev/stdout) are written as they are, and so is a file in a folder that takes no new one.
 bool is_replaced(const std::string& file, const std::string& target) {
-    if (file.starts_with("/dev/") || file.starts_with("/proc/")) {
+    if (file.starts_with("/dev/") || file.starts_with("/proc/"))
         return false;
-    }
     struct stat known {};
     const bool is_there = lstat(target.c_str(), &known) == 0;
-    if (is_there && (!S_ISREG(known.st_mode) || access(target.c_str(), W_OK) != 0)) {
+    if (is_there && (!S_ISREG(known.st_mode) || access(target.c_str(), W_OK) != 0))
         return false;
-    }
     const auto folder = std::filesystem::path(target).parent_path();
     return access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0;
 }
@@ -101,15 +98,13 @@ class Aside {
 }  // namespace
 
 void check_writable(const std::string& file) {
-    if (file.empty() || file == "-") {
+    if (file.empty() || file == "-")
         return;
-    }
     const std::string target = target_of(file);
-    if (is_replaced(file, target)) {
+    if (is_replaced(file, target))
         const Aside attempt(target);
-    } else {
+    else
         close_checked(std::fopen(target.c_str(), "ae"), file);
-    }
 }
 
 void write_text_file(const std::string& file, const std::string& content) {

@@ -150,56 +150,46 @@ std::string describe_ranges(TestId test, const Wanted& wanted, const uct_iface_a
 std::optional<SizeRange> size_range(TestId test, Op op, const uct_iface_attr_t& attr) {
     const Family family = family_of(test);
     const Capability capability = capability_of(family, op);
-    if ((attr.cap.flags & capability.flag) == 0) {
+    if ((attr.cap.flags & capability.flag) == 0)
         return std::nullopt;
-    }
     return sizes_of(family, op, attr);
 }
 
 std::string missing_capability(TestId test, const Wanted& wanted, const uct_iface_attr_t& attr) {
     const Family family = family_of(test);
-    if (family == Family::kAtomic || family == Family::kFloor) {
+    if (family == Family::kAtomic || family == Family::kFloor)
         return "";
-    }
     std::string names;
     for (const Op op : kCheapestFirst) {
-        if ((wanted.op != Op::kAuto && wanted.op != op) || !is_possible(wanted, op)) {
+        if ((wanted.op != Op::kAuto && wanted.op != op) || !is_possible(wanted, op))
             continue;
-        }
-        if (size_range(test, op, attr)) {
+        if (size_range(test, op, attr))
             return "";
-        }
-        if (const char* const name = capability_of(family, op).name; name != nullptr) {
+        if (const char* const name = capability_of(family, op).name; name != nullptr)
             names += (names.empty() ? "" : ", ") + std::string(name);
-        }
     }
     return "this transport does not have " + names;
 }
 
 std::optional<Op> choose_op(TestId test, const Wanted& wanted, std::uint64_t size,
                             const uct_iface_attr_t& attr, std::string* why) {
-    if (family_of(test) == Family::kAtomic) {
+    if (family_of(test) == Family::kAtomic)
         return choose_atomic(test, size, attr, why);
-    }
     if (wanted.op != Op::kAuto) {
-        if (is_possible(wanted, wanted.op) && holds(size_range(test, wanted.op, attr), size)) {
+        if (is_possible(wanted, wanted.op) && holds(size_range(test, wanted.op, attr), size))
             return wanted.op;
-        }
     } else {
         if (family_of(test) == Family::kTag && size >= kRndvFrom && !wanted.eager_only &&
             holds(size_range(test, Op::kRndv, attr), size)) {
             return Op::kRndv;
         }
-        for (const Op op : kCheapestFirst) {
-            if (is_possible(wanted, op) && holds(size_range(test, op, attr), size)) {
+        for (const Op op : kCheapestFirst)
+            if (is_possible(wanted, op) && holds(size_range(test, op, attr), size))
                 return op;
-            }
-        }
     }
     *why = missing_capability(test, wanted, attr);
-    if (why->empty()) {
+    if (why->empty())
         *why = describe_ranges(test, wanted, attr);
-    }
     return std::nullopt;
 }
 

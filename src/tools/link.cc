@@ -22,9 +22,8 @@ bool has_events(const uct_iface_attr_t& attr) {
 
 unsigned armable_events(const uct_iface_attr_t& attr) {
     unsigned events = UCT_EVENT_RECV;
-    if ((attr.cap.event_flags & UCT_IFACE_FLAG_EVENT_SEND_COMP) != 0) {
+    if ((attr.cap.event_flags & UCT_IFACE_FLAG_EVENT_SEND_COMP) != 0)
         events |= UCT_EVENT_SEND_COMP;
-    }
     return events;
 }
 
@@ -42,33 +41,27 @@ Link::Link(Side side, const Setup& setup, Channel* channel)
     check(uct_worker_create(objects_.async, UCS_THREAD_MODE_SINGLE, &objects_.worker),
           "uct_worker_create");
     const std::size_t count = side == Side::kDriver ? 1 : setup.open_peers();
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count; ++i)
         open_interface(i);
-    }
     check(uct_iface_query(objects_.interfaces.front(), &attr_), "uct_iface_query");
     if (setup_.wait == Wait::kSleep && !has_events(attr_)) {
         throw UsageError(text("--wait sleep: transport %s raises no events for what arrives",
                               resource_.transport.c_str()));
     }
     objects_.endpoints.reserve(setup_.peers);
-    if (!connects_to_interface()) {
+    if (!connects_to_interface())
         create_endpoints();
-    }
 }
 
 Link::Objects::~Objects() {
-    for (const uct_ep_h ep : endpoints) {
+    for (const uct_ep_h ep : endpoints)
         uct_ep_destroy(ep);
-    }
-    for (const uct_iface_h iface : interfaces) {
+    for (const uct_iface_h iface : interfaces)
         uct_iface_close(iface);
-    }
-    if (worker != nullptr) {
+    if (worker != nullptr)
         uct_worker_destroy(worker);
-    }
-    if (async != nullptr) {
+    if (async != nullptr)
         ucs_async_context_destroy(async);
-    }
 }
 
 void Link::open_interface(std::size_t index) {
@@ -109,12 +102,10 @@ void Link::set_am_handler(std::size_t index, std::uint8_t id, uct_am_callback_t 
 }
 
 void Link::check_alive() const {
-    if (failed_ != UCS_OK) {
+    if (failed_ != UCS_OK)
         throw Failure(text("the connection failed: %s", ucs_status_string(failed_)));
-    }
-    if (channel_->stalled()) {
+    if (channel_->stalled())
         throw Failure("the peer stopped in the middle of a measurement");
-    }
 }
 
 void Link::idle() {
@@ -126,9 +117,8 @@ void Link::idle() {
         case Wait::kYield:
             idle_budget_ = 1;
             sched_yield();
-            if (++idle_rounds_ % kYieldsBetweenChecks == 0) {
+            if (++idle_rounds_ % kYieldsBetweenChecks == 0)
                 check_alive();
-            }
             return;
         case Wait::kSleep:
             idle_budget_ = 1;
@@ -141,17 +131,15 @@ void Link::sleep() {
     std::vector<pollfd> fds;
     for (const uct_iface_h iface : objects_.interfaces) {
         const ucs_status_t status = uct_iface_event_arm(iface, armable_events(attr_));
-        if (status == UCS_ERR_BUSY) {
+        if (status == UCS_ERR_BUSY)
             return;
-        }
         check(status, "uct_iface_event_arm");
         int fd = -1;
         check(uct_iface_event_fd_get(iface, &fd), "uct_iface_event_fd_get");
         fds.push_back({fd, POLLIN, 0});
     }
-    if (poll(fds.data(), fds.size(), kSleepMs) == 0) {
+    if (poll(fds.data(), fds.size(), kSleepMs) == 0)
         check_alive();
-    }
 }
 
 ucs_status_t Link::on_error(void* arg, uct_ep_h, ucs_status_t status) {

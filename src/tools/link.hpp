@@ -79,21 +79,18 @@ class Link {
     /// Throws Failure when the endpoint failed or the peer is gone.
     /// False: it found nothing.
     bool progress() {
-        if (uct_worker_progress(objects_.worker) != 0) {
+        if (uct_worker_progress(objects_.worker) != 0)
             return true;
-        }
-        if (--idle_budget_ == 0) [[unlikely]] {
+        if (--idle_budget_ == 0) [[unlikely]]
             idle();
-        }
         return false;
     }
 
     /// Makes progress until the predicate holds.
     template <class Predicate>
     void wait_until(Predicate done) {
-        while (!done()) {
+        while (!done())
             progress();
-        }
     }
 
   private:

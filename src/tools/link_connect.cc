@@ -50,9 +50,8 @@ void check_reachable(uct_iface_h iface, const Resource& resource, Address* devic
 }  // namespace
 
 void Link::connect() {
-    if (setup_.peers > setup_.open_peers()) {
+    if (setup_.peers > setup_.open_peers())
         keep_freed_memory();
-    }
     for (std::size_t first = 0; first < setup_.peers; first += kAddressesPerMessage) {
         const std::size_t count = std::min(kAddressesPerMessage, setup_.peers - first);
         channel_->send(MessageType::kAddress, addresses(first, count));
@@ -68,9 +67,8 @@ void Link::connect() {
 }
 
 std::optional<std::uint64_t> Link::allocated_per_peer() const {
-    if (allocated_ <= 0) {
+    if (allocated_ <= 0)
         return std::nullopt;
-    }
     const auto bytes = static_cast<std::uint64_t>(allocated_);
     return (bytes + setup_.peers - 1) / setup_.peers;
 }
@@ -83,9 +81,8 @@ void Link::create_endpoints() {
         params.iface = interface(i);
         uct_ep_h ep = nullptr;
         const ucs_status_t status = uct_ep_create(&params, &ep);
-        if (status != UCS_OK) {
+        if (status != UCS_OK)
             check(status, text("endpoint %zu of %zu", i + 1, setup_.peers).c_str());
-        }
         objects_.endpoints.push_back(ep);
     }
     allocated_ += allocated_bytes() - before;
@@ -118,19 +115,16 @@ void Link::write_addresses(std::size_t index, uct_iface_h iface, Encoder* messag
         check(uct_ep_get_address(endpoint(index), ep_address.as<uct_ep_addr_t>()),
               "uct_ep_get_address");
     }
-    for (const Address* one : {&device, &address, &ep_address}) {
+    for (const Address* one : {&device, &address, &ep_address})
         one->write(message);
-    }
 }
 
 void Link::connect_endpoints(std::size_t first, std::size_t count, Decoder addresses) {
-    if (addresses.number() != count) {
+    if (addresses.number() != count)
         throw Failure("the peer sent another number of addresses than agreed");
-    }
     const std::int64_t before = allocated_bytes();
-    for (std::size_t i = first; i < first + count; ++i) {
+    for (std::size_t i = first; i < first + count; ++i)
         connect_endpoint(i, &addresses);
-    }
     allocated_ += allocated_bytes() - before;
     addresses.end();
 }
@@ -150,9 +144,8 @@ void Link::connect_endpoint(std::size_t index, Decoder* addresses) {
               "uct_ep_connect_to_ep");
         return;
     }
-    if (side_ == Side::kPeer && is_spare(index)) {
+    if (side_ == Side::kPeer && is_spare(index))
         return;  // nothing goes back to where nothing comes from
-    }
     check_reachable(interface(index), resource_, &device, &address);
     uct_ep_params_t params{};
     params.field_mask =

@@ -60,9 +60,8 @@ using Connection = typename ConnectionOf<Port>::Type;
 
 template <class Port>
 void send(Connection<Port>& link, Port& port, std::uint64_t sequence) {
-    while (port.try_send(sequence) != UCS_OK) {
+    while (port.try_send(sequence) != UCS_OK)
         link.progress();
-    }
 }
 
 template <class Port>
@@ -73,14 +72,12 @@ class PingPong final : public Test {
     double run(std::uint64_t count, BatchTimer* timer) override {
         const bool driver = link_.side() == Side::kDriver;
         in_batches(next_, count, timer, [&](std::uint64_t sequence) {
-            if (!driver) {
+            if (!driver)
                 link_.wait_until([&] { return port_.arrived(sequence); });
-            }
             send(link_, port_, sequence);
             port_.prepare_next(sequence);
-            if (driver) {
+            if (driver)
                 link_.wait_until([&] { return port_.arrived(sequence); });
-            }
         });
         next_ += count;
         port_.drain();
@@ -113,12 +110,10 @@ class Stream final : public Test {
         while (!finished || !ack_sent || (sends_ && !port_.acked(end))) {
             const std::uint64_t before = sequence;
             sequence = burst(sequence, end);
-            if (sequence == end && !finished) {
+            if (sequence == end && !finished)
                 finished = port_.try_finish(end) == UCS_OK;
-            }
-            if (!ack_sent && port_.received_all(end)) {
+            if (!ack_sent && port_.received_all(end))
                 ack_sent = port_.try_ack(end) == UCS_OK;
-            }
             // Refused, and nothing came: the other side may share this core, and has work.
             if (!link_.progress() && sequence == before)
                 pause_cpu();
@@ -136,9 +131,8 @@ class Stream final : public Test {
     std::uint64_t burst(std::uint64_t sequence, std::uint64_t end) {
         constexpr std::uint64_t kBidirBurst = 16;
         const std::uint64_t stop = receives_ ? std::min(end, sequence + kBidirBurst) : end;
-        while (sequence < stop && port_.try_send(sequence) == UCS_OK) {
+        while (sequence < stop && port_.try_send(sequence) == UCS_OK)
             ++sequence;
-        }
         return sequence;
     }
 

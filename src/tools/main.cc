@@ -28,32 +28,30 @@ std::string own_file() {
 
 int run(int argc, char** argv, std::string* asked) {
     const CommandLine line = parse_command_line(argc, argv, asked);
-    if (line.perf) {
+    if (line.perf)
         return run_perf(make_plan(*line.perf));
-    } else if (line.info) {
+    else if (line.info)
         run_info(*line.info);
-    } else if (line.explain) {
+    else if (line.explain)
         run_explain(*line.explain);
-    } else if (line.tune) {
+    else if (line.tune)
         run_tune(*line.tune);
-    } else if (line.report) {
+    else if (line.report)
         return run_report(*line.report, own_file()) ? 0 : 1;
-    } else if (line.soak) {
+    else if (line.soak)
         run_soak(*line.soak);
-    } else if (line.vhca_run) {
+    else if (line.vhca_run)
         return run_vhca_program(*line.vhca_run);
-    } else if (line.vhca_info) {
+    else if (line.vhca_info)
         show_vhca(*line.vhca_info);
-    }
     return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (const std::optional<int> status = run_if_peer_process(argc, argv)) {
+    if (const std::optional<int> status = run_if_peer_process(argc, argv))
         return *status;
-    }
     std::string asked = "tagwire";
     try {
         return run(argc, argv, &asked);

@@ -74,9 +74,8 @@ void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
     for (const Size& size : plan.sizes) {
         const Job job = job_for(plan, size, rank.size() - 1);
         ManyTraffic traffic(rank, job);
-        if (job.warmup > 0) {
+        if (job.warmup > 0)
             traffic.run(job.warmup);
-        }
         const Measurement measured = sum_of(rank.gather(traffic.run(job.iterations)), job);
         if (measured.errors > 0) {
             throw Failure(text("%s %s: %llu messages were wrong", plan.test->name,
@@ -87,9 +86,8 @@ void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
         result.cpus = cpus;
         result.measured = measured;
         result.validated = job.validate;
-        if (results != nullptr) {
+        if (results != nullptr)
             results->add({result});
-        }
     }
     rank.gather(0);  // nobody needs anybody any more
 }
@@ -105,19 +103,16 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
                 static_cast<unsigned long long>(plan.setup.peers), job.size(), job.size() - 1));
         }
         std::optional<Results> results;
-        if (number == 0) {
+        if (number == 0)
             results.emplace(plan.json);
-        }
         ManyRank rank(std::move(job), plan.setup);
         measure(plan, rank, results ? &*results : nullptr);
-        if (results) {
+        if (results)
             results->finish();
-        }
         return 0;
     } catch (const UsageError&) {
-        if (number == 0) {
+        if (number == 0)
             throw;
-        }
         return 2;  // rank 0 says it for all
     } catch (const std::exception& error) {
         throw Failure(text("rank %u: %s", number, error.what()));
@@ -128,9 +123,8 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
 
 int run_many(const PerfPlan& plan) {
     tagwire::Bootstrap job;
-    if (job.size() > 1) {
+    if (job.size() > 1)
         return run_rank(plan, std::move(job));
-    }
     if (std::strcmp(job.method_name(), "single") != 0) {
         throw UsageError(
             text("%s needs at least two processes, and the launcher has started one; without a "

@@ -23,21 +23,17 @@ ManyRank::ManyRank(tagwire::Bootstrap job, const Setup& setup)
       context_(msg::Context::adopt(open_context(setup))) {
     worker_.emplace(context_, failed_);
     const std::vector<std::vector<std::byte>> addresses = job_.exchange(worker_->address());
-    for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
+    for (std::size_t peer = 0; peer < addresses.size(); ++peer)
         ranks_.push_back(peer);
-    }
     eps_.resize(addresses.size());
-    for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
-        if (peer != rank()) {
+    for (std::size_t peer = 0; peer < addresses.size(); ++peer)
+        if (peer != rank())
             eps_[peer].emplace(*worker_, addresses[peer], &ranks_[peer]);
-        }
-    }
 }
 
 void ManyRank::Failed::operator()(tw_ep_h ep, tw_status_t status) {
-    if (!self->lost_) {
+    if (!self->lost_)
         self->lost_ = Lost{*static_cast<const std::size_t*>(tw_ep_user_data(ep)), status};
-    }
 }
 
 /// Whether ranks may have to share a cpu.
@@ -72,11 +68,9 @@ void ManyRank::meet() {
                                    msg::Op().on_complete(ended).from(to(peer).get())));
         }
     }
-    for (std::size_t peer = 0; peer < size(); ++peer) {
-        if (peer != rank()) {
+    for (std::size_t peer = 0; peer < size(); ++peer)
+        if (peer != rank())
             take(to(peer).tag_send({}, kMeetTag, msg::Op().on_complete(ended)));
-        }
-    }
     wait_until([&] { return left == 0; });
     msg::check(worst, "cannot exchange a message with another rank");
 }

@@ -31,9 +31,8 @@ class ManyRank {
     const msg::Endpoint& to(std::size_t peer) const { return *eps_[peer]; }
     /// Which rank a receive's completion is from; its own for somebody else's message.
     std::size_t source_of(const tw_completion_t& done) const {
-        if (done.ep == nullptr) {
+        if (done.ep == nullptr)
             return rank();
-        }
         return *static_cast<const std::size_t*>(tw_ep_user_data(done.ep));
     }
 
@@ -41,12 +40,10 @@ class ManyRank {
     template <class Predicate>
     void wait_until(Predicate done) {
         while (!done()) {
-            if (worker_->progress() == 0) [[unlikely]] {
+            if (worker_->progress() == 0) [[unlikely]]
                 idle();
-            }
-            if (lost_) [[unlikely]] {
+            if (lost_) [[unlikely]]
                 tell_lost();
-            }
         }
     }
 
@@ -82,25 +79,21 @@ class ManyRank {
             done = true;
         });
         // Not before it has ended, which the bootstrap's time limit sees to.
-        while (!done) {
-            if (worker_->progress() == 0) {
+        while (!done)
+            if (worker_->progress() == 0)
                 idle();
-            }
-        }
         thread.join();
         if (failure) {
-            if (lost_) {
+            if (lost_)
                 tell_lost();
-            }
             std::rethrow_exception(failure);
         }
     }
 
     bool is_host_crowded();
     void idle() const {
-        if (yields_) {
+        if (yields_)
             sched_yield();
-        }
     }
     [[noreturn]] void tell_lost() const { tell_lost(lost_->rank, lost_->status); }
 

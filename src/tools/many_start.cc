@@ -54,13 +54,11 @@ class MeetingPlace {
     /// For this process and the ranks: where they meet, and what proves that they belong to it.
     void set() const {
         std::array<unsigned char, 16> random{};
-        if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+        if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
             throw Failure(text("no random number: %s", std::strerror(errno)));
-        }
         std::string secret;
-        for (const unsigned char byte : random) {
+        for (const unsigned char byte : random)
             secret += text("%02x", unsigned{byte});
-        }
         setenv("TAGWIRE_BOOTSTRAP", text("tcp:127.0.0.1:%u", unsigned{port_}).c_str(), 1);
         setenv("TAGWIRE_BOOTSTRAP_SECRET", secret.c_str(), 1);
         setenv("TAGWIRE_BOOTSTRAP_SECRET_FILE", "", 1);
@@ -76,9 +74,8 @@ class Waited {
   public:
     Waited() {
         sigemptyset(&set_);
-        for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) {
+        for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
             sigaddset(&set_, signal);
-        }
         sigprocmask(SIG_BLOCK, &set_, &before_);
     }
     ~Waited() { restore(); }
@@ -101,9 +98,8 @@ class Waited {
 std::vector<std::string> own_arguments() {
     std::ifstream file("/proc/self/cmdline", std::ios::binary);
     std::vector<std::string> arguments;
-    for (std::string one; std::getline(file, one, '\0');) {
+    for (std::string one; std::getline(file, one, '\0');)
         arguments.push_back(one);
-    }
     return arguments;
 }
 
@@ -114,9 +110,8 @@ class Ranks {
     void start(std::uint64_t count, const std::vector<int>& cpus, const Waited& waited) {
         std::vector<std::string> arguments = own_arguments();
         std::vector<char*> pointers;
-        for (std::string& one : arguments) {
+        for (std::string& one : arguments)
             pointers.push_back(one.data());
-        }
         pointers.push_back(nullptr);
         const pid_t parent = getpid();
         for (std::uint64_t rank = 0; rank < count; ++rank) {
@@ -125,9 +120,8 @@ class Ranks {
                 throw Failure(text("cannot start rank %llu: %s",
                                    static_cast<unsigned long long>(rank), std::strerror(errno)));
             }
-            if (process == 0) {
+            if (process == 0)
                 become(rank, count, cpus[rank % cpus.size()], parent, pointers.data(), waited);
-            }
             processes_.push_back(process);
         }
     }
@@ -136,17 +130,14 @@ class Ranks {
     int wait(const Waited& waited) {
         while (running() > 0) {
             const int signal = waited.next();
-            if (signal != SIGCHLD) {
+            if (signal != SIGCHLD)
                 throw Failure(text("ended by signal %d", signal));
-            }
             collect();
-            if (failed_at_ns_ != 0 && now_ns() - failed_at_ns_ > kGraceNs) {
+            if (failed_at_ns_ != 0 && now_ns() - failed_at_ns_ > kGraceNs)
                 kill_all();
-            }
         }
-        if (!reason_.empty()) {
+        if (!reason_.empty())
             throw Failure(reason_);
-        }
         return status_;
     }
 
@@ -154,9 +145,8 @@ class Ranks {
     [[noreturn]] static void become(std::uint64_t rank, std::uint64_t count, int cpu, pid_t parent,
                                     char* const* arguments, const Waited& waited) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) {
+        if (getppid() != parent)
             _exit(1);
-        }
         setenv("TAGWIRE_RANK", std::to_string(rank).c_str(), 1);
         setenv("TAGWIRE_SIZE", std::to_string(count).c_str(), 1);
         try {
@@ -171,9 +161,8 @@ class Ranks {
 
     std::size_t running() const {
         std::size_t count = 0;
-        for (const pid_t process : processes_) {
+        for (const pid_t process : processes_)
             count += process > 0 ? 1 : 0;
-        }
         return count;
     }
 
@@ -189,17 +178,15 @@ class Ranks {
 
     /// The first failure is the one that counts.
     void note(std::size_t rank, int status) {
-        if (status == 0 || failed_at_ns_ != 0) {
+        if (status == 0 || failed_at_ns_ != 0)
             return;
-        }
         failed_at_ns_ = now_ns();
-        if (WIFSIGNALED(status)) {
+        if (WIFSIGNALED(status))
             reason_ = text("rank %zu was ended by signal %d", rank, WTERMSIG(status));
-        } else if (WEXITSTATUS(status) == kUsageStatus) {
+        else if (WEXITSTATUS(status) == kUsageStatus)
             status_ = kUsageStatus;
-        } else {
+        else
             reason_ = text("rank %zu has failed", rank);
-        }
     }
 
     void kill_all() {

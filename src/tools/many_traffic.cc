@@ -39,9 +39,8 @@ ManyTraffic::ManyTraffic(ManyRank& rank, const Job& job)
       receive_pages_(buffer_bytes(job, window_ * others(rank))),
       received_(rank.size()) {
     for (std::size_t peer = 0; peer < rank.size(); ++peer) {
-        if (peer == rank.rank()) {
+        if (peer == rank.rank())
             continue;
-        }
         if (is_sender(rank.rank()) && is_receiver(peer)) {
             Target& target = targets_.emplace_back();
             target.rank = peer;
@@ -59,19 +58,16 @@ ManyTraffic::ManyTraffic(ManyRank& rank, const Job& job)
 
 ManyTraffic::~ManyTraffic() {
     is_closing_ = true;
-    for (Slot& slot : slots_) {
-        if (slot.request != nullptr) {
+    for (Slot& slot : slots_)
+        if (slot.request != nullptr)
             tw_request_cancel(slot.request);
-        }
-    }
     constexpr unsigned kTriesMax = 1U << 20;
     const auto is_posted = [&] {
         return std::any_of(slots_.begin(), slots_.end(),
                            [](const Slot& slot) { return slot.request != nullptr; });
     };
-    for (unsigned i = 0; i < kTriesMax && is_posted(); ++i) {
+    for (unsigned i = 0; i < kTriesMax && is_posted(); ++i)
         rank_.worker().progress();
-    }
 }
 
 bool ManyTraffic::is_sender(std::size_t rank) const {
@@ -89,17 +85,13 @@ ManyShare ManyTraffic::run(std::uint64_t count) {
     std::size_t sending = targets_.size();
     const std::uint64_t begin = now_ns();
     rank_.wait_until([&] {
-        for (Target& target : targets_) {
-            if (!target.is_acked && send_some(target) && is_acked(target) && --sending == 0) {
+        for (Target& target : targets_)
+            if (!target.is_acked && send_some(target) && is_acked(target) && --sending == 0)
                 share.sending_ns = static_cast<double>(now_ns() - begin);
-            }
-        }
-        if (!waiting_.empty()) [[unlikely]] {
+        if (!waiting_.empty()) [[unlikely]]
             post_waiting();
-        }
-        if (!to_ack_.empty()) [[unlikely]] {
+        if (!to_ack_.empty()) [[unlikely]]
             send_acks();
-        }
         return sending == 0 && left_ == 0 && to_ack_.empty();
     });
     share.all_ns = static_cast<double>(now_ns() - begin);
@@ -122,16 +114,14 @@ void ManyTraffic::start(std::uint64_t count) {
             {}, kAckTag, 0, {msg::Op().from(rank_.to(target.rank).get()), target.ack});
         msg::check(status, "tw_tag_recv");
     }
-    for (Slot& slot : slots_) {
+    for (Slot& slot : slots_)
         post(slot);
-    }
 }
 
 /// Whether everything has been sent.
 bool ManyTraffic::send_some(Target& target) {
-    for (std::uint64_t i = 0; i < kBurst && target.next < end_ && try_send(target); ++i) {
+    for (std::uint64_t i = 0; i < kBurst && target.next < end_ && try_send(target); ++i)
         ++target.next;
-    }
     return target.next == end_;
 }
 
@@ -140,9 +130,8 @@ bool ManyTraffic::try_send(Target& target) {
     msg::Request& slot = target.slots[index];
     if (slot) {
         const tw_status_t status = slot.test();
-        if (status == TW_INPROGRESS) {
+        if (status == TW_INPROGRESS)
             return false;
-        }
         check_send(target, status);
     }
     std::uint8_t* const data = target.data + index * stride_;
@@ -153,24 +142,21 @@ bool ManyTraffic::try_send(Target& target) {
     }
     const tw_status_t status =
         rank_.to(target.rank).tag_send(bytes_at(data, job_.size), kDataTag, {op, slot});
-    if (status == TW_ERR_NO_RESOURCE) [[unlikely]] {
+    if (status == TW_ERR_NO_RESOURCE) [[unlikely]]
         return false;
-    }
     check_send(target, status);
     return true;
 }
 
 void ManyTraffic::check_send(const Target& target, tw_status_t status) {
-    if (status < TW_OK) [[unlikely]] {
+    if (status < TW_OK) [[unlikely]]
         ManyRank::tell_lost(target.rank, status);
-    }
 }
 
 bool ManyTraffic::is_acked(Target& target) {
     const tw_status_t status = target.ack ? target.ack.test() : TW_OK;
-    if (status == TW_INPROGRESS) {
+    if (status == TW_INPROGRESS)
         return false;
-    }
     msg::check(status, "receive");
     target.ack.reset();
     target.is_acked = true;
@@ -199,9 +185,8 @@ void ManyTraffic::post(Slot& slot) {
             return;
         }
         --left_to_post_;
-        if (status == TW_INPROGRESS) [[likely]] {
+        if (status == TW_INPROGRESS) [[likely]]
             return;
-        }
         slot.request = nullptr;
         now.status = status;
         count(slot, now);
@@ -211,9 +196,8 @@ void ManyTraffic::post(Slot& slot) {
 void ManyTraffic::post_waiting() {
     std::vector<Slot*> again;
     again.swap(waiting_);
-    for (Slot* slot : again) {
+    for (Slot* slot : again)
         post(*slot);
-    }
 }
 
 void ManyTraffic::on_received(const tw_completion_t* done) {
@@ -241,18 +225,16 @@ void ManyTraffic::count(Slot& slot, const tw_completion_t& done) {
         errors_ += is_right ? 0 : 1;
         ++validated_;
     }
-    if (++received_[from] == end_ - base_) [[unlikely]] {
+    if (++received_[from] == end_ - base_) [[unlikely]]
         to_ack_.push_back(from);
-    }
 }
 
 void ManyTraffic::send_acks() {
     while (!to_ack_.empty()) {
         const tw_status_t status =
             rank_.to(to_ack_.back()).tag_send({}, kAckTag, msg::Op(TW_OP_INJECT));
-        if (status == TW_ERR_NO_RESOURCE) {
+        if (status == TW_ERR_NO_RESOURCE)
             return;
-        }
         msg::check(status, "tw_tag_send");
         to_ack_.pop_back();
     }

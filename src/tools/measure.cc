@@ -16,9 +16,8 @@ namespace tagwire::tools {
 namespace {
 
 void report(const OnProgress& on_progress, std::uint64_t done, std::uint64_t all) {
-    if (on_progress) {
+    if (on_progress)
         on_progress(static_cast<double>(done) / static_cast<double>(all));
-    }
 }
 
 /// Runs `body(i)` in one thread each, the first one here; rethrows the first exception.
@@ -33,18 +32,14 @@ void in_threads(std::size_t count, Body body) {
         }
     };
     std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < count; ++i) {
+    for (std::size_t i = 1; i < count; ++i)
         threads.emplace_back(guarded, i);
-    }
     guarded(0);
-    for (std::thread& thread : threads) {
+    for (std::thread& thread : threads)
         thread.join();
-    }
-    for (const std::exception_ptr& failure : failures) {
-        if (failure) {
+    for (const std::exception_ptr& failure : failures)
+        if (failure)
             std::rethrow_exception(failure);
-        }
-    }
 }
 
 }  // namespace
@@ -85,9 +80,8 @@ Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor*
 Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& on_progress) {
     Measurement result;
     result.iterations = job.iterations;
-    if (side == Side::kPeer) {
+    if (side == Side::kPeer)
         return result;
-    }
     BatchTimer all(1);
     test.run(job.warmup, nullptr);
     for (std::uint64_t done = 0; done < job.iterations;) {
@@ -127,14 +121,12 @@ std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, 
                                               const OnProgress& on_progress) {
     const bool driver = side == Side::kDriver;
     std::vector<BatchTimer> timers(CachelineFloor::kVariants, BatchTimer(2));
-    for (const CachelineFloor::Variant& variant : CachelineFloor::kAll) {
+    for (const CachelineFloor::Variant& variant : CachelineFloor::kAll)
         floor.ping_pong(variant, job.warmup, nullptr);
-    }
     for (std::uint64_t done = 0; done < job.iterations;) {
         const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
-        for (std::size_t i = 0; i < CachelineFloor::kVariants; ++i) {
+        for (std::size_t i = 0; i < CachelineFloor::kVariants; ++i)
             floor.ping_pong(CachelineFloor::kAll[i], block, driver ? &timers[i] : nullptr);
-        }
         done += block;
         report(on_progress, done, job.iterations);
     }

@@ -25,9 +25,8 @@ struct AmCount {
     }
 
     static ucs_status_t on_ack(void* arg, void* data, std::size_t length, unsigned) {
-        if (length == sizeof(std::uint64_t)) {
+        if (length == sizeof(std::uint64_t))
             std::memcpy(arg, data, length);
-        }
         return UCS_OK;
     }
 };
@@ -75,15 +74,13 @@ class AmPort {
         data_.size = job.size;
         data_.stream = stream_from(other(link.side()), job);
         data_.step = link.interfaces().size();
-        for (std::size_t i = 0; i < link.interfaces().size(); ++i) {
+        for (std::size_t i = 0; i < link.interfaces().size(); ++i)
             checkers_.push_back({&data_, i});
-        }
         for (std::size_t i = 0; i < checkers_.size(); ++i) {
-            if (job.validate) {
+            if (job.validate)
                 link.set_am_handler(i, kDataId, &AmChecker::on_message, &checkers_[i]);
-            } else {
+            else
                 link.set_am_handler(i, kDataId, &AmCount::on_message, &data_);
-            }
             link.set_am_handler(i, kAckId, &AmCount::on_ack, &acked_);
         }
     }

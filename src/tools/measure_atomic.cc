@@ -31,9 +31,8 @@ class AddPort {
     bool arrived(std::uint64_t sequence) {
         const Word value = inbox_.load<Word>(0);
         const Word expected = static_cast<Word>(sequence + 1);
-        if (value != expected && value != static_cast<Word>(sequence)) [[unlikely]] {
+        if (value != expected && value != static_cast<Word>(sequence)) [[unlikely]]
             ++errors_;
-        }
         validated_ += validate_ && value == expected ? 1 : 0;
         return value == expected;
     }
@@ -68,9 +67,8 @@ class FetchPort {
 
     void drain() {
         sender_.drain();
-        if (result_ != expected_) [[unlikely]] {
+        if (result_ != expected_) [[unlikely]]
             ++errors_;
-        }
         validated_ += validate_ ? 1 : 0;
     }
 

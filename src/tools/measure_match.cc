@@ -36,9 +36,8 @@ class MatchPort {
         return sender_.try_send<completes(op)>(
             sequence, [this](uct_ep_h ep, std::uint8_t* data, uct_completion_t* completion) {
                 const ucs_status_t status = post_tagged<op>(ep, tag_, data, sender_, completion);
-                if (status == UCS_OK || status == UCS_INPROGRESS) {
+                if (status == UCS_OK || status == UCS_INPROGRESS)
                     draw();
-                }
                 return status;
             });
     }

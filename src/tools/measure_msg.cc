@@ -42,13 +42,11 @@ class MsgTagPort {
           ack_(link, {1, sizeof(std::uint64_t), false, 0}) {
         if (job.depth > 0) {
             bystanders_.emplace(link, MsgReceiver::Options{job.depth, job.size, false, 0});
-            for (std::size_t i = 0; i < job.depth; ++i) {
+            for (std::size_t i = 0; i < job.depth; ++i)
                 bystanders_->post(i, kBystanderTag + i, i);
-            }
         }
-        for (std::size_t i = 0; i < ahead_; ++i) {
+        for (std::size_t i = 0; i < ahead_; ++i)
             post_next();
-        }
         if (streams_) {
             receiver_.set_on_received(&MsgTagPort::on_received, this);
             ack_.post(0, kAckTag, 0);
@@ -68,9 +66,8 @@ class MsgTagPort {
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
 
     bool received_all(std::uint64_t end) {
-        if (!waiting_.empty()) [[unlikely]] {
+        if (!waiting_.empty()) [[unlikely]]
             post_waiting();
-        }
         return receiver_.received() >= end;
     }
 
@@ -79,16 +76,14 @@ class MsgTagPort {
         op.flags = TW_OP_INJECT;
         const tw_status_t status =
             tw_tag_send(link_.endpoint(), &end, sizeof end, kAckTag, &op, nullptr);
-        if (status < 0 && status != TW_ERR_NO_RESOURCE) {
+        if (status < 0 && status != TW_ERR_NO_RESOURCE)
             throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
-        }
         return status >= 0 ? UCS_OK : UCS_ERR_NO_RESOURCE;
     }
 
     bool acked(std::uint64_t end) {
-        if (ack_.received() == acks_seen_) {
+        if (ack_.received() == acks_seen_)
             return false;
-        }
         ++acks_seen_;
         std::uint64_t word = 0;
         std::memcpy(&word, ack_.data(0), sizeof word);
@@ -111,9 +106,8 @@ class MsgTagPort {
         const Posted posted = receiver_.post(slot, tag_of(posted_), posted_);
         ++posted_;
         // A stream's receive that ended in its call is posted again.
-        if (posted == Posted::kHasCome && streams_) {
+        if (posted == Posted::kHasCome && streams_)
             post_again(slot);
-        }
     }
 
     /// Streams: the receive waits for the next message that none waits for. Messages are matched in
@@ -124,9 +118,8 @@ class MsgTagPort {
 
     void post_again(std::size_t slot) {
         // Receives of one tag are matched in the order of their posting: no one overtakes.
-        if (!waiting_.empty() || !try_post_again(slot)) [[unlikely]] {
+        if (!waiting_.empty() || !try_post_again(slot)) [[unlikely]]
             waiting_.push_back(slot);
-        }
     }
 
     bool try_post_again(std::size_t slot) {
@@ -140,9 +133,8 @@ class MsgTagPort {
 
     void post_waiting() {
         std::size_t posted = 0;
-        while (posted < waiting_.size() && try_post_again(waiting_[posted])) {
+        while (posted < waiting_.size() && try_post_again(waiting_[posted]))
             ++posted;
-        }
         waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(posted));
     }
 
@@ -173,16 +165,14 @@ class MsgMatchPort {
           receiver_(link, {slots_, job.size, job.validate, stream_from(other(link.side()), job),
                            job.memory}) {
         receiver_.set_on_received(&MsgMatchPort::on_received, this);
-        if (job.test == TestId::kMatchWild) {
+        if (job.test == TestId::kMatchWild)
             wildcards_.emplace(link, MsgReceiver::Options{kWildcards, job.size, false, 0});
-        }
         std::size_t wild = 0;
         for (std::size_t slot = 0; slot < slots_; ++slot) {
             post(slot);
             // Evenly among the others.
-            while (wildcards_ && wild < kWildcards * (slot + 1) / slots_) {
+            while (wildcards_ && wild < kWildcards * (slot + 1) / slots_)
                 post_wildcard(wild++);
-            }
         }
     }
 
@@ -191,9 +181,8 @@ class MsgMatchPort {
 
     ucs_status_t try_send(std::uint64_t sequence) {
         const ucs_status_t status = sender_.try_send(sequence, tag_);
-        if (status == UCS_OK) {
+        if (status == UCS_OK)
             draw();
-        }
         return status;
     }
 
@@ -215,9 +204,8 @@ class MsgMatchPort {
 
   private:
     void post(std::size_t slot) {
-        if (receiver_.post(slot, slot % tags_, MsgReceiver::kByArrival) == Posted::kHasCome) {
+        if (receiver_.post(slot, slot % tags_, MsgReceiver::kByArrival) == Posted::kHasCome)
             on_received(this, slot);
-        }
     }
 
     void post_wildcard(std::size_t index) {
@@ -262,9 +250,8 @@ std::unique_ptr<Test> make_msg_test(MsgLink& link, const Job& job) {
         case TestId::kMatchWild:
             return std::make_unique<PingPong<MsgMatchPort>>(link, job);
         case TestId::kMatch:
-            if (job.unexpected) {
+            if (job.unexpected)
                 return make_msg_unexpected_test(link, job);
-            }
             return std::make_unique<PingPong<MsgMatchPort>>(link, job);
         default:
             throw Failure(text("%s is not a test of level msg", test_info(job.test).name));

@@ -69,9 +69,8 @@ class MsgUnexpectedPort {
     MsgUnexpectedPort& operator=(const MsgUnexpectedPort&) = delete;
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        if (!try_send_as(out_free_.value(), depth_ + sequence)) {
+        if (!try_send_as(out_free_.value(), depth_ + sequence))
             return UCS_ERR_NO_RESOURCE;
-        }
         out_free_.next();
         return UCS_OK;
     }
@@ -103,9 +102,8 @@ class MsgUnexpectedPort {
         std::size_t sent = 0;
         std::size_t here = 0;
         progress_until([&] {
-            if (sent < depth_ && try_send_as(sent, sent)) {
+            if (sent < depth_ && try_send_as(sent, sent))
                 ++sent;
-            }
             if (here < depth_ && is_here(here)) {
                 in_sequences_[here] = here;
                 ++here;
@@ -129,17 +127,14 @@ class MsgUnexpectedPort {
         bool is_told = false;
         progress_until([&] {
             is_told = is_told || is_here(kAllHereTag, TW_OP_DISCARD);
-            if (status == TW_INPROGRESS) {
+            if (status == TW_INPROGRESS)
                 status = tw_request_test(telling, nullptr);
-            }
             return is_told && status != TW_INPROGRESS;
         });
-        if (telling != nullptr) {
+        if (telling != nullptr)
             tw_request_free(telling);
-        }
-        if (status != TW_OK) {
+        if (status != TW_OK)
             throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
-        }
     }
 
     /// While both sides get ready; the channel already has the next message.
@@ -147,9 +142,8 @@ class MsgUnexpectedPort {
     void progress_until(Predicate done) {
         const std::uint64_t deadline = now_ns() + kMessageWaitNs;
         while (!done()) {
-            if (tw_worker_progress(link_.worker()) == 0) {
+            if (tw_worker_progress(link_.worker()) == 0)
                 sched_yield();
-            }
             if (now_ns() > deadline) {
                 throw Failure(
                     text("%zu unexpected messages did not come within 30 s; TAGWIRE_UNEXPECTED_MAX "
@@ -160,29 +154,24 @@ class MsgUnexpectedPort {
     }
 
     bool try_send_as(std::size_t tag, std::uint64_t sequence) {
-        if (!has_ended(out_[tag])) {
+        if (!has_ended(out_[tag]))
             return false;
-        }
         std::uint8_t* data = out_pages_.data() + stride_ * tag;
-        if (validate_) [[unlikely]] {
+        if (validate_) [[unlikely]]
             Pattern(out_stream_, sequence).fill(data, size_);
-        }
         const tw_status_t status =
             tw_tag_send(link_.endpoint(), data, size_, tag, nullptr, &out_[tag].request);
-        if (status < 0 && status != TW_ERR_NO_RESOURCE) [[unlikely]] {
+        if (status < 0 && status != TW_ERR_NO_RESOURCE) [[unlikely]]
             throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
-        }
         return status >= 0;
     }
 
     bool has_ended(Sent& sent) {
-        if (sent.request == nullptr) [[likely]] {
+        if (sent.request == nullptr) [[likely]]
             return true;
-        }
         const tw_status_t status = tw_request_test(sent.request, nullptr);
-        if (status == TW_INPROGRESS) {
+        if (status == TW_INPROGRESS)
             return false;
-        }
         errors_ += status == TW_OK || is_closing_ ? 0 : 1;
         tw_request_free(sent.request);
         sent.request = nullptr;
@@ -201,9 +190,8 @@ class MsgUnexpectedPort {
         expected_tag_ = tag;
         const tw_status_t status =
             tw_tag_recv(link_.worker(), in_page_.data(), size_, tag, 0, &op, &receiving_);
-        if (status == TW_INPROGRESS) {
+        if (status == TW_INPROGRESS)
             return;
-        }
         receiving_ = nullptr;
         done_.status = status;
         count();
@@ -223,19 +211,16 @@ class MsgUnexpectedPort {
     /// Drops what waits, so that a later job does not find it, and takes back what has not ended.
     void end() {
         is_closing_ = true;
-        for (std::size_t tag = 0; tag <= depth_; ++tag) {
+        for (std::size_t tag = 0; tag <= depth_; ++tag)
             is_here(tag, TW_OP_DISCARD);
-        }
-        if (receiving_ != nullptr) {
+        if (receiving_ != nullptr)
             tw_request_cancel(receiving_);
-        }
         const std::uint64_t deadline = now_ns() + kMessageWaitNs / 10;
         std::size_t ended = 0;
         while (now_ns() < deadline && (ended < out_.size() || receiving_ != nullptr)) {
             tw_worker_progress(link_.worker());
-            while (ended < out_.size() && has_ended(out_[ended])) {
+            while (ended < out_.size() && has_ended(out_[ended]))
                 ++ended;
-            }
             if (receiving_ != nullptr && tw_request_test(receiving_, nullptr) != TW_INPROGRESS) {
                 tw_request_free(receiving_);
                 receiving_ = nullptr;

@@ -50,9 +50,8 @@ class PutLatPort {
         const bool here = marker_bytes_ == 1 ? inbox_.load<std::uint8_t>(marker_offset_) ==
                                                    static_cast<std::uint8_t>(marker)
                                              : inbox_.load<std::uint64_t>(marker_offset_) == marker;
-        if (here && validate_) [[unlikely]] {
+        if (here && validate_) [[unlikely]]
             check_bytes(sequence);
-        }
         return here;
     }
 
@@ -68,9 +67,8 @@ class PutLatPort {
         const Pattern pattern(stream_, sequence);
         ++validated_;
         for (unsigned i = 0; i < kPatience; ++i) {
-            if (pattern.matches(inbox_.data(), marker_offset_)) {
+            if (pattern.matches(inbox_.data(), marker_offset_))
                 return;
-            }
             asm volatile("" : : : "memory");  // look again
         }
         ++errors_;
@@ -113,18 +111,16 @@ class PutBwPort {
     ucs_status_t try_finish(std::uint64_t end) {
         const ucs_status_t flushed =
             uct_iface_flush(link_.interface(0), UCT_FLUSH_FLAG_LOCAL, nullptr);
-        if (flushed != UCS_OK) {
+        if (flushed != UCS_OK)
             return UCS_ERR_NO_RESOURCE;
-        }
         return inbox_.try_put_control(end);
     }
 
     bool received_all(std::uint64_t end) const { return inbox_.control() >= end; }
 
     ucs_status_t try_ack(std::uint64_t end) {
-        if (job_.validate && checked_ < end) {
+        if (job_.validate && checked_ < end)
             check_slots(end);
-        }
         return inbox_.try_put_control(end);
     }
 

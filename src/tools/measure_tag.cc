@@ -23,15 +23,13 @@ constexpr std::size_t kAhead = 2;
 class Bystanders {
   public:
     Bystanders(Link& link, const Job& job) {
-        if (job.depth == 0) {
+        if (job.depth == 0)
             return;
-        }
         for (std::size_t peer = 0; peer < link.interfaces().size(); ++peer) {
             receivers_.push_back(std::make_unique<TagReceiver>(
                 link, TagReceiver::Options{job.depth, job.size, job.memory, false, 0}));
-            for (std::size_t i = 0; i < job.depth; ++i) {
+            for (std::size_t i = 0; i < job.depth; ++i)
                 receivers_.back()->post(i, {link.interface(peer), kBystanderTag + i, 0});
-            }
         }
     }
 
@@ -56,13 +54,11 @@ class TagPort {
                            stream_from(other(link.side()), job)}),
           ack_(link, {1, sizeof(std::uint64_t), MemoryKind::kUser, false, 0}),
           grants_(link, streams_ && !job.unexpected, ahead_) {
-        if (job.unexpected) {
+        if (job.unexpected)
             link.set_unexpected(&TagReceiver::on_unexpected, &receiver_);
-        } else {
-            for (std::size_t i = 0; i < ahead_; ++i) {
+        else
+            for (std::size_t i = 0; i < ahead_; ++i)
                 post_next();
-            }
-        }
         if (streams_) {
             receiver_.set_on_received(&TagPort::on_received, this);
             ack_.post(0, {link.interface(0), kAckTag, 0});
@@ -77,9 +73,8 @@ class TagPort {
     TagPort& operator=(const TagPort&) = delete;
 
     ucs_status_t try_send(std::uint64_t sequence) {
-        if (!grants_.allow(sequence)) {
+        if (!grants_.allow(sequence))
             return UCS_ERR_NO_RESOURCE;
-        }
         return sender_.try_send<completes(op)>(
             sequence,
             [this, sequence](uct_ep_h ep, std::uint8_t* data, uct_completion_t* completion) {
@@ -90,26 +85,23 @@ class TagPort {
     bool arrived(std::uint64_t sequence) const { return receiver_.received() > sequence; }
 
     void prepare_next(std::uint64_t) {
-        if (!job_.unexpected) {
+        if (!job_.unexpected)
             post_next();
-        }
     }
 
     void drain() { sender_.drain(); }
 
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
     bool received_all(std::uint64_t end) {
-        if (!waiting_.empty()) [[unlikely]] {
+        if (!waiting_.empty()) [[unlikely]]
             post_waiting();
-        }
         return grants_.try_tell() && receiver_.received() >= end;
     }
     ucs_status_t try_ack(std::uint64_t end) { return try_post_word(link_, kAckTag, end); }
 
     bool acked(std::uint64_t end) {
-        if (ack_.received() == acks_seen_) {
+        if (ack_.received() == acks_seen_)
             return false;
-        }
         ++acks_seen_;
         ack_.post(0, {link_.interface(0), kAckTag, 0});
         std::uint64_t word = 0;
@@ -143,27 +135,24 @@ class TagPort {
     static void on_received(void* arg, std::size_t slot) {
         auto* self = static_cast<TagPort*>(arg);
         // Receives of one tag are matched in the order of their posting: no one overtakes.
-        if (!self->waiting_.empty() || !self->try_post_again(slot)) [[unlikely]] {
+        if (!self->waiting_.empty() || !self->try_post_again(slot)) [[unlikely]]
             self->waiting_.push_back(slot);
-        }
     }
 
     bool try_post_again(std::size_t slot) {
         TagReceiver::Expected next = receiver_.expected(slot);
         next.sequence += ahead_;
         next.tag = tag_of(next.sequence);
-        if (!receiver_.try_post_again(slot, next)) {
+        if (!receiver_.try_post_again(slot, next))
             return false;
-        }
         grants_.posted(next.sequence % link_.peers());
         return true;
     }
 
     void post_waiting() {
         std::size_t posted = 0;
-        while (posted < waiting_.size() && try_post_again(waiting_[posted])) {
+        while (posted < waiting_.size() && try_post_again(waiting_[posted]))
             ++posted;
-        }
         waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(posted));
     }
 

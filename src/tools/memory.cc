@@ -21,20 +21,18 @@ std::size_t page_bytes() {
 
 Buffer::Buffer(const Link& link, MemoryKind kind, std::size_t bytes)
     : md_(link.md()), bytes_(bytes > 0 ? bytes : 1) {
-    if (kind == MemoryKind::kUser) {
+    if (kind == MemoryKind::kUser)
         allocate_user(link);
-    } else {
+    else
         allocate_from_md(link);
-    }
     std::memset(data_, 0, bytes_);
 }
 
 void Buffer::allocate_user(const Link& link) {
     const std::size_t page = page_bytes();
     data_ = static_cast<std::uint8_t*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page));
-    if (data_ == nullptr) {
+    if (data_ == nullptr)
         throw Failure(text("out of memory for a buffer of %zu bytes", bytes_));
-    }
     if ((link.md_attr().cap.flags & UCT_MD_FLAG_REG) != 0) {
         std::memset(data_, 0, bytes_);
         const ucs_status_t status =
@@ -76,9 +74,8 @@ Buffer::~Buffer() {
         uct_mem_free(&allocated_);
         return;
     }
-    if (memh_ != UCT_MEM_HANDLE_NULL) {
+    if (memh_ != UCT_MEM_HANDLE_NULL)
         uct_md_mem_dereg(md_, memh_);
-    }
     std::free(data_);
 }
 
@@ -103,9 +100,8 @@ RemoteBuffer::RemoteBuffer(const Link& link, const Buffer& mine, std::size_t byt
     const std::uint64_t length = theirs.number();
     const Bytes their_key = theirs.blob(kRkeyMax);
     theirs.end();
-    if (length < bytes || their_key.size() != key.size()) {
+    if (length < bytes || their_key.size() != key.size())
         throw Failure("the peer offered memory of another size than agreed");
-    }
     key_.rkey = UCT_INVALID_RKEY;
     if ((link.md_attr().cap.flags & UCT_MD_FLAG_NEED_RKEY) != 0) {
         check(uct_rkey_unpack(component_, their_key.data(), &key_), "uct_rkey_unpack");
@@ -114,9 +110,8 @@ RemoteBuffer::RemoteBuffer(const Link& link, const Buffer& mine, std::size_t byt
 }
 
 RemoteBuffer::~RemoteBuffer() {
-    if (unpacked_) {
+    if (unpacked_)
         uct_rkey_release(component_, &key_);
-    }
 }
 
 }  // namespace tagwire::tools

@@ -36,15 +36,13 @@ const char* named_by(const std::string& transports) {
 }  // namespace
 
 void check(tw_status_t status, const char* call) {
-    if (status != TW_OK) {
+    if (status != TW_OK)
         throw Failure(text("%s: %s", call, tw_status_string(status)));
-    }
 }
 
 std::string transports_of(const Setup& setup) {
-    if (setup.transport == "auto" || setup.transport.find_first_of(":,") != std::string::npos) {
+    if (setup.transport == "auto" || setup.transport.find_first_of(":,") != std::string::npos)
         return setup.transport;
-    }
     const Resource found = find_resource(setup.transport, setup.device, named_by(setup.transport));
     return setup.device.empty() ? setup.transport : setup.transport + ":" + found.device;
 }
@@ -117,9 +115,8 @@ Side MsgLink::sending_side() const {
 }
 
 MsgLink::Objects::~Objects() {
-    for (tw_worker_h spare : spares) {
+    for (tw_worker_h spare : spares)
         tw_worker_destroy(spare);
-    }
     tw_worker_destroy(worker);
     tw_context_destroy(context);
 }
@@ -128,9 +125,8 @@ void MsgLink::connect() {
     exchange_addresses();
     exchange_messages();
     carrier_ = carrier_of(objects_.worker);
-    if (peers_ > 1) {
+    if (peers_ > 1)
         connect_spares();
-    }
 }
 
 void MsgLink::exchange_addresses() {
@@ -166,9 +162,8 @@ void MsgLink::exchange_messages() {
         }
         check(status, "cannot exchange a message with the peer");
     }
-    if (channel_ == nullptr) {
+    if (channel_ == nullptr)
         return;
-    }
     // The other side may need this one's progress until it is connected, too.
     channel_->send(MessageType::kReady);
     connecting([this] { return channel_->readable(); });
@@ -180,23 +175,19 @@ template <class Predicate>
 void MsgLink::connecting(Predicate done) {
     const std::uint64_t deadline = now_ns() + kConnectNs;
     while (!done()) {
-        if (tw_worker_progress(objects_.worker) == 0) {
+        if (tw_worker_progress(objects_.worker) == 0)
             sched_yield();
-        }
         check(failed_, "cannot connect to the peer");
-        if (now_ns() > deadline) {
+        if (now_ns() > deadline)
             throw Failure("cannot connect to the peer: no message came or went for 30 s");
-        }
     }
 }
 
 void MsgLink::check_alive() const {
-    if (failed_ != TW_OK) {
+    if (failed_ != TW_OK)
         throw Failure(text("the connection failed: %s", tw_status_string(failed_)));
-    }
-    if (channel_ != nullptr && channel_->stalled()) {
+    if (channel_ != nullptr && channel_->stalled())
         throw Failure("the peer stopped in the middle of a measurement");
-    }
 }
 
 void MsgLink::idle() {
@@ -207,9 +198,8 @@ void MsgLink::idle() {
     }
     idle_budget_ = 1;
     sched_yield();
-    if (++idle_rounds_ % kYieldsBetweenChecks == 0) {
+    if (++idle_rounds_ % kYieldsBetweenChecks == 0)
         check_alive();
-    }
 }
 
 }  // namespace tagwire::tools

@@ -66,21 +66,18 @@ class MsgLink {
 
     /// As Link::progress().
     bool progress() {
-        if (tw_worker_progress(objects_.worker) != 0) {
+        if (tw_worker_progress(objects_.worker) != 0)
             return true;
-        }
-        if (--idle_budget_ == 0) [[unlikely]] {
+        if (--idle_budget_ == 0) [[unlikely]]
             idle();
-        }
         return false;
     }
 
     /// Makes progress until the predicate holds.
     template <class Predicate>
     void wait_until(Predicate done) {
-        while (!done()) {
+        while (!done())
             progress();
-        }
     }
 
   private:
@@ -126,9 +123,8 @@ class Pages {
   public:
     explicit Pages(std::size_t bytes) : bytes_((bytes / kPage + 1) * kPage) {
         data_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(kPage, bytes_)));
-        if (data_ == nullptr) {
+        if (data_ == nullptr)
             throw Failure(text("out of memory for a buffer of %zu bytes", bytes));
-        }
         std::memset(data_.get(), 0, bytes_);
     }
 
@@ -150,18 +146,15 @@ class Pages {
 class Mapping {
   public:
     Mapping(tw_context_h context, const Pages& pages, MemoryKind memory) : context_(context) {
-        if (memory != MemoryKind::kMapped) {
+        if (memory != MemoryKind::kMapped)
             return;
-        }
         const tw_status_t status = tw_mem_map(context, pages.data(), pages.bytes(), &handle_);
-        if (status != TW_OK) {
+        if (status != TW_OK)
             throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
-        }
     }
     ~Mapping() {
-        if (handle_ != nullptr) {
+        if (handle_ != nullptr)
             tw_mem_unmap(context_, handle_);
-        }
     }
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;

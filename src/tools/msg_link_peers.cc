@@ -48,9 +48,8 @@ void MsgLink::connect_spares() {
             }
         }
     }
-    if (measured > 0 && allocated > 0) {
+    if (measured > 0 && allocated > 0)
         bytes_per_peer_ = (static_cast<std::uint64_t>(allocated) + measured - 1) / measured;
-    }
 }
 
 /// The peer: makes so many workers, and progresses them until the driver is connected to each.
@@ -70,12 +69,10 @@ void MsgLink::offer_spares(std::size_t count) {
     channel_->send(MessageType::kAddress, message);
     while (!channel_->readable()) {
         unsigned moved = tw_worker_progress(objects_.worker);
-        for (std::size_t i = first; i < objects_.spares.size(); ++i) {
+        for (std::size_t i = first; i < objects_.spares.size(); ++i)
             moved += tw_worker_progress(objects_.spares[i]);
-        }
-        if (moved == 0) {
+        if (moved == 0)
             sched_yield();
-        }
     }
     channel_->expect(MessageType::kReady).end();
 }
@@ -85,9 +82,8 @@ std::int64_t MsgLink::measure_spares(std::size_t count) {
     Decoder message = channel_->expect(MessageType::kAddress);
     std::array<Bytes, kSparesPerMessage> addresses;
     std::array<tw_request_h, kSparesPerMessage> requests{};
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count; ++i)
         addresses[i] = message.blob(TW_ADDRESS_BYTES_MAX);
-    }
     message.end();
     const tw_op_t op = until_matched();
     const std::int64_t before = allocated_bytes();
@@ -100,12 +96,10 @@ std::int64_t MsgLink::measure_spares(std::size_t count) {
     const std::uint64_t deadline = now_ns() + kConnectNs;
     for (std::size_t i = 0; i < count; ++i) {
         while (requests[i] != nullptr && tw_request_test(requests[i], nullptr) == TW_INPROGRESS) {
-            if (tw_worker_progress(objects_.worker) == 0) {
+            if (tw_worker_progress(objects_.worker) == 0)
                 sched_yield();
-            }
-            if (now_ns() > deadline) {
+            if (now_ns() > deadline)
                 throw Failure("cannot connect to all workers of the peer within 30 s");
-            }
         }
         if (requests[i] != nullptr) {
             check(tw_request_test(requests[i], nullptr), "cannot connect to a worker of the peer");

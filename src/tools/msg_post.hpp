@@ -27,9 +27,8 @@ namespace tagwire::tools {
 template <class Predicate>
 void try_until(tw_worker_h worker, Predicate done) {
     constexpr unsigned kTriesMax = 1U << 20;
-    for (unsigned i = 0; i < kTriesMax && !done(); ++i) {
+    for (unsigned i = 0; i < kTriesMax && !done(); ++i)
         tw_worker_progress(worker);
-    }
 }
 
 class MsgSender {
@@ -44,9 +43,8 @@ class MsgSender {
           pages_(buffer_bytes(job, slots_.size())),
           mapping_(link.context(), pages_, job.memory) {
         op_.mem = mapping_.handle();
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
+        for (std::size_t i = 0; i < slots_.size(); ++i)
             slots_[i].data = pages_.data() + i * stride_of(job);
-        }
     }
 
     ~MsgSender() {
@@ -64,32 +62,27 @@ class MsgSender {
     /// UCS_OK or UCS_ERR_NO_RESOURCE, as Sender::try_send().
     ucs_status_t try_send(std::uint64_t sequence, std::uint64_t tag) {
         Slot& slot = slots_[next_];
-        if (slot.request != nullptr && !has_ended(slot)) {
+        if (slot.request != nullptr && !has_ended(slot))
             return UCS_ERR_NO_RESOURCE;
-        }
-        if (validate_) [[unlikely]] {
+        if (validate_) [[unlikely]]
             Pattern(stream_, sequence).fill(slot.data, size_);
-        }
         const tw_status_t status =
             memory_ == MemoryKind::kUser
                 ? tw_tag_send(link_.endpoint(), slot.data, size_, tag, nullptr, &slot.request)
                 : send_otherwise(slot, tag);
         if (status >= 0) [[likely]] {
-            if (++next_ == slots_.size()) {
+            if (++next_ == slots_.size())
                 next_ = 0;
-            }
             return UCS_OK;
         }
-        if (status != TW_ERR_NO_RESOURCE) [[unlikely]] {
+        if (status != TW_ERR_NO_RESOURCE) [[unlikely]]
             throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
-        }
         return UCS_ERR_NO_RESOURCE;
     }
 
     void drain() {
-        for (Slot& slot : slots_) {
+        for (Slot& slot : slots_)
             link_.wait_until([&] { return slot.request == nullptr || has_ended(slot); });
-        }
     }
 
     std::uint64_t errors() const { return errors_; }
@@ -101,9 +94,8 @@ class MsgSender {
     };
 
     tw_status_t send_otherwise(Slot& slot, std::uint64_t tag) {
-        if (memory_ == MemoryKind::kMapped) {
+        if (memory_ == MemoryKind::kMapped)
             return tw_tag_send(link_.endpoint(), slot.data, size_, tag, &op_, &slot.request);
-        }
         const std::size_t half = size_ / 2;
         const tw_iov_t pieces[] = {{slot.data, half}, {slot.data + half, size_ - half}};
         return tw_tag_sendv(link_.endpoint(), pieces, 2, tag, nullptr, &slot.request);
@@ -111,9 +103,8 @@ class MsgSender {
 
     bool has_ended(Slot& slot) {
         const tw_status_t status = tw_request_test(slot.request, nullptr);
-        if (status == TW_INPROGRESS) {
+        if (status == TW_INPROGRESS)
             return false;
-        }
         errors_ += status == TW_OK ? 0 : 1;
         tw_request_free(slot.request);
         slot.request = nullptr;
@@ -158,18 +149,15 @@ class MsgReceiver {
         op_.mem = mapping_.handle();
         op_.complete = &MsgReceiver::on_complete;
         op_.done = &done_;
-        for (Slot& slot : slots_) {
+        for (Slot& slot : slots_)
             slot.receiver = this;
-        }
     }
 
     ~MsgReceiver() {
         is_closing_ = true;
-        for (Slot& slot : slots_) {
-            if (slot.request != nullptr) {
+        for (Slot& slot : slots_)
+            if (slot.request != nullptr)
                 tw_request_cancel(slot.request);
-            }
-        }
         try_until(link_.worker(), [this] { return posted_ == 0; });
     }
 
@@ -190,9 +178,8 @@ class MsgReceiver {
         op_.context = &slot;
         const tw_status_t status = tw_tag_recv(link_.worker(), data(index), options_.size, tag,
                                                ignore, &op_, &slot.request);
-        if (status == TW_ERR_NO_RESOURCE) [[unlikely]] {
+        if (status == TW_ERR_NO_RESOURCE) [[unlikely]]
             return Posted::kNoResource;
-        }
         slot.tag = tag;
         slot.sequence = sequence;
         if (status == TW_INPROGRESS) [[likely]] {
@@ -248,9 +235,8 @@ class MsgReceiver {
         MsgReceiver& self = *slot.receiver;
         slot.request = nullptr;
         --self.posted_;
-        if (self.is_closing_) [[unlikely]] {
+        if (self.is_closing_) [[unlikely]]
             return;
-        }
         self.count(slot, *done);
         if (self.on_received_ != nullptr) {
             self.on_received_(self.on_received_arg_,

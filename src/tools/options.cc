@@ -12,9 +12,8 @@ namespace {
 
 std::string tests_text() {
     std::string list = "Tests:\n";
-    for (const TestInfo& test : all_tests()) {
+    for (const TestInfo& test : all_tests())
         list += text("  %-11s %s\n", test.name, test.doc);
-    }
     return list +
            "\nSizes: 8, lists 8,1k,64k, ranges of powers of two 1:4m; k m g are powers of 1024.\n"
            "Latency is half the round trip, percentiles are over batches of 32 round trips.";
@@ -218,9 +217,8 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
         line.tune = tune;
     } else if (app.got_subcommand("report")) {
         line.report = report;
-        for (int i = 0; i < argc; ++i) {
+        for (int i = 0; i < argc; ++i)
             line.report->command += (i == 0 ? "" : " ") + std::string(argv[i]);
-        }
     } else if (app.got_subcommand("soak")) {
         line.soak = soak;
     } else if (app.get_subcommand("vhca")->got_subcommand("run")) {

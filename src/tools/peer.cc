@@ -47,9 +47,8 @@ void greet(Session* session, int own_cpu) {
 
 void run_floor_job(Session* session, const Job& job) {
     if (job.test == TestId::kCacheline) {
-        if (session->floor == nullptr) {
+        if (session->floor == nullptr)
             throw Failure("the two processes cannot map the same memory");
-        }
         session->channel->send(MessageType::kReady);
         run_cacheline(Side::kPeer, *session->floor, job, nullptr);
         return;
@@ -57,17 +56,15 @@ void run_floor_job(Session* session, const Job& job) {
     Decoder region = session->channel->expect(MessageType::kRegion);
     const std::unique_ptr<SharedMapping> target =
         SharedMapping::open(Decoder(region.blob(kTextMax)), std::max<std::size_t>(job.size, 1));
-    if (target == nullptr) {
+    if (target == nullptr)
         throw Failure("the two processes cannot map the same memory");
-    }
     Pattern(stream_from(Side::kPeer, job), 0).fill(target->data(), job.size);
     session->channel->send(MessageType::kReady);
 }
 
 void run_transport_job(Session* session, const Job& job) {
-    if (!session->is_connected()) {
+    if (!session->is_connected())
         throw Failure("a measurement before any connection");
-    }
     session->make_tests(job);
     session->channel->expect(MessageType::kReady);
     session->channel->send(MessageType::kReady);
@@ -85,11 +82,10 @@ void run_transport_job(Session* session, const Job& job) {
 }
 
 void run_job(Session* session, const Job& job) {
-    if (test_info(job.test).shape == Shape::kFloor) {
+    if (test_info(job.test).shape == Shape::kFloor)
         run_floor_job(session, job);
-    } else {
+    else
         run_transport_job(session, job);
-    }
     session->serve_until_readable();
     session->channel->expect(MessageType::kFinish);
     session->channel->send(MessageType::kDone, session->outcome().encode());
@@ -148,13 +144,11 @@ void serve_driver(std::unique_ptr<Channel> channel, int own_cpu) {
 
 std::unique_ptr<Channel> start_peer_process() {
     int fds[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         throw Failure(text("socketpair: %s", std::strerror(errno)));
-    }
     const pid_t child = fork();
-    if (child < 0) {
+    if (child < 0)
         throw Failure(text("cannot start the peer process: %s", std::strerror(errno)));
-    }
     if (child == 0) {
         const int fd = dup(fds[1]);  // the copy survives exec
         become_peer(fd);
@@ -164,9 +158,8 @@ std::unique_ptr<Channel> start_peer_process() {
 }
 
 std::optional<int> run_if_peer_process(int argc, char** argv) {
-    if (argc != 3 || std::strcmp(argv[1], kPeerArgument) != 0) {
+    if (argc != 3 || std::strcmp(argv[1], kPeerArgument) != 0)
         return std::nullopt;
-    }
     const int fd = std::atoi(argv[2]);
     int type = 0;
     socklen_t length = sizeof(type);

@@ -67,9 +67,8 @@ std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const Driver&
         check_depth(job, attr);
         return job;
     }
-    if (!size.from_range || !missing_capability(job.test, wanted, attr).empty()) {
+    if (!size.from_range || !missing_capability(job.test, wanted, attr).empty())
         refuse(plan, size, why);
-    }
     left_out->sizes.push_back(size.bytes);
     left_out->why = why;
     return std::nullopt;
@@ -159,9 +158,8 @@ void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>&
     ProgressLine progress;
     for (std::size_t i = 0; i < plan.sizes.size(); ++i) {
         std::optional<Job> job = job_for(plan, plan.sizes[i], driver, &left_out);
-        if (!job) {
+        if (!job)
             continue;
-        }
         set_counts(plan, &*job);
         const std::string what = text("%s %s (%zu of %zu)", plan.test->name,
                                       size_name(job->size).c_str(), i + 1, plan.sizes.size());
@@ -187,20 +185,18 @@ void run_driver(PerfPlan plan) {
             stderr,
             "tagwire: warning: only one cpu is allowed: both sides share it and take turns, which "
             "costs microseconds each time\n");
-        if (local && plan.setup.wait == Wait::kSpin) {
+        if (local && plan.setup.wait == Wait::kSpin)
             plan.setup.wait = Wait::kYield;
-        }
     }
     const std::vector<int> cpus = choose_cpus(plan.cpus);
     Results results(plan.json);
     std::unique_ptr<Channel> channel =
         local ? start_peer_process() : std::make_unique<Channel>(connect_to(plan.host, plan.port));
     Driver driver(std::move(channel), cpus);
-    if (plan.test->shape == Shape::kFloor) {
+    if (plan.test->shape == Shape::kFloor)
         run_floors(plan, driver, cpus, &results);
-    } else {
+    else
         run_transport(plan, driver, cpus, &results);
-    }
     results.finish();
 }
 
@@ -212,9 +208,8 @@ int run_perf(const PerfPlan& plan) {
         serve_driver(std::make_unique<Channel>(accept_one(plan.port)), cpu);
         return 0;
     }
-    if (plan.test->shape == Shape::kMany) {
+    if (plan.test->shape == Shape::kMany)
         return run_many(plan);
-    }
     if (plan.self) {
         run_self_threads(plan);
         return 0;

@@ -65,21 +65,18 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
 
 /// At level msg as for any program: TAGWIRE_TRANSPORTS where it is set.
 std::string transport_of(const PerfArguments& arguments, Level level) {
-    if (arguments.transport || level == Level::kUct) {
+    if (arguments.transport || level == Level::kUct)
         return arguments.transport.value_or("sm");
-    }
     return transports_set().value_or("sm");
 }
 
 /// Level msg has the tests of tagged messages, and chooses the operation itself.
 void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
     std::string names;
-    for (const TestInfo& one : all_tests()) {
+    for (const TestInfo& one : all_tests())
         names += (one.options & kAtLevelMsg) != 0 ? std::string(" ") + one.name : "";
-    }
-    if ((test.options & kAtLevelMsg) == 0) {
+    if ((test.options & kAtLevelMsg) == 0)
         throw UsageError(text("--level msg has no %s; its tests are%s", test.name, names.c_str()));
-    }
     if (arguments.op && *arguments.op != "auto") {
         throw UsageError(text(
             "--op %s: at level msg the layer chooses by size and transport; only auto is possible",
@@ -118,9 +115,8 @@ template <class Value, std::size_t n>
 Value choose(const char* option, const std::string& given, const Choice<Value> (&choices)[n]) {
     std::string names;
     for (const Choice<Value>& choice : choices) {
-        if (given == choice.name) {
+        if (given == choice.name)
             return choice.value;
-        }
         names += std::string(" ") + choice.name;
     }
     throw UsageError(
@@ -175,26 +171,21 @@ void parse_host(const std::string& given, PerfPlan* plan) {
         unsigned port = 0;
         const auto [end, error] =
             std::from_chars(given.data() + colon + 1, given.data() + given.size(), port);
-        if (error != std::errc() || end != given.data() + given.size() || port == 0 ||
-            port > 65535) {
+        if (error != std::errc() || end != given.data() + given.size() || port == 0 || port > 65535)
             throw UsageError(text("--connect: '%s' is not HOST or HOST:PORT", given.c_str()));
-        }
         plan->host = given.substr(0, colon);
         plan->port = static_cast<std::uint16_t>(port);
     }
-    if (plan->host.size() > 2 && plan->host.front() == '[' && plan->host.back() == ']') {
+    if (plan->host.size() > 2 && plan->host.front() == '[' && plan->host.back() == ']')
         plan->host = plan->host.substr(1, plan->host.size() - 2);
-    }
-    if (plan->host.empty()) {
+    if (plan->host.empty())
         throw UsageError(text("--connect: '%s' is not HOST or HOST:PORT", given.c_str()));
-    }
 }
 
 /// Port 0 is any free one.
 std::uint16_t parse_server_port(const std::string& given) {
-    if (given.empty()) {
+    if (given.empty())
         return kDefaultPort;
-    }
     std::uint16_t port = 0;
     const char* const last = given.data() + given.size();
     const auto [end, error] = std::from_chars(given.data(), last, port);
@@ -230,9 +221,8 @@ PerfPlan server_plan(const PerfArguments& arguments) {
         }
     }
     plan.port = parse_server_port(arguments.server_port);
-    if (arguments.cpu) {
+    if (arguments.cpu)
         plan.cpus = parse_cpus(*arguments.cpu);
-    }
     return plan;
 }
 
@@ -259,9 +249,8 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
             "--unexpected with --op rndv: at level uct the caller would have to fetch the message "
             "itself");
     }
-    if (job.unexpected && job.depth > 0 && test.id != TestId::kMatch) {
+    if (job.unexpected && job.depth > 0 && test.id != TestId::kMatch)
         throw UsageError("--unexpected posts no receives, so --depth has no meaning with it");
-    }
 }
 
 }  // namespace
@@ -273,26 +262,22 @@ std::vector<int> parse_cpus(const std::string& list) {
     while (at < end && cpus.size() < 2) {
         int cpu = 0;
         const auto [next, error] = std::from_chars(at, end, cpu);
-        if (error != std::errc() || cpu < 0) {
+        if (error != std::errc() || cpu < 0)
             break;
-        }
         cpus.push_back(cpu);
         at = next < end && *next == ',' ? next + 1 : next;
-        if (next == end) {
+        if (next == end)
             return cpus;
-        }
     }
     throw UsageError(text(
         "--cpu: '%s' is not A or A,B (numbers of the driver's and the peer's cpu)", list.c_str()));
 }
 
 PerfPlan make_plan(const PerfArguments& arguments) {
-    if (arguments.server) {
+    if (arguments.server)
         return server_plan(arguments);
-    }
-    if (arguments.test.empty()) {
+    if (arguments.test.empty())
         throw UsageError("say which test to run (tagwire perf --help lists them)");
-    }
     PerfPlan plan;
     plan.test = &find_test(arguments.test);
     refuse_meaningless(arguments, *plan.test);
@@ -300,19 +285,16 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     const bool is_many = plan.test->shape == Shape::kMany;
     const bool is_msg = (plan.test->options & kOnlyAtLevelMsg) != 0;
     plan.setup.level = choose("--level", arguments.level.value_or(is_msg ? "msg" : "uct"), kLevels);
-    if (is_msg && plan.setup.level != Level::kMsg) {
+    if (is_msg && plan.setup.level != Level::kMsg)
         throw UsageError(text("--level uct has no %s; it is a test of level msg", plan.test->name));
-    }
-    if (plan.setup.level == Level::kMsg) {
+    if (plan.setup.level == Level::kMsg)
         refuse_at_level_msg(arguments, *plan.test);
-    }
     plan.setup.transport = transport_of(arguments, plan.setup.level);
     plan.setup.device = arguments.device.value_or("");
     plan.setup.wait = parse_wait(arguments.wait.value_or("spin"), *plan.test);
     plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);
-    if (is_many && !arguments.peers) {
+    if (is_many && !arguments.peers)
         plan.setup.peers = 0;
-    }
     plan.setup.threads = in_range("--threads", arguments.threads, 1, 1, kThreadsMax);
     plan_job(arguments, *plan.test, &plan);
     plan.self = plan.setup.level == Level::kMsg && arguments.threads;
@@ -330,18 +312,14 @@ PerfPlan make_plan(const PerfArguments& arguments) {
                  plan.job.bidir ? "--bidir" : "--unexpected"));
     }
     plan.sizes = parse_sizes(arguments.size.value_or("8"));
-    if (arguments.iterations) {
+    if (arguments.iterations)
         plan.iterations = in_range("--iters", arguments.iterations, 1, 1, kCountMax);
-    }
-    if (arguments.warmup) {
+    if (arguments.warmup)
         plan.warmup = in_range("--warmup", arguments.warmup, 0, 0, kCountMax);
-    }
-    if (arguments.cpu) {
+    if (arguments.cpu)
         plan.cpus = parse_cpus(*arguments.cpu);
-    }
-    if (arguments.connect) {
+    if (arguments.connect)
         parse_host(*arguments.connect, &plan);
-    }
     plan.json = arguments.json.value_or("");
     return plan;
 }

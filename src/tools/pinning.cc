@@ -14,15 +14,12 @@ namespace tagwire::tools {
 std::vector<int> allowed_cpus() {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
         throw Failure(text("sched_getaffinity: %s", std::strerror(errno)));
-    }
     std::vector<int> cpus;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-        if (CPU_ISSET(cpu, &set)) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &set))
             cpus.push_back(cpu);
-        }
-    }
     return cpus;
 }
 
@@ -30,9 +27,8 @@ void pin_to(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(static_cast<unsigned>(cpu), &set);
-    if (sched_setaffinity(0, sizeof(set), &set) != 0) {
+    if (sched_setaffinity(0, sizeof(set), &set) != 0)
         throw Failure(text("cannot run on cpu %d: %s", cpu, std::strerror(errno)));
-    }
 }
 
 KeptCpus::KeptCpus() {
@@ -49,9 +45,8 @@ std::vector<int> choose_cpus(const std::vector<int>& wanted) {
     for (const int cpu : wanted) {
         if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end()) {
             std::string list;
-            for (const int one : allowed) {
+            for (const int one : allowed)
                 list += (list.empty() ? "" : ",") + std::to_string(one);
-            }
             throw UsageError(
                 text("--cpu: this process may not use cpu %d, only %s", cpu, list.c_str()));
         }

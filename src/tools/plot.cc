@@ -46,11 +46,9 @@ struct Prefix {
 template <std::size_t n>
 std::string with_prefix(double value, const Prefix (&prefixes)[n]) {
     const Prefix* fits = &prefixes[0];
-    for (const Prefix& prefix : prefixes) {
-        if (value >= prefix.factor * 0.999) {
+    for (const Prefix& prefix : prefixes)
+        if (value >= prefix.factor * 0.999)
             fits = &prefix;
-        }
-    }
     return text("%g%s", value / fits->factor, fits->text);
 }
 
@@ -82,9 +80,8 @@ std::vector<double> binary_marks(Range range) {
     const int step = std::max<int>(
         1, (last - first + static_cast<int>(kTicksMax) - 1) / static_cast<int>(kTicksMax));
     std::vector<double> marks;
-    for (int power = first; power <= last; power += step) {
+    for (int power = first; power <= last; power += step)
         marks.push_back(std::exp2(power));
-    }
     return marks;
 }
 
@@ -94,11 +91,9 @@ std::vector<double> decimal_marks(Range range) {
     std::vector<double> marks;
     for (int power = static_cast<int>(std::floor(std::log10(range.min)));
          std::pow(10, power) <= range.max * 10; ++power) {
-        for (const double digit : {1.0, 2.0, 5.0}) {
-            if (digit == 1.0 || !wide) {
+        for (const double digit : {1.0, 2.0, 5.0})
+            if (digit == 1.0 || !wide)
                 marks.push_back(digit * std::pow(10, power));
-            }
-        }
     }
     // The greatest that is not above the range, to the least that is not below.
     const auto above = std::ranges::find_if(marks, [&](double at) { return at >= range.max; });
@@ -111,9 +106,8 @@ std::vector<double> decimal_marks(Range range) {
 /// What a quoted string of gnuplot takes.
 std::string quoted(const std::string& words) {
     std::string safe;
-    for (const char c : words) {
+    for (const char c : words)
         safe += c == '"' || c == '\\' || c == '\n' ? ' ' : c;
-    }
     return "\"" + safe + "\"";
 }
 
@@ -137,9 +131,8 @@ std::size_t height_for(std::size_t curves) {
 }
 
 std::string curve_style(const Curve& curve, std::size_t place) {
-    if (curve.line == Line::kBroad) {
+    if (curve.line == Line::kBroad)
         return "with lines lw 9 lc rgb '#cccccc'";
-    }
     const std::size_t colour = curve.colour < 0 ? place : static_cast<std::size_t>(curve.colour);
     const char* dashes[] = {"1", "(9,6)", "(2,4)"};
     return text("with linespoints lw 2 dt %s pt %d ps 0.7 pi %zu lc rgb '%s'",
@@ -169,11 +162,9 @@ std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves,
     std::string lines;
     for (std::size_t i = 0; i < curves.size(); ++i) {
         script += text("$curve%zu << EOD\n", i);
-        for (const auto& point : curves[i]->points) {
-            if (is_drawn(point)) {
+        for (const auto& point : curves[i]->points)
+            if (is_drawn(point))
                 script += text("%.17g %.17g\n", point.first, point.second);
-            }
-        }
         script += "EOD\n";
         lines += text("%s$curve%zu ", i == 0 ? "plot " : ", ", i) + curve_style(*curves[i], i) +
                  " title " + quoted(curves[i]->name);
@@ -182,9 +173,8 @@ std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves,
 }
 
 void replace_all(std::string* words, const std::string& from, const std::string& to) {
-    for (std::size_t at = 0; (at = words->find(from, at)) != std::string::npos; at += to.size()) {
+    for (std::size_t at = 0; (at = words->find(from, at)) != std::string::npos; at += to.size())
         words->replace(at, from.size(), to);
-    }
 }
 
 /// What stands in XML for these words.
@@ -200,20 +190,17 @@ std::string in_xml(const std::string& words) {
 /// In the stead of gnuplot's own title and description.
 void describe(std::string* svg, const Plot& plot) {
     std::string curves;
-    for (const Curve& curve : plot.curves) {
-        if (std::ranges::any_of(curve.points, is_drawn)) {
+    for (const Curve& curve : plot.curves)
+        if (std::ranges::any_of(curve.points, is_drawn))
             curves += (curves.empty() ? "" : ", ") + curve.name;
-        }
-    }
     const std::string words = "<title>" + in_xml(plot.title) + "</title>\n<desc>" +
                               in_xml(plot.y.label + " over " + plot.x.label + ": " + curves) +
                               "</desc>";
     constexpr const char* kEnd = "</desc>";
     const std::size_t begin = svg->find("<title>Gnuplot</title>");
     const std::size_t end = svg->find(kEnd, begin);
-    if (begin != std::string::npos && end != std::string::npos) {
+    if (begin != std::string::npos && end != std::string::npos)
         svg->replace(begin, end + std::strlen(kEnd) - begin, words);
-    }
     svg->replace(0, std::strlen("<svg"),
                  "<svg role=\"img\" aria-label=\"" + in_xml(plot.title) + "\"");
 }
@@ -221,13 +208,11 @@ void describe(std::string* svg, const Plot& plot) {
 /// The element alone; its names are those of this plot, black is the colour of the page's text.
 std::string as_element(std::string svg, const Plot& plot) {
     const std::size_t begin = svg.find("<svg");
-    if (begin == std::string::npos || svg.find("</svg>") == std::string::npos) {
+    if (begin == std::string::npos || svg.find("</svg>") == std::string::npos)
         throw Failure("gnuplot drew no picture; is its svg terminal missing?");
-    }
     svg.erase(0, begin);
-    for (const char* name : {"gpDot", "gpPt", "gnuplot_", "textbox", "greybox"}) {
+    for (const char* name : {"gpDot", "gpPt", "gnuplot_", "textbox", "greybox"})
         replace_all(&svg, name, plot.id + name);
-    }
     for (const char* black : {"\"black\"", "'black'", "rgb(  0,   0,   0)", "rgb(0,0,0)"}) {
         const bool has_quotes = black[0] == '"' || black[0] == '\'';
         replace_all(&svg, black, has_quotes ? "\"currentColor\"" : "currentColor");
@@ -255,19 +240,16 @@ std::string svg_of(const Plot& plot) {
                 y.include(point.second);
             }
         }
-        if (std::ranges::any_of(curve.points, is_drawn)) {
+        if (std::ranges::any_of(curve.points, is_drawn))
             curves.push_back(&curve);
-        }
     }
-    if (curves.empty()) {
+    if (curves.empty())
         throw Failure(text("plot '%s' has nothing to show", plot.title.c_str()));
-    }
     check_has_gnuplot();
     const ProgramResult drawn =
         run_program({"gnuplot"}, kPlotTimeoutMs, script_of(plot, curves, x, y));
-    if (drawn.status != 0) {
+    if (drawn.status != 0)
         throw Failure(text("gnuplot: %s", drawn.error.c_str()));
-    }
     return as_element(drawn.out, plot);
 }
 

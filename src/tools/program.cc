@@ -21,9 +21,8 @@ namespace {
 struct Pipe {
     Pipe() {
         int fds[2];
-        if (pipe2(fds, O_CLOEXEC) != 0) {
+        if (pipe2(fds, O_CLOEXEC) != 0)
             throw Failure(text("pipe: %s", std::strerror(errno)));
-        }
         read_end = fds[0];
         write_end = fds[1];
     }
@@ -35,9 +34,8 @@ struct Pipe {
     Pipe& operator=(const Pipe&) = delete;
 
     static void close_end(int* end) {
-        if (*end >= 0) {
+        if (*end >= 0)
             close(std::exchange(*end, -1));
-        }
     }
 
     int read_end = -1, write_end = -1;
@@ -61,11 +59,10 @@ struct Pipe {
 bool read_some(int* fd, std::string* text) {
     char buffer[16384];
     const ssize_t n = read(*fd, buffer, sizeof buffer);
-    if (n > 0) {
+    if (n > 0)
         text->append(buffer, static_cast<std::size_t>(n));
-    } else if (n == 0 || errno != EINTR) {
+    else if (n == 0 || errno != EINTR)
         Pipe::close_end(fd);
-    }
     return *fd >= 0;
 }
 
@@ -76,17 +73,14 @@ Program::Program(const std::vector<std::string>& command, std::string input)
     Pipe in, out, error, failed;
     std::vector<std::string> copies(command);
     std::vector<char*> arguments;
-    for (std::string& argument : copies) {
+    for (std::string& argument : copies)
         arguments.push_back(argument.data());
-    }
     arguments.push_back(nullptr);
     pid_ = fork();
-    if (pid_ < 0) {
+    if (pid_ < 0)
         throw Failure(text("cannot start %s: %s", name_.c_str(), std::strerror(errno)));
-    }
-    if (pid_ == 0) {
+    if (pid_ == 0)
         become(arguments.data(), in, out, error, failed.write_end);
-    }
     Pipe::close_end(&failed.write_end);
     int reason = 0;
     if (read(failed.read_end, &reason, sizeof reason) == sizeof reason) {
@@ -103,9 +97,8 @@ Program::Program(const std::vector<std::string>& command, std::string input)
 
 Program::~Program() {
     end();
-    for (int* fd : {&in_, &out_, &error_}) {
+    for (int* fd : {&in_, &out_, &error_})
         Pipe::close_end(fd);
-    }
 }
 
 void Program::end() {
@@ -124,28 +117,24 @@ bool Program::is_running() {
 
 void Program::write_some() {
     const ssize_t n = write(in_, input_.data() + written_, input_.size() - written_);
-    if (n > 0) {
+    if (n > 0)
         written_ += static_cast<std::size_t>(n);
-    } else if (errno != EAGAIN && errno != EINTR) {
+    else if (errno != EAGAIN && errno != EINTR)
         Pipe::close_end(&in_);
-    }
 }
 
 void Program::feed() {
-    if (in_ >= 0 && written_ < input_.size()) {
+    if (in_ >= 0 && written_ < input_.size())
         write_some();
-    }
-    if (in_ >= 0 && written_ == input_.size()) {
+    if (in_ >= 0 && written_ == input_.size())
         Pipe::close_end(&in_);
-    }
 }
 
 void Program::exchange(int timeout_ms) {
     const std::uint64_t deadline = now_ns() + static_cast<std::uint64_t>(timeout_ms) * 1000000;
     while (in_ >= 0 || out_ >= 0 || error_ >= 0) {
-        if (in_ >= 0 && written_ == input_.size()) {
+        if (in_ >= 0 && written_ == input_.size())
             Pipe::close_end(&in_);
-        }
         pollfd fds[] = {{in_, POLLOUT, 0}, {out_, POLLIN, 0}, {error_, POLLIN, 0}};
         const std::uint64_t now = now_ns();
         const int left = now >= deadline ? 0 : static_cast<int>((deadline - now) / 1000000 + 1);
@@ -153,15 +142,12 @@ void Program::exchange(int timeout_ms) {
             end();
             throw Failure(text("%s did not end within %d s", name_.c_str(), timeout_ms / 1000));
         }
-        if (fds[0].revents != 0) {
+        if (fds[0].revents != 0)
             write_some();
-        }
-        if (fds[1].revents != 0) {
+        if (fds[1].revents != 0)
             read_some(&out_, &result_.out);
-        }
-        if (fds[2].revents != 0) {
+        if (fds[2].revents != 0)
             read_some(&error_, &result_.error);
-        }
     }
 }
 

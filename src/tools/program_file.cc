@@ -19,9 +19,8 @@ class File {
   public:
     explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
     ~File() {
-        if (fd_ >= 0) {
+        if (fd_ >= 0)
             close(fd_);
-        }
     }
     File(const File&) = delete;
     File& operator=(const File&) = delete;
@@ -66,15 +65,13 @@ std::string interpreter_of(int fd) {
     std::array<char, 256> line{};
     const ssize_t got = pread(fd, line.data(), line.size(), 0);
     std::string_view text(line.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-    if (!text.starts_with("#!")) {
+    if (!text.starts_with("#!"))
         return {};
-    }
     text.remove_prefix(2);
     text = text.substr(0, text.find('\n'));
     const std::size_t begin = text.find_first_not_of(" \t");
-    if (begin == std::string_view::npos) {
+    if (begin == std::string_view::npos)
         return {};
-    }
     text.remove_prefix(begin);
     return std::string(text.substr(0, text.find_first_of(" \t")));
 }
@@ -91,16 +88,13 @@ std::string why_not_preloaded(const std::string& path, int scripts_left) {
     const File opened(path);
     const int fd = opened.fd();
     struct stat file {};
-    if (fd < 0 || fstat(fd, &file) != 0) {
+    if (fd < 0 || fstat(fd, &file) != 0)
         return {};
-    }
     const std::string interpreter = interpreter_of(fd);
-    if (!interpreter.empty()) {
+    if (!interpreter.empty())
         return scripts_left > 0 ? why_not_preloaded(interpreter, scripts_left - 1) : "";
-    }
-    if (is_static(fd)) {
+    if (is_static(fd))
         return path + " is a static program";
-    }
     return gains_rights(path, file) ? path + " runs with rights that its user does not have"
                                     : std::string();
 }
@@ -108,19 +102,16 @@ std::string why_not_preloaded(const std::string& path, int scripts_left) {
 }  // namespace
 
 std::optional<std::string> find_program(const std::string& name, std::string_view path) {
-    if (name.find('/') != std::string::npos) {
+    if (name.find('/') != std::string::npos)
         return is_executable(name) ? std::optional(name) : std::nullopt;
-    }
     for (;;) {
         const std::size_t end = path.find(':');
         const std::string_view folder = path.substr(0, end);
         const std::string file = (folder.empty() ? "." : std::string(folder)) + "/" + name;
-        if (is_executable(file)) {
+        if (is_executable(file))
             return file;
-        }
-        if (end == std::string_view::npos) {
+        if (end == std::string_view::npos)
             return std::nullopt;
-        }
         path.remove_prefix(end + 1);
     }
 }

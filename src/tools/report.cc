@@ -23,23 +23,19 @@ struct Scale {
 
 template <std::size_t n>
 std::string scaled(std::optional<double> value, const Scale (&scales)[n]) {
-    if (!value) {
+    if (!value)
         return "-";
-    }
     const Scale* scale = &scales[0];
-    for (const Scale& candidate : scales) {
-        if (*value >= candidate.factor) {
+    for (const Scale& candidate : scales)
+        if (*value >= candidate.factor)
             scale = &candidate;
-        }
-    }
     const double shown = *value / scale->factor;
     return text("%.*f %s", shown < 10 ? 2 : 1, shown, scale->unit);
 }
 
 std::string above_text(std::optional<double> ns) {
-    if (!ns) {
+    if (!ns)
         return "-";
-    }
     return *ns < 0 ? "-" + time_text(-*ns) : "+" + time_text(ns);
 }
 
@@ -60,12 +56,10 @@ std::vector<std::string> row_of(const Result& result) {
         row.push_back(time_text(measured.floor_ns));
         row.push_back(above_text(measured.above_floor_ns));
     }
-    if (!latency) {
+    if (!latency)
         row.push_back(rate_text(measured.messages_per_s));
-    }
-    if (!latency || measured.bytes_per_s) {
+    if (!latency || measured.bytes_per_s)
         row.push_back(bandwidth_text(measured.bytes_per_s));
-    }
     if (measured.rank_messages_per_s) {
         row.push_back(rate_text(measured.rank_messages_per_s->min));
         row.push_back(rate_text(measured.rank_messages_per_s->max));
@@ -76,16 +70,13 @@ std::vector<std::string> row_of(const Result& result) {
 
 std::vector<std::string> head_of(const Result& result) {
     std::vector<std::string> head{"test", "size", "op", "iterations"};
-    if (result.measured.latency_ns) {
-        for (const char* name : {"min", "p50", "p99", "p99.9", "max", "mean", "floor", "above"}) {
+    if (result.measured.latency_ns)
+        for (const char* name : {"min", "p50", "p99", "p99.9", "max", "mean", "floor", "above"})
             head.emplace_back(name);
-        }
-    } else {
+    else
         head.emplace_back("messages");
-    }
-    if (!result.measured.latency_ns || result.measured.bytes_per_s) {
+    if (!result.measured.latency_ns || result.measured.bytes_per_s)
         head.emplace_back("bandwidth");
-    }
     if (result.measured.rank_messages_per_s) {
         head.emplace_back("slowest rank");
         head.emplace_back("fastest rank");
@@ -96,13 +87,11 @@ std::vector<std::string> head_of(const Result& result) {
 
 /// "cpus 0 and 1", or those of each rank: "cpus 0, 1, 0, 1".
 std::string cpus_text(const std::vector<int>& cpus) {
-    if (cpus.size() == 2) {
+    if (cpus.size() == 2)
         return text("cpus %d and %d", cpus[0], cpus[1]);
-    }
     std::string list;
-    for (const int cpu : cpus) {
+    for (const int cpu : cpus)
         list += (list.empty() ? "cpus " : ", ") + std::to_string(cpu);
-    }
     return list;
 }
 
@@ -120,9 +109,8 @@ void print_title(const Result& first) {
 /// Makes columns as wide as the cells of this row.
 void widen(const std::vector<std::string>& row, std::vector<std::size_t>* widths) {
     widths->resize(std::max(widths->size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) {
+    for (std::size_t i = 0; i < row.size(); ++i)
         (*widths)[i] = std::max((*widths)[i], row[i].size());
-    }
 }
 
 void print_row(const std::vector<std::string>& row, const std::vector<std::size_t>& widths) {
@@ -136,15 +124,13 @@ void print_row(const std::vector<std::string>& row, const std::vector<std::size_
 
 /// What many peers cost, where that is known.
 void print_footprint(const Result& result) {
-    if (result.peers == 1 || !result.bytes_per_peer) {
+    if (result.peers == 1 || !result.bytes_per_peer)
         return;
-    }
     std::string line =
         text("%llu peers: %llu bytes each", static_cast<unsigned long long>(result.peers),
              static_cast<unsigned long long>(*result.bytes_per_peer));
-    if (result.qps) {
+    if (result.qps)
         line += text(", %llu queue pairs in all", static_cast<unsigned long long>(*result.qps));
-    }
     std::printf("%s\n", line.c_str());
 }
 
@@ -167,12 +153,10 @@ std::string bandwidth_text(std::optional<double> bytes_per_s) {
 
 void Table::print() const {
     std::vector<std::size_t> widths;
-    for (const auto& row : rows_) {
+    for (const auto& row : rows_)
         widen(row, &widths);
-    }
-    for (const auto& row : rows_) {
+    for (const auto& row : rows_)
         print_row(row, widths);
-    }
 }
 
 Results::Results(std::string json) : json_(std::move(json)) {
@@ -181,22 +165,18 @@ Results::Results(std::string json) : json_(std::move(json)) {
 
 void Results::add(const std::vector<Result>& measured) {
     all_.insert(all_.end(), measured.begin(), measured.end());
-    if (json_ == "-") {
+    if (json_ == "-")
         return;
-    }
     print(measured);
-    if (!json_.empty()) {
+    if (!json_.empty())
         write_json(json_, all_);
-    }
 }
 
 void Results::finish() const {
-    if (json_ == "-" || (!json_.empty() && all_.empty())) {
+    if (json_ == "-" || (!json_.empty() && all_.empty()))
         write_json(json_, all_);
-    }
-    if (json_ != "-" && !all_.empty()) {
+    if (json_ != "-" && !all_.empty())
         print_footprint(all_.back());
-    }
 }
 
 void Results::print(const std::vector<Result>& measured) {
@@ -205,14 +185,12 @@ void Results::print(const std::vector<Result>& measured) {
         print_title(measured.front());
         widths_.assign(head.size(), kFigureWidth);
         widen(head, &widths_);
-        for (const Result& result : measured) {
+        for (const Result& result : measured)
             widen(row_of(result), &widths_);
-        }
         print_row(head, widths_);
     }
-    for (const Result& result : measured) {
+    for (const Result& result : measured)
         print_row(row_of(result), widths_);
-    }
     std::fflush(stdout);  // a pipe gets each row when it is there, too
 }
 
@@ -233,9 +211,8 @@ void ProgressLine::hide() {
 void ProgressLine::show(const std::string& what, double share) {
     constexpr std::uint64_t kEveryNs = 200000000;
     const std::uint64_t now = now_ns();
-    if (!on_ || (shown_ && now - last_ns_ < kEveryNs)) {
+    if (!on_ || (shown_ && now - last_ns_ < kEveryNs))
         return;
-    }
     std::fprintf(stderr, "\r\033[K%s: %.0f %%", what.c_str(), share * 100);
     std::fflush(stderr);
     shown_ = true;

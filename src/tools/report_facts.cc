@@ -19,11 +19,9 @@ namespace {
 
 std::string processor() {
     std::ifstream lines("/proc/cpuinfo");
-    for (std::string line; std::getline(lines, line);) {
-        if (line.starts_with("model name")) {
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("model name"))
             return line.substr(std::min(line.find(':') + 2, line.size()));
-        }
-    }
     return "unknown processor";
 }
 
@@ -46,9 +44,8 @@ Facts facts_of_machine(const std::vector<int>& cpus) {
 std::string load_warning() {
     double load = 0;
     const double cpus = static_cast<double>(allowed_cpus().size());
-    if (getloadavg(&load, 1) != 1 || cpus - std::round(load) >= 2) {
+    if (getloadavg(&load, 1) != 1 || cpus - std::round(load) >= 2)
         return "";
-    }
     return text(
         "Fewer than two cores were free at the beginning (%.0f allowed, load %.1f): both "
         "sides spin, so these figures may be 10 to 100 times worse than on an idle "

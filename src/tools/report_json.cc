@@ -31,9 +31,8 @@ std::string cpu_model() {
     std::string line;
     while (std::getline(file, line)) {
         const std::size_t colon = line.find(": ");
-        if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+        if (line.rfind("model name", 0) == 0 && colon != std::string::npos)
             return line.substr(colon + 2);
-        }
     }
     utsname names{};
     uname(&names);
@@ -92,9 +91,8 @@ ordered_json result_json(const Result& result) {
 
 void write_json(const std::string& file, const std::vector<Result>& results) {
     ordered_json list = ordered_json::array();
-    for (const Result& result : results) {
+    for (const Result& result : results)
         list.push_back(result_json(result));
-    }
     const ordered_json document{{"schema", kSchema},
                                 {"tagwire", tagwire_version_string()},
                                 {"host", host_json()},

@@ -24,17 +24,15 @@ struct Readings {
 
 Points medians_of(const Readings& readings) {
     Points points;
-    for (const auto& [x, values] : readings.values) {
+    for (const auto& [x, values] : readings.values)
         points.emplace_back(x, median(values));
-    }
     return points;
 }
 
 /// Programs end their messages with a newline, or several lines.
 std::string on_one_line(std::string words) {
-    while (!words.empty() && words.back() == '\n') {
+    while (!words.empty() && words.back() == '\n')
         words.pop_back();
-    }
     std::ranges::replace(words, '\n', ' ');
     return words;
 }
@@ -48,9 +46,8 @@ Meter::Meter(const Pace& pace, Floor floor)
       floor_(std::move(floor)) {}
 
 void Meter::tell_left_out(const std::string& what, const std::string& names) {
-    if (!names.empty()) {
+    if (!names.empty())
         note(what + ": left out, the machine is too busy to measure in time: " + names);
-    }
 }
 
 void Meter::note(const std::string& words) {
@@ -98,16 +95,13 @@ std::vector<Curve> Meter::curves(const std::string& what, const std::vector<Sour
     for (int round = 0; round < rounds_ && (round == 0 || now_ns() < deadline_); ++round) {
         for (std::size_t i = 0; i < sources.size(); ++i) {
             const bool is_late = now_ns() >= limit_;
-            if (is_late && round == 0) {
+            if (is_late && round == 0)
                 left_out += (left_out.empty() ? "" : "; ") + sources[i].name;
-            }
-            if (all[i].has_failed || is_late) {
+            if (all[i].has_failed || is_late)
                 continue;
-            }
             try {
-                for (const auto& [x, value] : sources[i].read()) {
+                for (const auto& [x, value] : sources[i].read())
                     all[i].values[x].push_back(value);
-                }
             } catch (const std::exception& error) {
                 all[i].has_failed = true;
                 ours_failed_ = ours_failed_ || sources[i].is_ours;

@@ -37,17 +37,13 @@ std::vector<Lane> lanes() {
     std::map<std::string, std::string> devices;
     for (const Resource& resource : all_resources()) {
         std::string& device = devices[resource.transport];
-        if (device.empty() ||
-            (device.starts_with("vhca") && !resource.device.starts_with("vhca"))) {
+        if (device.empty() || (device.starts_with("vhca") && !resource.device.starts_with("vhca")))
             device = resource.device;
-        }
     }
     std::vector<Lane> found;
-    for (const char* transport : {"sm", "rc", "dc"}) {
-        if (const auto at = devices.find(transport); at != devices.end()) {
+    for (const char* transport : {"sm", "rc", "dc"})
+        if (const auto at = devices.find(transport); at != devices.end())
             found.push_back({at->first, at->second});
-        }
-    }
     return found;
 }
 
@@ -56,18 +52,15 @@ std::string OwnRuns::run(const std::vector<std::string>& arguments,
     std::vector<std::string> command{program_, "perf"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     std::string line = setting.empty() ? "tagwire perf" : setting + " tagwire perf";
-    for (const std::string& argument : arguments) {
+    for (const std::string& argument : arguments)
         line += " " + argument;
-    }
     log_->insert(line);
     command.insert(command.end(), {"--json", "-"});
-    if (!setting.empty()) {
+    if (!setting.empty())
         command.insert(command.begin(), {"env", setting});
-    }
     const ProgramResult ended = run_program(command, timeout_ms_);
-    if (ended.status != 0) {
+    if (ended.status != 0)
         throw Failure(ended.error.empty() ? text("exit status %d", ended.status) : ended.error);
-    }
     return ended.out.substr(std::min(ended.out.find('{'), ended.out.size()));
 }
 
@@ -79,9 +72,8 @@ Points OwnRuns::by_size(const std::vector<std::string>& arguments, Figure figure
             run(joined(arguments, {"--size", batch.sizes, "--iters", batch.iterations}), setting);
         // Bound to a name: what is walked over lives as long as the walk.
         const json document = json::parse(results);
-        for (const json& result : document.at("results")) {
+        for (const json& result : document.at("results"))
             points.emplace_back(result.at("size").get<double>(), figure_of(result, figure));
-        }
     }
     return points;
 }

@@ -46,9 +46,8 @@ std::string scaled(double value, const Step (&steps)[n]) {
     const Step* fits = &steps[0];
     for (const Step& step : steps) {
         // 999.7 ns is 1.00 us: what would be rounded to four digits belongs to the next.
-        if (value >= step.factor * 0.9995) {
+        if (value >= step.factor * 0.9995)
             fits = &step;
-        }
     }
     const double shown = value / fits->factor;
     const int digits = shown >= 99.95 ? 0 : shown >= 9.995 ? 1 : 2;
@@ -59,14 +58,11 @@ std::string table_of(const Plot& plot, const std::set<double>& wanted) {
     std::set<double> places;
     std::string head;
     for (const Curve& curve : plot.curves) {
-        if (!curve.points.empty()) {
+        if (!curve.points.empty())
             head += "<th>" + escaped(curve.name) + "</th>";
-        }
-        for (const auto& point : curve.points) {
-            if (wanted.empty() || wanted.contains(point.first)) {
+        for (const auto& point : curve.points)
+            if (wanted.empty() || wanted.contains(point.first))
                 places.insert(point.first);
-            }
-        }
     }
     std::string rows;
     for (const double place : places) {
@@ -105,9 +101,8 @@ std::string section_of(const PageSection& section) {
 /// Nothing without items.
 std::string items_of(const char* list, const std::vector<std::string>& items) {
     std::string html;
-    for (const std::string& item : items) {
+    for (const std::string& item : items)
         html += "<li>" + escaped(item) + "</li>\n";
-    }
     return html.empty() ? "" : std::string(list) + "\n" + html + "</ul>\n";
 }
 
@@ -157,14 +152,12 @@ std::string value_text(double value, PlotUnit unit) {
 std::string html_of(const Page& page) {
     std::string html = kHead + ("<title>" + escaped(page.title)) + "</title></head><body>\n<h1>" +
                        escaped(page.title) + "</h1>\n<table class=\"facts\">\n";
-    for (const auto& [name, value] : page.facts) {
+    for (const auto& [name, value] : page.facts)
         html += "<tr><th>" + escaped(name) + "</th><td>" + escaped(value) + "</td></tr>\n";
-    }
     html += "</table>\n";
     html += items_of("<ul class=\"note\">", page.notes);
-    for (const PageSection& section : page.sections) {
+    for (const PageSection& section : page.sections)
         html += section_of(section);
-    }
     html += "<details>\n<summary>Commands that were run</summary>\n" +
             items_of("<ul>", page.commands) + "</details>\n";
     return html + "</body></html>\n";

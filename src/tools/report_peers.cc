@@ -35,11 +35,9 @@ constexpr unsigned kWaitUs = 2000;
 std::vector<std::string> words_of(const std::string& line, char separator) {
     std::vector<std::string> words;
     std::istringstream stream(line);
-    for (std::string word; std::getline(stream, word, separator);) {
-        if (!word.empty() || separator != ' ') {
+    for (std::string word; std::getline(stream, word, separator);)
+        if (!word.empty() || separator != ' ')
             words.push_back(word);
-        }
-    }
     return words;
 }
 
@@ -61,12 +59,10 @@ int free_port() {
     socklen_t length = sizeof address;
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     const bool bound = fd >= 0 && bind(fd, any, length) == 0 && getsockname(fd, any, &length) == 0;
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
-    if (!bound) {
+    if (!bound)
         throw Failure("there is no free TCP port");
-    }
     return ntohs(address.sin_port);
 }
 
@@ -76,12 +72,9 @@ bool is_listening(int port) {
     const std::string at_port = text(":%04X ", static_cast<unsigned>(port));
     for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
         std::ifstream lines(table);
-        for (std::string line; std::getline(lines, line);) {
-            if (line.find(at_port) < line.find(kListen) &&
-                line.find(kListen) != std::string::npos) {
+        for (std::string line; std::getline(lines, line);)
+            if (line.find(at_port) < line.find(kListen) && line.find(kListen) != std::string::npos)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -106,9 +99,8 @@ void wait_for(Program& server, const std::string& name, int port) {
 ProgramResult end_of(Program& server) {
     const std::uint64_t deadline = now_ns() + std::uint64_t{kSettleTimeoutMs} * 1000000;
     while (server.is_running()) {
-        if (now_ns() > deadline) {
+        if (now_ns() > deadline)
             return {};
-        }
         usleep(kWaitUs);
     }
     return server.wait(kEndTimeoutMs);
@@ -127,9 +119,8 @@ std::string version_of(const std::string& program, const std::string& package,
         if (found != std::string::npos) {
             const std::size_t begin = out.find_first_not_of(": ", found + mark.size());
             const std::size_t end = out.find_first_not_of("0123456789.", begin);
-            if (begin != std::string::npos && end != begin) {
+            if (begin != std::string::npos && end != begin)
                 return out.substr(begin, end - begin);
-            }
         }
     } catch (const Failure&) {  // the version is all that is missing then
     }
@@ -164,9 +155,8 @@ Points parse_ucx(const std::string& printed, Figure figure) {
     bool has_head = false;
     for (const std::string& line : words_of(printed, '\n')) {
         const std::vector<std::string> words = words_of(line, ',');
-        if (words.size() != kColumns) {
+        if (words.size() != kColumns)
             continue;  // what a library has to say besides
-        }
         if (words[1] == "iterations") {
             has_head = words[kMedian] == "50.0_percentile_lat" && words[kRate] == "overall_mr";
             continue;
@@ -177,9 +167,8 @@ Points parse_ucx(const std::string& printed, Figure figure) {
                                   : figure == Figure::kBytes ? rate * size
                                                              : rate);
     }
-    if (!has_head || points.empty()) {
+    if (!has_head || points.empty())
         throw Failure("ucx_perftest printed no result in the form that is known");
-    }
     return points;
 }
 
@@ -190,9 +179,8 @@ Points parse_libfabric(const std::string& printed) {
     bool has_head = false;
     for (const std::string& line : words_of(printed, '\n')) {
         const std::vector<std::string> words = words_of(line, ' ');
-        if (words.size() != kColumns) {
+        if (words.size() != kColumns)
             continue;
-        }
         if (words[0] == "bytes") {
             has_head = words[kTransfer] == "usec/xfer";
             continue;
@@ -204,9 +192,8 @@ Points parse_libfabric(const std::string& printed) {
             throw Failure(program + " printed no size: " + error.what());
         }
     }
-    if (!has_head || points.empty()) {
+    if (!has_head || points.empty())
         throw Failure("fi_pingpong printed no result in the form that is known");
-    }
     return points;
 }
 
@@ -215,13 +202,11 @@ Points parse_netpipe(const std::string& printed) {
     Points points;
     for (const std::string& line : words_of(printed, '\n')) {
         const std::vector<std::string> words = words_of(line, ' ');
-        if (words.size() == 11 && words[2] == "bytes" && words[10] == "usec") {
+        if (words.size() == 11 && words[2] == "bytes" && words[10] == "usec")
             points.emplace_back(number(kNetpipe, words[1]), number(kNetpipe, words[9]) * 1e3);
-        }
     }
-    if (points.empty()) {
+    if (points.empty())
         throw Failure(text("%s printed no result in the form that is known", kNetpipe));
-    }
     return points;
 }
 
@@ -244,9 +229,8 @@ std::string PeerRuns::output_of(const Pair& pair) const {
     server.feed();
     wait_for(server, name, pair.port);
     const ProgramResult client = run_program(pair.client, timeout_ms_, pair.input);
-    if (client.status == 0) {
+    if (client.status == 0)
         return client.out;
-    }
     std::string told =
         text("%s ended with status %d: %s", name.c_str(), client.status, client.error.c_str());
     if (const ProgramResult ended = end_of(server); ended.status > 0) {  // the cause, maybe
@@ -294,9 +278,8 @@ Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>
             Pair pair{"fi_pingpong", {}, {}, free_port(), ""};
             const auto command = [&](int cpu, const char* port_option) {
                 std::vector<std::string> words{"env", setting};
-                if (is_ours) {
+                if (is_ours)
                     words.push_back("FI_PROVIDER_PATH=" + folder_of_provider());
-                }
                 words.insert(words.end(), {"taskset", "-c", std::to_string(cpu)});
                 const std::vector<std::string> rest = words_of(test, ' ');
                 words.insert(words.end(), rest.begin(), rest.end());
@@ -318,9 +301,8 @@ Points PeerRuns::libfabric(const std::string& provider, const std::vector<Batch>
 std::string PeerRuns::netpipe(const std::vector<std::string>& layer, const Batch& batch) const {
     const std::vector<Size> sizes = parse_sizes(batch.sizes);
     std::vector<std::string> command{"env", "FI_TAGWIRE_TRANSPORTS=sm", "UCX_LOG_LEVEL=error"};
-    if (const std::string folder = folder_of_provider(); !folder.empty()) {
+    if (const std::string folder = folder_of_provider(); !folder.empty())
         command.push_back("FI_PROVIDER_PATH=" + folder);
-    }
     if (geteuid() == 0) {
         command.insert(command.end(),
                        {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
@@ -328,9 +310,8 @@ std::string PeerRuns::netpipe(const std::vector<std::string>& layer, const Batch
     command.insert(command.end(), {kMpirun, "--oversubscribe", "--bind-to", "none"});
     command.insert(command.end(), layer.begin(), layer.end());
     for (std::size_t rank = 0; rank < 2; ++rank) {
-        if (rank > 0) {
+        if (rank > 0)
             command.emplace_back(":");
-        }
         command.insert(command.end(), {"-np", "1", "taskset", "-c", std::to_string(cpus_[rank]),
                                        kNetpipe, "-l", std::to_string(sizes.front().bytes), "-u",
                                        std::to_string(sizes.back().bytes), "-n", batch.iterations,
@@ -347,9 +328,8 @@ std::string PeerRuns::netpipe(const std::vector<std::string>& layer, const Batch
 Points PeerRuns::openmpi(const std::vector<std::string>& layer,
                          const std::vector<Batch>& batches) const {
     std::string shown = kMpirun;
-    for (const std::string& word : layer) {
+    for (const std::string& word : layer)
         shown += " " + word;
-    }
     log_->insert(shown + " -np 2 " + kNetpipe + " -l SIZE -u SIZE -n COUNT -p 0");
     Points points;
     for (const Batch& batch : batches) {
@@ -364,9 +344,8 @@ std::string PeerRuns::ucx_version() const {
 }
 
 std::string PeerRuns::openmpi_version() const {
-    if (!has_program(kNetpipe)) {
+    if (!has_program(kNetpipe))
         throw Failure(text("%s is not installed (apt-get install netpipe-openmpi)", kNetpipe));
-    }
     return version_of(kMpirun, "openmpi-bin", {kMpirun, "--version"}, "(Open MPI)");
 }
 

@@ -143,19 +143,16 @@ std::vector<Source> Report::sources(const char* test, Figure figure,
     for (const Lane& lane : lanes_) {
         for (const char* level : {"msg", "uct"}) {
             std::vector<std::string> arguments{test, "--level", level, "--tl", lane.transport};
-            if (lane.transport != "sm") {
+            if (lane.transport != "sm")
                 arguments.insert(arguments.end(), {"--device", lane.device});
-            }
-            if (std::string(level) == "msg") {
+            if (std::string(level) == "msg")
                 arguments = {test, "--level", level, "--tl", lane.tl()};
-            }
             sources.push_back({lane.name() + ", " + level,
                                std::string(level) == "msg" ? Line::kSolid : Line::kDashed, colour,
                                true,
                                [=, this] { return own_.by_size(arguments, figure, batches); }});
-            if (lane.transport == "sm" && sources.size() == 1) {
+            if (lane.transport == "sm" && sources.size() == 1)
                 add_peers(test, figure, batches, &sources);  // right behind what they compare with
-            }
         }
         ++colour;
     }
@@ -173,9 +170,8 @@ void Report::add_depth() {
     for (const Lane& lane : lanes_) {
         std::vector<std::string> arguments{"match", "--level", "msg", "--tl", lane.tl()};
         for (const bool is_expected : {true, false}) {
-            if (!is_expected) {
+            if (!is_expected)
                 arguments.emplace_back("--unexpected");
-            }
             sources.push_back({lane.name() + (is_expected ? ", expected" : ", unexpected"),
                                is_expected ? Line::kSolid : Line::kDashed, colour, true, [=, this] {
                                    return own_.by_depth(arguments, amounts_.depths,
@@ -236,9 +232,8 @@ void Report::add_choice(const Lane& lane) {
 }
 
 void Report::add_clients() {
-    if (libfabric_.empty() && openmpi_.empty()) {
+    if (libfabric_.empty() && openmpi_.empty())
         return;
-    }
     const bool has_provider = !folder_of_provider().empty();
     if (!has_provider) {
         meter_.note(
@@ -257,9 +252,8 @@ void Report::add_clients() {
                            [=, this] { return peers_.openmpi(layer, amounts_.netpipe); }});
     };
     if (!libfabric_.empty()) {
-        if (has_provider) {
+        if (has_provider)
             add_libfabric("tagwire", Line::kSolid, true);
-        }
         add_libfabric("shm", Line::kDotted, false);
     }
     if (!openmpi_.empty()) {
@@ -291,15 +285,12 @@ Facts Report::facts() const {
     Facts facts = facts_of_machine(cpus_);
     facts.emplace_back("Command", arguments_.command);
     facts.emplace_back("Transports", names);
-    if (!ucx_.empty()) {
+    if (!ucx_.empty())
         facts.emplace_back("UCX", ucx_ + ", ucx_perftest, tag_lat and tag_bw of UCP");
-    }
-    if (!libfabric_.empty()) {
+    if (!libfabric_.empty())
         facts.emplace_back("libfabric", libfabric_ + ", fi_pingpong, which has latency only");
-    }
-    if (!openmpi_.empty()) {
+    if (!openmpi_.empty())
         facts.emplace_back("Open MPI", openmpi_ + ", NetPIPE");
-    }
     if (!meter_.floors().empty()) {
         const auto [low, high] = std::ranges::minmax(meter_.floors());
         facts.emplace_back(
@@ -314,9 +305,8 @@ Facts Report::facts() const {
 
 Page Report::measure() {
     page_.title = "tagwire: what messages cost on this machine";
-    if (const std::string warning = load_warning(); !warning.empty()) {
+    if (const std::string warning = load_warning(); !warning.empty())
         meter_.note(warning);
-    }
     add({"latency", "Latency", size_axis(), latency_axis(), {}},
         "Half of the round trip of a tagged ping-pong between two processes (tag_lat), median over "
         "batches of 32. msg: the messaging layer; uct: the transport itself. Lower is better.",

@@ -19,11 +19,9 @@ void visit_resources(Visit visit, Complain complain) {
         for (const std::string& name : md_names(component)) {
             try {
                 const MdHandle md = open_md(component, name);
-                for (const Resource& resource : resources_of(component, name, md.get())) {
-                    if (visit(resource)) {
+                for (const Resource& resource : resources_of(component, name, md.get()))
+                    if (visit(resource))
                         return;
-                    }
-                }
             } catch (const Failure& failure) {
                 complain(failure.what());
             }
@@ -35,12 +33,10 @@ void visit_resources(Visit visit, Complain complain) {
 std::string findings(uct_component_h wanted) {
     std::string list;
     for (const uct_component_h component : Components()) {
-        if (wanted != nullptr && component != wanted) {
+        if (wanted != nullptr && component != wanted)
             continue;
-        }
-        for (const auto& [key, value] : describe(component)) {
+        for (const auto& [key, value] : describe(component))
             list.append("; ").append(key).append(": ").append(value);
-        }
     }
     return list;
 }
@@ -48,9 +44,8 @@ std::string findings(uct_component_h wanted) {
 }  // namespace
 
 void check(ucs_status_t status, const char* what) {
-    if (status != UCS_OK) {
+    if (status != UCS_OK)
         throw Failure(text("%s: %s", what, ucs_status_string(status)));
-    }
 }
 
 Components::Components() {
@@ -73,16 +68,14 @@ std::vector<std::string> md_names(uct_component_h component) {
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
     check(uct_component_query(component, &attr), "uct_component_query");
     std::vector<uct_md_resource_desc_t> mds(attr.md_resource_count);
-    if (mds.empty()) {
+    if (mds.empty())
         return {};
-    }
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
     attr.md_resources = mds.data();
     check(uct_component_query(component, &attr), "uct_component_query");
     std::vector<std::string> names;
-    for (const uct_md_resource_desc_t& md : mds) {
+    for (const uct_md_resource_desc_t& md : mds)
         names.emplace_back(md.md_name);
-    }
     return names;
 }
 
@@ -148,17 +141,15 @@ Resource find_resource(const std::string& transport, const std::string& device,
         [&](const Resource& resource) {
             if (resource.transport == transport) {
                 of_transport = resource.component;
-                if (device.empty() || names_device(device, resource.device)) {
+                if (device.empty() || names_device(device, resource.device))
                     found = resource;
-                }
             }
             available += " " + resource.transport + "/" + resource.device;
             return found.has_value();
         },
         [&problems](const char* sentence) { problems += std::string("; ") + sentence; });
-    if (found) {
+    if (found)
         return *found;
-    }
     const std::string there =
         (available.empty() ? " none" : available) + problems + findings(of_transport);
     if (of_transport != nullptr) {

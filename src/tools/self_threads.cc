@@ -39,17 +39,15 @@ class Pinned final : public Test {
 struct Threads {
     Threads(const PerfPlan& plan, std::vector<int> all)
         : cpus(std::move(all)), context(msg::Context::adopt(open_context(plan.setup))) {
-        for (std::uint64_t i = 0; i < plan.setup.threads; ++i) {
+        for (std::uint64_t i = 0; i < plan.setup.threads; ++i)
             links.push_back(std::make_unique<MsgLink>(context.get(), plan.setup));
-        }
     }
 
     Measurement run(Job job) const {
         std::vector<std::unique_ptr<Test>> tests;
         job.bidir = true;  // each is both sides
-        for (std::size_t i = 0; i < links.size(); ++i) {
+        for (std::size_t i = 0; i < links.size(); ++i)
             tests.push_back(std::make_unique<Pinned>(make_msg_test(*links[i], job), cpus[i]));
-        }
         job.bidir = false;
         Measurement measured = run_streams(tests, job);
         for (const std::unique_ptr<Test>& test : tests) {
@@ -103,13 +101,11 @@ void run_self_threads(const PerfPlan& plan) {
     Results results(plan.json);
     const std::vector<int> turn = cpus_in_turn(plan.cpus);
     std::vector<int> cpus;
-    for (std::uint64_t i = 0; i < plan.setup.threads; ++i) {
+    for (std::uint64_t i = 0; i < plan.setup.threads; ++i)
         cpus.push_back(turn[i % turn.size()]);
-    }
     const Threads threads(plan, cpus);
-    for (const Size& size : plan.sizes) {
+    for (const Size& size : plan.sizes)
         results.add({result_for(plan, job_for(plan, size), threads)});
-    }
     results.finish();
 }
 

@@ -29,9 +29,8 @@ namespace tagwire::tools {
 /// memory.
 inline std::size_t slots_of(const Job& job) {
     constexpr std::uint64_t kValidateBytes = 64 << 20;
-    if (!job.validate || job.size == 0) {
+    if (!job.validate || job.size == 0)
         return job.window;
-    }
     return std::clamp<std::uint64_t>(kValidateBytes / job.size, 1, job.window);
 }
 
@@ -64,9 +63,8 @@ inline ucs_status_t status_of(ssize_t packed) {
 
 /// The status of a call that returns a handle, or an error in its place.
 inline ucs_status_t status_of(ucs_status_ptr_t handle) {
-    if (UCS_PTR_IS_ERR(handle)) {
+    if (UCS_PTR_IS_ERR(handle))
         return UCS_PTR_STATUS(handle);
-    }
     return handle == nullptr ? UCS_OK : UCS_INPROGRESS;
 }
 
@@ -94,35 +92,31 @@ class Sender {
     ucs_status_t try_send(std::uint64_t sequence, Post post) {
         Slot& slot = slots_[next_slot_];
         if constexpr (kCompletes) {
-            if (slot.busy) {
+            if (slot.busy)
                 return UCS_ERR_NO_RESOURCE;
-            }
             slot.completion.func = &Sender::on_complete;
             slot.completion.count = 1;
             slot.completion.status = UCS_OK;
             slot.busy = true;
             ++outstanding_;
         }
-        if (validate_) [[unlikely]] {
+        if (validate_) [[unlikely]]
             Pattern(stream_, sequence).fill(slot.data, size_);
-        }
         const ucs_status_t status = post(link_.endpoint(next_peer_), slot.data, &slot.completion);
         if constexpr (kCompletes) {
             if (status != UCS_INPROGRESS) {
                 slot.busy = false;
                 --outstanding_;
             }
-            if (status == UCS_OK && on_slot_done_ != nullptr) {
+            if (status == UCS_OK && on_slot_done_ != nullptr)
                 on_slot_done_(on_slot_done_arg_, slot.data);
-            }
         }
         if (status == UCS_OK || status == UCS_INPROGRESS) {
             advance();
             return UCS_OK;
         }
-        if (status != UCS_ERR_NO_RESOURCE) [[unlikely]] {
+        if (status != UCS_ERR_NO_RESOURCE) [[unlikely]]
             throw Failure(text("the transport refused a message: %s", ucs_status_string(status)));
-        }
         return status;
     }
 
@@ -154,20 +148,17 @@ class Sender {
         Sender* const self = slot->sender;
         slot->busy = false;
         --self->outstanding_;
-        if (completion->status != UCS_OK) {
+        if (completion->status != UCS_OK)
             ++self->errors_;
-        } else if (self->on_slot_done_ != nullptr) {
+        else if (self->on_slot_done_ != nullptr)
             self->on_slot_done_(self->on_slot_done_arg_, slot->data);
-        }
     }
 
     void advance() {
-        if (++next_slot_ == slots_.size()) {
+        if (++next_slot_ == slots_.size())
             next_slot_ = 0;
-        }
-        if (++next_peer_ == link_.peers()) {
+        if (++next_peer_ == link_.peers())
             next_peer_ = 0;
-        }
     }
 
     Link& link_;

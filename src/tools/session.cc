@@ -33,12 +33,10 @@ void Session::open_links(const Setup& setup) {
 
 void Session::make_tests(const Job& job) {
     tests.clear();
-    for (const std::unique_ptr<Link>& link : links) {
+    for (const std::unique_ptr<Link>& link : links)
         tests.push_back(make_test(*link, job));
-    }
-    for (const std::unique_ptr<MsgLink>& link : msg_links) {
+    for (const std::unique_ptr<MsgLink>& link : msg_links)
         tests.push_back(make_msg_test(*link, job));
-    }
 }
 
 void Session::serve_until_readable() {
@@ -46,12 +44,10 @@ void Session::serve_until_readable() {
         // Looking at the channel is a system call: rare beside progress, often enough to end
         // promptly.
         for (int i = 0; i < 256; ++i) {
-            for (const std::unique_ptr<Link>& link : links) {
+            for (const std::unique_ptr<Link>& link : links)
                 uct_worker_progress(link->worker());
-            }
-            for (const std::unique_ptr<MsgLink>& link : msg_links) {
+            for (const std::unique_ptr<MsgLink>& link : msg_links)
                 tw_worker_progress(link->worker());
-            }
         }
         sched_yield();
     }
@@ -169,9 +165,8 @@ Measurement Driver::run_as_is(const Job& job, const OnProgress& on_progress) {
 
 std::vector<VariantMeasurement> Driver::run_cacheline(const Job& job,
                                                       const OnProgress& on_progress) {
-    if (session_.floor == nullptr) {
+    if (session_.floor == nullptr)
         throw Failure("the two processes cannot map the same memory");
-    }
     start_job(job);
     session_.channel->expect(MessageType::kReady);
     std::vector<VariantMeasurement> results =

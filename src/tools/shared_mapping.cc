@@ -47,12 +47,10 @@ SharedMapping::SharedMapping(std::size_t bytes)
 }
 
 SharedMapping::~SharedMapping() {
-    if (data_ != nullptr) {
+    if (data_ != nullptr)
         munmap(data_, bytes_);
-    }
-    if (fd_ >= 0) {
+    if (fd_ >= 0)
         close(fd_);
-    }
 }
 
 void SharedMapping::map() {
@@ -78,21 +76,18 @@ std::unique_ptr<SharedMapping> SharedMapping::open(Decoder name, std::size_t byt
     const std::uint64_t pid = name.number_up_to(kIntMax);
     const std::uint64_t fd_number = name.number_up_to(kIntMax);
     name.end();
-    if (boot.empty() || boot != boot_id()) {
+    if (boot.empty() || boot != boot_id())
         return nullptr;
-    }
     const std::string path =
         text("/proc/%d/fd/%d", static_cast<int>(pid), static_cast<int>(fd_number));
     // The numbers come from the peer and may lead to anything: opening must neither block nor
     // acquire a terminal.
     const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
+    if (fd < 0)
         return nullptr;
-    }
     std::unique_ptr<SharedMapping> mapping(new SharedMapping(fd, bytes));
-    if (!is_sealed_memory(fd, bytes)) {
+    if (!is_sealed_memory(fd, bytes))
         return nullptr;
-    }
     mapping->map();
     return mapping;
 }

@@ -19,9 +19,8 @@ constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 }
 
 unsigned unit_shift(std::string_view unit, std::string_view size) {
-    if (unit.empty()) {
+    if (unit.empty())
         return 0;
-    }
     if (unit.size() == 1) {
         switch (unit.front()) {
             case 'k':
@@ -48,9 +47,8 @@ void add_range(std::string_view range, std::size_t colon, std::vector<Size>* siz
             "'%.*s' is not a range: it starts at a power of two and ends at or above it, as 1:4m",
             static_cast<int>(range.size()), range.data()));
     }
-    for (std::uint64_t bytes = first; bytes <= last; bytes *= 2) {
+    for (std::uint64_t bytes = first; bytes <= last; bytes *= 2)
         sizes->push_back({bytes, true});
-    }
 }
 
 }  // namespace
@@ -58,14 +56,12 @@ void add_range(std::string_view range, std::size_t colon, std::vector<Size>* siz
 std::uint64_t parse_size(std::string_view size) {
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), number);
-    if (error != std::errc()) {
+    if (error != std::errc())
         refuse(size);
-    }
     const unsigned shift =
         unit_shift(size.substr(static_cast<std::size_t>(end - size.data())), size);
-    if (number > (kSizeMax >> shift)) {
+    if (number > (kSizeMax >> shift))
         refuse(size);
-    }
     return number << shift;
 }
 
@@ -75,14 +71,12 @@ std::vector<Size> parse_sizes(std::string_view list) {
         const std::size_t comma = list.find(',');
         const std::string_view item = list.substr(0, comma);
         const std::size_t colon = item.find(':');
-        if (colon != std::string_view::npos) {
+        if (colon != std::string_view::npos)
             add_range(item, colon, &sizes);
-        } else {
+        else
             sizes.push_back({parse_size(item), false});
-        }
-        if (comma == std::string_view::npos) {
+        if (comma == std::string_view::npos)
             return sizes;
-        }
         list.remove_prefix(comma + 1);
     }
 }

@@ -30,13 +30,11 @@ namespace {
 /// Starts the other side as a child of this process, before anything of the library is open.
 std::unique_ptr<Channel> start_other_side(std::uint64_t seed, const Setup& setup) {
     int fds[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         throw Failure(text("socketpair: %s", std::strerror(errno)));
-    }
     const pid_t child = fork();
-    if (child < 0) {
+    if (child < 0)
         throw Failure(text("cannot start the other process: %s", std::strerror(errno)));
-    }
     if (child != 0) {
         close(fds[1]);
         return std::make_unique<Channel>(fds[0], child);
@@ -97,9 +95,8 @@ void run_soak(const SoakArguments& arguments) {
         const SoakCounts counts = side.finish_as_driver();
         print_summary(counts, static_cast<double>(now_ns() - start) * 1e-9);
     } catch (const Failure&) {
-        if (channel->stalled()) {
+        if (channel->stalled())
             channel->receive();  // throws what the other side has to say: nearer to the cause
-        }
         throw;
     }
 }

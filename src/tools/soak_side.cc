@@ -20,9 +20,8 @@ constexpr std::uint64_t kNobodysTag = std::uint64_t{1} << 62;
 
 std::size_t inject_max_of(tw_worker_h worker) {
     tw_worker_attr_t attr{};
-    if (tw_worker_query(worker, &attr) != TW_OK) {
+    if (tw_worker_query(worker, &attr) != TW_OK)
         throw Failure("tw_worker_query failed");
-    }
     return std::min(attr.inject_bytes_max, kInjectMax);
 }
 
@@ -57,11 +56,9 @@ SoakSide::SoakSide(Side side, const Setup& setup, Channel* channel, std::uint64_
 SoakSide::~SoakSide() {
     // After a failure the library still has buffers: it gives them up when the endpoint is closed,
     // and receives from anybody when they are cancelled.
-    for (const std::unique_ptr<Receive>& receive : receives_) {
-        if (receive->is_posted && !receive->has_ended) {
+    for (const std::unique_ptr<Receive>& receive : receives_)
+        if (receive->is_posted && !receive->has_ended)
             tw_request_cancel(receive->request);
-        }
-    }
     tw_ep_close(link_.endpoint(), TW_EP_CLOSE_FORCE, nullptr, nullptr);
 }
 
@@ -80,15 +77,13 @@ void SoakSide::run(std::uint64_t deadline_ns) {
 }
 
 void SoakSide::run_round() {
-    for (std::size_t i = 0; i < kMessages; ++i) {
+    for (std::size_t i = 0; i < kMessages; ++i)
         draw_one();
-    }
     std::uint64_t moved_ns = now_ns();
     std::size_t left = 2 * kMessages;
     for (std::size_t sent = 0; left > 0;) {
-        if (sent < sends_.size() && own_.one_in(2) && try_send(*sends_[sent])) {
+        if (sent < sends_.size() && own_.one_in(2) && try_send(*sends_[sent]))
             ++sent;
-        }
         const std::size_t now_left = advance_all();
         moved_ns = now_left < left ? now_ns() : moved_ns;
         left = now_left;
@@ -96,9 +91,8 @@ void SoakSide::run_round() {
             throw Failure(text("round %llu: %zu operations did not end within 60 s",
                                static_cast<unsigned long long>(round_), left));
         }
-        for (std::uint64_t steps = own_.below(8); steps > 0; --steps) {
+        for (std::uint64_t steps = own_.below(8); steps > 0; --steps)
             link_.progress();
-        }
     }
     cancel_one();
     sends_.clear();
@@ -123,15 +117,13 @@ void SoakSide::draw_one() {
 /// How many operations of the round have not ended.
 std::size_t SoakSide::advance_all() {
     std::size_t left = 0;
-    for (const std::unique_ptr<Send>& send : sends_) {
+    for (const std::unique_ptr<Send>& send : sends_)
         left += has_ended(*send) ? 0 : 1;
-    }
     bool untagged_waits = false;  // receives of untagged messages are matched in their order
     for (const std::unique_ptr<Receive>& receive : receives_) {
         const bool may_begin = receive->message.is_tagged || !untagged_waits;
-        if (receive->is_begun || (may_begin && own_.one_in(3))) {
+        if (receive->is_begun || (may_begin && own_.one_in(3)))
             advance(*receive);
-        }
         untagged_waits |= !receive->message.is_tagged && !receive->is_begun;
         left += receive->is_checked ? 0 : 1;
     }
@@ -148,28 +140,24 @@ bool SoakSide::try_send(Send& send) {
             ? tw_tag_send(link_.endpoint(), send.data.data(), message.size, message.tag, &op,
                           &send.request)
             : tw_msg_send(link_.endpoint(), send.data.data(), message.size, &op, &send.request);
-    if (status == TW_ERR_NO_RESOURCE) {
+    if (status == TW_ERR_NO_RESOURCE)
         return false;
-    }
     send.is_begun = true;
     if (status != TW_INPROGRESS) {
         send.request = nullptr;
         check_send(send, status);
     }
-    if ((message.send_flags & TW_OP_INJECT) != 0) {
+    if ((message.send_flags & TW_OP_INJECT) != 0)
         std::ranges::fill(send.data, kUntouched);  // the buffer is the program's again
-    }
     return true;
 }
 
 bool SoakSide::has_ended(Send& send) {
-    if (send.request == nullptr) {
+    if (send.request == nullptr)
         return send.is_begun;
-    }
     const tw_status_t status = tw_request_test(send.request, nullptr);
-    if (status == TW_INPROGRESS) {
+    if (status == TW_INPROGRESS)
         return false;
-    }
     tw_request_free(send.request);
     send.request = nullptr;
     check_send(send, status);
@@ -185,11 +173,10 @@ void SoakSide::check_send(const Send& send, tw_status_t status) const {
 }
 
 void SoakSide::advance(Receive& receive) {
-    if (!receive.is_begun) {
+    if (!receive.is_begun)
         receive.message.receive == SoakReceive::kPosted ? try_post(receive, 0) : try_peek(receive);
-    } else if (receive.message.receive == SoakReceive::kClaimed && !receive.is_posted) {
+    else if (receive.message.receive == SoakReceive::kClaimed && !receive.is_posted)
         try_post(receive, TW_OP_CLAIM);
-    }
     if (receive.is_posted && !receive.has_ended && !receive.message.has_callback) {
         const tw_status_t status = tw_request_test(receive.request, &receive.done);
         if (status != TW_INPROGRESS) {
@@ -197,9 +184,8 @@ void SoakSide::advance(Receive& receive) {
             receive.has_ended = true;
         }
     }
-    if (receive.has_ended && !receive.is_checked) {
+    if (receive.has_ended && !receive.is_checked)
         check(receive);
-    }
 }
 
 tw_status_t SoakSide::post(Receive& receive, tw_op_t& op, std::size_t length) {
@@ -226,9 +212,8 @@ void SoakSide::try_post(Receive& receive, std::uint32_t flags) {
         };
     }
     const tw_status_t status = post(receive, op, receive.data.size());
-    if (status == TW_ERR_NO_RESOURCE) {
+    if (status == TW_ERR_NO_RESOURCE)
         return;
-    }
     receive.is_begun = receive.is_posted = true;
     if (status != TW_INPROGRESS) {
         receive.request = nullptr;
@@ -242,12 +227,10 @@ void SoakSide::try_peek(Receive& receive) {
     tw_op_t op{};
     op.flags = TW_OP_PEEK | (discards ? TW_OP_DISCARD : TW_OP_CLAIM);
     const tw_status_t status = post(receive, op, 0);
-    if (status == TW_ERR_NO_MESSAGE || status == TW_ERR_NO_RESOURCE) {
+    if (status == TW_ERR_NO_MESSAGE || status == TW_ERR_NO_RESOURCE)
         return;
-    }
-    if (status != TW_OK) {
+    if (status != TW_OK)
         fail(receive, text("a peek ended with: %s", tw_status_string(status)));
-    }
     receive.is_begun = true;
     receive.has_ended = discards;
     receive.claimed = receive.done.message;
@@ -256,12 +239,10 @@ void SoakSide::try_peek(Receive& receive) {
 void SoakSide::check(Receive& receive) {
     const SoakMessage& message = receive.message;
     const tw_completion_t& done = receive.done;
-    if (done.status != TW_OK) {
+    if (done.status != TW_OK)
         fail(receive, text("its receive ended with: %s", tw_status_string(done.status)));
-    }
-    if (done.message_length != message.size) {
+    if (done.message_length != message.size)
         fail(receive, text("it has %zu bytes", done.message_length));
-    }
     if (done.tag != message.tag || done.ep != link_.endpoint()) {
         fail(receive, text("it has tag 0x%llx, expected 0x%llx, or another sender",
                            static_cast<unsigned long long>(done.tag),
@@ -274,9 +255,8 @@ void SoakSide::check(Receive& receive) {
                            static_cast<unsigned long long>(message.imm)));
     }
     if (message.receive != SoakReceive::kDiscarded) {
-        if (const auto wrong = wrong_byte(message, other(link_.side()), receive.data.data())) {
+        if (const auto wrong = wrong_byte(message, other(link_.side()), receive.data.data()))
             fail(receive, *wrong);
-        }
         const auto behind =
             std::find_if(receive.data.begin() + static_cast<std::ptrdiff_t>(message.size),
                          receive.data.end(), [](std::uint8_t byte) { return byte != kUntouched; });
@@ -305,25 +285,21 @@ void SoakSide::cancel_one() {
     tw_completion_t done{};
     const tw_status_t posted =
         tw_tag_recv(link_.worker(), &byte, sizeof byte, kNobodysTag, 0, nullptr, &request);
-    if (posted == TW_ERR_NO_RESOURCE) {
+    if (posted == TW_ERR_NO_RESOURCE)
         return;
-    }
-    if (posted != TW_INPROGRESS) {
+    if (posted != TW_INPROGRESS)
         throw Failure(text("a receive that nobody sends to: %s", tw_status_string(posted)));
-    }
     tw_request_cancel(request);
     const tw_status_t status = tw_request_test(request, &done);
     tw_request_free(request);
-    if (status != TW_ERR_CANCELED) {
+    if (status != TW_ERR_CANCELED)
         throw Failure(text("a cancelled receive ended with: %s", tw_status_string(status)));
-    }
     ++counts_.cancels;
 }
 
 tw_status_t SoakSide::end_of(tw_status_t status, tw_request_h request) {
-    if (status != TW_INPROGRESS) {
+    if (status != TW_INPROGRESS)
         return status;
-    }
     link_.wait_until([&] {
         status = tw_request_test(request, nullptr);
         return status != TW_INPROGRESS;
@@ -345,9 +321,8 @@ bool SoakSide::another_round(bool wanted) {
         return status != TW_ERR_NO_RESOURCE;
     });
     status = end_of(status, request);
-    if (status != TW_OK) {
+    if (status != TW_OK)
         throw Failure(text("between two rounds: %s", tw_status_string(status)));
-    }
     return word != 0;
 }
 
@@ -356,9 +331,8 @@ void SoakSide::serve_until_readable() {
     const std::uint64_t deadline = now_ns() + kPatienceNs;
     while (!channel_->readable()) {
         tw_worker_progress(link_.worker());
-        if (now_ns() > deadline) {
+        if (now_ns() > deadline)
             throw Failure("the other process did not come to its end within 60 s");
-        }
     }
 }
 
@@ -369,9 +343,8 @@ SoakCounts SoakSide::finish_as_driver() {
     theirs.messages = answer.number();
     theirs.bytes = answer.number();
     theirs.cancels = answer.number();
-    for (std::uint64_t& kind : theirs.kinds) {
+    for (std::uint64_t& kind : theirs.kinds)
         kind = answer.number();
-    }
     answer.end();
     channel_->send(MessageType::kFinish);
     theirs.add(counts_);
@@ -381,9 +354,8 @@ SoakCounts SoakSide::finish_as_driver() {
 void SoakSide::finish_as_peer() {
     Encoder message;
     message.number(counts_.messages).number(counts_.bytes).number(counts_.cancels);
-    for (const std::uint64_t kind : counts_.kinds) {
+    for (const std::uint64_t kind : counts_.kinds)
         message.number(kind);
-    }
     channel_->send(MessageType::kDone, message);
     serve_until_readable();
     channel_->expect(MessageType::kFinish).end();

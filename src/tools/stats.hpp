@@ -60,17 +60,14 @@ class BatchTimer {
 /// batch.
 template <class Operation>
 void in_batches(std::uint64_t first, std::uint64_t count, BatchTimer* timer, Operation operation) {
-    if (timer != nullptr) {
+    if (timer != nullptr)
         timer->start();
-    }
     for (std::uint64_t done = 0; done < count;) {
         const std::uint64_t batch = std::min<std::uint64_t>(BatchTimer::kBatch, count - done);
-        for (std::uint64_t i = 0; i < batch; ++i) {
+        for (std::uint64_t i = 0; i < batch; ++i)
             operation(first + done + i);
-        }
-        if (timer != nullptr) {
+        if (timer != nullptr)
             timer->batch_done(batch);
-        }
         done += batch;
     }
 }

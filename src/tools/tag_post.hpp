@@ -18,11 +18,10 @@ ucs_status_t post_tagged(uct_ep_h ep, uct_tag_t tag, std::uint8_t* data, const S
         return status_of(uct_ep_tag_eager_bcopy(ep, tag, 0, &Packed::pack, &packed, 0));
     } else {
         const uct_iov_t iov{data, sender.size(), sender.buffer().memh(), 0, 1};
-        if constexpr (op == Op::kZcopy) {
+        if constexpr (op == Op::kZcopy)
             return uct_ep_tag_eager_zcopy(ep, tag, 0, &iov, 1, 0, completion);
-        } else {
+        else
             return status_of(uct_ep_tag_rndv_zcopy(ep, tag, nullptr, 0, &iov, 1, 0, completion));
-        }
     }
 }
 
@@ -32,9 +31,8 @@ constexpr bool completes(Op op) {
 
 /// A whole 8-byte message outside of the measurement.
 inline ucs_status_t try_post_word(const Link& link, uct_tag_t tag, std::uint64_t word) {
-    if ((link.attr().cap.flags & UCT_IFACE_FLAG_TAG_EAGER_SHORT) != 0) {
+    if ((link.attr().cap.flags & UCT_IFACE_FLAG_TAG_EAGER_SHORT) != 0)
         return uct_ep_tag_eager_short(link.endpoint(0), tag, &word, sizeof(word));
-    }
     Packed packed{&word, sizeof(word)};
     return status_of(uct_ep_tag_eager_bcopy(link.endpoint(0), tag, 0, &Packed::pack, &packed, 0));
 }
@@ -42,9 +40,8 @@ inline ucs_status_t try_post_word(const Link& link, uct_tag_t tag, std::uint64_t
 /// Makes `Loop<Port<op>>` for the job's op, rendezvous included.
 template <template <class> class Loop, template <Op> class Port>
 std::unique_ptr<Test> make_for_tag_op(Link& link, const Job& job) {
-    if (job.op == Op::kRndv) {
+    if (job.op == Op::kRndv)
         return std::make_unique<Loop<Port<Op::kRndv>>>(link, job);
-    }
     return make_for_op<Loop, Port>(link, job);
 }
 

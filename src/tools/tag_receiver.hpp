@@ -61,11 +61,9 @@ class TagReceiver {
 
     ~TagReceiver() {
         on_received_ = nullptr;
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
-            if (posted_[i]) {
+        for (std::size_t i = 0; i < slots_.size(); ++i)
+            if (posted_[i])
                 take_back(i);
-            }
-        }
     }
 
     TagReceiver(const TagReceiver&) = delete;
@@ -90,9 +88,8 @@ class TagReceiver {
         const ucs_status_t status = uct_iface_tag_recv_zcopy(
             expected.iface, expected.tag, ~uct_tag_t{0}, &iov, 1, &slots_[index].context);
         posted_[index] = status == UCS_OK;
-        if (status == UCS_OK) {
+        if (status == UCS_OK)
             expected_[index] = expected;
-        }
         return status;
     }
 
@@ -100,9 +97,8 @@ class TagReceiver {
     void post(std::size_t index, const Expected& expected) {
         for (;;) {
             const ucs_status_t status = try_post(index, expected);
-            if (status == UCS_OK) {
+            if (status == UCS_OK)
                 return;
-            }
             if (status != UCS_ERR_NO_RESOURCE) {
                 throw Failure(
                     text("receive %zu cannot be posted: %s (the interface takes %zu at a time)",
@@ -117,9 +113,8 @@ class TagReceiver {
     /// any other refusal counts as an error.
     bool try_post_again(std::size_t index, const Expected& expected) {
         const ucs_status_t status = try_post(index, expected);
-        if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) [[unlikely]] {
+        if (status != UCS_OK && status != UCS_ERR_NO_RESOURCE) [[unlikely]]
             ++errors_;
-        }
         return status != UCS_ERR_NO_RESOURCE;
     }
 
@@ -141,9 +136,8 @@ class TagReceiver {
         }
         self->collected_bytes_ = offset + length;
         if ((flags & UCT_CB_PARAM_FLAG_MORE) == 0) {
-            if (self->options_.validate) {
+            if (self->options_.validate)
                 self->check_bytes(self->buffer_.data(), self->collected_bytes_, self->received_);
-            }
             ++self->received_;
         }
         return UCS_OK;
@@ -190,11 +184,10 @@ class TagReceiver {
         TagReceiver* const self = slot->receiver;
         const auto index = static_cast<std::size_t>(slot - self->slots_.data());
         self->posted_[index] = false;
-        if (status != UCS_OK || length != self->options_.size) [[unlikely]] {
+        if (status != UCS_OK || length != self->options_.size) [[unlikely]]
             ++self->errors_;
-        } else if (inline_data != nullptr) {
+        else if (inline_data != nullptr)
             std::memcpy(self->data(index), inline_data, length);
-        }
         if (self->options_.validate) [[unlikely]] {
             const Expected& expected = self->expected_[index];
             self->errors_ += tag == expected.tag ? 0 : 1;
@@ -203,9 +196,8 @@ class TagReceiver {
                 expected.sequence == kByArrival ? self->received_ : expected.sequence);
         }
         ++self->received_;
-        if (self->on_received_ != nullptr) {
+        if (self->on_received_ != nullptr)
             self->on_received_(self->on_received_arg_, index);
-        }
     }
 
     static void on_software_rndv(uct_tag_context_t* context, uct_tag_t, const void*, unsigned,

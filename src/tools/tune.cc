@@ -106,9 +106,8 @@ Measurement run_for_a_while(Driver& driver, const Job& job) {
 std::string protocol_of(const MsgLink& link, std::uint64_t size) {
     tw_explanation_t explanation{};
     const tw_status_t status = tw_ep_explain(link.endpoint(), size, TW_BUFFER_MAPPED, &explanation);
-    if (status != TW_OK) {
+    if (status != TW_OK)
         throw Failure(text("tw_ep_explain: %s", tw_status_string(status)));
-    }
     return explanation.protocols[explanation.chosen].name;
 }
 
@@ -128,9 +127,8 @@ void measure_registration(const MsgLink& link, Points* points) {
             const std::uint64_t start = now_ns();
             tw_mem_h handle = nullptr;
             const tw_status_t status = tw_mem_map(link.context(), pages.data(), size, &handle);
-            if (status != TW_OK) {
+            if (status != TW_OK)
                 throw Failure(text("tw_mem_map: %s", tw_status_string(status)));
-            }
             tw_mem_unmap(link.context(), handle);
             times.push_back(static_cast<double>(now_ns() - start));
         }
@@ -141,14 +139,11 @@ void measure_registration(const MsgLink& link, Points* points) {
 /// With a scheme that a transport lacks no worker is made, so this is asked first.
 void note_protocols(const MsgLink& link, Tuned* tuned) {
     tw_explanation_t explanation{};
-    if (tw_ep_explain(link.endpoint(), 1 << 20, TW_BUFFER_MAPPED, &explanation) != TW_OK) {
+    if (tw_ep_explain(link.endpoint(), 1 << 20, TW_BUFFER_MAPPED, &explanation) != TW_OK)
         return;
-    }
-    for (unsigned i = 0; i < explanation.protocol_count; ++i) {
-        if (explanation.protocols[i].obstacle == nullptr) {
+    for (unsigned i = 0; i < explanation.protocol_count; ++i)
+        if (explanation.protocols[i].obstacle == nullptr)
             tuned->protocols.insert(explanation.protocols[i].name);
-        }
-    }
 }
 
 /// One round of one forcing, between two new processes. False: the time was up.
@@ -165,9 +160,8 @@ bool measure(const std::string& transport, const Forcing& forcing, const std::ve
     tuned->device = link.device();
     const double floor_before = floor_of(driver);
     for (const std::uint64_t size : forcing.sizes) {
-        if (now_ns() > deadline_ns) {
+        if (now_ns() > deadline_ns)
             return false;
-        }
         Job job;
         job.test = TestId::kTagLat;
         job.op = Op::kAuto;
@@ -198,12 +192,10 @@ Tuned tune(const std::string& transport, const TuneArguments& arguments,
         std::fflush(stdout);
         for (const Forcing& forcing : forcings()) {
             const bool is_first = tuned.points.empty();
-            if (!is_first && !tuned.protocols.contains(forcing.protocol)) {
+            if (!is_first && !tuned.protocols.contains(forcing.protocol))
                 continue;
-            }
-            if (measure(transport, forcing, cpus, deadline_ns, &tuned)) {
+            if (measure(transport, forcing, cpus, deadline_ns, &tuned))
                 continue;
-            }
             if (round == 0) {
                 throw Failure(
                     text("%s: the machine is too busy to measure each protocol once in "
@@ -223,9 +215,8 @@ void refuse_doubtful(const std::vector<Tuned>& all, bool force) {
     bool is_doubtful = false;
     for (const Tuned& tuned : all) {
         Costs costs;
-        for (const auto& [point, times] : tuned.points) {
+        for (const auto& [point, times] : tuned.points)
             costs[point] = median(times);
-        }
         for (const std::string& doubt : doubts_of(costs, tuned.floors)) {
             std::fprintf(stderr, "tagwire: warning: %s: %s\n", tuned.transport.c_str(),
                          doubt.c_str());
@@ -256,9 +247,8 @@ void store(const std::string& file, const std::vector<Tuned>& all) {
         }
     }
     const tw_status_t status = tw_calibration_store(file.c_str(), samples.data(), samples.size());
-    if (status != TW_OK) {
+    if (status != TW_OK)
         throw Failure(text("%s cannot be written: %s", file.c_str(), tw_status_string(status)));
-    }
     std::printf("stored in %s\n", file.c_str());
 }
 
@@ -271,9 +261,8 @@ std::string default_file() {
             "--output: neither XDG_CONFIG_HOME nor HOME says where to store; name a "
             "file");
     }
-    if (status != TW_OK) {
+    if (status != TW_OK)
         throw Failure(text("tw_calibration_path: %s", tw_status_string(status)));
-    }
     return path;
 }
 
@@ -281,9 +270,8 @@ std::vector<std::string> names_in(std::string_view list) {
     std::vector<std::string> names;
     for (std::size_t begin = 0; begin <= list.size();) {
         const std::size_t end = std::min(list.find(',', begin), list.size());
-        if (end > begin) {
+        if (end > begin)
             names.emplace_back(list.substr(begin, end - begin));
-        }
         begin = end + 1;
     }
     return names;
@@ -293,9 +281,8 @@ std::vector<std::string> names_in(std::string_view list) {
 
 void run_tune(const TuneArguments& arguments) {
     const std::vector<std::string> transports = names_in(arguments.transports);
-    if (transports.empty()) {
+    if (transports.empty())
         throw UsageError("--tl: name at least one transport");
-    }
     const std::string file = arguments.output.empty() ? default_file() : arguments.output;
     std::error_code ignored;  // the next line says why nothing can be written there
     std::filesystem::create_directories(std::filesystem::path(file).parent_path(), ignored);

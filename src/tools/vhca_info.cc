@@ -23,9 +23,8 @@ struct Closer {
 
 void take_fact(void* arg, const char* group, const char* name, const char* value) {
     auto* root = static_cast<InfoNode*>(arg);
-    if (root->children.empty() || root->children.back().name != group) {
+    if (root->children.empty() || root->children.back().name != group)
         root->add(group);
-    }
     root->children.back().add(name, std::string(value));
 }
 
@@ -35,27 +34,23 @@ void show_vhca(const VhcaInfoArguments& arguments) {
     const VhcaLibraries libraries = find_vhca_libraries();
     const std::unique_ptr<void, Closer> library(
         dlopen(libraries.device.c_str(), RTLD_NOW | RTLD_LOCAL));
-    if (library == nullptr) {
+    if (library == nullptr)
         throw Failure(dlerror());
-    }
     const auto describe = reinterpret_cast<Describe>(dlsym(library.get(), "tagwire_vhca_describe"));
-    if (describe == nullptr) {
+    if (describe == nullptr)
         throw Failure(libraries.device + " is of another version: it does not describe itself");
-    }
     InfoNode root{"vhca", {}, {}, false};
     InfoNode& paths = root.add("libraries");
     paths.add("device", libraries.device);
     paths.add("drop-in folder", libraries.folder);
     paths.add("preloaded", libraries.shim);
     paths.add("preloaded, --driver mlx5", libraries.kernel);
-    if (const int error = describe(take_fact, &root)) {
+    if (const int error = describe(take_fact, &root))
         throw Failure(std::string("the virtual HCA cannot be opened: ") + std::strerror(error));
-    }
-    if (arguments.json.empty()) {
+    if (arguments.json.empty())
         print_tree(root);
-    } else {
+    else
         write_info_json(arguments.json, {root});
-    }
 }
 
 }  // namespace tagwire::tools

@@ -29,9 +29,8 @@ int run(int argc, char** argv, std::string* asked) {
         *asked = asked_of(app);
         throw UsageError(error.what());
     }
-    if (app.got_subcommand("run")) {
+    if (app.got_subcommand("run"))
         return run_vhca_program(arguments.run);
-    }
     show_vhca(arguments.info);
     return 0;
 }

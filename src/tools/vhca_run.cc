@@ -23,9 +23,8 @@ namespace {
 std::string own_folder() {
     char path[PATH_MAX];
     const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
-    if (bytes <= 0 || bytes == sizeof path) {
+    if (bytes <= 0 || bytes == sizeof path)
         throw Failure("cannot tell where this program is: /proc/self/exe is not readable");
-    }
     const std::string_view whole(path, static_cast<std::size_t>(bytes));
     return std::string(whole.substr(0, whole.rfind('/')));
 }
@@ -34,18 +33,16 @@ std::string own_folder() {
 class Environment {
   public:
     Environment() {
-        for (char** entry = environ; *entry != nullptr; ++entry) {
+        for (char** entry = environ; *entry != nullptr; ++entry)
             entries_.emplace_back(*entry);
-        }
     }
 
     void set(const std::string& name, const std::string& value) {
         std::string entry = name + "=" + value;
-        if (std::string* old = find(name)) {
+        if (std::string* old = find(name))
             *old = std::move(entry);
-        } else {
+        else
             entries_.push_back(std::move(entry));
-        }
     }
 
     /// In front of what the colon-separated list holds already.
@@ -57,31 +54,26 @@ class Environment {
 
     /// Empty: it is not set, or so.
     [[nodiscard]] std::string get(const std::string& name) const {
-        for (const std::string& entry : entries_) {
-            if (entry.starts_with(name + "=")) {
+        for (const std::string& entry : entries_)
+            if (entry.starts_with(name + "="))
                 return entry.substr(name.size() + 1);
-            }
-        }
         return {};
     }
 
     /// Good until the next change.
     std::vector<char*> pointers() {
         std::vector<char*> pointers;
-        for (std::string& entry : entries_) {
+        for (std::string& entry : entries_)
             pointers.push_back(entry.data());
-        }
         pointers.push_back(nullptr);
         return pointers;
     }
 
   private:
     std::string* find(const std::string& name) {
-        for (std::string& entry : entries_) {
-            if (entry.starts_with(name + "=")) {
+        for (std::string& entry : entries_)
+            if (entry.starts_with(name + "="))
                 return &entry;
-            }
-        }
         return nullptr;
     }
 
@@ -94,9 +86,8 @@ VhcaLibraries find_vhca_libraries() {
     const std::string here = own_folder();
     for (const char* folder : {"/../lib/vhca", "/" TAGWIRE_TOOLS_BIN_TO_LIB "/tagwire-vhca"}) {
         char real[PATH_MAX];
-        if (realpath((here + folder).c_str(), real) == nullptr) {
+        if (realpath((here + folder).c_str(), real) == nullptr)
             continue;
-        }
         VhcaLibraries libraries;
         libraries.folder = real;
         libraries.shim = libraries.folder + "/libtagwire-vhca-dev.so";
@@ -125,9 +116,8 @@ void set_tagwire(const VhcaLibraries& libraries, Environment* environment) {
 // The system's libraries stay; the kernel that they find is ours.
 void set_mlx5(const VhcaLibraries& libraries, const VhcaRunArguments& arguments,
               Environment* environment) {
-    if (access(libraries.kernel.c_str(), R_OK) != 0) {
+    if (access(libraries.kernel.c_str(), R_OK) != 0)
         throw Failure("the driver face is not there: no " + libraries.kernel);
-    }
     const std::optional<std::string> program =
         find_program(arguments.command.front(), environment->get("PATH"));
     const std::string problem = program ? why_not_preloaded(*program) : std::string();
@@ -142,9 +132,8 @@ void set_mlx5(const VhcaLibraries& libraries, const VhcaRunArguments& arguments,
 // The look of the environment, or of the options, which are behind it.
 void check_look(const Environment& environment) {
     const std::string look = environment.get("TAGWIRE_VHCA_LOOK");
-    if (look == "soft-roce") {
+    if (look == "soft-roce")
         throw Failure("--driver mlx5 shows a card that libmlx5 drives; --look soft-roce is none");
-    }
 }
 
 }  // namespace
@@ -157,24 +146,21 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
     }
     Environment environment;
     const bool is_mlx5 = arguments.driver == VhcaRunArguments::Driver::kMlx5;
-    if (is_mlx5) {
+    if (is_mlx5)
         set_mlx5(libraries, arguments, &environment);
-    } else {
+    else
         set_tagwire(libraries, &environment);
-    }
     for (const auto& [name, value] : arguments.settings) {
         const bool is_file = name == "TRACE" && !value.empty();  // the program may go elsewhere
         environment.set("TAGWIRE_VHCA_" + name,
                         is_file ? std::filesystem::absolute(value).string() : value);
     }
-    if (is_mlx5) {
+    if (is_mlx5)
         check_look(environment);
-    }
     std::vector<std::string> words = arguments.command;
     std::vector<char*> argv;
-    for (std::string& word : words) {
+    for (std::string& word : words)
         argv.push_back(word.data());
-    }
     argv.push_back(nullptr);
     const std::vector<char*> envp = environment.pointers();
     execvpe(argv[0], argv.data(), envp.data());

@@ -14,9 +14,8 @@ constexpr unsigned kProgressDirections = UCT_PROGRESS_SEND | UCT_PROGRESS_RECV;
 BaseIface::BaseIface(Md& md, Worker& worker, const uct_iface_ops_t& operations,
                      ucs_callback_t progress)
     : uct_iface_t{operations}, md_(md), worker_(worker), progress_(progress) {
-    for (std::size_t id = 0; id < am_.size(); ++id) {
+    for (std::size_t id = 0; id < am_.size(); ++id)
         am_[id] = {&BaseIface::drop_am, &am_[id], static_cast<std::uint8_t>(id), false};
-    }
     ++md_.iface_count_;
     ++worker_.iface_count_;
 }
@@ -46,11 +45,10 @@ void BaseIface::progress_disable(unsigned flags) {
     progress_flags_ &= ~(flags & kProgressDirections);
     if (progress_flags_ != 0 || progress_id_ == UCS_CALLBACKQ_ID_NULL)
         return;
-    if ((flags & UCT_PROGRESS_THREAD_SAFE) != 0) {
+    if ((flags & UCT_PROGRESS_THREAD_SAFE) != 0)
         worker_.remove_progress_safe(progress_id_);
-    } else {
+    else
         worker_.remove_progress(progress_id_);
-    }
     progress_id_ = UCS_CALLBACKQ_ID_NULL;
 }
 

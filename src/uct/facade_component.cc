@@ -75,9 +75,8 @@ void uct_release_component_list(uct_component_h* components) {
 }
 
 ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t* attr) try {
-    if (uct::has_null(__func__, {{"component", component}, {"component_attr", attr}})) {
+    if (uct::has_null(__func__, {{"component", component}, {"component_attr", attr}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     ucs_status_t status = check_component(__func__, component);
     if (status != UCS_OK)
         return status;
@@ -96,17 +95,14 @@ ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t
     if (wants_list && attr->md_resources == nullptr && !mds.empty())
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "md_resources is NULL");
 
-    if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_NAME) != 0) {
+    if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_NAME) != 0)
         copy_name(attr->name, sizeof attr->name, found.name);
-    }
     if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_FLAGS) != 0)
         attr->flags = found.flags;
-    if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT) != 0) {
+    if ((attr->field_mask & UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT) != 0)
         attr->md_resource_count = static_cast<unsigned>(mds.size());
-    }
-    for (std::size_t i = 0; wants_list && i < mds.size(); ++i) {
+    for (std::size_t i = 0; wants_list && i < mds.size(); ++i)
         copy_name(attr->md_resources[i].md_name, sizeof attr->md_resources[i].md_name, mds[i]);
-    }
     return UCS_OK;
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);
@@ -116,9 +112,8 @@ ucs_status_t uct_component_query(uct_component_h component, uct_component_attr_t
 
 ucs_status_t uct_md_config_read(uct_component_h component, const char* env_prefix,
                                 const char* filename, uct_md_config_t** config_p) try {
-    if (uct::has_null(__func__, {{"component", component}, {"config_p", config_p}})) {
+    if (uct::has_null(__func__, {{"component", component}, {"config_p", config_p}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     ucs_status_t status = check_component(__func__, component);
     if (status != UCS_OK)
         return status;
@@ -135,9 +130,8 @@ ucs_status_t uct_md_config_read(uct_component_h component, const char* env_prefi
 }
 
 ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t max) try {
-    if (uct::has_null(__func__, {{"config", config}, {"name", name}, {"value", value}})) {
+    if (uct::has_null(__func__, {{"config", config}, {"name", name}, {"value", value}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     uct::ConfigBundle* bundle = uct::ConfigBundle::from(config);
     if (bundle == nullptr)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
@@ -147,9 +141,8 @@ ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t 
 }
 
 ucs_status_t uct_config_modify(void* config, const char* name, const char* value) try {
-    if (uct::has_null(__func__, {{"config", config}, {"name", name}, {"value", value}})) {
+    if (uct::has_null(__func__, {{"config", config}, {"name", name}, {"value", value}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     uct::ConfigBundle* bundle = uct::ConfigBundle::from(config);
     if (bundle == nullptr)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
@@ -205,9 +198,8 @@ ucs_status_t uct_rkey_ptr(uct_component_h component, uct_rkey_bundle_t* rkey_ob,
 }
 
 ucs_status_t uct_rkey_release(uct_component_h component, const uct_rkey_bundle_t* rkey_ob) {
-    if (uct::has_null(__func__, {{"component", component}, {"rkey_ob", rkey_ob}})) {
+    if (uct::has_null(__func__, {{"component", component}, {"rkey_ob", rkey_ob}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     const ucs_status_t status = check_key(__func__, component, *rkey_ob);
     if (status != UCS_OK)
         return status;

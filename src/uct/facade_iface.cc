@@ -126,9 +126,8 @@ ucs_status_t uct_iface_event_fd_get(uct_iface_h iface, int* fd_p) try {
 ucs_status_t uct_iface_event_arm(uct_iface_h iface, unsigned events) try {
     if (uct::has_null(__func__, {{"iface", iface}}))
         return UCS_ERR_INVALID_PARAM;
-    if ((events & ~kEvents) != 0) {
+    if ((events & ~kEvents) != 0)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "events 0x%x has unknown bits", events);
-    }
     return iface->ops.iface_event_arm(iface, events);
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);
@@ -138,9 +137,8 @@ ucs_status_t uct_iface_set_am_handler(uct_iface_h iface, uint8_t id, uct_am_call
                                       void* arg, uint32_t flags) {
     if (uct::has_null(__func__, {{"iface", iface}}))
         return UCS_ERR_INVALID_PARAM;
-    if (id >= UCT_AM_ID_MAX) {
+    if (id >= UCT_AM_ID_MAX)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "id %u is not below %lu", id, UCT_AM_ID_MAX);
-    }
     if ((flags & ~std::uint32_t{UCT_CB_FLAG_ASYNC}) != 0) {
         return refuse(UCS_ERR_INVALID_PARAM, __func__,
                       "flags 0x%x has bits besides UCT_CB_FLAG_ASYNC", flags);
@@ -150,9 +148,8 @@ ucs_status_t uct_iface_set_am_handler(uct_iface_h iface, uint8_t id, uct_am_call
         const ucs_status_t status = iface->ops.iface_query(iface, &attr);
         if (status != UCS_OK)
             return status;
-        if ((attr.cap.flags & kAmFlags) == 0) {
+        if ((attr.cap.flags & kAmFlags) == 0)
             return refuse(UCS_ERR_UNSUPPORTED, __func__, "the interface has no active messages");
-        }
     }
     uct::iface_of(iface).set_am_handler(id, cb, arg);
     return UCS_OK;

@@ -163,9 +163,8 @@ ucs_status_t uct_md_iface_config_read(uct_md_h md, const char* tl_name, const ch
 
 ucs_status_t uct_md_mem_query(uct_md_h md, const void* address, size_t length,
                               uct_md_mem_attr_t* mem_attr) {
-    if (uct::has_null(__func__, {{"md", md}, {"address", address}, {"mem_attr", mem_attr}})) {
+    if (uct::has_null(__func__, {{"md", md}, {"address", address}, {"mem_attr", mem_attr}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     if (length == 0)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "length is 0");
     if ((mem_attr->field_mask & ~UCS_MASK(4)) != 0) {
@@ -177,9 +176,8 @@ ucs_status_t uct_md_mem_query(uct_md_h md, const void* address, size_t length,
 
 ucs_status_t uct_md_detect_memory_type(uct_md_h md, const void* addr, size_t length,
                                        ucs_memory_type_t* mem_type_p) {
-    if (uct::has_null(__func__, {{"md", md}, {"addr", addr}, {"mem_type_p", mem_type_p}})) {
+    if (uct::has_null(__func__, {{"md", md}, {"addr", addr}, {"mem_type_p", mem_type_p}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     if (length == 0)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "length is 0");
     uct_md_mem_attr_t attr{};
@@ -205,9 +203,8 @@ ucs_status_t uct_md_mem_reg(uct_md_h md, void* address, size_t length, unsigned 
         return UCS_ERR_INVALID_PARAM;
     if (length == 0)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "length is 0");
-    if ((flags & ~kRegistrationFlags) != 0) {
+    if ((flags & ~kRegistrationFlags) != 0)
         return refuse(UCS_ERR_INVALID_PARAM, __func__, "flags 0x%x has unknown bits", flags);
-    }
     return uct::md_of(md).mem_reg(address, length, flags, memh_p);
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);
@@ -220,9 +217,8 @@ ucs_status_t uct_md_mem_dereg(uct_md_h md, uct_mem_h memh) {
 }
 
 ucs_status_t uct_md_mkey_pack(uct_md_h md, uct_mem_h memh, void* rkey_buffer) {
-    if (uct::has_null(__func__, {{"md", md}, {"memh", memh}, {"rkey_buffer", rkey_buffer}})) {
+    if (uct::has_null(__func__, {{"md", md}, {"memh", memh}, {"rkey_buffer", rkey_buffer}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     return uct::md_of(md).mkey_pack(memh, rkey_buffer);
 }
 

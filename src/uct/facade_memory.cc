@@ -54,16 +54,14 @@ ucs_status_t read_wish(std::size_t length, const uct_mem_alloc_params_t& params,
     if (has(UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE))
         wish->type = params.mem_type;
     if (has(UCT_MEM_ALLOC_PARAM_FIELD_MDS)) {
-        if (params.mds.count != 0 && params.mds.mds == nullptr) {
+        if (params.mds.count != 0 && params.mds.mds == nullptr)
             return refuse(UCS_ERR_INVALID_PARAM, kCall, "mds.mds is NULL");
-        }
         wish->mds = {params.mds.mds, params.mds.count};
     }
     if (has(UCT_MEM_ALLOC_PARAM_FIELD_NAME) && params.name != nullptr)
         wish->name = params.name;
-    if ((wish->flags & ~kAllocFlags) != 0) {
+    if ((wish->flags & ~kAllocFlags) != 0)
         return refuse(UCS_ERR_INVALID_PARAM, kCall, "flags 0x%x has unknown bits", wish->flags);
-    }
     if (static_cast<unsigned>(wish->type) >= UCS_MEMORY_TYPE_LAST) {
         return refuse(UCS_ERR_INVALID_PARAM, kCall, "%u is not a memory type",
                       static_cast<unsigned>(wish->type));
@@ -115,11 +113,10 @@ ucs_status_t allocate_heap(const Wish& wish, uct_alloc_method_t method,
     if (wish.is_fixed())
         return UCS_ERR_UNSUPPORTED;
     void* address = nullptr;
-    if (method == UCT_ALLOC_METHOD_THP) {
+    if (method == UCT_ALLOC_METHOD_THP)
         address = ucs::allocate_for_huge_pages(wish.length);
-    } else if (posix_memalign(&address, ucs::page_bytes(), wish.length) != 0) {
+    else if (posix_memalign(&address, ucs::page_bytes(), wish.length) != 0)
         address = nullptr;
-    }
     if (address == nullptr)
         return UCS_ERR_NO_MEMORY;
     *memory = {address, wish.length, method, wish.type, nullptr, nullptr};
@@ -128,10 +125,9 @@ ucs_status_t allocate_heap(const Wish& wish, uct_alloc_method_t method,
 
 ucs_status_t allocate(const Wish& wish, uct_alloc_method_t method, uct_allocated_memory_t* memory) {
     if (method == UCT_ALLOC_METHOD_MD) {
-        for (uct_md_h md : wish.mds) {
+        for (uct_md_h md : wish.mds)
             if (md != nullptr && allocate_from_md(uct::md_of(md), wish, memory) == UCS_OK)
                 return UCS_OK;
-        }
         return UCS_ERR_NO_MEMORY;
     }
     if (wish.type != UCS_MEMORY_TYPE_HOST)
@@ -146,9 +142,8 @@ extern "C" {
 
 ucs_status_t uct_mem_alloc(size_t length, const uct_alloc_method_t* methods, unsigned num_methods,
                            const uct_mem_alloc_params_t* params, uct_allocated_memory_t* mem) try {
-    if (uct::has_null(__func__, {{"methods", methods}, {"params", params}, {"mem", mem}})) {
+    if (uct::has_null(__func__, {{"methods", methods}, {"params", params}, {"mem", mem}}))
         return UCS_ERR_INVALID_PARAM;
-    }
     Wish wish;
     const ucs_status_t status = read_wish(length, *params, &wish);
     if (status != UCS_OK)

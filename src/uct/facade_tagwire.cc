@@ -113,9 +113,8 @@ ucs_status_t tagwire_config_list(tagwire_config_list_cb_t cb, void* arg) try {
 ucs_status_t tagwire_config_warnings(tagwire_config_warning_cb_t cb, void* arg) try {
     if (uct::has_null(__func__, {{"cb", cb}}))
         return UCS_ERR_INVALID_PARAM;
-    for (const std::string& sentence : ucs::config_unknown_names(uct::all_option_tables())) {
+    for (const std::string& sentence : ucs::config_unknown_names(uct::all_option_tables()))
         cb(arg, sentence.c_str());
-    }
     return UCS_OK;
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);

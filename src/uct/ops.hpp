@@ -30,13 +30,12 @@ namespace detail {
 
 template <class R>
 constexpr R unsupported() {
-    if constexpr (std::is_same_v<R, ucs_status_t> || std::is_same_v<R, ssize_t>) {
+    if constexpr (std::is_same_v<R, ucs_status_t> || std::is_same_v<R, ssize_t>)
         return UCS_ERR_UNSUPPORTED;
-    } else if constexpr (std::is_same_v<R, ucs_status_ptr_t>) {
+    else if constexpr (std::is_same_v<R, ucs_status_ptr_t>)
         return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
-    } else if constexpr (!std::is_void_v<R>) {
+    else if constexpr (!std::is_void_v<R>)
         return R{};  // progress: nothing done; is_reachable: no
-    }
 }
 
 template <class R, class... Args>

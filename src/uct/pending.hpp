@@ -107,11 +107,10 @@ class PendingGroup : private detail::PendingLink {
 
     void push_back(uct_pending_req_t* request) {
         set_next(request, nullptr);
-        if (head_ == nullptr) {
+        if (head_ == nullptr)
             head_ = request;
-        } else {
+        else
             set_next(tail_, request);
-        }
         tail_ = request;
     }
     void push_front(uct_pending_req_t* request) {

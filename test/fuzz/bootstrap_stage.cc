@@ -60,10 +60,9 @@ bool BootstrapStage::has_proven(std::uint32_t rank) const {
 }
 
 void BootstrapStage::hear_all() {
-    for (const auto& peer : peers_) {
+    for (const auto& peer : peers_)
         if (peer != nullptr)
             peer->hear();
-    }
 }
 
 // ---- Acts

@@ -20,9 +20,8 @@ void parse_file(std::string_view text) {
         require(!line.name.empty() && line.number > 0);
         require(line.value.find('\n') == std::string::npos);
     }
-    for (const auto& problem : problems) {
+    for (const auto& problem : problems)
         require(!problem.empty());
-    }
 }
 
 // What was accepted reads back as a text that is accepted and means the same.

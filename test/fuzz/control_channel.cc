@@ -49,9 +49,8 @@ void a_stream(std::span<const std::byte> bytes) {
     shutdown(ends[0], SHUT_WR);
     tools::Channel channel(ends[1]);
     try {
-        for (;;) {
+        for (;;)
             decode(channel.receive(1000));
-        }
     } catch (const tools::Failure&) {
         close(ends[0]);
         throw;
@@ -64,11 +63,10 @@ void a_stream(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     tagwire::fuzz::Input input(data, size);
     try {
-        if (input.take<std::uint8_t>() % 2 == 0) {
+        if (input.take<std::uint8_t>() % 2 == 0)
             tagwire::fuzz::one_payload(input);
-        } else {
+        else
             tagwire::fuzz::a_stream(input.rest());
-        }
     } catch (const tagwire::tools::Failure&) {
         // The only way in which bad bytes may end.
     }

@@ -19,9 +19,8 @@ HostilePeer::HostilePeer(const test::Puppet& puppet, const sm::IfaceAddress& vic
     : victim_(victim), socket_(puppet.connect(victim.name)) {
     static std::uint64_t serial = 0x1000;
     name_ = ++serial;
-    if (!socket_) {
+    if (!socket_)
         return;
-    }
     say_hello(input);
     offer_ring(input);
 }
@@ -43,9 +42,8 @@ void HostilePeer::say_hello(Input& input) {
     hello.arena_bytes = kArenaBytes;
     hello.bell_bytes = kBellBytes;
     const auto lie = input.take<std::uint8_t>();
-    if (lie % 16 == 1) {
+    if (lie % 16 == 1)
         input.take_into(std::as_writable_bytes(std::span(&hello, 1)).subspan(input.below(64)));
-    }
     hello.bell_bit = lie % 16 == 2 ? input.take<std::uint32_t>() : 0;
     const int fds[] = {bell_fd_.get(), arena_fd_.get()};
     ucs::unix_send(socket_.get(), sm::bytes_of(hello), fds, lie % 16 == 3 ? input.below(3) : 2);
@@ -64,17 +62,15 @@ void HostilePeer::offer_ring(Input& input) {
         sm::kPacketMagic,    sm::kFormatVersion,  sm::PacketType::kRing, geometry_.slot_count,
         geometry_.seg_count, geometry_.seg_bytes, geometry_.page_bytes,  0,
         position_,           geometry_.bytes()};
-    if (input.take<std::uint8_t>() % 16 == 1) {
+    if (input.take<std::uint8_t>() % 16 == 1)
         input.take_into(std::as_writable_bytes(std::span(&offer, 1)).subspan(12 + input.below(16)));
-    }
     const int fds[] = {fd.get()};
     ucs::unix_send(socket_.get(), sm::bytes_of(offer), fds, 1);
 }
 
 void HostilePeer::act(Input& input) {
-    if (!socket_) {
+    if (!socket_)
         return;
-    }
     const auto what = input.take<std::uint8_t>() % 16;
     if (what < 11) {
         write_message(input);
@@ -119,9 +115,8 @@ void HostilePeer::scribble(Input& input) {
         {bell_.base(), kBellBytes},
         {their_ring_.base(), their_ring_.bytes()}};
     const Area& area = areas[input.below(4)];
-    if (area.base == nullptr) {
+    if (area.base == nullptr)
         return;
-    }
     const std::size_t at = input.below(static_cast<std::uint32_t>(area.bytes - 8)) / 8 * 8;
     const std::uint64_t value = input.take<std::uint8_t>() % 2 == 0 ? input.take<std::uint64_t>()
                                                                     : input.take<std::uint8_t>();

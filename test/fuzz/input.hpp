@@ -28,9 +28,8 @@ class Input {
 
     void take_into(std::span<std::byte> out) {
         const std::size_t count = std::min(out.size(), bytes_.size());
-        if (count > 0) {
+        if (count > 0)
             std::memcpy(out.data(), bytes_.data(), count);
-        }
         bytes_ = bytes_.subspan(count);
     }
 
@@ -47,9 +46,8 @@ class Input {
 
 /// Ends the process: a finding, like a crash.
 inline void require(bool condition) {
-    if (!condition) {
+    if (!condition)
         __builtin_trap();
-    }
 }
 
 }  // namespace tagwire::fuzz

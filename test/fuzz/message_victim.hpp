@@ -110,10 +110,9 @@ class Victim {
         ep_.reset();
         until([&] { return fact_of(self_, "endpoints") <= Attack::kEndpointsLeft; });
         release(kept_.size());
-        for (Slot& slot : slots_) {
+        for (Slot& slot : slots_)
             if (slot.is_posted)
                 slot.receive->cancel(true);
-        }
         require(sends_ended_ == sends_);
         until([&] { return fact_of(self_, "receive_buffers_posted") >= posted_at_least_; });
         require(fact_of(self_, "receive_buffers_held") == 0);

@@ -37,17 +37,15 @@ PeerLanes::~PeerLanes() {
 void PeerLanes::learn_rails(std::span<const proto::PeerRail> rails) {
     told_.assign(rails.begin(), rails.end());
     rails_of_victim_.clear();
-    for (std::size_t i = 0; i < told_.size(); ++i) {
+    for (std::size_t i = 0; i < told_.size(); ++i)
         if (told_[i].transport == "rc")
             rails_of_victim_.push_back(static_cast<std::uint8_t>(i));
-    }
 }
 
 PeerLane* PeerLanes::lane(std::size_t rail, std::uint8_t victim_rail, bool is_stripe) {
-    for (const auto& lane : lanes_) {
+    for (const auto& lane : lanes_)
         if (lane->rail == rail && lane->victim_rail == victim_rail && lane->is_stripe == is_stripe)
             return lane.get();
-    }
     uct_ep_params_t params{};
     params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
     params.iface = rails_[rail].entity->iface();
@@ -81,10 +79,9 @@ bool PeerLanes::connect(PeerLane* lane, const Message& address) const {
 
 PeerLane* PeerLanes::some_lane(Input& input) {
     std::vector<PeerLane*> connected;
-    for (const auto& lane : lanes_) {
+    for (const auto& lane : lanes_)
         if (lane->is_connected)
             connected.push_back(lane.get());
-    }
     return connected.empty() ? nullptr : connected[input.take<std::uint8_t>() % connected.size()];
 }
 

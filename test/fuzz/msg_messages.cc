@@ -48,11 +48,10 @@ class Attack {
     void act(Input& input) {
         Program& program = input.take<std::uint8_t>() & 1 ? *peer_ : *victim_;
         const unsigned act = input.take<std::uint8_t>() % 8;
-        if (act < kActsOfProgram) {
+        if (act < kActsOfProgram)
             act_of_program(program, act, input);
-        } else {
+        else
             strike(input);
-        }
         for (int i = 0; i < kRoundsPerAct; ++i)
             progress();
     }

@@ -208,10 +208,9 @@ class Program {
         ep_ = nullptr;
     }
     void cancel_all() {
-        for (Operation& operation : operations_) {
+        for (Operation& operation : operations_)
             if (operation.is_pending && operation.can_be_cancelled)
                 tw_request_cancel(operation.request);
-        }
     }
     /// Drops all messages that nobody has received, those that were shown and not taken too.
     void drop_messages() {
@@ -250,10 +249,9 @@ class Program {
         return kept;
     }
     bool is_anything_pending() const {
-        for (const Operation& operation : operations_) {
+        for (const Operation& operation : operations_)
             if (operation.is_pending)
                 return true;
-        }
         return false;
     }
 

@@ -70,15 +70,14 @@ class Script {
 
     void act(Input& input) {
         const unsigned act = input.take<std::uint8_t>() % 16;
-        if (act <= kActsOfProgram) {
+        if (act <= kActsOfProgram)
             act_of_program(victim_, act <= 1 ? act : act - 1, input);
-        } else if (act == 7) {
+        else if (act == 7)
             flush_or_close(input);
-        } else if (act == 8) {
+        else if (act == 8)
             victim_.connect_again(peer_.address());
-        } else {
+        else
             peer_.strike(input);
-        }
         run(kRounds);
     }
 
@@ -111,11 +110,10 @@ class Script {
 
     void flush_or_close(Input& input) {
         const auto choice = input.take<std::uint8_t>();
-        if (choice % 8 == 7) {
+        if (choice % 8 == 7)
             victim_.close_by_force();
-        } else {
+        else
             victim_.flush(choice % 8 == 6);
-        }
     }
     /// Of the peer, by its word, whatever it has said before.
     void end_connection() {

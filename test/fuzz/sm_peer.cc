@@ -21,9 +21,8 @@ volatile std::uint8_t sink;
 
 void read_all(const void* data, std::size_t length) {
     std::uint8_t sum = 0;
-    for (std::size_t i = 0; i < length; ++i) {
+    for (std::size_t i = 0; i < length; ++i)
         sum = static_cast<std::uint8_t>(sum + static_cast<const std::uint8_t*>(data)[i]);
-    }
     sink = sum;
 }
 
@@ -31,9 +30,8 @@ class Victim {
   public:
     Victim() : self_(test::resource_of("sm"), options()) {
         self_.keep_record = false;
-        for (std::uint8_t id = 0; id < UCT_AM_ID_MAX; ++id) {
+        for (std::uint8_t id = 0; id < UCT_AM_ID_MAX; ++id)
             self_.record_am(id);
-        }
         self_.on_am = [this](const test::AmMessage& message) {
             return take(message.data, message.bytes.size(), message.flags);
         };
@@ -45,9 +43,8 @@ class Victim {
             read_all(message.rkey.data(), message.rkey.size());
             return UCS_OK;
         };
-        for (uct_tag_t tag = 0; tag < 4; ++tag) {
+        for (uct_tag_t tag = 0; tag < 4; ++tag)
             receives_.push_back(std::make_unique<test::Receive>(self_, std::size_t{3000} << tag));
-        }
         memory_ = std::make_unique<test::Buffer>(self_, 10000, test::Backing::kRegistered);
     }
 
@@ -62,21 +59,18 @@ class Victim {
         static const test::Puppet puppet;  // before anything else is opened
         Input input(data, size);
         HostilePeer peer(puppet, address(), input);
-        for (uct_tag_t tag = 0; tag < 4; ++tag) {
+        for (uct_tag_t tag = 0; tag < 4; ++tag)
             static_cast<void>(receives_[tag]->post(tag, tag == 3 ? 0 : ~uct_tag_t{0}));
-        }
         progress(20);
         std::deque<test::Completion> completions;  // live longer than what ends them
         int started = 0;
         const test::Endpoint ep = connect_back(peer.name());
         for (int acts = 0; acts < 200 && !input.at_end(); ++acts) {
             peer.act(input);
-            if (input.take<std::uint8_t>() % 2 == 0) {
+            if (input.take<std::uint8_t>() % 2 == 0)
                 progress(2);
-            }
-            if (ep.get() != nullptr && input.take<std::uint8_t>() % 4 == 0) {
+            if (ep.get() != nullptr && input.take<std::uint8_t>() % 4 == 0)
                 started += operate(ep, input, completions.emplace_back()) ? 1 : 0;
-            }
         }
         release_kept();
         peer.hang_up();
@@ -88,11 +82,9 @@ class Victim {
             require(rounds < 1000);  // nothing waits for a peer who has gone
             progress(1000);
         }
-        for (const auto& receive : receives_) {
-            if (receive->completed + receive->rndv_requests == 0) {
+        for (const auto& receive : receives_)
+            if (receive->completed + receive->rndv_requests == 0)
                 receive->cancel(true);
-            }
-        }
         progress(100);
     }
 
@@ -111,25 +103,22 @@ class Victim {
     }
 
     void progress(int times) {
-        for (int i = 0; i < times; ++i) {
+        for (int i = 0; i < times; ++i)
             self_.progress();
-        }
     }
 
     ucs_status_t take(void* data, std::size_t length, unsigned flags) {
         read_all(data, length);
-        if ((flags & UCT_CB_PARAM_FLAG_DESC) == 0 || kept_.size() >= 6) {
+        if ((flags & UCT_CB_PARAM_FLAG_DESC) == 0 || kept_.size() >= 6)
             return UCS_OK;
-        }
         std::memset(static_cast<std::byte*>(data) - self_.rx_headroom(), 0xab, self_.rx_headroom());
         kept_.push_back(static_cast<std::byte*>(data) - self_.rx_headroom());
         return UCS_INPROGRESS;
     }
 
     void release_kept() {
-        for (void* descriptor : kept_) {
+        for (void* descriptor : kept_)
             uct_iface_release_desc(descriptor);
-        }
         kept_.clear();
     }
 

@@ -12,11 +12,10 @@ namespace {
 
 void addresses(std::span<const std::byte> bytes) {
     std::string reason;
-    if (const auto address = sm::parse_iface_address(bytes, &reason)) {
+    if (const auto address = sm::parse_iface_address(bytes, &reason))
         require(sm::socket_name(address->name).size() < 100);  // fits sockaddr_un
-    } else {
+    else
         require(!reason.empty());
-    }
     static_cast<void>(sm::parse_device_address(bytes));
 }
 
@@ -31,9 +30,8 @@ void packet(std::span<const std::byte> bytes) {
         sm::Hello hello;
         require(bytes.size() == sizeof hello);
         std::memcpy(&hello, bytes.data(), sizeof hello);
-        if (sm::check_hello(hello, &reason)) {
+        if (sm::check_hello(hello, &reason))
             require(hello.bell_bytes >= sizeof(sm::Bell<>) && hello.arena_bytes > 0);
-        }
     } else if (*type == sm::PacketType::kRing) {
         sm::RingOffer offer;
         require(bytes.size() == sizeof offer);
@@ -52,11 +50,10 @@ void packet(std::span<const std::byte> bytes) {
 
 void remote_key(std::span<const std::byte> bytes) {
     std::string reason;
-    if (const auto key = sm::parse_rkey(bytes, &reason)) {
+    if (const auto key = sm::parse_rkey(bytes, &reason))
         require(key->address + key->length >= key->address);
-    } else {
+    else
         require(!reason.empty());
-    }
 }
 
 }  // namespace
@@ -65,12 +62,11 @@ void remote_key(std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     tagwire::fuzz::Input input(data, size);
     const auto kind = input.take<std::uint8_t>() % 3;
-    if (kind == 0) {
+    if (kind == 0)
         tagwire::fuzz::addresses(input.rest());
-    } else if (kind == 1) {
+    else if (kind == 1)
         tagwire::fuzz::packet(input.rest());
-    } else {
+    else
         tagwire::fuzz::remote_key(input.rest());
-    }
     return 0;
 }

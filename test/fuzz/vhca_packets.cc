@@ -51,11 +51,10 @@ void deliver_datagram(VhcaVictim& victim, Input& input, std::span<std::byte> byt
                              vhca::kRocePort, vhca::kRocePort};
     vhca::put_icrc(&bytes[packet_bytes], vhca::icrc_of(path, bytes.first(packet_bytes)));
     std::size_t total = packet_bytes + vhca::kIcrcBytes;
-    if (kind % 32 == 4) {
+    if (kind % 32 == 4)
         bytes[input.below(static_cast<std::uint32_t>(total))] ^= std::byte{1};
-    } else if (kind % 32 == 5) {
+    else if (kind % 32 == 5)
         total = input.below(static_cast<std::uint32_t>(total));
-    }
     fabric().take(victim.device(), victim.now(), {from, kind}, bytes.first(total));
 }
 

@@ -62,9 +62,8 @@ class Hostile {
             position_ = 0;
         }
         vhca::Hello hello{.segment_bytes = vhca::kSegmentBytes, .lid = kPeerLid};
-        if (kind % 16 == 2) {
+        if (kind % 16 == 2)
             input.take_into(std::as_writable_bytes(std::span(&hello, 1)));
-        }
         const std::size_t said = kind % 16 == 3 ? input.below(sizeof hello) : sizeof hello;
         const int fd = segment.get();
         static_cast<void>(ucs::unix_send(out_.get(),
@@ -88,9 +87,8 @@ class Hostile {
         const std::size_t bytes = 1 + input.below(words.size() - 1);
         input.take_into(std::span(words).first(bytes));
         const ucs::UniqueFd& to = input.take<std::uint8_t>() % 2 == 0 ? out_ : in_;
-        if (to) {
+        if (to)
             static_cast<void>(ucs::unix_send(to.get(), std::span(words).first(bytes), nullptr, 0));
-        }
     }
 
     /// Anywhere in a ring, also where only the other side writes.
@@ -100,37 +98,33 @@ class Hostile {
                                        ? input.below(vhca::kSlotsOffset)
                                        : input.below(vhca::kSegmentBytes - 64);
         const std::size_t bytes = 1 + input.below(63);
-        if (memory.base() != nullptr) {
+        if (memory.base() != nullptr)
             input.take_into({memory.base() + offset, bytes});
-        }
     }
 
     void hold(Input& input) {
-        if (input.take<std::uint8_t>() % 4 == 0) {
+        if (input.take<std::uint8_t>() % 4 == 0)
             out_.reset();
-        } else if (input.take<std::uint8_t>() % 4 == 0) {
+        else if (input.take<std::uint8_t>() % 4 == 0)
             in_.reset();
-        } else if (in_memory_.base() != nullptr) {
+        else if (in_memory_.base() != nullptr)
             vhca::ring_in(in_memory_.base()).consumer->tail.store(input.below(512));
-        }
     }
 
     /// A packet whose control word may lie about its size.
     void send(VhcaVictim& victim, Input& input) {
-        if (ring_.slots == nullptr) {
+        if (ring_.slots == nullptr)
             return;
-        }
         std::array<std::byte, vhca::kPacketBytesMax> packet;
         std::size_t bytes = victim.compose(input, packet);
         const auto kind = input.take<std::uint8_t>();
         bool is_long = bytes > vhca::kSlotBodyBytes;
         vhca::Slot<>& slot = ring_.slots[position_ % vhca::kRingSlots];
         std::memcpy(is_long ? ring_.chunk(position_) : slot.body, packet.data(), bytes);
-        if (kind % 16 == 1) {
+        if (kind % 16 == 1)
             bytes = input.take<std::uint32_t>() & vhca::detail::kSizeMask;
-        } else if (kind % 16 == 2) {
+        else if (kind % 16 == 2)
             is_long = !is_long;
-        }
         std::uint64_t word = std::uint64_t{bytes} << vhca::detail::kSizeShift |
                              (is_long ? vhca::detail::kInChunk : 0);
         word |= static_cast<std::uint32_t>(kind % 16 == 3 ? input.take<std::uint32_t>()
@@ -157,11 +151,10 @@ void run(Input& input) {
         Hostile peer(fabric->lid());
         for (int acts = 0; acts < 300 && !input.at_end(); ++acts) {
             const auto what = input.take<std::uint8_t>();
-            if (what % 4 != 3) {
+            if (what % 4 != 3)
                 peer.act(victim, input);
-            } else {
+            else
                 victim.act(input);
-            }
             if (what % 8 < 3) {
                 fabric->service();
                 fabric->deliver(victim.device(), victim.now());

@@ -34,9 +34,8 @@ VhcaVictim::VhcaVictim(vhca::Wire& wire)
     require(device_->create_srq(shared, &srqs_[0]) == 0);
     shared.tm = {.tags_max = 8, .ops_max = 8, .cq = cq_};
     require(device_->create_srq(shared, &srqs_[1]) == 0);
-    for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
+    for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD})
         add_pair(type, nullptr);
-    }
     add_pair(IBV_QPT_RC, srqs_[0]);
     add_pair(IBV_QPT_RC, srqs_[1]);
 }
@@ -125,9 +124,8 @@ std::size_t VhcaVictim::compose(Input& input, std::span<std::byte, vhca::kPacket
     packet.syndrome = input.take<std::uint8_t>();
     packet.imm = region.mr->key;
     std::size_t payload = (flags & 8) != 0 ? 512 : input.below(vhca::kMtuMax + 1);
-    if (!vhca::kOpcodes[static_cast<std::uint8_t>(packet.opcode)].traits) {
+    if (!vhca::kOpcodes[static_cast<std::uint8_t>(packet.opcode)].traits)
         payload = std::min<std::size_t>(payload, 64);
-    }
     std::byte* at = vhca::put_headers(out.data(), packet, payload);
     std::memset(at, 0x11, payload);
     input.take_into({at, std::min<std::size_t>(payload, 48)});
@@ -153,9 +151,8 @@ void VhcaVictim::post_send(Input& input) {
     ibv_sge sge = sge_in(input, (kind & 0x80) != 0);
     vhca::SendWork work{
         .wr_id = 1, .opcode = static_cast<ibv_wr_opcode>(kind % 7), .flags = IBV_SEND_SIGNALED};
-    if (work.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+    if (work.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP)
         sge.length = sizeof(std::uint64_t);
-    }
     work.sges = {&sge, 1};
     work.remote_addr = input.take<std::uint64_t>();
     work.route = kPeer;
@@ -200,9 +197,8 @@ void VhcaVictim::act(Input& input) {
             now_ += input.take<std::uint32_t>();
             break;
         default:
-            while (cq_->poll(&completion)) {
+            while (cq_->poll(&completion))
                 require(completion.wc.byte_len <= 1U << 30);
-            }
     }
     device_->progress(now_);
 }

@@ -48,9 +48,8 @@ struct Ring {
     }
     void set(unsigned word, std::uint32_t value) { words[word] = htobe32(value); }
     void write(std::size_t offset, std::span<const std::byte> from) {
-        for (const std::byte byte : from) {
+        for (const std::byte byte : from)
             bytes[offset++ % bytes.size()] = byte;
-        }
     }
     std::vector<std::byte> bytes;
     RingMemory memory;
@@ -99,14 +98,12 @@ class Program final : public EventSink {
             {.type = IBV_QPT_DRIVER, .dc = DcKind::kInitiator});
         add({.type = IBV_QPT_RC, .srq = srq_}, {.commands_tags = true});
         add({.type = IBV_QPT_RC}, {});
-        for (Pair& pair : pairs_) {
+        for (Pair& pair : pairs_)
             start(pair);
-        }
     }
     ~Program() override {
-        for (Pair& pair : pairs_) {
+        for (Pair& pair : pairs_)
             require(device_.destroy_qp(*pair.qp) == 0);
-        }
         require(device_.destroy_srq(*srq_) == 0);
         require(device_.destroy_cq(*cq_) == 0);
         cq_ring_->retire();
@@ -219,11 +216,9 @@ class Program final : public EventSink {
     }
     Pair& peer_of(const Pair& pair) {
         const auto index = [&] {
-            for (std::size_t i = 0; i != pairs_.size(); ++i) {
-                if (&pairs_[i] == &pair) {
+            for (std::size_t i = 0; i != pairs_.size(); ++i)
+                if (&pairs_[i] == &pair)
                     return i;
-                }
-            }
             return std::size_t{0};
         }();
         constexpr std::array<std::size_t, 6> kPeers{1, 0, 2, 3, 5, 4};
@@ -254,9 +249,8 @@ class Program final : public EventSink {
                 av.dqp_dct = htobe32((is_long ? MLX5_EXTENDED_UD_AV : 0U) |
                                      pairs_[input.below(6)].qp->number());
                 bytes = is_long ? 48 : 16;
-                if (input.take<std::uint8_t>() % 2 == 0) {
+                if (input.take<std::uint8_t>() % 2 == 0)
                     av.key.qkey = {htobe32(kQkey), 0};
-                }
                 std::memcpy(segment.data(), &av, sizeof av);
                 break;
             }
@@ -290,9 +284,8 @@ class Program final : public EventSink {
                                                         0xb,  0x10, 0x11, 0x12, 0x25};
         const auto kind = input.take<std::uint8_t>();
         std::vector<std::byte> entry(16);
-        for (unsigned i = 0; i != kind % 7U; ++i) {
+        for (unsigned i = 0; i != kind % 7U; ++i)
             add_segment(input, entry);
-        }
         mlx5_wqe_ctrl_seg control{};
         const std::uint32_t opcode = kOpcodes[input.below(kOpcodes.size())];
         control.opmod_idx_opcode = htobe32(std::uint32_t{pair.posted} << 8 | opcode);
@@ -328,9 +321,8 @@ class Program final : public EventSink {
         std::array<std::byte, 16> bytes{};
         input.take_into(std::span(bytes).first(what / 16U));
         ring.write(input.take<std::uint8_t>() * std::size_t{4}, std::span(bytes).first(what / 16U));
-        if (what % 8 == 0) {
+        if (what % 8 == 0)
             ring.set(what >> 4 & 1, input.take<std::uint16_t>());
-        }
     }
 
     void resize(Input& input) {
@@ -353,22 +345,19 @@ class Program final : public EventSink {
         pair.posted = pair.received = 0;
         pair.sends.set(1, 0);
         pair.receives.set(0, 0);
-        if (pair.ring != nullptr) {
+        if (pair.ring != nullptr)
             pair.ring->reset();
-        } else {
+        else
             pair.tags->reset();
-        }
         start(pair);
     }
 
     void look(Input& input) {
-        for (Pair& pair : pairs_) {
-            if (pair.ring != nullptr) {
+        for (Pair& pair : pairs_)
+            if (pair.ring != nullptr)
                 pair.ring->look(*pair.qp, now_);
-            } else {
+            else
                 pair.tags->look(*pair.qp, *srq_, now_);
-            }
-        }
         for (unsigned i = input.take<std::uint8_t>() % 64; i != 0 && !loop_.packets.empty(); --i) {
             const auto packet = std::move(loop_.packets.front());
             loop_.packets.pop_front();
@@ -431,8 +420,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     Program program;
-    for (int acts = 0; acts != 300 && !input.at_end(); ++acts) {
+    for (int acts = 0; acts != 300 && !input.at_end(); ++acts)
         program.act(input);
-    }
     return 0;
 }

@@ -27,9 +27,8 @@ void map_works() {
 
 void table_is_an_index() {
     Net net({.av = FI_AV_TABLE, .ends = 3});
-    for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t i = 0; i < 3; ++i)
         same("fi_addr_t of a table", i, net.address(i));
-    }
     use(net, 1);
 }
 
@@ -37,9 +36,8 @@ void batch_is_inserted() {
     Net net;
     const Bytes name = net.name_of(1);
     Bytes names;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 3; ++i)
         names.insert(names.end(), name.begin(), name.end());
-    }
     std::array<fi_addr_t, 3> got{};
     same("addresses inserted", 3, fi_av_insert(net.av(), names.data(), 3, got.data(), 0, nullptr));
     use(net, got[2]);

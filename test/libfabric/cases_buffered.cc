@@ -28,17 +28,15 @@ Want variable() {
 }
 
 void need_mode(Net& net) {
-    if ((net.info().mode & kBufferedRecv) == 0 && (net.info().caps & FI_VARIABLE_MSG) == 0) {
+    if ((net.info().mode & kBufferedRecv) == 0 && (net.info().caps & FI_VARIABLE_MSG) == 0)
         throw Unsupported("FI_BUFFERED_RECV is not in the answer's mode");
-    }
 }
 
 // Posts the tag that is looked for, or nothing where messages are untagged.
 void offer(Net& net, bool tagged) {
     Bytes none;
-    if (tagged) {
+    if (tagged)
         net.trecv(1, none, 1, 1);
-    }
 }
 
 Entry shown(Net& net, bool tagged, const Bytes& out) {

@@ -14,9 +14,8 @@ constexpr std::array<std::size_t, 15> kLengths{
 
 void boundaries_are_kept() {
     Net net;
-    for (const std::size_t length : {3UL, 0UL, 100UL}) {
+    for (const std::size_t length : {3UL, 0UL, 100UL})
         net.tsend(0, 1, pattern(length), 1, 9);
-    }
     for (const std::size_t length : {3UL, 0UL, 100UL}) {
         Bytes in(200);
         net.trecv(1, in, 1, 1);
@@ -129,11 +128,10 @@ void data_of(bool tagged, bool inject) {
     holds("FI_REMOTE_CQ_DATA is in the entry's flags", (entry.flags & FI_REMOTE_CQ_DATA) != 0);
     same("data", data, entry.data);
     same_bytes("message", out, in);
-    if (inject) {
+    if (inject)
         net.quiet("no entry for an injected message", net.end(0).sent);
-    } else {
+    else
         net.sent(0);
-    }
 }
 
 void tsenddata() {
@@ -276,9 +274,8 @@ void list_is_limited() {
     const std::size_t count = net.info().tx_attr->iov_limit + 1;
     Bytes out = pattern(count);
     std::vector<iovec> list;
-    for (auto& byte : out) {
+    for (auto& byte : out)
         list.push_back({&byte, 1});
-    }
     net.settle(0, 1);
     const auto status =
         fi_tsendv(net.ep(0), list.data(), nullptr, count, net.address(1), 1, net.context(1));

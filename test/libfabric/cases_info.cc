@@ -64,9 +64,8 @@ void limits_are_honoured() {
         const Info hints = plain();
         change(*hints);
         const Info answer = ask(*hints);
-        if (!answer) {
+        if (!answer)
             continue;
-        }
         holds("a limit in an answer is at least that of the hints",
               answer->tx_attr->inject_size >= hints->tx_attr->inject_size &&
                   answer->tx_attr->iov_limit >= hints->tx_attr->iov_limit &&

@@ -52,9 +52,8 @@ void bound_objects_are_busy() {
 void close_with_receives() {
     Net net;
     Bytes in(64);
-    for (std::size_t i = 0; i < 16; ++i) {
+    for (std::size_t i = 0; i < 16; ++i)
         net.trecv(1, in, i, i);
-    }
     done("fi_close", fi_close(&net.end(1).ep.release()->fid));
 }
 
@@ -62,9 +61,8 @@ void close_with_unexpected() {
     Net net;
     const Bytes out = pattern(100);
     const Bytes large = pattern(500000);
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 8; ++i)
         net.tsend(0, 1, out, 1, 2);
-    }
     net.tsend(0, 1, large, 1, 3);
     net.settle(0, 1);
     done("fi_close", fi_close(&net.end(1).ep.release()->fid));
@@ -73,9 +71,8 @@ void close_with_unexpected() {
 void close_with_sends() {
     Net net;
     const Bytes out = pattern(500000);
-    for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t i = 0; i < 4; ++i)
         net.tsend(0, 1, out, 1, i);
-    }
     done("fi_close", fi_close(&net.end(0).ep.release()->fid));
 }
 
@@ -94,9 +91,8 @@ constexpr std::uint32_t kMessages = 1000;
 std::int64_t read_one(fid_cq* queue) {
     fi_cq_tagged_entry entry{};
     const auto got = fi_cq_read(queue, &entry, 1);
-    if (got != -FI_EAGAIN) {
+    if (got != -FI_EAGAIN)
         done("fi_cq_read", got);
-    }
     return got == 1 ? 1 : 0;
 }
 
@@ -131,9 +127,8 @@ void exchange(Net& net, std::size_t self, std::atomic<int>& finished) {
             same("number of the message", received, in);
             ++received;
         }
-        if (std::chrono::steady_clock::now() > deadline) {
+        if (std::chrono::steady_clock::now() > deadline)
             throw Hung("nothing came: messages between threads");
-        }
     }
 }
 
@@ -151,14 +146,11 @@ void two_threads() {
             }
         });
     }
-    for (auto& thread : threads) {
+    for (auto& thread : threads)
         thread.join();
-    }
-    for (const auto& error : errors) {
-        if (error) {
+    for (const auto& error : errors)
+        if (error)
             std::rethrow_exception(error);
-        }
-    }
 }
 
 constexpr const char* kEnable = "receive before enable";

@@ -39,22 +39,18 @@ void receives_match_in_their_order() {
     net.trecv(1, in[0], 7, 0);
     net.trecvmsg(1, in[1], {.tag = 0, .ignore = ~0ULL, .context = 1});
     net.trecv(1, in[2], 7, 2);
-    for (unsigned i = 0; i < 3; ++i) {
+    for (unsigned i = 0; i < 3; ++i)
         net.tsend(0, 1, pattern(4, i), 7, 10);
-    }
-    for (unsigned i = 0; i < 3; ++i) {
+    for (unsigned i = 0; i < 3; ++i)
         net.received(1);
-    }
-    for (unsigned i = 0; i < 3; ++i) {
+    for (unsigned i = 0; i < 3; ++i)
         same_bytes("message", pattern(4, i), in.at(i));
-    }
 }
 
 void unexpected_messages_keep_their_order() {
     Net net;
-    for (unsigned i = 0; i < 4; ++i) {
+    for (unsigned i = 0; i < 4; ++i)
         net.tsend(0, 1, pattern(16, i), 3, 10 + i);
-    }
     net.settle(0, 1);
     for (unsigned i = 0; i < 4; ++i) {
         Bytes in(16);
@@ -120,9 +116,8 @@ void unspecified_source_is_any() {
 
 void source_is_ignored_without_the_capability() {
     Net net({.ends = 3});
-    if ((net.info().caps & FI_DIRECTED_RECV) != 0) {
+    if ((net.info().caps & FI_DIRECTED_RECV) != 0)
         throw Unsupported("the capability is always there");
-    }
     Bytes in(8);
     net.trecvmsg(2, in, {.tag = 1, .context = 1, .from = net.address(1)});
     net.tsend(0, 2, pattern(8, 1), 1, 3);
@@ -132,24 +127,19 @@ void source_is_ignored_without_the_capability() {
 
 void order_holds_across_lengths() {
     Net net;
-    if ((net.info().tx_attr->msg_order & FI_ORDER_SAS) == 0) {
+    if ((net.info().tx_attr->msg_order & FI_ORDER_SAS) == 0)
         throw Unsupported("FI_ORDER_SAS is not offered");
-    }
     constexpr std::array<std::size_t, 6> kLengths{8, 300000, 0, 20000, 4096, 1000000};
     std::vector<Bytes> out;
-    for (unsigned i = 0; i < 48; ++i) {
+    for (unsigned i = 0; i < 48; ++i)
         out.push_back(pattern(kLengths.at(i % kLengths.size()), i));
-    }
-    for (unsigned i = 0; i < 24; ++i) {
+    for (unsigned i = 0; i < 24; ++i)
         net.tsend(0, 1, out[i], 1, 100 + i);
-    }
     std::vector<Bytes> in(out.size(), Bytes(1000000));
-    for (unsigned i = 0; i < out.size(); ++i) {
+    for (unsigned i = 0; i < out.size(); ++i)
         net.trecv(1, in[i], 1, i);
-    }
-    for (unsigned i = 24; i < out.size(); ++i) {
+    for (unsigned i = 24; i < out.size(); ++i)
         net.tsend(0, 1, out[i], 1, 100 + i);
-    }
     for (unsigned i = 0; i < out.size(); ++i) {
         const Entry entry = net.received(1);
         const auto n = static_cast<std::size_t>(static_cast<fi_context2*>(entry.op_context) -
@@ -157,9 +147,8 @@ void order_holds_across_lengths() {
         same("length", out.at(n).size(), entry.len);
         in[n].resize(entry.len);
     }
-    for (unsigned i = 0; i < out.size(); ++i) {
+    for (unsigned i = 0; i < out.size(); ++i)
         same_bytes("message", out[i], in[i]);
-    }
 }
 
 void messages_to_oneself() {

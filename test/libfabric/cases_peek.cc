@@ -150,12 +150,10 @@ void claimed() {
 void claims_in_any_order() {
     Net net;
     Bytes none;
-    for (unsigned i = 0; i < 4; ++i) {
+    for (unsigned i = 0; i < 4; ++i)
         net.tsend(0, 1, pattern(64, i), 1, 2);
-    }
-    for (unsigned i = 0; i < 4; ++i) {
+    for (unsigned i = 0; i < 4; ++i)
         find(net, none, 1, FI_CLAIM, 50 + i);
-    }
     for (unsigned i = 4; i-- > 0;) {
         Bytes in(64);
         net.trecvmsg(1, in, {.tag = 1, .flags = FI_CLAIM | FI_COMPLETION, .context = 50 + i});

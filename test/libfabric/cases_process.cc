@@ -40,9 +40,8 @@ void answer(Net& net) {
         net.tsend(0, 1, bytes, 2, 2);
         net.sent(0);
     }
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 2000; ++i)
         net.progress();  // the other process may need this one's progress for its last entries
-    }
     Bytes last(1);
     net.trecv(0, last, 3, 1);
     net.received(0);

@@ -27,12 +27,10 @@ void format_is(fi_cq_format format) {
               (entry.flags & FI_RECV) != 0 && (entry.flags & FI_TAGGED) != 0);
         same("len", 64U, entry.len);
     }
-    if (format >= FI_CQ_FORMAT_DATA) {
+    if (format >= FI_CQ_FORMAT_DATA)
         same("data", 9U, entry.data);
-    }
-    if (format >= FI_CQ_FORMAT_TAGGED) {
+    if (format >= FI_CQ_FORMAT_TAGGED)
         same("tag", 0x55U, entry.tag);
-    }
     const Entry send = net.sent(0);
     same("op_context of the send", net.context(2), send.op_context);
     if (format >= FI_CQ_FORMAT_MSG) {

@@ -27,9 +27,8 @@ std::size_t fill(Net& net, Bytes& in, bool reported) {
         net.sent(0);
         if (!reported) {
             ++messages;
-            for (int round = 0; round < 2000 && net.end(1).received.empty(); ++round) {
+            for (int round = 0; round < 2000 && net.end(1).received.empty(); ++round)
                 net.progress();
-            }
             released = !net.end(1).received.empty();
             continue;
         }
@@ -122,9 +121,8 @@ void again_loses_nothing() {
     unsigned count = 0;
     for (; count < kEnough; ++count) {
         const auto status = fi_tinject(net.ep(0), &count, sizeof count, net.address(1), 1);
-        if (status == -FI_EAGAIN) {
+        if (status == -FI_EAGAIN)
             break;
-        }
         done("fi_tinject", status);
     }
     const unsigned refused = count;

@@ -26,9 +26,8 @@ std::vector<Run> run_all(const Arguments& arguments) {
     settings.patience = std::chrono::milliseconds(arguments.patience_ms);
     std::vector<Run> runs;
     const auto cases = select(arguments.names);
-    for (const auto& provider : arguments.providers) {
+    for (const auto& provider : arguments.providers)
         runs.push_back(run(provider, cases, settings));
-    }
     if (!arguments.json.empty()) {
         std::ofstream file(arguments.json);
         write_json(file, runs);
@@ -39,9 +38,8 @@ std::vector<Run> run_all(const Arguments& arguments) {
 // Cases whose outcome is another than recorded; those that are not in the record do not count.
 int differences(const Run& run, const std::string& path) {
     std::ifstream file(path);
-    if (!file) {
+    if (!file)
         throw std::invalid_argument("cannot read " + path);
-    }
     int differences = 0;
     std::string name;
     std::string outcome;
@@ -61,30 +59,25 @@ int differences(const Run& run, const std::string& path) {
 std::vector<std::string> recorded_names(const std::string& path) {
     std::ifstream file(path);
     std::vector<std::string> names;
-    for (std::string line; std::getline(file, line);) {
+    for (std::string line; std::getline(file, line);)
         names.push_back(line.substr(0, line.find(' ')));
-    }
     return names;
 }
 
 int run_command(Arguments& arguments) {
-    if (!arguments.record.empty() && arguments.names.empty()) {
+    if (!arguments.record.empty() && arguments.names.empty())
         arguments.names = recorded_names(arguments.record);
-    }
     const auto runs = run_all(arguments);
     bool good = true;
     for (const auto& each : runs) {
         write_text(std::cout, each);
-        if (!arguments.record.empty()) {
+        if (!arguments.record.empty())
             good = differences(each, arguments.record) == 0 && good;
-        } else {
+        else
             good = good && all_pass(each);
-        }
-        if (arguments.strict) {
-            for (const auto& result : each.results) {
+        if (arguments.strict)
+            for (const auto& result : each.results)
                 good = good && result.outcome == Outcome::kPass;
-            }
-        }
     }
     return good ? 0 : 1;
 }
@@ -130,9 +123,8 @@ int main(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
     try {
         if (*list) {
-            for (const auto& each : conformance::all_cases()) {
+            for (const auto& each : conformance::all_cases())
                 std::cout << each.name << "\t" << each.feature << "\t" << each.section << "\n";
-            }
             return 0;
         }
         return *run ? run_command(arguments) : compare_command(arguments);

@@ -42,15 +42,13 @@ Bytes pattern(std::size_t length, unsigned seed) {
 }
 
 void same(const char* what, const void* expected, const void* got) {
-    if (expected != got) {
+    if (expected != got)
         throw Failed(std::string(what) + ": it is another pointer than expected");
-    }
 }
 
 void holds(const char* what, bool is_so) {
-    if (!is_so) {
+    if (!is_so)
         throw Failed(std::string("expected: ") + what);
-    }
 }
 
 void same_bytes(const char* what, const Bytes& expected, const Bytes& got) {
@@ -62,9 +60,8 @@ void same_bytes(const char* what, const Bytes& expected, const Bytes& got) {
 }
 
 void done(const char* what, std::int64_t status) {
-    if (is_refusal(status)) {
+    if (is_refusal(status))
         throw Unsupported(std::string(what) + ": " + fi_strerror(static_cast<int>(-status)));
-    }
     if (status < 0) {
         throw Failed(std::string(what) + ": expected success, got " +
                      fi_strerror(static_cast<int>(-status)));
@@ -90,16 +87,14 @@ Info hints_of(const Want& want) {
 Info ask(const fi_info& hints) {
     fi_info* answer = nullptr;
     const int status = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, &hints, &answer);
-    if (status != 0 && status != -FI_ENODATA) {
+    if (status != 0 && status != -FI_ENODATA)
         throw Failed(std::string("fi_getinfo: ") + fi_strerror(-status));
-    }
     return Info(answer);
 }
 
 Net::Net(const Want& want) : info_(ask(*hints_of(want))) {
-    if (!info_) {
+    if (!info_)
         throw Unsupported("fi_getinfo has no answer to these hints");
-    }
     fid_fabric* fabric = nullptr;
     done("fi_fabric", fi_fabric(info_->fabric_attr, &fabric, nullptr));
     fabric_.reset(fabric);
@@ -112,23 +107,19 @@ Net::Net(const Want& want) : info_(ask(*hints_of(want))) {
     fid_av* av = nullptr;
     done("fi_av_open", fi_av_open(domain, &attr, &av, nullptr));
     av_.reset(av);
-    for (std::size_t i = 0; i < want.ends; ++i) {
+    for (std::size_t i = 0; i < want.ends; ++i)
         open_end(want);
-    }
     if (want.enable) {
-        for (std::size_t i = 0; i < want.ends; ++i) {
+        for (std::size_t i = 0; i < want.ends; ++i)
             done("fi_enable", fi_enable(ep(i)));
-        }
-        for (std::size_t i = 0; i < want.ends; ++i) {  // shm crashes if one is not enabled yet
+        for (std::size_t i = 0; i < want.ends; ++i)  // shm crashes if one is not enabled yet
             add_address(name_of(i));
-        }
     }
 }
 
 Net::~Net() {
-    for (auto& end : ends_) {  // before what is bound to it, and all before the vector
+    for (auto& end : ends_)  // before what is bound to it, and all before the vector
         end.ep.reset();
-    }
     ends_.clear();
 }
 
@@ -187,9 +178,8 @@ void Net::add_address(const Bytes& name) {
 void Net::read(fid_cq* queue, std::deque<Entry>& into) {
     Entry entry{};
     auto got = fi_cq_readfrom(queue, static_cast<fi_cq_tagged_entry*>(&entry), 1, &entry.from);
-    if (got == -FI_ENOSYS) {
+    if (got == -FI_ENOSYS)
         got = fi_cq_read(queue, static_cast<fi_cq_tagged_entry*>(&entry), 1);
-    }
     if (got == 1) {
         into.push_back(entry);
     } else if (got == -FI_EAVAIL) {
@@ -221,14 +211,12 @@ void Net::until(const char* what, const std::function<bool()>& reached) {
     const auto deadline = std::chrono::steady_clock::now() + patience();
     for (unsigned round = 0; !reached(); ++round) {
         progress();
-        if (round < 1000) {
+        if (round < 1000)
             continue;
-        }
         const timespec nap{0, 50000};  // what is awaited may need another process's time
         nanosleep(&nap, nullptr);
-        if (std::chrono::steady_clock::now() > deadline) {
+        if (std::chrono::steady_clock::now() > deadline)
             throw Hung(std::string("nothing came: ") + what);
-        }
     }
 }
 

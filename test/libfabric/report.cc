@@ -45,9 +45,8 @@ void write_totals(std::ostream& out, const std::vector<Run>& runs) {
     out << "| provider | pass | fail | not supported | hang | crash |\n|---|---|---|---|---|---|\n";
     for (const auto& run : runs) {
         out << "| " << run.provider;
-        for (const auto outcome : kOutcomes) {
+        for (const auto outcome : kOutcomes)
             out << " | " << count(run, outcome);
-        }
         out << " |\n";
     }
 }
@@ -61,31 +60,26 @@ bool differs(const std::vector<Run>& runs, std::size_t i) {
 void write_row(std::ostream& out, const std::vector<Run>& runs, std::size_t i) {
     const Case& which = runs[0].cases[i];
     out << "| `" << which.name << "` | " << which.section << " | " << which.ids;
-    for (const auto& run : runs) {
+    for (const auto& run : runs)
         out << " | " << name_of(run.results[i].outcome);
-    }
     out << " |\n";
 }
 
 void write_head(std::ostream& out, const std::vector<Run>& runs) {
     out << "| case | page, section | promise";
-    for (const auto& run : runs) {
+    for (const auto& run : runs)
         out << " | " << run.provider;
-    }
     out << " |\n|---|---|---";
-    for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (std::size_t i = 0; i < runs.size(); ++i)
         out << "|---";
-    }
     out << "|\n";
 }
 
 void write_table(std::ostream& out, const std::vector<Run>& runs, bool only_differences) {
     write_head(out, runs);
-    for (std::size_t i = 0; i < runs[0].cases.size(); ++i) {
-        if (!only_differences || differs(runs, i)) {
+    for (std::size_t i = 0; i < runs[0].cases.size(); ++i)
+        if (!only_differences || differs(runs, i))
             write_row(out, runs, i);
-        }
-    }
 }
 
 void write_reasons(std::ostream& out, const std::vector<Run>& runs) {
@@ -104,17 +98,15 @@ void write_reasons(std::ostream& out, const std::vector<Run>& runs) {
 
 std::vector<Case> select(const std::vector<std::string>& names) {
     auto cases = all_cases();
-    if (names.empty()) {
+    if (names.empty())
         return cases;
-    }
     std::vector<Case> chosen;
     for (const auto& name : names) {
         const auto before = chosen.size();
         std::copy_if(cases.begin(), cases.end(), std::back_inserter(chosen),
                      [&](const Case& c) { return name == c.name || name == c.feature; });
-        if (chosen.size() == before) {
+        if (chosen.size() == before)
             throw std::invalid_argument("there is no case or feature '" + name + "'");
-        }
     }
     return chosen;
 }
@@ -126,14 +118,12 @@ Run run(const std::string& provider, const std::vector<Case>& cases, const Setti
     std::vector<std::thread> jobs;
     for (unsigned i = 0; i < settings.jobs; ++i) {
         jobs.emplace_back([&] {
-            for (std::size_t at = next++; at < cases.size(); at = next++) {
+            for (std::size_t at = next++; at < cases.size(); at = next++)
                 result.results[at] = run_one(provider, cases[at], settings);
-            }
         });
     }
-    for (auto& job : jobs) {
+    for (auto& job : jobs)
         job.join();
-    }
     return result;
 }
 
@@ -147,9 +137,8 @@ void write_text(std::ostream& out, const Run& run) {
         out.width(28);
         out << std::left << run.cases[i].name;
         out << name_of(run.results[i].outcome);
-        if (!run.results[i].text.empty()) {
+        if (!run.results[i].text.empty())
             out << ": " << run.results[i].text;
-        }
         out << "\n";
     }
     out << run.provider << ":";
@@ -178,9 +167,8 @@ void write_json(std::ostream& out, const std::vector<Run>& runs) {
 }
 
 void write_record(std::ostream& out, const Run& run) {
-    for (std::size_t i = 0; i < run.cases.size(); ++i) {
+    for (std::size_t i = 0; i < run.cases.size(); ++i)
         out << run.cases[i].name << " " << name_of(run.results[i].outcome) << "\n";
-    }
 }
 
 void write_markdown(std::ostream& out, const std::vector<Run>& runs) {

@@ -33,9 +33,8 @@ Result outcome_of(const std::function<void()>& body) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0);  // processes that a case starts go with it
     // psm2, which libfabric links, writes a file about each crash into the working directory.
-    for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGINT, SIGTERM}) {
+    for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGINT, SIGTERM})
         signal(number, SIG_DFL);
-    }
     const Result result = outcome_of(body);
     const std::string line =
         static_cast<char>('0' + static_cast<int>(result.outcome)) + result.text;
@@ -51,27 +50,22 @@ bool read_until(int fd, Clock::time_point deadline, std::string& text) {
         const auto left =
             std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
         pollfd wait{fd, POLLIN, 0};
-        if (left <= 0 || poll(&wait, 1, static_cast<int>(left)) == 0) {
+        if (left <= 0 || poll(&wait, 1, static_cast<int>(left)) == 0)
             return false;
-        }
         const auto got = read(fd, part.data(), part.size());
-        if (got <= 0) {
+        if (got <= 0)
             return true;
-        }
         text.append(part.data(), static_cast<std::size_t>(got));
     }
 }
 
 Result judge(bool in_time, const std::string& line, int status) {
-    if (!in_time) {
+    if (!in_time)
         return {Outcome::kHang, "did not return before the deadline"};
-    }
-    if (line.empty() && WIFSIGNALED(status)) {
+    if (line.empty() && WIFSIGNALED(status))
         return {Outcome::kCrash, std::string("killed by ") + strsignal(WTERMSIG(status))};
-    }
-    if (line.empty() || line[0] < '0' || line[0] > '4') {
+    if (line.empty() || line[0] < '0' || line[0] > '4')
         return {Outcome::kCrash, "ended without a result"};
-    }
     return {static_cast<Outcome>(line[0] - '0'), line.substr(1)};
 }
 
@@ -84,13 +78,11 @@ const char* name_of(Outcome outcome) {
 
 Result run_apart(const std::function<void()>& body, std::chrono::milliseconds deadline) {
     std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    if (pipe2(ends.data(), O_CLOEXEC) != 0)
         throw std::runtime_error("no pipe");
-    }
     const pid_t child = fork();
-    if (child < 0) {
+    if (child < 0)
         throw std::runtime_error("no process");
-    }
     if (child == 0) {
         close(ends[0]);
         be_child(body, ends[1]);
@@ -99,9 +91,8 @@ Result run_apart(const std::function<void()>& body, std::chrono::milliseconds de
     std::string line;
     const bool in_time = read_until(ends[0], Clock::now() + deadline, line);
     close(ends[0]);
-    if (kill(-child, SIGKILL) != 0) {  // its group, or itself before it had one
+    if (kill(-child, SIGKILL) != 0)  // its group, or itself before it had one
         kill(child, in_time ? 0 : SIGKILL);
-    }
     int status = 0;
     waitpid(child, &status, 0);
     for (int i = 0; i < 8; ++i) {  // what shm leaves behind when it is killed

@@ -41,9 +41,8 @@ TEST(Verdict, a_case_that_waits_in_vain_hangs) {
 
 TEST(Verdict, a_case_that_does_not_return_is_ended_and_hangs) {
     const auto forever = [] {
-        for (;;) {
+        for (;;)
             pause();
-        }
     };
     EXPECT_EQ(run_apart(forever, milliseconds(50)).outcome, Outcome::kHang);
 }
@@ -61,9 +60,8 @@ TEST(Verdict, a_case_that_exits_crashes) {
 TEST(Verdict, a_process_that_a_case_started_goes_with_it) {
     const Result result = run_apart(
         [] {
-            if (fork() == 0) {
+            if (fork() == 0)
                 pause();
-            }
         },
         milliseconds(200));
     EXPECT_EQ(result.outcome, Outcome::kHang);  // its process has the pipe still
@@ -72,9 +70,8 @@ TEST(Verdict, a_process_that_a_case_started_goes_with_it) {
 TEST(Cases, every_feature_has_one_and_every_case_has_a_feature) {
     std::ifstream file(FI_CONFORMANCE_FEATURES);
     std::set<std::string> features;
-    for (std::string line; std::getline(file, line);) {
+    for (std::string line; std::getline(file, line);)
         features.insert(line);
-    }
     std::set<std::string> found;
     std::set<std::string> names;
     for (const auto& each : all_cases()) {

@@ -90,11 +90,10 @@ void synchronous() {
 void persistent() {
     int value = 0;
     MPI_Request request = MPI_REQUEST_NULL;
-    if (rank() == 0) {
+    if (rank() == 0)
         MPI_Send_init(&value, 1, MPI_INT, 1, kTag, MPI_COMM_WORLD, &request);
-    } else if (rank() == 1) {
+    else if (rank() == 1)
         MPI_Recv_init(&value, 1, MPI_INT, 0, kTag, MPI_COMM_WORLD, &request);
-    }
     for (int i = 0; i < 50 && rank() < 2; ++i) {
         if (rank() == 0)
             value = i * 3;

@@ -91,11 +91,10 @@ int add_library(dl_phdr_info* info, std::size_t, void*) {
         libraries.tested = range;
     constexpr const char* kNeutral[] = {"libc.so",    "libstdc++.so", "libgcc_s.so",
                                         "libasan.so", "libubsan.so",  "libnomem.so"};
-    for (const char* neutral : kNeutral) {
+    for (const char* neutral : kNeutral)
         if (std::strncmp(name, neutral, std::strlen(neutral)) == 0 &&
             libraries.count < kLibrariesMax)
             libraries.neutral[libraries.count++] = range;
-    }
     return 0;
 }
 
@@ -106,10 +105,9 @@ void write_trace(void* const* frames, int count) {
 }
 
 bool is_neutral(const void* frame) {
-    for (std::size_t i = 0; i < libraries.count; ++i) {
+    for (std::size_t i = 0; i < libraries.count; ++i)
         if (libraries.neutral[i].has(frame))
             return true;
-    }
     return false;
 }
 
@@ -122,10 +120,9 @@ bool is_of_tested(void* const* frames, int count, Where where) {
         return false;
     while (at < count && (libraries.tested.has(frames[at]) || is_neutral(frames[at])))
         ++at;
-    for (; at < count && where == Where::kOutside; ++at) {
+    for (; at < count && where == Where::kOutside; ++at)
         if (libraries.tested.has(frames[at]))
             return false;
-    }
     return true;
 }
 

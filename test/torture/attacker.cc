@@ -75,9 +75,8 @@ constexpr unsigned kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 Fd memory(std::size_t bytes, unsigned seals = kSeals) {
     Fd fd(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     static_cast<void>(!::ftruncate(fd.get(), static_cast<off_t>(bytes)));
-    if (seals != 0) {
+    if (seals != 0)
         ::fcntl(fd.get(), F_ADD_SEALS, seals);
-    }
     return fd;
 }
 
@@ -90,9 +89,8 @@ struct SmTarget {
 std::optional<SmTarget> sm_target(const Address& address) {
     constexpr std::size_t kHead = 16;
     constexpr char kOverSm = 2;
-    if (address.bytes.at(1) != kOverSm) {
+    if (address.bytes.at(1) != kOverSm)
         return std::nullopt;
-    }
     const std::size_t iface = kHead + static_cast<unsigned char>(address.bytes.at(2));
     std::uint64_t name = 0;
     SmTarget target = {};
@@ -171,9 +169,8 @@ std::uint32_t Attacker::run(Attack attack) {
 
 std::vector<std::byte> Attacker::random_bytes(std::size_t length) {
     std::vector<std::byte> bytes(length);
-    for (std::byte& byte : bytes) {
+    for (std::byte& byte : bytes)
         byte = static_cast<std::byte>(random_.next());
-    }
     return bytes;
 }
 
@@ -189,9 +186,8 @@ std::uint32_t Attacker::garbage() {
                 const std::array<std::uint32_t, 3> head = {
                     random_.one_in(2) ? kSmMagic : kVhcaMagic, random_.one_in(2) ? kSmVersion : 2,
                     static_cast<std::uint32_t>(random_.below(6))};
-                if (packet.size() >= sizeof head && !random_.one_in(3)) {
+                if (packet.size() >= sizeof head && !random_.one_in(3))
                     std::memcpy(packet.data(), head.data(), sizeof head);
-                }
                 sent += send_packet(socket.get(), packet, {}) ? 1 : 0;
             }
         }
@@ -217,9 +213,8 @@ std::uint32_t Attacker::descriptors() {
         for (const unsigned count : {1U, 1U, 2U, 2U, 2U, 2U, 3U, 10U, 253U}) {
             const Fd socket = connect_to(name);
             std::vector<int> passed;
-            for (unsigned i = 0; i < count; ++i) {
+            for (unsigned i = 0; i < count; ++i)
                 passed.push_back(kinds.at(random_.below(kinds.size())));
-            }
             Hello hello;
             hello.cookie = target ? target->cookie : random_.next();
             hello.name = random_.next();
@@ -235,9 +230,8 @@ std::uint32_t Attacker::silence() {
     for (const std::string& name : names_) {
         for (int i = 0; i < 40; ++i) {
             Fd socket = connect_to(name);
-            if (socket.get() >= 0) {
+            if (socket.get() >= 0)
                 sockets.push_back(std::move(socket));
-            }
             ::usleep(1000);  // so that the victim admits it and waits for the hello
         }
     }
@@ -270,9 +264,8 @@ std::uint32_t Attacker::datagrams() {
 
 std::uint32_t Attacker::hellos() {
     const auto target = sm_target(address_);
-    if (!target) {
+    if (!target)
         return 0;
-    }
     const Fd bell = memory(kPage);
     const Fd arena = memory(kArenaBytes);
     const Fd ring = memory(kRingBytes);
@@ -296,9 +289,8 @@ std::uint32_t Attacker::hellos() {
         offer.start = edge(random_);
         for (std::uint32_t* field : {&offer.slot_count, &offer.seg_count, &offer.seg_bytes,
                                      &offer.page_bytes, &offer.type, &offer.version}) {
-            if (random_.one_in(6)) {
+            if (random_.one_in(6))
                 *field = static_cast<std::uint32_t>(edge(random_));
-            }
         }
         sent += send_packet(socket.get(), bytes_of(offer), offer_passes) ? 1 : 0;
     }
@@ -307,9 +299,8 @@ std::uint32_t Attacker::hellos() {
 
 std::uint32_t Attacker::rings(bool only_last_words) {
     const auto target = sm_target(address_);
-    if (!target) {
+    if (!target)
         return 0;
-    }
     const Fd bell = memory(kPage);
     const Fd arena = memory(kArenaBytes);
     const std::array hello_passes = {bell.get(), arena.get()};
@@ -329,13 +320,11 @@ std::uint32_t Attacker::rings(bool only_last_words) {
             continue;
         }
         const auto count = static_cast<std::uint32_t>(only_last_words ? 1 : 1 + random_.below(60));
-        for (std::uint32_t position = 0; position < count; ++position) {
+        for (std::uint32_t position = 0; position < count; ++position)
             ring.publish(random_, position);
-        }
         sent += count;
-        if (!only_last_words) {
+        if (!only_last_words)
             ::usleep(1000);  // so that the victim reads some before the hang-up
-        }
     }
     return sent;
 }

@@ -53,9 +53,8 @@ struct Record {
 class Host {
   public:
     explicit Host(Trial& trial) : trial_(trial), party_(params()) {
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < 16; ++i)
             post(buffers_.emplace_back(Slot{this, std::vector<std::byte>(kRoom)}));
-        }
     }
 
     void invite() {
@@ -81,11 +80,9 @@ class Host {
     /// Progresses until fewer than `limit` guests are here.
     void entertain(std::size_t limit) {
         party_.progress_until([&] {
-            if (trial_.random().one_in(64)) {
-                for (auto& [id, record] : records_) {
+            if (trial_.random().one_in(64))
+                for (auto& [id, record] : records_)
                     maybe_kill(record);
-                }
-            }
             return see_off() < limit;
         });
     }
@@ -161,9 +158,8 @@ class Host {
     }
 
     static void maybe_kill(Record& record) {
-        if (record.visit.exit == Exit::kKilled && record.ups > 0) {
+        if (record.visit.exit == Exit::kKilled && record.ups > 0)
             record.child->kill();
-        }
     }
 
     /// Returns how many guests are here: those that run, and those that are connected. What one
@@ -173,11 +169,10 @@ class Host {
         for (auto& [id, record] : records_) {
             const auto code = record.child->try_join();
             const int ends_min = record.visit.exit == Exit::kInOrder ? 1 : record.ups;
-            if (!code || record.ends < ends_min) {
+            if (!code || record.ends < ends_min)
                 ++here;
-            } else if (!std::exchange(record.is_checked, true)) {
+            else if (!std::exchange(record.is_checked, true))
                 check(record, *code);
-            }
         }
         return here;
     }
@@ -185,17 +180,15 @@ class Host {
     void check(const Record& record, int code) {
         const std::string who = std::string("a guest that went ") +
                                 kExitNames.at(static_cast<std::size_t>(record.visit.exit));
-        if (code != 0 && !(record.visit.exit == Exit::kKilled && code == 128 + SIGKILL)) {
+        if (code != 0 && !(record.visit.exit == Exit::kKilled && code == 128 + SIGKILL))
             trial_.lose(who + " ended with status " + std::to_string(code));
-        }
         if (record.visit.exit == Exit::kInOrder) {
             if (record.received != record.visit.messages) {
                 trial_.lose(who + ": " + std::to_string(record.received) + " of " +
                             std::to_string(record.visit.messages) + " messages came");
             }
-            if (record.how != TW_PEER_CLOSED) {
+            if (record.how != TW_PEER_CLOSED)
                 trial_.lose(who + " is told of as failed");
-            }
         }
     }
 
@@ -212,9 +205,8 @@ int role_guest(Link& parent, Random& random) {
     const auto host = parent.receive<Address>();
     Party party;
     parent.send(party.address());
-    if (!visit || !host || !parent.receive<bool>()) {
+    if (!visit || !host || !parent.receive<bool>())
         return 1;
-    }
     const tw_ep_h ep = party.connect(*host);
     std::deque<std::vector<std::byte>> sent;
     for (std::uint32_t i = 0; i < visit->messages; ++i) {

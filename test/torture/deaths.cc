@@ -51,18 +51,16 @@ class Mortal {
     }
 
     [[noreturn]] void live(const Party& party, const Address& survivor) {
-        if (plan_.phase == Phase::kBeforeContact) {
+        if (plan_.phase == Phase::kBeforeContact)
             die();
-        }
         const tw_ep_h ep = party.connect(survivor);
         if (plan_.phase != Phase::kContact) {
             party.send(ep, {}, kHelloTag, TW_OP_DELIVERY_COMPLETE);
             begin(party, ep);
         }
         for (std::uint32_t i = 0; i < plan_.steps; ++i) {
-            if (plan_.phase == Phase::kEager || plan_.phase == Phase::kUnexpected) {
+            if (plan_.phase == Phase::kEager || plan_.phase == Phase::kUnexpected)
                 send_short(ep, i);
-            }
             party.progress();
         }
         end(party);
@@ -84,11 +82,10 @@ class Mortal {
             default:
                 break;
         }
-        if (plan_.phase == Phase::kFlush) {
+        if (plan_.phase == Phase::kFlush)
             tw_ep_flush(ep, nullptr, nullptr);
-        } else if (plan_.phase == Phase::kClose) {
+        else if (plan_.phase == Phase::kClose)
             tw_ep_close(ep, 0, nullptr, nullptr);
-        }
     }
 
     void send_short(tw_ep_h ep, std::uint32_t i) {
@@ -97,17 +94,15 @@ class Mortal {
         fill(message, i);
         tw_tag_send(ep, message.data(), length,
                     plan_.phase == Phase::kUnexpected ? kNobodyTag : kShortTag, nullptr, nullptr);
-        if (i % 8 == 0) {
+        if (i % 8 == 0)
             tw_msg_send(ep, message.data(), length, nullptr, nullptr);
-        }
     }
 
     [[noreturn]] void end(const Party& party) {
         if (plan_.phase == Phase::kAsleep) {
             parent_.send(true);
-            for (;;) {
+            for (;;)
                 tw_worker_wait(party.worker(), TW_WAIT_SLEEP, UINT64_MAX);
-            }
         }
         if (plan_.phase == Phase::kStopped) {
             parent_.send(true);
@@ -225,9 +220,8 @@ class Survivor {
                                      &request)
                        : tw_msg_recv(party_.worker(), buffer.data(), buffer.size(), &op, &request),
                  "a receive");
-            if (!is_from_peer) {
+            if (!is_from_peer)
                 from_anybody_.push_back({&operations_.back(), request});
-            }
         }
         for (const std::size_t length : {std::size_t{100}, kLong}) {
             const tw_op_t op = start(true);
@@ -241,9 +235,8 @@ class Survivor {
         const bool is_killed = plan.phase == Phase::kAsleep || plan.phase == Phase::kStopped;
         if (is_killed) {
             party_.progress_until([&] { return child.link().has_packet(); });
-            for (std::uint32_t i = 0; i < plan.steps; ++i) {
+            for (std::uint32_t i = 0; i < plan.steps; ++i)
                 party_.progress();
-            }
             child.kill();
         }
         party_.progress_until([&] { return failures_ > 0 && of_endpoint_ == 0; });
@@ -252,18 +245,14 @@ class Survivor {
 
     void end(tw_ep_h ep) {
         must(tw_ep_close(ep, 0, nullptr, nullptr), "tw_ep_close of a failed endpoint");
-        for (const auto& [operation, request] : from_anybody_) {
-            if (operation->ends == 0) {
+        for (const auto& [operation, request] : from_anybody_)
+            if (operation->ends == 0)
                 must(tw_request_cancel(request), "tw_request_cancel");
-            }
-        }
         party_.progress_until([&] { return outstanding_ == 0; });
-        for (int i = 0; i < 64; ++i) {
+        for (int i = 0; i < 64; ++i)
             party_.progress();  // a second report would come now
-        }
-        if (failures_ != 1) {
+        if (failures_ != 1)
             trial_.lose(round_ + ": ep_failed ran " + std::to_string(failures_) + " times");
-        }
         discard();
         from_anybody_.clear();
         operations_.clear();
@@ -299,9 +288,8 @@ class Survivor {
 int role_mortal(Link& parent, Random& /*random*/) {
     const auto plan = parent.receive<Plan>();
     const auto survivor = parent.receive<Address>();
-    if (!plan || !survivor) {
+    if (!plan || !survivor)
         return 1;
-    }
     const Party party;
     parent.send(party.address());
     Mortal(parent, *plan).live(party, *survivor);

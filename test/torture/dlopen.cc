@@ -24,9 +24,8 @@ namespace {
 /// Where the library lies that this program is linked with.
 std::string path_of_library() {
     Dl_info info = {};
-    if (dladdr(reinterpret_cast<void*>(&tw_context_create), &info) == 0) {
+    if (dladdr(reinterpret_cast<void*>(&tw_context_create), &info) == 0)
         throw std::runtime_error("dladdr does not know tw_context_create");
-    }
     return info.dli_fname;
 }
 
@@ -40,14 +39,12 @@ class Copy {
             is_copied = sendfile(fd_.get(), from.get(), &at,
                                  static_cast<std::size_t>(status.st_size - at)) > 0;
         }
-        if (!is_copied) {
+        if (!is_copied)
             throw std::runtime_error("cannot copy " + path);
-        }
         const std::string copy = "/proc/self/fd/" + std::to_string(fd_.get());
         handle_ = dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle_ == nullptr) {
+        if (handle_ == nullptr)
             throw std::runtime_error(std::string("dlopen: ") + dlerror());
-        }
     }
     Copy(const Copy&) = delete;
     Copy& operator=(const Copy&) = delete;
@@ -56,9 +53,8 @@ class Copy {
     template <class Function>
     Function* find(Function* /*of_this_name*/, const char* name) const {
         void* symbol = dlsym(handle_, name);
-        if (symbol == nullptr) {
+        if (symbol == nullptr)
             throw std::runtime_error(std::string(name) + " is not in the copy");
-        }
         return reinterpret_cast<Function*>(symbol);
     }
 
@@ -125,9 +121,8 @@ unsigned use(const Calls& calls) {
         const tw_status_t sent = calls.tag_send(ep, out.data(), length, 1, nullptr, &send);
         must(sent, "tw_tag_send of a copy");
         const auto wait = [&](tw_status_t status, tw_request_h request) {
-            if (status != TW_INPROGRESS) {
+            if (status != TW_INPROGRESS)
                 return;
-            }
             while (calls.request_test(request, nullptr) == TW_INPROGRESS) {
                 calls.worker_progress(from);
                 calls.worker_progress(to);
@@ -159,12 +154,10 @@ void use_by_threads(Trial& trial, const std::vector<const Calls*>& copies) {
             }
         });
     }
-    for (std::thread& thread : threads) {
+    for (std::thread& thread : threads)
         thread.join();
-    }
-    if (whole != kSizes * copies.size()) {
+    if (whole != kSizes * copies.size())
         trial.lose(std::to_string(kSizes * copies.size() - whole) + " messages of a copy");
-    }
     trial.count("messages", whole);
 }
 

@@ -47,9 +47,8 @@ class Flooded {
         const std::string name = "round " + std::to_string(round);
         trial_.phase(name + ": nobody receives");
         const std::size_t before = resident_bytes();
-        for (std::size_t i = 0; i < kFlooders; ++i) {
+        for (std::size_t i = 0; i < kFlooders; ++i)
             start();
-        }
         wait_until_full();
         Flooder& victim = by_id_.begin()->second;
         victim.child->kill();
@@ -61,9 +60,8 @@ class Flooded {
         }
         trial_.phase(name + ": all is received");
         receive_all();
-        for (auto& [id, flooder] : by_id_) {
+        for (auto& [id, flooder] : by_id_)
             finish(flooder);
-        }
         by_id_.clear();
     }
 
@@ -73,9 +71,8 @@ class Flooded {
         params.peer_event = [](void* self, std::uint64_t id, tw_peer_event_t event, tw_status_t) {
             auto& by_id = static_cast<Flooded*>(self)->by_id_;
             const auto found = by_id.find(id);
-            if (found != by_id.end()) {
+            if (found != by_id.end())
                 (event == TW_PEER_UP ? found->second.has_come : found->second.has_gone) = true;
-            }
         };
         params.peer_event_arg = this;
         return params;
@@ -110,9 +107,8 @@ class Flooded {
     bool is_over() const {
         for (const auto& [id, flooder] : by_id_) {
             const bool is_complete = flooder.next == flooder.messages;
-            if (flooder.is_killed ? !flooder.has_gone : !is_complete) {
+            if (flooder.is_killed ? !flooder.has_gone : !is_complete)
                 return false;
-            }
         }
         return true;
     }
@@ -134,9 +130,8 @@ class Flooded {
                 party_.progress();
                 status = tw_request_test(request, &done);
             }
-            if (status == TW_INPROGRESS || status == TW_ERR_NO_RESOURCE) {
+            if (status == TW_INPROGRESS || status == TW_ERR_NO_RESOURCE)
                 continue;
-            }
             if (is_posted) {
                 tw_request_free(request);
                 is_posted = false;
@@ -150,9 +145,8 @@ class Flooded {
         tw_completion_t done = {};
         if (request != nullptr) {
             must(tw_request_cancel(request), "tw_request_cancel");
-            if (party_.finish(request, &done) == TW_OK) {
+            if (party_.finish(request, &done) == TW_OK)
                 take(TW_OK, done);
-            }
         }
         tw_op_t op = {};
         op.done = &done;
@@ -169,9 +163,8 @@ class Flooded {
         }
         Flooder& flooder = found->second;
         if (status != TW_OK) {
-            if (!flooder.is_killed) {
+            if (!flooder.is_killed)
                 trial_.lose(std::string("a receive ends with ") + tw_status_string(status));
-            }
             return;
         }
         const auto number = number_of(std::span(buffer_).first(done.length), done.message_length);
@@ -186,13 +179,11 @@ class Flooded {
     }
 
     void finish(Flooder& flooder) {
-        if (flooder.is_killed) {
+        if (flooder.is_killed)
             return;
-        }
         party_.progress_until([&] { return !flooder.child->is_running(); });
-        if (flooder.child->join() != 0) {
+        if (flooder.child->join() != 0)
             trial_.lose("a flooder ended with status " + std::to_string(flooder.child->join()));
-        }
     }
 
     Trial& trial_;
@@ -206,9 +197,8 @@ class Flooded {
 int role_flooder(Link& parent, Random& random) {
     const auto task = parent.receive<Task>();
     const auto victim = parent.receive<Address>();
-    if (!task || !victim) {
+    if (!task || !victim)
         return 1;
-    }
     Party party;
     parent.send(party.address());
     const tw_ep_h ep = party.connect(*victim);
@@ -220,9 +210,8 @@ int role_flooder(Link& parent, Random& random) {
     std::vector<Sent> ring(kInFlight);
     bool has_told = false;
     const auto tell = [&] {
-        if (!std::exchange(has_told, true)) {
+        if (!std::exchange(has_told, true))
             parent.send(true);
-        }
     };
     for (std::uint32_t i = 0; i < task->messages; ++i) {
         Sent& sent = ring[i % kInFlight];
@@ -231,16 +220,13 @@ int role_flooder(Link& parent, Random& random) {
                    tw_request_test(sent.request, nullptr) != TW_INPROGRESS;
         };
         for (unsigned steps = 0; !is_free(); ++steps) {
-            if (party.progress() == 0) {
+            if (party.progress() == 0)
                 Party::idle();
-            }
-            if (steps > 10'000) {
+            if (steps > 10'000)
                 tell();
-            }
         }
-        if (sent.request != nullptr) {
+        if (sent.request != nullptr)
             tw_request_free(std::exchange(sent.request, nullptr));
-        }
         const std::size_t length =
             kSelfDescribing + random.below(random.one_in(4) ? kRoom - kSelfDescribing : 2000);
         fill(std::span(sent.bytes).first(length), i);
@@ -248,22 +234,18 @@ int role_flooder(Link& parent, Random& random) {
         while ((status = tw_tag_send(ep, sent.bytes.data(), length, kTag, nullptr,
                                      &sent.request)) == TW_ERR_NO_RESOURCE) {
             tell();
-            if (party.progress() == 0) {
+            if (party.progress() == 0)
                 Party::idle();
-            }
         }
         must(status, "tw_tag_send");
-        if (status == TW_OK) {
+        if (status == TW_OK)
             sent.request = nullptr;
-        }
         party.progress();
     }
     tell();
-    for (Sent& sent : ring) {
-        if (sent.request != nullptr) {
+    for (Sent& sent : ring)
+        if (sent.request != nullptr)
             must(party.finish(sent.request), "a send");
-        }
-    }
     must(party.close_in_order(ep), "tw_ep_close");
     return 0;
 }
@@ -273,9 +255,8 @@ void run_flood(Trial& trial) {
     trial.take_stock();
     Flooded flooded(trial);
     const unsigned rounds = trial.rounds(2);
-    for (unsigned round = 0; round < rounds && !trial.is_lost(); ++round) {
+    for (unsigned round = 0; round < rounds && !trial.is_lost(); ++round)
         flooded.endure(round);
-    }
 }
 
 }  // namespace tagwire::torture

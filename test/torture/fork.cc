@@ -27,9 +27,8 @@ class Parent {
         : trial_(trial), out_(kRoom), back_(kRoom), echo_("echo", trial.random().next()) {
         echo_.link().send(party_.address());
         const auto address = echo_.link().receive<Address>();
-        if (!address) {
+        if (!address)
             throw std::runtime_error("the echo did not start");
-        }
         ep_ = party_.connect(*address);
     }
 
@@ -46,15 +45,13 @@ class Parent {
             tw_tag_send(ep_, message.data(), message.size(), kAskTag, nullptr, &send);
         must(status, "tw_tag_send");
         between();
-        if (status == TW_INPROGRESS) {
+        if (status == TW_INPROGRESS)
             must(party_.finish(send), "the send");
-        }
         party_.progress_until([&] { return receive.has_ended(); });
         must(receive.status(), "the receive");
         const tw_completion_t& done = receive.done();
-        if (number_of(std::span(back_).first(done.length), done.message_length) != number_) {
+        if (number_of(std::span(back_).first(done.length), done.message_length) != number_)
             trial_.lose("a message has other bytes than were sent");
-        }
         trial_.count("messages");
     }
 
@@ -71,12 +68,10 @@ class Parent {
             child->kill();
             return;
         }
-        if (kind == 4) {
+        if (kind == 4)
             hear(*child);
-        }
-        while (child->is_running()) {
+        while (child->is_running())
             exchange([] {});
-        }
         if (child->join() != 0) {
             trial_.lose("a forked child of kind " + std::to_string(kind) + " ended with status " +
                         std::to_string(child->join()));
@@ -87,9 +82,8 @@ class Parent {
         must(party_.close_in_order(ep_), "tw_ep_close");
         echo_.link().send(true);
         party_.progress_until([&] { return !echo_.is_running(); });
-        if (echo_.join() != 0) {
+        if (echo_.join() != 0)
             trial_.lose("the echo ended with status " + std::to_string(echo_.join()));
-        }
     }
 
   private:
@@ -101,9 +95,8 @@ class Parent {
                 ::execl("/bin/true", "true", static_cast<char*>(nullptr));
                 return 1;
             case 2:
-                for (int i = 0; i < 1000; ++i) {
+                for (int i = 0; i < 1000; ++i)
                     sched_yield();
-                }
                 return 0;
             case 3:
                 static_cast<void>(link.receive<bool>());  // until it is killed
@@ -128,9 +121,8 @@ class Parent {
         Receive receive(party_, message, kChildTag);
         while (!receive.has_ended()) {
             exchange([] {});
-            if (!child.is_running() && child.join() != 0) {
+            if (!child.is_running() && child.join() != 0)
                 receive.cancel();
-            }
         }
         const tw_status_t status = receive.status();
         if (status != TW_OK || number_of(message, receive.done().message_length) != 77U) {
@@ -152,9 +144,8 @@ class Parent {
 
 int role_echo(Link& parent, Random& /*random*/) {
     const auto address = parent.receive<Address>();
-    if (!address) {
+    if (!address)
         return 1;
-    }
     const Party party;
     parent.send(party.address());
     const tw_ep_h ep = party.connect(*address);

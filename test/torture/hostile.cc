@@ -28,9 +28,8 @@ struct Order {
 /// Each process of the fabric over UDP has an address of its own.
 void take_loopback_address(const char* address) {
     const char* fabric = std::getenv("TAGWIRE_VHCA_FABRIC");
-    if (fabric != nullptr && std::string(fabric) == "udp") {
+    if (fabric != nullptr && std::string(fabric) == "udp")
         ::setenv("TAGWIRE_VHCA_ADDRESS", address, 1);
-    }
 }
 
 class Bystander {
@@ -42,14 +41,12 @@ class Bystander {
         party_ = std::make_unique<Party>();
         victim_->link().send(victim_sleeps);
         const auto address = victim_->link().receive<Address>();
-        if (!address) {
+        if (!address)
             throw std::runtime_error("the victim did not start");
-        }
         address_ = *address;
         ep_ = party_->connect(address_);
-        for (int i = 0; i < 20; ++i) {
+        for (int i = 0; i < 20; ++i)
             ping();
-        }
         descriptors_ = descriptors_of(victim_->pid());
     }
 
@@ -58,19 +55,15 @@ class Bystander {
         trial_.phase("the attack '" + name + "'");
         Child attacker("attacker", trial_.random().next());
         attacker.link().send(Order{attack, victim_->pid(), address_});
-        while (attacker.is_running()) {
+        while (attacker.is_running())
             ping();
-        }
-        if (attacker.join() != 0) {
+        if (attacker.join() != 0)
             trial_.lose("the attacker itself ended with status " + std::to_string(attacker.join()));
-        }
-        if (const auto sent = attacker.link().receive<std::uint32_t>(); sent && *sent > 0) {
+        if (const auto sent = attacker.link().receive<std::uint32_t>(); sent && *sent > 0)
             trial_.count("acts of " + name, *sent);
-        }
         trial_.phase("after the attack '" + name + "': the victim closes what it had opened");
-        while (descriptors_of(victim_->pid()) > descriptors_ && !has_lost_) {
+        while (descriptors_of(victim_->pid()) > descriptors_ && !has_lost_)
             ping();
-        }
     }
 
     bool has_lost() const { return has_lost_; }
@@ -80,16 +73,14 @@ class Bystander {
         must(party_->close_in_order(ep_), "tw_ep_close");
         victim_->link().send(true);
         party_->progress_until([&] { return !victim_->is_running(); });
-        if (victim_->join() != 0) {
+        if (victim_->join() != 0)
             trial_.lose("the victim ended with status " + std::to_string(victim_->join()));
-        }
     }
 
   private:
     void ping() {
-        if (has_lost_) {
+        if (has_lost_)
             return;
-        }
         const std::size_t length =
             kSelfDescribing + trial_.random().below(trial_.random().one_in(4) ? kRoom - 100 : 300);
         fill(std::span(out_).first(length), ++number_);
@@ -104,17 +95,15 @@ class Bystander {
             return status != TW_INPROGRESS || tw_request_test(send, nullptr) != TW_INPROGRESS;
         };
         while (!receive.has_ended() || !has_sent()) {
-            if (party_->progress() == 0) {
+            if (party_->progress() == 0)
                 Party::idle();
-            }
             if (!victim_->is_running()) {
                 lose("the victim ended with status " + std::to_string(victim_->join()));
                 return;
             }
         }
-        if (status == TW_INPROGRESS) {
+        if (status == TW_INPROGRESS)
             tw_request_free(send);
-        }
         const tw_completion_t& done = receive.done();
         if (receive.status() != TW_OK) {
             lose(std::string("the bystander's receive ends with ") +
@@ -146,9 +135,8 @@ class Bystander {
 
 int role_victim(Link& parent, Random& /*random*/) {
     const auto sleeps = parent.receive<bool>();
-    if (!sleeps) {
+    if (!sleeps)
         return 1;
-    }
     const Party party;
     parent.send(party.address());
     std::vector<std::byte> buffer(kRoom);
@@ -157,9 +145,8 @@ int role_victim(Link& parent, Random& /*random*/) {
         while (!receive.has_ended()) {
             constexpr std::uint64_t kLookNs = 20'000'000;
             tw_worker_wait(party.worker(), *sleeps ? TW_WAIT_SLEEP : TW_WAIT_YIELD, kLookNs);
-            if (parent.has_packet()) {
+            if (parent.has_packet())
                 return 0;
-            }
         }
         const tw_completion_t& done = receive.done();
         tw_ep_h ep = done.ep;
@@ -174,9 +161,8 @@ int role_victim(Link& parent, Random& /*random*/) {
 
 int role_attacker(Link& parent, Random& random) {
     const auto order = parent.receive<Order>();
-    if (!order) {
+    if (!order)
         return 1;
-    }
     parent.send(Attacker(order->victim, order->address, random).run(order->attack));
     return 0;
 }
@@ -192,9 +178,8 @@ void run_hostile(Trial& trial) {
         Bystander bystander(trial, round % 2 == 1);
         for (std::size_t i = 0; i < static_cast<std::size_t>(Attack::kEnd); ++i) {
             bystander.watch(static_cast<Attack>(i));
-            if (bystander.has_lost()) {
+            if (bystander.has_lost())
                 return;
-            }
         }
         bystander.end();
     }

@@ -18,9 +18,8 @@ std::uint64_t word_of(std::uint64_t number, std::size_t at) {
 }  // namespace
 
 void must(tw_status_t status, const char* what) {
-    if (status < TW_OK) {
+    if (status < TW_OK)
         throw std::runtime_error(std::string(what) + ": " + tw_status_string(status));
-    }
 }
 
 Party::Party(const tw_worker_params_t& params) {
@@ -71,9 +70,8 @@ tw_status_t Party::send(tw_ep_h ep, std::span<const std::byte> bytes, std::uint6
     tw_status_t status = TW_OK;
     while ((status = tw_tag_send(ep, bytes.data(), bytes.size(), tag, &op, &request)) ==
            TW_ERR_NO_RESOURCE) {
-        if (progress() == 0) {
+        if (progress() == 0)
             idle();
-        }
     }
     return status == TW_INPROGRESS ? finish(request) : status;
 }
@@ -81,9 +79,8 @@ tw_status_t Party::send(tw_ep_h ep, std::span<const std::byte> bytes, std::uint6
 tw_status_t Party::close_in_order(tw_ep_h ep) const {
     tw_request_h request = nullptr;
     tw_status_t status = TW_OK;
-    while ((status = tw_ep_close(ep, 0, nullptr, &request)) == TW_ERR_NO_RESOURCE) {
+    while ((status = tw_ep_close(ep, 0, nullptr, &request)) == TW_ERR_NO_RESOURCE)
         progress();
-    }
     return status == TW_INPROGRESS ? finish(request) : status;
 }
 
@@ -105,22 +102,19 @@ Receive::Receive(const Party& party, std::span<std::byte> buffer, std::uint64_t 
 }
 
 Receive::~Receive() {
-    if (request_ != nullptr) {
+    if (request_ != nullptr)
         tw_request_free(request_);
-    }
 }
 
 bool Receive::has_ended() {
-    if (request_ != nullptr && status_ == TW_INPROGRESS) {
+    if (request_ != nullptr && status_ == TW_INPROGRESS)
         status_ = tw_request_test(request_, &done_);
-    }
     return status_ != TW_INPROGRESS;
 }
 
 void Receive::cancel() {
-    if (status_ == TW_INPROGRESS) {
+    if (status_ == TW_INPROGRESS)
         must(tw_request_cancel(request_), "tw_request_cancel");
-    }
 }
 
 std::uint64_t id_of(const Address& address) {
@@ -132,9 +126,8 @@ std::uint64_t id_of(const Address& address) {
 void fill(std::span<std::byte> message, std::uint64_t number) {
     for (std::size_t at = 0; at < message.size(); at += sizeof number) {
         std::uint64_t word = word_of(number, at);
-        if (message.size() >= kSelfDescribing && at < kSelfDescribing) {
+        if (message.size() >= kSelfDescribing && at < kSelfDescribing)
             word = at == 0 ? number : message.size();
-        }
         std::memcpy(message.data() + at, &word, std::min(sizeof word, message.size() - at));
     }
 }
@@ -143,20 +136,17 @@ std::optional<std::uint64_t> number_of(std::span<const std::byte> received,
                                        std::size_t message_length) {
     std::uint64_t number = 0;
     std::uint64_t length = 0;
-    if (received.size() < kSelfDescribing) {
+    if (received.size() < kSelfDescribing)
         return std::nullopt;
-    }
     std::memcpy(&number, received.data(), sizeof number);
     std::memcpy(&length, received.data() + sizeof number, sizeof length);
-    if (length != message_length) {
+    if (length != message_length)
         return std::nullopt;
-    }
     for (std::size_t at = kSelfDescribing; at < received.size(); at += sizeof number) {
         const std::uint64_t word = word_of(number, at);
         const std::size_t bytes = std::min(sizeof word, received.size() - at);
-        if (std::memcmp(received.data() + at, &word, bytes) != 0) {
+        if (std::memcmp(received.data() + at, &word, bytes) != 0)
             return std::nullopt;
-        }
     }
     return number;
 }

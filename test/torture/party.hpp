@@ -41,11 +41,9 @@ class Party {
     /// the watchdog has one.
     template <class Done>
     void progress_until(const Done& done) const {
-        while (!done()) {
-            if (progress() == 0) {
+        while (!done())
+            if (progress() == 0)
                 idle();
-            }
-        }
     }
     /// Sends from a buffer that stays; waits for the end.
     tw_status_t send(tw_ep_h ep, std::span<const std::byte> bytes, std::uint64_t tag,

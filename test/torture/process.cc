@@ -29,9 +29,8 @@ std::array<std::atomic<pid_t>, kChildrenMax> g_children;
 void remember(pid_t pid) {
     for (auto& entry : g_children) {
         pid_t empty = 0;
-        if (entry.compare_exchange_strong(empty, pid, std::memory_order_relaxed)) {
+        if (entry.compare_exchange_strong(empty, pid, std::memory_order_relaxed))
             return;
-        }
     }
     throw std::runtime_error("too many children");
 }
@@ -45,27 +44,24 @@ void forget(pid_t pid) {
 
 std::pair<int, int> make_link() {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         throw std::runtime_error("socketpair failed");
-    }
     return {ends[0], ends[1]};
 }
 
 void die_with(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
+    if (getppid() != parent)
         _exit(1);  // it died before we asked to be told
-    }
 }
 
 /// In the child: only async-signal-safe calls, since the parent may have threads.
 [[noreturn]] void become(int fd, char* const* arguments, pid_t parent) {
     die_with(parent);
-    if (fd == kLinkFd) {
+    if (fd == kLinkFd)
         fcntl(fd, F_SETFD, 0);
-    } else if (dup2(fd, kLinkFd) < 0) {
+    else if (dup2(fd, kLinkFd) < 0)
         _exit(127);
-    }
     execv("/proc/self/exe", arguments);
     _exit(127);
 }
@@ -105,13 +101,11 @@ Child::Child(const std::string& role, std::uint64_t seed) {
     const pid_t parent = getpid();
     link_.emplace(ends.first);
     pid_ = fork();
-    if (pid_ == 0) {
+    if (pid_ == 0)
         become(ends.second, arguments.data(), parent);
-    }
     ::close(ends.second);
-    if (pid_ < 0) {
+    if (pid_ < 0)
         throw std::runtime_error("fork failed");
-    }
     remember(pid_);
 }
 
@@ -135,16 +129,14 @@ Child::Child(const std::function<int(Link&)>& function) {
         _exit(code);
     }
     ::close(ends.second);
-    if (pid_ < 0) {
+    if (pid_ < 0)
         throw std::runtime_error("fork failed");
-    }
     remember(pid_);
 }
 
 Child::~Child() {
-    if (pid_ > 0 && !code_) {
+    if (pid_ > 0 && !code_)
         kill();
-    }
 }
 
 bool Child::is_running() {
@@ -167,21 +159,18 @@ int Child::ended(int status) {
 int Child::join() {
     int status = 0;
     while (!code_) {
-        if (waitpid(pid_, &status, 0) == pid_) {
+        if (waitpid(pid_, &status, 0) == pid_)
             return ended(status);
-        }
-        if (errno != EINTR) {
+        if (errno != EINTR)
             throw std::runtime_error("waitpid failed");
-        }
     }
     return *code_;
 }
 
 std::optional<int> Child::try_join() {
     int status = 0;
-    if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+    if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_)
         ended(status);
-    }
     return code_;
 }
 

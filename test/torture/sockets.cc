@@ -26,9 +26,8 @@ std::set<std::string> socket_inodes(int pid) {
     for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
         const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
         const std::string prefix = "socket:[";
-        if (target.rfind(prefix, 0) == 0) {
+        if (target.rfind(prefix, 0) == 0)
             inodes.insert(target.substr(prefix.size(), target.size() - prefix.size() - 1));
-        }
     }
     return inodes;
 }
@@ -36,18 +35,16 @@ std::set<std::string> socket_inodes(int pid) {
 std::vector<std::string> words_of(const std::string& line) {
     std::istringstream stream(line);
     std::vector<std::string> words;
-    for (std::string word; stream >> word;) {
+    for (std::string word; stream >> word;)
         words.push_back(word);
-    }
     return words;
 }
 
 }  // namespace
 
 Fd::~Fd() {
-    if (fd_ >= 0) {
+    if (fd_ >= 0)
         ::close(fd_);
-    }
 }
 
 std::vector<std::string> listening_names(int pid) {
@@ -92,9 +89,8 @@ Fd connect_to(const std::string& name) {
     address.sun_family = AF_UNIX;
     name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
         return Fd();
-    }
     return socket;
 }
 
@@ -117,9 +113,8 @@ bool send_packet(int socket, std::span<const std::byte> bytes, std::span<const i
 }
 
 bool enter_private_network() {
-    if (unshare(CLONE_NEWNET) != 0) {
+    if (unshare(CLONE_NEWNET) != 0)
         return false;
-    }
     const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq loopback = {};
     std::strncpy(loopback.ifr_name, "lo", IFNAMSIZ - 1);

@@ -28,9 +28,8 @@ Threads::Threads(Trial& trial)
         int fd = -1;
         must(tw_worker_fd(shared.party->worker(), &fd), "tw_worker_fd");
     }
-    for (std::size_t i = 0; i < count * count; ++i) {
+    for (std::size_t i = 0; i < count * count; ++i)
         ways_.emplace_back();
-    }
 }
 
 // ---- Threads
@@ -89,9 +88,8 @@ void Threads::live(std::size_t number) {
     Self self = {number, Random(trial_.settings().seed * 1000 + number), {}};
     t_self = &self;
     const unsigned steps = trial_.rounds(4000);
-    for (unsigned i = 0; i < steps; ++i) {
+    for (unsigned i = 0; i < steps; ++i)
         step(self);
-    }
     drain(self);
     t_self = nullptr;
 }
@@ -106,9 +104,8 @@ void Threads::drain_sends() {
     }
     const auto is_left = [&] {
         int left = 0;
-        for (const auto& worker : workers_) {
+        for (const auto& worker : workers_)
             left += worker->sends;
-        }
         return left > 0;
     };
     while (is_left()) {
@@ -122,19 +119,15 @@ void Threads::drain_sends() {
 
 void Threads::run() {
     trial_.phase("endpoints are made");
-    for (std::size_t i = 0; i < workers_.size(); ++i) {
-        for (std::size_t k = 0; k < workers_.size(); ++k) {
+    for (std::size_t i = 0; i < workers_.size(); ++i)
+        for (std::size_t k = 0; k < workers_.size(); ++k)
             open(i, k, way(i, k));
-        }
-    }
     trial_.phase("threads call; an operation that never ends, not even after a cancel, stops here");
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < trial_.settings().threads; ++i) {
+    for (unsigned i = 0; i < trial_.settings().threads; ++i)
         threads.emplace_back([this, i] { live(i); });
-    }
-    for (std::thread& thread : threads) {
+    for (std::thread& thread : threads)
         thread.join();
-    }
     is_ending_ = true;
     trial_.phase("sends end after a forced close");
     drain_sends();

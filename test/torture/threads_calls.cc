@@ -54,11 +54,10 @@ void Threads::ended(Operation* operation, const tw_completion_t& done) {
 /// The call refused: it never began.
 void Threads::dropped(Operation* operation) {
     Shared& shared = *workers_[operation->worker];
-    if (operation->is_send) {
+    if (operation->is_send)
         --shared.sends;
-    } else {
+    else
         --shared.receives.at(operation->is_untagged ? 1 : 0);
-    }
     remove(operation);
 }
 
@@ -77,12 +76,10 @@ void Threads::called_back(const tw_completion_t* done) {
 
 Told Threads::choose(Self& self, tw_op_t* op) {
     const auto told = static_cast<Told>(self.random.below(t_depth > 0 ? 2 : 3));
-    if (told != Told::kHandle) {
+    if (told != Told::kHandle)
         op->flags |= TW_OP_COMPLETION;
-    }
-    if (told == Told::kCallback) {
+    if (told == Told::kCallback)
         op->complete = called_back;
-    }
     return told;
 }
 
@@ -92,9 +89,8 @@ void Threads::send(std::size_t from, Self& self) {
     Shared& shared = *workers_[from];
     Way& to = way(from, self.random.below(workers_.size()));
     std::shared_lock use(to.lock, std::try_to_lock);
-    if (!use || to.ep == nullptr || shared.sends > kSendsMax) {
+    if (!use || to.ep == nullptr || shared.sends > kSendsMax)
         return;
-    }
     const std::uint64_t kind = self.random.below(10);
     const std::size_t length = self.random.below(kind < 6 ? 200 : kind < 8 ? 9000 : kRoom);
     Operation* operation = begun(from, true, false, length);
@@ -119,15 +115,13 @@ void Threads::send(std::size_t from, Self& self) {
                                    self.random.below(kTags), &op, request_p);
     }
     if (status == TW_INPROGRESS) {
-        if (told == Told::kHandle) {
+        if (told == Told::kHandle)
             self.held.push_back({operation, request});
-        }
     } else if (status == TW_OK && told == Told::kHandle) {
         ended(operation, done);
     } else {
-        if (status == TW_OK) {
+        if (status == TW_OK)
             trial_.lose("a send with TW_OP_COMPLETION answers TW_OK");
-        }
         dropped(operation);
     }
 }
@@ -135,9 +129,8 @@ void Threads::send(std::size_t from, Self& self) {
 void Threads::receive(std::size_t at, Self& self) {
     Shared& shared = *workers_[at];
     const bool is_untagged = self.random.one_in(3);
-    if (shared.receives.at(is_untagged ? 1 : 0) > kReceivesMax) {
+    if (shared.receives.at(is_untagged ? 1 : 0) > kReceivesMax)
         return;
-    }
     const std::size_t length = self.random.one_in(10) ? self.random.below(3000) : kRoom;
     Operation* operation = begun(at, false, is_untagged, length);
     tw_completion_t done = {};
@@ -158,9 +151,8 @@ void Threads::receive(std::size_t at, Self& self) {
                                    self.random.below(kTags), ignore, &op, request_p);
     }
     if (status == TW_INPROGRESS) {
-        if (told == Told::kHandle) {
+        if (told == Told::kHandle)
             self.held.push_back({operation, request});
-        }
     } else if (status != TW_ERR_NO_RESOURCE && told == Told::kHandle) {
         done.status = status;
         ended(operation, done);
@@ -176,18 +168,15 @@ void Threads::poll(std::size_t worker) {
         const Lock held = lock(worker);
         count = tw_worker_poll(handle(worker), done.data(), done.size());
     }
-    for (unsigned i = 0; i < count; ++i) {
-        if (done.at(i).context != nullptr) {
+    for (unsigned i = 0; i < count; ++i)
+        if (done.at(i).context != nullptr)
             ended(static_cast<Operation*>(done.at(i).context), done.at(i));
-        }
-    }
 }
 
 void Threads::progress(std::size_t worker, unsigned times) {
     const Lock held = lock(worker);
-    for (unsigned i = 0; i < times; ++i) {
+    for (unsigned i = 0; i < times; ++i)
         tw_worker_progress(handle(worker));
-    }
 }
 
 /// Calls that change nothing, or nothing that lasts.
@@ -217,9 +206,8 @@ void Threads::look(std::size_t worker, Self& self) {
             std::array<std::byte, 5000> memory;
             tw_mem_h mem = nullptr;
             const tw_context_h context = workers_[worker]->party->context();
-            if (tw_mem_map(context, memory.data(), memory.size(), &mem) == TW_OK) {
+            if (tw_mem_map(context, memory.data(), memory.size(), &mem) == TW_OK)
                 tw_mem_unmap(context, mem);
-            }
             break;
         }
         case 4:
@@ -241,15 +229,14 @@ void Threads::look(std::size_t worker, Self& self) {
 
 void Threads::call(std::size_t worker, Self& self) {
     const std::uint64_t kind = self.random.below(20);
-    if (kind < 6) {
+    if (kind < 6)
         send(worker, self);
-    } else if (kind < 12) {
+    else if (kind < 12)
         receive(worker, self);
-    } else if (kind < 14) {
+    else if (kind < 14)
         poll(worker);
-    } else {
+    else
         look(worker, self);
-    }
 }
 
 void Threads::test_held(Self& self, bool cancels_receives, std::uint64_t one_in) {
@@ -260,13 +247,11 @@ void Threads::test_held(Self& self, bool cancels_receives, std::uint64_t one_in)
         {
             const Lock held = lock(entry.operation->worker);
             const bool is_unwanted = cancels_receives && !entry.operation->is_send;
-            if (is_unwanted || (one_in != 0 && self.random.one_in(one_in))) {
+            if (is_unwanted || (one_in != 0 && self.random.one_in(one_in)))
                 tw_request_cancel(entry.request);
-            }
             status = tw_request_test(entry.request, &done);
-            if (status != TW_INPROGRESS) {
+            if (status != TW_INPROGRESS)
                 tw_request_free(entry.request);
-            }
         }
         if (status == TW_INPROGRESS) {
             ++i;
@@ -294,9 +279,8 @@ void Threads::open(std::size_t from, std::size_t to, Way& way) {
             return;
         } else {
             progress(from, 1);  // the one before is still being closed
-            if (!is_single()) {
+            if (!is_single())
                 progress(to, 1);
-            }
             Party::idle();
         }
     }
@@ -310,9 +294,8 @@ void Threads::reopen(std::size_t from, Self& self) {
         const unsigned flags = self.random.one_in(2) ? unsigned{TW_EP_CLOSE_FORCE} : 0;
         const Lock held = lock(from);
         const tw_status_t status = tw_ep_close(entry.ep, flags, nullptr, nullptr);
-        if (status == TW_OK || status == TW_INPROGRESS) {
+        if (status == TW_OK || status == TW_INPROGRESS)
             entry.ep = nullptr;
-        }
     }
     open(from, to, entry);
 }

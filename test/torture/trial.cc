@@ -74,9 +74,8 @@ void Trial::phase(const std::string& text) {
 void Trial::lose(const std::string& text) {
     constexpr unsigned kShown = 20;
     const unsigned before = losses_.fetch_add(1, std::memory_order_relaxed);
-    if (before < kShown) {
+    if (before < kShown)
         std::fprintf(stderr, "torture %s: LOST: %s\n", name_.c_str(), text.c_str());
-    }
 }
 
 void Trial::take_stock() {
@@ -87,32 +86,26 @@ void Trial::take_stock() {
 }
 
 void Trial::compare_stock() {
-    if (!has_stock_) {
+    if (!has_stock_)
         return;
-    }
     const std::size_t now = descriptors_of(0);
-    if (now > descriptors_) {
+    if (now > descriptors_)
         lose(std::to_string(now - descriptors_) + " descriptors were left open");
-    }
-    for (const std::string& name : fresh_names("/dev/shm", shared_memory_)) {
+    for (const std::string& name : fresh_names("/dev/shm", shared_memory_))
         lose("/dev/shm/" + name + " was left");
-    }
-    for (const std::string& name : fresh_names("/tmp", temporary_)) {
+    for (const std::string& name : fresh_names("/tmp", temporary_))
         lose("/tmp/" + name + " was left");
-    }
 }
 
 int Trial::finish() {
     phase("end");
     compare_stock();
-    if (kill_children() > 0) {
+    if (kill_children() > 0)
         lose("a child was left running");
-    }
     ::alarm(0);
     std::string tried;
-    for (const auto& [what, number] : counts_) {
+    for (const auto& [what, number] : counts_)
         tried += (tried.empty() ? "" : ", ") + std::to_string(number) + " " + what;
-    }
     if (losses_ == 0) {
         std::printf("torture %s: seed %llu: %s; lost: nothing\n", name_.c_str(),
                     static_cast<unsigned long long>(settings_.seed), tried.c_str());
@@ -126,9 +119,8 @@ int Trial::finish() {
 
 std::string Trial::replay() const {
     std::string text = "torture " + name_ + " --seed " + std::to_string(settings_.seed);
-    if (settings_.rounds != 0) {
+    if (settings_.rounds != 0)
         text += " --rounds " + std::to_string(settings_.rounds);
-    }
     if (name_ == "threads") {
         text += " --mode " + settings_.mode + " --threads " + std::to_string(settings_.threads) +
                 " --workers " + std::to_string(settings_.workers);
@@ -139,14 +131,11 @@ std::string Trial::replay() const {
 std::vector<std::string> names_in(const std::string& directory) {
     std::vector<std::string> names;
     DIR* opened = opendir(directory.c_str());
-    if (opened == nullptr) {
+    if (opened == nullptr)
         return names;
-    }
-    while (const dirent* entry = readdir(opened)) {
-        if (entry->d_name[0] != '.') {
+    while (const dirent* entry = readdir(opened))
+        if (entry->d_name[0] != '.')
             names.emplace_back(entry->d_name);
-        }
-    }
     closedir(opened);
     std::sort(names.begin(), names.end());
     return names;

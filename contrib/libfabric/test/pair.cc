@@ -147,20 +147,18 @@ void Pair::open_side(Side& side, const Wanted& wanted) {
 }
 
 void Pair::run_some() {
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 1000; ++i)
         for (const Side* side : {&a, &b})
             fi_cq_read(side->rx.get(), nullptr, 0);
-    }
 }
 
 bool Pair::run_until(const std::function<bool()>& is_done) {
     for (unsigned step = 0; step < kSteps; ++step) {
         if (is_done())
             return true;
-        for (const Side* side : {&a, &b}) {
+        for (const Side* side : {&a, &b})
             if (side->rx != nullptr)
                 fi_cq_read(side->rx.get(), nullptr, 0);
-        }
     }
     ADD_FAILURE() << "it never held";
     return false;

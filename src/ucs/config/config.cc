@@ -17,18 +17,15 @@ constexpr const char* kFromDefault = "default";
 constexpr const char* kFromEnvironment = "environment";
 
 std::string_view without_prefix(std::string_view name) {
-    if (name.starts_with(kVariablePrefix)) {
+    if (name.starts_with(kVariablePrefix))
         name.remove_prefix(kVariablePrefix.size());
-    }
     return name;
 }
 
 const Option* find_option(const OptionTable& table, std::string_view name) {
-    for (const Option& option : table.options) {
-        if (name == option.name) {
+    for (const Option& option : table.options)
+        if (name == option.name)
             return &option;
-        }
-    }
     return nullptr;
 }
 
@@ -60,13 +57,11 @@ class Resolver {
             const bool default_accepted = option_parse(option, option.default_value, values_);
             TW_CHECK(default_accepted);
         }
-        for (const ConfigFile& file : config_files(sources_.file, &problems_)) {
+        for (const ConfigFile& file : config_files(sources_.file, &problems_))
             apply_file(file);
-        }
         apply_environment(std::string(kVariablePrefix));
-        if (sources_.env_prefix != nullptr && *sources_.env_prefix != '\0') {
+        if (sources_.env_prefix != nullptr && *sources_.env_prefix != '\0')
             apply_environment(std::string(kVariablePrefix) + sources_.env_prefix + "_");
-        }
     }
 
     const std::vector<std::string>& problems() const { return problems_; }
@@ -85,9 +80,8 @@ class Resolver {
     void apply_environment(const std::string& prefix) {
         for (const Option& option : table_.options) {
             const std::string variable = prefix + option.name;
-            if (const char* text = environment_get(variable.c_str())) {
+            if (const char* text = environment_get(variable.c_str()))
                 apply(option, text, kFromEnvironment, "environment variable " + variable);
-            }
         }
     }
 
@@ -123,9 +117,8 @@ ucs_status_t config_fill(const OptionTable& table, void* values, const ConfigSou
     log_check_options();
     std::vector<std::string> problems;
     const ucs_status_t status = config_resolve(table, values, sources, &problems);
-    for (const std::string& problem : problems) {
+    for (const std::string& problem : problems)
         TW_LOG_ERROR("%s", problem.c_str());
-    }
     return status;
 }
 
@@ -135,9 +128,8 @@ ucs_status_t config_set(const OptionTable& table, void* values, const char* name
     const Option* option = find_option(table, wanted);
     if (option == nullptr) {
         std::vector<std::string_view> names;
-        for (const Option& known : table.options) {
+        for (const Option& known : table.options)
             names.emplace_back(known.name);
-        }
         // No error of ours: programs try names of other libraries and heed the answer.
         TW_LOG_INFO("there is no option %s for %s; the nearest is %s", name, table.title,
                     std::string(nearest_name(wanted, names)).c_str());
@@ -153,13 +145,11 @@ ucs_status_t config_set(const OptionTable& table, void* values, const char* name
 ucs_status_t config_get(const OptionTable& table, const void* values, const char* name, char* out,
                         std::size_t out_bytes) {
     const Option* option = find_option(table, without_prefix(name));
-    if (option == nullptr) {
+    if (option == nullptr)
         return UCS_ERR_NO_ELEM;
-    }
     const std::string text = option_format(*option, values);
-    if (text.size() >= out_bytes) {
+    if (text.size() >= out_bytes)
         return UCS_ERR_BUFFER_TOO_SMALL;
-    }
     std::memcpy(out, text.c_str(), text.size() + 1);
     return UCS_OK;
 }
@@ -190,25 +180,20 @@ std::string config_table_problem(const OptionTable& table) {
     std::vector<std::uint64_t> values(table.values_bytes / sizeof(std::uint64_t) + 1);
     for (const Option& option : table.options) {
         const std::string name = option.name;
-        if (find_option(table, name) != &option) {
+        if (find_option(table, name) != &option)
             return name + " is there twice";
-        }
         if (name.empty() ||
             name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != std::string::npos) {
             return name + " is no name of capital letters, digits and _";
         }
-        if (option.offset + option_field_bytes(option.type) > table.values_bytes) {
+        if (option.offset + option_field_bytes(option.type) > table.values_bytes)
             return name + " lies outside the values";
-        }
-        if ((option.choices != nullptr) != (option.type == OptionType::kEnum)) {
+        if ((option.choices != nullptr) != (option.type == OptionType::kEnum))
             return name + " has choices without being a choice, or the reverse";
-        }
-        if (*option.doc == '\0' || std::strchr(option.doc, '\n') != nullptr) {
+        if (*option.doc == '\0' || std::strchr(option.doc, '\n') != nullptr)
             return name + " has no doc of one line";
-        }
-        if (!option_parse(option, option.default_value, values.data())) {
+        if (!option_parse(option, option.default_value, values.data()))
             return name + " refuses its default " + option.default_value;
-        }
     }
     return {};
 }

@@ -18,19 +18,16 @@ constexpr const char* kSystemFile = "/etc/tagwire.conf";
 std::string_view trim(std::string_view text) {
     constexpr std::string_view kBlanks = " \t\r\v\f";
     const std::size_t first = text.find_first_not_of(kBlanks);
-    if (first == std::string_view::npos) {
+    if (first == std::string_view::npos)
         return {};
-    }
     return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
 // A `#` inside a word belongs to it, so that a path may contain one.
 std::string_view without_comment(std::string_view line) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-        if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) {
+    for (std::size_t i = 0; i < line.size(); ++i)
+        if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t'))
             return line.substr(0, i);
-        }
-    }
     return line;
 }
 
@@ -48,9 +45,8 @@ void read_file(const std::string& path, Missing missing, std::vector<ConfigFile>
     if (file == nullptr) {
         // EACCES: programs that change their user keep HOME, and may not look into it any more.
         const bool absent = errno == ENOENT || errno == ENOTDIR || errno == EACCES;
-        if (!absent || missing == Missing::kProblem) {
+        if (!absent || missing == Missing::kProblem)
             problems_p->push_back(path + " cannot be read: " + error_text(errno));
-        }
         return;
     }
     std::string text(kFileBytesMax + 1, '\0');
@@ -67,9 +63,8 @@ void read_file(const std::string& path, Missing missing, std::vector<ConfigFile>
 
 std::string user_file() {
     const char* config_home = environment_get("XDG_CONFIG_HOME");
-    if (config_home != nullptr && *config_home != '\0') {
+    if (config_home != nullptr && *config_home != '\0')
         return std::string(config_home) + "/tagwire.conf";
-    }
     const char* home = environment_get("HOME");
     return home != nullptr && *home != '\0' ? std::string(home) + "/.config/tagwire.conf" : "";
 }
@@ -85,14 +80,12 @@ std::vector<ConfigLine> config_parse_lines(std::string_view text, const std::str
         const std::string_view line = trim(without_comment(text.substr(0, end)));
         text.remove_prefix(std::min(end + 1, text.size()));
         ++number;
-        if (line.empty()) {
+        if (line.empty())
             continue;
-        }
         const std::size_t equals = line.find('=');
         std::string_view name = trim(line.substr(0, equals));
-        if (name.starts_with(kVariablePrefix)) {
+        if (name.starts_with(kVariablePrefix))
             name.remove_prefix(kVariablePrefix.size());
-        }
         if (equals == std::string_view::npos || !is_name(name)) {
             problems_p->push_back(
                 path + ":" + std::to_string(number) +
@@ -111,13 +104,11 @@ std::vector<ConfigFile> config_files(const char* extra, std::vector<std::string>
         read_file(named, Missing::kProblem, &files, problems_p);
     } else {
         read_file(kSystemFile, Missing::kIgnored, &files, problems_p);
-        if (const std::string path = user_file(); !path.empty()) {
+        if (const std::string path = user_file(); !path.empty())
             read_file(path, Missing::kIgnored, &files, problems_p);
-        }
     }
-    if (extra != nullptr) {
+    if (extra != nullptr)
         read_file(extra, Missing::kIgnored, &files, problems_p);
-    }
     return files;
 }
 

@@ -13,18 +13,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> two_above(b.size() + 1);
     std::vector<std::size_t> above(b.size() + 1);
     std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) {
+    for (std::size_t j = 0; j <= b.size(); ++j)
         above[j] = j;
-    }
     for (std::size_t i = 1; i <= a.size(); ++i) {
         row[0] = i;
         for (std::size_t j = 1; j <= b.size(); ++j) {
             const std::size_t replaced = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
             row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
             const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped) {
+            if (swapped)
                 row[j] = std::min(row[j], two_above[j - 2] + 1);
-            }
         }
         std::swap(two_above, above);
         std::swap(above, row);

@@ -16,9 +16,8 @@ std::vector<std::pair<std::string, std::string>> environment_list(std::string_vi
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
         const std::string_view text = *entry;
         const std::size_t equals = text.find('=');
-        if (text.starts_with(prefix) && equals != std::string_view::npos) {
+        if (text.starts_with(prefix) && equals != std::string_view::npos)
             found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-        }
     }
     return found;
 }

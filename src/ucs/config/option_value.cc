@@ -42,9 +42,8 @@ char lower(char c) {
 
 std::string lower(std::string_view text) {
     std::string result(text);
-    for (char& c : result) {
+    for (char& c : result)
         c = lower(c);
-    }
     return result;
 }
 
@@ -59,77 +58,61 @@ const T& field(const Option& option, const void* values) {
 }
 
 std::optional<bool> parse_bool(std::string_view text) {
-    for (const std::string_view word : {"y", "yes", "on", "true", "1"}) {
-        if (text == word) {
+    for (const std::string_view word : {"y", "yes", "on", "true", "1"})
+        if (text == word)
             return true;
-        }
-    }
-    for (const std::string_view word : {"n", "no", "off", "false", "0"}) {
-        if (text == word) {
+    for (const std::string_view word : {"n", "no", "off", "false", "0"})
+        if (text == word)
             return false;
-        }
-    }
     return std::nullopt;
 }
 
 std::optional<double> parse_double(std::string_view text) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
+    if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
         return std::nullopt;
-    }
     return value;
 }
 
 // "B" may follow a size: 8kb, 8kib are what people write too.
 std::string_view without_byte_letters(std::string_view suffix) {
-    for (const std::string_view tail : {"ib", "b"}) {
-        if (suffix.ends_with(tail)) {
+    for (const std::string_view tail : {"ib", "b"})
+        if (suffix.ends_with(tail))
             return suffix.substr(0, suffix.size() - tail.size());
-        }
-    }
     return suffix;
 }
 
 // A whole number, or with a unit above 1 also a fraction ("1.5ms") that is whole in the smallest
 // unit.
 std::optional<std::uint64_t> parse_scaled(std::string_view text, OptionType type) {
-    if (text == kInfinite) {
+    if (text == kInfinite)
         return UINT64_MAX;
-    }
     const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
     std::string_view number = text.substr(0, digits);
     std::string_view suffix = text.substr(digits);
-    if (type == OptionType::kBytes) {
+    if (type == OptionType::kBytes)
         suffix = without_byte_letters(suffix);
-    }
     std::uint64_t factor = 0;
-    for (const Unit& unit : units_of(type)) {
-        if (unit.suffix == suffix) {
+    for (const Unit& unit : units_of(type))
+        if (unit.suffix == suffix)
             factor = unit.factor;
-        }
-    }
-    if (factor == 0 && number == "0" && suffix.empty()) {
+    if (factor == 0 && number == "0" && suffix.empty())
         return 0;  // a time of 0 needs no unit
-    }
     std::uint64_t whole = 0;
     const char* const number_end = number.data() + number.size();
     const auto [end, error] = std::from_chars(number.data(), number_end, whole);
-    if (factor == 0 || error != std::errc{} || whole > UINT64_MAX / factor) {
+    if (factor == 0 || error != std::errc{} || whole > UINT64_MAX / factor)
         return std::nullopt;
-    }
-    if (end == number_end) {
+    if (end == number_end)
         return whole * factor;
-    }
     const std::optional<double> fraction = parse_double(number);
-    if (!fraction) {
+    if (!fraction)
         return std::nullopt;
-    }
     const double scaled = *fraction * static_cast<double>(factor);
     constexpr double kExactMax = 1e15;
-    if (scaled != std::floor(scaled) || scaled > kExactMax) {
+    if (scaled != std::floor(scaled) || scaled > kExactMax)
         return std::nullopt;
-    }
     return static_cast<std::uint64_t>(scaled);
 }
 
@@ -142,9 +125,8 @@ bool in_range(const Option& option, std::uint64_t value) {
 
 bool parse_number(const Option& option, std::string_view text, void* values) {
     const std::optional<std::uint64_t> value = parse_scaled(text, option.type);
-    if (!value || !in_range(option, *value)) {
+    if (!value || !in_range(option, *value))
         return false;
-    }
     field<std::uint64_t>(option, values) = *value;
     return true;
 }
@@ -161,23 +143,19 @@ bool parse_choice(const Option& option, std::string_view text, void* values) {
 
 bool parse_text(const Option& option, std::string_view text, void* values) {
     OptionString& target = field<OptionString>(option, values);
-    if (text.size() >= sizeof(target.text) || text.find('\0') != std::string_view::npos) {
+    if (text.size() >= sizeof(target.text) || text.find('\0') != std::string_view::npos)
         return false;
-    }
     text.copy(target.text, text.size());
     target.text[text.size()] = '\0';
     return true;
 }
 
 std::string format_number(OptionType type, std::uint64_t value) {
-    if (value == UINT64_MAX) {
+    if (value == UINT64_MAX)
         return std::string(kInfinite);
-    }
-    for (const Unit& unit : units_of(type)) {
-        if (value % unit.factor == 0 && (value != 0 || unit.factor == 1)) {
+    for (const Unit& unit : units_of(type))
+        if (value % unit.factor == 0 && (value != 0 || unit.factor == 1))
             return std::to_string(value / unit.factor).append(unit.suffix);
-        }
-    }
     return std::to_string(value);
 }
 
@@ -285,9 +263,8 @@ std::string option_accepted(const Option& option) {
             return "a number" + range_text(option);
         case OptionType::kEnum: {
             std::string list = "one of: ";
-            for (int i = 0; option.choices[i] != nullptr; ++i) {
+            for (int i = 0; option.choices[i] != nullptr; ++i)
                 list.append(i == 0 ? "" : ", ").append(option.choices[i]);
-            }
             return list;
         }
         case OptionType::kString:

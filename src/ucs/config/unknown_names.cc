@@ -39,15 +39,12 @@ std::string sentence(const std::string& where, std::string_view name,
 
 std::vector<std::string> config_unknown_names(std::span<const OptionTable* const> tables) {
     std::vector<std::string_view> known;
-    for (const OptionTable* table : tables) {
-        for (const Option& option : table->options) {
+    for (const OptionTable* table : tables)
+        for (const Option& option : table->options)
             known.emplace_back(option.name);
-        }
-    }
     std::vector<std::string> sentences;
-    if (known.empty()) {
+    if (known.empty())
         return sentences;
-    }
     std::vector<std::string> problems;  // config_fill() reports these
     for (const ConfigFile& file : config_files(nullptr, &problems)) {
         for (const ConfigLine& line : file.lines) {
@@ -59,21 +56,18 @@ std::vector<std::string> config_unknown_names(std::span<const OptionTable* const
     }
     for (const auto& [variable, value] : environment_list(kVariablePrefix)) {
         const std::string_view name = std::string_view(variable).substr(kVariablePrefix.size());
-        if (!belongs_elsewhere(name) && !is_known(name, known)) {
+        if (!belongs_elsewhere(name) && !is_known(name, known))
             sentences.push_back(sentence("", name, known));
-        }
     }
     return sentences;
 }
 
 void config_warn_unknown_once(std::span<const OptionTable* const> tables) {
     static constinit std::atomic<bool> done{false};
-    if (done.exchange(true, std::memory_order_relaxed)) {
+    if (done.exchange(true, std::memory_order_relaxed))
         return;
-    }
-    for (const std::string& text : config_unknown_names(tables)) {
+    for (const std::string& text : config_unknown_names(tables))
         TW_LOG_WARN("%s", text.c_str());
-    }
 }
 
 }  // namespace tagwire::ucs

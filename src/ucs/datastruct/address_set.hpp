@@ -75,10 +75,9 @@ class AddressSet {
     [[gnu::noinline]] ucs_status_t insert_slowly(std::uint64_t key) {
         const std::size_t mask = slot_count() - 1;
         std::size_t slot = home_of(key);
-        for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
+        for (; slots_[slot] != 0; slot = (slot + 1) & mask)
             if (slots_[slot] == key)
                 return UCS_ERR_ALREADY_EXISTS;
-        }
         if (left_ == 0)
             return resize(2 * slot_count()) ? insert_slowly(key) : UCS_ERR_NO_MEMORY;
         slots_[slot] = key;
@@ -111,10 +110,9 @@ class AddressSet {
         shift_ = 64U - static_cast<unsigned>(std::countr_zero(slots));
         slots_[slots] = ~std::uint64_t{0};
         left_ = slots / 2;
-        for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t i = 0; i < count; ++i)
             if (old[i] != 0)
                 static_cast<void>(insert_slowly(old[i]));
-        }
         return true;
     }
 

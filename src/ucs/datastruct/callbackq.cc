@@ -29,9 +29,8 @@ CallbackQueue::CallbackQueue(ucs_callbackq_t& c_queue) : c_queue_(c_queue) {}
 
 CallbackQueue::~CallbackQueue() {
     const std::size_t left = size();
-    if (left > 0) {
+    if (left > 0)
         TW_LOG_WARN("%zu progress callbacks were never removed", left);
-    }
 }
 
 std::size_t CallbackQueue::size() const {
@@ -41,11 +40,9 @@ std::size_t CallbackQueue::size() const {
         const ucs_callbackq_elem_t& element = c_queue_.fast_elems[i];
         count += element.id != kRunSlowId && element.cb != do_nothing ? 1 : 0;
     }
-    for (const SlowElements* elements : {&arrivals_, &slow_}) {
-        for (const auto& element : *elements) {
+    for (const SlowElements* elements : {&arrivals_, &slow_})
+        for (const auto& element : *elements)
             count += element->callback.load(std::memory_order_relaxed) != nullptr ? 1 : 0;
-        }
-    }
     return count;
 }
 
@@ -98,23 +95,18 @@ void CallbackQueue::remove_if(ucs_callbackq_predicate_t predicate, void* arg) {
         const std::lock_guard guard(lock_);
         for (unsigned i = 0; i < fast_count_; ++i) {
             const ucs_callbackq_elem_t& element = c_queue_.fast_elems[i];
-            if (element.id != kRunSlowId && element.cb != do_nothing) {
+            if (element.id != kRunSlowId && element.cb != do_nothing)
                 elements.push_back(element);
-            }
         }
         for (const SlowElements* slow : {&slow_, &arrivals_}) {
-            for (const auto& element : *slow) {
-                if (ucs_callback_t callback = element->callback.load(std::memory_order_relaxed)) {
+            for (const auto& element : *slow)
+                if (ucs_callback_t callback = element->callback.load(std::memory_order_relaxed))
                     elements.push_back({callback, element->arg, element->flags, element->id});
-                }
-            }
         }
     }
-    for (const ucs_callbackq_elem_t& element : elements) {
-        if (predicate(&element, arg) != 0) {
+    for (const ucs_callbackq_elem_t& element : elements)
+        if (predicate(&element, arg) != 0)
             remove(element.id);
-        }
-    }
 }
 
 unsigned CallbackQueue::run_slow_entry(void* self) {
@@ -124,9 +116,8 @@ unsigned CallbackQueue::run_slow_entry(void* self) {
 // Callbacks that come while this runs wait for the next round, so that one that adds itself again
 // cannot keep it here.
 unsigned CallbackQueue::run_slow() {
-    if (changed_.load(std::memory_order_relaxed)) {
+    if (changed_.load(std::memory_order_relaxed))
         take_arrivals();
-    }
     ++depth_;
     unsigned done = 0;
     const std::size_t count = slow_.size();
@@ -137,22 +128,19 @@ unsigned CallbackQueue::run_slow() {
             callback = element.callback.exchange(nullptr, std::memory_order_relaxed);
             changed_.store(true, std::memory_order_relaxed);
         }
-        if (callback != nullptr) {
+        if (callback != nullptr)
             done += callback(element.arg);
-        }
     }
     --depth_;
-    if (depth_ == 0 && changed_.load(std::memory_order_relaxed)) {
+    if (depth_ == 0 && changed_.load(std::memory_order_relaxed))
         sweep();
-    }
     return done;
 }
 
 void CallbackQueue::take_arrivals() {
     const std::lock_guard guard(lock_);
-    for (auto& element : arrivals_) {
+    for (auto& element : arrivals_)
         slow_.push_back(std::move(element));
-    }
     arrivals_.clear();
 }
 
@@ -160,9 +148,8 @@ void CallbackQueue::sweep() {
     const std::lock_guard guard(lock_);
     std::erase_if(slow_, [this](const std::unique_ptr<SlowElement>& element) {
         const bool removed = element->callback.load(std::memory_order_relaxed) == nullptr;
-        if (removed) {
+        if (removed)
             free_ids_.push_back(element->id);
-        }
         return removed;
     });
     for (unsigned i = fast_count_; i-- > 0;) {
@@ -172,9 +159,8 @@ void CallbackQueue::sweep() {
         }
     }
     changed_.store(!arrivals_.empty(), std::memory_order_relaxed);
-    if (slow_.empty() && arrivals_.empty()) {
+    if (slow_.empty() && arrivals_.empty())
         erase_fast(static_cast<unsigned>(find_fast(kRunSlowId)));
-    }
 }
 
 int CallbackQueue::add_slow(ucs_callback_t callback, void* arg, unsigned flags) {
@@ -201,43 +187,36 @@ void CallbackQueue::append_fast(ucs_callback_t callback, void* arg, unsigned fla
 // next round.
 void CallbackQueue::erase_fast(unsigned index) {
     ucs_callbackq_elem_t& last = c_queue_.fast_elems[--fast_count_];
-    if (index != fast_count_) {
+    if (index != fast_count_)
         c_queue_.fast_elems[index] = last;
-    }
     last = {nullptr, nullptr, 0, UCS_CALLBACKQ_ID_NULL};
 }
 
 int CallbackQueue::find_fast(int id) const {
-    for (unsigned i = 0; i < fast_count_; ++i) {
-        if (c_queue_.fast_elems[i].id == id) {
+    for (unsigned i = 0; i < fast_count_; ++i)
+        if (c_queue_.fast_elems[i].id == id)
             return static_cast<int>(i);
-        }
-    }
     return -1;
 }
 
 CallbackQueue::SlowElement* CallbackQueue::find_slow(int id) const {
     for (const SlowElements* elements : {&slow_, &arrivals_}) {
-        for (const auto& element : *elements) {
-            if (element->id == id) {
+        for (const auto& element : *elements)
+            if (element->id == id)
                 return element.get();
-            }
-        }
     }
     return nullptr;
 }
 
 void CallbackQueue::want_run_slow() {
     changed_.store(true, std::memory_order_relaxed);
-    if (find_fast(kRunSlowId) < 0) {
+    if (find_fast(kRunSlowId) < 0)
         append_fast(run_slow_entry, this, UCS_CALLBACKQ_FLAG_FAST, kRunSlowId);
-    }
 }
 
 int CallbackQueue::take_id() {
-    if (free_ids_.empty()) {
+    if (free_ids_.empty())
         return next_id_++;
-    }
     const int id = free_ids_.back();
     free_ids_.pop_back();
     return id;
@@ -261,9 +240,8 @@ using tagwire::ucs::private_part;
 ucs_status_t ucs_callbackq_init(ucs_callbackq_t* cbq) {
     *cbq = {};
     auto* queue = new (std::nothrow) CallbackQueue(*cbq);
-    if (queue == nullptr) {
+    if (queue == nullptr)
         return UCS_ERR_NO_MEMORY;
-    }
     private_part(cbq) = queue;
     return UCS_OK;
 }

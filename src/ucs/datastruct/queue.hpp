@@ -35,11 +35,10 @@ class Queue {
 
     void push_back(T& element) {
         (element.*Link).next = nullptr;
-        if (head_ == nullptr) {
+        if (head_ == nullptr)
             head_ = &element;
-        } else {
+        else
             (tail_->*Link).next = &element;
-        }
         tail_ = &element;
         ++size_;
     }
@@ -47,9 +46,8 @@ class Queue {
     void push_front(T& element) {
         (element.*Link).next = head_;
         head_ = &element;
-        if (tail_ == nullptr) {
+        if (tail_ == nullptr)
             tail_ = &element;
-        }
         ++size_;
     }
 
@@ -59,9 +57,8 @@ class Queue {
         if (element != nullptr) {
             head_ = (element->*Link).next;
             (element->*Link).next = nullptr;
-            if (head_ == nullptr) {
+            if (head_ == nullptr)
                 tail_ = nullptr;
-            }
             --size_;
         }
         return element;
@@ -137,9 +134,8 @@ class List {
     /// nullptr when empty.
     T* pop_front() {
         T* element = head_;
-        if (element != nullptr) {
+        if (element != nullptr)
             erase(*element);
-        }
         return element;
     }
 

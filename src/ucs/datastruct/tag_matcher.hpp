@@ -124,19 +124,17 @@ class PostedReceives {
     }
 
     void insert(PostedReceive& receive) {
-        if (receive.mask == kExactMask) [[likely]] {
+        if (receive.mask == kExactMask) [[likely]]
             exact_.insert(receive);
-        } else {
+        else
             wildcards_.insert(receive);
-        }
     }
 
     void erase(PostedReceive& receive) {
-        if (receive.mask == kExactMask) [[likely]] {
+        if (receive.mask == kExactMask) [[likely]]
             exact_.erase(receive);
-        } else {
+        else
             wildcards_.erase(receive);
-        }
         count_out();
     }
 
@@ -239,11 +237,10 @@ class UnexpectedMessages {
 
     /** `message` is inside. O(1). */
     void remove(UnexpectedMessage& message) {
-        if (lone_ == &message) {
+        if (lone_ == &message)
             lone_ = nullptr;
-        } else {
+        else
             index_.erase(message);
-        }
         unlink(message);
     }
 

@@ -358,11 +358,10 @@ class TagIndex {
     }
 
     void make_room() {
-        if (old_.allocated()) {
+        if (old_.allocated())
             move_buckets(kBucketsMovedPerInsert);
-        } else {
+        else
             grow();
-        }
     }
 
     /** Without memory what there is gets fuller, and the next insertion tries again. */

@@ -45,9 +45,8 @@ std::string line_pattern() {
     char host[64] = "";
     gethostname(host, sizeof(host) - 1);
     std::string pattern = "[tagwire] %l ";
-    for (const char* c = host; *c != '\0'; ++c) {
+    for (const char* c = host; *c != '\0'; ++c)
         pattern += *c == '%' ? "%%" : std::string(1, *c);
-    }
     return pattern + ":%P %s:%#: %v";
 }
 
@@ -81,9 +80,8 @@ spdlog::logger* open_logger() {
     logger->set_pattern(line_pattern());
     logger->set_level(spdlog::level::trace);  // log_threshold decides
     logger->flush_on(spdlog::level::trace);
-    for (const std::string& problem : problems) {
+    for (const std::string& problem : problems)
         write_line(*logger, LogLevel::kError, {__FILE__, __LINE__, ""}, problem);
-    }
     int unset = static_cast<int>(LogLevel::kTrace) + 1;
     detail::log_threshold.compare_exchange_strong(unset, options.log_level,
                                                   std::memory_order_relaxed);
@@ -120,17 +118,15 @@ void log_set_level(LogLevel level) {
 
 void log_write(LogLevel level, const char* file, int line, const char* format, ...) {
     spdlog::logger& out = logger();
-    if (!log_enabled(level)) {
+    if (!log_enabled(level))
         return;  // it was this call that learnt the level
-    }
     char text[kMessageBytesMax];
     va_list args;
     va_start(args, format);
     const int length = std::vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    if (length < 0) {
+    if (length < 0)
         return;
-    }
     const std::size_t used = std::min(static_cast<std::size_t>(length), sizeof(text) - 1);
     write_line(out, level, {file, line, ""}, {text, used});
 }

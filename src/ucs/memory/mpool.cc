@@ -79,23 +79,19 @@ ucs_status_t BasicMpool<Checked>::init(const MpoolParams& params) {
     }
     params_ = params;
     name_ = params.name;
-    if (params_.source.allocate == nullptr) {
+    if (params_.source.allocate == nullptr)
         params_.source = {.allocate = heap_allocate, .release = heap_release, .arg = nullptr};
-    }
     stride_ = (params.element_bytes + params.alignment - 1) & ~(params.alignment - 1);
     return UCS_OK;
 }
 
 template <bool Checked>
 ucs_status_t BasicMpool<Checked>::reserve(std::size_t elements) {
-    if (elements > params_.elements_max) {
+    if (elements > params_.elements_max)
         return UCS_ERR_EXCEEDS_LIMIT;
-    }
-    while (elements_total_ < elements) {
-        if (!grow()) {
+    while (elements_total_ < elements)
+        if (!grow())
             return UCS_ERR_NO_MEMORY;
-        }
-    }
     return UCS_OK;
 }
 
@@ -107,9 +103,8 @@ bool BasicMpool<Checked>::grow() {
     const std::size_t wanted =
         std::max(params_.elements_per_chunk, is_heap ? elements_total_ / 8 : std::size_t{0});
     std::size_t elements = std::min(wanted, params_.elements_max - elements_total_);
-    if (elements == 0) {
+    if (elements == 0)
         return false;
-    }
     // Whatever may fail comes before the memory is taken.
     free_.resize(elements_total_ + elements);
     chunks_.reserve(chunks_.size() + 1);
@@ -137,9 +132,8 @@ bool BasicMpool<Checked>::grow() {
     for (std::size_t i = elements; i-- > 0;) {
         std::byte* element = memory + i * stride_;
         free_[free_count_++] = element;
-        if constexpr (Checked) {
+        if constexpr (Checked)
             poison(element, params_.element_bytes);
-        }
     }
     elements_total_ += elements;
     return true;
@@ -151,9 +145,8 @@ std::pair<typename BasicMpool<Checked>::Chunk*, std::size_t> BasicMpool<Checked>
     const auto address = reinterpret_cast<std::uintptr_t>(element);
     for (Chunk& chunk : chunks_) {
         const auto begin = reinterpret_cast<std::uintptr_t>(chunk.memory);
-        if (address >= begin && address < begin + chunk.bytes && (address - begin) % stride_ == 0) {
+        if (address >= begin && address < begin + chunk.bytes && (address - begin) % stride_ == 0)
             return {&chunk, (address - begin) / stride_};
-        }
     }
     return {nullptr, 0};
 }

@@ -67,20 +67,17 @@ class BasicMpool {
 
     /// nullptr when elements_max are taken or the source has no memory. The contents are undefined.
     void* get() {
-        if (free_count_ == 0 && !grow()) [[unlikely]] {
+        if (free_count_ == 0 && !grow()) [[unlikely]]
             return nullptr;
-        }
         void* element = free_[--free_count_];
-        if constexpr (Checked) {
+        if constexpr (Checked)
             check_get(element);
-        }
         return element;
     }
 
     void put(void* element) {
-        if constexpr (Checked) {
+        if constexpr (Checked)
             check_put(element);
-        }
         free_[free_count_++] = element;  // grow() made a place for every element
     }
 
@@ -133,9 +130,8 @@ class ObjectPool {
     template <class... Args>
     T* create(Args&&... args) {
         void* memory = pool_.get();
-        if (memory == nullptr) [[unlikely]] {
+        if (memory == nullptr) [[unlikely]]
             return nullptr;
-        }
         return ::new (memory) T(std::forward<Args>(args)...);
     }
 

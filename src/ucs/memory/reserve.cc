@@ -87,11 +87,10 @@ void* Reserve::take(std::size_t bytes) {
     for (unsigned bits = std::max(wanted, kClassBitsMin); bits <= kClassBitsMax; ++bits) {
         // A larger block serves when there is no room for one that fits.
         void* memory = free_[bits];
-        if (memory != nullptr) {
+        if (memory != nullptr)
             free_[bits] = free_[bits]->next;
-        } else if (bits == std::max(wanted, kClassBitsMin)) {
+        else if (bits == std::max(wanted, kClassBitsMin))
             memory = carve(bits);
-        }
         if (memory == nullptr)
             continue;
         used_.fetch_add(std::size_t{1} << bits, std::memory_order_relaxed);

@@ -45,9 +45,8 @@ consteval CounterTable<Enum> counter_table(const CounterRow<Enum> (&rows)[N]) {
     static_assert(N == static_cast<std::size_t>(Enum::kCount), "each counter has one row");
     CounterTable<Enum> table{};
     for (std::size_t i = 0; i < N; ++i) {
-        if (rows[i].counter != static_cast<Enum>(i)) {
+        if (rows[i].counter != static_cast<Enum>(i))
             throw "a row is not at the place of its counter";
-        }
         table[i] = {rows[i].name, rows[i].unit, rows[i].doc};
     }
     return table;

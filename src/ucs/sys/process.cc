@@ -145,9 +145,8 @@ std::uint64_t boot_id() {
     if (!fd || ::read(fd.get(), text, sizeof text - 1) <= 0)
         return 0;
     hash = 1469598103934665603ULL;  // FNV-1a
-    for (const char* c = text; *c != '\0' && *c != '\n'; ++c) {
+    for (const char* c = text; *c != '\0' && *c != '\n'; ++c)
         hash = (hash ^ static_cast<unsigned char>(*c)) * 1099511628211ULL;
-    }
     known.store(hash, std::memory_order_relaxed);
     return hash;
 }

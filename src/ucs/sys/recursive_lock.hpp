@@ -79,11 +79,10 @@ class RecursiveLock {
                 owner_.compare_exchange_weak(nobody, self, std::memory_order_acquire,
                                              std::memory_order_relaxed))
                 return;
-            if (spins < kSpins) {
+            if (spins < kSpins)
                 spin_pause();
-            } else {
+            else
                 ::sched_yield();
-            }
         }
     }
 

@@ -227,9 +227,8 @@ void unix_shut_down(int fd) {
 ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p) {
     ucred credentials{};
     socklen_t length = sizeof credentials;
-    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
         return fd_error("getsockopt(SO_PEERCRED)", errno);
-    }
     *credentials_p = PeerCredentials{credentials.pid, credentials.uid};
     return UCS_OK;
 }

@@ -92,11 +92,10 @@ constinit std::atomic<double> tick_ns_final{0.0};
 std::uint64_t ticks_now_slow() {
     if (tick_source.load(std::memory_order_relaxed) == TickSource::kUnknown) {
         const bool constant = processor_ticks_are_constant();
-        if (constant) {
+        if (constant)
             first_moment();
-        } else {
+        else
             tick_ns_final.store(1.0, std::memory_order_relaxed);
-        }
         tick_source.store(constant ? TickSource::kProcessor : TickSource::kClock,
                           std::memory_order_relaxed);
         return ticks_now();
@@ -107,9 +106,8 @@ std::uint64_t ticks_now_slow() {
 double tick_ns_slow() {
     ticks_now();  // decides the source
     const double known = tick_ns_final.load(std::memory_order_relaxed);
-    if (known != 0.0) {
+    if (known != 0.0)
         return known;
-    }
     const double told = processor_tick_ns();
     if (told != 0.0) {
         tick_ns_final.store(told, std::memory_order_relaxed);
@@ -124,9 +122,8 @@ double tick_ns_slow() {
     const Moment now = moment_now();
     const double measured =
         static_cast<double>(now.ns - first.ns) / static_cast<double>(now.ticks - first.ticks);
-    if (now.ns - first.ns >= kFinalMeasureNs) {
+    if (now.ns - first.ns >= kFinalMeasureNs)
         tick_ns_final.store(measured, std::memory_order_relaxed);
-    }
     return measured;
 }
 

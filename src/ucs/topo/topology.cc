@@ -38,13 +38,11 @@ constexpr const char* kIntrusiveComponents[] = {"x86",  "gl",   "opencl",   "cud
 
 Handle make_handle() {
     hwloc_topology_t raw = nullptr;
-    if (hwloc_topology_init(&raw) != 0) {
+    if (hwloc_topology_init(&raw) != 0)
         return nullptr;
-    }
     Handle handle(raw);
-    for (const char* component : kIntrusiveComponents) {
+    for (const char* component : kIntrusiveComponents)
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-    }
     hwloc_topology_set_icache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
     return handle;
@@ -52,12 +50,10 @@ Handle make_handle() {
 
 std::vector<int> indexes(hwloc_const_bitmap_t bitmap) {
     std::vector<int> found;
-    if (hwloc_bitmap_weight(bitmap) < 0) {
+    if (hwloc_bitmap_weight(bitmap) < 0)
         return found;  // infinite: no set of real processors
-    }
-    for (int i = hwloc_bitmap_first(bitmap); i >= 0; i = hwloc_bitmap_next(bitmap, i)) {
+    for (int i = hwloc_bitmap_first(bitmap); i >= 0; i = hwloc_bitmap_next(bitmap, i))
         found.push_back(i);
-    }
     return found;
 }
 
@@ -105,9 +101,8 @@ int firmware_distance(hwloc_topology_t handle, hwloc_obj_t a, hwloc_obj_t b) {
     unsigned count = 1;
     const int error = hwloc_distances_get_by_type(handle, HWLOC_OBJ_NUMANODE, &count, &distances,
                                                   HWLOC_DISTANCES_KIND_MEANS_LATENCY, 0);
-    if (error != 0 || count == 0) {
+    if (error != 0 || count == 0)
         return -1;
-    }
     hwloc_uint64_t there = 0;
     hwloc_uint64_t back = 0;
     const int missing = hwloc_distances_obj_pair_values(distances, a, b, &there, &back);
@@ -132,9 +127,8 @@ const Topology* read_system() {
 
 ucs_status_t Topology::load_system(std::unique_ptr<Topology>* topology_p) {
     Handle handle = make_handle();
-    if (handle == nullptr || hwloc_topology_load(handle.get()) != 0) {
+    if (handle == nullptr || hwloc_topology_load(handle.get()) != 0)
         return UCS_ERR_IO_ERROR;
-    }
     topology_p->reset(new Topology(handle.release()));
     return UCS_OK;
 }
@@ -182,9 +176,8 @@ std::vector<int> Topology::allowed_cpus() const {
     hwloc_bitmap_copy(allowed.get(), hwloc_topology_get_allowed_cpuset(handle_));
     if (hwloc_topology_is_thissystem(handle_) != 0) {
         Bitmap bound = make_bitmap();
-        if (hwloc_get_cpubind(handle_, bound.get(), HWLOC_CPUBIND_THREAD) == 0) {
+        if (hwloc_get_cpubind(handle_, bound.get(), HWLOC_CPUBIND_THREAD) == 0)
             hwloc_bitmap_and(allowed.get(), allowed.get(), bound.get());
-        }
     }
     return indexes(allowed.get());
 }
@@ -206,21 +199,16 @@ std::vector<int> Topology::cpus_of_node(int node) const {
 Nearness Topology::nearness(int cpu_a, int cpu_b) const {
     hwloc_obj_t a = pu_object(handle_, cpu_a);
     hwloc_obj_t b = pu_object(handle_, cpu_b);
-    if (a == nullptr || b == nullptr) {
+    if (a == nullptr || b == nullptr)
         return Nearness::kSameMachine;
-    }
-    if (a == b) {
+    if (a == b)
         return Nearness::kSameCpu;
-    }
-    if (share_ancestor(handle_, a, b, HWLOC_OBJ_CORE)) {
+    if (share_ancestor(handle_, a, b, HWLOC_OBJ_CORE))
         return Nearness::kSameCore;
-    }
-    if (share_cache(handle_, a, b)) {
+    if (share_cache(handle_, a, b))
         return Nearness::kSharedCache;
-    }
-    if (node_of_cpu(cpu_a) == node_of_cpu(cpu_b)) {
+    if (node_of_cpu(cpu_a) == node_of_cpu(cpu_b))
         return Nearness::kSameNode;
-    }
     return share_ancestor(handle_, a, b, HWLOC_OBJ_PACKAGE) ? Nearness::kSamePackage
                                                             : Nearness::kSameMachine;
 }
@@ -228,30 +216,24 @@ Nearness Topology::nearness(int cpu_a, int cpu_b) const {
 int Topology::distance(int node_a, int node_b) const {
     hwloc_obj_t a = node_object(handle_, node_a);
     hwloc_obj_t b = node_object(handle_, node_b);
-    if (a == nullptr || b == nullptr) {
+    if (a == nullptr || b == nullptr)
         return -1;
-    }
     const int told = firmware_distance(handle_, a, b);
-    if (told >= 0) {
+    if (told >= 0)
         return told;
-    }
-    if (a == b) {
+    if (a == b)
         return 10;
-    }
     return share_ancestor(handle_, a, b, HWLOC_OBJ_PACKAGE) ? 20 : 30;
 }
 
 ucs_status_t Topology::bind_memory(void* address, std::size_t bytes, int node) const {
     hwloc_obj_t object = node_object(handle_, node);
-    if (object == nullptr) {
+    if (object == nullptr)
         return UCS_ERR_INVALID_PARAM;
-    }
-    if (hwloc_topology_is_thissystem(handle_) == 0) {
+    if (hwloc_topology_is_thissystem(handle_) == 0)
         return UCS_ERR_UNSUPPORTED;
-    }
-    if (bytes == 0 || hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_NUMANODE) == 1) {
+    if (bytes == 0 || hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_NUMANODE) == 1)
         return UCS_OK;  // there is no choice
-    }
     errno = 0;
     if (hwloc_set_area_membind(handle_, address, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
                                HWLOC_MEMBIND_BYNODESET) == 0) {

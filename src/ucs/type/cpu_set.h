@@ -26,11 +26,10 @@ typedef struct tagwire_ucs_cpu_set {
 static inline void tagwire_ucs_cpu_put(size_t cpu, ucs_cpu_set_t* set, int member) {
     if (cpu >= UCS_CPU_SETSIZE)
         return;
-    if (member) {
+    if (member)
         set->ucs_bits[UCS_CPUELT(cpu)] |= UCS_CPUMASK(cpu);
-    } else {
+    else
         set->ucs_bits[UCS_CPUELT(cpu)] &= ~UCS_CPUMASK(cpu);
-    }
 }
 
 #define UCS_CPU_ZERO(set) ((void)memset((set), 0, sizeof(ucs_cpu_set_t)))

@@ -127,9 +127,8 @@ class Interface {
             uct_md_iface_config_read(md.get(), wanted.tl_name_.c_str(), nullptr, nullptr, &config),
             "uct_md_iface_config_read");
         const detail::Owner<void*, uct_config_release> owner(config);
-        for (const auto& [name, value] : wanted.options_) {
+        for (const auto& [name, value] : wanted.options_)
             check(uct_config_modify(config, name.c_str(), value.c_str()), name.c_str());
-        }
         uct_iface_params_t params = wanted.params_;
         params.mode.device.tl_name = wanted.tl_name_.c_str();
         params.mode.device.dev_name = wanted.dev_name_.c_str();

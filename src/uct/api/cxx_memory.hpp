@@ -138,9 +138,8 @@ class MemoryDomain {
         uct_md_config_t* config = nullptr;
         check(uct_md_config_read(component.get(), nullptr, nullptr, &config), "uct_md_config_read");
         const detail::Owner<void*, uct_config_release> owner(config);
-        for (const auto& [name, value] : options) {
+        for (const auto& [name, value] : options)
             check(uct_config_modify(config, name.c_str(), value.c_str()), name.c_str());
-        }
         uct_md_h md = nullptr;
         check(uct_md_open(component.get(), md_name.c_str(), config, &md), "uct_md_open");
         md_ = detail::Owner<uct_md_h, uct_md_close>(md);
@@ -244,9 +243,8 @@ inline std::vector<Resource> resources() {
     for (Component component : components()) {
         for (const std::string& md_name : component.md_names()) {
             const MemoryDomain md(component, md_name);
-            for (const uct_tl_resource_desc_t& tl : md.resources()) {
+            for (const uct_tl_resource_desc_t& tl : md.resources())
                 found.push_back({component, md_name, tl.tl_name, tl.dev_name, tl.dev_type});
-            }
         }
     }
     return found;
@@ -255,11 +253,9 @@ inline std::vector<Resource> resources() {
 /// The first resource of a transport; `dev_name` empty: on any device.
 inline std::optional<Resource> find_resource(const std::string& tl_name,
                                              const std::string& dev_name = {}) {
-    for (Resource& resource : resources()) {
-        if (resource.tl_name == tl_name && (dev_name.empty() || resource.dev_name == dev_name)) {
+    for (Resource& resource : resources())
+        if (resource.tl_name == tl_name && (dev_name.empty() || resource.dev_name == dev_name))
             return std::move(resource);
-        }
-    }
     return std::nullopt;
 }
 

@@ -55,10 +55,9 @@ void AsyncEvents::deliver(const ibv_async_event& event) {
             copy.port = event.element.port_num;
             break;
     }
-    for (Mailbox* mailbox : mailboxes_) {
+    for (Mailbox* mailbox : mailboxes_)
         if (to == nullptr || to == mailbox)
             mailbox->events.push_back(copy);
-    }
 }
 
 }  // namespace tagwire::ib

@@ -15,10 +15,9 @@ std::uint8_t rnr_code(std::uint64_t ns) {
         655360, 10,    20,    30,    40,    60,     80,     120,    160,    240,   320,
         480,    640,   960,   1280,  1920,  2560,   3840,   5120,   7680,   10240, 15360,
         20480,  30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
-    for (std::uint8_t code = 1; code < 32; ++code) {
+    for (std::uint8_t code = 1; code < 32; ++code)
         if (std::uint64_t{kMicroseconds[code]} * 1000 >= ns)
             return code;
-    }
     return 0;
 }
 

@@ -16,10 +16,9 @@ namespace tagwire::ib {
 namespace {
 
 ucs_status_t query_md_resources(const uct::Component&, std::vector<std::string>* names) {
-    for (const ListedDevice& device : list_devices()) {
+    for (const ListedDevice& device : list_devices())
         if (device.is_admitted && device.problem.empty())
             names->push_back(device.name);
-    }
     return UCS_OK;
 }
 
@@ -58,10 +57,9 @@ std::vector<const char*> tl_names() {
 }
 
 const ucs::OptionTable* iface_options(const char* tl_name) {
-    for (const Transport* transport : transports()) {
+    for (const Transport* transport : transports())
         if (std::strcmp(transport->name, tl_name) == 0)
             return transport->options();
-    }
     return nullptr;
 }
 

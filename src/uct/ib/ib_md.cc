@@ -108,9 +108,8 @@ ucs_status_t IbMd::open(const uct::Component& family, const char* name, const Ib
         return ucs::fd_error("fcntl of a device's events", errno);
     errno = 0;
     OwnedPd pd = owned(device->verbs().alloc_pd(device->context()), device->verbs().dealloc_pd);
-    if (!pd) {
+    if (!pd)
         return call_failed(*device, "ibv_alloc_pd", errno);
-    }
     *md_p = new IbMd(family, std::move(device), std::move(pd), path);
     return UCS_OK;
 }
@@ -164,10 +163,9 @@ ucs_status_t IbMd::query(uct_md_attr_t* attr) {
     CPU_ZERO(&attr->local_cpus);
     const int node = device_->numa_node();
     if (node >= 0) {
-        for (const int cpu : ucs::system_topology().cpus_of_node(node)) {
+        for (const int cpu : ucs::system_topology().cpus_of_node(node))
             if (cpu < CPU_SETSIZE)
                 UCS_CPU_SET(cpu, &attr->local_cpus);
-        }
         return UCS_OK;
     }
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)

@@ -185,10 +185,9 @@ void MessageIface::release_group(MessageEp& ep) {
 }
 
 void MessageIface::release_groups() {
-    for (const std::uint32_t id : grouped_) {
+    for (const std::uint32_t id : grouped_)
         if (MessageEp* ep = find(id); ep != nullptr)
             release_group(*ep);
-    }
     grouped_.clear();
 }
 
@@ -453,10 +452,9 @@ void MessageIface::take_event(const AsyncEvent& event) {
         case IBV_EVENT_DEVICE_FATAL:
             TW_LOG_ERROR("%s: %s; all endpoints of the interface fail",
                          ib_md().device().name().c_str(), verbs().event_type_str(event.type));
-            for (MessageEp* each : eps_) {
+            for (MessageEp* each : eps_)
                 if (each != nullptr)
                     fail(*each, UCS_ERR_IO_ERROR, verbs().event_type_str(event.type));
-            }
             break;
         default:
             break;

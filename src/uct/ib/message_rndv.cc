@@ -188,12 +188,11 @@ unsigned MessageIface::step_reads() {
     unsigned moved = 0;
     ucs::ReserveVector<RndvRead*> waiting;
     waiting.swap(reads_waiting_);
-    for (RndvRead* read : waiting) {
+    for (RndvRead* read : waiting)
         if (step_read(*read))
             ++moved;
         else
             reads_waiting_.push_back(read);
-    }
     return moved;
 }
 

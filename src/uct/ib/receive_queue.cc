@@ -112,11 +112,10 @@ void ReceiveRegion::release_slot(uct::DescRegionHeader* header, void* desc) {
     TW_ASSERT(region.owner(slot) != kNobody);
     const std::uint64_t owner = std::exchange(region.owner(slot), kNobody);
     --region.kept_;
-    if (region.queue_ != nullptr) [[likely]] {
+    if (region.queue_ != nullptr) [[likely]]
         region.queue_->release(region.message(slot), owner);
-    } else if (region.kept_ == 0) {
+    else if (region.kept_ == 0)
         region.destroy();
-    }
 }
 
 void ReceiveRegion::abandon() {

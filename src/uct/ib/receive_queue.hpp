@@ -92,10 +92,9 @@ class ReceiveQueue {
     /// Whether `message` is a slot of this queue.
     [[nodiscard]] bool owns(const std::byte* message) const {
         const void* region = uct::desc_region_of(const_cast<std::byte*>(message));
-        for (const ReceiveRegion* own : regions_) {
+        for (const ReceiveRegion* own : regions_)
             if (own == region)
                 return true;
-        }
         return false;
     }
     /// A completion with `wr_id` was polled: the slot is held.

@@ -36,10 +36,9 @@ bool SendPool::grow() {
     if (room == 0)
         return false;
     chunks_.reserve(chunks_.size() + 1);
-    for (const unsigned wanted : {kPerChunk, kPerChunkMin}) {
+    for (const unsigned wanted : {kPerChunk, kPerChunkMin})
         if (grow_by(std::min(wanted, room)))
             return true;
-    }
     if (!std::exchange(has_told_, true)) {
         TW_LOG_ERROR(
             "%s: no memory for more send buffers of %zu bytes, %u are there: sends wait for it",

@@ -38,10 +38,9 @@ std::string find_beside(const std::string& name) {
     if (directory.empty() || name.find('/') != std::string::npos)
         return name;
     std::error_code error;
-    for (const fs::path& path : {directory / name, directory.parent_path() / "lib" / name}) {
+    for (const fs::path& path : {directory / name, directory.parent_path() / "lib" / name})
         if (fs::exists(path, error))
             return path.string();
-    }
     return name;
 }
 

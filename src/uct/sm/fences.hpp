@@ -20,11 +20,10 @@ struct HostFences {
         }
     }
     void before_recheck() const {
-        if (sender_pays) {
+        if (sender_pays)
             ucs::full_barrier();  // SYNC sm_sleep: pairs with after_publish()
-        } else {
+        else
             ucs::global_barrier();
-        }
     }
 };
 

@@ -206,9 +206,8 @@ bool collect_bell(Bell<Atom>& bell, Visit&& visit) {
         const auto word = static_cast<std::uint32_t>(__builtin_ctzll(summary));
         // SYNC sm_bell: pairs with ring_bell().
         std::uint64_t bits = bell.words[word].exchange(0, std::memory_order_acquire);
-        for (; bits != 0; bits &= bits - 1) {
+        for (; bits != 0; bits &= bits - 1)
             visit(word * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits)));
-        }
     }
     return true;
 }

@@ -120,11 +120,10 @@ void SmIface::set_retry(Link& link, bool wanted) {
     if (link.retries == wanted)
         return;
     link.retries = wanted;
-    if (wanted) {
+    if (wanted)
         retrying_.push_back(&link);
-    } else {
+    else
         std::erase(retrying_, &link);
-    }
 }
 
 void SmIface::retry(Link& link) {
@@ -227,9 +226,8 @@ void SmIface::peer_leaves(Link& link) {
 
 ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMessage& message) {
     std::string reason;
-    if (link.state == LinkState::kReady || message.fd_count != 2 || !check_hello(hello, &reason)) {
+    if (link.state == LinkState::kReady || message.fd_count != 2 || !check_hello(hello, &reason))
         return UCS_ERR_INVALID_PARAM;
-    }
     if (!link.is_outgoing && hello.cookie != cookie_) {
         TW_LOG_WARN("connection from process %d refused: it does not know this interface's cookie",
                     link.peer.pid);
@@ -354,9 +352,8 @@ ucs_status_t SmIface::connect(Link& link) {
 ucs_status_t SmIface::reach(Link& link) {
     ucs::UniqueFd socket;
     ucs_status_t status = ucs::unix_connect(link.address, &socket);
-    if (status == UCS_ERR_UNREACHABLE) {
+    if (status == UCS_ERR_UNREACHABLE)
         TW_LOG_DEBUG("nobody listens at %s", link.address.name.c_str());
-    }
     if (status == UCS_OK)
         status = ucs::unix_peer_credentials(socket.get(), &link.peer);
     if (status == UCS_OK && link.peer.uid != ::geteuid()) {
@@ -494,11 +491,10 @@ void SmIface::watch_process(Link& link) {
 // The process that has this pid and lives. Two of the same pid are the same process only where both
 // live, and where the pid is one of this namespace.
 PeerProcess* SmIface::known_process(pid_t pid) {
-    for (const auto& [id, process] : processes_) {
+    for (const auto& [id, process] : processes_)
         if (pid > 0 && process->pid == pid && process->pidfd &&
             ucs::pidfd_is_alive(process->pidfd.get()))
             return process.get();
-    }
     return nullptr;
 }
 

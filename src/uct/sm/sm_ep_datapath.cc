@@ -142,9 +142,8 @@ ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
     const std::size_t payload = iov_bytes(iov, iovcnt);
     if (header_length > limit) [[unlikely]]
         return refuse("am_zcopy: header", header_length, limit);
-    if (payload > limit - header_length) [[unlikely]] {
+    if (payload > limit - header_length) [[unlikely]]
         return refuse("am_zcopy: header and data", payload + header_length, limit);
-    }
     if (id >= UCT_AM_ID_MAX) [[unlikely]]
         return refuse_id(id);
     const std::size_t bytes = header_length + payload;
@@ -212,9 +211,8 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
     if (iovcnt > kIovMax) [[unlikely]]
         return refuse("tag_eager_zcopy: iov elements", iovcnt, kIovMax);
     const std::size_t total = iov_bytes(iov, iovcnt);
-    if (total > kFragmentCountMax * seg_bytes) [[unlikely]] {
+    if (total > kFragmentCountMax * seg_bytes) [[unlikely]]
         return refuse("tag_eager_zcopy", total, kFragmentCountMax * seg_bytes);
-    }
     IovCursor cursor(iov, iovcnt);
     if (total <= sizeof(TagImmBody::data)) {
         const ucs_status_t status = room(0);

@@ -170,19 +170,17 @@ SmIface::~SmIface() {
         free_entry(*entry);
     for (PostedEntry* entry : cancelled_)
         free_entry(*entry);
-    for (const auto& op : op_table_) {
+    for (const auto& op : op_table_)
         if (op->owner != nullptr && op->kind == OpKind::kReceive)
             free_entry(*op->entry);
-    }
 }
 
 // The program's callbacks run here, too, and may destroy endpoints themselves: so one at a time.
 void SmIface::close() {
     const auto any = [this]() -> SmEp* {
-        for (const auto& link : links_) {
+        for (const auto& link : links_)
             if (link != nullptr && !link->eps.empty())
                 return link->eps.back();
-        }
         return nullptr;
     };
     std::size_t eps = 0;
@@ -308,9 +306,8 @@ bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
             return say("the peer runs as user " + std::to_string(address->uid) + ", we as " +
                        std::to_string(::geteuid()));
         }
-        if (address->place == Place::kDirectory && address_.directory.empty()) {
+        if (address->place == Place::kDirectory && address_.directory.empty())
             return say("the peer's socket is in a directory: set TAGWIRE_SM_DIR to it");
-        }
         if (address->place == Place::kDirectory)
             return true;
     }
@@ -329,10 +326,9 @@ ucs_status_t SmIface::flush(unsigned, uct_completion_t* comp) {
         return UCS_ERR_UNSUPPORTED;
     if (!pending.empty())
         return UCS_ERR_NO_RESOURCE;
-    for (const auto& link : links_) {
+    for (const auto& link : links_)
         if (link != nullptr && !link->ops.empty())
             return UCS_INPROGRESS;
-    }
     return UCS_OK;
 }
 
@@ -396,10 +392,9 @@ ucs_status_t SmIface::event_arm(unsigned) {
 }
 
 void SmIface::keep_all_hot() {
-    for (const auto& link : links_) {
+    for (const auto& link : links_)
         if (link != nullptr)
             make_hot(*link);
-    }
 }
 
 // ---- Descriptions

@@ -53,10 +53,9 @@ void SmIface::look_although_busy() {
 
 void SmIface::answer_bell() {
     collect_bell(*bell_, [this](std::uint32_t bit) {
-        for (std::size_t i = bit; i < links_.size(); i += kBellBits) {
+        for (std::size_t i = bit; i < links_.size(); i += kBellBits)
             if (links_[i] != nullptr)
                 make_hot(*links_[i]);
-        }
     });
 }
 
@@ -184,20 +183,18 @@ void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* dat
         return;
     }
     entry->ctx->tag_consumed_cb(entry->ctx);
-    if (!entry->is_scattered()) [[likely]] {
+    if (!entry->is_scattered()) [[likely]]
         copy_short(entry->buffer, data, std::min(bytes, entry->capacity()));
-    } else {
+    else
         entry->scattered()->cursor().scatter(data, std::min(bytes, entry->capacity()));
-    }
     complete_entry(*entry, tag, imm, bytes, UCS_OK);
 }
 
 // Only the way to here is short: whose ring the message lies in is looked up.
 [[gnu::noinline, gnu::cold]] void SmIface::refuse_tagged(const std::byte* data) {
-    for (const auto& link : links_) {
+    for (const auto& link : links_)
         if (link != nullptr && link->rx_segment != nullptr && link->rx_segment->has(data))
             static_cast<void>(takes_tags(*link));
-    }
 }
 
 bool SmIface::deliver_tag_seg(Link& link, Control control) {
@@ -378,10 +375,9 @@ ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
         op->next_status = UCS_ERR_CANCELED;
         uct_tag_context_t* ctx = std::exchange(entry.ctx, nullptr);
         // A chunk that the sender is writing takes microseconds, unless the sender is stopped.
-        for (unsigned i = 0; i < kLeavingSpins; ++i) {
+        for (unsigned i = 0; i < kLeavingSpins; ++i)
             if (step_leaving(*op))
                 return UCS_OK;
-        }
         entry.ctx = ctx;
         return UCS_ERR_BUSY;
     }
@@ -390,10 +386,9 @@ ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
         finish_receive(*op, UCS_ERR_CANCELED);
         return UCS_OK;
     }
-    for (const auto& link : links_) {
+    for (const auto& link : links_)
         if (link != nullptr && link->message_entry == &entry)
             link->message_cursor = IovCursor();
-    }
     if (entry.capacity() != 0)
         in_use_.erase(entry.buffer);
     entry.forget_buffer();

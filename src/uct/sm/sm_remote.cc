@@ -107,16 +107,14 @@ void SmIface::deliver_pull(Link& link, const PullBody& pull) {
         return violation(link, "more reads at once than a peer may ask for");
     Serve serve{pull.op, pull.key, pull.rndv_op, pull.generation, pull.address, pull.length};
     if (pull.rndv_op != kNoOp) {
-        if (!link.rndv_ops || pull.rndv_op >= kRndvCount) {
+        if (!link.rndv_ops || pull.rndv_op >= kRndvCount)
             return violation(link, "request for the data of a rendezvous that never was");
-        }
         const RndvOp& op = link.rndv_ops[pull.rndv_op];
         const auto start = reinterpret_cast<std::uintptr_t>(op.buffer);
         const bool alive =
             op.op != nullptr && op.link != nullptr && op.generation == pull.generation;
-        if (alive && (pull.address != start || pull.length > op.length)) {
+        if (alive && (pull.address != start || pull.length > op.length))
             return violation(link, "request for more than the data of a rendezvous");
-        }
     }
     link.serves.push_back(serve);
     add_work(link);
@@ -162,9 +160,8 @@ bool SmIface::step_serve(Link& link) {
 
 void SmIface::deliver_push(Link& link, const PushBody& push) {
     const RingGeometry& geometry = link.rx_segment->geometry;
-    if (push.seg >= geometry.seg_count || push.length > geometry.seg_bytes) {
+    if (push.seg >= geometry.seg_count || push.length > geometry.seg_bytes)
         return violation(link, "write with an impossible buffer or length");
-    }
     std::byte* to = md_.resolve(push.key, push.address, push.length, UCT_MD_MEM_ACCESS_REMOTE_PUT);
     if (to != nullptr)
         std::memcpy(to, link.rx_segment->buffer(push.seg), push.length);
@@ -177,9 +174,8 @@ void SmIface::deliver_push(Link& link, const PushBody& push) {
 }
 
 void SmIface::deliver_atomic(Link& link, const AtomicBody& atomic) {
-    if (atomic.opcode >= UCT_ATOMIC_OP_LAST || (atomic.bytes != 4 && atomic.bytes != 8)) {
+    if (atomic.opcode >= UCT_ATOMIC_OP_LAST || (atomic.bytes != 4 && atomic.bytes != 8))
         return violation(link, "atomic operation of an unknown kind");
-    }
     std::byte* at =
         md_.resolve(atomic.key, atomic.address, atomic.bytes, UCT_MD_MEM_ACCESS_REMOTE_ATOMIC);
     AtomicReplyBody reply{0, atomic.op, UCS_ERR_INVALID_ADDR};
@@ -330,9 +326,8 @@ bool SmIface::step_op(Op& op) {
     }
     // What was read counts only if it was the peer's: its pid may have gone to another process by
     // now.
-    if (status == UCS_OK && !is_put && knows && !ucs::pidfd_is_alive(link.process->pidfd.get())) {
+    if (status == UCS_OK && !is_put && knows && !ucs::pidfd_is_alive(link.process->pidfd.get()))
         status = UCS_ERR_CONNECTION_RESET;
-    }
     if (status == UCS_ERR_REJECTED) {
         use_messages_instead(op);
         return true;
@@ -379,22 +374,19 @@ void SmIface::unpack_piece(Op& op, const std::byte* from, std::size_t bytes) {
 
 void SmIface::deliver_pull_data(Link& link, const PullDataBody& data) {
     const RingGeometry& geometry = link.rx_segment->geometry;
-    if (data.seg >= geometry.seg_count || data.length > geometry.seg_bytes) {
+    if (data.seg >= geometry.seg_count || data.length > geometry.seg_bytes)
         return violation(link, "data with an impossible buffer or length");
-    }
     const std::byte* from = link.rx_segment->buffer(data.seg);
     Op* op = find_op(link, data.op);
     ucs_status_t status = static_cast<ucs_status_t>(std::min(data.status, 0));
     bool done = false;
     if (op != nullptr && (op->kind == OpKind::kPull || op->kind == OpKind::kReceive)) {
-        if (status == UCS_OK && (data.length > op->left || data.length == 0)) {
+        if (status == UCS_OK && (data.length > op->left || data.length == 0))
             return violation(link, "more data than was asked for");
-        }
-        if (op->unpack != nullptr && status == UCS_OK) {
+        if (op->unpack != nullptr && status == UCS_OK)
             unpack_piece(*op, from, data.length);
-        } else {
+        else
             op->cursor.scatter(from, data.length);
-        }
         op->left -= data.length;
         done = status != UCS_OK || op->left == 0;
     }
@@ -402,11 +394,10 @@ void SmIface::deliver_pull_data(Link& link, const PullDataBody& data) {
         link.rx_segment->returns.give_back(data.seg);
     if (!done)
         return;
-    if (op->kind == OpKind::kReceive) {
+    if (op->kind == OpKind::kReceive)
         finish_receive(*op, status);
-    } else {
+    else
         finish(*op, status);
-    }
 }
 
 // One turn of a link: queued answers first, then one step of each kind of work. True: something

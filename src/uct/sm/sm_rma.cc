@@ -189,11 +189,10 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
     if (target.direct == nullptr)
         return start_transfer(kind, iov, iovcnt, bytes, remote_addr, target, comp);
     IovCursor cursor(iov, iovcnt);
-    if (kind == OpKind::kCopyPut) {
+    if (kind == OpKind::kCopyPut)
         cursor.gather(target.direct, bytes);
-    } else {
+    else
         cursor.scatter(target.direct, bytes);
-    }
     iface_of_ep().count(SmCounter::kDirectBytes, bytes);
     return target.guard.status();
 }

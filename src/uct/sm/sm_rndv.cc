@@ -282,13 +282,12 @@ bool SmIface::step_leaving(Op& op) {
         op.owner->rx_segment->rndv(op.sender_op).done.load(std::memory_order_acquire);
     if (done >> 32 == op.generation && static_cast<std::uint32_t>(done) < op.claimed)
         return false;
-    if (op.next_status != UCS_OK) {
+    if (op.next_status != UCS_OK)
         finish_receive(op, op.next_status);
-    } else if (op.next_mode == ReceiveMode::kPull) {
+    else if (op.next_mode == ReceiveMode::kPull)
         pull_instead(op);
-    } else {
+    else
         op.mode = op.next_mode;
-    }
     return true;
 }
 
@@ -305,9 +304,8 @@ void SmIface::finish_receive(Op& op, ucs_status_t status) {
             status = UCS_ERR_CANCELED;
         }
     }
-    if (link.failure == UCS_OK) {
+    if (link.failure == UCS_OK)
         link.send_control(Kind::kRndvFin, RndvFinBody{op.generation, op.sender_op, status});
-    }
     PostedEntry& entry = *op.entry;
     const uct_tag_t tag = op.tag;
     const std::uint64_t length = op.length;

@@ -48,9 +48,8 @@ std::optional<IfaceAddress> parse_iface_address(std::span<const std::byte> bytes
                                   " of the shared-memory format, this library version " +
                                   std::to_string(kFormatVersion));
     }
-    if (address.place != Place::kAbstract && address.place != Place::kDirectory) {
+    if (address.place != Place::kAbstract && address.place != Place::kDirectory)
         return refuse(reason, "not an address of the sm transport");
-    }
     return address;
 }
 
@@ -119,9 +118,8 @@ std::optional<PackedRkey> parse_rkey(std::span<const std::byte> bytes, std::stri
         return refuse(reason, "not a packed remote key of the sm component");
     if (rkey.address + rkey.length < rkey.address)
         return refuse(reason, "remote key whose range wraps around");
-    if (rkey.arena_offset != kNoOffset && rkey.arena_offset + rkey.length < rkey.arena_offset) {
+    if (rkey.arena_offset != kNoOffset && rkey.arena_offset + rkey.length < rkey.arena_offset)
         return refuse(reason, "remote key whose range lies outside of its arena");
-    }
     return rkey;
 }
 

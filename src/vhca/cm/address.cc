@@ -49,11 +49,10 @@ std::size_t address_bytes(unsigned family) {
 }
 
 Address::Address(const sockaddr_storage& from) {
-    if (const std::size_t count = address_bytes(from.ss_family); count != 0) {
+    if (const std::size_t count = address_bytes(from.ss_family); count != 0)
         std::memcpy(&storage_, &from, count);
-    } else {
+    else
         storage_.ss_family = from.ss_family;
-    }
 }
 
 Address Address::any(unsigned family) {
@@ -87,9 +86,8 @@ bool Address::is_zero() const {
 }
 
 bool Address::is_any() const {
-    if (is_zero()) {
+    if (is_zero())
         return true;
-    }
     switch (family()) {
         case AF_INET:
             return ntohl(ip4().sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
@@ -139,9 +137,8 @@ void Address::set_port(std::uint16_t port) {
 }
 
 bool Address::is_same_host(const Address& other) const {
-    if (family() != other.family()) {
+    if (family() != other.family())
         return false;
-    }
     switch (family()) {
         case AF_INET:
             return ip4().sin_addr.s_addr == other.ip4().sin_addr.s_addr;

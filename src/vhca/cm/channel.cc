@@ -15,9 +15,8 @@ namespace tagwire::vhca::cm {
 
 std::unique_ptr<Channel> Channel::open(Manager& manager, int open_flags) {
     std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC | (open_flags & O_NONBLOCK)) != 0) {
+    if (::pipe2(ends.data(), O_CLOEXEC | (open_flags & O_NONBLOCK)) != 0)
         return nullptr;
-    }
     std::unique_ptr<Channel> channel(new Channel(manager));
     channel->read_end_.reset(ends[0]);
     channel->write_end_.reset(ends[1]);
@@ -40,11 +39,9 @@ void Channel::push(const Event& event) {
 
 std::vector<Identity*> Channel::remove_events(const Identity& identity) {
     std::vector<Identity*> requests;
-    for (const Event& event : events_) {
-        if (event.identity == &identity && event.request != nullptr) {
+    for (const Event& event : events_)
+        if (event.identity == &identity && event.request != nullptr)
             requests.push_back(event.request);
-        }
-    }
     std::erase_if(events_, [&](const Event& event) { return event.identity == &identity; });
     update_bell();
     return requests;
@@ -53,9 +50,8 @@ std::vector<Identity*> Channel::remove_events(const Identity& identity) {
 void Channel::move_events(const Identity& identity, Channel& to) {
     for (const Event& event : events_) {
         if (event.identity == &identity) {
-            if (event.request != nullptr) {
+            if (event.request != nullptr)
                 event.request->channel = &to;
-            }
             to.events_.push_back(event);
         }
     }
@@ -67,11 +63,10 @@ void Channel::move_events(const Identity& identity, Channel& to) {
 // One byte is in the pipe as long as there are events; neither call can block.
 void Channel::update_bell() {
     char byte = 0;
-    if (!events_.empty() && !is_rung_) {
+    if (!events_.empty() && !is_rung_)
         is_rung_ = ::write(write_end_.get(), &byte, 1) == 1;
-    } else if (events_.empty() && is_rung_) {
+    else if (events_.empty() && is_rung_)
         is_rung_ = ::read(read_end_.get(), &byte, 1) != 1;
-    }
 }
 
 int Channel::get_event(const Command& call) {
@@ -79,41 +74,34 @@ int Channel::get_event(const Command& call) {
     constexpr std::size_t kBytesMin = sizeof(rdma_ucm_event_resp) -
                                       sizeof(rdma_ucm_event_resp::reserved) -
                                       sizeof(rdma_ucm_event_resp::ece);
-    if (call.out_bytes < kBytesMin) {
+    if (call.out_bytes < kBytesMin)
         return ENOSPC;
-    }
     for (;;) {
         {
             const std::lock_guard guard(manager_.network());
-            if (!events_.empty()) {
+            if (!events_.empty())
                 return fetch_event(call);
-            }
         }
-        if ((::fcntl(read_end_.get(), F_GETFL) & O_NONBLOCK) != 0) {
+        if ((::fcntl(read_end_.get(), F_GETFL) & O_NONBLOCK) != 0)
             return EAGAIN;
-        }
         pollfd wait{.fd = read_end_.get(), .events = POLLIN, .revents = 0};
-        if (::poll(&wait, 1, -1) < 0) {
+        if (::poll(&wait, 1, -1) < 0)
             return errno;
-        }
     }
 }
 
 int Channel::fetch_event(const Command& call) {
     rdma_ucm_get_event command;
-    if (const int error = driver::read_user(call.in, &command); error != 0) {
+    if (const int error = driver::read_user(call.in, &command); error != 0)
         return error;
-    }
     Event& event = events_.front();
     if (event.request != nullptr) {
-        if (event.request->number == Identity::kNoNumber) {
+        if (event.request->number == Identity::kNoNumber)
             manager_.give_number(*event.request);
-        }
         event.response.id = event.request->number;
     }
-    if (driver::write_user({command.response, call.out_bytes}, event.response) != 0) {
+    if (driver::write_user({command.response, call.out_bytes}, event.response) != 0)
         return EFAULT;
-    }
     if (event.request != nullptr) {
         event.request->channel = this;
         ++event.identity->backlog;

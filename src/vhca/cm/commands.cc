@@ -54,9 +54,8 @@ std::int64_t Channel::write(const void* bytes, std::size_t count, const Finder& 
 }
 
 int Channel::run(unsigned command, const Command& call, const Finder& find_channel) {
-    if (command == RDMA_USER_CM_CMD_GET_EVENT) {
+    if (command == RDMA_USER_CM_CMD_GET_EVENT)
         return get_event(call);
-    }
     const std::lock_guard guard(manager_.network());
     switch (command) {
         case RDMA_USER_CM_CMD_CREATE_ID:
@@ -110,9 +109,8 @@ int Channel::run_on_identity(unsigned command, const Command& call) {
         error = command == RDMA_USER_CM_CMD_LISTEN ? find(in.number, &identity)
                                                    : find_with_device(in.number, &identity);
     }
-    if (error != 0) {
+    if (error != 0)
         return error;
-    }
     switch (command) {
         case RDMA_USER_CM_CMD_RESOLVE_ROUTE:
             return manager_.resolve_route(*identity);
@@ -129,9 +127,8 @@ int Channel::run_on_identity(unsigned command, const Command& call) {
 
 int Channel::find(std::uint32_t number, Identity** identity_p) {
     *identity_p = manager_.find(number);
-    if (*identity_p == nullptr) {
+    if (*identity_p == nullptr)
         return ENOENT;
-    }
     return (*identity_p)->channel == this ? 0 : EINVAL;
 }
 
@@ -145,12 +142,10 @@ int Channel::find_with_device(std::uint32_t number, Identity** identity_p) {
 int Channel::create_id(const Command& call) {
     rdma_ucm_create_id in;
     rdma_ucm_create_id_resp out{};
-    if (call.out_bytes < sizeof out) {
+    if (call.out_bytes < sizeof out)
         return ENOSPC;
-    }
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     ibv_qp_type type = IBV_QPT_RC;
     switch (in.ps) {
         case RDMA_PS_TCP:
@@ -178,16 +173,13 @@ int Channel::create_id(const Command& call) {
 int Channel::destroy_id(const Command& call) {
     rdma_ucm_destroy_id in;
     rdma_ucm_destroy_id_resp out{};
-    if (call.out_bytes < sizeof out) {
+    if (call.out_bytes < sizeof out)
         return ENOSPC;
-    }
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     Identity* identity = nullptr;
-    if (const int error = find(in.id, &identity); error != 0) {
+    if (const int error = find(in.id, &identity); error != 0)
         return error;
-    }
     out.events_reported = identity->events_reported;
     manager_.destroy(*identity);
     return write_user({in.response, call.out_bytes}, out);
@@ -196,17 +188,14 @@ int Channel::destroy_id(const Command& call) {
 int Channel::migrate_id(const Command& call, const Finder& find_channel) {
     rdma_ucm_migrate_id in;
     rdma_ucm_migrate_resp out{};
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     Channel* from = find_channel(static_cast<int>(in.fd));
-    if (from == nullptr) {
+    if (from == nullptr)
         return ENOENT;
-    }
     Identity* identity = nullptr;
-    if (const int error = from->find(in.id, &identity); error != 0) {
+    if (const int error = from->find(in.id, &identity); error != 0)
         return error;
-    }
     manager_.migrate(*identity, *this);
     out.events_reported = identity->events_reported;
     return write_user({in.response, sizeof out}, out);
@@ -216,13 +205,11 @@ int Channel::migrate_id(const Command& call, const Finder& find_channel) {
 
 int Channel::bind_ip(const Command& call) {
     rdma_ucm_bind_ip in;
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     const Address address = ip_address_in(in.addr);
-    if (address.bytes() == 0) {
+    if (address.bytes() == 0)
         return EINVAL;
-    }
     Identity* identity = nullptr;
     const int error = find(in.id, &identity);
     return error != 0 ? error : manager_.bind(*identity, address);
@@ -230,13 +217,11 @@ int Channel::bind_ip(const Command& call) {
 
 int Channel::bind(const Command& call) {
     rdma_ucm_bind in;
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     const Address address = address_in(in.addr, sizeof in.addr);
-    if (in.reserved != 0 || in.addr_size == 0 || in.addr_size != address.bytes()) {
+    if (in.reserved != 0 || in.addr_size == 0 || in.addr_size != address.bytes())
         return EINVAL;
-    }
     Identity* identity = nullptr;
     const int error = find(in.id, &identity);
     return error != 0 ? error : manager_.bind(*identity, address);
@@ -244,13 +229,11 @@ int Channel::bind(const Command& call) {
 
 int Channel::resolve_ip(const Command& call) {
     rdma_ucm_resolve_ip in;
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     const Address source = ip_address_in(in.src_addr), destination = ip_address_in(in.dst_addr);
-    if ((in.src_addr.sin6_family != AF_UNSPEC && source.bytes() == 0) || destination.bytes() == 0) {
+    if ((in.src_addr.sin6_family != AF_UNSPEC && source.bytes() == 0) || destination.bytes() == 0)
         return EINVAL;
-    }
     Identity* identity = nullptr;
     const int error = find(in.id, &identity);
     return error != 0 ? error : manager_.resolve_address(*identity, source, destination);
@@ -258,14 +241,12 @@ int Channel::resolve_ip(const Command& call) {
 
 int Channel::resolve_address(const Command& call) {
     rdma_ucm_resolve_addr in;
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     const Address destination = address_in(in.dst_addr, sizeof in.dst_addr);
     Address source;
-    if (in.src_size != 0) {
+    if (in.src_size != 0)
         source = address_in(in.src_addr, sizeof in.src_addr);
-    }
     if (in.reserved != 0 || in.src_size != source.bytes() || in.dst_size == 0 ||
         in.dst_size != destination.bytes()) {
         return EINVAL;
@@ -278,22 +259,19 @@ int Channel::resolve_address(const Command& call) {
 // The device has no multicast.
 int Channel::join(const Command& call, bool is_ip) {
     rdma_ucm_join_mcast in{};
-    if (call.out_bytes < sizeof(rdma_ucm_create_id_resp)) {
+    if (call.out_bytes < sizeof(rdma_ucm_create_id_resp))
         return ENOSPC;
-    }
     Address address;
     if (is_ip) {
         rdma_ucm_join_ip_mcast ip;
-        if (read_user(call.in, &ip) != 0) {
+        if (read_user(call.in, &ip) != 0)
             return EFAULT;
-        }
         address = ip_address_in(ip.addr);
         in.id = ip.id;
         in.addr_size = static_cast<std::uint16_t>(address.bytes());
     } else {
-        if (read_user(call.in, &in) != 0) {
+        if (read_user(call.in, &in) != 0)
             return EFAULT;
-        }
         address = address_in(in.addr, sizeof in.addr);
     }
     if (in.addr_size == 0 || in.addr_size != address.bytes() ||
@@ -301,12 +279,10 @@ int Channel::join(const Command& call, bool is_ip) {
         return EINVAL;
     }
     Identity* identity = nullptr;
-    if (const int error = find_with_device(in.id, &identity); error != 0) {
+    if (const int error = find_with_device(in.id, &identity); error != 0)
         return error;
-    }
-    if (identity->state != State::kBound && identity->state != State::kResolved) {
+    if (identity->state != State::kBound && identity->state != State::kResolved)
         return EINVAL;
-    }
     return manager_.network().port().is_ethernet ? ENODEV : EOPNOTSUPP;
 }
 

@@ -79,16 +79,13 @@ bool has_path(const Identity& identity) {
 int Channel::query_route(const Command& call) {
     rdma_ucm_query in;
     rdma_ucm_query_route_resp out{};
-    if (call.out_bytes < offsetof(rdma_ucm_query_route_resp, ibdev_index)) {
+    if (call.out_bytes < offsetof(rdma_ucm_query_route_resp, ibdev_index))
         return ENOSPC;
-    }
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     Identity* identity = nullptr;
-    if (const int error = find(in.id, &identity); error != 0) {
+    if (const int error = find(in.id, &identity); error != 0)
         return error;
-    }
     put_address(identity->source, &out.src_addr);
     put_address(identity->destination, &out.dst_addr);
     if (identity->has_device) {
@@ -126,15 +123,13 @@ rdma_ucm_query_addr_resp address_response(const Manager& manager, const Identity
 rdma_ucm_query_addr_resp gid_response(const Manager& manager, const Identity& identity) {
     rdma_ucm_query_addr_resp out = device_response(manager, identity);
     const auto address_of = [&](const Address& from, const ibv_gid& gid) {
-        if (from.family() == AF_IB) {
+        if (from.family() == AF_IB)
             return from;
-        }
         SockaddrIb address{};
         address.sib_family = AF_IB;
         address.sib_pkey = out.pkey;
-        if (identity.has_device) {
+        if (identity.has_device)
             std::memcpy(&address.sib_addr, &gid, sizeof gid);
-        }
         address.sib_sid = htobe64(Manager::service_of(identity, from));
         return Address::of(address);
     };
@@ -148,13 +143,11 @@ rdma_ucm_query_addr_resp gid_response(const Manager& manager, const Identity& id
 
 int Channel::query(const Command& call) {
     rdma_ucm_query in;
-    if (read_user(call.in, &in) != 0) {
+    if (read_user(call.in, &in) != 0)
         return EFAULT;
-    }
     Identity* identity = nullptr;
-    if (const int error = find(in.id, &identity); error != 0) {
+    if (const int error = find(in.id, &identity); error != 0)
         return error;
-    }
     const UserSpan to{in.response, call.out_bytes};
     if (in.option == RDMA_USER_CM_QUERY_PATH) {
         struct {
@@ -163,9 +156,8 @@ int Channel::query(const Command& call) {
         } out{};
         constexpr std::size_t kHeadBytes = sizeof(rdma_ucm_query_path_resp);
         static_assert(sizeof out == kHeadBytes + sizeof out.path);
-        if (call.out_bytes < kHeadBytes) {
+        if (call.out_bytes < kHeadBytes)
             return ENOSPC;
-        }
         out.num_paths = has_path(*identity) ? 1 : 0;
         out.path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
         const auto words = packed(*identity, path_record(manager_, *identity));
@@ -173,12 +165,10 @@ int Channel::query(const Command& call) {
         const bool fits = has_path(*identity) && call.out_bytes >= sizeof out;
         return write_user({in.response, fits ? sizeof out : kHeadBytes}, out);
     }
-    if (in.option != RDMA_USER_CM_QUERY_ADDR && in.option != RDMA_USER_CM_QUERY_GID) {
+    if (in.option != RDMA_USER_CM_QUERY_ADDR && in.option != RDMA_USER_CM_QUERY_GID)
         return ENOSYS;
-    }
-    if (call.out_bytes < offsetof(rdma_ucm_query_addr_resp, ibdev_index)) {
+    if (call.out_bytes < offsetof(rdma_ucm_query_addr_resp, ibdev_index))
         return ENOSPC;
-    }
     return write_user(to, in.option == RDMA_USER_CM_QUERY_ADDR
                               ? address_response(manager_, *identity)
                               : gid_response(manager_, *identity));

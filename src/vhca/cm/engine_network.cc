@@ -43,9 +43,8 @@ std::uint16_t find_claim(std::uint64_t service_id) {
 
 /// This machine has the address.
 bool is_of_machine(const Address& address) {
-    if (address.is_any()) {
+    if (address.is_any())
         return true;
-    }
     Address own = address;
     own.set_port(0);
     const ucs::UniqueFd fd(::socket(static_cast<int>(own.family()), SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -89,12 +88,10 @@ LocalPort EngineNetwork::port() const {
 int EngineNetwork::check_source(const Address& source) const {
     const ibv_gid own = port().gid, wanted = gid_of(source);
     const bool is_own = std::memcmp(&own, &wanted, sizeof own) == 0;
-    if (source.family() == AF_IB) {
+    if (source.family() == AF_IB)
         return is_own ? 0 : ENODEV;
-    }
-    if (!is_of_machine(source)) {
+    if (!is_of_machine(source))
         return EADDRNOTAVAIL;
-    }
     return is_udp() && !is_own ? ENODEV : 0;
 }
 
@@ -107,17 +104,15 @@ int EngineNetwork::find_source(const Address& destination, Address* source_p) co
         return 0;
     }
     if (is_udp()) {
-        if (destination.family() != AF_INET) {
+        if (destination.family() != AF_INET)
             return EHOSTUNREACH;
-        }
         sockaddr_in own = destination.ip4();
         const ibv_gid gid = port().gid;
         std::memcpy(&own.sin_addr, &gid.raw[12], sizeof own.sin_addr);
         *source_p = Address::of(own);
     } else {
-        if (!is_of_machine(destination)) {
+        if (!is_of_machine(destination))
             return EHOSTUNREACH;
-        }
         *source_p = destination;
     }
     source_p->set_port(own_port);
@@ -131,9 +126,8 @@ Peer EngineNetwork::find_peer(std::uint64_t service_id, const Address& destinati
     }
     if (is_udp()) {
         const Address to = destination;
-        if (to.family() == AF_IB) {
+        if (to.family() == AF_IB)
             return peer_at({be64toh(to.ib().sib_addr.global.interface_id) & 0xffffffff});
-        }
         const ibv_gid own = port().gid;
         return peer_at({to.is_zero() ? be64toh(own.global.interface_id) & 0xffffffff : ip_of(to)});
     }
@@ -152,9 +146,8 @@ Peer EngineNetwork::peer_at(Route route) const {
 }
 
 int EngineNetwork::claim(std::uint64_t service_id) {
-    if ((service_id & 0xffff) < kPrivilegedPorts && ::geteuid() != 0) {
+    if ((service_id & 0xffff) < kPrivilegedPorts && ::geteuid() != 0)
         return EACCES;
-    }
     Claim made;
     if (!is_udp()) {
         const std::string name = claim_name(service_id);
@@ -163,9 +156,8 @@ int EngineNetwork::claim(std::uint64_t service_id) {
             status =
                 ucs::unix_listen({"", name + "." + std::to_string(engine_.lid())}, &made.location);
         }
-        if (status != UCS_OK) {
+        if (status != UCS_OK)
             return status == UCS_ERR_ALREADY_EXISTS ? EADDRINUSE : EMFILE;
-        }
     }
     claims_.emplace(service_id, std::move(made));
     return 0;

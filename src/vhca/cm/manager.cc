@@ -20,9 +20,8 @@ constexpr std::uint16_t kEphemeralMin = 32768, kEphemeralMax = 60999;
 
 // Which ports an AF_IB address means; 0: none. As cma_select_ib_ps().
 std::uint16_t port_space_of(const Identity& identity) {
-    if (!identity.is_ib()) {
+    if (!identity.is_ib())
         return identity.port_space;
-    }
     const SockaddrIb address = identity.source.ib();
     const std::uint64_t mask = be64toh(address.sib_sid_mask) & kPortSpaceMask;
     const std::uint64_t service = be64toh(address.sib_sid) & mask;
@@ -30,11 +29,9 @@ std::uint16_t port_space_of(const Identity& identity) {
     const auto is_space = [&](std::uint16_t space) {
         return (is_ib || identity.port_space == space) && service == (service_space(space) & mask);
     };
-    for (const std::uint16_t space : {RDMA_PS_IB, RDMA_PS_TCP, RDMA_PS_UDP}) {
-        if (is_space(space)) {
+    for (const std::uint16_t space : {RDMA_PS_IB, RDMA_PS_TCP, RDMA_PS_UDP})
+        if (is_space(space))
             return space;
-        }
-    }
     return 0;
 }
 
@@ -47,18 +44,16 @@ Manager::Manager(Network& network, std::uint64_t seed, const Timing& timing)
       next_local_id_(static_cast<std::uint32_t>(random_())) {}
 
 Manager::~Manager() {
-    for (const auto& [service_id, owners] : ports_) {
+    for (const auto& [service_id, owners] : ports_)
         network_.release(service_id);
-    }
 }
 
 // ---- Coming and going --------------------------------------------------------------------------
 
 Identity& Manager::create(Channel& channel, std::uint64_t uid, std::uint16_t port_space,
                           ibv_qp_type qp_type) {
-    while (next_local_id_ == 0 || identities_.contains(next_local_id_)) {
+    while (next_local_id_ == 0 || identities_.contains(next_local_id_))
         ++next_local_id_;
-    }
     auto identity = std::make_unique<Identity>();
     identity->channel = &channel;
     identity->uid = uid;
@@ -72,9 +67,8 @@ Identity& Manager::create(Channel& channel, std::uint64_t uid, std::uint16_t por
 }
 
 void Manager::give_number(Identity& identity) {
-    while (next_number_ == Identity::kNoNumber || numbers_.contains(next_number_)) {
+    while (next_number_ == Identity::kNoNumber || numbers_.contains(next_number_))
         ++next_number_;
-    }
     identity.number = next_number_++;
     numbers_.emplace(identity.number, &identity);
 }
@@ -86,9 +80,8 @@ Identity* Manager::find(std::uint32_t number) const {
 
 void Manager::destroy(Identity& identity) {
     say_good_bye(identity);
-    for (Identity* request : identity.channel->remove_events(identity)) {
+    for (Identity* request : identity.channel->remove_events(identity))
         destroy(*request);
-    }
     release_port(identity);
     if (const auto request = requests_.find({identity.peer.route.node, identity.remote_id});
         request != requests_.end() && request->second == &identity) {
@@ -105,30 +98,25 @@ void Manager::destroy(Identity& identity) {
 }
 
 bool Manager::say_farewell() {
-    while (!numbers_.empty()) {
+    while (!numbers_.empty())
         destroy(*numbers_.begin()->second);
-    }
     return identities_.empty();
 }
 
 void Manager::destroy_all(const Channel& channel) {
     std::vector<std::uint32_t> numbers;
-    for (const auto& [number, identity] : numbers_) {
-        if (identity->channel == &channel) {
+    for (const auto& [number, identity] : numbers_)
+        if (identity->channel == &channel)
             numbers.push_back(number);
-        }
-    }
-    for (const std::uint32_t number : numbers) {
+    for (const std::uint32_t number : numbers)
         destroy(*numbers_.at(number));
-    }
 }
 
 void Manager::migrate(Identity& identity, Channel& to) {
     Channel& from = *identity.channel;
     identity.channel = &to;
-    if (&from != &to) {
+    if (&from != &to)
         from.move_events(identity, to);
-    }
 }
 
 // ---- Ports -------------------------------------------------------------------------------------
@@ -142,23 +130,19 @@ std::uint64_t Manager::service_of(const Identity& identity, const Address& addre
 int Manager::check_conflicts(const Identity& identity, std::uint64_t service_id,
                              bool may_reuse) const {
     const auto owners = ports_.find(service_id);
-    if (owners == ports_.end()) {
+    if (owners == ports_.end())
         return 0;
-    }
     for (const Identity* other : owners->second) {
         const bool is_shared =
             may_reuse && other->reuses_address && other->state != State::kListening;
         const bool is_other_family = identity.is_family_only && other->is_family_only &&
                                      identity.source.family() != other->source.family();
-        if (other == &identity || is_shared || is_other_family) {
+        if (other == &identity || is_shared || is_other_family)
             continue;
-        }
-        if (identity.source.is_any() || other->source.is_any()) {
+        if (identity.source.is_any() || other->source.is_any())
             return EADDRNOTAVAIL;
-        }
-        if (identity.source.is_same_host(other->source)) {
+        if (identity.source.is_same_host(other->source))
             return EADDRINUSE;
-        }
     }
     return 0;
 }
@@ -181,9 +165,8 @@ int Manager::claim_port(Identity& identity, std::uint64_t service_id) {
 }
 
 void Manager::release_port(Identity& identity) {
-    if (!identity.claimed) {
+    if (!identity.claimed)
         return;
-    }
     const auto owners = ports_.find(*identity.claimed);
     std::erase(owners->second, &identity);
     if (owners->second.empty()) {
@@ -195,9 +178,8 @@ void Manager::release_port(Identity& identity) {
 
 int Manager::acquire_port(Identity& identity) {
     const std::uint16_t port_space = port_space_of(identity);
-    if (port_space == 0) {
+    if (port_space == 0)
         return EPROTONOSUPPORT;
-    }
     const std::uint64_t space = service_space(port_space);
     std::uint16_t port = identity.source.port();
     int error = 0;
@@ -209,14 +191,12 @@ int Manager::acquire_port(Identity& identity) {
         error = EADDRNOTAVAIL;
         for (std::uint32_t i = 0; i < kCount && error != 0; ++i) {
             port = static_cast<std::uint16_t>(kEphemeralMin + (start + i) % kCount);
-            if (!ports_.contains(space + port)) {
+            if (!ports_.contains(space + port))
                 error = claim_port(identity, space + port);
-            }
         }
     }
-    if (error != 0) {
+    if (error != 0)
         return error;
-    }
     if (identity.is_ib()) {
         SockaddrIb address = identity.source.ib();
         address.sib_sid = htobe64(space + port);
@@ -231,24 +211,21 @@ int Manager::acquire_port(Identity& identity) {
 // ---- Addresses ---------------------------------------------------------------------------------
 
 int Manager::bind(Identity& identity, const Address& address) {
-    if (address.bytes() == 0) {
+    if (address.bytes() == 0)
         return EAFNOSUPPORT;
-    }
     if (identity.state != State::kIdle ||
         (address.is_link_local() && address.ip6().sin6_scope_id == 0)) {
         return EINVAL;
     }
     const bool has_device = !address.is_any();
     if (has_device) {
-        if (const int error = network_.check_source(address); error != 0) {
+        if (const int error = network_.check_source(address); error != 0)
             return error;
-        }
     }
     const bool was_family_only = identity.is_family_only;
     identity.source = address;
-    if (!identity.has_family_only && address.family() == AF_INET) {
+    if (!identity.has_family_only && address.family() == AF_INET)
         identity.is_family_only = true;
-    }
     if (const int error = acquire_port(identity); error != 0) {
         identity.source = Address();
         identity.is_family_only = was_family_only;
@@ -265,13 +242,11 @@ int Manager::resolve_address(Identity& identity, const Address& source,
     if (identity.state == State::kIdle) {
         const Address own =
             source.family() == AF_UNSPEC ? Address::any(destination.family()) : source;
-        if (const int error = bind(identity, own); error != 0) {
+        if (const int error = bind(identity, own); error != 0)
             return error;
-        }
     }
-    if (identity.source.family() != destination.family() || identity.state != State::kBound) {
+    if (identity.source.family() != destination.family() || identity.state != State::kBound)
         return EINVAL;
-    }
     Address own = identity.source;
     const int error = network_.find_source(destination, &own);
     rdma_ucm_event_resp response{};
@@ -279,9 +254,8 @@ int Manager::resolve_address(Identity& identity, const Address& source,
         response.event = kAddressError;
         response.status = static_cast<std::uint32_t>(-error);
     } else {
-        if (identity.source.is_any()) {
+        if (identity.source.is_any())
             identity.source = own;
-        }
         identity.destination = destination;
         identity.has_device = true;
         identity.state = State::kResolved;
@@ -294,9 +268,8 @@ int Manager::resolve_address(Identity& identity, const Address& source,
 }
 
 int Manager::resolve_route(Identity& identity) {
-    if (identity.state != State::kResolved) {
+    if (identity.state != State::kResolved)
         return EINVAL;
-    }
     identity.state = State::kRouted;
     rdma_ucm_event_resp response{};
     response.event = kRouteResolved;
@@ -306,17 +279,14 @@ int Manager::resolve_route(Identity& identity) {
 
 int Manager::listen(Identity& identity, std::uint32_t backlog) {
     if (identity.state == State::kIdle) {
-        if (const int error = bind(identity, Address::any(AF_INET)); error != 0) {
+        if (const int error = bind(identity, Address::any(AF_INET)); error != 0)
             return error;
-        }
     }
-    if (identity.state != State::kBound) {
+    if (identity.state != State::kBound)
         return EINVAL;
-    }
     if (identity.reuses_address) {
-        if (const int error = check_conflicts(identity, *identity.claimed, false); error != 0) {
+        if (const int error = check_conflicts(identity, *identity.claimed, false); error != 0)
             return error;
-        }
     }
     identity.backlog = backlog > 0 && backlog < kBacklogMax ? backlog : kBacklogMax;
     identity.state = State::kListening;
@@ -326,26 +296,23 @@ int Manager::listen(Identity& identity, std::uint32_t backlog) {
 // ---- Options -----------------------------------------------------------------------------------
 
 int Manager::set_reuse(Identity& identity, bool reuses) {
-    if (identity.state != State::kIdle && (!reuses || identity.state != State::kBound)) {
+    if (identity.state != State::kIdle && (!reuses || identity.state != State::kBound))
         return EINVAL;
-    }
     identity.reuses_address = reuses;
     return 0;
 }
 
 int Manager::set_family_only(Identity& identity, bool is_only) {
-    if (identity.state != State::kIdle && identity.state != State::kBound) {
+    if (identity.state != State::kIdle && identity.state != State::kBound)
         return EINVAL;
-    }
     identity.has_family_only = true;
     identity.is_family_only = is_only;
     return 0;
 }
 
 void Manager::tell(Identity& identity, rdma_ucm_event_resp response) {
-    if (identity.uid == 0) {
+    if (identity.uid == 0)
         return;
-    }
     response.uid = identity.uid;
     response.id = identity.number;
     identity.channel->push({.identity = &identity, .request = nullptr, .response = response});

@@ -101,9 +101,8 @@ int Manager::connect(Identity& identity, const rdma_ucm_conn_param& param) {
     message.traffic_class = identity.type_of_service;
     message.hop_limit = port.is_ethernet ? 64 : 0;
     message.ack_timeout = identity.timeout;
-    if (offset != 0) {
+    if (offset != 0)
         put_header(identity, &message);
-    }
     put_data(data_of(param), offset, &message);
     identity.state = State::kConnecting;
     identity.exchange = identity.is_datagram() ? Exchange::kSidrSent : Exchange::kReqSent;
@@ -112,22 +111,19 @@ int Manager::connect(Identity& identity, const rdma_ucm_conn_param& param) {
 }
 
 int Manager::accept(Identity& identity, const rdma_ucm_conn_param* param) {
-    if (identity.state != State::kConnecting) {
+    if (identity.state != State::kConnecting)
         return EINVAL;
-    }
     if (param != nullptr) {
         identity.qpn = param->qp_num;
         identity.has_srq = param->srq != 0;
     }
     int error = 0;
-    if (identity.is_datagram()) {
+    if (identity.is_datagram())
         error = accept_datagrams(identity, param);
-    } else {
+    else
         error = param != nullptr ? accept_connection(identity, *param) : get_ready(identity);
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(reject(identity, {}, kRejConsumerDefined));
-    }
     return error;
 }
 
@@ -168,9 +164,8 @@ int Manager::accept_datagrams(Identity& identity, const rdma_ucm_conn_param* par
 }
 
 int Manager::get_ready(Identity& identity) {
-    if (identity.exchange != Exchange::kRepReceived) {
+    if (identity.exchange != Exchange::kRepReceived)
         return EINVAL;
-    }
     identity.exchange = Exchange::kEstablished;
     send(identity, message_of(Kind::kRtu, identity));
     return 0;
@@ -178,9 +173,8 @@ int Manager::get_ready(Identity& identity) {
 
 int Manager::reject(Identity& identity, std::span<const std::byte> data, std::uint16_t reason) {
     const Kind kind = identity.is_datagram() ? Kind::kSidrRep : Kind::kRej;
-    if (data.size() > private_bytes_max(kind)) {
+    if (data.size() > private_bytes_max(kind))
         return EINVAL;
-    }
     Message message = message_of(kind, identity);
     put_data(data, 0, &message);
     message.reason = reason;
@@ -210,9 +204,8 @@ int Manager::reject(Identity& identity, std::span<const std::byte> data, std::ui
 }
 
 int Manager::disconnect(Identity& identity) {
-    if (identity.exchange == Exchange::kNone) {
+    if (identity.exchange == Exchange::kNone)
         return EINVAL;
-    }
     if (identity.exchange == Exchange::kEstablished) {
         Message message = message_of(Kind::kDreq, identity);
         message.qpn = identity.remote_qpn;
@@ -226,15 +219,12 @@ int Manager::disconnect(Identity& identity) {
 }
 
 int Manager::notify(Identity& identity, std::uint32_t event) {
-    if (identity.exchange == Exchange::kNone || event != IBV_EVENT_COMM_EST) {
+    if (identity.exchange == Exchange::kNone || event != IBV_EVENT_COMM_EST)
         return EINVAL;
-    }
-    if (identity.exchange == Exchange::kEstablished) {
+    if (identity.exchange == Exchange::kEstablished)
         return EISCONN;
-    }
-    if (identity.exchange != Exchange::kRepSent) {
+    if (identity.exchange != Exchange::kRepSent)
         return EINVAL;
-    }
     // A message of the peer came before its RTU.
     answer(identity);
     identity.exchange = Exchange::kEstablished;
@@ -312,19 +302,16 @@ int Manager::init_qp_attr(const Identity& identity, ibv_qp_attr* attr_p, int* ma
                             identity.exchange == Exchange::kEstablished;
     switch (attr.qp_state) {
         case IBV_QPS_INIT:
-            if (!knows_peer && identity.exchange != Exchange::kReqSent) {
+            if (!knows_peer && identity.exchange != Exchange::kReqSent)
                 return EINVAL;
-            }
             attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-            if (identity.responder_resources != 0) {
+            if (identity.responder_resources != 0)
                 attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-            }
             *mask_p = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
             return 0;
         case IBV_QPS_RTR:
-            if (!knows_peer) {
+            if (!knows_peer)
                 return EINVAL;
-            }
             fill_vector(address_vector(identity), &attr.ah_attr);
             attr.path_mtu = identity.mtu;
             attr.dest_qp_num = identity.remote_qpn;
@@ -333,9 +320,8 @@ int Manager::init_qp_attr(const Identity& identity, ibv_qp_attr* attr_p, int* ma
                       (is_rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0);
             return 0;
         case IBV_QPS_RTS:
-            if (!knows_peer) {
+            if (!knows_peer)
                 return EINVAL;
-            }
             attr.sq_psn = identity.remote_psn;
             attr.timeout = identity.timeout;
             attr.retry_cnt = identity.retry_count;

@@ -26,9 +26,8 @@ void put_private_data(const Message& message, std::size_t offset, Param* param) 
 bool take_header(const Message& message, Address* source_p, Address* destination_p) {
     const std::byte* from = message.private_data.data();
     const unsigned version = std::to_integer<unsigned>(from[1]) >> 4;
-    if (from[0] != std::byte{0} || (version != 4 && version != 6)) {
+    if (from[0] != std::byte{0} || (version != 4 && version != 6))
         return false;
-    }
     const auto read = [&](std::size_t at, std::uint16_t port) {
         Address address = Address::any(version == 4 ? AF_INET : AF_INET6);
         if (version == 4) {
@@ -60,23 +59,19 @@ Address gid_address(const Address& listener, const ibv_gid& gid, std::uint64_t s
 }
 
 ibv_qp_type type_of(const Message& message) {
-    if (message.kind == Kind::kSidrReq) {
+    if (message.kind == Kind::kSidrReq)
         return IBV_QPT_UD;
-    }
     return message.transport == 1 ? IBV_QPT_UC : IBV_QPT_RC;
 }
 
 bool matches(const Identity& listener, const Message& message) {
-    if (listener.is_ib()) {
+    if (listener.is_ib())
         return true;
-    }
     Address source, destination;
-    if (!take_header(message, &source, &destination)) {
+    if (!take_header(message, &source, &destination))
         return false;
-    }
-    if (listener.source.is_any() && !listener.is_family_only) {
+    if (listener.source.is_any() && !listener.is_family_only)
         return true;
-    }
     return listener.source.family() == source.family() &&
            (listener.source.is_any() || listener.source.is_same_host(source));
 }
@@ -85,9 +80,8 @@ bool matches(const Identity& listener, const Message& message) {
 
 void Manager::receive(Route from, std::span<const std::byte> mad) {
     Message message;
-    if (!parse(mad, &message)) {
+    if (!parse(mad, &message))
         return;
-    }
     switch (message.kind) {
         case Kind::kReq:
         case Kind::kSidrReq:
@@ -113,9 +107,8 @@ Identity* Manager::find_exchange(Route from, const Message& message) const {
     }
     const bool is_sidr = message.kind == Kind::kSidrRep;
     const auto found = identities_.find(is_sidr ? message.local_id : message.remote_id);
-    if (found == identities_.end()) {
+    if (found == identities_.end())
         return nullptr;
-    }
     Identity& identity = *found->second;
     const bool is_pair = is_sidr || identity.remote_id == 0 || message.local_id == 0 ||
                          identity.remote_id == message.local_id;
@@ -167,15 +160,13 @@ void Manager::dispatch(Identity& identity, const Message& message) {
 Identity* Manager::find_listener(const Message& message, std::uint16_t* reason_p) const {
     *reason_p = kRejInvalidServiceId;
     const auto owners = ports_.find(message.service_id);
-    if (owners == ports_.end()) {
+    if (owners == ports_.end())
         return nullptr;
-    }
     for (Identity* owner : owners->second) {
         if (owner->state == State::kListening) {
             *reason_p = kRejConsumerDefined;
-            if (matches(*owner, message) && owner->qp_type == type_of(message)) {
+            if (matches(*owner, message) && owner->qp_type == type_of(message))
                 return owner;
-            }
         }
     }
     return nullptr;
@@ -214,9 +205,8 @@ void Manager::receive_request(Route from, const Message& message) {
         refuse(from, message, reason);
         return;
     }
-    if (listener->backlog == 0) {
+    if (listener->backlog == 0)
         return;  // it comes again
-    }
     Identity& made = create(*listener->channel, 0, listener->port_space, listener->qp_type);
     made.peer = network_.peer_at(from);
     if (listener->is_ib()) {
@@ -274,9 +264,8 @@ void Manager::receive_reply(Identity& identity, const Message& message) {
         send(identity, message_of(Kind::kRtu, identity));
         return;
     }
-    if (identity.exchange != Exchange::kReqSent) {
+    if (identity.exchange != Exchange::kReqSent)
         return;
-    }
     answer(identity);
     identity.exchange = Exchange::kRepReceived;
     identity.remote_id = message.local_id;
@@ -301,9 +290,8 @@ void Manager::receive_reply(Identity& identity, const Message& message) {
 void Manager::receive_rejection(Identity& identity, const Message& message) {
     switch (identity.exchange) {
         case Exchange::kReqSent:
-            if (message.reason == kRejInvalidServiceId && asks_again(identity)) {
+            if (message.reason == kRejInvalidServiceId && asks_again(identity))
                 return;
-            }
             break;
         case Exchange::kReqReceived:
         case Exchange::kRepSent:

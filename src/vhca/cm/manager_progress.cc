@@ -49,9 +49,8 @@ void Manager::refuse(Route to, const Message& request, std::uint16_t reason) {
 }
 
 Time Manager::progress(Time now) {
-    if (now < next_deadline_) {
+    if (now < next_deadline_)
         return next_deadline_;
-    }
     next_deadline_ = kNever;
     for (auto& [local_id, identity] : identities_) {
         if (identity->deadline <= now) {
@@ -118,9 +117,8 @@ void Manager::enter_time_wait(Identity& identity) {
 }
 
 void Manager::end_connection(Identity& identity, int status) {
-    if (identity.state != State::kConnecting) {
+    if (identity.state != State::kConnecting)
         return;
-    }
     identity.state = State::kDisconnected;
     rdma_ucm_event_resp response{};
     response.event = EventType::kDisconnected;
@@ -129,11 +127,9 @@ void Manager::end_connection(Identity& identity, int status) {
 }
 
 void Manager::note_gone(Route node) {
-    for (auto& [local_id, identity] : identities_) {
-        if (identity->peer.route == node) {
+    for (auto& [local_id, identity] : identities_)
+        if (identity->peer.route == node)
             lose_peer(*identity);
-        }
-    }
     bury_orphans();
 }
 

@@ -26,9 +26,8 @@ class Writer {
 
   private:
     void put(std::size_t at, std::unsigned_integral auto value, std::size_t bytes) {
-        for (std::size_t i = 0; i < bytes; ++i) {
+        for (std::size_t i = 0; i < bytes; ++i)
             to_[at + i] = static_cast<std::byte>(std::uint64_t{value} >> 8 * (bytes - 1 - i));
-        }
     }
     std::byte* to_;
 };
@@ -56,9 +55,8 @@ class Reader {
   private:
     [[nodiscard]] std::uint64_t get(std::size_t at, std::size_t bytes) const {
         std::uint64_t value = 0;
-        for (std::size_t i = 0; i < bytes; ++i) {
+        for (std::size_t i = 0; i < bytes; ++i)
             value = value << 8 | std::to_integer<std::uint64_t>(from_[at + i]);
-        }
         return value;
     }
     std::span<const std::byte> from_;
@@ -244,9 +242,8 @@ Mad format(const Message& message) {
     head.put(8, message.transaction);
     head.put(16, static_cast<std::uint16_t>(message.kind));
     w.put(0, message.local_id);
-    if (has_remote_id(message.kind)) {
+    if (has_remote_id(message.kind))
         w.put(4, message.remote_id);
-    }
     format_fields(message, w);
     const std::size_t room = std::min(private_bytes_max(message.kind), message.private_data.size());
     w.put(private_offset(message.kind), message.private_data.data(), room);

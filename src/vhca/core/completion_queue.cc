@@ -30,13 +30,12 @@ std::unique_ptr<CompletionQueue> CompletionQueue::create(Device::Impl& device,
 }
 
 void CompletionQueue::give_back(const Cqe& cqe) {
-    if (cqe.from_queue != nullptr) {
+    if (cqe.from_queue != nullptr)
         cqe.from_queue->release(cqe.place);
-    } else if (cqe.matching != nullptr) [[unlikely]] {
+    else if (cqe.matching != nullptr) [[unlikely]]
         cqe.matching->give_back(cqe);
-    } else {
+    else
         cqe.qp->note_polled(cqe.place);
-    }
 }
 
 namespace {
@@ -55,9 +54,8 @@ Completion told(const Cqe& cqe) {
 }  // namespace
 
 bool CompletionQueue::poll(Completion* completion_p) {
-    if (consumer_ == producer_) {
+    if (consumer_ == producer_)
         return false;
-    }
     const Cqe& cqe = at(consumer_++);
     *completion_p = told(cqe);
     give_back(cqe);
@@ -65,9 +63,8 @@ bool CompletionQueue::poll(Completion* completion_p) {
 }
 
 void CompletionQueue::hand_over(const Cqe& cqe) {
-    if (!is_broken_ && !taker_->take(*this, told(cqe))) [[unlikely]] {
+    if (!is_broken_ && !taker_->take(*this, told(cqe))) [[unlikely]]
         break_off();
-    }
     give_back(cqe);
 }
 
@@ -85,15 +82,13 @@ void CompletionQueue::announce() {
 }
 
 void CompletionQueue::arm(bool solicited_only) {
-    if (!solicited_only) {
+    if (!solicited_only)
         armed_ = Armed::kAll;
-    } else if (armed_ == Armed::kNo) {
+    else if (armed_ == Armed::kNo)
         armed_ = Armed::kSolicited;
-    }
     const std::uint64_t newest = armed_ == Armed::kAll ? producer_ : solicited_;
-    if (newest > std::max(consumer_, announced_)) {
+    if (newest > std::max(consumer_, announced_))
         announce();
-    }
 }
 
 Cqe* CompletionQueue::claim() {
@@ -102,9 +97,8 @@ Cqe* CompletionQueue::claim() {
         break_off();
         return nullptr;
     }
-    if (taker_ != nullptr) {
+    if (taker_ != nullptr)
         return device_.late.is_on() ? device_.late.scratch() : ring_.get();
-    }
     return device_.late.is_on() ? device_.late.scratch() : &at(producer_);
 }
 
@@ -133,34 +127,28 @@ void CompletionQueue::show(const Cqe& cqe) {
         return;
     }
     ++producer_;
-    if (cqe.is_solicited) {
+    if (cqe.is_solicited)
         solicited_ = producer_;
-    }
-    if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && cqe.is_solicited)) {
+    if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && cqe.is_solicited))
         announce();
-    }
 }
 
 template <typename F>
 void CompletionQueue::purge_if(F&& is_meant) {
     // The others move towards the producer, so that what was announced stays announced.
     std::uint64_t kept = producer_;
-    for (std::uint64_t index = producer_; index-- != consumer_;) {
-        if (!is_meant(at(index))) {
+    for (std::uint64_t index = producer_; index-- != consumer_;)
+        if (!is_meant(at(index)))
             at(--kept) = at(index);
-        }
-    }
     consumer_ = kept;
-    if (held_ != 0) {
+    if (held_ != 0)
         held_ -= device_.late.purge(*this, is_meant);
-    }
 }
 
 void CompletionQueue::purge(const QueuePair& qp) {
     purge_if([&qp](const Cqe& cqe) {
-        if (cqe.qp == &qp && cqe.from_queue != nullptr) {
+        if (cqe.qp == &qp && cqe.from_queue != nullptr)
             give_back(cqe);
-        }
         return cqe.qp == &qp;
     });
 }
@@ -172,21 +160,18 @@ void CompletionQueue::purge(const TagMatching& matching, const ReceiveQueue& unt
 
 int CompletionQueue::resize(std::uint32_t cqe) {
     const std::uint64_t count = producer_ + held_ - consumer_;
-    if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count) {
+    if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count)
         return EINVAL;
-    }
     const std::uint32_t capacity = std::bit_ceil(cqe);
     if (taker_ != nullptr) {
         capacity_ = capacity;
         return 0;
     }
     std::unique_ptr<Cqe[]> ring = make_ring(capacity);
-    if (ring == nullptr) {
+    if (ring == nullptr)
         return ENOMEM;
-    }
-    for (std::uint64_t index = consumer_; index != producer_; ++index) {
+    for (std::uint64_t index = consumer_; index != producer_; ++index)
         ring[index & (capacity - 1)] = at(index);
-    }
     ring_ = std::move(ring);
     capacity_ = capacity;
     return 0;

@@ -23,18 +23,16 @@ DcInitiator::Stream* DcInitiator::make(std::uint16_t id) {
         const auto idle = std::find_if(streams_.begin(), streams_.end(), [](const Stream& stream) {
             return stream.qp->state() == IBV_QPS_RTS && stream.qp->requester().used() == 0;
         });
-        if (idle == streams_.end()) {
+        if (idle == streams_.end())
             return nullptr;
-        }
         idle->id = id;
         return &*idle;
     }
     QpConfig config = dci_.config;
     config.dc.has_streams = false;
     std::unique_ptr<QueuePair> qp(new (std::nothrow) QueuePair(dci_.device, config, &dci_));
-    if (qp == nullptr || qp->allocate() != 0) {
+    if (qp == nullptr || qp->allocate() != 0)
         return nullptr;
-    }
     start(*qp, streams_.size());
     streams_.push_back({id, std::move(qp)});
     return &streams_.back();
@@ -49,9 +47,8 @@ void DcInitiator::start(QueuePair& qp, std::size_t index) {
 int DcInitiator::enqueue(const SendWork& work) {
     const std::uint32_t size = dci_.cap().max_send_wr;
     const bool shares_ring = !dci_.config.keeps_places;
-    if (shares_ring && head_ - tail_ >= size) {
+    if (shares_ring && head_ - tail_ >= size)
         return ENOMEM;
-    }
     const auto found = lookup(work.stream);
     Stream* stream = found != streams_.end() ? &*found : make(work.stream);
     const int error = stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
@@ -84,18 +81,15 @@ void DcInitiator::withdraw() {
 }
 
 void DcInitiator::ring(Time now) {
-    for (Stream& stream : streams_) {
-        if (stream.qp->requester().has_enqueued()) {
+    for (Stream& stream : streams_)
+        if (stream.qp->requester().has_enqueued())
             stream.qp->ring(now);
-        }
-    }
 }
 
 int DcInitiator::reset_stream(std::uint16_t id) {
     const auto found = lookup(id);
-    if (found == streams_.end() || found->qp->state() != IBV_QPS_ERR) {
+    if (found == streams_.end() || found->qp->state() != IBV_QPS_ERR)
         return EINVAL;
-    }
     start(*found->qp, static_cast<std::size_t>(found - streams_.begin()));
     return 0;
 }
@@ -104,21 +98,18 @@ void DcInitiator::note_failed() {
     const auto failed = std::count_if(streams_.begin(), streams_.end(), [](const Stream& stream) {
         return stream.qp->state() == IBV_QPS_ERR;
     });
-    if (failed >= std::int64_t{1} << dci_.config.dc.errored_log) {
+    if (failed >= std::int64_t{1} << dci_.config.dc.errored_log)
         dci_.enter_error(false);
-    }
 }
 
 void DcInitiator::enter_error() {
-    for (Stream& stream : streams_) {
+    for (Stream& stream : streams_)
         stream.qp->enter_error(false);
-    }
 }
 
 void DcInitiator::reset() {
-    for (Stream& stream : streams_) {
+    for (Stream& stream : streams_)
         stream.qp->retire();
-    }
     streams_.clear();
     head_ = tail_ = 0;
 }

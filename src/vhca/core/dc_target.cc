@@ -35,12 +35,10 @@ void DcTarget::delete_readers() {
 }
 
 void DcTarget::close_all() {
-    while (!open_.empty()) {
+    while (!open_.empty())
         close(*open_.front());
-    }
-    for (QueuePair* reader : readers_) {
+    for (QueuePair* reader : readers_)
         reader->retire();
-    }
     delete_readers();
 }
 
@@ -60,9 +58,8 @@ void DcTarget::receive(Route from, Packet& packet) {
     if (packet.opcode == Opcode::kDcConnect) {
         connect(from, packet, context);
     } else if (packet.opcode == Opcode::kDcDisconnect) {
-        if (is_same && context->qp != nullptr) {
+        if (is_same && context->qp != nullptr)
             close(*context);
-        }
     } else if (packet.has(kIsResponse)) {
         ++dct_.device.counters.misaddressed;
     } else {
@@ -120,11 +117,10 @@ void DcTarget::connect(Route from, const Packet& packet, Context* context) {
 }
 
 void DcTarget::open(Route from, const Packet& packet, Context& context) {
-    if (context.qp != nullptr) {
+    if (context.qp != nullptr)
         context.qp->close_session();
-    } else {
+    else
         context.qp = new_queue_pair();
-    }
     QueuePair* qp = context.qp.get();
     context.session = packet.qkey;
     const auto reads = static_cast<std::uint8_t>(packet.length >> 16 & 0xff);
@@ -155,12 +151,10 @@ void DcTarget::close(Context& context) {
 }
 
 void DcTarget::move_to(Contexts& to, Context& context) {
-    if (context.in == &to && context.link.next == nullptr) {
+    if (context.in == &to && context.link.next == nullptr)
         return;  // is the last one there already
-    }
-    if (context.in != nullptr) {
+    if (context.in != nullptr)
         context.in->erase(context);
-    }
     context.in = &to;
     to.push_back(context);
 }
@@ -182,9 +176,8 @@ std::unique_ptr<QueuePair> DcTarget::new_queue_pair() {
 bool DcTarget::make_room() {
     if (open_.size() >= dct_.device.config.dc_contexts_max) {
         Context& oldest = *open_.front();
-        if (oldest.asked_since == 0 || dct_.device.now - oldest.asked_since < kSilence) {
+        if (oldest.asked_since == 0 || dct_.device.now - oldest.asked_since < kSilence)
             return false;
-        }
         close(oldest);
     }
     return true;
@@ -228,12 +221,10 @@ void DcTarget::send(Route to, Packet& packet) {
 }
 
 void DcTarget::enter_error() {
-    for (Context* context = open_.front(); context != nullptr; context = Contexts::next(*context)) {
+    for (Context* context = open_.front(); context != nullptr; context = Contexts::next(*context))
         context->qp->enter_error(false);
-    }
-    for (QueuePair* reader : readers_) {
+    for (QueuePair* reader : readers_)
         reader->enter_error(false);
-    }
 }
 
 // ---- Rendezvous --------------------------------------------------------------------------------
@@ -244,16 +235,13 @@ QueuePair* DcTarget::find_reader(Route route, std::uint32_t qpn) {
     for (QueuePair* reader : readers_) {
         const bool is_usable =
             reader->state() == IBV_QPS_RTS && reader->requester().has_room_for_rendezvous();
-        if (is_usable && reader->requester().goes_to(route, qpn)) {
+        if (is_usable && reader->requester().goes_to(route, qpn))
             return reader;
-        }
-        if (reader->requester().used() == 0) {
+        if (reader->requester().used() == 0)
             idle = reader;
-        }
     }
-    if (idle == nullptr) {
+    if (idle == nullptr)
         idle = readers_.size() == kReadersMax ? nullptr : new_reader();
-    }
     if (idle != nullptr && idle->state() != IBV_QPS_RTS) {
         constexpr std::uint8_t kTimeout = 14, kRetries = 7;
         ibv_qp_attr attr = dct_.attr();
@@ -271,9 +259,8 @@ QueuePair* DcTarget::new_reader() {
     config.cap = {};
     config.dc = {.kind = DcKind::kInitiator};
     std::unique_ptr<QueuePair> qp(new (std::nothrow) QueuePair(dct_.device, config, &dct_));
-    if (qp == nullptr || qp->allocate() != 0) {
+    if (qp == nullptr || qp->allocate() != 0)
         return nullptr;
-    }
     qp->set_number(dct_.device.qps.add(qp.get()));
     readers_.push_back(qp.get());
     return qp.release();

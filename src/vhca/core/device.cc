@@ -57,9 +57,8 @@ Device::Impl::Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, s
 Device::Impl::~Impl() {
     // Whoever owns others deletes them.
     qps.for_each([](QueuePair& qp) {
-        if (&qp.owner() == &qp) {
+        if (&qp.owner() == &qp)
             delete &qp;
-        }
     });
     srqs.for_each([](SharedReceiveQueue& srq) { delete &srq; });
 }
@@ -89,9 +88,8 @@ void Device::Impl::receive(Route from, std::span<const std::byte> bytes) {
 
 bool Device::Impl::send_short(Route to, const Packet& packet) {
     std::byte* start = wire.claim(to, packet_bytes(packet.opcode, 0));
-    if (start == nullptr) {
+    if (start == nullptr)
         return false;
-    }
     const std::byte* end = put_headers(start, packet, 0);
     wire.commit(to, static_cast<std::size_t>(end - start));
     ++counters.packets_sent;
@@ -113,9 +111,8 @@ void Device::Impl::answer_inquiry(Route from, const Packet& packet) {
 
 Time Device::Impl::progress(Time time) {
     now = time;
-    if (now >= next_deadline) [[unlikely]] {
+    if (now >= next_deadline) [[unlikely]]
         run_timers();
-    }
     QueuePair* refused = nullptr;  // the first that the wire had no room for
     for (std::size_t count = working.size(); count != 0 && !working.empty(); --count) {
         QueuePair& qp = *working.front();
@@ -143,21 +140,18 @@ void Device::Impl::run_timers() {
     for (QueuePair* qp = waiting.front(); qp != nullptr; qp = next) {
         const Time deadline = qp->run_timer();
         next = waiting.next(*qp);
-        if (deadline == kNever) {
+        if (deadline == kNever)
             waiting.erase(*qp);
-        } else {
+        else
             next_deadline = std::min(next_deadline, deadline);
-        }
     }
 }
 
 void Device::Impl::unschedule(QueuePair& qp) {
-    if (working.is_linked(qp)) {
+    if (working.is_linked(qp))
         working.erase(qp);
-    }
-    if (waiting.is_linked(qp)) {
+    if (waiting.is_linked(qp))
         waiting.erase(qp);
-    }
 }
 
 void Device::Impl::settle_broken() {
@@ -195,9 +189,8 @@ void Device::set_management(ManagementPort* port) {
 }
 
 void Device::note_gone(Route node) {
-    if (impl_->management != nullptr) {
+    if (impl_->management != nullptr)
         impl_->management->note_gone(node);
-    }
 }
 
 void Device::send_management(Route to, std::span<const std::byte> datagram) {
@@ -207,9 +200,8 @@ void Device::send_management(Route to, std::span<const std::byte> datagram) {
     packet.qkey = kGsiQkey;
     const std::size_t bytes = packet_bytes(packet.opcode, datagram.size());
     std::byte* start = impl_->wire.claim(to, bytes);
-    if (start == nullptr) {
+    if (start == nullptr)
         return;
-    }
     std::byte* payload = put_headers(start, packet, datagram.size());
     std::copy(datagram.begin(), datagram.end(), payload);
     put_padding(payload + datagram.size(), datagram.size());
@@ -232,9 +224,8 @@ int Device::create_pd(void* user, Pd** pd_p) {
 }
 
 int Device::destroy_pd(Pd& pd) {
-    if (pd.users != 0) {
+    if (pd.users != 0)
         return EBUSY;
-    }
     destroy_owned(impl_->pds, pd);
     return 0;
 }
@@ -264,21 +255,18 @@ int Device::destroy_mr(Mr& mr) {
 }
 
 int Device::create_cq(const CqConfig& config, Cq** cq_p) {
-    if (config.cqe == 0 || config.cqe > impl_->config.cqe_max) {
+    if (config.cqe == 0 || config.cqe > impl_->config.cqe_max)
         return EINVAL;
-    }
     auto cq = CompletionQueue::create(*impl_, config);
-    if (cq == nullptr) {
+    if (cq == nullptr)
         return ENOMEM;
-    }
     *cq_p = take_ownership(impl_->cqs, std::move(cq));
     return 0;
 }
 
 int Device::destroy_cq(Cq& cq) {
-    if (cq_of(cq).users != 0) {
+    if (cq_of(cq).users != 0)
         return EBUSY;
-    }
     destroy_owned(impl_->cqs, cq_of(cq));
     return 0;
 }
@@ -296,23 +284,20 @@ int Device::create_srq(const SrqConfig& config, Srq** srq_p) {
         }
     }
     auto srq = std::make_unique<SharedReceiveQueue>(*impl_, config);
-    if (const int error = srq->allocate(); error != 0) {
+    if (const int error = srq->allocate(); error != 0)
         return error;
-    }
     srq->set_number(impl_->srqs.add(srq.get()));
     ++config.pd->users;
-    if (config.tm.cq != nullptr) {
+    if (config.tm.cq != nullptr)
         ++cq_of(*config.tm.cq).users;
-    }
     *srq_p = srq.release();
     return 0;
 }
 
 int Device::destroy_srq(Srq& srq) {
     auto& shared = static_cast<SharedReceiveQueue&>(srq);
-    if (shared.users != 0) {
+    if (shared.users != 0)
         return EBUSY;
-    }
     --shared.pd->users;
     if (const TagMatching* matching = shared.matching(); matching != nullptr) {
         matching->cq().purge(*matching, shared.queue);
@@ -327,12 +312,10 @@ int Device::destroy_srq(Srq& srq) {
 namespace {
 
 int check_dc(const QpConfig& config, const DeviceConfig& limits) {
-    if (!limits.has_dc || config.dc.kind == DcKind::kNone) {
+    if (!limits.has_dc || config.dc.kind == DcKind::kNone)
         return EOPNOTSUPP;
-    }
-    if (config.dc.kind == DcKind::kTarget) {
+    if (config.dc.kind == DcKind::kTarget)
         return config.srq == nullptr ? EINVAL : 0;
-    }
     const bool is_too_much = config.dc.streams_log > limits.dc_streams_log_max ||
                              config.dc.errored_log > limits.dc_errored_log_max;
     return config.dc.has_streams && is_too_much ? EINVAL : 0;
@@ -342,12 +325,10 @@ int check_qp(const QpConfig& config, const DeviceConfig& limits) {
     const bool is_dc = config.type == IBV_QPT_DRIVER;
     const bool is_known =
         config.type == IBV_QPT_RC || config.type == IBV_QPT_UC || config.type == IBV_QPT_UD;
-    if (!is_known && !is_dc) {
+    if (!is_known && !is_dc)
         return EOPNOTSUPP;
-    }
-    if (const int error = is_dc ? check_dc(config, limits) : 0; error != 0) {
+    if (const int error = is_dc ? check_dc(config, limits) : 0; error != 0)
         return error;
-    }
     const ibv_qp_cap& cap = config.cap;
     const bool is_complete =
         config.pd != nullptr && config.send_cq != nullptr && config.recv_cq != nullptr;
@@ -375,26 +356,21 @@ QpConfig completed(QpConfig config) {
 
 int Device::create_qp(const QpConfig& wanted, Qp** qp_p) {
     const QpConfig config = completed(wanted);
-    if (const int error = check_qp(config, impl_->config); error != 0) {
+    if (const int error = check_qp(config, impl_->config); error != 0)
         return error;
-    }
-    if (impl_->qps.used() >= impl_->config.qp_max) {
+    if (impl_->qps.used() >= impl_->config.qp_max)
         return ENOMEM;
-    }
     std::unique_ptr<QueuePair> qp(new (std::nothrow) QueuePair(*impl_, config));
-    if (qp == nullptr) {
+    if (qp == nullptr)
         return ENOMEM;
-    }
-    if (const int error = qp->allocate(); error != 0) {
+    if (const int error = qp->allocate(); error != 0)
         return error;
-    }
     qp->set_number(impl_->qps.add(qp.get()));
     ++config.pd->users;
     ++cq_of(*config.send_cq).users;
     ++cq_of(*config.recv_cq).users;
-    if (config.srq != nullptr) {
+    if (config.srq != nullptr)
         ++static_cast<SharedReceiveQueue*>(config.srq)->users;
-    }
     *qp_p = qp.release();
     return 0;
 }
@@ -405,9 +381,8 @@ int Device::destroy_qp(Qp& base) {
     --qp.config.pd->users;
     --cq_of(*qp.config.send_cq).users;
     --cq_of(*qp.config.recv_cq).users;
-    if (qp.config.srq != nullptr) {
+    if (qp.config.srq != nullptr)
         --static_cast<SharedReceiveQueue*>(qp.config.srq)->users;
-    }
     impl_->qps.remove(qp.table_number());
     impl_->late.forget(qp);
     delete &qp;

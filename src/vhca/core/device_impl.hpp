@@ -32,15 +32,13 @@ class Device::Impl {
 
     /// `qp` has something to send; progress() will let it.
     void schedule(QueuePair& qp) {
-        if (!working.is_linked(qp)) {
+        if (!working.is_linked(qp))
             working.push_back(qp);
-        }
     }
     /// Calls qp.run_timer() at `deadline` or later.
     void schedule_timer(QueuePair& qp, Time deadline) {
-        if (!waiting.is_linked(qp)) {
+        if (!waiting.is_linked(qp))
             waiting.push_back(qp);
-        }
         next_deadline = deadline < next_deadline ? deadline : next_deadline;
     }
     void unschedule(QueuePair& qp);
@@ -61,9 +59,8 @@ class Device::Impl {
     void note_broken(CompletionQueue& cq) { broken.push_back(&cq); }
     /// What must not happen in the middle of a step: a CQ that overran takes its queue pairs along.
     void settle() {
-        if (!broken.empty()) [[unlikely]] {
+        if (!broken.empty()) [[unlikely]]
             settle_broken();
-        }
     }
 
     const DeviceConfig config;

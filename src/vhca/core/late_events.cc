@@ -20,9 +20,8 @@ std::uintptr_t lane_of(const void* object, unsigned which) {
 }
 
 std::uintptr_t lane_of(const CompletionQueue& cq, const Cqe& cqe) {
-    if (cqe.qp == nullptr) {
+    if (cqe.qp == nullptr)
         return lane_of(&cq, 0);  // tag matching
-    }
     return lane_of(cqe.qp, cqe.from_queue != nullptr ? 1 : 0);
 }
 

@@ -24,9 +24,8 @@ constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_REA
                                   unsigned{IBV_ACCESS_OPTIONAL_RANGE};
 
 int check_access(unsigned access) {
-    if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
+    if ((access & IBV_ACCESS_ON_DEMAND) != 0)
         return EOPNOTSUPP;
-    }
     const bool changes_unwritable =
         (access & kRemoteChanges) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0;
     return (access & ~kKnownAccess) != 0 || changes_unwritable ? EINVAL : 0;
@@ -42,18 +41,16 @@ template <typename F>
 bool for_each_piece(std::span<const ibv_sge> sges, std::uint64_t offset, std::size_t bytes,
                     F&& visit) {
     for (const ibv_sge& sge : sges) {
-        if (bytes == 0) {
+        if (bytes == 0)
             break;
-        }
         if (offset >= sge.length) {
             offset -= sge.length;
             continue;
         }
         const auto piece = static_cast<std::size_t>(
             std::min<std::uint64_t>(bytes, std::uint64_t{sge.length} - offset));
-        if (!visit(sge, sge.addr + offset, piece)) {
+        if (!visit(sge, sge.addr + offset, piece))
             return false;
-        }
         bytes -= piece;
         offset = 0;
     }
@@ -73,13 +70,11 @@ MemoryTable::~MemoryTable() {
 
 int MemoryTable::create(Pd& pd, void* base, std::uint64_t length, std::uint64_t iova,
                         unsigned access, Mr** mr_p) {
-    if (check_range(reinterpret_cast<std::uint64_t>(base), length) != 0) {
+    if (check_range(reinterpret_cast<std::uint64_t>(base), length) != 0)
         return EINVAL;
-    }
     Mr* mr = nullptr;
-    if (const int error = add(pd, length, iova, access, &mr)) {
+    if (const int error = add(pd, length, iova, access, &mr))
         return error;
-    }
     mr->base = static_cast<std::byte*>(base);
     *mr_p = mr;
     return 0;
@@ -89,19 +84,16 @@ int MemoryTable::create_indirect(Pd& pd, std::uint64_t length, std::uint64_t iov
                                  std::vector<MrPiece> pieces, Mr** mr_p) {
     std::uint64_t first = 0;
     for (MrPiece& piece : pieces) {
-        if (check_range(piece.address, piece.bytes) != 0 || piece.bytes > UINT64_MAX - first) {
+        if (check_range(piece.address, piece.bytes) != 0 || piece.bytes > UINT64_MAX - first)
             return EINVAL;
-        }
         piece.first = first;
         first += piece.bytes;
     }
-    if (first < length) {
+    if (first < length)
         return EINVAL;
-    }
     Mr* mr = nullptr;
-    if (const int error = add(pd, length, iova, access, &mr)) {
+    if (const int error = add(pd, length, iova, access, &mr))
         return error;
-    }
     mr->is_indirect = true;
     mr->pieces = std::move(pieces);
     *mr_p = mr;
@@ -114,15 +106,12 @@ const MrPiece& MemoryTable::piece_at(const Mr& mr, std::uint64_t offset) {
 }
 
 int MemoryTable::add(Pd& pd, std::uint64_t length, std::uint64_t iova, unsigned access, Mr** mr_p) {
-    if (const int error = check_access(access); error != 0) {
+    if (const int error = check_access(access); error != 0)
         return error;
-    }
-    if (check_range(iova, length) != 0) {
+    if (check_range(iova, length) != 0)
         return EINVAL;
-    }
-    if (mrs_.used() >= kMrsMax) {
+    if (mrs_.used() >= kMrsMax)
         return ENOMEM;
-    }
     auto mr = std::make_unique<Mr>();
     mr->pd = &pd;
     mr->iova = iova;
@@ -141,15 +130,12 @@ int MemoryTable::change(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t len
     const bool changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
     constexpr int kKnownFlags =
         IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-    if (flags == 0 || (flags & ~kKnownFlags) != 0 || (changes_pd && pd == nullptr)) {
+    if (flags == 0 || (flags & ~kKnownFlags) != 0 || (changes_pd && pd == nullptr))
         return EINVAL;
-    }
-    if (const int error = changes_access ? check_access(access) : 0; error != 0) {
+    if (const int error = changes_access ? check_access(access) : 0; error != 0)
         return error;
-    }
-    if (moves && check_range(reinterpret_cast<std::uint64_t>(base), length) != 0) {
+    if (moves && check_range(reinterpret_cast<std::uint64_t>(base), length) != 0)
         return EINVAL;
-    }
     if (moves) {
         mr.base = static_cast<std::byte*>(base);
         mr.iova = reinterpret_cast<std::uint64_t>(base);
@@ -160,9 +146,8 @@ int MemoryTable::change(Mr& mr, int flags, Pd* pd, void* base, std::uint64_t len
         mr.pd = pd;
         ++pd->users;
     }
-    if (changes_access) {
+    if (changes_access)
         mr.access = access;
-    }
     if (moves || mr.is_invalidated) {
         mrs_.remove(mr.key >> 8);
         assign_key(mr);
@@ -178,9 +163,8 @@ void MemoryTable::destroy(Mr& mr) {
 
 bool MemoryTable::invalidate(std::uint32_t key, const Pd* pd) {
     Mr* mr = mrs_.find(key >> 8);
-    if (mr == nullptr || mr->key != key || mr->is_invalidated || mr->pd != pd) {
+    if (mr == nullptr || mr->key != key || mr->is_invalidated || mr->pd != pd)
         return false;
-    }
     mr->is_invalidated = true;
     return true;
 }
@@ -188,9 +172,8 @@ bool MemoryTable::invalidate(std::uint32_t key, const Pd* pd) {
 bool MemoryTable::gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,
                          std::byte* to, std::size_t bytes) const {
     const auto copy = [&](const std::byte* from, std::size_t count) {
-        if (!copy_from_region(to, from, count)) {
+        if (!copy_from_region(to, from, count))
             return false;
-        }
         to += count;
         return true;
     };
@@ -203,9 +186,8 @@ bool MemoryTable::gather(std::span<const ibv_sge> sges, const Pd* pd, std::uint6
 bool MemoryTable::scatter(std::span<const ibv_sge> sges, const Pd* pd, std::uint64_t offset,
                           const std::byte* from, std::size_t bytes) const {
     const auto copy = [&](std::byte* to, std::size_t count) {
-        if (!copy_into_region(to, from, count)) {
+        if (!copy_into_region(to, from, count))
             return false;
-        }
         from += count;
         return true;
     };
@@ -226,9 +208,8 @@ bool copy_from_region(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 bool copy_into_region(std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes == 0) {
+    if (bytes == 0)
         return true;
-    }
     return guarded([&] {
         std::memcpy(to, from, bytes - 1);
         // SYNC last_byte: pairs with the program that polls on memory. All bytes before are visible

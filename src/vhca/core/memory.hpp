@@ -38,12 +38,10 @@ class MemoryTable {
     [[nodiscard]] bool visit(std::uint32_t key, const Pd* pd, std::uint64_t address,
                              std::uint64_t bytes, unsigned access, const F& visit_part) const {
         const Mr* mr = find_open(key, pd, address, bytes, access);
-        if (mr == nullptr) [[unlikely]] {
+        if (mr == nullptr) [[unlikely]]
             return false;
-        }
-        if (mr->is_indirect) [[unlikely]] {
+        if (mr->is_indirect) [[unlikely]]
             return visit_pieces(*mr, address - mr->iova, bytes, access, 1, visit_part);
-        }
         return visit_part(mr->base + (address - mr->iova), static_cast<std::size_t>(bytes));
     }
     /// The key opens all of the bytes for `access`.
@@ -108,18 +106,16 @@ class MemoryTable {
             const std::uint64_t count = std::min(bytes, piece.bytes - skipped);
             const std::uint64_t address = piece.address + skipped;
             const Mr* below = find_open(piece.key, mr.pd, address, count, local);
-            if (below == nullptr) {
+            if (below == nullptr)
                 return false;
-            }
             const bool is_done =
                 below->is_indirect
                     ? depth != kDepthMax && visit_pieces(*below, address - below->iova, count,
                                                          local, depth + 1, visit_part)
                     : visit_part(below->base + (address - below->iova),
                                  static_cast<std::size_t>(count));
-            if (!is_done) {
+            if (!is_done)
                 return false;
-            }
             offset += count;
             bytes -= count;
         }
@@ -140,9 +136,8 @@ class MemoryTable {
 /// Sum of the lengths.
 [[nodiscard]] inline std::uint64_t total_bytes(std::span<const ibv_sge> sges) {
     std::uint64_t sum = 0;
-    for (const ibv_sge& sge : sges) {
+    for (const ibv_sge& sge : sges)
         sum += sge.length;
-    }
     return sum;
 }
 

@@ -48,11 +48,9 @@ class NumberTable {
 
     template <typename F>
     void for_each(F&& visit) const {
-        for (T* object : slots_) {
-            if (object != nullptr) {
+        for (T* object : slots_)
+            if (object != nullptr)
                 visit(*object);
-            }
-        }
     }
 
   private:

@@ -66,9 +66,8 @@ constexpr std::array<OpcodeInfo, 256> make_opcodes() {
                               header_bytes_of(row.traits)};
         const auto code = static_cast<std::uint8_t>(row.opcode);
         table[code] = info;
-        if (code <= static_cast<std::uint8_t>(Opcode::kRcWriteOnlyImm)) {
+        if (code <= static_cast<std::uint8_t>(Opcode::kRcWriteOnlyImm))
             table[code | kTransportUc] = info;  // UC has RC's sends and writes
-        }
         if (code <= static_cast<std::uint8_t>(Opcode::kRcFetchAdd)) {
             const unsigned traits = row.traits | kHasDeth;
             table[code | kTransportDc] = {static_cast<std::uint16_t>(traits | kIsKnown),
@@ -80,15 +79,14 @@ constexpr std::array<OpcodeInfo, 256> make_opcodes() {
 
 template <typename T>
 T byte_swapped(T value) {
-    if constexpr (std::endian::native == std::endian::big || sizeof(T) == 1) {
+    if constexpr (std::endian::native == std::endian::big || sizeof(T) == 1)
         return value;
-    } else if constexpr (sizeof(T) == 2) {
+    else if constexpr (sizeof(T) == 2)
         return __builtin_bswap16(value);
-    } else if constexpr (sizeof(T) == 4) {
+    else if constexpr (sizeof(T) == 4)
         return __builtin_bswap32(value);
-    } else {
+    else
         return __builtin_bswap64(value);
-    }
 }
 
 /// Reads or writes big-endian fields one after the other.
@@ -126,9 +124,8 @@ void take_extended(const std::byte* at, Packet* packet) {
         packet->address = take<std::uint64_t>(at);
         packet->rkey = take<std::uint32_t>(at);
     }
-    if (packet->has(kHasReth)) {
+    if (packet->has(kHasReth))
         packet->length = take<std::uint32_t>(at);
-    }
     if (packet->has(kHasAtomicEth)) {
         packet->swap_add = take<std::uint64_t>(at);
         packet->compare = take<std::uint64_t>(at);
@@ -138,16 +135,14 @@ void take_extended(const std::byte* at, Packet* packet) {
         packet->syndrome = static_cast<std::uint8_t>(word >> 24);
         packet->msn = word & kPsnMask;
     }
-    if (packet->has(kHasAtomicAck)) {
+    if (packet->has(kHasAtomicAck))
         packet->original = take<std::uint64_t>(at);
-    }
     if (packet->has(kHasImm)) {
         std::memcpy(&packet->imm, at, sizeof packet->imm);
         at += sizeof packet->imm;
     }
-    if (packet->has(kHasIeth)) {
+    if (packet->has(kHasIeth))
         packet->imm = take<std::uint32_t>(at);
-    }
 }
 
 void put_extended(std::byte*& at, unsigned traits, const Packet& packet) {
@@ -163,26 +158,22 @@ void put_extended(std::byte*& at, unsigned traits, const Packet& packet) {
         put(at, packet.address);
         put(at, packet.rkey);
     }
-    if ((traits & kHasReth) != 0) {
+    if ((traits & kHasReth) != 0)
         put(at, packet.length);
-    }
     if ((traits & kHasAtomicEth) != 0) {
         put(at, packet.swap_add);
         put(at, packet.compare);
     }
-    if ((traits & kHasAeth) != 0) {
+    if ((traits & kHasAeth) != 0)
         put(at, (std::uint32_t{packet.syndrome} << 24) | (packet.msn & kPsnMask));
-    }
-    if ((traits & kHasAtomicAck) != 0) {
+    if ((traits & kHasAtomicAck) != 0)
         put(at, packet.original);
-    }
     if ((traits & kHasImm) != 0) {
         std::memcpy(at, &packet.imm, sizeof packet.imm);
         at += sizeof packet.imm;
     }
-    if ((traits & kHasIeth) != 0) {
+    if ((traits & kHasIeth) != 0)
         put(at, packet.imm);
-    }
 }
 
 }  // namespace
@@ -198,16 +189,14 @@ static_assert(make_opcodes()[0xd3].header_bytes == 48 && make_opcodes()[0xd8].he
 static_assert(make_opcodes()[0xd6].traits == 0 && make_opcodes()[0xd5].traits == 0);
 
 bool parse(std::span<const std::byte> bytes, Packet* packet) {
-    if (bytes.size() < kBthBytes) {
+    if (bytes.size() < kBthBytes)
         return false;
-    }
     const std::byte* at = bytes.data();
     const auto code = take<std::uint8_t>(at);
     const OpcodeInfo info = kOpcodes[code];
     const auto flags = take<std::uint8_t>(at);
-    if (info.traits == 0 || (flags & kVersionMask) != 0 || bytes.size() < info.header_bytes) {
+    if (info.traits == 0 || (flags & kVersionMask) != 0 || bytes.size() < info.header_bytes)
         return false;
-    }
     packet->opcode = static_cast<Opcode>(code);
     packet->traits = info.traits;
     packet->solicited = (flags & kSolicitedBit) != 0;
@@ -243,9 +232,8 @@ std::byte* put_headers(std::byte* to, const Packet& packet, std::size_t payload_
 }
 
 std::byte* put_padding(std::byte* end, std::size_t payload_bytes) {
-    for (std::size_t pad = -payload_bytes & 3; pad != 0; --pad) {
+    for (std::size_t pad = -payload_bytes & 3; pad != 0; --pad)
         *end++ = std::byte{0};
-    }
     return end;
 }
 

@@ -89,21 +89,17 @@ constexpr std::array kDctTransitions = {
 
 template <typename T>
 const Masks* find_dc(const T& table, ibv_qp_state from, ibv_qp_state to) {
-    for (const DcTransition& row : table) {
-        if (row.from == from && row.to == to) {
+    for (const DcTransition& row : table)
+        if (row.from == from && row.to == to)
             return &row.masks;
-        }
-    }
     return nullptr;
 }
 
 const Masks* dc_masks_of(DcKind kind, ibv_qp_state from, ibv_qp_state to) {
-    if (kind == DcKind::kTarget) {
+    if (kind == DcKind::kTarget)
         return find_dc(kDctTransitions, from, to);
-    }
-    if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET)) {
+    if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
         return &kNothing;
-    }
     return find_dc(kDciTransitions, from, to);
 }
 
@@ -111,17 +107,13 @@ const Masks* dc_masks_of(DcKind kind, ibv_qp_state from, ibv_qp_state to) {
 const Masks* masks_of(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to) {
     static constexpr Masks kUcRepair{0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS};
     static constexpr Masks kUdRepair{0, kUdOptions};
-    if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET)) {
+    if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
         return &kNothing;
-    }
-    if (from == IBV_QPS_SQE && to == IBV_QPS_RTS && type != IBV_QPT_RC) {
+    if (from == IBV_QPS_SQE && to == IBV_QPS_RTS && type != IBV_QPT_RC)
         return type == IBV_QPT_UC ? &kUcRepair : &kUdRepair;
-    }
-    for (const Transition& row : kTransitions) {
-        if (row.from == from && row.to == to) {
+    for (const Transition& row : kTransitions)
+        if (row.from == from && row.to == to)
             return type == IBV_QPT_RC ? &row.rc : type == IBV_QPT_UC ? &row.uc : &row.ud;
-        }
-    }
     return nullptr;
 }
 
@@ -157,9 +149,8 @@ int QueuePair::check_values(const ibv_qp_attr& attr, int mask) const {
 
 void QueuePair::take_values(const ibv_qp_attr& attr, int mask, Route route) {
     const auto take = [mask](int bit, auto& to, const auto& from) {
-        if ((mask & bit) != 0) {
+        if ((mask & bit) != 0)
             to = from;
-        }
     };
     take(IBV_QP_PKEY_INDEX, attr_.pkey_index, attr.pkey_index);
     take(IBV_QP_PORT, attr_.port_num, attr.port_num);
@@ -196,10 +187,8 @@ int QueuePair::modify(const ibv_qp_attr& attr, int mask, Route route, Time now) 
     }
     device.now = now;
     if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
-        if (const int error = responder_.set_data_requests_max(attr.max_dest_rd_atomic);
-            error != 0) {
+        if (const int error = responder_.set_data_requests_max(attr.max_dest_rd_atomic); error != 0)
             return error;
-        }
     }
     take_values(attr, mask, route);
     change_state(next, attr, mask);
@@ -221,11 +210,10 @@ void QueuePair::change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mas
             responder_.start(attr_.rq_psn);
             break;
         case IBV_QPS_RTS:
-            if (before == IBV_QPS_RTR) {
+            if (before == IBV_QPS_RTR)
                 requester_.start(attr_.sq_psn);
-            } else {
+            else
                 device.schedule(*this);
-            }
             break;
         case IBV_QPS_SQD:
             tells_drained_ = before == IBV_QPS_RTS && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
@@ -235,9 +223,8 @@ void QueuePair::change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mas
             break;
     }
     state_ = next;
-    if (next == IBV_QPS_SQD) {
+    if (next == IBV_QPS_SQD)
         note_drained();
-    }
 }
 
 }  // namespace tagwire::vhca

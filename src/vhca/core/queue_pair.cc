@@ -38,23 +38,20 @@ QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_, QueuePair* 
         config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
         matching_ = static_cast<SharedReceiveQueue*>(config.srq)->matching();
     }
-    if ((matching_ != nullptr && !config.sends_beside_device) || is_dct()) {
+    if ((matching_ != nullptr && !config.sends_beside_device) || is_dct())
         config.cap = {};
-    }
     reset();
 }
 
 QueuePair::~QueuePair() = default;
 
 int QueuePair::allocate() {
-    if (is_dct()) {
+    if (is_dct())
         target_.reset(new (std::nothrow) DcTarget(*this));
-    } else if (config.dc.has_streams) {
+    else if (config.dc.has_streams)
         initiator_.reset(new (std::nothrow) DcInitiator(*this));
-    }
-    if ((is_dct() && target_ == nullptr) || (config.dc.has_streams && initiator_ == nullptr)) {
+    if ((is_dct() && target_ == nullptr) || (config.dc.has_streams && initiator_ == nullptr))
         return ENOMEM;
-    }
     const int error = requester_.allocate();
     return error != 0 ? error : responder_.allocate();
 }
@@ -68,18 +65,16 @@ void QueuePair::query(ibv_qp_attr* attr) const {
 }
 
 int QueuePair::post_send(const SendWork& work, Time now) {
-    if (const int error = enqueue_send(work); error != 0) [[unlikely]] {
+    if (const int error = enqueue_send(work); error != 0) [[unlikely]]
         return error;
-    }
     ring(now);
     return 0;
 }
 
 int QueuePair::enqueue_send(const SendWork& work) {
     const bool is_of_device = matching_ != nullptr && !config.sends_beside_device;
-    if (state_ < IBV_QPS_RTS || is_of_device) [[unlikely]] {
+    if (state_ < IBV_QPS_RTS || is_of_device) [[unlikely]]
         return EINVAL;
-    }
     return has_streams() ? initiator_->enqueue(work) : requester_.enqueue(work);
 }
 
@@ -90,11 +85,10 @@ void QueuePair::ring(Time now) {
         return;
     }
     requester_.ring();
-    if (state_ == IBV_QPS_ERR || state_ == IBV_QPS_SQE) [[unlikely]] {
+    if (state_ == IBV_QPS_ERR || state_ == IBV_QPS_SQE) [[unlikely]]
         requester_.flush();
-    } else if (!requester_.transmit()) {
+    else if (!requester_.transmit())
         device.schedule(*this);
-    }
     device.settle();
 }
 
@@ -167,21 +161,17 @@ bool QueuePair::uses(const CompletionQueue& cq) const {
 }
 
 void QueuePair::enter_error(bool keep_answers) {
-    if (state_ == IBV_QPS_ERR) {
+    if (state_ == IBV_QPS_ERR)
         return;
-    }
     state_ = IBV_QPS_ERR;
-    if (config.dc.kind != DcKind::kNone) [[unlikely]] {
+    if (config.dc.kind != DcKind::kNone) [[unlikely]]
         enter_dc_error();
-    }
     requester_.flush();
     responder_.flush();
-    if (!keep_answers) {
+    if (!keep_answers)
         responder_.drop_answers();
-    }
-    if (config.srq != nullptr && owner_ == this) {
+    if (config.srq != nullptr && owner_ == this)
         report(IBV_EVENT_QP_LAST_WQE_REACHED);
-    }
 }
 
 void QueuePair::enter_send_error() {
@@ -197,9 +187,8 @@ void QueuePair::note_drained() {
 }
 
 void QueuePair::reset() {
-    if (state_ != IBV_QPS_RESET && is_dci()) {
+    if (state_ != IBV_QPS_RESET && is_dci())
         requester_.disconnect();
-    }
     state_ = IBV_QPS_RESET;
     device.unschedule(*this);
     requester_.reset();
@@ -211,12 +200,10 @@ void QueuePair::reset() {
 }
 
 void QueuePair::retire() {
-    if (has_streams()) {
+    if (has_streams())
         initiator_->reset();
-    }
-    if (target_ != nullptr) {
+    if (target_ != nullptr)
         target_->close_all();
-    }
     reset();
     static_cast<CompletionQueue*>(config.send_cq)->purge(*this);
     static_cast<CompletionQueue*>(config.recv_cq)->purge(*this);

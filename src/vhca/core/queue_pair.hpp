@@ -71,9 +71,8 @@ class QueuePair final : public Qp {
     void report(ibv_event_type type);
     /// Polled was the completion of the send before `place`.
     void note_polled(std::uint32_t place) {
-        if (owner_ != this) [[unlikely]] {
+        if (owner_ != this) [[unlikely]]
             note_stream_polled(place);
-        }
         requester_.reclaim(place);
     }
     /// UC and UD: a send failed, later ones are flushed.

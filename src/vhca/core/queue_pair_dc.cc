@@ -33,11 +33,10 @@ void QueuePair::receive_dc(Route from, Packet& packet) {
         return;
     }
     QueuePair* stream = has_streams() ? initiator_->find(packet.stream) : this;
-    if (is_dci() && is_sound && stream != nullptr && packet.has(kIsResponse)) {
+    if (is_dci() && is_sound && stream != nullptr && packet.has(kIsResponse))
         stream->receive_as_initiator(from, packet);
-    } else {
+    else
         ++device.counters.misaddressed;
-    }
 }
 
 void QueuePair::receive_as_initiator(Route from, Packet& packet) {
@@ -65,24 +64,21 @@ void QueuePair::enter_dc_error() {
         target_->enter_error();
     } else if (is_dci()) {
         requester_.disconnect();
-        if (owner_->has_streams()) {
+        if (owner_->has_streams())
             owner_->initiator_->note_failed();
-        }
     }
 }
 
 void QueuePair::withdraw() {
-    if (has_streams()) {
+    if (has_streams())
         initiator_->withdraw();
-    } else {
+    else
         requester_.withdraw();
-    }
 }
 
 void QueuePair::note_stream_polled(std::uint32_t place) {
-    if (owner_->has_streams()) {
+    if (owner_->has_streams())
         owner_->initiator_->note_polled(requester_.ring_place(place - 1));
-    }
 }
 
 int QueuePair::reset_stream(std::uint16_t stream) {
@@ -97,9 +93,8 @@ void QueuePair::close_session() {
 }
 
 QueuePair* QueuePair::find_reader(std::uint32_t dctn) {
-    if (owner_ == this) {
+    if (owner_ == this)
         return requester_.has_room_for_rendezvous() ? this : nullptr;
-    }
     return owner_->target_->find_reader(route_, dctn);
 }
 

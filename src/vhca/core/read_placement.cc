@@ -10,9 +10,8 @@ namespace tagwire::vhca {
 bool ReadPlacement::take(const ReadTarget& to, std::uint64_t offset,
                          std::span<const std::byte> data) {
     while (!data.empty()) {
-        if (held_.size() == kHeldMax && !place_one(to)) {
+        if (held_.size() == kHeldMax && !place_one(to))
             return false;
-        }
         const std::size_t count =
             1 + random_() % std::min<std::size_t>(data.size(), kPieceBytesMax);
         Piece& piece = held_.emplace_back();
@@ -35,11 +34,9 @@ bool ReadPlacement::place_one(const ReadTarget& to) {
 }
 
 bool ReadPlacement::finish(const ReadTarget& to) {
-    while (!held_.empty()) {
-        if (!place_one(to)) {
+    while (!held_.empty())
+        if (!place_one(to))
             return false;
-        }
-    }
     return true;
 }
 

@@ -20,17 +20,15 @@ int ReceiveQueue::allocate(std::uint32_t places, std::uint32_t sge_max, ReceiveS
 }
 
 int ReceiveQueue::post(const RecvWork& work) {
-    if (work.sges.size() > sge_max_) {
+    if (work.sges.size() > sge_max_)
         return EINVAL;
-    }
     std::uint32_t place = free_;
-    if (place != kNone) {
+    if (place != kNone)
         free_ = at(place).next;
-    } else if (fresh_ < places_) {
+    else if (fresh_ < places_)
         place = fresh_++;
-    } else {
+    else
         return ENOMEM;
-    }
     Receive& receive = at(place);
     receive.wr_id = work.wr_id;
     receive.bytes = total_bytes(work.sges);
@@ -44,12 +42,10 @@ int ReceiveQueue::post(const RecvWork& work) {
 }
 
 void ReceiveQueue::refill() {
-    if (source_ == nullptr) [[likely]] {
+    if (source_ == nullptr) [[likely]]
         return;
-    }
-    for (RecvWork work; has_room() && source_->next(&work);) {
+    for (RecvWork work; has_room() && source_->next(&work);)
         static_cast<void>(post(work));  // of too many sges: the source's fault, it is skipped
-    }
 }
 
 std::uint32_t ReceiveQueue::take() {
@@ -87,18 +83,16 @@ int SharedReceiveQueue::allocate() {
     if (config_.tm.cq != nullptr) {
         matching_.reset(new (std::nothrow)
                             TagMatching(device_, config_, device_.config.tm_untagged_min));
-        if (matching_ == nullptr) {
+        if (matching_ == nullptr)
             return ENOMEM;
-        }
     }
     return queue.allocate(config_.wr_max, config_.sge_max, config_.source);
 }
 
 int SharedReceiveQueue::post(const RecvWork& work) {
     const int error = queue.post(work);
-    if (matching_ != nullptr) {
+    if (matching_ != nullptr)
         matching_->posted(queue.posted());
-    }
     return error;
 }
 
@@ -107,9 +101,8 @@ int SharedReceiveQueue::post_ops(std::span<TagWork> works, std::size_t* failed_p
     int error = 0;
     for (std::size_t i = 0; i != works.size() && error == 0; ++i) {
         error = matching_ == nullptr ? EINVAL : matching_->post(works[i]);
-        if (error != 0) {
+        if (error != 0)
             *failed_p = i;
-        }
     }
     device_.settle();
     return error;
@@ -117,16 +110,14 @@ int SharedReceiveQueue::post_ops(std::span<TagWork> works, std::size_t* failed_p
 
 void SharedReceiveQueue::refill() {
     queue.refill();
-    if (matching_ != nullptr) {
+    if (matching_ != nullptr)
         matching_->posted(queue.posted());
-    }
 }
 
 std::uint32_t SharedReceiveQueue::take() {
     const std::uint32_t place = queue.take();
-    if (config_.limit != 0) [[unlikely]] {
+    if (config_.limit != 0) [[unlikely]]
         check_limit();
-    }
     return place;
 }
 
@@ -140,9 +131,8 @@ void SharedReceiveQueue::check_limit() {
 
 int SharedReceiveQueue::modify(const ibv_srq_attr& attr, int mask) {
     // No resizing: mlx5 refuses it too.
-    if (mask != IBV_SRQ_LIMIT || attr.srq_limit > config_.wr_max) {
+    if (mask != IBV_SRQ_LIMIT || attr.srq_limit > config_.wr_max)
         return EINVAL;
-    }
     config_.limit = attr.srq_limit;
     check_limit();
     return 0;

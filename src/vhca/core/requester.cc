@@ -15,17 +15,15 @@ namespace {
 /// The opcodes of SEND and WRITE are in the same order: first, middle, last, last with immediate,
 /// only, only with immediate.
 Opcode opcode_of(ibv_wr_opcode work, bool is_first, bool is_last) {
-    if (work == IBV_WR_SEND_WITH_INV && is_last) {
+    if (work == IBV_WR_SEND_WITH_INV && is_last)
         return is_first ? Opcode::kRcSendOnlyInv : Opcode::kRcSendLastInv;
-    }
     const bool is_write = work == IBV_WR_RDMA_WRITE || work == IBV_WR_RDMA_WRITE_WITH_IMM;
     const bool has_imm = work == IBV_WR_SEND_WITH_IMM || work == IBV_WR_RDMA_WRITE_WITH_IMM;
     auto code = static_cast<unsigned>(is_write ? Opcode::kRcWriteFirst : Opcode::kRcSendFirst);
-    if (is_last) {
+    if (is_last)
         code += (is_first ? 4U : 2U) + (has_imm ? 1U : 0U);
-    } else if (!is_first) {
+    else if (!is_first)
         code += 1;
-    }
     return static_cast<Opcode>(code);
 }
 
@@ -35,14 +33,12 @@ constexpr std::uint32_t kControlledQkey = 0x80000000;  // in a request: use the 
 
 bool Requester::transmit() {
     for (unsigned budget = kPacketsPerTurn; cursor_ != rung_; --budget) {
-        if (budget == 0) {
+        if (budget == 0)
             return false;
-        }
         const Step result = step();
         if (result != Step::kSent) {
-            if (result == Step::kRefused) {
+            if (result == Step::kRefused)
                 arm_timer();  // who never gets through gives up like who never gets an answer
-            }
             return result == Step::kWaits;
         }
     }
@@ -51,35 +47,28 @@ bool Requester::transmit() {
 
 Requester::Step Requester::step() {
     if (hold_ != 0 || fault_ != IBV_WC_SUCCESS) {
-        if (hold_ != kConnects || fault_ != IBV_WC_SUCCESS) {
+        if (hold_ != kConnects || fault_ != IBV_WC_SUCCESS)
             return Step::kWaits;
-        }
-        if (!send_connect()) {
+        if (!send_connect())
             return Step::kRefused;
-        }
     }
     SendRequest& request = at(cursor_);
-    if (request.is_nop) [[unlikely]] {
+    if (request.is_nop) [[unlikely]]
         return pass_nop();
-    }
     const std::uint64_t psn = request.first_psn + cursor_packet_;
     const bool is_new = psn >= sent_;
-    if (is_new && cursor_packet_ == 0 && !may_start(request)) {
+    if (is_new && cursor_packet_ == 0 && !may_start(request))
         return hold_ == kConnects ? step() : Step::kWaits;
-    }
-    if (qp_.is_reliable() && !is_window_open(request, psn)) {
+    if (qp_.is_reliable() && !is_window_open(request, psn))
         return Step::kWaits;
-    }
-    if (request.wants_data()) {
+    if (request.wants_data())
         return request.is_read() ? send_read(request, psn) : send_atomic(request, psn);
-    }
     return send_data(request, psn);
 }
 
 Requester::Step Requester::pass_nop() {
-    if (qp_.state() != IBV_QPS_RTS) {
+    if (qp_.state() != IBV_QPS_RTS)
         return Step::kWaits;
-    }
     ++cursor_;
     end_nops();
     return Step::kSent;
@@ -87,31 +76,25 @@ Requester::Step Requester::pass_nop() {
 
 /// Those that are passed and have nothing before them any more.
 void Requester::end_nops() {
-    while (static_cast<std::int32_t>(cursor_ - done_) > 0 && at(done_).is_nop) {
+    while (static_cast<std::int32_t>(cursor_ - done_) > 0 && at(done_).is_nop)
         complete_oldest(IBV_WC_SUCCESS);
-    }
 }
 
 bool Requester::may_start(SendRequest& request) {
-    if (qp_.state() != IBV_QPS_RTS) {
+    if (qp_.state() != IBV_QPS_RTS)
         return false;
-    }
-    if (request.needs_care && !takes_care(request)) {
+    if (request.needs_care && !takes_care(request))
         return false;
-    }
-    if (request.packets == 1 && !request.wants_data()) {  // sending it checks its keys
+    if (request.packets == 1 && !request.wants_data())  // sending it checks its keys
         return (request.flags & IBV_SEND_FENCE) == 0 || data_requests_ == 0;
-    }
     if (!is_data_accessible(request)) {
         fault(IBV_WC_LOC_PROT_ERR);
         return false;
     }
-    if ((request.flags & IBV_SEND_FENCE) != 0 && data_requests_ != 0) {
+    if ((request.flags & IBV_SEND_FENCE) != 0 && data_requests_ != 0)
         return false;
-    }
-    if (!request.wants_data()) {
+    if (!request.wants_data())
         return true;
-    }
     return data_requests_ < qp_.attr().max_rd_atomic &&
            (data_packets_ == 0 || data_packets_ + request.packets <= kReadPacketsMax);
 }
@@ -127,9 +110,8 @@ bool Requester::is_window_open(const SendRequest& request, std::uint64_t psn) co
 
 void Requester::fault(ibv_wc_status status) {
     fault_ = status;
-    if (done_ == cursor_) {
+    if (done_ == cursor_)
         fail_oldest(status);
-    }
 }
 
 void Requester::commit(Route to, const std::byte* start, const std::byte* end) {
@@ -165,9 +147,8 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
 
     const Route to = is_ud ? request.route : qp_.route();
     std::byte* start = device.wire.claim(to, packet_bytes(packet.opcode, bytes));
-    if (start == nullptr) {
+    if (start == nullptr)
         return Step::kRefused;
-    }
     std::byte* payload = put_headers(start, packet, bytes);
     if (request.is_inline()) {
         std::memcpy(payload, request.data() + offset, bytes);
@@ -199,9 +180,8 @@ Requester::Step Requester::send_read(SendRequest& request, std::uint64_t psn) {
     packet.rkey = request.rkey;
     packet.length = static_cast<std::uint32_t>(request.length - offset);
     std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
-    if (start == nullptr) {
+    if (start == nullptr)
         return Step::kRefused;
-    }
     commit(qp_.route(), start, put_headers(start, packet, 0));
     note_sent(request, psn, request.packets - cursor_packet_);
     return Step::kSent;
@@ -220,9 +200,8 @@ Requester::Step Requester::send_atomic(SendRequest& request, std::uint64_t psn) 
     packet.swap_add = is_swap ? request.swap : request.compare_add;
     packet.compare = is_swap ? request.compare_add : 0;
     std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
-    if (start == nullptr) {
+    if (start == nullptr)
         return Step::kRefused;
-    }
     commit(qp_.route(), start, put_headers(start, packet, 0));
     note_sent(request, psn, 1);
     return Step::kSent;
@@ -248,9 +227,8 @@ void Requester::note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t
         complete_oldest(IBV_WC_SUCCESS);
         end_nops();
         una_ = sent_;
-        if (qp_.state() == IBV_QPS_SQD) {
+        if (qp_.state() == IBV_QPS_SQD)
             qp_.note_drained();
-        }
     }
 }
 

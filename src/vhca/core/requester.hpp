@@ -72,9 +72,8 @@ class Requester {
     void withdraw();
     /// Polled was the completion of the request before `index`.
     void reclaim(std::uint32_t index) {
-        if (static_cast<std::int32_t>(index - free_) > 0) {
+        if (static_cast<std::int32_t>(index - free_) > 0)
             free_ = index;
-        }
     }
 
     void reset();

@@ -24,9 +24,8 @@ bool Requester::takes_care(const SendRequest& request) {
 bool Requester::is_connected(const SendRequest& request) {
     const bool is_same = dc_.is_open && request.route == qp_.route() &&
                          request.remote_qpn == qp_.attr().dest_qp_num && request.dc_key == dc_.key;
-    if (is_same) {
+    if (is_same)
         return true;
-    }
     if (cursor_ == done_) {
         disconnect();
         const DcPeer peer{qp_.device.new_session(), qp_.peer().stream};
@@ -39,9 +38,8 @@ bool Requester::is_connected(const SendRequest& request) {
 
 // A session begins when its first request goes, not when that is enqueued.
 bool Requester::goes_to(Route route, std::uint32_t qpn) {
-    if (done_ == head_) {
+    if (done_ == head_)
         return qp_.route() == route && qp_.attr().dest_qp_num == qpn;
-    }
     const SendRequest& newest = at(head_ - 1);
     return newest.route == route && newest.remote_qpn == qpn;
 }
@@ -53,17 +51,15 @@ bool Requester::send_connect() {
     packet.psn = static_cast<std::uint32_t>(una_ & kPsnMask);
     packet.address = dc_.key;
     packet.length = connect_word(qp_.attr().path_mtu, qp_.attr().max_rd_atomic);
-    if (!qp_.device.send_short(qp_.route(), packet)) {
+    if (!qp_.device.send_short(qp_.route(), packet))
         return false;
-    }
     hold_ &= static_cast<std::uint8_t>(~kConnects);
     return true;
 }
 
 void Requester::disconnect() {
-    if (!dc_.is_open) {
+    if (!dc_.is_open)
         return;
-    }
     dc_ = {};
     Packet packet;
     packet.opcode = Opcode::kDcDisconnect;
@@ -77,16 +73,14 @@ bool Requester::may_connect_again() const {
 }
 
 void Requester::receive_refusal(const Packet& packet) {
-    if (una_ == sent_ || distance(packet.psn, una_) != 0) {
+    if (una_ == sent_ || distance(packet.psn, una_) != 0)
         return;
-    }
     const auto value = static_cast<std::uint8_t>(packet.syndrome & ~kSyndromeKindMask);
     if ((packet.syndrome & kSyndromeKindMask) == kRnrSyndrome) {
         ++qp_.device.counters.rnr_naks;
         retries_left_ = qp_.attr().retry_cnt;  // it is there, and the wait may be long
-        if (may_connect_again()) {
+        if (may_connect_again())
             dc_.began = qp_.device.now;  // nothing of this session was taken
-        }
         receive_rnr(value);
     } else {
         receive_nak(value);
@@ -94,13 +88,12 @@ void Requester::receive_refusal(const Packet& packet) {
 }
 
 void Requester::receive_inquiry(Route from, const Packet& packet, bool is_current) {
-    if (!is_current || !dc_.is_open) {
+    if (!is_current || !dc_.is_open)
         qp_.device.answer_inquiry(from, packet);  // again: the disconnect was lost
-    } else if (done_ != rung_ || una_ != sent_) {
+    else if (done_ != rung_ || una_ != sent_)
         static_cast<void>(send_connect());  // still in use
-    } else {
+    else
         disconnect();
-    }
 }
 
 }  // namespace tagwire::vhca

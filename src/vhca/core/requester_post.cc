@@ -52,9 +52,8 @@ int Requester::allocate() {
     const ibv_qp_cap& cap = qp_.config.cap;
     // What the device sends for a tag-matching SRQ is about the memory of that.
     pd_ = owned_pd_ = qp_.config.pd;
-    if (qp_.matching() != nullptr) {
+    if (qp_.matching() != nullptr)
         owned_pd_ = static_cast<SharedReceiveQueue*>(qp_.config.srq)->pd;
-    }
     const std::size_t data =
         std::max<std::size_t>(cap.max_send_sge * sizeof(ibv_sge), cap.max_inline_data);
     stride_ = sizeof(SendRequest) + ((data + 15) & ~std::size_t{15});
@@ -66,9 +65,8 @@ int Requester::allocate() {
 
 int Requester::check(const SendWork& work) const {
     const ibv_qp_cap& cap = qp_.config.cap;
-    if (head_ - free_ == cap.max_send_wr) [[unlikely]] {
+    if (head_ - free_ == cap.max_send_wr) [[unlikely]]
         return ENOMEM;
-    }
     const auto opcode = static_cast<unsigned>(work.opcode);
     if (opcode >= 32 || (opcodes_of(qp_) >> opcode & 1) == 0 || work.sges.size() > cap.max_send_sge)
         [[unlikely]] {
@@ -76,9 +74,8 @@ int Requester::check(const SendWork& work) const {
     }
     if ((work.flags & IBV_SEND_INLINE) != 0) {
         constexpr unsigned kNoInline = kAtomics | 1U << IBV_WR_RDMA_READ;
-        if ((kNoInline >> opcode & 1) != 0) {
+        if ((kNoInline >> opcode & 1) != 0)
             return EINVAL;
-        }
         return total_bytes(work.sges) > cap.max_inline_data ? ENOMEM : 0;
     }
     return 0;
@@ -86,16 +83,13 @@ int Requester::check(const SendWork& work) const {
 
 ibv_wc_status Requester::find_fault(const SendRequest& request) const {
     if (request.wants_data()) {
-        if (qp_.attr().max_rd_atomic == 0) {
+        if (qp_.attr().max_rd_atomic == 0)
             return IBV_WC_LOC_QP_OP_ERR;
-        }
-        if (request.is_atomic() && request.length != sizeof(std::uint64_t)) {
+        if (request.is_atomic() && request.length != sizeof(std::uint64_t))
             return IBV_WC_LOC_LEN_ERR;
-        }
     }
-    if (qp_.config.type == IBV_QPT_UD && request.length > qp_.mtu()) {
+    if (qp_.config.type == IBV_QPT_UD && request.length > qp_.mtu())
         return IBV_WC_LOC_LEN_ERR;
-    }
     return IBV_WC_SUCCESS;
 }
 
@@ -143,9 +137,8 @@ void Requester::fill(SendRequest& request, const SendWork& work) {
 }
 
 int Requester::enqueue(const SendWork& work) {
-    if (const int error = check(work); error != 0) [[unlikely]] {
+    if (const int error = check(work); error != 0) [[unlikely]]
         return error;
-    }
     fill(*new (&at(head_)) SendRequest, work);
     ++head_;
     return 0;
@@ -164,21 +157,18 @@ bool Requester::is_signaled(const SendRequest& request) const {
 
 void Requester::complete_oldest(ibv_wc_status status, std::span<const std::byte> data) {
     const SendRequest& request = at(done_++);
-    if (qp_.device.config.frees_when_completed || qp_.config.keeps_places) {
+    if (qp_.device.config.frees_when_completed || qp_.config.keeps_places)
         free_ = done_;
-    }
     if (request.is_owned) [[unlikely]] {
         complete_owned(request, status);
         return;
     }
-    if (status == IBV_WC_SUCCESS && !is_signaled(request)) {
+    if (status == IBV_WC_SUCCESS && !is_signaled(request))
         return;
-    }
     auto& cq = static_cast<CompletionQueue&>(*qp_.config.send_cq);
     Cqe* cqe = cq.claim();
-    if (cqe == nullptr) [[unlikely]] {
+    if (cqe == nullptr) [[unlikely]]
         return;
-    }
     *cqe = {};
     cqe->wc.wr_id = request.wr_id;
     cqe->wc.status = status;
@@ -195,11 +185,10 @@ void Requester::complete_oldest(ibv_wc_status status, std::span<const std::byte>
 
 void Requester::fail_oldest(ibv_wc_status status) {
     complete_oldest(status);
-    if (qp_.is_reliable()) {
+    if (qp_.is_reliable())
         qp_.enter_error(false);
-    } else {
+    else
         qp_.enter_send_error();
-    }
 }
 
 void Requester::fail_overwritten() {
@@ -208,9 +197,8 @@ void Requester::fail_overwritten() {
 }
 
 void Requester::flush() {
-    while (done_ != rung_) {
+    while (done_ != rung_)
         complete_oldest(IBV_WC_WR_FLUSH_ERR);
-    }
     cursor_ = rung_;
     cursor_packet_ = 0;
     una_ = sent_ = rung_ == head_ ? next_psn_ : at(rung_).first_psn;
@@ -219,15 +207,13 @@ void Requester::flush() {
     fault_ = IBV_WC_SUCCESS;
     hold_ = 0;
     deadline_ = kNever;
-    if (placement_ != nullptr) {
+    if (placement_ != nullptr)
         placement_->drop();
-    }
 }
 
 void Requester::reset() {
-    if (qp_.matching() != nullptr) {
+    if (qp_.matching() != nullptr)
         drop_owned();
-    }
     rung_ = head_ = done_;
     flush();
     free_ = done_ = cursor_ = rung_ = head_ = 0;

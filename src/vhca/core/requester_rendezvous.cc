@@ -36,14 +36,12 @@ static_assert(std::is_trivially_copyable_v<SendRequest>);
 }  // namespace
 
 bool Requester::has_room_for_rendezvous() {
-    if (qp_.state() < IBV_QPS_RTS) {
+    if (qp_.state() < IBV_QPS_RTS)
         return false;  // what is sent has no sequence number yet
-    }
     // The queue that was made with the queue pair has other places: the first one replaces it.
     const std::uint32_t places = stride_ >= kStride ? mask_ + 1 : 0;
-    if (places != 0 && places - (head_ - done_) > kReadsMax) {
+    if (places != 0 && places - (head_ - done_) > kReadsMax)
         return true;
-    }
     return places < kPlacesMax && grow_owned(std::max(kPlacesMin, 2 * places));
 }
 
@@ -51,12 +49,10 @@ bool Requester::grow_owned(std::uint32_t places) {
     const std::size_t stride = std::max(stride_, kStride);
     places = std::max(places, mask_ + 1);
     std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[places * stride]);
-    if (memory == nullptr) {
+    if (memory == nullptr)
         return false;
-    }
-    for (std::uint32_t index = done_; index != head_; ++index) {
+    for (std::uint32_t index = done_; index != head_; ++index)
         std::memcpy(memory.get() + (index & (places - 1)) * stride, &at(index), stride_);
-    }
     memory_ = std::move(memory);
     stride_ = stride;
     mask_ = places - 1;
@@ -110,17 +106,14 @@ void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& 
 
 void Requester::complete_owned(const SendRequest& request, ibv_wc_status status) {
     free_ = done_;
-    if (request.wr_id == kTells) {
+    if (request.wr_id == kTells)
         qp_.responder().finish_rendezvous(request.rendezvous, status);
-    }
 }
 
 void Requester::drop_owned() {
-    for (std::uint32_t index = done_; index != head_; ++index) {
-        if (at(index).is_owned && at(index).wr_id == kTells) {
+    for (std::uint32_t index = done_; index != head_; ++index)
+        if (at(index).is_owned && at(index).wr_id == kTells)
             qp_.responder().drop_rendezvous(at(index).rendezvous);
-        }
-    }
 }
 
 }  // namespace tagwire::vhca

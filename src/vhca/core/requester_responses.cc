@@ -43,14 +43,12 @@ void Requester::receive(const Packet& packet) {
         return;
     }
     const std::uint64_t psn = una_ + static_cast<std::uint32_t>(ahead);
-    if (packet.opcode == Opcode::kRcAck) {
+    if (packet.opcode == Opcode::kRcAck)
         receive_ack(packet, psn);
-    } else {
+    else
         receive_data(packet, psn);
-    }
-    if (cursor_ != rung_) {
+    if (cursor_ != rung_)
         qp_.device.schedule(qp_);
-    }
 }
 
 /// Requests before `end` are done, but one that wants data is not done without its data: false.
@@ -58,9 +56,8 @@ bool Requester::acknowledge(std::uint64_t end) {
     const std::uint64_t before = una_;
     while (una_ < end) {
         const SendRequest& request = at(done_);
-        if (request.wants_data()) {
+        if (request.wants_data())
             break;
-        }
         const std::uint64_t request_end = request.first_psn + request.packets;
         if (end < request_end) {
             una_ = end;
@@ -70,9 +67,8 @@ bool Requester::acknowledge(std::uint64_t end) {
         complete_oldest(IBV_WC_SUCCESS);
         end_nops();
     }
-    if (una_ != before) {
+    if (una_ != before)
         note_progress();
-    }
     if (una_ < end && implied_ != una_) {
         implied_ = una_;  // its answer was lost: ask again, once; then the timeout decides
         go_back();
@@ -88,14 +84,12 @@ void Requester::receive_ack(const Packet& packet, std::uint64_t psn) {
             break;
         case kRnrSyndrome:
             ++qp_.device.counters.rnr_naks;
-            if (acknowledge(psn) && una_ == psn) {
+            if (acknowledge(psn) && una_ == psn)
                 receive_rnr(value);
-            }
             break;
         case kNakSyndrome:
-            if (acknowledge(psn) && una_ == psn) {
+            if (acknowledge(psn) && una_ == psn)
                 receive_nak(value);
-            }
             break;
         default:
             ++qp_.device.counters.malformed;
@@ -108,15 +102,13 @@ void Requester::receive_nak(std::uint8_t code) {
         return;
     }
     ++qp_.device.counters.sequence_naks;
-    if ((hold_ & kPaused) == 0) {  // else it is older than the RNR NAK
+    if ((hold_ & kPaused) == 0)  // else it is older than the RNR NAK
         retry();
-    }
 }
 
 void Requester::receive_rnr(std::uint8_t timer_code) {
-    if ((hold_ & kPaused) != 0) {
+    if ((hold_ & kPaused) != 0)
         return;
-    }
     if (qp_.attr().rnr_retry != kForeverRnr) {
         if (rnr_retries_left_ == 0) {
             fail_oldest(IBV_WC_RNR_RETRY_EXC_ERR);
@@ -131,9 +123,8 @@ void Requester::receive_rnr(std::uint8_t timer_code) {
 }
 
 void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
-    if (!acknowledge(psn) || una_ != psn) {
+    if (!acknowledge(psn) || una_ != psn)
         return;
-    }
     SendRequest& request = at(done_);
     const bool is_result = packet.opcode == Opcode::kRcAtomicAck;
     if (!(is_result ? request.is_atomic() : request.is_read())) {
@@ -174,9 +165,8 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet,
     const std::uint64_t offset = (una_ - request.first_psn) * qp_.mtu();
     const std::uint64_t left = request.length - offset;
     const std::uint64_t bytes = left < qp_.mtu() ? left : qp_.mtu();
-    if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left)) {
+    if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left))
         return IBV_WC_BAD_RESP_ERR;
-    }
     return goes_into_cqe(request) || place(request, offset, packet) ? IBV_WC_SUCCESS
                                                                     : IBV_WC_LOC_PROT_ERR;
 }
@@ -187,9 +177,8 @@ bool Requester::place(SendRequest& request, std::uint64_t offset, const Packet& 
         return memory.scatter(request.sges(), pd_of(request), offset, packet.payload.data(),
                               packet.payload.size());
     }
-    if (placement_ == nullptr) {
+    if (placement_ == nullptr)
         placement_ = std::make_unique<ReadPlacement>(qp_.device.random);
-    }
     const ReadTarget to{memory, request.sges(), pd_of(request)};
     return placement_->take(to, offset, packet.payload) &&
            (!packet.has(kIsEnd) || placement_->finish(to));
@@ -204,18 +193,15 @@ void Requester::note_progress() {
         cursor_ = done_;
         cursor_packet_ = 0;
     }
-    if (cursor_ == done_ && done_ != head_ && una_ > at(done_).first_psn + cursor_packet_) {
+    if (cursor_ == done_ && done_ != head_ && una_ > at(done_).first_psn + cursor_packet_)
         cursor_packet_ = static_cast<std::uint32_t>(una_ - at(done_).first_psn);
-    }
     deadline_ = kNever;
-    if (una_ < sent_) {
+    if (una_ < sent_)
         arm_timer();
-    }
-    if (fault_ != IBV_WC_SUCCESS && done_ == cursor_) {
+    if (fault_ != IBV_WC_SUCCESS && done_ == cursor_)
         fail_oldest(fault_);
-    } else if (qp_.state() == IBV_QPS_SQD && is_idle()) {
+    else if (qp_.state() == IBV_QPS_SQD && is_idle())
         qp_.note_drained();
-    }
 }
 
 void Requester::go_back() {
@@ -223,9 +209,8 @@ void Requester::go_back() {
     cursor_ = done_;
     cursor_packet_ = static_cast<std::uint32_t>(una_ - at(done_).first_psn);
     fault_ = IBV_WC_SUCCESS;  // it is found again when its turn comes
-    if (may_connect_again()) {
+    if (may_connect_again())
         hold_ |= kConnects;
-    }
     qp_.device.schedule(qp_);
 }
 

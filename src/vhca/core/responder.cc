@@ -13,9 +13,8 @@ namespace tagwire::vhca {
 int Responder::allocate() {
     receive_pd_ = qp_.config.pd;
     cq_ = static_cast<CompletionQueue*>(qp_.config.recv_cq);
-    if (qp_.matching() != nullptr) {
+    if (qp_.matching() != nullptr)
         cq_ = &qp_.matching()->cq();
-    }
     if (auto* srq = static_cast<SharedReceiveQueue*>(qp_.config.srq); srq != nullptr) {
         receives_ = &srq->queue;
         receive_pd_ = srq->pd;
@@ -35,9 +34,8 @@ void Responder::reset() {
         receives_->release(receive_);
         receive_ = ReceiveQueue::kNone;
     }
-    if (own_receives_ != nullptr) {
+    if (own_receives_ != nullptr)
         own_receives_->drop_posted();
-    }
     message_ = Message::kNone;
     is_nak_sent_ = false;
     msn_ = 0;
@@ -64,15 +62,12 @@ void Responder::abandon() {
 }
 
 void Responder::flush() {
-    if (receive_ != ReceiveQueue::kNone || tagged_.entry != nullptr) {
+    if (receive_ != ReceiveQueue::kNone || tagged_.entry != nullptr)
         fail_message(IBV_WC_WR_FLUSH_ERR, {});
-    }
-    if (own_receives_ == nullptr) {
+    if (own_receives_ == nullptr)
         return;  // the SRQ's receives serve others
-    }
-    while ((receive_ = receives_->take()) != ReceiveQueue::kNone) {
+    while ((receive_ = receives_->take()) != ReceiveQueue::kNone)
         complete_receive(IBV_WC_WR_FLUSH_ERR, nullptr, {});
-    }
 }
 
 void Responder::receive(const Packet& packet, Route from) {
@@ -102,21 +97,18 @@ void Responder::receive_reliable(const Packet& packet, Route from) {
         return;
     }
     is_nak_sent_ = false;
-    if (has_answer_ && syndrome_ != kAckSyndrome) {
+    if (has_answer_ && syndrome_ != kAckSyndrome)
         answer(kAckSyndrome, expected_ - 1);  // what the NAK asked for is here
-    }
     const Verdict verdict = execute(packet, from);
     if (verdict != Verdict::kDone) [[unlikely]] {
         refuse(verdict, from);
         return;
     }
     ++expected_;
-    if (packet.has(kIsEnd)) {
+    if (packet.has(kIsEnd))
         msn_ = (msn_ + 1) & kPsnMask;
-    }
-    if (packet.wants_ack && packet.has(kHasPayload)) {
+    if (packet.wants_ack && packet.has(kHasPayload))
         answer(kAckSyndrome, expected_ - 1);
-    }
 }
 
 /// A lost packet loses its message; the receive that it was for serves the next one.
@@ -129,11 +121,10 @@ void Responder::receive_uc(const Packet& packet, Route from) {
     }
     expected_ = kSequenceBase + packet.psn + 1;
     const Verdict verdict = execute(packet, from);
-    if (verdict == Verdict::kReceiveTooShort || verdict == Verdict::kReceiveFault) {
+    if (verdict == Verdict::kReceiveTooShort || verdict == Verdict::kReceiveFault)
         refuse(verdict, from);
-    } else if (verdict != Verdict::kDone) {
+    else if (verdict != Verdict::kDone)
         message_ = Message::kNone;
-    }
 }
 
 void Responder::receive_ud(const Packet& packet, Route from) {
@@ -142,9 +133,8 @@ void Responder::receive_ud(const Packet& packet, Route from) {
         ++qp_.device.counters.misaddressed;
         return;
     }
-    if (!take_receive()) {
+    if (!take_receive())
         return;
-    }
     Receive& receive = receives_->at(receive_);
     const MemoryTable& memory = qp_.device.memory;
     const std::byte* grh = qp_.device.grh;
@@ -163,44 +153,36 @@ void Responder::receive_ud(const Packet& packet, Route from) {
 
 bool Responder::is_well_formed(const Packet& packet) const {
     const bool is_start = packet.has(kIsStart);
-    if (is_start != (message_ == Message::kNone)) {
+    if (is_start != (message_ == Message::kNone))
         return false;
-    }
-    if (packet.has(kHasIeth) && qp_.matching() != nullptr) {
+    if (packet.has(kHasIeth) && qp_.matching() != nullptr)
         return false;  // tag matching has no completion that could tell of it
-    }
-    if (!is_start && packet.has(kIsSend) != (message_ == Message::kSend)) {
+    if (!is_start && packet.has(kIsSend) != (message_ == Message::kSend))
         return false;
-    }
-    if (!packet.has(kHasPayload)) {
+    if (!packet.has(kHasPayload))
         return true;
-    }
     const std::size_t bytes = packet.payload.size();
-    if (!packet.has(kIsEnd)) {
+    if (!packet.has(kIsEnd))
         return bytes == qp_.mtu();
-    }
     return bytes <= qp_.mtu() && (is_start || bytes != 0);
 }
 
 Responder::Verdict Responder::execute(const Packet& packet, Route from) {
-    if (!is_well_formed(packet)) {
+    if (!is_well_formed(packet))
         return Verdict::kInvalid;
-    }
     if (packet.has(kIsSend)) {
         return qp_.matching() == nullptr ? execute_send(packet, from)
                                          : execute_tagged(packet, from);
     }
-    if (packet.has(kIsWrite)) {
+    if (packet.has(kIsWrite))
         return execute_write(packet, from);
-    }
     return packet.has(kHasReth) ? execute_read(packet) : execute_atomic(packet);
 }
 
 Responder::Verdict Responder::execute_send(const Packet& packet, Route from) {
     if (packet.has(kIsStart)) {
-        if (!take_receive()) {
+        if (!take_receive())
             return Verdict::kNotReady;
-        }
         offset_ = 0;
         message_ = Message::kSend;
     }
@@ -210,18 +192,16 @@ Responder::Verdict Responder::execute_send(const Packet& packet, Route from) {
 Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
     Receive& receive = receives_->at(receive_);
     const std::size_t bytes = packet.payload.size();
-    if (offset_ + bytes > receive.bytes) {
+    if (offset_ + bytes > receive.bytes)
         return Verdict::kReceiveTooShort;
-    }
     const bool is_in_cqe = goes_into_cqe(packet);
     if (!is_in_cqe && !qp_.device.memory.scatter(receive.sges(), receive_pd_, offset_,
                                                  packet.payload.data(), bytes)) {
         return Verdict::kReceiveFault;
     }
     offset_ += bytes;
-    if (packet.has(kHasIeth) && !qp_.device.memory.invalidate(packet.imm, qp_.config.pd)) {
+    if (packet.has(kHasIeth) && !qp_.device.memory.invalidate(packet.imm, qp_.config.pd))
         return Verdict::kAccess;
-    }
     if (packet.has(kIsEnd)) {
         message_ = Message::kNone;
         complete_receive(IBV_WC_SUCCESS, &packet, from,
@@ -251,12 +231,10 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     }
     const bool is_end = packet.has(kIsEnd);
     const std::size_t bytes = packet.payload.size();
-    if (bytes > write_left_ || (is_end && bytes != write_left_)) {
+    if (bytes > write_left_ || (is_end && bytes != write_left_))
         return Verdict::kInvalid;
-    }
-    if (packet.has(kHasImm) && !take_receive()) {
+    if (packet.has(kHasImm) && !take_receive())
         return Verdict::kNotReady;
-    }
     if (bytes != 0) {
         const std::byte* data = packet.payload.data();
         const auto copy = [&data](std::byte* to, std::size_t count) {
@@ -273,9 +251,8 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     write_address_ += bytes;
     write_left_ -= static_cast<std::uint32_t>(bytes);
     message_ = is_end ? Message::kNone : Message::kWrite;
-    if (packet.has(kHasImm)) {
+    if (packet.has(kHasImm))
         complete_receive(IBV_WC_SUCCESS, &packet, from);
-    }
     return Verdict::kDone;
 }
 
@@ -315,9 +292,8 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
         cqe->wc.opcode = packet->has(kIsWrite) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
         cqe->wc.byte_len = static_cast<std::uint32_t>(offset_);
     }
-    if (qp_.matching() != nullptr) [[unlikely]] {
+    if (qp_.matching() != nullptr) [[unlikely]]
         complete_untagged(*cqe);
-    }
     cq_->publish(*cqe);
 }
 
@@ -326,20 +302,18 @@ void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
     cqe.wc.imm_data = packet.imm;  // or invalidated_rkey, which is in the same place
     cqe.wc.wc_flags = (packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U) |
                       (packet.has(kHasIeth) ? unsigned{IBV_WC_WITH_INV} : 0U);
-    if (is_ud && qp_.device.grh != nullptr) {
+    if (is_ud && qp_.device.grh != nullptr)
         cqe.wc.wc_flags |= unsigned{IBV_WC_GRH};
-    }
     cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.attr().dest_qp_num;
     cqe.wc.slid = static_cast<std::uint16_t>(from.node);
 }
 
 /// The message under way has a receive, tagged or not, and that ends here.
 void Responder::fail_message(ibv_wc_status status, Route from) {
-    if (tagged_.entry != nullptr) {
+    if (tagged_.entry != nullptr)
         fail_tagged(status, from);
-    } else {
+    else
         complete_receive(status, nullptr, from);
-    }
 }
 
 void Responder::refuse(Verdict verdict, Route from) {

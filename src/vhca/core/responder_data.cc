@@ -19,9 +19,8 @@ int Responder::set_data_requests_max(std::uint32_t count) {
     std::unique_ptr<DataRequest[]> ring;
     if (count != 0) {
         ring.reset(new (std::nothrow) DataRequest[count]{});
-        if (ring == nullptr) {
+        if (ring == nullptr)
             return ENOMEM;
-        }
     }
     data_ = std::move(ring);
     data_max_ = count;
@@ -32,15 +31,13 @@ int Responder::set_data_requests_max(std::uint32_t count) {
 void Responder::drop_answers() {
     has_answer_ = false;
     data_active_ = 0;
-    for (std::uint32_t i = 0; i < data_max_; ++i) {
+    for (std::uint32_t i = 0; i < data_max_; ++i)
         data_[i].is_active = false;
-    }
 }
 
 void Responder::answer(std::uint8_t syndrome, std::uint64_t psn) {
-    if (!qp_.is_reliable()) {
+    if (!qp_.is_reliable())
         return;
-    }
     has_answer_ = true;
     syndrome_ = syndrome;
     answer_psn_ = psn;
@@ -48,14 +45,12 @@ void Responder::answer(std::uint8_t syndrome, std::uint64_t psn) {
 }
 
 Responder::DataRequest* Responder::new_data_request(const Packet& packet, std::uint32_t packets) {
-    if (packet.outstanding > data_max_ || data_max_ == 0) {
+    if (packet.outstanding > data_max_ || data_max_ == 0)
         return nullptr;
-    }
     DataRequest& request = data_[data_head_ % data_max_];
     if (request.is_active) {
-        if (!request.was_answered) {
+        if (!request.was_answered)
             return nullptr;
-        }
         --data_active_;  // who asks for a new one has the answer that he asked for twice
     }
     request = {.psn = expected_,
@@ -81,67 +76,55 @@ Responder::DataRequest* Responder::new_data_request(const Packet& packet, std::u
 }
 
 Responder::DataRequest* Responder::oldest_active() {
-    if (data_active_ == 0) {
+    if (data_active_ == 0)
         return nullptr;
-    }
     const std::uint32_t count = std::min(data_head_, data_max_);
-    for (std::uint32_t i = data_head_ - count; i != data_head_; ++i) {
-        if (data_[i % data_max_].is_active) {
+    for (std::uint32_t i = data_head_ - count; i != data_head_; ++i)
+        if (data_[i % data_max_].is_active)
             return &data_[i % data_max_];
-        }
-    }
     return nullptr;
 }
 
 Responder::Verdict Responder::execute_read(const Packet& packet) {
-    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0) {
+    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0)
         return Verdict::kAccess;
-    }
-    if (packet.length > kMessageBytesMax) {
+    if (packet.length > kMessageBytesMax)
         return Verdict::kInvalid;
-    }
     if (packet.length != 0 && !qp_.device.memory.opens(packet.rkey, qp_.config.pd, packet.address,
                                                        packet.length, IBV_ACCESS_REMOTE_READ)) {
         return Verdict::kAccess;
     }
     const std::uint32_t packets = packets_of(packet.length, qp_.mtu());
-    if (new_data_request(packet, packets) == nullptr) {
+    if (new_data_request(packet, packets) == nullptr)
         return Verdict::kInvalid;
-    }
     expected_ += packets - 1;  // the caller adds one
     return Verdict::kDone;
 }
 
 Responder::Verdict Responder::execute_atomic(const Packet& packet) {
-    if (!qp_.device.config.has_atomics) {
+    if (!qp_.device.config.has_atomics)
         return Verdict::kInvalid;
-    }
-    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0) {
+    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0)
         return Verdict::kAccess;
-    }
-    if (packet.address % sizeof(std::uint64_t) != 0) {
+    if (packet.address % sizeof(std::uint64_t) != 0)
         return Verdict::kInvalid;
-    }
     if (qp_.device.memory.resolve(packet.rkey, qp_.config.pd, packet.address, sizeof(std::uint64_t),
                                   IBV_ACCESS_REMOTE_ATOMIC) == nullptr) {
         return Verdict::kAccess;
     }
     DataRequest* request = new_data_request(packet, 1);
-    if (request == nullptr) {
+    if (request == nullptr)
         return Verdict::kInvalid;
-    }
-    if (data_active_ == 1) {  // else it waits until the reads before it have read
+    if (data_active_ == 1)  // else it waits until the reads before it have read
         static_cast<void>(perform(*request));
-    }
     return Verdict::kDone;
 }
 
 bool Responder::perform(DataRequest& request) {
     std::byte* at = qp_.device.memory.resolve(request.rkey, qp_.config.pd, request.address,
                                               sizeof(std::uint64_t), IBV_ACCESS_REMOTE_ATOMIC);
-    if (at == nullptr || reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) != 0) {
+    if (at == nullptr || reinterpret_cast<std::uintptr_t>(at) % sizeof(std::uint64_t) != 0)
         return false;
-    }
     request.is_executed = guarded([&] {
         // Programs may use the counter with atomic instructions of their own.
         const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(at));
@@ -159,18 +142,16 @@ bool Responder::perform(DataRequest& request) {
 void Responder::receive_duplicate(const Packet& packet) {
     ++qp_.device.counters.duplicates;
     if (packet.has(kHasPayload)) {
-        if (!has_answer_) {
+        if (!has_answer_)
             answer(kAckSyndrome, expected_ - 1);
-        }
         return;
     }
     const std::uint64_t psn =
         expected_ - static_cast<std::uint32_t>(-distance(packet.psn, expected_));
     for (std::uint32_t i = 0; i < std::min(data_head_, data_max_); ++i) {
         DataRequest& request = data_[i];
-        if (psn < request.psn || psn >= request.psn + request.packets) {
+        if (psn < request.psn || psn >= request.psn + request.packets)
             continue;
-        }
         const auto from = static_cast<std::uint32_t>(psn - request.psn);
         if (packet.opcode != request.opcode ||
             packet.address != request.address + std::uint64_t{from} * qp_.mtu()) {
@@ -190,11 +171,9 @@ void Responder::receive_duplicate(const Packet& packet) {
 
 bool Responder::transmit() {
     unsigned budget = kPacketsPerTurn;
-    while (DataRequest* request = oldest_active()) {
-        if (budget-- == 0 || !transmit_data(*request)) {
+    while (DataRequest* request = oldest_active())
+        if (budget-- == 0 || !transmit_data(*request))
             return false;
-        }
-    }
     return !has_answer_ || transmit_answer();
 }
 
@@ -239,9 +218,8 @@ bool Responder::transmit_read(DataRequest& request) {
     packet.syndrome = kAckSyndrome;
     packet.msn = msn_;
     std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, bytes));
-    if (start == nullptr) {
+    if (start == nullptr)
         return false;
-    }
     std::byte* payload = put_headers(start, packet, bytes);
     std::byte* to = payload;
     const auto copy = [&to](const std::byte* from, std::size_t count) {
@@ -258,9 +236,8 @@ bool Responder::transmit_read(DataRequest& request) {
     commit(start, put_padding(payload + bytes, bytes));
     qp_.device.counters.payload_bytes_sent += bytes;
     ++request.next;
-    if (is_last) {
+    if (is_last)
         note_answered(request);
-    }
     return true;
 }
 
@@ -277,9 +254,8 @@ bool Responder::transmit_atomic(DataRequest& request) {
     packet.msn = msn_;
     packet.original = request.original;
     std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
-    if (start == nullptr) {
+    if (start == nullptr)
         return false;
-    }
     commit(start, put_headers(start, packet, 0));
     note_answered(request);
     return true;
@@ -293,9 +269,8 @@ bool Responder::transmit_answer() {
     packet.syndrome = syndrome_;
     packet.msn = msn_;
     std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
-    if (start == nullptr) {
+    if (start == nullptr)
         return false;
-    }
     commit(start, put_headers(start, packet, 0));
     has_answer_ = false;
     return true;

@@ -23,22 +23,19 @@ Responder::Verdict Responder::execute_tagged(const Packet& packet, Route from) {
         offset_ = 0;
         message_ = Message::kSend;
     }
-    if (tagged_.entry == nullptr) {
+    if (tagged_.entry == nullptr)
         return fill_receive(packet, from);
-    }
     return tagged_.is_rendezvous ? start_rendezvous(packet, from) : fill_entry(packet, from);
 }
 
 Responder::Verdict Responder::start_tagged(const Packet& packet) {
     static_cast<SharedReceiveQueue*>(qp_.config.srq)->refill();
     qp_.matching()->catch_up();
-    if (!qp_.matching()->has_started()) {
+    if (!qp_.matching()->has_started())
         return Verdict::kNotReady;
-    }
     const auto header = read_header<TagHeader>(packet.payload);
-    if (!header.has_tag()) {
+    if (!header.has_tag())
         return take_receive() ? Verdict::kDone : Verdict::kNotReady;
-    }
     tagged_.tag = header.tag();
     tagged_.context = header.context();
     tagged_.has_tag = true;
@@ -57,9 +54,8 @@ Responder::Verdict Responder::match(const Packet& packet) {
         tagged_.request = read_rendezvous(packet.payload);
         if (!is_dc || qp_.device.config.has_dc_rendezvous) {
             tagged_.reader = qp_.find_reader(tagged_.request.target.dctn());
-            if (tagged_.reader == nullptr) {
+            if (tagged_.reader == nullptr)
                 return Verdict::kNotReady;  // even if software would have to carry it out
-            }
         }
     }
     tagged_.entry = qp_.matching()->match(tagged_.tag);
@@ -74,12 +70,10 @@ Responder::Verdict Responder::fill_entry(const Packet& packet, Route from) {
     const bool is_start = packet.has(kIsStart), is_end = packet.has(kIsEnd);
     const auto data = is_start ? packet.payload.subspan(kTagHeaderBytes) : packet.payload;
     const ibv_sge& sge = tagged_.entry->sge;
-    if (offset_ + data.size() > sge.length) {
+    if (offset_ + data.size() > sge.length)
         return Verdict::kReceiveTooShort;
-    }
-    if (!qp_.device.memory.scatter({&sge, 1}, receive_pd_, offset_, data.data(), data.size())) {
+    if (!qp_.device.memory.scatter({&sge, 1}, receive_pd_, offset_, data.data(), data.size()))
         return Verdict::kReceiveFault;
-    }
     offset_ += data.size();
     if (is_start || is_end) {
         const unsigned flags = (is_start ? unsigned{IBV_WC_TM_MATCH} : 0U) |
@@ -93,9 +87,8 @@ Responder::Verdict Responder::fill_entry(const Packet& packet, Route from) {
 Responder::Verdict Responder::start_rendezvous(const Packet& packet, Route from) {
     const RendezvousRequest request = tagged_.request;
     QueuePair* reader = tagged_.reader;
-    if (reader == nullptr || request.source.length() > tagged_.entry->sge.length) {
+    if (reader == nullptr || request.source.length() > tagged_.entry->sge.length)
         return leave_to_software(packet, from);
-    }
     message_ = Message::kNone;
     const TagEntry& entry = *tagged_.entry;
     const Rendezvous rendezvous{entry.handle, request.source.length(), packet.solicited};
@@ -110,12 +103,10 @@ Responder::Verdict Responder::start_rendezvous(const Packet& packet, Route from)
 Responder::Verdict Responder::leave_to_software(const Packet& packet, Route from) {
     const ibv_sge& sge = tagged_.entry->sge;
     const std::size_t bytes = packet.payload.size();
-    if (bytes > sge.length) {
+    if (bytes > sge.length)
         return Verdict::kReceiveTooShort;
-    }
-    if (!qp_.device.memory.scatter({&sge, 1}, receive_pd_, 0, packet.payload.data(), bytes)) {
+    if (!qp_.device.memory.scatter({&sge, 1}, receive_pd_, 0, packet.payload.data(), bytes))
         return Verdict::kReceiveFault;
-    }
     offset_ = bytes;
     message_ = Message::kNone;
     complete_match(packet, from, IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID, IBV_WC_TM_RNDV_INCOMPLETE);
@@ -139,9 +130,8 @@ void Responder::complete_match(const Packet& packet, Route from, unsigned flags,
         cqe.tm_priv = tagged_.context;
     }
     qp_.matching()->complete(*tagged_.entry, cqe, is_final);
-    if (is_final) {
+    if (is_final)
         tagged_ = {};
-    }
 }
 
 void Responder::fail_tagged(ibv_wc_status status, Route from) {
@@ -158,9 +148,8 @@ void Responder::complete_untagged(Cqe& cqe) {
     cqe.qp = nullptr;
     cqe.tag_srq_user = qp_.matching()->user();
     if (cqe.wc.status != IBV_WC_SUCCESS) {
-        if (tagged_.has_tag) {
+        if (tagged_.has_tag)
             qp_.matching()->uncount_unexpected();
-        }
     } else if (cqe.wc.opcode == IBV_WC_RECV) {
         // Tag and context stand in the receive, with all of the message; the completion has none.
         cqe.wc.opcode = tagged_.has_tag ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG;
@@ -172,11 +161,10 @@ void Responder::complete_untagged(Cqe& cqe) {
 
 /// The message under way will never be whole, and nobody is told.
 void Responder::forget_tagged() {
-    if (tagged_.entry != nullptr) {
+    if (tagged_.entry != nullptr)
         qp_.matching()->drop(*tagged_.entry);
-    } else if (tagged_.has_tag) {
+    else if (tagged_.has_tag)
         qp_.matching()->uncount_unexpected();
-    }
     tagged_ = {};
 }
 

@@ -75,10 +75,9 @@ void TagList::uncount_unexpected() {
 }
 
 void TagList::activate_waiting() {
-    for (const Waiting& waiting : waiting_) {
+    for (const Waiting& waiting : waiting_)
         if (is_waiting(waiting))
             activate(entry(waiting.handle));
-    }
     waiting_.clear();
 }
 

@@ -30,36 +30,30 @@ static_assert(IBV_WC_TM_DEL == IBV_WC_TM_ADD + 1 && IBV_WC_TM_SYNC == IBV_WC_TM_
 int TagMatching::post(TagWork& work) {
     const bool is_add = work.opcode == IBV_WR_TAG_ADD;
     const bool is_full = !config_.keeps_places && op_head_ - op_free_ == config_.ops_max;
-    if (is_full || (is_add && list_.size() == list_.entries_max())) {
+    if (is_full || (is_add && list_.size() == list_.entries_max()))
         return ENOMEM;
-    }
-    if (work.opcode > IBV_WR_TAG_SYNC || (is_add && work.sges.size() > 1)) {
+    if (work.opcode > IBV_WR_TAG_SYNC || (is_add && work.sges.size() > 1))
         return EINVAL;
-    }
-    if ((work.flags & IBV_OPS_TM_SYNC) != 0) {
+    if ((work.flags & IBV_OPS_TM_SYNC) != 0)
         list_.sync(static_cast<std::uint16_t>(work.unexpected_count));
-    }
     Cqe cqe{};
     cqe.wc.wr_id = work.wr_id;
     cqe.wc.opcode = completion_opcode(work.opcode);
-    if (is_add) {
+    if (is_add)
         add(work, cqe);
-    } else if (work.opcode == IBV_WR_TAG_DEL) {
+    else if (work.opcode == IBV_WR_TAG_DEL)
         remove(work, cqe);
-    }
     cqe.place = ++op_head_;
-    if ((work.flags & IBV_OPS_SIGNALED) != 0) {
+    if ((work.flags & IBV_OPS_SIGNALED) != 0)
         publish(cqe);
-    } else {
+    else
         let_go(cqe);
-    }
     return 0;
 }
 
 void TagMatching::catch_up() {
-    if (config_.source == nullptr) [[likely]] {
+    if (config_.source == nullptr) [[likely]]
         return;
-    }
     for (TagWork work; config_.source->next(&work);) {
         const int error = post(work);
         config_.source->done(work, error);
@@ -122,22 +116,19 @@ void TagMatching::publish(Cqe& cqe) {
 }
 
 void TagMatching::give_back(const Cqe& cqe) {
-    if (is_operation(cqe)) {
+    if (is_operation(cqe))
         op_free_ = cqe.place;
-    }
     let_go(cqe);
 }
 
 void TagMatching::let_go(const Cqe& cqe) {
-    if (cqe.is_holder) {
+    if (cqe.is_holder)
         drop(*list_.find(cqe.handle));
-    }
 }
 
 void TagMatching::drop(TagEntry& entry) {
-    if (--entry.holds == 0) {
+    if (--entry.holds == 0)
         list_.release(entry);
-    }
 }
 
 }  // namespace tagwire::vhca

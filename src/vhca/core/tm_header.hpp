@@ -83,9 +83,8 @@ inline constexpr std::size_t kRendezvousBytesMax = 64;
 template <typename T>
 [[nodiscard]] T read_header(std::span<const std::byte> message, std::size_t offset = 0) {
     T header{};
-    if (message.size() >= offset + sizeof header) {
+    if (message.size() >= offset + sizeof header)
         std::memcpy(&header, message.data() + offset, sizeof header);
-    }
     return header;
 }
 

@@ -79,13 +79,11 @@ int check_ring(std::uint64_t address, std::uint64_t bytes, std::uint64_t record)
 template <typename T>
 int end_object(Context& context, HandleTable<T>& table, std::uint32_t handle) {
     T* object = table.find(handle);
-    if (object == nullptr) {
+    if (object == nullptr)
         return ENOENT;
-    }
     const int error = context.remove(*object);
-    if (error == 0) {
+    if (error == 0)
         static_cast<void>(table.take(handle));
-    }
     return error;
 }
 

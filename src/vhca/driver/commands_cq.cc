@@ -43,12 +43,10 @@ std::uint32_t entries_for(const Context& context, std::uint32_t cqe) {
 }
 
 int read_ring(const Context& context, const Call& call, mlx5_ib_create_cq* ring) {
-    if (call.driver_in.bytes < offsetof(mlx5_ib_create_cq, flags)) {
+    if (call.driver_in.bytes < offsetof(mlx5_ib_create_cq, flags))
         return EINVAL;
-    }
-    if (const int error = read_user(call.driver_in, ring)) {
+    if (const int error = read_user(call.driver_in, ring))
         return error;
-    }
     constexpr unsigned kKnown = MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD |
                                 MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX |
                                 MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS;
@@ -62,9 +60,8 @@ int read_ring(const Context& context, const Call& call, mlx5_ib_create_cq* ring)
     }
     const bool pads = (ring->flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD) != 0;
     const bool is_real_time = (ring->flags & MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS) != 0;
-    if (ring->cqe_comp_en != 0 || is_real_time || (pads && ring->cqe_size != kEntryBytesWide)) {
+    if (ring->cqe_comp_en != 0 || is_real_time || (pads && ring->cqe_size != kEntryBytesWide))
         return EOPNOTSUPP;
-    }
     return 0;
 }
 
@@ -82,34 +79,28 @@ CqeOwner owner_of(const Completion& completion) {
 /// In the table; nothing was answered yet.
 int make_cq(Context& context, const ib_uverbs_ex_create_cq& request, const Call& call,
             std::uint32_t* handle_p) {
-    if (request.comp_vector >= kCompVectors) {
+    if (request.comp_vector >= kCompVectors)
         return EINVAL;
-    }
     ChannelObject* channel = nullptr;
     if (request.comp_channel >= 0) {
         channel = find_channel(context, request.comp_channel);
-        if (channel == nullptr) {
+        if (channel == nullptr)
             return EBADF;
-        }
     }
     const std::uint32_t entries = entries_for(context, request.cqe);
-    if (entries == 0) {
+    if (entries == 0)
         return EINVAL;
-    }
     constexpr std::uint32_t kFlags =
         IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
-    if ((request.flags & ~kFlags) != 0) {
+    if ((request.flags & ~kFlags) != 0)
         return EOPNOTSUPP;
-    }
     mlx5_ib_create_cq ring;
-    if (const int error = read_ring(context, call, &ring)) {
+    if (const int error = read_ring(context, call, &ring))
         return error;
-    }
     const RingMemory memory{
         .address = ring.buf_addr, .entries = entries, .entry_bytes = ring.cqe_size};
-    if (const int error = check_ring(memory.address, memory.bytes(), ring.db_addr)) {
+    if (const int error = check_ring(memory.address, memory.bytes(), ring.db_addr))
         return error;
-    }
     auto cq = std::make_unique<CqObject>();
     cq->context = &context;
     cq->user_handle = request.user_handle;
@@ -127,9 +118,8 @@ int make_cq(Context& context, const ib_uverbs_ex_create_cq& request, const Call&
             {.cqe = entries - 1, .user = cq.get(), .consumer = cq->ring.get()}, &cq->core)) {
         return error;
     }
-    if (channel != nullptr) {
+    if (channel != nullptr)
         ++channel->users;
-    }
     context.poller.add(*cq);
     *handle_p = context.cqs.add(std::move(cq));
     return 0;
@@ -150,9 +140,8 @@ int check_ring(std::uint64_t address, std::uint64_t bytes, std::uint64_t record)
     const auto is_there = [](std::uint64_t first, std::uint64_t count) {
         return is_mapped(reinterpret_cast<const void*>(first), count);
     };
-    if (address % kRingAlignment != 0 || record % kRecordBytes != 0) {
+    if (address % kRingAlignment != 0 || record % kRecordBytes != 0)
         return EINVAL;
-    }
     return is_there(address, bytes) && is_there(record, kRecordBytes) ? 0 : EFAULT;
 }
 
@@ -160,9 +149,8 @@ int create_comp_channel(Context& context, const Call& call) {
     drop_closed(context);
     auto channel = std::make_unique<ChannelObject>();
     channel->pipe = EventPipe::create(sizeof(ib_uverbs_comp_event_desc));
-    if (channel->pipe == nullptr) {
+    if (channel->pipe == nullptr)
         return errno;
-    }
     const int fd = channel->pipe->program_fd();
     const ib_uverbs_create_comp_channel_resp response{.fd = static_cast<std::uint32_t>(fd)};
     if (const int error = write_response(call.core_out, response)) {
@@ -175,9 +163,8 @@ int create_comp_channel(Context& context, const Call& call) {
 
 int create_cq(Context& context, const Call& call) {
     ib_uverbs_create_cq request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     const ib_uverbs_ex_create_cq full{.user_handle = request.user_handle,
                                       .cqe = request.cqe,
                                       .comp_vector = request.comp_vector,
@@ -186,84 +173,68 @@ int create_cq(Context& context, const Call& call) {
                                       .flags = 0,
                                       .reserved = 0};
     std::uint32_t handle = 0;
-    if (const int error = make_cq(context, full, call, &handle)) {
+    if (const int error = make_cq(context, full, call, &handle))
         return error;
-    }
     ib_uverbs_create_cq_resp response{};
     int error = answer(context, handle, call, &response);
-    if (error == 0) {
+    if (error == 0)
         error = write_response(call.core_out, response);
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, context.cqs, handle));
-    }
     return error;
 }
 
 int create_cq_ex(Context& context, const Call& call) {
     ib_uverbs_ex_create_cq request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if (request.comp_mask != 0 || request.reserved != 0) {
+    if (request.comp_mask != 0 || request.reserved != 0)
         return EINVAL;
-    }
     std::uint32_t handle = 0;
-    if (const int error = make_cq(context, request, call, &handle)) {
+    if (const int error = make_cq(context, request, call, &handle))
         return error;
-    }
     ib_uverbs_ex_create_cq_resp response{};
     response.response_length = response_length<ib_uverbs_ex_create_cq_resp>(call.core_out);
     int error = answer(context, handle, call, &response.base);
-    if (error == 0) {
+    if (error == 0)
         error = write_response(call.core_out, response);
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, context.cqs, handle));
-    }
     return error;
 }
 
 int resize_cq(Context& context, const Call& call) {
     ib_uverbs_resize_cq request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     CqObject* cq = context.cqs.find(request.cq_handle);
-    if (cq == nullptr) {
+    if (cq == nullptr)
         return EINVAL;
-    }
     const std::uint32_t entries = entries_for(context, request.cqe);
-    if (entries == 0) {
+    if (entries == 0)
         return EINVAL;
-    }
     if (entries != cq->ring->entries()) {
         mlx5_ib_resize_cq ring;
-        if (call.driver_in.bytes < sizeof ring) {
+        if (call.driver_in.bytes < sizeof ring)
             return EINVAL;
-        }
-        if (const int error = read_user(call.driver_in, &ring)) {
+        if (const int error = read_user(call.driver_in, &ring))
             return error;
-        }
         if (ring.reserved0 != 0 || ring.reserved1 != 0 ||
             ring.cqe_size != cq->ring->entry_bytes()) {  // queue pairs were made for these
             return EINVAL;
         }
         const RingMemory memory{
             .address = ring.buf_addr, .entries = entries, .entry_bytes = ring.cqe_size};
-        if (const int error = check_ring(memory.address, memory.bytes(), memory.address)) {
+        if (const int error = check_ring(memory.address, memory.bytes(), memory.address))
             return error;
-        }
         // The completions of all that was posted before the command count, as with a card, which
         // is faster than a command.
         context.qps.for_each([&](std::uint32_t, QpObject& qp) {
-            if (qp.send_cq == cq || qp.recv_cq == cq) {
+            if (qp.send_cq == cq || qp.recv_cq == cq)
                 context.poller.settle(qp, context.engine.now());
-            }
         });
-        if (const int error = cq->ring->resize(memory)) {
+        if (const int error = cq->ring->resize(memory))
             return error;
-        }
     }
     ib_uverbs_resize_cq_resp response{};
     response.cqe = entries - 1;
@@ -273,44 +244,36 @@ int resize_cq(Context& context, const Call& call) {
 // The device has no moderation of completion events.
 int modify_cq_ex(Context& context, const Call& call) {
     ib_uverbs_ex_modify_cq request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if (request.attr_mask == 0 || request.reserved != 0) {
+    if (request.attr_mask == 0 || request.reserved != 0)
         return EINVAL;
-    }
-    if (request.attr_mask > IBV_CQ_ATTR_MODERATE) {
+    if (request.attr_mask > IBV_CQ_ATTR_MODERATE)
         return EOPNOTSUPP;
-    }
     return context.cqs.find(request.cq_handle) == nullptr ? EINVAL : EOPNOTSUPP;
 }
 
 int Context::remove(CqObject& cq) {
-    if (const int error = engine.device().destroy_cq(*cq.core)) {
+    if (const int error = engine.device().destroy_cq(*cq.core))
         return error;
-    }
     poller.remove(cq);
     cq.comp_events = cq.ring->retire();
     cq.async_events = retire_events(cq.user_handle, cq.async_events,
                                     [](std::uint32_t type) { return type == IBV_EVENT_CQ_ERR; });
-    if (cq.channel != nullptr) {
+    if (cq.channel != nullptr)
         --cq.channel->users;
-    }
     return 0;
 }
 
 int destroy_cq(Context& context, const Call& call) {
     ib_uverbs_destroy_cq request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     CqObject* cq = context.cqs.find(request.cq_handle);
-    if (cq == nullptr) {
+    if (cq == nullptr)
         return ENOENT;
-    }
-    if (const int error = context.remove(*cq)) {
+    if (const int error = context.remove(*cq))
         return error;
-    }
     const ib_uverbs_destroy_cq_resp response{.comp_events_reported = cq->comp_events,
                                              .async_events_reported = cq->async_events};
     static_cast<void>(context.cqs.take(request.cq_handle));

@@ -29,28 +29,23 @@ int read_alloc_request(const Context& context, UserSpan from,
     constexpr std::size_t kFirstBytes = sizeof(mlx5_ib_alloc_ucontext_req);
     constexpr std::size_t kSecondBytesMin =
         offsetof(mlx5_ib_alloc_ucontext_req_v2, max_cqe_version);
-    if (from.bytes != kFirstBytes && from.bytes < kSecondBytesMin) {
+    if (from.bytes != kFirstBytes && from.bytes < kSecondBytesMin)
         return EINVAL;
-    }
-    if (const int error = read_user(from, request)) {
+    if (const int error = read_user(from, request))
         return error;
-    }
     if ((request->flags & ~std::uint32_t{MLX5_IB_ALLOC_UCTX_DEVX}) != 0 ||
         request->comp_mask != 0 || request->reserved0 != 0 || request->reserved1 != 0 ||
         request->reserved2 != 0) {
         return EOPNOTSUPP;
     }
-    if (request->total_num_bfregs == 0) {
+    if (request->total_num_bfregs == 0)
         return EINVAL;
-    }
-    if (request->total_num_bfregs > kBfregsMax) {
+    if (request->total_num_bfregs > kBfregsMax)
         return ENOMEM;
-    }
     request->total_num_bfregs =
         (request->total_num_bfregs + kBfregsOfPage - 1) / kBfregsOfPage * kBfregsOfPage;
-    if (request->num_low_latency_bfregs > request->total_num_bfregs - 1) {
+    if (request->num_low_latency_bfregs > request->total_num_bfregs - 1)
         return EINVAL;
-    }
     // A card whose firmware knows no user contexts says so; libmlx5 asks again without it.
     return (request->flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && !context.has_devx ? EINVAL : 0;
 }
@@ -130,17 +125,14 @@ mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to,
 
 int get_context(Context& context, const Call& call) {
     mlx5_ib_alloc_ucontext_req_v2 request;
-    if (const int error = read_alloc_request(context, call.driver_in, &request)) {
+    if (const int error = read_alloc_request(context, call.driver_in, &request))
         return error;
-    }
     // A program that allocates its pages one by one, by ioctl, needs none of these.
-    if (context.has_ioctl && (request.lib_caps & MLX5_LIB_CAP_DYN_UAR) != 0) {
+    if (context.has_ioctl && (request.lib_caps & MLX5_LIB_CAP_DYN_UAR) != 0)
         request.total_num_bfregs = request.num_low_latency_bfregs = 0;
-    }
     auto pipe = EventPipe::create(sizeof(ib_uverbs_async_event_desc));
-    if (pipe == nullptr) {
+    if (pipe == nullptr)
         return errno;
-    }
     const ib_uverbs_get_context_resp response{
         .async_fd = static_cast<std::uint32_t>(pipe->program_fd()),
         .num_comp_vectors = kCompVectors};
@@ -165,12 +157,10 @@ int query_device(Context& context, const Call& call) {
 
 int query_device_ex(Context& context, const Call& call) {
     ib_uverbs_ex_query_device request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if (request.comp_mask != 0 || request.reserved != 0) {
+    if (request.comp_mask != 0 || request.reserved != 0)
         return EINVAL;
-    }
     ib_uverbs_ex_query_device_resp facts{};
     facts.base = facts_of(context);
     facts.response_length = response_length<ib_uverbs_ex_query_device_resp>(call.core_out);
@@ -193,20 +183,17 @@ int query_device_ex(Context& context, const Call& call) {
         more.dci_streams_caps = {.max_log_num_concurent = context.told.dc_streams_log_max,
                                  .max_log_num_errored = context.told.dc_errored_log_max};
     }
-    if (const int error = write_user(call.driver_out, more)) {
+    if (const int error = write_user(call.driver_out, more))
         return error;
-    }
     return write_response(call.core_out, facts);
 }
 
 int query_port(Context& context, const Call& call) {
     ib_uverbs_query_port request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if (!is_port(context.engine, request.port_num)) {
+    if (!is_port(context.engine, request.port_num))
         return EINVAL;
-    }
     ibv_port_attr attr;
     describe_port(context.engine, request.port_num, &attr);
     ib_uverbs_query_port_resp facts{};

@@ -19,9 +19,8 @@ int check_access(unsigned access) {
     const bool changes_unwritable =
         (access & (IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_WRITE)) != 0 &&
         (access & IBV_ACCESS_LOCAL_WRITE) == 0;
-    if (changes_unwritable || (access & ~kAccessKnown) != 0) {
+    if (changes_unwritable || (access & ~kAccessKnown) != 0)
         return EINVAL;
-    }
     return (access & IBV_ACCESS_ON_DEMAND) != 0 ? EOPNOTSUPP : 0;
 }
 
@@ -37,9 +36,8 @@ bool are_aligned_alike(std::uint64_t a, std::uint64_t b) {
 }
 
 int check_range(std::uint64_t start, std::uint64_t bytes) {
-    if (bytes == 0 || start + bytes < start) {
+    if (bytes == 0 || start + bytes < start)
         return EINVAL;
-    }
     return is_mapped(reinterpret_cast<const void*>(start), bytes) ? 0 : EFAULT;
 }
 
@@ -65,28 +63,23 @@ Mac mac_of(const ibv_gid& gid) {
 
 int check_path(Context& context, const ibv_ah_attr& attr) {
     Engine& engine = context.engine;
-    if (!is_port(engine, attr.port_num)) {
+    if (!is_port(engine, attr.port_num))
         return EINVAL;
-    }
-    if (attr.is_global != 0 && attr.grh.sgid_index != 0) {
+    if (attr.is_global != 0 && attr.grh.sgid_index != 0)
         return attr.grh.sgid_index < engine.device().config().gids ? ENODATA : EINVAL;
-    }
     return is_path(engine, attr) ? 0 : EINVAL;
 }
 
 int alloc_pd(Context& context, const Call& call) {
     auto pd = std::make_unique<PdObject>();
-    if (const int error = context.engine.device().create_pd(pd.get(), &pd->core)) {
+    if (const int error = context.engine.device().create_pd(pd.get(), &pd->core))
         return error;
-    }
     const std::uint32_t handle = context.pds.add(std::move(pd));
     int error = write_user(call.driver_out, mlx5_ib_alloc_pd_resp{.pdn = handle});
-    if (error == 0) {
+    if (error == 0)
         error = write_response(call.core_out, ib_uverbs_alloc_pd_resp{.pd_handle = handle});
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, context.pds, handle));
-    }
     return error;
 }
 
@@ -96,30 +89,24 @@ int Context::remove(PdObject& pd) {
 
 int dealloc_pd(Context& context, const Call& call) {
     ib_uverbs_dealloc_pd request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     return end_object(context, context.pds, request.pd_handle);
 }
 
 int reg_mr(Context& context, const Call& call) {
     ib_uverbs_reg_mr request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if (!are_aligned_alike(request.start, request.hca_va)) {
+    if (!are_aligned_alike(request.start, request.hca_va))
         return EINVAL;
-    }
-    if (const int error = check_access(request.access_flags)) {
+    if (const int error = check_access(request.access_flags))
         return error;
-    }
     PdObject* pd = context.pds.find(request.pd_handle);
-    if (pd == nullptr) {
+    if (pd == nullptr)
         return EINVAL;
-    }
-    if (const int error = check_range(request.start, request.length)) {
+    if (const int error = check_range(request.start, request.length))
         return error;
-    }
     auto mr = std::make_unique<MrObject>();
     mr->pd = pd;
     if (const int error = context.engine.device().create_mr(
@@ -133,9 +120,8 @@ int reg_mr(Context& context, const Call& call) {
     const ib_uverbs_reg_mr_resp response{
         .mr_handle = handle, .lkey = made.core->key, .rkey = made.core->key};
     const int error = write_response(call.core_out, response);
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, context.mrs, handle));
-    }
     return error;
 }
 
@@ -145,41 +131,33 @@ int Context::remove(MrObject& mr) {
 
 int rereg_mr(Context& context, const Call& call) {
     ib_uverbs_rereg_mr request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     constexpr std::uint32_t kKnown =
         IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-    if (request.flags == 0) {
+    if (request.flags == 0)
         return EINVAL;
-    }
-    if ((request.flags & ~kKnown) != 0) {
+    if ((request.flags & ~kKnown) != 0)
         return EOPNOTSUPP;
-    }
     const bool moves = (request.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-    if (moves && !are_aligned_alike(request.start, request.hca_va)) {
+    if (moves && !are_aligned_alike(request.start, request.hca_va))
         return EINVAL;
-    }
     MrObject* mr = context.mrs.find(request.mr_handle);
-    if (mr == nullptr) {
+    if (mr == nullptr)
         return ENOENT;
-    }
     if ((request.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
-        if (const int error = check_access(request.access_flags)) {
+        if (const int error = check_access(request.access_flags))
             return error;
-        }
     }
     PdObject* pd = mr->pd;
     if ((request.flags & IBV_REREG_MR_CHANGE_PD) != 0) {
         pd = context.pds.find(request.pd_handle);
-        if (pd == nullptr) {
+        if (pd == nullptr)
             return EINVAL;
-        }
     }
     if (moves) {
-        if (const int error = check_range(request.start, request.length)) {
+        if (const int error = check_range(request.start, request.length))
             return error;
-        }
     }
     if (const int error =
             context.engine.device().change_mr(*mr->core, static_cast<int>(request.flags), pd->core,
@@ -188,26 +166,23 @@ int rereg_mr(Context& context, const Call& call) {
         return error;
     }
     mr->pd = pd;
-    if (moves) {
+    if (moves)
         mr->core->iova = request.hca_va;
-    }
     return write_response(call.core_out,
                           ib_uverbs_rereg_mr_resp{.lkey = mr->core->key, .rkey = mr->core->key});
 }
 
 int dereg_mr(Context& context, const Call& call) {
     ib_uverbs_dereg_mr request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     return end_object(context, context.mrs, request.mr_handle);
 }
 
 int create_ah(Context& context, const Call& call) {
     ib_uverbs_create_ah request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     const ib_uverbs_global_route& grh = request.attr.grh;
     const ibv_ah_attr attr = ah_attr_of(request.attr, grh.dgid,
                                         {.dgid = {},
@@ -215,22 +190,18 @@ int create_ah(Context& context, const Call& call) {
                                          .sgid_index = grh.sgid_index,
                                          .hop_limit = grh.hop_limit,
                                          .traffic_class = grh.traffic_class});
-    if (!is_port(context.engine, attr.port_num)) {
+    if (!is_port(context.engine, attr.port_num))
         return EINVAL;
-    }
     PdObject* pd = context.pds.find(request.pd_handle);
-    if (pd == nullptr) {
+    if (pd == nullptr)
         return EINVAL;
-    }
-    if (const int error = check_path(context, attr)) {
+    if (const int error = check_path(context, attr))
         return error;
-    }
     mlx5_ib_create_ah_resp driver{};
     constexpr std::size_t kResponseBytesMin = offsetof(mlx5_ib_create_ah_resp, reserved);
     if (context.engine.is_ethernet() && call.driver_out.bytes != 0) {
-        if (call.driver_out.bytes < kResponseBytesMin) {
+        if (call.driver_out.bytes < kResponseBytesMin)
             return EINVAL;
-        }
         driver.response_length = kResponseBytesMin;
         const Mac mac = mac_of(attr.grh.dgid);
         std::memcpy(driver.dmac, mac.data(), mac.size());
@@ -239,12 +210,10 @@ int create_ah(Context& context, const Call& call) {
         context.ahs.add(std::make_unique<AhObject>(AhObject{.attr = attr, .pd = pd}));
     ++pd->core->users;
     int error = write_user(call.driver_out, driver);
-    if (error == 0) {
+    if (error == 0)
         error = write_response(call.core_out, ib_uverbs_create_ah_resp{.ah_handle = handle});
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, context.ahs, handle));
-    }
     return error;
 }
 
@@ -255,9 +224,8 @@ int Context::remove(AhObject& ah) {
 
 int destroy_ah(Context& context, const Call& call) {
     ib_uverbs_destroy_ah request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     return end_object(context, context.ahs, request.ah_handle);
 }
 

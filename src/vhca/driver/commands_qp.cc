@@ -25,38 +25,33 @@ Route route_of(const QpObject& qp, const WqeAddress& address) {
 void make_rings(const QpRequest& request, QpObject& qp) {
     const mlx5_ib_create_qp& rings = request.driver;
     const std::uint64_t receive_bytes = request.receives.bytes();
-    if (receive_bytes != 0) {
+    if (receive_bytes != 0)
         qp.receives = std::make_unique<ReceiveRing>(request.receives, rings.db_addr);
-    }
-    if (request.sends.entries == 0) {
+    if (request.sends.entries == 0)
         return;
-    }
     const bool commands_tags = qp.srq != nullptr && qp.srq->tag_cq != nullptr;
     SendRing::Config config{
         .ring = request.sends,
         .record = rings.db_addr,
         .context = {.type = request.type, .dc = request.dc.kind, .commands_tags = commands_tags},
         .route_of = [&qp](const WqeAddress& address) { return route_of(qp, address); }};
-    if (commands_tags) {
+    if (commands_tags)
         qp.tag_commands = std::make_unique<TagRing>(std::move(config), qp.srq->tags);
-    } else {
+    else
         qp.sends = std::make_unique<SendRing>(std::move(config));
-    }
 }
 
 /// The device reads inline data from where the ring keeps them.
 int open_inline_data(Device& device, QpObject& qp) {
     SendRing* sends = qp.tag_commands != nullptr ? &qp.tag_commands->ring() : qp.sends.get();
-    if (sends == nullptr || sends->shadow().empty()) {
+    if (sends == nullptr || sends->shadow().empty())
         return 0;
-    }
     const std::span<std::byte> shadow = sends->shadow();
     const int error =
         device.create_mr(*qp.pd->core, shadow.data(), shadow.size(),
                          reinterpret_cast<std::uint64_t>(shadow.data()), 0, &qp.inline_mr);
-    if (error == 0) {
+    if (error == 0)
         sends->set_inline_key(qp.inline_mr->key);
-    }
     return error;
 }
 
@@ -77,9 +72,8 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
     qp->signals_all = request.core.sq_sig_all != 0;
     make_rings(request, *qp);
     Device& device = context.engine.device();
-    if (const int error = open_inline_data(device, *qp)) {
+    if (const int error = open_inline_data(device, *qp))
         return error;
-    }
     // Whether a request is signaled, the driver wrote into its entry.
     const QpConfig config{.type = request.type,
                           .pd = qp->pd->core,
@@ -94,14 +88,12 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
                           .sends_beside_device = qp->tag_commands != nullptr,
                           .data_in_cqe = request.data_in_cqe};
     if (const int error = device.create_qp(config, &qp->core)) {
-        if (qp->inline_mr != nullptr) {
+        if (qp->inline_mr != nullptr)
             static_cast<void>(device.destroy_mr(*qp->inline_mr));
-        }
         return error;
     }
-    if (qp->tag_commands != nullptr) {
+    if (qp->tag_commands != nullptr)
         qp->srq->tag_commanders.add(*qp->core, *qp->tag_commands);
-    }
     context.poller.add(*qp);
     *handle_p = context.qps.add(std::move(qp));
     return 0;
@@ -111,9 +103,8 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
 /// turn, but for the first page.
 std::uint32_t next_bfreg(Context& context) {
     constexpr std::uint32_t kShared = 2, kOfPage = 4;
-    if (context.bfregs <= kShared) {
+    if (context.bfregs <= kShared)
         return 0;
-    }
     const std::uint32_t index = kShared + context.next_bfreg++ % (context.bfregs - kShared);
     return index / kShared * kOfPage + index % kShared;
 }
@@ -137,21 +128,17 @@ template <typename Response, typename Fill>
 int create(Context& context, const ib_uverbs_ex_create_qp& core, const Call& call,
            const Fill& fill) {
     QpRequest request;
-    if (const int error = read_qp_request(context, core, call, &request)) {
+    if (const int error = read_qp_request(context, core, call, &request))
         return error;
-    }
     std::uint32_t handle = 0;
-    if (const int error = make_qp(context, request, &handle)) {
+    if (const int error = make_qp(context, request, &handle))
         return error;
-    }
     Response response{};
     int error = answer(context, handle, call, fill(response));
-    if (error == 0) {
+    if (error == 0)
         error = write_response(call.core_out, response);
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, context.qps, handle));
-    }
     return error;
 }
 
@@ -175,9 +162,8 @@ bool is_event_of_qp(std::uint32_t type) {
 
 int create_qp(Context& context, const Call& call) {
     ib_uverbs_create_qp request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     ib_uverbs_ex_create_qp full{};
     full.user_handle = request.user_handle;
     full.pd_handle = request.pd_handle;
@@ -198,13 +184,11 @@ int create_qp(Context& context, const Call& call) {
 
 int create_qp_ex(Context& context, const Call& call) {
     ib_uverbs_ex_create_qp request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     // A table of receive queues is named by a handle, and there is none.
-    if (request.comp_mask != 0 || request.reserved != 0) {
+    if (request.comp_mask != 0 || request.reserved != 0)
         return EINVAL;
-    }
     return create<ib_uverbs_ex_create_qp_resp>(context, request, call, [&call](auto& response) {
         response.response_length = response_length<ib_uverbs_ex_create_qp_resp>(call.core_out);
         return &response.base;
@@ -221,15 +205,12 @@ int open_qp(Context& /*context*/, const Call& call) {
 int Context::remove(QpObject& qp) {
     poller.settle(qp, engine.now());
     const Qp& core = *qp.core;
-    if (const int error = engine.device().destroy_qp(*qp.core)) {
+    if (const int error = engine.device().destroy_qp(*qp.core))
         return error;
-    }
-    if (qp.tag_commands != nullptr) {
+    if (qp.tag_commands != nullptr)
         qp.srq->tag_commanders.remove(core);
-    }
-    if (qp.inline_mr != nullptr) {
+    if (qp.inline_mr != nullptr)
         static_cast<void>(engine.device().destroy_mr(*qp.inline_mr));
-    }
     poller.remove(qp);
     qp.async_events = retire_events(qp.user_handle, qp.async_events, is_event_of_qp);
     return 0;
@@ -237,16 +218,13 @@ int Context::remove(QpObject& qp) {
 
 int destroy_qp(Context& context, const Call& call) {
     ib_uverbs_destroy_qp request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     QpObject* qp = context.qps.find(request.qp_handle);
-    if (qp == nullptr) {
+    if (qp == nullptr)
         return ENOENT;
-    }
-    if (const int error = context.remove(*qp)) {
+    if (const int error = context.remove(*qp))
         return error;
-    }
     const ib_uverbs_destroy_qp_resp response{.events_reported = qp->async_events};
     static_cast<void>(context.qps.take(request.qp_handle));
     return write_response(call.core_out, response);
@@ -255,9 +233,8 @@ int destroy_qp(Context& context, const Call& call) {
 // The device has no multicast.
 int attach_mcast(Context& context, const Call& call) {
     ib_uverbs_attach_mcast request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     return context.qps.find(request.qp_handle) == nullptr ? EINVAL : EOPNOTSUPP;
 }
 

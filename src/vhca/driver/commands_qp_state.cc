@@ -46,21 +46,17 @@ int check_ports(const Context& context, const QpObject& qp, ib_uverbs_modify_qp*
         return (request->attr_mask & bits) == bits;
     };
     Engine& engine = context.engine;
-    if (is_set(IBV_QP_PORT) && !is_port(engine, request->port_num)) {
+    if (is_set(IBV_QP_PORT) && !is_port(engine, request->port_num))
         return EINVAL;
-    }
     if (is_set(IBV_QP_AV)) {
-        if (!is_port(engine, request->dest.port_num)) {
+        if (!is_port(engine, request->dest.port_num))
             return EINVAL;
-        }
         if (is_set(IBV_QP_STATE) && request->qp_state == IBV_QPS_RTR) {
-            if (request->dest.port_num != qp.port) {
+            if (request->dest.port_num != qp.port)
                 return EINVAL;
-            }
         } else if (is_set(IBV_QP_PORT)) {
-            if (request->port_num != request->dest.port_num) {
+            if (request->port_num != request->dest.port_num)
                 return EINVAL;
-            }
         } else {
             request->attr_mask |= IBV_QP_PORT;
             request->port_num = request->dest.port_num;
@@ -77,14 +73,12 @@ int check_ports(const Context& context, const QpObject& qp, ib_uverbs_modify_qp*
 
 int check_paths(Context& context, const ibv_qp_attr& attr, unsigned mask) {
     if ((mask & IBV_QP_AV) != 0) {
-        if (const int error = check_path(context, attr.ah_attr)) {
+        if (const int error = check_path(context, attr.ah_attr))
             return error;
-        }
     }
     if ((mask & IBV_QP_ALT_PATH) != 0) {
-        if (const int error = check_path(context, attr.alt_ah_attr)) {
+        if (const int error = check_path(context, attr.alt_ah_attr))
             return error;
-        }
         return context.engine.is_ethernet() ? EINVAL : 0;  // paths move on InfiniBand only
     }
     return 0;
@@ -119,30 +113,24 @@ ibv_qp_attr attr_of(const ib_uverbs_modify_qp& request) {
 }
 
 void reset_rings(QpObject& qp) {
-    if (qp.sends != nullptr) {
+    if (qp.sends != nullptr)
         qp.sends->reset();
-    }
-    if (qp.tag_commands != nullptr) {
+    if (qp.tag_commands != nullptr)
         qp.tag_commands->reset();
-    }
-    if (qp.receives != nullptr) {
+    if (qp.receives != nullptr)
         qp.receives->reset();
-    }
 }
 
 int modify(Context& context, ib_uverbs_modify_qp& request, const Call& call) {
     QpObject* qp = context.qps.find(request.qp_handle);
-    if (qp == nullptr) {
+    if (qp == nullptr)
         return EINVAL;
-    }
-    if (const int error = check_ports(context, *qp, &request)) {
+    if (const int error = check_ports(context, *qp, &request))
         return error;
-    }
     const ibv_qp_attr attr = attr_of(request);
     const unsigned mask = request.attr_mask;
-    if (const int error = check_paths(context, attr, mask)) {
+    if (const int error = check_paths(context, attr, mask))
         return error;
-    }
     const bool changes_state = (mask & IBV_QP_STATE) != 0;
     const bool is_new_dct =
         qp->dc == DcKind::kTarget && changes_state && attr.qp_state == IBV_QPS_RTR;
@@ -155,15 +143,12 @@ int modify(Context& context, ib_uverbs_modify_qp& request, const Call& call) {
     const Route route = (mask & IBV_QP_AV) != 0 ? context.engine.route_of(attr.ah_attr) : Route{};
     const Time now = context.engine.now();
     context.poller.settle(*qp, now);
-    if (const int error = qp->core->modify(attr, static_cast<int>(mask), route, now)) {
+    if (const int error = qp->core->modify(attr, static_cast<int>(mask), route, now))
         return error;
-    }
-    if ((mask & IBV_QP_PORT) != 0) {
+    if ((mask & IBV_QP_PORT) != 0)
         qp->port = request.port_num;
-    }
-    if (changes_state && attr.qp_state == IBV_QPS_RESET) {
+    if (changes_state && attr.qp_state == IBV_QPS_RESET)
         reset_rings(*qp);
-    }
     mlx5_ib_modify_qp_resp driver{};
     driver.response_length = response_length<mlx5_ib_modify_qp_resp>(call.driver_out);
     driver.dctn = is_new_dct ? qp->core->number() : 0;
@@ -182,13 +167,11 @@ bool is_askable(const QpObject& qp, std::uint32_t mask) {
 
 int query_qp(Context& context, const Call& call) {
     ib_uverbs_query_qp request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
     const QpObject* qp = context.qps.find(request.qp_handle);
-    if (qp == nullptr || !is_askable(*qp, request.attr_mask)) {
+    if (qp == nullptr || !is_askable(*qp, request.attr_mask))
         return EINVAL;
-    }
     ibv_qp_attr attr{};
     qp->core->query(&attr);
     ib_uverbs_query_qp_resp response{};
@@ -226,26 +209,21 @@ int query_qp(Context& context, const Call& call) {
 
 int modify_qp(Context& context, const Call& call) {
     ib_uverbs_modify_qp request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if ((request.attr_mask & ~kStandardAttrs) != 0) {
+    if ((request.attr_mask & ~kStandardAttrs) != 0)
         return EOPNOTSUPP;
-    }
     return modify(context, request, call);
 }
 
 int modify_qp_ex(Context& context, const Call& call) {
     ib_uverbs_ex_modify_qp request;
-    if (const int error = read_request(call.core_in, &request)) {
+    if (const int error = read_request(call.core_in, &request))
         return error;
-    }
-    if ((request.base.attr_mask & ~(kStandardAttrs | IBV_QP_RATE_LIMIT)) != 0) {
+    if ((request.base.attr_mask & ~(kStandardAttrs | IBV_QP_RATE_LIMIT)) != 0)
         return EOPNOTSUPP;
-    }
-    if (const int error = modify(context, request.base, call)) {
+    if (const int error = modify(context, request.base, call))
         return error;
-    }
     const ib_uverbs_ex_modify_qp_resp response{
         .comp_mask = 0,
         .response_length = response_length<ib_uverbs_ex_modify_qp_resp>(call.core_out)};

@@ -89,18 +89,15 @@ const Command* find(const Table& table, unsigned number) {
 }
 
 int take_apart(const Command& command, const ib_uverbs_cmd_hdr& header, UserSpan rest, Call* call) {
-    if (header.in_words * std::size_t{4} != rest.bytes + sizeof header) {
+    if (header.in_words * std::size_t{4} != rest.bytes + sizeof header)
         return EINVAL;
-    }
     const std::size_t out_bytes = header.out_words * std::size_t{4};
-    if (rest.bytes < command.in_bytes || out_bytes < command.out_bytes) {
+    if (rest.bytes < command.in_bytes || out_bytes < command.out_bytes)
         return ENOSPC;
-    }
     std::uint64_t response = 0;
     if (command.out_bytes != 0) {
-        if (const int error = read_user(rest, &response)) {
+        if (const int error = read_user(rest, &response))
             return error;
-        }
     }
     const UserSpan out{response, command.out_bytes != 0 ? out_bytes : 0};
     *call = {.core_in = {rest.address, command.in_bytes},
@@ -113,29 +110,23 @@ int take_apart(const Command& command, const ib_uverbs_cmd_hdr& header, UserSpan
 int take_apart_extended(const Command& command, const ib_uverbs_cmd_hdr& header, UserSpan rest,
                         Call* call) {
     ib_uverbs_ex_cmd_hdr more;
-    if (rest.bytes < sizeof more) {
+    if (rest.bytes < sizeof more)
         return EINVAL;
-    }
-    if (const int error = read_user(rest, &more)) {
+    if (const int error = read_user(rest, &more))
         return error;
-    }
     rest = rest.from(sizeof more);
     const std::size_t in_bytes = header.in_words * std::size_t{8};
     const std::size_t out_bytes = header.out_words * std::size_t{8};
     const std::size_t driver_out_bytes = more.provider_out_words * std::size_t{8};
-    if (in_bytes + more.provider_in_words * std::size_t{8} != rest.bytes) {
+    if (in_bytes + more.provider_in_words * std::size_t{8} != rest.bytes)
         return EINVAL;
-    }
-    if (in_bytes < command.in_bytes) {
+    if (in_bytes < command.in_bytes)
         return ENOSPC;
-    }
     const bool has_room = out_bytes + driver_out_bytes != 0;
-    if (more.cmd_hdr_reserved != 0 || (more.response != 0) != has_room) {
+    if (more.cmd_hdr_reserved != 0 || (more.response != 0) != has_room)
         return EINVAL;
-    }
-    if (out_bytes < command.out_bytes) {
+    if (out_bytes < command.out_bytes)
         return ENOSPC;
-    }
     const UserSpan out{more.response, out_bytes + driver_out_bytes};
     *call = {.core_in = {rest.address, in_bytes},
              .driver_in = rest.from(in_bytes),
@@ -179,13 +170,11 @@ Context::Context(Engine& engine_, Poller& poller_, const DeviceConfig& told_)
     : engine(engine_), poller(poller_), told(told_), process_(::getpid()) {}
 
 Context::~Context() {
-    if (is_inherited()) {
+    if (is_inherited())
         return;  // what the tables hold is the child's copy of the memory, and nobody else's
-    }
     const auto guard = engine.lock();
-    if (doorbells_) {
+    if (doorbells_)
         poller.trap().forget(doorbells_.get());
-    }
     remove_all();
 }
 
@@ -230,22 +219,18 @@ std::int64_t Context::write(const void* bytes, std::size_t count) {
 int Context::run(const void* bytes, std::size_t count) {
     const UserSpan all{reinterpret_cast<std::uint64_t>(bytes), count};
     ib_uverbs_cmd_hdr header;
-    if (count < sizeof header) {
+    if (count < sizeof header)
         return EINVAL;
-    }
-    if (const int error = read_user(all, &header)) {
+    if (const int error = read_user(all, &header))
         return error;
-    }
     constexpr std::uint32_t kKnown =
         IB_USER_VERBS_CMD_FLAG_EXTENDED | std::uint32_t{IB_USER_VERBS_CMD_COMMAND_MASK};
-    if ((header.command & ~kKnown) != 0) {
+    if ((header.command & ~kKnown) != 0)
         return EINVAL;
-    }
     const bool is_extended = (header.command & IB_USER_VERBS_CMD_FLAG_EXTENDED) != 0;
     const Command* command = find_command(header.command);
-    if (command == nullptr) {
+    if (command == nullptr)
         return EOPNOTSUPP;
-    }
     Call call;
     const UserSpan rest = all.from(sizeof header);
     if (const int error = is_extended ? take_apart_extended(*command, header, rest, &call)
@@ -254,9 +239,8 @@ int Context::run(const void* bytes, std::size_t count) {
     }
     const auto guard = engine.lock();
     const bool is_first = command->run == get_context;
-    if (is_first == (async_pipe != nullptr)) {
+    if (is_first == (async_pipe != nullptr))
         return EINVAL;
-    }
     return command->run(*this, call);
 }
 

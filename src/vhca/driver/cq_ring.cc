@@ -64,50 +64,42 @@ bool CqRing::put(const CqeImage& image, std::span<const std::byte> before) {
     const auto owner =
         static_cast<std::uint8_t>(std::to_integer<unsigned>(image[kOwnerAt]) | (round & 1));
     const auto write = [&] {
-        if (!before.empty()) {
+        if (!before.empty())
             std::memcpy(place - kCqeBytes, before.data(), before.size());
-        }
         std::memcpy(place, image.data(), kOwnerAt);
         // SYNC record: pairs with the driver's load of the owner bit, before it reads the entry
         std::atomic_ref(reinterpret_cast<std::uint8_t&>(place[kOwnerAt]))
             .store(owner, std::memory_order_release);
     };
     is_gone_ = is_gone_ || !guarded(write);
-    if (!is_gone_) {
+    if (!is_gone_)
         ++producer_;
-    }
     return !is_gone_;
 }
 
 bool CqRing::take(Cq& /*cq*/, const Completion& completion) {
-    if (is_gone_ || (!config_.ignores_overrun && unconsumed() >= config_.ring.entries)) {
+    if (is_gone_ || (!config_.ignores_overrun && unconsumed() >= config_.ring.entries))
         return false;
-    }
     CqeOwner owner = config_.owner_of(completion);
     owner.kind = config_.kind;
     owner.has_room_before = config_.ring.entry_bytes > kCqeBytes;
     const auto before = owner.has_room_before ? completion.data : std::span<const std::byte>();
-    if (!put(make_cqe(completion, owner), before)) {
+    if (!put(make_cqe(completion, owner), before))
         return false;
-    }
-    if (completion.is_solicited) {
+    if (completion.is_solicited)
         solicited_ = producer_;
-    }
     look();
     return true;
 }
 
 bool CqRing::look() {
-    if ((config_.channel == nullptr && !config_.announces) || is_gone_) {
+    if ((config_.channel == nullptr && !config_.announces) || is_gone_)
         return false;
-    }
-    if (config_.channel != nullptr && config_.channel->has_waiting()) [[unlikely]] {
+    if (config_.channel != nullptr && config_.channel->has_waiting()) [[unlikely]]
         config_.channel->flush();
-    }
     const std::uint32_t armed = record_.load(kArmed, &is_gone_);
-    if (is_gone_ || armed == kNotArmed) {
+    if (is_gone_ || armed == kNotArmed)
         return false;
-    }
     const bool is_solicited_only = (armed & MLX5_CQ_DB_REQ_NOT_SOL) != 0;
     const std::uint32_t newest = is_solicited_only ? solicited_ : producer_;
     const std::uint32_t seen = producer_ - ((producer_ - armed) & kIndexMask);
@@ -116,12 +108,10 @@ bool CqRing::look() {
         return false;
     }
     announced_ = producer_;
-    if (config_.announces) {
+    if (config_.announces)
         config_.announces();
-    }
-    if (config_.channel == nullptr) {
+    if (config_.channel == nullptr)
         return true;
-    }
     ++events_;
     const auto event = event_of(config_.user_handle);
     config_.channel->push(std::as_bytes(std::span(&event, 1)));
@@ -136,17 +126,15 @@ int CqRing::resize(const RingMemory& ring) {
         !copy_in(&probe, pointer(ring.address + bytes - 1), 1)) {
         return EFAULT;
     }
-    if (count >= config_.ring.entries || count >= ring.entries) {
+    if (count >= config_.ring.entries || count >= ring.entries)
         return EINVAL;
-    }
     look();
     // Armed for all and nothing to say: all that was there is known. The RESIZE entry is nothing
     // to announce, and moves the rest one place on.
     const std::uint32_t armed = record_.load(kArmed, &is_gone_);
     const bool is_quiet = armed != kNotArmed && (armed & MLX5_CQ_DB_REQ_NOT_SOL) == 0;
-    if (!put(make_resize_cqe())) {
+    if (!put(make_resize_cqe()))
         return EFAULT;
-    }
     announced_ = is_quiet ? producer_ : announced_ + 1;
     ++solicited_;
     ++moves_;
@@ -155,9 +143,8 @@ int CqRing::resize(const RingMemory& ring) {
 }
 
 std::uint32_t CqRing::retire() {
-    if (config_.channel == nullptr) {
+    if (config_.channel == nullptr)
         return 0;
-    }
     const auto own = event_of(config_.user_handle);
     const auto taken = config_.channel->take_back([&](std::span<const std::byte> event) {
         return event.size() == sizeof own && std::memcmp(event.data(), &own, sizeof own) == 0;

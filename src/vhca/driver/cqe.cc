@@ -40,15 +40,12 @@ enum class AppOp : std::uint8_t {
 AppOp received(const ibv_wc& wc) {
     const bool is_match = (wc.wc_flags & IBV_WC_TM_MATCH) != 0;
     const bool has_data = (wc.wc_flags & IBV_WC_TM_DATA_VALID) != 0;
-    if (wc.status == IBV_WC_TM_RNDV_INCOMPLETE) {
+    if (wc.status == IBV_WC_TM_RNDV_INCOMPLETE)
         return has_data ? AppOp::kConsumedMessageForSoftware : AppOp::kConsumedForSoftware;
-    }
-    if (wc.status != IBV_WC_SUCCESS) {
+    if (wc.status != IBV_WC_SUCCESS)
         return AppOp::kCanceled;  // an error entry names a receive that has no tag
-    }
-    if (is_match) {
+    if (is_match)
         return has_data ? AppOp::kConsumedMessage : AppOp::kConsumed;
-    }
     return has_data ? AppOp::kExpected : AppOp::kUnexpected;
 }
 
@@ -121,12 +118,10 @@ CqeImage image_of(const mlx5_cqe64& cqe) {
 }
 
 std::uint8_t response_opcode(const ibv_wc& wc) {
-    if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
         return MLX5_CQE_RESP_WR_IMM;
-    }
-    if ((wc.wc_flags & IBV_WC_WITH_INV) != 0) {
+    if ((wc.wc_flags & IBV_WC_WITH_INV) != 0)
         return MLX5_CQE_RESP_SEND_INV;
-    }
     return (wc.wc_flags & IBV_WC_WITH_IMM) != 0 ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND;
 }
 
@@ -139,11 +134,10 @@ void tell_sender(const ibv_wc& wc, PacketKind kind, mlx5_cqe64& cqe) {
     cqe.flags_rqpn = htobe32(grh | (level & 0xf000000) | (wc.src_qp & kNumberMask));
     cqe.slid = is_ethernet ? 0 : htobe16(wc.slid);
     cqe.ml_path = wc.dlid_path_bits & 0x7f;
-    if ((wc.wc_flags & IBV_WC_WITH_INV) != 0) {
+    if ((wc.wc_flags & IBV_WC_WITH_INV) != 0)
         cqe.imm_inval_pkey = htobe32(wc.invalidated_rkey);
-    } else if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) {
+    else if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0)
         cqe.imm_inval_pkey = wc.imm_data;
-    }
 }
 
 void tell_tag(const Completion& completion, AppOp op, mlx5_cqe64& cqe) {
@@ -185,9 +179,8 @@ CqeImage make_cqe(const Completion& completion, const CqeOwner& owner) {
         cqe.byte_cnt = htobe32(wc.byte_len);
         cqe.timestamp = htobe64(completion.time);
     }
-    if (!is_request && !is_error) {
+    if (!is_request && !is_error)
         tell_sender(wc, owner.kind, cqe);
-    }
     if (op != AppOp::kNone) {
         tell_tag(completion, op, cqe);
         const bool is_packet = !is_operation(op) && op != AppOp::kConsumed;

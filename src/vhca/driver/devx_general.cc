@@ -76,9 +76,8 @@ void fill_general(const Context& context, std::span<std::byte> out) {
 
 void fill_atomic(const Context& context, std::span<std::byte> out) {
     constexpr std::uint64_t kCompareSwap = 1, kFetchAdd = 2, kEightBytes = 8;
-    if (!context.told.has_atomics) {
+    if (!context.told.has_atomics)
         return;
-    }
     const auto put = [out](prm::Field field, std::uint64_t value) {
         prm::set(out, field.in(prm::kCapability), value);
     };

@@ -49,9 +49,8 @@ int create_of_pieces(Context& context, const DevxCommand& command, Pd& pd, unsig
                      bool are_equal, Mr** mr_p) {
     const Reader key(command.in, prm::kMkeyOfCreate);
     const auto bytes = key.get<std::uint64_t>(prm::mkey::kBytes);
-    if (!has_list(command)) {
+    if (!has_list(command))
         return refuse(command, prm::kBadInputLength);
-    }
     if (Reader(command.in, 0).get(prm::mkey::kUnitsGiven) > key.get(prm::mkey::kUnits) ||
         (are_equal && !fits_equal_pieces(command, key))) {
         return refuse(command, prm::kBadParameter);
@@ -71,13 +70,11 @@ int create_of_pages(Context& context, const DevxCommand& command, Pd& pd, unsign
     const auto start = key.get<std::uint64_t>(prm::mkey::kStart);
     const auto bytes = key.get<std::uint64_t>(prm::mkey::kBytes);
     const std::uint64_t address = address_in(context, umem, offset);
-    if (address == 0 || !holds(context, umem, offset, bytes)) {
+    if (address == 0 || !holds(context, umem, offset, bytes))
         return refuse(command, prm::kBadResource);
-    }
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    if (start % page != address % page) {
+    if (start % page != address % page)
         return refuse(command, prm::kBadParameter);
-    }
     const int error = context.engine.device().create_mr(pd, reinterpret_cast<void*>(address), bytes,
                                                         start, access, mr_p);
     return error == 0 ? 0 : refuse(command, error);
@@ -96,17 +93,14 @@ bool is_plain(const DevxCommand& command, const Reader& key) {
 
 int devx_create_mkey(Context& context, const DevxCommand& command, DevxObject* object_p) {
     constexpr std::size_t kKernelBytesMin = 0x50;  // it reads the key's structure
-    if (command.in.size() < kKernelBytesMin) {
+    if (command.in.size() < kKernelBytesMin)
         return EINVAL;
-    }
     const Reader key(command.in, prm::kMkeyOfCreate);
-    if (!is_plain(command, key)) {
+    if (!is_plain(command, key))
         return refuse(command, prm::kBadParameter);
-    }
     PdObject* pd = context.pds.find(key.get(prm::mkey::kPd));
-    if (pd == nullptr) {
+    if (pd == nullptr)
         return refuse(command, prm::kBadResource);
-    }
     unsigned access = rights_of(key.has(prm::mkey::kMayRead), key.has(prm::mkey::kMayWrite),
                                 key.has(prm::mkey::kMayAtomic));
     access |= key.has(prm::mkey::kMayWriteHere) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
@@ -124,9 +118,8 @@ int devx_create_mkey(Context& context, const DevxCommand& command, DevxObject* o
         default:  // physical addresses, which no program may name
             error = refuse(command, prm::kBadParameter);
     }
-    if (error != 0) {
+    if (error != 0)
         return error;
-    }
     context.engine.device().choose_variant(*mr, key.get<std::uint8_t>(prm::mkey::kVariant));
     auto made = std::make_unique<MrObject>(MrObject{.core = mr, .pd = pd});
     mr->user = made.get();

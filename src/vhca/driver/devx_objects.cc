@@ -68,9 +68,8 @@ int create_cq(Context& context, const DevxCommand& command, DevxObject* object) 
     }
     ib_uverbs_ex_create_cq_resp response{};
     mlx5_ib_create_cq_resp made{};
-    if (const int error = create_cq_ex(context, call_of(request, driver, response, made))) {
+    if (const int error = create_cq_ex(context, call_of(request, driver, response, made)))
         return refuse(command, error);
-    }
     *object = {.kind = ObjectKind::kCq, .handle = response.base.cq_handle, .number = made.cqn};
     context.cqs.find(object->handle)->is_devx = true;
     prm::set(command.out, prm::kNumber, made.cqn);
@@ -105,9 +104,8 @@ int create_list(Context& context, const DevxCommand& command, unsigned wq_base,
     request.max_sge = (1U << log_bytes) / static_cast<unsigned>(kSegmentBytes) - 1;
     ib_uverbs_create_srq_resp response{};
     mlx5_ib_create_srq_resp made{};
-    if (const int error = create_xsrq(context, call_of(request, driver, response, made))) {
+    if (const int error = create_xsrq(context, call_of(request, driver, response, made)))
         return refuse(command, error);
-    }
     *object = {.kind = ObjectKind::kSrq, .handle = response.srq_handle, .number = made.srqn};
     SrqObject& srq = *context.srqs.find(object->handle);
     srq.is_devx = true;
@@ -124,9 +122,8 @@ int create_rmp(Context& context, const DevxCommand& command, DevxObject* object)
 
 int create_xrq(Context& context, const DevxCommand& command, DevxObject* object) {
     const Reader fields(command.in, prm::kXrqOfCreate);
-    if (fields.get(prm::xrq::kTopology) != prm::xrq::kTagMatching) {
+    if (fields.get(prm::xrq::kTopology) != prm::xrq::kTagMatching)
         return refuse(command, prm::kBadParameter);
-    }
     ib_uverbs_create_xsrq request{};
     request.srq_type = IBV_SRQT_TM;
     request.cq_handle = cq_handle(context, fields.get(prm::xrq::kCq));
@@ -198,9 +195,8 @@ int create_qp(Context& context, const DevxCommand& command, DevxObject* object) 
     mlx5_ib_create_qp_resp made{};
     Call call = call_of(request, driver, response, made);
     call.data_in_cqe = &data;
-    if (const int error = create_qp_ex(context, call)) {
+    if (const int error = create_qp_ex(context, call))
         return refuse(command, error);
-    }
     *object = {
         .kind = ObjectKind::kQp, .handle = response.base.qp_handle, .number = response.base.qpn};
     context.qps.find(object->handle)->is_devx = true;
@@ -231,9 +227,8 @@ int start_dct(Context& context, const Reader& fields, std::uint32_t handle, std:
     base.qp_access_flags =
         rights_of(fields.has(prm::dct::kMayRead), fields.has(prm::dct::kMayWrite),
                   fields.has(prm::dct::kMayAtomic));
-    if (const int error = modify(context, request, dctn_p)) {
+    if (const int error = modify(context, request, dctn_p))
         return error;
-    }
     base.attr_mask = IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
     base.qp_state = IBV_QPS_RTR;
     base.min_rnr_timer = fields.get<std::uint8_t>(prm::dct::kRnrTimer);
@@ -266,9 +261,8 @@ int create_dct(Context& context, const DevxCommand& command, DevxObject* object)
     mlx5_ib_create_qp_resp made{};
     Call call = call_of(request, driver, response, made);
     call.data_in_cqe = &data;
-    if (const int error = create_qp_ex(context, call)) {
+    if (const int error = create_qp_ex(context, call))
         return refuse(command, error);
-    }
     const std::uint32_t handle = response.base.qp_handle;
     std::uint32_t dctn = 0;
     if (const int error = start_dct(context, fields, handle, &dctn)) {
@@ -319,9 +313,8 @@ void to_rtr(Context& context, const DevxCommand& command, bool is_dci, ib_uverbs
     base->attr_mask |= IBV_QP_PATH_MTU;
     base->qp_state = IBV_QPS_RTR;
     base->path_mtu = fields.get<std::uint8_t>(prm::qp::kMtu);
-    if (is_dci) {
+    if (is_dci)
         return;
-    }
     base->attr_mask |= IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
                        IBV_QP_MIN_RNR_TIMER;
     add_path(context, Reader(command.in, prm::kQpContext + prm::kPath), base);
@@ -355,9 +348,8 @@ int change_in_rts(const DevxCommand& command, QpObject& qp) {
     const Reader top(command.in, 0);
     const bool is_extended = top.has(prm::qp::kIsExtended);
     const auto more = is_extended ? top.get<std::uint64_t>(prm::qp::kOptionalMore) : 0;
-    if (top.has(prm::qp::kOptional) || (more & ~std::uint64_t{prm::qp::kResetsStream}) != 0) {
+    if (top.has(prm::qp::kOptional) || (more & ~std::uint64_t{prm::qp::kResetsStream}) != 0)
         return refuse(command, prm::kBadParameter);
-    }
     const int error =
         more == 0 ? 0 : qp.core->reset_stream(top.get<std::uint16_t>(prm::qp::kStream));
     return error == 0 ? 0 : refuse(command, error);
@@ -365,9 +357,8 @@ int change_in_rts(const DevxCommand& command, QpObject& qp) {
 
 int modify_qp(Context& context, const DevxCommand& command, const DevxObject& object) {
     QpObject* qp = context.qps.find(object.handle);
-    if (qp == nullptr) {
+    if (qp == nullptr)
         return refuse(command, prm::kBadResource);
-    }
     const bool is_dci = qp->dc == DcKind::kInitiator;
     const Reader fields(command.in, prm::kQpContext);
     const Reader path(command.in, prm::kQpContext + prm::kPath);
@@ -454,9 +445,8 @@ int devx_create(Context& context, const DevxCommand& command, DevxObject* object
 }
 
 int devx_modify(Context& context, const DevxCommand& command, const DevxObject& object) {
-    if (prm::get(command.in, prm::kNumber) != object.number) {
+    if (prm::get(command.in, prm::kNumber) != object.number)
         return EINVAL;
-    }
     switch (object.kind) {
         case ObjectKind::kQp:
             return modify_qp(context, command, object);

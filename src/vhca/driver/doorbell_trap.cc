@@ -43,9 +43,8 @@ struct MapLine {
 /// Takes a number from the front of `text`, and the character behind it.
 bool take_number(std::string_view* text, int base, std::uint64_t* value_p) {
     const auto parsed = std::from_chars(text->data(), text->data() + text->size(), *value_p, base);
-    if (parsed.ec != std::errc()) {
+    if (parsed.ec != std::errc())
         return false;
-    }
     const auto used = static_cast<std::size_t>(parsed.ptr - text->data());
     text->remove_prefix(std::min(used + 1, text->size()));
     return true;
@@ -73,17 +72,14 @@ bool read_whole(int fd, std::vector<char>* out, std::size_t* filled_p) {
     std::size_t filled = 0;
     for (;;) {
         constexpr std::size_t kRoomMin = 4096;
-        if (out->size() - filled < kRoomMin) {
+        if (out->size() - filled < kRoomMin)
             out->resize(std::max<std::size_t>(2 * out->size(), 16 * kRoomMin));
-        }
         const ssize_t got =
             ::pread(fd, out->data() + filled, out->size() - filled, static_cast<off_t>(filled));
-        if (got < 0 && errno == EINTR) {
+        if (got < 0 && errno == EINTR)
             continue;
-        }
-        if (got < 0) {
+        if (got < 0)
             return false;
-        }
         if (got == 0) {
             *filled_p = filled;
             return true;
@@ -98,9 +94,8 @@ bool is_empty(int memfd, std::uint64_t offset) {
         words.fill(1);  // what cannot be read
         static_cast<void>(
             !::pread(memfd, words.data(), sizeof words, static_cast<off_t>(offset + at)));
-        if (std::any_of(words.begin(), words.end(), [](auto word) { return word != 0; })) {
+        if (std::any_of(words.begin(), words.end(), [](auto word) { return word != 0; }))
             return false;
-        }
     }
     return true;
 }
@@ -108,15 +103,13 @@ bool is_empty(int memfd, std::uint64_t offset) {
 }  // namespace
 
 DoorbellTrap::~DoorbellTrap() {
-    while (!watched_.empty()) {
+    while (!watched_.empty())
         forget(watched_.back().memfd);
-    }
 }
 
 bool DoorbellTrap::make() {
-    if (was_tried_) {
+    if (was_tried_)
         return static_cast<bool>(fd_);
-    }
     was_tried_ = true;
     ucs::UniqueFd fd(
         static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly)));
@@ -138,9 +131,8 @@ bool DoorbellTrap::make() {
 // Waiting threads go on; from now on the engine takes naps.
 void DoorbellTrap::give_up() {
     for (Watched& watched : watched_) {
-        for (const Range& range : watched.ranges) {
+        for (const Range& range : watched.ranges)
             leave(range.begin, range.end);
-        }
         watched.ranges.clear();
     }
     attend();
@@ -150,9 +142,8 @@ void DoorbellTrap::give_up() {
 
 void DoorbellTrap::watch(int memfd, std::size_t bytes, std::size_t kept) {
     struct stat file {};
-    if (!make() || ::fstat(memfd, &file) != 0) {
+    if (!make() || ::fstat(memfd, &file) != 0)
         return;
-    }
     void* own =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
     if (own == MAP_FAILED) {
@@ -176,12 +167,10 @@ void DoorbellTrap::watch(int memfd, std::size_t bytes, std::size_t kept) {
 void DoorbellTrap::forget(int memfd) {
     const auto found = std::find_if(watched_.begin(), watched_.end(),
                                     [&](const Watched& one) { return one.memfd == memfd; });
-    if (found == watched_.end()) {
+    if (found == watched_.end())
         return;
-    }
-    for (const Range& range : found->ranges) {
+    for (const Range& range : found->ranges)
         leave(range.begin, range.end);
-    }
     ::munmap(found->own, found->bytes);
     watched_.erase(found);
     attend();
@@ -192,9 +181,8 @@ void DoorbellTrap::add_mapping(const Range& range, Watched* watched) {
                            .mode = UFFDIO_REGISTER_MODE_MISSING,
                            .ioctls = 0};
     // One that is registered already is fine; one that is gone since is of no interest.
-    if (::ioctl(fd_.get(), UFFDIO_REGISTER, &wanted) == 0) {
+    if (::ioctl(fd_.get(), UFFDIO_REGISTER, &wanted) == 0)
         watched->ranges.push_back(range);
-    }
 }
 
 void DoorbellTrap::read_line(const char* begin, const char* end) {
@@ -216,17 +204,14 @@ bool DoorbellTrap::find_mappings(bool* has_changed_p) {
     // SYNC vhca_mappings: what was mapped before a command is seen after it
     const std::uint64_t commands = commands_.load(std::memory_order_acquire);
     *has_changed_p = commands != seen_commands_;
-    if (!*has_changed_p) {
+    if (!*has_changed_p)
         return true;
-    }
     std::size_t filled = 0;
-    if (!read_whole(maps_fd_.get(), &maps_, &filled)) {
+    if (!read_whole(maps_fd_.get(), &maps_, &filled))
         return false;
-    }
     seen_commands_ = commands;
-    for (Watched& watched : watched_) {
+    for (Watched& watched : watched_)
         watched.ranges.clear();
-    }
     const char* const end = maps_.data() + filled;
     for (const char* at = maps_.data(); at < end;) {
         const char* const line_end = std::find(at, end, '\n');
@@ -257,9 +242,8 @@ bool DoorbellTrap::close_pages(Watched* watched) {
     const auto kept = std::partition(pages.begin(), pages.end(),
                                      [](const OpenPage& page) { return !page.was_stored_to; });
     bool is_done = pages.end() - kept <= kHolesMax;
-    for (auto page = kept; is_done && page != pages.end(); ++page) {
+    for (auto page = kept; is_done && page != pages.end(); ++page)
         is_done = punch(*watched, page->offset, ucs::page_bytes());
-    }
     pages.erase(kept, pages.end());
     struct stat file {};
     const auto blocks = static_cast<blkcnt_t>(pages.size() * ucs::page_bytes() / kBlockBytes);
@@ -271,9 +255,8 @@ bool DoorbellTrap::close_pages(Watched* watched) {
 // False: it cannot be done.
 bool DoorbellTrap::close_all(Watched* watched) {
     watched->open_pages.clear();
-    if (watched->kept == kNoPage) {
+    if (watched->kept == kNoPage)
         return punch(*watched, 0, watched->bytes);
-    }
     const std::size_t behind = watched->kept + ucs::page_bytes();
     return punch(*watched, 0, watched->kept) && punch(*watched, behind, watched->bytes - behind);
 }
@@ -281,9 +264,8 @@ bool DoorbellTrap::close_all(Watched* watched) {
 // Pages that nobody put back may be there: a child of fork(2) stored to them, or the program did
 // before its mapping was found. The number of pages that the file has tells.
 bool DoorbellTrap::close() {
-    if (fd() < 0) {
+    if (fd() < 0)
         return true;
-    }
     bool has_changed = false, is_all = true;
     if (!find_mappings(&has_changed)) {
         give_up();
@@ -315,16 +297,14 @@ void DoorbellTrap::note_open(std::uint64_t address) {
         const auto range = std::find_if(
             watched.ranges.begin(), watched.ranges.end(),
             [&](const Range& one) { return one.begin <= address && address < one.end; });
-        if (range == watched.ranges.end()) {
+        if (range == watched.ranges.end())
             continue;
-        }
         const std::uint64_t offset = range->offset + (address - range->begin);
         const bool is_known =
             std::any_of(watched.open_pages.begin(), watched.open_pages.end(),
                         [&](const OpenPage& one) { return one.offset == offset; });
-        if (!is_known) {
+        if (!is_known)
             watched.open_pages.push_back({.offset = offset, .was_stored_to = false});
-        }
         return;
     }
 }
@@ -352,11 +332,9 @@ bool DoorbellTrap::attend() {
     ssize_t got = 0;
     while (fd_ && (got = ::read(fd_.get(), messages.data(), sizeof messages)) > 0) {
         has_any = true;
-        for (std::size_t i = 0; i < static_cast<std::size_t>(got) / sizeof messages[0]; ++i) {
-            if (messages[i].event == UFFD_EVENT_PAGEFAULT) {
+        for (std::size_t i = 0; i < static_cast<std::size_t>(got) / sizeof messages[0]; ++i)
+            if (messages[i].event == UFFD_EVENT_PAGEFAULT)
                 fill(messages[i].arg.pagefault.address & ~std::uint64_t{ucs::page_bytes() - 1});
-            }
-        }
     }
     return has_any;
 }

@@ -34,26 +34,21 @@ int invoke_write(Context& context, IoctlCall& call) {
     const std::uint64_t number = call.value(UVERBS_ATTR_WRITE_CMD);
     constexpr std::uint32_t kKnown =
         IB_USER_VERBS_CMD_FLAG_EXTENDED | std::uint32_t{IB_USER_VERBS_CMD_COMMAND_MASK};
-    if ((number & ~std::uint64_t{kKnown}) != 0) {
+    if ((number & ~std::uint64_t{kKnown}) != 0)
         return EINVAL;
-    }
     const Command* command = find_command(static_cast<std::uint32_t>(number));
-    if (command == nullptr) {
+    if (command == nullptr)
         return EOPNOTSUPP;
-    }
     const Call inner{.core_in = call.memory(UVERBS_ATTR_CORE_IN),
                      .driver_in = call.memory(UVERBS_ATTR_UHW_IN),
                      .core_out = call.memory(UVERBS_ATTR_CORE_OUT),
                      .driver_out = call.memory(UVERBS_ATTR_UHW_OUT)};
-    if (inner.core_in.bytes < command->in_bytes || inner.core_out.bytes < command->out_bytes) {
+    if (inner.core_in.bytes < command->in_bytes || inner.core_out.bytes < command->out_bytes)
         return ENOSPC;
-    }
-    if ((command->run == get_context) == (context.async_pipe != nullptr)) {
+    if ((command->run == get_context) == (context.async_pipe != nullptr))
         return EINVAL;
-    }
-    if (const int error = command->run(context, inner)) {
+    if (const int error = command->run(context, inner))
         return error;
-    }
     return call.has(UVERBS_ATTR_CORE_OUT) ? call.mark_valid(UVERBS_ATTR_CORE_OUT) : 0;
 }
 
@@ -64,22 +59,19 @@ constexpr std::array kGetContext = {
 
 /// As the command, but that the events' descriptor is told by ASYNC_EVENT_ALLOC.
 int get_context_by_ioctl(Context& context, IoctlCall& call) {
-    if (context.async_pipe != nullptr) {
+    if (context.async_pipe != nullptr)
         return EINVAL;
-    }
     if (const int error = call.write_if_asked(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS,
                                               std::uint32_t{kCompVectors})) {
         return error;
     }
-    if (const int error = call.write_if_asked(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, kCoreSupport)) {
+    if (const int error = call.write_if_asked(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, kCoreSupport))
         return error;
-    }
     ib_uverbs_get_context request{};
     ib_uverbs_get_context_resp response{};
     const int error = get_context(context, call_of(call, request, response));
-    if (error == 0) {
+    if (error == 0)
         context.untold_async_fd.reset(static_cast<int>(response.async_fd));
-    }
     return error;
 }
 
@@ -97,10 +89,8 @@ int query_context(Context& context, IoctlCall& call) {
                                               std::uint32_t{kCompVectors})) {
         return error;
     }
-    if (const int error =
-            call.write_if_asked(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, kCoreSupport)) {
+    if (const int error = call.write_if_asked(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, kCoreSupport))
         return error;
-    }
     const mlx5_ib_alloc_ucontext_resp facts =
         driver_facts(context, call.memory(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX), context.bfregs);
     return call.write_or_zero(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, &facts, sizeof facts);
@@ -114,15 +104,13 @@ constexpr std::array kQueryPort = {
 
 int query_port_by_ioctl(Context& context, IoctlCall& call) {
     const std::uint64_t port = call.value(UVERBS_ATTR_QUERY_PORT_PORT_NUM);
-    if (port > UINT8_MAX) {
+    if (port > UINT8_MAX)
         return EINVAL;
-    }
     ib_uverbs_query_port request{};
     request.port_num = static_cast<std::uint8_t>(port);
     ib_uverbs_query_port_resp_ex response{};
-    if (const int error = query_port(context, call_of(call, request, response.legacy_resp))) {
+    if (const int error = query_port(context, call_of(call, request, response.legacy_resp)))
         return error;
-    }
     return call.write_or_zero(UVERBS_ATTR_QUERY_PORT_RESP, &response, sizeof response);
 }
 
@@ -141,9 +129,8 @@ std::vector<std::uint32_t> handles_in(const HandleTable<T>& table) {
 
 int info_handles(Context& context, IoctlCall& call) {
     const std::size_t bytes = call.memory(UVERBS_ATTR_INFO_HANDLES_LIST).bytes;
-    if (bytes == 0 || bytes % sizeof(std::uint32_t) != 0) {
+    if (bytes == 0 || bytes % sizeof(std::uint32_t) != 0)
         return EINVAL;
-    }
     std::vector<std::uint32_t> handles;
     switch (call.value(UVERBS_ATTR_INFO_OBJECT_ID)) {
         case UVERBS_OBJECT_PD:
@@ -200,14 +187,12 @@ constexpr std::array kQueryGidTable = {
 
 int query_gid_table(Context& context, IoctlCall& call) {
     std::uint64_t flags = 0;
-    if (const int error = call.read_flags(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 0, &flags)) {
+    if (const int error = call.read_flags(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 0, &flags))
         return error;
-    }
     const std::uint64_t entry_bytes = call.value(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
     const std::size_t bytes = call.memory(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES).bytes;
-    if (entry_bytes == 0 || entry_bytes > bytes) {
+    if (entry_bytes == 0 || entry_bytes > bytes)
         return EINVAL;
-    }
     std::vector<std::byte> entry(entry_bytes);
     const ib_uverbs_gid_entry known = gid_entry(context);
     std::memcpy(entry.data(), &known, std::min(sizeof known, entry.size()));
@@ -228,18 +213,16 @@ constexpr std::array kQueryGidEntry = {
 
 int query_gid_entry(Context& context, IoctlCall& call) {
     std::uint64_t flags = 0;
-    if (const int error = call.read_flags(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0, &flags)) {
+    if (const int error = call.read_flags(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0, &flags))
         return error;
-    }
     const std::uint64_t port = call.value(UVERBS_ATTR_QUERY_GID_ENTRY_PORT);
     const std::uint64_t index = call.value(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX);
     if (port > UINT32_MAX || !is_port(context.engine, static_cast<unsigned>(port)) ||
         index >= context.engine.device().config().gids) {
         return EINVAL;
     }
-    if (port != 1 || index != 0) {
+    if (port != 1 || index != 0)
         return ENODATA;
-    }
     const ib_uverbs_gid_entry entry = gid_entry(context);
     return call.write_or_zero(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof entry);
 }
@@ -254,9 +237,8 @@ int async_event_alloc(Context& context, IoctlCall& call) {
     ucs::UniqueFd fd = std::move(context.untold_async_fd);
     if (!fd) {
         fd.reset(context.async_pipe->duplicate());
-        if (!fd) {
+        if (!fd)
             return errno;
-        }
     }
     if (const int error = call.tell(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE,
                                     static_cast<std::uint64_t>(fd.get()))) {

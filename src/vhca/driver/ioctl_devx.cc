@@ -22,13 +22,11 @@ template <typename Run>
 int run_command(IoctlCall& call, std::uint16_t in_id, std::uint16_t out_id, const Run& run) {
     const UserSpan in = call.memory(in_id);
     std::vector<std::byte> command(in.bytes), reply(call.memory(out_id).bytes);
-    if (!copy_in(command.data(), reinterpret_cast<const void*>(in.address), in.bytes)) {
+    if (!copy_in(command.data(), reinterpret_cast<const void*>(in.address), in.bytes))
         return EFAULT;
-    }
     const int error = run(DevxCommand{command, reply});
-    if (error != 0 && error != EREMOTEIO) {
+    if (error != 0 && error != EREMOTEIO)
         return error;
-    }
     const int answered = call.write(out_id, reply.data(), reply.size());
     return answered != 0 ? answered : error;
 }
@@ -49,9 +47,8 @@ constexpr std::array kQueryUar = {
 /// The index that the program has is the device's.
 int query_uar(Context& context, IoctlCall& call) {
     std::uint32_t page = 0;
-    if (const int error = call.read(MLX5_IB_ATTR_DEVX_QUERY_UAR_USER_IDX, &page)) {
+    if (const int error = call.read(MLX5_IB_ATTR_DEVX_QUERY_UAR_USER_IDX, &page))
         return error;
-    }
     return has_doorbell_page(context, page) ? call.write(MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX, page)
                                             : EINVAL;
 }
@@ -62,9 +59,8 @@ constexpr std::array kQueryEqn = {
 };
 int query_eqn(Context& /*context*/, IoctlCall& call) {
     std::uint32_t vector = 0;
-    if (const int error = call.read(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC, &vector)) {
+    if (const int error = call.read(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC, &vector))
         return error;
-    }
     return vector < kCompVectors ? call.write(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, vector + 1)
                                  : EINVAL;
 }
@@ -83,26 +79,21 @@ int umem_reg(Context& context, IoctlCall& call) {
     constexpr std::uint64_t kRights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
     std::uint64_t rights = 0;
-    if (const int error = call.read_flags(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, kRights, &rights)) {
+    if (const int error = call.read_flags(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, kRights, &rights))
         return error;
-    }
     const std::uint64_t address = call.value(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
     const std::uint64_t bytes = call.value(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
-    if (bytes == 0 || address + bytes < address) {
+    if (bytes == 0 || address + bytes < address)
         return EINVAL;
-    }
-    if (!is_mapped(reinterpret_cast<const void*>(address), bytes)) {
+    if (!is_mapped(reinterpret_cast<const void*>(address), bytes))
         return EFAULT;
-    }
     const std::uint32_t handle =
         context.umems.add(std::make_unique<UmemObject>(UmemObject{address, bytes}));
     int error = call.tell(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, handle);
-    if (error == 0) {
+    if (error == 0)
         error = call.write(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, handle);
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(context.umems.take(handle));
-    }
     return error;
 }
 
@@ -130,13 +121,11 @@ int create(Context& context, IoctlCall& call) {
                                 is_made = failed == 0;
                                 return failed;
                             });
-    if (!is_made) {
+    if (!is_made)
         return error;
-    }
     const std::uint32_t handle = context.devx_objects.add(std::make_unique<DevxObject>(object));
-    if (error == 0) {
+    if (error == 0)
         error = call.tell(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, handle);
-    }
     if (error != 0) {
         static_cast<void>(devx_destroy(context, object));
         static_cast<void>(context.devx_objects.take(handle));
@@ -169,9 +158,8 @@ bool find_object(const Context& context, IoctlCall& call, std::uint16_t handle_i
         return true;
     }
     const QpObject* qp = context.qps.find(handle);
-    if (qp == nullptr || qp->is_devx || qp->core->number() != number) {
+    if (qp == nullptr || qp->is_devx || qp->core->number() != number)
         return false;
-    }
     *object_p = {.kind = DevxObject::Kind::kQp, .handle = handle, .number = number};
     return true;
 }
@@ -233,28 +221,23 @@ int query_async(Context& context, IoctlCall& call) {
     const std::uint64_t reply_bytes = call.value(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN);
     const auto pipe = find_devx_pipe(context, call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD,
                                      DevxPipe::Kind::kReplies);
-    if (pipe == nullptr) {
+    if (pipe == nullptr)
         return EBADF;
-    }
-    if (reply_bytes < prm::kCommandBytesMin || reply_bytes > kReplyBytesMax) {
+    if (reply_bytes < prm::kCommandBytesMin || reply_bytes > kReplyBytesMax)
         return EINVAL;
-    }
     std::vector<std::byte> command(in.bytes);
-    if (!copy_in(command.data(), reinterpret_cast<const void*>(in.address), in.bytes)) {
+    if (!copy_in(command.data(), reinterpret_cast<const void*>(in.address), in.bytes))
         return EFAULT;
-    }
     const std::uint64_t name = call.value(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID);
     std::vector<std::byte> record(sizeof name + reply_bytes);
     std::memcpy(record.data(), &name, sizeof name);
     const DevxCommand asked{command, std::span(record).subspan(sizeof name)};
     DevxObject object;
-    if (!find_object(context, call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE, asked, &object)) {
+    if (!find_object(context, call, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE, asked, &object))
         return EINVAL;
-    }
     const int error = devx_query(context, asked, object);
-    if (error != 0 && error != EREMOTEIO) {
+    if (error != 0 && error != EREMOTEIO)
         return error;
-    }
     return pipe->events->try_push(record) ? 0 : EAGAIN;  // nobody reads
 }
 

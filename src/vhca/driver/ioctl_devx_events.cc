@@ -38,9 +38,8 @@ Entry make_entry(DevxEvent event, std::uint32_t number, std::uint8_t syndrome) {
     const std::uint32_t written = htobe32(number);
     entry[kKind] = static_cast<std::byte>(event);
     std::memcpy(&entry[is_error ? kNumberOfError : kNumber], &written, sizeof written);
-    if (is_error) {
+    if (is_error)
         entry[kSyndrome] = std::byte{syndrome};
-    }
     return entry;
 }
 
@@ -107,14 +106,11 @@ bool is_event(std::uint16_t number, bool has_object) {
 
 int read_events(const IoctlCall& call, bool has_object, std::vector<std::uint16_t>* events_p) {
     const UserSpan list = call.memory(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST);
-    if (list.bytes % sizeof(std::uint16_t) != 0 ||
-        list.bytes / sizeof(std::uint16_t) > kEventsMax) {
+    if (list.bytes % sizeof(std::uint16_t) != 0 || list.bytes / sizeof(std::uint16_t) > kEventsMax)
         return EINVAL;
-    }
     events_p->resize(list.bytes / sizeof(std::uint16_t));
-    if (const int error = copy_from_user(events_p->data(), list.address, list.bytes)) {
+    if (const int error = copy_from_user(events_p->data(), list.address, list.bytes))
         return error;
-    }
     const bool are_events = std::all_of(events_p->begin(), events_p->end(),
                                         [&](auto number) { return is_event(number, has_object); });
     return are_events ? 0 : EINVAL;
@@ -123,20 +119,16 @@ int read_events(const IoctlCall& call, bool has_object, std::vector<std::uint16_
 /// A descriptor of eventfd(2), ours from now on.
 int read_counter(const IoctlCall& call, ucs::UniqueFd* counter_p) {
     std::uint32_t number = 0;
-    if (const int error = call.read(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, &number)) {
+    if (const int error = call.read(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM, &number))
         return error;
-    }
-    if (call.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE)) {
+    if (call.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE))
         return EINVAL;
-    }
     char target[64] = {};
     const std::string link = "/proc/self/fd/" + std::to_string(number);
-    if (::readlink(link.c_str(), target, sizeof target - 1) < 0) {
+    if (::readlink(link.c_str(), target, sizeof target - 1) < 0)
         return EBADF;
-    }
-    if (std::strcmp(target, "anon_inode:[eventfd]") != 0) {
+    if (std::strcmp(target, "anon_inode:[eventfd]") != 0)
         return EINVAL;
-    }
     counter_p->reset(::fcntl(static_cast<int>(number), F_DUPFD_CLOEXEC, 0));
     return *counter_p ? 0 : errno;
 }
@@ -165,25 +157,21 @@ void announce_completions(const Context& context, const DevxObject& object) {
 int subscribe(Context& context, IoctlCall& call) {
     const auto pipe = find_devx_pipe(context, call, MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE,
                                      DevxPipe::Kind::kCookies);
-    if (pipe == nullptr) {
+    if (pipe == nullptr)
         return EBADF;
-    }
     ucs::UniqueFd counter;
     if (call.has(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM)) {
-        if (const int error = read_counter(call, &counter)) {
+        if (const int error = read_counter(call, &counter))
             return error;
-        }
     }
     const DevxObject* object =
         context.devx_objects.find(call.handle(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE));
     std::vector<std::uint16_t> events;
-    if (const int error = read_events(call, object != nullptr, &events)) {
+    if (const int error = read_events(call, object != nullptr, &events))
         return error;
-    }
     DevxSubscriptions* list = object == nullptr ? nullptr : subscriptions_of(context, *object);
-    if (list == nullptr) {
+    if (list == nullptr)
         return 0;  // a port's state does not change while its device is open, nor does a key
-    }
     for (const std::uint16_t number : events) {
         DevxSubscription one{.event = static_cast<DevxEvent>(number),
                              .pipe = pipe,
@@ -191,9 +179,8 @@ int subscribe(Context& context, IoctlCall& call) {
                              .counter = {}};
         if (counter) {
             one.counter.reset(::fcntl(counter.get(), F_DUPFD_CLOEXEC, 0));
-            if (!one.counter) {
+            if (!one.counter)
                 return errno;
-            }
         }
         list->push_back(std::move(one));
         if (static_cast<DevxEvent>(number) == DevxEvent::kCompletion &&
@@ -215,11 +202,9 @@ constexpr std::array kEventMethods = {
 void tell(const DevxSubscriptions& subscriptions, DevxEvent event, std::uint32_t number,
           std::uint8_t syndrome) {
     const Entry entry = make_entry(event, number, syndrome);
-    for (const DevxSubscription& one : subscriptions) {
-        if (one.event == event) {
+    for (const DevxSubscription& one : subscriptions)
+        if (one.event == event)
             deliver(one, entry);
-        }
-    }
 }
 
 int give_devx_pipe(Context& context, IoctlCall& call, std::uint16_t answer, DevxPipe::Kind kind) {
@@ -229,13 +214,11 @@ int give_devx_pipe(Context& context, IoctlCall& call, std::uint16_t answer, Devx
     auto pipe = std::make_shared<DevxPipe>();
     pipe->kind = kind;
     pipe->events = EventPipe::create(sizeof(mlx5_ib_uapi_devx_async_event_hdr));
-    if (pipe->events == nullptr) {
+    if (pipe->events == nullptr)
         return errno;
-    }
     ucs::UniqueFd fd(pipe->events->program_fd());
-    if (const int error = call.tell(answer, static_cast<std::uint64_t>(fd.get()))) {
+    if (const int error = call.tell(answer, static_cast<std::uint64_t>(fd.get())))
         return error;
-    }
     context.devx_pipes[inode_of(fd.release())] = std::move(pipe);
     return 0;
 }

@@ -14,9 +14,8 @@ using Kind = AttributeSpec::Kind;
 
 std::vector<IoctlMethod> join(std::initializer_list<std::span<const IoctlMethod>> parts) {
     std::vector<IoctlMethod> all;
-    for (const auto part : parts) {
+    for (const auto part : parts)
         all.insert(all.end(), part.begin(), part.end());
-    }
     return all;
 }
 
@@ -69,20 +68,16 @@ int run_ioctl(Context& context, const void* argument) {
     static const auto plain = join({device_methods(), object_methods(), uar_methods()});
     static const auto with_devx = join({plain, devx_methods(), devx_event_methods()});
     IoctlCall call;
-    if (const int error = decode(argument, context.has_devx ? with_devx : plain, &call)) {
+    if (const int error = decode(argument, context.has_devx ? with_devx : plain, &call))
         return error;
-    }
     const auto guard = context.engine.lock();
-    if (context.async_pipe == nullptr && !is_first(call.method())) {
+    if (context.async_pipe == nullptr && !is_first(call.method()))
         return EINVAL;
-    }
-    if (const int error = check_objects(context, call)) {
+    if (const int error = check_objects(context, call))
         return error;
-    }
     int error = call.method().run(context, call);
-    if (error == 0 && call.has(UVERBS_ATTR_UHW_OUT)) {
+    if (error == 0 && call.has(UVERBS_ATTR_UHW_OUT))
         error = call.mark_valid(UVERBS_ATTR_UHW_OUT);
-    }
     // It says that the ioctl form lacks something, and programs would try the write form.
     return error == EPROTONOSUPPORT ? EINVAL : error;
 }

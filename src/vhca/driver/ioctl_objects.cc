@@ -16,9 +16,8 @@ using namespace attribute;
 /// After a failed answer: nobody knows of the object.
 template <typename T>
 int end_untold(Context& context, HandleTable<T>& table, std::uint32_t handle, int error) {
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(end_object(context, table, handle));
-    }
     return error;
 }
 
@@ -39,17 +38,15 @@ int create_cq_by_ioctl(Context& context, IoctlCall& call) {
     ib_uverbs_ex_create_cq request{};
     std::uint64_t flags = 0;
     int error = call.read(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, &request.comp_vector);
-    if (error == 0) {
+    if (error == 0)
         error = call.read(UVERBS_ATTR_CREATE_CQ_CQE, &request.cqe);
-    }
     if (error == 0) {
         error = call.read_flags(
             UVERBS_ATTR_CREATE_CQ_FLAGS,
             IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN, &flags);
     }
-    if (error != 0) {
+    if (error != 0)
         return error;
-    }
     request.user_handle = call.value(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
     request.flags = static_cast<std::uint32_t>(flags);
     request.comp_channel = call.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)
@@ -57,14 +54,12 @@ int create_cq_by_ioctl(Context& context, IoctlCall& call) {
                                : -1;
     ib_uverbs_ex_create_cq_resp response{};
     error = create_cq_ex(context, call_of(call, request, response));
-    if (error != 0) {
+    if (error != 0)
         return error;
-    }
     const std::uint32_t handle = response.base.cq_handle;
     error = call.tell(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
-    if (error == 0) {
+    if (error == 0)
         error = call.write(UVERBS_ATTR_CREATE_CQ_RESP_CQE, response.base.cqe);
-    }
     return end_untold(context, context.cqs, handle, error);
 }
 
@@ -89,15 +84,12 @@ constexpr std::array kCreateSrq = {
 
 int read_srq(const IoctlCall& call, ib_uverbs_create_xsrq* request) {
     int error = call.read(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, &request->max_sge);
-    if (error == 0) {
+    if (error == 0)
         error = call.read(UVERBS_ATTR_CREATE_SRQ_MAX_WR, &request->max_wr);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = call.read(UVERBS_ATTR_CREATE_SRQ_LIMIT, &request->srq_limit);
-    }
-    if (error != 0) {
+    if (error != 0)
         return error;
-    }
     request->user_handle = call.value(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE);
     request->pd_handle = call.handle(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE);
     const std::uint64_t type = call.value(UVERBS_ATTR_CREATE_SRQ_TYPE);
@@ -105,9 +97,8 @@ int read_srq(const IoctlCall& call, ib_uverbs_create_xsrq* request) {
         case IB_UVERBS_SRQT_BASIC:
             break;
         case IB_UVERBS_SRQT_TM:
-            if (!call.has(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)) {
+            if (!call.has(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE))
                 return ENOENT;
-            }
             request->cq_handle = call.handle(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE);
             error = call.read(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, &request->max_num_tags);
             break;
@@ -122,20 +113,16 @@ int read_srq(const IoctlCall& call, ib_uverbs_create_xsrq* request) {
 
 int create_srq_by_ioctl(Context& context, IoctlCall& call) {
     ib_uverbs_create_xsrq request{};
-    if (const int error = read_srq(call, &request)) {
+    if (const int error = read_srq(call, &request))
         return error;
-    }
     ib_uverbs_create_srq_resp response{};
-    if (const int error = create_xsrq(context, call_of(call, request, response))) {
+    if (const int error = create_xsrq(context, call_of(call, request, response)))
         return error;
-    }
     int error = call.tell(UVERBS_ATTR_CREATE_SRQ_HANDLE, response.srq_handle);
-    if (error == 0) {
+    if (error == 0)
         error = call.write(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, response.max_wr);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = call.write(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, response.max_sge);
-    }
     return end_untold(context, context.srqs, response.srq_handle, error);
 }
 
@@ -166,34 +153,29 @@ int read_qp_flags(const IoctlCall& call, ib_uverbs_ex_create_qp* request) {
         IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING |
         IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
     std::uint64_t flags = 0;
-    if (const int error = call.read_flags(UVERBS_ATTR_CREATE_QP_FLAGS, kKnown, &flags)) {
+    if (const int error = call.read_flags(UVERBS_ATTR_CREATE_QP_FLAGS, kKnown, &flags))
         return error;
-    }
     request->sq_sig_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0 ? 1 : 0;
     flags &= ~std::uint64_t{IB_UVERBS_QP_CREATE_SQ_SIG_ALL};
-    if (flags != 0 && request->qp_type != IBV_QPT_UD && request->qp_type != IBV_QPT_DRIVER) {
+    if (flags != 0 && request->qp_type != IBV_QPT_UD && request->qp_type != IBV_QPT_DRIVER)
         return EINVAL;
-    }
     request->create_flags = static_cast<std::uint32_t>(flags);
     return call.has(UVERBS_ATTR_CREATE_QP_SOURCE_QPN) ? EPERM : 0;
 }
 
 int read_qp(const IoctlCall& call, ib_uverbs_ex_create_qp* request) {
     ib_uverbs_qp_cap cap;
-    if (const int error = call.read(UVERBS_ATTR_CREATE_QP_CAP, &cap)) {
+    if (const int error = call.read(UVERBS_ATTR_CREATE_QP_CAP, &cap))
         return error;
-    }
     const std::uint64_t type = call.value(UVERBS_ATTR_CREATE_QP_TYPE);
-    if (type > UINT8_MAX) {
+    if (type > UINT8_MAX)
         return EINVAL;
-    }
     request->qp_type = static_cast<std::uint8_t>(type);
     for (const std::uint16_t id :
          {UVERBS_ATTR_CREATE_QP_PD_HANDLE, UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE,
           UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE}) {
-        if (!call.has(id)) {
+        if (!call.has(id))
             return ENOENT;
-        }
     }
     request->user_handle = call.value(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
     request->pd_handle = call.handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE);
@@ -211,13 +193,11 @@ int read_qp(const IoctlCall& call, ib_uverbs_ex_create_qp* request) {
 
 int create_qp_by_ioctl(Context& context, IoctlCall& call) {
     ib_uverbs_ex_create_qp request{};
-    if (const int error = read_qp(call, &request)) {
+    if (const int error = read_qp(call, &request))
         return error;
-    }
     ib_uverbs_ex_create_qp_resp response{};
-    if (const int error = create_qp_ex(context, call_of(call, request, response))) {
+    if (const int error = create_qp_ex(context, call_of(call, request, response)))
         return error;
-    }
     const ib_uverbs_create_qp_resp& made = response.base;
     const ib_uverbs_qp_cap cap{.max_send_wr = made.max_send_wr,
                                .max_recv_wr = made.max_recv_wr,
@@ -225,12 +205,10 @@ int create_qp_by_ioctl(Context& context, IoctlCall& call) {
                                .max_recv_sge = made.max_recv_sge,
                                .max_inline_data = made.max_inline_data};
     int error = call.tell(UVERBS_ATTR_CREATE_QP_HANDLE, made.qp_handle);
-    if (error == 0) {
+    if (error == 0)
         error = call.write_or_zero(UVERBS_ATTR_CREATE_QP_RESP_CAP, &cap, sizeof cap);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = call.write(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, made.qpn);
-    }
     return end_untold(context, context.qps, made.qp_handle, error);
 }
 
@@ -253,9 +231,8 @@ template <typename Request, typename Response>
 int destroy_and_tell(Context& context, IoctlCall& call, std::uint16_t answer, Request request,
                      int (*destroy)(Context&, const Call&)) {
     Response response{};
-    if (const int error = destroy(context, call_of(call, request, response))) {
+    if (const int error = destroy(context, call_of(call, request, response)))
         return error;
-    }
     return call.write(answer, response);
 }
 
@@ -305,12 +282,10 @@ constexpr std::array kQueryMr = {
 int query_mr(Context& context, IoctlCall& call) {
     const Mr& mr = *context.mrs.find(call.handle(UVERBS_ATTR_QUERY_MR_HANDLE))->core;
     int error = call.write(UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr.key);
-    if (error == 0) {
+    if (error == 0)
         error = call.write(UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr.key);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = call.write(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, mr.length);
-    }
     return error != 0 ? error : call.write_if_asked(UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr.iova);
 }
 

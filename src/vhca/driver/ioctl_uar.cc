@@ -35,21 +35,18 @@ std::uint32_t free_page(const Context& context) {
     context.uars.for_each(
         [&](std::uint32_t, const UarObject& uar) { is_taken[uar.page - kFirstPage] = true; });
     std::uint32_t page = 0;
-    while (page < kPagesMax && is_taken[page]) {
+    while (page < kPagesMax && is_taken[page])
         ++page;
-    }
     return page;
 }
 
 int alloc_uar(Context& context, IoctlCall& call) {
     const std::uint64_t type = call.value(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
-    if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC) {
+    if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
         return EOPNOTSUPP;
-    }
     const std::uint32_t index = free_page(context);
-    if (index == kPagesMax) {
+    if (index == kPagesMax)
         return ENOMEM;
-    }
     const std::uint32_t page = kFirstPage + index;
     const auto page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE));
     const std::uint32_t handle = context.uars.add(std::make_unique<UarObject>(UarObject{page}));
@@ -58,15 +55,12 @@ int alloc_uar(Context& context, IoctlCall& call) {
         error =
             call.write(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, std::uint64_t{page} * page_bytes);
     }
-    if (error == 0) {
+    if (error == 0)
         error = call.write(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, page_bytes);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = call.write(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page);
-    }
-    if (error != 0) {
+    if (error != 0)
         static_cast<void>(context.uars.take(handle));
-    }
     return error;
 }
 

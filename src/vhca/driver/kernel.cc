@@ -24,13 +24,11 @@ int open_device(unsigned index) {
         return -1;
     }
     ucs::UniqueFd doorbells(::fcntl(shown.get(), F_DUPFD_CLOEXEC, 0));
-    if (!doorbells) {
+    if (!doorbells)
         return -1;
-    }
     std::shared_ptr<OpenFile> file = open_uverbs(index, std::move(doorbells));
-    if (file == nullptr) {
+    if (file == nullptr)
         return -1;
-    }
     if (!add_file(shown.get(), std::move(file))) {
         errno = EMFILE;
         return -1;
@@ -44,14 +42,12 @@ int open_device(unsigned index) {
 namespace tagwire::vhca::files {
 
 int open_node(const DeviceNode& node, int flags) {
-    if (node.kind == DeviceNode::Kind::kUverbs) {
+    if (node.kind == DeviceNode::Kind::kUverbs)
         return driver::open_device(node.index);
-    }
     int fd = -1;
     std::shared_ptr<OpenFile> file = driver::open_rdma_cm(flags, &fd);
-    if (file == nullptr) {
+    if (file == nullptr)
         return -1;
-    }
     ucs::UniqueFd shown(fd);
     if (!add_file(shown.get(), std::move(file))) {
         errno = EMFILE;

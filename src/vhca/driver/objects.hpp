@@ -49,9 +49,8 @@ class HandleTable {
     void clear() { objects_.clear(); }
     template <typename F>
     void for_each(const F& visit) const {
-        for (const auto& [handle, object] : objects_) {
+        for (const auto& [handle, object] : objects_)
             visit(handle, *object);
-        }
     }
 
   private:

@@ -68,9 +68,8 @@ DeviceConfig told_of(const DeviceConfig& made) {
 }  // namespace
 
 int attach_driver(unsigned device_index, Engine** engine_p) {
-    if (const int error = attach_engine(device_index, driver_sink(), adapt, engine_p)) {
+    if (const int error = attach_engine(device_index, driver_sink(), adapt, engine_p))
         return error;
-    }
     static_cast<void>(Poller::of(**engine_p));
     return 0;
 }

@@ -19,37 +19,32 @@ using files::Place;
 
 /// Takes `prefix` from the front, if that ends a component or the prefix itself does.
 bool take_prefix(std::string_view* path, std::string_view prefix) {
-    if (prefix.empty() || !path->starts_with(prefix)) {
+    if (prefix.empty() || !path->starts_with(prefix))
         return false;
-    }
     const std::string_view rest = path->substr(prefix.size());
-    if (!rest.empty() && rest.front() != '/') {
+    if (!rest.empty() && rest.front() != '/')
         return false;
-    }
     *path = rest;
     return true;
 }
 
 std::optional<DeviceNode> verbs_node(std::optional<unsigned> index) {
-    if (!index || *index >= driver_device_count()) {
+    if (!index || *index >= driver_device_count())
         return std::nullopt;
-    }
     return DeviceNode{.kind = DeviceNode::Kind::kUverbs, .index = *index};
 }
 
 std::optional<DeviceNode> find_node(std::string_view path) {
     constexpr std::string_view kVerbs = "/dev/infiniband/uverbs", kByNumber = "/dev/char/231:";
     constexpr unsigned kVerbsMinor = 192;
-    if (path.starts_with(kVerbs)) {
+    if (path.starts_with(kVerbs))
         return verbs_node(number_of(path.substr(kVerbs.size())));
-    }
     if (path.starts_with(kByNumber)) {
         const std::optional<unsigned> minor = number_of(path.substr(kByNumber.size()));
         return minor && *minor >= kVerbsMinor ? verbs_node(*minor - kVerbsMinor) : std::nullopt;
     }
-    if (path == files::kRdmaCmPath) {
+    if (path == files::kRdmaCmPath)
         return DeviceNode{.kind = DeviceNode::Kind::kRdmaCm, .index = 0};
-    }
     return std::nullopt;
 }
 
@@ -69,33 +64,28 @@ bool is_in_tree(std::string_view path) {
 bool may_be_ours(const char* path) {
     for (const char* word :
          {"infiniband", "uverbs", "rdma_cm", "/char/231:", "pci7477", "7477:", kTreeNamePrefix}) {
-        if (std::strstr(path, word) != nullptr) {
+        if (std::strstr(path, word) != nullptr)
             return true;
-        }
     }
     return false;
 }
 
 Place locate(int dir_fd, const char* path) {
     Lexical lexical;
-    if (!lexical.set(dir_fd, path)) {
+    if (!lexical.set(dir_fd, path))
         return {};
-    }
     std::string_view whole = lexical.view();
-    if (const std::optional<DeviceNode> node = find_node(whole)) {
+    if (const std::optional<DeviceNode> node = find_node(whole))
         return {.kind = Place::Kind::kNode, .node = *node, .path = {}};
-    }
     // The path of the process which forked us names ours.
     std::string_view behind = whole;
     if (take_prefix(&behind, published_tree_path())) {
-        if (const std::optional<DeviceNode> node = find_node(behind)) {
+        if (const std::optional<DeviceNode> node = find_node(behind))
             return {.kind = Place::Kind::kNode, .node = *node, .path = {}};
-        }
         return {.kind = Place::Kind::kTree, .node = {}, .path = tree_path() + std::string(behind)};
     }
-    if (!is_in_tree(whole)) {
+    if (!is_in_tree(whole))
         return {};
-    }
     take_prefix(&whole, "/sys");
     return {.kind = Place::Kind::kTree, .node = {}, .path = tree_path() + std::string(whole)};
 }
@@ -108,9 +98,8 @@ namespace tagwire::vhca::files {
 Place find_place(int dir_fd, const char* path) {
     // Paths that this thread opens while it makes the tree are what they say.
     static thread_local bool is_making_tree = false;
-    if (path == nullptr || is_making_tree || !driver::may_be_ours(path)) {
+    if (path == nullptr || is_making_tree || !driver::may_be_ours(path))
         return {};
-    }
     const int before = errno;
     is_making_tree = true;
     Place place = driver::locate(dir_fd, path);

@@ -17,12 +17,9 @@ constinit std::atomic<Known*> all{nullptr};
 
 Poller* find(const Engine& engine) {
     // SYNC pollers: pairs with the store in of()
-    for (Known* known = all.load(std::memory_order_acquire); known != nullptr;
-         known = known->next) {
-        if (known->engine == &engine) {
+    for (Known* known = all.load(std::memory_order_acquire); known != nullptr; known = known->next)
+        if (known->engine == &engine)
             return &known->poller;
-        }
-    }
     return nullptr;
 }
 
@@ -30,9 +27,8 @@ Poller* find(const Engine& engine) {
 
 Poller& Poller::of(Engine& engine) {
     Poller* poller = find(engine);
-    if (poller != nullptr) {
+    if (poller != nullptr)
         return *poller;
-    }
     const auto guard = engine.lock();
     poller = find(engine);
     if (poller == nullptr) {
@@ -98,9 +94,8 @@ bool Poller::pump_rings(Time now) {
     cqs_.for_each([&](CqObject& cq) {
         moved = cq.ring->look() || moved;
         flush(*cq.context->async_pipe);
-        if (cq.channel != nullptr) {
+        if (cq.channel != nullptr)
             flush(*cq.channel->pipe);
-        }
     });
     return moved;
 }
@@ -126,15 +121,12 @@ void Poller::wake(Time now) {
 }
 
 Time Poller::nap() const {
-    if (qps_.empty() && cqs_.empty()) {
+    if (qps_.empty() && cqs_.empty())
         return kNever;
-    }
-    if (trap_.fd() < 0) {
+    if (trap_.fd() < 0)
         return kBlindNapNs;
-    }
-    if (!is_settled_) {
+    if (!is_settled_)
         return unsettled_nap_ns_;
-    }
     return has_flushing_ || has_waiting_ ? kFlushNapNs : kNever;
 }
 

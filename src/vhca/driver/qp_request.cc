@@ -33,9 +33,8 @@ int find_parts(const Context& context, QpRequest* request) {
     const ib_uverbs_ex_create_qp& core = request->core;
     if (core.is_srq != 0) {
         request->srq = context.srqs.find(core.srq_handle);
-        if (request->srq == nullptr) {
+        if (request->srq == nullptr)
             return EINVAL;
-        }
     }
     request->recv_cq = context.cqs.find(core.recv_cq_handle);
     request->send_cq = context.cqs.find(core.send_cq_handle);
@@ -49,25 +48,20 @@ int find_parts(const Context& context, QpRequest* request) {
 int check_create_flags(std::uint32_t flags, DcKind dc) {
     constexpr std::uint32_t kKnown = 0xf1e;  // IB_UVERBS_QP_CREATE_*, and what is for the kernel
     constexpr std::uint32_t kSourceQpn = 1 << 10;
-    if ((flags & ~kKnown) != 0) {
+    if ((flags & ~kKnown) != 0)
         return EINVAL;
-    }
-    if ((flags & kSourceQpn) != 0) {
+    if ((flags & kSourceQpn) != 0)
         return EPERM;
-    }
     return flags == 0 ? 0 : dc == DcKind::kTarget ? EINVAL : EOPNOTSUPP;
 }
 
 int read_driver_part(const Call& call, mlx5_ib_create_qp* driver) {
-    if (call.driver_in.bytes < offsetof(mlx5_ib_create_qp, ece_options)) {
+    if (call.driver_in.bytes < offsetof(mlx5_ib_create_qp, ece_options))
         return EINVAL;
-    }
-    if (const int error = read_user(call.driver_in, driver)) {
+    if (const int error = read_user(call.driver_in, driver))
         return error;
-    }
-    if (const int error = check_zeros(call.driver_in.from(sizeof *driver))) {
+    if (const int error = check_zeros(call.driver_in.from(sizeof *driver)))
         return error == EFAULT ? EFAULT : EINVAL;
-    }
     return 0;
 }
 
@@ -90,9 +84,8 @@ int check_driver_flags(const Context& context, QpRequest* request) {
                 return EINVAL;
         }
     }
-    if ((driver.flags & ~known) != 0 || driver.uidx > kUserIndexMax) {
+    if ((driver.flags & ~known) != 0 || driver.uidx > kUserIndexMax)
         return EINVAL;
-    }
     if ((driver.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) != 0 &&
         !has_doorbell_page(context, driver.bfreg_index)) {
         return EINVAL;
@@ -116,9 +109,8 @@ std::uint8_t carried_by(const CqObject& cq) {
 DataInCqe choose_data_in_cqe(const QpRequest& request) {
     const std::uint32_t flags = request.driver.flags;
     DataInCqe chosen;
-    if ((flags & MLX5_QP_FLAG_SCATTER_CQE) == 0) {
+    if ((flags & MLX5_QP_FLAG_SCATTER_CQE) == 0)
         return chosen;
-    }
     const bool is_rc = request.type == IBV_QPT_RC;
     const std::uint8_t receives = carried_by(*request.recv_cq);
     if (is_rc || request.type == IBV_QPT_UC ||
@@ -126,10 +118,8 @@ DataInCqe choose_data_in_cqe(const QpRequest& request) {
         chosen.received = receives;
     }
     const bool knows = (flags & MLX5_QP_FLAG_ALLOW_SCATTER_CQE) != 0;
-    if ((is_rc || request.dc.kind == DcKind::kInitiator) &&
-        (knows || request.core.sq_sig_all != 0)) {
+    if ((is_rc || request.dc.kind == DcKind::kInitiator) && (knows || request.core.sq_sig_all != 0))
         chosen.read = carried_by(*request.send_cq);
-    }
     return chosen;
 }
 
@@ -172,12 +162,10 @@ int take_receives(QpRequest* request, std::uint32_t entries_max) {
 
 int take_sends(QpRequest* request, const DeviceConfig& limits) {
     const mlx5_ib_create_qp& driver = request->driver;
-    if (driver.sq_wqe_count == 0) {
+    if (driver.sq_wqe_count == 0)
         return 0;
-    }
-    if (!is_ring(driver.sq_wqe_count, limits.qp_wr_max)) {
+    if (!is_ring(driver.sq_wqe_count, limits.qp_wr_max))
         return EINVAL;
-    }
     request->sends = {.address = driver.buf_addr + request->receives.bytes(),
                       .entries = driver.sq_wqe_count,
                       .entry_bytes = kBlockBytes};
@@ -187,15 +175,12 @@ int take_sends(QpRequest* request, const DeviceConfig& limits) {
 }
 
 int take_rings(QpRequest* request, const DeviceConfig& limits) {
-    if (request->dc.kind == DcKind::kTarget) {
+    if (request->dc.kind == DcKind::kTarget)
         return 0;
-    }
-    if (const int error = take_receives(request, limits.qp_wr_max)) {
+    if (const int error = take_receives(request, limits.qp_wr_max))
         return error;
-    }
-    if (const int error = take_sends(request, limits)) {
+    if (const int error = take_sends(request, limits))
         return error;
-    }
     return check_ring(request->driver.buf_addr, request->receives.bytes() + request->sends.bytes(),
                       request->driver.db_addr);
 }
@@ -212,18 +197,14 @@ int read_qp_request(const Context& context, const ib_uverbs_ex_create_qp& core, 
                      .max_recv_sge = core.max_recv_sge,
                      .max_inline_data = core.max_inline_data};
     int error = check_type(core.qp_type);
-    if (error == 0) {
+    if (error == 0)
         error = find_parts(context, request);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = read_driver_part(call, &request->driver);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = check_driver_flags(context, request);
-    }
-    if (error == 0) {
+    if (error == 0)
         error = check_create_flags(core.create_flags, request->dc.kind);
-    }
     if (error == 0) {
         const DataInCqe wanted =
             call.data_in_cqe != nullptr ? *call.data_in_cqe : choose_data_in_cqe(*request);

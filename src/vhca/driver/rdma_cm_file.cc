@@ -42,9 +42,8 @@ std::shared_ptr<OpenFile> open_rdma_cm(int flags, int* fd_p) {
         return nullptr;
     }
     auto channel = cm::Channel::open(cm::EngineNetwork::of(*engine).manager(), flags);
-    if (channel == nullptr) {
+    if (channel == nullptr)
         return nullptr;
-    }
     *fd_p = channel->program_fd();
     return std::make_shared<RdmaCmFile>(std::move(channel));
 }

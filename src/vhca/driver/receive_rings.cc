@@ -28,9 +28,8 @@ bool ReceiveRing::has_more() const {
 }
 
 bool ReceiveRing::next(RecvWork* work_p) {
-    if (!has_more()) {
+    if (!has_more())
         return false;
-    }
     if (!copy_in(copy_.data(), place_of(ring_, taken_), copy_.size())) {
         is_gone_ = true;
         return false;

@@ -31,14 +31,12 @@ bool SendRing::copy(std::span<std::byte> to) {
 }
 
 bool SendRing::fetch() {
-    if (is_gone_) {
+    if (is_gone_)
         return false;
-    }
     const auto posted = static_cast<std::uint16_t>(record_.load(kSendsPosted, &is_gone_));
     const auto waiting = static_cast<std::uint16_t>(posted - seen_);
-    if (is_gone_ || waiting == 0) {
+    if (is_gone_ || waiting == 0)
         return false;
-    }
     if (waiting > config_.ring.entries) {  // no driver writes this
         wqe_.opcode = 0;
         wqe_.work.stream = 0;
@@ -47,14 +45,12 @@ bool SendRing::fetch() {
         return true;
     }
     std::array<std::byte, kSegmentBytes> control;
-    if (!copy(control)) {
+    if (!copy(control))
         return false;
-    }
     const std::uint32_t blocks = std::min<std::uint32_t>(blocks_of(control), waiting);
     const std::span entry(copy_.data(), blocks * kBlockBytes);
-    if (!copy(entry)) {
+    if (!copy(entry))
         return false;
-    }
     std::copy(control.begin(), control.end(), entry.begin());  // as it was when it was measured
     parse_wqe(entry, seen_, config_.context, &wqe_);
     return true;
@@ -76,47 +72,40 @@ void SendRing::add_inline(const WqePiece& piece) {
 
 void SendRing::complete_work() {
     sges_.clear();
-    for (const WqePiece& piece : std::span(wqe_.pieces).first(wqe_.piece_count)) {
-        if (piece.is_inline) {
+    for (const WqePiece& piece : std::span(wqe_.pieces).first(wqe_.piece_count))
+        if (piece.is_inline)
             add_inline(piece);
-        } else {
+        else
             sges_.push_back(piece.sge);
-        }
-    }
     SendWork& work = wqe_.work;
     work.wr_id = EntryName{seen_, wqe_.opcode}.pack();
-    if (wqe_.has_address) {
+    if (wqe_.has_address)
         work.route = config_.route_of(wqe_.address);
-    }
     work.sges = sges_;
 }
 
 int SendRing::post(Qp& qp) {
     complete_work();
     const int error = qp.enqueue_send(wqe_.work);
-    if (error != EINVAL) {
+    if (error != EINVAL)
         return error;
-    }
     refuse(&wqe_);
     complete_work();
     return qp.enqueue_send(wqe_.work);
 }
 
 bool SendRing::look(Qp& qp, Time now) {
-    if (qp.state() < IBV_QPS_RTS) {
+    if (qp.state() < IBV_QPS_RTS)
         return false;
-    }
     unsigned taken = 0;
     while (taken != kEntriesPerLook && fetch()) {
-        if (post(qp) != 0) {
+        if (post(qp) != 0)
             break;  // no room at present: it stays where it is
-        }
         seen_ = static_cast<std::uint16_t>(seen_ + wqe_.blocks);
         ++taken;
     }
-    if (taken != 0) {
+    if (taken != 0)
         qp.ring(now);
-    }
     return taken != 0;
 }
 

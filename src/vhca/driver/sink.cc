@@ -8,9 +8,8 @@ namespace {
 
 template <typename T>
 void tell_program(T& object, ibv_event_type type) {
-    if (object.is_devx) {
+    if (object.is_devx)
         return;
-    }
     const ib_uverbs_async_event_desc event{.element = object.user_handle,
                                            .event_type = static_cast<std::uint32_t>(type),
                                            .reserved = 0};
@@ -54,9 +53,8 @@ template <typename T>
 void tell_all(T& object, ibv_event_type type, std::uint32_t number) {
     constexpr std::uint8_t kOverrun = 1;  // the one error that a CQ has here
     DevxEvent event;
-    if (!object.subscriptions.empty() && devx_event_of(type, &event)) {
+    if (!object.subscriptions.empty() && devx_event_of(type, &event))
         tell(object.subscriptions, event, number, type == IBV_EVENT_CQ_ERR ? kOverrun : 0);
-    }
     tell_program(object, type);
 }
 
@@ -85,9 +83,8 @@ EventSink& driver_sink() {
 // As many events as were pushed, less those that nobody read, which are taken back.
 std::uint32_t Context::retire_events(std::uint64_t user_handle, std::uint32_t pushed,
                                      bool (*is_kind)(std::uint32_t)) {
-    if (pushed == 0) {
+    if (pushed == 0)
         return 0;
-    }
     const std::size_t unread = async_pipe->take_back([&](std::span<const std::byte> bytes) {
         ib_uverbs_async_event_desc event;
         std::memcpy(&event, bytes.data(), sizeof event);

@@ -44,9 +44,8 @@ void TagRing::advance() {
 }
 
 bool TagRing::next(ibv_qp_state state, TagWork* work_p) {
-    if (state < IBV_QPS_RTS || !ring_.fetch() || !ring_.wqe_.is_tag_command) {
+    if (state < IBV_QPS_RTS || !ring_.fetch() || !ring_.wqe_.is_tag_command)
         return false;
-    }
     make_work(work_p);
     return true;
 }
@@ -57,16 +56,14 @@ void TagRing::done(const TagWork& work, int error) {
         ring_.is_gone_ = true;  // the list has no room for it
         return;
     }
-    if (work.opcode == IBV_WR_TAG_ADD) {
+    if (work.opcode == IBV_WR_TAG_ADD)
         indices_.put(EntryName::unpack(work.wr_id).counter, work.handle);
-    }
     advance();
 }
 
 bool TagRing::look(Qp& qp, Srq& srq, Time now) {
-    if (qp.state() < IBV_QPS_RTS) {
+    if (qp.state() < IBV_QPS_RTS)
         return false;
-    }
     unsigned taken = 0;
     bool has_sent = false;
     for (; taken != SendRing::kEntriesPerLook && ring_.fetch(); ++taken) {
@@ -84,9 +81,8 @@ bool TagRing::look(Qp& qp, Srq& srq, Time now) {
         }
     }
     has_sent_ = has_sent_ || has_sent;
-    if (has_sent) {
+    if (has_sent)
         qp.ring(now);
-    }
     return taken != 0;
 }
 

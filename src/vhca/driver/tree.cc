@@ -37,9 +37,8 @@ std::string copy_of(const char* path) {
     std::array<char, 4096> bytes{};
     const ssize_t got = fd ? ::read(fd.get(), bytes.data(), bytes.size()) : 0;
     std::string read(bytes.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-    while (!read.empty() && read.back() == '\n') {
+    while (!read.empty() && read.back() == '\n')
         read.pop_back();
-    }
     return read;
 }
 
@@ -52,12 +51,10 @@ class Writer {
     void folder(const std::string& path) {
         for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
             const std::string part = root_ + path.substr(0, end);
-            if (::mkdir(part.c_str(), 0755) != 0) {
+            if (::mkdir(part.c_str(), 0755) != 0)
                 note(errno == EEXIST ? 0 : errno);
-            }
-            if (end == std::string::npos) {
+            if (end == std::string::npos)
                 return;
-            }
         }
     }
     /// A line is added to `contents` as its end.
@@ -65,15 +62,12 @@ class Writer {
         const ucs::UniqueFd fd(::open((root_ + path).c_str(),
                                       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444));
         const std::string line = contents + "\n";
-        if (!fd ||
-            ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+        if (!fd || ::write(fd.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
             note(errno);
-        }
     }
     void link(const std::string& path, const std::string& to) {
-        if (::symlink(to.c_str(), (root_ + path).c_str()) != 0) {
+        if (::symlink(to.c_str(), (root_ + path).c_str()) != 0)
             note(errno);
-        }
     }
 
   private:
@@ -90,9 +84,8 @@ std::string guid_text(std::uint64_t guid) {
 
 std::string gid_text(const ibv_gid& gid) {
     std::string all;
-    for (unsigned i = 0; i < sizeof gid.raw; i += 2) {
+    for (unsigned i = 0; i < sizeof gid.raw; i += 2)
         all += text("%s%02x%02x", i == 0 ? "" : ":", gid.raw[i], gid.raw[i + 1]);
-    }
     return all;
 }
 
@@ -108,9 +101,8 @@ void write_gids(Writer& writer, const std::string& port_path, unsigned port, Eng
         writer.file(port_path + "/gids" + index, gid_text(holds ? engine.gid() : ibv_gid{}));
         writer.file(port_path + "/gid_attrs/types" + index,
                     holds && engine.is_ethernet() ? "RoCE v2" : "IB/RoCE v1");
-        if (holds && engine.interface() != nullptr) {
+        if (holds && engine.interface() != nullptr)
             writer.file(port_path + "/gid_attrs/ndevs" + index, engine.interface()->name);
-        }
     }
 }
 
@@ -152,9 +144,8 @@ void write_pci(Writer& writer, const std::string& path) {
     writer.file(path + "/numa_node", "-1");
     writer.file(path + "/local_cpulist", copy_of("/sys/devices/system/cpu/online"));
     const std::string cpus = copy_of("/sys/devices/system/node/node0/cpumap");
-    if (!cpus.empty()) {
+    if (!cpus.empty())
         writer.file(path + "/local_cpus", cpus);
-    }
     writer.file(path + "/uevent", text("DRIVER=mlx5_core\nPCI_ID=%04X:%04X", kPciVendor, part));
 }
 
@@ -190,9 +181,8 @@ void write_verbs(Writer& writer, const std::string& path, unsigned index) {
 
 void write_all(Writer& writer, unsigned index) {
     Engine* engine = nullptr;
-    if (const int error = attach_driver(index, &engine)) {
+    if (const int error = attach_driver(index, &engine))
         TW_LOG_DEBUG("virtual HCA: vhca%u has no engine, errno %d", index, error);
-    }
     const std::string function = text("7477:00:00.%u", index);
     const std::string pci = "/devices/pci7477:00/" + function;
     const std::string device = text("/infiniband/vhca%u", index);
@@ -233,9 +223,8 @@ int fill_tree(const std::string& root) {
         writer.folder(path);
     }
     writer.file("/class/infiniband_verbs/abi_version", "6");
-    for (unsigned i = 0; i < driver_device_count(); ++i) {
+    for (unsigned i = 0; i < driver_device_count(); ++i)
         write_all(writer, i);
-    }
     return writer.error();
 }
 

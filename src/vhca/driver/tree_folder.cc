@@ -38,15 +38,13 @@ std::uint64_t start_of(long pid) {
     std::snprintf(path.data(), path.size(), "/proc/%ld/stat", pid);
     const ucs::UniqueFd fd(::open(path.data(), O_RDONLY | O_CLOEXEC));
     std::array<char, 1024> text{};
-    if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0) {
+    if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0)
         return 0;
-    }
     // The name, in brackets, may hold anything.
     const char* at = std::strrchr(text.data(), ')');
     constexpr int kFieldsBetween = 20;
-    for (int i = 0; i < kFieldsBetween && at != nullptr; ++i) {
+    for (int i = 0; i < kFieldsBetween && at != nullptr; ++i)
         at = std::strchr(at + 1, ' ');
-    }
     return at == nullptr ? 0 : std::strtoull(at, nullptr, 10);
 }
 
@@ -79,16 +77,14 @@ bool is_left_over(const Owner& owner, const Owner& self) {
 
 void remove_left_overs(const std::string& folder, const std::string& ours) {
     const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir(folder.c_str()), &::closedir);
-    if (all == nullptr) {
+    if (all == nullptr)
         return;
-    }
     const Owner self = myself();
     while (const dirent* entry = ::readdir(all.get())) {
         Owner owner;
         const std::string path = folder + "/" + entry->d_name;
-        if (parse_name(entry->d_name, &owner) && path != ours && is_left_over(owner, self)) {
+        if (parse_name(entry->d_name, &owner) && path != ours && is_left_over(owner, self))
             remove_tree_folder(path);
-        }
     }
 }
 
@@ -119,16 +115,14 @@ class Tree {
 
     const std::string& path() {
         const std::scoped_lock lock(mutex_);
-        if (::syscall(SYS_getpid) != maker_) {
+        if (::syscall(SYS_getpid) != maker_)
             make();
-        }
         return path_;
     }
 
     void remove() {
-        if (::syscall(SYS_getpid) == maker_ && !path_.empty()) {
+        if (::syscall(SYS_getpid) == maker_ && !path_.empty())
             remove_tree_folder(path_);
-        }
     }
 
   private:
@@ -141,9 +135,8 @@ class Tree {
         maker_ = ::syscall(SYS_getpid);
         path_ = maker_ == publisher_ ? published_ : new_tree_path();
         int error = make_tree_folder(path_);
-        if (error == 0) {
+        if (error == 0)
             error = fill_tree(path_);
-        }
         if (error != 0) {
             TW_LOG_ERROR("virtual HCA: the files of its device cannot be made in %s: %s",
                          path_.c_str(), std::strerror(error));

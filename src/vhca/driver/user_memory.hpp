@@ -22,9 +22,8 @@ __attribute__((no_sanitize("address", "undefined"), noinline)) inline void copy_
     void* to, const void* from, std::size_t bytes) {
     auto* target = static_cast<volatile unsigned char*>(to);
     const auto* source = static_cast<const volatile unsigned char*>(from);
-    for (std::size_t i = 0; i != bytes; ++i) {
+    for (std::size_t i = 0; i != bytes; ++i)
         target[i] = source[i];
-    }
 }
 #else
 inline void copy_foreign(void* to, const void* from, std::size_t bytes) {

@@ -32,9 +32,8 @@ class UverbsFile final : public OpenFile {
 
 std::shared_ptr<OpenFile> open_uverbs(unsigned device_index, ucs::UniqueFd doorbells) {
     auto context = open_context(device_index);
-    if (context == nullptr) {
+    if (context == nullptr)
         return nullptr;
-    }
     context->watch_doorbells(std::move(doorbells), kDoorbellBytes);
     return std::make_shared<UverbsFile>(std::move(context), device_index);
 }

@@ -34,18 +34,16 @@ class Segments {
 
     template <typename T>
     [[nodiscard]] bool take(T* segment_p, std::size_t bytes = sizeof(T)) {
-        if (left() < bytes) {
+        if (left() < bytes)
             return false;
-        }
         std::memcpy(static_cast<void*>(segment_p), entry_.data() + at_, bytes);
         at_ += bytes;
         return true;
     }
     /// Of the bytes from here on, which are an inline segment's: where they are in the entry.
     [[nodiscard]] bool pass(std::size_t bytes, std::uint32_t* offset_p) {
-        if (left() < bytes) {
+        if (left() < bytes)
             return false;
-        }
         *offset_p = static_cast<std::uint32_t>(at_);
         at_ = std::min((at_ + bytes + kSegmentBytes - 1) / kSegmentBytes * kSegmentBytes,
                        entry_.size());
@@ -70,9 +68,8 @@ bool needs_address(const WqeContext& context) {
 /// 16 bytes, or 48.
 bool take_address(Segments& segments, WqeAddress* address_p) {
     mlx5_wqe_av av{};
-    if (!segments.take(&av, kSegmentBytes)) {
+    if (!segments.take(&av, kSegmentBytes))
         return false;
-    }
     WqeAddress& address = *address_p;
     const std::uint32_t number = be32toh(av.dqp_dct);
     address.is_extended = (number & MLX5_EXTENDED_UD_AV) != 0;
@@ -84,15 +81,13 @@ bool take_address(Segments& segments, WqeAddress* address_p) {
     address.attr.static_rate = av.stat_rate_sl >> 4;
     address.attr.src_path_bits = av.fl_mlid & 0x7f;
     address.attr.dlid = be16toh(av.rlid);
-    if (!address.is_extended) {
+    if (!address.is_extended)
         return true;
-    }
     mlx5_wqe_av whole{};
     auto* rest = reinterpret_cast<std::byte*>(&whole) + kSegmentBytes;
     std::array<std::byte, sizeof whole - kSegmentBytes> bytes;
-    if (!segments.take(&bytes)) {
+    if (!segments.take(&bytes))
         return false;
-    }
     std::memcpy(rest, bytes.data(), bytes.size());
     const std::uint32_t flow = be32toh(whole.grh_gid_fl);
     address.attr.is_global = static_cast<std::uint8_t>(flow >> 30 & 1);
@@ -143,18 +138,15 @@ bool meaning_of(std::uint8_t opcode, Meaning* meaning_p) {
 
 bool take_remote(Segments& segments, const Meaning& meaning, SendWork& work) {
     mlx5_wqe_raddr_seg remote;
-    if (!segments.take(&remote)) {
+    if (!segments.take(&remote))
         return false;
-    }
     work.remote_addr = be64toh(remote.raddr);
     work.rkey = be32toh(remote.rkey);
-    if (!meaning.has_atomic) {
+    if (!meaning.has_atomic)
         return true;
-    }
     mlx5_wqe_atomic_seg atomic;
-    if (!segments.take(&atomic)) {
+    if (!segments.take(&atomic))
         return false;
-    }
     const bool is_add = meaning.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
     work.compare_add = be64toh(is_add ? atomic.swap_add : atomic.compare);
     work.swap = is_add ? 0 : be64toh(atomic.swap_add);
@@ -168,19 +160,16 @@ bool take_pieces(Segments& segments, bool may_inline, Wqe& wqe) {
             mlx5_wqe_inl_data_seg head;
             piece = {};
             piece.is_inline = true;
-            if (!may_inline || !segments.take(&head)) {
+            if (!may_inline || !segments.take(&head))
                 return false;
-            }
             piece.sge.length = be32toh(head.byte_count) & kBytesMask;
-            if (!segments.pass(piece.sge.length, &piece.offset)) {
+            if (!segments.pass(piece.sge.length, &piece.offset))
                 return false;
-            }
             continue;
         }
         mlx5_wqe_data_seg data;
-        if (!segments.take(&data)) {
+        if (!segments.take(&data))
             return false;
-        }
         const std::uint32_t bytes = be32toh(data.byte_count);
         piece = {};
         piece.sge = {be64toh(data.addr), bytes == 0 ? kBytesOfZero : bytes, be32toh(data.lkey)};
@@ -191,21 +180,18 @@ bool take_pieces(Segments& segments, bool may_inline, Wqe& wqe) {
 bool take_request(Segments& segments, const mlx5_wqe_ctrl_seg& control, const WqeContext& context,
                   Wqe& wqe) {
     Meaning meaning{};
-    if (!meaning_of(wqe.opcode, &meaning)) {
+    if (!meaning_of(wqe.opcode, &meaning))
         return false;
-    }
     const bool is_of_another_size = be32toh(control.opmod_idx_opcode) >> 24 != 0;
-    if (meaning.has_atomic && is_of_another_size) {
+    if (meaning.has_atomic && is_of_another_size)
         return false;
-    }
     SendWork& work = wqe.work;
     work.opcode = meaning.opcode;
     work.imm = meaning.opcode == IBV_WR_SEND_WITH_INV ? be32toh(control.imm) : control.imm;
     wqe.has_address = needs_address(context);
     if (wqe.has_address) {
-        if (!take_address(segments, &wqe.address)) {
+        if (!take_address(segments, &wqe.address))
             return false;
-        }
         work.remote_qpn = wqe.address.remote_qpn;
         work.remote_qkey = wqe.address.remote_qkey;
         work.dc_key = wqe.address.dc_key;
@@ -216,14 +202,12 @@ bool take_request(Segments& segments, const mlx5_wqe_ctrl_seg& control, const Wq
 
 bool take_append(Segments& segments, const mlx5_wqe_tm_seg& operation, TagCommand& tag) {
     mlx5_wqe_data_seg data;
-    if (!segments.take(&data)) {
+    if (!segments.take(&data))
         return false;
-    }
     tag.tag = be64toh(operation.append_tag);
     tag.mask = be64toh(operation.append_mask);
-    if (be32toh(data.lkey) != kEndOfList) {
+    if (be32toh(data.lkey) != kEndOfList)
         tag.sge = {be64toh(data.addr), be32toh(data.byte_count), be32toh(data.lkey)};
-    }
     return true;
 }
 
@@ -232,9 +216,8 @@ bool take_tag_command(Segments& segments, Wqe& wqe) {
     constexpr std::uint8_t kWantsCompletion = 0x80, kHasCount = 0x40;
     enum : std::uint8_t { kNop = 0, kAppend = 1, kRemove = 2 };
     mlx5_wqe_tm_seg operation{};
-    if (!segments.take(&operation, kSegmentBytes)) {
+    if (!segments.take(&operation, kSegmentBytes))
         return false;
-    }
     TagCommand& tag = wqe.tag;
     tag.wants_completion = (operation.flags & kWantsCompletion) != 0;
     tag.has_count = (operation.flags & kHasCount) != 0;
@@ -272,17 +255,15 @@ bool take_body(std::span<const std::byte> entry, const mlx5_wqe_ctrl_seg& contro
                const WqeContext& context, Wqe& wqe) {
     Segments segments(entry);
     mlx5_wqe_ctrl_seg passed;
-    if (!segments.take(&passed)) {
+    if (!segments.take(&passed))
         return false;
-    }
     if (wqe.opcode == MLX5_OPCODE_NOP) {  // whatever follows
         wqe.work.is_nop = true;
         return true;
     }
     wqe.is_tag_command = wqe.opcode == MLX5_OPCODE_TAG_MATCHING;
-    if (wqe.is_tag_command) {
+    if (wqe.is_tag_command)
         return context.commands_tags && take_tag_command(segments, wqe);
-    }
     return take_request(segments, control, context, wqe);
 }
 
@@ -333,13 +314,11 @@ std::size_t parse_receive(std::span<const std::byte> entry, std::span<ibv_sge> t
     std::size_t count = 0;
     for (Segments segments(entry); count != to.size();) {
         mlx5_wqe_data_seg data;
-        if (!segments.take(&data) || be32toh(data.lkey) == kEndOfList) {
+        if (!segments.take(&data) || be32toh(data.lkey) == kEndOfList)
             break;
-        }
         const std::uint32_t bytes = be32toh(data.byte_count) & kBytesMask;
-        if (bytes != 0) {
+        if (bytes != 0)
             to[count++] = {be64toh(data.addr), bytes, be32toh(data.lkey)};
-        }
     }
     return count;
 }

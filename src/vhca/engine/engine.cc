@@ -56,9 +56,8 @@ int Engine::get(const EngineConfig& config, Engine** engine_p) {
     const std::lock_guard guard(making);
     Engine*& engine = engines[config.index];
     if (engine == nullptr) {
-        if (const int error = make(config, &engine); error != 0) {
+        if (const int error = make(config, &engine); error != 0)
             return error;
-        }
     }
     *engine_p = engine;
     return 0;
@@ -67,13 +66,11 @@ int Engine::get(const EngineConfig& config, Engine** engine_p) {
 int Engine::make(const EngineConfig& config, Engine** engine_p) {
     static const int atfork_error =
         ::pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    if (atfork_error != 0) {
+    if (atfork_error != 0)
         return atfork_error;
-    }
     auto* engine = new (std::nothrow) Engine;
-    if (engine == nullptr) {
+    if (engine == nullptr)
         return ENOMEM;
-    }
     if (const int error = engine->start(config); error != 0) {
         delete engine;
         return error;
@@ -86,14 +83,12 @@ int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
     is_ethernet_ = config.link_layer == LinkLayer::kEthernet || config.fabric == FabricKind::kUdp;
     if (config.fabric == FabricKind::kShm) {
         std::unique_ptr<ShmFabric> shm;
-        if (const int error = ShmFabric::open(&shm); error != 0) {
+        if (const int error = ShmFabric::open(&shm); error != 0)
             return error;
-        }
         device->lid = shm->lid();
         device->guid = (device->guid & ~kLidBits) | shm->lid();
-        if (is_ethernet_) {
+        if (is_ethernet_)
             shm->add_grhs(device->guid & ~kLidBits);
-        }
         fabric_ = std::move(shm);
         return 0;
     }
@@ -103,9 +98,8 @@ int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
         return EINVAL;
     }
     std::unique_ptr<UdpFabric> udp;
-    if (const int error = UdpFabric::open(config.address.c_str(), &udp); error != 0) {
+    if (const int error = UdpFabric::open(config.address.c_str(), &udp); error != 0)
         return error;
-    }
     device->lid = 0;
     device->guid = (device->guid & ~kAddressBits) | udp->address();
     device->active_mtu = std::min(device->active_mtu, udp->mtu());
@@ -119,9 +113,8 @@ int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
 
 int Engine::start(const EngineConfig& config) {
     DeviceConfig device = config.device;
-    if (const int error = open_fabric(config, &device); error != 0) {
+    if (const int error = open_fabric(config, &device); error != 0)
         return error;
-    }
     install_fault_handler();
     lid_ = device.lid;
     guid_ = device.guid;
@@ -143,9 +136,8 @@ int Engine::start(const EngineConfig& config) {
     const std::uint64_t seed = config.seed != 0 ? config.seed : ucs::random_u64();
     device_ = std::make_unique<Device>(device, *wire, sink_, seed);
     bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!bell_) {
+    if (!bell_)
         return errno;
-    }
     TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", lid_, static_cast<unsigned long long>(guid_));
     return start_helper();
 }
@@ -193,20 +185,17 @@ void Engine::take_leave() {
     bool is_heard = false;
     for (int i = 0; !is_heard && i < kTriesMax && lock_at_end(); ++i) {
         is_heard = management_ == nullptr || management_->say_farewell();
-        if (management_ != nullptr) {
+        if (management_ != nullptr)
             progress_locked();
-        }
         mutex_.unlock();
-        if (!is_heard) {
+        if (!is_heard)
             rest_a_little();
-        }
     }
 }
 
 bool Engine::summarize() {
-    if (!lock_at_end()) {
+    if (!lock_at_end())
         return false;
-    }
     const std::string line = summary_of(figures());
     mutex_.unlock_quietly();
     return ::write(STDERR_FILENO, line.data(), line.size()) > 0;
@@ -214,19 +203,14 @@ bool Engine::summarize() {
 
 void Engine::say_farewell() {
     const std::unique_lock guard(making, std::try_to_lock);
-    if (!guard.owns_lock()) {
+    if (!guard.owns_lock())
         return;
-    }
-    for (Engine* engine : engines) {
-        if (engine != nullptr) {
+    for (Engine* engine : engines)
+        if (engine != nullptr)
             engine->take_leave();
-        }
-    }
-    for (Engine* engine : engines) {
-        if (engine != nullptr && std::exchange(engine->has_summary_, false)) {
+    for (Engine* engine : engines)
+        if (engine != nullptr && std::exchange(engine->has_summary_, false))
             static_cast<void>(engine->summarize());
-        }
-    }
     if (trace != nullptr) {
         if (const std::uint64_t left_out = trace->finish(); left_out != 0) {
             const std::string line = "tagwire: the trace " + trace->path() + " lacks " +
@@ -242,19 +226,15 @@ void Engine::say_farewell() {
 // The locks are taken, so that the child finds each device between two steps.
 void Engine::before_fork() {
     making.lock();
-    for (Engine* engine : engines) {
-        if (engine != nullptr) {
+    for (Engine* engine : engines)
+        if (engine != nullptr)
             engine->mutex_.lock();
-        }
-    }
 }
 
 void Engine::after_fork_parent() {
-    for (Engine* engine : engines) {
-        if (engine != nullptr) {
+    for (Engine* engine : engines)
+        if (engine != nullptr)
             engine->mutex_.unlock_quietly();
-        }
-    }
     making.unlock();
 }
 
@@ -268,9 +248,8 @@ void Engine::after_fork_child() {
             engine = nullptr;
         }
     }
-    if (trace != nullptr) {
+    if (trace != nullptr)
         trace->abandon();
-    }
     trace = nullptr;
     has_begun_trace = false;
     making.unlock();
@@ -278,12 +257,10 @@ void Engine::after_fork_child() {
 
 void Engine::abandon() {
     mutex_.forget_wake();
-    if (management_ != nullptr) {
+    if (management_ != nullptr)
         management_->abandon();
-    }
-    if (tap_ != nullptr) {
+    if (tap_ != nullptr)
         tap_->abandon();
-    }
     fabric_->abandon();
     bell_.reset();
 }
@@ -294,15 +271,12 @@ unsigned Engine::drive(Time time) {
     Device& device = *device_;
     const unsigned packets = fabric_->deliver(device, time);
     deadline_ = device.progress(time);
-    if (management_ != nullptr) [[unlikely]] {
+    if (management_ != nullptr) [[unlikely]]
         deadline_ = std::min(deadline_, management_->progress(time));
-    }
-    if (faults_ != nullptr) [[unlikely]] {
+    if (faults_ != nullptr) [[unlikely]]
         deadline_ = std::min(deadline_, faults_->progress(time));
-    }
-    if (!fabric_->flush()) [[unlikely]] {
+    if (!fabric_->flush()) [[unlikely]]
         deadline_ = time;
-    }
     if (time >= next_stall_check_) {
         next_stall_check_ = time + kStallCheckNs;
         report_faults();
@@ -328,9 +302,8 @@ Route Engine::route_of(const ibv_ah_attr& attr) const {
 }
 
 std::uint64_t Engine::node_of(const ibv_ah_attr& attr) const {
-    if (attr.port_num > 1) {
+    if (attr.port_num > 1)
         return 0;  // no cable
-    }
     if (udp_ != nullptr) {
         const std::uint64_t low = be64toh(attr.grh.dgid.global.interface_id);
         const bool is_ipv4 = attr.is_global != 0 && attr.grh.dgid.global.subnet_prefix == 0 &&
@@ -339,24 +312,21 @@ std::uint64_t Engine::node_of(const ibv_ah_attr& attr) const {
     }
     if (attr.is_global != 0) {
         const std::uint64_t lid = be64toh(attr.grh.dgid.global.interface_id) & kLidBits;
-        if (attr.grh.dgid.global.subnet_prefix == htobe64(kLinkLocalPrefix) && lid != 0) {
+        if (attr.grh.dgid.global.subnet_prefix == htobe64(kLinkLocalPrefix) && lid != 0)
             return lid;
-        }
     }
     return is_ethernet_ ? std::uint64_t{0} : attr.dlid;
 }
 
 PacketKind packet_kind_of(const Engine& engine) {
-    if (!engine.is_ethernet()) {
+    if (!engine.is_ethernet())
         return PacketKind::kInfiniband;
-    }
     return engine.interface() != nullptr ? PacketKind::kRoceIpv4 : PacketKind::kRoceIpv6;
 }
 
 ibv_gid Engine::gid() const {
-    if (udp_ == nullptr) {
+    if (udp_ == nullptr)
         return link_local_gid(guid_);
-    }
     ibv_gid gid{};
     gid.global.interface_id = htobe64(kMappedPrefix | udp_->address());
     return gid;
@@ -388,9 +358,8 @@ DeviceFigures Engine::figures() const {
     figures.index = index_;
     figures.device = device_->counters();
     figures.fabric = fabric_->counters();
-    if (faults_ != nullptr) {
+    if (faults_ != nullptr)
         figures.faults = faults_->counters();
-    }
     figures.seed = seed_;
     return figures;
 }
@@ -400,24 +369,20 @@ Engine::HelperCounters Engine::helper_counters() const {
 }
 
 void Engine::SinkSwitch::cq_event(Cq& cq) {
-    if (to != nullptr) {
+    if (to != nullptr)
         to->cq_event(cq);
-    }
 }
 void Engine::SinkSwitch::qp_event(ibv_event_type type, Qp& qp) {
-    if (to != nullptr) {
+    if (to != nullptr)
         to->qp_event(type, qp);
-    }
 }
 void Engine::SinkSwitch::srq_event(ibv_event_type type, Srq& srq) {
-    if (to != nullptr) {
+    if (to != nullptr)
         to->srq_event(type, srq);
-    }
 }
 void Engine::SinkSwitch::cq_error(Cq& cq) {
-    if (to != nullptr) {
+    if (to != nullptr)
         to->cq_error(cq);
-    }
 }
 
 }  // namespace tagwire::vhca

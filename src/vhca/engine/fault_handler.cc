@@ -22,18 +22,16 @@ void pass_on(int signal, siginfo_t* info, void* context) {
         before.sa_handler(signal);
     } else {
         sigaction(signal, &before, nullptr);
-        if (info->si_code <= 0) {  // somebody sent it: there is no access that faults again
+        if (info->si_code <= 0)  // somebody sent it: there is no access that faults again
             raise(signal);
-        }
     }
 }
 
 void handle(int signal, siginfo_t* info, void* context) {
     FaultLanding* landing = fault_landing;
     if (landing != nullptr && info->si_code > 0) {
-        if (landing->is_surprise) {
+        if (landing->is_surprise)
             fault_count.fetch_add(1, std::memory_order_relaxed);
-        }
         siglongjmp(landing->place, 1);
     }
     pass_on(signal, info, context);
@@ -61,9 +59,8 @@ void install_fault_handler() {
 }
 
 unsigned take_fault_count() {
-    if (fault_count.load(std::memory_order_relaxed) == 0) [[likely]] {
+    if (fault_count.load(std::memory_order_relaxed) == 0) [[likely]]
         return 0;
-    }
     return fault_count.exchange(0, std::memory_order_relaxed);
 }
 

@@ -67,9 +67,8 @@ void Engine::help() {
         ppoll(fds.data(), fds.size(), wait_ns == kNever ? nullptr : &timeout, nullptr);
         wake_ups_.fetch_add(1, std::memory_order_relaxed);
         std::uint64_t rung = 0;
-        if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0) {
+        if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0)
             rung = 0;
-        }
         const bool was_asked = fds[0].revents != 0;
         if (was_asked) {
             mutex_.lock();
@@ -105,18 +104,16 @@ Time Engine::help_once(bool was_asked) {
     Time last_work = now();
     while (take_over(&last_work, &wait_ns)) {
         // Application threads come first.
-        if (is_guest || polls_.load(std::memory_order_relaxed) != polls) {
+        if (is_guest || polls_.load(std::memory_order_relaxed) != polls)
             return kTakeOverNs;
-        }
     }
     return wait_ns;
 }
 
 // One turn. False: enough, sleep for *wait_ns_p.
 bool Engine::take_over(Time* last_work_p, Time* wait_ns_p) {
-    if (!mutex_.try_lock()) {
+    if (!mutex_.try_lock())
         return false;  // somebody is at it
-    }
     take_overs_.fetch_add(1, std::memory_order_relaxed);
     mutex_.forget_wake();
     const Time time = now();
@@ -134,9 +131,8 @@ bool Engine::take_over(Time* last_work_p, Time* wait_ns_p) {
 
 // Under the lock. False: packets are there already.
 bool Engine::falls_asleep(Time time, Time* wait_ns_p) {
-    if (!fabric_->arm()) {
+    if (!fabric_->arm())
         return false;
-    }
     mutex_.wake_at_next_unlock(bell_.get());
     *wait_ns_p = deadline_ == kNever ? kNever : deadline_ <= time ? kRoomWaitNs : deadline_ - time;
     return true;
@@ -158,14 +154,12 @@ void Engine::help_pump() {
         ppoll(fds.data(), fds.size(), wait_ns == kNever ? nullptr : &timeout, nullptr);
         wake_ups_.fetch_add(1, std::memory_order_relaxed);
         std::uint64_t rung = 0;
-        if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0) {
+        if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0)
             rung = 0;
-        }
         mutex_.lock();
         mutex_.forget_wake();
-        if (fds[0].revents != 0) {
+        if (fds[0].revents != 0)
             fabric_->service();
-        }
         clock_.refine();
         pump.wake(now());
         mutex_.unlock_quietly();
@@ -183,9 +177,8 @@ bool Engine::pump_once(Time* last_work_p, Time* wait_ns_p) {
     if (drive(time) != 0 || posted) {
         *last_work_p = time;
         // It paid to wait for this. What comes in a row did not have to be waited for.
-        if (std::exchange(was_idle_, false)) {
+        if (std::exchange(was_idle_, false))
             linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
-        }
     } else if (time - *last_work_p < linger_ns_) {
         was_idle_ = true;
     } else {

@@ -22,17 +22,15 @@ class EngineMutex {
     }
 
     void lock() {
-        if (!try_lock()) [[unlikely]] {
+        if (!try_lock()) [[unlikely]]
             lock_slow();
-        }
     }
 
     void unlock() {
-        if (wake_fd_ < 0 && to_flush_ == nullptr) [[likely]] {
+        if (wake_fd_ < 0 && to_flush_ == nullptr) [[likely]]
             is_locked_.store(false, std::memory_order_release);  // SYNC vhca_lock
-        } else {
+        else
             unlock_slow();
-        }
     }
 
     /// By the holder, who releases with unlock_quietly(): the next holder's unlock() writes to

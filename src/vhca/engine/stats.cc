@@ -47,12 +47,10 @@ std::string summary_of(const DeviceFigures& figures) {
     const FabricCounters& fabric = figures.fabric;
     const std::uint64_t dropped =
         device.malformed + device.misaddressed + fabric.bad_crc + fabric.malformed + fabric.foreign;
-    if (dropped != 0) {
+    if (dropped != 0)
         line.text(", ").count(dropped, "packet", "packets").text(" dropped at arrival");
-    }
-    if (fabric.vanished != 0) {
+    if (fabric.vanished != 0)
         line.text(", ").count(fabric.vanished, "packet", "packets").text(" sent to nobody");
-    }
     if (figures.faults) {
         const FaultCounters& faults = *figures.faults;
         line.text("; faults: ").count(faults.lost + faults.overrun, "lost", "lost").text(", ");

@@ -18,9 +18,8 @@ std::byte* FaultyWire::claim(Route to, std::size_t bytes) {
 }
 
 bool FaultyWire::happens(double probability) {
-    if (probability <= 0) {
+    if (probability <= 0)
         return false;
-    }
     constexpr double kScale = 0x1p-53;
     return static_cast<double>(random_() >> 11) * kScale < probability;
 }
@@ -55,17 +54,15 @@ void FaultyWire::note_misclassed(ServiceClass service) {
 
 void FaultyWire::send(Route to, std::size_t bytes, Time now) {
     Time late = config_.delay_ns;
-    if (late != 0) {
+    if (late != 0)
         ++counters_.delayed;
-    }
     if (happens(config_.reordering)) {
         ++counters_.reordered;
         late += 1 + random_() % (config_.reordering_ns_max + 1);
     }
     if (late == 0) {
-        if (!pass(to, scratch_.data(), bytes)) {
+        if (!pass(to, scratch_.data(), bytes))
             ++counters_.overrun;
-        }
         return;
     }
     if (held_.size() >= kHeldMax) {
@@ -77,9 +74,8 @@ void FaultyWire::send(Route to, std::size_t bytes, Time now) {
 
 bool FaultyWire::pass(Route to, const std::byte* bytes, std::size_t count) {
     std::byte* place = below_.claim(to, count);
-    if (place == nullptr) {
+    if (place == nullptr)
         return false;
-    }
     std::memcpy(place, bytes, count);
     below_.commit(to, count);
     ++counters_.passed;
@@ -89,9 +85,8 @@ bool FaultyWire::pass(Route to, const std::byte* bytes, std::size_t count) {
 Time FaultyWire::progress(Time now) {
     while (!held_.empty() && held_.begin()->first <= now) {
         const Packet& packet = held_.begin()->second;
-        if (!pass(packet.to, packet.bytes.data(), packet.bytes.size())) {
+        if (!pass(packet.to, packet.bytes.data(), packet.bytes.size()))
             ++counters_.overrun;
-        }
         held_.erase(held_.begin());
     }
     return held_.empty() ? kNever : held_.begin()->first;

@@ -20,9 +20,8 @@ struct HostFences {
         }
     }
     void before_recheck() const {
-        if (has_membarrier) {
+        if (has_membarrier)
             ucs::global_barrier();
-        }
         ucs::full_barrier();  // SYNC vhca_sleep: pairs with after_publish()
     }
 };

@@ -108,16 +108,14 @@ std::uint32_t icrc_behind(std::span<const std::byte> masked_headers,
 }
 
 void put_icrc(std::byte* to, std::uint32_t crc) {
-    for (unsigned i = 0; i < kIcrcBytes; ++i) {
+    for (unsigned i = 0; i < kIcrcBytes; ++i)
         to[i] = static_cast<std::byte>(crc >> (8 * i) & 0xff);
-    }
 }
 
 std::uint32_t take_icrc(const std::byte* from) {
     std::uint32_t crc = 0;
-    for (unsigned i = 0; i < kIcrcBytes; ++i) {
+    for (unsigned i = 0; i < kIcrcBytes; ++i)
         crc |= std::to_integer<std::uint32_t>(from[i]) << (8 * i);
-    }
     return crc;
 }
 

@@ -27,18 +27,15 @@ std::uint32_t address_in(const sockaddr* address) {
 template <typename F>
 void for_each_address(F&& look) {
     ifaddrs* list = nullptr;
-    if (::getifaddrs(&list) != 0) {
+    if (::getifaddrs(&list) != 0)
         return;
-    }
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-        if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) {
+        if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET)
             continue;
-        }
         const std::uint32_t mask =
             entry->ifa_netmask != nullptr ? address_in(entry->ifa_netmask) : ~0U;
-        if (look(*entry, address_in(entry->ifa_addr), mask)) {
+        if (look(*entry, address_in(entry->ifa_addr), mask))
             break;
-        }
     }
     ::freeifaddrs(list);
 }
@@ -48,9 +45,8 @@ std::uint32_t mtu_of(const std::string& name) {
     const ucs::UniqueFd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};
     name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-    if (!fd || ::ioctl(fd.get(), SIOCGIFMTU, &request) != 0) {
+    if (!fd || ::ioctl(fd.get(), SIOCGIFMTU, &request) != 0)
         return kEthernetMtu;
-    }
     return static_cast<std::uint32_t>(request.ifr_mtu);
 }
 
@@ -60,9 +56,8 @@ Interface interface_of(std::uint32_t address) {
     Interface found;
     for_each_address([&](const ifaddrs& entry, std::uint32_t own, std::uint32_t mask) {
         const bool is_loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
-        if (own == address || (is_loopback && ((own ^ address) & mask) == 0)) {
+        if (own == address || (is_loopback && ((own ^ address) & mask) == 0))
             found.name = entry.ifa_name;
-        }
         return own == address;
     });
     // An address has the name of its alias, "eth0:1"; the interface has not.
@@ -87,9 +82,8 @@ std::uint32_t default_address() {
 
 bool parse_ipv4(const char* text, std::uint32_t* address_p) {
     in_addr address{};
-    if (::inet_pton(AF_INET, text, &address) != 1) {
+    if (::inet_pton(AF_INET, text, &address) != 1)
         return false;
-    }
     *address_p = ntohl(address.s_addr);
     return true;
 }

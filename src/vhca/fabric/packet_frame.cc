@@ -15,9 +15,8 @@ constexpr std::byte kOnes{0xff};
 
 template <typename T>
 std::byte* put_big(std::byte* to, T value) {
-    for (unsigned i = sizeof value; i-- > 0;) {
+    for (unsigned i = sizeof value; i-- > 0;)
         *to++ = static_cast<std::byte>(value >> (8 * i) & 0xff);
-    }
     return to;
 }
 
@@ -37,9 +36,8 @@ std::uint16_t ipv6_udp_checksum(const std::byte* ip, const std::byte* end) {
     std::uint32_t sum = kUdpProtocol + static_cast<std::uint32_t>(udp_bytes);
     sum = sum_of({ip + 8, 32}, sum);  // both addresses
     sum = sum_of({udp, udp_bytes}, sum);
-    while (sum > 0xffff) {
+    while (sum > 0xffff)
         sum = (sum & 0xffff) + (sum >> 16);
-    }
     const auto checksum = static_cast<std::uint16_t>(~sum);
     return checksum == 0 ? std::uint16_t{0xffff} : checksum;  // 0 would say that there is none
 }
@@ -71,17 +69,15 @@ std::uint16_t vcrc_of(std::span<const std::byte> frame) {
         std::array<std::uint16_t, 256> table{};
         for (std::uint32_t i = 0; i < table.size(); ++i) {
             std::uint32_t crc = i;
-            for (unsigned bit = 0; bit < 8; ++bit) {
+            for (unsigned bit = 0; bit < 8; ++bit)
                 crc = (crc & 1) != 0 ? crc >> 1 ^ kPolynomial : crc >> 1;
-            }
             table[i] = static_cast<std::uint16_t>(crc);
         }
         return table;
     }();
     std::uint32_t crc = 0xffff;
-    for (const std::byte byte : frame) {
+    for (const std::byte byte : frame)
         crc = crc >> 8 ^ kTable[(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xff];
-    }
     return static_cast<std::uint16_t>(~crc);
 }
 
@@ -98,9 +94,8 @@ std::byte* PacketFramer::put_erf(std::byte* to, const FramePath& path,
     constexpr std::uint8_t kTypeInfiniband = 21, kVaryingLength = 4;
     const std::uint64_t places = ((path.time_ns % kSecond << 32) + kSecond - 1) / kSecond;
     const std::uint64_t time = (path.time_ns / kSecond << 32) + places;
-    for (unsigned i = 0; i < sizeof time; ++i) {
+    for (unsigned i = 0; i < sizeof time; ++i)
         *to++ = static_cast<std::byte>(time >> (8 * i) & 0xff);
-    }
     to = put_big(to, kTypeInfiniband);
     to = put_big(to, kVaryingLength);
     to = put_big(to, static_cast<std::uint16_t>(kErfBytes + frame_bytes));

@@ -45,13 +45,11 @@ const char* reason_of(int error) {
 int open_file(const std::string& path, ucs::UniqueFd* fd_p) {
     ucs::UniqueFd fd(
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666));
-    if (!fd) {
+    if (!fd)
         return errno;
-    }
     struct stat status {};
-    if (::fstat(fd.get(), &status) != 0 || ::fcntl(fd.get(), F_SETFL, 0) != 0) {
+    if (::fstat(fd.get(), &status) != 0 || ::fcntl(fd.get(), F_SETFL, 0) != 0)
         return errno;
-    }
     if (S_ISREG(status.st_mode) &&
         (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || ::ftruncate(fd.get(), 0) != 0)) {
         return errno;
@@ -65,13 +63,11 @@ std::size_t whole_records(std::span<const std::byte> records, std::size_t writte
     std::size_t end = 0;
     for (;;) {
         PcapRecord record;
-        if (end + sizeof record > written) {
+        if (end + sizeof record > written)
             return end;
-        }
         std::memcpy(&record, &records[end], sizeof record);
-        if (end + sizeof record + record.bytes > written) {
+        if (end + sizeof record + record.bytes > written)
             return end;
-        }
         end += sizeof record + record.bytes;
     }
 }
@@ -117,9 +113,8 @@ int PacketTrace::start(std::uint32_t link_type) {
     PcapHeader header;
     header.link_type = link_type;
     header.snap_bytes = PacketFramer::kFrameBytesMax;
-    if (const int error = write_all(std::as_bytes(std::span(&header, 1)))) {
+    if (const int error = write_all(std::as_bytes(std::span(&header, 1))))
         return error;
-    }
     // Signals are the program's. A reader that goes is told by write(), not by SIGPIPE.
     sigset_t all, before;
     sigfillset(&all);
@@ -145,9 +140,8 @@ int PacketTrace::start(std::uint32_t link_type) {
 void PacketTrace::add(const PacketFramer& framer, const FramePath& path,
                       std::span<const std::byte> packet) {
     std::unique_lock lock(mutex_);
-    if (has_failed_) {
+    if (has_failed_)
         return;
-    }
     if (!has_room()) [[unlikely]] {
         is_stuck_ = is_stuck_ || !progress_.wait_for(lock, milliseconds(kPatienceMs),
                                                      [this] { return has_room(); });
@@ -168,9 +162,8 @@ void PacketTrace::add(const PacketFramer& framer, const FramePath& path,
     std::memcpy(&filling_[start], &record, sizeof record);
     filling_.resize(start + sizeof record + bytes);
     const bool is_half_full = start < kGatherBytes / 2 && filling_.size() >= kGatherBytes / 2;
-    if (start == 0 || is_half_full || is_finishing_) {
+    if (start == 0 || is_half_full || is_finishing_)
         work_.notify_one();
-    }
     if (is_finishing_) [[unlikely]] {
         is_stuck_ = is_stuck_ || !progress_.wait_for(lock, milliseconds(kPatienceMs),
                                                      [this] { return is_written(); });
@@ -185,9 +178,8 @@ std::uint64_t PacketTrace::finish() {
         ::nanosleep(&rest, nullptr);
         static_cast<void>(lock.try_lock());
     }
-    if (!lock.owns_lock()) {
+    if (!lock.owns_lock())
         return left_out_;
-    }
     is_finishing_ = true;
     work_.notify_one();
     progress_.wait_for(lock, kFarewell, [this] { return is_written(); });

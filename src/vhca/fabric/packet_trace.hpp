@@ -110,14 +110,12 @@ class PacketTap {
         : trace_(&trace), framer_(framer), own_(own_node) {}
 
     void left(Route to, std::span<const std::byte> packet) {
-        if (trace_ != nullptr) {
+        if (trace_ != nullptr)
             trace_->add(framer_, {own_, to.node, to.service}, packet);
-        }
     }
     void arrived(Route from, std::span<const std::byte> packet) {
-        if (trace_ != nullptr) {
+        if (trace_ != nullptr)
             trace_->add(framer_, {from.node, own_, from.service}, packet);
-        }
     }
     void abandon() { trace_ = nullptr; }
 

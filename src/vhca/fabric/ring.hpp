@@ -119,9 +119,8 @@ class RingSender {
 
     /// Room for a packet of `bytes` <= kPacketBytesMax; nullptr: the ring is full, or corrupt.
     std::byte* claim(std::size_t bytes) {
-        if (head_ == limit_ && !refresh()) [[unlikely]] {
+        if (head_ == limit_ && !refresh()) [[unlikely]]
             return nullptr;
-        }
         is_long_ = bytes > kSlotBodyBytes;
         return is_long_ ? memory_.chunk(head_) : slot().body;
     }
@@ -139,9 +138,8 @@ class RingSender {
     /// After publishing: does the receiver sleep? True for one packet only; the caller rings.
     bool must_ring() {
         fences_.after_publish(memory_.sleep->sender_pays.load(std::memory_order_relaxed) != 0);
-        if (memory_.sleep->armed.load(std::memory_order_relaxed) == 0) [[likely]] {
+        if (memory_.sleep->armed.load(std::memory_order_relaxed) == 0) [[likely]]
             return false;
-        }
         return memory_.sleep->armed.exchange(0, std::memory_order_relaxed) != 0;
     }
 
@@ -197,9 +195,8 @@ class RingReceiver {
         }
         const std::uint64_t bytes = word >> detail::kSizeShift & detail::kSizeMask;
         const bool is_long = (word & detail::kInChunk) != 0;
-        if (bytes == 0 || bytes > (is_long ? kPacketBytesMax : kSlotBodyBytes)) [[unlikely]] {
+        if (bytes == 0 || bytes > (is_long ? kPacketBytesMax : kSlotBodyBytes)) [[unlikely]]
             return Peek::kCorrupt;
-        }
         *packet_p = {is_long ? memory_.chunk(read_) : slot.body, bytes};
         return Peek::kPacket;
     }
@@ -211,9 +208,8 @@ class RingReceiver {
     /// Done with the packet that peek() showed.
     void advance() {
         ++read_;
-        if (read_ % (kRingSlots / 4) == 0) {
+        if (read_ % (kRingSlots / 4) == 0)
             publish_tail();
-        }
     }
 
     /// Between visits: declares that nobody will poll. The caller passes fences().before_recheck()

@@ -31,9 +31,8 @@ bool is_same_user(int fd) {
 std::string text_of(const Release& release) {
     std::string text;
     for (const char c : release) {
-        if (c == '\0') {
+        if (c == '\0')
             break;
-        }
         text += c > ' ' && c <= '~' ? c : '?';
     }
     return text;
@@ -46,15 +45,13 @@ std::string text_of(const Release& release) {
 ShmFabric::OutLink* ShmFabric::connect(std::uint16_t lid) {
     const auto paused = paused_until_ns_.find(lid);
     if (paused != paused_until_ns_.end()) {
-        if (ucs::clock_now_ns() < paused->second) {
+        if (ucs::clock_now_ns() < paused->second)
             return nullptr;
-        }
         paused_until_ns_.erase(paused);
     }
     std::unique_ptr<OutLink> link(new (std::nothrow) OutLink);
-    if (link == nullptr) {
+    if (link == nullptr)
         return nullptr;
-    }
     link->lid = lid;
     const ucs_status_t status = lid == lid_ ? make_loopback(*link) : reach(*link);
     if (status != UCS_OK) {
@@ -65,21 +62,18 @@ ShmFabric::OutLink* ShmFabric::connect(std::uint16_t lid) {
     }
     ++counters_.links_out;
     OutLink* made = link.get();
-    if (made->socket) {
+    if (made->socket)
         out_by_fd_[made->socket.get()] = made;
-    }
     out_[lid] = std::move(link);
     return made;
 }
 
 ucs_status_t ShmFabric::make_segment(OutLink& link, ucs::UniqueFd* fd_p) {
     ucs_status_t status = ucs::memfd_create_sealed("tagwire-vhca", kSegmentBytes, fd_p);
-    if (status == UCS_OK) {
+    if (status == UCS_OK)
         status = ucs::map_shared(fd_p->get(), kSegmentBytes, &link.memory);
-    }
-    if (status != UCS_OK) {
+    if (status != UCS_OK)
         return status;
-    }
     std::byte* base = link.memory.base();
     new (base) SegmentHead{.version = kFabricVersion, .bytes = kSegmentBytes};
     new (base + kConsumerOffset) Consumer<>;
@@ -92,9 +86,8 @@ ucs_status_t ShmFabric::make_segment(OutLink& link, ucs::UniqueFd* fd_p) {
 ucs_status_t ShmFabric::make_loopback(OutLink& link) {
     ucs::UniqueFd fd;
     const ucs_status_t status = make_segment(link, &fd);
-    if (status != UCS_OK) {
+    if (status != UCS_OK)
         return status;
-    }
     auto in = std::make_unique<InLink>();
     in->lid = lid_;
     in->ring = Receiver(ring_in(link.memory.base()), fences_);
@@ -107,26 +100,23 @@ ucs_status_t ShmFabric::make_loopback(OutLink& link) {
 ucs_status_t ShmFabric::reach(OutLink& link) {
     const ucs::UnixAddress address{"", node_socket_name(::geteuid(), link.lid)};
     ucs_status_t status = ucs::unix_connect(address, &link.socket);
-    if (status != UCS_OK) {
+    if (status != UCS_OK)
         return status;
-    }
     if (!is_same_user(link.socket.get())) {
         TW_LOG_WARN("virtual HCA: the socket of LID %u belongs to another user", link.lid);
         ++counters_.refused;
         return UCS_ERR_REJECTED;
     }
     ucs::UniqueFd segment;
-    if ((status = make_segment(link, &segment)) != UCS_OK) {
+    if ((status = make_segment(link, &segment)) != UCS_OK)
         return status;
-    }
     const Hello hello{.segment_bytes = kSegmentBytes,
                       .lid = lid_,
                       .has_membarrier = fences_.has_membarrier ? 1U : 0U};
     const int fd = segment.get();
     status = ucs::unix_send(link.socket.get(), std::as_bytes(std::span(&hello, 1)), &fd, 1);
-    if (status != UCS_OK) {
+    if (status != UCS_OK)
         return status;
-    }
     return watch(link.socket.get()) ? UCS_OK : UCS_ERR_IO_ERROR;
 }
 
@@ -134,15 +124,13 @@ void ShmFabric::serve_out(OutLink& link) {
     std::array<std::byte, 64> buffer;
     ucs::ReceivedMessage message;
     const ucs_status_t status = ucs::unix_receive(link.socket.get(), buffer, &message);
-    if (status == UCS_ERR_NO_PROGRESS) {
+    if (status == UCS_ERR_NO_PROGRESS)
         return;
-    }
     Refusal refusal;
     if (status == UCS_OK && message.bytes >= sizeof refusal) {
         std::memcpy(&refusal, buffer.data(), sizeof refusal);
-        if (refusal.magic == kHelloMagic) {
+        if (refusal.magic == kHelloMagic)
             tell_version(link.lid, refusal);
-        }
         ++counters_.refused;
         drop_out(link, kRefusedPauseNs);
         return;
@@ -157,13 +145,11 @@ void ShmFabric::service() {
     int count = 0;
     do {
         count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-        for (int i = 0; i < count; ++i) {
+        for (int i = 0; i < count; ++i)
             serve(events[static_cast<std::size_t>(i)].data.fd);
-        }
     } while (count == static_cast<int>(events.size()));
-    if (has_dead_) {
+    if (has_dead_)
         sweep();
-    }
 }
 
 void ShmFabric::serve(int fd) {
@@ -181,18 +167,16 @@ void ShmFabric::serve(int fd) {
     }
     const auto in = std::find_if(in_.begin(), in_.end(),
                                  [fd](const auto& link) { return link->socket.get() == fd; });
-    if (in != in_.end()) {
+    if (in != in_.end())
         serve_in(**in);
-    }
 }
 
 void ShmFabric::accept_all() {
     // A bound per visit: the rest makes epoll report again.
     for (std::size_t i = 0; i < kUnknownMax; ++i) {
         ucs::UniqueFd socket;
-        if (ucs::unix_accept(listener_.get(), &socket) != UCS_OK) {
+        if (ucs::unix_accept(listener_.get(), &socket) != UCS_OK)
             return;
-        }
         const int fd = socket.get();
         const bool is_full = unknown_.size() >= kUnknownMax || in_.size() >= kLinksMax;
         if (is_full || !is_same_user(fd) || !watch(fd)) {
@@ -208,14 +192,12 @@ void ShmFabric::serve_unknown(int fd) {
     std::array<std::byte, 256> buffer;
     ucs::ReceivedMessage message;
     const ucs_status_t status = ucs::unix_receive(fd, buffer, &message);
-    if (status == UCS_ERR_NO_PROGRESS) {
+    if (status == UCS_ERR_NO_PROGRESS)
         return;
-    }
     Hello hello;
     const bool is_hello = status == UCS_OK && message.bytes >= sizeof(Refusal);
-    if (is_hello) {
+    if (is_hello)
         std::memcpy(&hello, buffer.data(), std::min(message.bytes, sizeof hello));
-    }
     const bool is_ours = is_hello && hello.magic == kHelloMagic;
     const bool is_same_version = is_ours && hello.version == kFabricVersion &&
                                  hello.segment_bytes == kSegmentBytes && hello.release == kRelease;
@@ -234,9 +216,8 @@ void ShmFabric::serve_unknown(int fd) {
 }
 
 void ShmFabric::tell_version(unsigned lid, const Refusal& theirs) {
-    if (std::exchange(has_told_version_, true)) {
+    if (std::exchange(has_told_version_, true))
         return;
-    }
     TW_LOG_ERROR(
         "virtual HCA: refused: LID %u runs tagwire %s (version %u of the shared-memory fabric, "
         "rings of %llu bytes), this process tagwire %s (version %u, %zu bytes)",
@@ -246,9 +227,8 @@ void ShmFabric::tell_version(unsigned lid, const Refusal& theirs) {
 }
 
 bool ShmFabric::admit(int fd, const Hello& hello, const ucs::UniqueFd& segment) {
-    if (hello.lid == 0 || hello.lid > kLidMax || hello.lid == lid_) {
+    if (hello.lid == 0 || hello.lid > kLidMax || hello.lid == lid_)
         return false;
-    }
     auto link = std::make_unique<InLink>();
     if (ucs::memfd_check_sealed(segment.get(), kSegmentBytes) != UCS_OK ||
         ucs::map_shared(segment.get(), kSegmentBytes, &link->memory) != UCS_OK) {
@@ -256,13 +236,11 @@ bool ShmFabric::admit(int fd, const Hello& hello, const ucs::UniqueFd& segment) 
     }
     link->lid = static_cast<std::uint16_t>(hello.lid);
     link->ring = Receiver(ring_in(link->memory.base()), fences_);
-    if (fences_.has_membarrier && hello.has_membarrier != 0) {
+    if (fences_.has_membarrier && hello.has_membarrier != 0)
         link->ring.spare_sender();
-    }
     // A node that came back under its LID: what its former life sent is still delivered first.
-    for (const auto& former : in_) {
+    for (const auto& former : in_)
         former->is_closing = former->is_closing || former->lid == link->lid;
-    }
     link->socket = std::move(unknown_[fd]);
     in_.push_back(std::move(link));
     ++counters_.links_in;

@@ -29,21 +29,17 @@ ibv_gid link_local_gid(std::uint64_t guid) {
 
 int ShmFabric::open(std::unique_ptr<ShmFabric>* fabric_p) {
     std::unique_ptr<ShmFabric> fabric(new (std::nothrow) ShmFabric);
-    if (fabric == nullptr) {
+    if (fabric == nullptr)
         return ENOMEM;
-    }
     fabric->fences_.has_membarrier = ucs::register_global_barrier();
     fabric->scratch_ = std::make_unique<std::byte[]>(kPacketBytesMax);
     fabric->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    if (!fabric->epoll_) {
+    if (!fabric->epoll_)
         return errno;
-    }
-    if (const int error = fabric->listen(); error != 0) {
+    if (const int error = fabric->listen(); error != 0)
         return error;
-    }
-    if (!fabric->watch(fabric->listener_.get())) {
+    if (!fabric->watch(fabric->listener_.get()))
         return errno;
-    }
     *fabric_p = std::move(fabric);
     return 0;
 }
@@ -61,9 +57,8 @@ int ShmFabric::listen() {
             lid_ = lid;
             return 0;
         }
-        if (status != UCS_ERR_ALREADY_EXISTS) {
+        if (status != UCS_ERR_ALREADY_EXISTS)
             return status == UCS_ERR_EXCEEDS_LIMIT ? EMFILE : EIO;
-        }
     }
     return EADDRNOTAVAIL;
 }
@@ -78,9 +73,8 @@ bool ShmFabric::watch(int fd) {
 // ---- Sending -----------------------------------------------------------------------------------
 
 ShmFabric::OutLink* ShmFabric::link_to(std::uint64_t node) {
-    if (last_ != nullptr && last_->lid == node) [[likely]] {
+    if (last_ != nullptr && last_->lid == node) [[likely]]
         return last_;
-    }
     const auto found = out_.find(node);
     if (found != out_.end()) {
         last_ = found->second.get();
@@ -93,9 +87,8 @@ ShmFabric::OutLink* ShmFabric::link_to(std::uint64_t node) {
 
 std::byte* ShmFabric::claim(Route to, std::size_t bytes) {
     OutLink* link = link_to(to.node);
-    if (link == nullptr) [[unlikely]] {
+    if (link == nullptr) [[unlikely]]
         return scratch_.get();
-    }
     std::byte* place = link->ring.claim(bytes);
     if (place == nullptr && link->ring.is_corrupt()) [[unlikely]] {
         ++counters_.corrupt;
@@ -113,15 +106,13 @@ void ShmFabric::commit(Route to, std::size_t bytes) {
         return;
     }
     link->ring.publish(bytes);
-    if (link->ring.must_ring()) [[unlikely]] {
+    if (link->ring.must_ring()) [[unlikely]]
         knock(*link);
-    }
 }
 
 const ShmFabric::OutLink* ShmFabric::standing_link(std::uint64_t node) const {
-    if (last_ != nullptr && last_->lid == node) [[likely]] {
+    if (last_ != nullptr && last_->lid == node) [[likely]]
         return last_;
-    }
     const auto found = out_.find(node);
     return found == out_.end() ? nullptr : found->second.get();
 }
@@ -139,9 +130,8 @@ bool ShmFabric::have_left(Route to, std::uint64_t count) {
 }
 
 void ShmFabric::knock(OutLink& link) {
-    if (!link.socket) {
+    if (!link.socket)
         return;  // loopback: who sent it drives the device
-    }
     constexpr Knock kKnock = 1;
     ++counters_.knocks_sent;
     // When the buffer is full the peer has knocks enough; when it is gone, service() learns that.
@@ -171,12 +161,10 @@ void ShmFabric::knock_at_idle() {
 }
 
 void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
-    if (pause_ns != 0) {
+    if (pause_ns != 0)
         paused_until_ns_[link.lid] = ucs::clock_now_ns() + pause_ns;
-    }
-    if (last_ == &link) {
+    if (last_ == &link)
         last_ = nullptr;
-    }
     out_by_fd_.erase(link.socket.get());
     out_.erase(link.lid);
 }
@@ -185,14 +173,12 @@ void ShmFabric::drop_out(OutLink& link, std::uint64_t pause_ns) {
 
 unsigned ShmFabric::deliver(Device& device, Time now) {
     const auto take = [this, &device, now](Route from, std::span<const std::byte> packet) {
-        if (tap_ != nullptr) [[unlikely]] {
+        if (tap_ != nullptr) [[unlikely]]
             tap_->arrived(from, packet);
-        }
-        if (guid_base_ != 0 && is_datagram(packet)) [[unlikely]] {
+        if (guid_base_ != 0 && is_datagram(packet)) [[unlikely]]
             deliver_datagram(device, from, packet, now);
-        } else {
+        else
             device.receive(from, packet, now);
-        }
     };
     return poll(take, [&device](Route node) { device.note_gone(node); });
 }
@@ -215,19 +201,16 @@ void ShmFabric::deliver_datagram(Device& device, Route from, std::span<const std
 
 bool ShmFabric::arm() {
     bool is_empty = true;
-    for (const auto& link : in_) {
+    for (const auto& link : in_)
         link->ring.arm();
-    }
     fences_.before_recheck();  // SYNC vhca_sleep: pairs with RingSender::must_ring()
     for (const auto& link : in_) {
         // A ring that came to its end is work, too.
         is_empty = is_empty && link->ring.is_empty() && !link->is_closing;
     }
-    if (!is_empty) {
-        for (const auto& link : in_) {
+    if (!is_empty)
+        for (const auto& link : in_)
             link->ring.disarm();
-        }
-    }
     return is_empty;
 }
 

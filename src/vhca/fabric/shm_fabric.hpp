@@ -164,9 +164,8 @@ unsigned ShmFabric::poll(Take&& take, Gone&& gone) {
                 if (seen == Peek::kCorrupt || link.is_closing) {
                     counters_.corrupt += seen == Peek::kCorrupt ? 1 : 0;
                     link.is_dead = has_dead_ = true;
-                    if (seen != Peek::kCorrupt) {
+                    if (seen != Peek::kCorrupt)
                         gone(Route{link.lid});
-                    }
                 }
                 break;
             }
@@ -176,9 +175,8 @@ unsigned ShmFabric::poll(Take&& take, Gone&& gone) {
         }
     }
     counters_.packets_received += total;
-    if (has_dead_) [[unlikely]] {
+    if (has_dead_) [[unlikely]]
         sweep();
-    }
     return total;
 }
 

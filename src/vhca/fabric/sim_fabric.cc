@@ -16,9 +16,8 @@ class SimFabric::Node final : public Wire {
             ++fabric_.counters_.refused;
             return nullptr;
         }
-        if (!claimed_) {
+        if (!claimed_)
             claimed_ = fabric_.new_buffer();
-        }
         return fabric_.at(*claimed_);
     }
 
@@ -127,11 +126,9 @@ void SimFabric::deliver_due() {
 /// that could make some, looks again after a while.
 Time SimFabric::progress_all() {
     Time wake = kNever;
-    for (const auto& node : nodes_) {
-        if (node->device != nullptr) {
+    for (const auto& node : nodes_)
+        if (node->device != nullptr)
             wake = std::min(wake, node->device->progress(now_));
-        }
-    }
     constexpr Time kWhile = 1000;
     return wake <= now_ && flights_.empty() ? now_ + kWhile : wake;
 }
@@ -154,9 +151,8 @@ void SimFabric::run_until(Time end) {
         const Time wake = progress_all();
         const Time arrives = flights_.empty() ? kNever : flights_.front().time;
         const Time next = std::min(arrives, wake > now_ ? wake : kNever);
-        if (next > end) {
+        if (next > end)
             break;
-        }
         now_ = std::max(now_, next);
         deliver_due();
     }
@@ -166,11 +162,10 @@ void SimFabric::run_until(Time end) {
 
 void SimFabric::set_partitioned(std::size_t a, std::size_t b, bool is_partitioned) {
     const auto pair = std::minmax(a, b);
-    if (is_partitioned) {
+    if (is_partitioned)
         partitions_.insert(pair);
-    } else {
+    else
         partitions_.erase(pair);
-    }
 }
 
 void SimFabric::crash(std::size_t node) {

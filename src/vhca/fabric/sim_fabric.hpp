@@ -69,11 +69,9 @@ class SimFabric {
     /// Steps until `is_done()`, at most `steps_max` times. Its last value.
     template <typename F>
     bool run(F&& is_done, std::size_t steps_max = 1'000'000) {
-        for (std::size_t step_count = 0; !is_done(); ++step_count) {
-            if (step_count == steps_max || !step()) {
+        for (std::size_t step_count = 0; !is_done(); ++step_count)
+            if (step_count == steps_max || !step())
                 return is_done();
-            }
-        }
         return true;
     }
     /// Until nothing is due at or before `end`; then it is `end`.

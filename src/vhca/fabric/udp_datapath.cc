@@ -13,9 +13,8 @@ namespace {
 
 std::uint8_t class_of(const msghdr& header) {
     const cmsghdr* control = CMSG_FIRSTHDR(&header);
-    if (control == nullptr || control->cmsg_level != IPPROTO_IP || control->cmsg_type != IP_TOS) {
+    if (control == nullptr || control->cmsg_level != IPPROTO_IP || control->cmsg_type != IP_TOS)
         return 0;
-    }
     std::uint8_t value = 0;
     std::memcpy(&value, CMSG_DATA(control), sizeof value);
     return value;
@@ -26,9 +25,8 @@ std::uint8_t class_of(const msghdr& header) {
 // ---- Sending -----------------------------------------------------------------------------------
 
 std::byte* UdpFabric::claim(Route, std::size_t) {
-    if (count_ == kBatch && !flush()) [[unlikely]] {
+    if (count_ == kBatch && !flush()) [[unlikely]]
         return nullptr;
-    }
     return out_->bytes[count_].data();
 }
 
@@ -100,9 +98,8 @@ unsigned UdpFabric::deliver(Device& device, Time now) {
             message.msg_hdr.msg_controllen = sizeof in_->controls[i];
         }
         total += count;
-        if (count < kBatch) {
+        if (count < kBatch)
             break;
-        }
     }
     return total;
 }
@@ -128,9 +125,8 @@ void UdpFabric::take(Device& device, Time now, const Sender& from,
     }
     ++counters_.packets_received;
     const Route source{path.source};
-    if (tap_ != nullptr) [[unlikely]] {
+    if (tap_ != nullptr) [[unlikely]]
         tap_->arrived({path.source, {0, path.traffic_class}}, packet);
-    }
     if (!is_datagram(packet)) {
         device.receive(source, packet, now);
         return;

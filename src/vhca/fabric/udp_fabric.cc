@@ -44,9 +44,8 @@ bool is_host(std::uint32_t address) {
 ibv_mtu roce_mtu(std::uint32_t interface_bytes) {
     constexpr std::size_t kHeaders = kIpv4Bytes + kUdpBytes + kHeaderBytesMax + kIcrcBytes;
     int mtu = IBV_MTU_4096;
-    while (mtu > IBV_MTU_256 && (std::size_t{128} << mtu) + kHeaders > interface_bytes) {
+    while (mtu > IBV_MTU_256 && (std::size_t{128} << mtu) + kHeaders > interface_bytes)
         --mtu;
-    }
     return static_cast<ibv_mtu>(mtu);
 }
 
@@ -64,15 +63,13 @@ int UdpFabric::open(const char* address, std::unique_ptr<UdpFabric>* fabric_p) {
         (fabric->in_ = make_batch()) == nullptr) {
         return ENOMEM;
     }
-    if (const int error = fabric->bind(number); error != 0) {
+    if (const int error = fabric->bind(number); error != 0)
         return tell(number, error);
-    }
     fabric->interface_ = interface_of(number);
     fabric->set_buffers();
     fabric->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    if (!fabric->epoll_ || fabric->watch(0, EPOLL_CTL_ADD) != 0) {
+    if (!fabric->epoll_ || fabric->watch(0, EPOLL_CTL_ADD) != 0)
         return errno;
-    }
     *fabric_p = std::move(fabric);
     return 0;
 }
@@ -98,9 +95,8 @@ std::unique_ptr<UdpFabric::Batch> UdpFabric::make_batch() {
 
 int UdpFabric::bind(std::uint32_t address) {
     socket_.reset(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket_) {
+    if (!socket_)
         return errno;
-    }
     // Packets of one size, whole or not at all; the CRC counts on it (put_ipv4()).
     const int discovery = IP_PMTUDISC_DO, tells_class = 1;
     sockaddr_in own{};
@@ -122,9 +118,8 @@ int UdpFabric::bind(std::uint32_t address) {
 void UdpFabric::set_buffers() {
     const auto ask = [this](int forced, int option) {
         const int bytes = kBufferBytesWanted;
-        if (::setsockopt(socket_.get(), SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) {
+        if (::setsockopt(socket_.get(), SOL_SOCKET, forced, &bytes, sizeof bytes) != 0)
             ::setsockopt(socket_.get(), SOL_SOCKET, option, &bytes, sizeof bytes);
-        }
     };
     ask(SO_RCVBUFFORCE, SO_RCVBUF);
     ask(SO_SNDBUFFORCE, SO_SNDBUF);

@@ -32,9 +32,8 @@ bool attr_from_ipv4(const ibv_grh& grh, ibv_ah_attr* attr) {
     std::memcpy(header.data(), reinterpret_cast<const char*>(&grh) + kGrhBytes - header.size(),
                 header.size());
     constexpr unsigned char kVersionAndLength = 0x45;
-    if (header[0] != kVersionAndLength) {
+    if (header[0] != kVersionAndLength)
         return false;
-    }
     attr->is_global = 1;
     attr->grh.dgid.raw[10] = attr->grh.dgid.raw[11] = 0xff;
     std::memcpy(&attr->grh.dgid.raw[12], &header[12], 4);
@@ -50,13 +49,11 @@ using namespace tagwire::vhca;
 
 ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     Engine& engine = *face(pd->context).engine;
-    if (!is_port(engine, attr->port_num) || !is_path(engine, *attr)) {
+    if (!is_port(engine, attr->port_num) || !is_path(engine, *attr))
         return fail(EINVAL);
-    }
     auto* made = new (std::nothrow) FaceAh{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     FaceContext& owner = face(pd->context);
     {
         const auto guard = owner.engine->lock();
@@ -93,9 +90,8 @@ int tagwire_vhca_ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ib
             errno = EINVAL;
             return -1;
         }
-        if (attr_from_ipv4(*grh, attr)) {
+        if (attr_from_ipv4(*grh, attr))
             return 0;
-        }
     }
     if ((wc->wc_flags & IBV_WC_GRH) != 0) {
         const std::uint32_t version_class_flow = be32toh(grh->version_tclass_flow);
@@ -112,9 +108,8 @@ int tagwire_vhca_ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ib
 ibv_ah* tagwire_vhca_ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh,
                                            std::uint8_t port) {
     ibv_ah_attr attr;
-    if (tagwire_vhca_ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) {
+    if (tagwire_vhca_ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0)
         return nullptr;
-    }
     return tagwire_vhca_ibv_create_ah(pd, &attr);
 }
 

@@ -12,18 +12,16 @@
 namespace tagwire::vhca {
 
 std::nullptr_t fail(int error) {
-    if (error != 0) {
+    if (error != 0)
         errno = error;
-    }
     return nullptr;
 }
 
 void wait_for_acks(pthread_mutex_t* mutex, pthread_cond_t* acked, const std::uint32_t& acknowledged,
                    std::uint32_t delivered) {
     pthread_mutex_lock(mutex);
-    while (acknowledged != delivered) {
+    while (acknowledged != delivered)
         pthread_cond_wait(acked, mutex);
-    }
     pthread_mutex_unlock(mutex);
 }
 
@@ -32,9 +30,8 @@ namespace {
 template <typename List>
 void release(List& list) {
     while (auto* object = list.front()) {
-        if (remove(*object) != 0) {
+        if (remove(*object) != 0)
             return;
-        }
         dispose(*object);
     }
 }
@@ -70,17 +67,14 @@ using namespace tagwire::vhca;
 
 ibv_context* tagwire_vhca_ibv_open_device(ibv_device* device) {
     const std::optional<unsigned> index = index_of(device);
-    if (!index) {
+    if (!index)
         return fail(ENODEV);
-    }
     Engine* engine = nullptr;
-    if (const int error = attach_engine(*index, &engine)) {
+    if (const int error = attach_engine(*index, &engine))
         return fail(error);
-    }
     auto* opened = new (std::nothrow) FaceContext{};
-    if (opened == nullptr) {
+    if (opened == nullptr)
         return fail(ENOMEM);
-    }
     ibv_context& context = opened->verbs.context;
     opened->command_fd.reset(open("/dev/null", O_RDWR | O_CLOEXEC));
     if (!opened->command_fd || opened->async_events.fd() < 0) {

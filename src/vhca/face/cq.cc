@@ -45,9 +45,8 @@ void fill(FaceCq& made, FaceContext& context, const ibv_cq_init_attr_ex& attr) {
     made.cq.cq_context = attr.cq_context;
     pthread_mutex_init(&made.cq.mutex, nullptr);
     pthread_cond_init(&made.cq.cond, nullptr);
-    if ((attr.wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0) {
+    if ((attr.wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0)
         made.wallclock_offset_ns = wallclock_offset_ns(*context.engine);
-    }
     if (attr.channel != nullptr) {
         pthread_mutex_lock(&context.verbs.context.mutex);
         ++attr.channel->refcnt;
@@ -59,20 +58,17 @@ void fill(FaceCq& made, FaceContext& context, const ibv_cq_init_attr_ex& attr) {
 
 ibv_cq_ex* create_cq_ex_op(ibv_context* context, ibv_cq_init_attr_ex* attr) {
     FaceContext& owner = face(context);
-    if (const int error = check(owner, *attr)) {
+    if (const int error = check(owner, *attr))
         return fail(error);
-    }
     auto* made = new (std::nothrow) FaceCq{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     int error = 0;
     {
         const auto guard = owner.engine->lock();
         error = owner.engine->device().create_cq({.cqe = attr->cqe, .user = made}, &made->core);
-        if (error == 0) {
+        if (error == 0)
             owner.cqs.push_back(*made);
-        }
     }
     if (error != 0) {
         delete made;
@@ -88,9 +84,8 @@ int remove(FaceCq& cq) {
     FaceContext& owner = face(cq.cq.context);
     {
         const auto guard = cq.engine->lock();
-        if (const int error = cq.engine->device().destroy_cq(*cq.core)) {
+        if (const int error = cq.engine->device().destroy_cq(*cq.core))
             return error;
-        }
         owner.cqs.erase(cq);
     }
     if (cq.cq.channel != nullptr) {
@@ -116,9 +111,8 @@ using namespace tagwire::vhca;
 
 ibv_cq* tagwire_vhca_ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                    ibv_comp_channel* channel, int comp_vector) {
-    if (cqe <= 0 || comp_vector < 0) {
+    if (cqe <= 0 || comp_vector < 0)
         return fail(EINVAL);
-    }
     ibv_cq_init_attr_ex attr{};
     attr.cqe = static_cast<std::uint32_t>(cqe);
     attr.cq_context = cq_context;
@@ -126,31 +120,27 @@ ibv_cq* tagwire_vhca_ibv_create_cq(ibv_context* context, int cqe, void* cq_conte
     attr.comp_vector = static_cast<std::uint32_t>(comp_vector);
     attr.wc_flags = IBV_WC_STANDARD_FLAGS;
     ibv_cq_ex* made = create_cq_ex_op(context, &attr);
-    if (made == nullptr) {
+    if (made == nullptr)
         return nullptr;
-    }
     face(made).is_plain = true;
     return ibv_cq_ex_to_cq(made);
 }
 
 int tagwire_vhca_ibv_resize_cq(ibv_cq* cq, int cqe) {
     FaceCq& queue = face(cq);
-    if (cqe <= 0 || static_cast<std::uint32_t>(cqe) > queue.engine->device().config().cqe_max) {
+    if (cqe <= 0 || static_cast<std::uint32_t>(cqe) > queue.engine->device().config().cqe_max)
         return EINVAL;
-    }
     const auto guard = queue.engine->lock();
-    if (const int error = queue.core->resize(static_cast<std::uint32_t>(cqe))) {
+    if (const int error = queue.core->resize(static_cast<std::uint32_t>(cqe)))
         return error;
-    }
     cq->cqe = static_cast<int>(queue.core->cqe());
     return 0;
 }
 
 int tagwire_vhca_ibv_destroy_cq(ibv_cq* cq) {
     FaceCq& queue = face(cq);
-    if (const int error = remove(queue)) {
+    if (const int error = remove(queue))
         return error;
-    }
     wait_for_acks(&cq->mutex, &cq->cond, cq->comp_events_completed, queue.comp_events_delivered);
     wait_for_acks(&cq->mutex, &cq->cond, cq->async_events_completed, queue.async_events_delivered);
     dispose(queue);
@@ -159,9 +149,8 @@ int tagwire_vhca_ibv_destroy_cq(ibv_cq* cq) {
 
 ibv_comp_channel* tagwire_vhca_ibv_create_comp_channel(ibv_context* context) {
     auto* made = new (std::nothrow) FaceChannel{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     if (made->events.fd() < 0) {
         const int error = errno;
         delete made;
@@ -177,9 +166,8 @@ int tagwire_vhca_ibv_destroy_comp_channel(ibv_comp_channel* channel) {
     pthread_mutex_lock(&mutex);
     const bool is_used = channel->refcnt != 0;
     pthread_mutex_unlock(&mutex);
-    if (is_used) {
+    if (is_used)
         return EBUSY;
-    }
     delete &face(channel);
     return 0;
 }

@@ -27,21 +27,18 @@ thread_local unsigned empty_polls_max = kEmptyPollsMin;
 }
 
 void note_polled(Engine& engine, bool got) {
-    if (got) {
+    if (got)
         empty_polls = 0;
-    } else if (++empty_polls >= empty_polls_max) {
+    else if (++empty_polls >= empty_polls_max)
         give_way(engine);
-    }
 }
 
 // The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.
 bool take(FaceCq& cq, Completion* into) {
-    if (!cq.core->poll(into)) {
+    if (!cq.core->poll(into))
         return false;
-    }
-    if ((into->wc.opcode & IBV_WC_RECV) == 0) {
+    if ((into->wc.opcode & IBV_WC_RECV) == 0)
         return true;
-    }
     const PacketKind kind = packet_kind_of(*cq.engine);
     into->wc.sl = static_cast<std::uint8_t>(kind);
     into->wc.slid =
@@ -70,9 +67,8 @@ int poll(Engine& engine, F&& take_some) {
 
 // What start_poll() and next_poll() say after they looked for a completion.
 int show(ibv_cq_ex* cq, bool got) {
-    if (!got) {
+    if (!got)
         return ENOENT;
-    }
     const ibv_wc& wc = face(cq).current.wc;
     cq->wr_id = wc.wr_id;
     cq->status = wc.status;
@@ -80,9 +76,8 @@ int show(ibv_cq_ex* cq, bool got) {
 }
 
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
-    if (attr->comp_mask != 0) {
+    if (attr->comp_mask != 0)
         return EINVAL;
-    }
     FaceCq& queue = face(cq);
     const int got = poll(*queue.engine, [&] { return take(queue, &queue.current) ? 1 : 0; });
     return show(cq, got > 0);
@@ -145,9 +140,8 @@ int poll_cq_op(ibv_cq* cq, int entries, ibv_wc* wc) {
     FaceCq& queue = face(cq);
     return poll(*queue.engine, [&] {
         int got = 0;
-        while (got < entries && take(queue, &queue.current)) {
+        while (got < entries && take(queue, &queue.current))
             wc[got++] = queue.current.wc;
-        }
         return got;
     });
 }
@@ -176,12 +170,10 @@ void fill_cq_readers(ibv_cq_ex* cq, std::uint64_t wc_flags) {
     cq->read_sl = wants(IBV_WC_EX_WITH_SL) ? read_sl : nullptr;
     cq->read_tm_info = wants(IBV_WC_EX_WITH_TM_INFO) ? read_tm_info : nullptr;
     cq->read_dlid_path_bits = wants(IBV_WC_EX_WITH_DLID_PATH_BITS) ? read_dlid_path_bits : nullptr;
-    if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) {
+    if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP))
         cq->read_completion_ts = read_completion_ts;
-    }
-    if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) {
+    if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK))
         cq->read_completion_wallclock_ns = read_completion_wallclock_ns;
-    }
 }
 
 }  // namespace tagwire::vhca

@@ -92,9 +92,8 @@ void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr
 }
 
 void describe_options(const Facts& facts) {
-    for (const ucs::OptionReport& row : ucs::config_report(option_table())) {
+    for (const ucs::OptionReport& row : ucs::config_report(option_table()))
         facts.text("options", row.variable.c_str(), row.value + "  (" + row.option->doc + ")");
-    }
 }
 
 }  // namespace
@@ -105,9 +104,8 @@ using namespace tagwire::vhca;
 int tagwire_vhca_describe(void (*take)(void*, const char*, const char*, const char*), void* arg) {
     const Facts facts{take, arg};
     ibv_context* context = tagwire_vhca_ibv_open_device(device_at(0));
-    if (context == nullptr) {
+    if (context == nullptr)
         return errno;
-    }
     Engine& engine = *face(context).engine;
     ibv_device_attr attr;
     ibv_port_attr port{};

@@ -67,22 +67,18 @@ ibv_device* device_at(unsigned index) {
 }
 
 std::optional<unsigned> index_of(const ibv_device* device) {
-    for (unsigned i = 0; i < device_count(); ++i) {
-        if (device == device_at(i)) {
+    for (unsigned i = 0; i < device_count(); ++i)
+        if (device == device_at(i))
             return i;
-        }
-    }
     return std::nullopt;
 }
 
 int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* input,
                        ibv_device_attr_ex* attr, std::size_t bytes) {
-    if (input != nullptr && input->comp_mask != 0) {
+    if (input != nullptr && input->comp_mask != 0)
         return EINVAL;
-    }
-    if (bytes < sizeof(ibv_device_attr)) {
+    if (bytes < sizeof(ibv_device_attr))
         return EINVAL;
-    }
     ibv_device_attr_ex full{};
     describe_device(face(context).engine->device().config(), &full.orig_attr);
     if (look().has_timestamps) {
@@ -104,15 +100,12 @@ using namespace tagwire::vhca;
 ibv_device** tagwire_vhca_ibv_get_device_list(int* count_p) {
     const unsigned count = device_count();
     auto** list = static_cast<ibv_device**>(std::calloc(count + 1, sizeof(void*)));
-    if (list == nullptr) {
+    if (list == nullptr)
         return fail(ENOMEM);
-    }
-    for (unsigned i = 0; i < count; ++i) {
+    for (unsigned i = 0; i < count; ++i)
         list[i] = device_at(i);
-    }
-    if (count_p != nullptr) {
+    if (count_p != nullptr)
         *count_p = static_cast<int>(count);
-    }
     return list;
 }
 

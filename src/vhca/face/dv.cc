@@ -13,13 +13,11 @@ bool tagwire_vhca_mlx5dv_is_supported(ibv_device* device) {
 }
 
 ibv_context* tagwire_vhca_mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
-    if (!look().is_mlx5) {
+    if (!look().is_mlx5)
         return fail(EOPNOTSUPP);
-    }
     // DEVX, the firmware's own commands, is all that can be asked for.
-    if (attr != nullptr && (attr->flags != 0 || attr->comp_mask != 0)) {
+    if (attr != nullptr && (attr->flags != 0 || attr->comp_mask != 0))
         return fail(EOPNOTSUPP);
-    }
     return tagwire_vhca_ibv_open_device(device);
 }
 

@@ -30,9 +30,8 @@ int check_extras(const mlx5dv_qp_init_attr& dv) {
 
 int check_initiator(const ibv_qp_init_attr_ex& attr) {
     const bool has_ops = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-    if (has_ops && (attr.send_ops_flags & ~kSendOps) != 0) {
+    if (has_ops && (attr.send_ops_flags & ~kSendOps) != 0)
         return EOPNOTSUPP;
-    }
     return attr.send_cq == nullptr ? EINVAL : 0;
 }
 
@@ -51,16 +50,13 @@ int check_target(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr& dv)
 int check(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr& dv) {
     constexpr std::uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    if (attr.qp_type != IBV_QPT_DRIVER) {
+    if (attr.qp_type != IBV_QPT_DRIVER)
         return EINVAL;
-    }
     const bool has_flags = (attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0;
-    if ((attr.comp_mask & ~kKnown) != 0 || (has_flags && attr.create_flags != 0)) {
+    if ((attr.comp_mask & ~kKnown) != 0 || (has_flags && attr.create_flags != 0))
         return EOPNOTSUPP;
-    }
-    if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) {
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr)
         return EINVAL;
-    }
     switch (dv.dc_init_attr.dc_type) {
         case MLX5DV_DCTYPE_DCI:
             return check_initiator(attr);
@@ -72,9 +68,8 @@ int check(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr& dv) {
 }
 
 DcConfig config_of(const mlx5dv_qp_init_attr& dv) {
-    if (dv.dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) {
+    if (dv.dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT)
         return {.kind = DcKind::kTarget, .key = dv.dc_init_attr.dct_access_key};
-    }
     DcConfig config{.kind = DcKind::kInitiator};
     if ((dv.comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
         config.has_streams = true;
@@ -92,21 +87,18 @@ using namespace tagwire::vhca;
 ibv_qp* tagwire_vhca_mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr,
                                       mlx5dv_qp_init_attr* dv) {
     if (dv != nullptr) {
-        if (const int error = check_extras(*dv)) {
+        if (const int error = check_extras(*dv))
             return fail(error);
-        }
     }
     if (dv == nullptr || (dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) == 0) {
         const bool has_streams =
             dv != nullptr && (dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0;
         return has_streams ? fail(EINVAL) : create_qp_ex_op(context, attr);
     }
-    if (!face(context).engine->device().config().has_dc) {
+    if (!face(context).engine->device().config().has_dc)
         return fail(EOPNOTSUPP);
-    }
-    if (const int error = check(*attr, *dv)) {
+    if (const int error = check(*attr, *dv))
         return fail(error);
-    }
     return make_qp(context, attr, config_of(*dv));
 }
 

@@ -40,9 +40,8 @@ class EventQueue {
     bool pop(Event* event_p) {
         for (;;) {
             std::uint64_t one;
-            if (read(fd(), &one, sizeof one) != sizeof one) {
+            if (read(fd(), &one, sizeof one) != sizeof one)
                 return false;
-            }
             const std::lock_guard guard(mutex_);
             if (!events_.empty()) {
                 *event_p = events_.front();

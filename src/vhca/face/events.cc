@@ -14,9 +14,8 @@ class FaceSink final : public EventSink {
   public:
     void cq_event(Cq& cq) override {
         auto* queue = static_cast<FaceCq*>(cq.user());
-        if (queue->cq.channel != nullptr) {
+        if (queue->cq.channel != nullptr)
             face(queue->cq.channel).events.push({queue});
-        }
     }
     void qp_event(ibv_event_type type, Qp& qp) override {
         auto* pair = static_cast<FaceQp*>(qp.user());
@@ -62,9 +61,8 @@ using namespace tagwire::vhca;
 
 int tagwire_vhca_ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq_p, void** cq_context_p) {
     CompletionEvent event{};
-    if (!face(channel).events.pop(&event)) {
+    if (!face(channel).events.pop(&event))
         return -1;
-    }
     *cq_p = event.cq->handle();
     *cq_context_p = event.cq->cq.cq_context;
     return 0;
@@ -76,9 +74,8 @@ void tagwire_vhca_ibv_ack_cq_events(ibv_cq* cq, unsigned int events) {
 
 int tagwire_vhca_ibv_get_async_event(ibv_context* context, ibv_async_event* event_p) {
     AsyncEvent event{};
-    if (!face(context).async_events.pop(&event)) {
+    if (!face(context).async_events.pop(&event))
         return -1;
-    }
     *event_p = event.event;
     return 0;
 }

@@ -17,37 +17,31 @@ constexpr unsigned kAccessKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 
 // What a card would say to `access` before it looks at the memory.
 int check_access(unsigned access) {
-    if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
+    if ((access & IBV_ACCESS_ON_DEMAND) != 0)
         return EOPNOTSUPP;
-    }
     return (access & ~kAccessKnown) != 0 ? EINVAL : 0;
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* base, std::size_t bytes, std::uint64_t iova,
                         unsigned access) {
     access &= ~static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE);
-    if (const int error = check_access(access)) {
+    if (const int error = check_access(access))
         return fail(error);
-    }
-    if (!is_mapped(base, bytes)) {
+    if (!is_mapped(base, bytes))
         return fail(EFAULT);
-    }
-    if ((access & IBV_ACCESS_ZERO_BASED) != 0) {
+    if ((access & IBV_ACCESS_ZERO_BASED) != 0)
         iova = 0;
-    }
     auto* made = new (std::nothrow) FaceMr{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     FaceContext& owner = face(pd->context);
     int error = 0;
     {
         const auto guard = owner.engine->lock();
         error = owner.engine->device().create_mr(*face(pd).core, base, bytes, iova, access,
                                                  &made->core);
-        if (error == 0) {
+        if (error == 0)
             owner.mrs.push_back(*made);
-        }
     }
     if (error != 0) {
         delete made;
@@ -69,9 +63,8 @@ int remove(FacePd& pd) {
     FaceContext& owner = face(pd.pd.context);
     const auto guard = owner.engine->lock();
     const int error = owner.engine->device().destroy_pd(*pd.core);
-    if (error == 0) {
+    if (error == 0)
         owner.pds.erase(pd);
-    }
     return error;
 }
 
@@ -87,9 +80,8 @@ int remove(FaceMr& mr) {
     FaceContext& owner = face(mr.mr.context);
     const auto guard = owner.engine->lock();
     const int error = owner.engine->device().destroy_mr(*mr.core);
-    if (error == 0) {
+    if (error == 0)
         owner.mrs.erase(mr);
-    }
     return error;
 }
 
@@ -99,17 +91,15 @@ using namespace tagwire::vhca;
 
 ibv_pd* tagwire_vhca_ibv_alloc_pd(ibv_context* context) {
     auto* made = new (std::nothrow) FacePd{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     FaceContext& owner = face(context);
     int error = 0;
     {
         const auto guard = owner.engine->lock();
         error = owner.engine->device().create_pd(made, &made->core);
-        if (error == 0) {
+        if (error == 0)
             owner.pds.push_back(*made);
-        }
     }
     if (error != 0) {
         delete made;
@@ -120,9 +110,8 @@ ibv_pd* tagwire_vhca_ibv_alloc_pd(ibv_context* context) {
 }
 
 int tagwire_vhca_ibv_dealloc_pd(ibv_pd* pd) {
-    if (const int error = remove(face(pd))) {
+    if (const int error = remove(face(pd)))
         return error;
-    }
     dispose(face(pd));
     return 0;
 }
@@ -179,16 +168,14 @@ int tagwire_vhca_ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* base, std
         mr->addr = base;
         mr->length = bytes;
     }
-    if (changes_pd) {
+    if (changes_pd)
         mr->pd = pd;
-    }
     return 0;
 }
 
 int tagwire_vhca_ibv_dereg_mr(ibv_mr* mr) {
-    if (const int error = remove(face(mr))) {
+    if (const int error = remove(face(mr)))
         return error;
-    }
     dispose(face(mr));
     return 0;
 }

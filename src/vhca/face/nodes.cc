@@ -40,9 +40,8 @@ struct Library {
     static Library load() {
         Library library;
         Dl_info self{};
-        if (::dladdr(reinterpret_cast<const void*>(&Library::load), &self) == 0) {
+        if (::dladdr(reinterpret_cast<const void*>(&Library::load), &self) == 0)
             return library;
-        }
         std::string path = self.dli_fname;
         path.resize(path.rfind('/') + 1);
         path += "../libtagwire-vhca.so";
@@ -87,14 +86,12 @@ class RdmaCmFile final : public OpenFile {
 
 std::optional<DeviceNode> find_node(std::string_view path) {
     constexpr std::string_view kStandIn = "/dev/infiniband/tagwire-vhca";
-    if (path == kRdmaCmPath) {
+    if (path == kRdmaCmPath)
         return DeviceNode{.kind = DeviceNode::Kind::kRdmaCm, .index = 0};
-    }
     if (path.starts_with(kStandIn)) {
         const std::optional<unsigned> index = number_of(path.substr(kStandIn.size()));
-        if (index && *index < 10) {
+        if (index && *index < 10)
             return DeviceNode{.kind = DeviceNode::Kind::kStandIn, .index = *index};
-        }
     }
     return std::nullopt;
 }
@@ -109,9 +106,8 @@ Place find_place(int dir_fd, const char* path) {
     const int before = errno;
     Lexical lexical;
     std::optional<DeviceNode> node;
-    if (lexical.set(dir_fd, path)) {
+    if (lexical.set(dir_fd, path))
         node = find_node(lexical.view());
-    }
     errno = before;
     return node ? Place{.kind = Place::Kind::kNode, .node = *node, .path = {}} : Place{};
 }
@@ -124,9 +120,8 @@ int open_node(const DeviceNode& node, int flags) {
     }
     int fd = -1;
     tagwire_vhca_cm* const cm = library->open(flags, &fd);
-    if (cm == nullptr) {
+    if (cm == nullptr)
         return -1;
-    }
     ucs::UniqueFd shown(fd);
     if (!add_file(shown.get(), std::make_shared<RdmaCmFile>(*library, cm))) {
         errno = EMFILE;

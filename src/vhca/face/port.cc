@@ -19,9 +19,8 @@ bool has_gid(Engine& engine, std::uint32_t port, std::uint32_t index) {
 // The table has one entry that holds; a missing one reads as zero, as on InfiniBand.
 int gid_of(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid* gid) {
     Engine& engine = *face(context).engine;
-    if (!has_gid(engine, port, index)) {
+    if (!has_gid(engine, port, index))
         return EINVAL;
-    }
     *gid = port == 1 && index == 0 ? engine.gid() : ibv_gid{};
     return 0;
 }
@@ -43,9 +42,8 @@ int refuse(int error) {
 
 int query_port_op(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t bytes) {
     Engine& engine = *face(context).engine;
-    if (!is_port(engine, port)) {
+    if (!is_port(engine, port))
         return EINVAL;
-    }
     ibv_port_attr full;
     describe_port(engine, port, &full);
     std::memset(attr, 0, bytes);
@@ -72,15 +70,12 @@ int tagwire_vhca_ibv_query_gid(ibv_context* context, std::uint8_t port, int inde
 
 int tagwire_vhca__ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
                                    ibv_gid_entry* entry, std::uint32_t flags, std::size_t bytes) {
-    if (flags != 0) {
+    if (flags != 0)
         return EOPNOTSUPP;
-    }
-    if (!has_gid(*face(context).engine, port, index) || bytes < sizeof *entry) {
+    if (!has_gid(*face(context).engine, port, index) || bytes < sizeof *entry)
         return EINVAL;
-    }
-    if (port != 1 || index != 0) {
+    if (port != 1 || index != 0)
         return ENODATA;
-    }
     std::memset(entry, 0, bytes);
     fill_entry(*face(context).engine, entry);
     return 0;
@@ -89,12 +84,10 @@ int tagwire_vhca__ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std
 ssize_t tagwire_vhca__ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries,
                                           std::size_t entries_max, std::uint32_t flags,
                                           std::size_t entry_bytes) {
-    if (flags != 0) {
+    if (flags != 0)
         return -EOPNOTSUPP;
-    }
-    if (entries_max == 0 || entry_bytes < sizeof *entries) {
+    if (entries_max == 0 || entry_bytes < sizeof *entries)
         return -EINVAL;
-    }
     std::memset(entries, 0, entry_bytes);
     fill_entry(*face(context).engine, entries);
     return 1;
@@ -104,17 +97,15 @@ ssize_t tagwire_vhca__ibv_query_gid_table(ibv_context* context, ibv_gid_entry* e
 int tagwire_vhca_ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned int index,
                                     int* type_p) {
     Engine& engine = *face(context).engine;
-    if (!has_gid(engine, port, index)) {
+    if (!has_gid(engine, port, index))
         return refuse(EINVAL);
-    }
     *type_p = port == 1 && index == 0 && engine.is_ethernet() ? 1 : 0;
     return 0;
 }
 
 int tagwire_vhca_ibv_query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey) {
-    if (!is_port(*face(context).engine, port) || index < 0 || index >= kPkeyTableEntries) {
+    if (!is_port(*face(context).engine, port) || index < 0 || index >= kPkeyTableEntries)
         return refuse(EINVAL);
-    }
     *pkey = htobe16(kDefaultPkeyEntry);
     return 0;
 }

@@ -32,15 +32,12 @@ std::uint64_t send_ops_of(ibv_qp_type type) {
 int check(const ibv_qp_init_attr_ex& attr) {
     constexpr std::uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UC && attr.qp_type != IBV_QPT_UD) {
+    if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UC && attr.qp_type != IBV_QPT_UD)
         return EOPNOTSUPP;
-    }
-    if ((attr.comp_mask & ~kKnown) != 0) {
+    if ((attr.comp_mask & ~kKnown) != 0)
         return EOPNOTSUPP;
-    }
-    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
+    if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)
         return EOPNOTSUPP;
-    }
     if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
         (attr.send_ops_flags & ~send_ops_of(attr.qp_type)) != 0) {
         return EOPNOTSUPP;
@@ -78,9 +75,8 @@ int create_core(FaceContext& context, const ibv_qp_init_attr_ex& attr, const DcC
                           .user = made};
     const auto guard = context.engine->lock();
     const int error = context.engine->device().create_qp(config, &made->core);
-    if (error == 0) {
+    if (error == 0)
         context.qps.push_back(*made);
-    }
     return error;
 }
 
@@ -104,27 +100,23 @@ void fill(FaceQp& made, ibv_context* context, const ibv_qp_init_attr_ex& attr) {
 }  // namespace
 
 ibv_qp* create_qp_ex_op(ibv_context* context, ibv_qp_init_attr_ex* attr) {
-    if (const int error = check(*attr)) {
+    if (const int error = check(*attr))
         return fail(error);
-    }
     return make_qp(context, attr, {});
 }
 
 ibv_qp* make_qp(ibv_context* context, ibv_qp_init_attr_ex* attr, const DcConfig& dc) {
-    if (!are_of_one_device(*context, *attr)) {
+    if (!are_of_one_device(*context, *attr))
         return fail(EINVAL);
-    }
     auto* made = new (std::nothrow) FaceQp{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     const bool has_ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
     int error = 0;
-    if (has_ops && (made->builder = new (std::nothrow) SendBuilder{}) == nullptr) {
+    if (has_ops && (made->builder = new (std::nothrow) SendBuilder{}) == nullptr)
         error = ENOMEM;
-    } else {
+    else
         error = create_core(face(context), *attr, dc, made);
-    }
     if (error != 0) {
         delete made->builder;
         delete made;
@@ -144,9 +136,8 @@ int remove(FaceQp& qp) {
     FaceContext& owner = face(qp.qp.qp_base.context);
     {
         const auto guard = qp.engine->lock();
-        if (const int error = qp.engine->device().destroy_qp(*qp.core)) {
+        if (const int error = qp.engine->device().destroy_qp(*qp.core))
             return error;
-        }
         owner.qps.erase(qp);
     }
     owner.async_events.forget(
@@ -177,9 +168,8 @@ ibv_qp* tagwire_vhca_ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     extended.comp_mask = IBV_QP_INIT_ATTR_PD;
     extended.pd = pd;
     ibv_qp* qp = create_qp_ex_op(pd->context, &extended);
-    if (qp != nullptr) {
+    if (qp != nullptr)
         attr->cap = extended.cap;
-    }
     return qp;
 }
 
@@ -193,9 +183,8 @@ int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     Engine& engine = *pair.engine;
     Route route{};
     if ((mask & IBV_QP_AV) != 0) {
-        if (!is_path(engine, attr->ah_attr)) {
+        if (!is_path(engine, attr->ah_attr))
             return EINVAL;
-        }
         route = engine.route_of(attr->ah_attr);
     }
     const auto guard = engine.lock();
@@ -213,9 +202,8 @@ int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
     // The mlx5 driver asks the card, which knows a DCT in RTR only, and not all of it.
     constexpr int kOfDct = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_MIN_RNR_TIMER |
                            IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_PKEY_INDEX;
-    if (pair.dc == DcKind::kTarget && ((mask & ~kOfDct) != 0 || qp->state != IBV_QPS_RTR)) {
+    if (pair.dc == DcKind::kTarget && ((mask & ~kOfDct) != 0 || qp->state != IBV_QPS_RTR))
         return EINVAL;
-    }
     *attr = {};
     {
         const auto guard = pair.engine->lock();
@@ -236,9 +224,8 @@ int tagwire_vhca_ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
 
 int tagwire_vhca_ibv_destroy_qp(ibv_qp* qp) {
     FaceQp& pair = face(qp);
-    if (const int error = remove(pair)) {
+    if (const int error = remove(pair))
         return error;
-    }
     wait_for_acks(&qp->mutex, &qp->cond, qp->events_completed, pair.events_delivered);
     dispose(pair);
     return 0;

@@ -19,9 +19,8 @@ SendWork translate(const FaceQp& qp, const ibv_send_wr& wr) {
     work.imm = wr.imm_data;
     work.sges = {wr.sg_list, static_cast<std::size_t>(wr.num_sge)};
     if (qp.qp.qp_base.qp_type == IBV_QPT_UD) {
-        if (wr.wr.ud.ah != nullptr) {
+        if (wr.wr.ud.ah != nullptr)
             work.route = face(wr.wr.ud.ah).route;
-        }
         work.remote_qpn = wr.wr.ud.remote_qpn;
         work.remote_qkey = wr.wr.ud.remote_qkey;
     } else if (is_atomic(wr.opcode)) {
@@ -37,12 +36,10 @@ SendWork translate(const FaceQp& qp, const ibv_send_wr& wr) {
 }
 
 int post_one(FaceQp& qp, const ibv_send_wr& wr) {
-    if (qp.dc != DcKind::kNone) {
+    if (qp.dc != DcKind::kNone)
         return EINVAL;  // here is no place for the target
-    }
-    if (wr.num_sge < 0 || (qp.qp.qp_base.qp_type == IBV_QPT_UD && wr.wr.ud.ah == nullptr)) {
+    if (wr.num_sge < 0 || (qp.qp.qp_base.qp_type == IBV_QPT_UD && wr.wr.ud.ah == nullptr))
         return EINVAL;
-    }
     return qp.core->enqueue_send(translate(qp, wr));
 }
 

@@ -21,9 +21,8 @@ tagwire_vhca_cm* tagwire_vhca_cm_open(int flags, int* fd_p) {
         return nullptr;
     }
     auto channel = cm::Channel::open(cm::EngineNetwork::of(*engine).manager(), flags);
-    if (channel == nullptr) {
+    if (channel == nullptr)
         return nullptr;
-    }
     *fd_p = channel->program_fd();
     return new tagwire_vhca_cm{std::move(channel)};
 }

@@ -112,18 +112,16 @@ void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t addr, std::uint
 void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* pieces) {
     SendBuilder& builder = builder_of(qp);
     SendBuilder::Entry* entry = current(builder);
-    if (entry == nullptr) {
+    if (entry == nullptr)
         return;
-    }
     entry->inline_first = builder.inline_bytes.size();
     for (std::size_t i = 0; i < count; ++i) {
         const auto* data = static_cast<const std::byte*>(pieces[i].addr);
         builder.inline_bytes.insert(builder.inline_bytes.end(), data, data + pieces[i].length);
     }
     const std::size_t bytes = builder.inline_bytes.size() - entry->inline_first;
-    if (bytes > face(qp).core->cap().max_inline_data) {
+    if (bytes > face(qp).core->cap().max_inline_data)
         builder.error = ENOMEM;
-    }
     // The address is known when the bytes no longer move: in wr_complete().
     builder.sges.resize(entry->sge_first);
     builder.sges.push_back({0, static_cast<std::uint32_t>(bytes), 0});
@@ -154,9 +152,8 @@ int wr_complete(ibv_qp_ex* qp) {
     FaceQp& pair = face(qp);
     SendBuilder& builder = *pair.builder;
     int error = builder.error;
-    if (error != 0) {
+    if (error != 0)
         return finish(builder, error);
-    }
     {
         const auto guard = pair.engine->lock();
         for (SendBuilder::Entry& entry : builder.entries) {

@@ -12,9 +12,8 @@ namespace {
 
 ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const TagConfig& tm = {}) {
     auto* made = new (std::nothrow) FaceSrq{};
-    if (made == nullptr) {
+    if (made == nullptr)
         return fail(ENOMEM);
-    }
     FaceContext& owner = face(pd->context);
     Engine& engine = *owner.engine;
     int error = 0;
@@ -27,9 +26,8 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const Tag
                                             .tm = tm,
                                             .user = made},
                                            &made->core);
-        if (error == 0) {
+        if (error == 0)
             owner.srqs.push_back(*made);
-        }
     }
     if (error != 0) {
         delete made;
@@ -50,9 +48,8 @@ ibv_srq* create_srq(ibv_pd* pd, void* srq_context, ibv_srq_attr* attr, const Tag
 }
 
 ibv_srq* create_tm_srq(ibv_context* context, ibv_srq_init_attr_ex* attr) {
-    if (face(context).engine->device().config().tm_tags_max == 0) {
+    if (face(context).engine->device().config().tm_tags_max == 0)
         return fail(EOPNOTSUPP);
-    }
     // libmlx5 connects a queue pair of its own by LID on port 1, which an Ethernet port has not.
     Engine& engine = *face(context).engine;
     if (engine.is_ethernet() && !engine.device().config().has_tags_on_ethernet) {
@@ -87,9 +84,8 @@ int post_op(Srq& srq, ibv_ops_wr& wr, Time now) {
     }
     std::size_t failed = 0;
     const int error = srq.post_ops({&work, 1}, &failed, now);
-    if (error == 0 && is_add) {
+    if (error == 0 && is_add)
         wr.tm.handle = work.handle;
-    }
     return error;
 }
 
@@ -97,16 +93,13 @@ int post_op(Srq& srq, ibv_ops_wr& wr, Time now) {
 
 ibv_srq* create_srq_ex_op(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     const bool has_type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
-    if (has_type && attr->srq_type == IBV_SRQT_TM) {
+    if (has_type && attr->srq_type == IBV_SRQT_TM)
         return create_tm_srq(context, attr);
-    }
-    if (has_type && attr->srq_type != IBV_SRQT_BASIC) {
+    if (has_type && attr->srq_type != IBV_SRQT_BASIC)
         return fail(EOPNOTSUPP);
-    }
     constexpr std::uint32_t kKnown = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-    if ((attr->comp_mask & ~kKnown) != 0 || (attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) {
+    if ((attr->comp_mask & ~kKnown) != 0 || (attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0)
         return fail(EINVAL);
-    }
     return create_srq(attr->pd, attr->srq_context, &attr->attr);
 }
 
@@ -114,9 +107,8 @@ int remove(FaceSrq& srq) {
     FaceContext& owner = face(srq.srq.context);
     {
         const auto guard = srq.engine->lock();
-        if (const int error = srq.engine->device().destroy_srq(*srq.core)) {
+        if (const int error = srq.engine->device().destroy_srq(*srq.core))
             return error;
-        }
         owner.srqs.erase(srq);
     }
     owner.async_events.forget(
@@ -183,9 +175,8 @@ int tagwire_vhca_ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
 
 int tagwire_vhca_ibv_destroy_srq(ibv_srq* srq) {
     FaceSrq& queue = face(srq);
-    if (const int error = remove(queue)) {
+    if (const int error = remove(queue))
         return error;
-    }
     wait_for_acks(&srq->mutex, &srq->cond, srq->events_completed, queue.events_delivered);
     dispose(queue);
     return 0;

@@ -33,39 +33,30 @@ std::string guid_text(std::uint64_t guid) {
 std::string port_file(unsigned device, std::string_view name) {
     constexpr std::string_view kPort = "ports/1/";
     Engine* engine = nullptr;
-    if (!name.starts_with(kPort) || attach_engine(device, &engine) != 0) {
+    if (!name.starts_with(kPort) || attach_engine(device, &engine) != 0)
         return {};
-    }
     name.remove_prefix(kPort.size());
-    if (name == "link_layer") {
+    if (name == "link_layer")
         return engine->is_ethernet() ? "Ethernet" : "InfiniBand";
-    }
-    if (name == "gid_attrs/types/0") {
+    if (name == "gid_attrs/types/0")
         return engine->is_ethernet() ? "RoCE v2" : "IB/RoCE v1";
-    }
-    if (name == "gid_attrs/ndevs/0" && engine->interface() != nullptr) {
+    if (name == "gid_attrs/ndevs/0" && engine->interface() != nullptr)
         return engine->interface()->name;
-    }
     return {};
 }
 
 // Empty: no such file.
 std::string our_file(unsigned device, std::string_view name) {
-    if (name == "node_type") {
+    if (name == "node_type")
         return "1: CA";
-    }
-    if (name == "node_guid" || name == "sys_image_guid") {
+    if (name == "node_guid" || name == "sys_image_guid")
         return guid_text(device_guid(device));
-    }
-    if (name == "fw_ver") {
+    if (name == "fw_ver")
         return tagwire_vhca_version();
-    }
-    if (name == "board_id") {
+    if (name == "board_id")
         return look().board_id;
-    }
-    if (name == "hca_type") {
+    if (name == "hca_type")
         return look().hca_type;
-    }
     return port_file(device, name);
 }
 
@@ -82,14 +73,12 @@ int copy_out(std::string_view text, char* out, std::size_t out_bytes) {
 
 int read_file(const std::string& path, char* out, std::size_t out_bytes) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
         return -1;
-    }
     const ssize_t got = read(fd, out, out_bytes);
     close(fd);
-    if (got <= 0) {
+    if (got <= 0)
         return -1;
-    }
     const auto bytes = static_cast<std::size_t>(got);
     if (out[bytes - 1] == '\n') {
         out[bytes - 1] = '\0';
@@ -113,17 +102,13 @@ const char* tagwire_vhca_ibv_get_sysfs_path(void) {
 
 int tagwire_vhca_ibv_read_sysfs_file(const char* directory, const char* file, char* out,
                                      std::size_t out_bytes) {
-    if (std::string_view(file) == "class/misc/rdma_cm/abi_version") {
+    if (std::string_view(file) == "class/misc/rdma_cm/abi_version")
         return copy_out(std::to_string(RDMA_USER_CM_ABI_VERSION), out, out_bytes);
-    }
     unsigned device = 0;
-    while (device < device_count() &&
-           std::string_view(directory) != device_at(device)->ibdev_path) {
+    while (device < device_count() && std::string_view(directory) != device_at(device)->ibdev_path)
         ++device;
-    }
-    if (device == device_count()) {
+    if (device == device_count())
         return read_file(std::string(directory) + "/" + file, out, out_bytes);
-    }
     const std::string text = our_file(device, file);
     if (text.empty()) {
         errno = ENOENT;

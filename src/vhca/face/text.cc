@@ -102,37 +102,29 @@ const char* tagwire_vhca_ibv_wc_status_str(ibv_wc_status status) {
 }
 
 int tagwire_vhca_ibv_rate_to_mult(ibv_rate rate) {
-    for (const Rate& known : kRates) {
-        if (known.rate == rate) {
+    for (const Rate& known : kRates)
+        if (known.rate == rate)
             return known.mult;
-        }
-    }
     return -1;
 }
 
 ibv_rate tagwire_vhca_mult_to_ibv_rate(int mult) {
-    for (const Rate& known : kRates) {
-        if (known.mult == mult) {
+    for (const Rate& known : kRates)
+        if (known.mult == mult)
             return known.rate;
-        }
-    }
     return IBV_RATE_MAX;
 }
 
 int tagwire_vhca_ibv_rate_to_mbps(ibv_rate rate) {
-    for (const Rate& known : kRates) {
-        if (known.rate == rate) {
+    for (const Rate& known : kRates)
+        if (known.rate == rate)
             return known.mbps;
-        }
-    }
     return -1;
 }
 
 ibv_rate tagwire_vhca_mbps_to_ibv_rate(int mbps) {
-    for (const Rate& known : kRates) {
-        if (known.mbps == mbps) {
+    for (const Rate& known : kRates)
+        if (known.mbps == mbps)
             return known.rate;
-        }
-    }
     return IBV_RATE_MAX;
 }

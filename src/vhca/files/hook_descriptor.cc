@@ -18,13 +18,11 @@ namespace {
 
 // As the kernel's writev(2): one command, in pieces.
 ssize_t write_pieces(OpenFile& file, const iovec* pieces, int count) {
-    if (count < 0 || count > IOV_MAX) {
+    if (count < 0 || count > IOV_MAX)
         return fail(EINVAL);
-    }
     std::string whole;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i)
         whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
-    }
     return file.write(whole.data(), whole.size());
 }
 
@@ -41,9 +39,8 @@ int close_fd(int fd) {
 int close_fds(unsigned first, unsigned last, int flags) {
     constexpr unsigned kKnown = CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE;
     const auto given = static_cast<unsigned>(flags);
-    if (first <= last && (given & ~kKnown) == 0 && (given & CLOSE_RANGE_CLOEXEC) == 0) {
+    if (first <= last && (given & ~kKnown) == 0 && (given & CLOSE_RANGE_CLOEXEC) == 0)
         remove_files(first, last);
-    }
     return static_cast<int>(direct(SYS_close_range, first, last, flags));
 }
 
@@ -57,9 +54,8 @@ int told_of(int from, int to) {
 }
 
 int duplicate_to(int from, int to, int flags) {
-    if (from == to) {
+    if (from == to)
         return fail(EINVAL);
-    }
     return told_of(from, static_cast<int>(direct(SYS_dup3, from, to, flags)));
 }
 
@@ -82,15 +78,13 @@ int control(int fd, int command, void* argument) {
 using namespace tagwire::vhca::files;
 
 TW_HOOK(ssize_t, write, "write", int fd, const void* bytes, std::size_t count) {
-    if (const auto file = find_file(fd)) [[unlikely]] {
+    if (const auto file = find_file(fd)) [[unlikely]]
         return file->write(bytes, count);
-    }
     return direct_cancellable(SYS_write, fd, bytes, count);
 }
 TW_HOOK(ssize_t, writev, "writev", int fd, const iovec* pieces, int count) {
-    if (const auto file = find_file(fd)) [[unlikely]] {
+    if (const auto file = find_file(fd)) [[unlikely]]
         return write_pieces(*file, pieces, count);
-    }
     return direct_cancellable(SYS_writev, fd, pieces, count);
 }
 TW_HOOK(int, ioctl, "ioctl", int fd, unsigned long request, ...) {
@@ -98,9 +92,8 @@ TW_HOOK(int, ioctl, "ioctl", int fd, unsigned long request, ...) {
     va_start(rest, request);
     void* argument = va_arg(rest, void*);
     va_end(rest);
-    if (const auto file = is_of_any_file(request) ? nullptr : find_file(fd)) [[unlikely]] {
+    if (const auto file = is_of_any_file(request) ? nullptr : find_file(fd)) [[unlikely]]
         return file->ioctl(request, argument);
-    }
     return static_cast<int>(direct(SYS_ioctl, fd, request, argument));
 }
 TW_HOOK(int, close, "close", int fd) {
@@ -120,9 +113,8 @@ TW_HOOK(int, dup, "dup", int fd) {
     return told_of(fd, static_cast<int>(direct(SYS_dup, fd)));
 }
 TW_HOOK(int, dup2, "dup2", int from, int to) {
-    if (from == to) {
+    if (from == to)
         return direct(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
-    }
     return duplicate_to(from, to, 0);
 }
 TW_HOOK(int, dup3, "dup3", int from, int to, int flags) {
@@ -144,8 +136,7 @@ TW_HOOK(int, fcntl64, "fcntl64", int fd, int command, ...) {
 }
 // Where the kernel has RDMA, libibverbs asks it by netlink; without, it reads sysfs.
 TW_HOOK(int, socket, "socket", int domain, int type, int protocol) {
-    if (domain == AF_NETLINK && protocol == NETLINK_RDMA) {
+    if (domain == AF_NETLINK && protocol == NETLINK_RDMA)
         return fail(EPROTONOSUPPORT);
-    }
     return static_cast<int>(direct(SYS_socket, domain, type, protocol));
 }

@@ -18,21 +18,18 @@ bool needs_mode(int flags) {
 
 int open_at(int dir_fd, const char* path, int flags, mode_t mode) {
     const Place place = find_place(dir_fd, path);
-    if (place.kind == Place::Kind::kNode && (flags & O_PATH) == 0) {
+    if (place.kind == Place::Kind::kNode && (flags & O_PATH) == 0)
         return (flags & O_DIRECTORY) != 0 ? fail(ENOTDIR) : open_node(place.node, flags);
-    }
-    if (place.kind == Place::Kind::kTree) {
+    if (place.kind == Place::Kind::kTree)
         return static_cast<int>(direct(SYS_openat, AT_FDCWD, place.path.c_str(), flags, mode));
-    }
     return static_cast<int>(direct_cancellable(SYS_openat, dir_fd, path, flags, mode));
 }
 
 FILE* open_stream(const char* path, const char* mode) {
     static auto* const libc = next<FILE*(const char*, const char*)>("fopen");
     const Place place = find_place(AT_FDCWD, path);
-    if (place.kind != Place::Kind::kNode) {
+    if (place.kind != Place::Kind::kNode)
         return libc(place.kind == Place::Kind::kTree ? place.path.c_str() : path, mode);
-    }
     const int fd = open_node(place.node, std::strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
     FILE* stream = fd < 0 ? nullptr : ::fdopen(fd, mode);
     if (fd >= 0 && stream == nullptr) {

@@ -42,17 +42,15 @@ int stat_at(int dir_fd, const char* path, int flags, Stat* out, const Ask& ask) 
     if (path == nullptr || path[0] == '\0') {
         const auto file = (flags & AT_EMPTY_PATH) != 0 ? find_file(dir_fd) : nullptr;
         const int result = ask(dir_fd, path);
-        if (result == 0 && file != nullptr) {
+        if (result == 0 && file != nullptr)
             show_device(file->device_number(), out);
-        }
         return result;
     }
     const Place place = find_place(dir_fd, path);
     if (place.kind == Place::Kind::kNode) {
         const int result = ask(AT_FDCWD, "/dev/null");
-        if (result == 0) {
+        if (result == 0)
             show_device(device_number_of(place.node), out);
-        }
         return result;
     }
     return place.kind == Place::Kind::kTree ? ask(AT_FDCWD, place.path.c_str()) : ask(dir_fd, path);
@@ -67,9 +65,8 @@ int stat_at(int dir_fd, const char* path, int flags, struct stat* out) {
 int stat_fd(int fd, struct stat* out) {
     const auto file = find_file(fd);
     const int result = static_cast<int>(direct(SYS_fstat, fd, out));
-    if (result == 0 && file != nullptr) {
+    if (result == 0 && file != nullptr)
         show_device(file->device_number(), out);
-    }
     return result;
 }
 
@@ -77,23 +74,19 @@ int stat_fd(int fd, struct stat* out) {
 /// no flags; effective numbers are those of all programs but setuid ones, which we are not in.
 int access_at(int dir_fd, const char* path, int mode) {
     const Place place = find_place(dir_fd, path);
-    if (place.kind == Place::Kind::kNode) {
+    if (place.kind == Place::Kind::kNode)
         return static_cast<int>(direct(SYS_faccessat, AT_FDCWD, "/dev/null", mode));
-    }
-    if (place.kind == Place::Kind::kTree) {
+    if (place.kind == Place::Kind::kTree)
         return static_cast<int>(direct(SYS_faccessat, AT_FDCWD, place.path.c_str(), mode));
-    }
     return static_cast<int>(direct(SYS_faccessat, dir_fd, path, mode));
 }
 
 ssize_t read_link_at(int dir_fd, const char* path, char* out, std::size_t bytes) {
     const Place place = find_place(dir_fd, path);
-    if (place.kind == Place::Kind::kNode) {
+    if (place.kind == Place::Kind::kNode)
         return fail(EINVAL);  // no link
-    }
-    if (place.kind == Place::Kind::kTree) {
+    if (place.kind == Place::Kind::kTree)
         return direct(SYS_readlinkat, AT_FDCWD, place.path.c_str(), out, bytes);
-    }
     return direct(SYS_readlinkat, dir_fd, path, out, bytes);
 }
 
@@ -181,25 +174,22 @@ TW_HOOK(ssize_t, readlinkat, "readlinkat", int dir_fd, const char* path, char* o
 }
 TW_HOOK(ssize_t, readlink_chk, "__readlink_chk", const char* path, char* out, std::size_t bytes,
         std::size_t room) {
-    if (bytes > room) {
+    if (bytes > room)
         std::abort();
-    }
     return read_link_at(AT_FDCWD, path, out, bytes);
 }
 TW_HOOK(ssize_t, readlinkat_chk, "__readlinkat_chk", int dir_fd, const char* path, char* out,
         std::size_t bytes, std::size_t room) {
-    if (bytes > room) {
+    if (bytes > room)
         std::abort();
-    }
     return read_link_at(dir_fd, path, out, bytes);
 }
 TW_HOOK(char*, realpath, "realpath", const char* path, char* out) {
     return real_path(path, out);
 }
 TW_HOOK(char*, realpath_chk, "__realpath_chk", const char* path, char* out, std::size_t room) {
-    if (out != nullptr && room < PATH_MAX) {
+    if (out != nullptr && room < PATH_MAX)
         std::abort();
-    }
     return real_path(path, out);
 }
 TW_HOOK(char*, canonicalize, "canonicalize_file_name", const char* path) {

@@ -12,9 +12,8 @@
 namespace tagwire::vhca::files {
 
 bool Lexical::set(int dir_fd, const char* path) {
-    if (path[0] != '/' && !add_folder(dir_fd)) {
+    if (path[0] != '/' && !add_folder(dir_fd))
         return false;
-    }
     return add(path);
 }
 
@@ -36,12 +35,10 @@ bool Lexical::add(std::string_view path) {
         const std::size_t end = path.find('/');
         const std::string_view part = path.substr(0, end);
         path = end == std::string_view::npos ? std::string_view() : path.substr(end + 1);
-        if (part.empty() || part == ".") {
+        if (part.empty() || part == ".")
             continue;
-        }
-        if (bytes_ + 1 + part.size() >= text_.size()) {
+        if (bytes_ + 1 + part.size() >= text_.size())
             return false;
-        }
         text_[bytes_++] = '/';
         std::memcpy(text_.data() + bytes_, part.data(), part.size());
         bytes_ += part.size();

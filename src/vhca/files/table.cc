@@ -66,18 +66,16 @@ class Table {
     void add(int fd, std::shared_ptr<OpenFile> file) {
         std::shared_ptr<OpenFile> old;
         const std::scoped_lock lock(mutex_);
-        if (is_child_of_vfork()) {
+        if (is_child_of_vfork())
             return;
-        }
         old = std::exchange(files_[fd], std::move(file));
         // SYNC vhca_fd: a hint; whoever learnt the number from a thread sees it
         is_our_fd[fd].store(true, std::memory_order_release);
     }
     std::shared_ptr<OpenFile> take(int fd) {
         const std::scoped_lock lock(mutex_);
-        if (is_child_of_vfork()) {
+        if (is_child_of_vfork())
             return nullptr;
-        }
         is_our_fd[fd].store(false, std::memory_order_release);  // SYNC vhca_fd
         auto node = files_.extract(fd);
         return node.empty() ? nullptr : std::move(node.mapped());
@@ -85,11 +83,9 @@ class Table {
     std::vector<int> numbers(unsigned first, unsigned last) {
         std::vector<int> all;
         const std::scoped_lock lock(mutex_);
-        for (const auto& [fd, file] : files_) {
-            if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last) {
+        for (const auto& [fd, file] : files_)
+            if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last)
                 all.push_back(fd);
-            }
-        }
         return all;
     }
 
@@ -155,32 +151,28 @@ std::shared_ptr<OpenFile> find_file(int fd) {
 }
 
 bool add_file(int fd, std::shared_ptr<OpenFile> file) {
-    if (fd < 0 || fd >= kFdMax) {
+    if (fd < 0 || fd >= kFdMax)
         return false;
-    }
     Table::get().add(fd, std::move(file));
     return true;
 }
 
 void duplicate_file(int from, int to) {
     std::shared_ptr<OpenFile> file = find_file(from);
-    if (file == nullptr) {
+    if (file == nullptr)
         remove_file(to);  // dup2(2) closes what was there
-    } else if (from != to) {
+    else if (from != to)
         static_cast<void>(add_file(to, std::move(file)));
-    }
 }
 
 void remove_file(int fd) {
-    if (may_be_ours(fd)) {
+    if (may_be_ours(fd))
         const std::shared_ptr<OpenFile> last = Table::get().take(fd);
-    }
 }
 
 void remove_files(unsigned first, unsigned last) {
-    for (const int fd : Table::get().numbers(first, last)) {
+    for (const int fd : Table::get().numbers(first, last))
         remove_file(fd);
-    }
 }
 
 }  // namespace tagwire::vhca::files

@@ -29,9 +29,8 @@ std::string_view value_of(std::string_view values, unsigned index) {
 
 int fill_mtu(const Options& options, unsigned index, EngineConfig* config) {
     std::string_view wanted = value_of(options.mtu.text, index);
-    for (; wanted.empty() && index > 0; --index) {
+    for (; wanted.empty() && index > 0; --index)
         wanted = value_of(options.mtu.text, index - 1);
-    }
     for (const ibv_mtu mtu : {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096}) {
         if (wanted == std::to_string(128U << mtu)) {
             config->device.active_mtu = mtu;
@@ -62,9 +61,8 @@ int fill_address(const Options& options, unsigned index, EngineConfig* config) {
 int fill_class(const Options& options, EngineConfig* config) {
     constexpr unsigned kLevelMax = 15, kClassMax = 255;
     const std::string_view text = options.network_class.text;
-    if (text.empty()) {
+    if (text.empty())
         return 0;
-    }
     unsigned level = 0, traffic = 0;
     const char* const end = text.data() + text.size();
     const auto first = std::from_chars(text.data(), end, level);
@@ -89,25 +87,20 @@ std::uint64_t seed_of(const Options& options) {
 
 int fill(unsigned index, EngineConfig* config) {
     Options options;
-    if (ucs::config_fill(option_table(), &options) != UCS_OK) {
+    if (ucs::config_fill(option_table(), &options) != UCS_OK)
         return EINVAL;  // the option was named in the log
-    }
     config->device = limits_of(look(), options);
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
     config->index = index;
-    if (const int error = fill_mtu(options, index, config)) {
+    if (const int error = fill_mtu(options, index, config))
         return error;
-    }
-    if (const int error = fill_address(options, index, config)) {
+    if (const int error = fill_address(options, index, config))
         return error;
-    }
-    if (const int error = fill_class(options, config)) {
+    if (const int error = fill_class(options, config))
         return error;
-    }
     config->link_layer = static_cast<LinkLayer>(options.link_layer);
-    if (config->link_layer == LinkLayer::kOfFabric && look().is_ethernet) {
+    if (config->link_layer == LinkLayer::kOfFabric && look().is_ethernet)
         config->link_layer = LinkLayer::kEthernet;
-    }
     config->device.guid = kGuidBase;
     config->trace = options.trace.text;
     config->has_summary = options.stats;
@@ -136,16 +129,13 @@ unsigned device_count() {
 
 int attach_engine(unsigned index, EventSink& sink, Adapt adapt, Engine** engine_p) {
     EngineConfig config;
-    if (const int error = fill(index, &config)) {
+    if (const int error = fill(index, &config))
         return error;
-    }
-    if (adapt != nullptr) {
+    if (adapt != nullptr)
         adapt(config.device);
-    }
     Engine* engine = nullptr;
-    if (const int error = Engine::get(config, &engine)) {
+    if (const int error = Engine::get(config, &engine))
         return error;
-    }
     engine->set_sink(&sink);
     *engine_p = engine;
     return 0;

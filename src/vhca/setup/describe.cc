@@ -63,9 +63,8 @@ void describe_device(const DeviceConfig& config, ibv_device_attr* attr) {
 }
 
 ibv_tm_caps tm_caps_of(const DeviceConfig& config) {
-    if (config.tm_tags_max == 0) {
+    if (config.tm_tags_max == 0)
         return {};
-    }
     return {.max_rndv_hdr_size = kRendezvousBytesMax,
             .max_num_tags = config.tm_tags_max,
             .flags = IBV_TM_CAP_RC,
@@ -113,33 +112,28 @@ bool is_path(Engine& engine, const ibv_ah_attr& attr) {
     constexpr unsigned kRateMin = IBV_RATE_2_5_GBPS, kRateMax = IBV_RATE_1200_GBPS;
     const bool is_rate =
         attr.static_rate == 0 || (attr.static_rate >= kRateMin && attr.static_rate <= kRateMax);
-    if (attr.sl >= kServiceLevels || !is_rate) {
+    if (attr.sl >= kServiceLevels || !is_rate)
         return false;
-    }
     // The only entry of the GID table that holds a GID is the first.
     return attr.is_global == 0 ? !engine.is_ethernet() : attr.grh.sgid_index == 0;
 }
 
 bool is_mapped(const void* base, std::size_t bytes) {
-    if (bytes == 0) {
+    if (bytes == 0)
         return true;
-    }
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(base) & ~(page - 1);
     const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(base) + bytes;
-    if (end < first) {
+    if (end < first)
         return false;
-    }
     std::array<unsigned char, 4096> resident;
     for (std::uintptr_t at = first; at < end;) {
         const std::uintptr_t step = std::min<std::uintptr_t>(end - at, page * resident.size());
-        if (mincore(reinterpret_cast<void*>(at), step, resident.data()) != 0) {
+        if (mincore(reinterpret_cast<void*>(at), step, resident.data()) != 0)
             return false;
-        }
         at += page * resident.size();
-        if (at < page) {
+        if (at < page)
             break;
-        }
     }
     return true;
 }

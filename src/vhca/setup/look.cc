@@ -42,9 +42,8 @@ constexpr std::array kLooks = {
 
 template <typename T>
 void replace(T* limit, std::uint64_t wanted) {
-    if (wanted != 0) {
+    if (wanted != 0)
         *limit = static_cast<T>(wanted);
-    }
 }
 
 }  // namespace
@@ -81,9 +80,8 @@ DeviceConfig limits_of(const Look& look, const Options& options) {
     limits.reuses_numbers = options.qpn_reuse;
     limits.shuffles_reads = options.shuffle_reads;
     limits.timer_stretch_max = static_cast<std::uint32_t>(options.timer_stretch);
-    if (options.send_places != SendPlaces::kAsLook) {
+    if (options.send_places != SendPlaces::kAsLook)
         limits.frees_when_completed = options.send_places == SendPlaces::kWhenCompleted;
-    }
     return limits;
 }
 

@@ -295,9 +295,8 @@ TEST(Completion, counts_down_and_keeps_the_first_failure) {
 }
 
 TEST(Status, every_value_has_a_text) {
-    for (int value = UCS_INPROGRESS; value >= UCS_ERR_LAST; --value) {
+    for (int value = UCS_INPROGRESS; value >= UCS_ERR_LAST; --value)
         EXPECT_STRNE(ucs_status_string(static_cast<ucs_status_t>(value)), "") << value;
-    }
     EXPECT_STREQ(ucs_status_string(UCS_ERR_LAST), "Unknown status");
     EXPECT_EQ(sizeof(ucs_status_t), 1u);
 }

@@ -110,9 +110,8 @@ TEST_F(BootstrapDir, a_job_whose_files_go_says_so) {
         EXPECT_TRUE(me.gather(8));
         if (rank == 1)
             std::filesystem::remove_all(directory_.path());
-        while (std::filesystem::exists(directory_.path())) {
+        while (std::filesystem::exists(directory_.path()))
             ::sched_yield();
-        }
         expect_failure(TW_ERR_CONNECTION_RESET, me.barrier(), "were removed");
     }));
 }

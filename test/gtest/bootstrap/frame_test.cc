@@ -74,9 +74,8 @@ TEST(BootstrapFrame, foreign_text_is_printable_and_bounded) {
 TEST(BootstrapRanks, sets_of_ranks_are_told_as_people_do) {
     const auto text = [](std::uint32_t size, const std::vector<std::uint32_t>& ranks) {
         RankSet set(size);
-        for (const std::uint32_t rank : ranks) {
+        for (const std::uint32_t rank : ranks)
             set.add(rank);
-        }
         return set.text();
     };
     EXPECT_EQ("rank 3", text(4, {3}));
@@ -84,9 +83,8 @@ TEST(BootstrapRanks, sets_of_ranks_are_told_as_people_do) {
     EXPECT_EQ("ranks 1-3", text(4, {1, 2, 3}));
     EXPECT_EQ("ranks 0, 2 and 4-9", text(10, {0, 2, 4, 5, 6, 7, 8, 9}));
     std::vector<std::uint32_t> odd;
-    for (std::uint32_t rank = 1; rank < 100; rank += 2) {
+    for (std::uint32_t rank = 1; rank < 100; rank += 2)
         odd.push_back(rank);
-    }
     EXPECT_TRUE(text(100, odd).ends_with("29, 31 and 34 others")) << text(100, odd);
 }
 

@@ -86,9 +86,8 @@ ScratchDirectory::~ScratchDirectory() {
 
 std::vector<std::string> ScratchDirectory::names() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
         names.push_back(entry.path().filename().string());
-    }
     std::sort(names.begin(), names.end());
     return names;
 }
@@ -152,14 +151,12 @@ void expect_failure(tw_status_t wanted, tw_status_t status, const std::string& p
 
 std::vector<int> run_ranks(std::uint32_t size, const std::function<void(std::uint32_t)>& body) {
     std::vector<Process> processes;
-    for (std::uint32_t rank = 0; rank < size; ++rank) {
+    for (std::uint32_t rank = 0; rank < size; ++rank)
         processes.emplace_back([&] { body(rank); });
-    }
     std::vector<int> statuses;
     statuses.reserve(size);
-    for (Process& process : processes) {
+    for (Process& process : processes)
         statuses.push_back(process.join());
-    }
     return statuses;
 }
 

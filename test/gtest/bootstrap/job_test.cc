@@ -83,9 +83,8 @@ TEST_P(BootstrapJob, the_others_wait_for_a_late_rank_0) {
     gate.wait();
     Process root([&] { EXPECT_TRUE(Rank(place_, 0, 4).gather(8)); });
     EXPECT_EQ(0, root.join());
-    for (Process& other : others) {
+    for (Process& other : others)
         EXPECT_EQ(0, other.join());
-    }
 }
 
 // Only rank 0 is impatient, and not before the others are there: they learn it from him.
@@ -131,9 +130,8 @@ TEST_P(BootstrapJob, a_rank_that_does_not_call_is_named_to_all) {
             expect_failure(TW_ERR_TIMED_OUT, me.barrier(), "failed before");
         });
     }
-    for (Process& other : others) {
+    for (Process& other : others)
         EXPECT_EQ(0, other.join());
-    }
     gate.open();
     EXPECT_EQ(0, silent.join());
 }
@@ -225,9 +223,8 @@ TEST_P(BootstrapJob, who_takes_it_for_another_size_is_refused_and_the_job_goes_o
 
 TEST_P(BootstrapJob, many_jobs_follow_each_other_at_one_place) {
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) {
-        for (int i = 0; i < 20; ++i) {
+        for (int i = 0; i < 20; ++i)
             EXPECT_TRUE(Rank(place_, rank, 3).gather(8)) << "job " << i;
-        }
     }));
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());
 }

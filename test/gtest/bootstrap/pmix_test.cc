@@ -17,10 +17,9 @@ namespace {
 
 bool is_installed(const std::string& program) {
     std::istringstream path(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
-    for (std::string directory; std::getline(path, directory, ':');) {
+    for (std::string directory; std::getline(path, directory, ':');)
         if (::access(directory.append("/").append(program).c_str(), X_OK) == 0)
             return true;
-    }
     return false;
 }
 
@@ -47,9 +46,8 @@ class BootstrapPmix : public ::testing::Test {
             ::setenv("OMPI_MCA_plm_rsh_agent", "true", 1);     // nothing is started elsewhere
             ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);     // libpmix keeps memory
             std::vector<char*> argv;
-            for (const std::string& word : command) {
+            for (const std::string& word : command)
                 argv.push_back(const_cast<char*>(word.c_str()));
-            }
             argv.push_back(nullptr);
             ::execvp(argv[0], argv.data());
             ::_exit(127);
@@ -69,17 +67,15 @@ class BootstrapPmix : public ::testing::Test {
     /// 4.1's mpirun can crash as it ends (in PMIx_server_finalize) when ranks gave a fence up.
     int ranks_well() const {
         int found = 0;
-        for (int rank = 0; rank < 3; ++rank) {
+        for (int rank = 0; rank < 3; ++rank)
             found += std::ifstream(directory_.path() + "/well." + std::to_string(rank)).good();
-        }
         return found;
     }
 
     int count(const std::string& part) const {
         int found = 0;
-        for (std::size_t at = 0; (at = output_.find(part, at)) != std::string::npos; ++at) {
+        for (std::size_t at = 0; (at = output_.find(part, at)) != std::string::npos; ++at)
             ++found;
-        }
         return found;
     }
 
@@ -91,9 +87,8 @@ class BootstrapPmix : public ::testing::Test {
 TEST_F(BootstrapPmix, ranks_of_a_launcher_find_each_other) {
     TW_NEEDS_MPIRUN();
     EXPECT_EQ(0, run_job("gather")) << output_;
-    for (const char* rank : {"pmix 0 of 3", "pmix 1 of 3", "pmix 2 of 3"}) {
+    for (const char* rank : {"pmix 0 of 3", "pmix 1 of 3", "pmix 2 of 3"})
         EXPECT_EQ(1, count(rank + std::string(" is well"))) << output_;
-    }
 }
 
 TEST_F(BootstrapPmix, different_lengths_are_refused_on_all_ranks) {

@@ -20,10 +20,9 @@ static int gather(tw_bootstrap_h job, size_t bytes) {
     unsigned char* all = malloc(bytes * size_of_job + 1);
     memset(mine, (int)rank_of_me + 1, bytes);
     int wrong = tw_bootstrap_allgather(job, mine, bytes, all) != TW_OK;
-    for (uint32_t rank = 0; rank < size_of_job; ++rank) {
+    for (uint32_t rank = 0; rank < size_of_job; ++rank)
         for (size_t i = 0; i < bytes; ++i)
             wrong |= all[rank * bytes + i] != rank + 1;
-    }
     free(mine);
     free(all);
     return wrong;

@@ -35,9 +35,8 @@ class BootstrapSecret : public ::testing::Test {
         return path;
     }
     void await_listener() const {
-        while (!Stranger(port_).is_connected()) {
+        while (!Stranger(port_).is_connected())
             ::sched_yield();
-        }
     }
     /// A job of two that know it comes about, whatever happens at its port before rank 1 comes.
     void expect_undisturbed_by(const std::function<void()>& mischief) {
@@ -55,9 +54,8 @@ class BootstrapSecret : public ::testing::Test {
         await_listener();
         mischief();
         gate.open();
-        for (Process& rank : ranks) {
+        for (Process& rank : ranks)
             EXPECT_EQ(0, rank.join());
-        }
     }
     /// Of a process alone, with what `prepare` sets.
     void expect_refused(const std::function<void()>& prepare, tw_status_t status,

@@ -105,9 +105,8 @@ class WrongServer {
 
 inline std::string little_endian(std::uint32_t value) {
     std::string bytes;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         bytes += static_cast<char>(value >> (8 * i));
-    }
     return bytes;
 }
 

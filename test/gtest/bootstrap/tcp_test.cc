@@ -16,9 +16,8 @@ class BootstrapTcp : public ::testing::Test {
   protected:
     /// A connection to rank 0, once that listens.
     static void await_listener(std::uint16_t port) {
-        while (!Stranger(port).is_connected()) {
+        while (!Stranger(port).is_connected())
             ::sched_yield();
-        }
     }
 
     /// A job of three, whose last rank comes after `mischief` at rank 0's port.
@@ -37,9 +36,8 @@ class BootstrapTcp : public ::testing::Test {
         await_listener(port_);
         mischief();
         gate.open();
-        for (Process& rank : ranks) {
+        for (Process& rank : ranks)
             EXPECT_EQ(0, rank.join());
-        }
     }
 
     std::uint16_t port_ = free_port();
@@ -89,9 +87,8 @@ TEST_F(BootstrapTcp, random_bytes_disturb_nobody) {
             std::mt19937_64 random(seed);
             std::string bytes = random() % 2 == 0 ? "TWBS\1\1" : "";
             const std::size_t more = random() % 200;
-            for (std::size_t i = 0; i < more; ++i) {
+            for (std::size_t i = 0; i < more; ++i)
                 bytes += static_cast<char>(random());
-            }
             Stranger(port_).say(bytes);
         });
     });
@@ -100,9 +97,8 @@ TEST_F(BootstrapTcp, random_bytes_disturb_nobody) {
 TEST_F(BootstrapTcp, a_crowd_of_silent_strangers_keeps_nobody_out) {
     expect_undisturbed_by([&] {
         std::vector<std::unique_ptr<Stranger>> crowd;
-        for (int i = 0; i < 600; ++i) {
+        for (int i = 0; i < 600; ++i)
             crowd.push_back(std::make_unique<Stranger>(port_));
-        }
         crowd.front()->hear();  // the oldest had to go
     });
 }
@@ -219,9 +215,8 @@ TEST_F(BootstrapTcp, ranks_that_take_no_result_are_named_and_the_others_have_it)
         share[6] = 2;  // allgather
         other.say(share + std::string(TW_BOOTSTRAP_BYTES_MAX, 'x'));
     }
-    for (Process& rank : ranks) {
+    for (Process& rank : ranks)
         EXPECT_EQ(0, rank.join());
-    }
 }
 
 }  // namespace

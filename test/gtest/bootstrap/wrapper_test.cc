@@ -20,9 +20,8 @@ TEST(BootstrapWrapper, values_and_bytes_of_different_lengths_reach_all) {
         EXPECT_EQ((std::vector<double>{0.5, 1.5, 2.5}), job.allgather(rank + 0.5));
         const auto all = job.exchange(bytes_of_length(100 * std::size_t{rank}, rank));
         ASSERT_EQ(3u, all.size());
-        for (std::uint32_t other = 0; other < 3; ++other) {
+        for (std::uint32_t other = 0; other < 3; ++other)
             EXPECT_EQ(bytes_of_length(100 * std::size_t{other}, other), all[other]);
-        }
         Bootstrap moved = std::move(job);
         moved.barrier();
     }));

@@ -114,11 +114,10 @@ class DetAtomic {
             det::begin_update(&value_);
         const bool equal = std::memcmp(&value_, &expected, sizeof(T)) == 0 &&
                            !(in_thread && weak && det::one_in(8));
-        if (equal) {
+        if (equal)
             value_ = desired;
-        } else {
+        else
             expected = value_;
-        }
         if (in_thread)
             det::end_update(&value_, equal, equal ? success : failure);
         return equal;

@@ -195,11 +195,10 @@ TEST_P(ActiveMessage, order_holds_across_methods_and_sizes) {
                            completions.back().get());
         });
         ASSERT_GE(status, UCS_OK);
-        if (status == UCS_INPROGRESS) {
+        if (status == UCS_INPROGRESS)
             ++in_flight;
-        } else {
+        else
             completions.pop_back();
-        }
         if (random() % 3 == 0)
             step();
     }
@@ -221,9 +220,8 @@ TEST_P(ActiveMessage, every_id_has_its_own_handler) {
     TW_NEED(UCT_IFACE_FLAG_AM_SHORT);
     for (std::uint8_t id = 0; id < UCT_AM_ID_MAX; ++id)
         receiver().record_am(id);
-    for (std::uint8_t id = 0; id < UCT_AM_ID_MAX; ++id) {
+    for (std::uint8_t id = 0; id < UCT_AM_ID_MAX; ++id)
         ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(ep(), id, id, nullptr, 0); }));
-    }
     ASSERT_TRUE(until([&] { return receiver().am.size() == UCT_AM_ID_MAX; }));
     for (const auto& message : receiver().am)
         EXPECT_EQ(message.id, number_of(message.bytes));
@@ -236,9 +234,8 @@ TEST_P(ActiveMessage, an_id_out_of_range_is_refused) {
                   receiver().iface(), UCT_AM_ID_MAX,
                   [](void*, void*, std::size_t, unsigned) { return UCS_OK; }, nullptr, 0));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_ep_am_short(ep(), UCT_AM_ID_MAX, 0, nullptr, 0));
-    if (sender().offers(UCT_IFACE_FLAG_AM_BCOPY)) {
+    if (sender().offers(UCT_IFACE_FLAG_AM_BCOPY))
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, send_am_bytes(ep(), UCT_AM_ID_MAX, {}));
-    }
 }
 
 TEST_P(ActiveMessage, a_message_without_handler_is_dropped_and_the_next_arrives) {
@@ -309,9 +306,8 @@ TEST_P(ActiveMessage, descriptors_are_aligned_as_asked) {
     options.am_align_offset = kOffset;
     reopen(options);
     receiver().on_am = [&](const AmMessage& message) {
-        if ((message.flags & UCT_CB_PARAM_FLAG_DESC) != 0) {
+        if ((message.flags & UCT_CB_PARAM_FLAG_DESC) != 0)
             EXPECT_EQ(0u, (reinterpret_cast<std::uintptr_t>(message.data) + kOffset) % kAlignment);
-        }
         return UCS_OK;
     };
     for (std::uint64_t i = 0; i < 100; ++i) {

@@ -120,9 +120,8 @@ class AtomicOf : public Contract {
 
     template <class Word>
     void compare_and_swap_swaps_only_when_equal() {
-        if ((flags_of<Word>(attr()).second & UCS_BIT(UCT_ATOMIC_OP_CSWAP)) == 0) {
+        if ((flags_of<Word>(attr()).second & UCS_BIT(UCT_ATOMIC_OP_CSWAP)) == 0)
             GTEST_SKIP() << "not offered: compare and swap of this width";
-        }
         for (const Backing backing : remote_backings(receiver())) {
             SCOPED_TRACE(name_of(backing));
             Buffer remote(receiver(), 64, backing);
@@ -149,9 +148,8 @@ class AtomicOf : public Contract {
     void what_is_not_advertised_is_unsupported() {
         Word result = 0;
         for (const uct_atomic_op_t op : kOperations) {
-            if ((flags_of<Word>(attr()).first & UCS_BIT(op)) == 0) {
+            if ((flags_of<Word>(attr()).first & UCS_BIT(op)) == 0)
                 EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(ep(), op, Word{1}, 0, 0)) << op;
-            }
             if ((flags_of<Word>(attr()).second & UCS_BIT(op)) == 0) {
                 EXPECT_EQ(UCS_ERR_UNSUPPORTED, fetch(ep(), op, Word{1}, &result, 0, 0, nullptr))
                     << op;
@@ -190,9 +188,8 @@ TEST_P(Atomics, what_is_not_advertised_is_unsupported) {
 
 // Each initiator fetches; had two additions been torn, a fetched value would appear twice.
 TEST_P(Atomic, additions_of_several_initiators_are_never_lost) {
-    if ((attr().cap.atomic64.fop_flags & UCS_BIT(UCT_ATOMIC_OP_ADD)) == 0) {
+    if ((attr().cap.atomic64.fop_flags & UCS_BIT(UCT_ATOMIC_OP_ADD)) == 0)
         GTEST_SKIP() << "not offered: 64-bit fetch and add";
-    }
     Entity& other = add_entity();
     uct_ep_h other_ep = connect_more(other, receiver());
     for (const Backing backing : remote_backings(receiver())) {

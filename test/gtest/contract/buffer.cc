@@ -127,10 +127,9 @@ bool can_make(const Entity& entity, Backing backing) {
 
 std::vector<Backing> remote_backings(const Entity& entity) {
     std::vector<Backing> kinds;
-    for (const Backing backing : {Backing::kAllocated, Backing::kRegistered}) {
+    for (const Backing backing : {Backing::kAllocated, Backing::kRegistered})
         if (can_make(entity, backing))
             kinds.push_back(backing);
-    }
     return kinds;
 }
 

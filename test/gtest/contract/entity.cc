@@ -29,9 +29,8 @@ void check_callback(bool good, const char* what) {
 }
 
 void modify(void* config, const std::vector<std::pair<std::string, std::string>>& settings) {
-    for (const auto& [name, value] : settings) {
+    for (const auto& [name, value] : settings)
         require_ok(uct_config_modify(config, name.c_str(), value.c_str()), "option " + name);
-    }
 }
 
 }  // namespace
@@ -294,9 +293,8 @@ void connect_one(Endpoint& ep, const Entity& to, Endpoint& peer) {
 }  // namespace
 
 Connection connect(Entity& from, Entity& to) {
-    if (from.offers(UCT_IFACE_FLAG_CONNECT_TO_IFACE)) {
+    if (from.offers(UCT_IFACE_FLAG_CONNECT_TO_IFACE))
         return {connect_to_address(from, to.device_address(), to.iface_address()), Endpoint()};
-    }
     Connection link{create_unconnected(from), create_unconnected(to)};
     connect_one(link.forward, to, link.backward);
     connect_one(link.backward, from, link.forward);
@@ -314,9 +312,8 @@ struct Search {
 
 void take_fact(void* arg, const char* name, const char* value) {
     auto& wanted = *static_cast<Search*>(arg);
-    if (wanted.key == name) {
+    if (wanted.key == name)
         wanted.value = std::strtol(value, nullptr, 10);
-    }
 }
 
 }  // namespace
@@ -330,10 +327,9 @@ std::string facts_of(const Entity& entity, uct_ep_h ep) {
     tagwire_uct_ep_describe(ep, add, &facts);
     tagwire_uct_counter_t counters[64];
     unsigned count = 64;
-    if (tagwire_uct_iface_query_counters(entity.iface(), counters, &count) == UCS_OK) {
+    if (tagwire_uct_iface_query_counters(entity.iface(), counters, &count) == UCS_OK)
         for (unsigned i = 0; i < count; ++i)
             add(&facts, counters[i].name, std::to_string(counters[i].value).c_str());
-    }
     return facts;
 }
 

@@ -139,11 +139,10 @@ TEST_P(Event, arm_is_busy_while_a_message_waits) {
     ASSERT_EQ(UCS_OK, uct_ep_am_short(ep(), kId, 1, nullptr, 0));
     // Armed all the same is right too, if it is awake then; asleep with a message waiting is not.
     const ucs_status_t status = uct_iface_event_arm(receiver().iface(), UCT_EVENT_RECV);
-    if (status == UCS_OK) {
+    if (status == UCS_OK)
         EXPECT_TRUE(is_readable(event_fd(receiver()), kPatienceMs));
-    } else {
+    else
         EXPECT_EQ(UCS_ERR_BUSY, status);
-    }
     ASSERT_TRUE(until([&] { return receiver().am.size() == 2; }));
 }
 
@@ -194,16 +193,12 @@ TEST_P(EventOfTwo, two_sleepers_wake_each_other_every_time) {
                                [&] { return uct_ep_am_short(endpoint, kId, round, nullptr, 0); });
         };
         for (std::uint64_t round = 0; round < kRounds; ++round) {
-            if (serves) {
+            if (serves)
                 EXPECT_EQ(UCS_OK, send(round));
-            }
-            if (!sleep_until(entity, UCT_EVENT_RECV,
-                             [&] { return entity.am_count == round + 2; })) {
+            if (!sleep_until(entity, UCT_EVENT_RECV, [&] { return entity.am_count == round + 2; }))
                 return round;
-            }
-            if (!serves) {
+            if (!serves)
                 EXPECT_EQ(UCS_OK, send(round));
-            }
         }
         return kRounds;
     };
@@ -235,10 +230,9 @@ TEST_P(EventOfTwo, a_sleeping_receiver_and_a_sleeping_sender_lose_no_wake_up) {
         if (status == UCS_OK) {
             ++sent;
             // Now and then a pause long enough for the other side to fall asleep.
-            if (sent % 4096 == 0) {
+            if (sent % 4096 == 0)
                 for (int i = 0; i < 20000; ++i)
                     sender().progress();
-            }
         } else {
             ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
             sender().progress();

@@ -20,10 +20,9 @@ const Resource& resource_of_receiver(const Resource& sender) {
     const char* device = std::getenv("TAGWIRE_TEST_RECEIVER_DEVICE");
     if (device == nullptr)
         return sender;
-    for (const Resource& each : all_resources()) {
+    for (const Resource& each : all_resources())
         if (each.transport == sender.transport && each.device == device)
             return each;
-    }
     throw std::runtime_error("no device '" + std::string(device) + "' for the receiver");
 }
 
@@ -79,9 +78,8 @@ std::vector<Setup> all_setups() {
 
 std::vector<Setup> pair_setups() {
     std::vector<Setup> setups;
-    for (const auto& resource : all_resources()) {
+    for (const auto& resource : all_resources())
         setups.push_back({resource, Topology::kTwoEntities});
-    }
     return setups;
 }
 
@@ -130,11 +128,10 @@ void Contract::close_endpoints_of_receiver() {
     back_ = {};
     link_.backward.reset();
     for (Connection& link : more_links_) {
-        for (Endpoint* end : {&link.forward, &link.backward}) {
+        for (Endpoint* end : {&link.forward, &link.backward})
             if (receiver_ != nullptr && end->get() != nullptr &&
                 end->get()->iface == receiver_->iface())
                 end->reset();
-        }
     }
 }
 

@@ -82,9 +82,8 @@ TEST_P(Flush, does_not_wait_for_operations_after_it) {
         retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed); });
     Rendezvous later(sender(), 50000);  // stays unexpected
     ASSERT_EQ(UCS_OK, retry([&] { return later.start(ep(), kTag + 1); }));
-    if (status == UCS_INPROGRESS) {
+    if (status == UCS_INPROGRESS)
         EXPECT_TRUE(until([&] { return flushed.calls == 1; }));
-    }
     EXPECT_EQ(1, first.completion.calls);
     EXPECT_EQ(0, later.completion.calls);
     EXPECT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), later.handle));
@@ -122,11 +121,10 @@ TEST_P(Flush, cancel_ends_outstanding_work_and_then_the_endpoint_refuses) {
     Completion flushed;
     const ucs_status_t status =
         retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_CANCEL, &flushed); });
-    if (status == UCS_INPROGRESS) {
+    if (status == UCS_INPROGRESS)
         ASSERT_TRUE(until([&] { return flushed.calls == 1; }));
-    } else {
+    else
         ASSERT_EQ(UCS_OK, status);
-    }
     for (const auto& send : sends) {
         EXPECT_EQ(1, send->completion.calls);
         EXPECT_EQ(UCS_ERR_CANCELED, send->completion.ended);
@@ -155,9 +153,8 @@ TEST_P(FlushOfTwo, cancel_ends_although_the_peer_never_progresses) {
     const Buffer payload = make_payload(sender(), 1000, 1);
     Completion zcopy;
     ucs_status_t zcopy_status = UCS_OK;
-    if (sender().offers(UCT_IFACE_FLAG_AM_ZCOPY)) {
+    if (sender().offers(UCT_IFACE_FLAG_AM_ZCOPY))
         zcopy_status = send_am(ep(), sender(), Method::kZcopy, kId, payload, &zcopy);
-    }
     uct_ep_pending_purge(
         ep(), [](uct_pending_req_t*, void*) {}, nullptr);
     Completion flushed;
@@ -166,10 +163,8 @@ TEST_P(FlushOfTwo, cancel_ends_although_the_peer_never_progresses) {
         status = uct_ep_flush(ep(), UCT_FLUSH_FLAG_CANCEL, &flushed);
         sender().progress();
     }
-    for (std::uint64_t i = 0; i < kStepsMax && status == UCS_INPROGRESS && flushed.calls == 0;
-         ++i) {
+    for (std::uint64_t i = 0; i < kStepsMax && status == UCS_INPROGRESS && flushed.calls == 0; ++i)
         sender().progress();
-    }
     EXPECT_TRUE(status == UCS_OK || flushed.calls == 1) << ucs_status_string(status);
     EXPECT_EQ(zcopy_status == UCS_INPROGRESS ? 1 : 0, zcopy.calls);
 }

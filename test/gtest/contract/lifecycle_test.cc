@@ -59,9 +59,8 @@ TEST_P(Lifecycle, endpoints_come_and_go) {
         Connection link = connect(sender(), receiver());
         ASSERT_EQ(UCS_OK,
                   retry([&] { return uct_ep_am_short(link.forward, kId, round, nullptr, 0); }));
-        if (round % 2 == 0) {
+        if (round % 2 == 0)
             ASSERT_TRUE(until([&] { return receiver().am.size() == round + 1; }));
-        }
         flush_ep(link.forward);
     }
     ASSERT_TRUE(until([&] { return receiver().am.size() == 200; }));
@@ -74,11 +73,9 @@ TEST_P(Lifecycle, many_endpoints_to_one_peer_work_side_by_side) {
     std::vector<uct_ep_h> endpoints;
     for (int i = 0; i < 64; ++i)
         endpoints.push_back(connect_more(sender(), receiver()));
-    for (int round = 0; round < 20; ++round) {
-        for (uct_ep_h endpoint : endpoints) {
+    for (int round = 0; round < 20; ++round)
+        for (uct_ep_h endpoint : endpoints)
             ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(endpoint, kId, 0, nullptr, 0); }));
-        }
-    }
     EXPECT_TRUE(until([&] { return receiver().am.size() == 64u * 20; }));
 }
 
@@ -144,9 +141,8 @@ TEST_P(Lifecycle, destroying_an_endpoint_with_a_full_ring_is_quiet) {
         Connection link = connect(sender(), receiver());
         const Bytes bytes = pattern(1000, 1);
         ucs_status_t status = UCS_OK;
-        for (int i = 0; i < 100000 && status == UCS_OK; ++i) {
+        for (int i = 0; i < 100000 && status == UCS_OK; ++i)
             status = send_am_bytes(link.forward, kId, bytes);
-        }
         EXPECT_EQ(UCS_ERR_NO_RESOURCE, status);
         link.forward.reset();
         drain(100);
@@ -383,9 +379,8 @@ TEST_P(PeerFailure, every_endpoint_to_the_peer_is_reported_and_others_go_on) {
     uct_ep_h second = connect_more(sender(), receiver());
     Entity& other = add_entity();
     uct_ep_h to_other = connect_more(sender(), other);
-    for (uct_ep_h endpoint : {ep(), second, to_other}) {
+    for (uct_ep_h endpoint : {ep(), second, to_other})
         ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_am_short(endpoint, kId, 0, nullptr, 0); }));
-    }
     ASSERT_TRUE(until([&] { return receiver().am.size() == 2 && other.am.size() == 1; }));
     close_receiver();
     ASSERT_TRUE(until([&] { return sender().errors.size() >= 2; }, 50'000'000));

@@ -41,9 +41,8 @@ void on_completed(uct_tag_context_t* self, uct_tag_t tag, std::uint64_t imm, std
     receive.imm = imm;
     receive.length = length;
     receive.status = status;
-    if (inline_data != nullptr && status == UCS_OK) {
+    if (inline_data != nullptr && status == UCS_OK)
         std::memcpy(receive.buffer.data(), inline_data, length);
-    }
     if (receive.on_done)
         receive.on_done(receive);
 }

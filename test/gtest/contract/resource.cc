@@ -53,9 +53,8 @@ void append_resources(uct_component_h component, const ComponentInfo& info,
     uct_tl_resource_desc_t* found = nullptr;
     unsigned count = 0;
     require_ok(uct_md_query_tl_resources(md, &found, &count), "uct_md_query_tl_resources");
-    for (unsigned i = 0; i < count; ++i) {
+    for (unsigned i = 0; i < count; ++i)
         out->push_back({info.name, md_name, found[i].tl_name, found[i].dev_name});
-    }
     uct_release_tl_resource_list(found);
     uct_md_close(md);
 }
@@ -69,10 +68,9 @@ void require_ok(ucs_status_t status, const std::string& what) {
 
 std::string Resource::label() const {
     std::string text = transport + "_" + device;
-    for (char& c : text) {
+    for (char& c : text)
         if (std::isalnum(static_cast<unsigned char>(c)) == 0)
             c = '_';
-    }
     return text;
 }
 
@@ -91,17 +89,15 @@ const std::vector<Resource>& all_resources() {
 }
 
 const Resource& resource_of(const std::string& transport) {
-    for (const auto& resource : all_resources()) {
+    for (const auto& resource : all_resources())
         if (resource.transport == transport)
             return resource;
-    }
     throw std::runtime_error("the library lists no transport '" + transport + "'");
 }
 
 Knobs knobs_of(const Resource& resource) {
-    if (resource.transport == "sm") {
+    if (resource.transport == "sm")
         return {.posted_receives_max = "SM_TAG_DEPTH", .ring_start = "SM_RING_START"};
-    }
     if (resource.transport == "rc" || resource.transport == "dc") {
         // A kept descriptor keeps its credit: with all of them out nobody may send any more.
         const std::string prefix = resource.transport == "rc" ? "RC" : "DC";
@@ -127,10 +123,9 @@ Knobs knobs_of(const Resource& resource) {
 
 uct_component_h component_handle(const std::string& name) {
     const ComponentList components;
-    for (unsigned i = 0; i < components.count; ++i) {
+    for (unsigned i = 0; i < components.count; ++i)
         if (describe(components.handles[i]).name == name)
             return components.handles[i];
-    }
     throw std::runtime_error("no component '" + name + "'");
 }
 

@@ -227,9 +227,8 @@ TEST_P(Rma, many_outstanding_operations_complete_once_each) {
 }
 
 TEST_P(Rma, a_local_pointer_to_remote_memory_sees_both_sides_stores) {
-    if ((sender().md_attr().cap.flags & UCT_MD_FLAG_RKEY_PTR) == 0) {
+    if ((sender().md_attr().cap.flags & UCT_MD_FLAG_RKEY_PTR) == 0)
         GTEST_SKIP() << "not offered: UCT_MD_FLAG_RKEY_PTR";
-    }
     TW_NEED(UCT_IFACE_FLAG_PUT_SHORT);
     Buffer remote(receiver(), 4096, Backing::kAllocated);
     RemoteKey key(sender(), remote.packed_rkey());

@@ -41,9 +41,8 @@ TEST_P(TagCancel, a_cancelled_context_can_be_posted_again) {
     for (const bool force : {false, true, false, true}) {
         ASSERT_EQ(UCS_OK, post_again(receive, kTag));
         ASSERT_EQ(UCS_OK, receive.cancel(force));
-        if (!force) {
+        if (!force)
             ASSERT_TRUE(until([&] { return receive.completed == 1; }));
-        }
     }
     ASSERT_EQ(UCS_OK, post_again(receive, kTag));
     ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
@@ -122,9 +121,8 @@ TEST_P(TagCancel, a_callback_may_cancel_other_receives) {
     ASSERT_EQ(UCS_OK, first.post(1));
     ASSERT_EQ(UCS_OK, second.post(2));
     ASSERT_EQ(UCS_OK, third.post(3));
-    for (uct_tag_t tag = 1; tag <= 3; ++tag) {
+    for (uct_tag_t tag = 1; tag <= 3; ++tag)
         ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), tag, nullptr, 0); }));
-    }
     if (device_matches()) {
         // All three were matched when the first callback ran.
         ASSERT_TRUE(until([&] { return first.completed == 1 && second.completed == 1; }));
@@ -144,9 +142,8 @@ TEST_P(TagCancel, a_cancelled_callback_may_post_again) {
     Receive receive(receiver(), attr().cap.tag.recv.min_recv);
     int rounds = 0;
     receive.on_done = [&](Receive& self) {
-        if (++rounds == 1) {
+        if (++rounds == 1)
             EXPECT_EQ(UCS_OK, self.post(kTag));
-        }
     };
     ASSERT_EQ(UCS_OK, receive.post(kTag));
     ASSERT_EQ(UCS_OK, receive.cancel(false));
@@ -242,9 +239,8 @@ TEST_P(TagCancel, nothing_is_written_after_a_cancel_by_force) {
             continue;
         const ucs_status_t answer = receive.cancel(true);
         ASSERT_TRUE(answer == UCS_OK || answer == UCS_ERR_BUSY) << answer;
-        if (answer == UCS_ERR_BUSY) {
+        if (answer == UCS_ERR_BUSY)
             ASSERT_TRUE(until([&] { return receive.completed == 1; }));
-        }
         std::ranges::fill(receive.buffer.span(), std::byte{0});
         drain();
         EXPECT_EQ(answer == UCS_OK ? 0 : 1, receive.completed);
@@ -284,9 +280,8 @@ TEST_P(TagCancel, cancel_against_arrival_at_every_step) {
                                       0, payload, &completion);
                 });
                 ASSERT_GE(sent, UCS_OK);
-                for (unsigned i = 0; i < steps && receive.consumed == 0; ++i) {
+                for (unsigned i = 0; i < steps && receive.consumed == 0; ++i)
                     (i % 2 == 0 ? receiver() : sender()).progress();
-                }
                 const bool was_consumed = receive.consumed > 0;
                 // One that was matched but is not complete may still be cancelled.
                 const bool is_cancelled = receive.completed == 0;
@@ -312,9 +307,8 @@ TEST_P(TagCancel, cancel_against_arrival_at_every_step) {
                     for (const EagerMessage& message : receiver().eager)
                         ASSERT_TRUE(has_pattern(message.bytes, steps));
                 }
-                if (received) {
+                if (received)
                     ASSERT_TRUE(receiver().eager.empty());
-                }
             }
         }
     }

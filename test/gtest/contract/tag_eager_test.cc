@@ -272,9 +272,8 @@ TEST_P(TagEager, kept_descriptors_stay_readable_until_released) {
             }
         }
         ASSERT_TRUE(until([&] { return receiver().eager_count == kMessages; }));
-        for (const Kept& one : kept) {
+        for (const Kept& one : kept)
             ASSERT_TRUE(has_pattern({one.descriptor + headroom, one.length}, one.imm)) << one.imm;
-        }
         for (const Kept& one : kept)
             uct_iface_release_desc(one.descriptor);
     }
@@ -288,9 +287,8 @@ TEST_P(TagEager, unexpected_callbacks_may_send_and_post) {
     uct_ep_h back = back_ep();
     std::vector<std::unique_ptr<Receive>> receives;
     receiver().on_eager = [&](const EagerFragment& fragment) {
-        if (fragment.imm != 0 || fragment.tag < kTag) {
+        if (fragment.imm != 0 || fragment.tag < kTag)
             return UCS_OK;
-        }
         receives.push_back(std::make_unique<Receive>(sender(), attr().cap.tag.recv.min_recv));
         const uct_tag_t tag = fragment.tag - kTag;
         EXPECT_EQ(UCS_OK, receives.back()->post(tag));
@@ -374,9 +372,8 @@ TEST_P(TagEager, a_receive_posted_after_70000_unexpected_messages_matches_the_ne
     TW_NEED(UCT_IFACE_FLAG_TAG_EAGER_SHORT);
     constexpr std::uint64_t kFlood = 70000;
     receiver().keep_record = false;
-    for (std::uint64_t i = 0; i < kFlood; ++i) {
+    for (std::uint64_t i = 0; i < kFlood; ++i)
         ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), i, nullptr, 0); }));
-    }
     ASSERT_TRUE(until([&] { return receiver().eager_count == kFlood; }));
     Receive receive(receiver(), attr().cap.tag.recv.min_recv);
     ASSERT_EQ(UCS_OK, receive.post(3));

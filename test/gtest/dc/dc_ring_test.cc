@@ -44,10 +44,9 @@ class Model {
             if (below(50) == 0)
                 replay(which);
         }
-        for (std::size_t which = 0; which < channels_.size(); ++which) {
+        for (std::size_t which = 0; which < channels_.size(); ++which)
             if (!places_[which].empty())
                 end(which, places_[which].size());
-        }
         for (const auto& channel : channels_)
             EXPECT_EQ(depth_, channel->free);
     }

@@ -102,10 +102,9 @@ class Round {
         const ucs_status_t status = uct_ep_am_short(turn.ep, Entity::kAmId, turn.sent, nullptr, 0);
         if (status != UCS_OK)
             return status;
-        for (unsigned i = 0; i < turns_.size() && left_ == pool_.endpoints; ++i) {
+        for (unsigned i = 0; i < turns_.size() && left_ == pool_.endpoints; ++i)
             if (turns_[i].get() != &turn)
                 most_of_one_ = std::max(most_of_one_, turns_[i]->sent - turn.seen[i]);
-        }
         for (unsigned i = 0; i < turns_.size(); ++i)
             turn.seen[i] = turns_[i]->sent;
         if (++turn.sent < messages_)

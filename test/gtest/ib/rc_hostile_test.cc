@@ -59,10 +59,9 @@ class World : public Siege {
     }
 
     [[nodiscard]] bool has_failed() const {
-        for (const PeerError& error : victim.errors) {
+        for (const PeerError& error : victim.errors)
             if (error.ep == ep_)
                 return true;
-        }
         return false;
     }
 

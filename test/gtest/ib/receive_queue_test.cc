@@ -45,10 +45,9 @@ class Receiver {
         return queue.message(completion.wr_id);
     }
     [[nodiscard]] bool has(const std::byte* message, unsigned seed) const {
-        for (std::size_t i = 1; i != bytes; ++i) {
+        for (std::size_t i = 1; i != bytes; ++i)
             if (message[i] != pattern(i, seed))
                 return false;
-        }
         return true;
     }
 
@@ -208,10 +207,9 @@ TEST(ReceiveQueue, who_keeps_everything_stops_the_sender_until_a_release) {
     ASSERT_EQ(kept[3], message);
     EXPECT_TRUE(receiver.has(message, 20));
     receiver.queue.put_back(message);
-    for (unsigned i = 0; i != 20; ++i) {
+    for (unsigned i = 0; i != 20; ++i)
         if (i != 3)
             uct_iface_release_desc(kept[i]);
-    }
     ASSERT_EQ(UCS_OK, receiver.queue.refill());
     EXPECT_EQ(8U, receiver.queue.posted());
     EXPECT_EQ(20U, receiver.owners.size());

@@ -80,12 +80,11 @@ void Stranger::send(std::size_t bytes, const Way& way) {
 void Stranger::progress() {
     const ib::Completion* completions = nullptr;
     const unsigned count = cq_.poll(&completions);
-    for (unsigned i = 0; i < count; ++i) {
+    for (unsigned i = 0; i < count; ++i)
         if (completions[i].wr_id == kSent)
             ++completed_;
         else if (completions[i].status == IBV_WC_SUCCESS)
             post_receive(static_cast<unsigned>(completions[i].wr_id));
-    }
 }
 
 void Stranger::post_receive(unsigned which) {

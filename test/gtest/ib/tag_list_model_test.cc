@@ -140,11 +140,10 @@ class Model {
         const std::size_t bytes = pick(2) == 0 ? kMiddle : is_rendezvous ? kLong : kSmall;
         messages_.push_back({sender, tag, bytes, is_rendezvous});
         const Sender::Tagged header{.tag = tag, .app_ctx = number};
-        if (is_rendezvous) {
+        if (is_rendezvous)
             from.send_rendezvous(header, source_, bytes, source_.rkey());
-        } else {
+        else
             from.send_eager(header, bytes, number);
-        }
     }
 
     // ---- What comes

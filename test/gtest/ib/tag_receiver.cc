@@ -36,11 +36,10 @@ bool TagReceiver::step() {
     const ib::Completion completion = *batch_++;
     if (on_completion)
         on_completion(completion);
-    if (ib::TagList::is_own(completion.wr_id)) {
+    if (ib::TagList::is_own(completion.wr_id))
         handle_own(completion);
-    } else {
+    else
         handle_buffer(completion);
-    }
     list.sync_if_needed();
     EXPECT_EQ(UCS_OK, queue.refill());
     return true;

@@ -16,10 +16,9 @@ constexpr int kStepsMax = 2'000'000;
 template <class Done>
 bool steps_until(std::initializer_list<Entity*> all, Done&& done) {
     bool is_done = done();
-    for (int i = 0; i < kStepsMax && !is_done; ++i, is_done = done()) {
+    for (int i = 0; i < kStepsMax && !is_done; ++i, is_done = done())
         for (Entity* each : all)
             each->progress();
-    }
     return is_done;
 }
 

@@ -94,10 +94,9 @@ void Memory::fill(std::size_t offset, std::size_t bytes, unsigned seed) {
 }
 
 bool Memory::has(std::size_t offset, std::size_t bytes, unsigned seed) const {
-    for (std::size_t i = 0; i != bytes; ++i) {
+    for (std::size_t i = 0; i != bytes; ++i)
         if (bytes_[offset + i] != pattern(i, seed))
             return false;
-    }
     return true;
 }
 

@@ -177,10 +177,9 @@ class Sender {
     void wait(Stream& stream, std::uint32_t limit) {
         stream.limit = limit;
         ucs_status_t status = UCS_OK;
-        while ((status = uct_ep_pending_add(stream.ep, &stream, 0)) == UCS_ERR_BUSY) {
+        while ((status = uct_ep_pending_add(stream.ep, &stream, 0)) == UCS_ERR_BUSY)
             if (stream.sent == limit || (status = stream.send()) < UCS_OK)
                 break;
-        }
         EXPECT_TRUE(status == UCS_OK || status == UCS_ERR_BUSY) << ucs_status_string(status);
         stream.is_waiting = status == UCS_OK;
     }

@@ -32,9 +32,8 @@ EntityOptions options_of(const std::string& death) {
 }
 
 void progress_for_ever(const Side& side) {
-    for (;;) {
+    for (;;)
         side.self.progress();
-    }
 }
 
 class Death : public ProcessTest, public ::testing::WithParamInterface<const char*> {};
@@ -75,14 +74,12 @@ TEST_P(Death, is_reported_while_somebody_else_keeps_the_receiver_busy) {
             EXPECT_TRUE(progress_until(side.self, [&] {
                 uct_ep_am_short(chat, Entity::kAmId, 0, nullptr, 0);
                 chatter.progress();
-                if (told_at == 0 && side.control.has_message()) {
+                if (told_at == 0 && side.control.has_message())
                     told_at = cpu_ns();
-                }
                 return !side.self.errors.empty();
             }));
-            if (told_at != 0) {
+            if (told_at != 0)
                 EXPECT_LT(cpu_ns() - told_at, kReportBoundNs);
-            }
         },
         progress_for_ever);
     ASSERT_TRUE(pair.first.channel().await_signal());
@@ -175,11 +172,10 @@ TEST_P(Death, of_the_sender_ends_a_receive_in_the_middle) {
             EXPECT_TRUE(progress_until(side.self, [&] { return !side.self.errors.empty(); }));
             for (const auto& receive : receives) {
                 EXPECT_EQ(receive->consumed, receive->completed);
-                if (receive->completed == 0) {
+                if (receive->completed == 0)
                     EXPECT_EQ(UCS_OK, receive->cancel(true));
-                } else if (receive->status == UCS_OK) {
+                else if (receive->status == UCS_OK)
                     EXPECT_TRUE(has_pattern(receive->received(), 9));
-                }
             }
         },
         [](Side side) {
@@ -220,9 +216,8 @@ TEST_F(Stopped, a_stopped_peer_is_alive_and_its_messages_wait) {
                           return UCS_PTR_IS_ERR(handle) ? UCS_PTR_RAW_STATUS(handle) : UCS_OK;
                       }));
             std::uint64_t sent = 0;
-            while (uct_ep_am_short(side.peer, Entity::kAmId, sent, nullptr, 0) == UCS_OK) {
+            while (uct_ep_am_short(side.peer, Entity::kAmId, sent, nullptr, 0) == UCS_OK)
                 ++sent;
-            }
             EXPECT_FALSE(progress_until(
                 side.self, [&] { return completion.calls > 0 || !side.self.errors.empty(); }, 400))
                 << "ended while the peer was only stopped";

@@ -117,11 +117,10 @@ TEST_F(Fork, five_hundred_and_twelve_interfaces_reach_one_hub_and_back) {
         std::uint64_t numbers = 0;
         self.record_am(kAddresses);
         self.on_am = [&](const AmMessage& message) {
-            if (message.id == kAddresses) {
+            if (message.id == kAddresses)
                 waiting.push_back(message.bytes);
-            } else {
+            else
                 ++numbers;
-            }
             return UCS_OK;
         };
         control.send(address_of(self));
@@ -255,30 +254,25 @@ TEST_F(Fork, sleepers_in_two_processes_wake_each_other) {
             ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(self.iface(), &fd));
             const auto sleep_until = [&](std::uint64_t count) {
                 while (self.am_count < count) {
-                    if (self.progress() != 0) {
+                    if (self.progress() != 0)
                         continue;
-                    }
                     const ucs_status_t armed = uct_iface_event_arm(self.iface(), UCT_EVENT_RECV);
-                    if (armed == UCS_ERR_BUSY) {
+                    if (armed == UCS_ERR_BUSY)
                         continue;
-                    }
                     pollfd entry = {fd, POLLIN, 0};
-                    if (armed != UCS_OK || poll(&entry, 1, 10000) != 1) {
+                    if (armed != UCS_OK || poll(&entry, 1, 10000) != 1)
                         return false;
-                    }
                 }
                 return true;
             };
             for (std::uint64_t round = 0; round < kRounds; ++round) {
-                if (!serves) {
+                if (!serves)
                     ASSERT_TRUE(sleep_until(round + 1)) << "slept through message " << round;
-                }
                 ASSERT_EQ(UCS_OK, retry(self, [&] {
                               return uct_ep_am_short(ep, Entity::kAmId, round, nullptr, 0);
                           }));
-                if (serves) {
+                if (serves)
                     ASSERT_TRUE(sleep_until(round + 1)) << "slept through message " << round;
-                }
             }
             control.signal();
             control.await_signal();

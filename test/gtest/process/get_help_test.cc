@@ -26,10 +26,9 @@ std::uint64_t counter(const Entity& entity, std::string_view name) {
     tagwire_uct_counter_t counters[64];
     unsigned count = std::size(counters);
     EXPECT_EQ(UCS_OK, tagwire_uct_iface_query_counters(entity.iface(), counters, &count));
-    for (unsigned i = 0; i < count; ++i) {
+    for (unsigned i = 0; i < count; ++i)
         if (counters[i].name == name)
             return counters[i].value;
-    }
     ADD_FAILURE() << "no counter " << name;
     return 0;
 }
@@ -173,9 +172,8 @@ TEST_F(GetHelp, many_at_once_end_in_any_order) {
                     ASSERT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
                     done.count -= status == UCS_OK ? 1 : 0;
                 }
-                if (--done.count > 0) {
+                if (--done.count > 0)
                     ASSERT_TRUE(progress_until(side.self, [&] { return done.calls > 0; }));
-                }
                 ASSERT_EQ(kLongBytes, first_mismatch(local.span(), kSeed));
             }
             side.control.signal();
@@ -261,9 +259,8 @@ TEST_F(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
             side.control.signal();
             for (int i = 0; i < 100'000 && status == UCS_OK; ++i) {
                 status = remote.get_all(local, 0, kLongBytes);
-                if (status == UCS_OK) {
+                if (status == UCS_OK)
                     ASSERT_TRUE(has_pattern(local.span(), kSeed));
-                }
             }
             EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
             side.control.signal();
@@ -296,9 +293,8 @@ TEST_F(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
                 side.control.signal();
                 while (status == UCS_OK) {
                     status = remote.get_all(local, 0, kLongBytes);
-                    if (status == UCS_OK) {
+                    if (status == UCS_OK)
                         ASSERT_TRUE(has_pattern(local.span(), kSeed));
-                    }
                 }
                 EXPECT_EQ(UCS_ERR_CONNECTION_RESET, status);
             },

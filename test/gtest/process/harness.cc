@@ -27,17 +27,15 @@ namespace {
 
 std::pair<int, int> make_channel() {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         throw std::runtime_error("socketpair failed");
-    }
     return {ends[0], ends[1]};
 }
 
 [[noreturn]] void run_role(const Child::Role& role, int fd, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
+    if (getppid() != parent)
         _exit(1);  // it died before we asked to be told
-    }
     int code = 0;
     try {
         Channel channel(fd);
@@ -46,9 +44,8 @@ std::pair<int, int> make_channel() {
         std::fprintf(stderr, "child %d: %s\n", getpid(), error.what());
         code = kFailedInChild;
     }
-    if (::testing::Test::HasFailure()) {
+    if (::testing::Test::HasFailure())
         code = kFailedInChild;
-    }
     std::fflush(nullptr);
     _exit(code);
 }
@@ -56,9 +53,8 @@ std::pair<int, int> make_channel() {
 }  // namespace
 
 Channel::~Channel() {
-    if (fd_ >= 0) {
+    if (fd_ >= 0)
         ::close(fd_);
-    }
 }
 
 void Channel::send(const Bytes& bytes) const {
@@ -68,14 +64,12 @@ void Channel::send(const Bytes& bytes) const {
 
 std::optional<Bytes> Channel::receive(int timeout_ms) const {
     pollfd entry = {fd_, POLLIN, 0};
-    if (poll(&entry, 1, timeout_ms) != 1) {
+    if (poll(&entry, 1, timeout_ms) != 1)
         return std::nullopt;
-    }
     Bytes bytes(65536);
     const ssize_t got = recv(fd_, bytes.data(), bytes.size(), 0);
-    if (got <= 0) {
+    if (got <= 0)
         return std::nullopt;
-    }
     bytes.resize(static_cast<std::size_t>(got));
     return bytes;
 }
@@ -96,21 +90,18 @@ Child::Child(std::pair<int, int> ends, const Role& role) : channel_(ends.first) 
         run_role(role, ends.second, parent);
     }
     ::close(ends.second);
-    if (pid_ < 0) {
+    if (pid_ < 0)
         throw std::runtime_error("fork failed");
-    }
 }
 
 Child::~Child() {
-    if (is_running_) {
+    if (is_running_)
         kill_now();
-    }
 }
 
 void Child::signal(int number) const {
-    if (pid_ > 0) {  // kill(-1) would end every process there is
+    if (pid_ > 0)  // kill(-1) would end every process there is
         ::kill(pid_, number);
-    }
 }
 
 void Child::kill_now() {
@@ -124,14 +115,12 @@ int Child::join(int timeout_ms) {
         pollfd entry = {pidfd, POLLIN, 0};
         const int ended = poll(&entry, 1, timeout_ms);
         ::close(pidfd);
-        if (ended != 1) {
+        if (ended != 1)
             return -1;
-        }
     }
     int status = 0;
-    if (waitpid(pid_, &status, 0) != pid_) {
+    if (waitpid(pid_, &status, 0) != pid_)
         return -1;
-    }
     is_running_ = false;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -143,9 +132,8 @@ bool progress_until(Entity& entity, const std::function<bool()>& done, int timeo
         idle = entity.progress() == 0 ? idle + 1 : 0;
         if (idle % 64 == 63) {
             sched_yield();
-            if (now_ns() > end) {
+            if (now_ns() > end)
                 return done();
-            }
         }
     }
     return true;
@@ -174,9 +162,8 @@ std::vector<Bytes> unpack(const Bytes& packed) {
         std::uint32_t length = 0;
         std::memcpy(&length, packed.data() + at, sizeof length);
         at += sizeof length;
-        if (length > packed.size() - at) {
+        if (length > packed.size() - at)
             break;
-        }
         const auto first = packed.begin() + static_cast<std::ptrdiff_t>(at);
         parts.emplace_back(first, first + length);
         at += length;
@@ -227,27 +214,22 @@ std::vector<std::string> bound_sockets() {
     for (std::string line; std::getline(table, line);) {
         std::istringstream words(line);
         std::string word;
-        for (int i = 0; i < 8 && words >> word; ++i) {
-            if (i == 7) {
+        for (int i = 0; i < 8 && words >> word; ++i)
+            if (i == 7)
                 names.push_back(word);
-            }
-        }
     }
-    if (!names.empty() && names.front() == "Path") {
+    if (!names.empty() && names.front() == "Path")
         names.erase(names.begin());
-    }
     return names;
 }
 
 std::vector<std::string> files_in(const std::string& directory) {
     std::vector<std::string> names;
     DIR* opened = opendir(directory.c_str());
-    if (opened == nullptr) {
+    if (opened == nullptr)
         return names;
-    }
-    while (const dirent* entry = readdir(opened)) {
+    while (const dirent* entry = readdir(opened))
         names.emplace_back(entry->d_name);
-    }
     closedir(opened);
     std::sort(names.begin(), names.end());
     return names;
@@ -280,9 +262,8 @@ void ProcessTest::TearDown() {
     EXPECT_EQ(-1, waitpid(-1, nullptr, WNOHANG)) << "a process was left behind";
     EXPECT_EQ(std::vector<std::string>{}, new_ones(shared_memory_, files_in("/dev/shm")));
     EXPECT_EQ(std::vector<std::string>{}, new_ones(temporary_, files_in("/tmp")));
-    if (owns_network_) {
+    if (owns_network_)
         EXPECT_EQ(std::vector<std::string>{}, bound_sockets());
-    }
 }
 
 }  // namespace tagwire::test

@@ -47,9 +47,8 @@ class Channel {
     template <class T>
     std::optional<T> receive_value() const {
         const auto bytes = receive();
-        if (!bytes || bytes->size() != sizeof(T)) {
+        if (!bytes || bytes->size() != sizeof(T))
             return std::nullopt;
-        }
         T value;
         std::copy(bytes->begin(), bytes->end(), reinterpret_cast<std::byte*>(&value));
         return value;

@@ -31,9 +31,8 @@ struct Numbered {
 template <class T>
 T value_at(const Bytes& bytes) {
     T value{};
-    if (bytes.size() >= sizeof value) {
+    if (bytes.size() >= sizeof value)
         std::memcpy(&value, bytes.data(), sizeof value);
-    }
     return value;
 }
 
@@ -51,9 +50,8 @@ class Relation {
     uct_ep_h ep() const { return ep_; }
 
     void operate(std::mt19937_64& random) {
-        if (has_failed || operations_.size() > 3000) {
+        if (has_failed || operations_.size() > 3000)
             return;
-        }
         const bool in_arena = random() % 2 == 0;
         const std::uint64_t at = in_arena ? arena_address_ : registered_address_;
         const uct_rkey_t key = in_arena ? arena_.get() : registered_.get();
@@ -133,29 +131,25 @@ class Survivor {
   public:
     explicit Survivor(std::uint64_t seed) : self_(resource_of("sm")), random_(seed) {
         self_.keep_record = false;
-        for (const std::uint8_t id : {kHello, kNumber, kPing}) {
+        for (const std::uint8_t id : {kHello, kNumber, kPing})
             self_.record_am(id);
-        }
         self_.on_am = [this](const AmMessage& message) { return take(message); };
         self_.on_error = [this](const PeerError& error) { fail(error); };
-        for (int i = 0; i < 8; ++i) {
+        for (int i = 0; i < 8; ++i)
             post(std::make_unique<Receive>(self_, kRndvBytes));
-        }
     }
 
     ~Survivor() {
-        for (const auto& receive : receives_) {
+        for (const auto& receive : receives_)
             receive->cancel(true);
-        }
     }
 
     Bytes address() const { return address_of(self_); }
 
     void run_until_asked(const Channel& control) {
         unsigned turns = 0;
-        while (++turns % 1024 != 0 || !control.has_message()) {
+        while (++turns % 1024 != 0 || !control.has_message())
             turn();
-        }
         control.await_signal();
         // Whoever died has been noticed when everything settled: the last ones get their time.
         progress_until(
@@ -167,12 +161,10 @@ class Survivor {
   private:
     void turn() {
         self_.progress();
-        for (const Bytes& hello : std::exchange(hellos_, {})) {
+        for (const Bytes& hello : std::exchange(hellos_, {}))
             greet(unpack(hello));
-        }
-        for (const auto& relation : relations_) {
+        for (const auto& relation : relations_)
             relation->operate(random_);
-        }
         std::erase_if(relations_, [](const auto& relation) { return relation->has_failed; });
         while (!pongs_.empty() && bystander_.get() != nullptr &&
                uct_ep_am_short(bystander_, kPing, pongs_.front(), nullptr, 0) == UCS_OK) {
@@ -229,9 +221,8 @@ class Survivor {
         receive->on_done = [this](Receive& done) {
             EXPECT_EQ(1, done.completed);
             ++report_.receives;
-            if (done.status == UCS_OK) {
+            if (done.status == UCS_OK)
                 EXPECT_TRUE(has_pattern(done.received(), done.sender_tag)) << done.sender_tag;
-            }
             EXPECT_EQ(UCS_OK, done.post(0, 0));
         };
         EXPECT_EQ(UCS_OK, receive->post(0, 0));
@@ -273,9 +264,8 @@ void be_bystander(Channel& control, const Bytes& survivor) {
     control.signal();
     unsigned turns = 0;
     while (++turns % 1024 != 0 || !control.has_message()) {
-        if (pings < pongs + 16 && uct_ep_am_short(ep, kPing, pings, nullptr, 0) == UCS_OK) {
+        if (pings < pongs + 16 && uct_ep_am_short(ep, kPing, pings, nullptr, 0) == UCS_OK)
             ++pings;
-        }
         self.progress();
     }
     control.await_signal();
@@ -315,16 +305,14 @@ void be_victim(Channel& control, const Bytes& survivor, std::uint64_t id,
     Buffer payload(self, kRndvBytes, Backing::kRegistered);
     std::vector<std::unique_ptr<Completion>> operations;
     for (std::uint64_t i = 0;; ++i) {
-        if (i == operations_max) {
+        if (i == operations_max)
             ::kill(getpid(), SIGKILL);
-        }
         self.progress();
         if (random() % 8 == 0) {
             const uct_tag_t tag = 1000 + id;
             const uct_iov_t iov = payload.iov(0, 1 + random() % kRndvBytes);
-            if (operations.empty()) {
+            if (operations.empty())
                 fill_pattern(payload.span(), tag);
-            }
             operations.push_back(std::make_unique<Completion>());
             if (random() % 2 == 0) {
                 const auto handle =
@@ -341,9 +329,8 @@ void be_victim(Channel& control, const Bytes& survivor, std::uint64_t id,
         const Numbered numbered{id, number};
         std::memcpy(message.data(), &numbered, sizeof numbered);
         fill_pattern(std::span(message).subspan(sizeof numbered), number);
-        if (send_am_bytes(ep, kNumber, message) == UCS_OK) {
+        if (send_am_bytes(ep, kNumber, message) == UCS_OK)
             ++number;
-        }
     }
 }
 
@@ -368,9 +355,8 @@ TEST_F(Kill, victims_at_random_points_disturb_nobody) {
         Child victim([&](Channel& control) { be_victim(control, *address, id, operations_max); });
         if (!kills_itself) {
             const bool early = random() % 4 == 0;  // even before it is ready
-            if (!early) {
+            if (!early)
                 ASSERT_TRUE(victim.channel().await_signal());
-            }
             spin_ns(random() % 4'000'000);
             victim.signal(SIGKILL);
         }
@@ -413,9 +399,8 @@ TEST_F(Kill, everybody_at_once_leaves_nothing) {
         }
         spin_ns(random() % 20'000'000);
         survivor.kill_now();
-        for (const auto& victim : victims) {
+        for (const auto& victim : victims)
             victim->kill_now();
-        }
     }
 }
 

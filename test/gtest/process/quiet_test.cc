@@ -109,9 +109,8 @@ class Stream {
     void run(Send send, std::uint64_t count) {
         received_ = receive_posted_ = 0;
         for (std::uint64_t sent = 0; received_ < count;) {
-            while (sent < count && (this->*send)() == UCS_OK) {
+            while (sent < count && (this->*send)() == UCS_OK)
                 ++sent;
-            }
             receiver_.progress();
         }
     }
@@ -177,21 +176,18 @@ std::map<long, std::uint64_t> trace(pid_t child) {
     ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
     while (ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) == 0 &&
            waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
-        if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
+        if (WSTOPSIG(status) != (SIGTRAP | 0x80))
             continue;
-        }
         __ptrace_syscall_info info = {};
         ptrace(static_cast<__ptrace_request>(PTRACE_GET_SYSCALL_INFO), child, sizeof info, &info);
         is_entry = info.op == PTRACE_SYSCALL_INFO_ENTRY;
-        if (!is_entry) {
+        if (!is_entry)
             continue;
-        }
         const auto number = static_cast<long>(info.entry.nr);
-        if (number == SYS_getpgid && info.entry.args[0] == kMarkArgument) {
+        if (number == SYS_getpgid && info.entry.args[0] == kMarkArgument)
             is_counting = !is_counting;
-        } else if (is_counting) {
+        else if (is_counting)
             ++calls[number];
-        }
     }
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     return calls;
@@ -201,12 +197,10 @@ TEST_F(Quiet, a_million_messages_make_no_system_call) {
     const pid_t child = fork();
     if (child == 0) {
         Stream stream;
-        for (const Kind& kind : kKinds) {
+        for (const Kind& kind : kKinds)
             stream.run(kind.send, 10000);
-        }
-        if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) {
+        if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0)
             _exit(2);
-        }
         raise(SIGSTOP);
         for (const Kind& kind : kKinds) {
             mark();
@@ -217,9 +211,8 @@ TEST_F(Quiet, a_million_messages_make_no_system_call) {
     }
     int status = 0;
     ASSERT_EQ(child, waitpid(child, &status, 0));
-    if (!WIFSTOPPED(status)) {
+    if (!WIFSTOPPED(status))
         TW_SKIP("this process may not trace its child");
-    }
     const std::uint64_t start = now_ns();
     const auto calls = trace(child);
     const std::uint64_t milliseconds = (now_ns() - start) / 1'000'000 + 1;

@@ -23,9 +23,8 @@ constexpr std::size_t kPingBytes = 50'000;
 class Line {
   public:
     explicit Line(Entity& self) : self_(self) {
-        if (self.offers(UCT_IFACE_FLAG_CONNECT_TO_IFACE)) {
+        if (self.offers(UCT_IFACE_FLAG_CONNECT_TO_IFACE))
             return;
-        }
         uct_ep_params_t params = {};
         params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
         params.iface = self.iface();
@@ -35,9 +34,8 @@ class Line {
     }
 
     [[nodiscard]] Bytes address() const {
-        if (ep_.get() == nullptr) {
+        if (ep_.get() == nullptr)
             return pack({self_.device_address(), self_.iface_address()});
-        }
         Bytes own(self_.attr().ep_addr_len);
         require_ok(uct_ep_get_address(ep_, reinterpret_cast<uct_ep_addr_t*>(own.data())),
                    "uct_ep_get_address");
@@ -71,9 +69,8 @@ bool await(const Channel& channel) {
 /// Tells the test that this role came so far, and goes on when that says so.
 void meet(const Channel& control) {
     control.signal();
-    if (!await(control)) {
+    if (!await(control))
         throw std::runtime_error("the test went away");
-    }
 }
 
 bool patiently(Entity& self, const std::function<bool()>& done) {
@@ -121,9 +118,8 @@ void be_bystander(Channel& control, const Setting& setting) {
     while (!control.has_message()) {
         self.progress();
         sched_yield();
-        if (answered == self.am.size()) {
+        if (answered == self.am.size())
             continue;
-        }
         Completion completion;
         if (has_tags) {
             ucs_status_ptr_t handle = nullptr;
@@ -163,9 +159,8 @@ class Survivor {
 
     [[nodiscard]] Bytes addresses() const {
         std::vector<Bytes> all;
-        for (const Line& line : lines_) {
+        for (const Line& line : lines_)
             all.push_back(line.address());
-        }
         return pack(all);
     }
 
@@ -208,12 +203,10 @@ class Survivor {
     }
 
     void close() {
-        for (const Stage& stage : stages_) {
+        for (const Stage& stage : stages_)
             lines_[stage.number].close();
-        }
-        for (const auto& scene : scenes_) {
+        for (const auto& scene : scenes_)
             scene->after_close(self_);
-        }
         ping();
         if (fact_of(self_, "rendezvous_under_way") >= 0) {
             // Queue pairs go when what they took has come back; dc has endpoints to answer by.
@@ -244,16 +237,13 @@ class Survivor {
         const Stage* waits_for = nullptr;
         const bool done = patiently(self_, [&] {
             waits_for = nullptr;
-            for (const Stage& stage : stages_) {
-                if (!condition(*scenes_[stage.number - 1], stage)) {
+            for (const Stage& stage : stages_)
+                if (!condition(*scenes_[stage.number - 1], stage))
                     waits_for = &stage;
-                }
-            }
             return waits_for == nullptr;
         });
-        if (waits_for != nullptr) {
+        if (waits_for != nullptr)
             ADD_FAILURE() << plans_[waits_for->number - 1].name << " hangs";
-        }
         return done;
     }
 
@@ -276,9 +266,8 @@ class Survivor {
     /// are on their way to us, and what comes then is unexpected, too.
     void expect_pong() {
         pong_ = std::make_unique<Receive>(self_, kPingBytes);
-        if (self_.offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY)) {
+        if (self_.offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY))
             EXPECT_EQ(UCS_OK, pong_->post(kPingTag));
-        }
     }
 
     /// A message to the bystander and back, and a rendezvous.
@@ -327,9 +316,8 @@ void be_survivor(Channel& control, const Setting& setting, const std::vector<Sce
 
 /// All that came so far go on.
 void release(std::vector<std::unique_ptr<Child>>& children) {
-    for (const auto& child : children) {
+    for (const auto& child : children)
         child->channel().signal();
-    }
 }
 
 }  // namespace
@@ -358,22 +346,19 @@ void play(const std::string& transport, const EntityOptions& options,
     }
     survivor.channel().send(pack(answers));
     // Connected: the play begins.
-    for (const auto& other : others) {
+    for (const auto& other : others)
         ASSERT_TRUE(await(other->channel()));
-    }
     for (int step = 0; step < 2; ++step) {  // the survivor is connected; it has acted
         ASSERT_TRUE(await(survivor.channel())) << "the survivor ended with " << survivor.join();
         survivor.channel().signal();
     }
     release(others);
-    for (std::size_t i = 1; i < others.size(); ++i) {
+    for (std::size_t i = 1; i < others.size(); ++i)
         ASSERT_TRUE(await(others[i]->channel())) << plans[i - 1].name;
-    }
     for (int step = 0; step < 2; ++step) {  // all is set; it is quiet
         ASSERT_TRUE(await(survivor.channel())) << "the survivor ended with " << survivor.join();
-        if (step == 0) {
+        if (step == 0)
             survivor.channel().signal();
-        }
     }
     for (std::size_t i = 1; i < others.size(); ++i) {
         others[i]->channel().signal();
@@ -381,12 +366,10 @@ void play(const std::string& transport, const EntityOptions& options,
         const auto has_failed = others[i]->channel().receive(kPlayPatienceMs);
         EXPECT_FALSE(has_failed && *has_failed != Bytes(1)) << plans[i - 1].name;
     }
-    for (std::size_t i = 1; i < others.size(); ++i) {
+    for (std::size_t i = 1; i < others.size(); ++i)
         others[i]->signal(SIGKILL);
-    }
-    for (std::size_t i = 1; i < others.size(); ++i) {
+    for (std::size_t i = 1; i < others.size(); ++i)
         EXPECT_EQ(128 + SIGKILL, others[i]->join(kPlayPatienceMs)) << plans[i - 1].name;
-    }
     survivor.channel().signal();
     EXPECT_TRUE(await(survivor.channel()));
     others[0]->channel().signal();

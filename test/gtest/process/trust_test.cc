@@ -27,9 +27,8 @@ void become(uid_t uid) {
 class Trust : public ProcessTest {};
 
 TEST_F(Trust, another_user_is_refused) {
-    if (getuid() != 0) {
+    if (getuid() != 0)
         TW_SKIP("needs root, to become two users");
-    }
     Child owner([](Channel& control) {
         Entity self(resource_of("sm"));
         control.send(address_of(self));
@@ -81,9 +80,8 @@ void move_all_ways(Entity& self, uct_ep_h ep, const std::vector<Bytes>& peer) {
     const auto finish = [&](const std::function<ucs_status_t(uct_completion_t*)>& operation) {
         Completion completion;
         const ucs_status_t status = retry(self, [&] { return operation(&completion); });
-        if (status != UCS_INPROGRESS) {
+        if (status != UCS_INPROGRESS)
             return status;
-        }
         EXPECT_TRUE(progress_until(self, [&] { return completion.calls > 0; }));
         EXPECT_EQ(1, completion.calls);
         return completion.ended;
@@ -124,9 +122,8 @@ EntityOptions prepare(const Copies& copies) {
 }
 
 TEST_P(CopyPath, moves_and_validates_every_size) {
-    if (GetParam().unprivileged && getuid() != 0) {
+    if (GetParam().unprivileged && getuid() != 0)
         TW_SKIP("needs root, to become an unprivileged user");
-    }
     Child target([&](Channel& control) {
         Entity self(resource_of("sm"), prepare(GetParam()));
         const Buffer memory(self, 1 << 20, Backing::kRegistered);
@@ -182,9 +179,8 @@ std::pair<ucs_status_t, ucs_status_t> use_key(Entity& self, uct_ep_h ep, const B
 }
 
 TEST_P(CopyPath, a_key_that_was_taken_back_is_refused) {
-    if (GetParam().unprivileged && getuid() != 0) {
+    if (GetParam().unprivileged && getuid() != 0)
         TW_SKIP("needs root, to become an unprivileged user");
-    }
     for (const Backing backing : {Backing::kRegistered, Backing::kAllocated}) {
         Child target([&](Channel& control) {
             Entity self(resource_of("sm"), prepare(GetParam()));

@@ -109,9 +109,8 @@ class WithoutCredit : public Scene {
     bool is_set(const Stage& stage) override {
         while (uct_ep_am_short(stage.peer, stage.am_id(), 0, nullptr, 0) == UCS_OK) {
         }
-        if (fact_of(stage.peer, "credits") > 0) {
+        if (fact_of(stage.peer, "credits") > 0)
             return false;
-        }
         if (!is_waiting_) {
             request_.func = [](uct_pending_req_t* self) {
                 ++reinterpret_cast<Request*>(self)->calls;
@@ -207,9 +206,8 @@ class RndvBeingRead : public RndvToTheDead {
         EXPECT_TRUE(progress_until(stage.self, [&] { return receive_->consumed == 1; }));
     }
     void last_words(const Stage&) override {
-        if (bytes_ == kManyBytes) {
+        if (bytes_ == kManyBytes)
             return;
-        }
         const volatile std::byte* last = receive_->buffer.data() + bytes_ - 1;
         const std::byte wanted = pattern(bytes_, 1).back();
         while (*last != wanted) {
@@ -254,9 +252,8 @@ class SentBefore : public Scene {
                           }));
             }
         }
-        if (has_tags) {
+        if (has_tags)
             settle(stage);
-        }
     }
     void it_died(const Stage& stage) override {
         uct_ep_am_short(stage.peer, stage.am_id(), 0, nullptr, 0);  // ud notices by that alone
@@ -306,9 +303,8 @@ class Held : public Scene {
     bool is_set(const Stage&) override { return kept_.size() == 2 * kMessages; }
     void check(const Stage& stage) override {
         EXPECT_EQ(long{2 * kMessages}, fact_of(stage.self, "receive_buffers_held"));
-        for (int i = 0; i < 10; ++i) {
+        for (int i = 0; i < 10; ++i)
             release();
-        }
     }
     void after_close(Entity& self) override {
         while (!kept_.empty()) {
@@ -361,9 +357,8 @@ class RndvOfTheDead : public Scene {
     bool is_over(const Stage&) override { return receive_->completed == receive_->consumed; }
     void check(const Stage&) override {
         EXPECT_EQ(1, receive_->completed);
-        if (receive_->status == UCS_OK) {
+        if (receive_->status == UCS_OK)
             EXPECT_TRUE(has_pattern(receive_->received(), 1));
-        }
     }
 
   protected:
@@ -437,11 +432,9 @@ class RndvReadByTheUser : public RndvOfTheDead {
             uct_ep_get_zcopy(stage.peer, &iov, 1, message(stage)->remote_addr, key_->get(), &sent_);
     }
     static const RndvMessage* message(const Stage& stage) {
-        for (const RndvMessage& each : stage.self.rndv) {
-            if (each.tag == stage.tag()) {
+        for (const RndvMessage& each : stage.self.rndv)
+            if (each.tag == stage.tag())
                 return &each;
-            }
-        }
         return nullptr;
     }
     std::unique_ptr<RemoteKey> key_;

@@ -28,10 +28,9 @@ std::uint64_t seed_of(unsigned pattern, std::uint64_t from) {
     for (std::uint64_t seed = from;; ++seed) {
         std::mt19937_64 random(seed);
         unsigned lost = 0;
-        for (unsigned i = 0; i < kPatternPackets; ++i) {
+        for (unsigned i = 0; i < kPatternPackets; ++i)
             if (static_cast<double>(random() >> 11) * 0x1p-53 < kLoss)
                 lost |= 1U << i;
-        }
         if (lost == pattern)
             return seed;
     }

@@ -249,10 +249,9 @@ class Explained : public Calibration {
         tw_counter_t counters[64];
         unsigned count = 64;
         EXPECT_EQ(tw_worker_counters(worker_, counters, &count), TW_OK);
-        for (unsigned i = 0; i < count; ++i) {
+        for (unsigned i = 0; i < count; ++i)
             if (name == counters[i].name)
                 return counters[i].value;
-        }
         ADD_FAILURE() << "no counter " << name;
         return 0;
     }

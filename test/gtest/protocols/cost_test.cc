@@ -36,10 +36,9 @@ RailCosts network() {
 }
 
 double term(const Cost& cost, std::string_view name) {
-    for (std::size_t i = 0; i < cost.count; ++i) {
+    for (std::size_t i = 0; i < cost.count; ++i)
         if (name == cost.terms[i].name)
             return cost.terms[i].ns;
-    }
     return -1;
 }
 
@@ -156,11 +155,9 @@ TEST(Selection, what_is_chosen_is_never_far_from_the_cheapest_that_is_possible) 
             const Choice choice = selection.choose(rail, bytes, kind);
             ASSERT_EQ(obstacle(rail, choice.protocol, bytes, kind), nullptr) << bytes;
             const double ns = cost_of(rail, choice.protocol, bytes, kind).ns;
-            for (const Protocol eager : {Protocol::kShort, Protocol::kBcopy, Protocol::kParts}) {
-                if (obstacle(rail, eager, bytes, kind) == nullptr) {
+            for (const Protocol eager : {Protocol::kShort, Protocol::kBcopy, Protocol::kParts})
+                if (obstacle(rail, eager, bytes, kind) == nullptr)
                     EXPECT_LE(ns * 0.95, cost_of(rail, eager, bytes, kind).ns + 1e-6) << bytes;
-                }
-            }
         }
     }
 }

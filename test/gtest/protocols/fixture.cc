@@ -87,10 +87,9 @@ std::uint64_t Node::counter(const std::string& name) const {
     tw_counter_t counters[64];
     unsigned count = 64;
     EXPECT_EQ(tw_worker_counters(worker(), counters, &count), TW_OK);
-    for (unsigned i = 0; i < count; ++i) {
+    for (unsigned i = 0; i < count; ++i)
         if (name == counters[i].name)
             return counters[i].value;
-    }
     ADD_FAILURE() << "no counter " << name;
     return 0;
 }
@@ -115,13 +114,11 @@ Settings::Settings(std::initializer_list<std::pair<std::string, std::string>> va
 }
 
 Settings::~Settings() {
-    for (const auto& [name, value] : before_) {
-        if (value) {
+    for (const auto& [name, value] : before_)
+        if (value)
             ::setenv(name.c_str(), value->c_str(), 1);
-        } else {
+        else
             ::unsetenv(name.c_str());
-        }
-    }
 }
 
 std::string MsgTest::transports() {
@@ -165,10 +162,9 @@ void MsgTest::run_until(const std::function<bool()>& is_over) {
 }
 
 void MsgTest::run_some() {
-    for (int round = 0; round < kSomeRounds; ++round) {
+    for (int round = 0; round < kSomeRounds; ++round)
         for (const auto& node : nodes_)
             node->progress();
-    }
 }
 
 tw_completion_t MsgTest::end_of(Node& node, const void* context) {

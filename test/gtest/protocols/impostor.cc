@@ -151,10 +151,9 @@ std::vector<Bytes> Impostor::taken(proto::AmId am) {
 }
 
 std::uint8_t Impostor::rail_of(const std::string& transport) const {
-    for (std::size_t i = 0; i < hello_.rails.size(); ++i) {
+    for (std::size_t i = 0; i < hello_.rails.size(); ++i)
         if (hello_.rails[i].transport == transport)
             return static_cast<std::uint8_t>(i);
-    }
     ADD_FAILURE() << "the victim has no rail of " << transport;
     return 0;
 }

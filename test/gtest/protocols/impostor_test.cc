@@ -269,11 +269,10 @@ TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     ASSERT_EQ(tw_ep_flush(ep_, &how, &request_), TW_INPROGRESS);
     proto::Control asked{};
     ASSERT_TRUE(impostor_.run_until(victim(), [&] {
-        for (const Bytes& message : impostor_.taken(AmId::kControl)) {
+        for (const Bytes& message : impostor_.taken(AmId::kControl))
             if (proto::decode(message, &asked) &&
                 asked.op == static_cast<std::uint32_t>(ControlOp::kFlush))
                 return true;
-        }
         return false;
     }));
     expect_garbage(ControlOp::kAck, asked.a);

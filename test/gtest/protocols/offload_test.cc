@@ -85,10 +85,9 @@ void MsgOffload::exchange(Node& a, Node& b, std::size_t length, std::uint32_t fl
                           bool is_expected) {
     std::vector<Bytes> buffers(std::size(kImms), Bytes(length));
     std::vector<int> marks(std::size(kImms));
-    for (Bytes& buffer : buffers) {
+    for (Bytes& buffer : buffers)
         if (is_expected)
             post(b, &buffer, 9);
-    }
     for (std::size_t i = 0; i < std::size(kImms); ++i) {
         Bytes data = pattern(length, i);
         tw_op_t how = op(&marks[i], flags);

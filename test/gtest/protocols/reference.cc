@@ -89,12 +89,11 @@ void Reference::pair_unknown() {
     };
     std::map<decltype(key({})), std::vector<std::size_t>> unpaired;
     std::set<unsigned> excused;  // who may have lost some: nobody knows which
-    for (std::size_t i = messages_.size(); i-- > 0;) {
+    for (std::size_t i = messages_.size(); i-- > 0;)
         if (messages_[i].is_excused)
             excused.insert(messages_[i].envelope.sender);
         else if (arrivals_[i].receive == kNone && !messages_[i].is_cancelled)
             unpaired[key(messages_[i].envelope)].push_back(i);
-    }
     for (std::size_t i = 0; i < receives_.size(); ++i) {
         for (RefMatch& match : receives_[i].matches) {
             if (receives_[i].kind == RefKind::kPeek || match.message != kNone ||
@@ -116,10 +115,9 @@ void Reference::pair_unknown() {
 
 /// A peek found the first of a sender's messages with that tag that no earlier receive got.
 void Reference::pair_peeks() {
-    for (RefReceive& peek : receives_) {
+    for (RefReceive& peek : receives_)
         if (peek.kind == RefKind::kPeek && !peek.matches.empty())
             pair_peek(peek, peek.matches.front());
-    }
 }
 
 void Reference::pair_peek(const RefReceive& peek, RefMatch& found) {
@@ -199,20 +197,18 @@ void Reference::order_against(const RefReceive& earlier) {
         const bool is_hidden = messages_[i].is_old || messages_[i].is_excused;
         if (is_hidden && earlier.source != kAnybody)
             continue;
-        if (is_until_withdrawn) {
+        if (is_until_withdrawn)
             arrivals_[i].after = std::max(arrivals_[i].after, earlier.withdrawn);
-        } else {
+        else
             precede(earlier.matches.back().message, i);
-        }
     }
 }
 
 void Reference::order_arrivals() {
     std::vector<std::size_t> ready;
-    for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    for (std::size_t i = 0; i < arrivals_.size(); ++i)
         if (arrivals_[i].predecessors == 0)
             ready.push_back(i);
-    }
     std::size_t ordered = 0;
     for (; !ready.empty(); ++ordered) {
         const std::size_t first = ready.back();
@@ -229,11 +225,10 @@ void Reference::order_arrivals() {
     }
     if (ordered == arrivals_.size())
         return;
-    for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    for (std::size_t i = 0; i < arrivals_.size(); ++i)
         if (arrivals_[i].predecessors > 0)
             wrong(name(i) + " is in or behind a cycle: it went to receive " +
                   std::to_string(arrivals_[i].receive));
-    }
 }
 
 std::string Reference::text(const RefEnvelope& envelope) {

@@ -23,10 +23,9 @@ Traffic::Traffic(std::uint64_t seed, tw_context_h context, const Options& option
 Traffic::~Traffic() {
     for (const auto& node : nodes_)
         node->worker.reset();
-    for (const auto& op : ops_) {
+    for (const auto& op : ops_)
         if (op->mapped != nullptr)
             tw_mem_unmap(context_of(op->node->index), op->mapped);
-    }
 }
 
 TrafficNode& Traffic::open_node() {
@@ -123,10 +122,9 @@ void Traffic::progress(TrafficNode& node) {
     test_handles(node);
     tw_completion_t polled[8];
     const auto room = static_cast<unsigned>(1 + pick(8));
-    while (const unsigned count = tw_worker_poll(node.worker.get(), polled, room)) {
+    while (const unsigned count = tw_worker_poll(node.worker.get(), polled, room))
         for (unsigned i = 0; i < count; ++i)
             ended(*static_cast<TrafficOp*>(polled[i].context), polled[i]);
-    }
     if (!node.failed.empty())
         close_failed(node);
 }
@@ -180,16 +178,14 @@ void Traffic::kill() {
     TrafficNode& victim = pick_node();
     ++dead_;
     victim.worker.reset();
-    for (const auto& op : ops_) {
+    for (const auto& op : ops_)
         if (op->node == &victim)
             op->ends = 1;
-    }
     std::erase_if(tested_, [&](const TrafficOp* op) { return op->node == &victim; });
     for (const auto& node : nodes_) {
-        for (Reference& space : node->spaces) {
+        for (Reference& space : node->spaces)
             for (RefMessage& message : space.messages())
                 message.is_excused |= message.envelope.sender == victim.index;
-        }
     }
     nomem::arm(nomem::Where::kNowhere);  // a worker goes without a transport that lacks memory
     open_node();

@@ -83,10 +83,9 @@ void Traffic::close_failed(TrafficNode& node) {
 }
 
 void Traffic::make_old(TrafficNode& a, TrafficNode& b) {
-    for (const auto& [from, to] : {std::pair{&a, &b}, {&b, &a}}) {
+    for (const auto& [from, to] : {std::pair{&a, &b}, {&b, &a}})
         for (const auto& [is_tagged, record] : from->sent[to->index])
             to->spaces[is_tagged ? 1 : 0].message(record).is_old = true;
-    }
 }
 
 void Traffic::excuse(TrafficNode& a, TrafficNode& b) {

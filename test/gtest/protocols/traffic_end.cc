@@ -22,10 +22,9 @@ void Traffic::settle() {
     for (const auto& node : nodes_)
         node->pause = 0;
     run_until("everything is received", [&] {
-        for (const auto& node : nodes_) {
+        for (const auto& node : nodes_)
             if (node->is_alive())
                 receive_the_rest(*node);
-        }
         forget_ended();
         return is_everything_received();
     });
@@ -34,10 +33,9 @@ void Traffic::settle() {
     if (ok())
         close_all();
     for (int round = 0; round < kTrafficRoundsOfNothing && ok(); ++round) {
-        for (const auto& node : nodes_) {
+        for (const auto& node : nodes_)
             if (node->is_alive())
                 progress(*node);
-        }
     }
     forget_ended();
     if (ok())
@@ -48,10 +46,9 @@ void Traffic::run_until(const char* what, const std::function<bool()>& is_over) 
     for (int round = 0; ok(); ++round) {
         if (round % kTrafficRoundsPerLook == 0 && is_over())
             return;
-        for (const auto& node : nodes_) {
+        for (const auto& node : nodes_)
             if (node->is_alive())
                 progress(*node);
-        }
         if (round == kTrafficRoundsMax) {
             ADD_FAILURE() << "it does not come about that " << what << ": " << missing();
             return;
@@ -101,10 +98,9 @@ bool Traffic::is_everything_received() {
                 return match.message == kNone ? has_excused[match.envelope.sender] == 0
                                               : !space.message(match.message).is_excused;
             };
-            for (const RefReceive& receive : space.receives()) {
+            for (const RefReceive& receive : space.receives())
                 if (receive.kind != RefKind::kPeek)
                     got += static_cast<std::size_t>(std::ranges::count_if(receive.matches, counts));
-            }
             if (got < wanted)
                 return false;
         }
@@ -126,18 +122,16 @@ std::string Traffic::text(const TrafficOp& op) {
 
 std::string Traffic::missing() const {
     std::string all;
-    for (const auto& op : ops_) {
+    for (const auto& op : ops_)
         if (!op->is_over() && op->is_open)
             all += "\n  " + text(*op);
-    }
     const auto tell = [](void* arg, const char* key, const char* value) {
         *static_cast<std::string*>(arg) += std::string(" ") + key + "=" + value;
     };
     for (const auto& node : nodes_) {
         all += "\n  worker " + std::to_string(node->index) + ":";
-        if (node->is_alive()) {
+        if (node->is_alive())
             EXPECT_EQ(tw_worker_describe(node->worker.get(), tell, &all), TW_OK);
-        }
     }
     return all;
 }
@@ -172,10 +166,9 @@ void Traffic::close_all() {
     const auto is_closed = [](const auto& op) { return op->kind != Kind::kClose || op->is_over(); };
     run_until("every endpoint is closed", [&] {
         // A message that was excused may be there all the same, and its sender waits for its match.
-        for (const auto& node : nodes_) {
+        for (const auto& node : nodes_)
             if (node->is_alive() && breaks_ > 0)
                 receive_the_rest(*node);
-        }
         return std::ranges::all_of(ops_, is_closed);
     });
     cancel_the_rest();
@@ -193,11 +186,9 @@ void Traffic::check_reference() {
         EXPECT_EQ(tw_worker_counters(node->worker.get(), counters, &count), TW_OK);
         // The last word of a connection may come after the first of the next.
         const bool is_clean = !is_anything_broken() && !options_.has_closes;
-        for (unsigned i = 0; i < count && is_clean; ++i) {
-            if (std::string_view(counters[i].name) == "garbage") {
+        for (unsigned i = 0; i < count && is_clean; ++i)
+            if (std::string_view(counters[i].name) == "garbage")
                 EXPECT_EQ(counters[i].value, 0U) << "worker " << node->index;
-            }
-        }
     }
 }
 

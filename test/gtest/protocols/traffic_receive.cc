@@ -49,11 +49,10 @@ void Traffic::post_receive(TrafficOp& op) {
     });
     if (status != TW_ERR_NO_RESOURCE)
         return;
-    if (op.kind == Kind::kClaim) {
+    if (op.kind == Kind::kClaim)
         op.node->claimed.push_back(op.claimed_by);
-    } else {
+    else
         record_of(op).is_excused = true;
-    }
 }
 
 void Traffic::receive(TrafficNode& node) {
@@ -153,10 +152,9 @@ bool Traffic::ends_badly(TrafficOp& op, const tw_completion_t& done) {
 RefMatch Traffic::match_of(TrafficOp& op, const tw_completion_t& done,
                            std::span<const std::byte> data) {
     RefMatch match{.envelope = {kAnybody, done.tag, done.imm, done.message_length}, .told = clock_};
-    for (const auto& node : nodes_) {
+    for (const auto& node : nodes_)
         if (node->id == done.source)
             match.envelope.sender = node->index;
-    }
     if (match.envelope.sender == kAnybody) {
         ADD_FAILURE() << "a message of nobody";
         return match;

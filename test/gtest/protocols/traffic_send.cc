@@ -185,10 +185,9 @@ void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
 /// What was flushed has arrived.
 void Traffic::check_flushed(TrafficNode& to) {
     std::uint64_t wanted = 0, arrived = 0;
-    for (Reference& space : to.spaces) {
+    for (Reference& space : to.spaces)
         for (const RefMessage& message : space.messages())
             wanted += message.taken != kNever && !message.has_asked_back && !message.is_excused;
-    }
     tw_counter_t counters[64];
     unsigned count = 64;
     EXPECT_EQ(tw_worker_counters(to.worker.get(), counters, &count), TW_OK);

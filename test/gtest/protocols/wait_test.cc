@@ -181,10 +181,9 @@ TEST_F(MsgWait, a_signal_ends_one_wait_of_each_thread) {
         WatchedThread first(wait), second(wait), third(wait);
         while (calmed < 3)
             ::sched_yield();
-        if (mode == TW_WAIT_SLEEP) {
+        if (mode == TW_WAIT_SLEEP)
             for (WatchedThread* other : {&first, &second, &third})
                 other->until_it_sleeps();
-        }
         EXPECT_EQ(tw_worker_signal(shared.worker()), TW_OK);
     }
 }
@@ -199,10 +198,9 @@ TEST_F(MsgWait, completions_that_are_not_polled_end_a_wait) {
     const std::uint64_t before = a.counter("rx_expected");
     while (a.counter("rx_expected") == before)
         tw_worker_progress(a.worker());
-    for (const tw_wait_mode_t mode : kModes) {
+    for (const tw_wait_mode_t mode : kModes)
         for (int i = 0; i < 10; ++i)
             EXPECT_EQ(tw_worker_wait(a.worker(), mode, kPatience), TW_OK);
-    }
     EXPECT_EQ(end_of(a, &mark).status, TW_OK);
 }
 

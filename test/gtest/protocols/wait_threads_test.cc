@@ -33,12 +33,11 @@ void exchange_by_waiting(Node& shared, tw_wait_mode_t mode, bool by_request) {
                     tw_tag_recv(shared.worker(), &value, 8, tag, 0, nullptr, &request);
                 if (!is_first)
                     wrong += tw_tag_send(ep, &sent, 8, tag, nullptr, nullptr) < TW_OK;
-                if (status == TW_INPROGRESS && by_request) {
+                if (status == TW_INPROGRESS && by_request)
                     status = tw_request_wait(request, mode, kPatience, nullptr);
-                } else if (status == TW_INPROGRESS) {
+                else if (status == TW_INPROGRESS)
                     while ((status = tw_request_test(request, nullptr)) == TW_INPROGRESS)
                         wrong += tw_worker_wait(shared.worker(), mode, kPatience) != TW_OK;
-                }
                 tw_request_free(request);
                 wrong += status != TW_OK || value != sent;
             }
@@ -209,11 +208,10 @@ TEST_F(MsgWaitMulti, an_armed_descriptor_hears_of_what_another_thread_does) {
         while (tw_worker_arm(shared_.worker()) != TW_OK)
             tw_worker_progress(shared_.worker());
         WatchedThread other([&] {
-            if (cancels) {
+            if (cancels)
                 tw_request_cancel(request);
-            } else {
+            else
                 tw_worker_progress(shared_.worker());
-            }
         });
         pollfd polled{fd, POLLIN, 0};
         EXPECT_EQ(::poll(&polled, 1, 60000), 1);

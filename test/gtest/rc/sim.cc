@@ -15,10 +15,9 @@ Sim::Sim(std::uint64_t seed, const Options& options) : random_(seed), options_(o
 // Nodes close their interfaces with whatever is still under way.
 Sim::~Sim() {
     is_settling_ = true;
-    for (const auto& node : nodes_) {
+    for (const auto& node : nodes_)
         for (const SimHeld& held : std::exchange(node->held, {}))
             uct_iface_release_desc(held.descriptor);
-    }
     for (const auto& link : links_) {
         if (link->ep != nullptr && link->from->is_alive) {
             lose(*link, true);
@@ -195,10 +194,9 @@ void Sim::crash() {
     const bool is_one = chance(3);
     const bool is_tidy = chance(2);
     std::vector<SimLink*> mine;
-    for (const auto& link : links_) {
+    for (const auto& link : links_)
         if (link->from == &node && link->ep != nullptr)
             mine.push_back(link.get());
-    }
     if (mine.empty())
         return;
     if (is_one) {
@@ -211,10 +209,9 @@ void Sim::crash() {
         lose(*link, true);
     for (const SimHeld& held : std::exchange(node.held, {}))
         uct_iface_release_desc(held.descriptor);
-    if (is_tidy) {
+    if (is_tidy)
         for (SimLink* link : mine)
             destroy_link(*link);
-    }
     node.is_alive = false;
     node.entity->close_iface();
     for (SimLink* link : mine) {
@@ -229,10 +226,9 @@ void Sim::crash() {
 /// An interface where one was closed, say: it has the old one's peers, and none of its addresses.
 void Sim::give_birth() {
     SimNode& born = open_node();
-    for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
+    for (std::size_t i = 0; i + 1 < nodes_.size(); ++i)
         for (unsigned k = 0; nodes_[i]->is_alive && k < options_.joins; ++k)
             join(born, *nodes_[i]);
-    }
     ASSERT_LE(links_.size(), options_.links_max);
 }
 

@@ -26,10 +26,9 @@ void Sim::settle() {
 }
 
 std::string Sim::missing() {
-    for (const auto& node : nodes_) {
+    for (const auto& node : nodes_)
         if (node->is_alive && (!node->held.empty() || !node->fetches.empty()))
             return "node " + std::to_string(node->id) + " has something to do";
-    }
     for (const auto& link : links_) {
         const std::string left = missing_of(*link);
         if (!left.empty())
@@ -50,10 +49,9 @@ std::string Sim::missing_of(SimLink& link) {
                (is_taken ? "; its message was taken" : "");
     }
     if (link.ep != nullptr) {
-        for (const auto& request : link.requests) {
+        for (const auto& request : link.requests)
             if (!request->is_done)
                 return "a pending request waits";
-        }
     }
     if (link.may_fail)
         return link.ep == nullptr || link.has_failed ? "" : "nothing was heard of its failure";

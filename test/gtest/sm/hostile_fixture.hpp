@@ -91,10 +91,9 @@ class HostilePeer : public testing::Test {
         tagwire_uct_counter_t counters[64];
         unsigned count = 64;
         EXPECT_EQ(tagwire_uct_iface_query_counters(victim.iface(), counters, &count), UCS_OK);
-        for (unsigned i = 0; i < count; ++i) {
+        for (unsigned i = 0; i < count; ++i)
             if (counters[i].name == name)
                 return counters[i].value;
-        }
         ADD_FAILURE() << "no counter " << name;
         return 0;
     }

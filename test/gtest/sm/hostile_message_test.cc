@@ -96,10 +96,9 @@ INSTANTIATE_TEST_SUITE_P(
                    }},
         BadMessage{"two_first_fragments",
                    [](RawPeer& p) {
-                       for (int i = 0; i < 2; ++i) {
+                       for (int i = 0; i < 2; ++i)
                            p.publish(Kind::kTagSeg, sm::TagSegBody{1, 0, 2000, 0},
                                      sm::kFirst | sm::kMore, 1000);
-                       }
                    }},
         BadMessage{"message_of_too_many_fragments",
                    [](RawPeer& p) {

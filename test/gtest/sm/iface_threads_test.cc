@@ -47,10 +47,9 @@ class Meeting {
     /** Keeps serving the others until all are done. */
     void leave(Entity& entity) {
         done_.fetch_add(1);
-        while (done_.load() < sides_) {
+        while (done_.load() < sides_)
             if (entity.progress() == 0)
                 std::this_thread::yield();
-        }
         wait();
     }
 
@@ -76,18 +75,16 @@ struct Side {
     template <class Call>
     void must(Call&& call) {
         ucs_status_t status;
-        while ((status = call()) == UCS_ERR_NO_RESOURCE) {
+        while ((status = call()) == UCS_ERR_NO_RESOURCE)
             if (entity.progress() == 0)
                 std::this_thread::yield();
-        }
         EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS) << ucs_status_string(status);
     }
     template <class Done>
     void until(Done&& done) {
-        while (!done()) {
+        while (!done())
             if (entity.progress() == 0)
                 std::this_thread::yield();
-        }
     }
     /** As until(), but sleeps when there is nothing to do. */
     template <class Done>
@@ -366,10 +363,9 @@ TEST(IfaceThreads, interfaces_come_and_go_in_all_threads) {
         Meeting meeting(kSides);
         run_threads(kSides, [&](std::size_t self) {
             Side side(meeting, self);
-            for (std::size_t i = 0; i < kSides; ++i) {
+            for (std::size_t i = 0; i < kSides; ++i)
                 if (i != self)
                     send_am_round(side, side.eps[i], 3);
-            }
             side.until([&] { return side.entity.am_count == kSides - 1; });
             meeting.leave(side.entity);
         });

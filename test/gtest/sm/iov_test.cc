@@ -55,10 +55,9 @@ struct Layout {
             memory.emplace_back(std::max<std::size_t>(1, stride * e.count));
             std::byte* base = memory.back().data();
             iov.push_back({base, e.length, nullptr, stride, static_cast<unsigned>(e.count)});
-            for (std::size_t repeat = 0; repeat < e.count; ++repeat) {
+            for (std::size_t repeat = 0; repeat < e.count; ++repeat)
                 for (std::size_t i = 0; i < e.length; ++i)
                     addresses.push_back(base + repeat * stride + i);
-            }
         }
     }
 
@@ -122,10 +121,9 @@ RC_GTEST_PROP(IovCursor, scatters_to_the_addresses_and_nowhere_else, ()) {
         RC_ASSERT(*layout.addresses[i] == static_cast<std::byte>(i < at ? i + 1 : 0));
     for (std::byte* address : layout.addresses)
         *address = std::byte{0};
-    for (const auto& memory : layout.memory) {
+    for (const auto& memory : layout.memory)
         for (const std::byte byte : memory)
             RC_ASSERT(byte == std::byte{0});
-    }
 }
 
 RC_GTEST_PROP(IovCursor, describes_its_bytes_by_pieces, ()) {

@@ -149,10 +149,9 @@ TEST(RingModel, a_dead_sender_loses_only_what_it_did_not_publish) {
                 if (!poll_dying() && got == -1)
                     DetFences::pause();
             }
-            while (!run.died(0) && from_dying < static_cast<std::int64_t>(kMessages)) {
+            while (!run.died(0) && from_dying < static_cast<std::int64_t>(kMessages))
                 if (!poll_dying())
                     DetFences::pause();
-            }
         });
         if (!run.run())
             return;

@@ -93,26 +93,23 @@ struct Sleeper {
     }
 
     void cool() {
-        for (std::size_t i = 0; i < kRings; ++i) {
+        for (std::size_t i = 0; i < kRings; ++i)
             if (is_hot[i] && rings[i].receiver.try_sleep())
                 is_hot[i] = false;
-        }
     }
 
     void arm_and_wait() {
-        for (std::size_t i = 0; i < kRings; ++i) {
+        for (std::size_t i = 0; i < kRings; ++i)
             if (is_hot[i])
                 rings[i].receiver.announce_sleep();
-        }
         bool ready = !sm::arm_bell(bell);
         Fences{}.before_recheck();
         for (std::size_t i = 0; i < kRings; ++i)
             ready |= is_hot[i] && rings[i].receiver.peek().word != 0;
         if (ready) {
-            for (std::size_t i = 0; i < kRings; ++i) {
+            for (std::size_t i = 0; i < kRings; ++i)
                 if (is_hot[i])
                     rings[i].receiver.wake();
-            }
             bell.armed.store(0, std::memory_order_relaxed);
             return;
         }

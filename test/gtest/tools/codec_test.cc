@@ -22,9 +22,8 @@ struct Wire {
         raw = fds[1];
     }
     ~Wire() {
-        if (raw >= 0) {
+        if (raw >= 0)
             close(raw);
-        }
     }
     Wire(const Wire&) = delete;
     Wire& operator=(const Wire&) = delete;

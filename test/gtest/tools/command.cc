@@ -15,18 +15,16 @@ namespace {
 std::string read_all(int fd) {
     std::string text;
     char buffer[4096];
-    for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
+    for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;)
         text.append(buffer, static_cast<std::size_t>(n));
-    }
     return text;
 }
 
 [[noreturn]] void become(const char* binary, const std::vector<std::string>& arguments) {
     std::vector<std::string> copies(arguments);
     std::vector<char*> argv{const_cast<char*>(binary)};
-    for (std::string& argument : copies) {
+    for (std::string& argument : copies)
         argv.push_back(argument.data());
-    }
     argv.push_back(nullptr);
     execv(binary, argv.data());
     _exit(127);
@@ -74,17 +72,15 @@ void Command::kill_now() const {
 
 std::string Command::read_line() {
     std::string line;
-    for (char c = 0; read(out_, &c, 1) == 1 && c != '\n';) {
+    for (char c = 0; read(out_, &c, 1) == 1 && c != '\n';)
         line += c;
-    }
     return line;
 }
 
 Finished Command::wait() {
     Finished finished{-1, "", ""};
-    if (pid_ < 0) {
+    if (pid_ < 0)
         return finished;
-    }
     // The commands write less than a pipe holds to each stream, so reading one after the other is
     // safe.
     finished.out = read_all(out_);

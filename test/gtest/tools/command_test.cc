@@ -100,9 +100,8 @@ constexpr bool kIsSanitized = false;
 
 // Batch systems set such limits.
 TEST(TagwireCommand, shared_memory_works_in_a_small_address_space) {
-    if (kIsSanitized) {
+    if (kIsSanitized)
         GTEST_SKIP() << "a sanitizer wants more address space than the limit of this test";
-    }
     const AddressSpaceLimit limit(rlim_t{4} << 30);
     for (const char* level : {"uct", "msg"}) {
         const Finished run = tagwire({"perf", "tag_lat", "--level", level, "--iters", "100",
@@ -113,9 +112,8 @@ TEST(TagwireCommand, shared_memory_works_in_a_small_address_space) {
 }
 
 TEST(TagwireCommand, too_large_an_arena_names_its_option) {
-    if (kIsSanitized) {
+    if (kIsSanitized)
         GTEST_SKIP() << "a sanitizer wants more address space than the limit of this test";
-    }
     const AddressSpaceLimit limit(rlim_t{4} << 30);
     const Setting arena("TAGWIRE_SM_ARENA_BYTES", "8g");
     const Finished run = tagwire({"perf", "tag_lat", "--level", "msg", "--iters", "100"});
@@ -130,9 +128,8 @@ TEST(TagwireCommand, too_large_an_arena_names_its_option) {
 }
 
 TEST(TagwireCommand, a_test_too_large_for_the_memory_says_so) {
-    if (kIsSanitized) {
+    if (kIsSanitized)
         GTEST_SKIP() << "a sanitizer ends the process itself";
-    }
     const AddressSpaceLimit limit(rlim_t{4} << 30);
     const Finished run = tagwire({"perf", "chase", "--depth", "100000000"});
     EXPECT_EQ(run.status, 1);
@@ -162,17 +159,15 @@ TEST(TagwireInfo, json_has_devices_config_and_build) {
     ASSERT_FALSE(info["config"].empty());
     for (const json& option : info["config"]) {
         EXPECT_EQ(option["name"].get<std::string>().rfind("TAGWIRE_", 0), 0U);
-        for (const char* key : {"type", "unit", "accepted", "default", "value", "source", "doc"}) {
+        for (const char* key : {"type", "unit", "accepted", "default", "value", "source", "doc"})
             EXPECT_TRUE(option.contains(key)) << key;
-        }
         EXPECT_FALSE(option["doc"].get<std::string>().empty()) << option["name"];
     }
     ASSERT_FALSE(info["devices"].empty());
     const json& md = info["devices"][0]["memory_domains"][0];
     ASSERT_FALSE(md["transports"].empty());
-    for (const char* key : {"device", "capabilities", "limits", "performance"}) {
+    for (const char* key : {"device", "capabilities", "limits", "performance"})
         EXPECT_TRUE(md["transports"][0].contains(key)) << key;
-    }
 }
 
 TEST(TagwireInfo, text_shows_transports_and_options) {

@@ -11,9 +11,8 @@ namespace tagwire::test {
 using nlohmann::json;
 
 void OverVhca::SetUp() {
-    if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr) {
+    if (std::getenv("TAGWIRE_TEST_HAS_VHCA") == nullptr)
         TW_SKIP("built without the virtual HCA");
-    }
 }
 
 std::vector<const char*> tests_with_transport() {
@@ -29,9 +28,8 @@ std::vector<const char*> tests_with_transport() {
 
 json OverVhca::results_of(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "perf");
-    for (const char* more : {"--tl", transport_, "--iters", "200", "--validate", "--json", "-"}) {
+    for (const char* more : {"--tl", transport_, "--iters", "200", "--validate", "--json", "-"})
         arguments.emplace_back(more);
-    }
     const Finished finished = tagwire(arguments);
     EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
     return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();

@@ -47,9 +47,8 @@ TEST_F(OverDc, every_kind_of_message_arrives_whole) {
                 << op << test;
         }
     }
-    for (const char* test : {"tag_rate", "put_bw", "get_bw"}) {
+    for (const char* test : {"tag_rate", "put_bw", "get_bw"})
         EXPECT_EQ(results_of({test, "--memory", "alloc", "--size", "64k,1m"}).size(), 2U) << test;
-    }
 }
 
 TEST_F(OverDc, variants_of_the_options_work) {
@@ -63,11 +62,9 @@ TEST_F(OverDc, variants_of_the_options_work) {
         {"am_bw", "--bidir", "--window", "4"},
         {"am_lat", "--size", "8,1k", "--wait", "sleep"},
     };
-    for (const std::vector<std::string>& arguments : runs) {
-        for (const json& result : results_of(arguments)) {
+    for (const std::vector<std::string>& arguments : runs)
+        for (const json& result : results_of(arguments))
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
-        }
-    }
 }
 
 TEST_F(OverDc, peers_share_the_pool) {
@@ -131,9 +128,8 @@ TEST_F(OverDc, info_tells_the_pool_and_the_policy) {
     for (const json& component : info["devices"]) {
         for (const json& domain : component["memory_domains"]) {
             for (const json& transport : domain["transports"]) {
-                if (transport["name"] != "dc") {
+                if (transport["name"] != "dc")
                     continue;
-                }
                 EXPECT_EQ(transport["interface"]["policy"], "dcs_quota");
                 for (const char* fact :
                      {"quota", "credits", "dcis_max", "dcis", "channels", "channels_idle", "qps"}) {

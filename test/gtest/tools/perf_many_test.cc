@@ -19,9 +19,8 @@ using nlohmann::json;
 /// The results of a short run that must succeed.
 json job_results(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "perf");
-    for (const char* more : {"--iters", "200", "--validate", "--json", "-"}) {
+    for (const char* more : {"--iters", "200", "--validate", "--json", "-"})
         arguments.emplace_back(more);
-    }
     const Finished finished = tagwire(arguments);
     EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
     return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
@@ -66,9 +65,8 @@ std::vector<pid_t> ranks_of(const Command& command) {
     for (int i = 0; i < 10000000 && ranks.size() < 4; ++i) {
         ranks.clear();
         std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
-        for (pid_t rank = 0; children >> rank;) {
+        for (pid_t rank = 0; children >> rank;)
             ranks.push_back(rank);
-        }
         sched_yield();
     }
     return ranks;
@@ -97,9 +95,8 @@ TEST_P(PerfMany, a_rank_that_is_killed_ends_the_command) {
     EXPECT_EQ(finished.status, 1);
     EXPECT_NE(finished.error.find("rank 2 was ended by signal 9"), std::string::npos)
         << finished.error;
-    for (const pid_t rank : ranks) {
+    for (const pid_t rank : ranks)
         EXPECT_EQ(kill(rank, 0), -1) << rank;
-    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Perf, PerfMany, testing::Values("many_to_one", "all_to_all"),
@@ -121,9 +118,8 @@ TEST(PerfManyJob, ranks_of_a_launcher_meet_and_rank_0_tells) {
         const Finished finished = ranks[rank]->wait();
         EXPECT_EQ(finished.status, 0) << finished.error;
         EXPECT_EQ(finished.out.empty(), rank != 0) << finished.out;
-        if (rank == 0) {
+        if (rank == 0)
             EXPECT_EQ(json::parse(finished.out)["results"][0]["peers"], 2);
-        }
     }
     std::filesystem::remove_all(place);
 }
@@ -161,9 +157,8 @@ class ManyOver : public OverVhca {
         for (const char* test : {"many_to_one", "all_to_all"}) {
             const json results = results_of({test, "--size", "8,4k,100k"});
             ASSERT_EQ(results.size(), 3U) << test;
-            for (const json& result : results) {
+            for (const json& result : results)
                 expect_job_figures(result, name_, 3);
-            }
         }
     }
 

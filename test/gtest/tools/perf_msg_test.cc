@@ -16,9 +16,8 @@ using nlohmann::json;
 /// The results of a run that must succeed.
 json results_over_sm(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "perf");
-    for (const char* more : {"--level", "msg", "--iters", "200", "--json", "-"}) {
+    for (const char* more : {"--level", "msg", "--iters", "200", "--json", "-"})
         arguments.emplace_back(more);
-    }
     const Finished finished = tagwire(arguments);
     EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
     return finished.status == 0 ? json::parse(finished.out)["results"] : json::array();
@@ -34,9 +33,8 @@ TEST_P(EveryTestAtLevelMsg, has_the_keys_of_level_uct_and_checked_bytes) {
     const json results = results_over_sm({GetParam(), "--size", "0,8,17,4k,300k", "--validate"});
     ASSERT_EQ(results.size(), 5U);
     for (const json& result : results) {
-        for (const auto& [key, value] : at_uct[0].items()) {
+        for (const auto& [key, value] : at_uct[0].items())
             EXPECT_TRUE(result.contains(key)) << key;
-        }
         EXPECT_EQ(result["level"], "msg");
         EXPECT_EQ(result["transport"], "sm");
         EXPECT_EQ(result["device"], "memory");
@@ -71,9 +69,8 @@ TEST(PerfAtLevelMsg, variants_of_the_options_work) {
         arguments.emplace_back("--validate");
         const json results = results_over_sm(arguments);
         EXPECT_FALSE(results.empty()) << testing::PrintToString(arguments);
-        for (const json& result : results) {
+        for (const json& result : results)
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
-        }
     }
 }
 

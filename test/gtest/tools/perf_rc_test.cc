@@ -69,11 +69,9 @@ TEST_F(OverRc, variants_of_the_options_work) {
         {"put_bw", "--peers", "3", "--size", "64k"},
         {"get_lat", "--op", "zcopy", "--size", "64k", "--memory", "alloc"},
     };
-    for (const std::vector<std::string>& arguments : runs) {
-        for (const json& result : results_of(arguments)) {
+    for (const std::vector<std::string>& arguments : runs)
+        for (const json& result : results_of(arguments))
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
-        }
-    }
 }
 
 TEST_F(OverRc, every_peer_costs_its_queue_pairs) {
@@ -99,9 +97,8 @@ TEST_F(OverRc, tags_are_matched_by_software_where_the_device_does_not) {
 }
 
 TEST_F(OverRc, device_is_found_with_and_without_its_port) {
-    for (const char* name : {"vhca0", "vhca0:1"}) {
+    for (const char* name : {"vhca0", "vhca0:1"})
         EXPECT_EQ(results_of({"am_lat", "--device", name}).size(), 1U) << name;
-    }
     const Finished finished = tagwire({"perf", "am_lat", "--tl", "rc", "--device", "vhca7"});
     EXPECT_EQ(finished.status, 2);
     EXPECT_NE(finished.error.find("no device 'vhca7'"), std::string::npos) << finished.error;
@@ -132,9 +129,8 @@ TEST_F(OverRc, info_tells_libraries_devices_and_who_matches_tags) {
     ASSERT_EQ(finished.status, 0) << finished.error;
     const json info = json::parse(finished.out);
     for (const json& component : info["devices"]) {
-        if (component["name"] != "ib") {
+        if (component["name"] != "ib")
             continue;
-        }
         EXPECT_EQ(component["found"]["device vhca0"].get<std::string>().rfind("ok", 0), 0U);
         EXPECT_TRUE(component["found"].contains("library virtual"));
         const json& transport = component["memory_domains"][0]["transports"][0];

@@ -27,14 +27,12 @@ std::vector<std::string> short_run(const char* test) {
 json results_of(const std::vector<std::string>& arguments) {
     const Finished finished = tagwire(arguments);
     EXPECT_EQ(finished.status, 0) << testing::PrintToString(arguments) << finished.error;
-    if (finished.status != 0) {
+    if (finished.status != 0)
         return json::array();
-    }
     const json document = json::parse(finished.out);
     EXPECT_EQ(document["schema"], 1);
-    for (const char* key : {"cpu", "kernel", "cores"}) {
+    for (const char* key : {"cpu", "kernel", "cores"})
         EXPECT_TRUE(document["host"].contains(key));
-    }
     return document["results"];
 }
 
@@ -63,9 +61,8 @@ void expect_every_key(const json& result) {
                             "validated"}) {
         EXPECT_TRUE(result.contains(key)) << key << " of " << result["test"];
     }
-    for (const char* key : {"min", "p50", "p99", "p999", "max", "mean"}) {
+    for (const char* key : {"min", "p50", "p99", "p999", "max", "mean"})
         EXPECT_TRUE(result["latency_ns"].contains(key)) << key << " of " << result["test"];
-    }
 }
 
 class EveryTest : public testing::TestWithParam<const char*> {};
@@ -74,9 +71,8 @@ TEST_P(EveryTest, reports_every_key_and_checked_bytes) {
     const TestInfo& test = tools::find_test(GetParam());
     std::vector<std::string> arguments = short_run(test.name);
     const bool validates = (test.options & tools::kWithValidate) != 0;
-    if (validates) {
+    if (validates)
         arguments.emplace_back("--validate");
-    }
     const json results = results_of(arguments);
     ASSERT_FALSE(results.empty());
     for (const json& result : results) {
@@ -96,11 +92,9 @@ TEST_P(EveryTest, reports_every_key_and_checked_bytes) {
 
 std::vector<const char*> names_of_all_tests() {
     std::vector<const char*> names;
-    for (const TestInfo& test : tools::all_tests()) {
-        if (test.shape != Shape::kMany) {
+    for (const TestInfo& test : tools::all_tests())
+        if (test.shape != Shape::kMany)
             names.push_back(test.name);
-        }
-    }
     return names;
 }
 
@@ -163,30 +157,26 @@ TEST(PerfRun, variants_of_the_options_work) {
     };
     for (std::vector<std::string> arguments : runs) {
         arguments.insert(arguments.begin(), "perf");
-        for (const char* more : {"--iters", "100", "--validate", "--json", "-"}) {
+        for (const char* more : {"--iters", "100", "--validate", "--json", "-"})
             arguments.emplace_back(more);
-        }
-        for (const json& result : results_of(arguments)) {
+        for (const json& result : results_of(arguments))
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
-        }
     }
 }
 
 // Far more sizes than can be measured between the first row and the signal.
 TEST(PerfRun, that_is_interrupted_keeps_the_rows_that_it_had) {
     std::string sizes = "8";
-    for (int i = 0; i < 9999; ++i) {
+    for (int i = 0; i < 9999; ++i)
         sizes += ",8";
-    }
     std::string folder = std::filesystem::temp_directory_path() / "tagwire-perf-test-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     const std::string file = folder + "/results.json";
     Command command("TAGWIRE_TEST_COMMAND",
                     {"perf", "tag_lat", "--size", sizes, "--iters", "10000", "--json", file});
     std::string line;
-    for (int i = 0; i < 4; ++i) {  // title, head, two rows
+    for (int i = 0; i < 4; ++i)  // title, head, two rows
         line = command.read_line();
-    }
     kill(command.pid(), SIGINT);
     EXPECT_EQ(line.rfind("tag_lat", 0), 0U) << line;
     EXPECT_EQ(command.wait().status, 128 + SIGINT);

@@ -41,11 +41,9 @@ TEST_F(OverUd, variants_of_the_options_work) {
         {"am_lat", "--size", "8,1k", "--wait", "sleep"},
         {"am_bw", "--threads", "2", "--wait", "yield"},
     };
-    for (const std::vector<std::string>& arguments : runs) {
-        for (const json& result : results_of(arguments)) {
+    for (const std::vector<std::string>& arguments : runs)
+        for (const json& result : results_of(arguments))
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
-        }
-    }
 }
 
 TEST_F(OverUd, packets_that_are_lost_are_sent_again) {

@@ -41,9 +41,8 @@ TEST(Plan, defaults_are_those_of_the_documentation) {
 }
 
 TEST(Plan, every_test_is_accepted_as_it_is) {
-    for (const TestInfo& test : all_tests()) {
+    for (const TestInfo& test : all_tests())
         EXPECT_EQ(refusal(arguments_for(test.name)), "accepted") << test.name;
-    }
 }
 
 TEST(Plan, unknown_test_lists_the_tests) {
@@ -64,9 +63,8 @@ PerfArguments at_level_msg(const char* test) {
 }
 
 TEST(Plan, level_msg_has_the_tests_of_tagged_messages) {
-    for (const char* test : {"tag_lat", "tag_bw", "tag_rate", "match"}) {
+    for (const char* test : {"tag_lat", "tag_bw", "tag_rate", "match"})
         EXPECT_EQ(refusal(at_level_msg(test)), "accepted") << test;
-    }
     EXPECT_EQ(refusal(at_level_msg("am_lat")),
               "--level msg has no am_lat; its tests are tag_lat tag_bw tag_rate match "
               "match_wild many_to_one all_to_all");

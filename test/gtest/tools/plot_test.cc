@@ -48,9 +48,8 @@ TEST_F(PlotTest, is_one_element_with_title_axes_and_the_curves_that_have_points)
 
 TEST_F(PlotTest, loads_nothing_and_takes_the_colour_of_the_text) {
     const std::string svg = svg_of(two_curves("one"));
-    for (const char* words : {"href=\"http", "href='http", "url(http", "<script", "black"}) {
+    for (const char* words : {"href=\"http", "href='http", "url(http", "<script", "black"})
         EXPECT_FALSE(has(svg, words)) << words;
-    }
     EXPECT_TRUE(has(svg, "currentColor"));
 }
 

@@ -213,9 +213,8 @@ time.sleep(1000)" "$last")sh");
 /// Reads 1, 2, 3, ... and fails from `fails_at` on.
 Source counting(std::string name, int* reads, int fails_at, bool is_ours) {
     return {std::move(name), Line::kSolid, -1, is_ours, [reads, fails_at] {
-                if (++*reads >= fails_at) {
+                if (++*reads >= fails_at)
                     throw Failure("out of order\n");
-                }
                 return Points{{8, *reads}};
             }};
 }

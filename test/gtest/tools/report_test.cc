@@ -95,9 +95,8 @@ TEST_F(Report, quick_page_has_a_plot_and_a_table_in_every_section_and_loads_noth
     const Finished finished = tagwire({"report", file(), "--quick"});
     ASSERT_EQ(finished.status, 0) << finished.out << finished.error;
     const std::string html = page();
-    for (const char* id : {"latency", "bandwidth", "rate", "depth", "selectionsm", "choicesm"}) {
+    for (const char* id : {"latency", "bandwidth", "rate", "depth", "selectionsm", "choicesm"})
         EXPECT_EQ(count_of(html, std::string("<section id=\"") + id + "\">"), 1U) << id;
-    }
     EXPECT_EQ(fault_of(file(), finished.out), "");
     for (const char* loads : {"src=", "href=\"http", "href='http", "url(http", "@import", "<script",
                               "<link", "<img", "<iframe"}) {
@@ -122,12 +121,10 @@ TEST_F(Report, demo_ends_with_it_and_has_other_libraries_beside_ours) {
     ASSERT_NE(told, std::string::npos) << finished.out;
     EXPECT_EQ(count_of(finished.out.substr(told), "\n"), 2U) << finished.out;
     EXPECT_NE(finished.out.find(" results validated\n", told), std::string::npos) << finished.out;
-    for (const char* row : {"sm/memory", "rc/", "dc/", "ud/"}) {
+    for (const char* row : {"sm/memory", "rc/", "dc/", "ud/"})
         EXPECT_NE(finished.out.find(row), std::string::npos) << row << "\n" << finished.out;
-    }
-    if (is_busy(finished.out)) {
+    if (is_busy(finished.out))
         return;
-    }
     if (!tools::has_program("ucx_perftest") || !tools::has_program("fi_pingpong"))
         TW_SKIP("ucx_perftest or fi_pingpong is not installed");
     const std::string html = page();

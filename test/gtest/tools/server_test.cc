@@ -55,9 +55,8 @@ TEST(PerfServer, client_measures_against_it) {
 bool enter_own_network() {
     const uid_t user = getuid();
     if (unshare(CLONE_NEWNET) != 0) {
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
             return false;
-        }
         std::ofstream("/proc/self/setgroups") << "deny";
         std::ofstream("/proc/self/uid_map") << user << ' ' << user << " 1";
     }
@@ -75,9 +74,8 @@ TEST(PerfServer, and_client_meet_without_ports) {
     constexpr int kCannot = 77;
     const pid_t child = fork();
     if (child == 0) {
-        if (!enter_own_network()) {
+        if (!enter_own_network())
             _exit(kCannot);
-        }
         Command server("TAGWIRE_TEST_COMMAND", {"perf", "--server"});
         EXPECT_EQ(server.read_line(), "tagwire: listening on port 13377");
         const Finished client =
@@ -89,9 +87,8 @@ TEST(PerfServer, and_client_meet_without_ports) {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == kCannot) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kCannot)
         TW_SKIP("no network namespace can be made here");
-    }
     EXPECT_EQ(status, 0);
 }
 

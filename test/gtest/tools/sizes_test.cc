@@ -15,9 +15,8 @@ using tools::UsageError;
 
 std::vector<std::uint64_t> bytes_of(const char* list) {
     std::vector<std::uint64_t> bytes;
-    for (const Size& size : parse_sizes(list)) {
+    for (const Size& size : parse_sizes(list))
         bytes.push_back(size.bytes);
-    }
     return bytes;
 }
 

@@ -32,9 +32,8 @@ TEST(SoakMessages, are_the_same_for_one_seed_and_of_every_kind) {
         counts.add(a);
     }
     EXPECT_EQ(counts.messages, 1000U);
-    for (const std::uint64_t kind : counts.kinds) {
+    for (const std::uint64_t kind : counts.kinds)
         EXPECT_GT(kind, 0U);
-    }
 }
 
 TEST(SoakMessages, first_wrong_byte_is_named) {
@@ -59,9 +58,8 @@ TEST(TagwireSoak, tells_seed_and_what_was_checked) {
     const Finished finished = tagwire({"soak", "--seconds", "1", "--seed", "7"});
     EXPECT_EQ(finished.status, 0) << finished.error;
     EXPECT_EQ(finished.out.rfind("soak: seed 7, transports sm\n", 0), 0U) << finished.out;
-    for (const char* words : {"every byte right", "  untagged ", "  claimed ", "  cancelled "}) {
+    for (const char* words : {"every byte right", "  untagged ", "  claimed ", "  cancelled "})
         EXPECT_NE(finished.out.find(words), std::string::npos) << words << finished.out;
-    }
 }
 
 TEST(TagwireSoak, takes_the_transports_of_the_library) {
@@ -88,9 +86,8 @@ TEST(TagwireSoak, other_process_that_dies_is_an_error_with_its_reason) {
     const std::string pid = std::to_string(soak.pid());
     std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
     pid_t child = 0;
-    if (!(children >> child)) {
+    if (!(children >> child))
         GTEST_FAIL() << "no second process";
-    }
     ASSERT_GT(child, 1);
     kill(child, SIGKILL);
     const Finished finished = soak.wait();

@@ -36,9 +36,8 @@ struct Recorder {
     static unsigned run(void* self) {
         auto* recorder = static_cast<Recorder*>(self);
         recorder->calls->push_back(recorder->name);
-        if (recorder->action) {
+        if (recorder->action)
             recorder->action();
-        }
         return 1;
     }
 };
@@ -70,11 +69,9 @@ class CallbackQueueTest : public ::testing::Test {
     }
 
     void remove_all() {
-        for (Recorder& recorder : recorders_) {
-            if (recorder.id != UCS_CALLBACKQ_ID_NULL) {
+        for (Recorder& recorder : recorders_)
+            if (recorder.id != UCS_CALLBACKQ_ID_NULL)
                 remove(recorder);
-            }
-        }
         EXPECT_THAT(dispatch(), IsEmpty());
     }
 
@@ -109,9 +106,8 @@ TEST_F(CallbackQueue, more_callbacks_than_the_array_holds_all_run_once) {
 }
 
 TEST_F(CallbackQueue, dispatch_stops_at_the_end_of_a_full_array) {
-    for (int i = 0; i < UCS_CALLBACKQ_FAST_COUNT + 1; ++i) {
+    for (int i = 0; i < UCS_CALLBACKQ_FAST_COUNT + 1; ++i)
         add(kFast);
-    }
     EXPECT_NE(queue_.fast_elems[UCS_CALLBACKQ_FAST_COUNT - 1].cb, nullptr);
     EXPECT_EQ(queue_.fast_elems[UCS_CALLBACKQ_FAST_COUNT].cb, nullptr);
     remove_all();
@@ -150,9 +146,8 @@ TEST_F(CallbackQueue, callback_removed_by_an_earlier_one_does_not_run) {
         Recorder& first = add(flags);
         Recorder& second = add(flags);
         first.action = [this, &second] {
-            if (second.id != UCS_CALLBACKQ_ID_NULL) {
+            if (second.id != UCS_CALLBACKQ_ID_NULL)
                 remove(second);
-            }
         };
         EXPECT_THAT(dispatch(), ElementsAre(first.name));
         remove(first);
@@ -190,12 +185,10 @@ TEST_F(CallbackQueue, callback_that_replaces_itself_ends_the_round) {
     };
     Recorder& first = add(kSlow);
     first.action = [&] { replace(first); };
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 10; ++i)
         EXPECT_THAT(dispatch().size(), AllOf(Ge(1U), ::testing::Le(2U)));
-    }
-    for (Recorder& recorder : recorders_) {
+    for (Recorder& recorder : recorders_)
         recorder.action = nullptr;
-    }
     remove_all();
 }
 
@@ -240,9 +233,8 @@ TEST_F(CallbackQueue, callback_may_dispatch) {
     outer.action = [&] {
         if (depth++ == 0) {
             ucs_callbackq_dispatch(&queue_);
-            if (other.id != UCS_CALLBACKQ_ID_NULL) {
+            if (other.id != UCS_CALLBACKQ_ID_NULL)
                 remove(other);
-            }
         }
     };
     ucs_callbackq_dispatch(&queue_);
@@ -275,18 +267,15 @@ TEST_F(CallbackQueue, identifier_is_used_again_only_after_the_element_went) {
 }
 
 TEST_F(CallbackQueue, remove_if_takes_those_selected) {
-    for (int i = 0; i < 12; ++i) {
+    for (int i = 0; i < 12; ++i)
         add(i % 4 == 0 ? kSlow : kFast);
-    }
     const auto is_odd = [](const ucs_callbackq_elem_t* element, void*) {
         return static_cast<Recorder*>(element->arg)->name % 2;
     };
     ucs_callbackq_remove_if(&queue_, is_odd, nullptr);
-    for (Recorder& recorder : recorders_) {
-        if (recorder.name % 2 == 1) {
+    for (Recorder& recorder : recorders_)
+        if (recorder.name % 2 == 1)
             recorder.id = UCS_CALLBACKQ_ID_NULL;
-        }
-    }
     EXPECT_THAT(dispatch(), UnorderedElementsAre(0, 2, 4, 6, 8, 10));
     remove_all();
 }
@@ -335,9 +324,8 @@ TEST_F(CallbackQueue, other_threads_add_and_remove_while_one_dispatches) {
         }
         shared.finished.store(true, std::memory_order_release);
     });
-    while (!shared.finished.load(std::memory_order_acquire)) {
+    while (!shared.finished.load(std::memory_order_acquire))
         EXPECT_THAT(dispatch(), ElementsAre(fast.name));
-    }
     other.join();
     dispatch();
     EXPECT_EQ(shared.oneshot_calls.load(), kRounds);

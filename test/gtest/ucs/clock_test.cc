@@ -27,9 +27,8 @@ TEST(Clock, ticks_measure_the_same_time_as_the_clock) {
     const std::uint64_t first_ns = clock_now_ns();
     const std::uint64_t first_ticks = ticks_now();
     const std::uint64_t begin_ns = clock_now_ns();
-    while (clock_now_ns() - begin_ns < 20'000'000) {
+    while (clock_now_ns() - begin_ns < 20'000'000)
         std::this_thread::yield();
-    }
     const std::uint64_t end_ns = clock_now_ns();
     const std::uint64_t last_ticks = ticks_now();
     const std::uint64_t last_ns = clock_now_ns();

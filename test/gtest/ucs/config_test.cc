@@ -96,11 +96,9 @@ class Config : public ::testing::Test {
 
     const OptionReport& report(const std::string& variable) {
         rows_ = config_report(kTable);
-        for (const OptionReport& row : rows_) {
-            if (row.variable == variable) {
+        for (const OptionReport& row : rows_)
+            if (row.variable == variable)
                 return row;
-            }
-        }
         ADD_FAILURE() << "no row " << variable;
         return rows_.front();
     }

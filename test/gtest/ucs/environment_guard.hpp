@@ -21,21 +21,18 @@ class EnvironmentGuard {
         std::string path =
             (std::filesystem::temp_directory_path() / "tagwire-test-XXXXXX").string();
         home_ = mkdtemp(path.data());
-        for (const auto& [name, value] : ucs::environment_list("TAGWIRE_")) {
+        for (const auto& [name, value] : ucs::environment_list("TAGWIRE_"))
             unset(name);
-        }
         unset("XDG_CONFIG_HOME");
         set("HOME", home_.string());
     }
 
     ~EnvironmentGuard() {
-        for (const auto& [name, value] : before_) {
-            if (value) {
+        for (const auto& [name, value] : before_)
+            if (value)
                 setenv(name.c_str(), value->c_str(), 1);
-            } else {
+            else
                 unsetenv(name.c_str());
-            }
-        }
         std::filesystem::remove_all(home_);
     }
 

@@ -35,9 +35,8 @@ struct Source {
 
     static void* allocate(void* self, std::size_t bytes, std::size_t alignment) {
         auto* source = static_cast<Source*>(self);
-        if (source->chunks == source->chunks_max) {
+        if (source->chunks == source->chunks_max)
             return nullptr;
-        }
         ++source->chunks;
         source->bytes += bytes;
         return std::aligned_alloc(alignment, bytes);
@@ -87,9 +86,8 @@ TYPED_TEST(MpoolOf, elements_are_distinct_and_aligned) {
     EXPECT_EQ(pool.elements_taken(), 10U);
     EXPECT_EQ(pool.elements_total(), 12U);
     EXPECT_EQ(pool.elements_free(), 2U);
-    for (char* element : taken) {
+    for (char* element : taken)
         pool.put(element);
-    }
 }
 
 TYPED_TEST(MpoolOf, maximum_is_kept) {
@@ -105,9 +103,8 @@ TYPED_TEST(MpoolOf, maximum_is_kept) {
     EXPECT_EQ(pool.get(), nullptr);
     pool.put(taken[5]);
     EXPECT_EQ(pool.get(), taken[5]);
-    for (void* element : taken) {
+    for (void* element : taken)
         pool.put(element);
-    }
     EXPECT_EQ(pool.elements_total(), 6U);
 }
 
@@ -142,9 +139,8 @@ TYPED_TEST(MpoolOf, reserved_elements_need_no_further_chunk) {
         element = pool.get();
         EXPECT_NE(element, nullptr);
     }
-    for (void* element : taken) {
+    for (void* element : taken)
         pool.put(element);
-    }
 }
 
 TYPED_TEST(MpoolOf, reserve_beyond_the_maximum_is_refused) {

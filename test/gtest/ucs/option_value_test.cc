@@ -80,9 +80,8 @@ TEST(OptionValue, booleans_have_ten_spellings) {
         value = true;
         EXPECT_TRUE(option_parse(option, text, &value) && !value) << text;
     }
-    for (const char* text : {"", "2", "ye", "enabled"}) {
+    for (const char* text : {"", "2", "ye", "enabled"})
         EXPECT_FALSE(option_parse(option, text, &value)) << text;
-    }
 }
 
 TEST(OptionValue, numbers_refuse_what_is_not_finite) {
@@ -90,9 +89,8 @@ TEST(OptionValue, numbers_refuse_what_is_not_finite) {
     double value = 0;
     EXPECT_TRUE(option_parse(option, "2.25", &value));
     EXPECT_EQ(value, 2.25);
-    for (const char* text : {"", "nan", "inf", "-1", "10.5", "1x"}) {
+    for (const char* text : {"", "nan", "inf", "-1", "10.5", "1x"})
         EXPECT_FALSE(option_parse(option, text, &value)) << text;
-    }
     EXPECT_EQ(value, 2.25);
 }
 

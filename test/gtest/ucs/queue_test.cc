@@ -23,9 +23,8 @@ using ItemList = List<Item, &Item::list_link>;
 template <class Container>
 std::vector<int> values(const Container& container) {
     std::vector<int> found;
-    for (Item* item = container.front(); item != nullptr; item = Container::next(*item)) {
+    for (Item* item = container.front(); item != nullptr; item = Container::next(*item))
         found.push_back(item->value);
-    }
     EXPECT_EQ(found.size(), container.size());
     return found;
 }
@@ -33,9 +32,8 @@ std::vector<int> values(const Container& container) {
 class IntrusiveContainers : public ::testing::Test {
   protected:
     IntrusiveContainers() {
-        for (int i = 0; i < 5; ++i) {
+        for (int i = 0; i < 5; ++i)
             items_[i].value = i;
-        }
     }
     Item items_[5];
     ItemQueue queue_;
@@ -64,9 +62,8 @@ TEST_F(IntrusiveContainers, queue_takes_back_what_was_popped) {
 }
 
 TEST_F(IntrusiveContainers, queue_remove_if_keeps_the_others_in_order) {
-    for (Item& item : items_) {
+    for (Item& item : items_)
         queue_.push_back(item);
-    }
     EXPECT_EQ(queue_.remove_if([](Item& item) { return item.value % 2 == 0; }), 3U);
     EXPECT_THAT(values(queue_), ElementsAre(1, 3));
     EXPECT_EQ(queue_.back(), &items_[3]);
@@ -89,9 +86,8 @@ TEST_F(IntrusiveContainers, queue_remove_if_may_destroy_the_element) {
 }
 
 TEST_F(IntrusiveContainers, list_erases_from_anywhere) {
-    for (Item& item : items_) {
+    for (Item& item : items_)
         list_.push_back(item);
-    }
     list_.erase(items_[2]);
     list_.erase(items_[0]);
     list_.erase(items_[4]);
@@ -122,13 +118,11 @@ TEST_F(IntrusiveContainers, list_erased_element_can_come_back) {
 }
 
 TEST_F(IntrusiveContainers, list_for_each_may_erase_its_element) {
-    for (Item& item : items_) {
+    for (Item& item : items_)
         list_.push_back(item);
-    }
     list_.for_each([this](Item& item) {
-        if (item.value != 3) {
+        if (item.value != 3)
             list_.erase(item);
-        }
     });
     EXPECT_THAT(values(list_), ElementsAre(3));
 }

@@ -52,9 +52,8 @@ constexpr Named kStatuses[] = {
 };
 
 TEST(Status, numbers_are_those_of_ucx) {
-    for (const auto& [status, number] : kStatuses) {
+    for (const auto& [status, number] : kStatuses)
         EXPECT_EQ(static_cast<int>(status), number);
-    }
     EXPECT_EQ(sizeof(ucs_status_t), 1U);
 }
 
@@ -84,11 +83,9 @@ TEST(Status, pointer_holds_handle_or_status) {
 
 TEST(Status, errors_have_sentences_of_their_own) {
     std::set<std::string> seen;
-    for (const auto& [status, number] : kStatuses) {
-        if (number >= UCS_ERR_CONNECTION_RESET) {
+    for (const auto& [status, number] : kStatuses)
+        if (number >= UCS_ERR_CONNECTION_RESET)
             EXPECT_TRUE(seen.insert(ucs_status_string(status)).second) << number;
-        }
-    }
     EXPECT_NE(ucs_status_string(static_cast<ucs_status_t>(-99)), nullptr);
 }
 

@@ -40,9 +40,8 @@ class Child {
     }
     ~Child() {
         ::close(socket_);
-        if (pid_ > 0) {
+        if (pid_ > 0)
             kill();
-        }
     }
     void kill() {
         ::kill(pid_, SIGKILL);

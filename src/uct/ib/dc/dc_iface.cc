@@ -186,18 +186,15 @@ DcIface::~DcIface() {
             ep->failure_ = UCS_ERR_CANCELED;
     }
     finish_late(nullptr);
-    for (const auto& channel : channels_) {
+    for (const auto& channel : channels_)
         while (ib::SendOp* op = channel->take_any())
             finish(*op->ep, *op, UCS_ERR_CANCELED);
-    }
-    for (ib::MessageEp* ep : eps_) {
+    for (ib::MessageEp* ep : eps_)
         if (ep != nullptr)
             end_operations(*ep);
-    }
-    for (ib::MessageEp* ep : eps_) {
+    for (ib::MessageEp* ep : eps_)
         if (ep != nullptr)
             delete_ep(static_cast<DcEp&>(*ep));
-    }
     drop_receives();
 }
 

@@ -333,10 +333,9 @@ void DcIface::end_copied(ib::MessageEp& any) {
         ended.push_back(std::exchange(op->comp, nullptr));
         op->kind = ib::SendOp::Kind::kBuffer;
     }
-    for (uct_completion_t* comp : ended) {
+    for (uct_completion_t* comp : ended)
         if (comp != nullptr)
             uct::invoke_completion(comp, ep.failure_);
-    }
 }
 
 bool DcIface::uses_memory(const ib::MessageEp& any) const {
@@ -345,11 +344,10 @@ bool DcIface::uses_memory(const ib::MessageEp& any) const {
         return false;
     if (is_alone(ep))
         return true;
-    for (const ib::SendOp* op = ep.queue_->first; op != nullptr; op = op->next) {
+    for (const ib::SendOp* op = ep.queue_->first; op != nullptr; op = op->next)
         if (op->ep == &ep && op->kind != ib::SendOp::Kind::kBuffer &&
             op->kind != ib::SendOp::Kind::kFlush && !is_copied(*op))
             return true;
-    }
     return false;
 }
 

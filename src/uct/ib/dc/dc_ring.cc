@@ -22,10 +22,9 @@ void Dci::ended(Channel& channel, std::uint32_t sn) {
     }
     while (behind == 0 && !is_settled())
         next_epoch();
-    for (const Channel* other : channels) {
+    for (const Channel* other : channels)
         if (other != &channel && !other->has_all_ended())
             return;
-    }
     // Nobody else has anything in the ring: where the oldest of this one lies is known.
     channel.give_places_up_to(channel.ring_ended);
 }

@@ -102,10 +102,9 @@ void RcIface::close() {
 // ended.
 RcIface::~RcIface() {
     const auto of_each = [this](auto&& call) {
-        for (ib::MessageEp* ep : eps_) {
+        for (ib::MessageEp* ep : eps_)
             if (ep != nullptr)
                 call(static_cast<RcEp&>(*ep));
-        }
     };
     of_each([this](RcEp& ep) {
         ep.purge([](uct_pending_req_t*) {});

@@ -18,14 +18,13 @@ void RcIface::receive(const Completion* completions, unsigned count) {
     receives_seen_ += count;
     for (unsigned i = 0; i < count; ++i) {
         const Completion& completion = completions[i];
-        if (ib::TagList::is_own(completion.wr_id)) {
+        if (ib::TagList::is_own(completion.wr_id))
             if (ib::TagEntry* entry = tag_list_.take_whole(completion); entry != nullptr)
                 matched(*entry, of_qp(entry->qp_num));
             else
                 tag_event(completion);
-        } else if (!deliver_common(completion)) [[unlikely]] {
+        else if (!deliver_common(completion)) [[unlikely]]
             deliver(completion);
-        }
     }
     end_receiving();
     in_progress_ = false;
@@ -60,9 +59,8 @@ void RcIface::deliver(const Completion& completion) {
     RcEp* ep = of_qp(completion.qp_num);
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
         queue.put_back(message);
-        if (ep != nullptr && completion.status != IBV_WC_WR_FLUSH_ERR) {
+        if (ep != nullptr && completion.status != IBV_WC_WR_FLUSH_ERR)
             fail(*ep, UCS_ERR_IO_ERROR, verbs().wc_status_str(completion.status));
-        }
         return;
     }
     // The device counts what it hands over unmatched, garbage too, and wants to hear of each.
@@ -182,9 +180,8 @@ void RcIface::take_part(RcEp& ep, std::byte* message, std::size_t bytes, unsigne
     RcEp::Partial& partial = ep.partial_;
     const std::size_t offset = partial.bytes;
     partial.bytes += static_cast<std::uint32_t>(bytes);
-    if (partial.receive == nullptr) {
+    if (partial.receive == nullptr)
         return give_eager(&ep, message, bytes, partial.tag, partial.imm, flags, &partial.context);
-    }
     // Nobody wants what was cancelled by force meanwhile.
     if (bytes > 0 && offset + bytes <= partial.receive->capacity && partial.receive->ctx != nullptr)
         std::memcpy(partial.receive->buffer + offset, message + ib::kTmhBytes, bytes);

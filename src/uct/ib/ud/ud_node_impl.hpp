@@ -13,10 +13,9 @@ namespace tagwire::ud {
 
 template <class Host>
 Node<Host>::~Node() {
-    for (auto& inbound : inbounds_) {
+    for (auto& inbound : inbounds_)
         if (inbound != nullptr)
             forget(*inbound);
-    }
 }
 
 // ---- Tables

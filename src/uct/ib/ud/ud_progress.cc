@@ -99,11 +99,10 @@ void UdIface::deliver(std::uint8_t am_id, void* message, std::uint32_t bytes) {
     const bool may_keep = receives_.kept() < options_.rx_held;
     const ucs_status_t status = invoke_am(am_id, at + kHeaderBytes, bytes - kHeaderBytes,
                                           may_keep ? unsigned{UCT_CB_PARAM_FLAG_DESC} : 0U);
-    if (status == UCS_INPROGRESS && may_keep) {
+    if (status == UCS_INPROGRESS && may_keep)
         receives_.keep(slot_of(message), 0);
-    } else {
+    else
         receives_.put_back(slot_of(message));
-    }
 }
 
 void UdIface::released(void* iface, std::uint64_t) {

@@ -65,10 +65,9 @@ class Receiver {
     /// Gives all held messages back.
     template <class Drop>
     void drop_all(Drop&& drop) {
-        for (Held& held : early_) {
+        for (Held& held : early_)
             if (held.message != nullptr)
                 drop(std::exchange(held, {}).message);
-        }
         held_ = 0;
     }
 

@@ -17,10 +17,9 @@ void expect(bool condition, const char* what) {
 }
 
 bool has(const SideReport& side, const char* component) {
-    for (const std::string& name : side.components) {
+    for (const std::string& name : side.components)
         if (name == component)
             return true;
-    }
     return false;
 }
 

@@ -27,10 +27,9 @@ static void fill(uint8_t* bytes, size_t length, unsigned seed) {
 
 static int is_filled(const uint8_t* bytes, size_t length, unsigned seed) {
     size_t i;
-    for (i = 0; i < length; ++i) {
+    for (i = 0; i < length; ++i)
         if (bytes[i] != (uint8_t)(seed + i * 7))
             return 0;
-    }
     return 1;
 }
 

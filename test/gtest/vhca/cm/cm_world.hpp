@@ -35,13 +35,11 @@ struct CmWire {
             --loses_next;
             return;
         }
-        if (random.chance(loss)) {
+        if (random.chance(loss))
             return;
-        }
         flights.push_back({now + 1000, from, to, mad});
-        if (random.chance(duplication)) {
+        if (random.chance(duplication))
             flights.push_back({now + 1000 + random.below(5'000'000), from, to, mad});
-        }
     }
 
     SimRandom random;
@@ -77,9 +75,8 @@ class CmHost final : public Network {
         return number_of(source) == node_ ? 0 : EADDRNOTAVAIL;
     }
     [[nodiscard]] int find_source(const Address& destination, Address* source_p) const override {
-        if (number_of(destination) == 0) {
+        if (number_of(destination) == 0)
             return EHOSTUNREACH;
-        }
         const std::uint16_t port = source_p->port();
         *source_p = address(node_, port, destination.family());
         return 0;
@@ -125,14 +122,11 @@ class CmHost final : public Network {
     }
     /// 0: of no machine.
     [[nodiscard]] std::uint8_t number_of(const Address& address) const {
-        if (address.is_any()) {
+        if (address.is_any())
             return node_;
-        }
-        for (std::uint8_t number = 1; number < 10; ++number) {
-            if (address.is_same_host(CmHost::address(number, 0, address.family()))) {
+        for (std::uint8_t number = 1; number < 10; ++number)
+            if (address.is_same_host(CmHost::address(number, 0, address.family())))
                 return number;
-            }
-        }
         return 0;
     }
 
@@ -187,9 +181,8 @@ class CmProgram {
         in.response = reinterpret_cast<std::uint64_t>(&out);
         in.id = id;
         const int error = run(RDMA_USER_CM_CMD_DESTROY_ID, in, sizeof out);
-        if (reported_p != nullptr) {
+        if (reported_p != nullptr)
             *reported_p = out.events_reported;
-        }
         return error;
     }
     int bind(std::uint32_t id, const Address& address) {
@@ -335,36 +328,30 @@ class VhcaCm : public testing::Test {
     /// Everything that is due; then time goes to what is next. False: nothing will ever happen.
     bool step() {
         Time next = std::min(one.manager->progress(wire.now), two.manager->progress(wire.now));
-        for (const auto& flight : wire.flights) {
+        for (const auto& flight : wire.flights)
             next = std::min(next, flight.due);
-        }
-        if (next == kNever) {
+        if (next == kNever)
             return false;
-        }
         wire.now = std::max(wire.now, next);
         std::vector<CmWire::Flight> due;
         std::erase_if(wire.flights, [&](const CmWire::Flight& flight) {
             const bool is_due = flight.due <= wire.now;
-            if (is_due) {
+            if (is_due)
                 due.push_back(flight);
-            }
             return is_due;
         });
         for (const auto& flight : due) {
             CmHost& host = flight.to == 1 ? one : two;
-            if (flight.to == 1 || flight.to == 2) {
+            if (flight.to == 1 || flight.to == 2)
                 host.manager->receive({flight.from}, flight.mad);
-            }
         }
         return true;
     }
     template <typename F>
     bool run(const F& is_done) {
-        for (unsigned steps = 0; !is_done(); ++steps) {
-            if (steps == 10000 || !step()) {
+        for (unsigned steps = 0; !is_done(); ++steps)
+            if (steps == 10000 || !step())
                 return is_done();
-            }
-        }
         return true;
     }
     /// Until what was sent is there.

@@ -54,9 +54,8 @@ TEST(VhcaCmMessage, every_kind_comes_back_as_it_was_formatted) {
         EXPECT_EQ(out.transaction, in.transaction);
         EXPECT_EQ(out.local_id, in.local_id);
         const std::size_t room = private_bytes_max(kind);
-        for (std::size_t i = 0; i < out.private_data.size(); ++i) {
+        for (std::size_t i = 0; i < out.private_data.size(); ++i)
             EXPECT_EQ(out.private_data[i], i < room ? std::byte{0xdd} : std::byte{0});
-        }
         EXPECT_EQ(format(out), format(in));
     }
 }

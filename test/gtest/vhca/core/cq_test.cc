@@ -94,17 +94,15 @@ TEST_F(VhcaCq, errors_count_as_solicited) {
 }
 
 TEST_F(VhcaCq, resizing_keeps_what_is_in_it) {
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 3; ++i)
         deliver();
-    }
     EXPECT_EQ(world.b.cq->resize(2), EINVAL);
     EXPECT_EQ(world.b.cq->resize(0), EINVAL);
     EXPECT_EQ(world.b.cq->resize(1U << 23), EINVAL);
     EXPECT_EQ(world.b.cq->resize(3), 0);
     EXPECT_GE(world.b.cq->cqe(), 3U);
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 3; ++i)
         EXPECT_TRUE(world.b.poll());
-    }
     EXPECT_FALSE(world.b.poll());
 }
 
@@ -142,18 +140,16 @@ TEST_F(VhcaCqOverrun, breaks_the_queue_and_takes_its_queue_pairs_along) {
     EXPECT_EQ(world.b.events.broken.size(), 1U);
     EXPECT_EQ(world.b.events.count(IBV_EVENT_QP_FATAL), 1U);
     EXPECT_EQ(world.qb->state(), IBV_QPS_ERR);
-    for (std::uint32_t i = 0; i < cqe; ++i) {
+    for (std::uint32_t i = 0; i < cqe; ++i)
         EXPECT_TRUE(world.b.poll()) << "what was in it is there";
-    }
     EXPECT_FALSE(world.b.poll());
     EXPECT_EQ(world.qb->post_recv({1, {}}), 0);
     EXPECT_FALSE(world.b.poll()) << "a broken queue takes nothing";
 }
 
 TEST_F(VhcaCqOverrun, full_queue_is_no_error) {
-    for (std::uint32_t i = 0; i < world.b.cq->cqe(); ++i) {
+    for (std::uint32_t i = 0; i < world.b.cq->cqe(); ++i)
         deliver();
-    }
     EXPECT_TRUE(world.b.events.broken.empty());
 }
 

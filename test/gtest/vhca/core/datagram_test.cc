@@ -30,9 +30,8 @@ TEST_F(VhcaUc, sends_and_writes_arrive_and_complete_when_sent) {
     ASSERT_EQ(world.send(3, 0, 5000, imm), 0);
     EXPECT_EQ(world.b.wait().wc.byte_len, 5000U);
     EXPECT_EQ(world.b.wait().wc.imm_data, 5U);
-    for (const std::size_t at : {0U, 10'000U, 20'000U}) {
+    for (const std::size_t at : {0U, 10'000U, 20'000U})
         EXPECT_EQ(world.b.text(at, 5000), std::string(5000, 'u'));
-    }
     EXPECT_EQ(world.b.device.counters().packets_sent, 0U);
 }
 
@@ -267,9 +266,8 @@ TEST_F(VhcaForeign, garbage_is_counted_and_harms_nothing) {
     std::vector<std::byte> bytes(1100);
     for (int round = 0; round < 20'000; ++round) {
         const std::size_t size = random.below(bytes.size());
-        for (std::size_t i = 0; i < std::min<std::size_t>(size, 60); ++i) {
+        for (std::size_t i = 0; i < std::min<std::size_t>(size, 60); ++i)
             bytes[i] = static_cast<std::byte>(random.next());
-        }
         if (round % 2 == 0 && size > 12) {  // as far as a valid header
             Packet packet = expected(static_cast<Opcode>(random.below(0x18)));
             packet.psn += static_cast<std::uint32_t>(random.below(8));

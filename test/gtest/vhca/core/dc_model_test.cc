@@ -55,13 +55,11 @@ class Run {
   public:
     explicit Run(std::uint64_t seed) : world_(options_of(seed)), random_(seed + 77) {
         dcis_.push_back(world_.dci);
-        while (dcis_.size() < kInitiators) {
+        while (dcis_.size() < kInitiators)
             dcis_.push_back(&world_.make_dci(world_.a()));
-        }
         posted_.resize(kInitiators);
-        for (std::size_t target = 0; target < kTargets; ++target) {
+        for (std::size_t target = 0; target < kTargets; ++target)
             refill(target);
-        }
     }
 
     void run() {
@@ -89,14 +87,11 @@ class Run {
 
     [[nodiscard]] bool is_done() const {
         for (const auto& requests : posted_) {
-            if (requests.size() != kRequests) {
+            if (requests.size() != kRequests)
                 return false;
-            }
-            for (const Request& request : requests) {
-                if (!request.is_done) {
+            for (const Request& request : requests)
+                if (!request.is_done)
                     return false;
-                }
-            }
         }
         return arrived_ == sent_;
     }
@@ -174,16 +169,13 @@ class Run {
     }
 
     void poll() {
-        while (const auto completion = world_.a().poll()) {
+        while (const auto completion = world_.a().poll())
             take_sent(completion->wc);
-        }
         for (std::size_t target = 0; target < kTargets; ++target) {
-            while (const auto completion = world_.target(target).poll()) {
+            while (const auto completion = world_.target(target).poll())
                 take_arrival(target, completion->wc);
-            }
-            if (random_.chance(0.5)) {
+            if (random_.chance(0.5))
                 refill(target);
-            }
         }
     }
 
@@ -230,9 +222,8 @@ class Run {
                 world_.target(where.first).text(kSlotsAt + where.second * kSlotBytes, text.size()),
                 text);
         }
-        for (const auto& [where, count] : added_) {
+        for (const auto& [where, count] : added_)
             ASSERT_EQ(world_.target(where.first).word(kWordsAt + where.second * 8), 3 * count);
-        }
     }
 
     using Where = std::pair<std::size_t, std::size_t>;  // target, channel

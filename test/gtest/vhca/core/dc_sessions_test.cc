@@ -33,25 +33,21 @@ void inject(DcWorld& world, const Packet& packet) {
 
 TEST(VhcaDcSessions, repeated_session_that_was_closed_is_not_opened_again) {
     DcWorld world;
-    for (std::uint64_t i = 0; i < 4; ++i) {
+    for (std::uint64_t i = 0; i < 4; ++i)
         EXPECT_EQ(world.receive(0, i, 0, 64), 0);
-    }
-    for (const Opcode opcode : {Opcode::kDcConnect, static_cast<Opcode>(0xc4)}) {
+    for (const Opcode opcode : {Opcode::kDcConnect, static_cast<Opcode>(0xc4)})
         inject(world, from_dci(*world.dci, *world.dcts[0], opcode, 1000));
-    }
     EXPECT_TRUE(world.target(0).poll().has_value());
     for (const Opcode opcode :
          {Opcode::kDcDisconnect, Opcode::kDcConnect, static_cast<Opcode>(0xc4)}) {
         inject(world, from_dci(*world.dci, *world.dcts[0], opcode, 1000));
     }
     EXPECT_FALSE(world.target(0).poll().has_value());
-    for (const Opcode opcode : {Opcode::kDcConnect, static_cast<Opcode>(0xc4)}) {
+    for (const Opcode opcode : {Opcode::kDcConnect, static_cast<Opcode>(0xc4)})
         inject(world, from_dci(*world.dci, *world.dcts[0], opcode, 999));
-    }
     EXPECT_FALSE(world.target(0).poll().has_value()) << "an older one";
-    for (const Opcode opcode : {Opcode::kDcConnect, static_cast<Opcode>(0xc4)}) {
+    for (const Opcode opcode : {Opcode::kDcConnect, static_cast<Opcode>(0xc4)})
         inject(world, from_dci(*world.dci, *world.dcts[0], opcode, 1001));
-    }
     EXPECT_TRUE(world.target(0).poll().has_value());
 }
 
@@ -133,9 +129,8 @@ TEST(VhcaDcSessions, initiator_that_comes_back_when_no_closed_session_is_older_i
         connect(world.a().route(), source, Opcode::kDcDisconnect);
     };
     close_one(first.source_qpn);
-    for (std::uint32_t other = 1; other < DcTarget::kClosedMax; ++other) {
+    for (std::uint32_t other = 1; other < DcTarget::kClosedMax; ++other)
         close_one(first.source_qpn + other);
-    }
     connect(crashed, 1, Opcode::kDcConnect);  // has the only place, and is silent
     EXPECT_EQ(world.receive(0, 1, 0, 64), 0);
     const auto come_back = [&](Opcode opcode) {
@@ -153,9 +148,8 @@ TEST(VhcaDcSessions, many_initiators_are_served_at_once) {
     options.targets = 1;
     options.receives = 512;
     DcWorld world(options);
-    for (std::uint64_t i = 0; i < 300; ++i) {
+    for (std::uint64_t i = 0; i < 300; ++i)
         EXPECT_EQ(world.receive(0, i, 0, 64), 0);
-    }
     for (std::uint64_t i = 0; i < 300; ++i) {
         world.dci = &world.make_dci(world.a());
         EXPECT_EQ(world.send(0, i, 0, 8), 0);
@@ -176,9 +170,8 @@ DcOptions with_streams() {
 
 TEST(VhcaDcStreams, streams_talk_to_several_targets_at_once) {
     DcWorld world(with_streams());
-    for (std::size_t target = 0; target < 2; ++target) {
+    for (std::size_t target = 0; target < 2; ++target)
         EXPECT_EQ(world.receive(target, 1, 0, 64), 0);
-    }
     const Time posted = world.fabric.now();
     EXPECT_EQ(world.send(0, 1, 0, 8, {.stream = 1}), 0);
     EXPECT_EQ(world.send(1, 2, 0, 8, {.stream = 2}), 0);
@@ -240,9 +233,8 @@ TEST(VhcaDcStreams, share_the_places_of_the_send_queue) {
     DcOptions options = with_streams();
     options.cap.max_send_wr = 4;
     DcWorld world(options);
-    for (std::uint16_t i = 0; i < 4; ++i) {
+    for (std::uint16_t i = 0; i < 4; ++i)
         EXPECT_EQ(world.send(0, i, 0, 8, {.stream = i}), 0);
-    }
     EXPECT_EQ(world.send(0, 9, 0, 8, {.stream = 9}), ENOMEM);
 }
 
@@ -262,9 +254,8 @@ TEST(VhcaDcStreams, a_completion_of_an_older_request_moves_the_tail_back) {
     EXPECT_EQ(world.receive(0, 1, 0, 64), 0);
     EXPECT_EQ(world.a().wait().wc.wr_id, 1U);
     // All have ended, and still one place is taken: that of the request behind the last polled one.
-    for (std::uint16_t i = 0; i < 3; ++i) {
+    for (std::uint16_t i = 0; i < 3; ++i)
         EXPECT_EQ(world.send(0, i, 0, 8, {.stream = 3}), 0);
-    }
     EXPECT_EQ(world.send(0, 9, 0, 8, {.stream = 3}), ENOMEM);
 }
 

@@ -155,9 +155,8 @@ TEST(VhcaDcTags, rendezvous_from_two_senders_do_not_wait_for_each_other) {
         world.add(5 + sender, 77 + sender, sender * 8192, 8192);
         world.send_message(sender, world.rendezvous(sender, 5 + sender, data.size()));
     }
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         EXPECT_EQ(world.wait_tags().wc.status, IBV_WC_SUCCESS);
-    }
     EXPECT_EQ(world.tagged(0, data.size()), data);
     EXPECT_EQ(world.tagged(8192, data.size()), data);
 }

@@ -58,16 +58,14 @@ TEST(VhcaDct, takes_exactly_its_masks_and_two_transitions) {
     Host& host = world.target(0);
     ASSERT_EQ(host.device.create_qp(dct_config(host, world.srqs[0]), &dct), 0);
     constexpr int kExtra = IBV_QP_TIMEOUT;
-    for (const int bit : {IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS}) {
+    for (const int bit : {IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS})
         EXPECT_EQ(world.modify(*dct, IBV_QPS_INIT, DcWorld::kDctInit & ~bit), EINVAL);
-    }
     EXPECT_EQ(world.modify(*dct, IBV_QPS_INIT, DcWorld::kDctInit | kExtra), EINVAL);
     EXPECT_EQ(world.modify(*dct, IBV_QPS_RTR, DcWorld::kDctRtr), EINVAL);
     EXPECT_EQ(world.modify(*dct, IBV_QPS_INIT, DcWorld::kDctInit), 0);
     EXPECT_EQ(world.modify(*dct, IBV_QPS_INIT, DcWorld::kDctInit), EINVAL);
-    for (const int bit : {IBV_QP_MIN_RNR_TIMER, IBV_QP_AV, IBV_QP_PATH_MTU}) {
+    for (const int bit : {IBV_QP_MIN_RNR_TIMER, IBV_QP_AV, IBV_QP_PATH_MTU})
         EXPECT_EQ(world.modify(*dct, IBV_QPS_RTR, DcWorld::kDctRtr & ~bit), EINVAL);
-    }
     EXPECT_EQ(world.modify(*dct, IBV_QPS_RTR, DcWorld::kDctRtr | kExtra), EINVAL);
     EXPECT_EQ(world.modify(*dct, IBV_QPS_RTR, DcWorld::kDctRtr), 0);
     EXPECT_EQ(world.modify(*dct, IBV_QPS_RTS, DcWorld::kDciRts), EINVAL);
@@ -115,9 +113,8 @@ TEST(VhcaDci, has_no_receive_side) {
 
 TEST(VhcaDc, messages_reach_the_target_that_they_name) {
     DcWorld world;
-    for (std::size_t target = 0; target < 2; ++target) {
+    for (std::size_t target = 0; target < 2; ++target)
         EXPECT_EQ(world.receive(target, 10 + target, 0, 64), 0);
-    }
     world.a().write(0, "to the first");
     world.a().write(100, "to the second");
     EXPECT_EQ(world.send(0, 1, 0, 12), 0);
@@ -150,9 +147,8 @@ TEST(VhcaDc, first_message_needs_no_round_trip) {
 
 TEST(VhcaDc, target_changes_only_when_all_is_acknowledged) {
     DcWorld world;
-    for (std::size_t target = 0; target < 2; ++target) {
+    for (std::size_t target = 0; target < 2; ++target)
         EXPECT_EQ(world.receive(target, 1, 0, 64), 0);
-    }
     const Time posted = world.fabric.now();
     EXPECT_EQ(world.send(0, 1, 0, 8), 0);
     EXPECT_EQ(world.send(1, 2, 0, 8), 0);

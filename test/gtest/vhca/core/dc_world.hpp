@@ -30,9 +30,8 @@ class DcWorld {
         : options(given), fabric(given.fabric, given.seed) {
         options.node.device.has_dc = true;
         options.dci.kind = DcKind::kInitiator;
-        for (std::size_t number = 0; number <= options.targets; ++number) {
+        for (std::size_t number = 0; number <= options.targets; ++number)
             hosts.emplace_back(fabric, number, options.node);
-        }
         dci = &make_dci(a());
         for (std::size_t number = 1; number <= options.targets; ++number) {
             srqs.push_back(make_srq(hosts[number]));

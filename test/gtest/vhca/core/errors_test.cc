@@ -31,9 +31,8 @@ class VhcaErrors : public testing::Test {
         EXPECT_EQ(world().b.events.count(IBV_EVENT_QP_REQ_ERR), request_errors);
     }
     World& world() {
-        if (world_ == nullptr) {
+        if (world_ == nullptr)
             world_ = std::make_unique<World>(options);
-        }
         return *world_;
     }
 
@@ -160,9 +159,8 @@ TEST_F(VhcaErrors, misaligned_atomic_is_an_invalid_request) {
 
 TEST_F(VhcaErrors, more_reads_than_the_responder_allows_are_an_invalid_request) {
     options.connection.dest_rd_atomic = 1;
-    for (std::uint64_t id = 0; id < 2; ++id) {
+    for (std::uint64_t id = 0; id < 2; ++id)
         ASSERT_EQ(world().send(id, 0, 8, world().remote(IBV_WR_RDMA_READ, 0)), 0);
-    }
     EXPECT_EQ(world().a.wait().wc.status, IBV_WC_SUCCESS);
     expect_failure(IBV_WC_REM_INV_REQ_ERR);
     expect_target(IBV_QPS_ERR, 0, 1);
@@ -221,9 +219,8 @@ TEST_F(VhcaErrors, read_needs_local_memory_that_is_writable) {
 TEST_F(VhcaErrors, region_deregistered_during_a_read_is_an_access_error) {
     options.fabric.room_packets = 1;
     ASSERT_EQ(world().send(1, 0, 20'000, world().remote(IBV_WR_RDMA_READ, 0)), 0);
-    for (int step = 0; step < 8; ++step) {
+    for (int step = 0; step < 8; ++step)
         world().fabric.step();
-    }
     ASSERT_EQ(world().b.device.destroy_mr(*world().b.mr), 0);
     expect_failure(IBV_WC_REM_ACCESS_ERR);
     expect_target(IBV_QPS_ERR, 1, 0);
@@ -250,9 +247,8 @@ TEST_F(VhcaErrors, message_longer_than_any_is_a_local_length_error) {
 }
 
 TEST_F(VhcaErrors, everything_posted_is_flushed_in_order_signaled_or_not) {
-    for (std::uint64_t id = 0; id < 3; ++id) {
+    for (std::uint64_t id = 0; id < 3; ++id)
         world().receive(id, 0, 64);
-    }
     ibv_sge bad = world().a.sge(0, 8);
     bad.lkey ^= 1;
     for (std::uint64_t id = 1; id <= 6; ++id) {
@@ -271,9 +267,8 @@ TEST_F(VhcaErrors, everything_posted_is_flushed_in_order_signaled_or_not) {
         EXPECT_EQ(flushed->wc.status, IBV_WC_WR_FLUSH_ERR);
     }
     ASSERT_EQ(world().to_state(*world().qb, IBV_QPS_ERR), 0);
-    for (std::uint64_t id = 0; id < 3; ++id) {
+    for (std::uint64_t id = 0; id < 3; ++id)
         expect_receive(id, IBV_WC_WR_FLUSH_ERR);
-    }
     world().receive(9, 0, 64);
     expect_receive(9, IBV_WC_WR_FLUSH_ERR);
 }
@@ -313,15 +308,14 @@ TEST_F(VhcaErrors, peer_that_is_gone_reset_or_in_error_looks_like_silence) {
     options.connection.timeout = 5;
     for (int how = 0; how < 4; ++how) {
         World other(options);
-        if (how == 0) {
+        if (how == 0)
             other.fabric.crash(1);
-        } else if (how == 1) {
+        else if (how == 1)
             ASSERT_EQ(other.to_state(*other.qb, IBV_QPS_RESET), 0);
-        } else if (how == 2) {
+        else if (how == 2)
             ASSERT_EQ(other.to_state(*other.qb, IBV_QPS_ERR), 0);
-        } else {
+        else
             ASSERT_EQ(other.b.device.destroy_qp(*other.qb), 0);
-        }
         EXPECT_EQ(time_to_failure(other, IBV_WC_RETRY_EXC_ERR), (Time{4096} << 5) * 8);
     }
 }

@@ -60,14 +60,12 @@ TEST_F(VhcaIndirect, messages_of_many_packets_find_their_pieces) {
     }
     const Mr* mr = make(chain, 16000);
     std::string text(16000, ' ');
-    for (std::size_t i = 0; i != text.size(); ++i) {
+    for (std::size_t i = 0; i != text.size(); ++i)
         text[i] = static_cast<char>('a' + i * i % 26);
-    }
     world.a.write(0, text);
     ASSERT_EQ(send(16000, remote(IBV_WR_RDMA_WRITE, *mr, 0)), IBV_WC_SUCCESS);
-    for (std::size_t i = 0; i != 16; ++i) {
+    for (std::size_t i = 0; i != 16; ++i)
         EXPECT_EQ(world.b.text(1 + i * 7 % 16 * 1000, 1000), text.substr(i * 1000, 1000)) << i;
-    }
     world.a.write(0, std::string(16000, ' '));
     ASSERT_EQ(send(16000, remote(IBV_WR_RDMA_READ, *mr, 0)), IBV_WC_SUCCESS);
     EXPECT_EQ(world.a.text(0, 16000), text);
@@ -126,9 +124,8 @@ TEST_F(VhcaIndirect, a_piece_that_may_not_be_written_is_not_written) {
 
 TEST_F(VhcaIndirect, pieces_may_be_indirect_up_to_a_depth) {
     Mr* mr = make({{.address = world.b.address(64), .bytes = 64, .key = world.b.mr->key}}, 64);
-    for (int depth = 2; depth <= 4; ++depth) {
+    for (int depth = 2; depth <= 4; ++depth)
         mr = make({{.address = kIova, .bytes = 64, .key = mr->key}}, 64);
-    }
     EXPECT_EQ(send(8, remote(IBV_WR_RDMA_WRITE, *mr, 8)), IBV_WC_SUCCESS);
     mr = make({{.address = kIova, .bytes = 64, .key = mr->key}}, 64);
     EXPECT_EQ(send(8, remote(IBV_WR_RDMA_WRITE, *mr, 8)), IBV_WC_REM_ACCESS_ERR);

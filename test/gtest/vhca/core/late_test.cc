@@ -21,9 +21,8 @@ WorldOptions late(std::uint64_t seed = 1) {
 
 std::vector<std::uint64_t> poll_all(Host& host) {
     std::vector<std::uint64_t> ids;
-    while (const std::optional<Completion> completion = host.poll()) {
+    while (const std::optional<Completion> completion = host.poll())
         ids.push_back(completion->wc.wr_id);
-    }
     return ids;
 }
 
@@ -115,15 +114,13 @@ TEST(VhcaLate, late_completions_have_their_places_in_the_queue) {
     options.uses_srq = false;
     options.node.cqe = 4;
     World world(options);
-    for (std::uint64_t id = 0; id < 4; ++id) {
+    for (std::uint64_t id = 0; id < 4; ++id)
         EXPECT_EQ(world.send(id, 0, 8), 0);
-    }
     EXPECT_TRUE(world.a.events.broken.empty());
     EXPECT_EQ(world.a.cq->resize(3), EINVAL);
     EXPECT_EQ(world.a.cq->resize(8), 0);
-    for (std::uint64_t id = 4; id < 8; ++id) {
+    for (std::uint64_t id = 4; id < 8; ++id)
         EXPECT_EQ(world.send(id, 0, 8), 0);
-    }
     EXPECT_TRUE(world.a.events.broken.empty());
     EXPECT_EQ(world.send(8, 0, 8), 0);
     EXPECT_EQ(world.a.events.broken.size(), 1U);

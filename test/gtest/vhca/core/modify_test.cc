@@ -87,9 +87,8 @@ class ModifyTable : public testing::TestWithParam<Row> {
 TEST_P(ModifyTable, needs_all_of_the_required_and_takes_only_the_optional_bits) {
     const Row& row = GetParam();
     for (int bit = 1; bit <= kAllBits; bit <<= 1) {
-        if ((bit & kAllBits) == 0) {
+        if ((bit & kAllBits) == 0)
             continue;
-        }
         Qp& qp = fresh_in(row.from);
         if ((row.required & bit) != 0) {
             EXPECT_EQ(modify(qp, row.required & ~bit), EINVAL) << "without " << bit;

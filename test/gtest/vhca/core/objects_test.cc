@@ -179,12 +179,10 @@ TEST(VhcaObjects, ten_thousand_queue_pairs_connect_and_carry_messages) {
     }
     world.settle();
     std::size_t sent = 0, received = 0;
-    while (const auto completion = world.a.poll()) {
+    while (const auto completion = world.a.poll())
         sent += completion->wc.status == IBV_WC_SUCCESS ? 1U : 0U;
-    }
-    while (const auto completion = world.b.poll()) {
+    while (const auto completion = world.b.poll())
         received += completion->wc.status == IBV_WC_SUCCESS ? 1U : 0U;
-    }
     EXPECT_EQ(sent, kPairs);
     EXPECT_EQ(received, kPairs);
 }

@@ -45,9 +45,8 @@ Packet sample(Opcode opcode) {
 TEST(VhcaPacket, every_opcode_comes_back_as_it_was_packed) {
     for (unsigned code = 0; code < 256; ++code) {
         const OpcodeInfo& info = kOpcodes[code];
-        if (info.traits == 0) {
+        if (info.traits == 0)
             continue;
-        }
         const Packet in = sample(static_cast<Opcode>(code));
         const std::size_t payload = (info.traits & kHasPayload) != 0 ? 5 : 0;
         const auto bytes = packed(in, payload);
@@ -107,9 +106,8 @@ TEST(VhcaPacket, opcodes_have_the_numbers_of_the_specification) {
 
 TEST(VhcaPacket, whatever_is_cut_off_is_refused) {
     for (unsigned code = 0; code < 256; ++code) {
-        if (kOpcodes[code].traits == 0) {
+        if (kOpcodes[code].traits == 0)
             continue;
-        }
         const auto bytes = packed(sample(static_cast<Opcode>(code)), 0);
         for (std::size_t length = 0; length < bytes.size(); ++length) {
             const std::vector<std::byte> cut(bytes.begin(),
@@ -149,9 +147,8 @@ TEST(VhcaPacket, garbage_never_makes_the_parser_read_outside) {
     std::size_t accepted = 0;
     for (int round = 0; round < 20'000; ++round) {
         std::vector<std::byte> bytes(random.below(80));
-        for (std::byte& byte : bytes) {
+        for (std::byte& byte : bytes)
             byte = static_cast<std::byte>(random.next());
-        }
         if (bytes.size() > 1) {
             bytes[0] &= std::byte{0x1f};
             bytes[1] &= std::byte{0xf0};

@@ -30,16 +30,14 @@ TEST(VhcaSendQueue, who_never_signals_runs_out_of_places) {
 
 TEST(VhcaSendQueue, place_comes_back_when_a_later_completion_is_polled) {
     World world(with_send_places(4));
-    for (std::uint64_t id = 0; id < 3; ++id) {
+    for (std::uint64_t id = 0; id < 3; ++id)
         ASSERT_EQ(world.send(id, 0, 8, unsignaled(world)), 0);
-    }
     ASSERT_EQ(world.send(3, 0, 8, world.remote(IBV_WR_RDMA_WRITE, 0)), 0);
     world.settle();
     EXPECT_EQ(world.send(4, 0, 8, unsignaled(world)), ENOMEM) << "completed but not polled";
     EXPECT_EQ(world.a.poll()->wc.wr_id, 3U);
-    for (std::uint64_t id = 4; id < 8; ++id) {
+    for (std::uint64_t id = 4; id < 8; ++id)
         EXPECT_EQ(world.send(id, 0, 8, unsignaled(world)), 0);
-    }
     EXPECT_EQ(world.send(8, 0, 8, unsignaled(world)), ENOMEM);
 }
 
@@ -52,12 +50,10 @@ TEST(VhcaSendQueue, lenient_device_gives_places_back_when_requests_are_done) {
         ASSERT_EQ(world.send(id, 0, 8, work), 0) << id;
         world.settle();
     }
-    for (std::uint64_t id = 3; id < 20; id += 4) {
+    for (std::uint64_t id = 3; id < 20; id += 4)
         EXPECT_EQ(world.a.poll()->wc.wr_id, id);
-    }
-    for (std::uint64_t id = 0; id < 4; ++id) {
+    for (std::uint64_t id = 0; id < 4; ++id)
         EXPECT_EQ(world.send(id, 0, 8, unsignaled(world)), 0);
-    }
 }
 
 TEST(VhcaSendQueue, requests_taken_back_before_the_doorbell_never_were) {
@@ -74,9 +70,8 @@ TEST(VhcaSendQueue, requests_taken_back_before_the_doorbell_never_were) {
     world.qa->ring(world.fabric.now());
     EXPECT_EQ(world.a.wait().wc.wr_id, 1U);
     EXPECT_EQ(world.b.wait().wc.wr_id, 1U);
-    for (std::uint64_t id = 2; id < 6; ++id) {
+    for (std::uint64_t id = 2; id < 6; ++id)
         ASSERT_EQ(world.send(id, 0, 8, world.remote(IBV_WR_RDMA_WRITE, 0)), 0);
-    }
     for (std::uint64_t id = 2; id < 6; ++id) {
         const Completion completion = world.a.wait();
         EXPECT_EQ(completion.wc.status, IBV_WC_SUCCESS);
@@ -151,13 +146,11 @@ TEST(VhcaSendQueue, no_more_reads_are_outstanding_than_allowed) {
     WorldOptions options;
     options.connection.rd_atomic = 2;
     World world(options);
-    for (std::uint64_t id = 0; id < 6; ++id) {
+    for (std::uint64_t id = 0; id < 6; ++id)
         ASSERT_EQ(world.send(id, 0, 8, world.remote(IBV_WR_RDMA_READ, 0)), 0);
-    }
     EXPECT_EQ(world.a.device.counters().packets_sent, 2U);
-    for (std::uint64_t id = 0; id < 6; ++id) {
+    for (std::uint64_t id = 0; id < 6; ++id)
         EXPECT_EQ(world.a.wait().wc.wr_id, id);
-    }
 }
 
 TEST(VhcaSendQueue, queue_pair_that_may_not_read_fails_a_read) {
@@ -231,9 +224,8 @@ TEST_F(VhcaSrq, receives_go_to_whoever_gets_a_message) {
 }
 
 TEST_F(VhcaSrq, limit_event_comes_once_when_fewer_are_left) {
-    for (std::uint64_t id = 0; id < 4; ++id) {
+    for (std::uint64_t id = 0; id < 4; ++id)
         ASSERT_EQ(world.receive(id, 0, 64), 0);
-    }
     ibv_srq_attr attr{};
     attr.srq_limit = 3;
     ASSERT_EQ(world.srq->modify(attr, IBV_SRQ_LIMIT), 0);

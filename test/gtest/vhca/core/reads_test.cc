@@ -20,9 +20,8 @@ WorldOptions shuffled(std::uint64_t seed) {
 
 std::string letters(std::size_t count) {
     std::string text(count, ' ');
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count; ++i)
         text[i] = static_cast<char>('a' + i * 31 % 26);
-    }
     return text;
 }
 
@@ -57,9 +56,8 @@ TEST(VhcaReads, nothing_is_placed_of_a_read_that_has_failed) {
     World world(shuffled(1));
     world.b.write(0, letters(kReadBytes));
     ASSERT_EQ(world.send(1, 0, kReadBytes, world.remote(IBV_WR_RDMA_READ, 0)), 0);
-    while (world.a.text(0, kReadBytes) == std::string(kReadBytes, '\0')) {
+    while (world.a.text(0, kReadBytes) == std::string(kReadBytes, '\0'))
         ASSERT_TRUE(world.fabric.step());
-    }
     ASSERT_EQ(world.to_state(*world.qa, IBV_QPS_ERR), 0);
     EXPECT_EQ(world.a.wait().wc.status, IBV_WC_WR_FLUSH_ERR);
     const std::string then = world.a.text(0, kReadBytes);
@@ -79,9 +77,8 @@ TEST(VhcaReads, nothing_is_placed_of_a_read_that_has_failed) {
 TEST(VhcaReads, data_that_no_longer_fit_their_memory_fail_the_read) {
     World world(shuffled(1));
     ASSERT_EQ(world.send(1, 0, kReadBytes, world.remote(IBV_WR_RDMA_READ, 0)), 0);
-    for (int step = 0; step < 8; ++step) {
+    for (int step = 0; step < 8; ++step)
         world.fabric.step();
-    }
     ASSERT_EQ(world.a.device.destroy_mr(*world.a.mr), 0);
     EXPECT_EQ(world.a.wait().wc.status, IBV_WC_LOC_PROT_ERR);
 }

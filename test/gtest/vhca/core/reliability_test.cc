@@ -73,9 +73,8 @@ class Pair {
     }
 
     void work() {
-        if (random_.chance(0.7)) {
+        if (random_.chance(0.7))
             post_receive();
-        }
         while (requests_.size() < kRequests && random_.chance(0.8) && post_request()) {
         }
     }
@@ -91,9 +90,8 @@ class Pair {
             return;
         }
         ASSERT_GE(completion.wc.wr_id, completed_) << "completed twice or out of order";
-        for (; completed_ < completion.wc.wr_id; ++completed_) {
+        for (; completed_ < completion.wc.wr_id; ++completed_)
             ASSERT_EQ(requests_[completed_].flags & IBV_SEND_SIGNALED, 0U) << "was left out";
-        }
         const Posted& posted = requests_[completed_++];
         if (!posted.expected.empty()) {
             ASSERT_EQ(world_.a.text(slot(completed_ - 1), posted.bytes), posted.expected)
@@ -103,9 +101,8 @@ class Pair {
 
     void check_memory() {
         ASSERT_EQ(world_.b.text(base_, kTargetBytes), target_);
-        for (std::size_t word = 0; word < kWords; ++word) {
+        for (std::size_t word = 0; word < kWords; ++word)
             ASSERT_EQ(world_.b.word(base_ + kWordsAt + 8 * word), words_[word]);
-        }
     }
 
     [[nodiscard]] bool owns(std::uint32_t qpn) const {
@@ -120,9 +117,8 @@ class Pair {
     void post_receive() {
         const ibv_sge sge = world_.b.sge(base_ + kReceivesAt + receives_ * kSlotBytes, kSlotBytes);
         const RecvWork work{receives_, {&sge, 1}};
-        if (receives_ < kRequests && qb_->post_recv(work) == 0) {
+        if (receives_ < kRequests && qb_->post_recv(work) == 0)
             ++receives_;
-        }
     }
 
     bool post_request() {
@@ -134,9 +130,8 @@ class Pair {
                                                      IBV_WR_ATOMIC_FETCH_AND_ADD,
                                                      IBV_WR_ATOMIC_CMP_AND_SWP};
         const std::size_t index = requests_.size();
-        if (!next_) {
+        if (!next_)
             next_ = choose(kOpcodes[random_.below(std::size(kOpcodes))]);
-        }
         const ibv_sge sge = world_.a.sge(slot(index), next_->bytes);
         work_.wr_id = index;
         work_.flags = next_->flags;
@@ -186,9 +181,8 @@ class Pair {
             posted.flags |= has_read_ ? unsigned{IBV_SEND_FENCE} : 0U;
             has_read_ = false;
         }
-        if (posted.opcode != IBV_WR_RDMA_WRITE) {
+        if (posted.opcode != IBV_WR_RDMA_WRITE)
             arrivals_.push_back({requests_.size(), is_write ? std::string{} : text, is_write});
-        }
     }
 
     void choose_atomic(Posted& posted) {
@@ -211,9 +205,8 @@ class Pair {
         ASSERT_LT(arrived_, arrivals_.size()) << "received more than was sent";
         const Arrival& arrival = arrivals_[arrived_];
         ASSERT_EQ(completion.wc.wr_id, arrived_);
-        if (completion.wc.wc_flags == IBV_WC_WITH_IMM) {
+        if (completion.wc.wc_flags == IBV_WC_WITH_IMM)
             ASSERT_EQ(completion.wc.imm_data, arrival.request);
-        }
         ASSERT_EQ(completion.wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM, arrival.is_write);
         if (!arrival.is_write) {
             ASSERT_EQ(completion.wc.byte_len, arrival.text.size());
@@ -264,32 +257,27 @@ WorldOptions options_of(std::uint64_t seed) {
 void run_seed(std::uint64_t seed) {
     World world(options_of(seed));
     std::deque<Pair> pairs;
-    for (std::size_t number = 0; number < kPairs; ++number) {
+    for (std::size_t number = 0; number < kPairs; ++number)
         pairs.emplace_back(world, number, seed);
-    }
     const auto is_done = [&] {
         return std::all_of(pairs.begin(), pairs.end(), [](const Pair& p) { return p.is_done(); });
     };
     constexpr std::size_t kStepsMax = 200'000;
     for (std::size_t step = 0; !is_done() && !testing::Test::HasFatalFailure(); ++step) {
         ASSERT_LT(step, kStepsMax) << "does not end" << describe(world);
-        for (Pair& pair : pairs) {
+        for (Pair& pair : pairs)
             pair.work();
-        }
         world.fabric.step();
         for (Host* host : {&world.a, &world.b}) {
             while (const auto completion = host->poll()) {
-                for (Pair& pair : pairs) {
-                    if (pair.owns(completion->wc.qp_num)) {
+                for (Pair& pair : pairs)
+                    if (pair.owns(completion->wc.qp_num))
                         pair.take_completion(*completion);
-                    }
-                }
             }
         }
     }
-    for (Pair& pair : pairs) {
+    for (Pair& pair : pairs)
         pair.check_memory();
-    }
 }
 
 TEST(VhcaReliability, outcome_is_that_of_the_model_whatever_the_fabric_does) {

@@ -68,9 +68,8 @@ TEST(VhcaSemantics, atomics_of_several_queue_pairs_on_one_word_all_count) {
         work.sges = {&sge, 1};
         ASSERT_EQ(other.post_send(work, world.fabric.now()), 0);
     }
-    for (std::uint64_t done = 0; done < 2 * kEach; ++done) {
+    for (std::uint64_t done = 0; done < 2 * kEach; ++done)
         ASSERT_EQ(world.a.wait().wc.status, IBV_WC_SUCCESS);
-    }
     EXPECT_EQ(world.b.word(0), kEach * 1001);
 }
 

@@ -11,9 +11,8 @@ constexpr std::size_t kManyPackets = 3000;  // with the MTU of 1024
 
 std::string pattern(std::size_t bytes, char first = 'a') {
     std::string text(bytes, ' ');
-    for (std::size_t i = 0; i < bytes; ++i) {
+    for (std::size_t i = 0; i < bytes; ++i)
         text[i] = static_cast<char>(first + static_cast<int>(i % 23));
-    }
     return text;
 }
 
@@ -189,9 +188,8 @@ TEST(VhcaTagCompletion, rendezvous_larger_than_its_buffer_leaves_the_request_the
 /// One completion of the receive, errors at both queue pairs.
 void expect_broken(TagWorld& world, ibv_wc_status receiver, ibv_wc_status sender) {
     Completion last = world.wait_tags();
-    if (last.wc.wc_flags == kMatch) {
+    if (last.wc.wc_flags == kMatch)
         last = world.wait_tags();
-    }
     EXPECT_EQ(last.wc.status, receiver);
     EXPECT_EQ(last.wc.wr_id, 77U);
     EXPECT_EQ(world.a.wait().wc.status, sender);
@@ -308,12 +306,10 @@ TEST(VhcaTagCompletion, messages_of_several_senders_interleave_packet_by_packet)
     TagOptions options{.senders = kSenders};
     options.world.fabric.delay_max = 20'000;
     TagWorld world(options);
-    for (std::size_t i = 0; i < kSenders; ++i) {
+    for (std::size_t i = 0; i < kSenders; ++i)
         world.add(i, i, i * kBytes, kBytes);
-    }
-    for (std::size_t i = 0; i < kSenders; ++i) {
+    for (std::size_t i = 0; i < kSenders; ++i)
         ASSERT_EQ(world.send_eager(i, pattern(kBytes, static_cast<char>('A' + i)), i), 0);
-    }
     std::vector<unsigned> flags;
     for (std::size_t i = 0; i < 2 * kSenders; ++i) {
         const Completion completion = world.wait_tags();
@@ -321,9 +317,8 @@ TEST(VhcaTagCompletion, messages_of_several_senders_interleave_packet_by_packet)
         EXPECT_EQ(completion.wc.qp_num, world.receivers[completion.wc.wr_id]->number());
     }
     EXPECT_EQ(flags[1], kMatch) << "the second began before the first ended";
-    for (std::size_t i = 0; i < kSenders; ++i) {
+    for (std::size_t i = 0; i < kSenders; ++i)
         EXPECT_EQ(world.tagged(i * kBytes, kBytes), pattern(kBytes, static_cast<char>('A' + i)));
-    }
 }
 
 TEST(VhcaTagCompletion, many_rendezvous_of_one_sender_are_carried_out_in_order) {
@@ -338,11 +333,9 @@ TEST(VhcaTagCompletion, many_rendezvous_of_one_sender_are_carried_out_in_order) 
         const Completion completion = world.wait_tags();
         ASSERT_EQ(completion.wc.status, IBV_WC_SUCCESS);
         (completion.wc.wc_flags == kMatch ? matches : data).push_back(completion.wc.wr_id);
-        while (const auto fin = world.a.poll()) {
-            if (fin->wc.opcode == IBV_WC_RECV) {
+        while (const auto fin = world.a.poll())
+            if (fin->wc.opcode == IBV_WC_RECV)
                 world.post_fin(*world.senders[0]);
-            }
-        }
     }
     for (std::size_t i = 0; i < kCount; ++i) {
         EXPECT_EQ(matches[i], i);
@@ -404,9 +397,8 @@ TEST(VhcaTagCompletion, sender_killed_in_a_rendezvous_is_noticed_by_the_read) {
 TEST(VhcaTagCompletion, unexpected_message_that_never_was_whole_is_not_counted) {
     TagWorld world(slow());
     ASSERT_EQ(world.send_eager(5, pattern(kManyPackets)), 0);
-    while (world.b.device.counters().packets_received == 0) {
+    while (world.b.device.counters().packets_received == 0)
         world.fabric.step();
-    }
     world.add(6, 77, 0, 100);  // waits: software does not know of the message
     ASSERT_EQ(world.to_state(*world.receivers[0], IBV_QPS_RESET), 0);
     EXPECT_TRUE(world.cq->is_empty());

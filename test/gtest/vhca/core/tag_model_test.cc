@@ -66,30 +66,24 @@ TagOptions options_of(std::uint64_t seed) {
 class Run {
   public:
     explicit Run(std::uint64_t seed) : world_(options_of(seed)), random_(seed + 99) {
-        for (std::size_t i = 0; i < kAll; ++i) {
+        for (std::size_t i = 0; i < kAll; ++i)
             messages_.push_back(make_message(i));
-        }
     }
 
     [[nodiscard]] bool is_done() const { return seen_ == kAll && under_way_ == 0; }
 
     void step() {
-        if (random_.chance(0.5)) {
+        if (random_.chance(0.5))
             send_one();
-        }
-        if (random_.chance(0.4)) {
+        if (random_.chance(0.4))
             post_receive();
-        }
-        if (random_.chance(0.1)) {
+        if (random_.chance(0.1))
             operate({});
-        }
         world_.fabric.step();
         poll_sender();
-        for (std::size_t count = random_.chance(0.5) ? random_.below(4) : 0; count != 0; --count) {
-            if (const auto completion = world_.poll_tags()) {
+        for (std::size_t count = random_.chance(0.5) ? random_.below(4) : 0; count != 0; --count)
+            if (const auto completion = world_.poll_tags())
                 take(*completion);
-            }
-        }
         if (!empty_slots_.empty() && random_.chance(0.5)) {
             ASSERT_EQ(world_.post_untagged(empty_slots_.front()), 0);
             empty_slots_.pop_front();
@@ -98,9 +92,8 @@ class Run {
 
     void check_end(Totals* totals) {
         world_.settle();
-        while (const auto completion = world_.poll_tags()) {
+        while (const auto completion = world_.poll_tags())
             take(*completion);
-        }
         poll_sender();
         EXPECT_EQ(fins_, read_by_device_) << "one FIN for each";
         EXPECT_TRUE(world_.b.cq->is_empty());
@@ -159,9 +152,8 @@ class Run {
     }
 
     void post_receive() {
-        if (receives_.size() == kReceives) {
+        if (receives_.size() == kReceives)
             return;
-        }
         static constexpr std::uint64_t kMasks[] = {kExact, kExact, 1, 0};
         const std::uint64_t mask = kMasks[random_.below(std::size(kMasks))];
         Receive receive{random_.below(kTags) & mask, mask, 0};
@@ -192,9 +184,8 @@ class Run {
         const auto found = std::find_if(expected_.begin(), expected_.end(), [&](std::size_t index) {
             return receives_[index].matches(message);
         });
-        if (found == expected_.end()) {
+        if (found == expected_.end())
             return kReceives;
-        }
         const std::size_t index = *found;
         expected_.erase(found);
         return index;
@@ -203,9 +194,8 @@ class Run {
     /// The messages of one sender begin to arrive in order.
     const Message& next_arrival(std::uint32_t qpn) {
         std::size_t sender = 0;
-        while (world_.receivers[sender]->number() != qpn) {
+        while (world_.receivers[sender]->number() != qpn)
             ++sender;
-        }
         ++seen_;
         EXPECT_LT(arrived_[sender], sent_[sender]) << "received more than was sent";
         return messages_[sender * kMessages + arrived_[sender]++];
@@ -213,15 +203,14 @@ class Run {
 
     void take(const Completion& completion) {
         const ibv_wc& wc = completion.wc;
-        if (wc.wr_id >= kOperation) {
+        if (wc.wr_id >= kOperation)
             ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << "what software takes back waits, or is gone";
-        } else if ((wc.wc_flags & kMatch) != 0) {
+        else if ((wc.wc_flags & kMatch) != 0)
             take_match(completion);
-        } else if ((wc.wc_flags & kValid) != 0) {
+        else if ((wc.wc_flags & kValid) != 0)
             take_data(wc);
-        } else {
+        else
             take_untagged(completion);
-        }
     }
 
     void take_match(const Completion& completion) {
@@ -231,9 +220,8 @@ class Run {
         receives_[completion.wc.wr_id].message = &message;
         ++under_way_;
         ++totals_.matched;
-        if ((completion.wc.wc_flags & kValid) != 0) {
+        if ((completion.wc.wc_flags & kValid) != 0)
             take_data(completion.wc);
-        }
     }
 
     void take_data(const ibv_wc& wc) {
@@ -257,9 +245,8 @@ class Run {
         empty_slots_.push_back(wc.wr_id);
         const bool has_tag = message.opcode != TagOpcode::kNoTag;
         ASSERT_EQ(wc.opcode, has_tag ? IBV_WC_TM_RECV : IBV_WC_TM_NO_TAG);
-        if (!has_tag) {
+        if (!has_tag)
             return;
-        }
         if (const std::size_t index = match(message); index != kReceives) {
             ASSERT_EQ(world_.remove(receives_[index].handle,
                                     {.wr_id = kOperation, .flags = IBV_OPS_SIGNALED}),
@@ -304,18 +291,16 @@ void run_seed(std::uint64_t seed, Totals* totals) {
         ASSERT_LT(step, kStepsMax) << "does not end: " << run.describe();
         run.step();
     }
-    if (!testing::Test::HasFatalFailure()) {
+    if (!testing::Test::HasFatalFailure())
         run.check_end(totals);
-    }
 }
 
 TEST(VhcaTagModel, outcome_is_that_of_one_matcher_whatever_fabric_and_software_do) {
     Totals totals;
     const std::uint64_t rounds =
         test::for_each_seed(300, [&totals](std::uint64_t seed) { run_seed(seed, &totals); });
-    if (rounds == 0) {
+    if (rounds == 0)
         return;  // one run need not reach everything
-    }
     for (const std::size_t count : {totals.matched, totals.read, totals.incomplete,
                                     totals.unexpected, totals.taken_back, totals.refused}) {
         EXPECT_GT(count, rounds / 10) << "the runs do not reach what they are for";

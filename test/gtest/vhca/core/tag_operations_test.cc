@@ -279,9 +279,8 @@ TEST(VhcaTagSync, messages_ask_for_a_count_after_two_to_the_fourteenth_and_it_wr
         ++total;
     };
     for (unsigned round = 0; round < 5 && !testing::Test::HasFatalFailure(); ++round) {
-        for (unsigned i = 0; i < 0x3fff && !testing::Test::HasFatalFailure(); ++i) {
+        for (unsigned i = 0; i < 0x3fff && !testing::Test::HasFatalFailure(); ++i)
             surprise(0);
-        }
         surprise(kSyncRequest);
         surprise(kSyncRequest);
         ASSERT_EQ(world.sync(total, kSignaled), 0);

@@ -41,12 +41,10 @@ class TagWorld : public World {
         const SrqConfig config{
             .pd = b.pd, .wr_max = kSlots, .sge_max = 1, .tm = {given.tags_max, given.ops_max, cq}};
         EXPECT_EQ(b.device.create_srq(config, &tm), 0);
-        for (std::uint32_t i = 0; i < given.untagged; ++i) {
+        for (std::uint32_t i = 0; i < given.untagged; ++i)
             EXPECT_EQ(post_untagged(i), 0);
-        }
-        for (std::size_t i = 0; i < given.senders; ++i) {
+        for (std::size_t i = 0; i < given.senders; ++i)
             add_sender();
-        }
     }
 
     void add_sender() {
@@ -54,9 +52,8 @@ class TagWorld : public World {
         receivers.push_back(&b.create_qp({.srq = tm, .cap = options.cap}));
         connect(*senders.back(), b.route(), receivers.back()->number(), 7, 0xfffff0);
         connect(*receivers.back(), a.route(), senders.back()->number(), 0xfffff0, 7);
-        for (std::uint64_t i = 0; i < 16; ++i) {
+        for (std::uint64_t i = 0; i < 16; ++i)
             post_fin(*senders.back());
-        }
     }
     void post_fin(Qp& sender) {
         const ibv_sge sge = a.sge(kFinsAt, kRendezvousBytes);
@@ -147,9 +144,8 @@ class TagWorld : public World {
   private:
     static WorldOptions with_tags(WorldOptions world) {
         world.node.memory_bytes = kMemoryBytes;
-        if (world.node.device.tm_tags_max == 0) {
+        if (world.node.device.tm_tags_max == 0)
             world.node.device.tm_tags_max = 1024;
-        }
         return world;
     }
 

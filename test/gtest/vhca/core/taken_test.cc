@@ -14,9 +14,8 @@ class Taker final : public CompletionConsumer {
   public:
     bool take(Cq& cq, const Completion& completion) override {
         last_cq = &cq;
-        if (taken.size() == room) {
+        if (taken.size() == room)
             return false;
-        }
         taken.push_back(completion);
         return true;
     }
@@ -31,9 +30,8 @@ class Source final : public ReceiveSource {
     explicit Source(Host& host) : host_(host) {}
     bool next(RecvWork* work_p) override {
         ++asked;
-        if (posted == taken) {
+        if (posted == taken)
             return false;
-        }
         sge_ = host_.sge(std::size_t{taken} * 64, 64);
         *work_p = {taken, {&sge_, 1}};
         ++taken;
@@ -64,9 +62,8 @@ class VhcaTaken : public testing::Test {
         const ibv_sge sge = (&from == sender ? world.a : world.b).sge(0, 8);
         work.wr_id = wr_id;
         work.flags |= IBV_SEND_SIGNALED;
-        if (!work.is_nop) {
+        if (!work.is_nop)
             work.sges = {&sge, 1};
-        }
         return from.post_send(work, world.fabric.now());
     }
 
@@ -79,9 +76,8 @@ class VhcaTaken : public testing::Test {
 
 TEST_F(VhcaTaken, completions_go_to_the_consumer_and_the_queue_stays_empty) {
     source.posted = 3;
-    for (std::uint64_t id = 0; id < 3; ++id) {
+    for (std::uint64_t id = 0; id < 3; ++id)
         ASSERT_EQ(send(*sender, id), 0);
-    }
     world.settle();
     ASSERT_EQ(taker.taken.size(), 3U);
     for (std::uint64_t id = 0; id < 3; ++id) {

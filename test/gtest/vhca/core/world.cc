@@ -55,12 +55,10 @@ int World::to_rtr(Qp& qp, Route to, std::uint32_t remote_qpn, std::uint32_t remo
     attr.max_dest_rd_atomic = options.connection.dest_rd_atomic;
     attr.min_rnr_timer = options.connection.min_rnr_timer;
     int mask = IBV_QP_STATE;
-    if (qp.type() != IBV_QPT_UD) {
+    if (qp.type() != IBV_QPT_UD)
         mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    }
-    if (qp.type() == IBV_QPT_RC) {
+    if (qp.type() == IBV_QPT_RC)
         mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    }
     return qp.modify(attr, mask, to, fabric.now());
 }
 
@@ -72,9 +70,8 @@ int World::to_rts(Qp& qp, std::uint32_t psn) {
     attr.rnr_retry = options.connection.rnr_retry;
     attr.max_rd_atomic = options.connection.rd_atomic;
     int mask = IBV_QP_SQ_PSN;
-    if (qp.type() == IBV_QPT_RC) {
+    if (qp.type() == IBV_QPT_RC)
         mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    }
     return to_state(qp, IBV_QPS_RTS, mask, attr);
 }
 

@@ -24,9 +24,8 @@ class Events final : public EventSink {
   public:
     void cq_event(Cq& cq) override {
         cqs.push_back(&cq);
-        if (at_cq_event) {
+        if (at_cq_event)
             at_cq_event();
-        }
     }
     void qp_event(ibv_event_type type, Qp& qp) override { qps.emplace_back(type, &qp); }
     void srq_event(ibv_event_type type, Srq& srq) override { srqs.emplace_back(type, &srq); }
@@ -34,9 +33,8 @@ class Events final : public EventSink {
 
     [[nodiscard]] std::size_t count(ibv_event_type type) const {
         std::size_t sum = 0;
-        for (const auto& [seen, qp] : qps) {
+        for (const auto& [seen, qp] : qps)
             sum += seen == type ? 1U : 0U;
-        }
         return sum;
     }
 

@@ -55,9 +55,8 @@ class Commander {
               DriverOut* driver_out = nullptr) {
         std::vector<std::byte> answer(bytes_of<Out>() + bytes_of<DriverOut>());
         answer.resize((answer.size() + 3) / 4 * 4);
-        if constexpr (requires { in.response; }) {
+        if constexpr (requires { in.response; })
             in.response = reinterpret_cast<std::uint64_t>(answer.data());
-        }
         std::vector<std::byte> command(sizeof(ib_uverbs_cmd_hdr));
         append(command, in);
         append(command, driver);
@@ -139,9 +138,8 @@ class Commander {
         ib_uverbs_create_cq_resp response{};
         mlx5_ib_create_cq_resp driver{};
         error = plain(IB_USER_VERBS_CMD_CREATE_CQ, request, &response, ring, &driver);
-        if (cqe_p != nullptr) {
+        if (cqe_p != nullptr)
             *cqe_p = response.cqe;
-        }
         return response.cq_handle;
     }
     std::uint32_t make_srq(const ib_uverbs_create_xsrq& request, const mlx5_ib_create_srq& ring) {
@@ -155,9 +153,8 @@ class Commander {
         ib_uverbs_create_qp_resp response{};
         mlx5_ib_create_qp_resp driver{};
         error = plain(IB_USER_VERBS_CMD_CREATE_QP, request, &response, rings, &driver);
-        if (number_p != nullptr) {
+        if (number_p != nullptr)
             *number_p = response.qpn;
-        }
         return response.qp_handle;
     }
 
@@ -169,9 +166,8 @@ class Commander {
     }
     template <typename Out, typename DriverOut>
     static void take(const std::vector<std::byte>& answer, Out* out, DriverOut* driver_out) {
-        if (out != nullptr) {
+        if (out != nullptr)
             std::memcpy(static_cast<void*>(out), answer.data(), bytes_of<Out>());
-        }
         if (driver_out != nullptr) {
             std::memcpy(static_cast<void*>(driver_out), answer.data() + bytes_of<Out>(),
                         bytes_of<DriverOut>());

@@ -87,12 +87,10 @@ class VhcaCarelessCqRing : public VhcaCqRing {
 TEST_F(VhcaCqRing, entries_are_polled_in_their_order_round_after_round) {
     EXPECT_FALSE(poll().has_value());
     for (std::uint16_t i = 0; i != 51; i += 3) {
-        for (std::uint16_t j = i; j != i + 3; ++j) {
+        for (std::uint16_t j = i; j != i + 3; ++j)
             ASSERT_TRUE(complete(j));
-        }
-        for (std::uint16_t j = i; j != i + 3; ++j) {
+        for (std::uint16_t j = i; j != i + 3; ++j)
             ASSERT_EQ(poll(), j);
-        }
         ASSERT_FALSE(poll().has_value());
     }
 }
@@ -107,15 +105,13 @@ TEST_F(VhcaWideCqRing, an_entry_is_the_second_half_of_its_place) {
 }
 
 TEST_F(VhcaCqRing, overruns_when_the_program_consumed_too_little) {
-    for (std::uint16_t i = 0; i != 4; ++i) {
+    for (std::uint16_t i = 0; i != 4; ++i)
         ASSERT_TRUE(complete(i));
-    }
     EXPECT_FALSE(complete(4));
     EXPECT_EQ(poll(), 0);
     EXPECT_TRUE(complete(4));
-    for (std::uint16_t i = 1; i != 5; ++i) {
+    for (std::uint16_t i = 1; i != 5; ++i)
         EXPECT_EQ(poll(), i);
-    }
 }
 
 TEST_F(VhcaCqRing, a_consumer_index_from_the_future_is_an_overrun) {
@@ -142,18 +138,16 @@ TEST_F(VhcaOldCqRing, it_overruns_across_the_wrap) {
         ASSERT_TRUE(complete(i));
         EXPECT_EQ(poll(), i);
     }
-    for (std::uint16_t i = 6; i != 10; ++i) {  // two before the wrap, two behind it
+    for (std::uint16_t i = 6; i != 10; ++i)  // two before the wrap, two behind it
         ASSERT_TRUE(complete(i)) << i;
-    }
     EXPECT_FALSE(complete(10));
     EXPECT_EQ(poll(), 6);
     EXPECT_TRUE(complete(11));
 }
 
 TEST_F(VhcaCarelessCqRing, overwrites_if_it_was_told_to) {
-    for (std::uint16_t i = 0; i != 9; ++i) {
+    for (std::uint16_t i = 0; i != 9; ++i)
         ASSERT_TRUE(complete(i));
-    }
     const auto newest = program.entry(0);
     EXPECT_EQ(be16toh(newest.wqe_counter), 8);
 }
@@ -218,9 +212,8 @@ TEST_F(VhcaCqRing, reports_at_its_end_the_events_that_were_read) {
     for (std::uint16_t i = 0; i != 3; ++i) {
         program.arm();
         complete(i);
-        if (i == 0) {
+        if (i == 0)
             EXPECT_EQ(read_events(), 1U);
-        }
     }
     const std::uint64_t other = 9;
     channel->push(bytes_of(other));
@@ -233,9 +226,8 @@ TEST_F(VhcaCqRing, reports_at_its_end_the_events_that_were_read) {
 TEST_F(VhcaCqRing, moves_to_other_memory_with_what_was_not_consumed) {
     for (std::uint16_t i = 0; i != 6; ++i) {
         complete(i);
-        if (i < 3) {
+        if (i < 3)
             poll();
-        }
     }
     for (const std::uint32_t entries : {8U, 4U}) {
         Memory next = PolledCompletions::new_ring(entries, 64);
@@ -250,9 +242,8 @@ TEST_F(VhcaCqRing, moves_to_other_memory_with_what_was_not_consumed) {
 }
 
 TEST_F(VhcaCqRing, refuses_memory_with_too_little_room) {
-    for (std::uint16_t i = 0; i != 3; ++i) {
+    for (std::uint16_t i = 0; i != 3; ++i)
         complete(i);
-    }
     Memory small = PolledCompletions::new_ring(2, 64);
     EXPECT_EQ(ring.resize(small.ring()), EINVAL);
     EXPECT_EQ(ring.entries(), 4U);
@@ -295,9 +286,8 @@ TEST_F(VhcaCqRing, an_overrun_breaks_the_core_s_queue_and_its_queue_pairs) {
     EXPECT_EQ(world.to_state(qp, IBV_QPS_ERR), 0);
     world.settle();
     EXPECT_EQ(world.a.events.broken.size(), 1U);
-    for (unsigned i = 0; i != 4; ++i) {
+    for (unsigned i = 0; i != 4; ++i)
         EXPECT_TRUE(program.poll().has_value());
-    }
     EXPECT_FALSE(program.poll().has_value());
 }
 

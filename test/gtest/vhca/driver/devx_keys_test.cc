@@ -53,9 +53,8 @@ class DevxKeys : public DevxProgram {
         PrmCommand made = command(mkey::kEqualPieces, 3 * kPage, 3);
         made.set(prm::kMkeyOfCreate, mkey::kLogPieceBytes, 12);
         unsigned index = 0;
-        for (const std::size_t page : {8U, 4U, 12U}) {
+        for (const std::size_t page : {8U, 4U, 12U})
             set_piece(made, index++, page * kPage, 0);
-        }
         return made;
     }
     [[nodiscard]] std::uint32_t key() const { return number() << 8 | 0x5a; }
@@ -68,9 +67,8 @@ class DevxKeys : public DevxProgram {
         wr.num_sge = 1;
         wr.opcode = opcode;
         wr.wr.rdma = {kStart + offset, rkey};
-        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
             wr.wr.atomic = {kStart + offset, 2, 0, rkey};
-        }
         ibv_send_wr* bad = nullptr;
         EXPECT_EQ(ibv_post_send(qa.get(), &wr, &bad), 0);
         return wait().status;

@@ -160,9 +160,8 @@ class DevxProgram : public testing::Test {
     [[nodiscard]] ibv_wc wait() const {
         ibv_wc wc{};
         for (int tries = 0; tries != 20000; ++tries) {
-            if (ibv_poll_cq(cq.get(), 1, &wc) == 1) {
+            if (ibv_poll_cq(cq.get(), 1, &wc) == 1)
                 return wc;
-            }
             ::poll(nullptr, 0, 1);
         }
         ADD_FAILURE() << "no completion";

@@ -34,9 +34,8 @@ class DevxObjects : public DevxProgram {
             .set(prm::kCqOfCreate, field::kRecordOffset, (page + 1) * kPage - 64)
             .set(0, field::kUmem, queues->umem_id)
             .set(0, field::kUmemOffset, page * kPage);
-        for (std::size_t i = 1; i <= std::size_t{1} << log_entries; ++i) {
+        for (std::size_t i = 1; i <= std::size_t{1} << log_entries; ++i)
             memory.get()[page * kPage + i * 64 - 1] = std::byte{MLX5_CQE_INVALID << 4};
-        }
         completions_record =
             reinterpret_cast<std::uint32_t*>(memory.get() + (page + 1) * kPage - 64);
         completions = create(made);
@@ -91,9 +90,8 @@ class DevxObjects : public DevxProgram {
     }
     void post_receives(unsigned count) {
         const mlx5_wqe_data_seg piece{htobe32(64), htobe32(mr->lkey), htobe64(address(9 * kPage))};
-        for (unsigned i = 0; i != count; ++i) {
+        for (unsigned i = 0; i != count; ++i)
             std::memcpy(receives + (posted++ & 15) * sizeof piece, &piece, sizeof piece);
-        }
         std::atomic_ref(*record).store(htobe32(posted), std::memory_order_release);
     }
     [[nodiscard]] ibv_wc_status send(ibv_qp& qp, std::uint32_t bytes) {

@@ -45,9 +45,8 @@ class Sleeper {
         const unsigned mine = record_.fetch_add(1) + 1;
         ring(page);
         while (seen_.load() < mine) {
-            if (is_late_) {
+            if (is_late_)
                 return false;
-            }
             std::this_thread::yield();
         }
         return true;
@@ -62,9 +61,8 @@ class Sleeper {
 
     void run() {
         while (!is_done_) {
-            if (look()) {
+            if (look())
                 continue;
-            }
             const bool is_closed = trap_->close();
             if (!look()) {
                 ++sleeps_;
@@ -80,9 +78,8 @@ class Sleeper {
         constexpr int kSliceMs = 10;
         for (int waited = 0; waited < kPatienceMs && !is_done_; waited += kSliceMs) {
             pollfd one{.fd = trap_->fd(), .events = POLLIN, .revents = 0};
-            if (::poll(&one, 1, kSliceMs) != 0) {
+            if (::poll(&one, 1, kSliceMs) != 0)
                 return;
-            }
         }
         is_late_ = !is_done_;
     }
@@ -116,15 +113,13 @@ class VhcaDoorbell : public testing::Test {
     void SetUp() override {
         ASSERT_EQ(ucs::memfd_create_sealed("doorbells", kBytes, &memfd_), UCS_OK);
         trap_.watch(memfd_.get(), kBytes);
-        if (trap_.fd() < 0) {
+        if (trap_.fd() < 0)
             TW_SKIP("no userfaultfd here");
-        }
     }
     void TearDown() override {
         trap_.forget(memfd_.get());
-        for (const auto& [base, bytes] : mappings_) {
+        for (const auto& [base, bytes] : mappings_)
             ::munmap(base, bytes);
-        }
     }
 
     std::byte* map(std::size_t page, std::size_t pages = 1) {
@@ -141,9 +136,8 @@ class VhcaDoorbell : public testing::Test {
     }
     /// Until all stores are noticed.
     void close() {
-        while (!trap_.close()) {
+        while (!trap_.close())
             ::poll(nullptr, 0, 1);  // as the device naps then
-        }
     }
     /// Whether a store to `page` waits for attend(), which this does.
     bool is_noticed(std::byte* page) {
@@ -164,9 +158,8 @@ class VhcaDoorbell : public testing::Test {
 TEST_F(VhcaDoorbell, no_store_is_missed_by_one_who_sleeps) {
     std::byte* const page = map(0);
     Sleeper sleeper(&trap_);
-    for (int round = 0; round < 3000; ++round) {
+    for (int round = 0; round < 3000; ++round)
         ASSERT_TRUE(sleeper.post(page)) << "round " << round;
-    }
     EXPECT_GT(sleeper.sleeps(), 0U);
 }
 
@@ -179,14 +172,12 @@ TEST_F(VhcaDoorbell, no_store_of_several_threads_and_pages_is_missed) {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < kThreads; ++i) {
         threads.emplace_back([&, i] {
-            for (int round = 0; round < 1000 && missed == 0; ++round) {
+            for (int round = 0; round < 1000 && missed == 0; ++round)
                 missed += sleeper.post(pages[i]) ? 0 : 1;
-            }
         });
     }
-    for (std::thread& one : threads) {
+    for (std::thread& one : threads)
         one.join();
-    }
     EXPECT_EQ(missed, 0U);
 }
 
@@ -251,9 +242,8 @@ TEST_F(VhcaDoorbell, a_store_of_nothing_does_not_keep_the_page_open) {
     program.join();
     EXPECT_FALSE(trap_.close());
     int calls = 0;
-    while (!trap_.close()) {
+    while (!trap_.close())
         ASSERT_LT(++calls, 10'000);
-    }
     EXPECT_TRUE(is_noticed(page));
 }
 

@@ -49,9 +49,8 @@ TEST_F(VhcaEventPipe, a_read_gives_one_event) {
 }
 
 TEST_F(VhcaEventPipe, unread_events_are_taken_back_and_the_others_keep_their_order) {
-    for (const std::uint64_t event : {7U, 1U, 7U, 2U, 3U, 7U}) {
+    for (const std::uint64_t event : {7U, 1U, 7U, 2U, 3U, 7U})
         push(event);
-    }
     EXPECT_EQ(read(), 7U);
     EXPECT_EQ(take_back(7), 2U);
     EXPECT_EQ(take_back(9), 0U);
@@ -72,9 +71,8 @@ TEST_F(VhcaEventPipe, a_program_that_blocks_goes_on_blocking) {
 
 TEST_F(VhcaEventPipe, nothing_is_lost_when_nobody_reads) {
     constexpr std::uint64_t kMany = 20000;
-    for (std::uint64_t event = 1; event <= kMany; ++event) {
+    for (std::uint64_t event = 1; event <= kMany; ++event)
         push(event);
-    }
     EXPECT_TRUE(pipe->has_waiting());
     EXPECT_EQ(take_back(kMany), 1U);
     for (std::uint64_t event = 1; event != kMany; ++event) {

@@ -44,9 +44,8 @@ class Memory {
     }
     /// Goes on at the beginning.
     void write(std::size_t offset, std::span<const std::byte> bytes) {
-        for (const std::byte byte : bytes) {
+        for (const std::byte byte : bytes)
             *at(offset++) = byte;
-        }
     }
 
   private:
@@ -164,12 +163,10 @@ struct PostedReceives {
         : memory(entries, pieces * static_cast<std::uint32_t>(kSegmentBytes)) {}
     void post(std::span<const ibv_sge> sges) {
         std::vector<mlx5_wqe_data_seg> list;
-        for (const ibv_sge& sge : sges) {
+        for (const ibv_sge& sge : sges)
             list.push_back(data_segment(sge));
-        }
-        if (list.size() < memory.ring().entry_bytes / kSegmentBytes) {
+        if (list.size() < memory.ring().entry_bytes / kSegmentBytes)
             list.push_back({0, htobe32(kEndOfList), 0});
-        }
         memory.write(std::size_t{posted} * memory.ring().entry_bytes,
                      std::as_bytes(std::span(list)));
         record.set(0, ++posted);
@@ -182,9 +179,8 @@ struct PostedReceives {
 /// An SRQ: one piece per receive. As libmlx5, the entry that is the tail is never posted.
 struct PostedList {
     explicit PostedList(std::uint32_t entries) : memory(entries, 32), tail(entries - 1) {
-        for (std::uint32_t i = 0; i != entries; ++i) {
+        for (std::uint32_t i = 0; i != entries; ++i)
             link(i, i + 1);
-        }
     }
     void link(std::uint32_t from, std::uint32_t to) {
         mlx5_wqe_srq_next_seg next{};
@@ -221,9 +217,8 @@ class PolledCompletions {
 
     [[nodiscard]] static Memory new_ring(std::uint32_t entries, std::uint32_t entry_bytes) {
         Memory memory(entries, entry_bytes);
-        for (std::size_t i = 1; i <= entries; ++i) {
+        for (std::size_t i = 1; i <= entries; ++i)
             *memory.at(i * entry_bytes - 1) = std::byte{MLX5_CQE_INVALID << 4};
-        }
         return memory;
     }
     /// Where the ring begins: a multiple of twice its entries, as in a ring that ran so far.
@@ -233,9 +228,8 @@ class PolledCompletions {
     }
     std::optional<mlx5_cqe64> poll() {
         mlx5_cqe64 cqe = entry(consumed_);
-        if (!is_ours(cqe, consumed_)) {
+        if (!is_ours(cqe, consumed_))
             return std::nullopt;
-        }
         record.set(0, ++consumed_ & 0xffffff);
         return cqe;
     }

@@ -55,9 +55,8 @@ TEST(VhcaReceiveRing, a_counter_from_nowhere_ends) {
     posted.record.set(0, 0xdead1234);  // the upper half is nothing
     RecvWork work;
     unsigned count = 0;
-    while (ring.next(&work)) {
+    while (ring.next(&work))
         ++count;
-    }
     EXPECT_EQ(count, 0x1234U);
 }
 

@@ -206,9 +206,8 @@ TEST_F(VhcaRcRings, what_is_no_request_fails_in_its_turn) {
 
 TEST_F(VhcaRcRings, more_pieces_than_the_device_takes_are_refused) {
     Entry entry(MLX5_OPCODE_SEND);
-    for (unsigned i = 0; i != 31; ++i) {
+    for (unsigned i = 0; i != 31; ++i)
         entry.data(world.a.sge(i, 1));
-    }
     a.sends.post(entry);
     run();
     const auto cqe = at_a.polled.poll();
@@ -265,18 +264,15 @@ TEST_F(VhcaRcRings, a_record_from_before_a_reset_posts_nothing) {
 }
 
 TEST_F(VhcaFewRings, entries_stay_in_the_ring_while_the_device_has_no_room) {
-    for (unsigned i = 0; i != 6; ++i) {
+    for (unsigned i = 0; i != 6; ++i)
         a.sends.post(Entry(MLX5_OPCODE_SEND).text(std::string(1, static_cast<char>('0' + i))));
-    }
     EXPECT_TRUE(a.ring->look(*a.qp, world.fabric.now()));
     EXPECT_FALSE(a.ring->look(*a.qp, world.fabric.now()));
-    for (unsigned i = 0; i != 6; ++i) {
+    for (unsigned i = 0; i != 6; ++i)
         b.receive(i, 1);
-    }
     run();
-    for (std::uint16_t i = 0; i != 6; ++i) {
+    for (std::uint16_t i = 0; i != 6; ++i)
         expect_done(i, MLX5_OPCODE_SEND);
-    }
     EXPECT_EQ(world.b.text(0, 6), "012345");
 }
 
@@ -285,9 +281,8 @@ TEST_F(VhcaUdRings, datagrams_arrive_where_their_address_leads) {
     av.key.qkey = {htobe32(kQkey), 0};
     b.receive(0, 256);
     // The address vector ends where the ring does.
-    for (unsigned i = 0; i != 7; ++i) {
+    for (unsigned i = 0; i != 7; ++i)
         a.sends.post(Entry(MLX5_OPCODE_NOP, 0));
-    }
     run();
     const auto at = a.sends.post(Entry(MLX5_OPCODE_SEND).add(av).text("datagram"));
     run();

@@ -52,9 +52,8 @@ class VhcaShortData : public DevxProgram {
         wr.opcode = opcode;
         wr.send_flags = IBV_SEND_SIGNALED;
         wr.wr.rdma = {address(kSource), mr->rkey};
-        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
             wr.wr.atomic = {address(kSource), 1, 0, mr->rkey};
-        }
         ASSERT_EQ(ibv_post_send(a.get(), &wr, &bad), 0);
     }
     /// Returns what the buffer has before the receive is polled, and after.
@@ -111,9 +110,8 @@ TEST_F(VhcaShortData, that_were_read_are_there_when_the_request_is_polled) {
         write(kSource, std::string(bytes, 'r'));
         post(IBV_WR_RDMA_READ, kTarget, bytes);
         ::poll(nullptr, 0, 20);
-        if (bytes <= 32) {
+        if (bytes <= 32)
             EXPECT_EQ(text(kTarget, bytes), std::string(bytes, '.'));
-        }
         EXPECT_EQ(wait().status, IBV_WC_SUCCESS);
         EXPECT_EQ(text(kTarget, bytes + 1), std::string(bytes, 'r') + '.');
     }
@@ -147,9 +145,8 @@ TEST_F(VhcaShortData, that_were_read_go_to_the_buffer_where_not_all_requests_are
     make_pair(64, false);
     write(kSource, "readable");
     post(IBV_WR_RDMA_READ, kTarget, 8);
-    for (int tries = 0; tries != 20000 && text(kTarget, 8) != "readable"; ++tries) {
+    for (int tries = 0; tries != 20000 && text(kTarget, 8) != "readable"; ++tries)
         ::poll(nullptr, 0, 1);
-    }
     EXPECT_EQ(text(kTarget, 8), "readable");
     EXPECT_EQ(wait().status, IBV_WC_SUCCESS);
 }

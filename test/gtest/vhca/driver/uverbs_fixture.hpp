@@ -25,9 +25,8 @@ class VhcaUverbs : public ::testing::Test {
     }
     void TearDown() override {
         context_.reset();
-        if (commander_->async_fd >= 0) {
+        if (commander_->async_fd >= 0)
             close(commander_->async_fd);
-        }
     }
     Commander& use() {
         EXPECT_EQ(commander_->open(), 0);
@@ -154,9 +153,8 @@ bool comes_true(const Condition& condition) {
     timespec start{}, now{};
     clock_gettime(CLOCK_MONOTONIC, &start);
     do {
-        if (condition()) {
+        if (condition())
             return true;
-        }
         sched_yield();
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while (now.tv_sec - start.tv_sec < 10);

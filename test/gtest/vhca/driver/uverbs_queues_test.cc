@@ -91,9 +91,8 @@ TEST_F(VhcaUverbs, events_that_were_read_are_reported_and_others_taken_back) {
         EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_MODIFY_SRQ, modify), EINVAL);
         modify.srq_limit = 2;  // fewer are posted
         EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_MODIFY_SRQ, modify), 0);
-        if (is_read) {
+        if (is_read)
             EXPECT_TRUE(comes_true([&] { return can_read(commander.async_fd); }));
-        }
         ib_uverbs_destroy_srq_resp gone{};
         EXPECT_EQ(
             commander.plain(IB_USER_VERBS_CMD_DESTROY_SRQ, ib_uverbs_destroy_srq{0, srq, 0}, &gone),
@@ -421,9 +420,8 @@ TEST_F(VhcaUverbs, a_queue_gets_no_smaller_than_what_was_posted_fills) {
     ring.buf_addr = parts.take(64 * 4);
     ring.cqe_size = 64;
     const Loop loop(parts);
-    for (std::uint16_t i = 0; i < 8; ++i) {
+    for (std::uint16_t i = 0; i < 8; ++i)
         loop.post_nop(i);
-    }
     // At once: the device's thread may not have looked yet.
     std::uint64_t response = 0;
     EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_RESIZE_CQ, request, &response, ring), EINVAL);

@@ -66,12 +66,10 @@ TEST_P(VhcaWqeOpcode, names_a_request) {
     const bool has_atomic = opcode >= MLX5_OPCODE_ATOMIC_CS;
     Entry entry(opcode);
     entry.immediate(htobe32(0x01020304));
-    if (has_remote) {
+    if (has_remote)
         entry.remote(0x1122334455667788, 0x99aabbcc);
-    }
-    if (has_atomic) {
+    if (has_atomic)
         entry.atomic(7, 5);
-    }
     const Wqe wqe = parse(entry.data(kSge));
     EXPECT_EQ(wqe.work.refused, IBV_WC_SUCCESS);
     EXPECT_EQ(wqe.work.opcode, wanted);
@@ -267,9 +265,8 @@ TEST(VhcaWqe, contradictions_are_refused) {
 
 TEST(VhcaWqe, the_largest_entry_has_62_pieces) {
     Entry entry(MLX5_OPCODE_SEND);
-    for (unsigned i = 0; i != 62; ++i) {
+    for (unsigned i = 0; i != 62; ++i)
         entry.text("");
-    }
     const auto bytes = entry.finish(kIndex);
     EXPECT_EQ(blocks_of(std::span(bytes).first<kSegmentBytes>()), 16U);
     const Wqe wqe = parse(bytes);

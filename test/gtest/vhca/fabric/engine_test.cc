@@ -26,16 +26,13 @@ bool join(Host& host, int socket, Address* peer_p, std::uint8_t timeout = 15,
 }
 
 void fill(std::byte* at, std::size_t bytes, std::uint32_t number) {
-    for (std::size_t i = 0; i < bytes; ++i) {
+    for (std::size_t i = 0; i < bytes; ++i)
         at[i] = static_cast<std::byte>((number * 131 + i * 7 + i / 251) & 0xff);
-    }
 }
 bool is_filled(const std::byte* at, std::size_t bytes, std::uint32_t number) {
-    for (std::size_t i = 0; i < bytes; ++i) {
-        if (at[i] != static_cast<std::byte>((number * 131 + i * 7 + i / 251) & 0xff)) {
+    for (std::size_t i = 0; i < bytes; ++i)
+        if (at[i] != static_cast<std::byte>((number * 131 + i * 7 + i / 251) & 0xff))
             return false;
-        }
-    }
     return true;
 }
 
@@ -44,39 +41,32 @@ int echo_side(int socket, std::uint32_t bytes, std::uint32_t count,
               const vhca::EngineConfig& config = Host::default_config()) {
     Host host(kMemoryBytes, config);
     Address peer;
-    if (!host.ok()) {
+    if (!host.ok())
         return 1;
-    }
-    if (!join(host, socket, &peer)) {
+    if (!join(host, socket, &peer))
         return 2;
-    }
-    for (std::uint32_t i = 0; i < 8; ++i) {
+    for (std::uint32_t i = 0; i < 8; ++i)
         host.post_recv(i * std::size_t{kLong}, bytes);
-    }
-    if (!meet(socket)) {
+    if (!meet(socket))
         return 3;
-    }
     std::uint32_t received = 0, answered = 0;
     while (received < count || answered < count) {
         const ibv_wc wc = host.wait();
-        if (wc.status != IBV_WC_SUCCESS) {
+        if (wc.status != IBV_WC_SUCCESS)
             return 10 + static_cast<int>(wc.status);
-        }
         if (wc.opcode != IBV_WC_RECV) {
             ++answered;
             continue;
         }
-        if (!is_filled(host.memory(wc.wr_id), bytes, received)) {
+        if (!is_filled(host.memory(wc.wr_id), bytes, received))
             return 4;
-        }
         std::memcpy(host.memory(kMemoryBytes - 64), &received, sizeof received);
         ++received;
         host.post_recv(wc.wr_id, bytes);
         host.post_send(kMemoryBytes - 64, 8, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
     }
-    if (!meet(socket)) {
+    if (!meet(socket))
         return 5;
-    }
     const auto guard = host.engine().lock();
     const vhca::FaultCounters faults = host.engine().fault_counters();
     const bool had_faults = faults.lost + faults.duplicated + faults.reordered > 0;
@@ -91,9 +81,8 @@ void echo_test(std::uint32_t bytes, std::uint32_t count, const vhca::EngineConfi
     ASSERT_TRUE(join(host, child.socket(), &peer));
     ASSERT_TRUE(meet(child.socket()));
     constexpr std::size_t kAnswers = 8 * std::size_t{kLong};
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 8; ++i)
         ASSERT_EQ(host.post_recv(kAnswers, 64), 0);
-    }
     std::uint32_t sent = 0, done = 0, answers = 0;
     while (answers < count || done < count) {
         if (sent < count && sent < answers + 4 && sent < done + 4) {
@@ -102,9 +91,8 @@ void echo_test(std::uint32_t bytes, std::uint32_t count, const vhca::EngineConfi
             ASSERT_EQ(host.post_send(place, bytes), 0);
         }
         vhca::Completion completion;
-        if (!host.poll(&completion)) {
+        if (!host.poll(&completion))
             continue;
-        }
         ASSERT_EQ(completion.wc.status, IBV_WC_SUCCESS) << answers << " answers";
         if (completion.wc.opcode == IBV_WC_RECV) {
             ++answers;
@@ -136,9 +124,8 @@ TEST(VhcaEngine, a_target_that_only_sleeps_serves_reads_and_writes) {
         Host host(kMemoryBytes);
         Address peer;
         fill(host.memory(), kLong, 1);
-        if (!join(host, socket, &peer) || !meet(socket)) {
+        if (!join(host, socket, &peer) || !meet(socket))
             return 1;
-        }
         const auto guard = host.engine().lock();  // the helper wrote it, and is done
         return is_filled(host.memory(kLong), kLong, 2) ? 0 : 2;
     });
@@ -167,9 +154,8 @@ TEST(VhcaEngine, an_initiator_that_does_not_poll_makes_progress) {
     Host host(kMemoryBytes);
     Address peer;
     ASSERT_TRUE(join(host, child.socket(), &peer));
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < 32; ++i)
         ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, kLong, peer, 0), 0);
-    }
     std::size_t done = 0;
     while (done < 32) {
         vhca::Completion completion;
@@ -211,13 +197,11 @@ int sleeping_ping_pong(int socket, bool is_first) {
     PipeSink sink;
     Host host(kMemoryBytes);
     Address peer;
-    if (!join(host, socket, &peer)) {
+    if (!join(host, socket, &peer))
         return 1;
-    }
     host.engine().set_sink(&sink);
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         host.post_recv(0, 64);
-    }
     meet(socket);
     int received = 0, sent = 0, done = 0;
     if (is_first) {
@@ -234,9 +218,8 @@ int sleeping_ping_pong(int socket, bool is_first) {
         bool has_any = false;
         while (host.poll(&completion)) {
             has_any = true;
-            if (completion.wc.status != IBV_WC_SUCCESS) {
+            if (completion.wc.status != IBV_WC_SUCCESS)
                 return 2;
-            }
             if (completion.wc.opcode != IBV_WC_RECV) {
                 ++done;
                 continue;
@@ -248,9 +231,8 @@ int sleeping_ping_pong(int socket, bool is_first) {
                 ++sent;
             }
         }
-        if (!has_any) {
+        if (!has_any)
             sink.wait();
-        }
     }
     host.engine().set_sink(nullptr);
     return meet(socket) ? 0 : 3;
@@ -265,17 +247,14 @@ TEST(VhcaEngine, no_wake_up_is_lost_between_sleepers) {
 // A thread that begins may hold a lock of the sanitizers' allocator. A child that is forked at that
 // moment would find it locked for ever.
 void wait_until_helper_runs(Host& host) {
-    while (host.engine().helper_counters().wake_ups == 0) {
+    while (host.engine().helper_counters().wake_ups == 0)
         sched_yield();
-    }
 }
 
 std::size_t descriptors() {
     std::size_t count = 0;
-    for ([[maybe_unused]] const auto& entry :
-         std::filesystem::directory_iterator("/proc/self/fd")) {
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
         ++count;
-    }
     return count;
 }
 
@@ -311,9 +290,8 @@ TEST(VhcaEngine, a_killed_peer_is_noticed_by_the_timer_and_leaves_nothing) {
     }
     // Links end when the helper, or a poll after it, has seen the hang-up.
     vhca::Completion completion;
-    while (descriptors() != before) {  // for ever, where one stays
+    while (descriptors() != before)  // for ever, where one stays
         host.poll(&completion);
-    }
 }
 
 TEST(VhcaEngine, the_time_in_which_a_peer_does_not_run_is_none_of_its_timeout) {
@@ -337,16 +315,13 @@ TEST(VhcaEngine, the_time_in_which_a_peer_does_not_run_is_none_of_its_timeout) {
     const vhca::Time start = host.engine().now();
     vhca::Completion completion;
     // Nobody tells whether a datagram was taken.
-    while (!is_udp && host.engine().now() - start < 3 * patience) {
+    while (!is_udp && host.engine().now() - start < 3 * patience)
         ASSERT_FALSE(host.poll(&completion)) << completion.wc.status;
-    }
-    if (!is_udp) {
+    if (!is_udp)
         child.resume();
-    }
     EXPECT_EQ(host.wait().status, is_udp ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
-    if (is_udp) {
+    if (is_udp)
         child.resume();
-    }
     EXPECT_TRUE(meet(child.socket()));
     EXPECT_EQ(child.result(), 0);
 }
@@ -361,14 +336,12 @@ TEST(VhcaEngine, a_forked_child_gets_an_engine_of_its_own) {
     Child child([&](int socket) {
         // The parent's objects are dead matter, but can be called.
         vhca::Completion completion;
-        if (host.poll(&completion)) {
+        if (host.poll(&completion))
             return 1;
-        }
         Host own(kMemoryBytes);
         Address peer;
-        if (!join(own, socket, &peer) || &own.engine() == engine || own.address().node == node) {
+        if (!join(own, socket, &peer) || &own.engine() == engine || own.address().node == node)
             return 2;
-        }
         return own.post_rdma(IBV_WR_RDMA_WRITE, 0, 64, peer, 0) == 0 &&
                        own.wait().status == IBV_WC_SUCCESS && meet(socket)
                    ? 0

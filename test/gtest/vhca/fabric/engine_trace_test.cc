@@ -26,9 +26,8 @@ int send_to_self(int socket, const vhca::EngineConfig& config, int error_fd) {
     // Where nothing is lost, a processor that is busy elsewhere shall not look like a loss.
     constexpr std::uint8_t kSoon = 8, kPatient = 20;
     Host host(1 << 16, config);
-    if (!host.ok() || !host.connect(host.address(), config.faults.loss > 0 ? kSoon : kPatient)) {
+    if (!host.ok() || !host.connect(host.address(), config.faults.loss > 0 ? kSoon : kPatient))
         return 1;
-    }
     for (std::uint32_t i = 0; i < kMessages; ++i) {
         if (host.post_recv(0, kBytes) != 0 || host.post_send(1 << 15, kBytes) != 0 ||
             host.wait().status != IBV_WC_SUCCESS || host.wait().status != IBV_WC_SUCCESS) {
@@ -45,17 +44,15 @@ int send_to_self(int socket, const vhca::EngineConfig& config, int error_fd) {
         outcome.bytes_sent = figures.device.payload_bytes_sent;
         outcome.lost = figures.faults ? figures.faults->lost : 0;
     }
-    if (::write(socket, &outcome, sizeof outcome) != sizeof outcome) {
+    if (::write(socket, &outcome, sizeof outcome) != sizeof outcome)
         return 3;
-    }
     // A child of a fork has neither a trace nor a summary.
     Child child([](int) {
         vhca::Engine::say_farewell();
         return 0;
     });
-    if (child.result() != 0) {
+    if (child.result() != 0)
         return 4;
-    }
     vhca::Engine::say_farewell();
     vhca::Engine::say_farewell();
     return 0;
@@ -98,11 +95,9 @@ void run(const TraceFolder& folder, const vhca::EngineConfig& config, Left* left
 /// The PSN of RC's sends with their number, so often as they are there.
 std::map<std::uint64_t, unsigned> sends_of(const PcapFile& file, std::size_t bth_at) {
     std::map<std::uint64_t, unsigned> sends;
-    for (const PcapFile::Frame& frame : file.frames) {
-        if (frame.field(bth_at, 1) <= 0x04) {
+    for (const PcapFile::Frame& frame : file.frames)
+        if (frame.field(bth_at, 1) <= 0x04)
             ++sends[frame.field(bth_at + 9, 3)];
-        }
-    }
     return sends;
 }
 
@@ -112,9 +107,8 @@ void check(const Left& left, std::uint32_t link_type, std::size_t bth_at) {
     EXPECT_GE(left.file.frames.size(), left.outcome.sent + left.outcome.received);
     const auto sends = sends_of(left.file, bth_at);
     EXPECT_EQ(sends.size(), 3 * kMessages);
-    for (const auto& [psn, count] : sends) {
+    for (const auto& [psn, count] : sends)
         EXPECT_GE(count, 2U) << "left and arrived; PSN " << psn;
-    }
     std::uint64_t before = 0;
     for (const PcapFile::Frame& frame : left.file.frames) {
         EXPECT_GE(frame.time_ns, before);

@@ -48,9 +48,8 @@ struct Bench {
         }
     }
     void settle() {
-        while (wire.progress(now) != vhca::kNever) {
+        while (wire.progress(now) != vhca::kNever)
             now += 1'000;
-        }
     }
 };
 

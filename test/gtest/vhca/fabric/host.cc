@@ -61,20 +61,17 @@ vhca::EngineConfig Host::default_config() {
     vhca::EngineConfig config;
     config.device.guid = 0x0002c90300740001;
     const char* fabric = std::getenv("TAGWIRE_TEST_FABRIC");
-    if (fabric != nullptr && std::string_view(fabric) == "udp") {
+    if (fabric != nullptr && std::string_view(fabric) == "udp")
         config.fabric = vhca::FabricKind::kUdp;
-    }
     return config;
 }
 
 Host::Host(std::size_t memory_bytes, const vhca::EngineConfig& config) : memory_(memory_bytes) {
     vhca::EngineConfig own = config;
-    if (own.fabric == vhca::FabricKind::kUdp && own.address.empty()) {
+    if (own.fabric == vhca::FabricKind::kUdp && own.address.empty())
         own.address = loopback_address();  // here, since a child is another process
-    }
-    if (vhca::Engine::get(own, &engine_) != 0) {
+    if (vhca::Engine::get(own, &engine_) != 0)
         return;
-    }
     const auto guard = engine_->lock();
     vhca::Device& device = engine_->device();
     if (device.create_pd(nullptr, &pd_) != 0 ||
@@ -89,15 +86,13 @@ Host::Host(std::size_t memory_bytes, const vhca::EngineConfig& config) : memory_
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = 64};
-    if (device.create_qp(pair, &qp_) != 0) {
+    if (device.create_qp(pair, &qp_) != 0)
         qp_ = nullptr;
-    }
 }
 
 Host::~Host() {
-    if (!ok()) {
+    if (!ok())
         return;
-    }
     const auto guard = engine_->lock();
     vhca::Device& device = engine_->device();
     device.destroy_qp(*qp_);
@@ -120,18 +115,16 @@ bool Host::connect(const Address& peer, std::uint8_t timeout, std::uint8_t retri
     attr.rq_psn = attr.sq_psn = psn;
     const auto guard = engine_->lock();
     int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-    if (qp_->modify(attr, mask, {}, engine_->now()) != 0) {
+    if (qp_->modify(attr, mask, {}, engine_->now()) != 0)
         return false;
-    }
     attr.qp_state = IBV_QPS_RTR;
     attr.dest_qp_num = peer.qpn;
     attr.ah_attr = path_to(*engine_, peer.node);
     attr.path_mtu = engine_->device().config().active_mtu;
     mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    if (qp_->modify(attr, mask, engine_->route_of(attr.ah_attr), engine_->now()) != 0) {
+    if (qp_->modify(attr, mask, engine_->route_of(attr.ah_attr), engine_->now()) != 0)
         return false;
-    }
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = timeout;
     attr.retry_cnt = retries;
@@ -182,9 +175,8 @@ bool Host::poll(Completion* completion_p) {
         }
     }
     engine_->note_poll();
-    if (!got && ++empty_polls_ % 32 == 0) {
+    if (!got && ++empty_polls_ % 32 == 0)
         sched_yield();
-    }
     return got;
 }
 

@@ -15,9 +15,8 @@ std::vector<std::byte> bytes_of(std::string_view hex) {
         return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10);
     };
     std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
         bytes.push_back(static_cast<std::byte>(digit(hex[i]) << 4 | digit(hex[i + 1])));
-    }
     return bytes;
 }
 
@@ -63,9 +62,8 @@ TEST(VhcaIcrc, what_changes_on_the_way_is_left_out) {
 TEST(VhcaIcrc, every_other_byte_counts) {
     const std::vector<std::byte> good = bytes_of(kUcSend);
     for (std::size_t at = 0; at < good.size(); ++at) {
-        if (at == 1 || at == 8 || at == 10 || at == 11 || at == 26 || at == 27 || at == 32) {
+        if (at == 1 || at == 8 || at == 10 || at == 11 || at == 26 || at == 27 || at == 32)
             continue;
-        }
         std::vector<std::byte> packet = good;
         packet[at] ^= std::byte{1};
         EXPECT_FALSE(is_right(packet)) << "byte " << at;

@@ -31,11 +31,9 @@ void pin(int which) {
     cpu_set_t allowed, one;
     sched_getaffinity(0, sizeof allowed, &allowed);
     CPU_ZERO(&one);
-    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu) {
-        if (CPU_ISSET(cpu, &allowed) && seen++ == which) {
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &allowed) && seen++ == which)
             CPU_SET(cpu, &one);
-        }
-    }
     sched_setaffinity(0, sizeof one, &one);
 }
 
@@ -52,9 +50,8 @@ class Instructions {
         fd_ = static_cast<int>(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0));
     }
     ~Instructions() {
-        if (fd_ >= 0) {
+        if (fd_ >= 0)
             close(fd_);
-        }
     }
     [[nodiscard]] std::uint64_t count() const {
         std::uint64_t value = 0;
@@ -76,9 +73,8 @@ void check(const ibv_wc& wc) {
 void round_trip(Host& host, bool is_first) {
     host.post_recv(64, kLong);
     int missing = 2;
-    if (is_first) {
+    if (is_first)
         host.post_send(0, 8, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
-    }
     bool has_sent = is_first;
     while (missing != 0) {
         const ibv_wc wc = host.wait();
@@ -94,20 +90,17 @@ void round_trip(Host& host, bool is_first) {
 void latency(Host& host, int socket, bool is_first) {
     constexpr int kBatches = 400, kBatch = 32;
     std::vector<double> ns;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         host.post_recv(64, kLong);  // ahead, so that no message finds nothing to go to
-    }
     meet(socket);
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 2000; ++i)
         round_trip(host, is_first);
-    }
     const Instructions instructions;
     const std::uint64_t before = instructions.count();
     for (int batch = 0; batch < kBatches; ++batch) {
         const std::uint64_t start = ucs::clock_now_ns();
-        for (int i = 0; i < kBatch; ++i) {
+        for (int i = 0; i < kBatch; ++i)
             round_trip(host, is_first);
-        }
         ns.push_back(static_cast<double>(ucs::clock_now_ns() - start) / kBatch / 2);
     }
     const std::uint64_t used = instructions.count() - before;
@@ -142,18 +135,15 @@ void stream(Host& host, int socket, bool is_first, ibv_wr_opcode opcode, const A
     constexpr std::size_t kMessages = 20'000;
     const bool is_send = opcode == IBV_WR_SEND;
     std::size_t posted = 0, done = 0;
-    if (!is_first && is_send) {
-        for (; posted < 2 * kWindow; ++posted) {
+    if (!is_first && is_send)
+        for (; posted < 2 * kWindow; ++posted)
             host.post_recv(0, kLong);
-        }
-    }
     meet(socket);
     const std::uint64_t start = ucs::clock_now_ns();
     if (is_first) {
         while (done < kMessages) {
-            for (; posted < kMessages && posted < done + kWindow; ++posted) {
+            for (; posted < kMessages && posted < done + kWindow; ++posted)
                 is_send ? host.post_send(0, kLong) : host.post_rdma(opcode, 0, kLong, peer, 0);
-            }
             vhca::Completion completion;
             if (host.poll(&completion)) {
                 check(completion.wc);
@@ -184,14 +174,12 @@ int run(int socket, bool is_first) {
     pin(is_first ? 0 : 1);
     Host host(1 << 20);
     Address peer;
-    if (!host.ok() || !exchange(socket, host.address(), &peer) || !host.connect(peer)) {
+    if (!host.ok() || !exchange(socket, host.address(), &peer) || !host.connect(peer))
         return 1;
-    }
     meet(socket);
     latency(host, socket, is_first);
-    for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    for (const ibv_wr_opcode opcode : {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ})
         stream(host, socket, is_first, opcode, peer);
-    }
     const vhca::Engine::HelperCounters helper = host.engine().helper_counters();
     std::printf("%s: helper woke %llu times, took over %llu times\n", is_first ? "first" : "second",
                 static_cast<unsigned long long>(helper.wake_ups),
@@ -203,9 +191,8 @@ int run(int socket, bool is_first) {
 // instructions of a message can be counted by running this twice under callgrind.
 int talk_to_itself(long messages) {
     Host host(1 << 20);
-    if (!host.ok() || !host.connect(host.address())) {
+    if (!host.ok() || !host.connect(host.address()))
         return 1;
-    }
     for (long i = 0; i < messages; ++i) {
         host.post_recv(64, 8);
         host.post_send(0, 8, IBV_SEND_SIGNALED | IBV_SEND_INLINE);
@@ -219,13 +206,11 @@ int talk_to_itself(long messages) {
 }  // namespace tagwire::test
 
 int main(int argc, char** argv) {
-    if (argc == 3 && std::strcmp(argv[1], "self") == 0) {
+    if (argc == 3 && std::strcmp(argv[1], "self") == 0)
         return tagwire::test::talk_to_itself(std::atol(argv[2]));
-    }
     std::array<int, 2> sockets{};
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets.data()) != 0)
         return 1;
-    }
     const pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

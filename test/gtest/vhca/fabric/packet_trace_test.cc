@@ -26,9 +26,8 @@ std::uint32_t slow_crc(std::span<const std::byte> bytes) {
     std::uint32_t crc = 0xffffffff;
     for (const std::byte byte : bytes) {
         crc ^= std::to_integer<std::uint32_t>(byte);
-        for (int bit = 0; bit < 8; ++bit) {
+        for (int bit = 0; bit < 8; ++bit)
             crc = (crc & 1) != 0 ? crc >> 1 ^ 0xedb88320 : crc >> 1;
-        }
     }
     return ~crc;
 }
@@ -40,9 +39,8 @@ std::vector<std::byte> send_only(std::size_t payload_bytes, std::uint32_t psn = 
     packet.psn = psn;
     std::vector<std::byte> bytes(vhca::packet_bytes(packet.opcode, payload_bytes));
     std::byte* const payload = vhca::put_headers(bytes.data(), packet, payload_bytes);
-    for (std::size_t i = 0; i < payload_bytes; ++i) {
+    for (std::size_t i = 0; i < payload_bytes; ++i)
         payload[i] = static_cast<std::byte>(i * 7 + 1);
-    }
     vhca::put_padding(payload + payload_bytes, payload_bytes);
     return bytes;
 }
@@ -68,9 +66,8 @@ TEST(VhcaPacketFrame, invariant_crc_of_a_local_packet_is_that_of_the_specificati
         0x40, 0x02, 0x38, 0xf2, 0x7a, 0x05, 0x00, 0x00, 0x00, 0x0e, 0xbb, 0x88, 0x4d,
         0x85, 0xfd, 0x5c, 0xfb, 0xa4, 0x72, 0x8b, 0xc0, 0x69, 0x0e, 0xd4, 0x00, 0x00};
     std::vector<std::byte> bytes;
-    for (const unsigned byte : kPacket) {
+    for (const unsigned byte : kPacket)
         bytes.push_back(static_cast<std::byte>(byte));
-    }
     bytes[0] |= std::byte{0xf0};
     EXPECT_EQ(vhca::icrc_behind(std::span(bytes).first(8), std::span(bytes).subspan(8)),
               0x5ab72596);
@@ -137,17 +134,15 @@ TEST(VhcaPacketFrame, roce_frame_over_ipv6_has_the_gids_of_both_nodes) {
     EXPECT_EQ(big_endian(ip.subspan(32, 8)), kBase | 2);
     // The sum over pseudo header and datagram, checksum included, is all ones.
     std::uint64_t sum = 17 + (ip.size() - 40);
-    for (std::size_t i = 8; i < ip.size(); i += 2) {
+    for (std::size_t i = 8; i < ip.size(); i += 2)
         sum += big_endian(ip.subspan(i, 2));
-    }
     EXPECT_NE(big_endian(ip.subspan(46, 2)), 0U);
     EXPECT_EQ(sum % 0xffff, 0U);
     std::vector<std::byte> masked(8, std::byte{0xff});
     masked.insert(masked.end(), ip.begin(), ip.end() - 4);
     masked[8] |= std::byte{0x0f};
-    for (const std::size_t at : {1U, 2U, 3U, 7U, 46U, 47U, 52U}) {
+    for (const std::size_t at : {1U, 2U, 3U, 7U, 46U, 47U, 52U})
         masked[8 + at] = std::byte{0xff};
-    }
     EXPECT_EQ(vhca::take_icrc(&frame[frame.size() - 4]), slow_crc(masked));
 }
 
@@ -169,9 +164,8 @@ TEST(VhcaPacketTrace, file_has_every_packet_in_order_of_time) {
     auto* trace = vhca::PacketTrace::begin(folder.file("a.pcap"), framer.link_type());
     ASSERT_NE(trace, nullptr);
     constexpr std::uint32_t kCount = 1000;
-    for (std::uint32_t i = 0; i < kCount; ++i) {
+    for (std::uint32_t i = 0; i < kCount; ++i)
         trace->add(framer, {1, 2}, send_only(i % 64, i));
-    }
     EXPECT_EQ(trace->finish(), 0U);
     const auto file = read_pcap(folder.file("a.pcap"));
     ASSERT_TRUE(file);
@@ -217,9 +211,8 @@ TEST(VhcaPacketTrace, full_disk_leaves_whole_records) {
         ::setrlimit(RLIMIT_FSIZE, &limit);
         const PacketFramer framer(FrameKind::kRoceIpv4);
         auto* trace = vhca::PacketTrace::begin(path, framer.link_type());
-        for (int i = 0; trace != nullptr && i < 1000; ++i) {
+        for (int i = 0; trace != nullptr && i < 1000; ++i)
             trace->add(framer, {1, 2}, send_only(1001));
-        }
         return trace != nullptr && trace->finish() == 0 ? 0 : 1;
     });
     EXPECT_EQ(child.result(), 0);
@@ -241,9 +234,8 @@ TEST(VhcaPacketTrace, reader_that_stops_holds_the_program_up_shortly) {
     const auto packet = send_only(4096);
     const auto start = std::chrono::steady_clock::now();
     constexpr std::size_t kCount = 4 * vhca::PacketTrace::kGatherBytes / 4096;
-    for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::size_t i = 0; i < kCount; ++i)
         trace->add(framer, {1, 2}, packet);
-    }
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     const std::uint64_t left_out = trace->finish();
     EXPECT_GT(left_out, kCount / 4);
@@ -258,9 +250,8 @@ TEST(VhcaPacketTrace, threads_share_a_file) {
     auto* trace = vhca::PacketTrace::begin(folder.file("a.pcap"), framer.link_type());
     ASSERT_NE(trace, nullptr);
     const auto write = [&](std::uint64_t node) {
-        for (std::uint32_t i = 0; i < 2000; ++i) {
+        for (std::uint32_t i = 0; i < 2000; ++i)
             trace->add(framer, {node, 9}, send_only(16, i));
-        }
     };
     std::thread other(write, 2);
     write(1);

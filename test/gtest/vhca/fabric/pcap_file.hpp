@@ -21,9 +21,8 @@ namespace tagwire::test {
 
 inline std::uint64_t big_endian(std::span<const std::byte> bytes) {
     std::uint64_t value = 0;
-    for (const std::byte byte : bytes) {
+    for (const std::byte byte : bytes)
         value = value << 8 | std::to_integer<std::uint64_t>(byte);
-    }
     return value;
 }
 
@@ -46,21 +45,18 @@ inline std::optional<PcapFile> read_pcap(const std::string& path) {
     const std::string all{std::istreambuf_iterator<char>(stream), {}};
     const auto bytes = std::as_bytes(std::span(all));
     vhca::PcapHeader header;
-    if (bytes.size() < sizeof header) {
+    if (bytes.size() < sizeof header)
         return std::nullopt;
-    }
     std::memcpy(&header, bytes.data(), sizeof header);
-    if (header.magic != 0xa1b23c4d || header.major != 2 || header.minor != 4) {
+    if (header.magic != 0xa1b23c4d || header.major != 2 || header.minor != 4)
         return std::nullopt;
-    }
     PcapFile file;
     file.link_type = header.link_type;
     std::size_t at = sizeof header;
     while (at != bytes.size()) {
         vhca::PcapRecord record;
-        if (bytes.size() - at < sizeof record) {
+        if (bytes.size() - at < sizeof record)
             return std::nullopt;
-        }
         std::memcpy(&record, &bytes[at], sizeof record);
         at += sizeof record;
         if (record.nanoseconds >= 1'000'000'000 || record.bytes != record.bytes_on_wire ||

@@ -27,9 +27,8 @@ struct Model {
 
     bool send(std::uint64_t value) {
         std::byte* place = sender.claim(sizeof value);
-        if (place == nullptr) {
+        if (place == nullptr)
             return false;
-        }
         det::plain_write(place, sizeof value);
         std::memcpy(place, &value, sizeof value);
         sender.publish(sizeof value);
@@ -40,9 +39,8 @@ struct Model {
         std::span<const std::byte> packet;
         receiver.begin_visit();
         const Peek seen = receiver.peek(&packet);
-        if (seen == Peek::kEmpty) {
+        if (seen == Peek::kEmpty)
             return -1;
-        }
         run.check(seen == Peek::kPacket && packet.size() == 8, "what came is what was sent");
         std::uint64_t value = 0;
         det::plain_read(packet.data(), sizeof value);
@@ -66,9 +64,8 @@ void sleep_against_publish(DetRun& run) {
         rang = ring.sender.must_ring();
     });
     run.spawn([&] { slept = ring.try_sleep(); });
-    if (run.run()) {
+    if (run.run())
         run.check(!slept || rang, "the receiver sleeps and nobody rang");
-    }
 }
 
 TEST(VhcaRingModel, either_the_sleeper_sees_the_packet_or_the_sender_rings) {
@@ -87,11 +84,9 @@ TEST(VhcaRingModel, packets_come_once_in_order_across_the_end_of_the_ring) {
         constexpr std::uint64_t kPackets = 2 * vhca::kRingSlots + 3;
         Model<BothPay> ring;
         run.spawn([&] {
-            for (std::uint64_t i = 0; i < kPackets; ++i) {
-                while (!ring.send(i)) {
+            for (std::uint64_t i = 0; i < kPackets; ++i)
+                while (!ring.send(i))
                     DetFences::pause();
-                }
-            }
         });
         run.spawn([&] {
             for (std::uint64_t i = 0; i < kPackets;) {
@@ -115,9 +110,8 @@ TEST(VhcaRingModel, nobody_rings_for_a_receiver_that_polls) {
             run.check(!ring.sender.must_ring(), "rang for a receiver that is awake");
         });
         run.spawn([&] {
-            while (ring.receive(run) == -1) {
+            while (ring.receive(run) == -1)
                 DetFences::pause();
-            }
         });
         run.run();
     }));

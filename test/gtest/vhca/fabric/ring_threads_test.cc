@@ -61,9 +61,8 @@ TEST(VhcaRingThreads, packets_of_all_sizes_arrive_intact_and_in_order) {
         Sender sender(segment.ring);
         for (std::uint32_t i = 0; i < kPackets; ++i) {
             std::byte* place = nullptr;
-            while ((place = sender.claim(size_of(i))) == nullptr) {
+            while ((place = sender.claim(size_of(i))) == nullptr)
                 std::this_thread::yield();
-            }
             fill(place, i);
             sender.publish(size_of(i));
         }
@@ -95,24 +94,20 @@ TEST(VhcaRingThreads, a_sleeper_is_woken_for_every_packet) {
     std::thread sending([&] {
         Sender sender(segment.ring, fences);
         for (std::uint32_t i = 0; i < kTimes; ++i) {
-            while (received.load(std::memory_order_relaxed) < i) {
+            while (received.load(std::memory_order_relaxed) < i)
                 std::this_thread::yield();
-            }
             std::byte* place = sender.claim(20);
-            if (place == nullptr) {
+            if (place == nullptr)
                 return;
-            }
             fill(place, 1);
             sender.publish(20);
-            if (sender.must_ring()) {
+            if (sender.must_ring())
                 bell.store(1, std::memory_order_relaxed);
-            }
         }
     });
     Receiver receiver(segment.ring, fences);
-    if (fences.has_membarrier) {
+    if (fences.has_membarrier)
         receiver.spare_sender();
-    }
     for (std::uint32_t got = 0; got < kTimes;) {
         std::span<const std::byte> packet;
         if (receiver.peek(&packet) == Peek::kPacket) {
@@ -126,9 +121,8 @@ TEST(VhcaRingThreads, a_sleeper_is_woken_for_every_packet) {
             receiver.disarm();
             continue;
         }
-        while (bell.exchange(0, std::memory_order_relaxed) == 0) {
+        while (bell.exchange(0, std::memory_order_relaxed) == 0)
             std::this_thread::yield();
-        }
     }
     sending.join();
 }
@@ -166,9 +160,8 @@ TEST(VhcaRing, packets_of_a_visit_are_consumed_when_the_next_one_begins) {
     std::span<const std::byte> packet;
     for (unsigned i = 0; i < 2; ++i) {
         receiver.begin_visit();
-        while (receiver.peek(&packet) == Peek::kPacket) {
+        while (receiver.peek(&packet) == Peek::kPacket)
             receiver.advance();
-        }
         EXPECT_EQ(sender.unconsumed(), i == 0 ? 3U : 0U);
     }
     ASSERT_NE(sender.claim(8), nullptr);

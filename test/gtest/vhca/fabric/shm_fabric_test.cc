@@ -34,9 +34,8 @@ struct Node {
 
     bool send(Route to, std::uint32_t number, std::size_t bytes) {
         std::byte* place = fabric->claim(to, bytes);
-        if (place == nullptr) {
+        if (place == nullptr)
             return false;
-        }
         std::memset(place, static_cast<int>(number & 0xff), bytes);
         std::memcpy(place, &number, sizeof number);
         fabric->commit(to, bytes);
@@ -107,13 +106,11 @@ TEST(ShmFabric, nodes_get_different_lids) {
 TEST(ShmFabric, packets_arrive_intact_in_order_and_from_where_they_came) {
     Node one, two;
     constexpr std::uint32_t kPackets = 5'000;
-    for (std::uint32_t i = 0; i < kPackets;) {
-        if (one.send(two.route(), i, i % 3 == 0 ? kLong : kShort)) {
+    for (std::uint32_t i = 0; i < kPackets;)
+        if (one.send(two.route(), i, i % 3 == 0 ? kLong : kShort))
             ++i;
-        } else {
+        else
             two.poll();
-        }
-    }
     while (two.poll() != 0) {
     }
     ASSERT_EQ(two.numbers.size(), kPackets);
@@ -128,9 +125,8 @@ TEST(ShmFabric, packets_arrive_intact_in_order_and_from_where_they_came) {
 TEST(ShmFabric, a_peer_that_does_not_read_fills_only_its_ring) {
     Node one, two, three;
     std::uint32_t sent = 0;
-    while (one.send(two.route(), sent, kShort)) {
+    while (one.send(two.route(), sent, kShort))
         ++sent;
-    }
     EXPECT_EQ(sent, vhca::kRingSlots);
     EXPECT_TRUE(one.send(three.route(), 1, kShort));
 }
@@ -146,9 +142,8 @@ TEST(ShmFabric, a_node_reaches_itself) {
 
 TEST(ShmFabric, packets_to_nobody_vanish) {
     Node one;
-    for (const std::uint64_t lid : {std::uint64_t{0}, std::uint64_t{0xbff0}, ~std::uint64_t{0}}) {
+    for (const std::uint64_t lid : {std::uint64_t{0}, std::uint64_t{0xbff0}, ~std::uint64_t{0}})
         EXPECT_TRUE(one.send(Route{lid}, 1, kLong));
-    }
     EXPECT_EQ(one.counters().vanished, 3U);
 }
 
@@ -175,9 +170,8 @@ TEST(ShmFabric, the_end_of_a_node_is_told_before_the_first_packet_of_the_next_wi
     Node again;
     ASSERT_EQ(again.route(), route);
     ASSERT_TRUE(again.send(receiver.route(), 2, kShort));
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 3; ++i)
         receiver.poll();
-    }
     EXPECT_EQ(receiver.numbers, (std::vector<std::uint32_t>{1, 2}));
     EXPECT_EQ(receiver.gone, (std::vector<std::uint64_t>{route.node}));
     EXPECT_EQ(receiver.seen_when_gone, (std::vector<std::size_t>{1}));
@@ -215,9 +209,8 @@ TEST(ShmFabric, an_armed_node_is_knocked_at_once) {
 TEST(ShmFabric, a_peer_that_takes_nothing_is_knocked_at_ever_more_rarely) {
     Node one, two;
     ASSERT_TRUE(one.send(two.route(), 1, kShort));
-    for (int i = 0; i < 1'000; ++i) {
+    for (int i = 0; i < 1'000; ++i)
         one.fabric->knock_at_idle();
-    }
     EXPECT_GE(one.counters().knocks_sent, 5U);
     EXPECT_LE(one.counters().knocks_sent, 30U);
     two.poll();
@@ -306,19 +299,16 @@ TEST(ShmFabric, nonsense_in_a_ring_ends_that_link_only) {
 TEST(ShmFabric, connections_that_say_nothing_are_bounded) {
     Node node;
     std::vector<ucs::UniqueFd> silent;
-    for (std::size_t i = 0; i < ShmFabric::kUnknownMax + 10; ++i) {
+    for (std::size_t i = 0; i < ShmFabric::kUnknownMax + 10; ++i)
         silent.push_back(connect_to(node));
-    }
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; ++i)
         node.poll();
-    }
     EXPECT_EQ(node.counters().refused, 10U);
 }
 
 TEST(ShmFabric, another_user_is_refused) {
-    if (::geteuid() != 0) {
+    if (::geteuid() != 0)
         TW_SKIP("becoming another user needs root");
-    }
     Node node;
     const std::string name = vhca::node_socket_name(0, node.fabric->lid());
     const pid_t child = ::fork();

@@ -47,9 +47,8 @@ struct UdpNode {
         packet.opcode = vhca::Opcode::kRcSendOnly;
         const std::size_t bytes = vhca::packet_bytes(packet.opcode, payload_bytes);
         std::byte* place = fabric->claim(to, bytes);
-        if (place == nullptr) {
+        if (place == nullptr)
             return false;
-        }
         std::byte* payload = put_headers(place, packet, payload_bytes);
         std::memset(payload, 7, payload_bytes);
         vhca::put_padding(payload + payload_bytes, payload_bytes);
@@ -62,9 +61,8 @@ struct UdpNode {
             return counters().packets_received + counters().foreign + counters().malformed +
                    counters().bad_crc;
         };
-        for (int i = 0; i < 1'000'000 && seen() < count; ++i) {
+        for (int i = 0; i < 1'000'000 && seen() < count; ++i)
             fabric->deliver(*device, 1);
-        }
         EXPECT_EQ(seen(), count);
     }
 };
@@ -95,9 +93,8 @@ struct Stranger {
 
 TEST(VhcaUdpFabric, packets_of_all_sizes_arrive_once) {
     UdpNode a(1), b(2);
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, vhca::kMtuMax}) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, vhca::kMtuMax})
         ASSERT_TRUE(a.send(b.route(), bytes));
-    }
     ASSERT_TRUE(a.send(a.route()));  // to oneself
     EXPECT_TRUE(a.fabric->flush());
     b.receive(3);
@@ -110,9 +107,8 @@ TEST(VhcaUdpFabric, packets_of_all_sizes_arrive_once) {
 
 TEST(VhcaUdpFabric, a_full_batch_is_sent_by_the_next_claim) {
     UdpNode a(1), b(2);
-    for (unsigned i = 0; i < 3 * UdpFabric::kBatch; ++i) {
+    for (unsigned i = 0; i < 3 * UdpFabric::kBatch; ++i)
         ASSERT_TRUE(a.send(b.route(), 8));
-    }
     EXPECT_TRUE(a.fabric->flush());
     b.receive(std::uint64_t{3} * UdpFabric::kBatch);
     EXPECT_EQ(b.delivered(), 3U * UdpFabric::kBatch);
@@ -168,9 +164,8 @@ TEST(VhcaUdpFabric, an_address_serves_one_process) {
     std::unique_ptr<UdpFabric> second;
     EXPECT_EQ(UdpFabric::open(loopback_address(1).c_str(), &second), EADDRINUSE);
     EXPECT_EQ(UdpFabric::open("192.0.2.1", &second), EADDRNOTAVAIL);
-    for (const char* address : {"localhost", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1"}) {
+    for (const char* address : {"localhost", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1"})
         EXPECT_EQ(UdpFabric::open(address, &second), EINVAL) << address;
-    }
     EXPECT_EQ(second, nullptr);
 }
 

@@ -38,9 +38,8 @@ struct Names {
     std::exit(1);
 }
 void require(bool condition, const char* what) {
-    if (!condition) {
+    if (!condition)
         fail(what);
-    }
 }
 
 /** A datagram queue pair beside the Host's reliable one. */
@@ -102,16 +101,13 @@ std::byte pattern(std::uint32_t round, std::size_t at) {
     return static_cast<std::byte>((round * 131 + at * 7 + at / 251) & 0xff);
 }
 void fill(Host& host, std::uint32_t round) {
-    for (std::size_t i = 0; i < kMessageBytes; ++i) {
+    for (std::size_t i = 0; i < kMessageBytes; ++i)
         *host.memory(kOut + i) = pattern(round, i);
-    }
 }
 bool is_filled(Host& host, std::size_t offset, std::size_t bytes, std::uint32_t round) {
-    for (std::size_t i = 0; i < bytes; ++i) {
-        if (*host.memory(offset + i) != pattern(round, i)) {
+    for (std::size_t i = 0; i < bytes; ++i)
+        if (*host.memory(offset + i) != pattern(round, i))
             return false;
-        }
-    }
     return true;
 }
 
@@ -135,9 +131,8 @@ Names introduce(Host& host, const Datagrams& datagrams) {
 
 ibv_wc wait_good(Host& host) {
     const ibv_wc wc = host.wait();
-    if (wc.status != IBV_WC_SUCCESS) {
+    if (wc.status != IBV_WC_SUCCESS)
         fail("completion " + std::to_string(wc.wr_id) + " has status " + std::to_string(wc.status));
-    }
     return wc;
 }
 
@@ -170,9 +165,8 @@ void run_round(Host& host, const Names& peer, std::uint32_t round) {
 }
 
 void run_active(Host& host, Datagrams& datagrams, const Names& peer, std::uint32_t rounds) {
-    for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (std::uint32_t round = 0; round < rounds; ++round)
         run_round(host, peer, round);
-    }
     datagrams.send(peer, 40);
     wait_good(host);
     const auto guard = host.engine().lock();
@@ -213,13 +207,11 @@ void run_passive(Host& host, Datagrams& datagrams, std::uint32_t rounds) {
     std::uint64_t count = 0;
     std::byte end{};
     vhca::Completion completion;
-    for (unsigned turns = 0;; ++turns) {
-        if (host.poll(&completion)) {
+    for (unsigned turns = 0;; ++turns)
+        if (host.poll(&completion))
             take(host, datagrams, completion, &count);
-        } else if (turns % 64 == 0 && ::read(STDIN_FILENO, &end, 1) == 0) {
+        else if (turns % 64 == 0 && ::read(STDIN_FILENO, &end, 1) == 0)
             break;
-        }
-    }
     require(count == 4 * std::uint64_t{rounds}, "not every message came");
 }
 
@@ -230,9 +222,8 @@ int run(const char* address, bool is_active, std::uint32_t rounds) {
     const Names peer = introduce(host, datagrams);
     constexpr std::uint8_t kTimeout = 16;  // a quarter of a second: a busy machine is no loss
     require(host.connect(peer.rc, kTimeout, 7, kPsn), "connect");
-    for (std::uint32_t i = 0; i < kReceives; ++i) {
+    for (std::uint32_t i = 0; i < kReceives; ++i)
         require(host.post_recv(std::size_t{i} * kReceiveBytes, kReceiveBytes) == 0, "post_recv");
-    }
     datagrams.receive();
     std::puts("ready");
     std::fflush(stdout);
@@ -250,9 +241,8 @@ int run(const char* address, bool is_active, std::uint32_t rounds) {
 }  // namespace tagwire::test
 
 int main(int argc, char** argv) {
-    if (argc != 4) {
+    if (argc != 4)
         return 2;
-    }
     return tagwire::test::run(argv[1], std::strcmp(argv[2], "active") == 0,
                               static_cast<std::uint32_t>(std::atoi(argv[3])));
 }

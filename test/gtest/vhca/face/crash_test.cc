@@ -33,21 +33,17 @@ bool meet(int socket) {
 int swallow(int socket) {
     Side side({});
     const std::optional<Address> peer = exchange(socket, side);
-    if (!peer) {
+    if (!peer)
         return 1;
-    }
     side.connect(peer->path, peer->qpn);
-    for (std::uint64_t i = 0; i < 16; ++i) {
+    for (std::uint64_t i = 0; i < 16; ++i)
         side.post_recv(i, i * 1024, 1024);
-    }
-    if (!meet(socket)) {
+    if (!meet(socket))
         return 2;
-    }
     for (;;) {
         ibv_wc wc{};
-        if (ibv_poll_cq(side.cq, 1, &wc) == 1) {
+        if (ibv_poll_cq(side.cq, 1, &wc) == 1)
             side.post_recv(wc.wr_id, wc.wr_id * 1024, 1024);
-        }
     }
 }
 
@@ -76,9 +72,8 @@ TEST(VhcaCrash, peer_killed_in_mid_traffic_is_one_retry_error_and_the_rest_is_fl
     Side side({});
     join(side, child);
     std::uint64_t posted = 0, completed = 0;
-    for (; posted < 8; ++posted) {
+    for (; posted < 8; ++posted)
         ASSERT_EQ(post(side, posted), 0);
-    }
     for (; completed < 300; ++completed) {  // eight are always on their way
         const ibv_wc wc = side.wait();
         ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
@@ -86,13 +81,11 @@ TEST(VhcaCrash, peer_killed_in_mid_traffic_is_one_retry_error_and_the_rest_is_fl
         ASSERT_EQ(post(side, posted++), 0);
     }
     child.kill();
-    for (; posted < completed + 16; ++posted) {
+    for (; posted < completed + 16; ++posted)
         ASSERT_EQ(post(side, posted), 0);
-    }
     ibv_wc wc = side.wait();
-    for (; wc.status == IBV_WC_SUCCESS; wc = side.wait()) {
+    for (; wc.status == IBV_WC_SUCCESS; wc = side.wait())
         ASSERT_EQ(wc.wr_id, completed++);
-    }
     EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
     ASSERT_EQ(wc.wr_id, completed++);
     while (completed < posted) {

@@ -22,9 +22,8 @@ class DcSide : public Side {
   public:
     DcSide() : Side({.has_srq = true}) {}
     ~DcSide() {
-        for (ibv_qp* made : {dci, dct}) {
+        for (ibv_qp* made : {dci, dct})
             EXPECT_TRUE(made == nullptr || ibv_destroy_qp(made) == 0);
-        }
     }
     DcSide(const DcSide&) = delete;
     DcSide& operator=(const DcSide&) = delete;
@@ -47,9 +46,8 @@ class DcSide : public Side {
         mlx5dv_qp_init_attr wanted{};
         wanted.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
         wanted.dc_init_attr.dc_type = type;
-        if (type == MLX5DV_DCTYPE_DCT) {
+        if (type == MLX5DV_DCTYPE_DCT)
             wanted.dc_init_attr.dct_access_key = kKey;
-        }
         return wanted;
     }
     static ibv_qp_attr values(ibv_qp_state state) {

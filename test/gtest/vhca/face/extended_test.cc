@@ -114,9 +114,8 @@ TEST(VhcaCqEx, readers_give_what_was_asked_for) {
     EXPECT_EQ(pair.a.wait().status, IBV_WC_SUCCESS);
     ibv_poll_cq_attr attr{};
     int error = ENOENT;
-    for (int polls = 0; error == ENOENT && polls < kPollsMax; ++polls) {
+    for (int polls = 0; error == ENOENT && polls < kPollsMax; ++polls)
         error = ibv_start_poll(pair.b.cq_ex, &attr);
-    }
     ASSERT_EQ(error, 0);
     ibv_cq_ex* cq = pair.b.cq_ex;
     EXPECT_EQ(cq->wr_id, 5U);
@@ -224,14 +223,12 @@ TEST(VhcaQpEx, requests_that_do_not_all_fit_are_not_posted_at_all) {
     std::memset(pair.a.buffer.data(), 0x77, 8);
     qp->wr_flags = IBV_SEND_SIGNALED;
     ibv_wr_start(qp);
-    for (std::uint64_t id = 0; id < 17; ++id) {  // one more than there is room for
+    for (std::uint64_t id = 0; id < 17; ++id)  // one more than there is room for
         write(id, id * 8);
-    }
     EXPECT_EQ(ibv_wr_complete(qp), ENOMEM);
     ibv_wr_start(qp);
-    for (std::uint64_t id = 100; id < 116; ++id) {
+    for (std::uint64_t id = 100; id < 116; ++id)
         write(id, 4096);
-    }
     ASSERT_EQ(ibv_wr_complete(qp), 0);
     for (std::uint64_t id = 100; id < 116; ++id) {
         const ibv_wc wc = pair.a.wait();

@@ -50,26 +50,22 @@ Side::Side(const SideOptions& options) : type_(options.type) {
 }
 
 Side::~Side() {
-    if (ah != nullptr) {
+    if (ah != nullptr)
         EXPECT_EQ(ibv_destroy_ah(ah), 0);
-    }
     EXPECT_EQ(ibv_destroy_qp(qp), 0);
-    if (srq != nullptr) {
+    if (srq != nullptr)
         EXPECT_EQ(ibv_destroy_srq(srq), 0);
-    }
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
-    if (channel != nullptr) {
+    if (channel != nullptr)
         EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
-    }
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
     EXPECT_EQ(ibv_close_device(context), 0);
 }
 
 void Side::make_cq(const SideOptions& options) {
-    if (options.has_channel) {
+    if (options.has_channel)
         channel = ibv_create_comp_channel(context);
-    }
     if (options.wc_flags != 0) {
         ibv_cq_init_attr_ex attr{};
         attr.cqe = 64;
@@ -130,9 +126,8 @@ void Side::connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& p
     attr.min_rnr_timer = 1;
     attr.ah_attr = path;
     int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if (type_ == IBV_QPT_RC) {
+    if (type_ == IBV_QPT_RC)
         mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    }
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = patience.timeout;
@@ -140,9 +135,8 @@ void Side::connect(const ibv_ah_attr& path, std::uint32_t qpn, const Patience& p
     attr.rnr_retry = patience.rnr_retry;
     attr.max_rd_atomic = 4;
     mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-    if (type_ == IBV_QPT_RC) {
+    if (type_ == IBV_QPT_RC)
         mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    }
     ASSERT_EQ(ibv_modify_qp(qp, &attr, mask), 0);
 }
 
@@ -184,9 +178,8 @@ ibv_wc Side::wait() const {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < deadline) {
         const int got = ibv_poll_cq(cq, 1, &wc);
-        if (got == 1) {
+        if (got == 1)
             return wc;
-        }
         EXPECT_EQ(got, 0);
     }
     ADD_FAILURE() << "no completion came";

@@ -68,9 +68,8 @@ TEST(VhcaRoce, datagram_stands_behind_the_ipv4_header_and_can_be_answered) {
     EXPECT_NE(received.wc_flags & IBV_WC_GRH, 0U);
     EXPECT_EQ(received.slid, 0);
     const unsigned char* header = pair.b.buffer.data() + 20;
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 20; ++i)
         EXPECT_EQ(pair.b.buffer[static_cast<std::size_t>(i)], 0) << "byte " << i;
-    }
     EXPECT_EQ(header[0], 0x45);
     EXPECT_EQ(header[9], 17) << "UDP";
     EXPECT_EQ(header[2] << 8 | header[3], 20 + 8 + 12 + 8 + 100 + 4);

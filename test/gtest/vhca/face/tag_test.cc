@@ -56,9 +56,8 @@ class TagPair {
         a.connect(b);
         b.connect(a);
         EXPECT_EQ(a.post_recv(1, 16384, 64), 0);
-        for (std::uint32_t i = 0; i < kUntagged; ++i) {
+        for (std::uint32_t i = 0; i < kUntagged; ++i)
             EXPECT_EQ(b.post_recv(2, 16384, 4096), 0);
-        }
     }
 
     std::uint32_t add(std::uint64_t tag, std::uint64_t recv_wr_id, std::uint32_t bytes) {
@@ -134,11 +133,10 @@ TEST(VhcaTags, srq_is_only_there_where_libmlx5_can_make_it) {
     ibv_srq_init_attr_ex attr = tm_attr(side.pd, side.cq);
     ibv_srq* srq = ibv_create_srq_ex(side.context, &attr);
     EXPECT_EQ(srq != nullptr, is_possible);
-    if (srq == nullptr) {
+    if (srq == nullptr)
         EXPECT_EQ(errno, EINVAL);
-    } else {
+    else
         EXPECT_EQ(ibv_destroy_srq(srq), 0);
-    }
 }
 
 TEST(VhcaTags, eager_message_goes_to_its_receive) {
