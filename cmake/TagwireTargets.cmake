@@ -113,17 +113,38 @@ function(tw_add_test target)
         TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS} ENVIRONMENT ${arg_ENVIRONMENT})
 endfunction()
 
-# tw_only_without_sanitizers(<test>...): quick tests that take the code of others through another
-# setting. Under a sanitizer, where each takes up to ten times as long, these are for the night.
-function(tw_only_without_sanitizers)
-    if(NOT TAGWIRE_SANITIZE)
-        return()
+# tw_add_suite_variant(<name> <tier> OF <target> KIND <label>... [FILTER gtest-filter]
+#                      [TIMEOUT seconds] [SERIAL] [ENVIRONMENT K=V ...])
+# Runs the cases of a program of tw_add_test as one test, because a case takes less than the start
+# of a process. Those that need what the transport does not offer are skipped within; a filter that
+# finds none at all fails, because it has lost its transport. A tier is a label of CONTRIBUTING.md,
+# or `unsanitized`: quick, and nightly under a sanitizer, for what takes the code of other variants
+# through another setting.
+function(tw_add_suite_variant name tier)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "SERIAL" "OF;FILTER;TIMEOUT" "KIND;ENVIRONMENT")
+    if(arg_UNPARSED_ARGUMENTS OR NOT TARGET "${arg_OF}" OR NOT arg_KIND)
+        message(FATAL_ERROR "tw_add_suite_variant(${name}): no program '${arg_OF}', no KIND, or "
+                            "unknown arguments '${arg_UNPARSED_ARGUMENTS}'")
     endif()
-    foreach(test IN LISTS ARGN)
-        get_property(labels TEST ${test} PROPERTY LABELS)
-        list(TRANSFORM labels REPLACE "^quick$" nightly)
-        set_property(TEST ${test} PROPERTY LABELS ${labels})
-    endforeach()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 240)
+    endif()
+    if(TAGWIRE_SANITIZE)
+        math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
+    endif()
+    if(tier STREQUAL unsanitized)
+        set(tier quick)
+        if(TAGWIRE_SANITIZE)
+            set(tier nightly)
+        endif()
+    endif()
+    if(arg_FILTER)
+        set(arg_FILTER --gtest_filter=${arg_FILTER})
+    endif()
+    add_test(NAME ${name} COMMAND ${arg_OF} --gtest_brief=1 ${arg_FILTER})
+    set_tests_properties(${name} PROPERTIES
+        LABELS "${arg_KIND};${tier}" TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_SERIAL}
+        ENVIRONMENT "${arg_ENVIRONMENT}" FAIL_REGULAR_EXPRESSION "] 0 tests from")
 endfunction()
 
 # tw_add_kernel_test(<name> COMMAND target-or-program args... [WIRE] [LOSS percent]
