@@ -46,6 +46,8 @@ UNORDERED = re.compile(
 FUNCTION_HEAD = re.compile(
     r"^\s*(?!(namespace|class|struct|union|enum|extern|if|for|while|switch|do|else|try)\b)"
     r"[^#=]*\(.*\{$")
+ASSERTION = re.compile(r"^\s*(EXPECT|ASSERT)_\w+\(")
+UNBRACED_IF = re.compile(r"^\s*(\} )?(else )?if .*\)$")
 GUARD = re.compile(r"^(?P<indent>\s*)(if|for|while) .*\) \{$")
 CASE = re.compile(r"^(TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\w+, (?!DISABLED)([A-Z]\w*)")
 COMMENT = re.compile(r"^\s*//+(?P<text>.*)$")
@@ -151,8 +153,13 @@ def layouts(path, lines):
 
 
 def braces(path, lines):
-    """A single statement of one line stands without, as clang-format's RemoveBracesLLVM has it."""
+    """A single statement of one line stands without, as clang-format's RemoveBracesLLVM has it;
+    a check of GoogleTest after an `if` stands within, since its macro holds an `else`."""
     for number, (line, body, end) in enumerate(zip(lines, lines[1:], lines[2:]), 1):
+        if ASSERTION.match(body):
+            if UNBRACED_IF.match(line):
+                yield Finding(path, number, "braces", "a check after an if stands within")
+            continue
         guard = GUARD.match(line)
         if guard and end == guard["indent"] + "}" and body.endswith(";") and not is_comment(body):
             yield Finding(path, number, "braces", "a body of one statement has none")

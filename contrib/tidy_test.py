@@ -155,6 +155,11 @@ class Layouts(unittest.TestCase):
         needed = "if (a) {\n    b();\n} else {\n    c();\n    d();\n}\n"
         self.assertEqual(rules({"src/a.cc": "if (a)\n    b();\n" + needed}), [])
 
+    def test_a_check_after_an_if_stands_within_braces(self):
+        self.assertEqual(rules({"test/a.cc": "if (a)\n    EXPECT_TRUE(b);\nc();\n"}), ["braces"])
+        whole = "if (a) {\n    EXPECT_TRUE(b);\n}\nfor (int i : a)\n    EXPECT_EQ(i, 0);\n"
+        self.assertEqual(rules({"test/a.cc": whole}), [])
+
 
 class Leftovers(unittest.TestCase):
     def test_notes_to_self_fail(self):

@@ -58,8 +58,9 @@ TEST_P(FiBuffered, a_message_is_shown_without_a_receive_and_claimed) {
         EXPECT_EQ((shown.flags & FI_MORE) != 0, length > 100000);
         EXPECT_EQ(shown.len, length);
         EXPECT_EQ(source, to_a);
-        if (length > 0)
+        if (length > 0) {
             EXPECT_EQ(*static_cast<const char*>(shown.buf), 'm');
+        }
         auto* record = static_cast<fi_recv_context*>(shown.op_context);
         EXPECT_EQ(record->ep, b.ep.get());
         EXPECT_EQ(record->context, nullptr);

@@ -196,10 +196,11 @@ TEST_F(BootstrapTcp, ranks_that_take_no_result_are_named_and_the_others_have_it)
             std::vector<std::byte> out(kSize * in.size());
             const tw_status_t status =
                 tw_bootstrap_allgather(me.get(), in.data(), in.size(), out.data());
-            if (rank == 0)
+            if (rank == 0) {
                 expect_failure(TW_ERR_TIMED_OUT, status, "ranks 2-7 did not take the result");
-            else
+            } else {
                 EXPECT_EQ(TW_OK, status);
+            }
         });
     }
     await_listener(port_);

@@ -234,8 +234,9 @@ TEST_P(ActiveMessage, an_id_out_of_range_is_refused) {
                   receiver().iface(), UCT_AM_ID_MAX,
                   [](void*, void*, std::size_t, unsigned) { return UCS_OK; }, nullptr, 0));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_ep_am_short(ep(), UCT_AM_ID_MAX, 0, nullptr, 0));
-    if (sender().offers(UCT_IFACE_FLAG_AM_BCOPY))
+    if (sender().offers(UCT_IFACE_FLAG_AM_BCOPY)) {
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, send_am_bytes(ep(), UCT_AM_ID_MAX, {}));
+    }
 }
 
 TEST_P(ActiveMessage, a_message_without_handler_is_dropped_and_the_next_arrives) {
@@ -306,8 +307,9 @@ TEST_P(ActiveMessage, descriptors_are_aligned_as_asked) {
     options.am_align_offset = kOffset;
     reopen(options);
     receiver().on_am = [&](const AmMessage& message) {
-        if ((message.flags & UCT_CB_PARAM_FLAG_DESC) != 0)
+        if ((message.flags & UCT_CB_PARAM_FLAG_DESC) != 0) {
             EXPECT_EQ(0u, (reinterpret_cast<std::uintptr_t>(message.data) + kOffset) % kAlignment);
+        }
         return UCS_OK;
     };
     for (std::uint64_t i = 0; i < 100; ++i) {

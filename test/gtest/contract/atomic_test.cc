@@ -148,8 +148,9 @@ class AtomicOf : public Contract {
     void what_is_not_advertised_is_unsupported() {
         Word result = 0;
         for (const uct_atomic_op_t op : kOperations) {
-            if ((flags_of<Word>(attr()).first & UCS_BIT(op)) == 0)
+            if ((flags_of<Word>(attr()).first & UCS_BIT(op)) == 0) {
                 EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(ep(), op, Word{1}, 0, 0)) << op;
+            }
             if ((flags_of<Word>(attr()).second & UCS_BIT(op)) == 0) {
                 EXPECT_EQ(UCS_ERR_UNSUPPORTED, fetch(ep(), op, Word{1}, &result, 0, 0, nullptr))
                     << op;

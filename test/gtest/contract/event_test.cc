@@ -139,10 +139,11 @@ TEST_P(Event, arm_is_busy_while_a_message_waits) {
     ASSERT_EQ(UCS_OK, uct_ep_am_short(ep(), kId, 1, nullptr, 0));
     // Armed all the same is right too, if it is awake then; asleep with a message waiting is not.
     const ucs_status_t status = uct_iface_event_arm(receiver().iface(), UCT_EVENT_RECV);
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
         EXPECT_TRUE(is_readable(event_fd(receiver()), kPatienceMs));
-    else
+    } else {
         EXPECT_EQ(UCS_ERR_BUSY, status);
+    }
     ASSERT_TRUE(until([&] { return receiver().am.size() == 2; }));
 }
 
@@ -193,12 +194,14 @@ TEST_P(EventOfTwo, two_sleepers_wake_each_other_every_time) {
                                [&] { return uct_ep_am_short(endpoint, kId, round, nullptr, 0); });
         };
         for (std::uint64_t round = 0; round < kRounds; ++round) {
-            if (serves)
+            if (serves) {
                 EXPECT_EQ(UCS_OK, send(round));
+            }
             if (!sleep_until(entity, UCT_EVENT_RECV, [&] { return entity.am_count == round + 2; }))
                 return round;
-            if (!serves)
+            if (!serves) {
                 EXPECT_EQ(UCS_OK, send(round));
+            }
         }
         return kRounds;
     };

@@ -82,8 +82,9 @@ TEST_P(Flush, does_not_wait_for_operations_after_it) {
         retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_LOCAL, &flushed); });
     Rendezvous later(sender(), 50000);  // stays unexpected
     ASSERT_EQ(UCS_OK, retry([&] { return later.start(ep(), kTag + 1); }));
-    if (status == UCS_INPROGRESS)
+    if (status == UCS_INPROGRESS) {
         EXPECT_TRUE(until([&] { return flushed.calls == 1; }));
+    }
     EXPECT_EQ(1, first.completion.calls);
     EXPECT_EQ(0, later.completion.calls);
     EXPECT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), later.handle));
@@ -121,10 +122,11 @@ TEST_P(Flush, cancel_ends_outstanding_work_and_then_the_endpoint_refuses) {
     Completion flushed;
     const ucs_status_t status =
         retry([&] { return uct_ep_flush(ep(), UCT_FLUSH_FLAG_CANCEL, &flushed); });
-    if (status == UCS_INPROGRESS)
+    if (status == UCS_INPROGRESS) {
         ASSERT_TRUE(until([&] { return flushed.calls == 1; }));
-    else
+    } else {
         ASSERT_EQ(UCS_OK, status);
+    }
     for (const auto& send : sends) {
         EXPECT_EQ(1, send->completion.calls);
         EXPECT_EQ(UCS_ERR_CANCELED, send->completion.ended);

@@ -59,8 +59,9 @@ TEST_P(Lifecycle, endpoints_come_and_go) {
         Connection link = connect(sender(), receiver());
         ASSERT_EQ(UCS_OK,
                   retry([&] { return uct_ep_am_short(link.forward, kId, round, nullptr, 0); }));
-        if (round % 2 == 0)
+        if (round % 2 == 0) {
             ASSERT_TRUE(until([&] { return receiver().am.size() == round + 1; }));
+        }
         flush_ep(link.forward);
     }
     ASSERT_TRUE(until([&] { return receiver().am.size() == 200; }));

@@ -59,8 +59,9 @@ TEST_P(AmLimits, short_beyond_max_short_is_refused) {
     const uct_iov_t iov = payload.iov();
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_ep_am_short_iov(ep(), kId, &iov, 1));
     const auto halves = split(payload, limit + 1, 2);
-    if (attr().cap.am.max_iov >= 2)
+    if (attr().cap.am.max_iov >= 2) {
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_ep_am_short_iov(ep(), kId, halves.data(), 2));
+    }
     expect_still_works();
 }
 
@@ -106,10 +107,12 @@ TEST_P(AmLimits, an_operation_that_is_not_advertised_is_unsupported) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_am_short(ep(), kId, 0, nullptr, 0));
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_am_short_iov(ep(), kId, &iov, 1));
     }
-    if (!sender().offers(UCT_IFACE_FLAG_AM_BCOPY))
+    if (!sender().offers(UCT_IFACE_FLAG_AM_BCOPY)) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, send_am_bytes(ep(), kId, {}));
-    if (!sender().offers(UCT_IFACE_FLAG_AM_ZCOPY))
+    }
+    if (!sender().offers(UCT_IFACE_FLAG_AM_ZCOPY)) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_am_zcopy(ep(), kId, nullptr, 0, &iov, 1, 0, nullptr));
+    }
 }
 
 TEST_P(TagLimits, short_beyond_max_short_is_refused) {
@@ -204,12 +207,15 @@ TEST_P(TagLimits, an_operation_that_is_not_advertised_is_unsupported) {
     const Buffer payload = make_payload(sender(), 16, 1);
     const uct_iov_t iov = payload.iov();
     Receive receive(receiver(), std::max<std::size_t>(64, attr().cap.tag.recv.min_recv));
-    if (!sender().offers(UCT_IFACE_FLAG_TAG_EAGER_SHORT))
+    if (!sender().offers(UCT_IFACE_FLAG_TAG_EAGER_SHORT)) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_tag_eager_short(ep(), kTag, nullptr, 0));
-    if (!sender().offers(UCT_IFACE_FLAG_TAG_EAGER_BCOPY))
+    }
+    if (!sender().offers(UCT_IFACE_FLAG_TAG_EAGER_BCOPY)) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, send_eager_bytes(ep(), kTag, 0, {}));
-    if (!sender().offers(UCT_IFACE_FLAG_TAG_EAGER_ZCOPY))
+    }
+    if (!sender().offers(UCT_IFACE_FLAG_TAG_EAGER_ZCOPY)) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_tag_eager_zcopy(ep(), kTag, 0, &iov, 1, 0, nullptr));
+    }
     if (!sender().offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY)) {
         const auto result = uct_ep_tag_rndv_zcopy(ep(), kTag, nullptr, 0, &iov, 1, 0, nullptr);
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, UCS_PTR_RAW_STATUS(result));
@@ -218,8 +224,9 @@ TEST_P(TagLimits, an_operation_that_is_not_advertised_is_unsupported) {
     constexpr std::uint64_t kAnyTag =
         UCT_IFACE_FLAG_TAG_EAGER_SHORT | UCT_IFACE_FLAG_TAG_EAGER_BCOPY |
         UCT_IFACE_FLAG_TAG_EAGER_ZCOPY | UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
-    if ((attr().cap.flags & kAnyTag) == 0)
+    if ((attr().cap.flags & kAnyTag) == 0) {
         EXPECT_EQ(UCS_ERR_UNSUPPORTED, receive.post(kTag));
+    }
 }
 
 TEST_P(RmaLimits, lengths_beyond_the_limits_are_refused) {
@@ -280,8 +287,9 @@ TEST_P(RmaLimits, an_operation_that_is_not_advertised_is_unsupported) {
     const Buffer local = make_payload(sender(), 16, 1);
     const uct_iov_t iov = local.iov();
     const auto expect_unsupported = [&](std::uint64_t flag, auto&& operation) {
-        if (!sender().offers(flag))
+        if (!sender().offers(flag)) {
             EXPECT_EQ(UCS_ERR_UNSUPPORTED, operation());
+        }
     };
     expect_unsupported(UCT_IFACE_FLAG_PUT_SHORT,
                        [&] { return uct_ep_put_short(ep(), local.data(), 8, 0, 0); });

@@ -17,8 +17,9 @@ TW_CONTRACT(Memory);
 TEST_P(Memory, the_domain_describes_itself) {
     const uct_md_attr_t& md = sender().md_attr();
     EXPECT_STREQ(GetParam().resource.component.c_str(), md.component_name);
-    if ((md.cap.flags & UCT_MD_FLAG_NEED_RKEY) != 0)
+    if ((md.cap.flags & UCT_MD_FLAG_NEED_RKEY) != 0) {
         EXPECT_GT(md.rkey_packed_size, 0u);
+    }
     if ((md.cap.flags & UCT_MD_FLAG_REG) != 0) {
         EXPECT_NE(0u, md.cap.reg_mem_types & UCS_BIT(UCS_MEMORY_TYPE_HOST));
         EXPECT_GT(md.cap.max_reg, 0u);
@@ -63,8 +64,9 @@ TEST_P(Memory, an_allocation_beyond_the_limit_is_refused) {
     for (const std::size_t length : {std::size_t{0}, std::size_t{1} << 62, ~std::size_t{0}})
         EXPECT_LT(uct_mem_alloc(length, &method, 1, &params, &memory), UCS_OK) << length;
     const std::uint64_t limit = sender().md_attr().cap.max_alloc;
-    if (limit < std::uint64_t{1} << 62)
+    if (limit < std::uint64_t{1} << 62) {
         EXPECT_LT(uct_mem_alloc(limit + 1, &method, 1, &params, &memory), UCS_OK);
+    }
 }
 
 TEST_P(Memory, registering_nothing_is_refused) {
@@ -142,10 +144,11 @@ TEST_P(Memory, ordinary_memory_is_recognised_as_host_memory) {
     ucs_memory_type_t type = UCS_MEMORY_TYPE_LAST;
     const ucs_status_t status =
         uct_md_detect_memory_type(sender().md(), &variable, sizeof variable, &type);
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
         EXPECT_EQ(UCS_MEMORY_TYPE_HOST, type);
-    else
+    } else {
         EXPECT_TRUE(status == UCS_ERR_INVALID_ADDR || status == UCS_ERR_UNSUPPORTED);
+    }
 }
 
 TEST_P(Memory, an_interface_allocates_for_its_own_use) {

@@ -73,8 +73,9 @@ TEST_P(PendingRequests, a_peer_that_does_not_progress_is_no_resource_and_loses_n
     for (int round = 0; round < 5; ++round) {
         sent += fill(ep(), sent);
         EXPECT_EQ(UCS_ERR_NO_RESOURCE, send_number(sent));
-        if (sender().offers(UCT_IFACE_FLAG_TAG_EAGER_SHORT))
+        if (sender().offers(UCT_IFACE_FLAG_TAG_EAGER_SHORT)) {
             EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_tag_eager_short(ep(), 1, nullptr, 0));
+        }
         ASSERT_TRUE(until([&] { return receiver().am.size() == sent; }));
     }
     expect_numbers_up_to(sent);

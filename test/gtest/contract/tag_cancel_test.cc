@@ -41,8 +41,9 @@ TEST_P(TagCancel, a_cancelled_context_can_be_posted_again) {
     for (const bool force : {false, true, false, true}) {
         ASSERT_EQ(UCS_OK, post_again(receive, kTag));
         ASSERT_EQ(UCS_OK, receive.cancel(force));
-        if (!force)
+        if (!force) {
             ASSERT_TRUE(until([&] { return receive.completed == 1; }));
+        }
     }
     ASSERT_EQ(UCS_OK, post_again(receive, kTag));
     ASSERT_EQ(UCS_OK, retry([&] { return uct_ep_tag_eager_short(ep(), kTag, nullptr, 0); }));
@@ -142,8 +143,9 @@ TEST_P(TagCancel, a_cancelled_callback_may_post_again) {
     Receive receive(receiver(), attr().cap.tag.recv.min_recv);
     int rounds = 0;
     receive.on_done = [&](Receive& self) {
-        if (++rounds == 1)
+        if (++rounds == 1) {
             EXPECT_EQ(UCS_OK, self.post(kTag));
+        }
     };
     ASSERT_EQ(UCS_OK, receive.post(kTag));
     ASSERT_EQ(UCS_OK, receive.cancel(false));
@@ -239,8 +241,9 @@ TEST_P(TagCancel, nothing_is_written_after_a_cancel_by_force) {
             continue;
         const ucs_status_t answer = receive.cancel(true);
         ASSERT_TRUE(answer == UCS_OK || answer == UCS_ERR_BUSY) << answer;
-        if (answer == UCS_ERR_BUSY)
+        if (answer == UCS_ERR_BUSY) {
             ASSERT_TRUE(until([&] { return receive.completed == 1; }));
+        }
         std::ranges::fill(receive.buffer.span(), std::byte{0});
         drain();
         EXPECT_EQ(answer == UCS_OK ? 0 : 1, receive.completed);
@@ -307,8 +310,9 @@ TEST_P(TagCancel, cancel_against_arrival_at_every_step) {
                     for (const EagerMessage& message : receiver().eager)
                         ASSERT_TRUE(has_pattern(message.bytes, steps));
                 }
-                if (received)
+                if (received) {
                     ASSERT_TRUE(receiver().eager.empty());
+                }
             }
         }
     }

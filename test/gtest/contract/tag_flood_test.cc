@@ -47,8 +47,9 @@ TEST_P(TagFlood, rendezvous_may_end_between_the_parts_of_other_messages) {
         Receive receive(receiver(), std::max(size, least));
         Completion sent, ended;
         ASSERT_EQ(UCS_OK, target.post(kRndv));
-        if (steps % 2 == 0)
+        if (steps % 2 == 0) {
             ASSERT_EQ(UCS_OK, receive.post(kLong));
+        }
         const uct_iov_t iov = source.iov();
         ASSERT_EQ(UCS_OK, retry([&] {
                       const auto handle =
@@ -70,10 +71,11 @@ TEST_P(TagFlood, rendezvous_may_end_between_the_parts_of_other_messages) {
         ASSERT_EQ(UCS_OK, target.status);
         ASSERT_TRUE(has_pattern(target.received(), steps + 1));
         ASSERT_EQ(UCS_OK, ended.ended);
-        if (steps % 2 == 0)
+        if (steps % 2 == 0) {
             ASSERT_EQ(size, first_mismatch(receive.received(), steps));
-        else
+        } else {
             ASSERT_EQ(size, first_mismatch(receiver().eager[0].bytes, steps));
+        }
     }
 }
 

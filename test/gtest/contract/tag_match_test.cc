@@ -83,8 +83,9 @@ TEST_P(TagMatch, only_masked_bits_count_in_the_message_and_in_the_posting) {
         TW_SEND_TAG(row.sent);
         ASSERT_TRUE(until([&] { return receive.completed > 0 || !receiver().eager.empty(); }));
         EXPECT_EQ(row.matches ? 1 : 0, receive.completed);
-        if (row.matches)
+        if (row.matches) {
             EXPECT_EQ(row.sent, receive.sender_tag);
+        }
     }
 }
 

@@ -278,10 +278,11 @@ TEST_P(TagRndv, a_cancelled_rendezvous_never_completes_and_is_never_received) {
     drain(100000);  // the first message of a connection may take a while
     EXPECT_EQ(0, send.completion.calls);
     if (receive.endings() > 0) {
-        if (reads_unasked())
+        if (reads_unasked()) {
             EXPECT_TRUE(receive.status != UCS_OK || has_pattern(receive.received(), 1));
-        else
+        } else {
             EXPECT_NE(UCS_OK, receive.status) << "success of a cancelled rendezvous";
+        }
     } else {
         const Bytes payload = pattern(100, 2);
         ASSERT_EQ(UCS_OK, retry([&] { return send_eager_bytes(ep(), kTag, 0, payload); }));
@@ -311,18 +312,21 @@ TEST_P(TagRndv, cancel_against_arrival_at_every_step) {
             // been told yet.
             const bool reported_before = receive.completed == 1 && receive.status == UCS_OK;
             const bool is_cancelled = send.completion.calls == 0;
-            if (is_cancelled)
+            if (is_cancelled) {
                 ASSERT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), send.handle));
+            }
             drain(200);
             ASSERT_EQ(is_cancelled ? 0 : 1, send.completion.calls);
-            if (is_cancelled && !reported_before && receive.endings() > 0 && !reads_unasked())
+            if (is_cancelled && !reported_before && receive.endings() > 0 && !reads_unasked()) {
                 ASSERT_NE(UCS_OK, receive.status) << "success of a cancelled rendezvous";
+            }
             if (!is_cancelled || reported_before) {
                 ASSERT_EQ(1, receive.completed);
                 ASSERT_EQ(size, first_mismatch(receive.received(), steps));
             }
-            if (receive.endings() == 0)
+            if (receive.endings() == 0) {
                 ASSERT_EQ(UCS_OK, receive.cancel(true));
+            }
             ASSERT_LE(receive.endings(), 1);
         }
     }

@@ -107,8 +107,9 @@ bool Siege::is_exchanged(Entity& from, uct_ep_h ep, Entity& to, bool is_rndv) {
         EXPECT_EQ(UCS_OK, receive.cancel(false));
         until([&] { return receive.completed == 1; });
         EXPECT_EQ(UCS_ERR_CANCELED, receive.status);
-        if (is_rndv)
+        if (is_rndv) {
             EXPECT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep, handle));
+        }
         return false;
     }
     until([&] { return sent.calls == 1; });

@@ -38,8 +38,9 @@ TEST(TagListPhase, a_message_of_many_packets_under_way_keeps_a_receive_waiting) 
     Receive receive;
     int syncs = 0;
     pair.receiver.on_unexpected = [&](const Unexpected&) {
-        if (syncs++ == 0)
+        if (syncs++ == 0) {
             EXPECT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
+        }
     };
     for (unsigned i = 0; i != 6; ++i)
         pair.sender.send_eager({.tag = 5}, 12000, i);
@@ -270,8 +271,9 @@ TEST(TagListRendezvous, a_sender_that_dies_fails_what_it_consumed) {
             const std::uint32_t number = pair.sender.far_qp().qp_num;
             EXPECT_TRUE(pair.receiver.list.waits_for(number));
             EXPECT_FALSE(pair.receiver.list.waits_for(number + 1));
-            if (forced)
+            if (forced) {
                 ASSERT_EQ(UCS_ERR_BUSY, pair.receiver.list.cancel(&receive, true));
+            }
             pair.sender.destroy_far_qp();
             pair.receiver.progress();
             int ended = 0;

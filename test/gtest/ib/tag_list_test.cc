@@ -116,8 +116,9 @@ TEST(TagList, a_callback_may_post_again_on_a_list_of_one) {
     TagPair pair({.tags = 1});
     Receive receive;
     receive.on_end = [&](Receive& self) {
-        if (self.ended < 100)
+        if (self.ended < 100) {
             ASSERT_EQ(UCS_OK, pair.receiver.post(self, 5, 0));
+        }
     };
     ASSERT_EQ(UCS_OK, pair.receiver.post(receive, 5, 0));
     for (unsigned i = 0; i != 100; ++i) {
@@ -295,8 +296,9 @@ TEST(TagList, one_whose_buffer_is_being_written_is_busy_when_cancelled_by_force)
     const ucs_status_t answer = pair.receiver.list.cancel(&receive, true);
     const bool is_busy = answer == UCS_ERR_BUSY;  // else all of it had been polled already
     EXPECT_TRUE(is_busy || answer == UCS_OK);
-    if (is_busy)
+    if (is_busy) {
         EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, pair.receiver.post(next, 6, 0));
+    }
     ASSERT_TRUE(pair.until([&] { return pair.receiver.list.size() == 0; }));
     EXPECT_EQ(is_busy ? 1 : 0, receive.ended);
     EXPECT_EQ(UCS_OK, pair.receiver.post(next, 6, 0));

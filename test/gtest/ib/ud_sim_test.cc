@@ -207,8 +207,9 @@ TEST(UdSim, a_dead_peer_on_this_host_is_known_long_before_a_remote_one_would_be)
         Machine one(wire, 11, {});
         auto two = std::make_unique<Machine>(wire, 12, NodeParams{});
         Stream& stream = one.open(*two);
-        if (is_connected)
+        if (is_connected) {
             ASSERT_TRUE(wire.run([&] { return stream.sender.is_open(); }, kSecond));
+        }
         two.reset();
         one.push(stream);
         const std::uint64_t start = wire.now;

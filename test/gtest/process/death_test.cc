@@ -78,8 +78,9 @@ TEST_P(Death, is_reported_while_somebody_else_keeps_the_receiver_busy) {
                     told_at = cpu_ns();
                 return !side.self.errors.empty();
             }));
-            if (told_at != 0)
+            if (told_at != 0) {
                 EXPECT_LT(cpu_ns() - told_at, kReportBoundNs);
+            }
         },
         progress_for_ever);
     ASSERT_TRUE(pair.first.channel().await_signal());
@@ -172,10 +173,11 @@ TEST_P(Death, of_the_sender_ends_a_receive_in_the_middle) {
             EXPECT_TRUE(progress_until(side.self, [&] { return !side.self.errors.empty(); }));
             for (const auto& receive : receives) {
                 EXPECT_EQ(receive->consumed, receive->completed);
-                if (receive->completed == 0)
+                if (receive->completed == 0) {
                     EXPECT_EQ(UCS_OK, receive->cancel(true));
-                else if (receive->status == UCS_OK)
+                } else if (receive->status == UCS_OK) {
                     EXPECT_TRUE(has_pattern(receive->received(), 9));
+                }
             }
         },
         [](Side side) {

@@ -266,13 +266,15 @@ TEST_F(Fork, sleepers_in_two_processes_wake_each_other) {
                 return true;
             };
             for (std::uint64_t round = 0; round < kRounds; ++round) {
-                if (!serves)
+                if (!serves) {
                     ASSERT_TRUE(sleep_until(round + 1)) << "slept through message " << round;
+                }
                 ASSERT_EQ(UCS_OK, retry(self, [&] {
                               return uct_ep_am_short(ep, Entity::kAmId, round, nullptr, 0);
                           }));
-                if (serves)
+                if (serves) {
                     ASSERT_TRUE(sleep_until(round + 1)) << "slept through message " << round;
+                }
             }
             control.signal();
             control.await_signal();

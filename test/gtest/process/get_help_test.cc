@@ -172,8 +172,9 @@ TEST_F(GetHelp, many_at_once_end_in_any_order) {
                     ASSERT_TRUE(status == UCS_OK || status == UCS_INPROGRESS);
                     done.count -= status == UCS_OK ? 1 : 0;
                 }
-                if (--done.count > 0)
+                if (--done.count > 0) {
                     ASSERT_TRUE(progress_until(side.self, [&] { return done.calls > 0; }));
+                }
                 ASSERT_EQ(kLongBytes, first_mismatch(local.span(), kSeed));
             }
             side.control.signal();
@@ -259,8 +260,9 @@ TEST_F(GetHelp, memory_that_is_taken_back_ends_gets_with_an_error) {
             side.control.signal();
             for (int i = 0; i < 100'000 && status == UCS_OK; ++i) {
                 status = remote.get_all(local, 0, kLongBytes);
-                if (status == UCS_OK)
+                if (status == UCS_OK) {
                     ASSERT_TRUE(has_pattern(local.span(), kSeed));
+                }
             }
             EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
             side.control.signal();
@@ -293,8 +295,9 @@ TEST_F(GetHelp, an_owner_that_dies_ends_gets_with_an_error) {
                 side.control.signal();
                 while (status == UCS_OK) {
                     status = remote.get_all(local, 0, kLongBytes);
-                    if (status == UCS_OK)
+                    if (status == UCS_OK) {
                         ASSERT_TRUE(has_pattern(local.span(), kSeed));
+                    }
                 }
                 EXPECT_EQ(UCS_ERR_CONNECTION_RESET, status);
             },

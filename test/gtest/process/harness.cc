@@ -262,8 +262,9 @@ void ProcessTest::TearDown() {
     EXPECT_EQ(-1, waitpid(-1, nullptr, WNOHANG)) << "a process was left behind";
     EXPECT_EQ(std::vector<std::string>{}, new_ones(shared_memory_, files_in("/dev/shm")));
     EXPECT_EQ(std::vector<std::string>{}, new_ones(temporary_, files_in("/tmp")));
-    if (owns_network_)
+    if (owns_network_) {
         EXPECT_EQ(std::vector<std::string>{}, bound_sockets());
+    }
 }
 
 }  // namespace tagwire::test

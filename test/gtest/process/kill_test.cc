@@ -221,8 +221,9 @@ class Survivor {
         receive->on_done = [this](Receive& done) {
             EXPECT_EQ(1, done.completed);
             ++report_.receives;
-            if (done.status == UCS_OK)
+            if (done.status == UCS_OK) {
                 EXPECT_TRUE(has_pattern(done.received(), done.sender_tag)) << done.sender_tag;
+            }
             EXPECT_EQ(UCS_OK, done.post(0, 0));
         };
         EXPECT_EQ(UCS_OK, receive->post(0, 0));
@@ -355,8 +356,9 @@ TEST_F(Kill, victims_at_random_points_disturb_nobody) {
         Child victim([&](Channel& control) { be_victim(control, *address, id, operations_max); });
         if (!kills_itself) {
             const bool early = random() % 4 == 0;  // even before it is ready
-            if (!early)
+            if (!early) {
                 ASSERT_TRUE(victim.channel().await_signal());
+            }
             spin_ns(random() % 4'000'000);
             victim.signal(SIGKILL);
         }

@@ -266,8 +266,9 @@ class Survivor {
     /// are on their way to us, and what comes then is unexpected, too.
     void expect_pong() {
         pong_ = std::make_unique<Receive>(self_, kPingBytes);
-        if (self_.offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY))
+        if (self_.offers(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY)) {
             EXPECT_EQ(UCS_OK, pong_->post(kPingTag));
+        }
     }
 
     /// A message to the bystander and back, and a rendezvous.

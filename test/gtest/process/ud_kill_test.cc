@@ -22,8 +22,9 @@ const Config kNoRemoteBound = {{"UD_PEER_TIMEOUT", "50ms"}, {"UD_REMOTE_TIMEOUT"
 void be_ud_peer(Channel& control, bool does_progress) {
     Entity self(resource_of("ud"), {.iface_config = kNoRemoteBound});
     control.send(address_of(self));
-    if (does_progress)
+    if (does_progress) {
         EXPECT_TRUE(progress_until(self, [&] { return control.has_message(); }));
+    }
     control.await_signal();
     control.send_value(self.am_count);
 }

@@ -357,8 +357,9 @@ class RndvOfTheDead : public Scene {
     bool is_over(const Stage&) override { return receive_->completed == receive_->consumed; }
     void check(const Stage&) override {
         EXPECT_EQ(1, receive_->completed);
-        if (receive_->status == UCS_OK)
+        if (receive_->status == UCS_OK) {
             EXPECT_TRUE(has_pattern(receive_->received(), 1));
+        }
     }
 
   protected:

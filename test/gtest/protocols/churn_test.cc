@@ -76,8 +76,9 @@ class MsgChurn : private Settings, public MsgTest {
             peer.progress();
         }
         const unsigned how = is_in_order ? 0 : unsigned{TW_EP_CLOSE_FORCE};
-        if (number % 3 != 2)
+        if (number % 3 != 2) {
             EXPECT_GE(tw_ep_close(peer.to(self), how, nullptr, nullptr), TW_OK);
+        }
         EXPECT_GE(tw_ep_close(self.to(peer), how, nullptr, nullptr), TW_OK);
         run_some();
         forget_last_node();
@@ -127,8 +128,9 @@ TEST_F(MsgChurn, a_worker_takes_no_more_for_the_second_half_of_its_peers_than_fo
     EXPECT_GT(taken_, 0U) << "what was sent in full stays until it is received";
     EXPECT_LE(after.heap, before.heap + kHeapMore);
     EXPECT_LE(after.descriptors, before.descriptors + kFewMore);
-    if (transports() == "sm" && before.heap > 0)  // else a device's, or a sanitizer's too
+    if (transports() == "sm" && before.heap > 0) {  // else a device's, or a sanitizer's too
         EXPECT_LE(after.mappings, before.mappings + kFewMore);
+    }
     tw_worker_attr_t attr{};
     ASSERT_EQ(tw_worker_query(node(0).worker(), &attr), TW_OK);
     EXPECT_EQ(attr.endpoints, 0U);

@@ -156,8 +156,9 @@ TEST(Selection, what_is_chosen_is_never_far_from_the_cheapest_that_is_possible) 
             ASSERT_EQ(obstacle(rail, choice.protocol, bytes, kind), nullptr) << bytes;
             const double ns = cost_of(rail, choice.protocol, bytes, kind).ns;
             for (const Protocol eager : {Protocol::kShort, Protocol::kBcopy, Protocol::kParts})
-                if (obstacle(rail, eager, bytes, kind) == nullptr)
+                if (obstacle(rail, eager, bytes, kind) == nullptr) {
                     EXPECT_LE(ns * 0.95, cost_of(rail, eager, bytes, kind).ns + 1e-6) << bytes;
+                }
         }
     }
 }

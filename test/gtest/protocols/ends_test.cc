@@ -23,8 +23,9 @@ class MsgEnds : public MsgTest {
     void close(Node& at, tw_ep_h ep) {
         int mark = 0;
         const tw_op_t how = op(&mark);
-        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS)
+        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS) {
             EXPECT_EQ(end_of(at, &mark).status, TW_OK);
+        }
     }
 };
 
@@ -267,8 +268,9 @@ TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     const bool is_shared = transports().starts_with("sm");
     Bytes data = pattern(300000, 1), received(300000);
     tw_mem_h mapped = nullptr;
-    if (is_shared)  // where a handle is no obstacle
+    if (is_shared) {  // where a handle is no obstacle
         ASSERT_EQ(tw_mem_map(context_.get(), data.data(), data.size(), &mapped), TW_OK);
+    }
     int sent = 0, got = 0;
     tw_op_t how = op(&sent);
     how.mem = mapped;
@@ -283,8 +285,9 @@ TEST_F(MsgEnds, what_a_forced_close_took_back_is_not_received) {
     send(a, b, {}, 9);
     EXPECT_LT(end_of(b, &got).status, TW_OK);
     expect_message(b, {}, 9);
-    if (mapped != nullptr)
+    if (mapped != nullptr) {
         EXPECT_EQ(tw_mem_unmap(context_.get(), mapped), TW_OK);
+    }
 }
 
 // Whatever moves the data, a buffer whose operation has ended is not written any more.
@@ -569,8 +572,9 @@ TEST_F(MsgEnds, mapped_memory_needs_no_copy) {
     EXPECT_EQ(end_of(b, &got).status, TW_OK);
     EXPECT_EQ(received, data);
     const char* transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-    if (transports == nullptr || std::string_view(transports) != "ud")
+    if (transports == nullptr || std::string_view(transports) != "ud") {
         EXPECT_EQ(b.counter("rndv_get"), 1U);
+    }
     how.mem = to;
     EXPECT_EQ(tw_tag_send(a.to(b), data.data(), data.size(), 1, &how, nullptr),
               TW_ERR_INVALID_PARAM);

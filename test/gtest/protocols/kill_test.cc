@@ -210,10 +210,11 @@ TEST_F(MsgKill, a_receive_only_worker_hears_of_a_death_awake_and_asleep) {
             EXPECT_EQ(node.events[0], (Node::PeerEvent{id, TW_PEER_UP, TW_OK}));
             victim.kill();
             while (node.events.size() < 2)
-                if (sleeps)
+                if (sleeps) {
                     ASSERT_EQ(tw_worker_wait(node.worker(), TW_WAIT_SLEEP, UINT64_MAX), TW_OK);
-                else
+                } else {
                     node.progress();
+                }
             EXPECT_EQ(node.events[1].worker_id, id);
             EXPECT_EQ(node.events[1].event, TW_PEER_FAILED);
             EXPECT_TRUE(node.events[1].status == TW_ERR_CONNECTION_RESET ||

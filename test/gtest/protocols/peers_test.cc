@@ -10,8 +10,9 @@ class MsgPeers : public MsgTest {
     void close(Node& at, tw_ep_h ep) {
         int mark = 0;
         const tw_op_t how = op(&mark);
-        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS)
+        if (tw_ep_close(ep, 0, &how, nullptr) == TW_INPROGRESS) {
             EXPECT_EQ(end_of(at, &mark).status, TW_OK);
+        }
     }
     static std::size_t endpoints(const Node& at) {
         tw_worker_attr_t attr{};

@@ -18,8 +18,9 @@ class MsgRandom : public MsgTest {
         tw_context_params_t params{};
         params.transports = named;
         tw_context_h context = nullptr;
-        if (named != nullptr)
+        if (named != nullptr) {
             EXPECT_EQ(tw_context_create(&params, &context), TW_OK);
+        }
         odd_context_.reset(context);
     }
     void run(std::uint64_t seed, Traffic::Options options) {

@@ -31,10 +31,11 @@ TEST_F(MsgReceives, a_peek_tells_what_is_there_and_leaves_it) {
         EXPECT_EQ(done.source, a.id());
         EXPECT_EQ(done.ep, b.to(a));
         EXPECT_EQ(done.flags, unsigned{TW_DONE_RECV | TW_DONE_TAGGED | TW_DONE_IMM | TW_DONE_PEEK});
-        if (done.buffer != nullptr)
+        if (done.buffer != nullptr) {
             EXPECT_EQ(copy, data);
-        else
+        } else {
             EXPECT_EQ(length, offloads() ? std::max(length, kParts) : kRndv);
+        }
         Bytes received(length);
         EXPECT_EQ(receive(b, &received, 3).status, TW_OK);
         EXPECT_EQ(received, data);

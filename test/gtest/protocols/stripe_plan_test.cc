@@ -117,8 +117,9 @@ TEST(StripePlan, parts_cover_the_message_aligned_and_long_enough) {
             const auto usable = static_cast<unsigned>(random() % 16);
             const StripeParts parts = plan.divide(bytes, usable);
             check_parts(parts, bytes, usable, part_min);
-            if (is_forced && bytes >= plan.from() && (usable >> 1 & 1U) != 0)
+            if (is_forced && bytes >= plan.from() && (usable >> 1 & 1U) != 0) {
                 EXPECT_LT(parts[0], bytes);
+            }
         }
     });
 }

@@ -241,8 +241,9 @@ void close_by_force(Test& test, std::size_t closes) {
         test.send(closing, other, {}, 9);
         test.end_of(test.node(0), &sent);
         const tw_completion_t done = test.end_of(test.node(1), &got);
-        if (done.status == TW_OK)
+        if (done.status == TW_OK) {
             EXPECT_EQ(from.bytes, to.bytes);
+        }
         test.expect_message(other, {}, 9);
         for (const auto& [ep, status] : other.failures)
             EXPECT_EQ(tw_ep_close(ep, TW_EP_CLOSE_FORCE, nullptr, nullptr), TW_OK);

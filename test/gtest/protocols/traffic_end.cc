@@ -130,8 +130,9 @@ std::string Traffic::missing() const {
     };
     for (const auto& node : nodes_) {
         all += "\n  worker " + std::to_string(node->index) + ":";
-        if (node->is_alive())
+        if (node->is_alive()) {
             EXPECT_EQ(tw_worker_describe(node->worker.get(), tell, &all), TW_OK);
+        }
     }
     return all;
 }
@@ -187,8 +188,9 @@ void Traffic::check_reference() {
         // The last word of a connection may come after the first of the next.
         const bool is_clean = !is_anything_broken() && !options_.has_closes;
         for (unsigned i = 0; i < count && is_clean; ++i)
-            if (std::string_view(counters[i].name) == "garbage")
+            if (std::string_view(counters[i].name) == "garbage") {
                 EXPECT_EQ(counters[i].value, 0U) << "worker " << node->index;
+            }
     }
 }
 

@@ -176,9 +176,9 @@ class ModelWorker {
             };
             // By one reference, which needs no memory: a schedule that fails is abandoned here.
             det::block_until([&is_awake] { return is_awake(); });
-            if (is_readable())
+            if (is_readable()) {
                 told_of = arming;
-            else if (may_be_interrupted && interrupted_.is_raised()) {
+            } else if (may_be_interrupted && interrupted_.is_raised()) {
                 interrupted_.take();
                 was_interrupted = true;
             }

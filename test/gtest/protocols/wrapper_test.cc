@@ -310,10 +310,12 @@ TEST_F(MsgWrapper, an_endpoint_flushes_closes_and_comes_again) {
     ASSERT_EQ(worker_.tag_recv(buffer_, 1, 0, request), TW_INPROGRESS);
     ASSERT_GE(self_.tag_send(bytes("last"), 1), TW_OK);
     msg::Request flush;
-    if (self_.flush(flush) == TW_INPROGRESS)
+    if (self_.flush(flush) == TW_INPROGRESS) {
         EXPECT_EQ(worker_.finish(flush).status, TW_OK);
-    if (self_.close(flush) == TW_INPROGRESS)
+    }
+    if (self_.close(flush) == TW_INPROGRESS) {
         EXPECT_EQ(worker_.finish(flush).status, TW_OK);
+    }
     EXPECT_EQ(self_.get(), nullptr);
     EXPECT_EQ(worker_.finish(request).status, TW_OK);
     int data = 0;

@@ -95,8 +95,9 @@ ucs_status_t Sim::on_eager(SimNode& node, const EagerFragment& fragment) {
     const bool fits = offset + fragment.length <= message->bytes;
     EXPECT_TRUE(has_more ? fits : offset + fragment.length == message->bytes);
     const Bytes whole = pattern(message->bytes, message->seed);
-    if (fits && fragment.length > 0)
+    if (fits && fragment.length > 0) {
         EXPECT_EQ(0, std::memcmp(fragment.data, whole.data() + offset, fragment.length));
+    }
     if ((fragment.flags & UCT_CB_PARAM_FLAG_DESC) == 0 || is_settling_ || !chance(4) || !is_first ||
         has_more || node.held.size() >= node.held_max)
         return UCS_OK;
@@ -118,8 +119,9 @@ ucs_status_t Sim::on_rndv(SimNode& node, const RndvMessage& message) {
     }
     EXPECT_EQ(SimMessage::Kind::kRndv, sent->kind);
     EXPECT_EQ(sent->bytes, message.length);
-    if (!message.header.empty())
+    if (!message.header.empty()) {
         EXPECT_EQ(0, std::memcmp(message.header.data(), &sent->tag, sizeof sent->tag));
+    }
     node.fetches.push_back({link, sent, message.remote_addr, message.rkey});
     return UCS_OK;
 }

@@ -21,8 +21,9 @@ std::uint64_t* Sim::counter_of(SimLink& link) const {
 
 void Sim::completed_put(SimOp& op) {
     SimLink& link = *op.link;
-    if (link.to->is_alive)
+    if (link.to->is_alive) {
         EXPECT_TRUE(has_pattern({slot_at(link, op.slot), kSlotBytes}, op.seed));
+    }
     link.is_slot_used[op.slot] = false;
 }
 

@@ -99,8 +99,9 @@ void Sim::completed_flush(SimOp& op) {
     std::erase_if(link.puts, [&](const SimPut& put) {
         if (put.number > op.number)
             return false;
-        if (!link.may_fail)
+        if (!link.may_fail) {
             EXPECT_TRUE(has_pattern({slot_at(link, put.slot), kSlotBytes}, put.seed));
+        }
         link.is_slot_used[put.slot] = false;
         return true;
     });

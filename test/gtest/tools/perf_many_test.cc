@@ -118,8 +118,9 @@ TEST(PerfManyJob, ranks_of_a_launcher_meet_and_rank_0_tells) {
         const Finished finished = ranks[rank]->wait();
         EXPECT_EQ(finished.status, 0) << finished.error;
         EXPECT_EQ(finished.out.empty(), rank != 0) << finished.out;
-        if (rank == 0)
+        if (rank == 0) {
             EXPECT_EQ(json::parse(finished.out)["results"][0]["peers"], 2);
+        }
     }
     std::filesystem::remove_all(place);
 }

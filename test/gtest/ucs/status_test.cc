@@ -83,9 +83,11 @@ TEST(Status, pointer_holds_handle_or_status) {
 
 TEST(Status, errors_have_sentences_of_their_own) {
     std::set<std::string> seen;
-    for (const auto& [status, number] : kStatuses)
-        if (number >= UCS_ERR_CONNECTION_RESET)
+    for (const auto& [status, number] : kStatuses) {
+        if (number >= UCS_ERR_CONNECTION_RESET) {
             EXPECT_TRUE(seen.insert(ucs_status_string(status)).second) << number;
+        }
+    }
     EXPECT_NE(ucs_status_string(static_cast<ucs_status_t>(-99)), nullptr);
 }
 

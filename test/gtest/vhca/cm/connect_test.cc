@@ -435,8 +435,9 @@ TEST_F(VhcaCm, what_a_peer_makes_up_does_no_harm) {
     const auto take = [&] {
         rdma_ucm_event_resp event;
         while (server.fetch(&event) == 0)
-            if (event.event == kConnectRequest)
+            if (event.event == kConnectRequest) {
                 EXPECT_EQ(server.destroy(event.id), 0);
+            }
     };
     for (unsigned i = 0; i < 20000; ++i) {
         Mad mad = wire.last;

@@ -308,14 +308,15 @@ TEST_F(VhcaErrors, peer_that_is_gone_reset_or_in_error_looks_like_silence) {
     options.connection.timeout = 5;
     for (int how = 0; how < 4; ++how) {
         World other(options);
-        if (how == 0)
+        if (how == 0) {
             other.fabric.crash(1);
-        else if (how == 1)
+        } else if (how == 1) {
             ASSERT_EQ(other.to_state(*other.qb, IBV_QPS_RESET), 0);
-        else if (how == 2)
+        } else if (how == 2) {
             ASSERT_EQ(other.to_state(*other.qb, IBV_QPS_ERR), 0);
-        else
+        } else {
             ASSERT_EQ(other.b.device.destroy_qp(*other.qb), 0);
+        }
         EXPECT_EQ(time_to_failure(other, IBV_WC_RETRY_EXC_ERR), (Time{4096} << 5) * 8);
     }
 }

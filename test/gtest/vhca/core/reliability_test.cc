@@ -205,8 +205,9 @@ class Pair {
         ASSERT_LT(arrived_, arrivals_.size()) << "received more than was sent";
         const Arrival& arrival = arrivals_[arrived_];
         ASSERT_EQ(completion.wc.wr_id, arrived_);
-        if (completion.wc.wc_flags == IBV_WC_WITH_IMM)
+        if (completion.wc.wc_flags == IBV_WC_WITH_IMM) {
             ASSERT_EQ(completion.wc.imm_data, arrival.request);
+        }
         ASSERT_EQ(completion.wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM, arrival.is_write);
         if (!arrival.is_write) {
             ASSERT_EQ(completion.wc.byte_len, arrival.text.size());

@@ -203,14 +203,15 @@ class Run {
 
     void take(const Completion& completion) {
         const ibv_wc& wc = completion.wc;
-        if (wc.wr_id >= kOperation)
+        if (wc.wr_id >= kOperation) {
             ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << "what software takes back waits, or is gone";
-        else if ((wc.wc_flags & kMatch) != 0)
+        } else if ((wc.wc_flags & kMatch) != 0) {
             take_match(completion);
-        else if ((wc.wc_flags & kValid) != 0)
+        } else if ((wc.wc_flags & kValid) != 0) {
             take_data(wc);
-        else
+        } else {
             take_untagged(completion);
+        }
     }
 
     void take_match(const Completion& completion) {

@@ -212,8 +212,9 @@ TEST_F(VhcaCqRing, reports_at_its_end_the_events_that_were_read) {
     for (std::uint16_t i = 0; i != 3; ++i) {
         program.arm();
         complete(i);
-        if (i == 0)
+        if (i == 0) {
             EXPECT_EQ(read_events(), 1U);
+        }
     }
     const std::uint64_t other = 9;
     channel->push(bytes_of(other));

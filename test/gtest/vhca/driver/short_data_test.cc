@@ -110,8 +110,9 @@ TEST_F(VhcaShortData, that_were_read_are_there_when_the_request_is_polled) {
         write(kSource, std::string(bytes, 'r'));
         post(IBV_WR_RDMA_READ, kTarget, bytes);
         ::poll(nullptr, 0, 20);
-        if (bytes <= 32)
+        if (bytes <= 32) {
             EXPECT_EQ(text(kTarget, bytes), std::string(bytes, '.'));
+        }
         EXPECT_EQ(wait().status, IBV_WC_SUCCESS);
         EXPECT_EQ(text(kTarget, bytes + 1), std::string(bytes, 'r') + '.');
     }

@@ -91,8 +91,9 @@ TEST_F(VhcaUverbs, events_that_were_read_are_reported_and_others_taken_back) {
         EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_MODIFY_SRQ, modify), EINVAL);
         modify.srq_limit = 2;  // fewer are posted
         EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_MODIFY_SRQ, modify), 0);
-        if (is_read)
+        if (is_read) {
             EXPECT_TRUE(comes_true([&] { return can_read(commander.async_fd); }));
+        }
         ib_uverbs_destroy_srq_resp gone{};
         EXPECT_EQ(
             commander.plain(IB_USER_VERBS_CMD_DESTROY_SRQ, ib_uverbs_destroy_srq{0, srq, 0}, &gone),

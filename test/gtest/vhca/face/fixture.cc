@@ -50,14 +50,17 @@ Side::Side(const SideOptions& options) : type_(options.type) {
 }
 
 Side::~Side() {
-    if (ah != nullptr)
+    if (ah != nullptr) {
         EXPECT_EQ(ibv_destroy_ah(ah), 0);
+    }
     EXPECT_EQ(ibv_destroy_qp(qp), 0);
-    if (srq != nullptr)
+    if (srq != nullptr) {
         EXPECT_EQ(ibv_destroy_srq(srq), 0);
+    }
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
-    if (channel != nullptr)
+    if (channel != nullptr) {
         EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+    }
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
     EXPECT_EQ(ibv_close_device(context), 0);

@@ -133,10 +133,11 @@ TEST(VhcaTags, srq_is_only_there_where_libmlx5_can_make_it) {
     ibv_srq_init_attr_ex attr = tm_attr(side.pd, side.cq);
     ibv_srq* srq = ibv_create_srq_ex(side.context, &attr);
     EXPECT_EQ(srq != nullptr, is_possible);
-    if (srq == nullptr)
+    if (srq == nullptr) {
         EXPECT_EQ(errno, EINVAL);
-    else
+    } else {
         EXPECT_EQ(ibv_destroy_srq(srq), 0);
+    }
 }
 
 TEST(VhcaTags, eager_message_goes_to_its_receive) {
