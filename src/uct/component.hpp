@@ -2,8 +2,8 @@
 // What a transport family is to the rest of the library: a constant table of functions.
 //
 // A family defines one Component with static storage (no constructor runs) and a function that
-// returns it; the composition root (components.cc) names the function. uct_component_h points at
-// the Component itself. See CONTRIBUTING.md, "How to add a transport".
+// returns it; the composition root (src/components.cc) names the function. uct_component_h points
+// at the Component itself. See CONTRIBUTING.md, "How to add a transport".
 //
 // Threads: the functions may be called from any thread at a time. Arguments have been checked by
 // the facade: pointers are not null, names are terminated, `*_values` were filled from the

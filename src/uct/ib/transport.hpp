@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a verbs transport (rc, dc, ud) is to the memory domain: a row of constants. The rows stand
-// in src/uct/ib_transports.cc, beside the composition root, so that ib/ does not know who builds on
-// it.
+// A verbs transport (rc, dc, ud) as the memory domain sees it: a row of constants. The list of rows
+// is in the composition root (src/components.cc), so that ib/ does not know who builds on it.
 #pragma once
 
 #include <span>
@@ -21,6 +20,7 @@ struct Transport {
                          const void* values, uct_iface_h* iface_p);
 };
 
+/// In the order of uct_md_query_tl_resources().
 std::span<const Transport* const> transports();
 
 }  // namespace tagwire::ib

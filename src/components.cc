@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The composition root: the one place that names transport families, and the parts of the library
-// beside them that have options. A new family adds its line here.
+// The composition root, above everything that it names: the transport families, the transports of
+// the family ib, and the parts of the library beside them that have options. Each has a line here.
 #include "uct/components.hpp"
 
 #include <algorithm>
@@ -8,19 +8,25 @@
 
 #include "bootstrap/options.hpp"
 #include "protocols/options.hpp"
+#include "uct/ib/dc/dc.hpp"
 #include "uct/ib/ib_component.hpp"
+#include "uct/ib/rc/rc.hpp"
+#include "uct/ib/transport.hpp"
+#include "uct/ib/ud/ud.hpp"
 #include "uct/sm/sm_component.hpp"
+
+namespace tagwire::ib {
+
+std::span<const Transport* const> transports() {
+    static const std::array rows{&rc::transport(), &dc::transport(), &ud::transport()};
+    return rows;
+}
+
+}  // namespace tagwire::ib
 
 namespace tagwire::uct {
 
 namespace {
-
-constexpr std::size_t kComponents = 2;
-
-const std::array<const Component*, kComponents>& components() {
-    static const std::array<const Component*, kComponents> list{&sm::component(), &ib::component()};
-    return list;
-}
 
 void add_table(std::vector<const ucs::OptionTable*>* tables, const ucs::OptionTable* table) {
     if (table == nullptr || std::ranges::find(*tables, table) != tables->end())
@@ -31,7 +37,8 @@ void add_table(std::vector<const ucs::OptionTable*>* tables, const ucs::OptionTa
 }  // namespace
 
 std::span<const Component* const> all_components() {
-    return components();
+    static const std::array families{&sm::component(), &ib::component()};
+    return families;
 }
 
 bool is_component(uct_component_h handle) {
