@@ -8,7 +8,7 @@
 //                        tw_mem_map                 tw_tag_recv, progress, completions
 //
 // A program carries the address of each worker (tw_worker_address(), at most 64 bytes) to the
-// others, makes an endpoint for each that it sends to, and sends; who only receives needs none.
+// others, makes an endpoint for each that it sends to, and sends; receiving needs none.
 // docs/reference/messaging.md is the guide.
 //
 // Threads: a context may be used by any thread. A worker with its endpoints and requests belongs to
@@ -19,8 +19,8 @@
 // After fork() the child uses no handle of its parent, not even to close it: it opens a context of
 // its own. The parent goes on undisturbed.
 //
-// Outputs are written on success only. Arguments that cannot be are logged with the reason and
-// answered by TW_ERR_INVALID_PARAM, unless another status stands at the call.
+// Outputs are written on success only. Invalid arguments are logged with the reason and give
+// TW_ERR_INVALID_PARAM, unless the call documents another status.
 //
 // This header needs none of the transport API and may be included beside UCX's headers.
 #ifndef TAGWIRE_H

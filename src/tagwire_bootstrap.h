@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the processes of one job learn each other's addresses before they can exchange messages: each
-// has a rank, 0 to size - 1, and all of them call the same operations in the same order.
+// Lets the processes of one job learn each other's addresses before they can exchange messages:
+// each has a rank, 0 to size - 1, and all of them call the same operations in the same order.
 //
 //     tw_bootstrap_h job;
 //     tw_status_t status = tw_bootstrap_create(NULL, &job);
@@ -15,13 +15,13 @@
 //
 // Calls block, and never without end: each has the time limit of the job. A failure is final for
 // the job: the call says what went wrong, which ranks are missing where that is known, and each
-// later one but tw_bootstrap_destroy() answers the same status.
+// later one but tw_bootstrap_destroy() returns the same status.
 //
 // Threads: a handle belongs to one thread at a time; different handles are independent, but all
 // ranks make those of method PMIX in the same order. After a fork the child does not use inherited
 // handles.
 //
-// Nothing of ucs/ or uct/ is included here, so this may stand beside UCX's own headers.
+// This header includes nothing of ucs/ or uct/ and may be included beside UCX's headers.
 #ifndef TAGWIRE_BOOTSTRAP_H
 #define TAGWIRE_BOOTSTRAP_H
 
@@ -42,8 +42,8 @@ extern "C" {
 typedef struct tw_bootstrap* tw_bootstrap_h;
 
 typedef enum tw_bootstrap_method {
-    /// What the option TAGWIRE_BOOTSTRAP says. Where that says `auto`, too: PMIX for a process that
-    /// a PMIx launcher started, else SINGLE.
+    /// The method that the option TAGWIRE_BOOTSTRAP names. If that is `auto`: PMIX for a process
+    /// that a PMIx launcher started, else SINGLE.
     TW_BOOTSTRAP_AUTO = 0,
     TW_BOOTSTRAP_PMIX = 1,
     TW_BOOTSTRAP_TCP = 2,
@@ -56,7 +56,7 @@ typedef struct tw_bootstrap_params {
     /// sizeof(tw_bootstrap_params_t), by which a later library knows this version.
     size_t struct_bytes;
     tw_bootstrap_method_t method;
-    /// How many processes the job has. 0: rank and size are those of the launcher, or the options
+    /// Number of processes in the job. 0: rank and size are those of the launcher, or the options
     /// TAGWIRE_RANK and TAGWIRE_SIZE. At most TW_BOOTSTRAP_RANKS_MAX.
     uint32_t size;
     uint32_t rank;  ///< Which of them this is; ignored where size is 0.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The C++ face of the messaging layer: owners, spans and callables over <tagwire.h>. Header only,
-// C++20; like that header it needs none of the transport API, and may stand beside tagwire.hpp.
+// The C++ wrapper of the messaging layer: owners, spans and callables over <tagwire.h>. Header
+// only, C++20; like that header it needs none of the transport API, and may be included beside
+// tagwire.hpp.
 //
 //     tagwire::msg::Context context;
 //     tagwire::msg::Worker worker(context);

@@ -11,7 +11,7 @@
 //       failure                the job is over, and why
 //       bye.RANK               a rank has left; the last one removes everything
 //
-// What a killed job of the same name left behind confuses nobody:
+// Remains of a killed job of the same name do no harm:
 // 1. Rank 0 takes part only in the directory that it made itself, under an id that never was.
 // 2. Another rank believes a directory only if it was still gathering when the rank said hello, and
 //    the welcome has the rank's own nonce. While neither comes it follows `current`.
@@ -27,7 +27,7 @@
 
 namespace tagwire::bootstrap {
 
-/// What rank 0 and the others have in common.
+/// Common base of rank 0 and the other ranks.
 class DirJob : public Method {
   public:
     explicit DirJob(const Settings& settings) : settings_(settings) {}
@@ -52,7 +52,7 @@ class DirJob : public Method {
     bool open_session(const std::string& id);
     void forget_session() { id_.clear(); }
 
-    /// The job's end, if somebody wrote it.
+    /// The job's end, if a rank has written it.
     Result read_failure() const;
     void write_failure(const Result& result) const;
     Result write_share(const Step& step) const;
@@ -117,7 +117,8 @@ class Pause {
     int next_ms_ = 1;
 };
 
-/// Of "hello.3.xyz" and the prefix "hello." it is 3 and ".xyz". False: not of this form.
+/// Splits a name: "hello.3.xyz" with the prefix "hello." gives 3 and ".xyz". False: not of this
+/// form.
 bool split_name(const std::string& name, const std::string& prefix, std::uint32_t* number_p,
                 std::string* rest_p);
 

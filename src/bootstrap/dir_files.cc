@@ -73,7 +73,7 @@ void Folder::remove_below(const std::string& name) const {
     Folder folder;
     if (!open_below(name, &folder))
         return;
-    // Somebody may be writing a last file.
+    // Another rank may be writing a last file.
     int tries = kRemoveTries;
     do {
         folder.clear();
@@ -104,7 +104,7 @@ Result Folder::write(const std::string& name, std::span<const std::byte> bytes) 
 void Folder::write_once(const std::string& name, const std::string& writer,
                         std::span<const std::byte> bytes) const {
     const std::string hidden = kHidden + name + "." + writer;
-    // Who cannot write it cannot tell either; the others come to the end of their time.
+    // A rank that cannot write it cannot report that either; the others run into their time limit.
     if (write_hidden(hidden, bytes) == 0)
         static_cast<void>(::linkat(fd_.get(), hidden.c_str(), fd_.get(), name.c_str(), 0));
     ::unlinkat(fd_.get(), hidden.c_str(), 0);

@@ -57,7 +57,7 @@ Result DirRoot::gather_ranks(const Deadline& deadline) {
     return {};
 }
 
-/// Who leaves an older run may take our `current` away with his own.
+/// Writes `current` again if it is gone: a rank that leaves an older run may remove this run's.
 Result DirRoot::hold_current() const {
     const std::string now = read_current();
     if (now.empty())

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What processes of a job tell each other: a head of 24 bytes and a payload. The same on TCP
-// connections, in files of a shared directory and in values of PMIx.
+// Frames that the processes of a job exchange: a header of 24 bytes and a payload. The format is
+// the same on TCP connections, in files of a shared directory and in PMIx values.
 //
 //      0      4         5      6           7        8        12     16     20     24
 //      +------+---------+------+-----------+--------+--------+------+------+------+---------
 //      | TWBS | version | kind | operation | status | number | rank | size | bytes| payload
 //      +------+---------+------+-----------+--------+--------+------+------+------+---------
 //
-// Numbers are little endian. It comes from another process: decode() accepts heads that make sense
-// by themselves; whether one makes sense here is for the reader to say.
+// Numbers are little endian. Frames come from other processes: decode() accepts headers that are
+// valid by themselves; the reader checks whether one is valid in its state.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -78,7 +78,7 @@ std::string reason_of(std::span<const std::byte> payload);
 std::span<const std::byte> bytes_of(const std::string& text);
 std::span<const std::byte> bytes_of(std::string&& text) = delete;
 
-/// What rank 0 tells a rank in words: kWelcome, kWaiting, kFailure.
+/// A frame with a text from rank 0 to a rank: kWelcome, kWaiting, kFailure.
 Frame notice(FrameKind kind, ucs_status_t status, std::uint32_t size, const std::string& text);
 
 /// "allgather of 8 bytes", "barrier"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What rank 0 of method TCP waits with: poll(2) over streams, and the beat at which it tells those
-// who wait whom they wait for.
+// Waiting in rank 0 of method TCP: poll(2) over streams, and the interval at which it tells waiting
+// ranks which ranks are missing.
 #pragma once
 
 #include <poll.h>
@@ -47,7 +47,7 @@ class Beat {
         next_ns_ = now_ns + interval_ns_;
         return true;
     }
-    /// How long to sleep at most.
+    /// The longest sleep, in milliseconds.
     int left_ms(const Deadline& deadline) const {
         return std::min(deadline.left_ms(), static_cast<int>(interval_ns_ / 1'000'000) + 1);
     }

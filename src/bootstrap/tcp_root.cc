@@ -85,7 +85,8 @@ Result TcpRoot::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
     return {};
 }
 
-/// Who is gone now does not spoil this call for the others; the next one will tell.
+/// Sends the result to all ranks. One that has gone by now does not spoil this call for the others;
+/// the next call reports it.
 Result TcpRoot::spread(const Step& step) {
     const Frame frame = step.frame(FrameKind::kResult, 0, size_);
     const Deadline deadline = step.deadline.with_grace();  // that of the others

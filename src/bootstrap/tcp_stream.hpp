@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Frames over one connection, without blocking.
 //
-// 1. A head is judged before memory is given to its payload, and that is never more than the
+// 1. A header is checked before memory is allocated for its payload, which is never more than the
 //    reader's limit.
-// 2. What is sent and does not fit the socket's buffer waits here until flush().
+// 2. Bytes that do not fit the socket's buffer wait here until flush().
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class Stream {
     void send_borrowed(const Frame& frame, std::span<const std::byte> payload);
     void flush();
     bool has_output() const { return !is_broken_ && out_sent_ < out_.size() + borrowed_.size(); }
-    /// Sending failed. What the other side sent before can still be received.
+    /// Sending failed. Data that the peer sent before can still be received.
     bool is_broken() const { return is_broken_; }
 
   private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of measured costs. calibration_file.cc has the file.
+// Applies measured costs to the cost model. calibration_file.cc reads and writes the file.
 #include "protocols/calibration.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const Curve& curve_of(const RailCosts& costs, Protocol protocol) {
     return costs.measured[static_cast<std::size_t>(protocol)];
 }
 
-/// What was measured of some protocols tells of the others, too.
+/// Derives parameters that all protocols share from the measured protocols.
 void infer(RailCosts* costs) {
     const Curve& shortest = curve_of(*costs, Protocol::kShort);
     const Curve& first = shortest.empty() ? curve_of(*costs, Protocol::kBcopy) : shortest;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What messages were measured to cost on this machine: a file that `tagwire tune` writes and a
+// Measured costs of messages on this machine: a file that `tagwire tune` writes and a
 // context reads (docs/internals/formats/calibration.md). Control path only, any thread.
 //
 // 1. A file is used as a whole or not at all, and only on the machine that it was measured on.
-// 2. It is replaced as a whole, by a rename: who reads it sees the old or the new one.
+// 2. It is replaced as a whole, by a rename: a reader sees the old or the new one.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -42,7 +42,7 @@ class Calibration {
     /// Replaces what `costs` has of what was measured on that device.
     void apply(std::string_view transport, std::string_view device, RailCosts* costs) const;
     bool has(std::string_view transport, std::string_view device) const;
-    /// Of the file in use; empty: none.
+    /// Path of the file in use; empty: none.
     const std::string& path() const { return path_; }
 
     /// Writes a file with these samples, and with those that the file there has of other

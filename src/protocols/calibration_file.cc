@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The file of measured costs.
+// Reads and writes the file of measured costs.
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ constexpr int kSchema = 1;
 constexpr std::size_t kFileBytesMax = 1 << 20;
 constexpr const char* kAdvice = "run `tagwire tune`";
 
-/// What the figures hold for.
+/// The machine for which the figures are valid.
 struct Machine {
     std::string cpu;
     std::string kernel;
@@ -55,7 +55,7 @@ Machine this_machine() {
     return machine;
 }
 
-/// What a file holds. Exactly one of `samples` and `problem` counts.
+/// The content of a file. Exactly one of `samples` and `problem` counts.
 struct Content {
     bool is_missing = false;
     bool is_foreign = false;  // of another machine

@@ -88,7 +88,7 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
     return UCS_OK;
 }
 
-/// What was set and cannot hold.
+/// Rejects options that contradict each other.
 ucs_status_t Context::check_overrides() const {
     if (options_.buffered_min > options_.buffered_limit) {
         TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu: at most TAGWIRE_BUFFERED_LIMIT=%lu",
@@ -125,7 +125,7 @@ ucs_status_t Context::open(const std::string& transports) {
     return absent.empty() && !resources_.empty() ? UCS_OK : complain(transports, absent);
 }
 
-/// What of `wanted` this machine has not, by commas.
+/// The parts of `wanted` that this machine lacks, separated by commas.
 std::string Context::absent_of(const std::string& wanted) const {
     std::string absent;
     for (const std::string_view part : split(wanted)) {
@@ -138,8 +138,7 @@ std::string Context::absent_of(const std::string& wanted) const {
     return absent;
 }
 
-// Domains without a wanted transport are closed again. What cannot be opened has said so in the
-// log.
+// Domains without a wanted transport are closed again. Failures to open one are already logged.
 void Context::open_component(uct_component_h component, const std::string& wanted) {
     uct_component_attr_t attr{};
     attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;

@@ -56,7 +56,8 @@ ucs_status_t Endpoint::drain() {
     return status == UCS_ERR_NO_RESOURCE ? status : UCS_OK;
 }
 
-// Of these, UCS_OK: there is nothing to do; UCS_INPROGRESS: something was done, look again.
+// The steps of drain(). UCS_OK: there is nothing to do; UCS_INPROGRESS: something was done, look
+// again.
 
 ucs_status_t Endpoint::drain_controls() {
     if (controls_.empty())
@@ -160,7 +161,7 @@ void Endpoint::on_leave() {
 
 namespace {
 
-/// How an operation ends of which the peer says that it ended so.
+/// Status of an operation whose end the peer reports.
 ucs_status_t status_of_peer(const Control& message) {
     if (message.b >= 0)
         return UCS_OK;
@@ -325,7 +326,7 @@ tw_status_t Endpoint::flush(RequestKind kind, const tw_op_t* op, tw_request_h* r
     request->flags &= ~std::uint32_t{TW_OP_FENCE};
     if (kind == RequestKind::kClose)
         is_closing = true;
-    // Messages that left by the short way are not numbered; there are none before it is ready.
+    // Messages that left on the fast path are not numbered; there are none before it is ready.
     if (state_ != EpState::kReady && order_ == 0) {
         if (kind == RequestKind::kClose)
             closed();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a message costs by each protocol: nanoseconds from the call until both sides are done with
+// The cost of a message by each protocol: nanoseconds from the call until both sides are done with
 // their buffers, as a sum of named terms.
 //
-// Pure arithmetic, any thread; used when an interface is opened and for explanations, never for a
-// message: what a message reads is a length that was computed from it (Selection).
+// Pure arithmetic, any thread; used when an interface is opened and for explanations, never on the
+// data path: a message reads a length that was computed from it (Selection).
 //
 // 1. No term is negative, and no cost falls when the message grows.
-// 2. What was measured replaces what the interface's attributes say, protocol by protocol; the
+// 2. Measurements replace the costs that the interface's attributes give, protocol by protocol; the
 //    terms of a measured protocol still sum up to its cost.
 #pragma once
 
@@ -29,7 +29,7 @@ constexpr bool is_rndv(Protocol protocol) {
     return protocol >= Protocol::kRndvGet;
 }
 
-/// What is known of a buffer that is sent.
+/// Registration of a buffer that is sent.
 enum class BufferKind : std::uint8_t {
     kMapped,    // it has a handle
     kPlain,     // it has none, and the message registers it
@@ -58,7 +58,7 @@ class Curve {
     std::vector<Knot> knots_;
 };
 
-/// What a transport on a device costs, and what it can do.
+/// Costs and capabilities of a transport on a device.
 struct RailCosts {
     double overhead_ns = 0;  // either side's work for one message
     double latency_ns = 0;   // from one side to the other
@@ -71,7 +71,7 @@ struct RailCosts {
     double registration_ns = 0;
     double registration_ns_per_byte = 0;
 
-    std::size_t short_max = 0;  // bytes of a message; 0: there is no short way
+    std::size_t short_max = 0;  // bytes of a message; 0: no short protocol
     std::size_t bcopy_max = 0;
     std::size_t piece_max = 1;  // bytes of one read or write
     std::size_t eager_max = 0;  // longer messages could not be kept unexpected
@@ -104,14 +104,14 @@ const char* obstacle(const RailCosts& rail, Protocol protocol, std::size_t bytes
 
 Cost cost_of(const RailCosts& rail, Protocol protocol, std::size_t bytes, BufferKind kind);
 
-/// What decided.
+/// The reason for a choice.
 enum class Rule : std::uint8_t {
     kCost,        // it costs least
     kMargin,      // eager would cost less, but not by so much that a receiver's memory is worth it
     kEagerLimit,  // eager would cost less, but the message is too long to be kept unexpected
     kOneLength,   // one threshold for all lengths, which loses least over all, loses here
     kOverride,    // TAGWIRE_RNDV_THRESHOLD
-    kShort,       // what fits the short way takes it
+    kShort,       // a message that fits the short protocol uses it
 };
 
 struct Choice {
@@ -131,7 +131,7 @@ class Selection {
     std::size_t rndv_from(BufferKind kind) const {
         return rndv_from_[static_cast<std::size_t>(kind)];
     }
-    /// How a message of `bytes` goes.
+    /// The protocol of a message of `bytes` bytes, and why.
     Choice choose(const RailCosts& rail, std::size_t bytes, BufferKind kind) const;
 
   private:

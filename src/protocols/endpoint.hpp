@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An endpoint: what a worker has for one peer, whether the program asked for it or the peer came.
+// An endpoint: a worker's state for one peer, made for the program or when the peer connects.
 //
 // 1. All messages of the program and all that must stay in order with them go by one lane, which is
 //    chosen before the first of them and never changes.
 // 2. A message is sent at once only if none waits (direct_end_); so they leave in the order of
 //    their calls.
-// 3. What it has failed to send or does not know the answer of is in `queue_`, `flushes_` or
+// 3. Operations not yet sent, or not yet answered by the peer, are in `queue_`, `flushes_` or
 //    `outstanding_`; fail() ends all of these, once.
 //
 //        made ----> greeting ----> (offering) ----> ready ----> failed
@@ -47,7 +47,7 @@ struct Announced {
     std::size_t held() const { return sizeof *this + bytes.size(); }
 };
 
-/// What a call of the program wants sent.
+/// Parameters of a send call.
 struct Outgoing {
     const void* base;
     std::size_t length;
@@ -159,7 +159,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
         return rail < peer_rails_.size() ? peer_rails_[rail].domain : std::uint8_t{UINT8_MAX};
     }
     std::uint8_t peer_rail() const { return peer_rail_; }
-    /// What the program sees as the sender of messages: nothing, unless it has the endpoint.
+    /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
     tw_ep_h handle() { return is_open && !is_closing ? this : nullptr; }
 
     Worker& worker;
@@ -281,8 +281,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     /// The same of wire-up: a hello, and offers for as many rails as there may be.
     static constexpr std::size_t kWireupMax = 512;
 
-    // What a short message reads, first.
-    std::size_t direct_end_ = 0;    // shorter messages go at once, by the short way
+    // Fields that a short message reads, first.
+    std::size_t direct_end_ = 0;    // shorter messages go at once, on the fast path
     std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
     uct_ep_h lane_ = nullptr;
     std::size_t short_data_max_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a message of the program carries before its data.
+// The envelope: the header of a message of the program and the optional words behind it.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +37,7 @@ inline Envelope envelope_of(const Request& request, std::uint32_t sender) {
     return envelope;
 }
 
-/// Of a call that answers the bytes that it packed, or a failure.
+/// The status of a call that returns the bytes that it packed, or a failure.
 inline ucs_status_t status_of(ssize_t packed) {
     return packed < 0 ? static_cast<ucs_status_t>(packed) : UCS_OK;
 }

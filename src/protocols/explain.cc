@@ -98,7 +98,7 @@ tw_protocol_cost_t describe(const RailCosts& costs, Protocol protocol, std::size
 
 // ---- Data of a rendezvous over several rails
 
-/// How the lane's rail and the others move their parts.
+/// The protocol by which the lane's rail and the others move their parts.
 Protocol direct_of(const RailCosts& costs) {
     const bool is_put = costs.has_scheme ? costs.scheme == Protocol::kRndvPut : !costs.can_get;
     return is_put ? Protocol::kRndvPut : Protocol::kRndvGet;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A queue that is empty nearly always, and takes no memory before its first use: std::deque has 600
-// bytes from its birth, which an endpoint would have more than once. What many items at a time have
-// taken goes with the last of them. One thread uses it.
+// A queue that is nearly always empty and takes no memory before its first use: std::deque takes
+// 600 bytes at construction, and an endpoint has several queues. Memory that many items at a time
+// have taken is freed with the last of them. For one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Remote keys of one buffer, for each memory domain that peers may use, as they travel: KeyHead,
+// Remote keys of one buffer, for each memory domain that peers may use, in wire format: KeyHead,
 // key, and so on.
 #pragma once
 
@@ -33,7 +33,7 @@ struct Keys {
         ++count;
     }
 
-    /// Of every other domain than `main` in which the handle stays registered.
+    /// Adds the key of every domain but `main` in which the handle stays registered.
     void add_others(const Memory& memory, std::size_t main) {
         const auto domains = memory.context().domains();
         for (std::size_t i = 0; i < domains.size(); ++i)

@@ -15,7 +15,7 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Of what a receiver keeps of unexpected messages, the share that one may need.
+/// One message may need this fraction (1/n) of the memory that a receiver has for unexpected ones.
 constexpr std::uint64_t kEagerShare = 4;
 /// The longest sentence that says why a peer cannot be reached.
 constexpr std::size_t kReasonBytes = 256;

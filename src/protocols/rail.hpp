@@ -66,9 +66,9 @@ class Rail {
     bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
     /// It may carry parts of messages beside another lane.
     bool can_stripe() const { return !is_auxiliary && can_get() && can_put(); }
-    /// What moves the bytes: rails with the same one are not faster together.
+    /// The resource that moves the bytes: rails with the same one are not faster together.
     std::string_view mover() const;
-    /// How data would be divided with this one as the lane, if all rails led to the peer.
+    /// Plans how to divide data with this rail as the lane, as if all rails led to the peer.
     void plan_stripes(std::span<const std::unique_ptr<Rail>> rails);
     const StripePlan& stripe_plan(bool is_put) const { return is_put ? put_plan_ : get_plan_; }
     /// Shorter messages are never divided.
@@ -79,7 +79,7 @@ class Rail {
     double latency() const { return attr_.latency.c + attr_.overhead; }
     const RailCosts& costs() const { return costs_; }
     const Selection& selection() const { return selection_; }
-    /// Messages of so many bytes and more go by rendezvous.
+    /// Length of the shortest message that goes by rendezvous.
     std::size_t rndv_from(const Buffer& buffer) const {
         return selection_.rndv_from(buffer.list != nullptr     ? BufferKind::kUnmapped
                                     : buffer.memory != nullptr ? BufferKind::kMapped

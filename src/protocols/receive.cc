@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What peers send: messages meet posted receives.
+// The receiving half of a worker: messages from peers meet posted receives.
 #include <algorithm>
 #include <cstring>
 
@@ -83,7 +83,7 @@ ucs_status_t Worker::on_eager_among_others(Endpoint& ep, Header header, const st
     return UCS_OK;
 }
 
-/// The long way of an eager message; `request` has been matched, if it is not null. False: the
+/// The slow path of an eager message; `request` has been matched, if it is not null. False: the
 /// message cannot be, and is dropped.
 bool Worker::take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
     EagerBody body;
@@ -212,7 +212,7 @@ void Worker::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
     deliver(*request, ep, arrival);
 }
 
-/// What its completion says of the message.
+/// Fills in the message's fields of the completion.
 void Worker::describe(Request& request, Endpoint& ep, const Arrival& arrival) {
     tw_completion_t& done = request.done;
     done.tag = arrival.tag;

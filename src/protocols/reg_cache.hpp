@@ -6,8 +6,8 @@
 //     without being inside one replaces them by one region.
 //  2. A region in use stays registered. One that was invalidated, replaced or found unmapped cannot
 //     be found any more, and goes with its last use.
-//  3. What is registered, in use or not, has at most `bytes_max` bytes; those not in use go first,
-//     the one used longest ago before the others.
+//  3. Regions, in use or not, have at most `bytes_max` bytes together; to make room, regions not in
+//     use are evicted, the least recently used one first.
 //  4. A region is used again only if its memory has stayed mapped since it was registered
 //     (region_marks.hpp). Memory that takes no mark is not cached. Where the system has no marks,
 //     the program must tell (tw_mem_invalidate); it must always tell of pages that it discards.
@@ -33,7 +33,7 @@ class Context;
 
 enum class RegUse : std::uint8_t {
     kSource,  // peers read it; it may be memory that cannot be written
-    kTarget,  // written by a read of ours, or by a peer
+    kTarget,  // written by a read of this side, or by a peer
 };
 
 struct CachedRegion : ucs::FromReserve {
@@ -64,7 +64,7 @@ class RegCache {
                           bool* is_new_p);
     /// `is_kept` false: it is not found any more, as after invalidate().
     void release(CachedRegion& region, bool is_kept);
-    /// What overlaps [address, address + length) is never used again.
+    /// Regions that overlap [address, address + length) are never used again.
     void invalidate(const void* address, std::size_t length);
     /// For people.
     std::string description();

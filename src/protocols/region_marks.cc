@@ -61,8 +61,8 @@ std::uint64_t RegionMarks::add(PageRange range) {
     return generation_;
 }
 
-/// Pieces cover the range and have marks. What must be marked belongs to the new generation before
-/// its mark is there: has_stayed() looks the other way round.
+/// Covers the range with marked pieces. A piece joins the new generation before its mark is set,
+/// because has_stayed() looks at the mark first, then at the generation.
 bool RegionMarks::fill(PageRange range) {
     for (std::uintptr_t begin = range.begin; begin < range.end;) {
         auto at = first_behind(begin);

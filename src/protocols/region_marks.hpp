@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which memory of this process that registration caches know has stayed mapped. Any thread.
+// Tells whether memory that registration caches know has stayed mapped. Any thread.
 //
 // Marks (ucs/sys/mapping_marks.hpp) belong to the process's mappings, so there is one table of them
 // per process, which the caches of all contexts and domains share. It divides the memory that is
@@ -35,7 +35,7 @@ struct PageRange {
 
 class RegionMarks {
   public:
-    /// That of this process. Null, with *reason: the system has no marks.
+    /// The table of this process. Null, with *reason: the system has no marks.
     static std::shared_ptr<RegionMarks> of_process(std::string* reason);
     RegionMarks(const RegionMarks&) = delete;
     RegionMarks& operator=(const RegionMarks&) = delete;

@@ -34,7 +34,7 @@ class Worker;
 struct Domain;
 struct Request;
 
-/// What a call without tw_op_t asks for.
+/// The tw_op_t of a call that passes none.
 inline constexpr tw_op_t kPlainOp{};
 
 /// `flag` if `is_set`, else nothing.
@@ -72,8 +72,8 @@ enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose };
 /// A rendezvous that is read or written: made when needed.
 struct RndvTransfer;
 
-/// What the transport counts down when it has transmitted a message. It may do so long after the
-/// endpoint has failed, so this lives as long as that takes, and forgets a request that has ended.
+/// The completion that the transport counts down when it has transmitted a message. It may do so
+/// long after the endpoint has failed: this lives until then, without a request that has ended.
 struct Transmission : uct_completion_t {
     Worker* worker = nullptr;
     Request* request = nullptr;

@@ -232,9 +232,9 @@ void Worker::report(Request& request) {
         return release(request);
     ++ends_;
     if (request.complete != nullptr) {
-        // What has ended before is told before: the parts of a multi-receive before its end. No
-        // callback runs in the call that made the operation, or the whole of it: it may make the
-        // next one, which would come before the rest of this.
+        // Callbacks run in the order of the ends: the parts of a multi-receive before its own. None
+        // runs in the call that made the operation or its parent: it may make the next operation,
+        // which would come before the rest of this one.
         const bool in_call =
             request.in_call || (request.parent != nullptr && request.parent->in_call);
         if ((attention_ & kInProgress) != 0 && !in_call && deferred_.empty())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous by put: the receiver tells the sender where its buffer is and by which key, and the
-// sender writes. When all pieces are at the peer it says so, behind a fence.
+// sender writes. When all pieces are written it tells the receiver, behind a fence.
 #include <cstring>
 #include <memory>
 #include <span>
@@ -158,8 +158,8 @@ void Endpoint::on_put_offer(const PutMessage& message) {
     begin_transfer(*request, message.keys.all(), (offer.flags & kPutByConnection) != 0);
 }
 
-/// The pieces are in the peer's memory, or one has failed. What waits for its end after a failure
-/// of the endpoint is ended by fail().
+/// The pieces are in the peer's memory, or one has failed. After a failure of the endpoint, fail()
+/// ends the requests that wait.
 void Endpoint::all_is_written(Request& request, ucs_status_t status) {
     if (state_ == EpState::kFailed)
         return;

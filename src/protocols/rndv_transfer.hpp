@@ -2,7 +2,7 @@
 // A rendezvous whose data one side moves: a receive that reads, or a send that writes.
 //
 // It belongs to its request until end_transfer(); pieces that are under way then end by themselves,
-// those of other rails too, and the last one takes it away.
+// those of other rails too, and the last one frees it.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -37,7 +37,7 @@ struct RndvTransfer : ucs::FromReserve {
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
     Endpoint* failed_ep = nullptr;  // ... whose failure is told after that
 
-    // What other rails move (stripe.hpp), and how all parts have ended so far.
+    // Parts that other rails move (stripe.hpp), and the status of all parts that have ended so far.
     ucs::ReserveVector<std::unique_ptr<StripePart>> parts;
     ucs_status_t status = UCS_OK;
     bool lane_has_ended = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// By which way the data of a rendezvous moves. The receiver decides.
+// Chooses how the data of a rendezvous moves. The receiver decides.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class RndvScheme : std::uint8_t {
     kCopy,  // the sender sends it in messages
 };
 
-/// What both sides have.
+/// Properties of both sides' buffers.
 struct RndvFacts {
     bool can_write_here;  // our buffer has what a read into it asks for
     bool can_give_key;    // our buffer is one piece, and a peer can be given a key of it
@@ -32,7 +32,8 @@ constexpr unsigned scheme_bit(RndvScheme scheme) {
 /// Those that would work over the lane, as bits.
 unsigned available_schemes(const Rail& rail, const RndvFacts& facts);
 
-/// Of `available`: what is `wanted`, else a copy; for kAuto the cheapest.
+/// Picks from `available`: `wanted`, else a copy; for kAuto a read, else a write whose key is taken
+/// back, else a copy.
 RndvScheme pick_scheme(unsigned available, RndvScheme wanted, const RndvFacts& facts);
 
 }  // namespace tagwire::proto

@@ -19,7 +19,7 @@ void add_total(Envelope& envelope, std::uint64_t total) {
     envelope.bytes += sizeof(std::uint64_t);
 }
 
-/// What a packing callback writes: an envelope (or another head), then part of a buffer.
+/// Data that a packing callback writes: an envelope (or another head), then part of a buffer.
 struct Packing {
     const void* head;
     std::size_t head_bytes;
@@ -73,7 +73,7 @@ ucs_status_t Endpoint::send_at_once(const Outgoing& message) {
     return UCS_OK;
 }
 
-/// What is told of a message that has gone.
+/// The completion of a message that has gone.
 tw_completion_t Endpoint::end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
                                  bool is_tagged) {
     tw_completion_t done{};
@@ -159,7 +159,7 @@ bool Endpoint::is_rndv(const Request& request) const {
         return request.is_rndv;
     if (request.offset != 0 || length == 0)
         return false;
-    // What the peer keeps of a message that waits for its place is one buffer.
+    // The peer keeps a message that waits for its place in one buffer.
     const bool is_too_long =
         goes_as_tagged(request) && length + sizeof(Envelope) > rail_->bcopy_max;
     return holds_data_ || is_too_long || length >= rail_->rndv_from(request.buffer);
@@ -207,7 +207,7 @@ ucs_status_t Endpoint::send_parts(Request& request) {
         }
         return status;
     }
-    // What follows the first part may have to wait, and must be the library's then.
+    // Parts behind the first may have to wait, and their data must be the library's then.
     if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     add_total(envelope, total);
@@ -237,7 +237,7 @@ bool Endpoint::goes_as_tagged(const Request& request) const {
     return request.is_tagged && rail_->matches_tags();
 }
 
-/// An eager message. What does not fit the transport's immediate is announced.
+/// An eager message. It is announced if its envelope does not fit the transport's immediate.
 ucs_status_t Endpoint::send_tagged(Request& request) {
     constexpr std::uint32_t kNeedsEnvelope = TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE;
     const bool has_imm = (request.flags & TW_OP_IMM) != 0;

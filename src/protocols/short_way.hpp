@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The short way of a short message: a call that asks for nothing but buffer, tag and callback (and,
+// The fast path of a short message: a call that asks for nothing but buffer, tag and callback (and,
 // a few steps longer, an immediate and a source), a lane that is free, a receive that was posted
-// before. Each step does here what it does elsewhere,
-// without looking for what cannot be; where something else is asked for, or is there, the step goes
-// the long way.
+// before. Each step does the same as on the slow path, without checks for cases that cannot occur
+// here; in any other case the step takes the slow path.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -18,7 +17,7 @@
 
 namespace tagwire::proto {
 
-/// What of a message of at most 8 bytes follows the first half of its header.
+/// The rest of a message of at most 8 bytes, behind the first half of its header.
 struct Word {
     std::uint64_t tag;
     std::byte data[8];
@@ -55,7 +54,7 @@ inline bool is_plain_receive(const tw_op_t& op) {
     return (unusual_bits(op) | bits_of(op.source)) == 0;
 }
 
-/// What travels before the data of a plain send, or of one that is_plain_send_with_imm().
+/// The envelope of a plain send, or of one that is_plain_send_with_imm().
 inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     Envelope envelope;
     envelope.header = {sender, flag_if(message.is_tagged, kTagged), message.tag};
@@ -68,7 +67,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     return envelope;
 }
 
-/// A plain send that may_send_short(). UCS_ERR_NO_RESOURCE: the long way.
+/// A plain send that may_send_short(). UCS_ERR_NO_RESOURCE: the slow path.
 [[gnu::always_inline]] inline ucs_status_t Endpoint::send_short(const void* data,
                                                                 std::size_t length,
                                                                 std::uint64_t tag, bool is_tagged) {
@@ -107,7 +106,7 @@ inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
     return UCS_OK;
 }
 
-/// UCS_ERR_NO_RESOURCE: the long way. `op` is a plain receive's but for its source; no device
+/// UCS_ERR_NO_RESOURCE: the slow path. `op` is a plain receive's but for its source; no device
 /// matches tags.
 [[gnu::always_inline]] inline ucs_status_t Worker::post_short(void* buffer, std::size_t length,
                                                               std::uint64_t tag, std::uint64_t mask,
@@ -138,7 +137,7 @@ inline bool is_short(const Request& request, std::size_t length) {
     return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;
 }
 
-/// Up to so many bytes are copied by a few moves here.
+/// Data up to this length is copied by a few moves here.
 inline constexpr std::size_t kShortCopyMax = 256;
 
 /// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but

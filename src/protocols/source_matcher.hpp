@@ -3,9 +3,10 @@
 // The matcher by tag and source: posted receives and unexpected messages of the messaging layer.
 //
 // A receive (tag, mask, source) and a message (t, s) match when ((t ^ tag) & mask) == 0 and the
-// receive's source is s or kAnySource; in the first case it is directed. Of several posted receives
-// the earliest posted wins; of several messages the earliest arrived. This is the tag matcher of
-// ucs/datastruct/tag_matcher.hpp with one more thing to compare, made of the same indexes.
+// receive's source is s or kAnySource; in the first case it is directed. Among several posted
+// receives the earliest posted wins; among several messages the earliest arrived. This is the tag
+// matcher of ucs/datastruct/tag_matcher.hpp with one more thing to compare, made of the same
+// indexes.
 //
 // PostedReceives has one index for each class of receives: the exact ones from any source by tag,
 // the exact directed ones by (tag, source), and one of either kind for each other mask in use. An
@@ -200,7 +201,7 @@ class PostedReceives {
         return directed_wildcards_.earliest_of(earliest, {tag, source});
     }
 
-    /** Of those that are queued. False: none of the first, and the others are filed now. */
+    /** Searches the queued receives. False: none of the first matches, and all are filed now. */
     bool find_queued(std::uint64_t tag, std::uint32_t source, PostedReceive** receive_p) {
         bool are_all = false;
         *receive_p =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the matcher by tag and source keeps in the indexes of ucs/datastruct/tag_matcher_index.hpp:
-// the nodes, and for each index the keys by which it knows them.
+// Nodes of the matcher by tag and source, and their keys in each of its indexes
+// (ucs/datastruct/tag_matcher_index.hpp).
 
 #pragma once
 
@@ -53,7 +53,7 @@ struct UnexpectedMessage {
                (receive_source == kAnySource || receive_source == source);
     }
 };
-// What exact look-ups and walks read is one cache line.
+// Exact look-ups and walks read one cache line.
 static_assert(offsetof(UnexpectedMessage, same_source) == 64);
 static_assert(sizeof(UnexpectedMessage) == 80);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Lanes of an endpoint beside its own, which carry parts of the data of rendezvous alone.
+// Additional lanes of an endpoint, which carry parts of rendezvous data and nothing else.
 //
 // They are made when the first message that is long enough for them moves; until both sides are
 // connected the endpoint's own lane carries everything. Whoever moves the data divides it: the
@@ -38,7 +38,7 @@ class Rail;
 class Endpoint;
 struct StripeLane;
 
-/// What one rail beside the lane moves of a transfer.
+/// The part of a transfer that one rail beside the lane moves.
 struct StripePart : ucs::FromReserve {
     RndvTransfer* transfer = nullptr;
     StripeLane* lane = nullptr;
@@ -84,7 +84,7 @@ struct StripeLane : ucs::FromReserve {
     ucs_status_t move_pieces(StripePart& part);
 };
 
-/// Of one endpoint.
+/// The additional lanes of one endpoint.
 class Stripes : public ucs::FromReserve {
   public:
     explicit Stripes(Endpoint& ep) : ep_(ep) {}

@@ -9,11 +9,11 @@ namespace tagwire::proto {
 
 namespace {
 
-/// What the weights of a message's rails add up to, nearly: none is 0.
+/// Sum of the weights of a message's rails, nearly: none is 0.
 constexpr std::uint32_t kWhole = 1U << 16;
 /// Rounds in which the parts are shifted to where they take less time.
 constexpr int kRounds = 12;
-/// What striping must save: it takes queues and requests of more devices.
+/// Fraction of the cost that striping must save: it takes queues and requests of more devices.
 constexpr double kMargin = 0.05;
 constexpr std::size_t kStepsPerPower = 8;
 
@@ -40,7 +40,7 @@ StripePlan::StripePlan(std::span<const StripeMember> members, Protocol direct, S
     from_ = crossover();
 }
 
-/// What the member takes for the bytes alone.
+/// Time that the member takes for the bytes alone.
 double StripePlan::direct_ns(std::size_t member, double bytes) const {
     const Cost cost = cost_of(*members_[member].costs, direct_, static_cast<std::size_t>(bytes),
                               BufferKind::kMapped);

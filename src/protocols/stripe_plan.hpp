@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the data of one rendezvous is divided over several rails, and from which size that pays.
+// Divides the data of one rendezvous over several rails, and tells from which size that pays.
 //
-// Pure arithmetic, any thread. The first rail is the lane, on which requests and answers travel
-// whatever carries the data. What several rails take together is what the slowest of them takes,
-// unless the same thing moves the bytes of both (a port, or this machine's processors for shared
-// memory and virtual devices): those wait for each other.
+// Pure arithmetic, any thread. The first rail is the lane, on which requests and replies travel
+// whatever carries the data. Several rails together take as long as the slowest of them, unless the
+// same resource moves the bytes of both (a port, or this machine's processors for shared memory and
+// virtual devices): those wait for each other.
 //
 // 1. Parts are one behind the other, cover the message, and begin at multiples of kStripeAlign.
 // 2. No part of another rail than the lane is shorter than the rules say; the lane has one always.
@@ -48,11 +48,11 @@ class StripePlan {
     StripePlan(std::span<const StripeMember> members, Protocol direct, StripeRules rules);
 
     std::size_t rails() const { return members_.size(); }
-    /// Messages of so many bytes and more are divided.
+    /// Length of the shortest message that is divided.
     std::size_t from() const { return from_; }
     /// Over the rails whose bits are set in `usable`; the lane's counts as set.
     StripeParts divide(std::uint64_t bytes, unsigned usable = kAll) const;
-    /// What that costs from the call until both sides are done.
+    /// Cost of a divided message from the call until both sides are done.
     Cost cost(std::size_t bytes) const;
 
   private:

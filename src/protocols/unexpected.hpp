@@ -49,7 +49,7 @@ struct Unexpected : tw_message, UnexpectedMessage {
     Unexpected* next_of_send = nullptr;
     Unexpected* prev_of_send = nullptr;
 
-    /// Of a rendezvous: the keys.
+    /// The data of the message; for a rendezvous, the keys.
     std::byte* data() {
         return start != nullptr && !is_rndv ? start : reinterpret_cast<std::byte*>(this + 1);
     }

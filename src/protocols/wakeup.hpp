@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What lets a worker sleep: one epoll descriptor over the interfaces' events, a timer for the next
-// look at peers, and an event that any thread may ring.
+// Lets a worker sleep: one epoll descriptor over the interfaces' events, a timer for the next check
+// of the peers, and an event that any thread may signal.
 //
-// arm() asks all of them for an event on what comes next. What came before makes it answer busy, so
-// nothing is slept over: progress, then arm again.
+// arm() asks all of them for an event on whatever comes next. Anything that came before makes it
+// return busy, so that no event is missed: progress, then arm again.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -27,8 +27,8 @@ class Wakeup {
     bool is_open() const { return static_cast<bool>(epoll_); }
     int fd() const { return epoll_.get(); }
 
-    /// `deadline_ns` as clock_now_ns(); UINT64_MAX: none. UCS_ERR_BUSY: something has come. What
-    /// was rung before is over.
+    /// `deadline_ns` as clock_now_ns(); UINT64_MAX: none. UCS_ERR_BUSY: something has come. An
+    /// earlier ring() no longer counts.
     ucs_status_t arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns);
     /// Makes the descriptor readable. Any thread, also in a signal handler.
     void ring() const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How two workers connect. Each says hello once, over a transport that connects to an interface
+// Connects two workers. Each says hello once, over a transport that connects to an interface
 // address; a hello carries the addresses of all rails, so connects that cross are one connection.
-// Then each chooses the lane of its own messages. Lanes of rc need endpoints of both sides: their
-// addresses cross in offers, and a side sends when the other has said that it is connected.
+// Then each chooses the lane of its own messages. Lanes of rc need endpoints on both sides: their
+// addresses are exchanged in offers, and a side sends when the other has said that it is connected.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -93,7 +93,7 @@ ucs_status_t Endpoint::contact(const Address& to, std::string* why) {
     return UCS_ERR_UNREACHABLE;
 }
 
-/// What waits to be sent goes over a new connection.
+/// Operations that wait to be sent go over a new connection.
 void Endpoint::begin_anew() {
     disconnect();
     stripes_.reset();
@@ -174,7 +174,8 @@ bool Endpoint::work_slowly() {
 
 /// Sends what of wire-up waits. False: it waits still.
 bool Endpoint::send_wireup() {
-    // Who knows us may send, and not to the device that has receives for anybody.
+    // A peer that has our hello may send, and by another lane than the device, which may hold
+    // receives that match any peer.
     if (DeviceTags* tags = worker.device_tags(); tags != nullptr && !tags->may_greet())
         return false;
     while (!wireup_.empty() && contact_ != nullptr) {
@@ -242,7 +243,7 @@ void Endpoint::choose_lane() {
     for (const auto& [latency, pair] : pairs)
         if (try_lane(pair.first, pair.second))
             return;
-    // What took first contact does for the messages too.
+    // The endpoint of the first contact serves for the messages too.
     for (std::size_t j = 0; j < peer_rails_.size(); ++j)
         if (peer_rails_[j].device == address_.device && peer_rails_[j].iface == address_.iface)
             peer_rail_ = static_cast<std::uint8_t>(j);
@@ -378,7 +379,7 @@ void Endpoint::drop_offered() {
 void Endpoint::set_ready() {
     state_ = EpState::kReady;
     const std::size_t most = rail_->short_max;
-    // The short way does not ask whether a message is injected.
+    // The fast path does not check whether a message is injected.
     short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
                                             worker.options().inject_bytes);
     const auto matches = [](const PeerRail& rail) { return (rail.flags & kRailMatchesTags) != 0; };

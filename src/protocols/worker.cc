@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker: its rails, its progress, what it tells of itself.
+// A worker: its rails, its progress, its description.
 #include "protocols/worker.hpp"
 
 #include <sys/random.h>
@@ -171,7 +171,7 @@ ucs_status_t Worker::open() {
     return UCS_ERR_NO_DEVICE;
 }
 
-// What cannot be opened is left out, with the reason in the log.
+// A rail that cannot be opened is left out, with the reason in the log.
 void Worker::open_rails() {
     const auto matches = [](const auto& rail) { return rail->matches_tags(); };
     constexpr TagCallbacks callbacks{
@@ -346,7 +346,7 @@ unsigned Worker::look_at_rails() {
     return count;
 }
 
-// Who waits for a peer sends nothing, and so would not learn that it has died.
+// A worker that waits for a peer sends nothing, and so would not learn that the peer has died.
 void Worker::look_at_peers() {
     const std::uint64_t now = ucs::clock_now_ns();
     if (now < next_look_ns_)

@@ -79,7 +79,7 @@ enum class WorkerCounter {
     kCount
 };
 
-/// What a call of the program wants received.
+/// Parameters of a receive call.
 struct Incoming {
     void* base;
     std::size_t length;
@@ -175,7 +175,7 @@ class alignas(128) Worker : public tw_worker {
     /// The connection is there; it has ended, with UCS_OK if neither side wants it.
     void tell_up(Endpoint& ep);
     void tell_end(Endpoint& ep, ucs_status_t status);
-    /// Of a message; nullptr: nobody.
+    /// The endpoint that a message names as its sender; nullptr: none.
     Endpoint* named(std::uint32_t id) const { return names_.find(id); }
     std::size_t peers() const { return names_.size(); }
     /// Where a device matches tags; else nullptr.
@@ -195,7 +195,7 @@ class alignas(128) Worker : public tw_worker {
     void finish(Request& request, ucs_status_t status);
     void finish_late(Request& request, ucs_status_t status);
     void end_late(Request& request, ucs_status_t status);
-    /// What the call that made `request` returns.
+    /// The result of the call that made `request`.
     tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
     void release(Request& request);
     tw_status_t test(Request& request, tw_completion_t* done);
@@ -246,13 +246,13 @@ class alignas(128) Worker : public tw_worker {
 
     const bool is_multi;
     tw_worker_limits_t limits;
-    bool receives_long;  // a receive cannot be posted the short way: a lock is there, or a device
+    bool receives_long;  // receives cannot be posted on the fast path: there is a lock, or a device
     ucs::RecursiveLock lock;  // with is_multi
 
   private:
     friend class DeviceTags;
 
-    /// What outlives the connections to a peer.
+    /// State of a peer that outlives its connections.
     struct Peer {
         std::uint32_t source;      // in matching
         std::uint32_t connection;  // the latest that it has made

@@ -31,7 +31,7 @@ Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
 
 /// Peers that have gone are remembered for a while, because something of theirs may come late: they
 /// are forgotten when this finds them unused for the second time. Those that a message is kept of,
-/// or that an endpoint of the program's stands for, are in use.
+/// or that the program has an endpoint to, are in use.
 void Worker::forget_peers() {
     ucs::ReserveHashSet<std::uint32_t> used;
     for (const auto& [id, ep] : endpoints_)
@@ -114,7 +114,7 @@ ucs_status_t Worker::connect_to(std::uint64_t worker_id, void* user_data, Endpoi
     return connect(address, user_data, ep_p);
 }
 
-/// What its peer sends finds nobody from now on.
+/// Messages of its peer find no endpoint from now on.
 void Worker::unname(Endpoint& ep) {
     if (names_.find(ep.id) != &ep)
         return;
@@ -123,14 +123,15 @@ void Worker::unname(Endpoint& ep) {
         device_tags_->gone(ep);
 }
 
-/// What it has sent may come after what its successor sends, and must not be taken for that.
+/// Messages of this connection may arrive after those of the next one, and must not be taken for
+/// those.
 void Worker::wear_out(const Endpoint& ep) {
     if (ep.peer_names != 0)
         peer_of(ep.worker_id).worn = ep.peer_names;
 }
 
-/// The endpoint is the program's, and its connection has gone: it makes a new one. What it was
-/// receiving, which the peer had sent before it went, does not come.
+/// The endpoint is the program's, and its connection has gone: it makes a new one. Messages that it
+/// was receiving, which the peer had sent before it went, do not arrive.
 void Worker::reconnect(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     wear_out(ep);
@@ -158,8 +159,8 @@ void Worker::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t
     end_soon(ep, status);
 }
 
-/// The peer has gone. What its transports had done before is seen first: that a message arrived may
-/// be told behind a later word of the peer, or behind the end of another transport.
+/// The peer has gone. Earlier events of its transports are seen first: the arrival of a message may
+/// be reported after a later message of the peer, or after the end of another transport.
 void Worker::end_soon(Endpoint& ep, ucs_status_t status) {
     endings_.push_back({ep.worker_id, ep.peer_names, status, kPassesToEnd});
     ask_slow_work();

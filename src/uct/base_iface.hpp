@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Base of all interfaces and endpoints: what uct_iface_h and uct_ep_h point to.
+// Base of all interfaces and endpoints: the objects that uct_iface_h and uct_ep_h point to.
 //
 // A transport derives `class XIface : public BaseIface` and `class XEp : public BaseEp`, gives both
 // the member functions that ops.hpp lists, and passes make_ops<XIface, XEp>() and

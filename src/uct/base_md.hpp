@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Base of all memory domains: what uct_md_h points to.
+// Base of all memory domains: the object that uct_md_h points to.
 //
 // Control path only, so virtual functions are fine here. A domain may be used by any thread, by one
 // at a time. Arguments have been checked by the facade (no null pointers, lengths > 0, known

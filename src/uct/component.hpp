@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a transport family is to the rest of the library: a constant table of functions.
+// The interface of a transport family to the rest of the library: a constant table of functions.
 //
 // A family defines one Component with static storage (no constructor runs) and a function that
 // returns it; the composition root (src/components.cc) names the function. uct_component_h points
@@ -20,7 +20,7 @@
 
 #include "ucs/config/config.hpp"
 
-/// What uct_component_h points to: the first member of a Component.
+/// The type that uct_component_h points to: the first member of a Component.
 struct tagwire_uct_component {};
 
 namespace tagwire::uct {
@@ -52,7 +52,7 @@ struct Component {
     const char* name = nullptr;  // shorter than UCT_COMPONENT_NAME_MAX
     std::uint64_t flags = 0;     // UCT_COMPONENT_FLAG_x
     std::size_t rkey_packed_bytes = 0;
-    // Of the family as a whole, which reads them itself; null when it has none.
+    // Options of the family as a whole, which reads them itself; null when it has none.
     const ucs::OptionTable* common_options = nullptr;
     const ucs::OptionTable* md_options = nullptr;
     std::vector<const char*> (*tl_names)() =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What uct_md_config_t* and uct_iface_config_t* point to: a table of options and the values read
+// The target of uct_md_config_t* and uct_iface_config_t*: a table of options and the values read
 // for it. Any thread, one at a time.
 #pragma once
 

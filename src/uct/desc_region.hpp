@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How uct_iface_release_desc() finds the owner of a receive descriptor from nothing but its
-// address.
+// Regions of receive descriptors, laid out so that uct_iface_release_desc() finds the owner of a
+// descriptor from its address alone.
 //
 // Descriptors that a callback may keep lie in regions aligned to kDescRegionBytes. The first page
 // of a region is private memory of this process with a DescRegionHeader: masking the address leads
-// to it. So the way back never passes through memory that a peer can write (UCX keeps a callback
-// pointer right before the descriptor).
+// to it. So the lookup never reads memory that a peer can write (UCX keeps a callback pointer
+// right before the descriptor).
 //
 //    aligned   +page                                       < aligned + kDescRegionBytes
 //    | header  | descriptors: shared with a peer, or private   |

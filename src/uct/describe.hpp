@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Facts about an object for people and JSON: a transport writes keys and values,
+// Facts about an object as text and JSON: a transport writes keys and values,
 // tagwire_uct_*_describe() passes them on. Keys are lower case with underscores and end in their
 // unit ("ring_bytes").
 #pragma once

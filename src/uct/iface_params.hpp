@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The parameters of uct_iface_open(), checked and with every default filled in: nothing behind this
-// looks at a field mask.
+// The parameters of uct_iface_open(), checked and with every default filled in: no code after this
+// check looks at a field mask.
 #pragma once
 
 #include <uct/api/uct.h>

@@ -7,8 +7,8 @@
 // starves. Every operation is O(1) and allocates nothing: a request's link lives in
 // uct_pending_req_t::priv.
 //
-// What a request's callback returns decides (as uct_pending_callback_t in UCT):
-//   UCS_OK          it is done and no longer ours; the callback may have freed or added it anew
+// The status that a request's callback returns decides (as uct_pending_callback_t in UCT):
+//   UCS_OK          it is done and dropped here; the callback may have freed it or added it anew
 //   UCS_INPROGRESS  it made progress and stays first of its group; the next group's turn
 //   anything else   it stays first, and its group waits for the next dispatch()
 //
@@ -136,8 +136,8 @@ class PendingQueue {
             ready_.push_back(group);
     }
 
-    /** Runs at most `callbacks_max` callbacks, fewer when all groups are empty or refused. How many
-     * made progress. */
+    /** Runs at most `callbacks_max` callbacks, fewer when all groups are empty or refused. Returns
+     * the number that made progress. */
     std::size_t dispatch(std::size_t callbacks_max) {
         if (ready_.alone() || dispatching_)
             return 0;
@@ -164,7 +164,8 @@ class PendingQueue {
         }
     }
 
-    /** What the group was refused for is there: its turn comes next. It has requests. */
+    /** The resource that the group was refused is available: its turn comes next. It has
+     * requests. */
     void put_first(PendingGroup& group) {
         if (group.visit_ != nullptr)
             return;  // it is its turn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the facade refuses arguments: one logged sentence that names the call and the argument, then
-// a status.
+// Refusal of arguments by the facade: one logged sentence that names the call and the argument,
+// then a status.
 #pragma once
 
 #include <ucs/type/status.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The progress engine: what uct_worker_h points to. The C base is the callback queue that
-// uct_worker_progress() calls.
+// The progress engine: the object that uct_worker_h points to. The C base is the callback queue
+// that uct_worker_progress() calls.
 //
-// Threads: the owner's (UCS_THREAD_MODE_SINGLE), or whoever holds the program's lock.
+// Threads: the owner's (UCS_THREAD_MODE_SINGLE), or the thread that holds the program's lock.
 // add_progress_safe() and remove_progress_safe() may be called from any thread.
 #pragma once
 

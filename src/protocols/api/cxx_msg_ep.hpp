@@ -53,7 +53,7 @@ class Endpoint {
     /// Ends everything at once with TW_ERR_CANCELED.
     tw_status_t close_by_force() { return end(TW_EP_CLOSE_FORCE, {}); }
 
-    /// How a message of `length` bytes goes to this peer, and why.
+    /// Explains which protocol a message of `length` bytes to this peer uses, and why.
     [[nodiscard]] tw_explanation_t explain(std::size_t length,
                                            tw_buffer_kind_t buffer = TW_BUFFER_PLAIN) const {
         tw_explanation_t told{};

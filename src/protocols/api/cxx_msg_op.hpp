@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What an operation is told, and what a program keeps while it is under way. Included by
-// tagwire_msg.hpp.
+// Parameters of an operation, and the handle that a program keeps while it is in flight. Included
+// by tagwire_msg.hpp.
 #ifndef TAGWIRE_PROTOCOLS_API_CXX_MSG_OP_HPP
 #define TAGWIRE_PROTOCOLS_API_CXX_MSG_OP_HPP
 
@@ -34,7 +34,7 @@ class BasicOp : public tw_op_t {
         complete = [](const tw_completion_t* end) { (*static_cast<Done*>(end->context))(*end); };
         return BasicOp<true>(*this);
     }
-    /// What the completion has as its context.
+    /// Sets the context that the completion carries.
     BasicOp& carry(void* pointer) {
         context = pointer;
         return *this;
@@ -132,9 +132,9 @@ inline tw_status_t wait_all(std::span<const Request> requests, tw_wait_mode_t mo
     return tw_wait_all(detail::handles_of(requests), requests.size(), mode, timeout_ns);
 }
 
-/// What a call is told beside buffer, tag and peer, and where its operation goes: nothing, an Op, a
-/// Request, or {op, request}. With a callback or TW_OP_COMPLETION the operation is the library's
-/// again by itself: so a plain handle takes the place of the Request. A callback beside a Request
+/// Arguments of a call beside buffer, tag and peer, and where its operation goes: nothing, an Op, a
+/// Request, or {op, request}. With a callback or TW_OP_COMPLETION the operation returns to the
+/// library by itself: so a plain handle takes the place of the Request. A callback beside a Request
 /// does not compile; a Request beside TW_OP_COMPLETION, or a callback in disguise, stays empty.
 class How {
   public:

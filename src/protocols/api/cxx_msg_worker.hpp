@@ -196,7 +196,8 @@ class Worker {
         };
         check(tw_worker_describe(get(), call, detail::arg_of(visit)), "tw_worker_describe");
     }
-    /// How a message of `length` bytes goes over a transport ("sm", "rc:mlx5_0:1"), and why.
+    /// Explains which protocol a message of `length` bytes uses over a transport ("sm",
+    /// "rc:mlx5_0:1"), and why.
     [[nodiscard]] tw_explanation_t explain(const std::string& transport, std::size_t length,
                                            tw_buffer_kind_t buffer = TW_BUFFER_PLAIN) const {
         tw_explanation_t told{};

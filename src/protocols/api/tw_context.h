@@ -96,14 +96,14 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
 /// under way hear that it has gone in order (TW_ERR_NOT_CONNECTED). NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
-/// What a worker is and allows.
+/// Properties and limits of a worker.
 typedef struct tw_worker_attr {
     uint64_t id;  ///< Random; names the worker as the source of messages.
     tw_thread_mode_t thread_mode;
     size_t inject_bytes_max;      ///< Longest message of TW_OP_INJECT.
-    size_t multi_recv_bytes_min;  ///< Below so many free bytes a multi-receive ends.
+    size_t multi_recv_bytes_min;  ///< A multi-receive ends below this many free bytes.
     size_t buffered_bytes_limit;  ///< Longest message that a buffered receive has all of.
-    size_t buffered_bytes_min;    ///< Of a longer one it has so many bytes, or more.
+    size_t buffered_bytes_min;    ///< Least that it has of a longer message.
     size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
 } tw_worker_attr_t;
 
@@ -151,8 +151,8 @@ TAGWIRE_API unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* complet
 /// the worker; nothing is read from it. TW_ERR_IO_ERROR: the system has no more descriptors.
 TAGWIRE_API tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p);
 
-/// Asks for that. TW_OK: armed; it holds for one wake-up. What another thread does to the worker
-/// afterwards (progress, or a call that leaves work to it) makes the descriptor readable, too.
+/// Arms the descriptor. TW_OK: armed, for one wake-up. A later call of another thread on the worker
+/// (progress, or a call that leaves work to it) makes the descriptor readable, too.
 /// TW_ERR_BUSY: something has come already, or completions wait for tw_worker_poll(): progress or
 /// poll, then arm again; also in a callback. TW_ERR_INVALID_PARAM: tw_worker_fd() was never called.
 /// No callback runs.
@@ -212,7 +212,7 @@ TAGWIRE_API tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t 
 
 /// Parameters of tw_ep_create(). Zeroes are the defaults.
 typedef struct tw_ep_params {
-    const void* address;  ///< Of the peer's worker; copied.
+    const void* address;  ///< Address of the peer's worker; copied.
     size_t address_length;
     void* user_data;  ///< tw_ep_user_data() returns it.
 } tw_ep_params_t;
@@ -253,8 +253,8 @@ enum tw_ep_close_flag {
 };
 
 /// Flushes and destroys the endpoint: nothing may be called on it any more. TW_OK: it is gone.
-/// TW_INPROGRESS: it will be, and that is reported as any operation. What the peer sends is still
-/// received. TW_ERR_NO_RESOURCE: nothing happened.
+/// TW_INPROGRESS: it will be, and that is reported as any operation. Messages from the peer are
+/// still received. TW_ERR_NO_RESOURCE: nothing happened.
 TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, unsigned flags, const tw_op_t* op,
                                     tw_request_h* request_p);
 

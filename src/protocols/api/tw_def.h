@@ -89,11 +89,11 @@ enum tw_done_flag {
     TW_DONE_RECV = 1 << 1,
     TW_DONE_TAGGED = 1 << 2,
     TW_DONE_IMM = 1 << 3,         ///< The message has an immediate.
-    TW_DONE_PEEK = 1 << 4,        ///< Of a peek.
-    TW_DONE_CLAIM = 1 << 5,       ///< Of a claimed message.
+    TW_DONE_PEEK = 1 << 4,        ///< A peek.
+    TW_DONE_CLAIM = 1 << 5,       ///< The receive of a claimed message.
     TW_DONE_MULTI_RECV = 1 << 6,  ///< The buffer of a multi-receive is the program's again.
-    TW_DONE_FLUSH = 1 << 7,       ///< Of a flush or close.
-    TW_DONE_BUFFERED = 1 << 8,    ///< Of a buffered receive.
+    TW_DONE_FLUSH = 1 << 7,       ///< A flush or close.
+    TW_DONE_BUFFERED = 1 << 8,    ///< A buffered receive.
     TW_DONE_MORE = 1 << 9         ///< ... and the message is longer than what `buffer` has.
 };
 
@@ -107,8 +107,8 @@ typedef struct tw_completion {
     size_t length;          ///< Bytes sent, or bytes in the receiver's buffer.
     size_t message_length;  ///< Bytes of the message: more than `length` when it was truncated.
     void* buffer;           ///< Where the data is: multi-receives, peeks, BUFFERED; else NULL.
-    uint64_t tag;           ///< Of the message; 0 when untagged.
-    uint64_t imm;           ///< Of the message; 0 without TW_DONE_IMM.
+    uint64_t tag;           ///< Tag of the message; 0 when untagged.
+    uint64_t imm;           ///< Immediate of the message; 0 without TW_DONE_IMM.
     uint64_t source;        ///< Receives: the sender's worker, as tw_address_worker_id() tells it.
     tw_ep_h ep;  ///< Receives: the program's endpoint to the sender, or NULL. Sends: where it went.
     tw_message_h message;  ///< PEEK with CLAIM, BUFFERED: what the claim will name.
@@ -118,7 +118,7 @@ typedef struct tw_completion {
 /// the call.
 typedef void (*tw_complete_cb_t)(const tw_completion_t* done);
 
-/// What an operation may be told besides buffer, tag and peer; NULL and zeroes are the defaults.
+/// Parameters of an operation besides buffer, tag and peer; NULL and zeroes are the defaults.
 typedef struct tw_op {
     uint32_t flags;  ///< TW_OP_x.
     void* context;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Why a message goes the way it goes, and what that is taken to cost; and the measurements that
-// this rests on. docs/reference/messaging.md, "How a protocol is chosen". Included by tagwire.h.
+// Explains which protocol a message uses, why, and at which estimated cost; stores the measurements
+// behind the estimate. docs/reference/messaging.md, "How a protocol is chosen". Included by
+// tagwire.h.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_EXPLAIN_H
 #define TAGWIRE_PROTOCOLS_API_TW_EXPLAIN_H
 
@@ -14,7 +15,7 @@ extern "C" {
 #define TW_PROTOCOLS_MAX 8   ///< There are no more protocols.
 #define TW_COST_TERMS_MAX 8  ///< No cost has more terms.
 
-/// What is known of the buffer of a message.
+/// Kind of a message's buffer.
 typedef enum tw_buffer_kind {
     TW_BUFFER_PLAIN,   ///< Ordinary memory.
     TW_BUFFER_MAPPED,  ///< It has a handle of tw_mem_map(), at both sides.
@@ -27,7 +28,7 @@ typedef struct tw_cost_term {
     double ns;
 } tw_cost_term_t;
 
-/// What a message would cost by one protocol.
+/// Cost that a message would have by one protocol.
 typedef struct tw_protocol_cost {
     const char* name;      ///< short, bcopy, parts, rndv_get, rndv_put, rndv_copy or rndv_striped.
     const char* obstacle;  ///< Why it cannot go so; NULL: it can.
@@ -37,18 +38,17 @@ typedef struct tw_protocol_cost {
     tw_cost_term_t terms[TW_COST_TERMS_MAX];
 } tw_protocol_cost_t;
 
-/// Why a message goes the way it goes.
+/// The protocol of a message, and the reason for it.
 typedef struct tw_explanation {
     char transport[16];
     char device[32];
     size_t length;
     tw_buffer_kind_t buffer;
-    size_t rndv_from;  ///< Messages of so many bytes and more go by rendezvous; SIZE_MAX: none.
-    /// Data of so many bytes and more is divided over several rails, if it is read or written;
-    /// SIZE_MAX: none.
+    size_t rndv_from;  ///< Shortest message that goes by rendezvous; SIZE_MAX: none.
+    /// Shortest data that is divided over several rails, if it is read or written; SIZE_MAX: none.
     size_t striped_from;
     unsigned chosen;   ///< In `protocols`.
-    const char* rule;  ///< What decided, a sentence.
+    const char* rule;  ///< Reason for the choice, a sentence.
     char knob[192];    ///< The setting that it rests on, with its value: "TAGWIRE_...=8192".
     char source[256];  ///< Where measured costs are from: a file; "" when nothing was measured.
     unsigned protocol_count;
@@ -72,13 +72,13 @@ typedef struct tw_cost_sample {
     const char* transport;
     const char* device;
     const char* what;  ///< A protocol, or "registration": what tw_mem_map() costs there.
-    size_t length;     ///< Of the message, in bytes.
+    size_t length;     ///< Length of the message, in bytes.
     double ns;
 } tw_cost_sample_t;
 
-/// Stores measurements in the file `path` (NULL: where the library looks), as this machine's. What
-/// the file had of the devices that are named here goes, what it had of others stays. Contexts
-/// read it when they are created. TW_ERR_INVALID_PARAM: there is no such protocol, or a time
+/// Stores measurements in the file `path` (NULL: where the library looks), as this machine's.
+/// They replace those that the file had of the same devices; those of others stay. Contexts read
+/// the file when they are created. TW_ERR_INVALID_PARAM: there is no such protocol, or a time
 /// cannot be. TW_ERR_IO_ERROR: the file cannot be written; the log says why.
 TAGWIRE_API tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples,
                                              size_t count);

@@ -40,7 +40,7 @@ std::string refusal(const Option& option, std::string_view text, const std::stri
            where + ") is not accepted: expected " + option_accepted(option);
 }
 
-// What one option got, and from where.
+// The source of one option's value, and the problem with it.
 struct Origin {
     std::string source = kFromDefault;
     std::string problem;

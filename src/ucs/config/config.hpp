@@ -21,8 +21,8 @@
 //     ucs_status_t status = config_fill(kSmTable, &options);
 //
 // Control path only, any thread; sources are read anew at each call, nothing is cached. This
-// directory is the only place that reads the environment (see environment.hpp for variables that
-// are not ours, such as HOME).
+// directory is the only place that reads the environment (see environment.hpp for variables of
+// other software, such as HOME).
 //
 // Files: $TAGWIRE_CONFIG_FILE alone, if set. Else $XDG_CONFIG_HOME/tagwire.conf or
 // ~/.config/tagwire.conf, and below it /etc/tagwire.conf. Lines are `NAME = value` with or without
@@ -40,7 +40,7 @@
 
 namespace tagwire::ucs {
 
-/// What an option holds, and the type of its field in the values struct.
+/// Type of an option's value, and of its field in the values struct.
 enum class OptionType {
     kBool,    // bool:          y n yes no on off true false 1 0
     kCount,   // std::uint64_t: 1000; "inf" is UINT64_MAX where max allows it
@@ -83,7 +83,7 @@ struct OptionTable {
     std::size_t values_bytes;
 };
 
-/// What uct_*_config_read() may ask for besides: variables TAGWIRE_<env_prefix>_<NAME> go before
+/// Further sources for uct_*_config_read(): variables TAGWIRE_<env_prefix>_<NAME> go before
 /// TAGWIRE_<NAME>, and `file` goes between the default file and the environment (one that does not
 /// exist is ignored).
 struct ConfigSources {
@@ -131,7 +131,7 @@ std::vector<std::string> config_unknown_names(std::span<const OptionTable* const
 /// Logs them as warnings, the first time that this process calls it.
 void config_warn_unknown_once(std::span<const OptionTable* const> tables);
 
-/// What is wrong with the table itself (a default that does not parse, a field outside the values,
+/// The problem of the table itself (a default that does not parse, a field outside the values,
 /// a bad or double name); empty when nothing is. For tests.
 std::string config_table_problem(const OptionTable& table);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finds what somebody meant to type.
+// Finds the name that a user probably meant to type.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace tagwire::ucs {
 
-/// How many letters have to be inserted, deleted, replaced or swapped with their neighbour.
+/// Number of letters that have to be inserted, deleted, replaced or swapped with their neighbour.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The candidate with the smallest distance, the first of several; empty when there is none.

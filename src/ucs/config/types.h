@@ -28,7 +28,7 @@ typedef enum tagwire_ucs_log_level {
     UCS_LOG_LEVEL_PRINT
 } ucs_log_level_t;
 
-/// How an asynchronous context would get its events. tagwire accepts every mode and starts no
+/// Event source of an asynchronous context. tagwire accepts every mode and starts no
 /// thread for any of them.
 typedef enum tagwire_ucs_async_mode {
     UCS_ASYNC_MODE_SIGNAL,

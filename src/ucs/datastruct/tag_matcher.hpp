@@ -2,8 +2,8 @@
 //
 // The software tag matcher: posted receives and unexpected messages.
 //
-// A receive (tag, mask) and a message with tag t match when ((t ^ tag) & mask) == 0. Of several
-// posted receives the earliest posted wins; of several messages the earliest arrived.
+// A receive (tag, mask) and a message with tag t match when ((t ^ tag) & mask) == 0. Among
+// several posted receives the earliest posted wins; among several messages the earliest arrived.
 //
 // PostedReceives keeps one hash per distinct mask in use. An arrival probes each of them once with
 // (t & mask) and takes the candidate with the lowest sequence number; equal keys queue in one ring,

@@ -53,8 +53,8 @@ inline std::uint64_t tag_fingerprint(std::uint64_t hash) {
     return top + (top == 0);
 }
 
-/** What an index must know of its nodes: their key, its hash, its part that a mask leaves, and the
- * two links that are the index's own while the node is inside. Nodes that are in several indexes at
+/** Traits of an index's nodes: their key, its hash, its part that a mask leaves, and the two
+ * links that are the index's own while the node is inside. Nodes that are in several indexes at
  * once have a pair of links for each. These are the keys of nodes with `tag`, `next`, `prev`. */
 template <class NodeType>
 struct TagKeys {

@@ -2,7 +2,7 @@
 //
 // TagQueue: the receives that a matcher has not filed yet, in the order of their posting. Most
 // messages come in the order of their receives, so the first one matches; then no hash is needed.
-// Who matches walks over at most kFew; when none of these matches and there are more, or when
+// A match walks over at most kFew; when none of these matches and there are more, or when
 // kRoom are inside, the matcher files all of them in its hashes, and goes on there until it is
 // empty. So a receive is filed at most once, and nothing is slower for it than a walk over kFew.
 //

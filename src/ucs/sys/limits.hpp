@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One place that turns "no more descriptors" into an error that names the limit.
+// Turns "no more descriptors" into an error that names the limit.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -13,7 +13,7 @@ namespace tagwire::ucs {
 /// UCS_ERR_NO_MEMORY, EACCES and EPERM UCS_ERR_REJECTED, all else UCS_ERR_IO_ERROR.
 ucs_status_t fd_error(const char* call, int error);
 
-/// What strerror(3) says of `error`, and behind EMFILE the limit to raise.
+/// The text of strerror(3) for `error`; for EMFILE also the limit to raise.
 std::string error_text(int error);
 
 }  // namespace tagwire::ucs

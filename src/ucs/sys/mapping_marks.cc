@@ -15,7 +15,7 @@ namespace tagwire::ucs {
 
 namespace {
 
-// Of newer headers than Debian 12's. Both features together let a scan see the mark.
+// Constants of newer headers than Debian 12's. Both features together let a scan see the mark.
 constexpr int kUserModeOnly = 1;                                  // UFFD_USER_MODE_ONLY
 constexpr std::uint64_t kWpUnpopulated = std::uint64_t{1} << 13;  // UFFD_FEATURE_WP_UNPOPULATED
 constexpr std::uint64_t kWpAsync = std::uint64_t{1} << 15;        // UFFD_FEATURE_WP_ASYNC

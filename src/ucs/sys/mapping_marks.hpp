@@ -2,7 +2,7 @@
 // Marks on mappings of this process, which tell whether memory has been unmapped since. Any thread.
 //
 // A mark is a registration with a userfaultfd that asks for no fault and no event, so that nothing
-// ever waits for it. It belongs to the mapping: what is unmapped, moved or mapped anew has none.
+// ever waits for it. It belongs to the mapping: memory unmapped, moved or mapped anew has none.
 // Looking for it costs one system call (PAGEMAP_SCAN, Linux 6.7), whatever the length. Not noticed:
 // pages that are discarded within their mapping (madvise).
 #pragma once
@@ -23,7 +23,7 @@ class MappingMarks {
     /// Ranges are whole pages. False: memory of this kind takes no mark, or part of it is unmapped.
     bool set(const void* address, std::size_t bytes);
     /// False: some of it was unmapped since set(), whether there is something else now or not yet.
-    /// What is unmapped at this moment and followed by nothing may pass as unchanged.
+    /// Memory that is unmapped during the call and not mapped again may pass as unchanged.
     [[nodiscard]] bool is_set(const void* address, std::size_t bytes) const;
     void clear(const void* address, std::size_t bytes);
 

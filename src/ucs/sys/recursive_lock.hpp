@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A lock that its owner may take again. Taking one that is free costs some ten instructions, where
-// std::recursive_mutex costs about eighty. Who finds it taken spins for a while, then gives the
-// processor away: for sections that are short and never wait.
+// std::recursive_mutex costs about eighty. A thread that finds it taken spins for a while, then
+// yields the processor: for sections that are short and never wait.
 #pragma once
 
 #include <sched.h>
@@ -25,7 +25,7 @@ class RecursiveLock {
 
     void lock() {
         const auto self = reinterpret_cast<std::uintptr_t>(&self_of_thread);
-        // Relaxed: it is ourselves who wrote it, or it is somebody else.
+        // Relaxed: this thread wrote it, or it names another thread.
         if (owner_.load(std::memory_order_relaxed) == self) {
             ++depth_;
             return;

@@ -82,8 +82,8 @@ void leave_out_of_cores(const Mapping& mapping);
 ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes,
                                std::size_t alignment, Mapping* mapping_p);
 
-/// What tells one memfd from another, as long as one of them lives (all are on the same internal
-/// file system).
+/// The number that tells one memfd from another, as long as one of them lives (all are on the same
+/// internal file system).
 std::uint64_t memfd_inode(int fd);
 
 /// Gives the pages of a range back to the system; they read as zero afterwards (fallocate(2)

@@ -54,11 +54,11 @@ ucs_status_t unix_send(int fd, std::span<const std::byte> message, const int* fd
 /// UCS_ERR_CONNECTION_RESET: hung up.
 ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* message_p);
 
-/// The other end has closed or shut down its side, or nobody will ever take the connection.
+/// The other end has closed or shut down its side, or no process will ever accept the connection.
 bool unix_is_hung_up(int fd);
 
-/// Both directions end for both sides, whoever else holds the descriptor. What the peer has not
-/// read yet it can still read.
+/// Both directions end for both sides, whoever else holds the descriptor. The peer can still
+/// read the data that it has not read yet.
 void unix_shut_down(int fd);
 
 ucs_status_t unix_peer_credentials(int fd, PeerCredentials* credentials_p);

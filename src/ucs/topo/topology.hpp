@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The processors and memory nodes of a machine, and which of them are near to each other.
 //
-// system_topology() is this machine, read once when somebody asks. Others can be loaded from a
-// description, so that placement is tested for machines that we do not have. A Topology does not
-// change: any thread may read it. Processors and nodes have the operating system's numbers; -1
-// stands for unknown.
+// system_topology() is this machine, read at the first call. Others can be loaded from a
+// description, so that placement can be tested for machines that are not at hand. A Topology does
+// not change: any thread may read it. Processors and nodes have the operating system's numbers; -1
+// means unknown.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -19,7 +19,7 @@ struct hwloc_topology;
 
 namespace tagwire::ucs {
 
-/// How close two processors are, nearest first.
+/// Distance of two processors, nearest first.
 enum class Nearness { kSameCpu, kSameCore, kSharedCache, kSameNode, kSamePackage, kSameMachine };
 
 class Topology {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Endpoints of the C++ wrapper, and what a program keeps while an operation is under way. Included
-// by tagwire.hpp.
+// Endpoints of the C++ wrapper, and the objects that a program keeps while an operation is
+// outstanding. Included by tagwire.hpp.
 #ifndef TAGWIRE_UCT_API_CXX_EP_HPP
 #define TAGWIRE_UCT_API_CXX_EP_HPP
 
@@ -38,7 +38,7 @@ class Completion : public uct_completion_t {
     Done done_;
 };
 
-/// What a posted receive ended with.
+/// The result of a posted receive.
 struct TagResult {
     uct_tag_t tag;
     std::uint64_t imm;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the transport API of tagwire has beyond UCX 1.13's: remote flush, the reason for
-// unreachability, counters, and descriptions of interfaces and endpoints for people. Everything
-// here is named tagwire_*.
+// Extensions of the transport API beyond UCX 1.13: remote flush, the reason for unreachability,
+// counters, and human-readable descriptions of interfaces and endpoints. Everything here is named
+// tagwire_*.
 //
 // Thread: as for the object (see uct.h); tagwire_config_list() and the version calls from any
 // thread.
@@ -71,7 +71,7 @@ TAGWIRE_API ucs_status_t tagwire_uct_ep_describe(uct_ep_h ep, tagwire_uct_descri
 /// One configuration option with its present value. The texts are valid during the callback; none
 /// is NULL.
 typedef struct tagwire_config_entry {
-    const char* table;     ///< What it belongs to: "shared memory".
+    const char* table;     ///< Subsystem of the option: "shared memory".
     const char* name;      ///< As in the environment: "TAGWIRE_SM_RING_SLOTS".
     const char* type;      ///< "count", "bytes" and so on.
     const char* unit;      ///< "" when it has none.

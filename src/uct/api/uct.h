@@ -11,16 +11,16 @@
 //                                                                    ^
 //                ucs_async_context_create -> uct_worker_create -> worker
 //
-// Close in the opposite order. A call that would leave a user of the object behind (an md with
-// interfaces) refuses and logs. uct_iface_close() alone does not: it warns, ends what is under way
-// on endpoints that are left, and destroys them.
+// Close in the opposite order. A call that would close an object still in use (an md with
+// interfaces) refuses and logs. uct_iface_close() alone does not: it warns, ends outstanding
+// operations on the remaining endpoints, and destroys them.
 //
 // Threads: components may be queried by any thread. A memory domain may be used by any thread at a
 // time. A worker, its interfaces and their endpoints belong to one thread (UCS_THREAD_MODE_SINGLE)
-// or to whoever holds the program's lock (SERIALIZED, and MULTI but for the *_safe calls).
+// or to the thread that holds the program's lock (SERIALIZED, and MULTI but for the *_safe calls).
 //
 // Outputs are written on success only. Every refusal of an argument is logged with its reason and
-// answered by UCS_ERR_INVALID_PARAM unless another status stands at the call.
+// returns UCS_ERR_INVALID_PARAM unless the call lists another status.
 #ifndef TAGWIRE_UCT_API_UCT_H
 #define TAGWIRE_UCT_API_UCT_H
 
@@ -295,8 +295,8 @@ TAGWIRE_API ucs_status_t uct_iface_set_am_tracer(uct_iface_h iface, uct_am_trace
 TAGWIRE_API ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* ep_p)
     TAGWIRE_SYMBOL(uct_ep_create);
 
-/// Destroys it. What is outstanding ends first, with UCS_ERR_CANCELED; requests still pending are
-/// an error of the caller. NULL is ignored.
+/// Destroys it. Outstanding operations end first, with UCS_ERR_CANCELED; requests still pending
+/// are an error of the caller. NULL is ignored.
 TAGWIRE_API void uct_ep_destroy(uct_ep_h ep) TAGWIRE_SYMBOL(uct_ep_destroy);
 
 /// Writes uct_iface_attr_t.ep_addr_len bytes. UCS_ERR_UNSUPPORTED without

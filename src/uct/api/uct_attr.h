@@ -191,7 +191,7 @@ enum tagwire_uct_iface_params_field {
     UCT_IFACE_PARAM_FIELD_FEATURES = UCS_BIT(18)
 };
 
-/// What the program is going to use, so that the interface allocates nothing for the rest.
+/// Operations that the program is going to use; the interface allocates nothing for the rest.
 enum tagwire_uct_iface_feature {
     UCT_IFACE_FEATURE_AM = UCS_BIT(0),
     UCT_IFACE_FEATURE_PUT = UCS_BIT(1),
@@ -464,8 +464,8 @@ typedef struct tagwire_uct_md_mem_attr {
     uint64_t field_mask;  ///< UCT_MD_MEM_ATTR_FIELD_x, set by the caller.
     ucs_memory_type_t mem_type;
     ucs_sys_device_t sys_dev;
-    void* base_address;   ///< Of the allocation that the buffer is in.
-    size_t alloc_length;  ///< Of that allocation.
+    void* base_address;   ///< Start of the allocation that the buffer is in.
+    size_t alloc_length;  ///< Length of that allocation.
 } uct_md_mem_attr_t;
 
 /// Memory from uct_mem_alloc() or uct_iface_mem_alloc(). Keep it unchanged until it is freed.

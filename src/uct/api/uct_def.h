@@ -29,7 +29,7 @@
 #define UCT_INVALID_RKEY ((uintptr_t)(-1))
 #define UCT_INLINE_API static UCS_F_ALWAYS_INLINE
 
-/// What an active-message tracer is told about.
+/// Kinds of events that an active-message tracer is told about.
 enum tagwire_uct_am_trace_type {
     UCT_AM_TRACE_TYPE_SEND,
     UCT_AM_TRACE_TYPE_RECV,

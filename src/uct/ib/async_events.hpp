@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Asynchronous events of a device, handed to the interface that each concerns.
 //
-// A device has one queue of events for all that is open on it, and interfaces may belong to workers
-// of different threads. So whoever finds the file descriptor readable takes all events, puts each
-// into the mailbox of its interface (qp_context, srq_context and cq_context are mailboxes) and
-// acknowledges it at once, so that no object waits for its last event to be acknowledged.
+// A device has one event queue for all objects on it, and interfaces may belong to workers of
+// different threads. So the first interface to find the file descriptor readable takes all events,
+// puts each into the mailbox of its interface (qp_context, srq_context and cq_context are
+// mailboxes) and acknowledges it at once, so that no object waits for its last event to be
+// acknowledged.
 //
 // Threads: any; a mutex guards the mailboxes.
 #pragma once
@@ -25,7 +26,7 @@ struct AsyncEvent {
     int port;              // events of a port
 };
 
-/// What the context pointers of an interface's objects point to.
+/// The target of the context pointers of an interface's verbs objects.
 struct Mailbox {
     ucs::ReserveVector<AsyncEvent> events;
 };

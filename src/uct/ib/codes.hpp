@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Times and rights as the attributes of a queue pair have them.
+// Conversions to the codes of verbs: timeouts and access flags of a queue pair, completion
+// statuses.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ std::uint8_t rnr_code(std::uint64_t ns);
 /// IBV_ACCESS_x: what peers may do with registered memory, as far as the device can.
 unsigned access_of(const Device& device);
 
-/// What a completion means for its endpoint.
+/// The status that a completion means for its endpoint.
 ucs_status_t status_of(ibv_wc_status status);
 /// The failure of an endpoint whose request ended so. Flushed: its queue pair went to the error
 /// state by itself, and nobody has cancelled anything.

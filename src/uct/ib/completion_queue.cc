@@ -147,7 +147,7 @@ ucs_status_t CompletionQueue::arm(bool solicited_only) {
         TW_LOG_ERROR("ibv_req_notify_cq failed: %s", std::strerror(error));
         return UCS_ERR_IO_ERROR;
     }
-    // What came before the request makes no event.
+    // Completions that came before the request make no event.
     newest_ = poll_device();
     stashed_ = newest_;
     has_stash_ = stashed_ != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A completion queue: plain, or extended with what tag matching tells about a message.
+// A completion queue: plain, or extended with the fields that tag matching reports for a message.
 //
 // Threads: owner of the interface.
 // Invariants
@@ -64,11 +64,12 @@ class CompletionQueue {
     /// Asks for an event on the channel for what comes next.
     ucs_status_t arm(bool solicited_only);
 
-    /// For who has to know now what came, be it in the middle of a batch of poll(), which stays as
-    /// it is. Allocates.
+    /// For callers that must know now which completions came, even in the middle of a batch of
+    /// poll(), which stays as it is. Allocates.
     void look_ahead();
-    /// What was taken from the device last, by poll() or arm(). For the device they are done with
-    /// (handles and places are given out again), while the caller may not have looked at them yet.
+    /// The completions that poll() or arm() took from the device last. The device is done with
+    /// them (handles and places are given out again), while the caller may not have looked at them
+    /// yet.
     [[nodiscard]] std::span<const Completion> newest() const { return {batch_, newest_}; }
     /// The completions that look_ahead() took since, which nobody has looked at.
     [[nodiscard]] std::span<const Completion> ahead() const { return ahead_; }

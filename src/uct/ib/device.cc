@@ -29,7 +29,7 @@ bool is_zero(const ibv_gid& gid) {
     return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
 }
 
-// How gladly a GID is taken on Ethernet; 0: not at all.
+// Preference of a GID on Ethernet, the highest is taken; 0: not usable.
 int rank_of(const ibv_gid_entry& entry) {
     if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || is_zero(entry.gid))
         return 0;

@@ -17,7 +17,7 @@
 
 namespace tagwire::ib {
 
-/// What a library lists, usable or not.
+/// A device that a library lists, usable or not.
 struct ListedDevice {
     std::string name;  // "mlx5_0", "rxe0", "vhca0"
     const VerbsLibrary* library;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which devices there are, which of them the options admit, and which can be used.
+// The list of devices: which exist, which of them the options admit, and which can be used.
 #include <fnmatch.h>
 #include <uct/api/uct_def.h>
 
@@ -70,7 +70,7 @@ class Filter {
     std::vector<std::string> patterns_;
 };
 
-/// What a library lists now; a device is valid as long as this, or once it was opened.
+/// Devices that a library lists now; one is valid as long as this object, or once it was opened.
 class RawList {
   public:
     explicit RawList(const VerbsLibrary& library) : library_(library) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From gather lists of the API to those of verbs, and the refusals that all operations share.
+// Conversion of iov lists to verbs gather lists, and the refusals that all operations share.
 #pragma once
 
 #include <infiniband/verbs.h>

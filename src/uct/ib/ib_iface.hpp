@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the interfaces of all verbs transports share: the port, the file descriptors that wake a
+// Base of the interfaces of all verbs transports: the port, the file descriptors that wake a
 // sleeper, asynchronous events, the device address.
 //
 // Threads: owner of the worker.

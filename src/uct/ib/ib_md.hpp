@@ -20,7 +20,7 @@ namespace tagwire::ib {
 
 struct IbMdOptions;
 
-/// What uct_mem_h points to.
+/// The object that uct_mem_h points to.
 struct Registration : ucs::FromReserve {
     ibv_mr* mr;
     void* mapping;  // what mem_alloc mapped; null for the user's own memory

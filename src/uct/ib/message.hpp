@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a message on a reliable queue pair looks like. Tagged messages are exactly those that a
+// The format of messages on reliable queue pairs. Tagged messages are exactly those that a
 // tag-matching SRQ understands (<infiniband/tm_types.h>); all others are NO_TAG messages, which it
-// passes through. The same bytes travel where software matches.
+// passes through. The same format is used where software matches.
 //
 //   tagged     | TMH: opcode, 0, app_ctx, tag | data                      EAGER
 //              | TMH                          | RVH | user's header       RNDV
@@ -22,7 +22,7 @@
 
 namespace tagwire::ib {
 
-/// What a NO_TAG message is.
+/// Kinds of NO_TAG messages.
 enum class MessageKind : std::uint8_t {
     kAm = 1,      // value: AM id
     kCredit = 2,  // no data: only the count of the prefix

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What endpoints of rc and dc have in common: messages and one-sided operations as requests of a
-// send queue, rendezvous, pending requests, flush. How an endpoint comes to its queue is the
-// transport's.
+// Base of rc and dc endpoints: messages and one-sided operations as requests of a send queue,
+// rendezvous, pending requests, flush. The transport assigns the send queue.
 //
 //   state    created -> connected -> failing -> failed      destroy(): -> drained -> deleted
 //
 // Threads: owner thread of the worker.
 // Invariants
 //  (1) One place of the send queue is left for a flush.
-//  (2) sent_ - peer_released_ <= window_: so many messages wait at the peer at most. Messages that
+//  (2) sent_ - peer_released_ <= window_: at most window_ messages wait at the peer. Messages that
 //      end a rendezvous and those that bring credit count in neither.
 //  (3) Once failure_ is set nothing is posted; every operation ends with it, then the error is
 //      reported once.

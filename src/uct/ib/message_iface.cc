@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Set-up of what rc and dc share, and its attributes.
+// Set-up and attributes of the interface base of rc and dc.
 #include "uct/ib/message_iface.hpp"
 
 #include <algorithm>
@@ -40,11 +40,11 @@ namespace {
 
 constexpr unsigned kCqSpare = 64;
 constexpr unsigned kFirstBuffers = 64;  // of a receive queue; endpoints and rendezvous add theirs
-// Firmware matches nothing before it has had so many receives for unexpected messages.
+// Firmware matches nothing before it has this many receives for unexpected messages.
 constexpr unsigned kDeviceReceivesMin = 33;
 static_assert(kFirstBuffers >= kDeviceReceivesMin);
 constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
-// What one peer may have unhandled is so many bytes at most, but never so few messages.
+// Cap on the credits of one peer: this many bytes of messages, but not below the minimum.
 constexpr std::size_t kCreditBytes = std::size_t{5} << 20;
 constexpr std::uint64_t kCreditsMin = 16;
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What interfaces of rc and dc have in common: completions of all endpoints, receive buffers,
-// posted receives, rendezvous. How endpoints are connected, who a message came from, and what
-// bounds a sender is the transport's.
+// Base of rc and dc interfaces: completions of all endpoints, receive buffers, posted receives,
+// rendezvous. The transport connects endpoints, finds the sender of a message, and limits senders.
 //
 // Threads: owner thread of the worker. Nothing runs in the background.
 //
 // One call of progress():
 //   1. receive completions: messages are delivered, tags matched, buffers posted again
 //   2. send completions: operations end, in the order of each endpoint
-//   3. when there is any: what the transport owes, reads of rendezvous, pending requests, failed
+//   3. when there is any: messages owed to peers, reads of rendezvous, pending requests, failed
 //      endpoints
 //   4. when nothing moved: now and then, asynchronous events and keepalive
 #pragma once
@@ -115,15 +114,16 @@ class MessageIface : public IbIface {
     // ---- What a transport says
     /// Messages are handed to deliver_x(), tag events to tag_event(); then end_receiving().
     virtual void receive(const Completion* completions, unsigned count) = 0;
-    /// Who is connected to the queue pair of ours; null: nobody, or anybody.
+    /// The endpoint of the local queue pair `qp_num`; null: none, or the queue pair serves any
+    /// peer.
     [[nodiscard]] virtual MessageEp* peer_of(std::uint32_t qp_num) const = 0;
     /// There is too little room for so many requests and messages: makes it, if it can.
     virtual bool make_room(MessageEp& ep, unsigned requests, unsigned messages) = 0;
-    /// What there was room for is not sent after all.
+    /// The endpoint does not use the room that it had after all.
     virtual void gave_up(MessageEp&) {}
     /// Each request of the queue has ended.
     virtual void drained(SendQueue& queue) = 0;
-    // ---- Of special queues, and those with requests of several endpoints
+    // ---- Special queues, and queues with requests of several endpoints
     virtual void special_completed(SendQueue&, const Completion&) {}
     [[nodiscard]] virtual bool has_requests(const MessageEp&) const { return false; }
     /// Whose requests are under way there and may be followed by another; null: nobody's.
@@ -145,12 +145,12 @@ class MessageIface : public IbIface {
     virtual void released(std::uint64_t ep_id) = 0;
     /// The peer should hear soon what was released.
     virtual void tell_released(MessageEp& ep) = 0;
-    /// What the transport owes to peers, sent as far as there is room.
+    /// Sends the messages that the transport owes to peers, as far as there is room.
     virtual void send_owed() = 0;
     [[nodiscard]] virtual bool owes() const = 0;
     /// Nothing is posted for it any more, and what was posted ends.
     virtual void stop(MessageEp& ep) = 0;
-    /// What began to arrive from it ends with its failure.
+    /// Messages that began to arrive from it end with its failure.
     virtual void end_arrivals(MessageEp& ep) = 0;
     /// Once a millisecond or less often.
     virtual void look(std::uint64_t now) = 0;
@@ -161,9 +161,10 @@ class MessageIface : public IbIface {
     [[nodiscard]] virtual bool waits_for(const MessageEp& ep) const = 0;
     /// The peer's device may be asked; asked once per keepalive interval.
     [[nodiscard]] virtual bool may_ask(MessageEp&) { return true; }
-    /// What the peer may not have heard is sent again: false, nothing was.
+    /// Sends a message again that the peer may have missed; false: nothing was sent.
     virtual bool sends_again(MessageEp&) { return false; }
-    /// Who sent what says by these bytes where answers go; null: they lead nowhere.
+    /// The endpoint for answers to a sender that gives these bytes as its return address; null:
+    /// they lead nowhere.
     virtual MessageEp* way_back(std::span<const std::byte>) { return nullptr; }
 
     // ---- Set-up
@@ -219,7 +220,7 @@ class MessageIface : public IbIface {
         MessageEp* ep = index < eps_.size() ? eps_[index] : nullptr;
         return ep != nullptr && ep->id_ == id ? ep : nullptr;
     }
-    /// Of a completion, by the upper half of its wr_id; null when it is gone.
+    /// The queue of a completion, by the upper half of its wr_id; null when it is gone.
     [[nodiscard]] SendQueue* queue_of(std::uint32_t id) const {
         const std::uint32_t index = id & kIndexMask;
         SendQueue* queue = index < queues_.size() ? queues_[index] : nullptr;

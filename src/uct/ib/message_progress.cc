@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What progress does beside receiving: send completions, pending requests, endpoints that fail,
-// asynchronous events.
+// Progress beside receiving: send completions, pending requests, endpoints that fail, asynchronous
+// events.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -20,8 +20,8 @@ constexpr std::size_t kDispatchMax = 32;
 
 }  // namespace
 
-// What has ended waits while messages come, but not for long, and not while requests wait. While no
-// completion was asked for only failures can come.
+// Send completions wait while messages come, but not for long, and not while requests wait. While
+// no completion was asked for only failures can come.
 inline bool MessageIface::is_time_for_sends(bool has_moved) const {
     constexpr unsigned kBusyPerLook = 8;  // both divide what an idle call counts for, times a few
     constexpr unsigned kQuietPerLook = 512;
@@ -274,7 +274,8 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
     has_work_ = true;
 }
 
-// What the peer had sent is delivered first; then every operation ends, then the failure is told.
+// Messages that the peer had sent are delivered first; then every operation ends, then the failure
+// is reported.
 unsigned MessageIface::settle_failing() {
     unsigned ended = 0;
     std::size_t kept = 0;
@@ -397,9 +398,9 @@ void MessageIface::look_now_and_then() {
     keep_alive();
 }
 
-// Whoever was silent is asked for an acknowledgement: nobody else would notice that it is gone. Of
-// very many endpoints some are asked each time. Who finds no room is the first of the next look,
-// since others would have taken it again by the next round.
+// Asks silent peers for an acknowledgement: their death would go unnoticed otherwise. With very
+// many endpoints each interval asks some of them. An endpoint that finds no room is the first of
+// the next look, since others would have taken the room again by the next round.
 void MessageIface::keep_alive() {
     for (; probes_left_ > 0; --probes_left_) {
         if (next_probed_ >= eps_.size())

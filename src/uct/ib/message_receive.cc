@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of a message that lies in a buffer of ours. Its length and its kind have been
-// checked; whatever else a peer wrote is checked here before it is used.
+// Delivery of a message from a receive buffer. Its length and kind have been checked; all other
+// fields from the peer are checked here before use.
 #include <endian.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided operations, and what waits: pending requests, flush, fence, check.
+// One-sided operations, and operations that wait: pending requests, flush, fence, check.
 #include <cstring>
 
 #include "ucs/log/log.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Posted receives, matched by the device or here.
+// Posted receives, matched by the device or by software.
 #include <unistd.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace tagwire::ib {
 
 namespace {
 
-/// What a posted receive's context carries while software has it. While the device has it,
+/// The private data of a posted receive's context while software has it. While the device has it,
 /// TagList's ticket lies there: an index of at most 24 bits where the magic has its lower half.
 struct SoftPriv {
     std::uint64_t magic;
@@ -119,8 +119,9 @@ ucs_status_t MessageIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     if (receive == nullptr)
         return has_device_tags_ ? tag_list_.cancel(ctx, force != 0) : UCS_ERR_NO_ELEM;
     if (receive->is_matched) {
-        // Its message is on the way. Unless nobody wants to hear of it, its real end is the answer;
-        // and while the device writes to the buffer in any case. What we would copy we do not.
+        // Its message is on the way, and its real end answers a cancel without force, and one with
+        // force while the device writes to the buffer. A forced cancel drops data that software
+        // would copy.
         if (force != 0 && receive->is_read)
             return UCS_ERR_BUSY;
         if (force != 0) {
@@ -247,7 +248,7 @@ void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
         std::byte answer_to[kAnswerBytesMax];
     } request{};
     const std::size_t bytes = sizeof request.head + sizeof request.from + answer_to_.size();
-    // Of one that was cancelled by force the capacity is not known any more; none is smaller.
+    // The capacity of a receive cancelled by force is no longer known; none is smaller.
     bool is_whole = message.byte_len >= bytes && (message.forced || message.capacity >= bytes);
     const auto is_request = [&] {
         return request.head.opcode == IBV_TMH_RNDV && request.head.tag == htobe64(message.tag) &&

@@ -25,7 +25,7 @@ class ReceiveRegion : public uct::DescRegionHeader {
     static ReceiveRegion& of(void* address) {
         return *static_cast<ReceiveRegion*>(uct::desc_region_of(address));
     }
-    /// How many slots a region can have.
+    /// The most slots that a region can have.
     static unsigned slots_max(std::size_t stride) {
         const std::size_t bytes = uct::kDescRegionBytes - front_bytes(0) - 2 * ucs::page_bytes();
         return static_cast<unsigned>(bytes / (stride + sizeof(std::uint64_t)));

@@ -62,7 +62,8 @@ inline constexpr std::uint64_t kUnknownOwner = UINT64_MAX - 1;
 
 class ReceiveQueue {
   public:
-    /// What release of a kept slot tells: the credit that it held. `owner` is what keep() got.
+    /// Reports the release of a kept slot, and so of the credit that it held. `owner` is the value
+    /// given to keep().
     using Released = void (*)(void* arg, std::uint64_t owner);
 
     ReceiveQueue() = default;

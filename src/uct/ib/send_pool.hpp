@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations that a send queue has taken, each with registered memory behind it: for packed data,
-// for headers, for what a read brings.
+// A pool of send operations, each followed by registered memory for packed data, headers, or the
+// data of a read.
 //
 //   element | SendOp | data: data_bytes |
 //

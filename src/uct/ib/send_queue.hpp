@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The send queue of a queue pair: what was posted, what of that is acknowledged, and the operations
-// that wait for it.
+// The send queue of a queue pair: counts of posted and acknowledged requests, and the operations
+// that wait for them.
 //
 // Threads: owner of the interface.
 // Invariants

@@ -17,7 +17,7 @@ namespace tagwire::ib {
 
 namespace {
 
-/// What a receive keeps in its context while posted.
+/// The private data of a receive in its context while posted.
 struct Ticket {
     std::uint32_t index;
     std::uint32_t ticket;
@@ -42,7 +42,7 @@ ucs_status_t TagList::open(ibv_srq* srq, CompletionQueue& cq, unsigned depth, un
     cq_ = &cq;
     depth_ = depth;
     ops_left_ = ops_max;
-    // Of entries that ended there may be that many operations less one; see ops_for().
+    // Ended entries may have up to spare - 1 operations outstanding; see ops_for().
     const unsigned spare = ops_max > 2 * depth ? ops_max - 2 * depth : 1;
     unasked_max_ = std::min(spare, kSignalEvery) - 1;
     covered_.resize(std::bit_ceil(ops_max));
@@ -98,7 +98,7 @@ inline void TagList::note_added(TagEntry& entry, bool asks) {
         ++asked_in_row_;
 }
 
-// What the call of the driver leaves to do should not need much that was known before it.
+// The work left after the driver call should need little state from before it.
 ucs_status_t TagList::add(uct_tag_t tag, uct_tag_t mask, void* buffer, std::size_t capacity,
                           std::uint32_t lkey, uct_tag_context_t* ctx) {
     const std::uint32_t index = free_;

@@ -75,7 +75,7 @@ struct alignas(64) TagEntry {
 };
 static_assert(sizeof(TagEntry) == 64);
 
-/// What a completion meant for the list.
+/// The meaning of a completion for the list.
 struct TagEvent {
     enum class Kind : std::uint8_t {
         kNone,        // bookkeeping, or the message of a receive that was cancelled by force
@@ -102,7 +102,7 @@ class TagList {
     /// Operations with which add() and cancel() never lack one. 2 are needed in any case.
     static constexpr unsigned ops_for(unsigned depth) { return 2 * depth + kSignalEvery; }
 
-    /// What was done; the owner of the interface shows it.
+    /// Counts of operations; the owner of the interface shows them.
     struct Totals {
         std::uint64_t adds = 0, deletes = 0, syncs = 0;
         std::uint64_t strays = 0;  // completions that nobody waited for
@@ -200,7 +200,7 @@ class TagList {
   private:
     using State = TagEntry::State;
 
-    /// What is known of the newest ADD, and so of all: whether it waits for a count.
+    /// Whether the newest ADD, and so any ADD, still waits for a count, as far as is known.
     enum class Step : std::uint8_t {
         kIn,       // it does not, or there is none
         kAsked,    // its acknowledgement will tell

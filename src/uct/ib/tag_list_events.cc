@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the device tells of a tag list.
+// Events that the device reports for a tag list.
 #include <algorithm>
 
 #include "ucs/debug/check.hpp"

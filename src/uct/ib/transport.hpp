@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A verbs transport (rc, dc, ud) as the memory domain sees it: a row of constants. The list of rows
-// is in the composition root (src/components.cc), so that ib/ does not know who builds on it.
+// is in the composition root (src/components.cc), so that ib/ does not depend on the transports
+// built on it.
 #pragma once
 
 #include <span>

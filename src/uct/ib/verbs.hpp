@@ -66,7 +66,7 @@ struct VerbsTable {
 #define TW_VERBS_MEMBER(name) decltype(&::ibv_##name) name = nullptr;
     TW_VERBS(TW_VERBS_MEMBER)
 #undef TW_VERBS_MEMBER
-    // What the inline ibv_query_gid_ex() calls: a GID together with its type.
+    // The function that the inline ibv_query_gid_ex() calls: a GID together with its type.
     decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
 
     // Both answer 0 or an errno value.

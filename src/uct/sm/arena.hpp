@@ -59,8 +59,8 @@ class ArenaMapping {
     ucs::Mapping mapping_;
 };
 
-/// How large an arena is that nobody gave a size: 64 GiB, or less where the address space of the
-/// process has a `limit` (bytes) or `has_room` of so many bytes says no; at least 16 MiB.
+/// The default size of an arena: 64 GiB, or less where the address space of the process has a
+/// `limit` (bytes) or `has_room` says that there is no room for so many bytes; at least 16 MiB.
 std::size_t default_arena_bytes(std::size_t limit, bool (*has_room)(std::size_t bytes));
 
 class Arena {

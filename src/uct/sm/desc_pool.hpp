@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Private receive descriptors: for users who asked for headroom (which must not lie where a peer
-// can write), and for messages of a peer so many of whose buffers are held that it would soon have
-// none left to send with. Owner thread only. Descriptors, and the regions they lie in, are made
-// when first needed.
+// can write), and for messages of a peer that would soon run out of send buffers because the user
+// holds them. Owner thread only. Descriptors, and the regions they lie in, are made when first
+// needed.
 #pragma once
 
 #include <algorithm>

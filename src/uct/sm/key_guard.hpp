@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether a remote key is still good, for peers that reach memory by themselves.
+// Checks whether a remote key is still valid, for peers that access memory directly.
 //
 // Each arena begins with a table of generations, one per index of a key (kKeyIndexMax). The owner
-// writes it: odd while a registration has the index, even otherwise, and never the same again. A
-// key carries the generation of its registration. Who reads memory by a key compares before and
-// after, so what it reports was read while the registration was in force. Who writes compares
+// writes it: odd while a registration has the index, even otherwise, and never a value used
+// before. A key carries the generation of its registration. A reader compares it before and after,
+// so the data that it reports were read while the registration was in force. A writer compares
 // before: a write that has begun when the owner takes the key back still lands.
 //
 //     owner                                  reader
@@ -51,7 +51,7 @@ class KeyGuard {
     [[nodiscard]] ucs_status_t status() const {
         if (slot_ == nullptr)
             return UCS_OK;
-        // SYNC sm_revoke: what we have read comes before this load. Who reads bytes that the
+        // SYNC sm_revoke: what we have read comes before this load. A reader of bytes that the
         // program wrote after the registration had ended also sees that it has.
         ucs::read_barrier();
         return slot_->load(std::memory_order_relaxed) == wanted_ ? UCS_OK : UCS_ERR_INVALID_ADDR;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What lies in shared memory: the ring segment of one sender for one receiver, and the bell page of
-// an interface. docs/internals/formats/shared-memory.md has the same as prose. A change of anything
-// here changes kFormatVersion.
+// The layout of shared memory: the ring segment of one sender for one receiver, and the bell page
+// of an interface. docs/internals/formats/shared-memory.md has the same as prose. A change of
+// anything here changes kFormatVersion.
 //
 // Rules: standard layout, fixed width, offsets and indices instead of pointers; every line has one
 // writer (named below) except the words marked "both"; whatever the other side wrote is copied

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A connection between one interface of ours and one of a peer: a socket for descriptors and
-// wake-ups, a ring in each direction that is used, the peer's arena and bell, and everything that
-// is under way.
+// A connection between a local interface and one of a peer: a socket for descriptors and wake-ups,
+// a ring in each direction that is used, the peer's arena and bell, and all outstanding
+// operations.
 //
 // Threads: the owner thread of the interface only.
 //
@@ -93,7 +93,7 @@ constexpr std::size_t kControlsMax = 4 * kOpCountMax;
 /// Reads of ours that a peer may ask for at once: by its operations, and to receive what we sent.
 constexpr std::size_t kServesMax = kOpCountMax + kRndvCount;
 
-/// How data gets from memory that is in no arena.
+/// The way data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
 
 struct alignas(kNoFalseSharing) Link : ucs::FromReserve {

@@ -100,7 +100,7 @@ class RingSender {
     }
 
     /// The receiver polls and is less than half a ring behind: it will see a hint while that is
-    /// worth something. What nobody reads takes at most half of the ring so.
+    /// worth something. So hints that nobody reads take at most half of the ring.
     [[nodiscard]] bool is_followed() const {
         return consumer_->sleep.load(std::memory_order_relaxed) == 0 &&
                head_ - consumer_->tail.load(std::memory_order_relaxed) < capacity() / 2;

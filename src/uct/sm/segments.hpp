@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who has the buffers of a ring segment.
+// Ownership of the buffers of a ring segment.
 //
 // SegmentPool: sender's side. A buffer is free (on a private stack, last in first out, so it is
 // still in the cache) or with the receiver. Owner thread only. SegmentReturns: receiver's side;

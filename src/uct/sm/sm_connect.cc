@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections: who is let in, what is exchanged, and how the end of a peer is noticed.
+// Connections: admission of peers, exchange of hellos, detection of the end of a peer.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace tagwire::sm {
 
 namespace {
 
-// What an epoll event is about: the high half says the kind, the low half which one.
+// The subject of an epoll event: the high half is the kind, the low half which one.
 enum Watched : std::uint32_t { kListener = 1, kLink = 2, kProcess = 3, kTimer = 4 };
 constexpr std::uint64_t event_tag(Watched kind, std::uint32_t which) {
     return std::uint64_t{kind} << 32 | which;
@@ -28,7 +28,7 @@ constexpr std::uint64_t event_tag(Watched kind, std::uint32_t which) {
 constexpr unsigned kAcceptsPerLook = 64;
 constexpr unsigned kPacketsPerLook = 64;  // of one peer, who might send without end
 constexpr std::uint64_t kAcceptPauseNs = 100'000'000;
-/// How long after a connection was begun the looks are close together.
+/// The time after the start of a connection in which the looks are close together.
 constexpr std::uint64_t kContactNs = 50'000'000;
 
 }  // namespace
@@ -253,8 +253,8 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
     watch_process(link);
     choose_copy_path(link, hello);
     if (!link.is_outgoing) {
-        // Who died on the way may have sent messages before: they are in the ring that its next
-        // packet brings.
+        // A peer that died on the way may have sent messages before: they are in the ring that its
+        // next packet brings.
         status = send_hello(link, 0);
         link.owes_hello = status == UCS_ERR_NO_RESOURCE;
         if (link.owes_hello)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How connections end: deaths, broken formats, endpoints that leave.
+// Ends of connections: dead peers, format violations, endpoints that leave.
 #include <sys/epoll.h>
 
 #include <algorithm>

@@ -76,7 +76,8 @@ ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
     SmIface& owner = iface_of_ep();
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
         owner.cancel_operations(*link_p_, this, UCS_ERR_CANCELED);
-        // From now on it only waits for its destruction. What it sent before goes on its way.
+        // From now on it only waits for its destruction. Messages that it sent before go on their
+        // way.
         Link& left = *std::exchange(link_p_, &owner.cancelled_link());
         link_p_->eps.push_back(this);
         owner.detach(left, *this);

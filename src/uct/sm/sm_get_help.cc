@@ -24,7 +24,7 @@ namespace {
 
 /// Words that gets leave to rendezvous, which cannot do without.
 constexpr std::size_t kWordsKept = kRndvCount / 2;
-/// How often the end of a get looks for the end of a chunk; each time others may run.
+/// The number of times the end of a get looks for the end of a chunk; each time others may run.
 constexpr unsigned kEndSpins = 1'000'000;
 
 bool is_alive(const Link& link) {
@@ -105,7 +105,7 @@ bool SmIface::step_helped_get(Op& op) {
     }
     if (finished(word, op.generation, 0) < chunks)
         return moved;
-    // What was read counts only if it was the peer's: its pid may have gone to another process by
+    // The data read counts only if it was the peer's: its pid may have gone to another process by
     // now.
     finish_step(op, is_alive(link) ? op.guard.status() : UCS_ERR_CONNECTION_RESET);
     return true;

@@ -2,9 +2,9 @@
 // The memory domain of shared memory: allocates from its arena, keeps track of registrations.
 //
 // Threads: any. Registering needs no system call: it says which memory peers may use. Peers that
-// copy by themselves (process_vm_*, loads and stores) are of our own user, and look whether the
-// registration is still in force (key_guard.hpp); for those that ask us, every access is checked
-// against it.
+// copy by themselves (process_vm_*, loads and stores) run as the same user, and check that the
+// registration is still in force (key_guard.hpp); for peers that send requests, every access is
+// checked against it.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@
 
 namespace tagwire::sm {
 
-/// What uct_mem_h points to.
+/// The object that uct_mem_h points to.
 struct MemHandle : ucs::FromReserve {
     std::byte* address = nullptr;
     std::size_t length = 0;
@@ -30,7 +30,7 @@ struct MemHandle : ucs::FromReserve {
     bool is_allocated = false;
 };
 
-/// What uct_rkey_t points to.
+/// The object that uct_rkey_t points to.
 struct RemoteKey : ucs::FromReserve {
     PackedRkey packed;
 };

@@ -366,7 +366,7 @@ ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
 }
 
 // Matched already, by a rendezvous or by the first of several fragments, and the user wants the
-// buffer back at once. What still comes is dropped, without a callback.
+// buffer back at once. Data still to come is dropped, without a callback.
 ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
     Op* op = entry.op();
     if (op != nullptr && op->mode == ReceiveMode::kBoth)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is done for the peer (reads, writes and atomics that it asks for by message), and the steps
-// of our own operations. Every number in a request is checked against our registrations; a request
-// that is wrong is answered with an error, one that breaks the format ends the connection.
+// Operations on behalf of the peer (reads, writes and atomics that it asks for by message), and
+// the steps of this side's own operations. Every number in a request is checked against the
+// registrations; a request that is wrong is answered with an error, one that breaks the format
+// ends the connection.
 #include <algorithm>
 #include <cstring>
 
@@ -324,7 +325,7 @@ bool SmIface::step_op(Op& op) {
         status = is_put ? ucs::process_write(link.peer.pid, local, count, op.remote, bytes)
                         : ucs::process_read(link.peer.pid, local, count, op.remote, bytes);
     }
-    // What was read counts only if it was the peer's: its pid may have gone to another process by
+    // The data read counts only if it was the peer's: its pid may have gone to another process by
     // now.
     if (status == UCS_OK && !is_put && knows && !ucs::pidfd_is_alive(link.process->pidfd.get()))
         status = UCS_ERR_CONNECTION_RESET;

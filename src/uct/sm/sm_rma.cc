@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Put, get and atomics. What an operation does depends on where the remote memory is:
-//   in the peer's arena        loads and stores of ours, done when the call returns
+// Put, get and atomics. The location of the remote memory decides how an operation is done:
+//   in the peer's arena        direct loads and stores, done when the call returns
 //   registered, readable       process_vm_readv/writev, one step now and the rest in progress; of
 //                              a long get the peer may copy parts (sm_get_help.cc)
 //   registered, not readable   messages; the peer does it in its progress

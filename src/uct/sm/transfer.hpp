@@ -4,9 +4,9 @@
 //
 //   Op        of the initiator: get, put and atomics that take more than one step or an answer of
 //             the peer, flushes, rendezvous sent, and the receiving side of a rendezvous
-//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in our segment
-//   Serve     memory of ours that the peer reads by messages, because it may not do so itself
-//   GetHelp   memory of ours that the peer reads, while we write parts of it to the peer
+//   RndvOp    a rendezvous that this side sent; its index is that of its RndvWord in the segment
+//   Serve     local memory that the peer reads by messages, because it may not do so itself
+//   GetHelp   local memory that the peer reads, while this side writes parts of it to the peer
 #pragma once
 
 #include <uct/api/uct.h>
@@ -32,8 +32,8 @@ struct Op;
 struct RndvOp;
 class SmEp;
 
-/// A posted receive. What a message that comes whole into one buffer needs lies in the first cache
-/// line, flags included; the second is valid only as far as they say.
+/// A posted receive. The first cache line has all that a message which comes whole into one buffer
+/// needs, flags included; the second is valid only as far as the flags say.
 class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
   public:
     PostedEntry(uct_tag_t wanted, uct_tag_t wanted_mask, uct_tag_context_t* context, std::byte* to,
@@ -94,8 +94,8 @@ enum class ReceiveMode : std::uint8_t { kDirect, kRead, kBoth, kLeaving, kPull }
 /// One step of a copy that may take several: long enough to be efficient, short enough to stay
 /// responsive.
 constexpr std::size_t kCopyStepBytes = 512 * 1024;
-/// What one side takes at a time when both copy `total` bytes: half, within limits. A piece costs
-/// a system call, and one that is claimed late is waited for.
+/// The bytes that one side takes at a time when both copy `total` bytes: half, within limits. A
+/// piece costs a system call, and one that is claimed late is waited for.
 constexpr std::uint64_t kChunkBytesMin = 32 * 1024;
 constexpr std::uint64_t kChunkBytesMax = kCopyStepBytes;
 constexpr std::uint64_t chunk_size(std::uint64_t total) {

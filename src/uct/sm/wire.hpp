@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What crosses between processes outside of the rings: addresses, packets on the connection socket,
-// remote keys. Building and checking only; pure functions, so that they can be fuzzed.
+// Formats exchanged between processes outside of the rings: addresses, packets on the connection
+// socket, remote keys. Building and checking only; pure functions, so that they can be fuzzed.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -59,7 +59,7 @@ struct Hello {
     std::uint32_t version;
     PacketType type;
     std::uint32_t has_membarrier;  // the sender of this packet need not fence its sends
-    // Of the interface that is addressed; only in the packet of the side that connects.
+    // Cookie of the interface that is addressed; only in the packet of the side that connects.
     std::uint64_t cookie;
     std::uint64_t name;  // of the interface that speaks
     std::uint64_t arena_id;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The connection manager of a process: what rdma_cm and ib_cm are in the kernel.
+// The connection manager of a process: the part of rdma_cm and ib_cm in the kernel.
 //
-// Channels bring what programs ask for, the device brings messages and time; all under the lock of
-// the Network. It makes no system call and reads no clock but the network's, so tests run two of
-// them on a simulated one.
+// Channels bring the requests of programs, the device brings messages and time, all under the lock
+// of the Network. The manager makes no system call and reads no clock but the network's, so tests
+// run two managers on a simulated network.
 //
-//  - int results are 0 or a positive errno value, the one that the kernel gives.
-//  - A request that waits for an answer is repeated until Timing says that nobody is there. One
-//    that came twice is answered with "be patient", which starts the count anew: a program may take
+//  - int results are 0 or the positive errno value that the kernel gives.
+//  - A request is repeated until it is answered or its Timing runs out. A duplicate REQ that waits
+//    for the program is answered with an MRA, which starts the count anew: a live program may take
 //    its time, a dead one may not.
-//  - "Nobody serves this" counts when it was said Timing::asks_min times (300 ms): a program that
-//    listens as soon as its peer may connect is late on a machine with few processors.
-//  - An identity that is destroyed says good-bye, whatever it was in the middle of. What ends a
-//    connection is repeated until the peer has heard it: the identity lives on until then as an
-//    orphan, of which no program knows.
+//  - The answer "no such service" counts only after Timing::asks_min of them (300 ms): on a machine
+//    with few processors a program may listen a little later than its peer connects.
+//  - An identity tells its peer when it is destroyed, in any state. The message that ends a
+//    connection is repeated until the peer has answered; until then the identity lives on as an
+//    orphan that no program knows.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The streams of a DCI. Each is a queue pair of its own: it talks to one target at a time, keeps
-// its requests in order, and fails alone; as many failed ones as the DCI was made for end the DCI.
+// its requests in order, and fails alone; the DCI fails at the number of failed streams that it was
+// created with.
 //
-// A stream is made when its number is first used. There are kStreamsMax; a further number takes the
-// place of one that is idle.
+// A stream is made when its number is first used. There are at most kStreamsMax; a further number
+// takes the place of an idle stream.
 //
-// All streams post to one ring, as libmlx5 has it: its tail is one past the request whose
-// completion was polled last, of whatever stream. Streams go on by themselves, so a completion of
-// an older request moves the tail back, and one of a newer request moves it over requests that have
-// not ended: what is posted then overwrites them. Such a request fails (LOC_QP_OP_ERR).
+// All streams post to one ring, as in libmlx5: its tail is one past the request whose completion
+// was polled last, of any stream. Streams progress independently, so a completion of an older
+// request moves the tail back, and one of a newer request moves it over unfinished requests, which
+// later posts overwrite. An overwritten request fails (LOC_QP_OP_ERR).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace tagwire::vhca {
 
 class QueuePair;
 
-/// Who the packets of a DC queue pair are for, beside route and number.
+/// Destination of a DC queue pair's packets, in addition to route and number.
 struct DcPeer {
     std::uint32_t session = 0;
     std::uint8_t stream = 0;

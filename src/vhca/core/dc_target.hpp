@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A DCT: who talks to it, and what it reads for tag matching.
+// A DCT: its sessions with initiators, and its reads for tag matching.
 //
-// A session is what an initiator (node, number, stream) has from one connect to the next. For an
-// open one there is a queue pair that responds as that of a reliable connection does.
+// A session of an initiator (node, number, stream) lasts from one connect to the next. An open one
+// has a queue pair that responds as that of a reliable connection does.
 //
 //        connect, newer session                      disconnect, or its place is needed
 //   (none) ----------------------> open (queue pair) -----------------------------------> closed
@@ -10,13 +10,13 @@
 //     |                              '------------- connect, newer session ----------------'
 //     '----- the oldest of more than kClosedMax
 //
-// (1) A session is opened at most once: what a fabric repeats of it after it was closed is dropped,
-//     so no request is executed twice. That needs the closed ones to be remembered.
-// (2) A request of a session that is not known is refused, and the initiator connects again, unless
-//     it had an answer in that session before.
+// (1) A session is opened at most once: packets that a fabric repeats after the close are dropped,
+//     so no request is executed twice. Closed sessions are remembered for this.
+// (2) A request of an unknown session is refused, and the initiator connects again, unless it had
+//     an answer in that session before.
 // (3) At most DeviceConfig::dc_contexts_max are open. When one more is wanted, the initiators that
-//     were silent longest are asked; who is idle disconnects, who is not there for kSilence loses
-//     its place, and until there is one, the new initiator waits (RNR).
+//     were silent longest are asked: an idle one disconnects, one that does not answer for kSilence
+//     loses its place. Until there is room, the new initiator waits (RNR).
 #pragma once
 
 #include <cstdint>

@@ -2,12 +2,12 @@
 // The device: registry of its objects, entry for packets and time.
 //
 // A Device is a single-threaded state machine. Work comes in through the objects (Qp::post_send,
-// ...), packets through receive(), time through progress(); what comes out are packets to the Wire,
+// ...), packets through receive(), time through progress(). It puts out packets to the Wire,
 // completions in CQs and calls of the EventSink. It makes no system call, reads no clock and starts
 // no thread, so a test can run many devices on a simulated clock from one seed.
 //
 // Conventions
-//  - int results are 0 or a positive errno value, that which a provider gives for the same mistake.
+//  - int results are 0 or the positive errno value that a provider gives for the same mistake.
 //  - Enumerations and attribute structures are those of <infiniband/verbs.h>.
 //  - Objects belong to the device; the `user` pointers belong to the face that created them.
 //
@@ -40,7 +40,7 @@ struct Mr;
 struct Completion;
 struct RecvWork;
 
-/// What the device claims to be and how strict it is. Faces fill it from their options.
+/// Properties and limits of the device, and its strictness. Faces fill it from their options.
 struct DeviceConfig {
     std::uint64_t guid = 0;  // host order
     std::uint16_t lid = 1;
@@ -74,8 +74,8 @@ struct DeviceConfig {
     bool shuffles_reads = false;          // the data of a read are placed in any order
 };
 
-/// What the device tells its owner; called from inside the call that caused it. Must not call back
-/// into the device.
+/// Events for the owner of the device; called from inside the call that caused them. Must not call
+/// back into the device.
 class EventSink {
   public:
     virtual ~EventSink() = default;
@@ -179,7 +179,7 @@ struct CqConfig {
     CompletionConsumer* consumer = nullptr;  // gets all of them: the CQ itself stays empty
 };
 
-/// What makes an SRQ a tag-matching one.
+/// Attributes of a tag-matching SRQ.
 struct TagConfig {
     std::uint32_t tags_max = 0;   // receives in its list
     std::uint32_t ops_max = 0;    // operations on the list before one that is signaled was polled
@@ -226,15 +226,15 @@ struct QpConfig {
     DcConfig dc{};
     void* user = nullptr;
     ReceiveSource* source = nullptr;  // of its receives, in place of Qp::post_recv()
-    /// Who posts keeps account of the places in the send queue: those of the device are free when
+    /// The poster keeps account of the places in the send queue: those of the device are free when
     /// requests end, and the streams of a DCI have one each.
     bool keeps_places = false;
-    /// Of one whose SRQ matches tags: the program sends, too, not the device alone.
+    /// With a tag-matching SRQ: the program sends, too, not the device alone.
     bool sends_beside_device = false;
     DataInCqe data_in_cqe{};
 };
 
-/// One send request; the faces translate theirs into this. What it points to is read in the call.
+/// One send request; the faces translate theirs into this. Its pointers are read only in the call.
 struct SendWork {
     std::uint64_t wr_id = 0;
     ibv_wr_opcode opcode = IBV_WR_SEND;

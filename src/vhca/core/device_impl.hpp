@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the parts of the core share: tables of objects, the time, and two lists of queue pairs.
+// State shared by the parts of the core: tables of objects, the time, and two lists of queue pairs.
 //
 //   working  have packets to send: progress() lets each send a few. A queue pair leaves when it has
 //            nothing that may be sent now.
-//   waiting  may have a timer. next_deadline is never later than the earliest of theirs; a timer
+//   waiting  may have a timer. next_deadline is never later than the earliest of their timers; one
 //            that moved later or was stopped is noticed when next_deadline has come.
 #pragma once
 
@@ -57,7 +57,7 @@ class Device::Impl {
     std::uint32_t new_session() { return next_session_++; }
 
     void note_broken(CompletionQueue& cq) { broken.push_back(&cq); }
-    /// What must not happen in the middle of a step: a CQ that overran takes its queue pairs along.
+    /// Moves the queue pairs of CQs that overran to the error state: not possible within a step.
     void settle() {
         if (!broken.empty()) [[unlikely]]
             settle_broken();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accesses to registered memory that may have been unmapped.
 //
-// A card pins the pages of a region, so they are there until it is deregistered, whatever becomes
-// of the mapping. This device has nothing but the mapping. An access to memory that is gone does
-// not end the process in a thread that the program knows nothing of: it fails, as an access with a
-// key that does not open fails, and the queue pair with it.
+// A card pins the pages of a region, so they stay until it is deregistered, even if the program
+// unmaps them. This device has only the mapping. An access to unmapped memory does not kill the
+// process from a thread that the program does not know: it fails like an access with a wrong key,
+// and the queue pair with it.
 //
-// The engine's fault handler (engine/fault_handler.hpp) sends a thread that faults within
-// guarded() to its end. Without that handler the fault is a fault.
+// The engine's fault handler (engine/fault_handler.hpp) makes a thread that faults within guarded()
+// return from it. Without that handler the process gets the signal.
 #pragma once
 
 #include <setjmp.h>
@@ -21,12 +21,12 @@ struct FaultLanding {
     bool is_surprise;  // counted, and told in the log
 };
 
-/// Where this thread goes on when an access faults, nullptr outside of guarded(). Of a fixed place,
+/// Where this thread continues when an access faults, nullptr outside of guarded(). In static TLS,
 /// because a signal handler reads it.
 extern constinit thread_local FaultLanding* fault_landing [[gnu::tls_model("initial-exec")]];
 
 /// False: access() faulted, and what it did until then is done. It owns nothing that has to be
-/// destroyed. `is_surprise`: the memory was there, or who named it is not told otherwise.
+/// destroyed. `is_surprise`: the memory was there, or whoever named it gets no other error.
 template <typename F>
 [[nodiscard, gnu::noinline]] bool guarded(const F& access, bool is_surprise = true) {
     FaultLanding landing;

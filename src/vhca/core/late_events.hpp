@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completions and asynchronous events that come later than what they are about, as those of cards
-// do. Off unless DeviceConfig::late_ns_max says otherwise.
+// Delayed completions and asynchronous events: they come later than their cause, as on cards. Off
+// unless DeviceConfig::late_ns_max is set.
 //
 //   queue pair, SRQ ---> held, until a random time ---> CQ, EventSink
 //
 // (1) The order within a lane is kept: the sends of a queue pair, its receives, its events, all of
 //     the tag-matching SRQs of a CQ. There is none between lanes, not even those of one queue pair.
 // (2) A completion has its place in the CQ from the moment when it is held.
-// (3) What is held for an object is gone when the object is.
+// (3) Completions and events held for an object are dropped with it.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class LateEvents {
     /// The entry to fill; hold() takes it.
     [[nodiscard]] Cqe* scratch() { return &scratch_; }
     void hold(CompletionQueue& cq, const Cqe& cqe, Time now);
-    /// Those of `cq` that are meant are gone; each was given to `is_meant`. How many.
+    /// Drops the held ones of `cq` for which `is_meant` is true; returns their number.
     std::uint32_t purge(const CompletionQueue& cq, const std::function<bool(const Cqe&)>& is_meant);
 
     // ---- Events; told at once when late events are off

@@ -11,9 +11,9 @@
 //   then, as the opcode says and in this order: DETH 8 | RETH 16 | AtomicETH 28 | AETH 4 |
 //   AtomicAckETH 8 | ImmDt 4 | IETH 4, then the payload, padded to a multiple of four bytes.
 //
-// DC. How cards encode it is not public; this is ours. Opcodes 0xc0 to 0xdf, which InfiniBand
-// leaves to manufacturers, are RC's plus 0xc0, and four more. Every packet has a header of the
-// DETH's size behind the BTH, and a connect packet one more behind that:
+// DC. The encoding of cards is not public; this one is the library's own. Opcodes 0xc0 to 0xdf,
+// which InfiniBand leaves to manufacturers, are RC's plus 0xc0, and four more. Every packet has a
+// header of the DETH's size behind the BTH, and a connect packet one more behind that:
 //   +--------+--------+--------+--------+
 //   |             session               |  counted by the initiator's device; answers repeat it
 //   | stream |      source number       |  of the DCI, or of the DCT that answers
@@ -75,7 +75,7 @@ inline constexpr unsigned kTransportMask = 0xe0;
 inline constexpr unsigned kTransportRc = 0x00, kTransportUc = 0x20, kTransportUd = 0x60;
 inline constexpr unsigned kTransportDc = 0xc0;
 
-// What an opcode is and which headers follow. 0: not an opcode of ours.
+// Kind of an opcode, and the headers that follow it. 0: not an opcode of this device.
 enum OpcodeTrait : std::uint16_t {
     kIsKnown = 1 << 0,
     kIsStart = 1 << 1,     // first packet of its message
@@ -159,7 +159,7 @@ struct Packet {
     return mtu << 24 | reads_max << 16;
 }
 
-/// Of the packet that begins with `bytes`, of which there is one at least.
+/// True for a UD packet; `bytes` is its beginning, at least one byte.
 [[nodiscard]] inline bool is_datagram(std::span<const std::byte> bytes) {
     return (std::to_integer<unsigned>(bytes[0]) & kTransportMask) == kTransportUd;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A queue pair: its state, and the two machines that it consists of.
+// A queue pair: its state, and its two state machines, Requester and Responder.
 //
 //   post_send -> Requester ==requests==> Responder of the peer -> receives, memory
 //                Requester <=responses== Responder of the peer            (RC only)
@@ -11,9 +11,9 @@
 //
 // DC is made of the same two machines. A DCI is a Requester that changes its peer; see
 // requester_dc.cc. One with streams owns a queue pair per stream (dc_initiator.hpp). A DCT owns one
-// per session of an initiator, of which the Responder works, and per rendezvous under way one whose
-// Requester reads (dc_target.hpp). What is owned acts in the name of its owner: completions and
-// events are the owner's.
+// per session of an initiator, of which only the Responder works, and some whose Requester reads
+// the data of rendezvous (dc_target.hpp). Completions and events of an owned queue pair are its
+// owner's.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class QueuePair final : public Qp {
 
     // ---- The device's side
     void set_number(std::uint32_t number);
-    /// That of the device's table, also while the program is not told.
+    /// The number in the device's table, even while the program is not told.
     [[nodiscard]] std::uint32_t table_number() const { return table_number_; }
     /// A packet whose destination number is ours. Anything else may be wrong with it.
     void receive(Route from, Packet& packet);
@@ -89,7 +89,7 @@ class QueuePair final : public Qp {
     [[nodiscard]] const DcPeer& peer() const { return peer_; }
     /// Packets go there from now on, and come from there.
     void set_peer(Route route, std::uint32_t qpn, const DcPeer& peer);
-    /// What is owned takes its number, state and attributes from the owner.
+    /// For an owned queue pair: the owner sets its number, state and attributes.
     void adopt(std::uint32_t number, ibv_qp_state state, const ibv_qp_attr& attr);
     /// The queue pair to read the data of a rendezvous request that came here (over DC, from the
     /// DCT with that number); nullptr if there is no room.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a queue pair does as DCI, as DCT, or as part of one.
+// A queue pair as DCI, as DCT, or as part of one.
 #include <cerrno>
 
 #include "vhca/core/device_impl.hpp"

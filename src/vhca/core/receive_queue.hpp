@@ -2,8 +2,8 @@
 // Posted receives: the receive queue of a queue pair and the body of a shared one.
 //
 // A place goes   free -> posted -> taken (a message fills it, then its completion waits) -> free.
-// It is free again when the completion was polled, as with real cards: a program that does not poll
-// finds the queue full. Order among the posted is that of posting.
+// It is free again when the completion was polled, as on real cards: a program that does not poll
+// finds the queue full. Receives are taken in the order of posting.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace tagwire::vhca {
 
-/// What was posted; its sges follow it in memory.
+/// A posted receive; its sges follow it in memory.
 struct Receive {
     std::uint64_t wr_id;
     std::uint64_t bytes;  // sum of the sges
@@ -42,7 +42,7 @@ class ReceiveQueue {
     /// The oldest posted one, kNone when there is none.
     std::uint32_t take();
     void release(std::uint32_t place);
-    /// What was taken is the next to be taken again.
+    /// A taken receive becomes the next to be taken.
     void put_back(std::uint32_t place);
     /// All that were posted but not taken are free again.
     void drop_posted();

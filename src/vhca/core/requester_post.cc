@@ -50,7 +50,7 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 
 int Requester::allocate() {
     const ibv_qp_cap& cap = qp_.config.cap;
-    // What the device sends for a tag-matching SRQ is about the memory of that.
+    // The device's own requests for a tag-matching SRQ access memory of the SRQ's domain.
     pd_ = owned_pd_ = qp_.config.pd;
     if (qp_.matching() != nullptr)
         owned_pd_ = static_cast<SharedReceiveQueue*>(qp_.config.srq)->pd;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The send queue of a queue pair with a tag-matching SRQ. It is the device's: for each rendezvous
-// that matched it holds the reads that get the data, and behind a fence the FIN to the sender. What
-// the program sends, where it may (QpConfig::sends_beside_device), is in the same order.
+// The send queue of a queue pair with a tag-matching SRQ. It belongs to the device: for each
+// matched rendezvous it holds the reads of the data and, behind a fence, the FIN to the sender.
+// Requests of the program, if it may send (QpConfig::sends_beside_device), share its order.
 //
-// Nobody polls their completions, so a place is free again when its request is done.
+// The device's requests have no completions to poll, so a place is free when its request is done.
 #include <endian.h>
 
 #include <algorithm>

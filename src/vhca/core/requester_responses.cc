@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What comes back to the requester of a reliable connection, and what it does when nothing comes.
+// Responses to the requester of a reliable connection, and its timeouts.
 #include <array>
 #include <cstring>
 
@@ -188,7 +188,7 @@ void Requester::note_progress() {
     retries_left_ = qp_.attr().retry_cnt;
     rnr_retries_left_ = qp_.attr().rnr_retry;
     hold_ = 0;
-    // What was acknowledged after going back is not sent again.
+    // Requests that were acknowledged after going back are not sent again.
     if (static_cast<std::int32_t>(cursor_ - done_) < 0) {
         cursor_ = done_;
         cursor_packet_ = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiving half of a queue pair: executes requests and answers them (RC).
 //
-// Answers leave in the order of the requests: first the data of reads and atomics (data_, a ring of
-// as many as the peer may have outstanding; they stay there after they were sent, for a peer that
-// asks again), then one acknowledgement for all there is to acknowledge. Receiving only notes what
-// is to be answered, so that acknowledgements of a burst become one.
+// Answers leave in the order of the requests: first the data of reads and atomics (data_, a ring as
+// long as the peer may have outstanding; entries stay after they were sent, for a peer that asks
+// again), then one acknowledgement for everything else. Receiving only notes what is to be
+// answered, so a burst is acknowledged once.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ class Responder {
     void reset();
     /// Ready to receive, from this number on.
     void start(std::uint32_t psn);
-    /// How many reads and atomics the peer may have outstanding. ENOMEM is possible.
+    /// Number of reads and atomics that the peer may have outstanding. ENOMEM is possible.
     int set_data_requests_max(std::uint32_t count);
     int post(const RecvWork& work) { return receives_->post(work); }
-    /// What was posted, or is being filled, completes with WR_FLUSH_ERR.
+    /// Receives that are posted or being filled complete with WR_FLUSH_ERR.
     void flush();
     void drop_answers();
 
@@ -68,7 +68,7 @@ class Responder {
         kReceiveTooShort,
         kReceiveFault,  // a key of the receive does not open
     };
-    /// What becomes of the message to a tag-matching SRQ that is under way.
+    /// The message to a tag-matching SRQ that is under way, and where it goes.
     struct TagMessage {
         TagEntry* entry = nullptr;  // it matched this one
         std::uint64_t tag = 0;

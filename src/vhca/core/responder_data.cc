@@ -187,7 +187,7 @@ void Responder::commit(const std::byte* start, const std::byte* end) {
     ++qp_.device.counters.packets_sent;
 }
 
-/// What was asked for is gone: the region was deregistered meanwhile.
+/// The requested memory is gone: the region was deregistered meanwhile.
 void Responder::fail_data(const DataRequest& request) {
     const std::uint64_t psn = request.psn + request.next;
     drop_answers();

@@ -9,7 +9,7 @@ namespace tagwire::vhca {
 /// Inside, numbers begin here plus the 24 bits that the program chose: there is room below.
 inline constexpr std::uint64_t kSequenceBase = std::uint64_t{1} << 32;
 
-/// How far the number `psn` of the wire is ahead of `from`; within 2^23 either way.
+/// Distance of the wire's number `psn` ahead of `from`; within 2^23 either way.
 inline std::int32_t distance(std::uint32_t psn, std::uint64_t from) {
     return static_cast<std::int32_t>((psn - static_cast<std::uint32_t>(from)) << 8) >> 8;
 }

@@ -3,8 +3,8 @@
 // unexpected messages (tag_matching.md of rdma-core, ibv_post_srq_ops(3)).
 //
 // Device and software match concurrently: a message that the device found unexpected may be on its
-// way to software while software adds the very receive that it should match. So both count the
-// unexpected tagged messages, software says with its operations how many it has dealt with, and a
+// way to software while software adds the receive that it should match. So both count the
+// unexpected tagged messages, software tells with its operations how many it has handled, and a
 // receive becomes active only when both counts agree:
 //
 //     add --- counts agree ---------------> active --- match or ---> consumed --- release ---> free
@@ -14,7 +14,7 @@
 // Invariants
 //  (1) Waiting receives are younger than all active ones: a list out of step stays so until an
 //      operation brings the counts together, and then all of them become active in order.
-//  (2) Of the active ones the oldest that matches wins: (message's tag & mask) == tag.
+//  (2) The oldest active one that matches wins: (message's tag & mask) == tag.
 //  (3) A handle is given out again only after release(), the longest free one first.
 //  (4) Counts are 16 bits wide and wrap.
 #pragma once

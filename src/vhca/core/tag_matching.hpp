@@ -9,9 +9,8 @@
 // A receive is held by its last completion and by the completions of operations that name it; its
 // handle is given out again when all of these were polled (or never came to be).
 //
-// Completions of a tag-matching SRQ are its own, not those of the queue pair that a message came
-// to: they stay when that is reset or destroyed, so that software's count of unexpected messages
-// stays right.
+// Completions belong to the SRQ, not to the queue pair that received the message: they stay when
+// that is reset or destroyed, so that software's count of unexpected messages stays right.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +52,7 @@ class TagMatching {
     /// No completion will come of `entry`.
     void drop(TagEntry& entry);
     [[nodiscard]] TagEntry* find(std::uint32_t handle) { return list_.find(handle); }
-    /// Of the SRQ.
+    /// User pointer of the SRQ.
     [[nodiscard]] void* user() const { return user_; }
 
     // ---- Completions

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a message to a tag-matching SRQ begins with, as <infiniband/tm_types.h> has it; all fields
-// in network order.
+// Headers of a message to a tag-matching SRQ, as in <infiniband/tm_types.h>; all fields in network
+// order.
 //
 //   0        1        2        3
 //   +--------+--------+--------+--------+
@@ -73,7 +73,7 @@ static_assert(sizeof(DcReadHeader) == 16);
 inline constexpr std::size_t kTagHeaderBytes = sizeof(TagHeader);
 /// Tag header and read header: a rendezvous request has at least these, and its FIN nothing else.
 inline constexpr std::size_t kRendezvousBytes = sizeof(TagHeader) + sizeof(ReadHeader);
-/// What a rendezvous request over DC has at least.
+/// The shortest rendezvous request over DC.
 inline constexpr std::size_t kDcRendezvousBytes = kRendezvousBytes + sizeof(DcReadHeader);
 /// A rendezvous request with the bytes of the application; tm_caps.max_rndv_hdr_size.
 inline constexpr std::size_t kRendezvousBytesMax = 64;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What lies under a device: a network of nodes that carries packets, or loses them.
+// The network under a device: nodes, and packets between them that may be lost.
 //
-// A packet is what InfiniBand calls BTH, extended headers and payload (packet.hpp). A fabric may
-// lose, repeat, delay and reorder packets; it never changes one, never splits one, and tells the
-// receiver truthfully which node it came from.
+// A packet is InfiniBand's BTH, extended headers and payload (packet.hpp). A fabric may lose,
+// repeat, delay and reorder packets; it never changes or splits one, and tells the receiver
+// truthfully which node it came from.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct ServiceClass {
     friend bool operator==(const ServiceClass&, const ServiceClass&) = default;
 };
 
-/// A node of the fabric, and how packets go there. What the number means is the fabric's: a LID, an
-/// IPv4 address, an index. Routes to one node are equal whatever their class; that of a packet that
-/// came in is not known.
+/// A node of the fabric, and how packets go there. The fabric defines the number: a LID, an IPv4
+/// address, an index. Routes to one node are equal whatever their class; the class of a received
+/// packet is not known.
 struct Route {
     std::uint64_t node = 0;
     ServiceClass service{};
@@ -49,10 +49,10 @@ class Wire {
     /// Sends the claimed packet, of `bytes` bytes in the end.
     virtual void commit(Route to, std::size_t bytes) = 0;
 
-    /// How many packets have been handed over for `to`, and whether the first `count` of them have
-    /// left the wire: a node that lives took them, or they are lost. A peer whose process did not
-    /// run cannot have answered, so the time that a packet lies there is none of its timeout. A
-    /// fabric that cannot know says that they have.
+    /// Number of packets handed over for `to`, and whether the first `count` of them have left the
+    /// wire: a live node took them, or they are lost. A peer whose process did not run cannot have
+    /// answered, so the time that a packet waits there does not count for its timeout. A fabric
+    /// that cannot know says that they have.
     [[nodiscard]] virtual std::uint64_t handed_over(Route /*to*/) { return 0; }
     [[nodiscard]] virtual bool have_left(Route /*to*/, std::uint64_t /*count*/) { return true; }
 };

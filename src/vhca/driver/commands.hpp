@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The commands, one function each: under the engine's lock, in a context that GET_CONTEXT was done
-// in (but for that one). They return errno values; what they refuse has changed nothing.
+// The commands, one function each, called under the engine's lock, in a context after GET_CONTEXT
+// (but for that one). They return errno values; a refused command has changed nothing.
 //
 // commands_device.cc  the device and its port      commands_qp.cc    queue pairs
 // commands_memory.cc  PDs, MRs and AHs             commands_srq.cc   SRQs
@@ -23,7 +23,7 @@ namespace tagwire::vhca::driver {
 struct Command {
     unsigned number;
     int (*run)(Context& context, const Call& call);
-    // Of a plain command, those of the core's structures; of an extended one, what is needed.
+    // Plain command: sizes of the core's structures; extended command: the least that is needed.
     std::size_t in_bytes = 0, out_bytes = 0;
 };
 /// IB_USER_VERBS_CMD_* or IB_USER_VERBS_EX_CMD_* with its flag. nullptr: there is none.

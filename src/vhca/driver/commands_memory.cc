@@ -43,8 +43,8 @@ int check_range(std::uint64_t start, std::uint64_t bytes) {
 
 using Mac = std::array<std::uint8_t, 6>;
 
-/// Who owns a GID is found in its table of neighbours by the kernel. Here every address has a MAC
-/// address of its own: that which a link-local GID is made of, else a local one.
+/// The kernel finds the owner of a GID in its neighbour table. Here every GID has a MAC address of
+/// its own: the one that a link-local GID is made of, else a locally administered one.
 Mac mac_of(const ibv_gid& gid) {
     constexpr std::uint8_t kIsLocal = 2;
     const auto& raw = gid.raw;

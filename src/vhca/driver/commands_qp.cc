@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The life of queue pairs. What they are asked to be is checked in qp_request.cc; their states are
-// in commands_qp_state.cc.
+// Commands that create and destroy queue pairs. qp_request.cc checks CREATE_QP; the states are in
+// commands_qp_state.cc.
 #include <cerrno>
 
 #include "vhca/driver/commands.hpp"

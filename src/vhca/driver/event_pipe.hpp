@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The descriptor that a program reads events from: of a completion channel, or the asynchronous
-// ones of a context. As the kernel's, read() gives one whole event structure at a time, so it is a
-// socket that keeps records: from a pipe, events could be taken back only by changing what the
-// program's own descriptor is set to.
+// The descriptor that a program reads events from: those of a completion channel, or the
+// asynchronous ones of a context. As with the kernel's, read() returns one whole event structure,
+// so it is a socket that keeps records: taking events back from a pipe would need a change of the
+// flags of the program's own descriptor.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class EventPipe {
     /// To be called now and then while has_waiting().
     void flush();
     [[nodiscard]] bool has_waiting() const { return !waiting_.empty(); }
-    /// Takes back the events that nobody read and `is_meant` says yes to. How many. Those that
-    /// stay keep their order.
+    /// Takes back the unread events for which `is_meant` is true; returns their number. The others
+    /// keep their order.
     template <typename F>
     std::size_t take_back(const F& is_meant) {
         std::size_t count = 0;

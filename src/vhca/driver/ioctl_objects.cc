@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Methods that make objects, and that end them.
+// Methods that create and destroy objects.
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
@@ -212,7 +212,7 @@ int create_qp_by_ioctl(Context& context, IoctlCall& call) {
     return end_untold(context, context.qps, made.qp_handle, error);
 }
 
-// ---- Ends. What is answered of events is what the write form answers.
+// ---- Ends. The counts of events are those that the write form answers.
 
 constexpr std::array kDestroyCq = {
     doomed(UVERBS_ATTR_DESTROY_CQ_HANDLE, UVERBS_OBJECT_CQ),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a program made by commands: one table for each kind of object in a context, whose indices
-// are the handles. An object lives in the core as well, and its rings are in the program's memory.
+// Objects that a program created by commands: one table for each kind of object in a context; its
+// indices are the handles. An object lives in the core as well, and its rings are in the program's
+// memory.
 //
-// Objects that use others hold them, which the core counts: destroying what is used is EBUSY. When
-// the last descriptor of a context is closed, all goes: who uses others before those.
+// The core counts the users of an object: destroying a used one is EBUSY. When the last descriptor
+// of a context is closed, all its objects are destroyed, users before the objects they use.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What CREATE_QP asks for, checked: the kernel's part of it; what is within the device, the device
-// checks.
+// The request of CREATE_QP, with the checks of the kernel; the device checks its own limits.
 #pragma once
 
 #include "vhca/driver/commands.hpp"

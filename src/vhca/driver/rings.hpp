@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queues in the memory of a program: what it wrote there goes to the core, what the core says comes
-// back. Truth is the doorbell record; doorbells are hints that something changed.
+// Queues in the memory of a program: its requests go to the core, the core's completions come back.
+// The doorbell record decides; doorbells are hints that something changed.
 //
 //   SendRing      [seen, SND record) -> copy -> Wqe -> Qp::enqueue_send(), ring()
 //   TagRing       the same of a queue pair of a tag-matching SRQ: -> Srq::post_ops()
@@ -8,8 +8,8 @@
 //   ReceiveList   the same of an SRQ: a linked list, as many as the record says
 //   CqRing        the core's completions -> entries; overrun by the CI record, events by ARM's
 //
-// All is called under the engine's lock. A ring whose memory is gone goes quiet: it takes nothing
-// any more, and is_gone() says so; the caller moves its object to the error state.
+// Everything is called under the engine's lock. A ring whose memory is gone takes nothing any more,
+// and is_gone() is true; the caller moves its object to the error state.
 #pragma once
 
 #include <array>
@@ -83,7 +83,7 @@ class CqRing final : public CompletionConsumer {
     [[nodiscard]] std::uint32_t entry_bytes() const { return config_.ring.entry_bytes; }
 
   private:
-    /// Of the 64 bytes that are an entry: in a ring with 128, the second half.
+    /// Address of the 64 bytes of an entry: in a ring with entries of 128, the second half.
     [[nodiscard]] std::uint64_t place_of(std::uint32_t index) const;
     /// False: memory is gone. `before` goes into the first half of an entry of 128 bytes.
     [[nodiscard]] bool put(const CqeImage& image, std::span<const std::byte> before = {});

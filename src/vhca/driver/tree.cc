@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What /sys shows of the devices. The text of a file is the kernel's, so that whatever reads those
-// of a real card reads ours.
+// The devices' files of /sys. Their text is the kernel's, so that readers of a real card's files
+// can read these.
 #include <tagwire_version.h>
 
 #include <fcntl.h>

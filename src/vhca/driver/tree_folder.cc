@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the tree is: a folder that ends with its process, however that ended.
+// The folder of the tree: it is removed after its process, however that ended.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -68,8 +68,8 @@ bool parse_name(const char* name, Owner* owner_p) {
                        &owner_p->pid, &owner_p->started) == 3;
 }
 
-// Of a process that is gone, or became another program by exec(2). Those of other namespaces are
-// not for us to judge.
+// True for the folder of a process that is gone, or became another program by exec(2). Processes of
+// other namespaces cannot be judged from here: false.
 bool is_left_over(const Owner& owner, const Owner& self) {
     return owner.pid_namespace == self.pid_namespace &&
            (owner == self || start_of(owner.pid) != owner.started);

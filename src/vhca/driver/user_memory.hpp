@@ -2,8 +2,8 @@
 // Memory of the program that the driver face reads and writes: queue buffers and doorbell records
 // that a command named, and the structures of commands.
 //
-// The program may unmap or change them at any time. Every access is guarded (core/guarded.hpp):
-// one to memory that is gone fails, as it does in the kernel and on a card.
+// The program may unmap or change it at any time. Every access is guarded (core/guarded.hpp): an
+// access to unmapped memory fails, as it does in the kernel and on a card.
 #pragma once
 
 #include <atomic>
@@ -39,8 +39,8 @@ inline void copy_foreign(void* to, const void* from, std::size_t bytes) {
     return bytes == 0 || guarded([&] { copy_foreign(to, from, bytes); });
 }
 
-/// Words of a doorbell record: big endian, written by the driver in the program. Of no memory, or
-/// of an address that is no word's, reads are 0 and writes vanish.
+/// Words of a doorbell record: big endian, written by the driver in the program. Without memory, or
+/// at an unaligned address, reads are 0 and writes vanish.
 class Record {
   public:
     Record() = default;

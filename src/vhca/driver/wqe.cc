@@ -27,7 +27,7 @@ constexpr unsigned kFenceShift = 5;
 constexpr unsigned kInitiatorFence =
     1;  // waits for what is done locally: that is done at once here
 
-/// Segments, one after the other. What is not there is not read.
+/// Segments, one after the other. Never reads beyond the entry.
 class Segments {
   public:
     explicit Segments(std::span<const std::byte> entry) : entry_(entry) {}
@@ -40,7 +40,7 @@ class Segments {
         at_ += bytes;
         return true;
     }
-    /// Of the bytes from here on, which are an inline segment's: where they are in the entry.
+    /// Skips `bytes` of inline data; *offset_p is their offset in the entry.
     [[nodiscard]] bool pass(std::size_t bytes, std::uint32_t* offset_p) {
         if (left() < bytes)
             return false;

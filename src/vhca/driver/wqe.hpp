@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work queue entries of mlx5, as programs write them into send queues, and what they ask for.
+// Work queue entries of mlx5, as programs write them into send queues, and their requests.
 //
-// An entry is parsed from a copy that nobody else can change; whatever is in it, the result stays
-// within it. What is not understood, or contradicts itself, becomes a request that fails
-// (SendWork::refused), as it would on a card.
+// An entry is parsed from a private copy; whatever is in it, the result stays within it. An unknown
+// or inconsistent entry becomes a request that fails (SendWork::refused), as it would on a card.
 #pragma once
 
 #include <array>

@@ -38,7 +38,7 @@ void report_faults() {
     }
 }
 
-// Who makes the engine; held across fork(), too.
+// Held while an engine is made, and across fork().
 constinit std::mutex making;
 constinit std::array<Engine*, Engine::kMax> engines{};  // under `making`
 constinit PacketTrace* trace = nullptr;                 // under `making`; of all engines
@@ -238,8 +238,8 @@ void Engine::after_fork_parent() {
     making.unlock();
 }
 
-// Descriptors and rings are the parent's. What the child still holds of its objects can be called,
-// but leads nowhere; it is not destroyed, because a face may refer to it.
+// Descriptors and rings are the parent's. Objects that the child still holds can be called without
+// effect; they are not destroyed, because a face may refer to them.
 void Engine::after_fork_child() {
     for (Engine*& engine : engines) {
         if (engine != nullptr) {

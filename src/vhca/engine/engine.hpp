@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What makes a device run in a process: the fabric, the clock, the lock, and a thread that helps
-// when nobody else drives it.
+// The engine of a device in a process: the fabric, the clock, the lock, and a helper thread that
+// drives the device when no other thread does.
 //
-// Application threads drive the device themselves: who posts or polls takes the lock, works, and
-// gives it back. The helper thread sleeps, and takes over when no thread polled for about
+// Application threads drive the device themselves: a thread that posts or polls takes the lock,
+// works, and releases it. The helper thread sleeps, and takes over when no thread polled for about
 // kTakeOverNs, so that one-sided operations of peers and timers go on.
 //
 //     helper   PATIENT --- nobody polled, nothing came in ---> ASLEEP
@@ -11,7 +11,7 @@
 //              looks whether somebody polls                    timer or an unlock() wakes it
 //                 ^-----------------------------------------------'
 //
-// How a face uses it
+// Use by a face
 //   - Every call of the device and its objects happens under lock().
 //   - A poll is: lock, progress_locked(), Cq::poll(), unlock, note_poll().
 //   - A post is: lock, post, unlock. Nothing else is needed: what stays behind goes on by itself.
@@ -19,8 +19,8 @@
 //     sleep, and spares the first packet the wait for the helper to take over.
 //   - now(), lid(), gid(), guid(), route_of(), note_poll() need no lock.
 //   - A face whose programs call nobody sets a Pump (set_pump()): the helper drives all the time.
-//   - After fork() the child has no engine: what belongs to the parent's is dead matter, packets go
-//     nowhere; opening the device makes a new one.
+//   - After fork() the child has no engine: objects of the parent's have no effect, their packets
+//     are dropped; opening the device makes a new one.
 //   - The engine is never destroyed, and its thread runs until the process ends: a library that
 //     contains it is linked with -z nodelete.
 #pragma once
@@ -125,14 +125,14 @@ class Engine {
     void set_pump(Pump* pump);
     /// Under the lock; lives as long as the process.
     void set_management(Management* management);
-    /// Who is told of events; called under the lock, by any thread. None: events are dropped.
+    /// Receiver of events; called under the lock, by any thread. None: events are dropped.
     void set_sink(EventSink* sink);
 
     /// Under the lock.
     [[nodiscard]] const FabricCounters& fabric_counters() const { return fabric_->counters(); }
     [[nodiscard]] FaultCounters fault_counters() const;
     [[nodiscard]] DeviceFigures figures() const;
-    /// How often the helper woke up, and how often it drove the device.
+    /// Times that the helper woke up, and that it drove the device.
     struct HelperCounters {
         std::uint64_t wake_ups = 0, take_overs = 0;
     };

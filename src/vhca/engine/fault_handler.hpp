@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SIGSEGV and SIGBUS of accesses to registered memory that is gone (core/guarded.hpp).
+// Handler of SIGSEGV and SIGBUS from accesses to unmapped registered memory (core/guarded.hpp).
 #pragma once
 
 namespace tagwire::vhca {
@@ -9,7 +9,7 @@ namespace tagwire::vhca {
 /// ours as its own.
 void install_fault_handler();
 
-/// How many accesses failed since the last call, of all devices.
+/// Number of accesses that failed since the last call, on all devices.
 unsigned take_fault_count();
 
 }  // namespace tagwire::vhca

@@ -176,7 +176,7 @@ bool Engine::pump_once(Time* last_work_p, Time* wait_ns_p) {
     bool goes_on = true;
     if (drive(time) != 0 || posted) {
         *last_work_p = time;
-        // It paid to wait for this. What comes in a row did not have to be waited for.
+        // Lingering paid off only if the device was idle before; work in a row needs no wait.
         if (std::exchange(was_idle_, false))
             linger_ns_ = std::min(2 * linger_ns_, kLingerMaxNs);
     } else if (time - *last_work_p < linger_ns_) {

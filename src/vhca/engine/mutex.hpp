@@ -2,9 +2,9 @@
 // The lock around the device: a spinning try-lock that gives the processor away.
 //
 // Held for a microsecond or less. A waiter spins shortly, then yields, then sleeps, so that a
-// holder that lost its processor gets it back even when the waiter has the higher priority. What
-// the helper thread sleeps on lies under the lock, too: whoever releases it after the helper went
-// to sleep wakes it once, because it may have left timers or packets behind.
+// preempted holder gets its processor back even when the waiter has the higher priority. The event
+// descriptor that the helper thread sleeps on is under the lock, too: the first release after the
+// helper went to sleep wakes it, because the holder may have left timers or packets behind.
 #pragma once
 
 #include <atomic>

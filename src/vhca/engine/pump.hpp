@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Carries work between the memory of a program that calls nobody and the device.
+// Carries work between the device and the memory of a program that makes no calls.
 //
 // A program on the real driver writes requests and doorbells into memory, and reads completions
-// there. The helper thread is the only one that drives then:
+// there. Then the helper thread alone drives the device:
 //
 //     pump() and the device, as long as something moves  ->  rest(), and look once more
 //       ^                                                       |
@@ -25,8 +25,8 @@ class Pump {
     /// Nothing moved for a while. From now on a doorbell makes fd() readable; the caller pumps once
     /// more before it sleeps.
     virtual void rest() = 0;
-    /// The caller is awake, whatever woke it. What was posted by a doorbell that made fd() readable
-    /// is pumped before the program that rang it goes on.
+    /// The caller is awake, whatever woke it. Work posted by a doorbell that made fd() readable is
+    /// pumped before the program that rang it goes on.
     virtual void wake(Time now) = 0;
     /// -1: none; doorbells are not noticed.
     [[nodiscard]] virtual int fd() const = 0;

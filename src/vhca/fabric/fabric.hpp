@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an engine needs of a fabric between processes besides the wire: packets that come in, and
-// something to sleep on.
+// A fabric between processes, as the engine uses it: the wire, incoming packets, and a descriptor
+// to sleep on.
 //
 // Threads: one at a time, by the lock of the device; only epoll_fd() may be waited for without it.
 #pragma once

@@ -12,8 +12,8 @@ FaultyWire::FaultyWire(Wire& below, const FaultConfig& config, std::function<Tim
     : below_(below), config_(config), clock_(std::move(clock)), random_(config.seed) {}
 
 std::byte* FaultyWire::claim(Route to, std::size_t bytes) {
-    // What is held back may be sent later than its successors, but room is asked for now, so that
-    // the device feels a full ring.
+    // A delayed packet may be sent after its successors, but room is checked now, so that the
+    // device notices a full ring.
     return below_.claim(to, bytes) != nullptr ? scratch_.data() : nullptr;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What nodes say to each other over their sockets. Hello and Refusal begin with the same fields
-// in every version: who does not understand the other can still say with whom it has to do.
+// Messages between nodes over their sockets. Hello and Refusal begin with the same fields in every
+// version: a node that does not understand its peer can still tell the peer's version.
 //
 //     sender   -- Hello, descriptor of the ring's segment -->  receiver
 //     sender   -- Knock (there are packets, wake up) ------->  receiver
@@ -20,8 +20,8 @@ inline constexpr std::uint32_t kHelloMagic = 0x61637677;
 /// Changes with the messages, the ring and the packets in it.
 inline constexpr std::uint32_t kFabricVersion = 2;
 
-/// Of the library, "0.1.0", zeros behind. Devices of two releases may differ in what they send, so
-/// only equal ones talk to each other.
+/// Release of the library, "0.1.0", padded with zeros. Devices of two releases may send different
+/// packets, so only equal ones talk to each other.
 using Release = std::array<char, 16>;
 inline constexpr Release kRelease = [] {
     constexpr std::string_view kText = TAGWIRE_VERSION_STRING;

@@ -18,8 +18,8 @@
 //      before the publishing store has sent nothing.
 //  (3) The receiver publishes its tail every N / 4 packets and whenever it finds the ring empty, so
 //      that the sender's line stays quiet under load and a peer that does not poll is noticed. The
-//      tail covers earlier visits only: what was taken in this one has not been answered yet, and
-//      a sender whose timer runs out must not believe that it was.
+//      tail covers earlier visits only: packets taken in this one have not been answered yet, and
+//      a sender whose timer runs out must not believe that they were.
 //  (4) No wake-up is lost. The receiver that stops polling stores armed = 1, then looks once more;
 //      the sender stores the control word, then looks at `armed`. At least one of the two must see
 //      the other's store, and that needs a store-load barrier on both sides, because a processor
@@ -28,7 +28,7 @@
 //      processor, too, and a packet costs the sender nothing. Else the sender pays for a fence
 //      per packet: `sender_pays` is 1 until the receiver, who knows both, says otherwise. The model
 //      test shows the lost wake-up without the barriers.
-//  (5) What the other side wrote is read once and checked. An impossible tail or size is kCorrupt,
+//  (5) Data of the other side are read once and checked. An impossible tail or size is kCorrupt,
 //      and the end that sees it drops the ring.
 //
 // Atom and Fences are parameters so that the same code runs under the tests' seeded scheduler.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How links between nodes come and go: sockets, hellos, refusals.
+// Set-up and end of links between nodes: sockets, hellos, refusals.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -8,10 +8,10 @@
 //
 // Threads: one at a time, by the lock of the device; only epoll_fd() may be waited for without it.
 // Invariants
-//  (1) No call blocks. A packet to a LID where nobody is, or that cannot be reached now, vanishes
-//      and is counted.
-//  (2) Packets of one sender to one receiver arrive in order while the connection lives. What was
-//      sent before a sender died is delivered.
+//  (1) No call blocks. A packet to a LID without a node, or one that cannot be reached now, is
+//      dropped and counted.
+//  (2) Packets of one sender to one receiver arrive in order while the connection lives. Packets
+//      sent before a sender died are delivered.
 //  (3) Another user is refused by both sides, another version by the receiver.
 //  (4) Nothing that a peer writes ends anything but its own connection.
 #pragma once
@@ -38,7 +38,7 @@ inline constexpr std::uint16_t kLidMax = 0xbfff;  // above are multicast LIDs
 std::string node_socket_name(unsigned uid, std::uint16_t lid);
 
 inline constexpr std::uint64_t kLinkLocalPrefix = 0xfe80000000000000;
-/// Of a node, by its GUID.
+/// The GID of the node with this GUID.
 ibv_gid link_local_gid(std::uint64_t guid);
 
 class ShmFabric final : public Fabric {
@@ -95,7 +95,7 @@ class ShmFabric final : public Fabric {
         ucs::UniqueFd socket;
         ucs::Mapping memory;
         Sender ring;
-        // What knock_at_idle() saw last time; it knocks ever more rarely.
+        // State of the last knock_at_idle(); it knocks ever more rarely.
         std::uint64_t tail_seen = 0;
         bool has_waited = false;
         unsigned visits_to_skip = 0, patience = 0;

@@ -122,8 +122,8 @@ void SimFabric::deliver_due() {
     }
 }
 
-/// When the first device wants to be called again. Who waits for room, while nothing is under way
-/// that could make some, looks again after a while.
+/// The earliest time that a device wants to be called again. If one waits for room while no packet
+/// is under way that could make some, it looks again after a while.
 Time SimFabric::progress_all() {
     Time wake = kNever;
     for (const auto& node : nodes_)
@@ -139,7 +139,7 @@ bool SimFabric::step() {
         now_ = wake == kNever ? now_ : std::max(now_, wake);
         return wake != kNever;
     }
-    // Who wants to go on at once waits for room, and there is some when a packet arrived.
+    // A device that wants to go on at once waits for room; an arriving packet makes some.
     const Time arrives = flights_.front().time;
     now_ = std::max(now_, wake > now_ ? std::min(wake, arrives) : arrives);
     deliver_due();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A fabric of many devices in one process, on a clock of its own. Everything that happens follows
-// from the seed and from what the caller does, so a run can be repeated.
+// A fabric of many devices in one process, on a simulated clock. Everything that happens follows
+// from the seed and the caller's calls, so a run can be repeated.
 //
-// Time stands still while the caller posts and polls; step() moves it to what is due next.
+// Time stops while the caller posts and polls; step() moves it to the next event.
 // Packets of one path (sending node, receiving queue pair) keep their order unless
 // SimConfig::reorders_path; those of different paths overtake each other when delays differ.
 #pragma once
@@ -77,7 +77,7 @@ class SimFabric {
     /// Until nothing is due at or before `end`; then it is `end`.
     void run_until(Time end);
 
-    /// What is sent between the two from now on is lost, or no longer.
+    /// Packets sent between the two from now on are lost, or no longer.
     void set_partitioned(std::size_t a, std::size_t b, bool is_partitioned);
     /// The device and all that is under way to it are gone.
     void crash(std::size_t node);

@@ -3,16 +3,16 @@
 //
 //     IPv4 (20) | UDP (8): port 4791 to port 4791 | BTH ... payload, padding | invariant CRC (4)
 //
-// A node is an IPv4 address, and one process has it: the one that is bound to port 4791 there. The
+// A node is an IPv4 address, and belongs to the process that is bound to port 4791 there. The
 // number of a route is that address.
 //
 // Threads: as of every fabric.
 // Invariants
-//  (1) No call blocks. What the system does not take now is kept, up to kBatch packets, and then
+//  (1) No call blocks. Packets that the system does not take now are kept, up to kBatch; then
 //      claim() refuses.
 //  (2) A datagram is a packet of the node that its source address names only if it came from port
-//      4791: on that machine no other process can send from there. Who may put datagrams with a
-//      false address on the network can pretend anything; that is so for RoCE, too.
+//      4791: on that machine no other process can send from there. A sender that can put datagrams
+//      with a false address on the network can forge anything; that is so for RoCE, too.
 //  (3) Nothing is fragmented: mtu() leaves room for all headers.
 //  (4) Packets of one node to another keep their order as far as the network keeps it.
 #pragma once

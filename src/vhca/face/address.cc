@@ -26,7 +26,7 @@ int remove(FaceAh& ah) {
 
 namespace {
 
-// Of RoCE version 2: an IPv4 header at the end of the space. The answer goes where it came from.
+// RoCE version 2: an IPv4 header at the end of the space. The answer goes where it came from.
 bool attr_from_ipv4(const ibv_grh& grh, ibv_ah_attr* attr) {
     std::array<unsigned char, 20> header;
     std::memcpy(header.data(), reinterpret_cast<const char*>(&grh) + kGrhBytes - header.size(),

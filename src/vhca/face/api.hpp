@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What libtagwire-vhca.so exports: one function tagwire_vhca_<name> for every function of
-// libibverbs and libmlx5 that the virtual device implements, with the same signature and meaning.
+// Exports of libtagwire-vhca.so: one function tagwire_vhca_<name> for every function of libibverbs
+// and libmlx5 that the virtual device implements, with the same signature and meaning.
 //
 // The drop-in libraries forward to these; a program that loads this library itself finds them with
-// dlsym(). What libibverbs implements inline (posting, polling, *_ex) works through the context's
+// dlsym(). Inline functions of libibverbs (posting, polling, *_ex) work through the context's
 // function pointers as with any other provider.
 #pragma once
 

@@ -36,8 +36,8 @@ void release(List& list) {
     }
 }
 
-// What the kernel does for a program that closes its command descriptor: all objects go, those that
-// use others first, and nobody waits for acknowledgements.
+// Destroys all objects, as the kernel does when a program closes its command descriptor: users
+// before the objects they use, without waiting for acknowledgements.
 void release_all(FaceContext& context) {
     release(context.qps);
     release(context.srqs);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Polling and arming. Who polls drives the device; who polls in vain gives the processor to others
-// after a while, because on a small machine the peer may be waiting for it: soon when others took
-// it the last time, ever later while nobody did.
+// Polling and arming. A poll drives the device. After a number of empty polls the thread yields the
+// processor, because on a small machine the peer may be waiting for it: soon when another thread
+// took it the last time, ever later while none did.
 #include <sched.h>
 
 #include <algorithm>
@@ -46,9 +46,9 @@ bool take(FaceCq& cq, Completion* into) {
     return true;
 }
 
-// A poll: take_some() removes completions and says how many; if there are none, the device works
-// before it looks again. Who has completions to take is not given more in the meantime: a program
-// that is behind would run out of receives.
+// A poll: take_some() removes completions and returns their number; if there are none, the device
+// works before the second look. It does not work while completions wait: a program that is behind
+// would run out of receives.
 template <typename F>
 int poll(Engine& engine, F&& take_some) {
     int got = 0;
@@ -65,7 +65,7 @@ int poll(Engine& engine, F&& take_some) {
     return got;
 }
 
-// What start_poll() and next_poll() say after they looked for a completion.
+// Result of start_poll() and next_poll() after they looked for a completion.
 int show(ibv_cq_ex* cq, bool got) {
     if (!got)
         return ENOENT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `tagwire vhca info` shows.
+// Output of `tagwire vhca info`.
 #include <infiniband/verbs.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libmlx5: who the device is.
+// libmlx5: opening and identifying the device.
 #include <cerrno>
 
 #include "vhca/face/api.hpp"
@@ -21,7 +21,7 @@ ibv_context* tagwire_vhca_mlx5dv_open_device(ibv_device* device, mlx5dv_context_
     return tagwire_vhca_ibv_open_device(device);
 }
 
-// What a caller asks for in comp_mask and is not offered is taken out of it.
+// Bits of comp_mask that the caller sets and the device does not offer are cleared.
 int tagwire_vhca_mlx5dv_query_device(ibv_context* context, mlx5dv_context* attr) {
     const DeviceConfig& config = face(context).engine->device().config();
     const std::uint64_t wanted = attr->comp_mask;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// mlx5dv_create_qp() and what belongs to it: DCI and DCT.
+// mlx5dv_create_qp(): DCI and DCT.
 #include <cerrno>
 
 #include "ucs/log/log.hpp"
@@ -14,7 +14,7 @@ constexpr std::uint64_t kSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WIT
                                    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
-/// What the structures ask for besides DC. There is one creation flag that has nothing to do here.
+/// Checks the requests besides DC. One creation flag is accepted, because it has no effect here.
 int check_extras(const mlx5dv_qp_init_attr& dv) {
     constexpr std::uint64_t kKnown =
         MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS |

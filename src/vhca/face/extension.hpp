@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the virtual HCA offers beyond rdma-core's interfaces: tag matching over DC. Programs find
-// the function with dlsym() in libtagwire-vhca.so; no card's library has it.
+// Extension of rdma-core's interfaces by the virtual HCA: tag matching over DC. Programs find the
+// function with dlsym() in libtagwire-vhca.so; no card's library has it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,7 +18,7 @@ struct tagwire_vhca_tm_caps {
     std::uint32_t flags;  // TAGWIRE_VHCA_TM_*
 };
 
-/// What follows TMH and RVH in a rendezvous request over DC; network byte order.
+/// Header after TMH and RVH in a rendezvous request over DC; network byte order.
 struct tagwire_vhca_ravh {
     std::uint32_t sl_dctn;  // service level in the highest byte, number of the sender's DCT below
     std::uint32_t reserved;

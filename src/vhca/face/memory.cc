@@ -15,7 +15,7 @@ constexpr unsigned kAccessKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
                                   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
                                   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
-// What a card would say to `access` before it looks at the memory.
+// The answer of a card to `access` before it looks at the memory.
 int check_access(unsigned access) {
     if ((access & IBV_ACCESS_ON_DEMAND) != 0)
         return EOPNOTSUPP;

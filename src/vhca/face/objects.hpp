@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the program's handles point to: the structure of <infiniband/verbs.h> first, then ours.
+// Objects behind the program's handles: the structure of <infiniband/verbs.h>, then fields of the
+// face.
 //
 // Each owns its object of the device. All calls of the device happen under Engine::lock(); the
 // fields of libibverbs' own structures are used as libibverbs uses them.
@@ -112,7 +113,7 @@ struct FaceContext {
     Engine* engine;
     ucs::UniqueFd command_fd;
     EventQueue<AsyncEvent> async_events;
-    // What was made in it; under the engine's lock.
+    // Objects created in it; under the engine's lock.
     ucs::List<FaceQp, &FaceQp::of_context> qps;
     ucs::List<FaceSrq, &FaceSrq::of_context> srqs;
     ucs::List<FaceCq, &FaceCq::of_context> cqs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs: life and states. Posting is in qp_datapath.cc and send_builder.cc.
+// Queue pairs: creation, destruction, states. Posting is in qp_datapath.cc and send_builder.cc.
 #include <cerrno>
 #include <new>
 
@@ -49,7 +49,7 @@ int check(const ibv_qp_init_attr_ex& attr) {
     return 0;
 }
 
-// What a queue pair is made of cannot be another device's.
+// The parts of a queue pair cannot belong to another device.
 bool are_of_one_device(ibv_context& context, const ibv_qp_init_attr_ex& attr) {
     const ibv_device* device = context.device;
     const auto is_ours = [&](const auto* part) {

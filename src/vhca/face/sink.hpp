@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the device's events go: into the queues of channels and contexts.
+// The sink of the device's events: it puts them into the queues of channels and contexts.
 #pragma once
 
 #include "vhca/core/device.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The files that programs look for under /sys/class/infiniband: answered from here for our devices,
-// read from the system for others. librdmacm asks for the version of the commands of rdma_cm.
+// The files that programs look for under /sys/class/infiniband: generated for virtual devices, read
+// from the system for others. librdmacm asks for the ABI version of rdma_cm.
 #include <fcntl.h>
 #include <rdma/rdma_user_cm.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ std::string guid_text(std::uint64_t guid) {
     return out.data();
 }
 
-// Of the port and its one GID.
+// Files of the port and its one GID.
 std::string port_file(unsigned device, std::string_view name) {
     constexpr std::string_view kPort = "ports/1/";
     Engine* engine = nullptr;

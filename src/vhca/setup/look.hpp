@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the device looks like to programs: a card's identity, what it offers, and its limits.
+// The look of the device to programs: a card's identity, capabilities and limits.
 //
-// A look is what programs can read of a device. How requests, errors and retries work is the same
-// for all; a look has none of the faults of what it is named after.
+// A look is what programs can read of a device. Requests, errors and retries work the same in all
+// looks; a look has none of the faults of the device it is named after.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Look {
     DeviceConfig limits;
 };
 
-/// That of the options of this process, read when it is first asked for.
+/// The look that this process's options name; they are read at the first call.
 const Look& look();
 
 /// The limits of the look where `options` has none of its own.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device's options: TAGWIRE_VHCA_*, which `tagwire vhca run` sets from its own.
+// The device's options: TAGWIRE_VHCA_*, which `tagwire vhca run` sets from its command line.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Options {
     ucs::OptionString mtu;
     bool atomics;
 
-    // How strict the device is.
+    // Strictness of the device.
     int send_places;  // SendPlaces
     std::uint64_t tm_untagged_min;
     bool tm_ethernet;
@@ -48,7 +48,7 @@ struct Options {
     bool devx;
 };
 
-/// What an initiator with a wrong access key gets: no answer, or an access error.
+/// Answer to an initiator with a wrong access key: none, or an access error.
 enum DcKeyError : int { kDcKeyErrorRetry, kDcKeyErrorAccess };
 
 /// The ways of commands: write(2) alone, as to kernels before 4.20, or ioctl(2) too.

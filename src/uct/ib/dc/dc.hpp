@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The dc transport as a row of the table.
+// The dc transport's row for the table of verbs transports.
 #pragma once
 
 #include "uct/ib/transport.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Addresses of dc's targets, and the contents of dc's control messages. The tables are in
+// Addresses of DC targets, and the contents of dc's control messages. The tables are in
 // docs/internals/formats/verbs.md. Integers are big endian.
 #pragma once
 
@@ -33,8 +33,8 @@ std::optional<DcAddress> parse_address(std::span<const std::byte> bytes, std::st
 /// Fields in the order of the machine on entry, in that of the wire and with its check on return.
 DcAddress pack(DcAddress address);
 
-/// What a device that carries out rendezvous over DC finds behind the RVH: its RAVH. There is no
-/// room for more, so software finds the node in a field that the device does not read.
+/// The RAVH: follows the RVH for a device that carries out rendezvous over DC. There is no room
+/// for more, so software finds the node in a field that the device does not read.
 struct [[gnu::packed]] ReturnTarget {
     std::uint32_t number;  // of the target; the highest byte is the service level
     std::uint16_t reserved;
@@ -50,7 +50,7 @@ struct [[gnu::packed]] ReturnAddress {
 };
 static_assert(sizeof(ReturnAddress) == 40);
 
-/// How far the messages of an endpoint have come: asked for by the sender, answered by the target.
+/// The progress of the messages of an endpoint: asked for by the sender, answered by the target.
 struct [[gnu::packed]] Progress {
     std::uint32_t ep_id;  // of the sender; foreign to the target
     std::uint32_t sent;   // messages of that endpoint, of all time

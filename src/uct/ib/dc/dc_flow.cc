@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flow control of dc: how far the other side is, for those who ask. Questions and answers come from
-// anybody; one that is lost is asked for again.
+// Flow control of dc: senders ask for a target's progress, and the target answers. Questions and
+// answers may come from anybody; a lost one is repeated.
 #include <endian.h>
 
 #include <cstring>

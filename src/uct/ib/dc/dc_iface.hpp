@@ -7,16 +7,17 @@
 //            <--"so far" (grant), when all before it is handled-- through an endpoint back, made
 //                                                                 from the address in the question
 //
-// A channel is never held by who waits for a grant: its requests are acknowledged by the peer's
+// An endpoint that waits for a grant holds no channel: its requests are acknowledged by the peer's
 // device, which needs receive buffers only, and those come back by the peer's progress alone. So
-// answers always find one.
+// answers always find a channel.
 //
 // Threads: owner thread of the worker.
 // Invariants
 //  (1) An owned channel is idle, or owned by one endpoint from its first request until the
-//      acknowledgement of its last: nobody else's requests are lost when a target fails.
-//  (2) While somebody waits for a channel its owner asks for a completion at the end of its turn.
-//  (3) What a peer costs that only sends to us is bounded for all of them: kWaysBackMax idle
+//      acknowledgement of its last: no other endpoint's requests are lost when a target fails.
+//  (2) While an endpoint waits for a channel its owner asks for a completion at the end of its
+//      turn.
+//  (3) The cost of all peers that only send to this interface is bounded: kWaysBackMax idle
 //      endpoints, kAnswersMax answers.
 #pragma once
 
@@ -101,7 +102,8 @@ class DcIface : public ib::MessageIface {
     [[nodiscard]] std::uint32_t half_window() const {
         return std::max(1U, static_cast<std::uint32_t>(options_.credits) / 2);
     }
-    /// What a peer may send before it hears of us, and what it asks with.
+    /// Receive buffers for the messages that a peer may send without an answer, and for its
+    /// questions.
     [[nodiscard]] unsigned buffers_per_peer() const {
         return static_cast<unsigned>(options_.credits) + 8;
     }

@@ -11,7 +11,7 @@ namespace tagwire::dc {
 
 enum class Policy : int { kDcs, kDcsQuota, kRand, kHash };
 
-/// How initiators are shared.
+/// The number of initiators and the way endpoints share them.
 struct DciOptions {
     std::uint64_t dcis;
     std::uint64_t streams;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How endpoints come to channels, and lose them.
+// Assignment of channels to endpoints, and its end.
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -86,8 +86,8 @@ Channel* DcIface::take_channel(const DcEp& ep) {
     return grown != nullptr ? grown : idle_.pop_front();
 }
 
-// What we owe to peers has a DCI of its own when all others are taken: whoever has one of them may
-// wait for what a peer owes to us.
+// Answers owed to peers get a DCI of their own when all others are taken: an endpoint that holds
+// one of those may itself wait for an answer of a peer.
 Channel* DcIface::take_answer_channel() {
     if (answer_channel_ == nullptr) {
         Dci* dci = nullptr;
@@ -176,7 +176,7 @@ void DcIface::special_completed(ib::SendQueue& queue, const ib::Completion& comp
     use_places(dci);
 }
 
-// Who waits longest and still has something to send.
+// The endpoint that has waited longest and still has something to send.
 DcEp* DcIface::next_waiting() {
     while (!waiting_.empty()) {
         auto* ep = static_cast<DcEp*>(find(waiting_.front()));
@@ -192,8 +192,8 @@ DcEp* DcIface::next_waiting() {
 }
 
 void DcIface::drained(ib::SendQueue& queue) {
-    // A callback may have found no use for it, and given it back already. Of who failed it is
-    // settled() that knows what is next.
+    // A callback may have found no use for it, and given it back already. After a failure
+    // settled() decides what is next.
     if (queue.owner != nullptr && static_cast<DcEp*>(queue.owner)->failure_ == UCS_OK)
         give_back(static_cast<Channel&>(queue));
 }
@@ -207,7 +207,7 @@ void DcIface::end_turns() {
             continue;
         if (channel->posted - channel->turn_begin >= turn)
             channel->reserve = kNoMore;  // but for the request that ends it
-        // What it waited for may have been taken back meanwhile.
+        // The requests that it waited to send may have been purged meanwhile.
         const bool has_nothing =
             ep->group_ == nullptr || (ep->group_->empty() && !ep->group_->is_visited());
         if (channel->was_granted && has_nothing && channel->posted == channel->turn_begin)
@@ -312,8 +312,9 @@ bool DcIface::is_alone(const DcEp& ep) const {
     return !channel.is_shared && !channel.dci->initiator.has_streams;
 }
 
-// Where others have requests they do not end at once. What copies to or from buffers of ours ends
-// for the program all the same; the requests go on without it.
+// Where other endpoints have requests, those of this endpoint do not end at once. Operations that
+// copy to or from the library's buffers end for the program all the same; their requests go on
+// without them.
 void DcIface::end_copied(ib::MessageEp& any) {
     auto& ep = static_cast<DcEp&>(any);
     if (ep.queue_ == &no_queue_ || is_alone(ep))

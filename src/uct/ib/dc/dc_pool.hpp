@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What endpoints post to: channels of initiators (DCIs). A channel is a DCI, or a stream of one
-// where the device has streams: an order of requests that goes on by itself.
+// Channels, the send queues that endpoints post to. A channel is an initiator (DCI), or one stream
+// of it where the device has streams: each stream keeps an order of its own.
 //
 //   owned (dcs, dcs_quota)    idle <-> of one endpoint, until all its requests are acknowledged
 //   shared (rand, hash)       of each endpoint that was given it, for good
@@ -9,8 +9,8 @@
 // Invariants
 //  (1) Completions of a channel come in order, and one counts for all requests before it.
 //  (2) A shared channel keeps each request that is not acknowledged, as it was posted.
-//  (3) Of what was posted to a DCI with streams, the newest request and the oldest that has not
-//      ended are no further apart than the shares of its channels together.
+//  (3) In a DCI with streams, the newest request posted and the oldest that has not ended are no
+//      further apart than the shares of its channels together.
 #pragma once
 
 #include <cstddef>
@@ -59,10 +59,11 @@ struct Channel;
 /// be used again when everything before it has ended, whatever stream that is of (ADR 15).
 ///
 /// So ended requests of a stream give no places back by themselves. Time is cut into epochs. An
-/// epoch has a mark in each stream: what it had posted when the epoch began. When all streams have
-/// ended what is before their marks, everything before that moment has ended, and those places come
-/// back. What a stream has posted since is at most its share of the ring. A stream that is the only
-/// one with requests needs no mark: its oldest request is the oldest of all.
+/// epoch has a mark in each stream: the newest request posted when the epoch began. When all
+/// streams have ended the requests up to their marks, everything before that moment has ended, and
+/// those places come back. Requests that a stream has posted since are at most its share of the
+/// ring. A stream that is the only one with requests needs no mark: its oldest request is the
+/// oldest of all.
 struct Dci : ucs::FromReserve {
     Initiator initiator;
     ucs::ReserveVector<Channel*> channels;  // of it

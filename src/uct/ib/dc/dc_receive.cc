@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The receiving half of dc. Messages come from anybody who knows our target and its
-// key: whatever they say is checked before it is used.
+// The receiving half of dc. Anybody who knows the target's address and key can send to it, so
+// every field of a message is checked before it is used.
 #include <endian.h>
 
 #include <cstring>

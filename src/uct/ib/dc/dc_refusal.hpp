@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Why a device makes no DCI: mlx5dv_create_qp(3) has one error for whatever was too much.
+// The reason why a device makes no DCI: mlx5dv_create_qp(3) has one error for every limit.
 #pragma once
 
 #include <functional>

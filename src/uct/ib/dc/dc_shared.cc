@@ -4,8 +4,8 @@
 // acknowledged. So once everything posted has ended, requests of the other endpoints are posted
 // again in their order; what was acknowledged never is.
 //
-// Where the target did not answer it may have carried out what it did not acknowledge. So whoever
-// sends to the same target fails, too.
+// Where the target did not answer it may have carried out what it did not acknowledge. So every
+// endpoint that sends to the same target fails, too.
 #include <cstring>
 #include <utility>
 

@@ -29,7 +29,7 @@ struct DcVerbs {
     decltype(&::mlx5dv_dci_stream_id_reset) reset_stream = nullptr;  // null in older libraries
 };
 
-/// How tags may be matched where messages come to a target.
+/// Tag matching that the device offers for messages to a target.
 struct DcTagMatching {
     bool is_offered = false;      // a target may have a tag-matching SRQ
     bool has_rendezvous = false;  // and the device carries out what comes there
@@ -47,7 +47,7 @@ bool can_reset_streams(const ib::IbMd& md, const DcVerbs& dc, const ib::Port& po
 /// Nothing of that is in rdma-core: only the virtual HCA tells.
 DcTagMatching dc_tag_matching_of(const ib::Device& device);
 
-/// What reaches a target: who has it, and may.
+/// Everything that a sender needs to reach a target: path, access key, number.
 struct TargetAddress {
     ibv_ah* path;
     std::uint64_t key;

@@ -14,7 +14,7 @@ namespace tagwire::rc {
 inline constexpr std::uint8_t kRcAddressVersion = 1;
 inline constexpr std::uint8_t kDeviceMatches = 1;  // flag: tags are matched by the device
 
-/// What both ends of a connection must have alike.
+/// Settings that must be equal at both ends of a connection.
 struct [[gnu::packed]] RcIfaceAddress {
     std::uint8_t version;
     std::uint8_t flags;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An endpoint of reliable connections: its queue pairs, and what is known of the peer.
+// An endpoint of reliable connections: its queue pairs, and the state known of the peer.
 //
 // On a device that matches tags an endpoint has two queue pairs, each connected to the other kind
 // of its peer, because the send queue of one on a tag-matching SRQ belongs to the device: there it

@@ -51,8 +51,8 @@ const char* RcIface::matching_obstacle() const {
     return nullptr;
 }
 
-// How much a queue pair really takes within a request is known when one was made. Where not even
-// one with the least can be made, inline data are not the cause: requests of many pieces take
+// The inline limit that a queue pair really has is known once one was made. Where not even one
+// with the minimum can be made, inline data are not the cause: requests of many pieces take
 // several places of a ring, so a device may hold fewer of them than it says.
 ucs_status_t RcIface::measure_inline() {
     std::uint32_t wanted = inline_wanted();

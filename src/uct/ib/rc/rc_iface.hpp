@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The interface of reliable connections: whose queue pair is whose, credits, endpoints that go.
+// The interface of reliable connections: the owners of queue pairs, credits, endpoints that close.
 //
 // Threads: owner thread of the worker. Nothing runs in the background.
 #pragma once
@@ -47,7 +47,8 @@ class RcIface : public ib::MessageIface {
     [[nodiscard]] const char* matching_obstacle() const;
     ucs_status_t measure_inline();
     int probe_queue_pair(std::uint32_t inline_bytes, std::uint32_t* given_p);
-    /// What a peer may send before it hears of us, and what tells it of that.
+    /// Receive buffers for the messages that a peer may send without new credit, and for control
+    /// messages.
     [[nodiscard]] unsigned buffers_per_peer() const {
         return static_cast<unsigned>(options_.credits) + kControlPerPeer;
     }

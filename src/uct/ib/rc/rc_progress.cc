@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What rc does beside moving messages: credit that is owed to peers, endpoints that go, keepalive.
+// Progress of rc beside messages: credit that is owed to peers, endpoints that close, keepalive.
 #include <algorithm>
 #include <utility>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The receiving half of the data path: whose message it is and what kind. Whatever a peer wrote is
-// checked before it is used: its length, its kind, its numbers.
+// The receiving half of the data path: finds the sender and the kind of a message. All that a peer
+// wrote is checked before it is used: length, kind, numbers.
 #include <endian.h>
 
 #include <cstring>
@@ -75,8 +75,8 @@ void RcIface::deliver(const Completion& completion) {
     }
     if (ep != nullptr) [[likely]]
         ep->was_heard_ = true;
-    // There the peer's device says that it has read, and nothing else. What goes on lies in
-    // receives_.
+    // On ends_ the peer's device only reports that it has read. Messages handled further below lie
+    // in receives_.
     if (&queue == &ends_ || static_cast<std::uint8_t>(message[0]) == IBV_TMH_FIN) {
         ibv_tmh head;
         std::memcpy(&head, message, sizeof head);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoints of ud: set-up and tear-down, and what waits.
+// Endpoints of ud: set-up and tear-down, flush, check, pending requests.
 #include "uct/ib/ud/ud_ep.hpp"
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An endpoint of ud: a connection that this side opened, and who waits for it.
+// An endpoint of ud: a connection that this side opened, and the operations that wait for it.
 //
 //   state    connecting -> open -> failing -> failed
 //            destroy(): -> deleted at the end of progress

@@ -201,8 +201,8 @@ void UdIface::close() {
     delete this;
 }
 
-// Who is connected, and who is about to connect, shall not have to wait for a timeout. What is
-// posted has to leave before the queue pair goes.
+// Peers that are connected, or about to connect, shall not have to wait for a timeout. Posted
+// packets have to leave before the queue pair is destroyed.
 void UdIface::farewell() {
     signal_every_ = 1;
     const std::uint64_t end = ucs::clock_now_ns() + kFarewellNs;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether the process of a silent peer lives: acknowledgements come from a peer's progress, so
-// silence alone cannot tell a stopped process from a dead one.
+// Finds out whether the process of a silent peer lives: acknowledgements come from a peer's
+// progress, so silence alone cannot tell a stopped process from a dead one.
 //
 // Every interface listens on an abstract unix socket named by its cookie and queue pair number, and
 // tells in its address which host it is on (machine and network namespace, where such a name is
-// seen). Whoever wants to know connects there:
+// seen). A peer that wants to know connects there:
 //
 //   refused                     the interface is gone: dead
 //   connected, process ended    a child of it has the socket: dead

@@ -4,7 +4,7 @@
 // the simulation in the tests run the same code, which docs/internals/formats/verbs.md describes
 // ("Datagrams").
 //
-// `Host` is whoever has wire and memory:
+// `Host` provides wire and memory:
 //   typename Host::Peer                 another interface; has members `std::uint32_t cookie` and
 //                                       `std::uint32_t owed` (0 at first; ours)
 //   bool can_send(bool is_control)      room for one packet

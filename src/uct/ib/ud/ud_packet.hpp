@@ -8,10 +8,10 @@
 //   | psn | ack_id | ack_psn | flags | 0 |
 //   behind it: of CONNECT, PROBE and CLOSE a ReturnAddress; of DATA the message, to the end
 //
-// A connection has one direction. Who opened it sends CONNECT (again and again) until ACCEPT tells
-// the other side's number for it, then DATA; the other side answers by ACK, or within any packet to
-// the same interface: ack_id is the number of the connection there, ack_psn the first number that
-// has not arrived in order.
+// A connection has one direction. The opener sends CONNECT (again and again) until ACCEPT tells
+// the other side's number for it, then DATA; the other side answers by ACK, or within any packet
+// to the same interface: ack_id is the number of the connection there, ack_psn the first number
+// that has not arrived in order.
 //
 //   kind      from        to_id               from_id           psn
 //   CONNECT   opener      0                   opener's number   first number of DATA

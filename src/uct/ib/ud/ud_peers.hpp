@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The interfaces that we send to, and the address handles of their ports.
+// Peer interfaces that this interface sends to, and the address handles of their ports.
 //
 // Threads: owner of the interface.
 // Invariants

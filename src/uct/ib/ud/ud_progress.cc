@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What progress does: completions, the clock, the ends of endpoints; and sleeping.
+// Progress of ud: completions, the clock, the ends of endpoints; and sleeping.
 #include <algorithm>
 #include <cstring>
 
@@ -200,7 +200,7 @@ void UdIface::end_waiters(UdEp& ep, ucs_status_t status) {
         Waiter* waiter = ep.waiters_;
         ep.waiters_ = waiter->next;
         uct_completion_t* comp = waiter->comp;
-        // Who cancels has a flush succeed by it.
+        // A cancel makes flushes succeed.
         const bool is_well = status == UCS_ERR_CANCELED && !waiter->is_check;
         waiters_.destroy(waiter);
         uct::invoke_completion(comp, is_well ? UCS_OK : status);

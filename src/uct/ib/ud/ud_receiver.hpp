@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The receiving end of a connection: which packet is next, which are too early or known, and what
-// is owed to the sender. No clock, no wire, no memory of messages: they are opaque.
+// The receiving end of a connection: which packet is next, which are early or duplicate, and which
+// acknowledgements are owed to the sender. No clock and no wire; messages are opaque.
 //
 //   delivered | next: awaited | held: arrived too early | beyond next + ahead_max: dropped
 //
@@ -71,7 +71,7 @@ class Receiver {
         held_ = 0;
     }
 
-    /// What an acknowledgement says.
+    /// The packet number that an acknowledgement carries.
     [[nodiscard]] std::uint32_t next() const { return next_; }
     [[nodiscard]] bool has_gap() const { return held_ != 0; }
     [[nodiscard]] std::uint32_t held() const { return held_; }

@@ -80,7 +80,7 @@ class Sender {
         slot(next_) = {packet, 0, false};
         ++next_;
     }
-    /// The peer shall be asked whether it is there. What answered() must reach.
+    /// The peer shall be asked whether it is there. Returns the number that an answer must reach.
     std::uint32_t ask() {
         wants_probe_ = true;
         return ++asked_;

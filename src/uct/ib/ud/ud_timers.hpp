@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When connections of an interface are to be looked at: a binary heap whose items know their place.
-// An item is an object with members `std::uint64_t timer_ns` (kNever at first) and `std::uint32_t
+// Timers of the connections of an interface: a binary heap whose items know their place. An item
+// is an object with members `std::uint64_t timer_ns` (kNever at first) and `std::uint32_t
 // timer_index`, both ours. Setting an earlier time costs O(log n); a later time costs nothing: the
 // item is taken too early once, and its user puts it back.
 //
