@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does idle progress cost when many peers are connected? One hub interface; the argument is
-// the number of other interfaces that have an endpoint to it and have sent one message each.
-// Budget: 64 peers at most twice 1 peer.
+// Cost of idle progress with many connected peers. One hub interface; the argument is the number of
+// other interfaces that have an endpoint to it and have sent one message each. Budget: 64 peers at
+// most twice 1 peer.
 #include <benchmark/benchmark.h>
 #include <uct/api/uct.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Question: what do posting and matching a tagged receive cost behind N others, with wildcards
-// among them?
+// Cost of posting and matching a tagged receive behind N others, with wildcards among them.
 //
 // One iteration matches a random one of N posted receives and posts it again (or takes and adds a
 // message), so the depth stays. Compare within one run only: `post_match/depth:100000` against

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Question: what does a refused send cost to queue and to run again, with N endpoints waiting?
+// Cost of queuing a refused send and of running it again, with N endpoints waiting.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What do the building blocks of the data path cost: taking an element from a pool against malloc,
-// and one round of a progress queue with 1 to 16 callbacks?
+// Costs of the building blocks of the data path: taking an element from a pool against malloc, and
+// one round of a progress queue with 1 to 16 callbacks.
 #include <benchmark/benchmark.h>
 #include <ucs/datastruct/callbackq.h>
 

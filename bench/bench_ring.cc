@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does one message cost in the ring alone, without a second core: to publish, poll and free
-// it; to look at rings where nothing is; and to ring a bell?
+// Costs of one message in the ring alone, without a second core: publishing, polling and freeing
+// it; looking at empty rings; ringing a bell.
 //
-// All of it runs in one thread on one core, so the lines stay in its cache: these are the
-// instructions' costs, to which the transfer between two cores comes on top (`tagwire perf`).
+// All of it runs in one thread on one core, so the lines stay in its cache: these are the costs of
+// the instructions, without the transfer between two cores (`tagwire perf`).
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -122,7 +122,7 @@ void idle_poll(benchmark::State& state) {
 }
 BENCHMARK(idle_poll)->Arg(1)->Arg(4)->Arg(64);
 
-/// What the poll costs instead when all rings are cold: one look at the bell.
+/// The cost of the poll when all rings are cold: one look at the bell.
 void idle_bell(benchmark::State& state) {
     sm::Bell<> bell{};
     for (auto _ : state)

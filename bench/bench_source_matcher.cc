@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Question: what does matching by tag and source cost beside matching by tag alone, behind N others
-// and with wildcards among them?
+// Cost of matching by tag and source against matching by tag alone, behind N others and with
+// wildcards among them.
 //
 // As bench_matcher.cc: one iteration matches a random one of N posted receives and posts it again
 // (or takes and adds a message). `<TagOnly>` is the matcher of the transports; `<AnySource>` and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Question: how many instructions does matching by source add to posting and matching one receive?
+// Instructions that matching by source adds to posting and matching one receive.
 //
 // Usage: instr_matcher tag_only|any_source|directed OTHERS COUNT
 //

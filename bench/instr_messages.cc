@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many instructions does one short message cost? Run under callgrind with two counts; the
-// difference of the costs divided by the difference of the counts is the cost of one, free of
-// set-up (bench/instructions.py does that).
+// Instructions that one short message takes. Run under callgrind with two counts; the difference of
+// the costs divided by the difference of the counts is the cost of one, free of set-up
+// (bench/instructions.py does that).
 //
 // Usage: instr_messages am|tag|idle|ep COUNT [TRANSPORT [DEVICE]]
 //
@@ -9,10 +9,10 @@
 // tagged messages of 8 bytes, each with a receive posted for it and matched; `idle`: progress calls
 // that find nothing; `ep`: no messages but endpoints, each to another interface, of transports that
 // connect to interfaces. The functions send_am(), send_tagged(), post_receive(), progress_until(),
-// create_endpoint() are kept apart so that the profile splits the cost. Calls of progress that
-// found nothing are printed: how many there are is chance, so their cost is subtracted.
+// create_endpoint() are kept apart so that the profile splits the cost. The number of progress
+// calls that found nothing is printed: it varies, so their cost is subtracted.
 //
-// The same text compiles against UCX, as instr_messages_ucx.
+// The same source compiles against UCX, as instr_messages_ucx.
 #include "uct_side.hpp"
 
 #include <algorithm>

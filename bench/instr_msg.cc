@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many instructions does one tagged message of the messaging layer cost? As instr_messages,
-// which see, through the public API.
+// Instructions that one tagged message of the messaging layer takes, measured as in instr_messages,
+// through the public API.
 //
 // Usage: instr_msg msg|imm|idle COUNT [TRANSPORTS [multi]]
 //

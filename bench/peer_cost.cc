@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What does one more peer cost an interface? One process makes COUNT endpoints of one interface,
-// each to another target, and prints as JSON the bytes that the allocator gave out for one, the
-// time that making it took, and the queue pairs of the interface.
+// Cost of one more peer to an interface. One process makes COUNT endpoints of one interface, each
+// to another target, and prints as JSON the bytes allocated for one, the time that making it took,
+// and the queue pairs of the interface.
 //
 // Usage: peer_cost TRANSPORT COUNT [DEVICE]
 //
-// Where endpoints connect to interfaces (dc) the targets are interfaces that were open for as long
-// as it takes to ask for their address: no message goes there. Where they connect to endpoints (rc)
-// each gets one of another interface of this process; only the first interface's side is measured.
-// What cannot be made any more ends the measurement, and is told beside what was made.
+// Where endpoints connect to interfaces (dc) the targets are interfaces that were open only while
+// their address was read: no message goes there. Where they connect to endpoints (rc) each gets one
+// of another interface of this process; only the first interface's side is measured. An endpoint
+// that cannot be made ends the measurement, and is reported beside the result.
 #include <malloc.h>
 
 #include <uct/api/tagwire_uct.h>

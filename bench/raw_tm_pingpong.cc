@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long does an 8-byte tagged message take with bare verbs? Two pinned processes, no code of
-// this library: what the rc transport's tag short is compared with.
+// Latency of an 8-byte tagged message with bare verbs: two pinned processes, no code of this
+// library. It is the baseline of the rc transport's tag short.
 //
 // Usage: raw_tm_pingpong [--device NAME] [--gid INDEX] [--size BYTES] [--iters N] [--warmup N]
 //                        [--cpu A,B]

@@ -29,7 +29,7 @@ struct Options {
     std::array<int, 2> cpus{0, 1};
 };
 
-/// What the other side must know.
+/// Connection data for the other side.
 struct Place {
     std::uint32_t send_qpn;
     std::uint32_t tag_qpn;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What measuring programs need of UCT before they measure: a memory domain that has the transport,
-// interfaces, addresses, endpoints. Only the public API, so that it compiles against UCX too.
-// Failures of set-up end the program.
+// UCT set-up of the measuring programs: a memory domain that has the transport, interfaces,
+// addresses, endpoints. Only the public API, so that it compiles against UCX too. Failures of
+// set-up end the program.
 #pragma once
 
 #include <uct/api/uct.h>

@@ -36,6 +36,10 @@ CONFINED = [
      ("src/ucs/sys/",), ("src/ucs/", "src/uct/", "src/protocols/")),
 ]
 # Spelled in two halves, so that this file passes its own check.
+COMMENT_TEXT = re.compile(r"^\s*(?://+[!<]*|/?\*+)(?: -+)?\s*(?P<text>.*)")
+TRAILING = re.compile(r"[;,{}()]\s+//+[!<]*\s+(?P<text>.*)")
+OPENING = re.compile(r"(What|Who|How|Of|That)\b")
+OPENING_WITHIN = re.compile(r"(?<!\bvs)[.!?] (What|Who|How|Of|That)\b")
 LEFTOVER = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 DISABLED = re.compile(r"\bDISABLED" + r"_\w")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(home/\w|ro" + r"ot/|wo" + r"rk/|Users/\w)")
@@ -173,6 +177,21 @@ def cells(text):
         begin = gap.end()
 
 
+def openings(path, lines):
+    """A sentence of a comment begins with its subject or a verb."""
+    ended = True
+    for number, line in enumerate(lines, 1):
+        comment = COMMENT_TEXT.match(line)
+        text = comment["text"] if comment else ""
+        if not comment:
+            beside = TRAILING.search(line)
+            text = beside["text"] if beside else ""
+        if (comment is None or ended) and OPENING.match(text) or OPENING_WITHIN.search(text):
+            yield Finding(path, number, "opening",
+                          "a sentence opens with its subject, not with What, Who, How, Of, That")
+        ended = not text or text.endswith((".", ":", "!", "?", "BSD-3-Clause"))
+
+
 def leftovers(path, lines):
     for number, line in enumerate(lines, 1):
         if match := LEFTOVER.search(line):
@@ -266,6 +285,7 @@ def check_code(path, lines, includes, sync):
     yield from function_sizes(path, lines)
     yield from layouts(path, lines)
     yield from braces(path, lines)
+    yield from openings(path, lines)
     yield from confined(path, lines)
     yield from header_kind(path)
     yield from file_name(path)

@@ -161,6 +161,17 @@ class Layouts(unittest.TestCase):
         self.assertEqual(rules({"test/a.cc": whole}), [])
 
 
+class Openings(unittest.TestCase):
+    def test_a_sentence_opens_with_its_subject(self):
+        for text in ("// W" + "hat is sent.\n", "int a;  // W" + "ho asks.\n",
+                     "// Sends. O" + "f all, the first.\n", "// ---- H" + "ow it ends\n"):
+            self.assertEqual(rules({"src/a.cc": text + "int b;\n"}), ["opening"], text)
+
+    def test_a_sentence_goes_on_with_any_word(self):
+        text = "// Tells the peer\n// what is sent, and\n// How the peer takes it.\nint b;\n"
+        self.assertEqual(rules({"src/a.cc": text}), [])
+
+
 class Leftovers(unittest.TestCase):
     def test_notes_to_self_fail(self):
         for word in ("TO" + "DO", "FIX" + "ME", "X" + "XX"):

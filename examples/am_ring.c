@@ -123,7 +123,7 @@ static void open_iface(rank_t* r) {
     uct_iface_progress_enable(r->iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 }
 
-/* Writes our address for the left neighbour, reads the right one's, and connects to it. */
+/* Writes its own address for the left neighbour, reads the right one's, and connects to it. */
 static void connect_right(rank_t* r, int to_left, int from_right) {
     char address[ADDRESS_MAX];
     const size_t dev_bytes = r->attr.device_addr_len, bytes = dev_bytes + r->attr.iface_addr_len;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Heat that spreads over a plate. Each rank has some rows, and in each step gets one row from above
-// and one from below (the halo). The result is compared with that of one process, to the bit.
+// Heat diffusion on a plate. Each rank has some rows, and in each step gets one row from above and
+// one from below (the halo). The result is compared with that of one process, bit for bit.
 #include <algorithm>
 #include <cstdio>
 

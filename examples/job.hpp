@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the examples of many processes share: ranks, a worker each, endpoints to all, and waiting.
-// Started by a PMIx launcher (mpirun -np 4 PROGRAM) or with TAGWIRE_BOOTSTRAP they are ranks of
-// that job; started by hand they make the processes themselves.
+// Shared parts of the examples with many processes: ranks, a worker each, endpoints to all, and
+// waiting. Started by a PMIx launcher (mpirun -np 4 PROGRAM) or with TAGWIRE_BOOTSTRAP they are
+// ranks of that job; run by hand they start the processes themselves.
 #pragma once
 
 #include <sys/wait.h>

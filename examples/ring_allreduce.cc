@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sum of a vector over all ranks, around a ring: each rank passes on one part per step, so
-// every link carries all the time. First the sums are made (reduce-scatter), then they go round
-// (all-gather).
+// Allreduce (sum) of a vector around a ring: each rank passes on one part per step, so every link
+// is always busy. A reduce-scatter makes the sums, an all-gather passes them round.
 #include <cmath>
 #include <cstdio>
 #include <numeric>

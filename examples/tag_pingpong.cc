@@ -3,8 +3,8 @@
 // a receive that was posted before (expected) and to none (unexpected).
 //
 // The parent forks its peer and swaps addresses with it over a socket pair; the rest goes through
-// tagwire. The peer posts its receives before it tells its address, and nobody can send to it
-// earlier: so those messages are expected, whatever the timing. We post before we ask.
+// tagwire. The peer posts its receives before it tells its address, and no message can reach it
+// earlier: so those messages are expected, whatever the timing. The parent posts before it asks.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,8 +25,8 @@ constexpr uct_tag_t kAllBits = ~uct_tag_t{0};
 constexpr int kRounds = 200;
 const Bytes kLong(1 << 20, std::byte{1}), kLonger(1 << 21, std::byte{2});
 
-/// What comes without a posted receive, and bad news. Handlers run inside progress(): they may send
-/// but not progress, so these only note what came.
+/// Messages that come without a posted receive, and failures. Handlers run inside progress(): they
+/// may send but not progress, so these only note what came.
 struct Inbox {
     std::string news;
     Bytes offer_key;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A queue of work: rank 0 gives tasks to whoever asks. It receives from anybody, any kind of
-// message (wildcards), and the completion tells who it was and what.
+// A work queue: rank 0 gives tasks to any rank that asks. It receives any kind of message from any
+// rank (wildcards), and the completion tells the sender and the kind.
 #include <cstdio>
 
 #include "job.hpp"
@@ -14,7 +14,7 @@ constexpr std::uint64_t kKind = std::uint64_t{0xff} << 56;
 constexpr std::uint64_t kReady = std::uint64_t{1} << 56, kResult = std::uint64_t{2} << 56,
                         kTask = std::uint64_t{3} << 56, kStop = std::uint64_t{4} << 56;
 
-/// What a task is: how many steps the number takes to 1 (Collatz).
+/// A task: counts the steps from `number` to 1 (Collatz).
 std::uint64_t solve(std::uint64_t number) {
     std::uint64_t steps = 0;
     for (; number != 1; ++steps)

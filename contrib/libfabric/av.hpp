@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Address vector. An fi_addr_t is an index, for tables and for maps; each endpoint keeps beside it
-// what it has made of that address (Ep::peer()).
+// Address vector. An fi_addr_t is an index, for tables and for maps; each endpoint keeps its
+// connection to that address under the same index (Ep::peer()).
 //
-// 1. An address that is there twice has two numbers, and one connection. Its messages are reported
-//    with the number that it has had longest of those that it still has.
-// 2. Numbers grow in the order of insertion; those of removed addresses are used again.
+// 1. An address that was inserted twice has two indices, and one connection. Its messages are
+//    reported with the oldest of the indices that it still has.
+// 2. Indices grow in the order of insertion; those of removed addresses are used again.
 #pragma once
 
 #include <rdma/fi_domain.h>
@@ -38,7 +38,8 @@ class Av : public fid_av {
     bool remove(fi_addr_t addr);
     /// nullptr: nothing is there.
     const Name* find(fi_addr_t addr) const;
-    /// What messages of that worker are reported with. FI_ADDR_NOTAVAIL: it was not inserted.
+    /// The address with which messages of that worker are reported. FI_ADDR_NOTAVAIL: it was not
+    /// inserted.
     fi_addr_t addr_of(std::uint64_t worker_id) const;
 
     Domain& domain;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counter: operations that ended well, and those that did not.
+// Counter: successful operations, and failed ones.
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -56,7 +56,7 @@ class Cntr : public fid_cntr {
 
     std::uint64_t successes_ = 0;
     std::uint64_t errors_ = 0;
-    std::uint64_t seen_ = 0;  ///< Both together, when somebody last looked.
+    std::uint64_t seen_ = 0;  ///< Both together, at the last look.
     std::vector<Ep*> eps_;
     Sleeper sleeper_;
 };

@@ -122,7 +122,7 @@ static_assert(sizeof(fi_cq_entry) % sizeof(std::uint64_t) == 0 &&
 constexpr std::uint32_t kErrDataSizeSince = FI_VERSION(1, 5);
 
 /// The length that fi_cq_err_entry had in that version: programs keep the one that they were built
-/// with, and the headers that we are built with may know a longer one.
+/// with, and the headers that the provider is built with may know a longer one.
 std::size_t error_bytes_of(std::uint32_t api_version) {
     if (FI_VERSION_LT(api_version, kErrDataSizeSince))
         return offsetof(fi_cq_err_entry, err_data_size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all sends and receives come to, in one piece with the calls of fi_msg(3) and fi_tagged(3)
-// that lead here: what a call does not ask for is not looked for.
+// The common path of all sends and receives, inlined into the calls of fi_msg(3) and fi_tagged(3):
+// a call does not check for options that it cannot have.
 #pragma once
 
 #include "ep.hpp"

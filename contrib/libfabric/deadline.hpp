@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time-outs of blocking calls, in milliseconds; below 0 there is none.
+// Time-outs of blocking calls, in milliseconds; a negative one never expires.
 #pragma once
 
 #include <chrono>

@@ -3,8 +3,8 @@
 // Set-up is in ep.cc, the calls of fi_msg(3) and fi_tagged(3) in msg.cc and tagged.cc; both lead to
 // send() and receive() (datapath.hpp; the rest in send.cc, receive.cc, peek.cc, buffered.cc).
 //
-// 1. What ends within a call is reported from there; anything else has an Operation, from the call
-//    to the callback of the messaging layer.
+// 1. An operation that ends within its call is reported from there; any other has an Operation,
+//    from the call to the callback of the messaging layer.
 // 2. All of this runs with the domain's lock.
 #pragma once
 
@@ -142,7 +142,7 @@ class Ep : public fid_ep {
     int listen();
     fi_addr_t source_of(const tw_completion_t& done) const;
 
-    // ---- How operations end
+    // ---- Ends of operations
 
     static void on_send_end(const tw_completion_t* done);
     static void on_receive_end(const tw_completion_t* done);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tables of an endpoint, as its state and its capabilities allow.
+// The function tables of an endpoint, chosen by its state and its capabilities.
 #pragma once
 
 #include "ep.hpp"

@@ -52,13 +52,13 @@ class Domain : public fid_domain {
     std::mutex lock;
     tw_context_h context = nullptr;
     std::vector<Ep*> eps;
-    std::unordered_set<std::uint64_t> keys;  ///< Of memory that is registered.
+    std::unordered_set<std::uint64_t> keys;  ///< Keys of registered memory.
     std::atomic<int> children = 0;
 };
 
 /// Held by every call on a domain or on what belongs to it. It locks nothing while the process has
-/// one thread: another can then only be made inside the call, and what we make there (the thread of
-/// a Door, those of transports) takes no domain's lock.
+/// one thread: another can then only be made inside the call, and the threads made there (of a
+/// Door, of transports) take no domain's lock.
 class Guard {
   public:
     explicit Guard(Domain& domain) : lock_(domain.needs_lock() ? &domain.lock : nullptr) {
@@ -90,7 +90,7 @@ class Mr : public fid_mr {
 /// Every transport copies what is shorter, and a message without a handle takes fewer steps.
 inline constexpr std::size_t kHandleBytesMin = 1024;
 
-/// Of a buffer of `length` bytes.
+/// The handle to pass for a buffer of `length` bytes.
 inline tw_mem_h mem_of(void* desc, std::size_t length) {
     return desc == nullptr || length < kHandleBytesMin ? nullptr : static_cast<Mr*>(desc)->mem;
 }

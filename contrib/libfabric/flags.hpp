@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the kinds of sends and receives share.
+// Helpers that all kinds of sends and receives share.
 #pragma once
 
 #include <rdma/fabric.h>

@@ -135,13 +135,13 @@ std::uint64_t mode_for(const fi_info* hints) {
     return asks ? hints->mode & kBufferedRecv : 0;
 }
 
-/// What node and service stand for.
+/// The addresses that node and service resolve to.
 struct Found {
     std::optional<Name> source;
     std::optional<Name> peer;
 };
 
-/// What `hint` points to is a name or a place, if anything.
+/// Copies `found`, or else the name or place that `hint` points to; zeroes if there is neither.
 void* copy_of(const std::optional<Name>& found, const void* hint) {
     void* copy = std::calloc(1, kNameBytes);
     const void* from = found ? found->bytes.data() : hint;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fi_getinfo(3): what the provider offers, and whether that is what is asked for.
+// fi_getinfo(3): the capabilities and limits of the provider, and whether they meet the hints.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ inline constexpr std::size_t kQueueDefault = 1024;
 inline constexpr std::size_t kQueueMax = std::size_t{1} << 20;
 inline constexpr std::size_t kObjectsMax = 65536;  ///< Endpoints, queues, counters of a domain.
 
-/// What a worker with the present settings allows; nothing: none can be made. It is tried once.
+/// The limit of a worker with the present settings; nothing: none can be made. It is tried once.
 std::optional<std::size_t> inject_bytes_max();
 void forget_limits();
 

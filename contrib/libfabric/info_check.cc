@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every hint of fi_getinfo(3) against what there is.
+// Checks every hint of fi_getinfo(3) against the capabilities and limits of the provider.
 #include <cstring>
 
 #include "info.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Names of endpoints: what fi_getname() gives, an AV takes, and text stands for.
+// Names of endpoints, as fi_getname() returns them and an AV takes them, and their text form.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct Name {
 
     /// The address of the messaging layer; empty: these bytes are no name.
     std::span<const std::byte> address() const;
-    /// Of its worker; nothing: these bytes are no name.
+    /// The identifier of its worker; nothing: these bytes are no name.
     std::optional<std::uint64_t> worker_id() const;
     /// "tagwire://" and the address in hexadecimal digits.
     std::string str() const;

@@ -24,7 +24,7 @@ enum class OperationKind : std::uint8_t {
     kFree,
     kSend,
     kReceive,
-    kListen,  ///< Of an endpoint with buffered receives: all messages without a tag.
+    kListen,  ///< Takes all untagged messages of an endpoint with buffered receives.
     kShown    ///< A message that the program has been shown, to be claimed or discarded.
 };
 
@@ -33,19 +33,19 @@ struct Operation {
     void* context = nullptr;
     OperationKind kind = OperationKind::kFree;
     bool is_reported = false;  ///< Success gets an entry.
-    std::uint64_t flags = 0;   ///< Of its entry, besides those that the message decides.
+    std::uint64_t flags = 0;   ///< Flags of its entry, besides those that the message decides.
     tw_request_h request = nullptr;
     fi_recv_context shown{};         ///< kShown: what the program has of it.
     tw_message_h message = nullptr;  ///< kShown.
     Operation* next = nullptr;       ///< In the list of free ones.
     Operation* chain = nullptr;      ///< The next one in its bucket of the index.
-    Operation** link = nullptr;      ///< What points to it there; nullptr: it is not in the index.
+    Operation** link = nullptr;      ///< The pointer to it there; nullptr: it is not in the index.
 };
 
 /// Operations by the context that they were begun with. Those that have ended since are skipped.
 class ContextIndex {
   public:
-    /// Makes room for so many; false: it had to drop everything for that, so add all again.
+    /// Makes room for `count`; false: it had to drop everything for that, so add all again.
     bool reserve(std::size_t count);
     void add(Operation& begun);
     static void remove(Operation& known);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FI_PEEK, FI_CLAIM and FI_DISCARD of messages that wait. The program's fi_context carries the
+// FI_PEEK, FI_CLAIM and FI_DISCARD of unexpected messages. The program's fi_context carries the
 // claimed message from the peek to the claim.
 #include "datapath.hpp"
 
@@ -51,7 +51,7 @@ ssize_t Ep::peek(const Receiving& what) {
 template ssize_t Ep::peek<false>(const Receiving&);
 template ssize_t Ep::peek<true>(const Receiving&);
 
-/// Of a message that was peeked at.
+/// Claims a message that was peeked at.
 template <bool kTagged>
 ssize_t Ep::claim(const Receiving& what) {
     if ((what.flags & FI_CLAIM) == 0 || what.context == nullptr)

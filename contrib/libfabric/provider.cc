@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The entry, parameters, errors.
+// The entry point, parameters and errors of the provider.
 #include "provider.hpp"
 
 #include <utility>

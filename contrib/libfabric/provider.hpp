@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every part of the provider needs: the provider itself, its settings, errors, and what stands
-// for calls that it does not have.
+// Declarations for every part of the provider: the provider itself, its settings, errors, and
+// placeholders for calls that it does not have.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -22,8 +22,8 @@ namespace tagwire::fi {
 extern fi_provider provider;
 
 inline constexpr const char* kName = "tagwire";
-/// Of names: an address of the messaging layer, zeroes, and in the last byte its length. All have
-/// the same length, so that a program can pack them.
+/// Bytes of a name: an address of the messaging layer, zeroes, and in the last byte its length. All
+/// names have the same size, so that a program can pack them.
 inline constexpr std::size_t kNameBytes = FI_NAME_MAX;
 inline constexpr std::uint32_t kAddressFormat = kProviderSpecific | 0x7477;
 inline constexpr std::uint32_t kProtocol = kProviderSpecific | 0x7477;

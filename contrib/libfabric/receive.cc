@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives of other kinds, and how receives end; how they begin is in datapath.hpp.
+// Receives of the less common kinds, and completion of receives; posting is in datapath.hpp.
 #include "datapath.hpp"
 
 namespace tagwire::fi {
@@ -103,8 +103,8 @@ void Ep::fail(const Direction& direction, const tw_completion_t& done, void* use
 fi_addr_t Ep::source_of(const tw_completion_t& done) const {
     if ((caps & FI_SOURCE) == 0)
         return FI_ADDR_NOTAVAIL;
-    // The numbers of a peer that we have sent to are kept with its endpoint; those of another have
-    // to be looked up.
+    // The numbers of a peer that this side has sent to are kept with its endpoint; those of another
+    // have to be looked up.
     return done.ep != nullptr ? static_cast<const Peer*>(tw_ep_user_data(done.ep))->source
                               : av_->addr_of(done.source);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How sends end; how they begin is in datapath.hpp.
+// Completion of sends; posting is in datapath.hpp.
 #include "ep.hpp"
 
 namespace tagwire::fi {

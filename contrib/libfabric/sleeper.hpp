@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a thread sleeps on: one descriptor, readable when one of some workers has something to
+// A descriptor that threads sleep on, readable when one of several workers has something to
 // progress, or when wake() was called.
 //
 //   fd(), for programs                      Sleep, within a call
@@ -8,11 +8,11 @@
 //
 // 1. Arming succeeds only if there was nothing to do; the descriptors then report what comes.
 // 2. A ring is a level of both events, and stays until every thread that it found asleep is awake:
-//    each looks for what it waits for itself. Of those within a call nobody else falls asleep
-//    meanwhile; those who poll the descriptor are awake when they ask again (try_arm()). A thread
-//    that does not ask again is not waited for any longer than kAwayNs: it left its poll().
-// 3. Who sleeps within a call takes nothing from those who poll, and the other way round.
-// 4. What a worker rings is the worker's to repeat for those whom another arming covers.
+//    each looks for what it waits for itself. Meanwhile no other thread falls asleep within a call;
+//    a thread that polls the descriptor is awake when it asks again (try_arm()). A thread that does
+//    not ask again is not waited for any longer than kAwayNs: it left its poll().
+// 3. Threads that sleep within a call and threads that poll take no events from each other.
+// 4. A worker's own ring is repeated by the worker, for threads that another arming covers.
 // 5. All is called with the domain's lock, Sleep's wait() without.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the versions of libfabric's headers, from 1.17 on, name differently or not at all.
+// Compatibility with libfabric's headers from 1.17 on: names that differ or are missing.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -50,7 +50,8 @@ constexpr Table with_later_calls(Table table, Call absent) {
     return table;
 }
 
-/// Later versions have an address in it, for errors of addresses, which we do not report.
+/// Later versions have an address in it, for errors of addresses, which the provider does not
+/// report.
 template <class Entry>
 void clear_source(Entry& entry) {
     if constexpr (requires { entry.src_addr; })

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A test as projects with RDMA code have it, over libibverbs alone: two processes, one reliable
-// connection, 500 messages of random lengths, every byte checked. It knows nothing of the virtual
-// HCA; run_test.sh runs it there.
+// A typical test of RDMA code, over libibverbs alone: two processes, one reliable connection, 500
+// messages of random lengths, every byte checked. It knows nothing of the virtual HCA; run_test.sh
+// runs it there.
 //
 //     rdma_test [RETRIES]    exit status 0: all arrived, in order, as they were sent
 //
-// RETRIES (default 7) is how often the device sends again what was not acknowledged.
+// RETRIES (default 7) is how often the device retransmits.
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each way of meeting offers to the calls of tagwire_bootstrap.h: one operation, from which
-// everything else is made.
+// The interface of a bootstrap method to the calls of tagwire_bootstrap.h: one operation, of which
+// all others are made.
 #pragma once
 
 #include <cstddef>

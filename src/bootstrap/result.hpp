@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the parts of the bootstrap tell each other that something went wrong, time limits, and ranks
-// in sentences.
+// Results of the parts of the bootstrap: errors, time limits, and lists of ranks in messages.
 #pragma once
 
 #include <ucs/type/status.h>

@@ -210,7 +210,7 @@ bool DeviceTags::give(Request& request) {
     return true;
 }
 
-// ---- How they come back
+// ---- Receives that come back
 
 /// The device knows nothing of it any more; its bounce buffer may still be read.
 Request* DeviceTags::detach(DeviceReceive& receive) {

@@ -124,7 +124,7 @@ void Endpoint::disconnect() {
     offered_is_connected_ = false;
 }
 
-// ---- Who has it open, and leaving
+// ---- Opening and leaving
 
 void Endpoint::open(void* data) {
     is_open = true;

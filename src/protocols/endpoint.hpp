@@ -121,7 +121,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     void check_parts(Request& request);
     void count_striped(std::uint64_t bytes) const;
 
-    // ---- What the peer says (control.cc)
+    // ---- Messages of the peer (control.cc)
 
     void on_control(const Control& message);
     /// The program has the endpoint (again).

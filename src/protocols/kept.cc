@@ -236,7 +236,7 @@ void Worker::free_message(Unexpected& message) {
     let_go_on(ep);
 }
 
-// ---- What goes back, or comes to an end
+// ---- Messages taken back, and ends
 
 bool Worker::withdraw(Endpoint& ep, std::uint32_t send_id) {
     Unexpected* message = by_send_id_.find({send_id, ep.source});

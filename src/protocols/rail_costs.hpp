@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a rail is taken to cost before anything was measured: what its interface and its memory
-// domain say of themselves, and constants where they say nothing.
+// Costs of a rail before anything was measured: from the attributes of its interface and its memory
+// domain, and constants where they have none.
 #pragma once
 
 #include <uct/api/uct.h>

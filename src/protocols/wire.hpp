@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What workers send each other. docs/internals/formats/messaging.md has the tables. Little endian.
+// Messages of workers to each other. docs/internals/formats/messaging.md has the tables. Little
+// endian.
 //
 // Everything travels as active messages. A message of the program starts with a Header; what it
 // holds behind it follows from its flags, in this order:
@@ -68,7 +69,7 @@ static_assert(sizeof(Header) == 16);
 //     | sender        | set | immediate          |
 //     +---------------+-----+--------------------+
 //
-// What needs more goes as an active message (kAnnounced) that the device does not look at, followed
+// A message that needs more goes as an active message (kAnnounced), unseen by the device, followed
 // by a request of a software rendezvous with the tag, whose header is a Placeholder.
 inline constexpr std::uint64_t kTagImmIsSet = std::uint64_t{1} << 31;
 inline constexpr std::uint64_t kTagImmMax = kTagImmIsSet - 1;

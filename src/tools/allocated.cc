@@ -11,7 +11,7 @@
 #endif
 #endif
 
-// Of a sanitizer's own allocator, of which mallinfo2 knows nothing.
+// Bytes of a sanitizer's own allocator, of which mallinfo2 knows nothing.
 extern "C" __attribute__((weak)) std::size_t
 __sanitizer_get_current_allocated_bytes();  // NOLINT(bugprone-reserved-identifier)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much memory this process has from the allocator.
+// The memory that this process has from the allocator.
 #pragma once
 
 #include <cstdint>

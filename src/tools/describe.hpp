@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What components, interfaces and endpoints tell about themselves (tagwire_uct_*_describe).
+// Facts that components, interfaces and endpoints tell about themselves (tagwire_uct_*_describe).
 #pragma once
 
 #include <uct/api/uct.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire explain`: by which protocol messages go, why, and what each would cost.
+// `tagwire explain`: the protocol that messages go by, the reason, and the cost of each protocol.
 #pragma once
 
 #include <tagwire.h>

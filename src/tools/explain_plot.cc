@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cost over size as a picture.
+// Plot of cost over size.
 #include <cstddef>
 #include <cstdint>
 

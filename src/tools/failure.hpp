@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the command ends badly: one of two exceptions, caught in main(). The library itself throws
+// Errors of the command: one of two exceptions, caught in main(). The library itself throws
 // nothing; these never cross a callback that the library calls.
 #pragma once
 

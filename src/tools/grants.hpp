@@ -2,9 +2,10 @@
 // Keeps a stream of tagged messages behind the receives that are posted for it.
 //
 // Where software matches, a receive that is posted again inside its completion is there before the
-// next message is looked at. A device matches by itself, as fast as messages come: what overtakes
-// its receive would be unexpected. There the receiver tells the sender, by active messages, how
-// many of the stream have their receive; elsewhere everything is allowed and nothing is sent.
+// next message is looked at. A device matches by itself, as fast as messages come: one that
+// overtakes its receive would be unexpected. There the receiver tells the sender, by active
+// messages, how many of the stream have their receive; elsewhere everything is allowed and nothing
+// is sent.
 //
 // Messages go to the peers in turn, so message i belongs to peer i mod peers, and those of one peer
 // get their receives in order.
@@ -88,7 +89,7 @@ class Grants {
     Link& link_;
     const bool on_;
     const std::uint64_t step_;
-    std::uint64_t granted_;            // of the other direction: what we may send
+    std::uint64_t granted_;            // of the other direction: the number that this side may send
     std::uint64_t told_;               // of this direction: what the sender knows
     std::vector<std::uint64_t> next_;  // per peer, its first message without a receive
 };

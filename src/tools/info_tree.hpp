@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Named facts in a tree: what the info subcommands gather, then print or write as JSON.
+// A tree of named facts, which the info subcommands gather, then print or write as JSON.
 #pragma once
 
 #include <cstdint>

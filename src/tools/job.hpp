@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is measured: the tests, what each of them accepts, and the messages by which the driver (the
+// The tests, the options that each of them accepts, and the messages by which the driver (the
 // process that the user started, which takes the times) tells the peer what to do.
 #pragma once
 
@@ -43,7 +43,7 @@ enum class MemoryKind { kUser, kAlloc, kMapped, kList };
 enum class Level { kUct, kMsg };
 enum class Wait { kSpin, kYield, kSleep };
 
-/// How a test uses the wire; each shape is one loop in loops.hpp.
+/// The traffic pattern of a test; ping-pong, stream and fetch are loops in loops.hpp.
 enum class Shape {
     kFloor,     ///< no transport at all
     kPingPong,  ///< a message there and one back; half of it counts
@@ -92,13 +92,13 @@ const char* name_of(Wait wait);
 const char* name_of(Level level);
 
 inline constexpr std::uint64_t kPeersMax = 100000;
-/// Of level msg: as many workers in the peer's process.
+/// The limit at level msg, where the peer's process has one worker for each.
 inline constexpr std::uint64_t kMsgPeersMax = 1000;
 /// Interfaces that the peer has open at a time: the first targets carry the messages. The others
 /// are there to be addressed, for what an endpoint costs.
 inline constexpr std::uint64_t kOpenPeersMax = 64;
 
-/// How the two processes are connected; fixed for one run of the command.
+/// The connection between the two processes; fixed for one run of the command.
 struct Setup {
     Level level = Level::kUct;
     /// At level msg maybe several, as tw_context_params_t.transports.
@@ -133,7 +133,7 @@ struct Job {
     static Job decode(Decoder message);
 };
 
-/// What one side saw in a job.
+/// The findings of one side in a job.
 struct Outcome {
     std::uint64_t validated = 0;  // messages whose every byte was checked
     std::uint64_t errors = 0;  // wrong bytes, lengths, statuses, or arrivals that nobody expected

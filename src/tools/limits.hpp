@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which kind of operation carries a message of some size over an interface, from the interface's
-// own attributes.
+// Chooses the kind of operation that carries a message of some size over an interface, from the
+// interface's own attributes.
 #pragma once
 
 #include <uct/api/uct.h>

@@ -7,9 +7,9 @@
 //
 // Message i of a test travels between the driver and the peer's interface i mod peers(). The peer
 // has at most kOpenPeersMax interfaces at a time. A target beyond them is an interface that was
-// open for as long as it takes to read its address, or, where endpoints connect to endpoints, one
-// more endpoint of an open interface; endpoints to these are made, measured and never used. One
-// thread uses a Link.
+// open only while its address was read, or, where endpoints connect to endpoints, one more endpoint
+// of an open interface; endpoints to these are made, measured and never used. One thread uses a
+// Link.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -61,8 +61,8 @@ class Link {
     uct_md_h md() const { return md_.get(); }
     uct_worker_h worker() const { return objects_.worker; }
     Channel& channel() const { return *channel_; }
-    /// What each endpoint took from the allocator when it was made and connected; nothing where the
-    /// allocator does not tell.
+    /// Bytes that each endpoint took from the allocator when it was made and connected; nothing
+    /// where the allocator does not tell.
     std::optional<std::uint64_t> allocated_per_peer() const;
 
     /// Calls `handler` for active messages with this id on interface `index`.

@@ -13,10 +13,11 @@ namespace tagwire::tools {
 namespace {
 
 constexpr std::size_t kAddressMax = 4096;
-// Both sides send before they receive: so few that one message fits into what lies between them.
+// Both sides send before they receive: so few that one message fits into the buffers between them.
 constexpr std::size_t kAddressesPerMessage = 256;
 
-/// What a transport does not have is empty, but a place all the same: none of the calls takes null.
+/// Room for an address. It is there even where a transport has no such address, since no call takes
+/// null.
 class Address {
   public:
     explicit Address(std::size_t bytes) : bytes_(bytes), place_(std::max<std::size_t>(bytes, 1)) {}
@@ -61,7 +62,7 @@ void Link::connect() {
         destroy_spare_endpoints();
         return;
     }
-    // What comes before the other side has connected its endpoint would be lost.
+    // A message that comes before the other side has connected its endpoint would be lost.
     channel_->send(MessageType::kReady);
     channel_->expect(MessageType::kReady);
 }

@@ -40,8 +40,8 @@ class Test {
     virtual Outcome outcome() const = 0;
 };
 
-/// What a port's loop makes progress on: a Link, unless the port names another class with the same
-/// members (MsgLink).
+/// The object on which a port's loop makes progress: a Link, unless the port names another class
+/// with the same members (MsgLink).
 template <class Port>
 struct ConnectionOf {
     using Type = Link;

@@ -29,7 +29,7 @@ class ManyRank {
     const msg::Worker& worker() const { return *worker_; }
     /// To another rank than this.
     const msg::Endpoint& to(std::size_t peer) const { return *eps_[peer]; }
-    /// Which rank a receive's completion is from; its own for somebody else's message.
+    /// Which rank a receive's completion is from; its own for a message of any other sender.
     std::size_t source_of(const tw_completion_t& done) const {
         if (done.ep == nullptr)
             return rank();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one rank sends and receives in many_to_one and all_to_all.
+// The traffic of one rank in many_to_one and all_to_all.
 //
 // 1. A sender has at most `window` sends under way to each receiver, and sends to them in turn.
-// 2. A receiver has `window` receives posted for each sender. They name nobody: each takes the next
-//    message, whoever sent it.
-// 3. A message that is checked has its number as its immediate, since of several senders, and of
-//    messages that go by rendezvous, the order of ends is not known.
+// 2. A receiver has `window` receives posted for each sender. They name no source: each takes the
+//    next message of any sender.
+// 3. A message that is checked has its number as its immediate, since messages of several senders,
+//    and those that go by rendezvous, complete in any order.
 // 4. A receiver that has all messages of a sender says so by a message, which ends the sender's
 //    time.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tagwire::tools {
 
-/// What a rank tells the others of a run.
+/// The results of a run that a rank sends to the others.
 struct ManyShare {
     std::uint64_t sent = 0;
     double sending_ns = 0;  // from the start until the last receiver has all; 0: sends nothing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How one job runs on either side, once its tests exist. Driver and peer go through the same steps
-// in the same order, so every function says for both what happens.
+// Runs one job on either side, once its tests exist. Driver and peer go through the same steps in
+// the same order, so every function says for both what happens.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace tagwire::tools {
 
-/// Of the ranks of a job: the slowest and the fastest sender.
+/// The slowest and the fastest sender among the ranks of a job.
 struct RateRange {
     double min = 0;
     double max = 0;
 };
 
-/// What the driver measured in one job.
+/// The driver's results of one job.
 struct Measurement {
     std::uint64_t iterations = 0;
     std::optional<LatencySummary> latency_ns;
@@ -64,7 +64,7 @@ std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, 
 Measurement run_memcpy(const SharedMapping& source, const Job& job);
 
 /// Driver: loads that depend on each other, at random among `depth` + 1 lines of its own memory.
-/// What matches among so many takes some of them.
+/// Matching among `depth` receives takes some of them.
 Measurement run_chase(const Job& job);
 
 }  // namespace tagwire::tools

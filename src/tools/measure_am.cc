@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint8_t kDataId = 1;
 constexpr std::uint8_t kAckId = 2;
 
-/// What arrived on all interfaces.
+/// Counts of the arrivals on all interfaces.
 struct AmCount {
     std::uint64_t messages = 0;
     std::uint64_t errors = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// tag_lat, tag_bw, tag_rate and match at level msg: as test_tag.cc and test_match.cc, through the
-// public API of the messaging layer.
+// tag_lat, tag_bw, tag_rate and match at level msg: as measure_tag.cc and measure_match.cc, through
+// the public API of the messaging layer.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -22,7 +22,7 @@ constexpr std::uint64_t kStreamTag = 42;
 // match_wild: so many receives with so many different masks, which no message matches.
 constexpr std::size_t kWildcards = 100;
 constexpr std::size_t kMasks = 10;
-// A ping-pong posts this many ahead; see test_tag.cc.
+// A ping-pong posts this many ahead; see measure_tag.cc.
 constexpr std::size_t kAhead = 2;
 
 class MsgTagPort {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One side's objects of the messaging layer: a context of the wanted transports, a worker and the
-// endpoint to the other side's. What Link is at level uct. One thread uses a MsgLink.
+// endpoint to the other side's. At level uct it is a Link. One thread uses a MsgLink.
 #pragma once
 
 #include <tagwire.h>
@@ -19,8 +19,8 @@
 
 namespace tagwire::tools {
 
-/// What the context of a setup gets as transports. One is looked for first, which tells what there
-/// is if it is not. Throws UsageError.
+/// The transports of a setup's context. A single one is looked up first, so that the error for one
+/// that is not here lists what is. Throws UsageError.
 std::string transports_of(const Setup& setup);
 
 /// A context of these. Throws Failure or UsageError.
@@ -29,10 +29,10 @@ tw_context_h open_context(const Setup& setup);
 /// Throws Failure with the call's name, if it failed.
 void check(tw_status_t status, const char* call);
 
-/// The two sides wait so long for each other.
+/// The longest time that the two sides wait for each other.
 inline constexpr std::uint64_t kConnectNs = 30'000'000'000;
 
-/// What a worker's messages to its last peer go by.
+/// The transport and device that carry a worker's messages to its last peer.
 struct Carrier {
     std::string transport;
     std::string device;
@@ -42,7 +42,7 @@ Carrier carrier_of(tw_worker_h worker);
 class MsgLink {
   public:
     MsgLink(Side side, const Setup& setup, Channel* channel);
-    /// Of a worker in thread mode multi that sends to itself, connected; `context` outlives it.
+    /// A worker in thread mode multi, connected to itself; `context` outlives it.
     MsgLink(tw_context_h context, const Setup& setup);
     MsgLink(const MsgLink&) = delete;
     MsgLink& operator=(const MsgLink&) = delete;
@@ -57,11 +57,11 @@ class MsgLink {
     tw_context_h context() const { return context_; }
     tw_worker_h worker() const { return objects_.worker; }
     tw_ep_h endpoint() const { return objects_.ep; }
-    /// What the endpoint's messages go by.
+    /// The transport and device that carry the endpoint's messages.
     const std::string& transport() const { return carrier_.transport; }
     const std::string& device() const { return carrier_.device; }
-    /// What an endpoint to one more connected worker takes of the allocator; known on the driver,
-    /// where there are several.
+    /// Bytes that an endpoint to one more connected worker takes from the allocator; known on the
+    /// driver, with several peers.
     std::optional<std::uint64_t> bytes_per_peer() const { return bytes_per_peer_; }
 
     /// As Link::progress().
@@ -129,7 +129,7 @@ class Pages {
     }
 
     std::uint8_t* data() const { return data_.get(); }
-    /// Of whole pages.
+    /// The size in bytes, a multiple of the page size.
     std::size_t bytes() const { return bytes_; }
 
   private:

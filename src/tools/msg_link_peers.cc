@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `--peers N` at level msg: the peer process has N workers, each connected to the driver's one. The
-// first gets the messages; the others are there for what an endpoint to one more costs.
+// first gets the messages; the others are there for the cost of an endpoint to one more.
 #include <sched.h>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // The two halves of the tests at level msg: sends and receives by the public API, each completed
 // one by one.
 //
-// 1. A send has no callback. Most end in their call; of the others a slot keeps the handle, and is
-//    not used again before it has ended.
+// 1. A send has no callback. Most end in their call; for the others a slot keeps the handle, and is
+//    not used again before the send has ended.
 // 2. A receive ends in its callback, or in the call that posts it when its message was there.
 // 3. The destructors take back what has not ended: no callback comes later.
 #pragma once

@@ -128,8 +128,8 @@ void run_floors(const PerfPlan& plan, Driver& driver, const std::vector<int>& cp
     }
 }
 
-/// What one more peer costs. The allocator does not see what a transport maps, and a transport does
-/// not see what its device allocates: the greater of both.
+/// Adds the cost of one more peer. The allocator does not see what a transport maps, and a
+/// transport does not see what its device allocates: the greater of both counts.
 void add_footprint(const Link& link, Result* result) {
     const Facts facts = describe(link.interface(0));
     result->bytes_per_peer =
@@ -137,7 +137,7 @@ void add_footprint(const Link& link, Result* result) {
     result->qps = number_in(facts, "qps");
 }
 
-/// What carried the messages.
+/// Adds the level, transport and device that carried the messages.
 void add_carrier(const PerfPlan& plan, const Driver& driver, Result* result) {
     result->level = name_of(plan.setup.level);
     if (plan.setup.level == Level::kMsg) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire perf`: from what the command line says to jobs, and from jobs to results.
+// `tagwire perf`: from the command line to jobs, and from jobs to results.
 #pragma once
 
 #include <cstdint>

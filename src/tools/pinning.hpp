@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which CPUs the two processes run on.
+// Chooses the CPUs that the two processes run on.
 #pragma once
 
 #include <sched.h>

@@ -103,7 +103,7 @@ std::vector<double> decimal_marks(Range range) {
     return marks;
 }
 
-/// What a quoted string of gnuplot takes.
+/// A quoted string for gnuplot; characters that it cannot hold become spaces.
 std::string quoted(const std::string& words) {
     std::string safe;
     for (const char c : words)
@@ -177,7 +177,7 @@ void replace_all(std::string* words, const std::string& from, const std::string&
         words->replace(at, from.size(), to);
 }
 
-/// What stands in XML for these words.
+/// `words` escaped for XML.
 std::string in_xml(const std::string& words) {
     std::string safe = words;
     replace_all(&safe, "&", "&amp;");

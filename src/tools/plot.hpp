@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Curves as a picture, drawn by gnuplot: an <svg> element to stand in a page, without anything that
-// it would load, and with the page's text colour, so that it is readable on light and on dark.
+// Plots of curves, drawn by gnuplot: an <svg> element for a page, which loads nothing and has the
+// page's text colour, so that it is readable on light and on dark.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace tagwire::tools {
 /// Values are in the unit's base: bytes, pieces, nanoseconds, pieces per second, bytes per second.
 enum class PlotUnit { kBytes, kCount, kNanoseconds, kPerSecond, kBytesPerSecond };
 
-/// Logarithmic; sizes and counts have powers of two and ten as marks. What is not positive is left
-/// out.
+/// Logarithmic; sizes and counts have powers of two and ten as marks. Values that are not positive
+/// are left out.
 struct PlotAxis {
     std::string label;
     PlotUnit unit;
@@ -21,7 +21,7 @@ struct PlotAxis {
 
 using Points = std::vector<std::pair<double, double>>;  // by x
 
-/// How a curve is drawn, so that nobody needs colours to tell curves apart. kBroad is a pale band
+/// The style of a curve, so that curves can be told apart without colours. kBroad is a pale band
 /// behind the others.
 enum class Line { kSolid, kDashed, kDotted, kBroad };
 

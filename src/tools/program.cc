@@ -41,7 +41,7 @@ struct Pipe {
     int read_end = -1, write_end = -1;
 };
 
-/// What the child does: nothing here allocates.
+/// The child's part: nothing here allocates.
 [[noreturn]] void become(char* const* arguments, const Pipe& in, const Pipe& out, const Pipe& error,
                          int failed) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program's file, before it is started: does it take preloaded libraries?
+// Finds the file of a program, and tells whether it takes preloaded libraries.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace tagwire::tools {
 std::optional<std::string> find_program(const std::string& name, std::string_view path);
 
 /// Why the dynamic linker does not preload anything into it: "is a static program". Empty: it does,
-/// or nothing is known of such a file. Of a script it is its interpreter that counts.
+/// or nothing is known of such a file. For a script, its interpreter counts.
 std::string why_not_preloaded(const std::string& path);
 
 }  // namespace tagwire::tools

@@ -122,7 +122,7 @@ void print_row(const std::vector<std::string>& row, const std::vector<std::size_
     std::printf("%s\n", line.c_str());
 }
 
-/// What many peers cost, where that is known.
+/// Prints the cost of many peers, where it is known.
 void print_footprint(const Result& result) {
     if (result.peers == 1 || !result.bytes_per_peer)
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a report says of the machine that it was taken on.
+// Facts about the machine that a report was taken on.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace tagwire::tools {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Date, host, kernel and our version. `cpus`: where both sides run.
+/// Date, host, kernel and the version of the library. `cpus`: where both sides run.
 Facts facts_of_machine(const std::vector<int>& cpus);
 
 /// Words when fewer than two cores are free; empty otherwise.

@@ -16,7 +16,7 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 constexpr double kFloorAgrees = 1.1;
 
-/// What was read of one source.
+/// The readings of one source.
 struct Readings {
     std::map<double, std::vector<double>> values;
     bool has_failed = false;

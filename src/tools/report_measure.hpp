@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What stands behind the curves of a report: sources that are read in turn, round after round, with
-// the floor before and after each round, and the median of what was read.
+// Measurements for the curves of a report: sources are read in turn, round after round, with the
+// floor before and after each round; a point is the median of its readings.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Meter {
     /// Medians by x, one curve per source. One that failed is told and not read again.
     std::vector<Curve> curves(const std::string& what, const std::vector<Source>& sources);
 
-    /// What did not go well, also told on the terminal.
+    /// Problems, also printed on the terminal.
     const std::vector<std::string>& notes() const { return notes_; }
     void note(const std::string& words);
     bool has_failure_of_ours() const { return ours_failed_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The curves of a report that are ours: `tagwire perf` runs for them as a process of its own.
+// The curves of this library in a report: `tagwire perf` runs for them as a process of its own.
 #pragma once
 
 #include <functional>

@@ -95,7 +95,7 @@ void wait_for(Program& server, const std::string& name, int port) {
     }
 }
 
-/// What became of a server whose client has failed; status -1 when it goes on.
+/// The result of a server whose client has failed; status -1 when it still runs.
 ProgramResult end_of(Program& server) {
     const std::uint64_t deadline = now_ns() + std::uint64_t{kSettleTimeoutMs} * 1000000;
     while (server.is_running()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The curves of a report that are of other libraries: their own measuring programs run here, on the
-// same two CPUs, and what they print is read.
+// The curves of other libraries in a report: their own measuring programs run here, on the same two
+// CPUs, and their output is parsed.
 #pragma once
 
 #include <set>

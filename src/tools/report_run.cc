@@ -54,7 +54,7 @@ const Amounts kFull{
 
 constexpr const char* kEager = "TAGWIRE_RNDV_THRESHOLD=16m";  // longer than any size here
 constexpr const char* kRendezvous = "TAGWIRE_RNDV_THRESHOLD=0";
-// Behind those of our transports.
+// Behind those of the transports.
 constexpr int kUcxColour = 5, kLibfabricColour = 6, kOpenMpiColour = 7;
 
 PlotAxis size_axis() {

@@ -14,9 +14,9 @@ struct ReportArguments {
     std::string command;                 // how it was called, for the page
 };
 
-/// `program`: the `tagwire` command, which is run for each measurement. False when some measurement
-/// of ours failed: the page says which. Throws UsageError for unknown names, Failure when the page
-/// cannot be drawn or written.
+/// `program`: the `tagwire` command, which is run for each measurement. False when a measurement of
+/// this library failed: the page says which. Throws UsageError for unknown names, Failure when the
+/// page cannot be drawn or written.
 bool run_report(const ReportArguments& arguments, const std::string& program);
 
 }  // namespace tagwire::tools

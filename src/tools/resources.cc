@@ -11,8 +11,8 @@
 namespace tagwire::tools {
 namespace {
 
-/// Visits the resources of this machine until `visit(resource)` says true. What cannot be opened is
-/// left out, and told to `complain(sentence)`.
+/// Visits the resources of this machine until `visit(resource)` says true. A memory domain that
+/// cannot be opened is left out, and reported to `complain(sentence)`.
 template <class Visit, class Complain>
 void visit_resources(Visit visit, Complain complain) {
     for (const uct_component_h component : Components()) {
@@ -29,7 +29,8 @@ void visit_resources(Visit visit, Complain complain) {
     }
 }
 
-/// What a component says about libraries and devices, as the end of a sentence; null: all of them.
+/// The facts of a component about libraries and devices, as the end of a sentence; null: those of
+/// all components.
 std::string findings(uct_component_h wanted) {
     std::string list;
     for (const uct_component_h component : Components()) {

@@ -50,7 +50,7 @@ std::string component_name(uct_component_h component);
 std::vector<std::string> md_names(uct_component_h component);
 MdHandle open_md(uct_component_h component, const std::string& md_name);
 
-/// What one memory domain offers.
+/// The resources of one memory domain.
 std::vector<Resource> resources_of(uct_component_h component, const std::string& md_name,
                                    uct_md_h md);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `--threads N` at level msg: threads of one process, each with a worker that sends to itself. What
-// they share is what the library shares between workers, so that the sum over that of one thread
-// tells what that costs.
+// `--threads N` at level msg: threads of one process, each with a worker that sends to itself. They
+// share only what the library shares between workers, so the ratio of their sum to the rate of one
+// thread shows the cost of that.
 #pragma once
 
 #include "tools/perf.hpp"

@@ -44,7 +44,7 @@ inline std::size_t buffer_bytes(const Job& job, std::size_t slots) {
     return job.validate ? stride_of(job) * slots : job.size;
 }
 
-/// What a pack callback copies.
+/// Data that a pack callback copies.
 struct Packed {
     const void* data;
     std::size_t length;

@@ -30,7 +30,7 @@
 
 namespace tagwire::tools {
 
-/// What both sides have: the floor's mapping, links and the tests of the running job.
+/// The state of either side: the floor's mapping, links and the tests of the running job.
 struct Session {
     Side side;
     std::unique_ptr<Channel> channel;

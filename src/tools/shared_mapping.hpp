@@ -18,7 +18,7 @@ class SharedMapping {
     SharedMapping(const SharedMapping&) = delete;
     SharedMapping& operator=(const SharedMapping&) = delete;
 
-    /// How another process of the same user on this host can open it.
+    /// A description by which another process of the same user on this host can open it.
     Encoder name() const;
 
     /// Opens what name() describes. Null when that is impossible (another host or user); what is

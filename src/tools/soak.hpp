@@ -36,7 +36,7 @@ struct SoakMessage {
     bool has_callback = false;
 };
 
-/// What one side has received.
+/// Counts of what one side has received.
 struct SoakCounts {
     enum Kind { kTagged, kUntagged, kInject, kImm, kDirected, kWildcard, kClaim, kDiscard, kKinds };
 

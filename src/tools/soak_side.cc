@@ -114,7 +114,7 @@ void SoakSide::draw_one() {
     receives_.push_back(std::move(receive));
 }
 
-/// How many operations of the round have not ended.
+/// Advances the operations of the round; returns the number that have not ended.
 std::size_t SoakSide::advance_all() {
     std::size_t left = 0;
     for (const std::unique_ptr<Send>& send : sends_)

@@ -74,11 +74,11 @@ class TagReceiver {
         on_received_arg_ = arg;
     }
 
-    /// What one receive waits for.
+    /// The message that one receive waits for.
     struct Expected {
         uct_iface_h iface;
         uct_tag_t tag;
-        // Of the message, for validation; kByArrival: as many as came before.
+        // Sequence number, for validation; kByArrival: the number of messages before it.
         std::uint64_t sequence;
     };
     static constexpr std::uint64_t kByArrival = ~std::uint64_t{0};

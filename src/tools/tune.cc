@@ -26,7 +26,7 @@
 namespace tagwire::tools {
 namespace {
 
-/// What is set for the library while something is measured; both processes see it.
+/// Sets an option of the library for the measurements; both processes see it.
 void set(const char* name, const char* value) {
     setenv(name, value, 1);
 }
@@ -151,7 +151,7 @@ bool measure(const std::string& transport, const Forcing& forcing, const std::ve
              std::uint64_t deadline_ns, Tuned* tuned) {
     set("TAGWIRE_RNDV_THRESHOLD", forcing.threshold);
     set("TAGWIRE_RNDV_SCHEME", forcing.scheme);
-    // What several rails take together is computed from what each takes alone.
+    // The time of several rails together is computed from the time of each alone.
     set("TAGWIRE_RNDV_RAILS", "1");
     Driver driver(start_peer_process(), cpus);
     driver.open(setup_of(transport, cpus));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire tune`: measures what messages of the messaging layer cost by each protocol, between two
-// pinned processes, and stores it where the library looks.
+// `tagwire tune`: measures the cost of the messaging layer's messages by each protocol, between two
+// pinned processes, and stores it where the library looks for it.
 #pragma once
 
 #include <cstdint>

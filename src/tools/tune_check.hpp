@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether what `tagwire tune` has measured can be costs. On a busy machine a message waits for a
-// CPU now and then, and a median of that is garbage.
+// Checks whether the measurements of `tagwire tune` are plausible costs. On a busy machine a
+// message waits for a CPU now and then, and a median of that is useless.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ std::string own_folder() {
     return std::string(whole.substr(0, whole.rfind('/')));
 }
 
-// The environment of the program, made from ours.
+// The environment of the program, made from this process's.
 class Environment {
   public:
     Environment() {
@@ -113,7 +113,7 @@ void set_tagwire(const VhcaLibraries& libraries, Environment* environment) {
     environment->prepend("LD_PRELOAD", libraries.shim);
 }
 
-// The system's libraries stay; the kernel that they find is ours.
+// The system's libraries stay; the shim serves as the kernel that they find.
 void set_mlx5(const VhcaLibraries& libraries, const VhcaRunArguments& arguments,
               Environment* environment) {
     if (access(libraries.kernel.c_str(), R_OK) != 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Configuration: the lines of a file, and the values of every option of the library.
-// First byte even: the rest is a file. Odd: an option's index and a value for it.
+// Fuzz target of the configuration: the lines of a file, and values for every option of the
+// library. First byte even: the rest is a file. Odd: the index of an option and a value for it.
 #include <array>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ void parse_file(std::string_view text) {
         require(!problem.empty());
 }
 
-// What was accepted reads back as a text that is accepted and means the same.
+// An accepted value reads back as a text that is accepted and means the same.
 void set_option(std::uint8_t which, std::string_view rest) {
     const auto tables = uct::all_option_tables();
     for (const ucs::OptionTable* table : tables) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device addresses of verbs transports, which come from anywhere. What is accepted must be safe to
-// make a path from, whatever port we have.
+// Fuzz target of the device addresses of verbs transports, which are untrusted. An accepted address
+// must be safe to make a path from, whatever the local port is.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What fuzz targets of message transports attack: an interface and what its user does: receives
+// The victim of fuzz targets of message transports: an interface and the acts of its user: receives
 // posted and cancelled, rendezvous sent, descriptors kept. At the end each receive buffer is posted
 // again, or waits to be posted with others, and each operation has ended once.
 #pragma once

@@ -72,7 +72,7 @@ void ScriptedPeer::progress() {
         to_victim_ = test::connect_to_address(self_, at_.device, at_.iface);
 }
 
-// ---- What the victim says
+// ---- Messages of the victim
 
 void ScriptedPeer::learn_number(std::uint32_t value) {
     if (value == 0)
@@ -115,7 +115,7 @@ void ScriptedPeer::learn(const test::AmMessage& message) {
     }
 }
 
-// ---- What it says
+// ---- Messages to the victim
 
 std::uint32_t ScriptedPeer::number(Input& input) const {
     const auto choice = input.take<std::uint8_t>();

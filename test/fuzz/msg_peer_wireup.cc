@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a scripted peer connects: its hellos, its offers, and its lanes of rc.
+// Connection establishment of a scripted peer: its hellos, its offers, and its lanes of rc.
 #include <iterator>
 #include <utility>
 
@@ -35,7 +35,7 @@ void append_rail(std::vector<std::byte>* bytes, const std::string& transport,
 
 }  // namespace
 
-// ---- What the victim says
+// ---- Messages of the victim
 
 void ScriptedPeer::learn_of_wireup(proto::WireBytes bytes) {
     proto::Wireup head{};
@@ -60,7 +60,7 @@ void ScriptedPeer::learn_of_wireup(proto::WireBytes bytes) {
     offered_ = std::move(offer);
 }
 
-// ---- What the peer says
+// ---- Messages of the peer
 
 /// Later ones are the only ones that the victim listens to.
 void ScriptedPeer::begin_connection(std::uint32_t number) {
@@ -96,7 +96,7 @@ ScriptedPeer::Message ScriptedPeer::hello(Input& input) {
     return message;
 }
 
-/// Of rails and with an address that make no sense together, for the most part.
+/// An offer whose rails and address mostly make no sense together.
 ScriptedPeer::Message ScriptedPeer::offer(Input& input, std::uint32_t op) {
     const auto choice = input.take<std::uint8_t>();
     Message address((choice & 2) != 0 ? choice : 0);
@@ -202,7 +202,7 @@ void ScriptedPeer::answer_offer(Input& input) {
     }
 }
 
-/// That one can be used, or cannot; true or not.
+/// Says, truly or not, that a lane can be used or cannot.
 void ScriptedPeer::tell_of_lane(Input& input) {
     constexpr proto::WireupOp kOps[] = {proto::WireupOp::kReady, proto::WireupOp::kStripeReady,
                                         proto::WireupOp::kRefuse, proto::WireupOp::kStripeRefuse};

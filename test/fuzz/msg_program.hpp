@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that uses a worker as an input says, for targets that attack the worker: each of its
-// operations has to end once.
+// A program that uses a worker as directed by the fuzz input, for targets that attack the worker:
+// each of its operations has to end once.
 #pragma once
 
 #include <tagwire.h>
@@ -236,7 +236,7 @@ class Program {
             } while (true);
         }
     }
-    /// What the worker keeps of messages that nobody has received.
+    /// Messages that the worker keeps because no receive has taken them.
     Kept kept() const {
         Kept kept;
         const auto look = [](void* arg, const char* key, const char* value) {

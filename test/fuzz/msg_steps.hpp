@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps that the targets of the messaging layer share: its options, what the program does next, and
-// a worker against a scripted peer from the first hello to the last end.
+// Steps that the fuzz targets of the messaging layer share: its options, the acts of the program,
+// and a worker against a scripted peer from the first hello to the last close.
 #pragma once
 
 #include <tagwire.h>
@@ -94,7 +94,7 @@ class Script {
                 end_connection();
             run(1);
         }
-        // What is announced stays as long as its sender, and something may still be on its way.
+        // An announced message stays as long as its sender, and packets may still be in flight.
         for (int i = 0; i == 0 || victim_.kept().bytes > 0; ++i) {
             require(i < kEndsMax);
             end_connection();
@@ -115,7 +115,7 @@ class Script {
         else
             victim_.flush(choice % 8 == 6);
     }
-    /// Of the peer, by its word, whatever it has said before.
+    /// The peer says that its connection has ended, whatever it has said before.
     void end_connection() {
         peer_.greet_anew();
         run(kRounds);

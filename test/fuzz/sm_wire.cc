@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What another process hands us outside of the rings: addresses, packets of the connection socket,
-// remote keys. What is accepted must be safe to use: that is checked here by the arithmetic the
-// library does with it.
+// Fuzz target of input from other processes outside of the rings: addresses, packets of the
+// connection socket, remote keys. Accepted input must be safe to use: the target does the same
+// arithmetic with it as the library.
 #include <string>
 
 #include "input.hpp"

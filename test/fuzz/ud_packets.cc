@@ -69,7 +69,7 @@ class Host {
 
     bool is_full = false;
 
-    // ---- What the node wants
+    // ---- Requests of the node
     bool can_send(bool) const { return !is_full; }
     void send_control(Peer& peer, const ud::Header& header) { check_sent(peer, header); }
     void send_data(Peer& peer, const ud::Header& header, void* packet) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A virtual HCA with something of everything, for peers that send nonsense: queue pairs of each
-// type that are connected, regions with different rights, and memory around them that no packet
-// may change.
+// A virtual HCA with every kind of object, attacked by peers that send nonsense: connected queue
+// pairs of each type, regions with different rights, and memory around them that no packet may
+// change.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class VhcaVictim final : public vhca::EventSink {
     /// ones. Returns how many bytes of `out` it has, a multiple of 4.
     std::size_t compose(Input& input, std::span<std::byte, vhca::kPacketBytesMax> out);
 
-    /// What a program does meanwhile: posts, polls, lets time pass, starts a queue pair anew.
+    /// One act of the program meanwhile: posts, polls, lets time pass, or restarts a queue pair.
     void act(Input& input);
 
     /// Traps if memory changed that no packet has a right to.

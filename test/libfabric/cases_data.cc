@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What arrives: lengths, boundaries, lists, remote CQ data, injected messages.
+// Cases of data transfer: lengths, boundaries, lists, remote CQ data, injected messages.
 #include <algorithm>
 #include <array>
 

@@ -33,7 +33,7 @@ using Bytes = std::vector<std::uint8_t>;
 void choose_provider(const std::string& name);
 const std::string& provider();
 
-// What is there at the end of the patience of a wait.
+// The longest time that a wait lasts before it ends with Hung.
 std::chrono::milliseconds patience();
 void set_patience(std::chrono::milliseconds patience);
 
@@ -100,7 +100,7 @@ struct End {
     std::deque<Entry> sent, received;
 };
 
-// What a call with a message structure takes besides the data.
+// Arguments of a call with a message structure, except the data.
 struct Message {
     std::uint64_t tag = 0;
     std::uint64_t flags = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the MPI programs share: named cases that every rank runs, and what failed in them.
+// Test harness of the MPI programs: named cases that every rank runs, and their failures.
 #pragma once
 
 #include <mpi.h>

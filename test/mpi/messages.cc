@@ -169,7 +169,7 @@ void cancel() {
     MPI_CHECK(is_cancelled == 1);
     MPI_Sendrecv(nullptr, 0, MPI_BYTE, 1 - rank(), kTag, nullptr, 0, MPI_BYTE, 1 - rank(), kTag,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);  // both have withdrawn theirs
-    // What was withdrawn takes nothing.
+    // A cancelled receive takes no message.
     int mine = rank() + 100, theirs = 0;
     MPI_Sendrecv(&mine, 1, MPI_INT, 1 - rank(), kTag + 5, &theirs, 1, MPI_INT, 1 - rank(), kTag + 5,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that come and go, several at a time: in order, without a word, by force, killed. A host
-// that knows none of them before receives from all. It hears of each once that it has come and once
-// how it went, gets every message of those that went in order, and none twice from anybody.
+// that knows none of them before receives from all. Each peer is reported once as connected and
+// once as gone; every message of those that went in order arrives, and no message arrives twice.
 #include <signal.h>
 #include <unistd.h>
 
@@ -162,8 +162,8 @@ class Host {
             record.child->kill();
     }
 
-    /// Returns how many guests are here: those that run, and those that are connected. What one
-    /// sent before it died may connect it later.
+    /// Returns how many guests are here: those that run, and those that are connected. A packet
+    /// that a guest sent before it died may connect it later.
     std::size_t see_off() {
         std::size_t here = 0;
         for (auto& [id, record] : records_) {

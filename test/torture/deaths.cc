@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that die in every phase of a connection. The survivor has operations of all kinds under way
-// with each: all of them end, once, then the endpoint fails, once, and nothing of the peer is left.
+// with each: every operation ends once, the endpoint then fails once, and nothing of the peer is
+// left.
 #include <signal.h>
 
 #include <array>
@@ -258,7 +259,7 @@ class Survivor {
         operations_.clear();
     }
 
-    /// What the dead had sent in full is still there.
+    /// Drops the messages that the dead peer had sent in full, which are still there.
     void discard() {
         tw_op_t op = {};
         op.flags = TW_OP_PEEK | TW_OP_DISCARD;

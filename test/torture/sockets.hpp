@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What another process listens on, as /proc tells it, and how a stranger gets there.
+// Sockets that another process listens on, as /proc lists them, and connections to them.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Threads call everything on shared workers, from callbacks too, while endpoints are closed and
-// made again. Every operation ends once, every byte is checked, and an operation with a handle ends
-// at the latest after its cancel.
+// created again. Every operation ends once, every byte is checked, and an operation with a handle
+// ends at the latest after its cancel.
 //
 //   multi        TW_THREAD_MULTI: any thread calls at any time
 //   serialized   TW_THREAD_SERIALIZED: each worker has a lock of the program's
@@ -61,7 +61,7 @@ struct Held {
     tw_request_h request;
 };
 
-/// How the end of an operation is told.
+/// The way in which the end of an operation is reported.
 enum class Told { kCallback, kQueue, kHandle };
 
 class Threads {
@@ -71,7 +71,7 @@ class Threads {
     void run();
 
   private:
-    /// What one thread has.
+    /// State of one thread.
     struct Self {
         std::size_t number;
         Random random;

@@ -19,7 +19,7 @@
 namespace tagwire::torture {
 namespace {
 
-// What the watchdog says, ready to be written by a signal handler.
+// The watchdog's message, ready to be written by a signal handler.
 std::array<char, 512> g_verdict;
 
 void write_all(const char* text) {

@@ -6,8 +6,8 @@
 // 2. lose() records a loss and goes on; finish() prints one line and returns the exit status.
 // 3. A phase that is longer than the patience ends the run with the name of the phase. The watchdog
 //    is SIGALRM, so a run has no thread that it did not ask for.
-// 4. What the run must leave as it found it (descriptors, /dev/shm, /tmp, children) is compared
-//    with a stock that is taken once the library has been used.
+// 4. Resources that the run must leave as it found them (descriptors, /dev/shm, /tmp, children) are
+//    compared with a stock that is taken once the library has been used.
 #pragma once
 
 #include <atomic>
@@ -69,7 +69,7 @@ class Trial {
 
 /// Names in a directory; none where it cannot be read.
 std::vector<std::string> names_in(const std::string& directory);
-std::size_t descriptors_of(int pid);  ///< Of this process for 0.
+std::size_t descriptors_of(int pid);  ///< 0: this process
 std::size_t resident_bytes();
 double seconds_now();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sends and receives: every call, what meets what, and memory.
+// Sends and receives: every call, matching, and memory.
 #include <algorithm>
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loading, and what fi_getinfo() answers.
+// Loading of the provider, and the answers of fi_getinfo().
 #include <dlfcn.h>
 #include <rdma/providers/fi_prov.h>
 

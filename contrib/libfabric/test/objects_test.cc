@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queues, counters, event queues, vectors, and the order in which objects live.
+// Queues, counters, event queues, address vectors, and the lifetimes of objects.
 #include <poll.h>
 
 #include <cstring>

@@ -50,7 +50,7 @@ Owner<fi_info> hints_for(std::uint64_t caps);
 Owner<fi_info> ask(const fi_info* hints, const char* node = nullptr, std::uint64_t flags = 0,
                    const char* service = nullptr);
 
-/// What a test wants different.
+/// Settings that a test can change.
 struct Wanted {
     std::uint64_t caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_DIRECTED_RECV;
     std::uint64_t mode = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many operations and many entries: cancelling, rings that grow, and what they cost in memory.
+// Many operations and many entries: cancelling, rings that grow, and their memory.
 #include <unistd.h>
 
 #include <algorithm>

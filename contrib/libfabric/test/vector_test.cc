@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Numbers of an address vector and the peers behind them: one address twice, removed, used again.
+// Indices of an address vector and the peers behind them: one address twice, removed, used again.
 #include "pair.hpp"
 
 namespace tagwire::fi_test {

@@ -20,7 +20,7 @@ constexpr int kLooks = 10'000;
 constexpr std::chrono::milliseconds kSoon{1};
 constexpr int kNeverMs = 20'000;
 
-/// How many threads have found what they wait for.
+/// Counts the threads that have found what they wait for.
 class Found {
   public:
     void add() {

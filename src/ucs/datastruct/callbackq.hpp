@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What lies behind ucs_callbackq_t: all callbacks beyond the fast array, and requests of other
+// The implementation of ucs_callbackq_t: all callbacks beyond the fast array, and requests of other
 // threads.
 //
 //   fast_elems   | fast 0 | ... | fast n-1 | NULL ...

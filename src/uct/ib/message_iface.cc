@@ -300,7 +300,7 @@ void MessageIface::unmap_queue(SendQueue& queue) {
     queue.unsignaled |= SendQueue::kUnlisted;
 }
 
-// ---- What it can do
+// ---- Capabilities
 
 void MessageIface::query_messages(uct_iface_attr_t* attr) const {
     query_base(attr);

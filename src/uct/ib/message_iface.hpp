@@ -111,7 +111,7 @@ class MessageIface : public IbIface {
                  ucs_callback_t progress_call, const char* prefix, const MessageOptions& options);
     ~MessageIface() override = default;
 
-    // ---- What a transport says
+    // ---- Properties of a transport
     /// Messages are handed to deliver_x(), tag events to tag_event(); then end_receiving().
     virtual void receive(const Completion* completions, unsigned count) = 0;
     /// The endpoint of the local queue pair `qp_num`; null: none, or the queue pair serves any

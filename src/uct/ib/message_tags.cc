@@ -180,7 +180,7 @@ void MessageIface::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t i
     ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
 }
 
-// ---- What the device matched
+// ---- Matches of the device
 
 void MessageIface::arrived(TagEntry& entry) {
     uct_tag_context_t* const ctx = entry.ctx;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is posted to the device; tag_list_events.cc has what comes of it.
+// Posting to the device; its answers are in tag_list_events.cc.
 #include "uct/ib/tag_list.hpp"
 
 #include <sched.h>

@@ -191,7 +191,7 @@ void SmIface::close() {
     delete this;
 }
 
-// ---- What it can do
+// ---- Capabilities
 
 ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
     std::memset(attr, 0, sizeof *attr);

@@ -52,7 +52,7 @@ class Manager {
     Manager(const Manager&) = delete;
     Manager& operator=(const Manager&) = delete;
 
-    // ---- What programs ask for
+    // ---- Requests of programs
     Identity& create(Channel& channel, std::uint64_t uid, std::uint16_t port_space,
                      ibv_qp_type qp_type);
     /// The number of a new one, from now on known to the program.
@@ -81,7 +81,7 @@ class Manager {
     [[nodiscard]] ib_uverbs_ah_attr address_vector(const Identity& identity) const;
     [[nodiscard]] Network& network() const { return network_; }
 
-    // ---- What the device brings
+    // ---- Events of the device
     void receive(Route from, std::span<const std::byte> mad);
     /// The process there has ended: what its kernel would say for it is taken as said.
     void note_gone(Route node);

@@ -64,7 +64,7 @@ int modify_srq(Context& context, const Call& call);
 int query_srq(Context& context, const Call& call);
 int destroy_srq(Context& context, const Call& call);
 
-// ---- What several of them need
+// ---- Shared by several commands
 /// The driver's part of what GET_CONTEXT answers, as far as it fits there.
 mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to, std::uint32_t bfregs);
 /// It is one of the pages that this context allocated.

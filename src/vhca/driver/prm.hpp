@@ -66,7 +66,7 @@ enum Status : std::uint8_t {
 };
 enum CapabilityKind : std::uint16_t { kGeneral = 0, kOdp = 2, kAtomic = 3, kGeneral2 = 0x20 };
 
-// ---- What every command and reply has
+// ---- Every command and reply
 inline constexpr Field kOpcode{0, 16}, kOpMod{0x30, 16}, kStatus{0, 8}, kSyndrome{0x20, 32};
 inline constexpr Field kNumber{0x48, 24};  // of what is made, changed or asked for
 inline constexpr std::size_t kCommandBytesMin = 16;

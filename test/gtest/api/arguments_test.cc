@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the facade refuses, and with which status; and what passes through to the transport.
+// Arguments that the facade refuses, with which status, and those that it passes to the transport.
 #include <gtest/gtest.h>
 #include <uct/api/tagwire_uct.h>
 

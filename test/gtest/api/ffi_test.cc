@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a language without C headers sees: symbols, found by name in the loaded library.
+// The library as a language without C headers sees it: symbols found by name in the loaded library.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <uct/api/tagwire_ffi.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C++ wrapper over the public library. What needs a transport runs over the first one with the
-// capability.
+// The C++ wrapper over the public library. Cases that need a transport run over the first one with
+// the capability.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What holds for every method that needs no launcher: jobs of several processes over TCP and over a
-// directory.
+// Jobs of several processes over TCP and over a directory: cases for every bootstrap method that
+// needs no launcher.
 #include <csignal>
 #include <cstring>
 #include <tuple>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Jobs over TCP with a secret: who knows it is let in, and nobody else takes a rank.
+// Jobs over TCP with a secret: processes that know it join, and no other process takes a rank.
 #include <sched.h>
 #include <sys/stat.h>
 
@@ -57,7 +57,7 @@ class BootstrapSecret : public ::testing::Test {
         for (Process& rank : ranks)
             EXPECT_EQ(0, rank.join());
     }
-    /// Of a process alone, with what `prepare` sets.
+    /// A process alone, set up by `prepare`, fails with `status` and `part` in its message.
     void expect_refused(const std::function<void()>& prepare, tw_status_t status,
                         const std::string& part) const {
         Process process([&] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A seeded deterministic scheduler for lock-free code, with a model of weak memory. In the spirit
-// of folly's DeterministicSchedule: code whose atomics are a template parameter runs on fibers of
-// one thread, a switch is possible before every atomic operation, and the seed decides all.
+// A seeded deterministic scheduler for lock-free code, with a model of weak memory, like folly's
+// DeterministicSchedule: code whose atomics are a template parameter runs on fibers of one thread,
+// a switch is possible before every atomic operation, and the seed decides everything.
 //
 // The model (see det_atomic.hpp for the operations):
 //   - Every thread has a store buffer. Relaxed and release stores wait in it and become visible
@@ -10,7 +10,7 @@
 //     release store becomes visible after all earlier ones; a relaxed one may pass earlier stores
 //     to other places (on Arm it does), unless DetOptions::stores_in_order asks for x86's order.
 //   - Sequentially consistent stores, all read-modify-writes and DetFences::store_load() drain the
-//     own buffer; DetFences::membarrier() drains everybody's, as membarrier(2) does.
+//     thread's buffer; DetFences::membarrier() drains all buffers, as membarrier(2) does.
 //   - Loads read the newest visible value. A missing acquire or release, which breaks code on Arm,
 //     is found by vector clocks: two accesses of DetPlain data that nothing orders are a failure.
 //
@@ -95,7 +95,7 @@ class DetRun {
 
 DetResult det_explore(const DetOptions& options, const std::function<void(DetRun&)>& scenario);
 
-/** What the operations of det_atomic.hpp tell the scheduler. */
+/** Calls of the operations of det_atomic.hpp to the scheduler. */
 namespace det {
 
 /** Whether the caller is a thread of a running schedule; otherwise operations act directly. */

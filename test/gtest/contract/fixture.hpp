@@ -20,7 +20,7 @@
 
 namespace tagwire::test {
 
-// What most cases send as.
+// Active message id, tag and mask that most cases use.
 inline constexpr std::uint8_t kId = Entity::kAmId;
 inline constexpr uct_tag_t kTag = 0xabcd000000000001;
 inline constexpr uct_tag_t kExact = ~uct_tag_t{0};  // a mask

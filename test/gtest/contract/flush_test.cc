@@ -49,8 +49,8 @@ TEST_P(Flush, completes_after_the_operations_before_it) {
     drain(200);
     EXPECT_EQ(0, flushed.calls) << "the rendezvous is not complete, nobody took it";
 
-    // It was unexpected; the receiver takes another way and the sender withdraws it. That completes
-    // the flush.
+    // The rendezvous was unexpected: the receiver takes another way and the sender withdraws it,
+    // which completes the flush.
     ASSERT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(ep(), send.handle));
     ASSERT_TRUE(until([&] { return flushed.calls == 1; }));
     EXPECT_EQ(UCS_OK, flushed.ended);

@@ -394,8 +394,8 @@ TEST_P(PeerFailure, every_endpoint_to_the_peer_is_reported_and_others_go_on) {
     EXPECT_TRUE(until([&] { return other.am.size() == 2; }));
 }
 
-// Who sleeps may be told of nothing by the call that arms it: the handler destroys its endpoint,
-// and only progress expects that.
+// The call that arms a sleeping process must not report failures to it: the handler destroys its
+// endpoint, and only progress expects that.
 TEST_P(PeerFailure, is_told_inside_progress_to_who_sleeps) {
     if ((attr().cap.event_flags & UCT_IFACE_FLAG_EVENT_FD) == 0)
         GTEST_SKIP() << "not offered: UCT_IFACE_FLAG_EVENT_FD";

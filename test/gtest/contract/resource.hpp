@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What there is to test: every (component, memory domain, transport, device) the library lists, and
-// the names of the few settings that differ between transports. Used by the contract suite and by
-// the process tests.
+// Resources to test: every (component, memory domain, transport, device) that the library lists,
+// and the names of the few settings that differ between transports. Used by the contract suite and
+// by the process tests.
 #pragma once
 
 #include <cstddef>

@@ -105,8 +105,8 @@ TEST_P(TagRndv, without_a_receive_the_callback_gets_header_address_and_key) {
     }
 }
 
-// What a messaging layer does with an unexpected rendezvous: get by the key, then tell the sender,
-// who cancels.
+// A messaging layer takes an unexpected rendezvous this way: it gets by the key, then tells the
+// sender, which cancels.
 TEST_P(TagRndv, an_unexpected_rendezvous_can_be_fetched_with_its_key) {
     TW_NEED(UCT_IFACE_FLAG_TAG_RNDV_ZCOPY | UCT_IFACE_FLAG_GET_ZCOPY);
     for (const Backing backing : remote_backings(sender())) {

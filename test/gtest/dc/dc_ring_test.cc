@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The places of the ring that the streams of a DCI share, against a ring with one tail as libmlx5
-// has it: nothing that has not ended is overwritten, nothing is refused, and all places come back.
+// Send queue slots that the streams of a DCI share, against a ring with one tail as in libmlx5: no
+// request is overwritten before it has ended, none is refused, and all slots come back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ class Model {
         dci_.ended(channel, channel.acked);
     }
 
-    /// What is under way is flushed; some of it is posted again, with numbers from `acked` on.
+    /// Requests under way are flushed; some are posted again, with numbers from `acked` on.
     void replay(std::size_t which) {
         Channel& channel = *channels_[which];
         auto& places = places_[which];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random traffic between hundreds of dc endpoints of a few interfaces, against a model, with each
-// policy and pools of one DCI and more. What the fabric does to packets is set for the whole
-// process (TAGWIRE_VHCA_LOSS and so on); the variants of this test set it.
+// policy and pools of one DCI and more. The faults of the fabric are set for the whole process
+// (TAGWIRE_VHCA_LOSS and so on); the variants of this test set them.
 //
-// The seed decides what is done, not when packets move: a run that is repeated may differ from the
-// first one in its interleaving.
+// The seed decides the operations, not when packets move: a repeated run may interleave otherwise
+// than the first one.
 #include "common/seeds.hpp"
 #include "common/skip.hpp"
 #include "rc/sim.hpp"

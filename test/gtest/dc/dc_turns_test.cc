@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoints that wait for a DCI take turns: a bound of what one sees of the others between two
-// messages of its own, counted in messages, while all have something to send. And nobody fails
-// because a peer does not progress for a while.
+// Endpoints that wait for a DCI take turns: while all have something to send, the messages of
+// another endpoint between two of one's own are bounded. No endpoint fails because a peer does not
+// progress for a while.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -124,8 +124,8 @@ class Round {
 
 class DcTurns : public ::testing::TestWithParam<Pool> {};
 
-// Who waits has at most two turns of another before its own, each of a quota and of what one call
-// of progress lets through before the next look.
+// An endpoint that waits has at most two turns of another before its own, each of a quota plus the
+// messages that one call of progress lets through before the next look.
 TEST_P(DcTurns, nobody_sees_more_than_two_turns_of_another_between_its_own) {
     const Pool& pool = GetParam();
     Round round(pool, 1000);

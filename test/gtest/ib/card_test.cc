@@ -271,7 +271,7 @@ TEST(SendQueuesOfCards, that_are_too_deep_are_refused_with_the_cause) {
     EXPECT_EQ(tries, 2);
 }
 
-/// What a device makes of DCIs that ask for more than it has: nothing, and one error for all.
+/// Limits of a device that refuses larger DCIs, with one error code for every cause.
 struct DciLimits {
     const char* name;
     unsigned depth, sges, inline_bytes, streams_log;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What InfiniBand's codes mean to programs that are written to UCT.
+// InfiniBand's codes, translated for programs that are written to UCT.
 #include "uct/ib/codes.hpp"
 
 #include <gtest/gtest.h>

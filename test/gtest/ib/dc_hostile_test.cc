@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// dc against a program that is none of ours: an initiator that knows an interface's address and
-// sends what it likes there. A target takes messages from anybody, so nothing of this is an error
-// of an endpoint; the good peer's messages, and all buffers, are as before.
+// dc against a hostile program: an initiator that knows an interface's address and sends arbitrary
+// messages there. A target takes messages from any initiator, so none of them is an error of an
+// endpoint; the good peer's messages and all buffers are unaffected.
 #include <endian.h>
 #include <gtest/gtest.h>
 
@@ -56,13 +56,13 @@ class DcWorld : public Siege {
         check_bounds();
     }
 
-    /// What strangers cost is bounded for all of them together.
+    /// The cost of all strangers together is bounded.
     void check_bounds() {
         EXPECT_LE(fact_of(victim, "ways_back"), kWaysBackMax + kChannels);
         EXPECT_LE(fact_of(victim, "endpoints"), kWaysBackMax + 2 * kChannels + 1);
     }
 
-    /// The stranger's target; nobody's; ours with a wrong key; none at all.
+    /// The stranger's target; an unknown one; the stranger's with a wrong key; random bytes.
     Bytes return_address() {
         dc::ReturnAddress address = stranger_.address();
         Bytes bytes(sizeof address);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that is none of ours: an initiator that sends what it likes to a target, and a target
-// of its own that answers may go to. What hostile tests and the fuzz target attack a dc interface
-// with.
+// A hostile program: an initiator that sends arbitrary messages to a target, and a target of its
+// own that answers may go to. Hostile tests and the fuzz target attack a dc interface with it.
 //
-// Owner thread only. Whoever it sends to must be progressed too.
+// Owner thread only. The interface that it sends to must be progressed too.
 #pragma once
 
 #include <cstddef>

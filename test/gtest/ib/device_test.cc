@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is made of the answers of a device: its problems, its ports, the GID and the partition that
+// Conclusions from the answers of a device: its problems, its ports, the GID and the partition that
 // are used.
 #include "uct/ib/device.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is different on Ethernet ports (RoCE): there is no LID, every path has a GRH, and drivers
-// make no tag-matching SRQ.
+// Differences on Ethernet ports (RoCE): there is no LID, every path has a GRH, and drivers make no
+// tag-matching SRQ.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

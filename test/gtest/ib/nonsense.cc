@@ -75,7 +75,7 @@ Message Nonsense::untagged() {
     return message;
 }
 
-/// How far it is, of an endpoint that nobody knows.
+/// A question about the progress of an unknown endpoint.
 Message Nonsense::question() {
     Message message;
     const ib::Prefix head{IBV_TMH_NO_TAG, ib::MessageKind::kAsk, 0, 0, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random messages that are almost right: kinds, ids, lengths, tags and addresses of both rc and dc,
-// of which some are what the receiver asks for.
+// Random, almost valid messages: kinds, ids, lengths, tags and addresses of both rc and dc, some of
+// which are those that the receiver asks for.
 #pragma once
 
 #include <infiniband/tm_types.h>
@@ -15,7 +15,7 @@
 
 namespace tagwire::test {
 
-/// What travels, and how.
+/// The bytes of a message, and the way they travel.
 struct Message {
     std::vector<std::byte> bytes;
     Stranger::Way way = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rc against a program that is none of ours: plain queue pairs that are connected to an endpoint
-// and send what they like. The other endpoint of the interface, and its buffers, are as before.
+// rc against a hostile program: plain queue pairs that are connected to an endpoint and send
+// arbitrary messages. The other endpoint of the interface and its buffers are unaffected.
 #include <endian.h>
 #include <gtest/gtest.h>
 #include <infiniband/tm_types.h>
@@ -51,7 +51,7 @@ class World : public Siege {
             replace();
     }
 
-    /// What was sent was handled, or the endpoint failed.
+    /// All messages sent were handled, or the endpoint failed.
     void settle() {
         until([&] { return stranger->is_idle() || has_failed(); });
         for (int i = 0; i < 100; ++i)

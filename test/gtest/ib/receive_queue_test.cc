@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receive buffers: layout, refill, what the user keeps.
+// Receive buffers: layout, refill, buffers that the user keeps.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -123,7 +123,7 @@ TEST(ReceiveQueue, as_many_are_posted_as_are_wanted_and_fit) {
     ASSERT_EQ(UCS_OK, receiver.queue.want(200));
     EXPECT_EQ(100U, receiver.queue.wanted());
     EXPECT_EQ(100U, receiver.queue.posted());
-    // What is wanted less is not posted again, and the rest goes on.
+    // Buffers that are no longer wanted are not posted again, and the rest goes on.
     receiver.queue.want_less(200);
     EXPECT_EQ(35U, receiver.queue.wanted());
     for (unsigned i = 0; i != 300; ++i) {

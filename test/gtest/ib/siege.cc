@@ -122,7 +122,7 @@ bool Siege::is_exchanged(Entity& from, uct_ep_h ep, Entity& to, bool is_rndv) {
     return true;
 }
 
-// ---- What the victim's user does
+// ---- The victim's user
 
 void Siege::post(Receive& receive, uct_tag_t tag) {
     // Exactly its tag, or any tag of strangers.

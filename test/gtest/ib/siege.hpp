@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a hostile test attacks: an interface with a good peer, and receives of it that strangers may
-// match. A test adds its stranger. Whatever that one does, the good peer is served, and no receive
-// buffer is lost.
+// The victim of a hostile test: an interface with a good peer, and receives of it that strangers
+// may match. A test adds its stranger. Whatever the stranger does, the good peer is served, and no
+// receive buffer is lost.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class Siege {
 
     /// Messages, a receive and rendezvous of both directions with the good peer.
     void check_good_peer();
-    /// Of strangers that are gone.
+    /// Nothing is held for strangers that are gone.
     void check_nothing_is_held();
 
     virtual void step() {

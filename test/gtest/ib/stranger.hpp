@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that is none of ours: two plain queue pairs that pretend to be an endpoint of rc and
-// send what they like. What hostile tests and the fuzz target attack an interface with.
+// A hostile program: two plain queue pairs that pretend to be an endpoint of rc and send arbitrary
+// messages. Hostile tests and the fuzz target attack an interface with it.
 //
-// Owner thread only. Whoever is behind the endpoint must be progressed too.
+// Owner thread only. The interface of the attacked endpoint must be progressed too.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Stranger {
   public:
     static constexpr std::size_t kMessageBytesMax = 2048;
 
-    /// How a message travels.
+    /// The way a message travels.
     struct Way {
         std::optional<std::uint32_t> imm = {};
         ibv_wr_opcode opcode = IBV_WR_SEND;  // with an immediate where there is one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The list against what comes from the wire and from the device: unexpected messages and phases,
+// The tag list against events of the wire and of the device: unexpected messages and phases,
 // rendezvous, foreign messages, completions that nobody waits for, queue pairs that die.
 #include <cstring>
 
@@ -304,7 +304,7 @@ TEST(TagListRendezvous, the_device_gives_up_on_a_sender_that_is_gone) {
     });
 }
 
-// ---- What does not belong here
+// ---- Foreign and invalid messages
 
 TEST(TagListForeign, messages_without_a_tag_pass_by_the_list) {
     TagPair pair;

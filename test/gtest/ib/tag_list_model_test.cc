@@ -146,7 +146,7 @@ class Model {
             from.send_eager(header, bytes, number);
     }
 
-    // ---- What comes
+    // ---- Completions and messages
     static bool is_add_of(const ib::Completion& completion, const ModelReceive& receive) {
         // The index, and the generation that stands above it in a wr_id.
         std::uint64_t ticket = 0;
@@ -163,7 +163,7 @@ class Model {
         }
     }
 
-    /// What was posted up to the acknowledged receive is in step.
+    /// All receives posted up to the acknowledged one are active.
     void note_active(const ib::Completion& completion) {
         for (auto at = receives_.rbegin(); at != receives_.rend(); ++at) {
             if (is_add_of(completion, *at)) {

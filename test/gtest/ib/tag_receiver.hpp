@@ -71,7 +71,7 @@ class TagReceiver {
     std::uint64_t unexpected_count = 0;
     bool keeps_unexpected = true;
     unsigned no_tag = 0;
-    // ---- Who sees what comes, before it is handled
+    // ---- Observers, called before an event is handled
     std::function<void(const ib::Completion&)> on_completion;
     std::function<void(const ib::TagEvent&)> on_event;
     std::function<void(const Unexpected&)> on_unexpected;
@@ -100,7 +100,7 @@ struct TagPair {
         }
         return false;
     }
-    /// What was sent arrives, but the receiver does not look.
+    /// All messages sent arrive, but the receiver does not look.
     bool arrive() {
         for (int i = 0; i != kStepsMax && !sender.is_idle(); ++i)
             sender.progress();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ud protocol over a seeded wire: nothing lost, nothing twice, order kept, every operation
+// The ud protocol over a seeded wire: nothing is lost or doubled, order is kept, every operation
 // ends.
 // TAGWIRE_TEST_SEED=n runs the schedule of that seed alone.
 #include <cstdlib>
@@ -237,7 +237,8 @@ TEST(UdSim, a_live_peer_on_this_host_is_waited_for_however_long_it_is_silent) {
     one.close(stream);
 }
 
-// What is owed to a peer goes even if the packet that was to take it along goes as it was.
+// An acknowledgement owed to a peer is sent even if the packet that was to carry it is sent again
+// unchanged.
 TEST(UdSim, an_acknowledgement_is_not_lost_with_a_packet_that_the_device_still_reads) {
     for_seeds(20, [](std::uint64_t seed) {  // some messages ask for an answer at once
         Wire wire(seed, {});
@@ -263,7 +264,7 @@ TEST(UdSim, an_acknowledgement_is_not_lost_with_a_packet_that_the_device_still_r
     });
 }
 
-// Who invents senders gets us to answer some of them, not all.
+// A program that invents senders gets answers to some of them, not to all.
 TEST(UdSim, resets_to_strangers_have_a_rate) {
     Wire wire(11, {});
     Machine one(wire, 11, {});

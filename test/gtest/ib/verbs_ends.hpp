@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Both ends of reliable connections of one device in this process, made of real verbs objects: what
-// tests of the receive queue and of the tag list send from and receive on. No transport.
+// Both ends of reliable connections of one device in this process, made of real verbs objects
+// without a transport. Tests of the receive queue and of the tag list send and receive with them.
 #pragma once
 
 #include <endian.h>
@@ -18,10 +18,10 @@
 
 namespace tagwire::test {
 
-/// How often to progress before giving up.
+/// Calls of progress before a test gives up.
 inline constexpr int kStepsMax = 2'000'000;
 
-/// Sends to the queue pair of somebody's SRQ, and gets FINs.
+/// Sends to the queue pair of a receiver's SRQ, and gets FINs.
 class Sender {
   public:
     static constexpr std::size_t kMessageBytesMax = 16384;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Naive lists that say what the matchers must do, by tag and by tag and source, and the steps that
-// property tests drive both with.
+// Naive models of the matchers, by tag and by tag and source, and the steps with which property
+// tests drive both.
 
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tagwire::test {
 /** Agrees with every source; the only one where there are no sources. */
 inline constexpr std::uint32_t kModelAnySource = UINT32_MAX;
 
-/** What is inside, in order; entries are known by their number. */
+/** The entries in order; they are known by their number. */
 class NaiveMatcher {
   public:
     struct Entry {

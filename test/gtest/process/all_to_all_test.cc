@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many processes, each of which sends to all, itself included: active messages, tagged messages,
-// rendezvous, puts and atomics. Each byte that arrives is held against what was sent.
+// rendezvous, puts and atomics. Each byte that arrives is compared with the one that was sent.
 //
-// The number a process has is its rank. Its streams of active messages are numbered by it; the tags
-// of what it sends begin with it. Of its memory each peer has a slot to put to, and all add to one
-// counter.
+// The number of a process is its rank. Its streams of active messages are numbered by it, and the
+// tags of its messages begin with it. Its memory has a slot for the puts of each peer, and one
+// counter that all add to.
 #include <algorithm>
 #include <deque>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// kill -9 of a target of dc while the endpoints of all other targets wait for the DCIs that its own
-// endpoints hold, or share with them. Those fail, each once, with all they had under way; the
-// others lose nothing.
+// kill -9 of a dc target while the endpoints to all other targets wait for DCIs that the endpoints
+// to it hold, or share with them. The endpoints to it fail, each once, with all operations under
+// way; the others lose nothing.
 //
 //   sender    as many endpoints to the victim as channels (DCIs or streams of them), and 50 to five
 //             others
@@ -55,7 +55,7 @@ EntityOptions options_of(const Pool& pool) {
 
 // ---- The sender
 
-/// What one endpoint sends: a message for each turn that it gets.
+/// One endpoint's messages: one for each turn that it gets.
 struct Stream : uct_pending_req_t {
     Endpoint ep;
     std::uint32_t number = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the end of a peer is noticed, and what must come before it. Also: a stopped peer is not a
-// dead one.
+// Detection of the death of a peer, and the events that must come before it. Also: a stopped peer
+// is not a dead one.
 #include <csignal>
 #include <cstring>
 #include <ctime>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Long gets over sm, of which the owner of the memory copies a part when it can.
+// Long gets over sm: the owner of the memory copies a part of them when it can.
 #include <uct/api/tagwire_uct.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::uint64_t counter(const Entity& entity, std::string_view name) {
     return 0;
 }
 
-/// What the owner tells of its memory.
+/// Sends the remote key and the address of the owner's memory.
 void tell(const Side& side, const Buffer& memory) {
     side.control.send(pack({memory.packed_rkey(), bytes_of(memory.address())}));
 }
@@ -205,7 +205,7 @@ TEST_F(GetHelp, an_owner_that_does_not_progress_is_not_waited_for) {
             fill_pattern(memory.span(), kSeed);
             tell(side, memory);
             EXPECT_TRUE(side.control.await_signal());
-            // What it was asked to do meanwhile is over.
+            // Requests that came meanwhile are over.
             for (int i = 0; i < 100; ++i)
                 side.self.progress();
             EXPECT_EQ(counter(side.self, "helped_bytes"), 0U);

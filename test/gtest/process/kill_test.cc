@@ -36,7 +36,7 @@ T value_at(const Bytes& bytes) {
     return value;
 }
 
-/// What the survivor has under way to one victim.
+/// Operations that the survivor has under way to one victim.
 class Relation {
   public:
     Relation(Entity& self, Endpoint&& ep, const std::vector<Bytes>& hello)

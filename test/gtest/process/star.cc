@@ -102,7 +102,7 @@ void be_victim(Channel& control, const Setting& setting, const ScenePlan& plan, 
     await(control);  // its death comes first
 }
 
-// ---- Who lives on, and answers each message by one and a rendezvous
+// ---- The bystander, which answers each message by one and a rendezvous
 
 void be_bystander(Channel& control, const Setting& setting) {
     Entity self(resource_of(setting.transport), setting.options);

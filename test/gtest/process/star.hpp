@@ -25,7 +25,7 @@
 
 namespace tagwire::test {
 
-/// What one side has of the other.
+/// One side's view of the other.
 struct Stage {
     Entity& self;
     uct_ep_h peer;
@@ -55,7 +55,7 @@ class Scene {
 
     // ---- The survivor
     virtual void act(const Stage&) {}
-    /// What the death is to come after.
+    /// Whether the scene is ready for the death.
     virtual bool is_set(const Stage&) { return true; }
     /// The victim is dead, and that was not noticed yet.
     virtual void it_died(const Stage&) {}

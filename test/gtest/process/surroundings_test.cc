@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the system hides from a process, or grants it little of: the pids of other namespaces, and
-// descriptors that are under way.
+// Processes that the system restricts: hidden pids of other namespaces, and a low limit of
+// descriptors under way.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -116,8 +116,8 @@ bool give_up_rights() {
            (setresgid(kNobody, kNobody, kNobody) == 0 && setresuid(kNobody, kNobody, kNobody) == 0);
 }
 
-// A user may have as many descriptors under way as a process may have open. Who greets many peers
-// at once passes that, and greets the rest when the first have read.
+// A user may have as many descriptors under way as a process may have open. A process that greets
+// many peers at once exceeds that, and greets the rest when the first have read.
 TEST_F(Surroundings, many_peers_that_connect_at_once_are_greeted_one_after_the_other) {
     constexpr std::size_t kPeers = 60;
     constexpr rlim_t kDescriptors = 100;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who may talk to whom, and how bytes move where the kernel does not let one process read another.
+// Trust between processes: which of them may connect, and how bytes move where the kernel does not
+// let one process read another.
 #include <grp.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -157,7 +158,7 @@ TEST_P(CopyPath, moves_and_validates_every_size) {
     EXPECT_EQ(0, target.join());
 }
 
-/// How a get and a put of the first bytes by a key end.
+/// Statuses with which a get and a put of the first bytes by a key end.
 std::pair<ucs_status_t, ucs_status_t> use_key(Entity& self, uct_ep_h ep, const Bytes& packed,
                                               std::uint64_t address) {
     constexpr std::size_t kBytes = 100003;
@@ -192,7 +193,7 @@ TEST_P(CopyPath, a_key_that_was_taken_back_is_refused) {
             EXPECT_TRUE(progress_until(self, [&] { return control.has_message(); }));
             EXPECT_TRUE(control.await_signal());
             memory.reset();
-            // What takes its place has the place of its key, too.
+            // The memory that takes its place has the place of its key, too.
             memory = std::make_unique<Buffer>(self, 1 << 20, backing);
             control.signal();
             EXPECT_TRUE(progress_until(self, [&] { return control.has_message(); }));

@@ -9,7 +9,7 @@
 //    |  stops, kills, or cuts ------------------------->  X
 //    |               a message: fails within the bound
 //
-// The namespaces have no names: each is gone with the process that it was made by.
+// The namespaces have no names: each is gone with the process that made it.
 #include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -30,7 +30,7 @@ namespace {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 constexpr const char* kAddresses[] = {"10.93.8.1", "10.93.8.2"};
-// Of the peer. The sender's other timeouts are short, so that the bound is what a case waits for.
+// The peer's settings. The sender's other timeouts are short, so that a case waits for the bound.
 const Settings kPatient = {{"UD_PEER_TIMEOUT", "20ms"}, {"UD_REMOTE_TIMEOUT", "inf"}};
 
 Settings sender_with(const std::string& bound) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// kill -9 of a peer over verbs transports, in each phase of eager and rendezvous. What a device has
-// taken before the death may succeed; whatever does not, ends with an error.
+// kill -9 of a peer over verbs transports, in each phase of eager and rendezvous. Operations that a
+// device has taken before the death may succeed; all others end with an error.
 #include <cstring>
 
 #include "star.hpp"
@@ -103,7 +103,7 @@ class InFlight : public Scene {
     std::uint64_t sent_ = 0;
 };
 
-/// The receiver handles nothing any more, until we may send no more.
+/// The receiver handles nothing any more, until the sender is out of credit.
 class WithoutCredit : public Scene {
   public:
     bool is_set(const Stage& stage) override {
@@ -222,7 +222,7 @@ class RndvBeingRead : public RndvToTheDead {
 
 constexpr unsigned kMessages = 10;  // ud sends no more than 16 unanswered ones
 
-/// What was sent before is delivered before the error.
+/// Messages sent before the death are delivered before the error.
 class SentBefore : public Scene {
   public:
     void act(const Stage& stage) override {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // First contact of two processes that both sleep, on a fabric that loses the first packets: timers
-// wake whoever has to send again, and nobody is awake for nothing. A program of its own (it forks
-// before anything of the library runs).
+// wake the side that has to send again, and neither wakes up for nothing. A separate program,
+// because it forks before anything of the library runs.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -123,7 +123,7 @@ class Sleeper {
                 has_received_ = true;
         }
     }
-    /// What the peer waits for leaves by progress, until it is through, too.
+    /// Progresses until the peer is done too: the messages that it waits for leave by progress.
     int finish(int fd) {
         if (failed_)
             return 17;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker keeps of messages that nobody receives stays within its budget, whoever sent them:
-// honest peers that come and go, and peers that do not heed what they are told.
+// A worker keeps messages that nobody receives within its budget, whoever sent them: honest peers
+// that come and go, and peers that ignore what they are told.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -37,7 +37,8 @@ class MsgBudget : private Settings, public MsgTest {
         : Settings({{"TAGWIRE_UNEXPECTED_BYTES", std::to_string(kBudget)},
                     {"TAGWIRE_UNEXPECTED_MAX", "20000"}}) {}
 
-    /// The impostor sends that for as long as it is let, whatever it is told. What is kept at most.
+    /// The impostor sends `message` very often, or until the victim fails it, whatever it is told.
+    /// Returns the most messages and bytes that were kept.
     Kept flood(Impostor& impostor, const Bytes& message) {
         Kept most;
         for (int i = 0; i < 200'000 && node(0).failures.empty(); ++i) {

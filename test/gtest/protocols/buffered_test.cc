@@ -23,7 +23,7 @@ class MsgBuffered : private Settings, public MsgTest {
         how.source = source;
         ASSERT_EQ(tw_tag_recv(at.worker(), nullptr, 0, tag, 0, &how, nullptr), TW_INPROGRESS);
     }
-    /// What a buffered receive of `data` is told.
+    /// Checks the report of a buffered receive of `data`.
     static void expect_start(const tw_completion_t& done, const Bytes& data) {
         ASSERT_EQ(done.status, TW_OK);
         EXPECT_NE(done.flags & TW_DONE_BUFFERED, 0U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker that lives long meets peers that come, leave what nobody receives, and go: in order, by
-// force, or in the middle of a message. What it has taken for them it gives back.
+// A long-lived worker meets peers that come, leave messages that nobody receives, and go: in order,
+// by force, or in the middle of a message. It gives back everything that it took for them.
 #include <malloc.h>
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ int peers() {
     return named == nullptr ? kChurnPeersQuick : std::atoi(named);
 }
 
-/// What the process has, its peers being gone.
+/// Resources that the process holds when its peers are gone.
 struct Held {
     std::size_t heap = 0, descriptors = 0, mappings = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flush, close, failure, budgets, addresses that cannot be.
+// Flush, close, failure, budgets, invalid addresses.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -354,7 +354,7 @@ TEST_F(MsgEnds, a_worker_that_goes_ends_what_its_peers_have_with_it) {
     tw_op_t receive = op(&directed);
     receive.source = a.to(b);
     Bytes buffer(10), first(10);
-    // What was sent before the end is still received.
+    // A message sent before the end is still received.
     ASSERT_GE(tw_tag_send(b.to(a), pattern(10, 3).data(), 10, 3, nullptr, nullptr), TW_OK);
     run_some();
     ASSERT_EQ(tw_tag_recv(a.worker(), buffer.data(), 10, 1, 0, &receive, nullptr), TW_INPROGRESS);

@@ -186,7 +186,7 @@ TEST_F(MsgFlags, a_callback_runs_inside_progress_once) {
     ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 5, 0, &how, nullptr), TW_INPROGRESS);
     send(a, b, pattern(10, 1), 5);
     run_until([&] { return calls == 1; });
-    // What ends within the call is reported only if that is asked for, and then in progress.
+    // An operation that ends within the call is reported only if asked for, and then in progress.
     send(a, b, pattern(10, 1), 5);
     run_some();
     ASSERT_EQ(tw_tag_recv(b.worker(), buffer.data(), 10, 5, 0, &how, nullptr), TW_OK);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer that speaks the protocol of the messaging layer by hand: what it says is up to the test.
+// A peer that speaks the protocol of the messaging layer by hand: the test decides what it says.
 // It has an interface of the transport that takes first contact, and speaks over that alone.
 #pragma once
 
@@ -46,7 +46,7 @@ class Impostor {
     std::vector<Bytes> taken(proto::AmId am);
     /// The number of the victim's first rail of that transport.
     std::uint8_t rail_of(const std::string& transport) const;
-    /// How the victim knows us; 0: it has not said hello, or the endpoint has ended.
+    /// The victim's name for this peer; 0: it has not said hello, or the endpoint has ended.
     std::uint32_t name() const { return hello_.hello.id; }
 
     static constexpr std::uint64_t kId = 0x1234567812345678;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a peer says of requests, rails and itself that cannot be: it is dropped and counted, and
-// what was under way goes on.
+// Invalid messages of a peer about requests, rails and itself: they are dropped and counted, and
+// operations under way go on.
 #include <cstring>
 #include <deque>
 
@@ -26,7 +26,7 @@ class MsgImpostor : public MsgTest {
         ASSERT_EQ(tw_ep_create(victim().worker(), &params, &ep_), TW_OK);
         impostor_.run(victim());
     }
-    /// What the victim has sent of that kind; waits for the first.
+    /// The one message of that kind that the victim has sent; waits for it.
     Bytes next(AmId am) {
         std::vector<Bytes> messages;
         EXPECT_TRUE(impostor_.run_until(victim(), [&] {

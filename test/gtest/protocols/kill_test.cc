@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer is killed with everything under way. A program of its own (it forks before anything of the
-// library runs).
+// A peer is killed with everything under way. A separate program, because it forks before anything
+// of the library runs.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -162,7 +162,7 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
         EXPECT_EQ(node.failures.size(), 1U);
         EXPECT_EQ(tw_ep_close(ep, 0, nullptr, nullptr), TW_OK);
 
-        // What had come in full is still there; what was half done is not.
+        // A message that had come in full is still there; one that had come in part is not.
         node.done.clear();
         const tw_op_t late = op(5, 0);
         ASSERT_EQ(tw_tag_recv(node.worker(), buffer.data(), 10, 1, 0, &late, nullptr),
@@ -289,7 +289,7 @@ TEST_F(MsgKill, a_death_in_any_phase_of_connecting_is_heard_of) {
     tw_context_destroy(context);
 }
 
-/// What is told, and where.
+/// Reports of completions and failures, and where they come.
 struct Told {
     const char* where = "nowhere";
     int ended = 0;

@@ -182,7 +182,7 @@ void Reference::order_receives() {
     }
 }
 
-/// What `earlier`, which comes before them in posting order, says of the messages of others.
+/// The order that `earlier` imposes on messages that receives posted after it got.
 void Reference::order_against(const RefReceive& earlier) {
     const bool is_until_withdrawn = earlier.matches.empty() || earlier.kind == RefKind::kStream ||
                                     (earlier.kind == RefKind::kMany && earlier.withdrawn != kNever);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A naive reference of matching: one name space of one receiving worker.
 //
-// The order in which messages of different senders arrive is nobody's promise, so the reference
-// does not foretell what a receive gets. The program writes down what it did and what it was told,
-// each at a tick of one clock, and check() asks afterwards: is there any order of arrival by which
-// the rules give just this? With x < y for "x arrived before y", the rules say of message m, which
-// went to receive r:
+// The order in which messages of different senders arrive is not specified, so the reference does
+// not predict what a receive gets. The program records what it did and what it was told, each at a
+// tick of one clock, and check() asks afterwards: is there any order of arrival by which the rules
+// give exactly this? With x < y for "x arrived before y", the rules say of message m, which went to
+// receive r:
 //
 //   (1) messages of one sender arrive in the order in which they were sent;
 //   (2) m arrives after it was sent, and before anything was told that shows it;
@@ -37,7 +37,7 @@ inline constexpr Tick kNever = UINT64_MAX;
 inline constexpr std::size_t kNone = SIZE_MAX;
 inline constexpr unsigned kAnybody = ~0U;
 
-/// What a receiver is told of a message.
+/// The envelope of a message, as reported to its receiver.
 struct RefEnvelope {
     unsigned sender = 0;
     std::uint64_t tag = 0;

@@ -255,7 +255,7 @@ TEST_F(MsgSend, messages_of_many_lengths_keep_their_order) {
     }
 }
 
-/// What a callback was told.
+/// The last completion that a callback was given, and the number of calls.
 struct Told {
     tw_completion_t done{};
     int times = 0;
@@ -316,7 +316,7 @@ TEST_F(MsgSend, plain_messages_of_all_short_lengths_end_in_callbacks) {
     }
 }
 
-// What MPI over libfabric does: an immediate with every message, receives from one source.
+// The usage of MPI over libfabric: an immediate with every message, receives from one source.
 TEST_F(MsgSend, plain_messages_with_an_immediate_end_in_directed_receives) {
     constexpr std::size_t kLonger[] = {255, 256, 257, 1000, 4096, 8191, 8192, 8240, 20000};
     std::vector<std::size_t> lengths(131);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a message is divided over rails, and from which size.
+// The division of a message over rails, and the size from which it is divided.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Data of one rendezvous over several rails: where it is asked for, and when rails or endpoints go
-// in the middle. TAGWIRE_TEST_TRANSPORTS must have two rails that can read and write.
+// away midway. TAGWIRE_TEST_TRANSPORTS must have two rails that can read and write.
 #include <algorithm>
 #include <span>
 
@@ -68,7 +68,7 @@ class MsgStripe : private Settings, public MsgTest {
         return node(0).description().find(text) != std::string::npos &&
                node(1).description().find(text) != std::string::npos;
     }
-    /// Who reads or writes.
+    /// The node that reads or writes.
     Node& mover() { return node(is_put_ ? 0 : 1); }
     proto::Endpoint& endpoint(std::size_t of) {
         return proto::endpoint_of(node(of).to(node(1 - of)));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random use of the messaging layer by several workers of one process, held against the reference.
+// Random use of the messaging layer by several workers of one process, checked by the reference.
 //
-// A seed decides what is done: sends of every kind and length, receives of every kind, buffered
-// ones too, peeks, claims, cancels, flushes, closes, and how each end is reported. What the
-// workers report is checked at once: that an operation ends once, envelopes, both lengths, every
-// byte, that nothing else was written. settle() then receives whatever is left until nothing is
-// outstanding, and each name space of each worker is put to the reference.
+// A seed decides the operations: sends of every kind and length, receives of every kind, buffered
+// ones too, peeks, claims, cancels, flushes, closes, and how each end is reported. Reports of the
+// workers are checked at once: that an operation ends once, envelopes, both lengths, every byte,
+// that nothing else was written. settle() then receives whatever is left until nothing is
+// outstanding, and the reference checks each name space of each worker.
 //
 // A message begins with its number among those of its receiver and name space, and the rest follows
 // from that number; so does the immediate. One of fewer than four bytes and without an immediate
 // cannot be told from its like, and the reference finds out which it was.
 //
-// The seed decides what is done, not when packets move: a run that is repeated may differ from the
-// first one in its interleaving.
+// The seed decides the operations, not when packets move: a repeated run may interleave otherwise
+// than the first one.
 #pragma once
 
 #include <cstdlib>

@@ -45,8 +45,8 @@ void Traffic::end_close(TrafficOp& op, const tw_completion_t& done) {
     excuse(*op.node, *nodes_[op.peer]);
 }
 
-/// What is under way between them, in either direction, may be lost; the peer learns of it when it
-/// is spoken to again.
+/// Anything under way between the two, in either direction, may be lost; the peer learns of the
+/// close when it is spoken to again.
 void Traffic::close_by_force(TrafficNode& node, unsigned peer) {
     ++clock_;
     ++breaks_;

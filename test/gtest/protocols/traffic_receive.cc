@@ -123,7 +123,7 @@ void Traffic::claim(TrafficNode& node) {
     post_receive(op);
 }
 
-// ---- What they get
+// ---- Their results
 
 /// True: no message came of it.
 bool Traffic::ends_badly(TrafficOp& op, const tw_completion_t& done) {

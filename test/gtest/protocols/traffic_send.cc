@@ -182,7 +182,7 @@ void Traffic::end_flush(TrafficOp& op, const tw_completion_t& done) {
     check_flushed(to);
 }
 
-/// What was flushed has arrived.
+/// All flushed messages have arrived.
 void Traffic::check_flushed(TrafficNode& to) {
     std::uint64_t wanted = 0, arrived = 0;
     for (Reference& space : to.spaces)

@@ -45,7 +45,7 @@ class ModelLock {
     DetAtomic<std::uint32_t> held_{0};
 };
 
-/// What may be wrong with a worker, for tests that show that the model would find it.
+/// Flaws of a worker, for tests that show that the model would find them.
 enum class Flaw { kNone, kRingsBeforeItCounts, kDoesNotSettle };
 
 class ModelWorker {

@@ -31,7 +31,7 @@ TEST_F(MsgWait, both_sides_sleep_and_everything_arrives) {
             while (tw_worker_poll(b.worker(), &done, 1) == 0)
                 ASSERT_EQ(tw_worker_wait(b.worker(), TW_WAIT_SLEEP, 30 * kSecond), TW_OK);
             EXPECT_EQ(done.status, TW_OK);
-            // What the sender waits for leaves by progress.
+            // The messages that the sender waits for leave by progress.
             while (tw_worker_wait(b.worker(), TW_WAIT_SLEEP, kSecond / 50) == TW_OK) {
             }
         });
@@ -103,7 +103,7 @@ TEST_F(MsgWait, waiting_has_a_limit) {
     EXPECT_EQ(tw_worker_wait(a.worker(), static_cast<tw_wait_mode_t>(3), 0), TW_ERR_INVALID_PARAM);
 }
 
-// ---- What ends a wait
+// ---- Ends of a wait
 
 TEST_F(MsgWait, what_another_threads_progress_has_ended_ends_a_wait) {
     for (const tw_thread_mode_t threads : {TW_THREAD_SERIALIZED, TW_THREAD_MULTI}) {

@@ -98,7 +98,7 @@ TEST_F(MsgWaitThreads, any_thread_may_use_a_worker_of_multi_mode) {
     EXPECT_EQ(wrong, 0);
 }
 
-// ---- What another thread begins
+// ---- Operations that another thread begins
 
 /// A thread sleeps for what a callback tells; this one begins something that only progress can end.
 class MsgWaitMulti : public MsgTest {

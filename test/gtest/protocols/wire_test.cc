@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Decoding of what peers send: each message as it should be, cut short at every length, one byte
-// longer, and with fields that cannot be.
+// Decoding of messages from peers: each one valid, cut short at every length, one byte too long,
+// and with invalid fields.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -173,7 +173,7 @@ TEST(Wire, an_offer_has_the_address_that_it_says) {
     EXPECT_FALSE(decode(WireBytes(bytes_of(Wireup{1, 1, 2, 3})).first(23), &wireup, &behind));
 }
 
-// What is late is told from what was made up by the numbers that were in use.
+// Late numbers are told from invented ones by the numbers that were in use.
 TEST(MsgIdTable, a_number_that_was_in_use_is_past_and_one_that_is_or_will_be_is_not) {
     int object = 0;
     IdTable<int> table;

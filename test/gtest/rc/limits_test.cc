@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables of rc that fill up: places in queues, completions, buffers, credits. Each limit at the
-// least that its option takes and at its end, and sides that only receive.
+// Tables of rc that fill up: queue slots, completions, buffers, credits; each also at the least
+// that its option takes, and on sides that only receive.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -78,7 +78,7 @@ class RcLimits : public ::testing::TestWithParam<Limits> {
     std::vector<Connection> links_;
 };
 
-// What tells the senders of its progress asks for no completion, and nobody else posts there.
+// The receiver's credit messages ask for no completion, and nothing else is posted there.
 TEST_P(RcLimits, who_only_receives_goes_on_giving_credit) {
     open(GetParam().options, GetParam().peers);
     send_all(GetParam().each, [](uct_ep_h ep) { return uct_ep_am_short(ep, kId, 0, nullptr, 0); });

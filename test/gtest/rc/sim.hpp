@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several interfaces of rc or dc in one process on the virtual HCA, driven by a seed, and a plain
-// model of what they owe each other. Whatever the library calls back is held against the model at
+// model of what they owe each other. Each callback of the library is checked against the model at
 // once; settle() then waits until nothing is missing.
 //
 //   node   an interface with its memory; any may stop progressing for a while, or be closed
@@ -118,7 +118,7 @@ struct SimFetch {
     Bytes rkey;
 };
 
-/// What a pack callback writes.
+/// Data that a pack callback writes.
 struct SimPacked {
     std::uint64_t header;
     bool has_header;

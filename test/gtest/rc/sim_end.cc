@@ -125,8 +125,8 @@ void Sim::check_order() {
             ASSERT_LT(newest, message.position)
                 << "tagged message " << (message.tag >> 32) << " of link " << link->id
                 << " was taken before one sent earlier";
-            // Of a link that failed, what arrived is the beginning of what was sent; a node that
-            // is gone may have had a rendezvous under way before that.
+            // The messages that arrived over a failed link are the first ones sent; a node that is
+            // gone may have had a rendezvous under way before that.
             ASSERT_FALSE(is_lost && link->may_fail && link->to->is_alive &&
                          link->to->may_be_lost.empty())
                 << "one before " << (message.tag >> 32) << " of link " << link->id << " is missing";

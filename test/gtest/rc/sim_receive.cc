@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulation's nodes: receives they post, and what they are called back with.
+// The simulation's nodes: receives that they post, and their callbacks.
 #include <algorithm>
 #include <cstring>
 
@@ -192,14 +192,14 @@ void Sim::cancel(SimNode& node) {
         uct_iface_tag_recv_cancel(node.entity->iface(), &receive, is_forced ? 1 : 0);
     if (status == UCS_ERR_NO_RESOURCE)
         return;
-    // Of one whose message is being written the real end follows, forced or not.
+    // A receive whose message is being written still gets its real end, forced or not.
     const bool is_silent = is_forced && status != UCS_ERR_BUSY;
     EXPECT_EQ(is_silent || !is_forced ? UCS_OK : UCS_ERR_BUSY, status);
     receive.is_cancelled = true;
     receive.is_forced = is_silent;
     if (!is_silent)
         return;
-    // What had matched is gone with it; where the device matches that may not be known yet.
+    // A matched message is gone with it; where the device matches, that may not be known yet.
     if (receive.consumed > 0 || options_.has_device_tags)
         node.may_be_lost.emplace_back(receive.tag, receive.mask);
     std::erase(node.posted, &receive);

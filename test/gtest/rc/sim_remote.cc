@@ -34,7 +34,7 @@ void Sim::completed_get(SimOp& op) {
     SimOp& sent = *op.fetched->op;
     if (sent.is_over())
         return;
-    // What a layer above would be told by a message: the data was fetched.
+    // A layer above would learn by a message that the data was fetched.
     sent.is_dead = true;
     EXPECT_EQ(UCS_OK, uct_ep_tag_rndv_cancel(op.fetched_of->ep, sent.handle));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The simulation's links: what they send, and what must hold when it completes.
+// The simulation's links: their operations, and the checks of each completion.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -88,7 +88,7 @@ void Sim::completed(SimOp& op) {
     }
 }
 
-// That of an endpoint that was destroyed succeeds when nothing is under way any more.
+// A flush of an endpoint that was destroyed succeeds when nothing is under way any more.
 void Sim::completed_flush(SimOp& op) {
     SimLink& link = *op.link;
     for (const SimOp* other : link.ops) {
@@ -107,7 +107,7 @@ void Sim::completed_flush(SimOp& op) {
     });
 }
 
-// ---- What may be done
+// ---- Operations to choose from
 
 void Sim::act() {
     SimLink& link = pick_link();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random traffic between several rc interfaces, against a model. What the fabric does to packets is
-// set for the whole process (TAGWIRE_VHCA_LOSS and so on); the variants of this test set it.
+// Random traffic between several rc interfaces, against a model. The faults of the fabric are set
+// for the whole process (TAGWIRE_VHCA_LOSS and so on); the variants of this test set them.
 //
-// The seed decides what is done, not when packets move: a run that is repeated may differ from the
-// first one in its interleaving.
+// The seed decides the operations, not when packets move: a repeated run may interleave otherwise
+// than the first one.
 #include <cstdlib>
 
 #include "common/seeds.hpp"

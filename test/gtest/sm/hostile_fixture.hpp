@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An interface, an honest peer of it, and hostile ones (raw_peer.hpp) that break the rules: the
-// interface ends the hostile one's connection and counts a violation, and the honest peer goes on
-// undisturbed.
+// An interface, an honest peer, and hostile peers (raw_peer.hpp) that break the rules: the
+// interface ends the connection of a hostile peer and counts a violation, and the honest peer goes
+// on undisturbed.
 
 #pragma once
 
@@ -27,7 +27,7 @@ namespace tagwire::test {
 inline constexpr std::uint8_t kAmId = Entity::kAmId;
 inline constexpr int kHostileSteps = 2000;
 
-/** What this process holds at the moment. */
+/** Resources that this process holds at the moment. */
 struct Holdings {
     std::size_t descriptors;
     std::size_t mappings;
@@ -137,7 +137,7 @@ class HostilePeer : public testing::Test {
         return testing::AssertionSuccess();
     }
 
-    /** What the library answers to the peer. */
+    /** The library's answer to the peer. */
     RawMessage answer(RawPeer& peer) {
         for (int i = 0; i < kHostileSteps; ++i) {
             if (const auto message = peer.receive())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a peer may write into its ring: a message that breaks the format ends its connection, a
+// Hostile messages in the ring of a peer: a message that breaks the format ends its connection, a
 // request that is merely wrong is answered with an error.
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A peer that cheats in what it returns to us, asks of our rendezvous, or does with its buffers.
+// Hostile receivers: peers that cheat in the positions and buffers that they return, in the data
+// that they ask of a rendezvous, or in the use of their buffers.
 
 #include <gtest/gtest.h>
 
@@ -61,8 +62,8 @@ class HostileReceiver : public HostilePeer {
     Endpoint ep;
 };
 
-// Who reads no packets cannot be told at once that we leave; a connection of which it did not know
-// would stay for ever.
+// A peer that reads no packets cannot be told at once that this side leaves; if it were never told,
+// the connection would stay for ever.
 TEST_F(HostileReceiver, that_reads_no_packets_hears_later_that_we_leave) {
     ucs::Mapping page;
     ASSERT_EQ(ucs::map_shared(peer.bell_fd.get(), ucs::page_bytes(), &page), UCS_OK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a peer may say on the connection's socket, each rule broken by itself.
+// Rules for packets on the connection socket, each broken by itself.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

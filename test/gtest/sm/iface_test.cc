@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Interfaces of sm as a program sees them, where their ways are their own: connections that end,
-// and what may be left behind.
+// Behaviour of interfaces that is specific to sm: connections that end, and remnants that may be
+// left behind.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -333,7 +333,8 @@ TEST_F(SmCrowd, that_is_silent_for_a_while_is_heard_again) {
     }
 }
 
-// What a peer sends must not find the table full, for its end may be what the table waits for.
+// A peer's rendezvous never waits for a free operation: the answer that frees one may come behind
+// it.
 TEST_F(SmCrowd, has_more_rendezvous_under_way_than_the_hub_has_operations) {
     constexpr std::size_t kEach = 64;
     constexpr uct_tag_t kTag = 9;

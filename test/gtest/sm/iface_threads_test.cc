@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Interfaces of one process, each owned by a thread of its own, that talk to each other through the
-// public API: what they share in the process must be safe, and no wake-up may get lost.
+// public API: the state that they share must be thread-safe, and no wake-up may get lost.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -32,7 +32,7 @@ constexpr std::uint64_t kRounds = 10'000;
 constexpr std::uint8_t kId = Entity::kAmId;
 constexpr int kPatienceMs = 20'000;  // a wake-up that takes longer counts as lost
 
-/** What the threads of a case tell each other besides by messages. */
+/** Data that the threads of a case exchange other than by messages. */
 class Meeting {
   public:
     explicit Meeting(std::size_t sides)

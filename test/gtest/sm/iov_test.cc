@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Walking over the bytes of uct_iov_t arrays, against a list of all their addresses. rapidcheck
+// Iteration over the bytes of uct_iov_t arrays, against a list of all their addresses. rapidcheck
 // prints its seed first; RC_PARAMS="seed=N" replays.
 
 #include "uct/sm/iov.hpp"
@@ -22,7 +22,7 @@ namespace {
 TEST(CopyShort, copies_every_size_and_nothing_else) {
     constexpr std::size_t kMax = 120;
     for (std::size_t bytes = 0; bytes <= kMax; ++bytes) {
-        // Of exactly this size, so that AddressSanitizer sees a byte too many on either side.
+        // Exactly this size, so that AddressSanitizer sees a byte too many on either side.
         const std::unique_ptr<std::byte[]> from(new std::byte[bytes]);
         const std::unique_ptr<std::byte[]> to(new std::byte[bytes]);
         for (std::size_t i = 0; i < bytes; ++i) {

@@ -18,7 +18,7 @@ namespace tagwire::test {
 
 namespace {
 
-/// What the puppet says once it has closed its own copy of what it sent.
+/// The puppet's report that it has closed its own copy of the descriptor it sent.
 constexpr char kClosed = 'c';
 
 [[noreturn]] void run_puppet(int channel) {

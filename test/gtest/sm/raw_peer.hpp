@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A peer that speaks the shared-memory format by hand, so that it can break each rule by itself.
-// What it says is right until a test changes it.
+// Its messages are right until a test changes them.
 
 #pragma once
 

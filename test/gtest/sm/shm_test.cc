@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the transport takes from the system: which descriptors of a peer are refused, which sockets
-// a sweep removes, and how the lack of descriptors is reported.
+// System resources of the transport: which descriptors of a peer are refused, which sockets a sweep
+// removes, and how the lack of descriptors is reported.
 
 #include "ucs/sys/shm.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the control channel accepts from the other side.
+// Messages that the control channel accepts from the other side, and those that it refuses.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -30,7 +30,7 @@ class Explain : public testing::Test {
         return {std::istreambuf_iterator<char>(in), {}};
     }
 
-    /// What is said of one size over sm.
+    /// The output for one size over sm.
     static json size_over_sm(const std::string& size) {
         const Finished finished = tagwire({"explain", "--tl", "sm", "--size", size, "--json", "-"});
         EXPECT_EQ(finished.status, 0) << finished.error;

@@ -12,7 +12,7 @@
 
 namespace tagwire::test {
 
-/// Of the tests of `tagwire perf`, those that run over transports.
+/// Names of the tests of `tagwire perf` that run over transports.
 std::vector<const char*> tests_with_transport();
 
 /// A fixture for `transport`; skips where there is no virtual HCA.

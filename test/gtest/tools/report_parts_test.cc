@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a report is made of: what other programs print, medians and noise, values as words.
+// Parts of a report: output of other programs, medians and noise, formatted values.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -124,7 +124,7 @@ class SearchPath {
     const std::filesystem::path folder_ = new_folder();
 };
 
-/// What it says when it fails.
+/// The message of the failure that `call` throws.
 template <class Call>
 std::string failure_of(Call call) {
     try {

@@ -70,8 +70,8 @@ bool is_busy(const std::string& told) {
     return told.find(": left out, the machine is too busy") != std::string::npos;
 }
 
-/// What an XML parser that is none of ours finds wrong with a page: each section has one picture
-/// with a name, and a table with a number in each column.
+/// Faults that an independent XML parser finds in a page: each section has one picture with a name,
+/// and a table with a number in each column.
 /// On a machine too busy for all measurements, which `told` says then, sections may be empty.
 std::string fault_of(const std::string& file, const std::string& told) {
     constexpr const char* kCheck = R"(

@@ -135,7 +135,7 @@ void RcIface::map_qp(std::uint32_t qp_num, RcEp* ep) {
     page->eps[qp_num & 0xfff] = ep;
 }
 
-// ---- What it can do
+// ---- Capabilities
 
 ucs_status_t RcIface::query(uct_iface_attr_t* attr) {
     query_messages(attr);

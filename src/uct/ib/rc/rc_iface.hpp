@@ -84,7 +84,7 @@ class RcIface : public ib::MessageIface {
     void deliver_part(RcEp& ep, std::byte* message, std::size_t bytes, bool is_last);
     void take_part(RcEp& ep, std::byte* message, std::size_t bytes, unsigned flags);
 
-    // ---- What the base asks for
+    // ---- Hooks of the base
     void receive(const ib::Completion* completions, unsigned count) override;
     [[nodiscard]] ib::MessageEp* peer_of(std::uint32_t qp_num) const override {
         return of_qp(qp_num);

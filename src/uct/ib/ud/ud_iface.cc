@@ -226,7 +226,7 @@ UdIface::~UdIface() {
     receives_.close();
 }
 
-// ---- What it can do
+// ---- Capabilities
 
 ucs_status_t UdIface::query(uct_iface_attr_t* attr) {
     query_base(attr);

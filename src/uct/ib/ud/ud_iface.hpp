@@ -76,7 +76,7 @@ class UdIface : public ib::IbIface {
     void describe(const uct::DescribeSink& sink) const override;
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
 
-    // ---- What the node asks of its host
+    // ---- Requests of the node
     [[nodiscard]] bool can_send(bool is_control) const {
         return sq_free_ > (is_control ? 0 : sq_reserve_);
     }

@@ -112,7 +112,7 @@ class Node {
     /// Sends what may be sent. After a push or an ask.
     void pump(Outbound& outbound, std::uint64_t now);
 
-    // ---- What happens
+    // ---- Events
     void arrived(void* message, std::uint32_t bytes, std::uint64_t now);
     /// After a batch of them: acknowledgements that are due at once.
     void settle();

@@ -306,7 +306,7 @@ void Node<Host>::farewell() {
     }
 }
 
-// ---- What arrives
+// ---- Arrivals
 
 template <class Host>
 void Node<Host>::arrived(void* message, std::uint32_t bytes, std::uint64_t now) {

@@ -91,7 +91,7 @@ void UdIface::free_zombies() {
     }
 }
 
-// ---- What the node tells
+// ---- Reports of the node
 
 void UdIface::deliver(std::uint8_t am_id, void* message, std::uint32_t bytes) {
     auto* at = static_cast<std::byte*>(message);

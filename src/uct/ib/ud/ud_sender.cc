@@ -69,7 +69,7 @@ void Sender::did(const Next& step, std::uint64_t now) {
     set_deadline(now);
 }
 
-// ---- What arrived
+// ---- Arrivals
 
 bool Sender::accepted(std::uint32_t peer_id, std::uint32_t ahead_max, std::uint64_t now) {
     if (is_open_ || is_dead_)

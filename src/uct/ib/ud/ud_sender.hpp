@@ -91,7 +91,7 @@ class Sender {
     void did(const Next& step, std::uint64_t now);
     [[nodiscard]] void* packet(std::uint32_t psn) { return slot(psn).packet; }
 
-    // ---- What arrived
+    // ---- Arrivals
     /// False: not while connecting.
     bool accepted(std::uint32_t peer_id, std::uint32_t ahead_max, std::uint64_t now);
     /// All before `psn` have arrived; `release(packet)` is called for each that had not been

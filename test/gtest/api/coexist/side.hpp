@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What main.cc knows of the two sides: UCX's translation unit and ours. No header of either library
-// is included here.
+// The interface of main.cc to the two sides: UCX's translation unit and tagwire's. No header of
+// either library is included here.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * What a program reads to decide: flags, lengths, names; the configuration calls; registering
- * worker callbacks.
+ * Attributes that a program reads to decide: flags, lengths, names; the configuration calls;
+ * registering worker callbacks.
  */
 #include "dual.h"
 

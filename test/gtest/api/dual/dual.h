@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * What the dual programs share. Each program is compiled twice from the same text: against UCX's
- * headers and libraries, and against ours; it runs over the transport named on its command line and
- * prints what it saw. The outputs must be equal, so they hold behaviour only and no limit or
- * address of one library.
+ * Common code of the dual programs. Each program is compiled twice from the same text: against
+ * UCX's headers and libraries, and against tagwire's; it runs over the transport named on its
+ * command line and prints what it saw. The outputs must be equal, so they hold behaviour only and
+ * no limit or address of one library.
  */
 #ifndef DUAL_H
 #define DUAL_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Unreliable connections and datagrams: what is lost is lost, silently.
+// Unreliable connections and datagrams: lost packets are lost silently.
 #include "vhca/core/packet.hpp"
 #include "vhca/core/world.hpp"
 
@@ -179,7 +179,7 @@ TEST_F(VhcaUd, writes_do_not_exist) {
     EXPECT_EQ(world.send(1, 0, 8, world.remote(IBV_WR_RDMA_WRITE, 0)), EINVAL);
 }
 
-/// What no device of ours sends.
+/// Packets that no virtual HCA sends.
 class VhcaForeign : public testing::Test {
   protected:
     void inject(Packet packet, std::size_t payload, Route from) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DCIs, with streams and without, that take turns on more targets than there are of them, on a
-// fabric that loses, repeats and reorders: every message arrives exactly once, those of one DCI (or
-// stream) to one target in order, and memory is what a model says.
+// DCIs, with streams and without, that take turns on more targets than there are DCIs, on a fabric
+// that loses, repeats and reorders: every message arrives exactly once, those of one DCI (or
+// stream) to one target in order, and memory is as a model says.
 #include <map>
 
 #include "common/seeds.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kTargets = 5, kInitiators = 2, kStreams = 3, kRequests = 60;
 constexpr std::size_t kSlotBytes = 1024, kReceives = 64;
-// Of a: a slot per request. Of a target: slots of receives, then a slot and a word per channel.
+// Memory of a: a slot per request; of a target: receive slots, then a slot and a word per channel.
 constexpr std::size_t kChannels = kInitiators * kStreams;
 constexpr std::size_t kSlotsAt = kReceives * kSlotBytes;
 constexpr std::size_t kWordsAt = kSlotsAt + kChannels * kSlotBytes;
@@ -46,7 +46,7 @@ DcOptions options_of(std::uint64_t seed) {
     return options;
 }
 
-/// What the first bytes of a message say.
+/// The first bytes of a message.
 struct Label {
     std::uint32_t channel, number;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What lies between DCIs and a DCT: sessions, how they are opened, closed and forgotten; streams.
+// DC sessions between DCIs and a DCT: how they are opened, closed and forgotten; streams.
 #include "vhca/core/dc_world.hpp"
 
 namespace tagwire::vhca {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What goes wrong on a reliable connection, and what either side is told about it.
+// Errors on a reliable connection, and how they are reported to either side.
 #include "vhca/core/packet.hpp"
 #include "vhca/core/world.hpp"
 

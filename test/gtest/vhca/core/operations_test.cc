@@ -246,7 +246,7 @@ TEST(VhcaRc, packets_that_the_wire_refuses_are_continued) {
     EXPECT_EQ(world.a.wait().wc.opcode, IBV_WC_RDMA_READ);
 }
 
-// What the wire takes at once is less than what the first one has to send.
+// The wire takes fewer packets at once than the first queue pair has to send.
 TEST(VhcaRc, queue_pairs_take_turns_where_the_wire_is_narrow) {
     WorldOptions options;
     options.fabric.room_packets = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Data of reads that are placed in any order.
+// RDMA reads whose data is placed in any order.
 #include <algorithm>
 
 #include "vhca/core/world.hpp"
@@ -25,7 +25,8 @@ std::string letters(std::size_t count) {
     return text;
 }
 
-/// Steps until the read has completed. How often a byte was there while one before it was missing.
+/// Steps until the read has completed. Returns the number of steps after which a byte was there
+/// while one before it was missing.
 std::size_t gaps_of_a_read(World& world) {
     std::size_t gaps = 0;
     while (world.a.cq->is_empty()) {

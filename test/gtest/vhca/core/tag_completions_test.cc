@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of a message to a tag-matching SRQ: every form of completion.
+// Completions of messages to a tag-matching SRQ, in every form.
 #include "vhca/core/packet.hpp"
 #include "vhca/core/tag_world.hpp"
 
@@ -257,7 +257,7 @@ TEST(VhcaTagCompletion, sender_waits_until_there_is_an_untagged_receive) {
     EXPECT_TRUE(world.cq->is_empty());
     EXPECT_EQ(world.post_untagged(0), 0);
     expect_tagged(world.wait_tags(), 0, 0, kTagHeaderBytes + 10);
-    // What was refused was not counted: one is what there is.
+    // Refused attempts were not counted: there is one unexpected message.
     EXPECT_EQ(world.sync(1), 0);
     world.add(6, 77, 0, 100);
     ASSERT_EQ(world.send_eager(6, "match needs none"), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tag list against a naive one, over every short sequence of operations and random long ones.
+// The tag list against a naive model, over every short sequence of operations and random long ones.
 #include "vhca/core/tag_list.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ bool removes(TagList& list, std::uint32_t handle) {
     return gone != nullptr;
 }
 
-/// What the list must do, written down as plainly as possible.
+/// A naive model of the list, as plain as possible.
 class Reference {
   public:
     explicit Reference(std::uint32_t entries_max) : entries_max_(entries_max) {}

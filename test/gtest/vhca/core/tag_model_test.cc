@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device and software matching together, against a matcher that takes what the CQ tells one after
-// the other: several senders, a fabric that loses and repeats, software that polls late.
+// Tag matching by device and software together, against a matcher that takes the completions of the
+// CQ one by one: several senders, a fabric that loses and repeats, software that polls late.
 //
-// The software is a message-passing library in small: it searches what was unexpected before it
+// The software is a minimal message-passing library: it searches the unexpected messages before it
 // adds a receive, says with its operations how many unexpected messages it has dealt with, and
-// takes a receive back from the device when an unexpected message belongs there.
+// takes a receive back from the device when an unexpected message matches it.
 #include <algorithm>
 #include <deque>
 
@@ -41,7 +41,7 @@ struct Receive {
     [[nodiscard]] bool matches(const Message& arrived) const { return (arrived.tag & mask) == tag; }
 };
 
-/// How often what the test is about happened, over all seeds.
+/// Counts of the tested events, over all seeds.
 struct Totals {
     std::size_t matched = 0, read = 0, incomplete = 0, unexpected = 0, taken_back = 0, refused = 0;
 };

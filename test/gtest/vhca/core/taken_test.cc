@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a face whose programs keep their queues themselves has of the core: completions that are
-// taken at once, receives that are asked for, places that others account for, requests that are
-// none.
+// Core support for interfaces whose programs own the queues: completions handed to a consumer at
+// once, receives fetched from a source, queue space accounted for outside the core, NOP requests.
 #include <deque>
 
 #include "vhca/core/tag_world.hpp"

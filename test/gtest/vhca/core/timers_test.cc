@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits that take longer than was asked for, as those of cards do.
+// Timeouts that last longer than requested, as those of cards do.
 #include <set>
 
 #include "vhca/core/world.hpp"
@@ -18,7 +18,7 @@ WorldOptions stretched(std::uint64_t seed) {
     return options;
 }
 
-/// How long a peer that says nothing is waited for.
+/// Time from the send until the retries to a silent peer are exhausted.
 Time silence_of(std::uint64_t seed, Connection connection) {
     WorldOptions options = stretched(seed);
     options.connection = connection;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Devices on a simulated fabric with what a test needs around them: memory, queues, events.
+// Devices on a simulated fabric, with the memory, queues and events that a test needs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -108,7 +108,7 @@ class Host {
     Mr* mr = nullptr;
 };
 
-/// What a test asks of a connection; the defaults are patient.
+/// Attributes of a connection; the defaults are patient.
 struct Connection {
     ibv_mtu mtu = IBV_MTU_1024;
     std::uint32_t psn = 0x1000;  // of a's packets; b's begin 0x100 later

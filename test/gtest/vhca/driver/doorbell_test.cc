@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// No store to a doorbell page is missed by a thread that sleeps on the trap, and none waits for
-// ever.
+// Doorbell trap: a thread that sleeps on it misses no store to a doorbell page, and no store waits
+// for ever.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
@@ -232,7 +232,7 @@ TEST_F(VhcaDoorbell, a_store_to_another_page_waits_until_it_is_attended_to) {
     EXPECT_TRUE(is_noticed(other));
 }
 
-// Nobody stores zeros to a doorbell. Who does shall not keep the page open.
+// Drivers store no zeros to a doorbell. A program that does must not keep the page open.
 TEST_F(VhcaDoorbell, a_store_of_nothing_does_not_keep_the_page_open) {
     std::byte* const page = map(0);
     close();

@@ -144,7 +144,7 @@ TEST(VhcaEngine, a_target_that_only_sleeps_serves_reads_and_writes) {
     EXPECT_EQ(child.result(), 0);
 }
 
-// What is posted goes out and completes though no thread polls until it is over.
+// Posted requests go out and complete although no thread drives the engine meanwhile.
 TEST(VhcaEngine, an_initiator_that_does_not_poll_makes_progress) {
     Child child([](int socket) {
         Host host(kMemoryBytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A device of this process with what a test needs around it: memory, a queue, one RC queue pair.
+// A device of this process with the objects that a test needs: memory, a CQ, one RC queue pair.
 #pragma once
 
 #include <sched.h>
@@ -15,7 +15,7 @@
 
 namespace tagwire::test {
 
-/// What a peer needs to know.
+/// Address information for a peer.
 struct Address {
     std::uint64_t base = 0;
     std::uint32_t qpn = 0, rkey = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How fast do two processes exchange messages through the engine and the device? Prints the one-way
+// Measures messages between two processes through the engine and the device. Prints the one-way
 // latency of 8 bytes, the bandwidth of 64 KiB beside that of memcpy, and instructions per message.
 // `self N` sends N messages from a queue pair to itself, for callgrind.
 #include <linux/perf_event.h>

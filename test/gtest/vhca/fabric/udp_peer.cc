@@ -195,7 +195,7 @@ void take(Host& host, Datagrams& datagrams, const vhca::Completion& completion,
     const std::uint32_t kind = *count % 4;
     require(wc.byte_len == kSizes[kind], "a message has another length");
     require(((wc.wc_flags & IBV_WC_WITH_IMM) != 0) == (kind % 2 == 1), "immediate data");
-    // What was written the other side reads again, before it writes anew.
+    // The other side checks written data itself: it reads them back before the next round.
     require(kind == 3 || is_filled(host, wc.wr_id, wc.byte_len, round),
             "a message has other contents");
     ++*count;

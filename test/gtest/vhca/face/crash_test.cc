@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a program sees whose peer was killed.
+// Completions of a program whose peer was killed.
 #include <chrono>
 #include <optional>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs against <infiniband/verbs.h>, linked with the drop-in libibverbs.so.1: what a user of
-// the virtual HCA sees. Both ends are in this process, each with a context of its own.
+// Fixture of tests that use the virtual HCA through <infiniband/verbs.h>, linked with the drop-in
+// libibverbs.so.1. Both ends are in this process, each with a context of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ inline constexpr unsigned kUcRights = IBV_ACCESS_REMOTE_WRITE;
 /// Where the port of `context` is: a LID, or a GID where it needs one.
 ibv_ah_attr path_to(ibv_context* context);
 
-/// How a side is made.
+/// Options of a side.
 struct SideOptions {
     ibv_qp_type type = IBV_QPT_RC;
     bool has_srq = false;
@@ -33,7 +33,7 @@ struct SideOptions {
     std::size_t device = 0;  // in the list
 };
 
-/// How long a side waits for its peer; ibv_modify_qp(3).
+/// Timeout and retries of a side that waits for its peer; ibv_modify_qp(3).
 struct Patience {
     std::uint8_t timeout = 14, retry_cnt = 7, rnr_retry = 7;
 };
@@ -87,7 +87,7 @@ struct Pair {
     Side a, b;
 };
 
-/// How often to poll before giving up.
+/// The most polls before a wait gives up.
 inline constexpr int kPollsMax = 20'000'000;
 
 }  // namespace tagwire::test

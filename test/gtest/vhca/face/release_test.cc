@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of the objects of a context that is closed.
+// Release of the objects of a context that is closed.
 #include <fcntl.h>
 
 #include <atomic>
@@ -67,7 +67,7 @@ void to_init(ibv_qp* qp) {
               0);
 }
 
-// That nothing is leaked or used afterwards is for the sanitizer to see.
+// The sanitizer reports leaks and uses after the close.
 TEST(VhcaClose, takes_all_that_was_left_behind_along_but_channels) {
     ibv_context* context = open_device();
     ASSERT_NE(context, nullptr);

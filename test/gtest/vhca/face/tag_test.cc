@@ -28,7 +28,7 @@ ibv_srq_init_attr_ex tm_attr(ibv_pd* pd, ibv_cq* cq) {
     return attr;
 }
 
-/// What an extended CQ tells of one completion.
+/// One completion as an extended CQ reports it.
 struct Seen {
     std::uint64_t wr_id;
     ibv_wc_status status;
