@@ -13,14 +13,14 @@
 namespace tagwire::bootstrap {
 namespace {
 
-constexpr int kPauseMsMax = 20;
+constexpr int kLookMsMax = 20;
 constexpr std::size_t kIdLetters = 16;
 
 }  // namespace
 
 void Pause::wait(const Deadline& deadline) {
     ::poll(nullptr, 0, std::min(next_ms_, deadline.left_ms()));
-    next_ms_ = std::min(2 * next_ms_, kPauseMsMax);
+    next_ms_ = std::min(2 * next_ms_, kLookMsMax);
 }
 
 bool split_name(const std::string& name, const std::string& prefix, std::uint32_t* number_p,

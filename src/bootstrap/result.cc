@@ -12,7 +12,6 @@
 namespace tagwire::bootstrap {
 namespace {
 
-constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::size_t kRunsToldMax = 16;
 
 std::string format_text(const char* format, va_list arguments) {

@@ -10,6 +10,8 @@
 
 namespace tagwire::bootstrap {
 
+inline constexpr std::uint64_t kNsPerMs = 1'000'000;
+
 /// A status, and one sentence why when it is a failure.
 struct [[nodiscard]] Result {
     ucs_status_t status = UCS_OK;

@@ -12,7 +12,6 @@
 namespace tagwire::bootstrap {
 namespace {
 
-constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kTimeoutMsMax = 86'400'000;
 
 /// A method and its place, as in TAGWIRE_BOOTSTRAP.

@@ -15,10 +15,6 @@ constexpr const char* kNames[kProtocols] = {"short",    "bcopy",    "parts",
 /// which the sender cannot know. So it must be cheaper by more than this share.
 constexpr double kEagerMargin = 0.05;
 
-/// Sizes that are compared: up to 2^40 bytes, eight of each power of two.
-constexpr std::size_t kPowers = 40;
-constexpr std::size_t kStepsPerPower = 8;
-
 std::size_t index_of(Protocol protocol) {
     return static_cast<std::size_t>(protocol);
 }
@@ -137,18 +133,13 @@ double advantage(const RailCosts& rail, std::size_t bytes, BufferKind kind) {
                     (first_of(rail, true, bytes, kind).ns * (1 - kEagerMargin)));
 }
 
-std::size_t step(std::size_t i) {
-    const std::size_t power = std::size_t{1} << (i / kStepsPerPower);
-    return power + power * (i % kStepsPerPower) / kStepsPerPower;
-}
-
 /// The length from which rendezvous loses least, summed over all that may be eager. Where the
 /// costs cross once this is where they do; measurements may cross by accident, too.
 std::size_t crossover(const RailCosts& rail, BufferKind kind) {
     std::vector<std::size_t> sizes;
-    for (std::size_t i = 0; i <= kPowers * kStepsPerPower && step(i) <= rail.eager_max; ++i)
-        if (step(i) > rail.short_max && (sizes.empty() || sizes.back() < step(i)))
-            sizes.push_back(step(i));
+    for (std::size_t i = 0; i < kSizesCompared && size_compared(i) <= rail.eager_max; ++i)
+        if (size_compared(i) > rail.short_max && (sizes.empty() || sizes.back() < size_compared(i)))
+            sizes.push_back(size_compared(i));
     double best = 0;
     double sum = 0;
     std::size_t from = sizes.size();

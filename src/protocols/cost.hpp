@@ -29,6 +29,14 @@ constexpr bool is_rndv(Protocol protocol) {
     return protocol >= Protocol::kRndvGet;
 }
 
+/// Sizes at which costs are compared: eight of each power of two, below 2^41 bytes.
+inline constexpr std::size_t kSizeSteps = 8;
+inline constexpr std::size_t kSizesCompared = 41 * kSizeSteps;
+constexpr std::size_t size_compared(std::size_t i) {
+    const std::size_t power = std::size_t{1} << (i / kSizeSteps);
+    return power + power * (i % kSizeSteps) / kSizeSteps;
+}
+
 /// Registration of a buffer that is sent.
 enum class BufferKind : std::uint8_t {
     kMapped,    // it has a handle

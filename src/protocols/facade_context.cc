@@ -13,10 +13,6 @@ using namespace tagwire::proto;
 
 namespace {
 
-tw_status_t tw(ucs_status_t status) {
-    return static_cast<tw_status_t>(status);
-}
-
 /// Apart, so that the other modes save no registers for it.
 [[gnu::noinline]] unsigned progress_locked(Worker& worker) {
     unsigned count = 0;

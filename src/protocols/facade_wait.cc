@@ -17,12 +17,6 @@ using namespace tagwire::proto;
 
 namespace {
 
-constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
-
-tw_status_t tw(ucs_status_t status) {
-    return static_cast<tw_status_t>(status);
-}
-
 /// The state that a wait looks at, with the lock.
 struct Seen {
     unsigned moved = 0;            // by this thread's progress
@@ -105,8 +99,7 @@ class Wait {
         pollfd polled[] = {{fd_, POLLIN, 0}, {event_, POLLIN, 0}};
         const std::uint64_t now = tagwire::ucs::clock_now_ns();
         const std::uint64_t left = end_ns_ > now ? end_ns_ - now : 0;
-        const timespec time{static_cast<time_t>(left / kNsPerSecond),
-                            static_cast<long>(left % kNsPerSecond)};
+        const timespec time = tagwire::ucs::timespec_of(left);
         const int ready =
             ::ppoll(polled, event_ < 0 ? 1 : 2, end_ns_ == UINT64_MAX ? nullptr : &time, nullptr);
         was_interrupted_ = ready < 0 && errno == EINTR;

@@ -21,6 +21,10 @@
 
 namespace tagwire::proto {
 
+inline tw_status_t tw(ucs_status_t status) {
+    return static_cast<tw_status_t>(status);
+}
+
 /// The border of a call (ucs/memory/no_memory.hpp): logs, and answers TW_ERR_NO_MEMORY.
 inline tw_status_t refuse_no_memory(const char* call) {
     return static_cast<tw_status_t>(ucs::no_memory(call));

@@ -15,7 +15,6 @@ constexpr std::uint32_t kWhole = 1U << 16;
 constexpr int kRounds = 12;
 /// Fraction of the cost that striping must save: it takes queues and requests of more devices.
 constexpr double kMargin = 0.05;
-constexpr std::size_t kStepsPerPower = 8;
 
 bool is_control(std::string_view term) {
     return term == "request" || term == "answer" || term == "end";
@@ -175,9 +174,8 @@ std::size_t StripePlan::crossover() const {
     if (rules_.is_forced)
         return least;
     std::size_t from = kNever;
-    for (std::size_t step = kPowers * kStepsPerPower; step-- > 0;) {
-        const std::size_t power = std::size_t{1} << (step / kStepsPerPower);
-        const std::size_t bytes = power + power * (step % kStepsPerPower) / kStepsPerPower;
+    for (std::size_t step = kSizesCompared; step-- > 0;) {
+        const std::size_t bytes = size_compared(step);
         if (bytes < least)
             break;
         const double alone = cost_of(*members_[0].costs, direct_, bytes, BufferKind::kMapped).ns;

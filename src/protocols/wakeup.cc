@@ -11,12 +11,11 @@
 #include <cstring>
 
 #include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
 namespace {
-
-constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
 /// Takes what a timer or an event has counted.
 bool drain(int fd) {
@@ -69,12 +68,8 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
 
 ucs_status_t Wakeup::arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns) {
     itimerspec time{};
-    if (deadline_ns != UINT64_MAX) {
-        // A time of 0 would stop the timer.
-        const std::uint64_t due_ns = std::max<std::uint64_t>(deadline_ns, 1);
-        time.it_value.tv_sec = static_cast<time_t>(due_ns / kNsPerSecond);
-        time.it_value.tv_nsec = static_cast<long>(due_ns % kNsPerSecond);
-    }
+    if (deadline_ns != UINT64_MAX)  // a time of 0 would stop the timer
+        time.it_value = ucs::timespec_of(std::max<std::uint64_t>(deadline_ns, 1));
     drain(event_.get());
     if (drain(timer_.get()))
         return UCS_ERR_BUSY;

@@ -14,10 +14,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 
 namespace tagwire::ucs {
 
 std::uint64_t clock_now_ns();
+
+inline timespec timespec_of(std::uint64_t ns) {
+    constexpr std::uint64_t kNsPerS = 1'000'000'000;
+    return {static_cast<time_t>(ns / kNsPerS), static_cast<long>(ns % kNsPerS)};
+}
 
 namespace detail {
 enum class TickSource : int { kUnknown, kProcessor, kClock };

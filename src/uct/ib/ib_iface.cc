@@ -12,12 +12,11 @@
 #include "ucs/log/log.hpp"
 #include "ucs/sys/fd.hpp"
 #include "ucs/sys/limits.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::ib {
 
 namespace {
-
-constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 
 /// Bytes per second of data on a link: width times speed, less the coding.
 double bandwidth_of(const ibv_port_attr& attr) {
@@ -155,8 +154,7 @@ bool IbIface::drain_descriptors() {
 }
 
 void IbIface::wake_after(std::uint64_t ns) {
-    const itimerspec when{
-        {0, 0}, {static_cast<time_t>(ns / kNsPerSecond), static_cast<long>(ns % kNsPerSecond)}};
+    const itimerspec when{{0, 0}, ucs::timespec_of(ns)};
     ::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 

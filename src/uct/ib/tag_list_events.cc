@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned kIsMatch = IBV_WC_TM_MATCH, kIsData = IBV_WC_TM_DATA_VALID;
 
-ucs_status_t status_of(ibv_wc_status status) {
+ucs_status_t status_of_receive(ibv_wc_status status) {
     return status == IBV_WC_LOC_LEN_ERR ? UCS_ERR_MESSAGE_TRUNCATED : UCS_ERR_CONNECTION_RESET;
 }
 
@@ -79,7 +79,7 @@ TagEvent TagList::on_message(TagEntry& entry, const Completion& completion) {
 
 TagEvent TagList::on_failed_message(TagEntry& entry, const Completion& completion) {
     if (completion.status != IBV_WC_TM_RNDV_INCOMPLETE) {
-        return tell(TagEvent::Kind::kFailed, entry, status_of(completion.status),
+        return tell(TagEvent::Kind::kFailed, entry, status_of_receive(completion.status),
                     entry.state == State::kPosted);
     }
     // For the list it is a match like any other, in one or two completions.

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kHeadBytes = 24;
 constexpr std::uint8_t kBaseVersion = 1, kClassCm = 7, kClassVersion = 2, kMethodSend = 3;
 // 4.096 us << 20: what the kernel tells, and the number of times that it sends a message again.
-constexpr std::uint8_t kResponseTimeout = 20, kRetriesMax = 15;
+constexpr std::uint8_t kResponseTimeout = 20, kCmRetriesMax = 15;
 
 class Writer {
   public:
@@ -96,7 +96,7 @@ void format_req(const Message& m, Writer w) {
     w.put_bits(47, kResponseTimeout << 3 | (m.retry_count & 7));
     w.put(48, m.pkey);
     w.put_bits(50, unsigned{m.mtu} << 4 | (m.rnr_retry_count & 7U));
-    w.put_bits(51, kRetriesMax << 4 | (m.has_srq ? 8 : 0));
+    w.put_bits(51, kCmRetriesMax << 4 | (m.has_srq ? 8 : 0));
     w.put(52, m.local_lid);
     w.put(54, m.remote_lid);
     w.put(56, &m.local_gid, sizeof m.local_gid);

@@ -9,10 +9,10 @@
 namespace tagwire::vhca {
 namespace {
 
-constexpr std::uint64_t kSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                                   IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                                   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+constexpr std::uint64_t kDcSendOps =
+    IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
 /// Checks the requests besides DC. One creation flag is accepted, because it has no effect here.
 int check_extras(const mlx5dv_qp_init_attr& dv) {
@@ -30,7 +30,7 @@ int check_extras(const mlx5dv_qp_init_attr& dv) {
 
 int check_initiator(const ibv_qp_init_attr_ex& attr) {
     const bool has_ops = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-    if (has_ops && (attr.send_ops_flags & ~kSendOps) != 0)
+    if (has_ops && (attr.send_ops_flags & ~kDcSendOps) != 0)
         return EOPNOTSUPP;
     return attr.send_cq == nullptr ? EINVAL : 0;
 }
