@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "protocols/wire.hpp"
+#include "protocols/rndv_messages.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -19,7 +19,7 @@ struct Worker::Arrival {
     std::uint32_t send_id;
     std::span<const std::byte> bytes;  // data that came along; of a rendezvous, the keys
     bool is_rndv;
-    Rndv rndv;
+    Rts rts;
 };
 
 }  // namespace tagwire::proto

@@ -38,7 +38,7 @@ void Worker::buffer_message(Request& request, Unexpected& message) {
     else
         set_outstanding(request, ep);
     if (asks_for_ack)  // last: callbacks may end the endpoint, and the message with it
-        ep.control(ControlOp::kAck, send_id);
+        ep.control(Ack{send_id});
 }
 
 bool Worker::is_enough_here(const Unexpected& message) const {
@@ -73,7 +73,7 @@ void Worker::fetch(Request& request, Unexpected& message) {
     Endpoint& ep = *message.ep;
     set_outstanding(request, ep);
     grow_message(message, bytes);
-    begin_rndv(*own, ep, message.rndv, {message.data(), message.received});
+    begin_rndv(*own, ep, message.rts, {message.data(), message.received});
     hold_back(ep);
 }
 

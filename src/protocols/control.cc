@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "protocols/control_message.hpp"
 #include "protocols/endpoint.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/stripe.hpp"
@@ -22,10 +23,16 @@ struct PendingOfEndpoint {
     }
 };
 
+/// The request of this endpoint that a message names; nullptr: there is none.
+Request* Endpoint::own_request(std::uint32_t request_id) const {
+    Request* request = worker.request_named(request_id);
+    return request != nullptr && request->ep == this ? request : nullptr;
+}
+
 void Endpoint::update_direct() {
     const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
                            !rail_->matches_tags() && queue_.empty() && controls_.empty() &&
-                           !holds_data_ && !holds_ && !is_closing && !has_asked_;
+                           !eager_is_paused_ && !is_paused_ && !is_closing && !has_asked_;
     direct_end_ = is_direct ? short_data_max_ + 1 : 0;
     if (!worker.is_multi)
         unlocked_end_ = direct_end_;
@@ -62,7 +69,7 @@ ucs_status_t Endpoint::drain() {
 ucs_status_t Endpoint::drain_controls() {
     if (controls_.empty())
         return UCS_OK;
-    const ucs_status_t status = send_control(controls_.front());
+    const ucs_status_t status = send_now(controls_.front());
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
     controls_.pop_front();
@@ -73,7 +80,7 @@ ucs_status_t Endpoint::drain_queue() {
     if (queue_.empty() || !may_start(*queue_.front()))
         return UCS_OK;
     Request& request = *queue_.front();
-    if (holds_ && request.kind == RequestKind::kSend && request.offset == 0)
+    if (is_paused_ && request.kind == RequestKind::kSend && request.offset == 0)
         return UCS_OK;
     const ucs_status_t status = start(request);
     if (status == UCS_ERR_NO_RESOURCE)
@@ -113,7 +120,7 @@ void Endpoint::stall() {
 // ---- Control messages
 
 // A peer that has our hello may speak before we have its own, so we name ourselves only now.
-ucs_status_t Endpoint::send_control(Control message) {
+ucs_status_t Endpoint::send_now(Control message) {
     message.sender = peer_names;
     std::uint64_t head = 0;
     std::memcpy(&head, &message, sizeof head);
@@ -122,10 +129,10 @@ ucs_status_t Endpoint::send_control(Control message) {
                            sizeof message - sizeof head);
 }
 
-void Endpoint::control(ControlOp op, std::uint32_t a, std::int32_t b, std::uint64_t c) {
+void Endpoint::queue_control(const Control& message) {
     if (state_ == EpState::kFailed)
         return;
-    controls_.push_back({static_cast<std::uint32_t>(op), 0, a, b, c});
+    controls_.push_back(message);
     drain_and_arm();
 }
 
@@ -134,15 +141,14 @@ void Endpoint::say_reset(bool is_gone) {
     if (state_ != EpState::kReady || worker_id == worker.id())
         return;
     const bool is_in_order = is_gone && is_quiet();
-    send_control(
-        {static_cast<std::uint32_t>(ControlOp::kReset), 0, 0, is_in_order ? 1 : 0, number_});
+    send_now(Control::of(Reset{0, is_in_order ? 1U : 0U, number_}));
 }
 
 /// The peer's program has closed its endpoint. One that ours never had counts as closed, too.
 void Endpoint::on_bye() {
     peer_is_closed = true;
     if (!is_open && !std::exchange(has_said_bye_, true))
-        control(ControlOp::kBye, 0);
+        control(Bye{});
     worker.retire(*this);
 }
 
@@ -155,17 +161,17 @@ void Endpoint::on_leave() {
         worker.tell_end(*this, UCS_OK);
         farewell = UCS_ERR_NOT_CONNECTED;
     }
-    control(ControlOp::kLeft, has_left_ ? 1 : 0);
+    control(Left{has_left_ ? 1U : 0U});
     worker.retire(*this);
 }
 
 namespace {
 
 /// Status of an operation whose end the peer reports.
-ucs_status_t status_of_peer(const Control& message) {
-    if (message.b >= 0)
+ucs_status_t status_of_peer(std::int32_t status) {
+    if (status >= 0)
         return UCS_OK;
-    return message.b > UCS_ERR_LAST ? static_cast<ucs_status_t>(message.b) : UCS_ERR_IO_ERROR;
+    return status > UCS_ERR_LAST ? static_cast<ucs_status_t>(status) : UCS_ERR_IO_ERROR;
 }
 
 /// The request is an eager message that has gone, in part at least.
@@ -190,55 +196,91 @@ bool awaits_flush(const Request& request) {
 
 }  // namespace
 
-/// False: the peer cannot say that of a request of ours, or of none, at this time.
-bool Endpoint::on_end_of(Request* request, const Control& message) {
-    if (request == nullptr || request->ep != this)
+/// The ends of operations. False: the peer cannot say that of a request of ours, or of none, at
+/// this time.
+bool Endpoint::on_ack(Ack message) {
+    Request* request = own_request(message.send_id);
+    if (request == nullptr || !awaits_ack(*request))
         return false;
-    switch (static_cast<ControlOp>(message.op)) {
-        case ControlOp::kAck:
-            if (!awaits_ack(*request))
-                return false;
-            request->is_answered = true;  // it may come before the last part has gone
-            if (request->is_outstanding)
-                worker.finish(*request, UCS_OK);
-            return true;
-        case ControlOp::kAts:
-            if (!is_rndv_of_ours(request))
-                return false;
-            worker.finish(*request, status_of_peer(message));
-            return true;
-        case ControlOp::kDataEnd:
-            if (!Worker::awaits_data(request, this))
-                return false;
-            if (message.b >= 0)
-                return worker.rndv_written(*request);
-            worker.rndv_ended(*request, status_of_peer(message));
-            return true;
-        case ControlOp::kCanceled:
-            if (!awaits_cancel(*request))
-                return false;
-            worker.finish(*request, UCS_ERR_CANCELED);
-            return true;
-        default:
-            if (!awaits_flush(*request))
-                return false;
-            request->is_answered = true;
-            check_flushes();
-            return true;
-    }
+    request->is_answered = true;  // it may come before the last part has gone
+    if (request->is_outstanding)
+        worker.finish(*request, UCS_OK);
+    return true;
+}
+
+bool Endpoint::on_ats(Ats message) {
+    Request* request = own_request(message.send_id);
+    if (!is_rndv_of_ours(request))
+        return false;
+    worker.finish(*request, status_of_peer(message.status));
+    return true;
+}
+
+bool Endpoint::on_data_end(DataEnd message) {
+    Request* request = own_request(message.receive_id);
+    if (!Worker::awaits_data(request, this))
+        return false;
+    if (message.status >= 0)
+        return worker.rndv_written(*request);
+    worker.rndv_ended(*request, status_of_peer(message.status));
+    return true;
+}
+
+bool Endpoint::on_canceled(Canceled message) {
+    Request* request = own_request(message.send_id);
+    if (request == nullptr || !awaits_cancel(*request))
+        return false;
+    worker.finish(*request, UCS_ERR_CANCELED);
+    return true;
+}
+
+bool Endpoint::on_flushed(Flushed message) {
+    Request* request = own_request(message.flush_id);
+    if (request == nullptr || !awaits_flush(*request))
+        return false;
+    request->is_answered = true;
+    check_flushes();
+    return true;
 }
 
 /// The receiver of a rendezvous asks for its data.
-void Endpoint::on_cts(Request* request, const Control& message) {
-    const auto receive_id = static_cast<std::uint32_t>(message.b);
-    const bool is_there = request != nullptr && request->ep == this &&
-                          request->kind == RequestKind::kSend && request->is_outstanding;
-    if (!is_there)  // nobody waits for what is not there
-        return control(ControlOp::kDataEnd, receive_id, UCS_ERR_CANCELED);
-    if (!awaits_receiver(request) || receive_id == 0 || message.c == 0 ||
-        message.c > request->buffer.length)
-        return worker.count(WorkerCounter::kGarbage);
-    send_data(*request, receive_id, message.c);
+bool Endpoint::on_cts(Cts message) {
+    Request* request = own_request(message.send_id);
+    const bool is_there =
+        request != nullptr && request->kind == RequestKind::kSend && request->is_outstanding;
+    if (!is_there) {  // nobody waits for what is not there
+        control(DataEnd{.receive_id = message.receive_id, .status = UCS_ERR_CANCELED});
+        return true;
+    }
+    if (!awaits_receiver(request) || message.receive_id == 0 || message.bytes == 0 ||
+        message.bytes > request->buffer.length)
+        return false;
+    send_data(*request, message.receive_id, message.bytes);
+    return true;
+}
+
+/// Messages that end operations, or move their data on. False: it fits none.
+bool Endpoint::on_operation(const Control& message) {
+    switch (message.operation()) {
+        case ControlOp::kAck:
+            return on_ack(message.as<Ack>());
+        case ControlOp::kAts:
+            return on_ats(message.as<Ats>());
+        case ControlOp::kDataEnd:
+            return on_data_end(message.as<DataEnd>());
+        case ControlOp::kCanceled:
+            return on_canceled(message.as<Canceled>());
+        case ControlOp::kFlushed:
+            return on_flushed(message.as<Flushed>());
+        default:
+            return on_cts(message.as<Cts>());
+    }
+}
+
+void Endpoint::on_reset(Reset message) {
+    worker.connection_is_over(
+        *this, message.connection,
+        message.is_in_order == 1 ? UCS_ERR_NOT_CONNECTED : UCS_ERR_CONNECTION_RESET);
 }
 
 void Endpoint::on_control(const Control& message) {
@@ -247,38 +289,35 @@ void Endpoint::on_control(const Control& message) {
                     worker_id, controls_.size());
         return fail(UCS_ERR_EXCEEDS_LIMIT);
     }
-    Request* request = worker.request_named(message.a);
-    switch (static_cast<ControlOp>(message.op)) {
+    switch (message.operation()) {
         case ControlOp::kAck:
         case ControlOp::kAts:
         case ControlOp::kDataEnd:
         case ControlOp::kCanceled:
         case ControlOp::kFlushed:
-            if (!on_end_of(request, message))
+        case ControlOp::kCts:
+            if (!on_operation(message))
                 worker.count(WorkerCounter::kGarbage);
             break;
-        case ControlOp::kCts:
-            on_cts(request, message);
-            break;
         case ControlOp::kCancel:
-            if (worker.withdraw(*this, message.a))
-                control(ControlOp::kCanceled, message.a);
+            if (const auto [send_id] = message.as<Cancel>(); worker.withdraw(*this, send_id))
+                control(Canceled{send_id});
             break;
         case ControlOp::kFlush:
-            peer_may_go = message.b == 1;
-            control(ControlOp::kFlushed, message.a);
+            peer_may_go = message.as<Flush>().is_close == 1;
+            control(Flushed{message.as<Flush>().flush_id});
             break;
-        case ControlOp::kHoldData:
-            holds_data_ = true;
+        case ControlOp::kPauseEager:
+            eager_is_paused_ = true;
             break;
-        case ControlOp::kSendData:
-            holds_data_ = false;
+        case ControlOp::kResumeEager:
+            eager_is_paused_ = false;
             break;
-        case ControlOp::kHold:
-            holds_ = true;
+        case ControlOp::kPause:
+            is_paused_ = true;
             break;
         case ControlOp::kResume:
-            holds_ = false;
+            is_paused_ = false;
             worker.count_resumed();
             break;
         case ControlOp::kBye:
@@ -291,20 +330,18 @@ void Endpoint::on_control(const Control& message) {
             on_leave();
             break;
         case ControlOp::kLeft:
-            on_left(message.a != 0);
+            on_left(message.as<Left>().is_gone != 0);
             break;
         case ControlOp::kReset:
-            worker.connection_is_over(
-                *this, static_cast<std::uint32_t>(message.c),
-                message.b == 1 ? UCS_ERR_NOT_CONNECTED : UCS_ERR_CONNECTION_RESET);
+            on_reset(message.as<Reset>());
             break;
         case ControlOp::kLane:
             if (DeviceTags* tags = worker.device_tags())
-                tags->on_lane(*this, message.a);
+                tags->on_lane(*this, message.as<Lane>().rail);
             break;
         case ControlOp::kDown:
             if (stripes_ != nullptr)
-                stripes_->on_down(message.a, static_cast<std::uint32_t>(message.b));
+                stripes_->on_down(message.as<Down>());
             break;
     }
     if (state_ == EpState::kReady)
@@ -341,9 +378,8 @@ tw_status_t Endpoint::flush(RequestKind kind, const tw_op_t* op, tw_request_h* r
 ucs_status_t Endpoint::start_flush(Request& request) {
     if (request.id == 0 && worker.name(request) == 0)
         return UCS_ERR_NO_MEMORY;
-    const ucs_status_t status =
-        send_control({static_cast<std::uint32_t>(ControlOp::kFlush), 0, request.id,
-                      request.kind == RequestKind::kClose ? 1 : 0, 0});
+    const bool is_close = request.kind == RequestKind::kClose;
+    const ucs_status_t status = send_now(Control::of(Flush{request.id, is_close ? 1U : 0U}));
     if (status != UCS_OK)
         return status;
     flushes_.push_back(request);
@@ -389,7 +425,7 @@ void Endpoint::cancel(Request& request) {
         request_ended();
         update_direct();
     } else if (request.is_outstanding && request.id != 0 && request.kind == RequestKind::kSend) {
-        control(ControlOp::kCancel, request.id);
+        control(Cancel{request.id});
     }
 }
 

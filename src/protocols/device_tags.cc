@@ -23,15 +23,12 @@ DeviceReceive& receive_of(uct_tag_context_t* self) {
     return *static_cast<DeviceReceive*>(self);
 }
 
-std::uint32_t sender_of(std::uint64_t imm) {
-    return static_cast<std::uint32_t>(imm >> 32);
-}
-
 Worker::Arrival arrival_of(uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> bytes) {
+    const TagImm told = TagImm::decode(imm);
     Worker::Arrival arrival{};
     arrival.tag = tag;
-    arrival.imm = imm & kTagImmMax;
-    arrival.flags = kTagged | flag_if((imm & kTagImmIsSet) != 0, kImm);
+    arrival.imm = told.imm;
+    arrival.flags = kTagged | flag_if(told.has_imm, kImm);
     arrival.length = bytes.size();
     arrival.bytes = bytes;
     return arrival;
@@ -291,7 +288,7 @@ void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t 
         inline_data != nullptr ? static_cast<const std::byte*>(inline_data) : receive.bounce;
     Request& request = *detach(receive);
     worker_.count(WorkerCounter::kTagMatched);
-    Endpoint* ep = worker_.named(sender_of(imm));
+    Endpoint* ep = worker_.named(TagImm::decode(imm).sender);
     if (status != UCS_OK || ep == nullptr) {
         // A sender that is gone has taken back what nobody had received.
         put_back(receive);
@@ -333,11 +330,11 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
 
 ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned flags,
                                   uct_tag_t tag, std::uint64_t imm) {
-    Endpoint* ep = worker_.named(sender_of(imm));
+    Endpoint* ep = worker_.named(TagImm::decode(imm).sender);
     if ((flags & UCT_CB_PARAM_FLAG_MORE) != 0)
         return worker_.garbage("tagged message", length);
     if (ep == nullptr)
-        return worker_.of_nobody(sender_of(imm), "tagged message", length);
+        return worker_.of_nobody(TagImm::decode(imm).sender, "tagged message", length);
     learn(tag, *ep);
     const Worker::Arrival arrival =
         arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});

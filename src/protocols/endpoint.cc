@@ -82,8 +82,8 @@ std::string Endpoint::description() const {
         text += ", asks whether it can go";
     if (has_left_)
         text += ", has left";
-    if (holds_ || holds_data_)
-        text += holds_ ? ", the peer takes no messages" : ", the peer takes no data";
+    if (is_paused_ || eager_is_paused_)
+        text += is_paused_ ? ", the peer takes no messages" : ", the peer takes no data";
     for (const auto& [number, what] : {std::pair{queue_.size(), "waiting"},
                                        {outstanding.size(), "outstanding"},
                                        {receiving.size(), "being received"},
@@ -130,7 +130,7 @@ void Endpoint::open(void* data) {
     is_open = true;
     user_data = data;
     if (std::exchange(has_said_bye_, false) && !has_asked_)
-        control(ControlOp::kBack, 0);
+        control(Back{});
 }
 
 /// The program's endpoint has ended well. Ours stays while the peer's program has its own.
@@ -138,7 +138,7 @@ void Endpoint::closed() {
     is_open = false;
     is_closing = false;
     has_said_bye_ = true;
-    control(ControlOp::kBye, 0);
+    control(Bye{});
     worker.retire(*this);
 }
 
@@ -172,7 +172,7 @@ bool Endpoint::leave() {
     if (!is_quiet()) {
         worker.retire(*this);
     } else if (worker.id() < worker_id) {
-        control(ControlOp::kLeave, 0);
+        control(Leave{});
         has_asked_ = true;
         update_direct();
     }
@@ -186,7 +186,7 @@ void Endpoint::on_left(bool is_gone) {
         // The program came back meanwhile.
         if (is_gone)
             return worker.reconnect(*this);
-        control(ControlOp::kBack, 0);
+        control(Back{});
     } else if (is_gone) {
         worker.tell_end(*this, UCS_OK);
         fail(UCS_ERR_NOT_CONNECTED);

@@ -23,10 +23,13 @@
 #include <vector>
 
 #include "protocols/address.hpp"
+#include "protocols/control_message.hpp"
+#include "protocols/eager_header.hpp"
 #include "protocols/fifo.hpp"
 #include "protocols/request.hpp"
+#include "protocols/rndv_messages.hpp"
 #include "protocols/unexpected.hpp"
-#include "protocols/wire.hpp"
+#include "protocols/wireup_messages.hpp"
 #include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -98,7 +101,11 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
     tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
-    void control(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0);
+    /// Sends it behind those that wait.
+    template <class Body>
+    void control(const Body& body) {
+        queue_control(Control::of(body));
+    }
     /// `is_gone`: the worker goes; in order, unless something is under way.
     void say_reset(bool is_gone);
     void cancel(Request& request);
@@ -108,7 +115,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     void queue_transfer(Request& request);
     void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
     void pieces_ended(Request& request, ucs_status_t status);
-    void on_put_offer(const PutMessage& message);
+    void on_rtr(const RtrMessage& message);
     void drop_data(Request& request);
 
     // ---- Data over several rails (stripe.cc)
@@ -196,8 +203,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     UnexpectedList kept;
     std::uint64_t held_bytes = 0;  // of these, and of announced ones
     std::uint64_t sent_on = 0;     // bytes that came although it was told to hold
-    bool told_to_hold_data = false;
-    bool told_to_hold = false;
+    bool told_to_pause_eager = false;
+    bool told_to_pause = false;
     bool has_flooded = false;  // it fails because of that
 
     RequestList outstanding;  // sends that have gone and not ended
@@ -215,8 +222,15 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t start_rndv(Request& request);
     ucs_status_t send_request(Request& request);
     ucs_status_t start_flush(Request& request);
-    bool on_end_of(Request* request, const Control& message);
-    void on_cts(Request* request, const Control& message);
+    bool on_operation(const Control& message);
+    bool on_ack(Ack message);
+    bool on_ats(Ats message);
+    bool on_data_end(DataEnd message);
+    bool on_canceled(Canceled message);
+    bool on_flushed(Flushed message);
+    bool on_cts(Cts message);
+    void on_reset(Reset message);
+    Request* own_request(std::uint32_t request_id) const;
     bool awaits_receiver(const Request* request) const;
     bool is_rndv_of_ours(const Request* request) const;
     ucs_status_t send_parts(Request& request);
@@ -237,7 +251,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t move_pieces(Request& request);
     void transfer_ended(Request& request, ucs_status_t status);
     void lane_part_ended(Request& request, ucs_status_t status);
-    ucs_status_t send_put_offer(Request& request);
+    ucs_status_t send_rtr(Request& request);
     void all_is_written(Request& request, ucs_status_t status);
     void drain_and_arm();
     /// A step is a message, a part of one or a piece of a transfer.
@@ -256,7 +270,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     void log_failure() const;
     bool is_quiet() const;
     bool has_no_work() const;
-    ucs_status_t send_control(Control message);
+    ucs_status_t send_now(Control message);
+    void queue_control(const Control& message);
     void set_ready();
     void choose_lane();
     bool try_lane(std::size_t rail, std::size_t peer_rail);
@@ -290,8 +305,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     std::uint8_t peer_rail_ = 0;
     EpState state_ = EpState::kGreeting;
     ucs_status_t failure_ = UCS_OK;
-    bool holds_data_ = false;  // the peer wants requests of rendezvous only
-    bool holds_ = false;       // ... nothing
+    bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
+    bool is_paused_ = false;        // ... nothing
     bool is_armed_ = false;
     bool is_draining_ = false;
     bool is_stalled_ = false;    // drain_and_arm() is repeated in progress

@@ -29,7 +29,7 @@ bool is_half(const Unexpected& message) {
 /// Whether so many more bytes of that peer may be kept; it ends if it does not heed what it was
 /// told.
 bool Worker::admit(Endpoint& ep, std::uint64_t bytes) {
-    if (!ep.told_to_hold)
+    if (!ep.told_to_pause)
         return true;
     ep.sent_on += bytes;
     if (ep.sent_on <= Budget::kOnItsWayBytes || !budget_.would_be_passed(bytes))
@@ -49,16 +49,16 @@ bool Worker::admit(Endpoint& ep, std::uint64_t bytes) {
 void Worker::hold_back(Endpoint& ep) {
     drop_orphans();
     const bool is_data_full = ep.held_bytes > share() / 2 || budget_.is_data_held();
-    if (is_data_full && !ep.told_to_hold_data) {
-        ep.told_to_hold_data = has_held_data_ = true;
+    if (is_data_full && !ep.told_to_pause_eager) {
+        ep.told_to_pause_eager = has_held_data_ = true;
         count(WorkerCounter::kHeldData);
-        ep.control(ControlOp::kHoldData, 0);
+        ep.control(PauseEager{});
     }
-    if (budget_.is_all_held() && !ep.told_to_hold) {
-        ep.told_to_hold = has_held_ = true;
+    if (budget_.is_all_held() && !ep.told_to_pause) {
+        ep.told_to_pause = has_held_ = true;
         ep.sent_on = 0;
         count(WorkerCounter::kHeld);
-        ep.control(ControlOp::kHold, 0);
+        ep.control(Pause{});
     }
 }
 
@@ -68,26 +68,26 @@ bool Worker::may_send_data(const Endpoint& ep) const {
 
 /// Something of that peer is kept no more; null: it is gone.
 void Worker::let_go_on(Endpoint* ep) {
-    if (ep != nullptr && ep->told_to_hold_data && may_send_data(*ep)) {
-        ep->told_to_hold_data = false;
-        ep->control(ControlOp::kSendData, 0);
-    } else if (ep != nullptr && ep->told_to_hold_data) {
+    if (ep != nullptr && ep->told_to_pause_eager && may_send_data(*ep)) {
+        ep->told_to_pause_eager = false;
+        ep->control(ResumeEager{});
+    } else if (ep != nullptr && ep->told_to_pause_eager) {
         has_held_data_ = true;
     }
     if (has_held_data_ && budget_.is_data_resumed()) {
         has_held_data_ = false;
         names_.for_each([&](Endpoint& held) {
-            if (held.told_to_hold_data && may_send_data(held)) {
-                held.told_to_hold_data = false;
-                held.control(ControlOp::kSendData, 0);
+            if (held.told_to_pause_eager && may_send_data(held)) {
+                held.told_to_pause_eager = false;
+                held.control(ResumeEager{});
             }
         });
     }
     if (has_held_ && budget_.is_all_resumed()) {
         has_held_ = false;
         names_.for_each([](Endpoint& held) {
-            if (std::exchange(held.told_to_hold, false))
-                held.control(ControlOp::kResume, 0);
+            if (std::exchange(held.told_to_pause, false))
+                held.control(Resume{});
         });
     }
 }
@@ -144,7 +144,7 @@ Unexpected* Worker::make_message(Endpoint& ep, const Arrival& arrival) {
     message->send_id = arrival.send_id;
     message->is_rndv = arrival.is_rndv;
     message->is_tagged = (arrival.flags & kTagged) != 0;
-    message->rndv = arrival.rndv;
+    message->rts = arrival.rts;
     message->received = arrival.bytes.size();
     message->held = held;
     if (!arrival.bytes.empty())

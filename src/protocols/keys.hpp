@@ -12,7 +12,7 @@
 
 #include "protocols/context.hpp"
 #include "protocols/memory.hpp"
-#include "protocols/wire.hpp"
+#include "protocols/rndv_messages.hpp"
 
 namespace tagwire::proto {
 

@@ -5,10 +5,10 @@
 
 #include <utility>
 
+#include "protocols/eager_header.hpp"
 #include "protocols/rail_costs.hpp"
 #include "protocols/scheme.hpp"
 #include "protocols/stripe.hpp"
-#include "protocols/wire.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {

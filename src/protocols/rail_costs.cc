@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "protocols/eager_header.hpp"
 #include "protocols/rndv_transfer.hpp"
-#include "protocols/wire.hpp"
 
 namespace tagwire::proto {
 

@@ -113,24 +113,24 @@ ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
         return of_nobody(header.sender, "rendezvous", length);
     const WireBytes behind{data + sizeof header, length - sizeof header};
     if ((header.flags & kAnnounced) != 0)
-        return announce(*ep, AmId::kRndv, header, behind);
+        return announce(*ep, AmId::kRts, header, behind);
     take_rndv(*ep, header, behind, nullptr);
     return UCS_OK;
 }
 
 /// As take_eager().
 bool Worker::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
-    RndvBody body;
+    RtsBody body;
     if (!decode(header, behind, &body))
         return drop("request of a rendezvous", behind.size());
     Arrival arrival{};
     arrival.bytes = body.keys.all();
     arrival.imm = body.imm;
-    arrival.rndv = body.rndv;
+    arrival.rts = body.rts;
     arrival.tag = header.tag;
     arrival.flags = header.flags;
-    arrival.length = arrival.rndv.length;
-    arrival.send_id = arrival.rndv.send_id;
+    arrival.length = arrival.rts.length;
+    arrival.send_id = arrival.rts.send_id;
     arrival.is_rndv = true;
     if (request == nullptr)
         arrive_unmatched(ep, arrival);
@@ -191,7 +191,7 @@ bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_
     bool is_message = message.header.tag == tag;
     if (!is_message)
         drop("message whose place has another tag", message.bytes.size());
-    else if (message.am == AmId::kRndv)
+    else if (message.am == AmId::kRts)
         is_message = take_rndv(ep, message.header, message.bytes, request);
     else
         is_message = take_eager(ep, message.header, message.bytes, request);
@@ -241,12 +241,12 @@ void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
     use_room(request, fits);
     if (arrival.is_rndv)
-        return begin_rndv(request, ep, arrival.rndv, arrival.bytes);
+        return begin_rndv(request, ep, arrival.rts, arrival.bytes);
     request.wanted = fits;
     request.acks = arrival.flags & kAcks;
     request.peer_id = arrival.send_id;
     if ((request.acks & kAckMatch) != 0)
-        ep.control(ControlOp::kAck, arrival.send_id);
+        ep.control(Ack{arrival.send_id});
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now);
@@ -264,7 +264,7 @@ void Worker::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
 /// All data of an eager message is in the buffer.
 void Worker::end_receive(Request& request, Endpoint& ep) {
     if ((request.acks & kAckDelivery) != 0)
-        ep.control(ControlOp::kAck, request.peer_id);
+        ep.control(Ack{request.peer_id});
     request.done.length = request.wanted;
     finish(request,
            request.done.message_length > request.wanted ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
@@ -340,15 +340,15 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
 }
 
 ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
-    PutMessage message;
+    RtrMessage message;
     if (!decode({data, length}, &message))
         return garbage("offer to write", length);
-    Endpoint* ep = names_.find(message.offer.sender);
+    Endpoint* ep = names_.find(message.rtr.sender);
     if (ep == nullptr)
-        return of_nobody(message.offer.sender, "offer to write", length);
+        return of_nobody(message.rtr.sender, "offer to write", length);
     if (ep->state() != EpState::kReady)
         return garbage("offer to write", length);
-    ep->on_put_offer(message);
+    ep->on_rtr(message);
     return UCS_OK;
 }
 

@@ -27,7 +27,7 @@ std::span<const std::byte> key_for(const Endpoint& ep, std::span<const std::byte
                                                                   : std::span<const std::byte>{};
 }
 
-RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rndv& rndv, bool has_key) {
+RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, bool has_key) {
     const Rail& rail = ep.rail();
     const Domain& domain = rail.domain();
     const Buffer& buffer = request.buffer;
@@ -45,7 +45,7 @@ RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rndv& rndv,
     // A handle stays; its key ends with a connection of the endpoint's own.
     facts.takes_key_back = !domain.registers_cheaply && (!has_handle || !rail.connects_to_iface());
     facts.has_peer_key = has_key;
-    facts.peer_can_put = (rndv.flags & kRndvCanPut) != 0;
+    facts.peer_can_put = (rts.flags & kRtsCanPut) != 0;
     return facts;
 }
 
@@ -81,23 +81,23 @@ void Worker::count_copy() {
         count(WorkerCounter::kRndvFallback);
 }
 
-void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
+void Worker::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
                         std::span<const std::byte> keys) {
     count(WorkerCounter::kRxRndv);
-    request.wanted = std::min<std::uint64_t>(rndv.length, request.buffer.length);
+    request.wanted = std::min<std::uint64_t>(rts.length, request.buffer.length);
     request.offset = 0;
-    request.peer_id = rndv.send_id;
-    request.done.message_length = rndv.length;
+    request.peer_id = rts.send_id;
+    request.done.message_length = rts.length;
     set_outstanding(request, ep);
     if (request.wanted == 0)
         return rndv_ended(request, UCS_OK);
     RndvScheme scheme = RndvScheme::kCopy;
     if (ep.state() == EpState::kReady) {
         const auto key = key_for(ep, keys);
-        const RndvFacts facts = facts_of(request, ep, rndv, !key.empty());
+        const RndvFacts facts = facts_of(request, ep, rts, !key.empty());
         scheme = pick_scheme(available_schemes(ep.rail(), facts), options().scheme(), facts);
         if (scheme == RndvScheme::kGet) {
-            if (auto read = make_read(request, ep, rndv.address, key)) {
+            if (auto read = make_read(request, ep, rts.address, key)) {
                 request.transfer = read.release();
                 count(WorkerCounter::kRndvGet);
                 return ep.begin_transfer(request, keys, false);
@@ -111,15 +111,14 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
         return ep.queue_transfer(request);
     }
     count_copy();
-    ep.control(ControlOp::kCts, rndv.send_id, static_cast<std::int32_t>(request.id),
-               request.wanted);
+    ep.control(Cts{.send_id = rts.send_id, .receive_id = request.id, .bytes = request.wanted});
 }
 
 /// The data is here, or will not come: the sender is told, and the receive ends.
 void Worker::rndv_ended(Request& request, ucs_status_t status) {
     Endpoint& ep = *request.ep;
     if (!request.is_start || status != UCS_OK)
-        ep.control(ControlOp::kAts, request.peer_id, status);
+        ep.control(Ats{.send_id = request.peer_id, .status = status});
     request.done.length = request.wanted;
     if (status == UCS_OK && request.done.message_length > request.wanted)
         status = UCS_ERR_MESSAGE_TRUNCATED;
@@ -161,17 +160,17 @@ ucs_status_t Endpoint::drain_data() {
         return UCS_OK;
     if (request->transfer != nullptr)
         return move_pieces(*request);
-    return request->kind == RequestKind::kReceive ? send_put_offer(*request) : send_piece(*request);
+    return request->kind == RequestKind::kReceive ? send_rtr(*request) : send_piece(*request);
 }
 
 ucs_status_t Endpoint::send_piece(Request& request) {
     struct Piece {
-        Data head;
+        RndvData head;
         const Request* request;
         std::size_t bytes;
     } piece{{request.offset, request.peer_id, peer_names}, &request, 0};
-    piece.bytes =
-        std::min<std::uint64_t>(rail_->bcopy_max - sizeof(Data), request.wanted - request.offset);
+    piece.bytes = std::min<std::uint64_t>(rail_->bcopy_max - sizeof(RndvData),
+                                          request.wanted - request.offset);
     const auto pack = [](void* to, void* arg) {
         const auto& packed = *static_cast<const Piece*>(arg);
         std::memcpy(to, &packed.head, sizeof packed.head);
@@ -191,7 +190,7 @@ ucs_status_t Endpoint::send_piece(Request& request) {
             request.peer_id = 0;  // it may have been the start that a buffered receive shows
     }
     if (sent < 0) {
-        control(ControlOp::kDataEnd, request.peer_id, static_cast<std::int32_t>(sent));
+        control(DataEnd{.receive_id = request.peer_id, .status = static_cast<std::int32_t>(sent)});
         worker.finish(request, static_cast<ucs_status_t>(sent));
     }
     return UCS_INPROGRESS;

@@ -17,19 +17,19 @@ namespace tagwire::proto {
 
 namespace {
 
-struct OfferPacking {
-    PutOffer offer;
+struct RtrPacking {
+    Rtr rtr;
     std::byte key[UINT8_MAX];
     Keys others;
 
     static std::size_t pack(void* to, void* arg) {
-        const auto& packing = *static_cast<const OfferPacking*>(arg);
-        std::memcpy(to, &packing.offer, sizeof packing.offer);
-        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.offer, packing.key,
-                    packing.offer.key_bytes);
-        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.offer + packing.offer.key_bytes,
+        const auto& packing = *static_cast<const RtrPacking*>(arg);
+        std::memcpy(to, &packing.rtr, sizeof packing.rtr);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.rtr, packing.key,
+                    packing.rtr.key_bytes);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.rtr + packing.rtr.key_bytes,
                     packing.others.bytes, packing.others.used);
-        return sizeof packing.offer + packing.offer.key_bytes + packing.others.used;
+        return sizeof packing.rtr + packing.rtr.key_bytes + packing.others.used;
     }
 };
 
@@ -42,7 +42,7 @@ uct_mem_h target_of(const Request& request, std::size_t domain) {
 }
 
 /// nullptr: the sender cannot write.
-std::unique_ptr<RndvTransfer> make_write(Request& request, const Rail& rail, const PutOffer& offer,
+std::unique_ptr<RndvTransfer> make_write(Request& request, const Rail& rail, const Rtr& rtr,
                                          std::span<const std::byte> key) {
     const Domain& domain = rail.domain();
     if (!rail.can_put() || key.size() != domain.attr.rkey_packed_size ||
@@ -53,8 +53,8 @@ std::unique_ptr<RndvTransfer> make_write(Request& request, const Rail& rail, con
         return nullptr;
     write->is_put = true;
     write->component = domain.component;
-    write->address = offer.address;
-    write->end = offer.length;
+    write->address = rtr.address;
+    write->end = rtr.length;
     write->request = &request;
     if (request.buffer.memory != nullptr) {
         write->memh = request.buffer.memory->handle(rail.domain_index());
@@ -92,30 +92,30 @@ bool Worker::register_target(Request& request, const Rail& rail) {
                           &request.registration) == UCS_OK;
 }
 
-ucs_status_t Endpoint::send_put_offer(Request& request) {
+ucs_status_t Endpoint::send_rtr(Request& request) {
     const Domain& domain = rail_->domain();
-    OfferPacking packing{};
-    packing.offer = {peer_names,
-                     request.peer_id,
-                     request.id,
-                     static_cast<std::uint8_t>(rail_->domain_index()),
-                     static_cast<std::uint8_t>(domain.attr.rkey_packed_size),
-                     0,
-                     0,
-                     request.wanted,
-                     reinterpret_cast<std::uintptr_t>(request.buffer.base)};
+    RtrPacking packing{};
+    packing.rtr = {peer_names,
+                   request.peer_id,
+                   request.id,
+                   static_cast<std::uint8_t>(rail_->domain_index()),
+                   static_cast<std::uint8_t>(domain.attr.rkey_packed_size),
+                   0,
+                   0,
+                   request.wanted,
+                   reinterpret_cast<std::uintptr_t>(request.buffer.base)};
     ucs_status_t status =
         uct_md_mkey_pack(domain.md, target_of(request, rail_->domain_index()), packing.key);
     // A handle's key ends with a connection of the endpoint's own, and with nothing else.
     if (request.buffer.memory != nullptr && worker.options().scheme() == RndvScheme::kAuto)
-        packing.offer.flags = kPutByConnection;
+        packing.rtr.flags = kRtrByConnection;
     if (request.buffer.memory != nullptr && request.wanted >= rail_->striped_from()) {
         packing.others.add_others(*request.buffer.memory, rail_->domain_index());
-        packing.offer.key_count = packing.others.count;
+        packing.rtr.key_count = packing.others.count;
     }
     if (status == UCS_OK) {
-        status = status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kPut),
-                                           OfferPacking::pack, &packing, 0));
+        status = status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kRtr),
+                                           RtrPacking::pack, &packing, 0));
     }
     if (status == UCS_ERR_NO_RESOURCE)
         return status;
@@ -137,25 +137,25 @@ bool Worker::rndv_written(Request& request) {
 
 // ---- The sender
 
-void Endpoint::on_put_offer(const PutMessage& message) {
-    const PutOffer& offer = message.offer;
-    Request* request = worker.request_named(offer.send_id);
-    if (!awaits_receiver(request) || offer.length > request->buffer.length)
+void Endpoint::on_rtr(const RtrMessage& message) {
+    const Rtr& rtr = message.rtr;
+    Request* request = worker.request_named(rtr.send_id);
+    if (!awaits_receiver(request) || rtr.length > request->buffer.length)
         return worker.count(WorkerCounter::kGarbage);
     std::unique_ptr<RndvTransfer> write;
-    if (offer.domain == domain_of_peer(peer_rail_)) {
-        const WireBytes key = message.keys.all().subspan(sizeof(KeyHead), offer.key_bytes);
-        write = make_write(*request, *rail_, offer, key);
+    if (rtr.domain == domain_of_peer(peer_rail_)) {
+        const WireBytes key = message.keys.all().subspan(sizeof(KeyHead), rtr.key_bytes);
+        write = make_write(*request, *rail_, rtr, key);
     }
     if (write == nullptr) {
-        send_data(*request, offer.receive_id, offer.length);
+        send_data(*request, rtr.receive_id, rtr.length);
         return drain_and_arm();
     }
-    request->peer_id = offer.receive_id;
-    request->wanted = offer.length;
+    request->peer_id = rtr.receive_id;
+    request->wanted = rtr.length;
     request->offset = 0;
     request->transfer = write.release();
-    begin_transfer(*request, message.keys.all(), (offer.flags & kPutByConnection) != 0);
+    begin_transfer(*request, message.keys.all(), (rtr.flags & kRtrByConnection) != 0);
 }
 
 /// The pieces are in the peer's memory, or one has failed. After a failure of the endpoint, fail()
@@ -166,7 +166,7 @@ void Endpoint::all_is_written(Request& request, ucs_status_t status) {
     if (status == UCS_OK)
         status = uct_ep_fence(lane_, 0);
     end_transfer(request);
-    control(ControlOp::kDataEnd, request.peer_id, status);
+    control(DataEnd{.receive_id = request.peer_id, .status = status});
     if (status != UCS_OK)
         worker.finish(request, status);
 }

@@ -13,10 +13,14 @@ namespace tagwire::proto {
 
 namespace {
 
-void add_total(Envelope& envelope, std::uint64_t total) {
-    envelope.header.flags |= kMoreParts;
-    envelope.words[(envelope.bytes - sizeof(Header)) / sizeof(std::uint64_t)] = total;
-    envelope.bytes += sizeof(std::uint64_t);
+/// ... with the acknowledgement that the program asked for.
+Envelope eager_envelope_of(const Request& request, std::uint32_t sender) {
+    Envelope envelope = envelope_of(request, sender);
+    if ((request.flags & TW_OP_DELIVERY_COMPLETE) != 0)
+        envelope.add_ack(kAckDelivery, request.id);
+    else if ((request.flags & TW_OP_MATCH_COMPLETE) != 0)
+        envelope.add_ack(kAckMatch, request.id);
+    return envelope;
 }
 
 /// Data that a packing callback writes: an envelope (or another head), then part of a buffer.
@@ -92,7 +96,7 @@ tw_completion_t Endpoint::end_of(const tw_op_t* op, std::size_t length, std::uin
 tw_status_t Endpoint::send(const Outgoing& message) {
     if (failure_ != UCS_OK)
         return static_cast<tw_status_t>(failure_);
-    if (holds_)
+    if (is_paused_)
         return TW_ERR_NO_RESOURCE;
     if (send_at_once(message) == UCS_OK)
         return TW_OK;
@@ -162,7 +166,7 @@ bool Endpoint::is_rndv(const Request& request) const {
     // The peer keeps a message that waits for its place in one buffer.
     const bool is_too_long =
         goes_as_tagged(request) && length + sizeof(Envelope) > rail_->bcopy_max;
-    return holds_data_ || is_too_long || length >= rail_->rndv_from(request.buffer);
+    return eager_is_paused_ || is_too_long || length >= rail_->rndv_from(request.buffer);
 }
 
 ucs_status_t Endpoint::start_eager(Request& request) {
@@ -189,7 +193,7 @@ ucs_status_t Endpoint::start_eager(Request& request) {
 
 /// In one piece; `flags` of HeaderFlag on top of its own.
 ucs_status_t Endpoint::send_whole(Request& request, std::uint32_t flags) {
-    Envelope envelope = envelope_of(request, peer_names);
+    Envelope envelope = eager_envelope_of(request, peer_names);
     envelope.header.flags |= flags;
     Packing packing{&envelope, envelope.bytes, &request, request.buffer.length};
     return status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kEager), Packing::pack,
@@ -197,7 +201,7 @@ ucs_status_t Endpoint::send_whole(Request& request, std::uint32_t flags) {
 }
 
 ucs_status_t Endpoint::send_parts(Request& request) {
-    Envelope envelope = envelope_of(request, peer_names);
+    Envelope envelope = eager_envelope_of(request, peer_names);
     const std::size_t total = request.buffer.length;
     if (total + envelope.bytes <= rail_->bcopy_max) {
         const ucs_status_t status = send_whole(request, 0);
@@ -210,7 +214,7 @@ ucs_status_t Endpoint::send_parts(Request& request) {
     // Parts behind the first may have to wait, and their data must be the library's then.
     if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
-    add_total(envelope, total);
+    envelope.add_total(total);
     while (request.offset < total) {
         if (!may_step())
             return UCS_ERR_NO_RESOURCE;
@@ -241,9 +245,9 @@ bool Endpoint::goes_as_tagged(const Request& request) const {
 ucs_status_t Endpoint::send_tagged(Request& request) {
     constexpr std::uint32_t kNeedsEnvelope = TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE;
     const bool has_imm = (request.flags & TW_OP_IMM) != 0;
-    if ((request.flags & kNeedsEnvelope) == 0 && (!has_imm || request.done.imm <= kTagImmMax)) {
-        const std::uint64_t imm =
-            std::uint64_t{peer_names} << 32 | (has_imm ? kTagImmIsSet | request.done.imm : 0);
+    if ((request.flags & kNeedsEnvelope) == 0 &&
+        (!has_imm || request.done.imm <= TagImm::kImmMax)) {
+        const std::uint64_t imm = TagImm::encode(peer_names, has_imm, request.done.imm);
         Packing packing{nullptr, 0, &request, request.buffer.length};
         const ucs_status_t status = status_of(
             uct_ep_tag_eager_bcopy(lane_, request.done.tag, imm, Packing::pack, &packing, 0));

@@ -26,7 +26,7 @@ uct_mem_h source_of(const Request& request, std::size_t domain) {
 
 struct RndvPacking {
     const Envelope* envelope;
-    const Rndv* rndv;
+    const Rts* rts;
     const Keys* keys;
 
     static std::size_t pack(void* to, void* arg) {
@@ -34,9 +34,9 @@ struct RndvPacking {
         auto* at = static_cast<std::byte*>(to);
         std::memcpy(at, packing.envelope, packing.envelope->bytes);
         at += packing.envelope->bytes;
-        std::memcpy(at, packing.rndv, sizeof(Rndv));
-        std::memcpy(at + sizeof(Rndv), packing.keys->bytes, packing.keys->used);
-        return packing.envelope->bytes + sizeof(Rndv) + packing.keys->used;
+        std::memcpy(at, packing.rts, sizeof(Rts));
+        std::memcpy(at + sizeof(Rts), packing.keys->bytes, packing.keys->used);
+        return packing.envelope->bytes + sizeof(Rts) + packing.keys->used;
     }
 };
 
@@ -97,21 +97,18 @@ ucs_status_t Endpoint::send_request(Request& request) {
         if (request.buffer.memory != nullptr && request.buffer.length >= rail_->striped_from())
             keys.add_others(*request.buffer.memory, rail_->domain_index());
     }
-    Envelope envelope = envelope_of(request, peer_names);
+    Envelope envelope = envelope_of(request, peer_names);  // the Ats acknowledges
     if (goes_as_tagged(request))
         envelope.header.flags |= kAnnounced;
-    envelope.header.flags &= ~kAcks;  // the receiver's answer to the rendezvous is one
-    envelope.bytes =
-        sizeof(Header) + ((envelope.header.flags & kImm) != 0 ? sizeof(std::uint64_t) : 0);
-    Rndv rndv{};
-    rndv.length = request.buffer.length;
-    rndv.address = reinterpret_cast<std::uintptr_t>(request.buffer.base);
-    rndv.send_id = request.id;
-    rndv.key_count = keys.count;
+    Rts rts{};
+    rts.length = request.buffer.length;
+    rts.address = reinterpret_cast<std::uintptr_t>(request.buffer.base);
+    rts.send_id = request.id;
+    rts.key_count = keys.count;
     if (may_put && rail_->can_put() && can_put_from(request, rail_->domain()))
-        rndv.flags = kRndvCanPut;
-    RndvPacking packing{&envelope, &rndv, &keys};
-    return status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kRndv),
+        rts.flags = kRtsCanPut;
+    RndvPacking packing{&envelope, &rts, &keys};
+    return status_of(uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kRts),
                                      RndvPacking::pack, &packing, 0));
 }
 

@@ -10,19 +10,12 @@
 #include <cstring>
 #include <new>
 
+#include "protocols/eager_header.hpp"
 #include "protocols/endpoint.hpp"
-#include "protocols/envelope.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/memory/copy_short.hpp"
 
 namespace tagwire::proto {
-
-/// The rest of a message of at most 8 bytes, behind the first half of its header.
-struct Word {
-    std::uint64_t tag;
-    std::byte data[8];
-};
-static_assert(offsetof(Header, flags) == 4 && offsetof(Header, tag) == 8);
 
 /// Flags of sends that are over when the transport has taken them.
 inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
@@ -56,14 +49,9 @@ inline bool is_plain_receive(const tw_op_t& op) {
 
 /// The envelope of a plain send, or of one that is_plain_send_with_imm().
 inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
-    Envelope envelope;
-    envelope.header = {sender, flag_if(message.is_tagged, kTagged), message.tag};
-    envelope.bytes = sizeof envelope.header;
-    if (message.op != nullptr && (message.op->flags & TW_OP_IMM) != 0) {
-        envelope.header.flags |= kImm;
-        envelope.words[0] = message.op->imm;
-        envelope.bytes += sizeof envelope.words[0];
-    }
+    Envelope envelope = Envelope::of(sender, message.is_tagged, message.tag);
+    if (message.op != nullptr && (message.op->flags & TW_OP_IMM) != 0)
+        envelope.add_imm(message.op->imm);
     return envelope;
 }
 
@@ -72,18 +60,15 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
                                                                 std::size_t length,
                                                                 std::uint64_t tag, bool is_tagged) {
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
-    const std::uint32_t flags = is_tagged ? kTagged : 0U;
     ucs_status_t status;
-    if (length <= sizeof(Word::data)) {
-        // The second half of the header and the data are put together on the stack, in one piece;
-        // the first half is a number.
-        Word word;
-        word.tag = tag;
-        ucs::copy_short(word.data, data, length);
-        status = uct_ep_am_short(lane_, kId, peer_names | (std::uint64_t{flags} << 32), &word,
-                                 static_cast<unsigned>(sizeof word.tag + length));
+    if (length <= sizeof(ShortMessage::data)) {
+        ShortMessage message;
+        message.tag = tag;
+        ucs::copy_short(message.data, data, length);
+        status = uct_ep_am_short(lane_, kId, ShortMessage::head(peer_names, is_tagged), &message,
+                                 static_cast<unsigned>(sizeof message.tag + length));
     } else {
-        Header header{peer_names, flags, tag};
+        Header header = Envelope::of(peer_names, is_tagged, tag).header;
         const uct_iov_t iov[] = {{&header, sizeof header, nullptr, 0, 1},
                                  {const_cast<void*>(data), length, nullptr, 0, 1}};
         status = uct_ep_am_short_iov(lane_, kId, iov, 2);

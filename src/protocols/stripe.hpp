@@ -24,11 +24,13 @@
 #include <span>
 #include <vector>
 
+#include "protocols/control_message.hpp"
 #include "protocols/options.hpp"
 #include "protocols/request.hpp"
+#include "protocols/rndv_messages.hpp"
 #include "protocols/rndv_transfer.hpp"
 #include "protocols/stripe_plan.hpp"
-#include "protocols/wire.hpp"
+#include "protocols/wireup_messages.hpp"
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -103,7 +105,7 @@ class Stripes : public ucs::FromReserve {
     void on_ready(const Offer& offer);
     void on_refuse(const Offer& offer);
     /// The peer has lost it.
-    void on_down(std::uint32_t rail, std::uint32_t peer_rail);
+    void on_down(Down message);
     /// False: it is none of these.
     bool lane_failed(uct_ep_h lane, ucs_status_t status);
     void lane_failed(StripeLane& lane, ucs_status_t status);

@@ -255,7 +255,7 @@ void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {
                 ep_.worker_id, lane.rail->transport(), lane.rail->device(),
                 ucs_status_string(status));
     // Before the end of any message: so the peer ends its side before it gives a buffer back.
-    ep_.control(ControlOp::kDown, lane.peer_rail, lane.rail->index());
+    ep_.control(Down{.rail = lane.peer_rail, .sender_rail = lane.rail->index()});
     lose(lane);
 }
 
@@ -269,8 +269,9 @@ bool Stripes::lane_failed(uct_ep_h lane, ucs_status_t status) {
     return false;
 }
 
-void Stripes::on_down(std::uint32_t rail, std::uint32_t peer_rail) {
-    if (StripeLane* lane = find(rail, peer_rail); lane != nullptr && !lane->has_failed)
+void Stripes::on_down(Down message) {
+    if (StripeLane* lane = find(message.rail, message.sender_rail);
+        lane != nullptr && !lane->has_failed)
         lose(*lane);
 }
 

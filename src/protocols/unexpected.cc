@@ -110,7 +110,7 @@ void Worker::give_message(Request& request, Unexpected& message) {
     Endpoint& ep = *message.ep;
     const Arrival arrival{message.tag,     message.imm,     message.length,
                           message.flags,   message.send_id, {message.data(), message.received},
-                          message.is_rndv, message.rndv};
+                          message.is_rndv, message.rts};
     deliver(request, ep, arrival);
     free_message(message);
 }
@@ -120,9 +120,9 @@ void Worker::discard(Unexpected& message) {
     take_message(message);
     if (Endpoint* ep = message.ep) {
         if (message.is_rndv)
-            ep->control(ControlOp::kAts, message.send_id, UCS_OK);
+            ep->control(Ats{.send_id = message.send_id, .status = UCS_OK});
         else if ((message.flags & kAcks) != 0)
-            ep->control(ControlOp::kAck, message.send_id);
+            ep->control(Ack{message.send_id});
     }
     free_message(message);
 }

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "protocols/api/tw_def.h"
+#include "protocols/rndv_messages.hpp"
 #include "protocols/source_matcher.hpp"
-#include "protocols/wire.hpp"
 #include "ucs/datastruct/queue.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -40,7 +40,7 @@ struct Unexpected : tw_message, UnexpectedMessage {
     bool is_named = false;
     bool has_failed = false;  // claimed, and the peer died before all of it was here
     bool is_tagged = false;
-    Rndv rndv{};
+    Rts rts{};
     Request* waiting = nullptr;  // a buffered receive that ends when enough is here
     Request* fetch = nullptr;    // what brings it the data of a rendezvous
     std::byte* start = nullptr;  // ... to here

@@ -102,8 +102,8 @@ void Endpoint::begin_anew() {
     peer_is_closed = peer_may_go = false;
     has_said_bye_ = has_asked_ = has_left_ = false;
     farewell = UCS_OK;
-    holds_data_ = holds_ = false;
-    told_to_hold_data = told_to_hold = false;
+    eager_is_paused_ = is_paused_ = false;
+    told_to_pause_eager = told_to_pause = false;
     peer_rails_.clear();
     refused_.clear();
     controls_.clear();
@@ -384,7 +384,7 @@ void Endpoint::set_ready() {
                                             worker.options().inject_bytes);
     const auto matches = [](const PeerRail& rail) { return (rail.flags & kRailMatchesTags) != 0; };
     if (std::ranges::any_of(peer_rails_, matches))
-        control(ControlOp::kLane, peer_rail_);
+        control(Lane{peer_rail_});
     worker.tell_up(*this);
     drain_and_arm();
 }

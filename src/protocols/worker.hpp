@@ -371,7 +371,7 @@ class alignas(128) Worker : public tw_worker {
     tw_status_t post_multi(Request& request, const Incoming& wanted);
     tw_status_t peek(Request& request, const Incoming& wanted);
     tw_status_t claim(Request& request, const Incoming& wanted);
-    void begin_rndv(Request& request, Endpoint& ep, const Rndv& rndv,
+    void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
                     std::span<const std::byte> keys);
     bool register_target(Request& request, const Rail& rail);
     void end_receive(Request& request, Endpoint& ep);

@@ -44,7 +44,7 @@ ScriptedPeer::ScriptedPeer(const std::string& transport)
 
 void ScriptedPeer::record(test::Entity* entity) {
     entity->keep_record = false;
-    for (std::uint8_t am = 1; am <= static_cast<std::uint8_t>(proto::AmId::kPut); ++am)
+    for (std::uint8_t am = 1; am <= static_cast<std::uint8_t>(proto::kAmIdLast); ++am)
         entity->record_am(am);
     entity->on_am = [this](const test::AmMessage& message) {
         learn(message);
@@ -92,25 +92,26 @@ void ScriptedPeer::learn(const test::AmMessage& message) {
     if (am == proto::AmId::kControl) {
         proto::Control control{};
         require(proto::decode(bytes, &control));
-        learn_number(control.a);
-        learn_number(static_cast<std::uint32_t>(control.b));
-    } else if (am == proto::AmId::kPut) {
-        proto::PutMessage put{};
-        require(proto::decode(bytes, &put));
-        learn_number(put.offer.send_id);
-        learn_number(put.offer.receive_id);
-    } else if (am == proto::AmId::kEager || am == proto::AmId::kRndv) {
+        const auto ids = control.as<proto::Cts>();  // the others have theirs in the same places
+        learn_number(ids.send_id);
+        learn_number(ids.receive_id);
+    } else if (am == proto::AmId::kRtr) {
+        proto::RtrMessage offer{};
+        require(proto::decode(bytes, &offer));
+        learn_number(offer.rtr.send_id);
+        learn_number(offer.rtr.receive_id);
+    } else if (am == proto::AmId::kEager || am == proto::AmId::kRts) {
         require(bytes.size() >= sizeof header);
         std::memcpy(&header, bytes.data(), sizeof header);
         proto::EagerBody eager{};
-        proto::RndvBody rndv{};
+        proto::RtsBody rts{};
         const auto behind = bytes.subspan(sizeof header);
         if (am == proto::AmId::kEager) {
             require(proto::decode(header, behind, &eager));
             learn_number(eager.send_id);
         } else {
-            require(proto::decode(header, behind, &rndv));
-            learn_number(rndv.rndv.send_id);
+            require(proto::decode(header, behind, &rts));
+            learn_number(rts.rts.send_id);
         }
     }
 }
@@ -170,35 +171,35 @@ ScriptedPeer::Message ScriptedPeer::rendezvous(Input& input) {
     const auto announces = input.take<std::uint8_t>();  // both: it is rare
     Message message =
         header(input, flags & (proto::kTagged | proto::kImm | (proto::kAnnounced & announces)));
-    proto::Rndv rndv{};
-    rndv.length = length(input);
+    proto::Rts rts{};
+    rts.length = length(input);
     const auto place = input.take<std::uint8_t>();  // rarely one whose end no key names
-    rndv.address = memory_.address() + (place < 240 ? place & 7U : kMemoryBytes - place % 8U);
-    rndv.send_id = 1 + input.take<std::uint8_t>() % 8U;
-    rndv.key_count = input.take<std::uint8_t>() % 3;
-    rndv.flags = input.take<std::uint8_t>() & proto::kRndvFlags;
-    append(&message, rndv);
-    for (unsigned i = 0; i < rndv.key_count; ++i)
+    rts.address = memory_.address() + (place < 240 ? place & 7U : kMemoryBytes - place % 8U);
+    rts.send_id = 1 + input.take<std::uint8_t>() % 8U;
+    rts.key_count = input.take<std::uint8_t>() % 3;
+    rts.flags = input.take<std::uint8_t>() & proto::kRtsFlags;
+    append(&message, rts);
+    for (unsigned i = 0; i < rts.key_count; ++i)
         add_key(&message, input);
     return message;
 }
 
 ScriptedPeer::Message ScriptedPeer::data(Input& input) {
     Message message;
-    append(&message, proto::Data{length(input), number(input), name(input)});
+    append(&message, proto::RndvData{length(input), number(input), name(input)});
     append_data(&message, input);
     return message;
 }
 
 ScriptedPeer::Message ScriptedPeer::put_offer(Input& input) {
-    proto::PutOffer offer{};
+    proto::Rtr offer{};
     offer.sender = name(input);
     offer.send_id = number(input);
     offer.receive_id = 1 + input.take<std::uint8_t>() % 8U;
     offer.domain = input.take<std::uint8_t>() % 3;
     offer.key_bytes = static_cast<std::uint8_t>(rkey(offer.domain).size());
     offer.key_count = input.take<std::uint8_t>() % 2;
-    offer.flags = input.take<std::uint8_t>() & proto::kPutFlags;
+    offer.flags = input.take<std::uint8_t>() & proto::kRtrFlags;
     offer.length = length(input);
     offer.address = memory_.address() + (offer.receive_id == 8 ? 8U : 0U);  // too far: the same
     Message message;
@@ -215,27 +216,26 @@ ScriptedPeer::Message ScriptedPeer::control(Input& input) {
     proto::Control control{};
     control.op = 1U + input.take<std::uint8_t>() % static_cast<unsigned>(proto::ControlOp::kDown);
     control.sender = name(input);
-    control.a = number(input);
-    const auto b = input.take<std::uint8_t>();
-    control.b = b % 8 < std::size(kStatuses) ? kStatuses[b % 8] : b / 8;
-    control.c = length(input);
-    if (control.op == static_cast<std::uint32_t>(proto::ControlOp::kReset)) {
-        if (b % 2 == 0)
-            control.c = connections_;
-        begin_connection(static_cast<std::uint32_t>(control.c));
+    const std::uint32_t id = number(input);
+    const auto choice = input.take<std::uint8_t>();
+    const std::int32_t status =
+        choice % 8 < std::size(kStatuses) ? kStatuses[choice % 8] : choice / 8;
+    // The longest body, whatever the operation.
+    proto::Cts body{id, static_cast<std::uint32_t>(status), length(input)};
+    if (control.operation() == proto::ControlOp::kReset) {
+        if (choice % 2 == 0)
+            body.bytes = connections_;
+        begin_connection(static_cast<std::uint32_t>(body.bytes));
     }
+    std::memcpy(control.body, &body, sizeof body);
     Message message;
     append(&message, control);
     return message;
 }
 
 void ScriptedPeer::reset() {
-    proto::Control control{};
-    control.op = static_cast<std::uint32_t>(proto::ControlOp::kReset);
-    control.sender = name_;
-    control.c = connections_;
     Message message;
-    append(&message, control);
+    append(&message, proto::Control::of(proto::Reset{0, 0, connections_}, name_));
     send_by_contact(proto::AmId::kControl, &message);
 }
 
@@ -268,7 +268,7 @@ void ScriptedPeer::strike(Input& input) {
         case 2:
             return send(proto::AmId::kPart, part(input), input);
         case 3:
-            return send(proto::AmId::kRndv, rendezvous(input), input);
+            return send(proto::AmId::kRts, rendezvous(input), input);
         case 4:
             return send(proto::AmId::kData, data(input), input);
         case 5:
@@ -277,7 +277,7 @@ void ScriptedPeer::strike(Input& input) {
             return send(proto::AmId::kWireup, wireup(input, 1U + input.take<std::uint8_t>() % kOps),
                         input);
         case 7:
-            return send(proto::AmId::kPut, put_offer(input), input);
+            return send(proto::AmId::kRtr, put_offer(input), input);
         case 8:
             return lanes_ == nullptr ? void() : send_tagged(input);
         default:

@@ -13,7 +13,10 @@
 #include "input.hpp"
 #include "msg_lanes.hpp"
 #include "protocols/address.hpp"
-#include "protocols/wire.hpp"
+#include "protocols/control_message.hpp"
+#include "protocols/eager_header.hpp"
+#include "protocols/rndv_messages.hpp"
+#include "protocols/wireup_messages.hpp"
 
 namespace tagwire::fuzz {
 

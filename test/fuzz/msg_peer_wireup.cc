@@ -228,12 +228,11 @@ void ScriptedPeer::work_on_lanes(Input& input) {
         case 4: {
             // Our tagged messages come to a device of the victim's from now on.
             const auto& theirs = lanes_->rails_of_victim();
-            proto::Control control{};
-            control.op = static_cast<std::uint32_t>(proto::ControlOp::kLane);
-            control.sender = name(input);
-            control.a = theirs.empty() ? 0 : theirs[input.take<std::uint8_t>() % theirs.size()];
+            const std::uint32_t sender = name(input);
+            const std::uint32_t rail =
+                theirs.empty() ? 0 : theirs[input.take<std::uint8_t>() % theirs.size()];
             Message message;
-            append(&message, control);
+            append(&message, proto::Control::of(proto::Lane{rail}, sender));
             return send(proto::AmId::kControl, message, input);
         }
         default:
@@ -258,7 +257,7 @@ void ScriptedPeer::send_tagged(Input& input) {
     Message message;
     append_data(&message, input);
     const std::uint64_t imm =
-        std::uint64_t{name(input)} << 32 | (choice & 2 ? proto::kTagImmIsSet : 0) | (choice & 4U);
+        proto::TagImm::encode(name(input), (choice & 2) != 0, choice & 4U);
     uct_ep_tag_eager_bcopy(lane->ep, tag, imm, pack_bytes, &message, 0);
 }
 

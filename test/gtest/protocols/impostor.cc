@@ -38,7 +38,7 @@ std::string contact_of_transports() {
 
 Impostor::Impostor(const std::string& transport, std::uint64_t id)
     : transport_(transport), id_(id), self_(resource_of(transport)) {
-    for (std::uint8_t am = 1; am <= static_cast<std::uint8_t>(proto::AmId::kPut); ++am)
+    for (std::uint8_t am = 1; am <= static_cast<std::uint8_t>(proto::kAmIdLast); ++am)
         self_.record_am(am);
 }
 
@@ -96,13 +96,6 @@ bool Impostor::try_send(proto::AmId am, const Bytes& message) {
 
 void Impostor::send(Node& victim, proto::AmId am, const Bytes& message) {
     EXPECT_TRUE(run_until(victim, [&] { return try_send(am, message); }));
-}
-
-void Impostor::control(Node& victim, proto::ControlOp op, std::uint32_t a, std::int32_t b,
-                       std::uint64_t c) {
-    Bytes message;
-    append(&message, proto::Control{static_cast<std::uint32_t>(op), name(), a, b, c});
-    send(victim, proto::AmId::kControl, message);
 }
 
 void Impostor::offer(Node& victim, proto::WireupOp op, proto::Offer offer, const Bytes& address) {

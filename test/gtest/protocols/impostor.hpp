@@ -8,13 +8,22 @@
 #include <vector>
 
 #include "entity.hpp"
+#include "protocols/control_message.hpp"
+#include "protocols/eager_header.hpp"
 #include "protocols/fixture.hpp"
-#include "protocols/wire.hpp"
+#include "protocols/rndv_messages.hpp"
+#include "protocols/wireup_messages.hpp"
 
 namespace tagwire::test {
 
 /// The transport that takes first contact where those of TAGWIRE_TEST_TRANSPORTS are in use.
 std::string contact_of_transports();
+
+template <class T>
+void append(Bytes* bytes, const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes->insert(bytes->end(), from, from + sizeof value);
+}
 
 class Impostor {
   public:
@@ -30,8 +39,12 @@ class Impostor {
     bool try_send(proto::AmId am, const Bytes& message);
     /// With progress of the victim until there is room.
     void send(Node& victim, proto::AmId am, const Bytes& message);
-    void control(Node& victim, proto::ControlOp op, std::uint32_t a, std::int32_t b = 0,
-                 std::uint64_t c = 0);
+    template <class Body>
+    void control(Node& victim, const Body& body) {
+        Bytes message;
+        append(&message, proto::Control::of(body, name()));
+        send(victim, proto::AmId::kControl, message);
+    }
     void offer(Node& victim, proto::WireupOp op, proto::Offer offer, const Bytes& address = {});
     /// An eager message.
     Bytes eager(std::uint32_t flags, std::uint64_t tag, const Bytes& data) const;
@@ -64,11 +77,5 @@ class Impostor {
     Endpoint to_victim_;
     proto::HelloMessage hello_{};
 };
-
-template <class T>
-void append(Bytes* bytes, const T& value) {
-    const auto* from = reinterpret_cast<const std::byte*>(&value);
-    bytes->insert(bytes->end(), from, from + sizeof value);
-}
 
 }  // namespace tagwire::test

@@ -10,7 +10,6 @@ namespace tagwire::test {
 namespace {
 
 using proto::AmId;
-using proto::ControlOp;
 
 class MsgImpostor : public MsgTest {
   protected:
@@ -45,15 +44,16 @@ class MsgImpostor : public MsgTest {
     }
     /// ... as a rendezvous.
     std::uint32_t send_rndv() {
-        impostor_.control(victim(), ControlOp::kHoldData, 0);
+        impostor_.control(victim(), proto::PauseEager{});
         impostor_.run(victim());
         const tw_op_t how = op(&mark_);
         EXPECT_EQ(tw_tag_send(ep_, data_.data(), data_.size(), 7, &how, &request_), TW_INPROGRESS);
-        proto::RndvBody body;
-        return decode_as(next(AmId::kRndv), &body) ? body.rndv.send_id : 0;
+        proto::RtsBody body;
+        return decode_as(next(AmId::kRts), &body) ? body.rts.send_id : 0;
     }
     /// The next such message that the victim has sent; earlier ones are skipped.
-    proto::Control heard(ControlOp op) {
+    template <class Body>
+    Body heard() {
         proto::Control message{};
         EXPECT_TRUE(impostor_.run_until(victim(), [&] {
             for (Bytes& bytes : impostor_.taken(AmId::kControl))
@@ -61,12 +61,12 @@ class MsgImpostor : public MsgTest {
             while (!controls_.empty()) {
                 const Bytes bytes = std::move(controls_.front());
                 controls_.pop_front();
-                if (proto::decode(bytes, &message) && message.op == static_cast<std::uint32_t>(op))
+                if (proto::decode(bytes, &message) && message.operation() == Body::kOp)
                     return true;
             }
             return false;
-        })) << static_cast<int>(op);
-        return message;
+        })) << static_cast<int>(Body::kOp);
+        return message.as<Body>();
     }
     template <class Body>
     static bool decode_as(const Bytes& message, Body* body) {
@@ -77,9 +77,11 @@ class MsgImpostor : public MsgTest {
         return proto::decode(header, proto::WireBytes(message).subspan(sizeof header), body);
     }
     /// It is dropped, and nothing ends.
-    void expect_garbage(ControlOp op, std::uint32_t a, std::int32_t b = 0, std::uint64_t c = 0) {
+    template <class Body>
+    void expect_garbage(const Body& body) {
+        constexpr auto op = Body::kOp;
         const std::uint64_t before = garbage();
-        impostor_.control(victim(), op, a, b, c);
+        impostor_.control(victim(), body);
         EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 1; }))
             << static_cast<int>(op);
         impostor_.run(victim());
@@ -111,17 +113,17 @@ TEST_F(MsgImpostorAbove, a_peer_that_cannot_leave_yet_is_asked_again) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const tw_op_t how = op(&mark_);
     ASSERT_EQ(tw_ep_close(ep_, 0, &how, nullptr), TW_INPROGRESS);
-    impostor_.control(victim(), ControlOp::kFlushed, heard(ControlOp::kFlush).a);
+    impostor_.control(victim(), proto::Flushed{heard<proto::Flush>().flush_id});
     expect_end(TW_OK);
-    heard(ControlOp::kBye);
-    impostor_.control(victim(), ControlOp::kBye, 0);
+    heard<proto::Bye>();
+    impostor_.control(victim(), proto::Bye{});
     // It may have something to send when it is asked: then it stays.
     for (int round = 0; round < 3; ++round) {
-        heard(ControlOp::kLeave);
-        impostor_.control(victim(), ControlOp::kLeft, 0);
+        heard<proto::Leave>();
+        impostor_.control(victim(), proto::Left{0});
     }
-    heard(ControlOp::kLeave);
-    impostor_.control(victim(), ControlOp::kLeft, 1);
+    heard<proto::Leave>();
+    impostor_.control(victim(), proto::Left{1});
     EXPECT_TRUE(impostor_.run_until(victim(), [&] {
         tw_worker_attr_t attr{};
         EXPECT_EQ(tw_worker_query(victim().worker(), &attr), TW_OK);
@@ -135,14 +137,14 @@ TEST_F(MsgImpostor, data_of_an_eager_message_cannot_be_asked_for) {
     const std::uint32_t id = send_acknowledged(TW_OP_INJECT);
     ASSERT_NE(id, 0U);
     std::ranges::fill(data_, std::byte{0x5a});
-    expect_garbage(ControlOp::kCts, id, 77, data_.size());
+    expect_garbage(proto::Cts{id, 77, data_.size()});
     Bytes put;
-    append(&put, proto::PutOffer{impostor_.name(), id, 77, 0, 0, 0, 0, data_.size(), 4096});
+    append(&put, proto::Rtr{impostor_.name(), id, 77, 0, 0, 0, 0, data_.size(), 4096});
     const std::uint64_t before = garbage();
-    impostor_.send(victim(), AmId::kPut, put);
+    impostor_.send(victim(), AmId::kRtr, put);
     EXPECT_TRUE(impostor_.run_until(victim(), [&] { return garbage() == before + 1; }));
     EXPECT_TRUE(impostor_.taken(AmId::kData).empty());
-    impostor_.control(victim(), ControlOp::kAck, id);
+    impostor_.control(victim(), proto::Ack{id});
     expect_end(TW_OK);
 }
 
@@ -150,12 +152,12 @@ TEST_F(MsgImpostor, an_eager_message_ends_by_its_acknowledgement_alone) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const std::uint32_t id = send_acknowledged(0);
     ASSERT_NE(id, 0U);
-    expect_garbage(ControlOp::kAts, id);
-    expect_garbage(ControlOp::kFlushed, id);
-    expect_garbage(ControlOp::kCanceled, id);
-    expect_garbage(ControlOp::kDataEnd, id);
-    expect_garbage(ControlOp::kAck, id + 1);
-    impostor_.control(victim(), ControlOp::kAck, id);
+    expect_garbage(proto::Ats{id, UCS_OK});
+    expect_garbage(proto::Flushed{id});
+    expect_garbage(proto::Canceled{id});
+    expect_garbage(proto::DataEnd{id, UCS_OK});
+    expect_garbage(proto::Ack{id + 1});
+    impostor_.control(victim(), proto::Ack{id});
     expect_end(TW_OK);
 }
 
@@ -164,16 +166,16 @@ TEST_F(MsgImpostor, a_rendezvous_ends_when_its_data_is_not_under_way) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const std::uint32_t id = send_rndv();
     ASSERT_NE(id, 0U);
-    expect_garbage(ControlOp::kAck, id);
-    expect_garbage(ControlOp::kCanceled, id);
-    expect_garbage(ControlOp::kCts, id, 0, 64);
-    expect_garbage(ControlOp::kCts, id, 77, data_.size() + 1);
-    impostor_.control(victim(), ControlOp::kCts, id, 77, data_.size());
+    expect_garbage(proto::Ack{id});
+    expect_garbage(proto::Canceled{id});
+    expect_garbage(proto::Cts{id, 0, 64});
+    expect_garbage(proto::Cts{id, 77, data_.size() + 1});
+    impostor_.control(victim(), proto::Cts{id, 77, data_.size()});
     for (int i = 0; i < 200; ++i)
         victim().progress();
     const std::uint64_t before = garbage();
-    impostor_.control(victim(), ControlOp::kAts, id);
-    impostor_.control(victim(), ControlOp::kCts, id, 78, 64);
+    impostor_.control(victim(), proto::Ats{id, UCS_OK});
+    impostor_.control(victim(), proto::Cts{id, 78, 64});
     for (int i = 0; i < 200; ++i)
         victim().progress();
     EXPECT_EQ(garbage(), before + 2);
@@ -181,11 +183,11 @@ TEST_F(MsgImpostor, a_rendezvous_ends_when_its_data_is_not_under_way) {
     std::size_t bytes = 0;
     ASSERT_TRUE(impostor_.run_until(victim(), [&] {
         for (const Bytes& piece : impostor_.taken(AmId::kData))
-            bytes += piece.size() - sizeof(proto::Data);
+            bytes += piece.size() - sizeof(proto::RndvData);
         return bytes == data_.size();
     }));
     impostor_.run(victim());
-    impostor_.control(victim(), ControlOp::kAts, id, -9999);
+    impostor_.control(victim(), proto::Ats{id, -9999});
     expect_end(TW_ERR_IO_ERROR);  // no status of ours is that
 }
 
@@ -211,9 +213,8 @@ class Target {
     Bytes offer(std::uint32_t sender, std::uint32_t send_id, std::uint32_t receive_id) const {
         Bytes message;
         append(&message,
-               proto::PutOffer{sender, send_id, receive_id, 0,
-                               static_cast<std::uint8_t>(key_.size()), 0, 0, memory_.size(),
-                               reinterpret_cast<std::uintptr_t>(memory_.data())});
+               proto::Rtr{sender, send_id, receive_id, 0, static_cast<std::uint8_t>(key_.size()), 0,
+                          0, memory_.size(), reinterpret_cast<std::uintptr_t>(memory_.data())});
         message.insert(message.end(), key_.begin(), key_.end());
         return message;
     }
@@ -241,8 +242,8 @@ TEST_F(MsgImpostorWrites, a_rendezvous_does_not_end_while_its_data_is_written) {
     ASSERT_NE(id, 0U);
     const Target target(impostor_.entity(), data_.size());
     const std::uint64_t before = garbage();
-    impostor_.send(victim(), AmId::kPut, target.offer(impostor_.name(), id, 77));
-    impostor_.control(victim(), ControlOp::kAts, id);
+    impostor_.send(victim(), AmId::kRtr, target.offer(impostor_.name(), id, 77));
+    impostor_.control(victim(), proto::Ats{id, UCS_OK});
     for (int i = 0; i < 200; ++i)
         victim().progress();
     EXPECT_EQ(garbage(), before + 1);
@@ -250,15 +251,15 @@ TEST_F(MsgImpostorWrites, a_rendezvous_does_not_end_while_its_data_is_written) {
     EXPECT_TRUE(impostor_.run_until(victim(), [&] {
         for (const Bytes& message : impostor_.taken(AmId::kControl)) {
             proto::Control said{};
-            if (proto::decode(message, &said) &&
-                said.op == static_cast<std::uint32_t>(ControlOp::kDataEnd) && said.a == 77)
+            if (proto::decode(message, &said) && said.operation() == proto::ControlOp::kDataEnd &&
+                said.as<proto::DataEnd>().receive_id == 77)
                 return true;
         }
         return false;
     }));
     EXPECT_EQ(target.memory(), data_);
     EXPECT_TRUE(victim().done.empty());
-    impostor_.control(victim(), ControlOp::kAts, id);
+    impostor_.control(victim(), proto::Ats{id, UCS_OK});
     expect_end(TW_OK);
 }
 
@@ -267,17 +268,10 @@ TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     const tw_op_t how = op(&mark_);
     ASSERT_EQ(tw_tag_send(ep_, data_.data(), data_.size(), 7, nullptr, nullptr), TW_OK);
     ASSERT_EQ(tw_ep_flush(ep_, &how, &request_), TW_INPROGRESS);
-    proto::Control asked{};
-    ASSERT_TRUE(impostor_.run_until(victim(), [&] {
-        for (const Bytes& message : impostor_.taken(AmId::kControl))
-            if (proto::decode(message, &asked) &&
-                asked.op == static_cast<std::uint32_t>(ControlOp::kFlush))
-                return true;
-        return false;
-    }));
-    expect_garbage(ControlOp::kAck, asked.a);
-    expect_garbage(ControlOp::kAts, asked.a);
-    impostor_.control(victim(), ControlOp::kFlushed, asked.a);
+    const std::uint32_t id = heard<proto::Flush>().flush_id;
+    expect_garbage(proto::Ack{id});
+    expect_garbage(proto::Ats{id, UCS_OK});
+    impostor_.control(victim(), proto::Flushed{id});
     expect_end(TW_OK);
 }
 
@@ -291,12 +285,13 @@ TEST_F(MsgFarewell, a_peer_whose_close_was_answered_has_not_failed) {
         {
             Impostor peer(contact_of_transports(), Impostor::kId + (closes ? 1 : 0));
             ASSERT_NO_FATAL_FAILURE(peer.greet(victim));
-            peer.control(victim, ControlOp::kFlush, 5, closes ? 1 : 0);
+            peer.control(victim, proto::Flush{5, closes ? 1U : 0U});
             ASSERT_TRUE(peer.run_until(victim, [&] {
                 for (const Bytes& message : peer.taken(AmId::kControl)) {
                     proto::Control answer{};
-                    if (proto::decode(message, &answer) && answer.a == 5 &&
-                        answer.op == static_cast<std::uint32_t>(ControlOp::kFlushed))
+                    if (proto::decode(message, &answer) &&
+                        answer.operation() == proto::ControlOp::kFlushed &&
+                        answer.as<proto::Flushed>().flush_id == 5)
                         return true;
                 }
                 return false;

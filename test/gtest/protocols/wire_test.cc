@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "protocols/control_message.hpp"
+#include "protocols/eager_header.hpp"
 #include "protocols/id_table.hpp"
-#include "protocols/wire.hpp"
+#include "protocols/rndv_messages.hpp"
+#include "protocols/wireup_messages.hpp"
 
 namespace tagwire::proto {
 namespace {
@@ -44,11 +47,69 @@ void expect_exact(const Bytes& bytes) {
 }
 
 TEST(Wire, control_messages_have_one_length_and_a_known_operation) {
-    expect_exact<Control>(bytes_of(Control{1, 2, 3, 4, 5}));
+    expect_exact<Control>(bytes_of(Control::of(Cts{3, 4, 5}, 2)));
     expect_exact<Placeholder>(bytes_of(Placeholder{1, 2}));
     for (const std::uint32_t op : {0U, 20U, ~0U}) {
         Control message{};
-        EXPECT_FALSE(decode(bytes_of(Control{op, 2, 3, 4, 5}), &message)) << op;
+        EXPECT_FALSE(decode(bytes_of(Control{op, 2, {}}), &message)) << op;
+    }
+}
+
+template <class Body>
+void expect_layout(const Body& body, std::uint32_t op, std::uint32_t a, std::int32_t b,
+                   std::uint64_t c) {
+    const std::uint32_t sender = 9;
+    EXPECT_EQ(bytes_of(Control::of(body, sender)), bytes_of(op, sender, a, b, c)) << op;
+    const Control control = Control::of(body);
+    EXPECT_EQ(bytes_of(Control::of(control.as<Body>())), bytes_of(control)) << op;
+}
+
+// docs/internals/formats/messaging.md has them as three numbers.
+TEST(Wire, bodies_of_control_messages_lie_where_the_format_has_them) {
+    expect_layout(Ack{7}, 1, 7, 0, 0);
+    expect_layout(Ats{7, -3}, 2, 7, -3, 0);
+    expect_layout(Cts{7, 8, 1ULL << 40}, 3, 7, 8, 1ULL << 40);
+    expect_layout(DataEnd{7, -3}, 4, 7, -3, 0);
+    expect_layout(Cancel{7}, 5, 7, 0, 0);
+    expect_layout(Canceled{7}, 6, 7, 0, 0);
+    expect_layout(Flush{7, 1}, 7, 7, 1, 0);
+    expect_layout(Flushed{7}, 8, 7, 0, 0);
+    expect_layout(PauseEager{}, 9, 0, 0, 0);
+    expect_layout(ResumeEager{}, 10, 0, 0, 0);
+    expect_layout(Pause{}, 11, 0, 0, 0);
+    expect_layout(Resume{}, 12, 0, 0, 0);
+    expect_layout(Bye{}, 13, 0, 0, 0);
+    expect_layout(Back{}, 14, 0, 0, 0);
+    expect_layout(Leave{}, 15, 0, 0, 0);
+    expect_layout(Left{1}, 16, 1, 0, 0);
+    expect_layout(Lane{2}, 17, 2, 0, 0);
+    expect_layout(Reset{0, 1, 5}, 18, 0, 1, 5);
+    expect_layout(Down{2, 3}, 19, 2, 3, 0);
+}
+
+TEST(Wire, fields_of_an_envelope_lie_in_the_order_of_their_flags) {
+    Envelope envelope = Envelope::of(1, true, 9);
+    EXPECT_EQ(envelope.bytes, sizeof(Header));
+    envelope.add_imm(5);
+    envelope.add_ack(kAckDelivery, 6);
+    envelope.add_total(100);
+    const Bytes sent = bytes_of(envelope);
+    EXPECT_EQ(Bytes(sent.begin(), sent.begin() + static_cast<std::ptrdiff_t>(envelope.bytes)),
+              bytes_of(Header{1, kTagged | kImm | kAckDelivery | kMoreParts, 9}, std::uint64_t{5},
+                       std::uint64_t{6}, std::uint64_t{100}));
+    const ShortMessage rest{9, {}};
+    const Bytes whole = bytes_of(ShortMessage::head(1, true), rest);
+    const Header header{1, kTagged, 9};
+    EXPECT_EQ(Bytes(whole.begin(), whole.begin() + sizeof header), bytes_of(header));
+}
+
+TEST(Wire, the_immediate_of_a_tagged_message_names_its_sender) {
+    for (const bool has_imm : {false, true}) {
+        const std::uint64_t imm = has_imm ? TagImm::kImmMax : 0;
+        const TagImm told = TagImm::decode(TagImm::encode(~0U, has_imm, imm));
+        EXPECT_EQ(told.sender, ~0U);
+        EXPECT_EQ(told.has_imm, has_imm);
+        EXPECT_EQ(told.imm, imm);
     }
 }
 
@@ -58,9 +119,9 @@ TEST(Wire, parts_and_data_have_something_behind_their_heads) {
     ASSERT_TRUE(decode(bytes_of(Part{1, 0}) + 5, &part));
     EXPECT_EQ(part.data.size(), 5U);
     DataMessage data{};
-    EXPECT_FALSE(decode(bytes_of(Data{0, 1, 2}), &data));
-    EXPECT_FALSE(decode(bytes_of(Data{0, 0, 2}) + 5, &data)) << "of no receive";
-    ASSERT_TRUE(decode(bytes_of(Data{0, 1, 2}) + 5, &data));
+    EXPECT_FALSE(decode(bytes_of(RndvData{0, 1, 2}), &data));
+    EXPECT_FALSE(decode(bytes_of(RndvData{0, 0, 2}) + 5, &data)) << "of no receive";
+    ASSERT_TRUE(decode(bytes_of(RndvData{0, 1, 2}) + 5, &data));
     EXPECT_EQ(data.data.size(), 5U);
 }
 
@@ -88,56 +149,56 @@ TEST(Wire, what_an_eager_message_announces_is_there) {
 
 TEST(Wire, an_untagged_message_has_no_tag) {
     EagerBody eager{};
-    RndvBody rndv{};
-    const Bytes request = bytes_of(Rndv{1, 2, 3, 0, 0, {}});
+    RtsBody rts{};
+    const Bytes request = bytes_of(Rts{1, 2, 3, 0, 0, {}});
     for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}}) {
         EXPECT_EQ(decode({1, 0, tag}, Bytes(4), &eager), tag == 0) << tag;
-        EXPECT_EQ(decode({1, 0, tag}, request, &rndv), tag == 0) << tag;
+        EXPECT_EQ(decode({1, 0, tag}, request, &rts), tag == 0) << tag;
         EXPECT_TRUE(decode({1, kTagged, tag}, Bytes(4), &eager)) << tag;
-        EXPECT_TRUE(decode({1, kTagged, tag}, request, &rndv)) << tag;
+        EXPECT_TRUE(decode({1, kTagged, tag}, request, &rts)) << tag;
     }
 }
 
 TEST(Wire, the_keys_of_a_rendezvous_are_as_many_as_it_says) {
     const Header header{1, kTagged, 9};
-    const Rndv rndv{100, 4096, 7, 2, 0, {}};
-    const Bytes behind = bytes_of(rndv, KeyHead{0, 3}, std::uint8_t{1}, std::uint8_t{2},
+    const Rts rts{100, 4096, 7, 2, 0, {}};
+    const Bytes behind = bytes_of(rts, KeyHead{0, 3}, std::uint8_t{1}, std::uint8_t{2},
                                   std::uint8_t{3}, KeyHead{1, 0});
-    RndvBody body;
+    RtsBody body;
     ASSERT_TRUE(decode(header, behind, &body));
     EXPECT_EQ(body.keys.used, 7U);
     for (std::size_t length = 0; length < behind.size(); ++length) {
-        RndvBody cut;
+        RtsBody cut;
         EXPECT_FALSE(decode(header, WireBytes(behind).first(length), &cut)) << length;
     }
-    for (const Rndv& wrong : {Rndv{100, 4096, 0, 0, 0, {}}, Rndv{100, 4096, 7, 0, 2, {}},
-                              Rndv{100, 4096, 7, 1, 0, {}}}) {
-        RndvBody refused;
+    for (const Rts& wrong :
+         {Rts{100, 4096, 0, 0, 0, {}}, Rts{100, 4096, 7, 0, 2, {}}, Rts{100, 4096, 7, 1, 0, {}}}) {
+        RtsBody refused;
         EXPECT_FALSE(decode(header, bytes_of(wrong), &refused));
     }
     for (const std::uint32_t flag : {kAckMatch, kAckDelivery, kMoreParts}) {
-        RndvBody refused;
+        RtsBody refused;
         EXPECT_FALSE(decode({1, kTagged | flag, 9}, behind, &refused)) << flag;
     }
-    RndvBody too_long;
-    EXPECT_FALSE(decode(header, bytes_of(Rndv{100, 4096, 7, 0, 0, {}}) + 5000, &too_long));
+    RtsBody too_long;
+    EXPECT_FALSE(decode(header, bytes_of(Rts{100, 4096, 7, 0, 0, {}}) + 5000, &too_long));
 }
 
 TEST(Wire, an_offer_to_write_has_its_key_and_the_others) {
     const Bytes good =
-        bytes_of(PutOffer{1, 2, 3, 4, 2, 1, 0, 100, 4096}, std::uint16_t{7}, KeyHead{5, 0});
-    expect_exact<PutMessage>(good);
-    PutMessage message{};
+        bytes_of(Rtr{1, 2, 3, 4, 2, 1, 0, 100, 4096}, std::uint16_t{7}, KeyHead{5, 0});
+    expect_exact<RtrMessage>(good);
+    RtrMessage message{};
     ASSERT_TRUE(decode(good, &message));
     EXPECT_EQ(message.keys.used, 6U) << "with a head for the first";
-    for (const PutOffer& wrong :
-         {PutOffer{1, 0, 3, 4, 0, 0, 0, 100, 4096}, PutOffer{1, 2, 0, 4, 0, 0, 0, 100, 4096},
-          PutOffer{1, 2, 3, 4, 0, 0, 0, 0, 4096}, PutOffer{1, 2, 3, 4, 0, 0, 2, 100, 4096}}) {
-        PutMessage refused{};
+    for (const Rtr& wrong :
+         {Rtr{1, 0, 3, 4, 0, 0, 0, 100, 4096}, Rtr{1, 2, 0, 4, 0, 0, 0, 100, 4096},
+          Rtr{1, 2, 3, 4, 0, 0, 0, 0, 4096}, Rtr{1, 2, 3, 4, 0, 0, 2, 100, 4096}}) {
+        RtrMessage refused{};
         EXPECT_FALSE(decode(bytes_of(wrong), &refused));
     }
-    PutMessage too_long{};
-    EXPECT_FALSE(decode(bytes_of(PutOffer{1, 2, 3, 4, 0, 0, 0, 1, 1}) + 5000, &too_long));
+    RtrMessage too_long{};
+    EXPECT_FALSE(decode(bytes_of(Rtr{1, 2, 3, 4, 0, 0, 0, 1, 1}) + 5000, &too_long));
 }
 
 TEST(Wire, a_hello_tells_of_each_of_its_rails) {
