@@ -12,17 +12,6 @@
 
 namespace tagwire::proto {
 
-struct PendingOfEndpoint {
-    static ucs_status_t run(uct_pending_req_t* self) {
-        Endpoint& ep = *static_cast<OwnedBy<uct_pending_req_t, Endpoint>*>(self)->owner;
-        ep.is_armed_ = false;
-        const ucs_status_t status = ep.drain();
-        ep.is_armed_ = status != UCS_OK;
-        ep.update_direct();
-        return status;
-    }
-};
-
 /// The request of this endpoint that a message names; nullptr: there is none.
 Request* Endpoint::own_request(std::uint32_t request_id) const {
     Request* request = worker.request_named(request_id);
@@ -41,9 +30,6 @@ void Endpoint::update_direct() {
 /// Sends what waits, in order. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits,
 /// or only for something else. Callbacks that it runs may add to the queues.
 ucs_status_t Endpoint::drain() {
-    if (is_draining_)
-        return UCS_OK;
-    is_draining_ = true;
     steps_left_ = kStepsMax;
     ucs_status_t status = UCS_INPROGRESS;
     while (status == UCS_INPROGRESS && state_ == EpState::kReady && may_step()) {
@@ -55,7 +41,6 @@ ucs_status_t Endpoint::drain() {
         if (status == UCS_OK)
             status = drain_data();
     }
-    is_draining_ = false;
     if (steps_left_ == 0 && state_ == EpState::kReady) {
         stall();  // the rest is for the next calls of progress
         return UCS_OK;
@@ -90,26 +75,6 @@ ucs_status_t Endpoint::drain_queue() {
     if (status != UCS_INPROGRESS)
         worker.finish(request, status);
     return UCS_INPROGRESS;
-}
-
-/// A transport that has no room and yet answers that nothing needs to wait for room is asked again
-/// in progress, so that this call returns whatever it answers.
-void Endpoint::drain_and_arm() {
-    for (int round = 0; state_ == EpState::kReady && !is_armed_ && !is_draining_; ++round) {
-        if (drain() != UCS_ERR_NO_RESOURCE)
-            break;
-        if (round == kDrainRoundsMax) {
-            stall();
-            break;
-        }
-        pending_.func = PendingOfEndpoint::run;
-        pending_.owner = this;
-        const ucs_status_t added = uct_ep_pending_add(lane_, &pending_, 0);
-        is_armed_ = added == UCS_OK;
-        if (added != UCS_ERR_BUSY)
-            break;
-    }
-    update_direct();
 }
 
 void Endpoint::stall() {

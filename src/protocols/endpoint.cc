@@ -120,7 +120,7 @@ void Endpoint::disconnect() {
             old, [](uct_pending_req_t*, void*) {}, nullptr);
         uct_ep_destroy(old);
     }
-    is_armed_ = false;
+    room_.disarm();
     offered_is_connected_ = false;
 }
 

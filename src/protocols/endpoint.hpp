@@ -28,6 +28,7 @@
 #include "protocols/fifo.hpp"
 #include "protocols/request.hpp"
 #include "protocols/rndv_messages.hpp"
+#include "protocols/room_waiter.hpp"
 #include "protocols/unexpected.hpp"
 #include "protocols/wireup_messages.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -61,9 +62,6 @@ struct Outgoing {
     const tw_op_t* op;
     tw_request_h* request_p;
 };
-
-/// A lane is drained so many times more when its transport has no room and nothing to wait for.
-inline constexpr int kDrainRoundsMax = 2;
 
 enum class EpState : std::uint8_t { kGreeting, kOffering, kReady, kFailed };
 
@@ -111,10 +109,10 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     void cancel(Request& request);
     /// The receiver `receive_id` of a rendezvous wants `bytes` of its data.
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
-    /// Data that this side moves, or an offer to the sender to write it. (rndv_transfer.cc)
     void queue_transfer(Request& request);
     void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
-    void pieces_ended(Request& request, ucs_status_t status);
+    /// The peer's memory has what this side wrote, or never will.
+    void all_is_written(Request& request, ucs_status_t status);
     void on_rtr(const RtrMessage& message);
     void drop_data(Request& request);
 
@@ -124,9 +122,6 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     const Stripes* chosen_stripes() const { return stripes_.get(); }
     /// False: it is not one of the lanes of stripes().
     bool stripe_failed(uct_ep_h lane, ucs_status_t status);
-    /// Something of a divided transfer has ended.
-    void check_parts(Request& request);
-    void count_striped(std::uint64_t bytes) const;
 
     // ---- Messages of the peer (control.cc)
 
@@ -211,7 +206,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     RequestList receiving;    // receives that matched a message that is not all here
 
   private:
-    friend struct PendingOfEndpoint;
+    friend class RoomWaiter<Endpoint>;
     friend class Stripes;
 
     [[gnu::cold]] tw_completion_t end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
@@ -249,11 +244,10 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t drain_data();
     ucs_status_t send_piece(Request& request);
     ucs_status_t move_pieces(Request& request);
-    void transfer_ended(Request& request, ucs_status_t status);
-    void lane_part_ended(Request& request, ucs_status_t status);
     ucs_status_t send_rtr(Request& request);
-    void all_is_written(Request& request, ucs_status_t status);
-    void drain_and_arm();
+    void drain_and_arm() { room_.run(); }
+    uct_ep_h drainable() const { return state_ == EpState::kReady ? lane_ : nullptr; }
+    void drained() { update_direct(); }
     /// A step is a message, a part of one or a piece of a transfer.
     bool may_step() {
         if (steps_left_ == 0)
@@ -307,11 +301,9 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t failure_ = UCS_OK;
     bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
     bool is_paused_ = false;        // ... nothing
-    bool is_armed_ = false;
-    bool is_draining_ = false;
-    bool is_stalled_ = false;    // drain_and_arm() is repeated in progress
-    bool owes_contact_ = false;  // there was no memory for it
-    unsigned steps_left_ = 0;    // of this call
+    bool is_stalled_ = false;       // drain_and_arm() is repeated in progress
+    bool owes_contact_ = false;     // there was no memory for it
+    unsigned steps_left_ = 0;       // of this call
     bool has_said_bye_ = false;
     bool has_asked_ = false;    // to leave; nothing is sent before the answer
     bool has_left_ = false;     // has answered that it leaves
@@ -321,7 +313,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
     RequestList flushes_;  // answered by the peer or not, waiting for earlier sends
     Fifo<Control> controls_;
-    OwnedBy<uct_pending_req_t, Endpoint> pending_{};
+    RoomWaiter<Endpoint> room_{*this};
 
     // Connecting.
     Address address_;           // first contact of the peer

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "protocols/eager_header.hpp"
-#include "protocols/rndv_transfer.hpp"
+#include "protocols/transfer.hpp"
 
 namespace tagwire::proto {
 

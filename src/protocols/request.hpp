@@ -70,7 +70,7 @@ struct IovBlock {
 enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose };
 
 /// A rendezvous that is read or written: made when needed.
-struct RndvTransfer;
+struct Transfer;
 
 /// The completion that the transport counts down when it has transmitted a message. It may do so
 /// long after the endpoint has failed: this lives until then, without a request that has ended.
@@ -118,7 +118,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     alignas(64) std::uint64_t offset;  // bytes that have gone, or come
     std::uint64_t order;               // among the sends of its endpoint
     void* copy;                        // of an injected message that waits
-    RndvTransfer* transfer;            // a rendezvous that is read or written
+    Transfer* transfer;            // a rendezvous that is read or written
     std::uint64_t wanted;              // of a message under way: bytes that go into the buffer
     std::uint32_t peer_id;             // how the peer names its request
     std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for
@@ -155,7 +155,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
 using RequestQueue = ucs::Queue<Request, &Request::queue_link>;
 using RequestList = ucs::List<Request, &Request::list_link>;
 
-/// Lets go of what moving its data needs; pieces under way end by themselves. (rndv_transfer.cc)
+/// Lets go of what moving its data needs; pieces under way end by themselves. (transfer.cc)
 void end_transfer(Request& request);
 /// Whether the lane's transport can write from the buffer of this send. (rndv_put.cc)
 bool can_put_from(const Request& request, const Domain& domain);

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "protocols/memory.hpp"
-#include "protocols/rndv_transfer.hpp"
+#include "protocols/transfer.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -154,7 +154,7 @@ void Worker::finish(Request& request, ucs_status_t status) {
 /// not end with their lane are waited for, so that the program gets its buffer back unused. The
 /// failure of the endpoint is told after that.
 void Worker::finish_late(Request& request, ucs_status_t status) {
-    RndvTransfer* transfer = request.transfer;
+    Transfer* transfer = request.transfer;
     if (transfer == nullptr || !transfer->is_busy() || endings_are_silent_)
         return finish(request, status);
     transfer->failed_ep = request.ep;

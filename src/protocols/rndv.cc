@@ -9,13 +9,16 @@
 #include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/rndv_transfer.hpp"
 #include "protocols/scheme.hpp"
+#include "protocols/transfer.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
 
 namespace {
+
+/// Steps of Endpoint::kStepsMax that beginning some pieces takes: they may move at once.
+constexpr unsigned kStepsOfPieces = 8;
 
 /// A message may overtake the peer's hello; then nothing is known of the peer's rails, and only a
 /// copy is sure.
@@ -50,25 +53,26 @@ RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, b
 }
 
 /// nullptr: the cache has no room, or the key is none.
-std::unique_ptr<RndvTransfer> make_read(Request& request, const Endpoint& ep, std::uint64_t address,
-                                        std::span<const std::byte> key) {
+std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::uint64_t address,
+                                    std::span<const std::byte> key) {
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
-    auto read = std::make_unique<RndvTransfer>();
-    if (uct_rkey_unpack(domain.component, key.data(), &read->key) != UCS_OK)
+    auto read = std::make_unique<Transfer>(
+        request, [](Request& done, ucs_status_t status) { done.worker->rndv_ended(done, status); });
+    TransferPart& own = read->own;
+    if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
-    read->component = domain.component;
+    own.component = domain.component;
+    own.end = request.wanted;
     read->address = address;
-    read->end = request.wanted;
-    read->request = &request;
     if (request.buffer.memory != nullptr) {
-        read->memh = request.buffer.memory->handle(index);
+        own.memh = request.buffer.memory->handle(index);
     } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
-        read->cache = request.worker->context().cache();
-        read->cached = request.worker->cache_region(request, index, RegUse::kTarget);
-        if (read->cached == nullptr)
+        own.cache = request.worker->context().cache();
+        own.cached = request.worker->cache_region(request, index, RegUse::kTarget);
+        if (own.cached == nullptr)
             return nullptr;
-        read->memh = read->cached->handle;
+        own.memh = own.cached->handle;
     }
     return read;
 }
@@ -161,6 +165,25 @@ ucs_status_t Endpoint::drain_data() {
     if (request->transfer != nullptr)
         return move_pieces(*request);
     return request->kind == RequestKind::kReceive ? send_rtr(*request) : send_piece(*request);
+}
+
+/// Pieces of a transfer, or an offer to the sender to write it, wait for room.
+void Endpoint::queue_transfer(Request& request) {
+    request.is_queued = true;
+    data_.push_back(request);
+    drain_and_arm();
+}
+
+/// Pieces of the own lane's part of a transfer.
+ucs_status_t Endpoint::move_pieces(Request& request) {
+    TransferPart& part = request.transfer->own;
+    steps_left_ -= std::min(steps_left_, kStepsOfPieces);
+    if (!part.begin_pieces(lane_, *rail_))
+        return UCS_ERR_NO_RESOURCE;
+    data_.pop_front();
+    request.is_queued = false;
+    part.release();
+    return UCS_INPROGRESS;
 }
 
 ucs_status_t Endpoint::send_piece(Request& request) {

@@ -10,7 +10,7 @@
 #include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/rndv_transfer.hpp"
+#include "protocols/transfer.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -42,26 +42,27 @@ uct_mem_h target_of(const Request& request, std::size_t domain) {
 }
 
 /// nullptr: the sender cannot write.
-std::unique_ptr<RndvTransfer> make_write(Request& request, const Rail& rail, const Rtr& rtr,
-                                         std::span<const std::byte> key) {
+std::unique_ptr<Transfer> make_write(Request& request, const Rail& rail, const Rtr& rtr,
+                                     std::span<const std::byte> key) {
     const Domain& domain = rail.domain();
     if (!rail.can_put() || key.size() != domain.attr.rkey_packed_size ||
         !can_put_from(request, domain))
         return nullptr;
-    auto write = std::make_unique<RndvTransfer>();
-    if (uct_rkey_unpack(domain.component, key.data(), &write->key) != UCS_OK)
+    auto write = std::make_unique<Transfer>(
+        request, [](Request& done, ucs_status_t status) { done.ep->all_is_written(done, status); });
+    TransferPart& own = write->own;
+    if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
+    own.component = domain.component;
+    own.end = rtr.length;
     write->is_put = true;
-    write->component = domain.component;
     write->address = rtr.address;
-    write->end = rtr.length;
-    write->request = &request;
     if (request.buffer.memory != nullptr) {
-        write->memh = request.buffer.memory->handle(rail.domain_index());
+        own.memh = request.buffer.memory->handle(rail.domain_index());
     } else if (request.cached != nullptr) {
-        write->cache = request.worker->context().cache();
-        write->cached = std::exchange(request.cached, nullptr);
-        write->memh = write->cached->handle;
+        own.cache = request.worker->context().cache();
+        own.cached = std::exchange(request.cached, nullptr);
+        own.memh = own.cached->handle;
     }
     return write;
 }
@@ -142,7 +143,7 @@ void Endpoint::on_rtr(const RtrMessage& message) {
     Request* request = worker.request_named(rtr.send_id);
     if (!awaits_receiver(request) || rtr.length > request->buffer.length)
         return worker.count(WorkerCounter::kGarbage);
-    std::unique_ptr<RndvTransfer> write;
+    std::unique_ptr<Transfer> write;
     if (rtr.domain == domain_of_peer(peer_rail_)) {
         const WireBytes key = message.keys.all().subspan(sizeof(KeyHead), rtr.key_bytes);
         write = make_write(*request, *rail_, rtr, key);

@@ -28,8 +28,9 @@
 #include "protocols/options.hpp"
 #include "protocols/request.hpp"
 #include "protocols/rndv_messages.hpp"
-#include "protocols/rndv_transfer.hpp"
+#include "protocols/room_waiter.hpp"
 #include "protocols/stripe_plan.hpp"
+#include "protocols/transfer.hpp"
 #include "protocols/wireup_messages.hpp"
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/memory/reserve.hpp"
@@ -38,52 +39,32 @@ namespace tagwire::proto {
 
 class Rail;
 class Endpoint;
-struct StripeLane;
 
-/// The part of a transfer that one rail beside the lane moves.
-struct StripePart : ucs::FromReserve {
-    RndvTransfer* transfer = nullptr;
-    StripeLane* lane = nullptr;
-    std::uint64_t begin = 0;
-    std::uint64_t next = 0;  // where the next piece begins
-    std::uint64_t end = 0;
-    uct_rkey_bundle_t key{};
-    uct_component_h component = nullptr;
-    uct_mem_h memh = UCT_MEM_HANDLE_NULL;
-    CachedRegion* cached = nullptr;
-    RegCache* cache = nullptr;
-    bool is_waiting = false;  // in its lane's queue
-    bool is_lost = false;     // its rail has failed: the endpoint's own lane moves it
-    bool has_ended = false;
-    OwnedBy<uct_completion_t, StripePart> done{};
-    ucs::QueueLink<StripePart> link;
-
-    StripePart() = default;
-    StripePart(const StripePart&) = delete;
-    StripePart& operator=(const StripePart&) = delete;
-    ~StripePart();
-};
-
+/// A lane beside the endpoint's own. Its parts wait for it in the order in which they came.
 struct StripeLane : ucs::FromReserve {
-    Endpoint* ep = nullptr;
-    Rail* rail = nullptr;
-    std::uint8_t peer_rail = 0;
+    StripeLane(Endpoint& owner, Rail& over, std::uint8_t to)
+        : ep(owner), rail(over), peer_rail(to) {}
+
+    void push(TransferPart& part);
+    /// The part, which waits, does so no more.
+    void forget(TransferPart& part);
+
+    // For RoomWaiter.
+    ucs_status_t drain();
+    uct_ep_h drainable() const { return uct; }
+    void drained() {}
+    void stall();
+
+    Endpoint& ep;
+    Rail& rail;
+    const std::uint8_t peer_rail;
     uct_ep_h uct = nullptr;
     bool has_offered = false;
     bool is_connected = false;  // ours to theirs
     bool is_ready = false;      // ... and theirs to ours
     bool has_failed = false;
-    bool is_armed = false;
-    bool is_draining = false;
-    ucs::Queue<StripePart, &StripePart::link> waiting;
-    OwnedBy<uct_pending_req_t, StripeLane> pending{};
-
-    void push(StripePart& part);
-    void drain_and_arm();
-    ucs_status_t drain();
-
-  private:
-    ucs_status_t move_pieces(StripePart& part);
+    ucs::Queue<TransferPart, &TransferPart::link> waiting;
+    RoomWaiter<StripeLane> room{*this};
 };
 
 /// The additional lanes of one endpoint.
@@ -131,8 +112,8 @@ class Stripes : public ucs::FromReserve {
     void answer(WireupOp op, const StripeLane& lane);
     void drop(StripeLane& lane);
     void lose(StripeLane& lane);
-    std::unique_ptr<StripePart> make_part(const Request& request, StripeLane& lane,
-                                          std::span<const std::byte> keys) const;
+    std::unique_ptr<TransferPart> make_part(const Request& request, StripeLane& lane,
+                                            std::span<const std::byte> keys) const;
 
     Endpoint& ep_;
     bool has_chosen_ = false;

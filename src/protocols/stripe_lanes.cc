@@ -112,17 +112,13 @@ void Stripes::make_lanes() {
 
 StripeLane* Stripes::find(std::size_t rail, std::size_t peer_rail) const {
     for (const auto& lane : lanes_)
-        if (lane->rail->index() == rail && lane->peer_rail == peer_rail)
+        if (lane->rail.index() == rail && lane->peer_rail == peer_rail)
             return lane.get();
     return nullptr;
 }
 
 StripeLane& Stripes::add(Rail& rail, std::uint8_t peer_rail) {
-    auto lane = std::make_unique<StripeLane>();
-    lane->ep = &ep_;
-    lane->rail = &rail;
-    lane->peer_rail = peer_rail;
-    lanes_.push_back(std::move(lane));
+    lanes_.push_back(std::make_unique<StripeLane>(ep_, rail, peer_rail));
     return *lanes_.back();
 }
 
@@ -138,11 +134,11 @@ bool Stripes::connect(StripeLane& lane) {
     if (lane.has_failed || lane.uct != nullptr)
         return !lane.has_failed;
     const PeerRail& peer = ep_.peer_rails_[lane.peer_rail];
-    if (ep_.make_ep(*lane.rail, peer.device, peer.iface, &lane.uct) != UCS_OK) {
+    if (ep_.make_ep(lane.rail, peer.device, peer.iface, &lane.uct) != UCS_OK) {
         lane.has_failed = true;
         return false;
     }
-    if (lane.rail->connects_to_iface())
+    if (lane.rail.connects_to_iface())
         lane.is_connected = lane.is_ready = true;
     else
         send_offer(lane);
@@ -150,20 +146,20 @@ bool Stripes::connect(StripeLane& lane) {
 }
 
 void Stripes::send_offer(StripeLane& lane) {
-    ReserveBytes address(lane.rail->attr().ep_addr_len);
+    ReserveBytes address(lane.rail.attr().ep_addr_len);
     if (uct_ep_get_address(lane.uct, reinterpret_cast<uct_ep_addr_t*>(address.data())) != UCS_OK) {
         lane.has_failed = true;
         return drop(lane);
     }
     lane.has_offered = true;
     ep_.queue_wireup(WireupOp::kStripeOffer,
-                     {ep_.peer_names, lane.rail->index(), lane.peer_rail, lane.is_connected,
+                     {ep_.peer_names, lane.rail.index(), lane.peer_rail, lane.is_connected,
                       static_cast<std::uint8_t>(address.size())},
                      address);
 }
 
 void Stripes::answer(WireupOp op, const StripeLane& lane) {
-    ep_.queue_wireup(op, {ep_.peer_names, lane.rail->index(), lane.peer_rail, 1, 0}, {});
+    ep_.queue_wireup(op, {ep_.peer_names, lane.rail.index(), lane.peer_rail, 1, 0}, {});
 }
 
 void Stripes::on_offer(const OfferMessage& message) {
@@ -213,7 +209,8 @@ void Stripes::on_refuse(const Offer& offer) {
 // ---- Losing
 
 void Stripes::drop(StripeLane& lane) {
-    lane.is_ready = lane.is_connected = lane.is_armed = false;
+    lane.is_ready = lane.is_connected = false;
+    lane.room.disarm();
     const uct_ep_h old = std::exchange(lane.uct, nullptr);
     if (old == nullptr)
         return;
@@ -227,19 +224,19 @@ void Stripes::drop(StripeLane& lane) {
 void Stripes::lose(StripeLane& lane) {
     lane.has_failed = true;
     drop(lane);
-    while (StripePart* part = lane.waiting.pop_front()) {
+    while (TransferPart* part = lane.waiting.pop_front()) {
         part->is_waiting = false;
         part->is_lost = true;
     }
     // Each check takes up at least one, or ends its message.
     const auto is_stuck = [](const Request& request) {
-        return request.transfer != nullptr && request.transfer->lane_has_ended &&
+        return request.transfer != nullptr && request.transfer->own.has_ended &&
                request.transfer->has_lost();
     };
     for (RequestList* list : {&ep_.receiving, &ep_.outstanding}) {
         for (Request* request = list->front(); request != nullptr;) {
             if (is_stuck(*request)) {
-                ep_.check_parts(*request);
+                request->transfer->check();
                 request = list->front();
             } else {
                 request = RequestList::next(*request);
@@ -252,10 +249,10 @@ void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {
     if (lane.has_failed)
         return;
     TW_LOG_WARN("endpoint to worker %016lx: %s on %s carries no parts of messages any more: %s",
-                ep_.worker_id, lane.rail->transport(), lane.rail->device(),
+                ep_.worker_id, lane.rail.transport(), lane.rail.device(),
                 ucs_status_string(status));
     // Before the end of any message: so the peer ends its side before it gives a buffer back.
-    ep_.control(Down{.rail = lane.peer_rail, .sender_rail = lane.rail->index()});
+    ep_.control(Down{.rail = lane.peer_rail, .sender_rail = lane.rail.index()});
     lose(lane);
 }
 
@@ -279,7 +276,7 @@ void Stripes::disconnect() {
     for (const auto& lane : lanes_) {
         lane->has_failed = true;
         drop(*lane);
-        while (StripePart* part = lane->waiting.pop_front())
+        while (TransferPart* part = lane->waiting.pop_front())
             part->is_waiting = false;
     }
 }

@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "protocols/rndv_transfer.hpp"
+#include "protocols/transfer.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
