@@ -28,6 +28,8 @@ void Endpoint::fail(ucs_status_t status) {
     failure_ = status;
     log_failure();
     state_ = EpState::kFailed;
+    // Another one may have taken its place when it had left; its receives go on.
+    const bool is_last = worker.endpoint_to(worker_id) == this;
     worker.forget(*this);  // the ends below may call what makes another one
     update_direct();
     disconnect();
@@ -35,7 +37,7 @@ void Endpoint::fail(ucs_status_t status) {
     wireup_.clear();
     while (Request* request = data_.pop_front())
         request->is_queued = false;
-    worker.drop_incoming(*this, status, true);
+    worker.drop_incoming(*this, status, is_last);
     worker.unname(*this);
     for (RequestList* list : {&receiving, &outstanding})
         while (Request* request = list->front())
