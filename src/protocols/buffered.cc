@@ -52,9 +52,6 @@ void Worker::fetch(Request& request, Unexpected& message) {
     if (bytes == 0)
         return report_buffered(message);
     message.start = static_cast<std::byte*>(ucs::reserve_try_allocate(bytes));
-    void* memory = message.start == nullptr ? nullptr : child_pool_.get();
-    if (memory == nullptr)
-        return drop_buffered(message, UCS_ERR_NO_MEMORY);
     tw_op_t op{};
     op.complete = [](const tw_completion_t* done) {
         if (done->context == nullptr)
@@ -63,10 +60,9 @@ void Worker::fetch(Request& request, Unexpected& message) {
         fetched.waiting->worker->fetched(fetched, done->status, done->length);
     };
     op.context = &message;
-    const RequestState state{.kind = RequestKind::kReceive, .is_start = is_start};
-    auto* own = ::new (memory) Request(*this, op, state);
-    own->make_whole();
-    own->is_internal = true;
+    Request* own = message.start == nullptr ? nullptr : requests_.make_internal(op, is_start);
+    if (own == nullptr)
+        return drop_buffered(message, UCS_ERR_NO_MEMORY);
     own->buffer.base = message.start;
     own->buffer.length = bytes;
     message.fetch = own;

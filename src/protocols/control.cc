@@ -14,7 +14,7 @@ namespace tagwire::proto {
 
 /// The request of this endpoint that a message names; nullptr: there is none.
 Request* Endpoint::own_request(std::uint32_t request_id) const {
-    Request* request = worker.request_named(request_id);
+    Request* request = worker.requests().find(request_id);
     return request != nullptr && request->ep == this ? request : nullptr;
 }
 
@@ -318,7 +318,7 @@ void Endpoint::on_control(const Control& message) {
 tw_status_t Endpoint::flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
     if (failure_ != UCS_OK && kind == RequestKind::kFlush)
         return static_cast<tw_status_t>(failure_);
-    Request* request = worker.make(kind, op, request_p);
+    Request* request = worker.requests().make(kind, op, request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     request->ep = this;
@@ -337,11 +337,11 @@ tw_status_t Endpoint::flush(RequestKind kind, const tw_op_t* op, tw_request_h* r
         ++order_;
         enqueue(*request);
     }
-    return worker.answer(*request, op, request_p);
+    return worker.requests().answer(*request, op, request_p);
 }
 
 ucs_status_t Endpoint::start_flush(Request& request) {
-    if (request.id == 0 && worker.name(request) == 0)
+    if (request.id == 0 && worker.requests().assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     const bool is_close = request.kind == RequestKind::kClose;
     const ucs_status_t status = send_now(Control::of(Flush{request.id, is_close ? 1U : 0U}));

@@ -81,7 +81,7 @@ void DeviceTags::close() {
         request->on_device = nullptr;
         // One that was consumed is in no list of the worker.
         if (!request->is_posted)
-            worker_.release(*request);
+            worker_.requests().release(*request);
     }
 }
 

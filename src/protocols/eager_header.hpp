@@ -49,7 +49,10 @@ struct Envelope {
     std::size_t bytes;
 
     static Envelope of(std::uint32_t sender, bool is_tagged, std::uint64_t tag) {
-        return {{sender, is_tagged ? kTagged : 0U, tag}, {}, sizeof(Header)};
+        Envelope envelope;  // no field is there yet
+        envelope.header = {sender, is_tagged ? kTagged : 0U, tag};
+        envelope.bytes = sizeof(Header);
+        return envelope;
     }
     void add_imm(std::uint64_t imm) { add(kImm, imm); }
     /// `flag`: kAckMatch or kAckDelivery.

@@ -174,7 +174,7 @@ unsigned tw_worker_progress(tw_worker_h worker) {
 
 unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max) {
     const Entry entry(worker_of(worker));
-    return worker_of(worker).poll(completions, max);
+    return worker_of(worker).requests().poll(completions, max);
 }
 
 tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsigned* count_p) {

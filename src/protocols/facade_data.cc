@@ -289,13 +289,13 @@ tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request
         worker.close(ep);
         return TW_OK;
     }
-    Request* request = worker.make(RequestKind::kClose, op, request_p);
+    Request* request = worker.requests().make(RequestKind::kClose, op, request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     request->done.flags = TW_DONE_FLUSH;
     worker.close(ep);
     worker.finish(*request, UCS_OK);
-    return worker.answer(*request, op, request_p);
+    return worker.requests().answer(*request, op, request_p);
 }
 
 }  // namespace
@@ -397,7 +397,7 @@ tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
     TW_REFUSE_NULL(request);
     Worker& worker = *request_of(request).worker;
     const Entry entry(worker);
-    return worker.test(request_of(request), done);
+    return RequestTable::test(request_of(request), done);
 }
 
 void tw_request_free(tw_request_h request) {
@@ -405,7 +405,7 @@ void tw_request_free(tw_request_h request) {
         return;
     Worker& worker = *request_of(request).worker;
     const Entry entry(worker);
-    worker.give_up(request_of(request));
+    worker.requests().abandon(request_of(request));
 }
 
 size_t tw_request_bytes(void) {

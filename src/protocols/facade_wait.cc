@@ -197,7 +197,7 @@ tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t tim
     Worker& worker = worker_of(handle);
     return Wait(__func__, worker, mode, timeout_ns).run([&](Waiter& me, const Seen& seen) {
         const std::uint64_t ends = worker.ends(), signals = worker.signals();
-        if (seen.moved == 0 && !seen.was_interrupted && !worker.has_completions() &&
+        if (seen.moved == 0 && !seen.was_interrupted && !worker.requests().has_completions() &&
             ends == me.seen_ends && signals == me.seen_signals)
             return false;
         me.seen_ends = ends;

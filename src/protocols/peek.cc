@@ -24,7 +24,7 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
         static_cast<Unexpected*>(in.unexpected.find(request.tag, request.mask, request.source));
     if (message == nullptr) {
         finish(request, UCS_ERR_NO_MESSAGE);
-        return answer(request, wanted.op, wanted.request_p);
+        return requests_.answer(request, wanted.op, wanted.request_p);
     }
     describe(request, *message);
     const bool is_here = !message->is_rndv && message->received == message->length;
@@ -43,7 +43,7 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
         request.done.message = message;
     }
     finish(request, UCS_OK);
-    return answer(request, wanted.op, wanted.request_p);
+    return requests_.answer(request, wanted.op, wanted.request_p);
 }
 
 tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
@@ -51,7 +51,7 @@ tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
     if (found == claimed_.end() || (*found)->waiting != nullptr) {
         TW_LOG_ERROR("claim: %p is no claimed message of this worker",
                      static_cast<void*>(wanted.op->message));
-        release(request);
+        requests_.release(request);
         return TW_ERR_INVALID_PARAM;
     }
     Unexpected& message = **found;
@@ -64,7 +64,7 @@ tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
     } else {
         give_message(request, message);
     }
-    return answer(request, wanted.op, wanted.request_p);
+    return requests_.answer(request, wanted.op, wanted.request_p);
 }
 
 }  // namespace tagwire::proto

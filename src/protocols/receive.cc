@@ -21,7 +21,7 @@ inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_
         space.posted.cancel(*request);
         return request;
     }
-    return make_child(*request);
+    return requests_.make_part(*request);
 }
 
 ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {

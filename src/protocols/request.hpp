@@ -83,10 +83,10 @@ struct alignas(4) RequestState {  // one word to write
     RequestKind kind : 2 = RequestKind::kSend;
     bool is_whole : 1 = false;  // all of it is valid
     bool is_tagged : 1 = false;
-    bool is_foreign : 1 = false;   // memory of the program
-    bool was_named : 1 = false;    // the call gave its handle to the program
-    bool is_given_up : 1 = false;  // ... which has given it back
-    bool in_call : 1 = false;      // the call that made it has not returned
+    bool is_foreign : 1 = false;    // memory of the program
+    bool was_named : 1 = false;     // the call gave its handle to the program
+    bool is_abandoned : 1 = false;  // ... which has given it back
+    bool in_call : 1 = false;       // the call that made it has not returned
     bool has_ended : 1 = false;
     bool is_outstanding : 1 = false;
     bool is_queued : 1 = false;
@@ -118,7 +118,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     alignas(64) std::uint64_t offset;  // bytes that have gone, or come
     std::uint64_t order;               // among the sends of its endpoint
     void* copy;                        // of an injected message that waits
-    Transfer* transfer;            // a rendezvous that is read or written
+    Transfer* transfer;                // a rendezvous that is read or written
     std::uint64_t wanted;              // of a message under way: bytes that go into the buffer
     std::uint32_t peer_id;             // how the peer names its request
     std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for

@@ -108,7 +108,7 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
             }
         }
     }
-    if (request.id == 0 && name(request) == 0)
+    if (request.id == 0 && requests_.assign_id(request) == 0)
         return rndv_ended(request, UCS_ERR_NO_MEMORY);
     if (scheme == RndvScheme::kPut && register_target(request, ep.rail())) {
         request.is_offered = true;

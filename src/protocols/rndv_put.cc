@@ -140,7 +140,7 @@ bool Worker::rndv_written(Request& request) {
 
 void Endpoint::on_rtr(const RtrMessage& message) {
     const Rtr& rtr = message.rtr;
-    Request* request = worker.request_named(rtr.send_id);
+    Request* request = worker.requests().find(rtr.send_id);
     if (!awaits_receiver(request) || rtr.length > request->buffer.length)
         return worker.count(WorkerCounter::kGarbage);
     std::unique_ptr<Transfer> write;

@@ -100,12 +100,13 @@ tw_status_t Endpoint::send(const Outgoing& message) {
         return TW_ERR_NO_RESOURCE;
     if (send_at_once(message) == UCS_OK)
         return TW_OK;
-    Request* request = worker.make(RequestKind::kSend, message.op, message.request_p);
+    Request* request = worker.requests().make(RequestKind::kSend, message.op, message.request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    if (!worker.set_buffer(*request, message.base, message.length, message.list, message.count,
-                           message.op == nullptr ? nullptr : message.op->mem)) {
-        worker.release(*request);
+    if (!worker.requests().set_buffer(*request, message.base, message.length, message.list,
+                                      message.count,
+                                      message.op == nullptr ? nullptr : message.op->mem)) {
+        worker.requests().release(*request);
         return TW_ERR_NO_RESOURCE;
     }
     request->ep = this;
@@ -120,15 +121,16 @@ tw_status_t Endpoint::send(const Outgoing& message) {
         status = start(*request);
     }
     if (status == UCS_ERR_NO_RESOURCE) {
-        if ((request->flags & TW_OP_INJECT) != 0 && worker.copy_of(*request) == nullptr) {
-            worker.release(*request);
+        if ((request->flags & TW_OP_INJECT) != 0 &&
+            worker.requests().copy_of(*request) == nullptr) {
+            worker.requests().release(*request);
             return TW_ERR_NO_RESOURCE;
         }
         enqueue(*request);
     } else if (status != UCS_INPROGRESS) {
         worker.finish(*request, status);
     }
-    return worker.answer(*request, message.op, message.request_p);
+    return worker.requests().answer(*request, message.op, message.request_p);
 }
 
 bool Endpoint::may_start(const Request& request) const {
@@ -152,7 +154,7 @@ ucs_status_t Endpoint::start(Request& request) {
     if (!is_rndv(request))
         return start_eager(request);
     // An injected message is its sender's no more: what the peer reads is a copy.
-    if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
+    if ((request.flags & TW_OP_INJECT) != 0 && worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     return start_rndv(request);
 }
@@ -171,7 +173,7 @@ bool Endpoint::is_rndv(const Request& request) const {
 
 ucs_status_t Endpoint::start_eager(Request& request) {
     const bool wants_ack = (request.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
-    if (wants_ack && request.id == 0 && worker.name(request) == 0)
+    if (wants_ack && request.id == 0 && worker.requests().assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     if (!request.has_gone) {
         const ucs_status_t status =
@@ -212,7 +214,7 @@ ucs_status_t Endpoint::send_parts(Request& request) {
         return status;
     }
     // Parts behind the first may have to wait, and their data must be the library's then.
-    if ((request.flags & TW_OP_INJECT) != 0 && worker.copy_of(request) == nullptr)
+    if ((request.flags & TW_OP_INJECT) != 0 && worker.requests().copy_of(request) == nullptr)
         return UCS_ERR_NO_RESOURCE;
     envelope.add_total(total);
     while (request.offset < total) {
@@ -280,7 +282,7 @@ ucs_status_t Endpoint::send_place(Request& request) {
 
 // The message is with the transport; its own flush tells when the peer's memory has it.
 ucs_status_t Endpoint::track_transmission(Request& request) {
-    Transmission* transmission = worker.make_transmission(request);
+    Transmission* transmission = worker.requests().make_transmission(request);
     if (transmission == nullptr)
         return UCS_ERR_NO_RESOURCE;
     const ucs_status_t status = uct_ep_flush(lane_, UCT_FLUSH_FLAG_LOCAL, transmission);
@@ -288,7 +290,7 @@ ucs_status_t Endpoint::track_transmission(Request& request) {
         request.transmission = transmission;
         worker.set_outstanding(request, *this);
     } else {
-        worker.free_transmission(*transmission);
+        worker.requests().release(*transmission);
     }
     return status;
 }

@@ -64,7 +64,7 @@ void Endpoint::register_source(Request& request) {
 }
 
 ucs_status_t Endpoint::start_rndv(Request& request) {
-    if (request.id == 0 && worker.name(request) == 0)
+    if (request.id == 0 && worker.requests().assign_id(request) == 0)
         return UCS_ERR_NO_MEMORY;
     if (!request.is_announced) {
         const ucs_status_t status = send_request(request);

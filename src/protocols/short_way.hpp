@@ -103,9 +103,9 @@ inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
                               .was_named = request_p != nullptr,
                               .is_posted = true};
     MatchSpace& in = space(is_tagged);
-    if (!in.unexpected.empty() || request_pool_.elements_free() == 0) [[unlikely]]
+    if (!in.unexpected.empty() || !requests_.has_free()) [[unlikely]]
         return UCS_ERR_NO_RESOURCE;
-    auto* request = ::new (request_pool_.get()) Request(*this, op, posted);
+    auto* request = requests_.make_plain(op, posted);
     request->buffer.base = static_cast<std::byte*>(buffer);
     request->buffer.length = length;
     request->tag = tag;
@@ -150,7 +150,7 @@ template <bool kIsLong>
     done.ep = ep.handle();
     done.message = nullptr;
     const tw_complete_cb_t complete = request.complete;
-    request_pool_.put(&request);
+    requests_.release_plain(request);
     complete(&done);
 }
 

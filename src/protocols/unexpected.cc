@@ -21,12 +21,12 @@ const Endpoint* source_of(const Incoming& wanted) {
 }  // namespace
 
 tw_status_t Worker::receive(const Incoming& wanted) {
-    Request* request = make(RequestKind::kReceive, wanted.op, wanted.request_p);
+    Request* request = requests_.make(RequestKind::kReceive, wanted.op, wanted.request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
-    if (!set_buffer(*request, wanted.base, wanted.length, wanted.list, wanted.count,
-                    wanted.op == nullptr ? nullptr : wanted.op->mem)) {
-        release(*request);
+    if (!requests_.set_buffer(*request, wanted.base, wanted.length, wanted.list, wanted.count,
+                              wanted.op == nullptr ? nullptr : wanted.op->mem)) {
+        requests_.release(*request);
         return TW_ERR_NO_RESOURCE;
     }
     request->is_tagged = wanted.is_tagged;
@@ -63,7 +63,7 @@ tw_status_t Worker::post(Request& request, const Incoming& wanted) {
         if (device_tags_ != nullptr && request.is_tagged)
             device_tags_->posted(request);
     }
-    return answer(request, wanted.op, wanted.request_p);
+    return requests_.answer(request, wanted.op, wanted.request_p);
 }
 
 tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
@@ -74,7 +74,7 @@ tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
     in.posted.post(request);
     while (request.is_posted) {
         UnexpectedMessage* found = in.unexpected.find(request.tag, request.mask, request.source);
-        Request* child = found == nullptr ? nullptr : make_child(request);
+        Request* child = found == nullptr ? nullptr : requests_.make_part(request);
         if (child == nullptr)
             break;
         in.unexpected.remove(*found);
@@ -85,7 +85,7 @@ tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
         in.posted.cancel(request);  // nothing more can come
         close_multi(request, from->failure());
     }
-    return answer(request, wanted.op, wanted.request_p);
+    return requests_.answer(request, wanted.op, wanted.request_p);
 }
 
 /// The receive gets a message that waited; `message` is in no matcher, and freed.

@@ -123,26 +123,7 @@ ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
 }
 
 ucs_status_t Worker::open() {
-    ucs_status_t status = request_pool_.init({.name = "requests",
-                                              .element_bytes = sizeof(Request),
-                                              .alignment = alignof(Request),
-                                              .elements_max = options().requests_max});
-    if (status == UCS_OK) {
-        status = child_pool_.init({.name = "parts of multi-receives",
-                                   .element_bytes = sizeof(Request),
-                                   .alignment = alignof(Request)});
-    }
-    if (status == UCS_OK)
-        status = iov_pool_.init({.name = "lists", .element_bytes = sizeof(IovBlock)});
-    if (status == UCS_OK) {
-        status = transmission_pool_.init(
-            {.name = "transmissions", .element_bytes = sizeof(Transmission)});
-    }
-    if (status == UCS_OK) {
-        status = copy_pool_.init({.name = "injected messages",
-                                  .element_bytes = options().inject_bytes,
-                                  .elements_max = options().requests_max});
-    }
+    ucs_status_t status = requests_.open(options());
     if (status == UCS_OK)
         status = wakeup_.create();
     if (status == UCS_OK)
@@ -269,7 +250,7 @@ void Worker::set_handlers(Rail& rail) {
 }
 
 Worker::~Worker() {
-    endings_are_silent_ = true;
+    requests_.silence();
     if (device_tags_ != nullptr)
         device_tags_->close();
     names_.for_each([](Endpoint& ep) {
@@ -284,15 +265,11 @@ Worker::~Worker() {
             free_message(*message);
         }
         while (auto* receive = static_cast<Request*>(in.posted.take_any()))
-            release(*receive);
+            requests_.release(*receive);
     }
     for (Unexpected* message : claimed_)
         free_message(*message);
-    for (RequestQueue* queue : {&deferred_, &ended_})
-        while (Request* request = queue->pop_front())
-            release(*request);
-    while (Request* request = kept_.pop_front())
-        release(*request);
+    requests_.clear();
     endpoints_.clear();
     gone_.clear();
     rails_.clear();
@@ -320,7 +297,7 @@ unsigned Worker::progress_slowly() {
 }
 
 unsigned Worker::progress_all() {
-    attention_ |= kInProgress;
+    attention_.begin_progress();
     // First, so that ends are reported in the order in which they were seen.
     const unsigned count = run_slow_work();
     return count + advance();
@@ -357,23 +334,18 @@ void Worker::look_at_peers() {
 
 unsigned Worker::run_slow_work() {
     unsigned count = 0;
-    attention_ &= static_cast<std::uint8_t>(~kSlowWork);
+    attention_.take_slow_work();
     for (const LaneFailure& failure : std::exchange(lane_failures_, {})) {
         fail_lane(failure);
         ++count;
     }
-    // No more than are here now: each may add one.
-    for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty(); --left) {
-        ++ends_told_;
-        call_back(*deferred_.pop_front());
-        ++count;
-    }
+    count += requests_.run_deferred();
     if (!notices_.empty()) {
-        const unsigned told = notices_.run(ends_told_);
-        ends_ += told;
+        const unsigned told = notices_.run(requests_.told());
+        attention_.count_events(told);
         count += told;
     }
-    if (!deferred_.empty() || notices_.is_due(ends_told_))
+    if (requests_.has_deferred() || notices_.is_due(requests_.told()))
         ask_slow_work();
     ucs::ReserveVector<Endpoint*> asked;
     asked.swap(wireup_);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "protocols/api/tw_context.h"
+#include "protocols/attention.hpp"
 #include "protocols/budget.hpp"
 #include "protocols/context.hpp"
 #include "protocols/device_tags.hpp"
@@ -28,10 +29,10 @@
 #include "protocols/notices.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
+#include "protocols/request_table.hpp"
 #include "protocols/unexpected.hpp"
 #include "protocols/wait_protocol.hpp"
 #include "protocols/wakeup.hpp"
-#include "ucs/memory/mpool.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
 #include "ucs/sys/recursive_lock.hpp"
@@ -109,11 +110,10 @@ class alignas(128) Worker : public tw_worker {
     Rail* rail_of(std::string_view transport) const;
 
     unsigned progress() {
-        if (attention_ != 0) [[unlikely]]
+        if (attention_.is_needed()) [[unlikely]]
             return progress_slowly();
         return advance();
     }
-    unsigned poll(tw_completion_t* completions, unsigned max);
     void query(tw_worker_attr_t* attr) const;
     void describe(tw_describe_cb_t cb, void* arg);
     ucs::CounterSet counters() const;
@@ -130,7 +130,7 @@ class alignas(128) Worker : public tw_worker {
     /// The number of events that the program may have seen: it grows when an operation ends, a
     /// message comes that nobody waits for, or an endpoint fails.
     std::uint64_t ends() const {
-        return ends_ + counters_.value(WorkerCounter::kRxExpected) +
+        return attention_.events() + counters_.value(WorkerCounter::kRxExpected) +
                counters_.value(WorkerCounter::kRxUnexpected);
     }
     std::uint64_t signals() const {
@@ -139,10 +139,9 @@ class alignas(128) Worker : public tw_worker {
         return signals_.load(std::memory_order_acquire);
     }
     /// The peer takes messages again.
-    void count_resumed() { ++ends_; }
-    bool has_completions() const { return !ended_.empty(); }
+    void count_resumed() { attention_.count_events(); }
     /// A callback of this worker is running, in the calling thread.
-    bool is_in_progress() const { return (attention_ & kInProgress) != 0; }
+    bool is_in_progress() const { return attention_.is_in_progress(); }
     /// The calling thread begins to wait, or has woken. `arming`: what it slept on, if its
     /// descriptor has told of something; else 0.
     Waiter& wake_up(std::uint64_t arming);
@@ -150,7 +149,7 @@ class alignas(128) Worker : public tw_worker {
     unsigned progress_for(const Waiter& me);
     /// The calling thread sleeps next. UCS_ERR_BUSY: there is something to progress.
     ucs_status_t fall_asleep(Waiter& me, std::uint64_t* arming_p);
-    bool is_watched() const { return (attention_ & kWatched) != 0; }
+    bool is_watched() const { return attention_.is_watched(); }
     /// Before the lock is released: those who sleep go on sleeping only if nothing has happened and
     /// the worker is armed. `leaves_work`: the call may have left work to progress.
     void settle(bool leaves_work);
@@ -187,28 +186,15 @@ class alignas(128) Worker : public tw_worker {
 
     // ---- Requests (requests.cc)
 
-    /// nullptr: the pool is used up.
-    Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
-    bool set_buffer(Request& request, const void* base, std::size_t length, const tw_iov_t* list,
-                    std::size_t count, tw_mem_h memory);
+    RequestTable& requests() { return requests_; }
     /// The operation has ended.
     void finish(Request& request, ucs_status_t status);
     void finish_late(Request& request, ucs_status_t status);
     void end_late(Request& request, ucs_status_t status);
-    /// The result of the call that made `request`.
-    tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
-    void release(Request& request);
-    tw_status_t test(Request& request, tw_completion_t* done);
-    void give_up(Request& request);
     void cancel(Request& request);
     void set_outstanding(Request& request, Endpoint& ep);
-    std::uint32_t name(Request& request);
-    Request* request_named(std::uint32_t id) const { return requests_.find(id); }
-    void* copy_of(Request& request);
-    Transmission* make_transmission(Request& request);
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
     CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
-    void free_transmission(Transmission& transmission) { transmission_pool_.put(&transmission); }
 
     // ---- Receiving (receive.cc, unexpected.cc, kept.cc)
 
@@ -277,11 +263,11 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
     bool drop(const char* what, std::size_t length);
     unsigned advance() {
-        attention_ |= kInProgress;
+        attention_.begin_progress();
         unsigned count = uct_worker_progress(uct_);
         if (--calls_left_ == 0) [[unlikely]]
             count += look_around();
-        attention_ &= static_cast<std::uint8_t>(~kInProgress);
+        attention_.end_progress();
         return count;
     }
     unsigned progress_slowly();
@@ -292,10 +278,8 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t take_and_arm();
     void ring() const { wakeup_.ring(); }
     void watch();
-    void ask_slow_work() { attention_ |= kSlowWork; }
+    void ask_slow_work() { attention_.ask_slow_work(); }
     unsigned run_slow_work();
-    /// Counts requests whose callbacks run in progress: those told and those that wait.
-    std::uint64_t ends_before_now() const { return ends_told_ + deferred_.size(); }
     unsigned look_around();
     unsigned look_at_rails();
     void look_at_peers();
@@ -312,7 +296,6 @@ class alignas(128) Worker : public tw_worker {
     template <bool kIsLong>
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
                    std::size_t length, std::uint64_t imm);
-    Request* make_child(Request& parent);
     void use_room(Request& part, std::size_t bytes);
     void close_multi(Request& parent, ucs_status_t status);
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
@@ -376,8 +359,6 @@ class alignas(128) Worker : public tw_worker {
     bool register_target(Request& request, const Rail& rail);
     void end_receive(Request& request, Endpoint& ep);
     void describe(Request& request, const Unexpected& message);
-    void report(Request& request);
-    void call_back(Request& request);
 
     /// Calls of progress between two looks at the clock, and at rails that nobody uses.
     static constexpr unsigned kCallsPerLook = 1024;
@@ -392,10 +373,6 @@ class alignas(128) Worker : public tw_worker {
         unsigned passes;
     };
     static constexpr unsigned kPassesToEnd = 64;
-    /// Bits of attention_.
-    static constexpr std::uint8_t kInProgress = 1;
-    static constexpr std::uint8_t kSlowWork = 2;
-    static constexpr std::uint8_t kWatched = 4;  // armed, or a thread sleeps
 
     Context& context_;
     const tw_worker_params_t params_;
@@ -405,14 +382,12 @@ class alignas(128) Worker : public tw_worker {
     uct_worker_h uct_ = nullptr;
     std::unique_ptr<DeviceTags> device_tags_;
     std::vector<std::unique_ptr<Rail>> rails_;
-    std::uint8_t attention_ = 0;
-    bool endings_are_silent_ = false;
+    Attention attention_;
     unsigned calls_left_ = kCallsPerLook;  // before the clock is looked at
     std::uint64_t next_look_ns_ = 0;
     Wakeup wakeup_;
     WaitProtocol<Worker, WakeEvent> waits_{*this};
     bool has_refused_progress_ = false;
-    std::uint64_t ends_ = 0;
     std::atomic<std::uint64_t> signals_{0};
 
     ucs::ReserveHashMap<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
@@ -439,17 +414,8 @@ class alignas(128) Worker : public tw_worker {
     ucs::detail::TagIndex<MessageSendKeys> by_send_id_;
     ucs::ReserveHashSet<Unexpected*> claimed_;
 
-    ucs::Mpool request_pool_;
-    ucs::Mpool child_pool_;  // parts of multi-receives
-    ucs::Mpool iov_pool_;
-    ucs::Mpool copy_pool_;
-    ucs::Mpool transmission_pool_;
-    IdTable<Request> requests_;
-    RequestQueue ended_;           // for poll()
-    RequestQueue deferred_;        // for callbacks, in progress
-    std::uint64_t ends_told_ = 0;  // of deferred_, ever
+    RequestTable requests_{*this, attention_};
     Notices notices_;
-    RequestList kept_;  // ended; the program has their handles
     RequestList late_;  // of endpoints that are gone; devices still move data of theirs
 
     ucs::CounterArray<WorkerCounter> counters_;

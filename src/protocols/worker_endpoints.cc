@@ -235,8 +235,8 @@ void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
     if (!ep.is_open || ep.is_closing) {
         ep.is_open = false;
         retire(ep);
-    } else if (!endings_are_silent_) {
-        notices_.add_failure(ep, static_cast<tw_status_t>(status), ends_before_now());
+    } else if (!requests_.is_silent()) {
+        notices_.add_failure(ep, static_cast<tw_status_t>(status), requests_.told_and_deferred());
         ask_slow_work();
     }
     tell_end(ep, status);
@@ -245,17 +245,17 @@ void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
 void Worker::tell_up(Endpoint& ep) {
     if (ep.worker_id == id_ || std::exchange(ep.is_up, true))
         return;
-    notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, ends_before_now());
+    notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, requests_.told_and_deferred());
     ask_slow_work();
 }
 
 void Worker::tell_end(Endpoint& ep, ucs_status_t status) {
-    if (!std::exchange(ep.is_up, false) || endings_are_silent_)
+    if (!std::exchange(ep.is_up, false) || requests_.is_silent())
         return;
     const bool is_in_order =
         status == UCS_OK || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
     notices_.add_event(ep.worker_id, is_in_order ? TW_PEER_CLOSED : TW_PEER_FAILED,
-                       static_cast<tw_status_t>(status), ends_before_now());
+                       static_cast<tw_status_t>(status), requests_.told_and_deferred());
     ask_slow_work();
 }
 

@@ -36,7 +36,7 @@ unsigned Worker::progress_watched() {
 }
 
 bool Worker::has_work() const {
-    return (attention_ & kSlowWork) != 0 || has_completions();
+    return attention_.has_slow_work() || requests_.has_completions();
 }
 
 ucs_status_t Worker::take_and_arm() {
@@ -69,7 +69,7 @@ ucs_status_t Worker::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
         return UCS_ERR_IO_ERROR;
     const ucs_status_t status = waits_.fall_asleep(me, arming_p);
     if (status == UCS_OK)
-        attention_ |= kWatched;
+        attention_.set_watched(true);
     return status;
 }
 
@@ -81,8 +81,7 @@ void Worker::settle(bool leaves_work) {
 }
 
 void Worker::watch() {
-    attention_ = static_cast<std::uint8_t>(waits_.is_watched() ? attention_ | kWatched
-                                                               : attention_ & ~kWatched);
+    attention_.set_watched(waits_.is_watched());
 }
 
 }  // namespace tagwire::proto
