@@ -79,7 +79,7 @@ ucs_status_t Endpoint::drain_queue() {
 
 void Endpoint::stall() {
     is_stalled_ = true;
-    worker.ask_wireup(*this);
+    worker.peers().ask_wireup(*this);
 }
 
 // ---- Control messages
@@ -114,7 +114,7 @@ void Endpoint::on_bye() {
     peer_is_closed = true;
     if (!is_open && !std::exchange(has_said_bye_, true))
         control(Bye{});
-    worker.retire(*this);
+    worker.peers().retire(*this);
 }
 
 /// The peer asks whether the connection can go. From the answer on its transport may see the end
@@ -123,11 +123,11 @@ void Endpoint::on_leave() {
     peer_is_closed = true;
     has_left_ = !is_open && has_said_bye_ && is_quiet();
     if (has_left_) {
-        worker.tell_end(*this, UCS_OK);
+        worker.peers().tell_end(*this, UCS_OK);
         farewell = UCS_ERR_NOT_CONNECTED;
     }
     control(Left{has_left_ ? 1U : 0U});
-    worker.retire(*this);
+    worker.peers().retire(*this);
 }
 
 namespace {
@@ -243,7 +243,7 @@ bool Endpoint::on_operation(const Control& message) {
 }
 
 void Endpoint::on_reset(Reset message) {
-    worker.connection_is_over(
+    worker.peers().connection_is_over(
         *this, message.connection,
         message.is_in_order == 1 ? UCS_ERR_NOT_CONNECTED : UCS_ERR_CONNECTION_RESET);
 }

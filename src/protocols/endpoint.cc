@@ -29,8 +29,8 @@ void Endpoint::fail(ucs_status_t status) {
     log_failure();
     state_ = EpState::kFailed;
     // Another one may have taken its place when it had left; its receives go on.
-    const bool is_last = worker.endpoint_to(worker_id) == this;
-    worker.forget(*this);  // the ends below may call what makes another one
+    const bool is_last = worker.peers().endpoint_to(worker_id) == this;
+    worker.peers().detach(*this);  // the ends below may call what makes another one
     update_direct();
     disconnect();
     controls_.clear();
@@ -38,7 +38,7 @@ void Endpoint::fail(ucs_status_t status) {
     while (Request* request = data_.pop_front())
         request->is_queued = false;
     worker.drop_incoming(*this, status, is_last);
-    worker.unname(*this);
+    worker.peers().release_id(*this);
     for (RequestList* list : {&receiving, &outstanding})
         while (Request* request = list->front())
             worker.finish_late(*request, status);
@@ -48,7 +48,7 @@ void Endpoint::fail(ucs_status_t status) {
         request->is_queued = false;
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     }
-    worker.report_failure(*this, status);
+    worker.peers().report_failure(*this, status);
 }
 
 /// The only place where the reason is told in any case. A close, by whomever, is none.
@@ -114,7 +114,7 @@ void Endpoint::disconnect() {
         if (*ep == nullptr)
             continue;
         const uct_ep_h old = *ep;
-        worker.map_lane(old, nullptr);
+        worker.peers().map_lane(old, nullptr);
         for (uct_ep_h* same : {&lane_, &offered_, &contact_})
             if (*same == old)
                 *same = nullptr;
@@ -141,7 +141,7 @@ void Endpoint::closed() {
     is_closing = false;
     has_said_bye_ = true;
     control(Bye{});
-    worker.retire(*this);
+    worker.peers().retire(*this);
 }
 
 /// Nothing of either side is on its way.
@@ -162,7 +162,7 @@ bool Endpoint::leave() {
     if (has_left_) {
         // The answer must get through before the endpoint of the transport goes.
         if (!is_quiet() || uct_ep_flush(lane_, UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_INPROGRESS) {
-            worker.retire(*this);
+            worker.peers().retire(*this);
             return false;
         }
         return true;
@@ -172,7 +172,7 @@ bool Endpoint::leave() {
     if (worker_id == worker.id())
         return is_quiet();
     if (!is_quiet()) {
-        worker.retire(*this);
+        worker.peers().retire(*this);
     } else if (worker.id() < worker_id) {
         control(Leave{});
         has_asked_ = true;
@@ -187,14 +187,14 @@ void Endpoint::on_left(bool is_gone) {
     if (is_open) {
         // The program came back meanwhile.
         if (is_gone)
-            return worker.reconnect(*this);
+            return worker.peers().reconnect(*this);
         control(Back{});
     } else if (is_gone) {
-        worker.tell_end(*this, UCS_OK);
+        worker.peers().tell_end(*this, UCS_OK);
         fail(UCS_ERR_NOT_CONNECTED);
     } else {
         // The peer had something on its way, or its program has come back and says so by kBack.
-        worker.retire(*this);
+        worker.peers().retire(*this);
     }
     drain_and_arm();
 }

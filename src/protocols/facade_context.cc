@@ -215,7 +215,7 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     const Entry entry(worker_of(worker));
     const LeavesWork work(worker_of(worker));
     Endpoint* ep = nullptr;
-    const ucs_status_t status = worker_of(worker).connect(*parsed, params->user_data, &ep);
+    const ucs_status_t status = worker_of(worker).peers().connect(*parsed, params->user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;
     return tw(status);
@@ -229,7 +229,7 @@ tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_d
     TW_REFUSE_NULL(ep_p);
     const Entry entry(worker_of(worker));
     Endpoint* ep = nullptr;
-    const ucs_status_t status = worker_of(worker).connect_to(worker_id, user_data, &ep);
+    const ucs_status_t status = worker_of(worker).peers().connect_to(worker_id, user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep->handle();
     return tw(status);
@@ -241,7 +241,7 @@ tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {
     if (worker == nullptr)
         return nullptr;
     const Entry entry(worker_of(worker));
-    Endpoint* ep = worker_of(worker).endpoint_to(worker_id);
+    Endpoint* ep = worker_of(worker).peers().endpoint_to(worker_id);
     return ep == nullptr ? nullptr : ep->handle();
 }
 

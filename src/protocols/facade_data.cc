@@ -286,14 +286,14 @@ tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* i
 tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
     Worker& worker = ep.worker;
     if (op == nullptr && request_p == nullptr) {
-        worker.close(ep);
+        worker.peers().close(ep);
         return TW_OK;
     }
     Request* request = worker.requests().make(RequestKind::kClose, op, request_p);
     if (request == nullptr)
         return TW_ERR_NO_RESOURCE;
     request->done.flags = TW_DONE_FLUSH;
-    worker.close(ep);
+    worker.peers().close(ep);
     worker.finish(*request, UCS_OK);
     return worker.requests().answer(*request, op, request_p);
 }

@@ -76,7 +76,7 @@ void Worker::let_go_on(Endpoint* ep) {
     }
     if (has_held_data_ && budget_.is_data_resumed()) {
         has_held_data_ = false;
-        names_.for_each([&](Endpoint& held) {
+        peers_.for_each([&](Endpoint& held) {
             if (held.told_to_pause_eager && may_send_data(held)) {
                 held.told_to_pause_eager = false;
                 held.control(ResumeEager{});
@@ -85,7 +85,7 @@ void Worker::let_go_on(Endpoint* ep) {
     }
     if (has_held_ && budget_.is_all_resumed()) {
         has_held_ = false;
-        names_.for_each([](Endpoint& held) {
+        peers_.for_each([](Endpoint& held) {
             if (std::exchange(held.told_to_pause, false))
                 held.control(Resume{});
         });

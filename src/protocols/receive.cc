@@ -29,7 +29,7 @@ ucs_status_t Worker::on_eager(const std::byte* data, std::size_t length) {
     if (length - sizeof header > kShortCopyMax) [[unlikely]]  // or shorter than a header
         return on_long_eager(data, length);
     std::memcpy(&header, data, sizeof header);
-    Endpoint* ep = names_.find(header.sender);
+    Endpoint* ep = peers_.find(header.sender);
     if (ep == nullptr) [[unlikely]]
         return of_nobody(header.sender, "message", length);
     // The earliest receive of all, as for most messages; nothing here calls before the callback.
@@ -51,7 +51,7 @@ ucs_status_t Worker::on_long_eager(const std::byte* data, std::size_t length) {
     if (length < sizeof header)
         return garbage("eager message", length);
     std::memcpy(&header, data, sizeof header);
-    Endpoint* ep = names_.find(header.sender);
+    Endpoint* ep = peers_.find(header.sender);
     if (ep == nullptr)
         return of_nobody(header.sender, "message", length);
     return on_eager_among_others(*ep, header, data + sizeof header, length - sizeof header);
@@ -108,7 +108,7 @@ ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
     if (length < sizeof header)
         return garbage("rendezvous", length);
     std::memcpy(&header, data, sizeof header);
-    Endpoint* ep = names_.find(header.sender);
+    Endpoint* ep = peers_.find(header.sender);
     if (ep == nullptr)
         return of_nobody(header.sender, "rendezvous", length);
     const WireBytes behind{data + sizeof header, length - sizeof header};
@@ -274,7 +274,7 @@ ucs_status_t Worker::on_part(const std::byte* data, std::size_t length) {
     PartMessage part;
     if (!decode({data, length}, &part))
         return garbage("part of a message", length);
-    Endpoint* ep = names_.find(part.part.sender);
+    Endpoint* ep = peers_.find(part.part.sender);
     if (ep == nullptr)
         return of_nobody(part.part.sender, "part of a message", length);
     const WireBytes bytes = part.data;
@@ -321,7 +321,7 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
     if (!decode({data, length}, &message))
         return garbage("data of a rendezvous", length);
     const WireBytes bytes = message.data;
-    const Endpoint* ep = names_.find(message.head.sender);
+    const Endpoint* ep = peers_.find(message.head.sender);
     if (ep == nullptr)
         return of_nobody(message.head.sender, "data of a rendezvous", length);
     Request* request = requests_.find(message.head.receive_id);
@@ -343,7 +343,7 @@ ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
     RtrMessage message;
     if (!decode({data, length}, &message))
         return garbage("offer to write", length);
-    Endpoint* ep = names_.find(message.rtr.sender);
+    Endpoint* ep = peers_.find(message.rtr.sender);
     if (ep == nullptr)
         return of_nobody(message.rtr.sender, "offer to write", length);
     if (ep->state() != EpState::kReady)
@@ -356,7 +356,7 @@ ucs_status_t Worker::on_control(const std::byte* data, std::size_t length) {
     Control message;
     if (!decode({data, length}, &message))
         return garbage("control message", length);
-    Endpoint* ep = names_.find(message.sender);
+    Endpoint* ep = peers_.find(message.sender);
     if (ep == nullptr)
         return of_nobody(message.sender, "control message", length);
     ep->on_control(message);
@@ -377,13 +377,14 @@ ucs_status_t Worker::on_wireup(const std::byte* data, std::size_t length) {
     }
     if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello) {
         HelloMessage hello;
-        return decode(behind, &hello) ? on_hello(wireup.from, std::move(hello))
-                                      : garbage("hello", length);
+        const bool is_taken =
+            decode(behind, &hello) && peers_.on_hello(wireup.from, std::move(hello));
+        return is_taken ? UCS_OK : garbage("hello", length);
     }
     OfferMessage message;
     if (!decode(behind, &message))
         return garbage("offer", length);
-    Endpoint* ep = endpoint_to(wireup.from);
+    Endpoint* ep = peers_.endpoint_to(wireup.from);
     if (ep == nullptr)
         return garbage("offer of nobody", length);
     if (message.offer.id != ep->id)
@@ -411,42 +412,6 @@ ucs_status_t Worker::on_wireup(const std::byte* data, std::size_t length) {
     return UCS_OK;
 }
 
-ucs_status_t Worker::on_hello(std::uint64_t from, HelloMessage message) {
-    const Hello& hello = message.hello;
-    // Connections of one peer may overtake each other on their way, and a hello that was repeated
-    // may come when its connection is over.
-    Endpoint* ep = endpoint_to(from);
-    // Our own one may be of an endpoint that was closed before it came: nobody has that name.
-    if (from == id_ && (ep == nullptr || hello.id != ep->id))
-        return UCS_OK;
-    Peer& peer = peer_of(from);
-    const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
-    const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
-                                              (ep->peer_names == 0 && hello.known == ep->id));
-    // The peer hears from our own hello that this name is worn.
-    if (newer < 0 || (newer == 0 && !is_current) || hello.id == peer.worn)
-        return UCS_OK;
-    peer.connection = hello.number;
-    if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.worn) {
-        reconnect(*ep);
-        ep = endpoint_to(from);
-    }
-    if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
-        // The peer has begun anew: what it had with us before has ended.
-        if (ep->has_asked())
-            ep->on_left(true);
-        else
-            ep->fail(UCS_ERR_CONNECTION_RESET);
-        ep = endpoint_to(from);
-    }
-    if (ep == nullptr)
-        ep = make_endpoint(from);
-    if (ep == nullptr)
-        return garbage("hello", message.rails.size());
-    ep->on_hello(hello, std::move(message.rails));
-    return UCS_OK;
-}
-
 bool Worker::drop(const char* what, std::size_t length) {
     garbage(what, length);
     return false;
@@ -454,7 +419,7 @@ bool Worker::drop(const char* what, std::size_t length) {
 
 /// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
 ucs_status_t Worker::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
-    if (!names_.is_past(sender))
+    if (!peers_.is_past(sender))
         return garbage(what, length);
     count(WorkerCounter::kLate);
     TW_LOG_DEBUG("%s of %zu bytes is late: its endpoint has gone", what, length);

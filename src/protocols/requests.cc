@@ -75,6 +75,15 @@ void Worker::end_late(Request& request, ucs_status_t status) {
     finish(request, status);
 }
 
+void Worker::drop_late(const Endpoint& ep) {
+    if (ep.late == 0)
+        return;
+    for (Request* request = late_.front(); request != nullptr;
+         request = RequestList::next(*request))
+        if (request->transfer->failed_ep == &ep)
+            request->transfer->failed_ep = nullptr;
+}
+
 /// A message takes so much of the buffer, if that is a multi-receive's.
 void Worker::use_room(Request& part, std::size_t bytes) {
     Request* parent = part.parent;

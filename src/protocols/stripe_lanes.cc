@@ -214,7 +214,7 @@ void Stripes::drop(StripeLane& lane) {
     const uct_ep_h old = std::exchange(lane.uct, nullptr);
     if (old == nullptr)
         return;
-    ep_.worker.map_lane(old, nullptr);
+    ep_.worker.peers().map_lane(old, nullptr);
     uct_ep_pending_purge(
         old, [](uct_pending_req_t*, void*) {}, nullptr);
     uct_ep_destroy(old);

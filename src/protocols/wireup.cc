@@ -50,7 +50,7 @@ ucs_status_t Endpoint::make_ep(Rail& rail, std::span<const std::byte> device,
     const ucs_status_t status = uct_ep_create(&params, ep_p);
     if (status == UCS_OK) {
         rail.enable();
-        worker.map_lane(*ep_p, this);
+        worker.peers().map_lane(*ep_p, this);
     }
     return status;
 }
@@ -82,7 +82,7 @@ ucs_status_t Endpoint::contact(const Address& to, std::string* why) {
         }
         address_ = {worker_id, to.transport, to.device, to.iface};
         contact_rail_ = rail.get();
-        number_ = worker.next_connection();
+        number_ = worker.peers().next_connection();
         queue_wireup(hello_bytes());
         return UCS_OK;
     }
@@ -118,7 +118,7 @@ void Endpoint::contact_again() {
     const ucs_status_t status = contact(to, nullptr);
     owes_contact_ = status == UCS_ERR_NO_MEMORY;
     if (owes_contact_)
-        return worker.ask_wireup(*this);
+        return worker.peers().ask_wireup(*this);
     if (status != UCS_OK)
         fail(status);
 }
@@ -128,7 +128,7 @@ ReserveBytes Endpoint::hello_bytes() const {
     append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker.id(),
                           worker_id});
     append(&bytes, Hello{id, static_cast<std::uint32_t>(worker.rails().size()), peer_names, number_,
-                         worker.worn_name_of(worker_id)});
+                         worker.peers().retired_id_of(worker_id)});
     for (const auto& rail : worker.rails()) {
         RailHead head{};
         std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
@@ -158,7 +158,7 @@ void Endpoint::queue_wireup(ReserveBytes bytes) {
         return fail(UCS_ERR_EXCEEDS_LIMIT);
     }
     wireup_.push_back(std::move(bytes));
-    worker.ask_wireup(*this);
+    worker.peers().ask_wireup(*this);
 }
 
 bool Endpoint::work_slowly() {
@@ -218,7 +218,7 @@ void Endpoint::answer_contact() {
     }
     owes_contact_ = contact_ == nullptr && lacks_memory;
     if (owes_contact_)
-        return worker.ask_wireup(*this);
+        return worker.peers().ask_wireup(*this);
     if (contact_ == nullptr)
         fail(UCS_ERR_UNREACHABLE);
     else if (state_ == EpState::kGreeting)
@@ -370,7 +370,7 @@ void Endpoint::on_refuse(const Offer& offer) {
 void Endpoint::drop_offered() {
     if (offered_ == nullptr)
         return;
-    worker.map_lane(offered_, nullptr);
+    worker.peers().map_lane(offered_, nullptr);
     uct_ep_destroy(offered_);
     offered_ = nullptr;
     offered_is_connected_ = false;
@@ -385,7 +385,7 @@ void Endpoint::set_ready() {
     const auto matches = [](const PeerRail& rail) { return (rail.flags & kRailMatchesTags) != 0; };
     if (std::ranges::any_of(peer_rails_, matches))
         control(Lane{peer_rail_});
-    worker.tell_up(*this);
+    worker.peers().tell_up(*this);
     drain_and_arm();
 }
 

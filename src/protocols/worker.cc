@@ -108,8 +108,7 @@ Worker::Worker(Context& context, const tw_worker_params_t& params)
       context_(context),
       params_(params),
       id_(random_id()),
-      budget_(context.options().unexpected_bytes, context.options().envelopes_max),
-      notices_(params_) {
+      budget_(context.options().unexpected_bytes, context.options().envelopes_max) {
     ++context_.users;
 }
 
@@ -170,7 +169,7 @@ void Worker::open_rails() {
         auto rail =
             std::make_unique<Rail>(*this, static_cast<std::uint8_t>(rails_.size()), resource);
         const auto failed = [](void* arg, uct_ep_h ep, ucs_status_t status) {
-            static_cast<Worker*>(arg)->lane_failed(ep, status);
+            static_cast<Worker*>(arg)->peers_.lane_failed(ep, status);
             return UCS_OK;
         };
         const bool may_match = options().tag_offload && std::ranges::none_of(rails_, matches);
@@ -253,7 +252,7 @@ Worker::~Worker() {
     requests_.silence();
     if (device_tags_ != nullptr)
         device_tags_->close();
-    names_.for_each([](Endpoint& ep) {
+    peers_.for_each([](Endpoint& ep) {
         ep.say_reset(true);
         ep.fail(UCS_ERR_CANCELED);
     });
@@ -270,8 +269,7 @@ Worker::~Worker() {
     for (Unexpected* message : claimed_)
         free_message(*message);
     requests_.clear();
-    endpoints_.clear();
-    gone_.clear();
+    peers_.clear();
     rails_.clear();
     uct_worker_destroy(uct_);
     ucs_async_context_destroy(async_);
@@ -329,34 +327,21 @@ void Worker::look_at_peers() {
     if (now < next_look_ns_)
         return;
     next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
-    names_.for_each([](Endpoint& ep) { ep.check(); });
+    peers_.for_each([](Endpoint& ep) { ep.check(); });
 }
 
 unsigned Worker::run_slow_work() {
-    unsigned count = 0;
     attention_.take_slow_work();
-    for (const LaneFailure& failure : std::exchange(lane_failures_, {})) {
-        fail_lane(failure);
-        ++count;
-    }
+    unsigned count = peers_.fail_lanes();
     count += requests_.run_deferred();
-    if (!notices_.empty()) {
-        const unsigned told = notices_.run(requests_.told());
-        attention_.count_events(told);
-        count += told;
-    }
-    if (requests_.has_deferred() || notices_.is_due(requests_.told()))
+    const unsigned told = peers_.run_notices();
+    attention_.count_events(told);
+    count += told;
+    if (requests_.has_deferred())
         ask_slow_work();
-    ucs::ReserveVector<Endpoint*> asked;
-    asked.swap(wireup_);
-    for (Endpoint* ep : asked) {
-        ep->wants_wireup = false;
-        if (!ep->work_slowly())
-            ask_wireup(*ep);
-    }
-    if (!endings_.empty())
-        count += end_connections();
-    return count + destroy_retired();
+    peers_.run_wireup();
+    count += peers_.end_connections();
+    return count + peers_.destroy_retired();
 }
 
 void Worker::query(tw_worker_attr_t* attr) const {
@@ -366,7 +351,7 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->multi_recv_bytes_min = limits.multi_recv_bytes_min;
     attr->buffered_bytes_limit = limits.buffered_bytes_limit;
     attr->buffered_bytes_min = limits.buffered_bytes_min;
-    attr->endpoints = names_.size();
+    attr->endpoints = peers_.size();
 }
 
 ucs::CounterSet Worker::counters() const {
@@ -379,7 +364,7 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     };
     tell("worker_id", fmt::format("{:016x}", id_));
     tell("address_bytes", fmt::format("{}", address_.size()));
-    tell("peers", fmt::format("{} connected, {} remembered", names_.size(), peers_.size()));
+    tell("peers", fmt::format("{} connected, {} remembered", peers_.size(), peers_.remembered()));
     for (const auto& rail : rails_) {
         if (rail->is_auxiliary) {
             tell(fmt::format("rail_{}", rail->index()),
@@ -400,7 +385,7 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
                      budget_.messages(), budget_.bytes(), orphans_.size(), claimed_.size()));
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());
-    names_.for_each([&](Endpoint& ep) {
+    peers_.for_each([&](Endpoint& ep) {
         tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
     });
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A worker: rails, endpoints, the two name spaces of messages, requests and their ends.
 //
-// 1. An endpoint is found by the worker id of its peer and by the number that the peer names itself
-//    with; the same object by both.
-// 2. Callbacks of the program run inside progress only; ends seen elsewhere wait for it.
-// 3. Every message of a peer is checked before anything of it is used; one that cannot be is
+// 1. Callbacks of the program run inside progress only; ends seen elsewhere wait for it.
+// 2. Every message of a peer is checked before anything of it is used; one that cannot be is
 //    dropped and counted (kGarbage).
 #pragma once
 
@@ -25,8 +23,7 @@
 #include "protocols/context.hpp"
 #include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
-#include "protocols/id_table.hpp"
-#include "protocols/notices.hpp"
+#include "protocols/peer_table.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
 #include "protocols/request_table.hpp"
@@ -154,35 +151,12 @@ class alignas(128) Worker : public tw_worker {
     /// the worker is armed. `leaves_work`: the call may have left work to progress.
     void settle(bool leaves_work);
 
-    // ---- Endpoints (worker_endpoints.cc)
+    // ---- Peers
 
-    ucs_status_t connect(const Address& address, void* user_data, Endpoint** ep_p);
-    /// UCS_ERR_NO_ELEM: no worker of this id is connected.
-    ucs_status_t connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p);
-    Endpoint* endpoint_to(std::uint64_t worker_id) const;
-    void close(Endpoint& ep);
-    /// The endpoint is asked in progress whether it can be destroyed.
-    void retire(Endpoint& ep);
-    void reconnect(Endpoint& ep);
-    void wear_out(const Endpoint& ep);
-    void forget(Endpoint& ep);
-    void unname(Endpoint& ep);
-    std::uint32_t next_connection() { return ++connections_; }
-    std::uint32_t worn_name_of(std::uint64_t worker_id) { return peer_of(worker_id).worn; }
-    /// The peer's connection of that number is over, and ours ends with `status`.
-    void connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status);
-    /// The connection is there; it has ended, with UCS_OK if neither side wants it.
-    void tell_up(Endpoint& ep);
-    void tell_end(Endpoint& ep, ucs_status_t status);
-    /// The endpoint that a message names as its sender; nullptr: none.
-    Endpoint* named(std::uint32_t id) const { return names_.find(id); }
-    std::size_t peers() const { return names_.size(); }
+    PeerTable& peers() { return peers_; }
     /// Where a device matches tags; else nullptr.
     DeviceTags* device_tags() const { return device_tags_.get(); }
-    void map_lane(uct_ep_h lane, Endpoint* ep);
-    void ask_wireup(Endpoint& ep);
-    /// Its operations have ended; the program is told behind their callbacks, in progress.
-    void report_failure(Endpoint& ep, ucs_status_t status);
+    void ask_slow_work() { attention_.ask_slow_work(); }
 
     // ---- Requests (requests.cc)
 
@@ -191,6 +165,8 @@ class alignas(128) Worker : public tw_worker {
     void finish(Request& request, ucs_status_t status);
     void finish_late(Request& request, ucs_status_t status);
     void end_late(Request& request, ucs_status_t status);
+    /// The endpoint goes: its failure is not told after requests that end late.
+    void drop_late(const Endpoint& ep);
     void cancel(Request& request);
     void set_outstanding(Request& request, Endpoint& ep);
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
@@ -209,7 +185,6 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t on_data(const std::byte* data, std::size_t length);
     ucs_status_t on_control(const std::byte* data, std::size_t length);
     ucs_status_t on_wireup(const std::byte* data, std::size_t length);
-    ucs_status_t on_hello(std::uint64_t from, HelloMessage message);
     static bool awaits_data(const Request* request, const Endpoint* ep);
     /// Drops what the sender wants back. False: it was matched, or is not here.
     bool withdraw(Endpoint& ep, std::uint32_t send_id);
@@ -225,7 +200,7 @@ class alignas(128) Worker : public tw_worker {
         count(WorkerCounter::kRndvStriped);
         count(WorkerCounter::kRndvRailBytes, bytes);
     }
-    std::size_t share() const { return options().unexpected_bytes / (names_.size() + 1); }
+    std::size_t share() const { return options().unexpected_bytes / (peers_.size() + 1); }
     MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
 
     struct Arrival;
@@ -238,19 +213,6 @@ class alignas(128) Worker : public tw_worker {
   private:
     friend class DeviceTags;
 
-    /// State of a peer that outlives its connections.
-    struct Peer {
-        std::uint32_t source;      // in matching
-        std::uint32_t connection;  // the latest that it has made
-        std::uint32_t worn;        // how the latest of ours that is over named it; 0: not at all
-        bool is_idle;              // nothing was left of it at the last look
-    };
-
-    struct LaneFailure {
-        uct_ep_h lane;
-        ucs_status_t status;
-    };
-
     Worker(Context& context, const tw_worker_params_t& params);
     ucs_status_t open();
     ucs_status_t open_device_tags();
@@ -258,7 +220,6 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
     void set_handlers(Rail& rail);
-    void lane_failed(uct_ep_h lane, ucs_status_t status);
     ucs_status_t garbage(const char* what, std::size_t length);
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
     bool drop(const char* what, std::size_t length);
@@ -278,20 +239,10 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t take_and_arm();
     void ring() const { wakeup_.ring(); }
     void watch();
-    void ask_slow_work() { attention_.ask_slow_work(); }
     unsigned run_slow_work();
     unsigned look_around();
     unsigned look_at_rails();
     void look_at_peers();
-    Peer& peer_of(std::uint64_t worker_id);
-    void forget_peers();
-    void log_unreachable(std::uint64_t worker_id, const std::string& why);
-    Endpoint* make_endpoint(std::uint64_t worker_id);
-    void destroy(Endpoint& ep);
-    unsigned destroy_retired();
-    void end_soon(Endpoint& ep, ucs_status_t status);
-    void fail_lane(const LaneFailure& failure);
-    unsigned end_connections();
 
     template <bool kIsLong>
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
@@ -363,16 +314,6 @@ class alignas(128) Worker : public tw_worker {
     /// Calls of progress between two looks at the clock, and at rails that nobody uses.
     static constexpr unsigned kCallsPerLook = 1024;
     static constexpr unsigned kCallsPerRailLook = 128;
-    static constexpr std::size_t kPeersMin = 64;
-    static constexpr std::size_t kMessagesPerPeer = 16;
-    /// A connection that the peer has ended; it fails after so many calls of progress.
-    struct Ending {
-        std::uint64_t worker_id;
-        std::uint32_t peer_names;
-        ucs_status_t status;
-        unsigned passes;
-    };
-    static constexpr unsigned kPassesToEnd = 64;
 
     Context& context_;
     const tw_worker_params_t params_;
@@ -390,20 +331,7 @@ class alignas(128) Worker : public tw_worker {
     bool has_refused_progress_ = false;
     std::atomic<std::uint64_t> signals_{0};
 
-    ucs::ReserveHashMap<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
-    ucs::ReserveHashMap<uct_ep_h, Endpoint*> lanes_;
-    ucs::ReserveHashMap<std::uint64_t, Peer> peers_;  // those that are, and some that were
-    ucs::ReserveVector<std::uint32_t> free_sources_;  // of those that were forgotten
-    std::size_t peers_max_ = kPeersMin;               // then forget_peers() looks
-    std::uint64_t unreachable_ = 0;                   // the peer that was logged as that last
-    std::uint32_t connections_ = 0;
-    IdTable<Endpoint> names_;
-    ucs::ReserveVector<Endpoint*> wireup_;
-    ucs::ReserveVector<Ending> endings_;
-    ucs::ReserveVector<Endpoint*> retired_;
-    // Failed or replaced; the program has not closed them, or they have not been destroyed.
-    ucs::ReserveHashMap<Endpoint*, std::unique_ptr<Endpoint>> gone_;
-    ucs::ReserveVector<LaneFailure> lane_failures_;  // seen outside of progress
+    PeerTable peers_{*this, params_};
 
     MatchSpace spaces_[2];
     Budget budget_;
@@ -415,7 +343,6 @@ class alignas(128) Worker : public tw_worker {
     ucs::ReserveHashSet<Unexpected*> claimed_;
 
     RequestTable requests_{*this, attention_};
-    Notices notices_;
     RequestList late_;  // of endpoints that are gone; devices still move data of theirs
 
     ucs::CounterArray<WorkerCounter> counters_;

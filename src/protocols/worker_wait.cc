@@ -41,7 +41,7 @@ bool Worker::has_work() const {
 
 ucs_status_t Worker::take_and_arm() {
     calls_left_ = 1;  // the next call looks at the clock
-    return wakeup_.arm(rails_, names_.size() == 0 ? UINT64_MAX : next_look_ns_);
+    return wakeup_.arm(rails_, peers_.size() == 0 ? UINT64_MAX : next_look_ns_);
 }
 
 ucs_status_t Worker::arm() {

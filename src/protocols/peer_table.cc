@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The endpoints of a worker: found, made, failed, destroyed.
+#include "protocols/peer_table.hpp"
+
 #include <new>
 #include <unordered_set>
 #include <utility>
 
-#include "protocols/transfer.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
 
-Endpoint* Worker::endpoint_to(std::uint64_t worker_id) const {
+Endpoint* PeerTable::endpoint_to(std::uint64_t worker_id) const {
     const auto found = endpoints_.find(worker_id);
     return found == endpoints_.end() ? nullptr : found->second.get();
 }
 
-Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
+PeerTable::Peer& PeerTable::peer_of(std::uint64_t worker_id) {
     const auto found = peers_.find(worker_id);
     if (found != peers_.end())
         return found->second;
     if (peers_.size() >= peers_max_)
-        forget_peers();
+        forget_idle();
     std::uint32_t source = static_cast<std::uint32_t>(peers_.size() + 1);
     if (!free_sources_.empty()) {
         source = free_sources_.back();
@@ -32,14 +32,15 @@ Worker::Peer& Worker::peer_of(std::uint64_t worker_id) {
 /// Peers that have gone are remembered for a while, because something of theirs may come late: they
 /// are forgotten when this finds them unused for the second time. Those that a message is kept of,
 /// or that the program has an endpoint to, are in use.
-void Worker::forget_peers() {
+void PeerTable::forget_idle() {
     ucs::ReserveHashSet<std::uint32_t> used;
     for (const auto& [id, ep] : endpoints_)
         used.insert(ep->source);
-    for (const auto& [ep, owned] : gone_)
+    for (const auto& [ep, owned] : detached_)
         used.insert(ep->source);
     std::size_t messages = 0;
-    for (MatchSpace& in : spaces_) {
+    for (const bool is_tagged : {false, true}) {
+        MatchSpace& in = worker_.space(is_tagged);
         for (const UnexpectedMessage* at = in.unexpected.oldest(); at != nullptr; at = at->newer) {
             used.insert(at->source);
             ++messages;
@@ -58,22 +59,22 @@ void Worker::forget_peers() {
     peers_max_ = 2 * peers_.size() + kPeersMin + messages / kMessagesPerPeer;
 }
 
-Endpoint* Worker::make_endpoint(std::uint64_t worker_id) {
-    auto ep = std::make_unique<Endpoint>(*this, worker_id);
-    ep->id = names_.add(*ep);
+Endpoint* PeerTable::make_endpoint(std::uint64_t worker_id) {
+    auto ep = std::make_unique<Endpoint>(worker_, worker_id);
+    ep->id = ids_.add(*ep);
     if (ep->id == 0)
         return nullptr;
     ep->source = peer_of(worker_id).source;
     return (endpoints_[worker_id] = std::move(ep)).get();
 }
 
-ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint** ep_p) {
+ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoint** ep_p) {
     Endpoint* ep = endpoint_to(address.id);
     if (ep != nullptr && ep->is_open)
         return UCS_ERR_ALREADY_EXISTS;
     // One that has left is the past; its destruction follows.
     if (ep != nullptr && ep->has_left()) {
-        forget(*ep);
+        detach(*ep);
         ep = nullptr;
     }
     if (ep == nullptr) {
@@ -99,14 +100,14 @@ ucs_status_t Worker::connect(const Address& address, void* user_data, Endpoint**
 }
 
 /// A program that tries again and again gets the status each time, the log has the reason once.
-void Worker::log_unreachable(std::uint64_t worker_id, const std::string& why) {
+void PeerTable::log_unreachable(std::uint64_t worker_id, const std::string& why) {
     if (std::exchange(unreachable_, worker_id) == worker_id)
         TW_LOG_DEBUG("worker %016lx cannot be reached %s", worker_id, why.c_str());
     else
         TW_LOG_WARN("worker %016lx cannot be reached %s", worker_id, why.c_str());
 }
 
-ucs_status_t Worker::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {
+ucs_status_t PeerTable::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {
     const Endpoint* ep = endpoint_to(worker_id);
     if (ep == nullptr)
         return UCS_ERR_NO_ELEM;
@@ -115,39 +116,75 @@ ucs_status_t Worker::connect_to(std::uint64_t worker_id, void* user_data, Endpoi
 }
 
 /// Messages of its peer find no endpoint from now on.
-void Worker::unname(Endpoint& ep) {
-    if (names_.find(ep.id) != &ep)
+void PeerTable::release_id(Endpoint& ep) {
+    if (ids_.find(ep.id) != &ep)
         return;
-    names_.remove(ep.id);
-    if (device_tags_ != nullptr)
-        device_tags_->gone(ep);
+    ids_.remove(ep.id);
+    if (worker_.device_tags() != nullptr)
+        worker_.device_tags()->gone(ep);
 }
 
 /// Messages of this connection may arrive after those of the next one, and must not be taken for
 /// those.
-void Worker::wear_out(const Endpoint& ep) {
+void PeerTable::retire_id(const Endpoint& ep) {
     if (ep.peer_names != 0)
-        peer_of(ep.worker_id).worn = ep.peer_names;
+        peer_of(ep.worker_id).retired_id = ep.peer_names;
 }
 
 /// The endpoint is the program's, and its connection has gone: it makes a new one. Messages that it
 /// was receiving, which the peer had sent before it went, do not arrive.
-void Worker::reconnect(Endpoint& ep) {
+void PeerTable::reconnect(Endpoint& ep) {
     tell_end(ep, UCS_OK);
-    wear_out(ep);
-    unname(ep);
-    drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
+    retire_id(ep);
+    release_id(ep);
+    worker_.drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
     while (Request* request = ep.receiving.front())
-        finish(*request, UCS_ERR_CONNECTION_RESET);
+        worker_.finish(*request, UCS_ERR_CONNECTION_RESET);
     if (ep.failure() != UCS_OK)
         return;  // a callback has closed it
-    ep.id = names_.add(ep);
+    ep.id = ids_.add(ep);
     if (ep.id == 0)
         return ep.fail(UCS_ERR_NO_MEMORY);
     ep.begin_anew();
 }
 
-void Worker::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
+bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
+    const Hello& hello = message.hello;
+    // Connections of one peer may overtake each other on their way, and a hello that was repeated
+    // may come when its connection is over.
+    Endpoint* ep = endpoint_to(from);
+    // Our own one may be of an endpoint that was closed before it came: nobody has that name.
+    if (from == worker_.id() && (ep == nullptr || hello.id != ep->id))
+        return true;
+    Peer& peer = peer_of(from);
+    const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
+    const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
+                                              (ep->peer_names == 0 && hello.known == ep->id));
+    // The peer hears from our own hello that this name is worn.
+    if (newer < 0 || (newer == 0 && !is_current) || hello.id == peer.retired_id)
+        return true;
+    peer.connection = hello.number;
+    if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.worn) {
+        reconnect(*ep);
+        ep = endpoint_to(from);
+    }
+    if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
+        // The peer has begun anew: what it had with us before has ended.
+        if (ep->has_asked())
+            ep->on_left(true);
+        else
+            ep->fail(UCS_ERR_CONNECTION_RESET);
+        ep = endpoint_to(from);
+    }
+    if (ep == nullptr)
+        ep = make_endpoint(from);
+    if (ep == nullptr)
+        return false;
+    ep->on_hello(hello, std::move(message.rails));
+    return true;
+}
+
+void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
     Peer& peer = peer_of(ep.worker_id);
     if (static_cast<std::int32_t>(number - peer.connection) > 0)
         peer.connection = number;  // its hello is still to come
@@ -161,12 +198,12 @@ void Worker::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t
 
 /// The peer has gone. Earlier events of its transports are seen first: the arrival of a message may
 /// be reported after a later message of the peer, or after the end of another transport.
-void Worker::end_soon(Endpoint& ep, ucs_status_t status) {
+void PeerTable::end_soon(Endpoint& ep, ucs_status_t status) {
     endings_.push_back({ep.worker_id, ep.peer_names, status, kPassesToEnd});
-    ask_slow_work();
+    worker_.ask_slow_work();
 }
 
-unsigned Worker::end_connections() {
+unsigned PeerTable::end_connections() {
     ucs::ReserveVector<Ending> due;
     std::erase_if(endings_, [&](Ending& ending) {
         if (--ending.passes > 0)
@@ -175,7 +212,7 @@ unsigned Worker::end_connections() {
         return true;
     });
     if (!endings_.empty())
-        ask_slow_work();
+        worker_.ask_slow_work();
     for (const Ending& ending : due) {
         const auto found = endpoints_.find(ending.worker_id);
         if (found != endpoints_.end() && found->second->peer_names == ending.peer_names)
@@ -185,16 +222,16 @@ unsigned Worker::end_connections() {
 }
 
 /// Another endpoint to the same worker may be made.
-void Worker::forget(Endpoint& ep) {
-    wear_out(ep);
+void PeerTable::detach(Endpoint& ep) {
+    retire_id(ep);
     const auto found = endpoints_.find(ep.worker_id);
     if (found != endpoints_.end() && found->second.get() == &ep) {
-        gone_.emplace(&ep, std::move(found->second));
+        detached_.emplace(&ep, std::move(found->second));
         endpoints_.erase(found);
     }
 }
 
-void Worker::map_lane(uct_ep_h lane, Endpoint* ep) {
+void PeerTable::map_lane(uct_ep_h lane, Endpoint* ep) {
     if (ep != nullptr) {
         lanes_[lane] = ep;
     } else {
@@ -204,16 +241,16 @@ void Worker::map_lane(uct_ep_h lane, Endpoint* ep) {
 }
 
 /// The transport may see it in any call, in arm() for instance; callbacks run in progress.
-void Worker::lane_failed(uct_ep_h lane, ucs_status_t status) {
+void PeerTable::lane_failed(uct_ep_h lane, ucs_status_t status) {
     if (!lanes_.contains(lane))
         return;
-    if (is_in_progress())
+    if (worker_.is_in_progress())
         return fail_lane({lane, status});
     lane_failures_.push_back({lane, status});
-    ask_slow_work();
+    worker_.ask_slow_work();
 }
 
-void Worker::fail_lane(const LaneFailure& failure) {
+void PeerTable::fail_lane(const LaneFailure& failure) {
     const auto found = lanes_.find(failure.lane);
     if (found == lanes_.end())
         return;  // it has gone meanwhile
@@ -225,54 +262,55 @@ void Worker::fail_lane(const LaneFailure& failure) {
     ep.fail(failure.status);
 }
 
-void Worker::ask_wireup(Endpoint& ep) {
-    ask_slow_work();
+void PeerTable::ask_wireup(Endpoint& ep) {
+    worker_.ask_slow_work();
     if (!std::exchange(ep.wants_wireup, true))
         wireup_.push_back(&ep);
 }
 
-void Worker::report_failure(Endpoint& ep, ucs_status_t status) {
+void PeerTable::report_failure(Endpoint& ep, ucs_status_t status) {
     if (!ep.is_open || ep.is_closing) {
         ep.is_open = false;
         retire(ep);
-    } else if (!requests_.is_silent()) {
-        notices_.add_failure(ep, static_cast<tw_status_t>(status), requests_.told_and_deferred());
-        ask_slow_work();
+    } else if (!worker_.requests().is_silent()) {
+        notices_.add_failure(ep, static_cast<tw_status_t>(status),
+                             worker_.requests().told_and_deferred());
+        worker_.ask_slow_work();
     }
     tell_end(ep, status);
 }
 
-void Worker::tell_up(Endpoint& ep) {
-    if (ep.worker_id == id_ || std::exchange(ep.is_up, true))
+void PeerTable::tell_up(Endpoint& ep) {
+    if (ep.worker_id == worker_.id() || std::exchange(ep.is_up, true))
         return;
-    notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, requests_.told_and_deferred());
-    ask_slow_work();
+    notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, worker_.requests().told_and_deferred());
+    worker_.ask_slow_work();
 }
 
-void Worker::tell_end(Endpoint& ep, ucs_status_t status) {
-    if (!std::exchange(ep.is_up, false) || requests_.is_silent())
+void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
+    if (!std::exchange(ep.is_up, false) || worker_.requests().is_silent())
         return;
     const bool is_in_order =
         status == UCS_OK || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
     notices_.add_event(ep.worker_id, is_in_order ? TW_PEER_CLOSED : TW_PEER_FAILED,
-                       static_cast<tw_status_t>(status), requests_.told_and_deferred());
-    ask_slow_work();
+                       static_cast<tw_status_t>(status), worker_.requests().told_and_deferred());
+    worker_.ask_slow_work();
 }
 
-void Worker::close(Endpoint& ep) {
+void PeerTable::close(Endpoint& ep) {
     ep.is_open = false;
     ep.say_reset(false);
     ep.fail(UCS_ERR_CANCELED);
     retire(ep);
 }
 
-void Worker::retire(Endpoint& ep) {
-    ask_slow_work();
+void PeerTable::retire(Endpoint& ep) {
+    worker_.ask_slow_work();
     if (!std::exchange(ep.is_retired, true))
         retired_.push_back(&ep);
 }
 
-unsigned Worker::destroy_retired() {
+unsigned PeerTable::destroy_retired() {
     ucs::ReserveVector<Endpoint*> candidates;
     candidates.swap(retired_);
     unsigned count = 0;
@@ -286,24 +324,54 @@ unsigned Worker::destroy_retired() {
     return count;
 }
 
-void Worker::destroy(Endpoint& ep) {
+void PeerTable::destroy(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     notices_.drop(ep);
-    for (Request* request = ep.late > 0 ? late_.front() : nullptr; request != nullptr;
-         request = RequestList::next(*request)) {
-        if (request->transfer->failed_ep == &ep)
-            request->transfer->failed_ep = nullptr;
-    }
+    worker_.drop_late(ep);
     const bool is_last = endpoint_to(ep.worker_id) == &ep;
-    forget(ep);  // what the ends of its receives call may make another one
+    detach(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)
-        drop_incoming(ep, UCS_ERR_CANCELED, is_last);
+        worker_.drop_incoming(ep, UCS_ERR_CANCELED, is_last);
     if (ep.wants_wireup)
         std::erase(wireup_, &ep);
     if (ep.is_retired)
         std::erase(retired_, &ep);
-    unname(ep);
-    gone_.erase(&ep);
+    release_id(ep);
+    detached_.erase(&ep);
+}
+
+void PeerTable::clear() {
+    endpoints_.clear();
+    detached_.clear();
+}
+
+// ---- Slow work of progress
+
+unsigned PeerTable::fail_lanes() {
+    unsigned count = 0;
+    for (const LaneFailure& failure : std::exchange(lane_failures_, {})) {
+        fail_lane(failure);
+        ++count;
+    }
+    return count;
+}
+
+unsigned PeerTable::run_notices() {
+    RequestTable& requests = worker_.requests();
+    const unsigned told = notices_.empty() ? 0 : notices_.run(requests.told());
+    if (notices_.is_due(requests.told()))
+        worker_.ask_slow_work();
+    return told;
+}
+
+void PeerTable::run_wireup() {
+    ucs::ReserveVector<Endpoint*> asked;
+    asked.swap(wireup_);
+    for (Endpoint* ep : asked) {
+        ep->wants_wireup = false;
+        if (!ep->work_slowly())
+            ask_wireup(*ep);
+    }
 }
 
 }  // namespace tagwire::proto
