@@ -7,11 +7,10 @@
 #include <span>
 
 #include "protocols/rndv_messages.hpp"
-#include "protocols/worker.hpp"
 
 namespace tagwire::proto {
 
-struct Worker::Arrival {
+struct Arrival {
     std::uint64_t tag;
     std::uint64_t imm;
     std::uint64_t length;  // of the message

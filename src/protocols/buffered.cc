@@ -14,16 +14,16 @@
 namespace tagwire::proto {
 
 void Worker::buffer(Request& request, Endpoint& ep, const Arrival& arrival) {
-    Unexpected* message = make_message(ep, arrival);
+    Unexpected* message = matches_.make(ep, arrival);
     if (message == nullptr)
         return finish(request, ep.failure());
     buffer_message(request, *message);
-    hold_back(ep);
+    matches_.pause_if_full(ep);
 }
 
 /// `message` is in no matcher.
 void Worker::buffer_message(Request& request, Unexpected& message) {
-    claim_message(message);
+    matches_.claim(message);
     message.waiting = &request;
     if (message.ep == nullptr)
         return report_buffered(message);
@@ -68,9 +68,9 @@ void Worker::fetch(Request& request, Unexpected& message) {
     message.fetch = own;
     Endpoint& ep = *message.ep;
     set_outstanding(request, ep);
-    grow_message(message, bytes);
+    matches_.grow(message, bytes);
     begin_rndv(*own, ep, message.rts, {message.data(), message.received});
-    hold_back(ep);
+    matches_.pause_if_full(ep);
 }
 
 void Worker::fetched(Unexpected& message, tw_status_t status, std::size_t bytes) {
@@ -100,10 +100,10 @@ void Worker::report_buffered(Unexpected& message) {
 /// It cannot be had; the receive that it met ends so.
 void Worker::drop_buffered(Unexpected& message, ucs_status_t status) {
     Request& request = *std::exchange(message.waiting, nullptr);
-    claimed_.erase(&message);
+    matches_.unclaim(message);
     describe(request, message);
     request.done.length = 0;
-    free_message(message);
+    matches_.release(message);
     finish(request, status);
 }
 

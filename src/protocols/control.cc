@@ -265,7 +265,8 @@ void Endpoint::on_control(const Control& message) {
                 worker.count(WorkerCounter::kGarbage);
             break;
         case ControlOp::kCancel:
-            if (const auto [send_id] = message.as<Cancel>(); worker.withdraw(*this, send_id))
+            if (const auto [send_id] = message.as<Cancel>();
+                worker.matches().withdraw(*this, send_id))
                 control(Canceled{send_id});
             break;
         case ControlOp::kFlush:

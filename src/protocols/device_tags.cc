@@ -23,9 +23,9 @@ DeviceReceive& receive_of(uct_tag_context_t* self) {
     return *static_cast<DeviceReceive*>(self);
 }
 
-Worker::Arrival arrival_of(uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> bytes) {
+Arrival arrival_of(uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> bytes) {
     const TagImm told = TagImm::decode(imm);
-    Worker::Arrival arrival{};
+    Arrival arrival{};
     arrival.tag = tag;
     arrival.imm = told.imm;
     arrival.flags = kTagged | flag_if(told.has_imm, kImm);
@@ -296,7 +296,7 @@ void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t 
         return worker_.finish(request, status == UCS_OK ? UCS_ERR_CONNECTION_RESET : status);
     }
     learn(tag, *ep);
-    const Worker::Arrival arrival = arrival_of(tag, imm, {bytes, length});
+    const Arrival arrival = arrival_of(tag, imm, {bytes, length});
     if (is_in_place) {
         put_back(receive);
         return worker_.end_in_place(request, *ep, arrival);
@@ -337,8 +337,7 @@ ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned
     if (ep == nullptr)
         return worker_.of_nobody(TagImm::decode(imm).sender, "tagged message", length);
     learn(tag, *ep);
-    const Worker::Arrival arrival =
-        arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
+    const Arrival arrival = arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
     worker_.arrive_unmatched(*ep, arrival);
     return UCS_OK;
 }

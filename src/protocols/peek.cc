@@ -39,7 +39,7 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
         discard(*message);
     } else if ((request.flags & TW_OP_CLAIM) != 0) {
         in.unexpected.remove(*message);
-        claim_message(*message);
+        matches_.claim(*message);
         request.done.message = message;
     }
     finish(request, UCS_OK);
@@ -47,15 +47,15 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
 }
 
 tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
-    const auto found = claimed_.find(static_cast<Unexpected*>(wanted.op->message));
-    if (found == claimed_.end() || (*found)->waiting != nullptr) {
+    Unexpected* const claimed = matches_.claimed(wanted.op->message);
+    if (claimed == nullptr) {
         TW_LOG_ERROR("claim: %p is no claimed message of this worker",
                      static_cast<void*>(wanted.op->message));
         requests_.release(request);
         return TW_ERR_INVALID_PARAM;
     }
-    Unexpected& message = **found;
-    claimed_.erase(found);
+    Unexpected& message = *claimed;
+    matches_.unclaim(message);
     request.done.flags |= TW_DONE_CLAIM;
     if ((request.flags & TW_OP_DISCARD) != 0) {
         describe(request, message);

@@ -12,7 +12,7 @@
 namespace tagwire::proto {
 
 inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
-    if (&space == &spaces_[1]) [[likely]]
+    if (&space == &matches_.space(true)) [[likely]]
         return static_cast<Request*>(space.posted.match(tag, source));
     auto* request = static_cast<Request*>(space.posted.find(tag, source));
     if (request == nullptr)
@@ -152,14 +152,13 @@ ucs_status_t Worker::announce(Endpoint& ep, AmId am, const Header& header, WireB
     Announced announced{am, header, {behind.begin(), behind.end()}, false};
     announced.header.flags &= ~std::uint32_t{kAnnounced};
     const std::size_t held = announced.held();
-    if (!admit(ep, held))
+    if (!matches_.admit(ep, held))
         return UCS_OK;
-    budget_.add(held);
-    ep.held_bytes += held;
+    matches_.hold(ep, held);
     ep.announced.push_back(std::move(announced));
     // Their places follow soon, unless the peer has no such intent.
     if (ep.announced.size() > kAnnouncedFew)
-        hold_back(ep);
+        matches_.pause_if_full(ep);
     return UCS_OK;
 }
 
@@ -172,12 +171,9 @@ void Worker::drop_announced(Endpoint& ep) {
 }
 
 void Worker::count_out(Endpoint& ep, const Announced& message) {
-    budget_.remove(message.held());
-    ep.held_bytes -= message.held();
+    matches_.unhold(ep, message.held());
 }
 
-/// The place of an announced message: it arrives now. `request` has been matched, if it is not
-/// null, and is left alone when the answer is false: there is no such message.
 bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
                             Request* request) {
     const std::uint32_t index = place.number - ep.first_announced;
@@ -195,7 +191,7 @@ bool Worker::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_
         is_message = take_rndv(ep, message.header, message.bytes, request);
     else
         is_message = take_eager(ep, message.header, message.bytes, request);
-    let_go_on(&ep);
+    matches_.resume_if_free(&ep);
     return is_message;
 }
 
@@ -203,10 +199,9 @@ void Worker::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
     arrive(ep, arrival, match(space((arrival.flags & kTagged) != 0), arrival.tag, ep.source));
 }
 
-/// `request` has been matched; null: none was.
 void Worker::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
     if (request == nullptr)
-        return keep(ep, arrival);
+        return matches_.add(ep, arrival);
     has_left(*request);
     count(WorkerCounter::kRxExpected);
     deliver(*request, ep, arrival);
@@ -224,7 +219,6 @@ void Worker::describe(Request& request, Endpoint& ep, const Arrival& arrival) {
                   flag_if((arrival.flags & kImm) != 0, TW_DONE_IMM);
 }
 
-/// A device has written the message into its buffer.
 void Worker::end_in_place(Request& request, Endpoint& ep, const Arrival& arrival) {
     count(WorkerCounter::kRxExpected);
     describe(request, ep, arrival);

@@ -90,13 +90,13 @@ tw_status_t Worker::post_multi(Request& request, const Incoming& wanted) {
 
 /// The receive gets a message that waited; `message` is in no matcher, and freed.
 void Worker::give_message(Request& request, Unexpected& message) {
-    take_message(message);
+    matches_.take(message);
     if ((request.flags & TW_OP_BUFFERED) != 0)
         return buffer_message(request, message);
     if (message.has_failed || message.ep == nullptr) {
         describe(request, message);
         if (message.has_failed) {
-            free_message(message);
+            matches_.release(message);
             return finish(request, UCS_ERR_CONNECTION_RESET);
         }
         const std::size_t fits = std::min<std::size_t>(message.length, request.buffer.length);
@@ -104,7 +104,7 @@ void Worker::give_message(Request& request, Unexpected& message) {
         request.buffer.scatter(0, message.data(), fits);
         request.done.length = fits;
         const bool is_cut = fits < message.length;
-        free_message(message);
+        matches_.release(message);
         return finish(request, is_cut ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
     }
     Endpoint& ep = *message.ep;
@@ -112,19 +112,49 @@ void Worker::give_message(Request& request, Unexpected& message) {
                           message.flags,   message.send_id, {message.data(), message.received},
                           message.is_rndv, message.rts};
     deliver(request, ep, arrival);
-    free_message(message);
+    matches_.release(message);
 }
 
 /// The sender learns that it was taken, and it is freed; `message` is in no matcher.
 void Worker::discard(Unexpected& message) {
-    take_message(message);
+    matches_.take(message);
     if (Endpoint* ep = message.ep) {
         if (message.is_rndv)
             ep->control(Ats{.send_id = message.send_id, .status = UCS_OK});
         else if ((message.flags & kAcks) != 0)
             ep->control(Ack{message.send_id});
     }
-    free_message(message);
+    matches_.release(message);
+}
+
+// ---- Ends
+
+/// Receives of that source end, those that are posted now: what their callbacks post waits for the
+/// next endpoint to it.
+void Worker::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
+    ucs::ReserveVector<Request*> ending;
+    while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
+        has_left(*receive);
+        ending.push_back(receive);
+    }
+    for (Request* receive : ending)
+        if ((receive->flags & TW_OP_MULTI_RECV) != 0)
+            close_multi(*receive, status);
+        else
+            finish(*receive, status);
+}
+
+void Worker::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
+    ep.has_incoming = false;
+    ep.incoming_message = nullptr;
+    matches_.drop_messages_of(ep);
+    while (!ep.announced.empty())
+        drop_announced(ep);
+    matches_.drop_orphans();
+    matches_.resume_if_free(nullptr);
+    for (const bool is_tagged : {false, true})
+        if (is_last)
+            end_directed(space(is_tagged), ep.source, status);
 }
 
 }  // namespace tagwire::proto

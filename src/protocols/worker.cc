@@ -107,8 +107,7 @@ Worker::Worker(Context& context, const tw_worker_params_t& params)
       receives_long(is_multi),
       context_(context),
       params_(params),
-      id_(random_id()),
-      budget_(context.options().unexpected_bytes, context.options().envelopes_max) {
+      id_(random_id()) {
     ++context_.users;
 }
 
@@ -258,16 +257,7 @@ Worker::~Worker() {
     });
     while (Request* request = late_.front())
         end_late(*request, UCS_ERR_CANCELED);
-    for (MatchSpace& in : spaces_) {
-        while (auto* message = static_cast<Unexpected*>(in.unexpected.oldest())) {
-            in.unexpected.remove(*message);
-            free_message(*message);
-        }
-        while (auto* receive = static_cast<Request*>(in.posted.take_any()))
-            requests_.release(*receive);
-    }
-    for (Unexpected* message : claimed_)
-        free_message(*message);
+    matches_.clear();
     requests_.clear();
     peers_.clear();
     rails_.clear();
@@ -380,9 +370,7 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     }
     if (device_tags_ != nullptr)
         tell("tag_offload", device_tags_->description());
-    tell("unexpected",
-         fmt::format("{} messages in {} bytes, {} of them of peers that are gone, {} claimed",
-                     budget_.messages(), budget_.bytes(), orphans_.size(), claimed_.size()));
+    tell("unexpected", matches_.description());
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());
     peers_.for_each([&](Endpoint& ep) {

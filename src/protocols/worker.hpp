@@ -19,10 +19,10 @@
 
 #include "protocols/api/tw_context.h"
 #include "protocols/attention.hpp"
-#include "protocols/budget.hpp"
 #include "protocols/context.hpp"
 #include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
+#include "protocols/match_table.hpp"
 #include "protocols/peer_table.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/request.hpp"
@@ -76,6 +76,8 @@ enum class WorkerCounter {
     kGarbage,
     kCount
 };
+
+struct Arrival;
 
 /// Parameters of a receive call.
 struct Incoming {
@@ -172,7 +174,7 @@ class alignas(128) Worker : public tw_worker {
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
     CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
 
-    // ---- Receiving (receive.cc, unexpected.cc, kept.cc)
+    // ---- Receiving (receive.cc, unexpected.cc)
 
     ucs_status_t post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
                             bool is_tagged, const tw_op_t& op, tw_request_h* request_p,
@@ -185,9 +187,19 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t on_data(const std::byte* data, std::size_t length);
     ucs_status_t on_control(const std::byte* data, std::size_t length);
     ucs_status_t on_wireup(const std::byte* data, std::size_t length);
+    /// A message of the program has come; `request` has been matched, null: none was.
+    void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
+    void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
+    /// A device has written the message into its buffer.
+    void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
+    /// The place of an announced message: it arrives now. False: there is no such message, and
+    /// `request`, which has been matched if it is not null, is left alone.
+    bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+                        Request* request);
+    /// Drops a message that is malformed, or of a sender that has no endpoint.
+    ucs_status_t garbage(const char* what, std::size_t length);
+    ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
     static bool awaits_data(const Request* request, const Endpoint* ep);
-    /// Drops what the sender wants back. False: it was matched, or is not here.
-    bool withdraw(Endpoint& ep, std::uint32_t send_id);
     /// Everything half here of an endpoint that failed, and receives that wait for it alone, unless
     /// another one has taken its place.
     void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
@@ -200,10 +212,8 @@ class alignas(128) Worker : public tw_worker {
         count(WorkerCounter::kRndvStriped);
         count(WorkerCounter::kRndvRailBytes, bytes);
     }
-    std::size_t share() const { return options().unexpected_bytes / (peers_.size() + 1); }
-    MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
-
-    struct Arrival;
+    MatchTable& matches() { return matches_; }
+    MatchSpace& space(bool is_tagged) { return matches_.space(is_tagged); }
 
     const bool is_multi;
     tw_worker_limits_t limits;
@@ -211,8 +221,6 @@ class alignas(128) Worker : public tw_worker {
     ucs::RecursiveLock lock;  // with is_multi
 
   private:
-    friend class DeviceTags;
-
     Worker(Context& context, const tw_worker_params_t& params);
     ucs_status_t open();
     ucs_status_t open_device_tags();
@@ -220,8 +228,6 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
     void set_handlers(Rail& rail);
-    ucs_status_t garbage(const char* what, std::size_t length);
-    ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
     bool drop(const char* what, std::size_t length);
     unsigned advance() {
         attention_.begin_progress();
@@ -250,13 +256,8 @@ class alignas(128) Worker : public tw_worker {
     void use_room(Request& part, std::size_t bytes);
     void close_multi(Request& parent, ucs_status_t status);
     Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
-    void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
-    void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
     void describe(Request& request, Endpoint& ep, const Arrival& arrival);
-    void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
     ucs_status_t announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind);
-    bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
-                        Request* request);
     bool take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
     /// A receive leaves the list of posted ones.
     void take_out(Request& request) {
@@ -273,8 +274,6 @@ class alignas(128) Worker : public tw_worker {
                                        std::size_t length);
     bool take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
     void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
-    Unexpected* make_message(Endpoint& ep, const Arrival& arrival);
-    void keep(Endpoint& ep, const Arrival& arrival);
     // buffered.cc
     void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
     void buffer_message(Request& request, Unexpected& message);
@@ -283,22 +282,8 @@ class alignas(128) Worker : public tw_worker {
     void fetched(Unexpected& message, tw_status_t status, std::size_t bytes);
     void report_buffered(Unexpected& message);
     void drop_buffered(Unexpected& message, ucs_status_t status);
-    // kept.cc
-    bool admit(Endpoint& ep, std::uint64_t bytes);
-    void hold_back(Endpoint& ep);
-    bool may_send_data(const Endpoint& ep) const;
-    void let_go_on(Endpoint* ep);
-    void drop_orphans();
-    void grow_message(Unexpected& message, std::size_t bytes);
-    void unname(Unexpected& message);
-    void take_message(Unexpected& message);
-    void claim_message(Unexpected& message);
-    void orphan(Unexpected& message);
-    void remove_orphan(Unexpected& message);
-    void end_kept(Unexpected& message, bool is_dropped);
     void drop_announced(Endpoint& ep);
     void count_out(Endpoint& ep, const Announced& message);
-    void free_message(Unexpected& message);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
     void give_message(Request& request, Unexpected& message);
     tw_status_t post(Request& request, const Incoming& wanted);
@@ -333,14 +318,7 @@ class alignas(128) Worker : public tw_worker {
 
     PeerTable peers_{*this, params_};
 
-    MatchSpace spaces_[2];
-    Budget budget_;
-    bool has_held_ = false;       // some peer was told to send nothing
-    bool has_held_data_ = false;  // ... no data
-    bool has_dropped_orphans_ = false;
-    UnexpectedList orphans_;  // of peers that are gone, oldest first
-    ucs::detail::TagIndex<MessageSendKeys> by_send_id_;
-    ucs::ReserveHashSet<Unexpected*> claimed_;
+    MatchTable matches_{*this, options()};
 
     RequestTable requests_{*this, attention_};
     RequestList late_;  // of endpoints that are gone; devices still move data of theirs

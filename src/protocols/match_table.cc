@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that nobody waited for are kept, within the worker's budget (budget.hpp), until they are
-// received, taken back by their sender, or lost with it.
+#include "protocols/match_table.hpp"
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "protocols/arrival.hpp"
 #include "protocols/worker.hpp"
@@ -23,12 +25,9 @@ bool is_half(const Unexpected& message) {
 
 }  // namespace
 
-// ---- Budget. Peers are held back in two steps: first their data stays with them, and requests of
-// rendezvous come in its place, so that an expected message gets through; then they send nothing.
+// ---- Budget
 
-/// Whether so many more bytes of that peer may be kept; it ends if it does not heed what it was
-/// told.
-bool Worker::admit(Endpoint& ep, std::uint64_t bytes) {
+bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
     if (!ep.told_to_pause)
         return true;
     ep.sent_on += bytes;
@@ -38,88 +37,98 @@ bool Worker::admit(Endpoint& ep, std::uint64_t bytes) {
         "endpoint to worker %016lx ends, and its unexpected messages are dropped: it was told to "
         "send nothing, and has sent %zu bytes; of TAGWIRE_UNEXPECTED_BYTES=%zu, %zu are in use",
         ep.worker_id, static_cast<std::size_t>(ep.sent_on),
-        static_cast<std::size_t>(options().unexpected_bytes),
+        static_cast<std::size_t>(options_.unexpected_bytes),
         static_cast<std::size_t>(budget_.bytes()));
     ep.has_flooded = true;
     ep.fail(UCS_ERR_EXCEEDS_LIMIT);
     return false;
 }
 
-/// Something of that peer is kept from now on; what was may go.
-void Worker::hold_back(Endpoint& ep) {
+void MatchTable::pause_if_full(Endpoint& ep) {
     drop_orphans();
     const bool is_data_full = ep.held_bytes > share() / 2 || budget_.is_data_held();
     if (is_data_full && !ep.told_to_pause_eager) {
-        ep.told_to_pause_eager = has_held_data_ = true;
-        count(WorkerCounter::kHeldData);
+        ep.told_to_pause_eager = has_paused_eager_ = true;
+        worker_.count(WorkerCounter::kHeldData);
         ep.control(PauseEager{});
     }
     if (budget_.is_all_held() && !ep.told_to_pause) {
-        ep.told_to_pause = has_held_ = true;
+        ep.told_to_pause = has_paused_ = true;
         ep.sent_on = 0;
-        count(WorkerCounter::kHeld);
+        worker_.count(WorkerCounter::kHeld);
         ep.control(Pause{});
     }
 }
 
-bool Worker::may_send_data(const Endpoint& ep) const {
+void MatchTable::hold(Endpoint& ep, std::size_t bytes) {
+    budget_.add(bytes);
+    ep.held_bytes += bytes;
+}
+
+void MatchTable::unhold(Endpoint& ep, std::size_t bytes) {
+    budget_.remove(bytes);
+    ep.held_bytes -= bytes;
+}
+
+/// Bytes that each peer may have here at least.
+std::size_t MatchTable::share() const {
+    return options_.unexpected_bytes / (worker_.peers().size() + 1);
+}
+
+bool MatchTable::may_send_data(const Endpoint& ep) const {
     return ep.held_bytes <= share() / 4 && budget_.is_data_resumed();
 }
 
-/// Something of that peer is kept no more; null: it is gone.
-void Worker::let_go_on(Endpoint* ep) {
+void MatchTable::resume_if_free(Endpoint* ep) {
     if (ep != nullptr && ep->told_to_pause_eager && may_send_data(*ep)) {
         ep->told_to_pause_eager = false;
         ep->control(ResumeEager{});
     } else if (ep != nullptr && ep->told_to_pause_eager) {
-        has_held_data_ = true;
+        has_paused_eager_ = true;
     }
-    if (has_held_data_ && budget_.is_data_resumed()) {
-        has_held_data_ = false;
-        peers_.for_each([&](Endpoint& held) {
+    if (has_paused_eager_ && budget_.is_data_resumed()) {
+        has_paused_eager_ = false;
+        worker_.peers().for_each([&](Endpoint& held) {
             if (held.told_to_pause_eager && may_send_data(held)) {
                 held.told_to_pause_eager = false;
                 held.control(ResumeEager{});
             }
         });
     }
-    if (has_held_ && budget_.is_all_resumed()) {
-        has_held_ = false;
-        peers_.for_each([](Endpoint& held) {
+    if (has_paused_ && budget_.is_all_resumed()) {
+        has_paused_ = false;
+        worker_.peers().for_each([](Endpoint& held) {
             if (std::exchange(held.told_to_pause, false))
                 held.control(Resume{});
         });
     }
 }
 
-/// Complete messages of peers that are gone give way to those of peers that are there.
-void Worker::drop_orphans() {
+void MatchTable::drop_orphans() {
     while (budget_.is_passed() && !orphans_.empty()) {
         Unexpected& oldest = *orphans_.front();
         if (!std::exchange(has_dropped_orphans_, true)) {
             TW_LOG_WARN(
                 "messages of worker %016lx, which is gone, are dropped: all of "
                 "TAGWIRE_UNEXPECTED_BYTES=%zu or TAGWIRE_UNEXPECTED_MAX=%zu is in use (told once)",
-                oldest.worker_id, static_cast<std::size_t>(options().unexpected_bytes),
-                static_cast<std::size_t>(options().envelopes_max));
+                oldest.worker_id, static_cast<std::size_t>(options_.unexpected_bytes),
+                static_cast<std::size_t>(options_.envelopes_max));
         }
-        count(WorkerCounter::kOrphansDropped);
+        worker_.count(WorkerCounter::kOrphansDropped);
         space(oldest.is_tagged).unexpected.remove(oldest);
-        free_message(oldest);
+        release(oldest);
     }
 }
 
 // ---- Kept
 
-/// nullptr: it cannot be kept, and its endpoint has ended. Its peer is to be told (hold_back())
-/// when the message is where it belongs.
-Unexpected* Worker::make_message(Endpoint& ep, const Arrival& arrival) {
-    if (!arrival.is_rndv && arrival.length > options().unexpected_bytes) {
+Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
+    if (!arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
         TW_LOG_ERROR(
             "an unexpected message announces %zu bytes, TAGWIRE_UNEXPECTED_BYTES is %zu: "
             "its endpoint ends",
             static_cast<std::size_t>(arrival.length),
-            static_cast<std::size_t>(options().unexpected_bytes));
+            static_cast<std::size_t>(options_.unexpected_bytes));
         ep.fail(UCS_ERR_EXCEEDS_LIMIT);
         return nullptr;
     }
@@ -162,53 +171,50 @@ Unexpected* Worker::make_message(Endpoint& ep, const Arrival& arrival) {
     return message;
 }
 
-void Worker::keep(Endpoint& ep, const Arrival& arrival) {
-    Unexpected* message = make_message(ep, arrival);
+void MatchTable::add(Endpoint& ep, const Arrival& arrival) {
+    Unexpected* message = make(ep, arrival);
     if (message == nullptr)
         return;
-    count(WorkerCounter::kRxUnexpected);
+    worker_.count(WorkerCounter::kRxUnexpected);
     space(message->is_tagged).unexpected.add(*message);
     if (message->send_id != 0) {
         message->is_named = true;
         by_send_id_.insert(*message);
     }
-    hold_back(ep);
+    pause_if_full(ep);
 }
 
-/// More memory is needed for a message that is kept.
-void Worker::grow_message(Unexpected& message, std::size_t bytes) {
+void MatchTable::grow(Unexpected& message, std::size_t bytes) {
     message.held += bytes;
     budget_.grow(bytes);
     message.ep->held_bytes += bytes;
 }
 
 /// Its sender cannot ask for it any more.
-void Worker::unname(Unexpected& message) {
+void MatchTable::release_send_id(Unexpected& message) {
     if (std::exchange(message.is_named, false))
         by_send_id_.erase(message);
 }
 
-/// It has left its matcher. Whatever callbacks do from now on, it stays until it is freed.
-void Worker::take_message(Unexpected& message) {
-    unname(message);
+void MatchTable::take(Unexpected& message) {
+    release_send_id(message);
     if (!std::exchange(message.is_taken, true) && message.ep == nullptr)
         remove_orphan(message);
 }
 
-void Worker::remove_orphan(Unexpected& message) {
+void MatchTable::remove_orphan(Unexpected& message) {
     orphans_.erase(message);
     budget_.remove_orphan(message.held);
 }
 
-/// The program has it, or a buffered receive.
-void Worker::claim_message(Unexpected& message) {
-    take_message(message);
+void MatchTable::claim(Unexpected& message) {
+    take(message);
     claimed_.insert(&message);
 }
 
 /// Its sender is gone.
-void Worker::orphan(Unexpected& message) {
-    unname(message);
+void MatchTable::add_orphan(Unexpected& message) {
+    release_send_id(message);
     message.ep->kept.erase(message);
     message.ep = nullptr;
     if (message.is_taken)
@@ -217,9 +223,8 @@ void Worker::orphan(Unexpected& message) {
     budget_.add_orphan(message.held);
 }
 
-/// `message` is in no matcher.
-void Worker::free_message(Unexpected& message) {
-    unname(message);
+void MatchTable::release(Unexpected& message) {
+    release_send_id(message);
     Endpoint* ep = message.ep;
     if (ep != nullptr) {
         if (ep->incoming_message == &message)
@@ -233,65 +238,65 @@ void Worker::free_message(Unexpected& message) {
     ucs::reserve_free(message.start);
     message.~Unexpected();
     ucs::reserve_free(&message);
-    let_go_on(ep);
+    resume_if_free(ep);
 }
 
 // ---- Messages taken back, and ends
 
-bool Worker::withdraw(Endpoint& ep, std::uint32_t send_id) {
+bool MatchTable::withdraw(const Endpoint& ep, std::uint32_t send_id) {
     Unexpected* message = by_send_id_.find({send_id, ep.source});
     if (message == nullptr)
         return false;
     space(message->is_tagged).unexpected.remove(*message);
-    free_message(*message);
+    release(*message);
     return true;
 }
 
-/// Receives of that source end, those that are posted now: what their callbacks post waits for the
-/// next endpoint to it.
-void Worker::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
-    ucs::ReserveVector<Request*> ending;
-    while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
-        has_left(*receive);
-        ending.push_back(receive);
-    }
-    for (Request* receive : ending)
-        if ((receive->flags & TW_OP_MULTI_RECV) != 0)
-            close_multi(*receive, status);
-        else
-            finish(*receive, status);
-}
-
 /// A message of a peer that is gone: it stays if all of it is here.
-void Worker::end_kept(Unexpected& message, bool is_dropped) {
+void MatchTable::end(Unexpected& message, bool is_dropped) {
     // Receives that wait for data end with the endpoint's others, and their messages with them.
     if (message.waiting != nullptr) {
         if (message.fetch != nullptr)
             message.fetch->done.context = nullptr;
         claimed_.erase(&message);
-        return free_message(message);
+        return release(message);
     }
     if (message.is_taken) {
         message.has_failed = is_half(message);
     } else if (is_dropped || is_half(message)) {
         space(message.is_tagged).unexpected.remove(message);
-        return free_message(message);
+        return release(message);
     }
-    orphan(message);
+    add_orphan(message);
 }
 
-void Worker::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
-    ep.has_incoming = false;
-    ep.incoming_message = nullptr;
+void MatchTable::drop_messages_of(Endpoint& ep) {
     while (Unexpected* message = ep.kept.front())
-        end_kept(*message, ep.has_flooded);
-    while (!ep.announced.empty())
-        drop_announced(ep);
-    drop_orphans();
-    let_go_on(nullptr);
-    for (MatchSpace& in : spaces_)
-        if (is_last)
-            end_directed(in, ep.source, status);
+        end(*message, ep.has_flooded);
+}
+
+Unexpected* MatchTable::claimed(tw_message_h message) const {
+    const auto found = claimed_.find(static_cast<Unexpected*>(message));
+    return found == claimed_.end() || (*found)->waiting != nullptr ? nullptr : *found;
+}
+
+void MatchTable::clear() {
+    for (MatchSpace& in : spaces_) {
+        while (auto* message = static_cast<Unexpected*>(in.unexpected.oldest())) {
+            in.unexpected.remove(*message);
+            release(*message);
+        }
+        while (auto* receive = static_cast<Request*>(in.posted.take_any()))
+            worker_.requests().release(*receive);
+    }
+    for (Unexpected* message : claimed_)
+        release(*message);
+    claimed_.clear();
+}
+
+std::string MatchTable::description() const {
+    return fmt::format("{} messages in {} bytes, {} of them of peers that are gone, {} claimed",
+                       budget_.messages(), budget_.bytes(), orphans_.size(), claimed_.size());
 }
 
 }  // namespace tagwire::proto
