@@ -19,7 +19,8 @@ LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
 LINE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 CLASS = re.compile(r"\b(?:class|struct)\s+(?:\[\[[^\]]*\]\]\s*)?(?:alignas\s*\([^)]*\)\s*)?"
                    r"(\w+)\s*(?:final\s*)?(?::[^;{()]*)?\{")
-NO_FUNCTION = re.compile(r"^\s*(using|friend|static_assert|typedef|enum|union)\b|=\s*(delete|default)")
+NO_FUNCTION = re.compile(
+    r"^\s*(using|friend|static_assert|typedef|enum|union)\b|=\s*(delete|default)")
 
 
 def plain(text):

@@ -106,7 +106,7 @@ DeviceTags::Rule DeviceTags::rule_for(const Request& request) const {
     if (overlaps_held(request))
         return Rule::kOrder;
     const bool all_are_here = is_wide(request)
-                                  ? insiders_ != 0 && insiders_ == worker_.peers().size()
+                                  ? direct_peers_ != 0 && direct_peers_ == worker_.peers().size()
                                   : senders_.contains(request.tag & sender_mask_);
     if (!all_are_here)
         return Rule::kPeers;
@@ -377,21 +377,21 @@ void DeviceTags::on_lane(Endpoint& ep, std::uint32_t rail) {
     if (!is_here)
         return gone(ep);
     ep.sends_to_device = true;
-    ++insiders_;
+    ++direct_peers_;
 }
 
 void DeviceTags::gone(Endpoint& ep) {
     if (!std::exchange(ep.sends_to_device, false))
         return;
-    --insiders_;
+    --direct_peers_;
     std::erase_if(senders_, [&](const auto& sender) { return sender.second == &ep; });
 }
 
 std::string DeviceTags::description() const {
-    const std::size_t elsewhere = worker_.peers().size() - insiders_;
+    const std::size_t elsewhere = worker_.peers().size() - direct_peers_;
     std::string text = fmt::format("{}:{}, {} receives with it, {} in software", rail_.transport(),
                                    rail_.device(), given_, held_);
-    if (insiders_ == 0)
+    if (direct_peers_ == 0)
         text += "; no peer sends there";
     else if (elsewhere != 0)
         text += fmt::format("; {} of {} peers send elsewhere", elsewhere, worker_.peers().size());

@@ -124,7 +124,7 @@ class DeviceTags {
     DeviceReceive* free_ = nullptr;
     std::size_t given_ = 0;
     std::size_t wide_ = 0;                                   // of these
-    std::size_t insiders_ = 0;                               // peers that send to this interface
+    std::size_t direct_peers_ = 0;                           // those that send to this interface
     ucs::ReserveHashMap<std::uint64_t, Endpoint*> senders_;  // by bits of sender_mask_
     // Held receives, exact ones by a hash of their tag.
     std::array<std::uint32_t, kHeldBuckets> held_exact_{};

@@ -194,7 +194,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     std::uint32_t first_announced = 0;  // the number of the first of them
     bool sends_to_device = false;       // its tagged messages come to a device that matches them
 
-    // Its messages that nobody has received, and their memory (kept.cc).
+    // Its messages that nobody has received, and their memory (match_table.hpp).
     UnexpectedList kept;
     std::uint64_t held_bytes = 0;  // of these, and of announced ones
     std::uint64_t sent_on = 0;     // bytes that came although it was told to hold
@@ -234,7 +234,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool goes_as_tagged(const Request& request) const;
     bool is_rndv(const Request& request) const;
     ucs_status_t send_tagged(Request& request);
-    ucs_status_t send_place(Request& request);
+    ucs_status_t send_placeholder(Request& request);
     ucs_status_t track_transmission(Request& request);
     bool may_start(const Request& request) const;
     void enqueue(Request& request);
@@ -305,10 +305,10 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool owes_contact_ = false;     // there was no memory for it
     unsigned steps_left_ = 0;       // of this call
     bool has_said_bye_ = false;
-    bool has_asked_ = false;    // to leave; nothing is sent before the answer
-    bool has_left_ = false;     // has answered that it leaves
-    std::uint32_t places_ = 0;  // placeholders sent
-    std::uint64_t order_ = 0;   // of the next send
+    bool has_asked_ = false;          // to leave; nothing is sent before the answer
+    bool has_left_ = false;           // has answered that it leaves
+    std::uint32_t placeholders_ = 0;  // placeholders sent
+    std::uint64_t order_ = 0;         // of the next send
     RequestQueue queue_;
     RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
     RequestList flushes_;  // answered by the peer or not, waiting for earlier sends

@@ -4,7 +4,7 @@
 #include "protocols/memory.hpp"
 #include "protocols/op_names.hpp"
 #include "protocols/refuse.hpp"
-#include "protocols/short_way.hpp"
+#include "protocols/fast_path.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/memory/reserve.hpp"
 

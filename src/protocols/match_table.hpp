@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The two name spaces of messages of a worker, and the unexpected messages with their memory.
 //
-//            arrives, no receive                     receive, peek + claim, buffered receive
-//     peer ----------------------> in a name space ------------------------------------------> taken
+//            arrives, no receive                    receive, peek + claim, buffered receive
+//     peer ----------------------> in a name space ---------------------------------------> taken
 //                                        |
 //                                        | the peer goes: all of it is here
 //                                        '-------------------------------------> orphan

@@ -160,11 +160,11 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
     const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
                                               (ep->peer_names == 0 && hello.known == ep->id));
-    // The peer hears from our own hello that this name is worn.
+    // The peer hears from our own hello that this id is retired.
     if (newer < 0 || (newer == 0 && !is_current) || hello.id == peer.retired_id)
         return true;
     peer.connection = hello.number;
-    if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.worn) {
+    if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.retired_id) {
         reconnect(*ep);
         ep = endpoint_to(from);
     }

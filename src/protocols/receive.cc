@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "protocols/arrival.hpp"
-#include "protocols/short_way.hpp"
+#include "protocols/fast_path.hpp"
 #include "protocols/stripe.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/log/log.hpp"
@@ -202,7 +202,7 @@ void Worker::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
 void Worker::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
     if (request == nullptr)
         return matches_.add(ep, arrival);
-    has_left(*request);
+    unposted(*request);
     count(WorkerCounter::kRxExpected);
     deliver(*request, ep, arrival);
 }

@@ -9,7 +9,7 @@
 // 1. It ends once (Worker::finish) and is reported once.
 // 2. While it is in an endpoint's list of outstanding requests, that endpoint ends it if it fails.
 // 3. Memory is the pool's, or the program's (is_foreign) for as long as the operation lasts.
-// 4. Whoever takes a request out of a matcher makes it whole, or ends it at once (short_way.hpp).
+// 4. Whoever takes a request out of a matcher makes it whole, or ends it at once (fast_path.hpp).
 #pragma once
 
 #include <uct/api/uct.h>

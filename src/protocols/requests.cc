@@ -112,7 +112,7 @@ void Worker::cancel(Request& request) {
         if (request.is_posted) {
             if (request.is_whole && DeviceTags::cancel(request, UCS_ERR_CANCELED))
                 return;
-            take_out(request);
+            unpost(request);
             if ((request.flags & TW_OP_MULTI_RECV) != 0)
                 return close_multi(request, UCS_ERR_CANCELED);
             finish(request, UCS_ERR_CANCELED);

@@ -6,7 +6,7 @@
 #include "protocols/endpoint.hpp"
 #include "protocols/envelope.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/short_way.hpp"
+#include "protocols/fast_path.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {
@@ -263,20 +263,20 @@ ucs_status_t Endpoint::send_tagged(Request& request) {
             return status;
         worker.count(WorkerCounter::kTxEager);
     }
-    return send_place(request);
+    return send_placeholder(request);
 }
 
 /// The place of a message that was announced. Until it has gone, no other is announced.
-ucs_status_t Endpoint::send_place(Request& request) {
+ucs_status_t Endpoint::send_placeholder(Request& request) {
     request.is_announced = true;
-    const Placeholder place{peer_names, places_};
+    const Placeholder place{peer_names, placeholders_};
     const ucs_status_t status =
         uct_ep_tag_rndv_request(lane_, request.done.tag, &place, sizeof place, 0);
     if (status != UCS_OK)
         return status;
     request.is_announced = false;
-    ++places_;
-    worker.count(WorkerCounter::kTxPlaces);
+    ++placeholders_;
+    worker.count(WorkerCounter::kTxPlaceholders);
     return UCS_OK;
 }
 

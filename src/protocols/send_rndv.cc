@@ -74,7 +74,7 @@ ucs_status_t Endpoint::start_rndv(Request& request) {
         request.is_rndv = true;
     }
     if (goes_as_tagged(request)) {
-        const ucs_status_t status = send_place(request);
+        const ucs_status_t status = send_placeholder(request);
         if (status != UCS_OK)
             return status;
     }

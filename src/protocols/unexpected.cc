@@ -134,7 +134,7 @@ void Worker::discard(Unexpected& message) {
 void Worker::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
     ucs::ReserveVector<Request*> ending;
     while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
-        has_left(*receive);
+        unposted(*receive);
         ending.push_back(receive);
     }
     for (Request* receive : ending)

@@ -107,7 +107,7 @@ void Endpoint::begin_anew() {
     peer_rails_.clear();
     refused_.clear();
     controls_.clear();
-    first_announced = places_ = 0;
+    first_announced = placeholders_ = 0;
     update_direct();
     contact_again();
 }

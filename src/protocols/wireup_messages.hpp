@@ -49,7 +49,7 @@ struct Hello {
     std::uint32_t number;  // of the sender's connections; a later one has a higher number
     // An id as `known` that an earlier connection of the sender has used, or 0: messages of that
     // one may still be on their way, so the receiver must not go by it any more.
-    std::uint32_t worn;
+    std::uint32_t retired_id;
 };
 
 /// Then, for each rail, its device address and its interface address.

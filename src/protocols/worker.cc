@@ -54,7 +54,7 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
      "buffers that the registration cache had no room for, or that a device refused"},
     {WorkerCounter::kTxTagged, "tx_tagged", "messages",
      "tagged messages sent for a device to match"},
-    {WorkerCounter::kTxPlaces, "tx_places", "messages",
+    {WorkerCounter::kTxPlaceholders, "tx_placeholders", "messages",
      "messages for a matching device that an active message announced"},
     {WorkerCounter::kTagGiven, "tag_given", "receives",
      "receives posted to a device that matches tags"},

@@ -59,7 +59,7 @@ enum class WorkerCounter {
     kRegMade,
     kRegRefused,
     kTxTagged,
-    kTxPlaces,
+    kTxPlaceholders,
     kTagGiven,
     kTagMatched,
     kTagBounced,
@@ -260,11 +260,11 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind);
     bool take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
     /// A receive leaves the list of posted ones.
-    void take_out(Request& request) {
+    void unpost(Request& request) {
         space(request.is_tagged).posted.cancel(request);
-        has_left(request);
+        unposted(request);
     }
-    void has_left(Request& request) {
+    void unposted(Request& request) {
         request.is_posted = false;
         if (device_tags_ != nullptr && request.is_tagged)
             device_tags_->left(request);

@@ -76,7 +76,7 @@ ScriptedPeer::Message ScriptedPeer::hello(Input& input) {
     hello.id = kNameOfVictim + 2 * connections_ + (choice & 1U);
     hello.known = (choice & 2) != 0 ? name_ : (choice & 4U) * 7;
     hello.number = connections_;
-    hello.worn = (choice & 16) != 0 ? name_ : 0;
+    hello.retired_id = (choice & 16) != 0 ? name_ : 0;
     hello.rails = 1;
     Message rails;
     append_rail(&rails, contact_, self_, {0, 0});
