@@ -183,11 +183,11 @@ bool Endpoint::on_ats(Ats message) {
 
 bool Endpoint::on_data_end(DataEnd message) {
     Request* request = own_request(message.receive_id);
-    if (!Worker::awaits_data(request, this))
+    if (!Receiver::awaits_data(request, this))
         return false;
     if (message.status >= 0)
-        return worker.rndv_written(*request);
-    worker.rndv_ended(*request, status_of_peer(message.status));
+        return worker.receiver().rndv_written(*request);
+    worker.receiver().rndv_ended(*request, status_of_peer(message.status));
     return true;
 }
 

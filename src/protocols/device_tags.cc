@@ -299,9 +299,9 @@ void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t 
     const Arrival arrival = arrival_of(tag, imm, {bytes, length});
     if (is_in_place) {
         put_back(receive);
-        return worker_.end_in_place(request, *ep, arrival);
+        return worker_.receiver().end_in_place(request, *ep, arrival);
     }
-    worker_.arrive(*ep, arrival, &request);
+    worker_.receiver().arrive(*ep, arrival, &request);
     put_back(receive);
 }
 
@@ -323,7 +323,7 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
     Endpoint* ep = is_place ? worker_.peers().find(place.sender) : nullptr;
     if (ep != nullptr)
         learn(tag, *ep);
-    if (ep == nullptr || !worker_.take_announced(*ep, place, tag, &request))
+    if (ep == nullptr || !worker_.receiver().take_announced(*ep, place, tag, &request))
         worker_.finish(request, UCS_ERR_CONNECTION_RESET);
 }
 
@@ -338,7 +338,7 @@ ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned
         return worker_.of_nobody(TagImm::decode(imm).sender, "tagged message", length);
     learn(tag, *ep);
     const Arrival arrival = arrival_of(tag, imm, {static_cast<const std::byte*>(data), length});
-    worker_.arrive_unmatched(*ep, arrival);
+    worker_.receiver().arrive_unmatched(*ep, arrival);
     return UCS_OK;
 }
 
@@ -350,7 +350,7 @@ ucs_status_t DeviceTags::on_request(const void* header, std::size_t length, uct_
     if (ep == nullptr)
         return worker_.of_nobody(place.sender, "place of a tagged message", length);
     learn(tag, *ep);
-    worker_.take_announced(*ep, place, tag, nullptr);
+    worker_.receiver().take_announced(*ep, place, tag, nullptr);
     return UCS_OK;
 }
 

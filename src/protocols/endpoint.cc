@@ -37,7 +37,7 @@ void Endpoint::fail(ucs_status_t status) {
     wireup_.clear();
     while (Request* request = data_.pop_front())
         request->is_queued = false;
-    worker.drop_incoming(*this, status, is_last);
+    worker.receiver().drop_incoming(*this, status, is_last);
     worker.peers().release_id(*this);
     for (RequestList* list : {&receiving, &outstanding})
         while (Request* request = list->front())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The C API: sending, receiving, requests. Arguments are checked here.
 #include "protocols/api/tw_data.h"
+#include "protocols/fast_path.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/op_names.hpp"
 #include "protocols/refuse.hpp"
-#include "protocols/fast_path.hpp"
 #include "protocols/worker.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -207,7 +207,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     const Entry entry(worker);
     const LeavesWork work(worker);
     const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
-    return status == TW_OK ? worker.receive(wanted) : status;
+    return status == TW_OK ? worker.receiver().receive(wanted) : status;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(call);
 }

@@ -117,6 +117,21 @@ inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
     return UCS_INPROGRESS;
 }
 
+/// nullptr: no posted receive matches. One that does is posted no more, but a multi-receive, which
+/// gives a part.
+inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
+    if (&space == &matches_.space(true)) [[likely]]
+        return static_cast<Request*>(space.posted.match(tag, source));
+    auto* request = static_cast<Request*>(space.posted.find(tag, source));
+    if (request == nullptr)
+        return nullptr;
+    if ((request->flags & TW_OP_MULTI_RECV) == 0) {
+        space.posted.cancel(*request);
+        return request;
+    }
+    return requests_.make_part(*request);
+}
+
 /// Whether end_short() can end this receive of a message of `length` bytes.
 inline bool is_short(const Request& request, std::size_t length) {
     return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;

@@ -7,7 +7,7 @@
 
 namespace tagwire::proto {
 
-void Worker::describe(Request& request, const Unexpected& message) {
+void Receiver::describe(Request& request, const Unexpected& message) {
     tw_completion_t& done = request.done;
     done.tag = message.tag;
     done.imm = message.imm;
@@ -17,14 +17,14 @@ void Worker::describe(Request& request, const Unexpected& message) {
     done.flags |= flag_if((message.flags & kImm) != 0, TW_DONE_IMM);
 }
 
-tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
-    MatchSpace& in = space(request.is_tagged);
+tw_status_t Receiver::peek(Request& request, const Incoming& wanted) {
+    MatchSpace& in = worker_.space(request.is_tagged);
     request.done.flags |= TW_DONE_PEEK;
     auto* message =
         static_cast<Unexpected*>(in.unexpected.find(request.tag, request.mask, request.source));
     if (message == nullptr) {
-        finish(request, UCS_ERR_NO_MESSAGE);
-        return requests_.answer(request, wanted.op, wanted.request_p);
+        worker_.finish(request, UCS_ERR_NO_MESSAGE);
+        return worker_.requests().answer(request, wanted.op, wanted.request_p);
     }
     describe(request, *message);
     const bool is_here = !message->is_rndv && message->received == message->length;
@@ -39,32 +39,32 @@ tw_status_t Worker::peek(Request& request, const Incoming& wanted) {
         discard(*message);
     } else if ((request.flags & TW_OP_CLAIM) != 0) {
         in.unexpected.remove(*message);
-        matches_.claim(*message);
+        worker_.matches().claim(*message);
         request.done.message = message;
     }
-    finish(request, UCS_OK);
-    return requests_.answer(request, wanted.op, wanted.request_p);
+    worker_.finish(request, UCS_OK);
+    return worker_.requests().answer(request, wanted.op, wanted.request_p);
 }
 
-tw_status_t Worker::claim(Request& request, const Incoming& wanted) {
-    Unexpected* const claimed = matches_.claimed(wanted.op->message);
+tw_status_t Receiver::claim(Request& request, const Incoming& wanted) {
+    Unexpected* const claimed = worker_.matches().claimed(wanted.op->message);
     if (claimed == nullptr) {
         TW_LOG_ERROR("claim: %p is no claimed message of this worker",
                      static_cast<void*>(wanted.op->message));
-        requests_.release(request);
+        worker_.requests().release(request);
         return TW_ERR_INVALID_PARAM;
     }
     Unexpected& message = *claimed;
-    matches_.unclaim(message);
+    worker_.matches().unclaim(message);
     request.done.flags |= TW_DONE_CLAIM;
     if ((request.flags & TW_OP_DISCARD) != 0) {
         describe(request, message);
         discard(message);
-        finish(request, UCS_OK);
+        worker_.finish(request, UCS_OK);
     } else {
         give_message(request, message);
     }
-    return requests_.answer(request, wanted.op, wanted.request_p);
+    return worker_.requests().answer(request, wanted.op, wanted.request_p);
 }
 
 }  // namespace tagwire::proto

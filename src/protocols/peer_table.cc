@@ -137,7 +137,7 @@ void PeerTable::reconnect(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     retire_id(ep);
     release_id(ep);
-    worker_.drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
+    worker_.receiver().drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
     while (Request* request = ep.receiving.front())
         worker_.finish(*request, UCS_ERR_CONNECTION_RESET);
     if (ep.failure() != UCS_OK)
@@ -331,7 +331,7 @@ void PeerTable::destroy(Endpoint& ep) {
     const bool is_last = endpoint_to(ep.worker_id) == &ep;
     detach(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)
-        worker_.drop_incoming(ep, UCS_ERR_CANCELED, is_last);
+        worker_.receiver().drop_incoming(ep, UCS_ERR_CANCELED, is_last);
     if (ep.wants_wireup)
         std::erase(wireup_, &ep);
     if (ep.is_retired)

@@ -84,27 +84,6 @@ void Worker::drop_late(const Endpoint& ep) {
             request->transfer->failed_ep = nullptr;
 }
 
-/// A message takes so much of the buffer, if that is a multi-receive's.
-void Worker::use_room(Request& part, std::size_t bytes) {
-    Request* parent = part.parent;
-    if (parent == nullptr)
-        return;
-    parent->offset += bytes;
-    if (parent->buffer.length - parent->offset < limits.multi_recv_bytes_min) {
-        space(false).posted.cancel(*parent);
-        close_multi(*parent, UCS_OK);
-    }
-}
-
-/// The multi-receive takes no more messages; it ends when its parts have.
-void Worker::close_multi(Request& parent, ucs_status_t status) {
-    parent.is_posted = false;
-    parent.done.flags |= TW_DONE_MULTI_RECV;
-    parent.closing = status;
-    if (parent.children == 0)
-        finish(parent, status);
-}
-
 void Worker::cancel(Request& request) {
     if (request.has_ended)
         return;
@@ -114,7 +93,7 @@ void Worker::cancel(Request& request) {
                 return;
             unpost(request);
             if ((request.flags & TW_OP_MULTI_RECV) != 0)
-                return close_multi(request, UCS_ERR_CANCELED);
+                return receiver_.close_multi(request, UCS_ERR_CANCELED);
             finish(request, UCS_ERR_CANCELED);
         }
     } else if (request.ep != nullptr) {

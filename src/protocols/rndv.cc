@@ -57,8 +57,9 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
                                     std::span<const std::byte> key) {
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
-    auto read = std::make_unique<Transfer>(
-        request, [](Request& done, ucs_status_t status) { done.worker->rndv_ended(done, status); });
+    auto read = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
+        done.worker->receiver().rndv_ended(done, status);
+    });
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
@@ -79,36 +80,38 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
 
 }  // namespace
 
-void Worker::count_copy() {
-    count(WorkerCounter::kRndvCopy);
-    if (options().scheme() != RndvScheme::kAuto && options().scheme() != RndvScheme::kCopy)
-        count(WorkerCounter::kRndvFallback);
+void Receiver::count_copy() {
+    worker_.count(WorkerCounter::kRndvCopy);
+    if (worker_.options().scheme() != RndvScheme::kAuto &&
+        worker_.options().scheme() != RndvScheme::kCopy)
+        worker_.count(WorkerCounter::kRndvFallback);
 }
 
-void Worker::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
-                        std::span<const std::byte> keys) {
-    count(WorkerCounter::kRxRndv);
+void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
+                          std::span<const std::byte> keys) {
+    worker_.count(WorkerCounter::kRxRndv);
     request.wanted = std::min<std::uint64_t>(rts.length, request.buffer.length);
     request.offset = 0;
     request.peer_id = rts.send_id;
     request.done.message_length = rts.length;
-    set_outstanding(request, ep);
+    worker_.set_outstanding(request, ep);
     if (request.wanted == 0)
         return rndv_ended(request, UCS_OK);
     RndvScheme scheme = RndvScheme::kCopy;
     if (ep.state() == EpState::kReady) {
         const auto key = key_for(ep, keys);
         const RndvFacts facts = facts_of(request, ep, rts, !key.empty());
-        scheme = pick_scheme(available_schemes(ep.rail(), facts), options().scheme(), facts);
+        scheme =
+            pick_scheme(available_schemes(ep.rail(), facts), worker_.options().scheme(), facts);
         if (scheme == RndvScheme::kGet) {
             if (auto read = make_read(request, ep, rts.address, key)) {
                 request.transfer = read.release();
-                count(WorkerCounter::kRndvGet);
+                worker_.count(WorkerCounter::kRndvGet);
                 return ep.begin_transfer(request, keys, false);
             }
         }
     }
-    if (request.id == 0 && requests_.assign_id(request) == 0)
+    if (request.id == 0 && worker_.requests().assign_id(request) == 0)
         return rndv_ended(request, UCS_ERR_NO_MEMORY);
     if (scheme == RndvScheme::kPut && register_target(request, ep.rail())) {
         request.is_offered = true;
@@ -119,14 +122,14 @@ void Worker::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
 }
 
 /// The data is here, or will not come: the sender is told, and the receive ends.
-void Worker::rndv_ended(Request& request, ucs_status_t status) {
+void Receiver::rndv_ended(Request& request, ucs_status_t status) {
     Endpoint& ep = *request.ep;
     if (!request.is_start || status != UCS_OK)
         ep.control(Ats{.send_id = request.peer_id, .status = status});
     request.done.length = request.wanted;
     if (status == UCS_OK && request.done.message_length > request.wanted)
         status = UCS_ERR_MESSAGE_TRUNCATED;
-    finish(request, status);
+    worker_.finish(request, status);
 }
 
 /// A rendezvous of ours whose receiver may choose now how its data moves. Only such a buffer is the

@@ -77,14 +77,14 @@ bool can_put_from(const Request& request, const Domain& domain) {
 // ---- The receiver
 
 /// False: a copy must do.
-bool Worker::register_target(Request& request, const Rail& rail) {
+bool Receiver::register_target(Request& request, const Rail& rail) {
     const std::size_t index = rail.domain_index();
     if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
         return false;
     if (!rail.domain().registers_cheaply) {
         if (request.buffer.memory != nullptr)
             return true;
-        request.cached = cache_region(request, index, RegUse::kTarget);
+        request.cached = worker_.cache_region(request, index, RegUse::kTarget);
         return request.cached != nullptr;
     }
     request.registered_in = static_cast<std::uint32_t>(index);
@@ -123,15 +123,15 @@ ucs_status_t Endpoint::send_rtr(Request& request) {
     data_.pop_front();
     request.is_queued = false;
     if (status != UCS_OK)
-        worker.rndv_ended(request, status);
+        worker.receiver().rndv_ended(request, status);
     return UCS_INPROGRESS;
 }
 
 /// The sender says that it has written everything. False: it was not offered that.
-bool Worker::rndv_written(Request& request) {
+bool Receiver::rndv_written(Request& request) {
     if (!request.is_offered || request.offset > 0)
         return false;
-    count(WorkerCounter::kRndvPut);
+    worker_.count(WorkerCounter::kRndvPut);
     rndv_ended(request, UCS_OK);
     return true;
 }

@@ -5,8 +5,8 @@
 
 #include "protocols/endpoint.hpp"
 #include "protocols/envelope.hpp"
-#include "protocols/rail.hpp"
 #include "protocols/fast_path.hpp"
+#include "protocols/rail.hpp"
 #include "protocols/worker.hpp"
 
 namespace tagwire::proto {

@@ -25,6 +25,7 @@
 #include "protocols/match_table.hpp"
 #include "protocols/peer_table.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/receiver.hpp"
 #include "protocols/request.hpp"
 #include "protocols/request_table.hpp"
 #include "protocols/unexpected.hpp"
@@ -75,21 +76,6 @@ enum class WorkerCounter {
     kLate,
     kGarbage,
     kCount
-};
-
-struct Arrival;
-
-/// Parameters of a receive call.
-struct Incoming {
-    void* base;
-    std::size_t length;
-    const tw_iov_t* list;
-    std::size_t count;
-    std::uint64_t tag;
-    std::uint64_t mask;
-    bool is_tagged;
-    const tw_op_t* op;
-    tw_request_h* request_p;
 };
 
 /// On cache lines of its own: workers of several threads lie one behind the other in the heap.
@@ -174,12 +160,11 @@ class alignas(128) Worker : public tw_worker {
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
     CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
 
-    // ---- Receiving (receive.cc, unexpected.cc)
+    // ---- Receiving (worker_messages.cc, receiver.hpp)
 
     ucs_status_t post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
                             bool is_tagged, const tw_op_t& op, tw_request_h* request_p,
                             std::uint32_t source);
-    tw_status_t receive(const Incoming& wanted);
     ucs_status_t on_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_part(const std::byte* data, std::size_t length);
     ucs_status_t on_rndv(const std::byte* data, std::size_t length);
@@ -187,26 +172,23 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t on_data(const std::byte* data, std::size_t length);
     ucs_status_t on_control(const std::byte* data, std::size_t length);
     ucs_status_t on_wireup(const std::byte* data, std::size_t length);
-    /// A message of the program has come; `request` has been matched, null: none was.
-    void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
-    void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
-    /// A device has written the message into its buffer.
-    void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
-    /// The place of an announced message: it arrives now. False: there is no such message, and
-    /// `request`, which has been matched if it is not null, is left alone.
-    bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
-                        Request* request);
     /// Drops a message that is malformed, or of a sender that has no endpoint.
     ucs_status_t garbage(const char* what, std::size_t length);
     ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
-    static bool awaits_data(const Request* request, const Endpoint* ep);
-    /// Everything half here of an endpoint that failed, and receives that wait for it alone, unless
-    /// another one has taken its place.
-    void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
-    void discard(Unexpected& message);
-    void rndv_ended(Request& request, ucs_status_t status);
-    bool rndv_written(Request& request);
-    void count_copy();
+    /// The same as garbage(); false.
+    bool drop(const char* what, std::size_t length);
+    /// A receive leaves the list of posted ones; it has left it.
+    void unpost(Request& request) {
+        space(request.is_tagged).posted.cancel(request);
+        unposted(request);
+    }
+    void unposted(Request& request) {
+        request.is_posted = false;
+        if (device_tags_ != nullptr && request.is_tagged)
+            device_tags_->left(request);
+    }
+    Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
+    Receiver& receiver() { return receiver_; }
     /// A message is moved by several rails: `bytes` of it by others than the lane.
     void count_striped(std::uint64_t bytes) {
         count(WorkerCounter::kRndvStriped);
@@ -228,7 +210,6 @@ class alignas(128) Worker : public tw_worker {
     ucs_status_t check_scheme() const;
     ucs_status_t plan_stripes();
     void set_handlers(Rail& rail);
-    bool drop(const char* what, std::size_t length);
     unsigned advance() {
         attention_.begin_progress();
         unsigned count = uct_worker_progress(uct_);
@@ -253,48 +234,9 @@ class alignas(128) Worker : public tw_worker {
     template <bool kIsLong>
     void end_short(Request& request, Endpoint& ep, const Header& header, const std::byte* data,
                    std::size_t length, std::uint64_t imm);
-    void use_room(Request& part, std::size_t bytes);
-    void close_multi(Request& parent, ucs_status_t status);
-    Request* match(MatchSpace& space, std::uint64_t tag, std::uint32_t source);
-    void describe(Request& request, Endpoint& ep, const Arrival& arrival);
-    ucs_status_t announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind);
-    bool take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
-    /// A receive leaves the list of posted ones.
-    void unpost(Request& request) {
-        space(request.is_tagged).posted.cancel(request);
-        unposted(request);
-    }
-    void unposted(Request& request) {
-        request.is_posted = false;
-        if (device_tags_ != nullptr && request.is_tagged)
-            device_tags_->left(request);
-    }
     ucs_status_t on_long_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_eager_among_others(Endpoint& ep, Header header, const std::byte* data,
                                        std::size_t length);
-    bool take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
-    void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
-    // buffered.cc
-    void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
-    void buffer_message(Request& request, Unexpected& message);
-    bool is_enough_here(const Unexpected& message) const;
-    void fetch(Request& request, Unexpected& message);
-    void fetched(Unexpected& message, tw_status_t status, std::size_t bytes);
-    void report_buffered(Unexpected& message);
-    void drop_buffered(Unexpected& message, ucs_status_t status);
-    void drop_announced(Endpoint& ep);
-    void count_out(Endpoint& ep, const Announced& message);
-    void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
-    void give_message(Request& request, Unexpected& message);
-    tw_status_t post(Request& request, const Incoming& wanted);
-    tw_status_t post_multi(Request& request, const Incoming& wanted);
-    tw_status_t peek(Request& request, const Incoming& wanted);
-    tw_status_t claim(Request& request, const Incoming& wanted);
-    void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
-                    std::span<const std::byte> keys);
-    bool register_target(Request& request, const Rail& rail);
-    void end_receive(Request& request, Endpoint& ep);
-    void describe(Request& request, const Unexpected& message);
 
     /// Calls of progress between two looks at the clock, and at rails that nobody uses.
     static constexpr unsigned kCallsPerLook = 1024;
@@ -319,6 +261,7 @@ class alignas(128) Worker : public tw_worker {
     PeerTable peers_{*this, params_};
 
     MatchTable matches_{*this, options()};
+    Receiver receiver_{*this};
 
     RequestTable requests_{*this, attention_};
     RequestList late_;  // of endpoints that are gone; devices still move data of theirs
