@@ -36,7 +36,8 @@ class A : public B {
         self.assertEqual(counts(text), {"A": 4})
 
     def test_a_class_within_counts_for_itself(self):
-        text = "struct A {\n    struct B {\n        void f();\n        void g();\n    };\n    void h();\n};"
+        text = "struct A {\n    struct B {\n        int f();\n        int g();\n    };\n"
+        text += "    int h();\n};"
         self.assertEqual(counts(text), {"A": 1, "B": 2})
 
     def test_attributes_and_alignment_are_no_functions(self):

@@ -105,7 +105,7 @@ inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
     MatchSpace& in = space(is_tagged);
     if (!in.unexpected.empty() || !requests_.has_free()) [[unlikely]]
         return UCS_ERR_NO_RESOURCE;
-    auto* request = requests_.make_plain(op, posted);
+    auto* request = requests_.make_plain(*this, op, posted);
     request->buffer.base = static_cast<std::byte*>(buffer);
     request->buffer.length = length;
     request->tag = tag;

@@ -36,8 +36,9 @@ class RequestTable {
     /// The request of a call.
     Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     /// A plain receive that is posted on the fast path. A request is free.
-    [[gnu::always_inline]] Request* make_plain(const tw_op_t& op, RequestState state) {
-        return ::new (pool_.get()) Request(worker_, op, state);
+    [[gnu::always_inline]] Request* make_plain(Worker& owner, const tw_op_t& op,
+                                               RequestState state) {
+        return ::new (pool_.get()) Request(owner, op, state);
     }
     bool has_free() const { return pool_.elements_free() != 0; }
     /// Part of a multi-receive that takes the next message: the rest of its buffer.
