@@ -31,50 +31,46 @@ void Endpoint::update_direct() {
 /// or only for something else. Callbacks that it runs may add to the queues.
 ucs_status_t Endpoint::drain() {
     steps_left_ = kStepsMax;
-    ucs_status_t status = UCS_INPROGRESS;
-    while (status == UCS_INPROGRESS && state_ == EpState::kReady && may_step()) {
-        status = drain_controls();
+    Step step = Step::kDone;
+    while (step == Step::kDone && state_ == EpState::kReady && may_step()) {
+        step = drain_controls();
         if (has_asked_)
             continue;  // messages wait for the answer
-        if (status == UCS_OK)
-            status = drain_queue();
-        if (status == UCS_OK)
-            status = drain_data();
+        if (step == Step::kIdle)
+            step = drain_queue();
+        if (step == Step::kIdle)
+            step = drain_data();
     }
     if (steps_left_ == 0 && state_ == EpState::kReady) {
         stall();  // the rest is for the next calls of progress
         return UCS_OK;
     }
-    return status == UCS_ERR_NO_RESOURCE ? status : UCS_OK;
+    return step == Step::kFull ? UCS_ERR_NO_RESOURCE : UCS_OK;
 }
 
-// The steps of drain(). UCS_OK: there is nothing to do; UCS_INPROGRESS: something was done, look
-// again.
-
-ucs_status_t Endpoint::drain_controls() {
+Endpoint::Step Endpoint::drain_controls() {
     if (controls_.empty())
-        return UCS_OK;
-    const ucs_status_t status = send_now(controls_.front());
-    if (status == UCS_ERR_NO_RESOURCE)
-        return status;
+        return Step::kIdle;
+    if (send_now(controls_.front()) == UCS_ERR_NO_RESOURCE)
+        return Step::kFull;
     controls_.pop_front();
-    return UCS_INPROGRESS;
+    return Step::kDone;
 }
 
-ucs_status_t Endpoint::drain_queue() {
+Endpoint::Step Endpoint::drain_queue() {
     if (queue_.empty() || !may_start(*queue_.front()))
-        return UCS_OK;
+        return Step::kIdle;
     Request& request = *queue_.front();
     if (is_paused_ && request.kind == RequestKind::kSend && request.offset == 0)
-        return UCS_OK;
+        return Step::kIdle;
     const ucs_status_t status = start(request);
     if (status == UCS_ERR_NO_RESOURCE)
-        return status;
+        return Step::kFull;
     queue_.pop_front();
     request.is_queued = false;
     if (status != UCS_INPROGRESS)
         worker.finish(request, status);
-    return UCS_INPROGRESS;
+    return Step::kDone;
 }
 
 void Endpoint::stall() {

@@ -94,9 +94,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     }
     /// Also without the worker's lock.
     bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
-    ucs_status_t send_short(const void* data, std::size_t length, std::uint64_t tag,
-                            bool is_tagged);
-    ucs_status_t send_short_imm(const Outgoing& message);
+    bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
+    bool try_send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
     tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     /// Sends it behind those that wait.
@@ -209,6 +208,9 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     friend class RoomWaiter<Endpoint>;
     friend class Stripes;
 
+    /// A step of drain(): there was nothing to do, something was done, the transport is full.
+    enum class Step : std::uint8_t { kIdle, kDone, kFull };
+
     [[gnu::cold]] tw_completion_t end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
                                          bool is_tagged);
     ucs_status_t start(Request& request);
@@ -229,7 +231,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool awaits_receiver(const Request* request) const;
     bool is_rndv_of_ours(const Request* request) const;
     ucs_status_t send_parts(Request& request);
-    ucs_status_t send_at_once(const Outgoing& message);
+    bool try_send_at_once(const Outgoing& message);
     ucs_status_t send_whole(Request& request, std::uint32_t flags);
     bool goes_as_tagged(const Request& request) const;
     bool is_rndv(const Request& request) const;
@@ -239,12 +241,12 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool may_start(const Request& request) const;
     void enqueue(Request& request);
     ucs_status_t drain();
-    ucs_status_t drain_controls();
-    ucs_status_t drain_queue();
-    ucs_status_t drain_data();
-    ucs_status_t send_piece(Request& request);
-    ucs_status_t move_pieces(Request& request);
-    ucs_status_t send_rtr(Request& request);
+    Step drain_controls();
+    Step drain_queue();
+    Step drain_data();
+    Step send_piece(Request& request);
+    Step move_pieces(Request& request);
+    Step send_rtr(Request& request);
     void drain_and_arm() { room_.run(); }
     uct_ep_h drainable() const { return state_ == EpState::kReady ? lane_ : nullptr; }
     void drained() { update_direct(); }

@@ -95,7 +95,7 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
         return TW_ERR_NO_MEMORY;
     const Entry entry(ep.worker);
     if (message.list == nullptr && is_plain_send_with_imm(message.op) &&
-        ep.may_send_short_imm(message.length) && ep.send_short_imm(message) == UCS_OK)
+        ep.may_send_short_imm(message.length) && ep.try_send_short_imm(message))
         return TW_OK;
     const LeavesWork work(ep.worker);
     if (message.op != nullptr) {
@@ -108,15 +108,14 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
     return refuse_no_memory(call);
 }
 
-/// UCS_ERR_NO_RESOURCE: not for the short way.
-[[gnu::noinline]] ucs_status_t send_locked(Endpoint& ep, const void* data, size_t length,
-                                           uint64_t tag, bool is_tagged) {
+/// False: not for the fast path.
+[[gnu::noinline]] bool try_send_locked(Endpoint& ep, const void* data, size_t length, uint64_t tag,
+                                       bool is_tagged) {
     const Entry entry(ep.worker);
-    return ep.may_send_short(length) ? ep.send_short(data, length, tag, is_tagged)
-                                     : UCS_ERR_NO_RESOURCE;
+    return ep.may_send_short(length) && ep.try_send_short(data, length, tag, is_tagged);
 }
 
-// A message in one piece: the short way, else the long one.
+// A message in one piece: the fast path, else the slow one.
 [[gnu::always_inline]] inline tw_status_t send(const char* call, tw_ep_h handle, const void* data,
                                                size_t length, uint64_t tag, bool is_tagged,
                                                const tw_op_t* op, tw_request_h* request_p) {
@@ -124,12 +123,12 @@ tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& 
         return refuse_null(call, "ep");
     Endpoint& ep = endpoint_of(handle);
     if (is_plain_send(op) && (data != nullptr || length == 0)) [[likely]] {
-        ucs_status_t status = UCS_ERR_NO_RESOURCE;
+        bool is_sent = false;
         if (ep.may_send_unlocked(length)) [[likely]]
-            status = ep.send_short(data, length, tag, is_tagged);
+            is_sent = ep.try_send_short(data, length, tag, is_tagged);
         else if (ep.worker.is_multi)
-            status = send_locked(ep, data, length, tag, is_tagged);
-        if (status == UCS_OK) [[likely]]
+            is_sent = try_send_locked(ep, data, length, tag, is_tagged);
+        if (is_sent) [[likely]]
             return TW_OK;
     }
     return send_long(call, ep, {data, length, nullptr, 0, tag, is_tagged, op, request_p});
@@ -212,26 +211,24 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     return refuse_no_memory(call);
 }
 
-/// The short way of a worker with a lock, or from one source; everything else is looked at again on
-/// the long way.
-[[gnu::always_inline]] inline ucs_status_t receive_short(Worker& worker, void* buffer,
-                                                         size_t length, uint64_t tag,
-                                                         uint64_t ignore, bool is_tagged,
-                                                         const tw_op_t* op,
-                                                         tw_request_h* request_p) {
+/// The fast path of a worker with a lock, or from one source. False: the call takes the slow path,
+/// which looks at everything again.
+[[gnu::always_inline]] inline bool try_receive_short(Worker& worker, void* buffer, size_t length,
+                                                     uint64_t tag, uint64_t ignore, bool is_tagged,
+                                                     const tw_op_t* op, tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
     if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
         (buffer == nullptr && length > 0))
-        return UCS_ERR_NO_RESOURCE;
+        return false;
     const Entry entry(worker);
     std::uint32_t source = kAnySource;
     if (how.source != nullptr) {
         const Endpoint& from = endpoint_of(how.source);
         if (&from.worker != &worker || from.failure() != UCS_OK)
-            return UCS_ERR_NO_RESOURCE;
+            return false;
         source = from.source;
     }
-    return worker.post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
+    return worker.try_post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
 }
 
 // These have the arguments of the calls of the API, so that those jump here.
@@ -240,8 +237,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
                                             tw_request_h* request_p) {
     if (handle == nullptr)
         return refuse_null("tw_tag_recv", "worker");
-    if (receive_short(worker_of(handle), buffer, length, tag, ignore, true, op, request_p) ==
-        UCS_INPROGRESS)
+    if (try_receive_short(worker_of(handle), buffer, length, tag, ignore, true, op, request_p))
         return TW_INPROGRESS;
     return receive_long("tw_tag_recv", worker_of(handle),
                         {buffer, length, nullptr, 0, tag, ~ignore, true, op, request_p});
@@ -251,23 +247,22 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
                                             const tw_op_t* op, tw_request_h* request_p) {
     if (handle == nullptr)
         return refuse_null("tw_msg_recv", "worker");
-    if (receive_short(worker_of(handle), buffer, length, 0, 0, false, op, request_p) ==
-        UCS_INPROGRESS)
+    if (try_receive_short(worker_of(handle), buffer, length, 0, 0, false, op, request_p))
         return TW_INPROGRESS;
     return receive_long("tw_msg_recv", worker_of(handle),
                         {buffer, length, nullptr, 0, 0, kExactMask, false, op, request_p});
 }
 
-/// UCS_INPROGRESS: posted the short way. Else the call goes the long one.
-[[gnu::always_inline]] inline ucs_status_t receive(tw_worker_h handle, void* buffer, size_t length,
-                                                   uint64_t tag, uint64_t ignore, bool is_tagged,
-                                                   const tw_op_t* op, tw_request_h* request_p) {
+/// True: posted on the fast path. Else the call takes the slow one.
+[[gnu::always_inline]] inline bool try_receive(tw_worker_h handle, void* buffer, size_t length,
+                                               uint64_t tag, uint64_t ignore, bool is_tagged,
+                                               const tw_op_t* op, tw_request_h* request_p) {
     const tw_op_t& how = op == nullptr ? kPlainOp : *op;
     if (handle == nullptr || worker_of(handle).receives_long || !is_plain_receive(how) ||
         (buffer == nullptr && length > 0)) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
-    return worker_of(handle).post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p,
-                                        kAnySource);
+        return false;
+    return worker_of(handle).try_post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p,
+                                            kAnySource);
 }
 
 tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,
@@ -324,7 +319,7 @@ tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, const t
 
 tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t length, uint64_t tag,
                         uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
-    if (receive(worker, buffer, length, tag, ignore, true, op, request_p) == UCS_INPROGRESS)
+    if (try_receive(worker, buffer, length, tag, ignore, true, op, request_p))
         return TW_INPROGRESS;
     return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
 }
@@ -336,7 +331,7 @@ tw_status_t tw_tag_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt,
 
 tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const tw_op_t* op,
                         tw_request_h* request_p) {
-    if (receive(worker, buffer, length, 0, 0, false, op, request_p) == UCS_INPROGRESS)
+    if (try_receive(worker, buffer, length, 0, 0, false, op, request_p))
         return TW_INPROGRESS;
     return msg_recv_long(worker, buffer, length, op, request_p);
 }

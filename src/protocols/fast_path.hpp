@@ -55,10 +55,9 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
     return envelope;
 }
 
-/// A plain send that may_send_short(). UCS_ERR_NO_RESOURCE: the slow path.
-[[gnu::always_inline]] inline ucs_status_t Endpoint::send_short(const void* data,
-                                                                std::size_t length,
-                                                                std::uint64_t tag, bool is_tagged) {
+/// A plain send that may_send_short(). False: the slow path.
+[[gnu::always_inline]] inline bool Endpoint::try_send_short(const void* data, std::size_t length,
+                                                            std::uint64_t tag, bool is_tagged) {
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
     ucs_status_t status;
     if (length <= sizeof(ShortMessage::data)) {
@@ -74,37 +73,37 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
         status = uct_ep_am_short_iov(lane_, kId, iov, 2);
     }
     if (status != UCS_OK) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
+        return false;
     worker.count(WorkerCounter::kTxShort);
-    return UCS_OK;
+    return true;
 }
 
 /// The same with an immediate; it may_send_short_imm().
-inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
+inline bool Endpoint::try_send_short_imm(const Outgoing& message) {
     Envelope envelope = plain_envelope(message, peer_names);
     const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
                              {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};
     constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
     if (uct_ep_am_short_iov(lane_, kId, iov, 2) != UCS_OK)
-        return UCS_ERR_NO_RESOURCE;
+        return false;
     worker.count(WorkerCounter::kTxShort);
-    return UCS_OK;
+    return true;
 }
 
-/// UCS_ERR_NO_RESOURCE: the slow path. `op` is a plain receive's but for its source; no device
+/// False: the slow path. `op` is a plain receive's but for its source; no device
 /// matches tags.
-[[gnu::always_inline]] inline ucs_status_t Worker::post_short(void* buffer, std::size_t length,
-                                                              std::uint64_t tag, std::uint64_t mask,
-                                                              bool is_tagged, const tw_op_t& op,
-                                                              tw_request_h* request_p,
-                                                              std::uint32_t source) {
+[[gnu::always_inline]] inline bool Worker::try_post_short(void* buffer, std::size_t length,
+                                                          std::uint64_t tag, std::uint64_t mask,
+                                                          bool is_tagged, const tw_op_t& op,
+                                                          tw_request_h* request_p,
+                                                          std::uint32_t source) {
     const RequestState posted{.kind = RequestKind::kReceive,
                               .is_tagged = is_tagged,
                               .was_named = request_p != nullptr,
                               .is_posted = true};
     MatchSpace& in = space(is_tagged);
     if (!in.unexpected.empty() || !requests_.has_free()) [[unlikely]]
-        return UCS_ERR_NO_RESOURCE;
+        return false;
     auto* request = requests_.make_plain(*this, op, posted);
     request->buffer.base = static_cast<std::byte*>(buffer);
     request->buffer.length = length;
@@ -114,7 +113,7 @@ inline ucs_status_t Endpoint::send_short_imm(const Outgoing& message) {
     if (request_p != nullptr)
         *request_p = request;
     in.posted.post(*request);
-    return UCS_INPROGRESS;
+    return true;
 }
 
 /// nullptr: no posted receive matches. One that does is posted no more, but a multi-receive, which

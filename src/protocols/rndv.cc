@@ -161,10 +161,10 @@ void Endpoint::drop_data(Request& request) {
 }
 
 /// One step of the first that waits.
-ucs_status_t Endpoint::drain_data() {
+Endpoint::Step Endpoint::drain_data() {
     Request* request = data_.front();
     if (request == nullptr)
-        return UCS_OK;
+        return Step::kIdle;
     if (request->transfer != nullptr)
         return move_pieces(*request);
     return request->kind == RequestKind::kReceive ? send_rtr(*request) : send_piece(*request);
@@ -178,18 +178,18 @@ void Endpoint::queue_transfer(Request& request) {
 }
 
 /// Pieces of the own lane's part of a transfer.
-ucs_status_t Endpoint::move_pieces(Request& request) {
+Endpoint::Step Endpoint::move_pieces(Request& request) {
     TransferPart& part = request.transfer->own;
     steps_left_ -= std::min(steps_left_, kStepsOfPieces);
     if (!part.begin_pieces(lane_, *rail_))
-        return UCS_ERR_NO_RESOURCE;
+        return Step::kFull;
     data_.pop_front();
     request.is_queued = false;
     part.release();
-    return UCS_INPROGRESS;
+    return Step::kDone;
 }
 
-ucs_status_t Endpoint::send_piece(Request& request) {
+Endpoint::Step Endpoint::send_piece(Request& request) {
     struct Piece {
         RndvData head;
         const Request* request;
@@ -207,7 +207,7 @@ ucs_status_t Endpoint::send_piece(Request& request) {
     const ssize_t sent =
         uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kData), pack, &piece, 0);
     if (sent == UCS_ERR_NO_RESOURCE)
-        return UCS_ERR_NO_RESOURCE;
+        return Step::kFull;
     request.offset += piece.bytes;
     if (sent < 0 || request.offset == request.wanted) {
         data_.pop_front();
@@ -219,7 +219,7 @@ ucs_status_t Endpoint::send_piece(Request& request) {
         control(DataEnd{.receive_id = request.peer_id, .status = static_cast<std::int32_t>(sent)});
         worker.finish(request, static_cast<ucs_status_t>(sent));
     }
-    return UCS_INPROGRESS;
+    return Step::kDone;
 }
 
 }  // namespace tagwire::proto

@@ -93,7 +93,7 @@ bool Receiver::register_target(Request& request, const Rail& rail) {
                           &request.registration) == UCS_OK;
 }
 
-ucs_status_t Endpoint::send_rtr(Request& request) {
+Endpoint::Step Endpoint::send_rtr(Request& request) {
     const Domain& domain = rail_->domain();
     RtrPacking packing{};
     packing.rtr = {peer_names,
@@ -119,12 +119,12 @@ ucs_status_t Endpoint::send_rtr(Request& request) {
                                            RtrPacking::pack, &packing, 0));
     }
     if (status == UCS_ERR_NO_RESOURCE)
-        return status;
+        return Step::kFull;
     data_.pop_front();
     request.is_queued = false;
     if (status != UCS_OK)
         worker.receiver().rndv_ended(request, status);
-    return UCS_INPROGRESS;
+    return Step::kDone;
 }
 
 /// The sender says that it has written everything. False: it was not offered that.

@@ -60,21 +60,21 @@ struct PlainPacking {
 }  // namespace
 
 /// A plain message that fits one buffer of a lane that is free: nothing of it is left when it has
-/// gone, so it needs no request. UCS_ERR_NO_RESOURCE: it is another, or has to wait.
-ucs_status_t Endpoint::send_at_once(const Outgoing& message) {
+/// gone, so it needs no request. False: it is another, or has to wait.
+bool Endpoint::try_send_at_once(const Outgoing& message) {
     constexpr Buffer kPlainBuffer{};
     const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
     PlainPacking packing{plain_envelope(message, peer_names), message.base, message.length};
     if (direct_end_ == 0 || message.list != nullptr || !is_plain ||
         message.length + packing.envelope.bytes > rail_->bcopy_max ||
         message.length >= rail_->rndv_from(kPlainBuffer))
-        return UCS_ERR_NO_RESOURCE;
+        return false;
     const ssize_t packed = uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kEager),
                                            PlainPacking::pack, &packing, 0);
     if (packed < 0)
-        return UCS_ERR_NO_RESOURCE;  // whatever it is, it is met again
+        return false;  // whatever it is, it is met again
     worker.count(WorkerCounter::kTxEager);
-    return UCS_OK;
+    return true;
 }
 
 /// The completion of a message that has gone.
@@ -98,7 +98,7 @@ tw_status_t Endpoint::send(const Outgoing& message) {
         return static_cast<tw_status_t>(failure_);
     if (is_paused_)
         return TW_ERR_NO_RESOURCE;
-    if (send_at_once(message) == UCS_OK)
+    if (try_send_at_once(message))
         return TW_OK;
     Request* request = worker.requests().make(RequestKind::kSend, message.op, message.request_p);
     if (request == nullptr)

@@ -162,9 +162,9 @@ class alignas(128) Worker : public tw_worker {
 
     // ---- Receiving (worker_messages.cc, receiver.hpp)
 
-    ucs_status_t post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
-                            bool is_tagged, const tw_op_t& op, tw_request_h* request_p,
-                            std::uint32_t source);
+    bool try_post_short(void* buffer, std::size_t length, std::uint64_t tag, std::uint64_t mask,
+                        bool is_tagged, const tw_op_t& op, tw_request_h* request_p,
+                        std::uint32_t source);
     ucs_status_t on_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_part(const std::byte* data, std::size_t length);
     ucs_status_t on_rndv(const std::byte* data, std::size_t length);
