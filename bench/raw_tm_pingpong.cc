@@ -92,10 +92,9 @@ void run_side(const Options& options, int fd, bool driver) {
     std::vector<double> times = ping_pong.run(batches_of(options.iterations));
     if (driver) {
         std::sort(times.begin(), times.end());
-        std::printf(
-            "%zu bytes, %llu round trips, half of one: median %.1f ns, min %.1f, p99 %.1f\n",
-            options.size, static_cast<unsigned long long>(times.size() * kBatch),
-            times[times.size() / 2], times.front(), times[times.size() * 99 / 100]);
+        std::printf("%zu bytes, %zu round trips, half of one: median %.1f ns, min %.1f, p99 %.1f\n",
+                    options.size, times.size() * std::size_t{kBatch}, times[times.size() / 2],
+                    times.front(), times[times.size() * 99 / 100]);
     }
 }
 

@@ -256,8 +256,7 @@ void ScriptedPeer::send_tagged(Input& input) {
     }
     Message message;
     append_data(&message, input);
-    const std::uint64_t imm =
-        proto::TagImm::encode(name(input), (choice & 2) != 0, choice & 4U);
+    const std::uint64_t imm = proto::TagImm::encode(name(input), (choice & 2) != 0, choice & 4U);
     uct_ep_tag_eager_bcopy(lane->ep, tag, imm, pack_bytes, &message, 0);
 }
 
