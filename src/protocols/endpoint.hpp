@@ -172,8 +172,8 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool is_closing = false;
     bool peer_is_closed = false;  // the peer's program has closed its own
     bool peer_may_go = false;     // it closes, and all that it has sent was taken
-    bool wants_wireup = false;    // among those that Worker asks to work_slowly()
-    bool is_retired = false;      // among those that Worker asks whether they can go
+    bool wants_wireup = false;    // among those that PeerTable asks to work_slowly()
+    bool is_retired = false;      // among those that PeerTable asks whether they can go
     bool is_up = false;           // the connection was told of, and its end was not
     bool has_notice = false;      // the program is to be told of its failure
     std::uint32_t late = 0;       // requests of it that end when a device is done with them

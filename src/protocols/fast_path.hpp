@@ -116,8 +116,8 @@ inline bool Endpoint::try_send_short_imm(const Outgoing& message) {
     return true;
 }
 
-/// nullptr: no posted receive matches. One that does is posted no more, but a multi-receive, which
-/// gives a part.
+/// nullptr: no posted receive matches, or there is no memory for the part of a multi-receive that
+/// does. Another one that matches is posted no more.
 inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
     if (&space == &matches_.space(true)) [[likely]]
         return static_cast<Request*>(space.posted.match(tag, source));

@@ -70,7 +70,7 @@ void MatchTable::unhold(Endpoint& ep, std::size_t bytes) {
     ep.held_bytes -= bytes;
 }
 
-/// Bytes that each peer may have here at least.
+/// The part of the budget that one peer has: with half of it in use, its eager data is paused.
 std::size_t MatchTable::share() const {
     return options_.unexpected_bytes / (worker_.peers().size() + 1);
 }

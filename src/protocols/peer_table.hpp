@@ -7,8 +7,8 @@
 //    not taken for those of a later connection.
 // 3. The program hears of ends and failures in progress, behind the callbacks of the requests that
 //    ended by them.
-// 4. An endpoint that fails is detached at once, and destroyed in progress when both sides are done
-//    with it.
+// 4. An endpoint that fails is detached at once, and destroyed in progress when the program has it
+//    no more; one that has not failed, when both sides have left.
 #pragma once
 
 #include <uct/api/uct.h>
@@ -68,7 +68,7 @@ class PeerTable {
     std::uint32_t retired_id_of(std::uint64_t worker_id) { return peer_of(worker_id).retired_id; }
     /// False: the hello cannot be taken.
     bool on_hello(std::uint64_t from, HelloMessage message);
-    /// The peer has ended the connection that it has asked to leave, and the program is back.
+    /// The connection has ended and the program wants the endpoint: it makes a new connection.
     void reconnect(Endpoint& ep);
     /// The peer's connection of that number is over, and ours ends with `status`.
     void connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status);
@@ -89,7 +89,7 @@ class PeerTable {
     /// Its operations have ended; the program is told behind their callbacks, in progress.
     void report_failure(Endpoint& ep, ucs_status_t status);
 
-    // ---- Slow work of progress; each returns the number of its events
+    // ---- Slow work of progress; those that return a number count their events
 
     unsigned fail_lanes();
     unsigned run_notices();

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <utility>
 
 #include "protocols/attention.hpp"
 #include "protocols/id_table.hpp"

@@ -20,11 +20,11 @@ class Endpoint;
 struct Request;
 
 /// A message that no receive has matched, or that was claimed. Its data, or the keys of its
-/// rendezvous, lie behind it; it is made and freed by Worker.
+/// rendezvous, lie behind it; it is made and freed by MatchTable.
 ///
 /// 1. While its endpoint lives it is in that one's list, from when it is made until it is freed.
-///    Afterwards it is in the worker's list of orphans, unless it is taken.
-/// 2. While it is in a matcher and its sender may ask for it by its send id, it is in the worker's
+///    Afterwards it is in the table's list of orphans, unless it is taken.
+/// 2. While it is in a matcher and its sender may ask for it by its send id, it is in the table's
 ///    index of those (is_named).
 struct Unexpected : tw_message, UnexpectedMessage {
     Endpoint* ep = nullptr;  // null: the peer is gone

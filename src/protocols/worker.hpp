@@ -153,7 +153,7 @@ class alignas(128) Worker : public tw_worker {
     void finish(Request& request, ucs_status_t status);
     void finish_late(Request& request, ucs_status_t status);
     void end_late(Request& request, ucs_status_t status);
-    /// The endpoint goes: its failure is not told after requests that end late.
+    /// The endpoint goes: requests of it that end late do not come back to it.
     void drop_late(const Endpoint& ep);
     void cancel(Request& request);
     void set_outstanding(Request& request, Endpoint& ep);
