@@ -4,9 +4,10 @@
 messaging layer. A class has at most 40; those that have more may shrink, but not grow."""
 import argparse
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from tidy import tracked_files
 
 FUNCTIONS_MAX = 40
 WHOLE = "protocols/worker.hpp"
@@ -99,11 +100,9 @@ def main():
     parser.add_argument("--all", action="store_true", help="print every class, the largest first")
     options = parser.parse_args()
     root = Path(options.root)
-    files = subprocess.run(["git", "-C", root, "ls-files", "src"], capture_output=True, text=True,
-                           check=True).stdout.split()
     sizes, includers, failures = {}, [], 0
-    for path in files:
-        if not path.endswith((".hpp", ".h", ".cc")) or not (root / path).exists():
+    for path in tracked_files(str(root)):
+        if not path.startswith("src/") or not path.endswith((".hpp", ".h", ".cc")):
             continue
         text = (root / path).read_text()
         if path.startswith("src/protocols/") and f'"{WHOLE}"' in text:
