@@ -28,8 +28,6 @@ class RoomWaiter {
     RoomWaiter(const RoomWaiter&) = delete;
     RoomWaiter& operator=(const RoomWaiter&) = delete;
 
-    bool is_armed() const { return is_armed_; }
-    bool is_draining() const { return is_draining_; }
     /// The lane's pending requests were purged.
     void disarm() { is_armed_ = false; }
 
@@ -68,7 +66,7 @@ class RoomWaiter {
             return UCS_OK;
         const ucs_status_t status = owner_.drain();
         is_draining_ = false;
-        return status;
+        return owner_.drainable() != nullptr ? status : UCS_OK;  // the lane may have gone
     }
 
     Owner& owner_;
