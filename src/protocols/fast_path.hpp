@@ -79,7 +79,7 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
 }
 
 /// The same with an immediate; it may_send_short_imm().
-inline bool Endpoint::try_send_short_imm(const Outgoing& message) {
+[[gnu::always_inline]] inline bool Endpoint::try_send_short_imm(const Outgoing& message) {
     Envelope envelope = plain_envelope(message, peer_names);
     const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
                              {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};

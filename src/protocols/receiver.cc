@@ -32,10 +32,7 @@ bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, 
     arrival.length = body.length;
     arrival.send_id = body.send_id;
     arrival.bytes = body.data;
-    if (request == nullptr)
-        arrive_unmatched(ep, arrival);
-    else
-        arrive(ep, arrival, request);
+    arrive_or_match(ep, arrival, request);
     return true;
 }
 
@@ -53,10 +50,7 @@ bool Receiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, R
     arrival.length = arrival.rts.length;
     arrival.send_id = arrival.rts.send_id;
     arrival.is_rndv = true;
-    if (request == nullptr)
-        arrive_unmatched(ep, arrival);
-    else
-        arrive(ep, arrival, request);
+    arrive_or_match(ep, arrival, request);
     return true;
 }
 
@@ -80,13 +74,9 @@ void Receiver::announce(Endpoint& ep, AmId am, const Header& header, WireBytes b
 /// The oldest announced message goes; if its place has come, it was counted out then.
 void Receiver::drop_announced(Endpoint& ep) {
     if (const Announced& oldest = ep.announced.front(); !oldest.has_come)
-        count_out(ep, oldest);
+        worker_.matches().unhold(ep, oldest.held());
     ep.announced.pop_front();
     ++ep.first_announced;
-}
-
-void Receiver::count_out(Endpoint& ep, const Announced& message) {
-    worker_.matches().unhold(ep, message.held());
 }
 
 bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
@@ -96,7 +86,7 @@ bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint6
         return worker_.drop("place of no message", sizeof place);
     const Announced message = std::exchange(ep.announced[index], Announced{});
     ep.announced[index].has_come = true;
-    count_out(ep, message);
+    worker_.matches().unhold(ep, message.held());
     while (!ep.announced.empty() && ep.announced.front().has_come)
         drop_announced(ep);
     bool is_message = message.header.tag == tag;
@@ -108,6 +98,14 @@ bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint6
         is_message = take_eager(ep, message.header, message.bytes, request);
     worker_.matches().resume_if_free(&ep);
     return is_message;
+}
+
+/// As arrive(), but null: none was looked for yet.
+void Receiver::arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request) {
+    if (request == nullptr)
+        arrive_unmatched(ep, arrival);
+    else
+        arrive(ep, arrival, request);
 }
 
 void Receiver::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {

@@ -121,7 +121,7 @@ class Receiver {
     void end_receive(Request& request, Endpoint& ep);
     void use_room(Request& part, std::size_t bytes);
     void drop_announced(Endpoint& ep);
-    void count_out(Endpoint& ep, const Announced& message);
+    void arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request);
     void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
     bool register_target(Request& request, const Rail& rail);
     void count_copy();

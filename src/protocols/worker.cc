@@ -240,8 +240,8 @@ void Worker::set_handlers(Rail& rail) {
     };
     set(AmId::kEager, handle<&Worker::on_eager>);
     set(AmId::kPart, handle<&Worker::on_part>);
-    set(AmId::kRts, handle<&Worker::on_rndv>);
-    set(AmId::kRtr, handle<&Worker::on_put>);
+    set(AmId::kRts, handle<&Worker::on_rts>);
+    set(AmId::kRtr, handle<&Worker::on_rtr>);
     set(AmId::kData, handle<&Worker::on_data>);
     set(AmId::kControl, handle<&Worker::on_control>);
     set(AmId::kWireup, handle<&Worker::on_wireup>);

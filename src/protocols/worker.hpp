@@ -167,8 +167,8 @@ class alignas(128) Worker : public tw_worker {
                         std::uint32_t source);
     ucs_status_t on_eager(const std::byte* data, std::size_t length);
     ucs_status_t on_part(const std::byte* data, std::size_t length);
-    ucs_status_t on_rndv(const std::byte* data, std::size_t length);
-    ucs_status_t on_put(const std::byte* data, std::size_t length);
+    ucs_status_t on_rts(const std::byte* data, std::size_t length);
+    ucs_status_t on_rtr(const std::byte* data, std::size_t length);
     ucs_status_t on_data(const std::byte* data, std::size_t length);
     ucs_status_t on_control(const std::byte* data, std::size_t length);
     ucs_status_t on_wireup(const std::byte* data, std::size_t length);

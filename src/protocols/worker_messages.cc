@@ -72,7 +72,7 @@ ucs_status_t Worker::on_eager_among_others(Endpoint& ep, Header header, const st
     return UCS_OK;
 }
 
-ucs_status_t Worker::on_rndv(const std::byte* data, std::size_t length) {
+ucs_status_t Worker::on_rts(const std::byte* data, std::size_t length) {
     Header header;
     if (!decode({data, length}, &header))
         return garbage("rendezvous", length);
@@ -107,7 +107,7 @@ ucs_status_t Worker::on_data(const std::byte* data, std::size_t length) {
     return receiver_.take_data(*ep, message) ? UCS_OK : garbage("data of a rendezvous", length);
 }
 
-ucs_status_t Worker::on_put(const std::byte* data, std::size_t length) {
+ucs_status_t Worker::on_rtr(const std::byte* data, std::size_t length) {
     RtrMessage message;
     if (!decode({data, length}, &message))
         return garbage("offer to write", length);
