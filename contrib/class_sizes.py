@@ -14,7 +14,6 @@ WHOLE = "protocols/worker.hpp"
 # Larger ones, with what they have. A class that shrinks is entered anew, until it is here no more.
 LARGER = {
     "src/protocols/endpoint.hpp:Endpoint": 112,
-    "src/protocols/worker.hpp:Worker": 76,
     "src/uct/ib/dc/dc_iface.hpp:DcIface": 78,
     "src/uct/ib/message_ep.hpp:MessageEp": 53,
     "src/uct/ib/message_iface.hpp:MessageIface": 125,
@@ -29,7 +28,7 @@ LARGER = {
     "src/vhca/core/responder.hpp:Responder": 51,
     "src/vhca/engine/engine.hpp:Engine": 41,
 }
-INCLUDERS_MAX = 30
+INCLUDERS_MAX = 6
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')

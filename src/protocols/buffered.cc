@@ -6,7 +6,8 @@
 #include <new>
 
 #include "protocols/arrival.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/endpoint.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {

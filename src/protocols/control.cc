@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include "protocols/control_message.hpp"
+#include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
+#include "protocols/peer_table.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/receiver.hpp"
 #include "protocols/stripe.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -280,7 +283,7 @@ void Endpoint::on_control(const Control& message) {
             break;
         case ControlOp::kResume:
             is_paused_ = false;
-            worker.count_resumed();
+            worker.count_event();
             break;
         case ControlOp::kBye:
             on_bye();

@@ -8,9 +8,11 @@
 #include <fmt/format.h>
 
 #include "protocols/arrival.hpp"
+#include "protocols/endpoint.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/receiver.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -36,7 +38,7 @@ Arrival arrival_of(uct_tag_t tag, std::uint64_t imm, std::span<const std::byte> 
 
 }  // namespace
 
-DeviceTags::DeviceTags(Worker& worker, Rail& rail, std::uint64_t sender_mask)
+DeviceTags::DeviceTags(WorkerCore& worker, Rail& rail, std::uint64_t sender_mask)
     : worker_(worker),
       rail_(rail),
       md_(rail.domain().md),
@@ -105,9 +107,9 @@ DeviceTags::Rule DeviceTags::rule_for(const Request& request) const {
         return Rule::kKind;
     if (overlaps_held(request))
         return Rule::kOrder;
-    const bool all_are_here = is_wide(request)
-                                  ? direct_peers_ != 0 && direct_peers_ == worker_.peers().size()
-                                  : senders_.contains(request.tag & sender_mask_);
+    const bool all_are_here =
+        is_wide(request) ? direct_peers_ != 0 && direct_peers_ == worker_.endpoints().size()
+                         : senders_.contains(request.tag & sender_mask_);
     if (!all_are_here)
         return Rule::kPeers;
     return free_ == nullptr ? Rule::kFull : Rule::kGiven;
@@ -289,7 +291,7 @@ void DeviceTags::completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t 
         inline_data != nullptr ? static_cast<const std::byte*>(inline_data) : receive.bounce;
     Request& request = *detach(receive);
     worker_.count(WorkerCounter::kTagMatched);
-    Endpoint* ep = worker_.peers().find(TagImm::decode(imm).sender);
+    Endpoint* ep = worker_.endpoints().find(TagImm::decode(imm).sender);
     if (status != UCS_OK || ep == nullptr) {
         // A sender that is gone has taken back what nobody had received.
         put_back(receive);
@@ -320,7 +322,7 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
                     std::min(length, receive.before.size()));
     put_back(receive);
     worker_.count(WorkerCounter::kTagMatched);
-    Endpoint* ep = is_place ? worker_.peers().find(place.sender) : nullptr;
+    Endpoint* ep = is_place ? worker_.endpoints().find(place.sender) : nullptr;
     if (ep != nullptr)
         learn(tag, *ep);
     if (ep == nullptr || !worker_.receiver().take_announced(*ep, place, tag, &request))
@@ -331,7 +333,7 @@ void DeviceTags::requested(DeviceReceive& receive, uct_tag_t tag, const void* he
 
 ucs_status_t DeviceTags::on_eager(const void* data, std::size_t length, unsigned flags,
                                   uct_tag_t tag, std::uint64_t imm) {
-    Endpoint* ep = worker_.peers().find(TagImm::decode(imm).sender);
+    Endpoint* ep = worker_.endpoints().find(TagImm::decode(imm).sender);
     if ((flags & UCT_CB_PARAM_FLAG_MORE) != 0)
         return worker_.garbage("tagged message", length);
     if (ep == nullptr)
@@ -346,7 +348,7 @@ ucs_status_t DeviceTags::on_request(const void* header, std::size_t length, uct_
     Placeholder place{};
     if (!decode({static_cast<const std::byte*>(header), length}, &place))
         return worker_.garbage("place of a tagged message", length);
-    Endpoint* ep = worker_.peers().find(place.sender);
+    Endpoint* ep = worker_.endpoints().find(place.sender);
     if (ep == nullptr)
         return worker_.of_nobody(place.sender, "place of a tagged message", length);
     learn(tag, *ep);
@@ -388,13 +390,14 @@ void DeviceTags::gone(Endpoint& ep) {
 }
 
 std::string DeviceTags::description() const {
-    const std::size_t elsewhere = worker_.peers().size() - direct_peers_;
+    const std::size_t elsewhere = worker_.endpoints().size() - direct_peers_;
     std::string text = fmt::format("{}:{}, {} receives with it, {} in software", rail_.transport(),
                                    rail_.device(), given_, held_);
     if (direct_peers_ == 0)
         text += "; no peer sends there";
     else if (elsewhere != 0)
-        text += fmt::format("; {} of {} peers send elsewhere", elsewhere, worker_.peers().size());
+        text +=
+            fmt::format("; {} of {} peers send elsewhere", elsewhere, worker_.endpoints().size());
     return text;
 }
 

@@ -38,7 +38,7 @@ namespace tagwire::proto {
 class DeviceTags;
 class Endpoint;
 class Rail;
-class Worker;
+class WorkerCore;
 
 /// A receive that is with the device: what the transport knows it by.
 struct DeviceReceive : uct_tag_context_t {
@@ -58,7 +58,7 @@ struct DeviceReceive : uct_tag_context_t {
 class DeviceTags {
   public:
     /// `rail` matches tags; `sender_mask`: bits of a tag that tell who sent it, 0: none.
-    DeviceTags(Worker& worker, Rail& rail, std::uint64_t sender_mask);
+    DeviceTags(WorkerCore& worker, Rail& rail, std::uint64_t sender_mask);
     DeviceTags(const DeviceTags&) = delete;
     DeviceTags& operator=(const DeviceTags&) = delete;
     ~DeviceTags();
@@ -115,7 +115,7 @@ class DeviceTags {
 
     static constexpr std::size_t kHeldBuckets = 256;
 
-    Worker& worker_;
+    WorkerCore& worker_;
     Rail& rail_;
     const uct_md_h md_;  // lives longer than the rail
     const std::uint64_t sender_mask_;

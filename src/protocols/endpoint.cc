@@ -8,9 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "protocols/peer_table.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/receiver.hpp"
 #include "protocols/stripe.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -199,7 +201,7 @@ void Endpoint::on_left(bool is_gone) {
     drain_and_arm();
 }
 
-Endpoint::Endpoint(Worker& owner, std::uint64_t peer_id) : worker(owner), worker_id(peer_id) {}
+Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer_id) : worker(owner), worker_id(peer_id) {}
 
 Endpoint::~Endpoint() {
     disconnect();

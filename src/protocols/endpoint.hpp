@@ -67,7 +67,7 @@ enum class EpState : std::uint8_t { kGreeting, kOffering, kReady, kFailed };
 
 class Endpoint : public tw_ep, public ucs::FromReserve {
   public:
-    Endpoint(Worker& owner, std::uint64_t peer_id);
+    Endpoint(WorkerCore& owner, std::uint64_t peer_id);
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
     ~Endpoint();
@@ -163,7 +163,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
     tw_ep_h handle() { return is_open && !is_closing ? this : nullptr; }
 
-    Worker& worker;
+    WorkerCore& worker;
     const std::uint64_t worker_id;  // of the peer
     std::uint32_t id = 0;           // by which the peer names itself, new for each connection
     std::uint32_t source = 0;       // what matching knows it by, the same for all endpoints to it

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 

@@ -54,7 +54,7 @@ tw_status_t check_op(const char* call, const tw_op_t& op, std::uint32_t allowed)
     return TW_OK;
 }
 
-tw_status_t check_memory(const char* call, const Worker& worker, const tw_op_t& op,
+tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
                          const void* base, size_t length, const tw_iov_t* list, size_t count) {
     if (op.mem == nullptr)
         return TW_OK;
@@ -175,7 +175,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     return TW_ERR_INVALID_PARAM;
 }
 
-[[gnu::noinline]] tw_status_t check_receive(const char* call, const Worker& worker,
+[[gnu::noinline]] tw_status_t check_receive(const char* call, const WorkerCore& worker,
                                             const Incoming& wanted) {
     const tw_op_t& op = *wanted.op;
     tw_status_t status = check_op(call, op, kRecvFlags);
@@ -228,7 +228,7 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
             return false;
         source = from.source;
     }
-    return worker.try_post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
+    return try_post_short(worker, buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
 }
 
 // These have the arguments of the calls of the API, so that those jump here.
@@ -261,8 +261,8 @@ tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try 
     if (handle == nullptr || worker_of(handle).receives_long || !is_plain_receive(how) ||
         (buffer == nullptr && length > 0)) [[unlikely]]
         return false;
-    return worker_of(handle).try_post_short(buffer, length, tag, ~ignore, is_tagged, how, request_p,
-                                            kAnySource);
+    return try_post_short(worker_of(handle), buffer, length, tag, ~ignore, is_tagged, how,
+                          request_p, kAnySource);
 }
 
 tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,
@@ -279,7 +279,7 @@ tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* i
 }
 
 tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
-    Worker& worker = ep.worker;
+    Worker& worker = worker_of(ep.worker);
     if (op == nullptr && request_p == nullptr) {
         worker.peers().close(ep);
         return TW_OK;
@@ -379,7 +379,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
 
 tw_status_t tw_request_cancel(tw_request_h request) try {
     TW_REFUSE_NULL(request);
-    Worker& worker = *request_of(request).worker;
+    Worker& worker = worker_of(*request_of(request).worker);
     const Entry entry(worker);
     const LeavesWork work(worker);
     worker.cancel(request_of(request));
@@ -390,7 +390,7 @@ tw_status_t tw_request_cancel(tw_request_h request) try {
 
 tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
     TW_REFUSE_NULL(request);
-    Worker& worker = *request_of(request).worker;
+    WorkerCore& worker = *request_of(request).worker;
     const Entry entry(worker);
     return RequestTable::test(request_of(request), done);
 }
@@ -398,7 +398,7 @@ tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
 void tw_request_free(tw_request_h request) {
     if (request == nullptr)
         return;
-    Worker& worker = *request_of(request).worker;
+    WorkerCore& worker = *request_of(request).worker;
     const Entry entry(worker);
     worker.requests().abandon(request_of(request));
 }

@@ -62,16 +62,16 @@ class Wait {
             return TW_ERR_INVALID_PARAM;
         }
         if (mode_ == TW_WAIT_SLEEP && fd_ < 0) {
-            const ucs_status_t opened = worker_.event_fd(&fd_);
+            const ucs_status_t opened = worker_.waiting().event_fd(&fd_);
             if (opened != UCS_OK)
                 return tw(opened);
         }
         falls_asleep_ = false;
-        Waiter& me = worker_.wake_up(std::exchange(told_of_, 0));
+        Waiter& me = worker_.waiting().wake_up(std::exchange(told_of_, 0));
         const tw_status_t status = look(me, is_over);
         me.waits = status == TW_INPROGRESS;
         if (worker_.is_watched())
-            worker_.settle(false);
+            worker_.waiting().settle(false);
         return status;
     }
 
@@ -80,14 +80,14 @@ class Wait {
         Seen seen{.was_interrupted = std::exchange(was_interrupted_, false)};
         if (is_over(me, seen))
             return TW_OK;
-        seen.moved = worker_.progress_for(me);
+        seen.moved = worker_.waiting().progress_for(me);
         if (is_over(me, seen))
             return TW_OK;
         if (end_ns_ != UINT64_MAX && tagwire::ucs::clock_now_ns() >= end_ns_)
             return TW_ERR_TIMED_OUT;
         if (mode_ != TW_WAIT_SLEEP)
             return TW_INPROGRESS;
-        const ucs_status_t status = worker_.fall_asleep(me, &arming_);
+        const ucs_status_t status = worker_.waiting().fall_asleep(me, &arming_);
         if (status != UCS_OK)
             return status == UCS_ERR_BUSY ? TW_INPROGRESS : tw(status);
         falls_asleep_ = true;
@@ -122,7 +122,7 @@ class Wait {
 Worker* worker_of_first(std::span<const tw_request_h> requests) {
     const auto found =
         std::ranges::find_if(requests, [](auto handle) { return handle != nullptr; });
-    return found == requests.end() ? nullptr : request_of(*found).worker;
+    return found == requests.end() ? nullptr : &worker_of(*request_of(*found).worker);
 }
 
 /// All are of `worker` and are not told elsewhere: others may be the library's again already.
@@ -173,7 +173,7 @@ tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(fd_p);
     const Entry entry(worker_of(worker));
-    return tw(worker_of(worker).event_fd(fd_p));
+    return tw(worker_of(worker).waiting().event_fd(fd_p));
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
@@ -181,14 +181,14 @@ tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) try {
 tw_status_t tw_worker_arm(tw_worker_h worker) try {
     TW_REFUSE_NULL(worker);
     const Entry entry(worker_of(worker));
-    return tw(worker_of(worker).arm());
+    return tw(worker_of(worker).waiting().arm());
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
 
 tw_status_t tw_worker_signal(tw_worker_h worker) {
     TW_REFUSE_NULL(worker);
-    worker_of(worker).signal();
+    worker_of(worker).waiting().signal();
     return TW_OK;
 }
 
@@ -196,7 +196,7 @@ tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t tim
     TW_REFUSE_NULL(handle);
     Worker& worker = worker_of(handle);
     return Wait(__func__, worker, mode, timeout_ns).run([&](Waiter& me, const Seen& seen) {
-        const std::uint64_t ends = worker.ends(), signals = worker.signals();
+        const std::uint64_t ends = worker.ends(), signals = worker.waiting().signals();
         if (seen.moved == 0 && !seen.was_interrupted && !worker.requests().has_completions() &&
             ends == me.seen_ends && signals == me.seen_signals)
             return false;

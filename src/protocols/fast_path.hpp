@@ -12,7 +12,7 @@
 
 #include "protocols/eager_header.hpp"
 #include "protocols/endpoint.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/memory/copy_short.hpp"
 
 namespace tagwire::proto {
@@ -92,19 +92,20 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
 
 /// False: the slow path. `op` is a plain receive's but for its source; no device
 /// matches tags.
-[[gnu::always_inline]] inline bool Worker::try_post_short(void* buffer, std::size_t length,
-                                                          std::uint64_t tag, std::uint64_t mask,
-                                                          bool is_tagged, const tw_op_t& op,
-                                                          tw_request_h* request_p,
-                                                          std::uint32_t source) {
+[[gnu::always_inline]] inline bool try_post_short(WorkerCore& worker, void* buffer,
+                                                  std::size_t length, std::uint64_t tag,
+                                                  std::uint64_t mask, bool is_tagged,
+                                                  const tw_op_t& op, tw_request_h* request_p,
+                                                  std::uint32_t source) {
     const RequestState posted{.kind = RequestKind::kReceive,
                               .is_tagged = is_tagged,
                               .was_named = request_p != nullptr,
                               .is_posted = true};
-    MatchSpace& in = space(is_tagged);
-    if (!in.unexpected.empty() || !requests_.has_free()) [[unlikely]]
+    MatchSpace& in = worker.space(is_tagged);
+    RequestTable& requests = worker.requests();
+    if (!in.unexpected.empty() || !requests.has_free()) [[unlikely]]
         return false;
-    auto* request = requests_.make_plain(*this, op, posted);
+    auto* request = requests.make_plain(worker, op, posted);
     request->buffer.base = static_cast<std::byte*>(buffer);
     request->buffer.length = length;
     request->tag = tag;
@@ -118,8 +119,9 @@ inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
 
 /// nullptr: no posted receive matches, or there is no memory for the part of a multi-receive that
 /// does. Another one that matches is posted no more.
-inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_t source) {
-    if (&space == &matches_.space(true)) [[likely]]
+inline Request* match(WorkerCore& worker, MatchSpace& space, std::uint64_t tag,
+                      std::uint32_t source) {
+    if (&space == &worker.space(true)) [[likely]]
         return static_cast<Request*>(space.posted.match(tag, source));
     auto* request = static_cast<Request*>(space.posted.find(tag, source));
     if (request == nullptr)
@@ -128,7 +130,7 @@ inline Request* Worker::match(MatchSpace& space, std::uint64_t tag, std::uint32_
         space.posted.cancel(*request);
         return request;
     }
-    return requests_.make_part(*request);
+    return worker.requests().make_part(*request);
 }
 
 /// Whether end_short() can end this receive of a message of `length` bytes.
@@ -142,10 +144,10 @@ inline constexpr std::size_t kShortCopyMax = 256;
 /// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but
 /// kTagged and kImm.
 template <bool kIsLong>
-[[gnu::always_inline]] inline void Worker::end_short(Request& request, Endpoint& ep,
-                                                     const Header& header, const std::byte* data,
-                                                     std::size_t length, std::uint64_t imm) {
-    count(WorkerCounter::kRxExpected);
+[[gnu::always_inline]] inline void end_short(WorkerCore& worker, Request& request, Endpoint& ep,
+                                             const Header& header, const std::byte* data,
+                                             std::size_t length, std::uint64_t imm) {
+    worker.count(WorkerCounter::kRxExpected);
     if constexpr (kIsLong)
         std::memcpy(request.buffer.base, data, length);
     else
@@ -164,7 +166,7 @@ template <bool kIsLong>
     done.ep = ep.handle();
     done.message = nullptr;
     const tw_complete_cb_t complete = request.complete;
-    requests_.release_plain(request);
+    worker.requests().release_plain(request);
     complete(&done);
 }
 

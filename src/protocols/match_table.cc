@@ -9,7 +9,8 @@
 #include <fmt/format.h>
 
 #include "protocols/arrival.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/endpoint.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -72,7 +73,7 @@ void MatchTable::unhold(Endpoint& ep, std::size_t bytes) {
 
 /// The part of the budget that one peer has: with half of it in use, its eager data is paused.
 std::size_t MatchTable::share() const {
-    return options_.unexpected_bytes / (worker_.peers().size() + 1);
+    return options_.unexpected_bytes / (worker_.endpoints().size() + 1);
 }
 
 bool MatchTable::may_send_data(const Endpoint& ep) const {
@@ -88,7 +89,7 @@ void MatchTable::resume_if_free(Endpoint* ep) {
     }
     if (has_paused_eager_ && budget_.is_data_resumed()) {
         has_paused_eager_ = false;
-        worker_.peers().for_each([&](Endpoint& held) {
+        worker_.endpoints().for_each([&](Endpoint& held) {
             if (held.told_to_pause_eager && may_send_data(held)) {
                 held.told_to_pause_eager = false;
                 held.control(ResumeEager{});
@@ -97,7 +98,7 @@ void MatchTable::resume_if_free(Endpoint* ep) {
     }
     if (has_paused_ && budget_.is_all_resumed()) {
         has_paused_ = false;
-        worker_.peers().for_each([](Endpoint& held) {
+        worker_.endpoints().for_each([](Endpoint& held) {
             if (std::exchange(held.told_to_pause, false))
                 held.control(Resume{});
         });

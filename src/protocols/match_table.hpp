@@ -25,11 +25,11 @@
 namespace tagwire::proto {
 
 struct Arrival;
-class Worker;
+class WorkerCore;
 
 class MatchTable {
   public:
-    MatchTable(Worker& owner, const Options& options)
+    MatchTable(WorkerCore& owner, const Options& options)
         : worker_(owner),
           options_(options),
           budget_(options.unexpected_bytes, options.envelopes_max) {}
@@ -86,7 +86,7 @@ class MatchTable {
     void remove_orphan(Unexpected& message);
     void end(Unexpected& message, bool is_dropped);
 
-    Worker& worker_;
+    WorkerCore& worker_;
     const Options& options_;
     MatchSpace spaces_[2];
     Budget budget_;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -34,7 +34,7 @@ Memory::~Memory() {
     --context_.users;
 }
 
-CachedRegion* Worker::cache_region(const Request& request, std::size_t domain, RegUse use) {
+CachedRegion* WorkerCore::cache_region(const Request& request, std::size_t domain, RegUse use) {
     RegCache* cache = context_.cache();
     const Buffer& buffer = request.buffer;
     const std::size_t bytes =

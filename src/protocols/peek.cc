@@ -2,7 +2,9 @@
 // Peeks and claims.
 #include <algorithm>
 
-#include "protocols/worker.hpp"
+#include "protocols/endpoint.hpp"
+#include "protocols/receiver.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {

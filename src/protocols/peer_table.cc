@@ -5,7 +5,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "protocols/worker.hpp"
+#include "protocols/device_tags.hpp"
+#include "protocols/endpoint.hpp"
+#include "protocols/receiver.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {
@@ -61,7 +64,7 @@ void PeerTable::forget_idle() {
 
 Endpoint* PeerTable::make_endpoint(std::uint64_t worker_id) {
     auto ep = std::make_unique<Endpoint>(worker_, worker_id);
-    ep->id = ids_.add(*ep);
+    ep->id = worker_.endpoints().add(*ep);
     if (ep->id == 0)
         return nullptr;
     ep->source = peer_of(worker_id).source;
@@ -117,9 +120,9 @@ ucs_status_t PeerTable::connect_to(std::uint64_t worker_id, void* user_data, End
 
 /// Messages of its peer find no endpoint from now on.
 void PeerTable::release_id(Endpoint& ep) {
-    if (ids_.find(ep.id) != &ep)
+    if (worker_.endpoints().find(ep.id) != &ep)
         return;
-    ids_.remove(ep.id);
+    worker_.endpoints().remove(ep.id);
     if (worker_.device_tags() != nullptr)
         worker_.device_tags()->gone(ep);
 }
@@ -142,7 +145,7 @@ void PeerTable::reconnect(Endpoint& ep) {
         worker_.finish(*request, UCS_ERR_CONNECTION_RESET);
     if (ep.failure() != UCS_OK)
         return;  // a callback has closed it
-    ep.id = ids_.add(ep);
+    ep.id = worker_.endpoints().add(ep);
     if (ep.id == 0)
         return ep.fail(UCS_ERR_NO_MEMORY);
     ep.begin_anew();

@@ -20,7 +20,6 @@
 
 #include "protocols/api/tw_context.h"
 #include "protocols/endpoint.hpp"
-#include "protocols/id_table.hpp"
 #include "protocols/notices.hpp"
 #include "ucs/memory/reserve.hpp"
 
@@ -28,21 +27,13 @@ namespace tagwire::proto {
 
 class PeerTable {
   public:
-    PeerTable(Worker& owner, const tw_worker_params_t& params) : worker_(owner), notices_(params) {}
+    PeerTable(WorkerCore& owner, const tw_worker_params_t& params)
+        : worker_(owner), notices_(params) {}
     PeerTable(const PeerTable&) = delete;
     PeerTable& operator=(const PeerTable&) = delete;
 
     // ---- Endpoints
 
-    /// The endpoint that a message names as its sender; nullptr: none.
-    Endpoint* find(std::uint32_t id) const { return ids_.find(id); }
-    /// An endpoint has had the id.
-    bool is_past(std::uint32_t id) const { return ids_.is_past(id); }
-    std::size_t size() const { return ids_.size(); }
-    template <class Visit>
-    void for_each(Visit visit) {
-        ids_.for_each(visit);
-    }
     /// Peers, also some that have no endpoint any more.
     std::size_t remembered() const { return peers_.size(); }
     /// nullptr: none.
@@ -132,8 +123,7 @@ class PeerTable {
     void fail_lane(const LaneFailure& failure);
     void log_unreachable(std::uint64_t worker_id, const std::string& why);
 
-    Worker& worker_;
-    IdTable<Endpoint> ids_;
+    WorkerCore& worker_;
     ucs::ReserveHashMap<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
     // Failed or replaced; the program has not closed them, or they have not been destroyed.
     ucs::ReserveHashMap<Endpoint*, std::unique_ptr<Endpoint>> detached_;

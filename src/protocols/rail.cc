@@ -9,7 +9,7 @@
 #include "protocols/rail_costs.hpp"
 #include "protocols/scheme.hpp"
 #include "protocols/stripe.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 

@@ -20,7 +20,7 @@
 
 namespace tagwire::proto {
 
-class Worker;
+class WorkerCore;
 
 /// For an interface whose device shall match tags.
 struct TagCallbacks {
@@ -30,7 +30,7 @@ struct TagCallbacks {
 
 class Rail {
   public:
-    Rail(Worker& worker, std::uint8_t index, const Resource& resource)
+    Rail(WorkerCore& worker, std::uint8_t index, const Resource& resource)
         : is_auxiliary(resource.is_auxiliary),
           worker_(worker),
           index_(index),
@@ -48,7 +48,7 @@ class Rail {
     /// Progress of one that is not enabled. Returns what uct_iface_progress() does.
     unsigned look();
 
-    Worker& worker() const { return worker_; }
+    WorkerCore& worker() const { return worker_; }
     std::uint8_t index() const { return index_; }
     const char* transport() const { return resource_.desc.tl_name; }
     const char* device() const { return resource_.desc.dev_name; }
@@ -99,7 +99,7 @@ class Rail {
     ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
     void select();
 
-    Worker& worker_;
+    WorkerCore& worker_;
     std::uint8_t index_;
     bool matches_tags_ = false;
     bool is_enabled_ = false;

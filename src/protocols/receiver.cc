@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "protocols/arrival.hpp"
+#include "protocols/device_tags.hpp"
+#include "protocols/endpoint.hpp"
 #include "protocols/fast_path.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -110,15 +112,26 @@ void Receiver::arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* re
 
 void Receiver::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
     arrive(ep, arrival,
-           worker_.match(worker_.space((arrival.flags & kTagged) != 0), arrival.tag, ep.source));
+           match(worker_, worker_.space((arrival.flags & kTagged) != 0), arrival.tag, ep.source));
 }
 
 void Receiver::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
     if (request == nullptr)
         return worker_.matches().add(ep, arrival);
-    worker_.unposted(*request);
+    unposted(*request);
     worker_.count(WorkerCounter::kRxExpected);
     deliver(*request, ep, arrival);
+}
+
+void Receiver::unpost(Request& request) {
+    worker_.space(request.is_tagged).posted.cancel(request);
+    unposted(request);
+}
+
+void Receiver::unposted(Request& request) {
+    request.is_posted = false;
+    if (worker_.device_tags() != nullptr && request.is_tagged)
+        worker_.device_tags()->left(request);
 }
 
 /// Fills in the message's fields of the completion.

@@ -21,7 +21,7 @@
 namespace tagwire::proto {
 
 struct Arrival;
-class Worker;
+class WorkerCore;
 
 /// Parameters of a receive call.
 struct Incoming {
@@ -42,7 +42,7 @@ struct Incoming {
 /// and the sender is not told.
 class BufferedReceives {
   public:
-    explicit BufferedReceives(Worker& owner) : worker_(owner) {}
+    explicit BufferedReceives(WorkerCore& owner) : worker_(owner) {}
 
     /// `request` has matched a message that comes now.
     void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
@@ -58,12 +58,12 @@ class BufferedReceives {
     void report_buffered(Unexpected& message);
     void drop_buffered(Unexpected& message, ucs_status_t status);
 
-    Worker& worker_;
+    WorkerCore& worker_;
 };
 
 class Receiver {
   public:
-    explicit Receiver(Worker& owner) : worker_(owner), buffered_(owner) {}
+    explicit Receiver(WorkerCore& owner) : worker_(owner), buffered_(owner) {}
     Receiver(const Receiver&) = delete;
     Receiver& operator=(const Receiver&) = delete;
 
@@ -71,6 +71,9 @@ class Receiver {
     tw_status_t receive(const Incoming& wanted);
     /// The multi-receive takes no more messages; it ends when its parts have.
     void close_multi(Request& parent, ucs_status_t status);
+    /// A receive leaves the list of posted ones; it has left it.
+    void unpost(Request& request);
+    void unposted(Request& request);
     /// Fills in the message's fields of the completion.
     static void describe(Request& request, const Unexpected& message);
 
@@ -126,7 +129,7 @@ class Receiver {
     bool register_target(Request& request, const Rail& rail);
     void count_copy();
 
-    Worker& worker_;
+    WorkerCore& worker_;
     BufferedReceives buffered_;
 };
 

@@ -6,7 +6,7 @@
 //       +--- queued (sends) --- outstanding --- ended --- reported (callback, queue, test)
 //       +--- posted (receives) -- outstanding -----^
 //
-// 1. It ends once (Worker::finish) and is reported once.
+// 1. It ends once (WorkerCore::finish) and is reported once.
 // 2. While it is in an endpoint's list of outstanding requests, that endpoint ends it if it fails.
 // 3. Memory is the pool's, or the program's (is_foreign) for as long as the operation lasts.
 // 4. Whoever takes a request out of a matcher makes it whole, or ends it at once (fast_path.hpp).
@@ -30,7 +30,7 @@ struct CachedRegion;
 struct DeviceReceive;
 class Endpoint;
 class Memory;
-class Worker;
+class WorkerCore;
 struct Domain;
 struct Request;
 
@@ -75,7 +75,7 @@ struct Transfer;
 /// The completion that the transport counts down when it has transmitted a message. It may do so
 /// long after the endpoint has failed: this lives until then, without a request that has ended.
 struct Transmission : uct_completion_t {
-    Worker* worker = nullptr;
+    WorkerCore* worker = nullptr;
     Request* request = nullptr;
 };
 
@@ -107,7 +107,7 @@ struct alignas(4) RequestState {  // one word to write
 /// its call to its callback. For everything else it is made whole first.
 struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     Buffer buffer;  // base and length; the rest when it is whole
-    Worker* worker;
+    WorkerCore* worker;
     tw_complete_cb_t complete;
     void* context;
     std::uint32_t flags;  // TW_OP_x
@@ -139,7 +139,7 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
     tw_completion_t done;
 
     /// Nothing has happened to it yet, and it is not whole.
-    Request(Worker& owner, const tw_op_t& op, RequestState state)
+    Request(WorkerCore& owner, const tw_op_t& op, RequestState state)
         : RequestState(state),
           worker(&owner),
           complete(op.complete),

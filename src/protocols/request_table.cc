@@ -5,8 +5,9 @@
 #include <memory>
 #include <utility>
 
+#include "protocols/endpoint.hpp"
 #include "protocols/memory.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -152,7 +153,7 @@ Transmission* RequestTable::make_transmission(Request& request) {
     transmission->func = [](uct_completion_t* self) {
         auto* ended = static_cast<Transmission*>(self);
         Request* sent = ended->request;
-        Worker& owner = *ended->worker;
+        WorkerCore& owner = *ended->worker;
         const ucs_status_t status = ended->status;
         owner.requests().release(*ended);
         if (sent == nullptr)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The requests of a worker: their memory, the ids by which peers name them, and the report of their
-// ends. Worker::finish() ends them.
+// ends. WorkerCore::finish() ends them.
 //
 // 1. Callbacks of the program run in progress only, in the order of the ends.
 // 2. A pool that is used up is no error of the table: the caller refuses its operation.
@@ -21,7 +21,7 @@ namespace tagwire::proto {
 
 class RequestTable {
   public:
-    RequestTable(Worker& owner, Attention& attention) : worker_(owner), attention_(attention) {}
+    RequestTable(WorkerCore& owner, Attention& attention) : worker_(owner), attention_(attention) {}
     RequestTable(const RequestTable&) = delete;
     RequestTable& operator=(const RequestTable&) = delete;
 
@@ -37,7 +37,7 @@ class RequestTable {
     /// The request of a call.
     Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
     /// A plain receive that is posted on the fast path. A request is free.
-    [[gnu::always_inline]] Request* make_plain(Worker& owner, const tw_op_t& op,
+    [[gnu::always_inline]] Request* make_plain(WorkerCore& owner, const tw_op_t& op,
                                                RequestState state) {
         return ::new (pool_.get()) Request(owner, op, state);
     }
@@ -89,7 +89,7 @@ class RequestTable {
   private:
     void call_back(Request& request);
 
-    Worker& worker_;
+    WorkerCore& worker_;
     Attention& attention_;
     bool is_silent_ = false;
     ucs::Mpool pool_;

@@ -9,9 +9,10 @@
 #include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
+#include "protocols/receiver.hpp"
 #include "protocols/scheme.hpp"
 #include "protocols/transfer.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 

@@ -7,7 +7,7 @@
 #include "protocols/envelope.hpp"
 #include "protocols/fast_path.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 

@@ -7,7 +7,7 @@
 #include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 

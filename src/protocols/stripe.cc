@@ -9,7 +9,7 @@
 #include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -81,7 +81,8 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
         members_[i]->waiting.push_back(part);
         transfer.others.push_back(std::move(possible[i]));
     }
-    ep_.worker.count_striped(request.wanted - parts[0]);
+    ep_.worker.count(WorkerCounter::kRndvStriped);
+    ep_.worker.count(WorkerCounter::kRndvRailBytes, request.wanted - parts[0]);
     ep_.rail_->striped_bytes += parts[0];
 }
 

@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "protocols/endpoint.hpp"
+#include "protocols/peer_table.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/stripe.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
 namespace tagwire::proto {

@@ -7,7 +7,7 @@
 #include "protocols/endpoint.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/stripe.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 

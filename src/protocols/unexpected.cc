@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "protocols/arrival.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/device_tags.hpp"
+#include "protocols/endpoint.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 
@@ -159,7 +161,7 @@ void Receiver::close_multi(Request& parent, ucs_status_t status) {
 void Receiver::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
     ucs::ReserveVector<Request*> ending;
     while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
-        worker_.unposted(*receive);
+        unposted(*receive);
         ending.push_back(receive);
     }
     for (Request* receive : ending)

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker: its rails, its progress, its description.
 #include "protocols/worker.hpp"
-
-#include <sys/random.h>
 
 #include <algorithm>
 #include <string>
@@ -10,106 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "protocols/worker_messages.hpp"
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
-
-namespace {
-
-constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
-    {WorkerCounter::kTxShort, "tx_short", "messages",
-     "short messages sent in one piece on the fast path"},
-    {WorkerCounter::kTxEager, "tx_eager", "messages",
-     "eager messages sent in one piece, copied by the transport"},
-    {WorkerCounter::kTxParts, "tx_parts", "parts",
-     "parts of eager messages that are longer than one piece"},
-    {WorkerCounter::kTxRndv, "tx_rndv", "messages", "messages announced by a rendezvous request"},
-    {WorkerCounter::kTxQueued, "tx_queued", "messages",
-     "messages that had to wait for the transport, the peer or a fence"},
-    {WorkerCounter::kRxExpected, "rx_expected", "messages",
-     "messages that matched a posted receive when they arrived"},
-    {WorkerCounter::kRxUnexpected, "rx_unexpected", "messages",
-     "messages that arrived before a matching receive was posted"},
-    {WorkerCounter::kRxRndv, "rx_rndv", "messages", "messages received by rendezvous"},
-    {WorkerCounter::kRndvGet, "rndv_get", "messages",
-     "rendezvous messages received by reading the sender's memory"},
-    {WorkerCounter::kRndvPut, "rndv_put", "messages",
-     "rendezvous messages received because the sender wrote them"},
-    {WorkerCounter::kRndvCopy, "rndv_copy", "messages",
-     "rendezvous messages received in pieces that the sender sent"},
-    {WorkerCounter::kRndvFallback, "rndv_fallback", "messages",
-     "rendezvous messages moved in another way than TAGWIRE_RNDV_SCHEME asked for"},
-    {WorkerCounter::kRndvStriped, "rndv_striped", "messages",
-     "rendezvous messages read or written by this side over several rails"},
-    {WorkerCounter::kRndvRailBytes, "rndv_rail_bytes", "bytes",
-     "bytes of rendezvous messages moved by other rails than the lane"},
-    {WorkerCounter::kRndvRailLost, "rndv_rail_lost", "parts",
-     "parts of rendezvous messages that the lane moved because a rail had failed"},
-    {WorkerCounter::kRegCached, "reg_cached", "buffers", "buffers found in the registration cache"},
-    {WorkerCounter::kRegMade, "reg_made", "buffers",
-     "buffers registered for the registration cache"},
-    {WorkerCounter::kRegRefused, "reg_refused", "buffers",
-     "buffers that the registration cache had no room for, or that a device refused"},
-    {WorkerCounter::kTxTagged, "tx_tagged", "messages",
-     "tagged messages sent for a device to match"},
-    {WorkerCounter::kTxPlaceholders, "tx_placeholders", "messages",
-     "messages for a matching device that an active message announced"},
-    {WorkerCounter::kTagGiven, "tag_given", "receives",
-     "receives posted to a device that matches tags"},
-    {WorkerCounter::kTagMatched, "tag_matched", "messages", "messages that a device matched"},
-    {WorkerCounter::kTagBounced, "tag_bounced", "receives",
-     "receives posted to a device with a buffer of the library's"},
-    {WorkerCounter::kTagTakenBack, "tag_taken_back", "receives",
-     "receives of a device that a message matched in software after all"},
-    {WorkerCounter::kTagRecalled, "tag_recalled", "receives",
-     "receives taken from a device because of a new peer"},
-    {WorkerCounter::kTagKeptKind, "tag_kept_kind", "receives",
-     "receives not posted to a device: of one source, or buffered"},
-    {WorkerCounter::kTagKeptOrder, "tag_kept_order", "receives",
-     "receives not posted to a device: they could overtake an older one that no device has"},
-    {WorkerCounter::kTagKeptPeers, "tag_kept_peers", "receives",
-     "receives not posted to a device: a peer on another transport could match them"},
-    {WorkerCounter::kTagKeptFull, "tag_kept_full", "receives",
-     "receives not posted to a device: its list was full"},
-    {WorkerCounter::kHeldData, "held_data", "times",
-     "requests to a peer to send no data of rendezvous"},
-    {WorkerCounter::kHeld, "held", "times", "requests to a peer to send nothing"},
-    {WorkerCounter::kOrphansDropped, "orphans_dropped", "messages",
-     "complete messages of peers that are gone, dropped to stay within TAGWIRE_UNEXPECTED_BYTES "
-     "and TAGWIRE_UNEXPECTED_MAX"},
-    {WorkerCounter::kLate, "late", "messages",
-     "messages dropped because their endpoint had been closed or had failed"},
-    {WorkerCounter::kGarbage, "garbage", "messages", "malformed or impossible messages dropped"},
-});
-
-using Handler = ucs_status_t (Worker::*)(const std::byte*, std::size_t);
-
-template <Handler kHandler>
-ucs_status_t handle(void* arg, void* data, size_t length, unsigned) {
-    return (static_cast<Worker*>(arg)->*kHandler)(static_cast<const std::byte*>(data), length);
-}
-
-std::uint64_t random_id() {
-    std::uint64_t id = 0;
-    while (id == 0)
-        TW_CHECK(getrandom(&id, sizeof id, 0) == sizeof id);
-    return id;
-}
-
-}  // namespace
-
-Worker::Worker(Context& context, const tw_worker_params_t& params)
-    : is_multi(params.thread_mode == TW_THREAD_MULTI),
-      limits{context.options().multi_recv_min, context.options().buffered_limit,
-             context.options().buffered_min},
-      receives_long(is_multi),
-      context_(context),
-      params_(params),
-      id_(random_id()) {
-    ++context_.users;
-}
 
 ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
                             std::unique_ptr<Worker>* worker_p) {
@@ -123,7 +26,7 @@ ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
 ucs_status_t Worker::open() {
     ucs_status_t status = requests_.open(options());
     if (status == UCS_OK)
-        status = wakeup_.create();
+        status = waiting_.create();
     if (status == UCS_OK)
         status = ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_);
     if (status == UCS_OK)
@@ -168,7 +71,7 @@ void Worker::open_rails() {
         auto rail =
             std::make_unique<Rail>(*this, static_cast<std::uint8_t>(rails_.size()), resource);
         const auto failed = [](void* arg, uct_ep_h ep, ucs_status_t status) {
-            static_cast<Worker*>(arg)->peers_.lane_failed(ep, status);
+            static_cast<Worker*>(arg)->own_peers_.lane_failed(ep, status);
             return UCS_OK;
         };
         const bool may_match = options().tag_offload && std::ranges::none_of(rails_, matches);
@@ -179,7 +82,7 @@ void Worker::open_rails() {
                         ucs_status_string(status));
             continue;
         }
-        set_handlers(*rail);
+        set_message_handlers(*rail, *this);
         rails_.push_back(std::move(rail));
     }
 }
@@ -230,28 +133,16 @@ ucs_status_t Worker::open_device_tags() {
     }
     receives_long = true;
     (*found)->enable();
-    device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
+    own_device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
+    device_tags_ = own_device_tags_.get();
     return UCS_OK;
-}
-
-void Worker::set_handlers(Rail& rail) {
-    const auto set = [&](AmId id, uct_am_callback_t handler) {
-        uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(id), handler, this, 0);
-    };
-    set(AmId::kEager, handle<&Worker::on_eager>);
-    set(AmId::kPart, handle<&Worker::on_part>);
-    set(AmId::kRts, handle<&Worker::on_rts>);
-    set(AmId::kRtr, handle<&Worker::on_rtr>);
-    set(AmId::kData, handle<&Worker::on_data>);
-    set(AmId::kControl, handle<&Worker::on_control>);
-    set(AmId::kWireup, handle<&Worker::on_wireup>);
 }
 
 Worker::~Worker() {
     requests_.silence();
     if (device_tags_ != nullptr)
         device_tags_->close();
-    peers_.for_each([](Endpoint& ep) {
+    endpoints_.for_each([](Endpoint& ep) {
         ep.say_reset(true);
         ep.fail(UCS_ERR_CANCELED);
     });
@@ -259,18 +150,10 @@ Worker::~Worker() {
         end_late(*request, UCS_ERR_CANCELED);
     matches_.clear();
     requests_.clear();
-    peers_.clear();
+    own_peers_.clear();
     rails_.clear();
     uct_worker_destroy(uct_);
     ucs_async_context_destroy(async_);
-    --context_.users;
-}
-
-Rail* Worker::rail_of(std::string_view transport) const {
-    for (const auto& rail : rails_)
-        if (transport == rail->transport())
-            return rail.get();
-    return nullptr;
 }
 
 unsigned Worker::progress_slowly() {
@@ -281,7 +164,7 @@ unsigned Worker::progress_slowly() {
     }
     if (!is_watched())
         return progress_all();
-    return progress_watched();
+    return waiting_.progress();
 }
 
 unsigned Worker::progress_all() {
@@ -289,6 +172,11 @@ unsigned Worker::progress_all() {
     // First, so that ends are reported in the order in which they were seen.
     const unsigned count = run_slow_work();
     return count + advance();
+}
+
+std::uint64_t Worker::look_at_clock_next() {
+    calls_left_ = 1;
+    return endpoints_.size() == 0 ? UINT64_MAX : next_look_ns_;
 }
 
 unsigned Worker::look_around() {
@@ -317,21 +205,38 @@ void Worker::look_at_peers() {
     if (now < next_look_ns_)
         return;
     next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
-    peers_.for_each([](Endpoint& ep) { ep.check(); });
+    endpoints_.for_each([](Endpoint& ep) { ep.check(); });
 }
 
 unsigned Worker::run_slow_work() {
     attention_.take_slow_work();
-    unsigned count = peers_.fail_lanes();
+    unsigned count = own_peers_.fail_lanes();
     count += requests_.run_deferred();
-    const unsigned told = peers_.run_notices();
+    const unsigned told = own_peers_.run_notices();
     attention_.count_events(told);
     count += told;
     if (requests_.has_deferred())
         ask_slow_work();
-    peers_.run_wireup();
-    count += peers_.end_connections();
-    return count + peers_.destroy_retired();
+    own_peers_.run_wireup();
+    count += own_peers_.end_connections();
+    return count + own_peers_.destroy_retired();
+}
+
+void Worker::cancel(Request& request) {
+    if (request.has_ended)
+        return;
+    if (request.kind == RequestKind::kReceive) {
+        if (request.is_posted) {
+            if (request.is_whole && DeviceTags::cancel(request, UCS_ERR_CANCELED))
+                return;
+            own_receiver_.unpost(request);
+            if ((request.flags & TW_OP_MULTI_RECV) != 0)
+                return own_receiver_.close_multi(request, UCS_ERR_CANCELED);
+            finish(request, UCS_ERR_CANCELED);
+        }
+    } else if (request.ep != nullptr) {
+        request.ep->cancel(request);
+    }
 }
 
 void Worker::query(tw_worker_attr_t* attr) const {
@@ -341,11 +246,7 @@ void Worker::query(tw_worker_attr_t* attr) const {
     attr->multi_recv_bytes_min = limits.multi_recv_bytes_min;
     attr->buffered_bytes_limit = limits.buffered_bytes_limit;
     attr->buffered_bytes_min = limits.buffered_bytes_min;
-    attr->endpoints = peers_.size();
-}
-
-ucs::CounterSet Worker::counters() const {
-    return counters_.set(kCounters);
+    attr->endpoints = endpoints_.size();
 }
 
 void Worker::describe(tw_describe_cb_t cb, void* arg) {
@@ -354,7 +255,8 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     };
     tell("worker_id", fmt::format("{:016x}", id_));
     tell("address_bytes", fmt::format("{}", address_.size()));
-    tell("peers", fmt::format("{} connected, {} remembered", peers_.size(), peers_.remembered()));
+    tell("peers",
+         fmt::format("{} connected, {} remembered", endpoints_.size(), own_peers_.remembered()));
     for (const auto& rail : rails_) {
         if (rail->is_auxiliary) {
             tell(fmt::format("rail_{}", rail->index()),
@@ -373,7 +275,7 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     tell("unexpected", matches_.description());
     if (RegCache* cache = context_.cache())
         tell("registration_cache", cache->description());
-    peers_.for_each([&](Endpoint& ep) {
+    endpoints_.for_each([&](Endpoint& ep) {
         tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
     });
 }

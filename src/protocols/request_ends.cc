@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ends of requests, and their cancel.
+// The ends of requests.
 #include <utility>
 
+#include "protocols/endpoint.hpp"
 #include "protocols/transfer.hpp"
-#include "protocols/worker.hpp"
+#include "protocols/worker_core.hpp"
 
 namespace tagwire::proto {
 
-void Worker::set_outstanding(Request& request, Endpoint& ep) {
+void WorkerCore::set_outstanding(Request& request, Endpoint& ep) {
     request.ep = &ep;
     request.is_outstanding = true;
     (request.kind == RequestKind::kReceive ? ep.receiving : ep.outstanding).push_back(request);
 }
 
-void Worker::finish(Request& request, ucs_status_t status) {
+void WorkerCore::finish(Request& request, ucs_status_t status) {
     if (!request.is_whole)
         request.make_whole();
     requests_.release_id(request);
@@ -49,10 +50,7 @@ void Worker::finish(Request& request, ucs_status_t status) {
         ep->request_ended();
 }
 
-/// As finish(), once no device moves data of it: whatever the transport, reads and writes that did
-/// not end with their lane are waited for, so that the program gets its buffer back unused. The
-/// failure of the endpoint is told after that.
-void Worker::finish_late(Request& request, ucs_status_t status) {
+void WorkerCore::finish_late(Request& request, ucs_status_t status) {
     Transfer* transfer = request.transfer;
     if (transfer == nullptr || !transfer->is_busy() || requests_.is_silent())
         return finish(request, status);
@@ -66,7 +64,7 @@ void Worker::finish_late(Request& request, ucs_status_t status) {
     late_.push_back(request);
 }
 
-void Worker::end_late(Request& request, ucs_status_t status) {
+void WorkerCore::end_late(Request& request, ucs_status_t status) {
     if (Endpoint* ep = std::exchange(request.transfer->failed_ep, nullptr)) {
         --ep->late;
         ask_slow_work();  // the failure may be told
@@ -75,30 +73,13 @@ void Worker::end_late(Request& request, ucs_status_t status) {
     finish(request, status);
 }
 
-void Worker::drop_late(const Endpoint& ep) {
+void WorkerCore::drop_late(const Endpoint& ep) {
     if (ep.late == 0)
         return;
     for (Request* request = late_.front(); request != nullptr;
          request = RequestList::next(*request))
         if (request->transfer->failed_ep == &ep)
             request->transfer->failed_ep = nullptr;
-}
-
-void Worker::cancel(Request& request) {
-    if (request.has_ended)
-        return;
-    if (request.kind == RequestKind::kReceive) {
-        if (request.is_posted) {
-            if (request.is_whole && DeviceTags::cancel(request, UCS_ERR_CANCELED))
-                return;
-            unpost(request);
-            if ((request.flags & TW_OP_MULTI_RECV) != 0)
-                return receiver_.close_multi(request, UCS_ERR_CANCELED);
-            finish(request, UCS_ERR_CANCELED);
-        }
-    } else if (request.ep != nullptr) {
-        request.ep->cancel(request);
-    }
 }
 
 }  // namespace tagwire::proto

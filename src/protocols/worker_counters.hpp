@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The counters of a worker. Each has its name, unit and text in worker_counters.cc.
+#pragma once
+
+#include "ucs/stats/counters.hpp"
+
+namespace tagwire::proto {
+
+enum class WorkerCounter {
+    kTxShort,
+    kTxEager,
+    kTxParts,
+    kTxRndv,
+    kTxQueued,
+    kRxExpected,
+    kRxUnexpected,
+    kRxRndv,
+    kRndvGet,
+    kRndvPut,
+    kRndvCopy,
+    kRndvFallback,
+    kRndvStriped,
+    kRndvRailBytes,
+    kRndvRailLost,
+    kRegCached,
+    kRegMade,
+    kRegRefused,
+    kTxTagged,
+    kTxPlaceholders,
+    kTagGiven,
+    kTagMatched,
+    kTagBounced,
+    kTagTakenBack,
+    kTagRecalled,
+    kTagKeptKind,
+    kTagKeptOrder,
+    kTagKeptPeers,
+    kTagKeptFull,
+    kHeldData,
+    kHeld,
+    kOrphansDropped,
+    kLate,
+    kGarbage,
+    kCount
+};
+
+using WorkerCounters = ucs::CounterArray<WorkerCounter>;
+ucs::CounterSet set_of(const WorkerCounters& counters);
+
+}  // namespace tagwire::proto
