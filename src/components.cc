@@ -55,8 +55,8 @@ std::vector<const ucs::OptionTable*> all_option_tables() {
     for (const Component* component : all_components()) {
         add_table(&tables, component->common_options);
         add_table(&tables, component->md_options);
-        for (const char* tl_name : component->tl_names())
-            add_table(&tables, component->iface_options(tl_name));
+        for (const Transport& transport : component->transports())
+            add_table(&tables, component->iface_options(transport.name));
     }
     return tables;
 }

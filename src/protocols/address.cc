@@ -3,19 +3,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
+#include <new>
 
 #include <fmt/format.h>
+#include <uct/api/tagwire_uct.h>
 
 namespace tagwire::proto {
 
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 
 struct Head {
     std::uint8_t version;
-    std::uint8_t transport;
+    std::uint8_t rank;  // of the transport
     std::uint8_t device_bytes;
     std::uint8_t iface_bytes;
     std::uint32_t check;
@@ -33,17 +34,44 @@ std::uint32_t check_of(std::span<const std::byte> bytes) {
     return hash;
 }
 
+std::vector<FirstContact> ranked_transports() {
+    std::vector<FirstContact> ranked;
+    const auto add = [](void* arg, const tagwire_uct_transport_t* transport) {
+        if (transport->first_contact_rank != 0) {
+            static_cast<std::vector<FirstContact>*>(arg)->push_back(
+                {transport->name, static_cast<std::uint8_t>(transport->first_contact_rank)});
+        }
+    };
+    if (tagwire_uct_transports(add, &ranked) != UCS_OK)
+        throw std::bad_alloc();
+    std::ranges::sort(ranked, {}, &FirstContact::rank);
+    return ranked;
+}
+
 }  // namespace
 
-bool takes_first_contact(std::string_view transport) {
-    return std::ranges::find(kFirstContact, transport) != std::end(kFirstContact);
+std::span<const FirstContact> first_contacts() {
+    static const std::vector<FirstContact> ranked = ranked_transports();
+    return ranked;
+}
+
+std::string first_contact_names() {
+    std::string names;
+    for (const FirstContact& contact : first_contacts())
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", contact.transport);
+    return names;
+}
+
+std::uint8_t first_contact_rank(std::string_view transport) {
+    const auto all = first_contacts();
+    const auto found = std::ranges::find(all, transport, &FirstContact::transport);
+    return found == all.end() ? 0 : found->rank;
 }
 
 std::vector<std::byte> pack(const Address& address) {
     Head head{};
     head.version = kVersion;
-    head.transport = static_cast<std::uint8_t>(std::distance(
-        std::begin(kFirstContact), std::ranges::find(kFirstContact, address.transport)));
+    head.rank = first_contact_rank(address.transport);
     head.device_bytes = static_cast<std::uint8_t>(address.device.size());
     head.iface_bytes = static_cast<std::uint8_t>(address.iface.size());
     head.id = address.id;
@@ -63,11 +91,13 @@ std::optional<Address> parse(std::span<const std::byte> bytes, std::string* reas
         return std::nullopt;
     }
     std::memcpy(&head, bytes.data(), sizeof head);
+    const auto all = first_contacts();
+    const auto transport = std::ranges::find(all, head.rank, &FirstContact::rank);
     const std::size_t wanted = sizeof head + head.device_bytes + head.iface_bytes;
     if (head.version != kVersion) {
         *reason_p = fmt::format("version {}; this library knows {}", head.version, kVersion);
-    } else if (head.transport >= std::size(kFirstContact)) {
-        *reason_p = fmt::format("transport number {} is unknown", head.transport);
+    } else if (transport == all.end()) {
+        *reason_p = fmt::format("no transport here has the first-contact rank {}", head.rank);
     } else if (bytes.size() != wanted) {
         *reason_p = fmt::format("{} bytes where {} are announced", bytes.size(), wanted);
     } else if (head.check != check_of(bytes)) {
@@ -76,7 +106,7 @@ std::optional<Address> parse(std::span<const std::byte> bytes, std::string* reas
         const auto device = bytes.subspan(sizeof head, head.device_bytes);
         const auto iface = bytes.subspan(sizeof head + head.device_bytes);
         return Address{head.id,
-                       kFirstContact[head.transport],
+                       std::string(transport->transport),
                        {device.begin(), device.end()},
                        {iface.begin(), iface.end()}};
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The address of a worker: its id, and where it takes first contact.
 //
-//     offset  0  version    u8    1
-//             1  transport  u8    which (FirstContact)
+//     offset  0  version    u8    2
+//             1  transport  u8    its first-contact rank
 //             2  device     u8    bytes of the device address
 //             3  iface      u8    bytes of the interface address
 //             4  check      u32   of everything else
@@ -32,11 +32,21 @@ struct Address {
     ReserveBytes iface;
 };
 
-/// Transports that may take first contact, the farthest reaching first. Their index is in the
-/// address.
-inline constexpr const char* kFirstContact[] = {"dc", "ud", "sm"};
+/// A transport that may take first contact.
+struct FirstContact {
+    std::string_view transport;
+    std::uint8_t rank;  ///< tagwire_uct_transport_t::first_contact_rank; the address holds it
+};
 
-bool takes_first_contact(std::string_view transport);
+/// All of them, the farthest reaching first. The first call may throw std::bad_alloc;
+/// Context::create() makes it.
+std::span<const FirstContact> first_contacts();
+
+/// Their names: "dc, ud, sm".
+std::string first_contact_names();
+
+/// 0: the transport does not take first contact.
+std::uint8_t first_contact_rank(std::string_view transport);
 
 std::vector<std::byte> pack(const Address& address);
 

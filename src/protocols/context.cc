@@ -2,9 +2,11 @@
 #include "protocols/context.hpp"
 
 #include <algorithm>
+#include <new>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <uct/api/tagwire_uct.h>
 
 #include "protocols/address.hpp"
 #include "ucs/log/log.hpp"
@@ -14,7 +16,6 @@ namespace tagwire::proto {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
-constexpr std::string_view kSharedMemory = "sm";
 /// Devices of the virtual HCA reach processes of this host, which shared memory does better.
 constexpr std::string_view kVirtual = "vhca";
 /// Registering a page for less than this pays within a message.
@@ -46,14 +47,31 @@ bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
            (colon == std::string_view::npos || part.substr(colon + 1) == device);
 }
 
+/// Names of the transports of a component, separated by commas.
+std::string transports_of(uct_component_h component) {
+    struct List {
+        uct_component_h of;
+        std::string text;
+    } list{component, {}};
+    const auto add = [](void* arg, const tagwire_uct_transport_t* transport) {
+        auto& [of, text] = *static_cast<List*>(arg);
+        if (transport->component == of)
+            text += fmt::format("{}{}", text.empty() ? "" : ",", transport->name);
+    };
+    if (tagwire_uct_transports(add, &list) != UCS_OK)
+        throw std::bad_alloc();
+    return list.text;
+}
+
 /// Whether `part` may name transports of this domain. Opening a virtual device starts its thread,
 /// which stays, so none is opened to look.
-bool may_name(std::string_view part, std::string_view domain) {
+bool may_name(std::string_view part, uct_component_h component, std::string_view domain) {
     if (!is_virtual(domain))
         return true;
     const std::size_t colon = part.find(':');
-    const std::string_view transport = part.substr(0, colon);
-    return transport != kAuto && transport != kSharedMemory &&
+    const std::string known = transports_of(component);
+    const auto is_transport = [&](std::string_view name) { return name == part.substr(0, colon); };
+    return std::ranges::any_of(split(known), is_transport) &&
            (colon == std::string_view::npos || part.substr(colon + 1).starts_with(domain));
 }
 
@@ -155,7 +173,9 @@ void Context::open_component(uct_component_h component, const std::string& wante
 
 void Context::open_domain(uct_component_h component, const char* md_name,
                           const std::string& wanted) {
-    const auto may_be_here = [&](std::string_view part) { return may_name(part, md_name); };
+    const auto may_be_here = [&](std::string_view part) {
+        return may_name(part, component, md_name);
+    };
     if (std::ranges::none_of(split(wanted), may_be_here))
         return;
     uct_md_config_t* config = nullptr;
@@ -187,14 +207,17 @@ void Context::open_domain(uct_component_h component, const char* md_name,
     domains_.push_back(domain);
 }
 
-/// Connections of rc need somebody to carry their addresses: where nothing wanted can, datagrams
-/// do.
+/// Connections of rc need somebody to carry their addresses: where nothing wanted can, the
+/// transport of the domain that reaches least far does, as it is the cheapest.
 void Context::add_first_contact(const uct_tl_resource_desc_t* list, unsigned count) {
     for (const Resource& resource : resources_)
-        if (takes_first_contact(resource.desc.tl_name))
+        if (first_contact_rank(resource.desc.tl_name) != 0)
             return;
+    std::uint8_t last = 0;
     for (unsigned tl = 0; tl < count; ++tl)
-        if (std::string_view(list[tl].tl_name) == "ud")
+        last = std::max(last, first_contact_rank(list[tl].tl_name));
+    for (unsigned tl = 0; tl < count && last != 0; ++tl)
+        if (first_contact_rank(list[tl].tl_name) == last)
             resources_.push_back({domains_.size(), list[tl], true});
 }
 
@@ -205,7 +228,7 @@ ucs_status_t Context::complain(const std::string& wanted, const std::string& abs
     if (uct_query_components(&components, &count) == UCS_OK) {
         Context all;
         for (unsigned i = 0; i < count; ++i)
-            all.open_component(components[i], "sm,rc,dc,ud");
+            all.open_component(components[i], transports_of(components[i]));
         uct_release_component_list(components);
         for (const Resource& resource : all.resources_) {
             there += fmt::format("{}{}:{}", there.empty() ? "" : ", ", resource.desc.tl_name,

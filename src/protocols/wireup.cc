@@ -209,12 +209,12 @@ void Endpoint::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails) 
 /// The peer has said hello: it hears from us, at a later progress if there is no memory now.
 void Endpoint::answer_contact() {
     bool lacks_memory = false;
-    for (const char* transport : kFirstContact) {
+    for (const auto& [transport, rank] : first_contacts()) {
         for (const PeerRail& rail : peer_rails_) {
             if (contact_ != nullptr || rail.transport != transport)
                 continue;
             const ucs_status_t status =
-                contact({worker_id, transport, rail.device, rail.iface}, nullptr);
+                contact({worker_id, rail.transport, rail.device, rail.iface}, nullptr);
             lacks_memory |= status == UCS_ERR_NO_MEMORY;
         }
     }

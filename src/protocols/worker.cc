@@ -37,19 +37,22 @@ ucs_status_t Worker::open() {
     if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
         (status = open_device_tags()) != UCS_OK)
         return status;
-    for (const char* transport : kFirstContact) {
+    for (const auto& [transport, rank] : first_contacts()) {
         Rail* rail = rail_of(transport);
         if (rail == nullptr)
             continue;
         rail->enable();
         const auto device = rail->device_address();
         const auto iface = rail->iface_address();
-        address_ =
-            pack({id_, transport, {device.begin(), device.end()}, {iface.begin(), iface.end()}});
+        address_ = pack({id_,
+                         std::string(transport),
+                         {device.begin(), device.end()},
+                         {iface.begin(), iface.end()}});
         TW_CHECK(address_.size() <= TW_ADDRESS_BYTES_MAX);
         return UCS_OK;
     }
-    TW_LOG_ERROR("worker: no interface that takes first contact (dc, ud, sm) could be opened");
+    TW_LOG_ERROR("worker: no interface that takes first contact could be opened; these may: %s",
+                 first_contact_names().c_str());
     return UCS_ERR_NO_DEVICE;
 }
 

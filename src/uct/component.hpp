@@ -36,6 +36,15 @@ struct TlDevice {
     ucs_sys_device_t sys_device = UCS_SYS_DEVICE_ID_UNKNOWN;
 };
 
+/// A transport of a family, whether this machine has its devices or not.
+struct Transport {
+    const char* name;  // shorter than UCT_TL_NAME_MAX
+    // Order in which layers above prefer the transports for first contact: the lowest, which
+    // reaches farthest, first. It is in addresses that peers exchange: unique in the library and
+    // never changed. 0: its endpoints connect to endpoints, so it cannot take first contact.
+    std::uint8_t first_contact_rank;
+};
+
 struct Component {
     using QueryMds = ucs_status_t (*)(const Component&, std::vector<std::string>* names);
     using OpenMd = ucs_status_t (*)(const Component&, const char* md_name, const void* md_values,
@@ -55,8 +64,7 @@ struct Component {
     // Options of the family as a whole, which reads them itself; null when it has none.
     const ucs::OptionTable* common_options = nullptr;
     const ucs::OptionTable* md_options = nullptr;
-    std::vector<const char*> (*tl_names)() =
-        nullptr;  // every transport, devices or not: for the list of options
+    std::vector<Transport> (*transports)() = nullptr;
     QueryMds query_md_resources = nullptr;
     OpenMd md_open = nullptr;
     UnpackRkey rkey_unpack =

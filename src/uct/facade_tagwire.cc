@@ -16,6 +16,21 @@ namespace ucs = tagwire::ucs;
 
 extern "C" {
 
+ucs_status_t tagwire_uct_transports(tagwire_uct_transport_cb_t cb, void* arg) try {
+    if (uct::has_null(__func__, {{"cb", cb}}))
+        return UCS_ERR_INVALID_PARAM;
+    for (const uct::Component* component : uct::all_components()) {
+        for (const uct::Transport& transport : component->transports()) {
+            const tagwire_uct_transport_t entry{uct::handle_of(*component), transport.name,
+                                                transport.first_contact_rank};
+            cb(arg, &entry);
+        }
+    }
+    return UCS_OK;
+} catch (const std::bad_alloc&) {
+    return tagwire::ucs::no_memory(__func__);
+}
+
 int tagwire_uct_iface_is_reachable_reason(uct_iface_h iface, const uct_device_addr_t* dev_addr,
                                           const uct_iface_addr_t* iface_addr, char* reason,
                                           size_t max) try {

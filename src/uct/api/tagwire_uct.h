@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Extensions of the transport API beyond UCX 1.13: remote flush, the reason for unreachability,
-// counters, and human-readable descriptions of interfaces and endpoints. Everything here is named
-// tagwire_*.
+// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the reason
+// for unreachability, counters, and human-readable descriptions of interfaces and endpoints.
+// Everything here is named tagwire_*.
 //
-// Thread: as for the object (see uct.h); tagwire_config_list() and the version calls from any
-// thread.
+// Thread: as for the object (see uct.h); tagwire_uct_transports(), tagwire_config_list() and the
+// version call from any thread.
 #ifndef TAGWIRE_UCT_API_TAGWIRE_UCT_H
 #define TAGWIRE_UCT_API_TAGWIRE_UCT_H
 
@@ -24,6 +24,22 @@ enum tagwire_uct_flush_flag_ext { TAGWIRE_UCT_FLUSH_FLAG_REMOTE = UCS_BIT(24) };
 
 /// Version of this library, as "0.1.0".
 TAGWIRE_API const char* tagwire_version_string(void);
+
+/// A transport that the library has, whether this machine has devices for it or not.
+typedef struct tagwire_uct_transport {
+    uct_component_h component;  ///< Its memory domains offer the transport.
+    const char* name;           ///< "sm"; a constant of the library.
+    /// Preference for first contact between processes that have exchanged one address only: among
+    /// the transports that both have, the one with the lowest rank, which reaches farthest. Ranks
+    /// are unique and do not change between versions, so addresses may hold them (1 to 255).
+    /// 0: the transport cannot take first contact, as its endpoints connect to endpoints.
+    unsigned first_contact_rank;
+} tagwire_uct_transport_t;
+
+typedef void (*tagwire_uct_transport_cb_t)(void* arg, const tagwire_uct_transport_t* transport);
+
+/// Visits every transport of the library. The entry is valid during the callback.
+TAGWIRE_API ucs_status_t tagwire_uct_transports(tagwire_uct_transport_cb_t cb, void* arg);
 
 /// As uct_iface_is_reachable(); when the answer is 0, `reason` (at most `max` bytes with the
 /// terminating 0) says why in one sentence. `reason` may be NULL.

@@ -49,16 +49,16 @@ ucs_status_t rkey_release(const uct::Component&, uct_rkey_t, void*) {
     return UCS_OK;
 }
 
-std::vector<const char*> tl_names() {
-    std::vector<const char*> names;
+std::vector<uct::Transport> tls() {
+    std::vector<uct::Transport> all;
     for (const Transport* transport : transports())
-        names.push_back(transport->name);
-    return names;
+        all.push_back(transport->tl);
+    return all;
 }
 
 const ucs::OptionTable* iface_options(const char* tl_name) {
     for (const Transport* transport : transports())
-        if (std::strcmp(transport->name, tl_name) == 0)
+        if (std::strcmp(transport->tl.name, tl_name) == 0)
             return transport->options();
     return nullptr;
 }
@@ -97,7 +97,7 @@ const uct::Component& component() {
         .rkey_packed_bytes = sizeof(PackedRkey),
         .common_options = &library_options(),
         .md_options = &md_options(),
-        .tl_names = tl_names,
+        .transports = tls,
         .query_md_resources = query_md_resources,
         .md_open = md_open,
         .rkey_unpack = rkey_unpack,

@@ -182,7 +182,7 @@ ucs_status_t IbMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
             std::string reason;
             if (!transport->usable(*device_, &reason))
                 continue;
-            devices->push_back({transport->name, device_->name() + ":" + std::to_string(number),
+            devices->push_back({transport->tl.name, device_->name() + ":" + std::to_string(number),
                                 UCT_DEVICE_TYPE_NET, UCS_SYS_DEVICE_ID_UNKNOWN});
         }
     }
@@ -192,7 +192,7 @@ ucs_status_t IbMd::query_tl_resources(std::vector<uct::TlDevice>* devices) {
 ucs_status_t IbMd::iface_open(uct::Worker& worker, const uct_iface_params_t& params,
                               const void* iface_values, uct_iface_h* iface_p) {
     const auto is_wanted = [&params](const Transport* transport) {
-        return std::strcmp(transport->name, params.mode.device.tl_name) == 0;
+        return std::strcmp(transport->tl.name, params.mode.device.tl_name) == 0;
     };
     const auto found = std::ranges::find_if(transports(), is_wanted);
     // The facade has looked it up in query_tl_resources().

@@ -13,7 +13,7 @@
 namespace tagwire::ib {
 
 struct Transport {
-    const char* name;  // "rc"
+    uct::Transport tl;  // {"rc", 0}
     const ucs::OptionTable* (*options)();
     /// Whether it works on this device; when not, `*reason_p` gets half a sentence ("has no DC").
     bool (*usable)(const Device& device, std::string* reason_p);

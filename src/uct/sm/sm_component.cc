@@ -73,7 +73,8 @@ const uct::Component& component() {
         .name = "sm",
         .rkey_packed_bytes = sizeof(PackedRkey),
         .md_options = &sm_md_options(),
-        .tl_names = [] { return std::vector<const char*>{"sm"}; },
+        .transports =
+            [] { return std::vector{uct::Transport{.name = "sm", .first_contact_rank = 30}}; },
         .query_md_resources = query_md_resources,
         .md_open = md_open,
         .rkey_unpack = rkey_unpack,

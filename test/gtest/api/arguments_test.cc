@@ -40,6 +40,26 @@ TEST_F(Component, foreign_and_null_handles_are_refused) {
     EXPECT_EQ(config, nullptr);
 }
 
+// Ranks are in addresses that peers of other versions read.
+TEST(Transports, have_ranks_that_never_change) {
+    std::map<std::string, unsigned> ranks;
+    const auto add = [](void* arg, const tagwire_uct_transport_t* transport) {
+        auto& known = *static_cast<std::map<std::string, unsigned>*>(arg);
+        EXPECT_TRUE(known.emplace(transport->name, transport->first_contact_rank).second);
+        EXPECT_NE(transport->component, nullptr);
+    };
+    ASSERT_EQ(tagwire_uct_transports(add, &ranks), UCS_OK);
+    const std::map<std::string, unsigned> first{{"rc", 0}, {"dc", 10}, {"ud", 20}, {"sm", 30}};
+    for (const auto& [name, rank] : first)
+        EXPECT_EQ(ranks.at(name), rank) << name;
+    std::set<unsigned> taken;
+    for (const auto& [name, rank] : ranks) {
+        EXPECT_LE(rank, 255U) << name;
+        EXPECT_TRUE(rank == 0 || taken.insert(rank).second) << name;
+    }
+    EXPECT_EQ(tagwire_uct_transports(nullptr, nullptr), UCS_ERR_INVALID_PARAM);
+}
+
 TEST_F(Component, the_list_is_consistent_with_the_queries) {
     uct_component_h* components = nullptr;
     unsigned count = 0;

@@ -384,7 +384,7 @@ void DcIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
 
 const ib::Transport& transport() {
     static constexpr ib::Transport row{
-        .name = "dc",
+        .tl = {.name = "dc", .first_contact_rank = 10},
         .options = [] { return &dc_option_table(); },
         .usable = [](const ib::Device& device,
                      std::string* reason_p) { return dc_verbs_of(device, reason_p) != nullptr; },

@@ -216,7 +216,7 @@ void RcIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
 
 const ib::Transport& transport() {
     static constexpr ib::Transport row{
-        .name = "rc",
+        .tl = {.name = "rc", .first_contact_rank = 0},
         .options = [] { return &rc_option_table(); },
         .usable =
             [](const ib::Device& device, std::string* reason_p) {

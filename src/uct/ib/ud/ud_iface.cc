@@ -337,7 +337,7 @@ void UdIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
 
 const ib::Transport& transport() {
     static constexpr ib::Transport row{
-        .name = "ud",
+        .tl = {.name = "ud", .first_contact_rank = 20},
         .options = [] { return &ud_option_table(); },
         .usable =
             [](const ib::Device& device, std::string* reason_p) {
