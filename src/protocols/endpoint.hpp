@@ -5,12 +5,16 @@
 //    chosen before the first of them and never changes.
 // 2. A message is sent at once only if none waits (direct_end_); so they leave in the order of
 //    their calls.
-// 3. Operations not yet sent, or not yet answered by the peer, are in `queue_`, `flushes_` or
-//    `outstanding_`; fail() ends all of these, once.
+// 3. Operations not yet sent, or not yet answered by the peer, are in the SendQueue, in Flushes, or
+//    in `outstanding`; fail() ends all of these, once.
 //
-//        made ----> greeting ----> (offering) ----> ready ----> failed
-//                   hello sent,    rc: addresses
-//                   theirs awaited cross
+//     Endpoint: lane, state, lists of what is under way
+//       |-- Connector     finds the lane             |-- EagerSender   eager messages
+//       |-- SendQueue     what waits for the lane    |-- RndvSender    the sender of a rendezvous
+//       |-- Closing       the end in order           |-- Flushes
+//       '-- Stripes       lanes beside it
+//
+//        connecting ----> ready ----> failed
 #pragma once
 
 #include <uct/api/uct.h>
@@ -20,17 +24,18 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "protocols/address.hpp"
+#include "protocols/closing.hpp"
+#include "protocols/connector.hpp"
 #include "protocols/control_message.hpp"
 #include "protocols/eager_header.hpp"
+#include "protocols/eager_sender.hpp"
 #include "protocols/fifo.hpp"
+#include "protocols/flushes.hpp"
 #include "protocols/request.hpp"
-#include "protocols/rndv_messages.hpp"
-#include "protocols/room_waiter.hpp"
+#include "protocols/rndv_sender.hpp"
+#include "protocols/send_queue.hpp"
 #include "protocols/unexpected.hpp"
-#include "protocols/wireup_messages.hpp"
 #include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -63,7 +68,7 @@ struct Outgoing {
     tw_request_h* request_p;
 };
 
-enum class EpState : std::uint8_t { kGreeting, kOffering, kReady, kFailed };
+enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
 
 class Endpoint : public tw_ep, public ucs::FromReserve {
   public:
@@ -72,22 +77,21 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     Endpoint& operator=(const Endpoint&) = delete;
     ~Endpoint();
 
-    // ---- Connection (wireup.cc)
+    // ---- Parts
 
-    /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
-    /// may be null, gets the reason of any failure.
-    ucs_status_t contact(const Address& to, std::string* why);
-    void on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails);
-    void on_offer(const OfferMessage& message);
-    void on_ready(const Offer& offer);
-    void on_refuse(const Offer& offer);
-    /// Sends what waits and is not waiting for an event of the transport. False: it waits still.
-    bool work_slowly();
+    Connector& connector() { return connector_; }
+    SendQueue& queue() { return queue_; }
+    EagerSender& eager() { return eager_; }
+    RndvSender& rndv() { return rndv_; }
+    Flushes& flushes() { return flushes_; }
+    Closing& closing() { return closing_; }
+    /// Made at the first call.
+    Stripes& stripes();
+    /// nullptr: no message was long enough for them.
+    Stripes* chosen_stripes() const { return stripes_.get(); }
 
-    // ---- Sending (send.cc)
+    // ---- Sending
 
-    /// Progress tries again whatever waits for room.
-    void stall();
     bool may_send_short(std::size_t length) const { return length < direct_end_; }
     bool may_send_short_imm(std::size_t length) const {
         return direct_end_ > sizeof(std::uint64_t) && length < direct_end_ - sizeof(std::uint64_t);
@@ -97,69 +101,54 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
     bool try_send_short_imm(const Outgoing& message);
     tw_status_t send(const Outgoing& message);
-    tw_status_t flush(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
+    /// No fence holds it back.
+    bool may_start(const Request& request) const;
+    /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
+    /// again.
+    ucs_status_t start(Request& request);
     /// Sends it behind those that wait.
     template <class Body>
     void control(const Body& body) {
-        queue_control(Control::of(body));
+        queue_.push_control(Control::of(body));
     }
-    /// `is_gone`: the worker goes; in order, unless something is under way.
-    void say_reset(bool is_gone);
     void cancel(Request& request);
-    /// The receiver `receive_id` of a rendezvous wants `bytes` of its data.
-    void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
-    void queue_transfer(Request& request);
-    void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
-    /// The peer's memory has what this side wrote, or never will.
-    void all_is_written(Request& request, ucs_status_t status);
-    void on_rtr(const RtrMessage& message);
-    void drop_data(Request& request);
-
-    // ---- Data over several rails (stripe.cc)
-
-    Stripes& stripes();
-    const Stripes* chosen_stripes() const { return stripes_.get(); }
-    /// False: it is not one of the lanes of stripes().
-    bool stripe_failed(uct_ep_h lane, ucs_status_t status);
-
-    // ---- Messages of the peer (control.cc)
-
-    void on_control(const Control& message);
-    /// The program has the endpoint (again).
-    void open(void* data);
     /// One of its requests has ended: what waited for that may go on.
     void request_ended();
+    /// Something has changed that the fast path depends on.
+    void update_direct();
 
-    /// For people.
-    std::string description() const;
+    // ---- Life
+
+    /// The lane of its messages from now on.
+    void set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail);
+    void on_control(const Control& message);
+    /// The slow work that it has asked progress for. False: to be called again.
+    bool work_slowly();
     /// Asks the transport whether the peer is alive.
     void check();
     /// Ends everything with `status`; the endpoint refuses everything from then on.
     void fail(ucs_status_t status);
     /// The transport's endpoints go; the peer can reach nothing any more.
     void disconnect();
-
-    /// Called in progress while nobody has it open: true when it can be destroyed. The sides agree
-    /// on that, so that neither sends on a connection that is gone: the one with the lower id asks,
-    /// and the other leaves with its answer unless its program is back.
-    bool leave();
-    bool has_left() const { return has_left_; }
-    bool has_asked() const { return has_asked_; }
-    /// The peer's answer.
-    void on_left(bool is_gone);
+    /// Operations that wait to be sent go over a new connection.
     void begin_anew();
-    const Rail& rail() const { return *rail_; }
-    /// Where the peer takes first contact.
-    const Address& address() const { return address_; }
+
     EpState state() const { return state_; }
     ucs_status_t failure() const { return failure_; }
-    /// Not what its messages go by: what took first contact.
-    bool is_beside_its_lane(uct_ep_h ep) const { return state_ == EpState::kReady && ep != lane_; }
-    /// UINT8_MAX: the peer has told of no such rail.
-    std::uint8_t domain_of_peer(std::size_t rail) const {
-        return rail < peer_rails_.size() ? peer_rails_[rail].domain : std::uint8_t{UINT8_MAX};
-    }
+    /// The lane, its rail, and which rail of the peer it leads to; with kReady.
+    uct_ep_h lane() const { return lane_; }
+    Rail& rail() const { return *rail_; }
     std::uint8_t peer_rail() const { return peer_rail_; }
+    /// The peer wants requests of rendezvous only.
+    bool eager_is_paused() const { return eager_is_paused_; }
+    /// The peer wants no messages.
+    bool is_paused() const { return is_paused_; }
+    /// No operation of a program is under way.
+    bool has_no_work() const;
+    /// Nothing of either side is on its way.
+    bool is_quiet() const { return queue_.is_empty() && has_no_work(); }
+    /// For people.
+    std::string description() const;
     /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
     tw_ep_h handle() { return is_open && !is_closing ? this : nullptr; }
 
@@ -170,15 +159,11 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     std::uint32_t peer_names = 0;   // by which we name ourselves
     bool is_open = false;           // the program has it (closing counts)
     bool is_closing = false;
-    bool peer_is_closed = false;  // the peer's program has closed its own
-    bool peer_may_go = false;     // it closes, and all that it has sent was taken
-    bool wants_wireup = false;    // among those that PeerTable asks to work_slowly()
-    bool is_retired = false;      // among those that PeerTable asks whether they can go
-    bool is_up = false;           // the connection was told of, and its end was not
-    bool has_notice = false;      // the program is to be told of its failure
-    std::uint32_t late = 0;       // requests of it that end when a device is done with them
-    // Not UCS_OK: the peer has said that it goes, and the end of the connection is due to that.
-    ucs_status_t farewell = UCS_OK;
+    bool wants_wireup = false;  // among those that PeerTable asks to work_slowly()
+    bool is_retired = false;    // among those that PeerTable asks whether they can go
+    bool is_up = false;         // the connection was told of, and its end was not
+    bool has_notice = false;    // the program is to be told of its failure
+    std::uint32_t late = 0;     // requests of it that end when a device is done with them
     void* user_data = nullptr;
 
     // A long eager message whose parts are coming: where they go. Neither: they are dropped.
@@ -205,93 +190,6 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     RequestList receiving;    // receives that matched a message that is not all here
 
   private:
-    friend class RoomWaiter<Endpoint>;
-    friend class Stripes;
-
-    /// A step of drain(): there was nothing to do, something was done, the transport is full.
-    enum class Step : std::uint8_t { kIdle, kDone, kFull };
-
-    [[gnu::cold]] tw_completion_t end_of(const tw_op_t* op, std::size_t length, std::uint64_t tag,
-                                         bool is_tagged);
-    ucs_status_t start(Request& request);
-    ucs_status_t start_eager(Request& request);
-    void register_source(Request& request);
-    ucs_status_t start_rndv(Request& request);
-    ucs_status_t send_request(Request& request);
-    ucs_status_t start_flush(Request& request);
-    bool on_operation(const Control& message);
-    bool on_ack(Ack message);
-    bool on_ats(Ats message);
-    bool on_data_end(DataEnd message);
-    bool on_canceled(Canceled message);
-    bool on_flushed(Flushed message);
-    bool on_cts(Cts message);
-    void on_reset(Reset message);
-    Request* own_request(std::uint32_t request_id) const;
-    bool awaits_receiver(const Request* request) const;
-    bool is_rndv_of_ours(const Request* request) const;
-    ucs_status_t send_parts(Request& request);
-    bool try_send_at_once(const Outgoing& message);
-    ucs_status_t send_whole(Request& request, std::uint32_t flags);
-    bool goes_as_tagged(const Request& request) const;
-    bool is_rndv(const Request& request) const;
-    ucs_status_t send_tagged(Request& request);
-    ucs_status_t send_placeholder(Request& request);
-    ucs_status_t track_transmission(Request& request);
-    bool may_start(const Request& request) const;
-    void enqueue(Request& request);
-    ucs_status_t drain();
-    Step drain_controls();
-    Step drain_queue();
-    Step drain_data();
-    Step send_piece(Request& request);
-    Step move_pieces(Request& request);
-    Step send_rtr(Request& request);
-    void drain_and_arm() { room_.run(); }
-    uct_ep_h drainable() const { return state_ == EpState::kReady ? lane_ : nullptr; }
-    void drained() { update_direct(); }
-    /// A step is a message, a part of one or a piece of a transfer.
-    bool may_step() {
-        if (steps_left_ == 0)
-            return false;
-        --steps_left_;
-        return true;
-    }
-    bool send_wireup();
-    void update_direct();
-    void check_flushes();
-    void closed();
-    void on_bye();
-    void on_leave();
-    void log_failure() const;
-    bool is_quiet() const;
-    bool has_no_work() const;
-    ucs_status_t send_now(Control message);
-    void queue_control(const Control& message);
-    void set_ready();
-    void choose_lane();
-    bool try_lane(std::size_t rail, std::size_t peer_rail);
-    void send_offer();
-    void drop_offered();
-    void refuse(const Offer& offer);
-    void add_refused(const Offer& offer);
-    bool is_about_ours(const Offer& offer) const;
-    ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
-                         std::span<const std::byte> iface, uct_ep_h* ep_p);
-    void queue_wireup(WireupOp op, const Offer& offer, std::span<const std::byte> address);
-    void queue_wireup(ReserveBytes bytes);
-    ReserveBytes hello_bytes() const;
-    void contact_again();
-    void answer_contact();
-
-    /// Steps of one call, so that a receiver that keeps up does not keep the sender in it.
-    static constexpr unsigned kStepsMax = 64;
-    /// Control messages that wait for the transport. With more, the peer does not take what it asks
-    /// for.
-    static constexpr std::size_t kControlsMax = std::size_t{1} << 20;
-    /// The same of wire-up: a hello, and offers for as many rails as there may be.
-    static constexpr std::size_t kWireupMax = 512;
-
     // Fields that a short message reads, first.
     std::size_t direct_end_ = 0;    // shorter messages go at once, on the fast path
     std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
@@ -299,38 +197,22 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     std::size_t short_data_max_ = 0;
     Rail* rail_ = nullptr;
     std::uint8_t peer_rail_ = 0;
-    EpState state_ = EpState::kGreeting;
+    EpState state_ = EpState::kConnecting;
     ucs_status_t failure_ = UCS_OK;
     bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
     bool is_paused_ = false;        // ... nothing
-    bool is_stalled_ = false;       // drain_and_arm() is repeated in progress
-    bool owes_contact_ = false;     // there was no memory for it
-    unsigned steps_left_ = 0;       // of this call
-    bool has_said_bye_ = false;
-    bool has_asked_ = false;          // to leave; nothing is sent before the answer
-    bool has_left_ = false;           // has answered that it leaves
-    std::uint32_t placeholders_ = 0;  // placeholders sent
-    std::uint64_t order_ = 0;         // of the next send
-    RequestQueue queue_;
-    RequestQueue data_;    // outstanding rendezvous whose data the peer wants sent
-    RequestList flushes_;  // answered by the peer or not, waiting for earlier sends
-    Fifo<Control> controls_;
-    RoomWaiter<Endpoint> room_{*this};
 
-    // Connecting.
-    Address address_;           // first contact of the peer
-    std::uint32_t number_ = 0;  // of its hello
-    uct_ep_h contact_ = nullptr;
-    Rail* contact_rail_ = nullptr;
-    uct_ep_h offered_ = nullptr;  // not connected, or not both sides yet
-    Rail* offered_rail_ = nullptr;
-    std::uint8_t offered_to_ = 0;
-    bool offered_is_connected_ = false;
-    ucs::ReserveVector<PeerRail> peer_rails_;
-    ucs::ReserveVector<std::pair<std::size_t, std::size_t>> refused_;
-    Fifo<ReserveBytes> wireup_;
+    SendQueue queue_{*this};
+    EagerSender eager_{*this};
+    RndvSender rndv_{*this};
+    Flushes flushes_{*this};
+    Closing closing_{*this};
+    Connector connector_{*this};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
+
+/// Tagged messages go by the calls for tagged messages.
+bool goes_as_tagged(const Request& request, const Rail& rail);
 
 inline Endpoint& endpoint_of(tw_ep_h handle) {
     return *static_cast<Endpoint*>(handle);

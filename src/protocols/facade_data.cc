@@ -350,7 +350,7 @@ tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) 
     }
     const Entry entry(endpoint_of(ep).worker);
     const LeavesWork work(endpoint_of(ep).worker);
-    return endpoint_of(ep).flush(RequestKind::kFlush, op, request_p);
+    return endpoint_of(ep).flushes().call(RequestKind::kFlush, op, request_p);
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }
@@ -372,7 +372,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
         return close_at_once(ep, op, request_p);
     if (ep.is_closing)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
-    return ep.flush(RequestKind::kClose, op, request_p);
+    return ep.flushes().call(RequestKind::kClose, op, request_p);
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
 }

@@ -8,6 +8,7 @@
 #include "protocols/device_tags.hpp"
 #include "protocols/endpoint.hpp"
 #include "protocols/receiver.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
@@ -76,7 +77,7 @@ ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoin
     if (ep != nullptr && ep->is_open)
         return UCS_ERR_ALREADY_EXISTS;
     // One that has left is the past; its destruction follows.
-    if (ep != nullptr && ep->has_left()) {
+    if (ep != nullptr && ep->closing().has_left()) {
         detach(*ep);
         ep = nullptr;
     }
@@ -87,7 +88,7 @@ ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoin
         std::string why;
         ucs_status_t status = UCS_ERR_NO_MEMORY;
         try {
-            status = ep->contact(address, &why);
+            status = ep->connector().contact(address, &why);
         } catch (const std::bad_alloc&) {
             why = "now";  // the reason took memory, too
         }
@@ -97,7 +98,7 @@ ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoin
             return status;
         }
     }
-    ep->open(user_data);
+    ep->closing().open(user_data);
     *ep_p = ep;
     return UCS_OK;
 }
@@ -111,10 +112,10 @@ void PeerTable::log_unreachable(std::uint64_t worker_id, const std::string& why)
 }
 
 ucs_status_t PeerTable::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {
-    const Endpoint* ep = endpoint_to(worker_id);
+    Endpoint* ep = endpoint_to(worker_id);
     if (ep == nullptr)
         return UCS_ERR_NO_ELEM;
-    const Address address = ep->address();
+    const Address address = ep->connector().address();
     return connect(address, user_data, ep_p);
 }
 
@@ -173,8 +174,8 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
     }
     if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
         // The peer has begun anew: what it had with us before has ended.
-        if (ep->has_asked())
-            ep->on_left(true);
+        if (ep->closing().has_asked())
+            ep->closing().on_left(true);
         else
             ep->fail(UCS_ERR_CONNECTION_RESET);
         ep = endpoint_to(from);
@@ -183,7 +184,7 @@ bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
         ep = make_endpoint(from);
     if (ep == nullptr)
         return false;
-    ep->on_hello(hello, std::move(message.rails));
+    ep->connector().on_hello(hello, std::move(message.rails));
     return true;
 }
 
@@ -191,11 +192,11 @@ void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_statu
     Peer& peer = peer_of(ep.worker_id);
     if (static_cast<std::int32_t>(number - peer.connection) > 0)
         peer.connection = number;  // its hello is still to come
-    if (ep.has_asked())
-        return ep.on_left(true);
+    if (ep.closing().has_asked())
+        return ep.closing().on_left(true);
     if (ep.peer_names == 0)
         return reconnect(ep);
-    ep.farewell = status;
+    ep.closing().farewell = status;
     end_soon(ep, status);
 }
 
@@ -258,9 +259,11 @@ void PeerTable::fail_lane(const LaneFailure& failure) {
     if (found == lanes_.end())
         return;  // it has gone meanwhile
     Endpoint& ep = *found->second;
-    if (ep.stripe_failed(failure.lane, failure.status))
+    if (Stripes* stripes = ep.chosen_stripes();
+        stripes != nullptr && stripes->lane_failed(failure.lane, failure.status))
         return;
-    if (ep.is_beside_its_lane(failure.lane))
+    // Not what its messages go by: what took first contact.
+    if (ep.state() == EpState::kReady && failure.lane != ep.lane())
         return end_soon(ep, failure.status);
     ep.fail(failure.status);
 }
@@ -302,7 +305,7 @@ void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
 
 void PeerTable::close(Endpoint& ep) {
     ep.is_open = false;
-    ep.say_reset(false);
+    ep.closing().say_reset(false);
     ep.fail(UCS_ERR_CANCELED);
     retire(ep);
 }
@@ -319,7 +322,7 @@ unsigned PeerTable::destroy_retired() {
     unsigned count = 0;
     for (Endpoint* ep : candidates) {
         ep->is_retired = false;
-        if (ep->leave()) {
+        if (ep->closing().leave()) {
             destroy(*ep);
             ++count;
         }

@@ -4,7 +4,7 @@
 // for plain receives of short messages.
 //
 //     receive() ----> a message waits ---------------> deliver() ---> eager: the data, or its start
-//          '--------> posted                               ^    '---> begin_rndv(): rndv.cc
+//          '--------> posted                               ^    '---> begin_rndv()
 //     arrive() -----> a receive is posted -----------------'    '---> BufferedReceives
 //          '--------> kept (match_table.hpp)
 #pragma once
@@ -96,13 +96,16 @@ class Receiver {
     bool take_part(Endpoint& ep, WireBytes bytes);
     bool take_data(const Endpoint& ep, const DataMessage& message);
 
-    // ---- Rendezvous after the match (rndv.cc, rndv_put.cc)
+    // ---- Rendezvous after the match (rndv_receiver.cc)
 
     void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
                     std::span<const std::byte> keys);
     static bool awaits_data(const Request* request, const Endpoint* ep);
     void rndv_ended(Request& request, ucs_status_t status);
     bool rndv_written(Request& request);
+    /// Offers the buffer of a receive to the sender. With any end but UCS_ERR_NO_RESOURCE, the
+    /// request has left the queue.
+    ucs_status_t send_rtr(Request& request);
 
     BufferedReceives& buffered() { return buffered_; }
 

@@ -157,7 +157,7 @@ using RequestList = ucs::List<Request, &Request::list_link>;
 
 /// Lets go of what moving its data needs; pieces under way end by themselves. (transfer.cc)
 void end_transfer(Request& request);
-/// Whether the lane's transport can write from the buffer of this send. (rndv_put.cc)
+/// Whether the lane's transport can write from the buffer of this send. (rndv_sender.cc)
 bool can_put_from(const Request& request, const Domain& domain);
 
 inline Request& request_of(tw_request_h handle) {

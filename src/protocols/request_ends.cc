@@ -26,7 +26,7 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
     request.is_outstanding = false;
     if (was_outstanding) {
         if (request.is_queued)
-            ep->drop_data(request);
+            ep->queue().remove_data(request);
         (request.kind == RequestKind::kReceive ? ep->receiving : ep->outstanding).erase(request);
     }
     if (ep != nullptr && ep->incoming_request == &request)

@@ -20,7 +20,7 @@ std::unique_ptr<TransferPart> Stripes::make_part(const Request& request, StripeL
                                                  std::span<const std::byte> keys) const {
     const Domain& domain = lane.rail.domain();
     const std::size_t index = lane.rail.domain_index();
-    const auto key = key_of(keys, ep_.domain_of_peer(lane.peer_rail));
+    const auto key = key_of(keys, ep_.connector().domain_of_peer(lane.connection.peer_rail()));
     if (key.size() != domain.attr.rkey_packed_size)
         return nullptr;
     auto part = std::make_unique<TransferPart>();
@@ -55,8 +55,7 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
     unsigned usable = 1;
     for (std::size_t i = 1; i < members_.size(); ++i) {
         StripeLane& lane = *members_[i];
-        if (!lane.is_ready || lane.has_failed ||
-            (only_connections && lane.rail.connects_to_iface()))
+        if (!lane.is_usable() || (only_connections && lane.rail.connects_to_iface()))
             continue;
         possible[i] = make_part(request, lane, keys);
         if (possible[i] != nullptr)
@@ -83,7 +82,7 @@ void Stripes::divide(Request& request, std::span<const std::byte> keys, bool onl
     }
     ep_.worker.count(WorkerCounter::kRndvStriped);
     ep_.worker.count(WorkerCounter::kRndvRailBytes, request.wanted - parts[0]);
-    ep_.rail_->striped_bytes += parts[0];
+    ep_.rail().striped_bytes += parts[0];
 }
 
 /// Whatever the program does in the ends that this brings about, lanes stay.
@@ -92,28 +91,20 @@ void Stripes::drain() {
         lanes_[i]->room.run();
 }
 
-/// The transfer of the request begins; its data may be divided.
-void Endpoint::begin_transfer(Request& request, std::span<const std::byte> keys,
-                              bool only_connections) {
-    const bool is_long = request.wanted >= rail_->striped_from();
+void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections) {
+    Endpoint& ep = *request.ep;
+    const bool is_long = request.wanted >= ep.rail().striped_from();
     if (is_long)
-        stripes().divide(request, keys, only_connections);
-    queue_transfer(request);
-    if (is_long && stripes_ != nullptr)
-        stripes_->drain();
-}
-
-Stripes& Endpoint::stripes() {
-    if (stripes_ == nullptr)
-        stripes_ = std::make_unique<Stripes>(*this);
-    return *stripes_;
-}
-
-bool Endpoint::stripe_failed(uct_ep_h lane, ucs_status_t status) {
-    return stripes_ != nullptr && stripes_->lane_failed(lane, status);
+        ep.stripes().divide(request, keys, only_connections);
+    ep.queue().push_data(request);
+    if (is_long && ep.chosen_stripes() != nullptr)
+        ep.chosen_stripes()->drain();
 }
 
 // ---- Moving
+
+StripeLane::StripeLane(Endpoint& owner, Rail& over, std::uint8_t to)
+    : ep(owner), connection(owner.connector(), over, to, kStripeOps), rail(over) {}
 
 void StripeLane::push(TransferPart& part) {
     part.is_waiting = true;
@@ -127,9 +118,9 @@ void StripeLane::forget(TransferPart& part) {
 }
 
 ucs_status_t StripeLane::drain() {
-    while (uct != nullptr && !waiting.empty()) {
+    while (connection.ep() != nullptr && !waiting.empty()) {
         TransferPart& part = *waiting.front();
-        if (!part.begin_pieces(uct, rail))
+        if (!part.begin_pieces(connection.ep(), rail))
             return UCS_ERR_NO_RESOURCE;
         waiting.pop_front();
         part.is_waiting = false;
@@ -139,7 +130,7 @@ ucs_status_t StripeLane::drain() {
 }
 
 void StripeLane::stall() {
-    ep.stall();
+    ep.queue().stall();
 }
 
 }  // namespace tagwire::proto

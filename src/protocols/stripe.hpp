@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "protocols/control_message.hpp"
+#include "protocols/lane_connection.hpp"
 #include "protocols/options.hpp"
 #include "protocols/request.hpp"
 #include "protocols/rndv_messages.hpp"
@@ -42,8 +43,7 @@ class Endpoint;
 
 /// A lane beside the endpoint's own. Its parts wait for it in the order in which they came.
 struct StripeLane : ucs::FromReserve {
-    StripeLane(Endpoint& owner, Rail& over, std::uint8_t to)
-        : ep(owner), rail(over), peer_rail(to) {}
+    StripeLane(Endpoint& owner, Rail& over, std::uint8_t to);
 
     void push(TransferPart& part);
     /// The part, which waits, does so no more.
@@ -51,17 +51,16 @@ struct StripeLane : ucs::FromReserve {
 
     // For RoomWaiter.
     ucs_status_t drain();
-    uct_ep_h drainable() const { return uct; }
+    uct_ep_h drainable() const { return connection.ep(); }
     void drained() {}
     void stall();
 
+    /// It moves parts.
+    bool is_usable() const { return connection.is_ready() && !has_failed; }
+
     Endpoint& ep;
+    LaneConnection connection;
     Rail& rail;
-    const std::uint8_t peer_rail;
-    uct_ep_h uct = nullptr;
-    bool has_offered = false;
-    bool is_connected = false;  // ours to theirs
-    bool is_ready = false;      // ... and theirs to ours
     bool has_failed = false;
     ucs::Queue<TransferPart, &TransferPart::link> waiting;
     RoomWaiter<StripeLane> room{*this};
@@ -108,8 +107,6 @@ class Stripes : public ucs::FromReserve {
     StripeLane* find(std::size_t rail, std::size_t peer_rail) const;
     StripeLane& add(Rail& rail, std::uint8_t peer_rail);
     bool connect(StripeLane& lane);
-    void send_offer(StripeLane& lane);
-    void answer(WireupOp op, const StripeLane& lane);
     void drop(StripeLane& lane);
     void lose(StripeLane& lane);
     std::unique_ptr<TransferPart> make_part(const Request& request, StripeLane& lane,
@@ -122,6 +119,10 @@ class Stripes : public ucs::FromReserve {
     ucs::ReserveVector<StripeLane*> members_;
     StripePlan get_plan_, put_plan_;
 };
+
+/// The transfer of the request begins; its data may be divided over several rails.
+/// `only_connections`: none of them leads to an interface.
+void begin_transfer(Request& request, std::span<const std::byte> keys, bool only_connections);
 
 /// Rails beside `lane` over which data is divided, the best first: those that lead to the peer
 /// (`reaches`) and that add something, or any that can where so many were asked for.

@@ -61,9 +61,9 @@ ucs::ReserveVector<std::size_t> companions_of(std::span<const std::unique_ptr<Ra
 /// For each rail one of the peer's, of another domain than those before if there is one.
 ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
     const auto rails = ep_.worker.rails();
-    const auto& peers = ep_.peer_rails_;
+    const auto peers = ep_.connector().peer_rails();
     const bool is_self = ep_.worker_id == ep_.worker.id();
-    ucs::ReserveVector<std::size_t> used{ep_.peer_rail_};
+    ucs::ReserveVector<std::size_t> used{ep_.peer_rail()};
     const auto find_peer = [&](const Rail& rail) {
         std::size_t found = peers.size();
         for (std::size_t j = 0; j < peers.size(); ++j) {
@@ -71,8 +71,9 @@ ucs::ReserveVector<Stripes::Pair> Stripes::choose() const {
                 (is_self && !rail.connects_to_iface()) ||
                 !rail.reaches(peers[j].device, peers[j].iface))
                 continue;
-            const bool is_new = std::ranges::none_of(
-                used, [&](std::size_t k) { return ep_.domain_of_peer(k) == peers[j].domain; });
+            const bool is_new = std::ranges::none_of(used, [&](std::size_t k) {
+                return ep_.connector().domain_of_peer(k) == peers[j].domain;
+            });
             if (is_new)
                 return j;
             found = std::min(found, j);
@@ -113,7 +114,7 @@ void Stripes::make_lanes() {
 
 StripeLane* Stripes::find(std::size_t rail, std::size_t peer_rail) const {
     for (const auto& lane : lanes_)
-        if (lane->rail.index() == rail && lane->peer_rail == peer_rail)
+        if (lane->rail.index() == rail && lane->connection.peer_rail() == peer_rail)
             return lane.get();
     return nullptr;
 }
@@ -124,82 +125,46 @@ StripeLane& Stripes::add(Rail& rail, std::uint8_t peer_rail) {
 }
 
 std::size_t Stripes::ready() const {
-    return static_cast<std::size_t>(std::ranges::count(
-        lanes_, true, [](const auto& lane) { return lane->is_ready && !lane->has_failed; }));
+    return static_cast<std::size_t>(
+        std::ranges::count(lanes_, true, [](const auto& lane) { return lane->is_usable(); }));
 }
 
 // ---- Connecting
 
 /// False: it cannot be used, now or later.
 bool Stripes::connect(StripeLane& lane) {
-    if (lane.has_failed || lane.uct != nullptr)
+    if (lane.has_failed || lane.connection.ep() != nullptr)
         return !lane.has_failed;
-    const PeerRail& peer = ep_.peer_rails_[lane.peer_rail];
-    if (ep_.make_ep(lane.rail, peer.device, peer.iface, &lane.uct) != UCS_OK) {
-        lane.has_failed = true;
-        return false;
-    }
-    if (lane.rail.connects_to_iface())
-        lane.is_connected = lane.is_ready = true;
-    else
-        send_offer(lane);
+    lane.has_failed = lane.connection.make() != UCS_OK ||
+                      (!lane.rail.connects_to_iface() && lane.connection.send_offer() != UCS_OK);
+    if (lane.has_failed)
+        drop(lane);
     return !lane.has_failed;
-}
-
-void Stripes::send_offer(StripeLane& lane) {
-    ReserveBytes address(lane.rail.attr().ep_addr_len);
-    if (uct_ep_get_address(lane.uct, reinterpret_cast<uct_ep_addr_t*>(address.data())) != UCS_OK) {
-        lane.has_failed = true;
-        return drop(lane);
-    }
-    lane.has_offered = true;
-    ep_.queue_wireup(WireupOp::kStripeOffer,
-                     {ep_.peer_names, lane.rail.index(), lane.peer_rail, lane.is_connected,
-                      static_cast<std::uint8_t>(address.size())},
-                     address);
-}
-
-void Stripes::answer(WireupOp op, const StripeLane& lane) {
-    ep_.queue_wireup(op, {ep_.peer_names, lane.rail.index(), lane.peer_rail, 1, 0}, {});
 }
 
 void Stripes::on_offer(const OfferMessage& message) {
     const Offer& offer = message.offer;
-    if (offer.rail >= ep_.peer_rails_.size() || offer.peer_rail >= ep_.worker.rails().size())
-        return ep_.worker.count(WorkerCounter::kGarbage);
-    Rail& rail = *ep_.worker.rails()[offer.peer_rail];
-    const PeerRail& peer = ep_.peer_rails_[offer.rail];
-    if (rail.connects_to_iface() || peer.transport != rail.transport() ||
-        message.address.size() != rail.attr().ep_addr_len || !rail.reaches(peer.device, peer.iface))
-        return ep_.worker.count(WorkerCounter::kGarbage);
+    WorkerCore& worker = ep_.worker;
+    if (offer.rail >= ep_.connector().peer_rails().size() ||
+        offer.peer_rail >= worker.rails().size())
+        return worker.count(WorkerCounter::kGarbage);
+    Rail& rail = *worker.rails()[offer.peer_rail];
+    if (!LaneConnection(ep_.connector(), rail, offer.rail, kStripeOps).fits(message))
+        return worker.count(WorkerCounter::kGarbage);
     StripeLane* lane = find(offer.peer_rail, offer.rail);
     if (lane == nullptr)
         lane = &add(rail, offer.rail);
-    if (lane->uct == nullptr && !lane->has_failed)
-        lane->has_failed = ep_.make_ep(rail, {}, {}, &lane->uct) != UCS_OK;
-    if (!lane->has_failed && !lane->is_connected) {
-        const ucs_status_t status = uct_ep_connect_to_ep(
-            lane->uct, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
-            reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
-        lane->is_connected = status == UCS_OK;
-        lane->has_failed = status != UCS_OK;
-    }
-    if (lane->has_failed) {
-        drop(*lane);
-        return answer(WireupOp::kStripeRefuse, *lane);
-    }
-    lane->is_ready = lane->is_ready || offer.is_connected != 0;
-    if (lane->has_offered)
-        answer(WireupOp::kStripeReady, *lane);
-    else
-        send_offer(*lane);
+    if (!lane->has_failed && lane->connection.on_offer(message))
+        return;
+    lane->has_failed = true;
+    drop(*lane);
+    lane->connection.refuse();
 }
 
 void Stripes::on_ready(const Offer& offer) {
     StripeLane* lane = find(offer.peer_rail, offer.rail);
-    if (lane == nullptr || !lane->is_connected)
+    if (lane == nullptr || !lane->connection.on_ready())
         return ep_.worker.count(WorkerCounter::kGarbage);
-    lane->is_ready = true;
 }
 
 void Stripes::on_refuse(const Offer& offer) {
@@ -210,15 +175,8 @@ void Stripes::on_refuse(const Offer& offer) {
 // ---- Losing
 
 void Stripes::drop(StripeLane& lane) {
-    lane.is_ready = lane.is_connected = false;
     lane.room.disarm();
-    const uct_ep_h old = std::exchange(lane.uct, nullptr);
-    if (old == nullptr)
-        return;
-    ep_.worker.peers().map_lane(old, nullptr);
-    uct_ep_pending_purge(
-        old, [](uct_pending_req_t*, void*) {}, nullptr);
-    uct_ep_destroy(old);
+    lane.connection.drop();
 }
 
 /// The lane goes, and what it has not begun is the endpoint's own lane's.
@@ -253,13 +211,13 @@ void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {
                 ep_.worker_id, lane.rail.transport(), lane.rail.device(),
                 ucs_status_string(status));
     // Before the end of any message: so the peer ends its side before it gives a buffer back.
-    ep_.control(Down{.rail = lane.peer_rail, .sender_rail = lane.rail.index()});
+    ep_.control(Down{.rail = lane.connection.peer_rail(), .sender_rail = lane.rail.index()});
     lose(lane);
 }
 
 bool Stripes::lane_failed(uct_ep_h lane, ucs_status_t status) {
     for (const auto& ours : lanes_) {
-        if (ours->uct == lane) {
+        if (ours->connection.ep() == lane) {
             lane_failed(*ours, status);
             return true;
         }

@@ -96,7 +96,7 @@ void Transfer::pieces_ended(TransferPart& part, ucs_status_t result) {
         return lane_part_ended(part, result);
     Endpoint& ep = *request->ep;
     if (result == UCS_OK && part.next < part.end)
-        return ep.queue_transfer(*request);
+        return ep.queue().push_data(*request);
     // The end of the lane cancels its pieces; the request ends as the endpoint has.
     if (result != UCS_OK && ep.failure() != UCS_OK)
         result = ep.failure();
@@ -138,7 +138,7 @@ void Transfer::check() {
             own.begin = own.next = part->begin;
             own.end = part->end;
             own.has_ended = false;
-            return request->ep->queue_transfer(*request);
+            return request->ep->queue().push_data(*request);
         }
     }
     if (std::ranges::all_of(others, [](const auto& part) { return part->has_ended; }))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages that connect two workers: each says hello over the transport of first contact, and both
-// agree on endpoints for the transports that connect endpoints (wireup.cc).
+// agree on endpoints for the transports that connect endpoints (connector.hpp).
 //
 //     +--------+-------+------------------------------------+----
 //     | Wireup | Hello | RailHead | device addr | iface addr| ...      hello

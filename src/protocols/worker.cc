@@ -146,7 +146,7 @@ Worker::~Worker() {
     if (device_tags_ != nullptr)
         device_tags_->close();
     endpoints_.for_each([](Endpoint& ep) {
-        ep.say_reset(true);
+        ep.closing().say_reset(true);
         ep.fail(UCS_ERR_CANCELED);
     });
     while (Request* request = late_.front())

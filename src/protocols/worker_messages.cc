@@ -124,7 +124,8 @@ ucs_status_t on_rtr(WorkerCore& worker, const std::byte* data, std::size_t lengt
         return worker.of_nobody(message.rtr.sender, "offer to write", length);
     if (ep->state() != EpState::kReady)
         return worker.garbage("offer to write", length);
-    ep->on_rtr(message);
+    if (!ep->rndv().on_rtr(message, worker.requests().find(message.rtr.send_id)))
+        worker.count(WorkerCounter::kGarbage);
     return UCS_OK;
 }
 
@@ -167,13 +168,13 @@ ucs_status_t on_wireup(WorkerCore& worker, const std::byte* data, std::size_t le
         return UCS_OK;  // of an earlier connection
     switch (static_cast<WireupOp>(wireup.op)) {
         case WireupOp::kOffer:
-            ep->on_offer(message);
+            ep->connector().on_offer(message);
             break;
         case WireupOp::kReady:
-            ep->on_ready(message.offer);
+            ep->connector().on_ready(message.offer);
             break;
         case WireupOp::kRefuse:
-            ep->on_refuse(message.offer);
+            ep->connector().on_refuse(message.offer);
             break;
         case WireupOp::kStripeOffer:
             ep->stripes().on_offer(message);

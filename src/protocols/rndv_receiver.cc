@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiver of a rendezvous after the match. It decides (scheme.hpp) whether it reads the data,
-// lets the sender write it, or asks for it in messages.
+// lets the sender write it (Rtr: its buffer and the key to that), or asks for it in messages.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "protocols/endpoint.hpp"
+#include "protocols/envelope.hpp"
 #include "protocols/keys.hpp"
 #include "protocols/memory.hpp"
 #include "protocols/rail.hpp"
 #include "protocols/receiver.hpp"
 #include "protocols/scheme.hpp"
+#include "protocols/stripe.hpp"
 #include "protocols/transfer.hpp"
 #include "protocols/worker_core.hpp"
 
@@ -18,15 +20,12 @@ namespace tagwire::proto {
 
 namespace {
 
-/// Steps of Endpoint::kStepsMax that beginning some pieces takes: they may move at once.
-constexpr unsigned kStepsOfPieces = 8;
-
 /// A message may overtake the peer's hello; then nothing is known of the peer's rails, and only a
 /// copy is sure.
-std::span<const std::byte> key_for(const Endpoint& ep, std::span<const std::byte> keys) {
+std::span<const std::byte> key_for(Endpoint& ep, std::span<const std::byte> keys) {
     if (ep.state() != EpState::kReady)
         return {};
-    const auto key = key_of(keys, ep.domain_of_peer(ep.peer_rail()));
+    const auto key = key_of(keys, ep.connector().domain_of_peer(ep.peer_rail()));
     return key.size() == ep.rail().domain().attr.rkey_packed_size ? key
                                                                   : std::span<const std::byte>{};
 }
@@ -79,6 +78,30 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
     return read;
 }
 
+struct RtrPacking {
+    Rtr rtr;
+    std::byte key[UINT8_MAX];
+    Keys others;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const RtrPacking*>(arg);
+        std::memcpy(to, &packing.rtr, sizeof packing.rtr);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.rtr, packing.key,
+                    packing.rtr.key_bytes);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.rtr + packing.rtr.key_bytes,
+                    packing.others.bytes, packing.others.used);
+        return sizeof packing.rtr + packing.rtr.key_bytes + packing.others.used;
+    }
+};
+
+/// The handle by which peers write the receiver's buffer.
+uct_mem_h target_of(const Request& request, std::size_t domain) {
+    if (request.registration != nullptr)
+        return request.registration;
+    return request.buffer.memory != nullptr ? request.buffer.memory->handle(domain)
+                                            : request.cached->handle;
+}
+
 }  // namespace
 
 void Receiver::count_copy() {
@@ -108,7 +131,7 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
             if (auto read = make_read(request, ep, rts.address, key)) {
                 request.transfer = read.release();
                 worker_.count(WorkerCounter::kRndvGet);
-                return ep.begin_transfer(request, keys, false);
+                return begin_transfer(request, keys, false);
             }
         }
     }
@@ -116,10 +139,71 @@ void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
         return rndv_ended(request, UCS_ERR_NO_MEMORY);
     if (scheme == RndvScheme::kPut && register_target(request, ep.rail())) {
         request.is_offered = true;
-        return ep.queue_transfer(request);
+        return ep.queue().push_data(request);
     }
     count_copy();
     ep.control(Cts{.send_id = rts.send_id, .receive_id = request.id, .bytes = request.wanted});
+}
+
+/// False: a copy must do.
+bool Receiver::register_target(Request& request, const Rail& rail) {
+    const std::size_t index = rail.domain_index();
+    if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
+        return false;
+    if (!rail.domain().registers_cheaply) {
+        if (request.buffer.memory != nullptr)
+            return true;
+        request.cached = worker_.cache_region(request, index, RegUse::kTarget);
+        return request.cached != nullptr;
+    }
+    request.registered_in = static_cast<std::uint32_t>(index);
+    return uct_md_mem_reg(rail.domain().md, request.buffer.base, request.wanted,
+                          UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_LOCAL_WRITE,
+                          &request.registration) == UCS_OK;
+}
+
+ucs_status_t Receiver::send_rtr(Request& request) {
+    Endpoint& ep = *request.ep;
+    const Rail& rail = ep.rail();
+    const Domain& domain = rail.domain();
+    RtrPacking packing{};
+    packing.rtr = {ep.peer_names,
+                   request.peer_id,
+                   request.id,
+                   static_cast<std::uint8_t>(rail.domain_index()),
+                   static_cast<std::uint8_t>(domain.attr.rkey_packed_size),
+                   0,
+                   0,
+                   request.wanted,
+                   reinterpret_cast<std::uintptr_t>(request.buffer.base)};
+    ucs_status_t status =
+        uct_md_mkey_pack(domain.md, target_of(request, rail.domain_index()), packing.key);
+    // A handle's key ends with a connection of the endpoint's own, and with nothing else.
+    if (request.buffer.memory != nullptr && worker_.options().scheme() == RndvScheme::kAuto)
+        packing.rtr.flags = kRtrByConnection;
+    if (request.buffer.memory != nullptr && request.wanted >= rail.striped_from()) {
+        packing.others.add_others(*request.buffer.memory, rail.domain_index());
+        packing.rtr.key_count = packing.others.count;
+    }
+    if (status == UCS_OK) {
+        status = status_of(uct_ep_am_bcopy(ep.lane(), static_cast<std::uint8_t>(AmId::kRtr),
+                                           RtrPacking::pack, &packing, 0));
+    }
+    if (status == UCS_ERR_NO_RESOURCE)
+        return status;
+    ep.queue().remove_data(request);
+    if (status != UCS_OK)
+        rndv_ended(request, status);
+    return UCS_OK;
+}
+
+/// The sender says that it has written everything. False: it was not offered that.
+bool Receiver::rndv_written(Request& request) {
+    if (!request.is_offered || request.offset > 0)
+        return false;
+    worker_.count(WorkerCounter::kRndvPut);
+    rndv_ended(request, UCS_OK);
+    return true;
 }
 
 /// The data is here, or will not come: the sender is told, and the receive ends.
@@ -131,96 +215,6 @@ void Receiver::rndv_ended(Request& request, ucs_status_t status) {
     if (status == UCS_OK && request.done.message_length > request.wanted)
         status = UCS_ERR_MESSAGE_TRUNCATED;
     worker_.finish(request, status);
-}
-
-/// A rendezvous of ours whose receiver may choose now how its data moves. Only such a buffer is the
-/// library's to read: that of an eager message is its program's again, though its acknowledgement
-/// is still to come.
-bool Endpoint::awaits_receiver(const Request* request) const {
-    return is_rndv_of_ours(request) && request->peer_id == 0;
-}
-
-/// ... whose data no device and no queue of ours has: it may be said to have ended.
-bool Endpoint::is_rndv_of_ours(const Request* request) const {
-    return request != nullptr && request->ep == this && request->kind == RequestKind::kSend &&
-           request->is_outstanding && request->is_rndv && !request->is_queued &&
-           request->transfer == nullptr;
-}
-
-/// `request` awaits_receiver().
-void Endpoint::send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes) {
-    request.peer_id = receive_id;
-    request.wanted = bytes;
-    request.offset = 0;
-    request.is_queued = true;
-    data_.push_back(request);
-}
-
-void Endpoint::drop_data(Request& request) {
-    data_.remove_if([&](Request& queued) { return &queued == &request; });
-    request.is_queued = false;
-}
-
-/// One step of the first that waits.
-Endpoint::Step Endpoint::drain_data() {
-    Request* request = data_.front();
-    if (request == nullptr)
-        return Step::kIdle;
-    if (request->transfer != nullptr)
-        return move_pieces(*request);
-    return request->kind == RequestKind::kReceive ? send_rtr(*request) : send_piece(*request);
-}
-
-/// Pieces of a transfer, or an offer to the sender to write it, wait for room.
-void Endpoint::queue_transfer(Request& request) {
-    request.is_queued = true;
-    data_.push_back(request);
-    drain_and_arm();
-}
-
-/// Pieces of the own lane's part of a transfer.
-Endpoint::Step Endpoint::move_pieces(Request& request) {
-    TransferPart& part = request.transfer->own;
-    steps_left_ -= std::min(steps_left_, kStepsOfPieces);
-    if (!part.begin_pieces(lane_, *rail_))
-        return Step::kFull;
-    data_.pop_front();
-    request.is_queued = false;
-    part.release();
-    return Step::kDone;
-}
-
-Endpoint::Step Endpoint::send_piece(Request& request) {
-    struct Piece {
-        RndvData head;
-        const Request* request;
-        std::size_t bytes;
-    } piece{{request.offset, request.peer_id, peer_names}, &request, 0};
-    piece.bytes = std::min<std::uint64_t>(rail_->bcopy_max - sizeof(RndvData),
-                                          request.wanted - request.offset);
-    const auto pack = [](void* to, void* arg) {
-        const auto& packed = *static_cast<const Piece*>(arg);
-        std::memcpy(to, &packed.head, sizeof packed.head);
-        packed.request->buffer.gather(static_cast<std::byte*>(to) + sizeof packed.head,
-                                      packed.request->offset, packed.bytes);
-        return sizeof packed.head + packed.bytes;
-    };
-    const ssize_t sent =
-        uct_ep_am_bcopy(lane_, static_cast<std::uint8_t>(AmId::kData), pack, &piece, 0);
-    if (sent == UCS_ERR_NO_RESOURCE)
-        return Step::kFull;
-    request.offset += piece.bytes;
-    if (sent < 0 || request.offset == request.wanted) {
-        data_.pop_front();
-        request.is_queued = false;
-        if (request.wanted < request.buffer.length)
-            request.peer_id = 0;  // it may have been the start that a buffered receive shows
-    }
-    if (sent < 0) {
-        control(DataEnd{.receive_id = request.peer_id, .status = static_cast<std::int32_t>(sent)});
-        worker.finish(request, static_cast<ucs_status_t>(sent));
-    }
-    return Step::kDone;
 }
 
 }  // namespace tagwire::proto

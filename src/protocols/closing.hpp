@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ends a connection in order. A program that closes its endpoint says so (Bye), and takes that back
+// when it opens it again (Back). When both have closed and nothing is on its way, the side with the
+// lower worker id asks (Leave), and the other leaves with its answer (Left) unless its program is
+// back: so neither sends on a connection that is gone.
+//
+//     open ----> said bye ----> asked ----> the answer: gone, or not
+//                         '---> has left, by the peer's request
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <string>
+
+namespace tagwire::proto {
+
+class Endpoint;
+
+class Closing {
+  public:
+    explicit Closing(Endpoint& ep) : ep_(ep) {}
+    Closing(const Closing&) = delete;
+    Closing& operator=(const Closing&) = delete;
+
+    /// The program has the endpoint (again).
+    void open(void* user_data);
+    /// The program's endpoint has ended well. Ours stays while the peer's program has its own.
+    void closed();
+    /// Called in progress while nobody has it open: true when it can be destroyed.
+    bool leave();
+    /// The peer hears of the end, if the transport has room for that; else when it speaks to us.
+    /// `is_gone`: the worker goes; in order, unless something is under way.
+    void say_reset(bool is_gone);
+    void begin_anew();
+
+    // ---- Messages of the peer
+
+    void on_bye();
+    void on_back() { peer_is_closed_ = peer_may_go_ = false; }
+    void on_leave();
+    /// The answer to our Leave.
+    void on_left(bool is_gone);
+    /// A flush; `is_close`: the peer's program closes, and all that it has sent was taken.
+    void on_flush(bool is_close) { peer_may_go_ = is_close; }
+
+    bool has_left() const { return has_left_; }
+    bool has_asked() const { return has_asked_; }
+    bool peer_may_go() const { return peer_may_go_; }
+    /// For people.
+    std::string description() const;
+
+    // Not UCS_OK: the peer has said that it goes, and the end of the connection is due to that.
+    ucs_status_t farewell = UCS_OK;
+
+  private:
+    Endpoint& ep_;
+    bool peer_is_closed_ = false;  // the peer's program has closed its own
+    bool peer_may_go_ = false;     // it closes, and all that it has sent was taken
+    bool has_said_bye_ = false;
+    bool has_asked_ = false;  // to leave; nothing is sent before the answer
+    bool has_left_ = false;   // has answered that it leaves
+};
+
+}  // namespace tagwire::proto
