@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "protocols/source_matcher.hpp"
+#include "protocols/index/source_matcher.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "protocols/source_matcher.hpp"
+#include "protocols/index/source_matcher.hpp"
 #include "ucs/datastruct/tag_matcher.hpp"
 
 namespace {

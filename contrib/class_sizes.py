@@ -10,7 +10,7 @@ from pathlib import Path
 from tidy import tracked_files
 
 FUNCTIONS_MAX = 40
-WHOLE = "protocols/worker.hpp"
+WHOLE = "protocols/worker/worker.hpp"
 # Larger ones, with what they have. A class that shrinks is entered anew, until it is here no more.
 LARGER = {
     "src/uct/ib/dc/dc_iface.hpp:DcIface": 78,

@@ -49,6 +49,26 @@ MAY_INCLUDE = {
 PUBLIC_ONLY = {"uct/api", "tools", "examples", "libfabric"}
 COMPOSITION_ROOT = "src/components.cc"  # above all of src
 
+# Rooms of the messaging layer, from the ground up. A header includes those of its own room and of
+# rooms below. A body may include the hubs as well, by which the parts of a worker reach each other,
+# and what UPWARD lists; that may only shrink.
+ROOMS_OF = "src/protocols/"
+ROOMS = ("wire", "index", "cost", "request", "match", "connect", "transfer", "eager", "rndv",
+         "offload", "worker", "facade")
+HUBS = {"worker/endpoint.hpp", "worker/worker_core.hpp"}
+UPWARD = {
+    "cost/rail_costs.cc": {"transfer/transfer.hpp"},
+    "cost/scheme.cc": {"request/rail.hpp"},
+    "request/rail.cc": {"transfer/stripe.hpp"},
+    "connect/closing.cc": {"worker/peer_table.hpp"},
+    "connect/connector.cc": {"worker/peer_table.hpp", "offload/device_tags.hpp"},
+    "transfer/send_queue.cc": {"worker/peer_table.hpp", "eager/receiver.hpp"},
+    "transfer/stripe_lanes.cc": {"worker/peer_table.hpp"},
+    "eager/eager_sender.cc": {"worker/fast_path.hpp"},
+    "eager/receive_calls.cc": {"offload/device_tags.hpp"},
+    "eager/receiver.cc": {"worker/fast_path.hpp", "offload/device_tags.hpp"},
+}
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 GENERATED = {"tagwire_version.h"}
 
@@ -102,11 +122,26 @@ def direction(path, target):
     module, other = module_of(path), module_of(target)
     if is_public(path) and not is_public(target):
         yield f"a public header includes a private one: {target}"
-    elif module in (None, "test") or other == module:
+    elif module in (None, "test"):
         return
+    elif other == module:
+        yield from climb(path, target)
     elif path == COMPOSITION_ROOT:
         return
     elif other not in MAY_INCLUDE[module]:
         yield f"{module} must not include {other}: {target}"
     elif module in PUBLIC_ONLY and not is_public(target):
         yield f"{module} sees public headers only, not {target}"
+
+
+def climb(path, target):
+    """Yields what is wrong if an include runs up from one room to another."""
+    if not (path.startswith(ROOMS_OF) and target.startswith(ROOMS_OF)):
+        return
+    path, target = path.removeprefix(ROOMS_OF), target.removeprefix(ROOMS_OF)
+    room, other = path.split("/")[0], target.split("/")[0]
+    if room not in ROOMS or other not in ROOMS or ROOMS.index(other) <= ROOMS.index(room):
+        return
+    is_body = path.endswith(".cc")
+    if not is_body or (target not in HUBS and target not in UPWARD.get(path, ())):
+        yield f"{room}/ is below {other}/ and must not include {target}"

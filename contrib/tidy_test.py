@@ -49,6 +49,20 @@ class Includes(unittest.TestCase):
                 ("src/vhca/a.cc", "src/uct/api/uct.h")):
             self.assertEqual(self.broken(includer, included), ["include"], (includer, included))
 
+    def test_rooms_of_the_messaging_layer_look_down(self):
+        place = "src/protocols/"
+        for includer, included, is_right in (
+                ("rndv/a.cc", "wire/b.hpp", True),
+                ("worker/a.hpp", "rndv/b.hpp", True),
+                ("rndv/a.cc", "worker/endpoint.hpp", True),
+                ("rndv/a.hpp", "worker/endpoint.hpp", False),
+                ("rndv/a.cc", "worker/worker.hpp", False),
+                ("wire/a.cc", "request/b.hpp", False),
+                ("request/rail.cc", "transfer/stripe.hpp", True),
+                ("request/a.cc", "transfer/stripe.hpp", False)):
+            self.assertEqual(self.broken(place + includer, place + included),
+                             [] if is_right else ["include"], (includer, included))
+
     def test_only_the_composition_root_names_transports(self):
         self.assertEqual(self.broken("src/components.cc", "src/uct/sm/sm.hpp"), [])
         self.assertEqual(self.broken("src/uct/component.cc", "src/uct/sm/sm.hpp"), ["include"])

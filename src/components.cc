@@ -7,7 +7,7 @@
 #include <array>
 
 #include "bootstrap/options.hpp"
-#include "protocols/options.hpp"
+#include "protocols/cost/options.hpp"
 #include "uct/ib/dc/dc.hpp"
 #include "uct/ib/ib_component.hpp"
 #include "uct/ib/rc/rc.hpp"

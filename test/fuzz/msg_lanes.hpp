@@ -11,7 +11,7 @@
 
 #include "contract/entity.hpp"
 #include "input.hpp"
-#include "protocols/wireup_messages.hpp"
+#include "protocols/wire/wireup_messages.hpp"
 
 namespace tagwire::fuzz {
 

@@ -10,8 +10,8 @@
 
 #include "contract/entity.hpp"
 #include "msg_steps.hpp"
-#include "protocols/address.hpp"
-#include "protocols/wireup_messages.hpp"
+#include "protocols/wire/address.hpp"
+#include "protocols/wire/wireup_messages.hpp"
 
 namespace tagwire::fuzz {
 namespace {

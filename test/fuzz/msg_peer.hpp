@@ -12,11 +12,11 @@
 #include "contract/entity.hpp"
 #include "input.hpp"
 #include "msg_lanes.hpp"
-#include "protocols/address.hpp"
-#include "protocols/control_message.hpp"
-#include "protocols/eager_header.hpp"
-#include "protocols/rndv_messages.hpp"
-#include "protocols/wireup_messages.hpp"
+#include "protocols/wire/address.hpp"
+#include "protocols/wire/control_message.hpp"
+#include "protocols/wire/eager_header.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+#include "protocols/wire/wireup_messages.hpp"
 
 namespace tagwire::fuzz {
 

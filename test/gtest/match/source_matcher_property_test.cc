@@ -13,7 +13,7 @@
 
 #include "match/matcher_model.hpp"
 #include "match/matcher_scenarios.hpp"
-#include "protocols/source_matcher.hpp"
+#include "protocols/index/source_matcher.hpp"
 
 namespace tagwire::test {
 namespace {

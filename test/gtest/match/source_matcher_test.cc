@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "protocols/source_matcher.hpp"
+#include "protocols/index/source_matcher.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "protocols/cost.hpp"
+#include "protocols/cost/cost.hpp"
 
 namespace tagwire::proto {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "protocols/address.hpp"
+#include "protocols/wire/address.hpp"
 
 namespace tagwire::test {
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "entity.hpp"
-#include "protocols/control_message.hpp"
-#include "protocols/eager_header.hpp"
 #include "protocols/fixture.hpp"
-#include "protocols/rndv_messages.hpp"
-#include "protocols/wireup_messages.hpp"
+#include "protocols/wire/control_message.hpp"
+#include "protocols/wire/eager_header.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+#include "protocols/wire/wireup_messages.hpp"
 
 namespace tagwire::test {
 

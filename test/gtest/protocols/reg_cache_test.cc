@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "common/seeds.hpp"
-#include "protocols/context.hpp"
-#include "protocols/reg_cache.hpp"
+#include "protocols/request/context.hpp"
+#include "protocols/request/reg_cache.hpp"
 #include "ucs/sys/fd.hpp"
 
 namespace tagwire::proto {

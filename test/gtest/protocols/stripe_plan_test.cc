@@ -6,7 +6,7 @@
 #include <random>
 
 #include "common/seeds.hpp"
-#include "protocols/stripe_plan.hpp"
+#include "protocols/cost/stripe_plan.hpp"
 
 namespace tagwire::proto {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <span>
 
-#include "protocols/endpoint.hpp"
 #include "protocols/fixture.hpp"
-#include "protocols/stripe.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/endpoint.hpp"
 
 namespace tagwire::test {
 namespace {

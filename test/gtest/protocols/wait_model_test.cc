@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The wait protocol (protocols/wait_protocol.hpp) in every order in which threads may take the
-// worker's lock, sleep, signal, be interrupted, and messages may come. A wake-up that is lost is a
-// deadlock, which the scheduler finds. The descriptors and the loop around the protocol are those
-// of wakeup.cc and facade_wait.cc, as far as they matter.
+// The wait protocol (protocols/worker/wait_protocol.hpp) in every order in which threads may take
+// the worker's lock, sleep, signal, be interrupted, and messages may come. A wake-up that is lost
+// is a deadlock, which the scheduler finds. The descriptors and the loop around the protocol are
+// those of wakeup.cc and facade_wait.cc, as far as they matter.
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -11,7 +10,7 @@
 #include "common/det_atomic.hpp"
 #include "common/det_scheduler.hpp"
 #include "common/model_fences.hpp"
-#include "protocols/wait_protocol.hpp"
+#include "protocols/worker/wait_protocol.hpp"
 
 namespace tagwire::test {
 namespace {

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "protocols/control_message.hpp"
-#include "protocols/eager_header.hpp"
-#include "protocols/id_table.hpp"
-#include "protocols/rndv_messages.hpp"
-#include "protocols/wireup_messages.hpp"
+#include "protocols/index/id_table.hpp"
+#include "protocols/wire/control_message.hpp"
+#include "protocols/wire/eager_header.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+#include "protocols/wire/wireup_messages.hpp"
 
 namespace tagwire::proto {
 namespace {

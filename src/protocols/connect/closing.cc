@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/connect/closing.hpp"
+
+#include <uct/api/uct.h>
+
+#include <utility>
+
+#include "protocols/wire/control_message.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+void Closing::open(void* user_data) {
+    ep_.is_open = true;
+    ep_.user_data = user_data;
+    if (std::exchange(has_said_bye_, false) && !has_asked_)
+        ep_.control(Back{});
+}
+
+void Closing::closed() {
+    ep_.is_open = false;
+    ep_.is_closing = false;
+    has_said_bye_ = true;
+    ep_.control(Bye{});
+    ep_.worker.peers().retire(ep_);
+}
+
+void Closing::begin_anew() {
+    peer_is_closed_ = peer_may_go_ = false;
+    has_said_bye_ = has_asked_ = has_left_ = false;
+    farewell = UCS_OK;
+}
+
+void Closing::say_reset(bool is_gone) {
+    if (ep_.state() != EpState::kReady || ep_.worker_id == ep_.worker.id())
+        return;
+    const bool is_in_order = is_gone && ep_.is_quiet();
+    ep_.queue().send_now(Control::of(Reset{0, is_in_order ? 1U : 0U, ep_.connector().number()}));
+}
+
+bool Closing::leave() {
+    if (ep_.is_open)
+        return false;
+    if (ep_.state() == EpState::kFailed)
+        return true;
+    if (has_left_) {
+        // The answer must get through before the endpoint of the transport goes.
+        if (!ep_.is_quiet() ||
+            uct_ep_flush(ep_.lane(), UCT_FLUSH_FLAG_LOCAL, nullptr) == UCS_INPROGRESS) {
+            ep_.worker.peers().retire(ep_);
+            return false;
+        }
+        return true;
+    }
+    if (!has_said_bye_ || !peer_is_closed_ || has_asked_ || ep_.state() != EpState::kReady)
+        return false;
+    if (ep_.worker_id == ep_.worker.id())
+        return ep_.is_quiet();
+    if (!ep_.is_quiet()) {
+        ep_.worker.peers().retire(ep_);
+    } else if (ep_.worker.id() < ep_.worker_id) {
+        ep_.control(Leave{});
+        has_asked_ = true;
+        ep_.update_direct();
+    }
+    return false;
+}
+
+/// The peer's program has closed its endpoint. One that ours never had counts as closed, too.
+void Closing::on_bye() {
+    peer_is_closed_ = true;
+    if (!ep_.is_open && !std::exchange(has_said_bye_, true))
+        ep_.control(Bye{});
+    ep_.worker.peers().retire(ep_);
+}
+
+/// The peer asks whether the connection can go. From the answer on its transport may see the end
+/// before ours has seen that the answer is through.
+void Closing::on_leave() {
+    peer_is_closed_ = true;
+    has_left_ = !ep_.is_open && has_said_bye_ && ep_.is_quiet();
+    if (has_left_) {
+        ep_.worker.peers().tell_end(ep_, UCS_OK);
+        farewell = UCS_ERR_NOT_CONNECTED;
+    }
+    ep_.control(Left{has_left_ ? 1U : 0U});
+    ep_.worker.peers().retire(ep_);
+}
+
+void Closing::on_left(bool is_gone) {
+    PeerTable& peers = ep_.worker.peers();
+    if (!std::exchange(has_asked_, false))
+        return;
+    if (ep_.is_open) {
+        // The program came back meanwhile.
+        if (is_gone)
+            return peers.reconnect(ep_);
+        ep_.control(Back{});
+    } else if (is_gone) {
+        peers.tell_end(ep_, UCS_OK);
+        ep_.fail(UCS_ERR_NOT_CONNECTED);
+    } else {
+        // The peer had something on its way, or its program has come back and says so by Back.
+        peers.retire(ep_);
+    }
+    ep_.queue().run();
+}
+
+std::string Closing::description() const {
+    std::string text;
+    if (!ep_.is_open)
+        text += peer_is_closed_ ? ", closed by both" : ", the peer's alone";
+    if (has_asked_)
+        text += ", asks whether it can go";
+    if (has_left_)
+        text += ", has left";
+    return text;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/connect/connector.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "protocols/offload/device_tags.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+Connector::Connector(Endpoint& ep) : ep_(ep), worker_(ep.worker) {}
+
+namespace {
+
+template <class T>
+void append(ReserveBytes* bytes, const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes->insert(bytes->end(), from, from + sizeof value);
+}
+
+void append(ReserveBytes* bytes, std::span<const std::byte> more) {
+    bytes->insert(bytes->end(), more.begin(), more.end());
+}
+
+std::size_t pack_bytes(void* to, void* arg) {
+    const auto& bytes = *static_cast<const ReserveBytes*>(arg);
+    std::memcpy(to, bytes.data(), bytes.size());
+    return bytes.size();
+}
+
+}  // namespace
+
+ucs_status_t Connector::make_ep(Rail& rail, std::span<const std::byte> device,
+                                std::span<const std::byte> iface, uct_ep_h* ep_p) {
+    uct_ep_params_t params{};
+    params.field_mask = UCT_EP_PARAM_FIELD_IFACE;
+    params.iface = rail.iface();
+    if (rail.connects_to_iface()) {
+        params.field_mask |= UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
+        params.dev_addr = reinterpret_cast<const uct_device_addr_t*>(device.data());
+        params.iface_addr = reinterpret_cast<const uct_iface_addr_t*>(iface.data());
+    }
+    const ucs_status_t status = uct_ep_create(&params, ep_p);
+    if (status == UCS_OK) {
+        rail.enable();
+        worker_.peers().map_lane(*ep_p, &ep_);
+    }
+    return status;
+}
+
+void Connector::destroy_ep(uct_ep_h ep) {
+    worker_.peers().map_lane(ep, nullptr);
+    uct_ep_pending_purge(
+        ep, [](uct_pending_req_t*, void*) {}, nullptr);
+    uct_ep_destroy(ep);
+}
+
+ucs_status_t Connector::contact(const Address& to, std::string* why) {
+    std::string reason;
+    const auto tell = [&](const Rail& rail) {
+        if (why != nullptr)
+            *why += fmt::format("{}over {}:{}: {}", why->empty() ? "" : "; ", rail.transport(),
+                                rail.device(), reason);
+    };
+    for (const auto& rail : worker_.rails()) {
+        if (to.transport != rail->transport())
+            continue;
+        if (!rail->reaches(to.device, to.iface, why == nullptr ? nullptr : &reason)) {
+            tell(*rail);
+            continue;
+        }
+        const ucs_status_t status = make_ep(*rail, to.device, to.iface, &contact_);
+        if (status != UCS_OK) {
+            if (why != nullptr) {
+                reason = status == UCS_ERR_UNREACHABLE
+                             ? "nobody takes connections there, the peer's worker or process has "
+                               "gone"
+                             : ucs_status_string(status);
+                tell(*rail);
+            }
+            return status;
+        }
+        address_ = {ep_.worker_id, to.transport, to.device, to.iface};
+        contact_rail_ = rail.get();
+        number_ = worker_.peers().next_connection();
+        queue(hello_bytes());
+        return UCS_OK;
+    }
+    if (why != nullptr && why->empty()) {
+        *why = fmt::format("over {}: this worker has no such transport (TAGWIRE_TRANSPORTS)",
+                           to.transport);
+    }
+    return UCS_ERR_UNREACHABLE;
+}
+
+void Connector::begin_anew() {
+    disconnect();
+    peer_rails_.clear();
+    refused_.clear();
+    contact_again();
+}
+
+void Connector::forget(uct_ep_h ep) {
+    if (contact_ == ep)
+        contact_ = nullptr;
+    if (offered_ && offered_->ep() == ep)
+        offered_.reset();
+}
+
+void Connector::disconnect() {
+    is_offering_ = false;
+    if (const uct_ep_h old = std::exchange(contact_, nullptr)) {
+        forget(old);
+        destroy_ep(old);
+    }
+    if (auto old = std::exchange(offered_, std::nullopt))
+        old->drop();
+}
+
+/// At a later progress if there is no memory now.
+void Connector::contact_again() {
+    const Address to = address_;
+    const ucs_status_t status = contact(to, nullptr);
+    owes_contact_ = status == UCS_ERR_NO_MEMORY;
+    if (owes_contact_)
+        return worker_.peers().ask_wireup(ep_);
+    if (status != UCS_OK)
+        ep_.fail(status);
+}
+
+ReserveBytes Connector::hello_bytes() const {
+    ReserveBytes bytes;
+    append(&bytes, Wireup{static_cast<std::uint32_t>(WireupOp::kHello), kWireVersion, worker_.id(),
+                          ep_.worker_id});
+    append(&bytes, Hello{ep_.id, static_cast<std::uint32_t>(worker_.rails().size()), ep_.peer_names,
+                         number_, worker_.peers().retired_id_of(ep_.worker_id)});
+    for (const auto& rail : worker_.rails()) {
+        RailHead head{};
+        std::string_view(rail->transport()).copy(head.transport, sizeof head.transport);
+        head.domain = static_cast<std::uint8_t>(rail->domain_index());
+        head.device_bytes = static_cast<std::uint8_t>(rail->device_address().size());
+        head.iface_bytes = static_cast<std::uint8_t>(rail->iface_address().size());
+        head.flags = rail->matches_tags() ? kRailMatchesTags : 0;
+        append(&bytes, head);
+        append(&bytes, rail->device_address());
+        append(&bytes, rail->iface_address());
+    }
+    return bytes;
+}
+
+void Connector::queue(WireupOp op, Offer offer, std::span<const std::byte> address) {
+    offer.id = ep_.peer_names;
+    ReserveBytes bytes;
+    append(&bytes,
+           Wireup{static_cast<std::uint32_t>(op), kWireVersion, worker_.id(), ep_.worker_id});
+    append(&bytes, offer);
+    append(&bytes, address);
+    queue(std::move(bytes));
+}
+
+void Connector::queue(ReserveBytes bytes) {
+    if (messages_.size() >= kMessagesMax) {
+        TW_LOG_WARN("endpoint to worker %016lx ends: its peer takes no answers to its wire-up",
+                    ep_.worker_id);
+        return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+    }
+    messages_.push_back(std::move(bytes));
+    worker_.peers().ask_wireup(ep_);
+}
+
+bool Connector::work() {
+    if (std::exchange(owes_contact_, false) && ep_.state() != EpState::kFailed)
+        peer_rails_.empty() ? contact_again() : answer_contact();
+    return send() && !owes_contact_;
+}
+
+bool Connector::send() {
+    // A peer that has our hello may send, and by another lane than the device, which may hold
+    // receives that match any peer.
+    if (DeviceTags* tags = worker_.device_tags(); tags != nullptr && !tags->may_greet())
+        return false;
+    while (!messages_.empty() && contact_ != nullptr) {
+        const ssize_t sent = uct_ep_am_bcopy(contact_, static_cast<std::uint8_t>(AmId::kWireup),
+                                             pack_bytes, &messages_.front(), 0);
+        if (sent == UCS_ERR_NO_RESOURCE || sent == UCS_ERR_NO_MEMORY)
+            return false;
+        if (sent < 0) {
+            ep_.fail(static_cast<ucs_status_t>(sent));
+            return true;
+        }
+        messages_.pop_front();
+    }
+    return true;
+}
+
+void Connector::on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails) {
+    const bool is_new = ep_.peer_names != hello.id;
+    ep_.peer_names = hello.id;
+    // Our hello went to an endpoint that this one has replaced, or it crosses theirs.
+    if (contact_ != nullptr && hello.known != ep_.id)
+        queue(hello_bytes());
+    if (!is_new || ep_.state() == EpState::kFailed)
+        return;
+    peer_rails_ = std::move(rails);
+    answer_contact();
+}
+
+/// The peer has said hello: it hears from us, at a later progress if there is no memory now.
+void Connector::answer_contact() {
+    bool lacks_memory = false;
+    for (const auto& [transport, rank] : first_contacts()) {
+        for (const PeerRail& rail : peer_rails_) {
+            if (contact_ != nullptr || rail.transport != transport)
+                continue;
+            const ucs_status_t status =
+                contact({ep_.worker_id, rail.transport, rail.device, rail.iface}, nullptr);
+            lacks_memory |= status == UCS_ERR_NO_MEMORY;
+        }
+    }
+    owes_contact_ = contact_ == nullptr && lacks_memory;
+    if (owes_contact_)
+        return worker_.peers().ask_wireup(ep_);
+    if (contact_ == nullptr)
+        ep_.fail(UCS_ERR_UNREACHABLE);
+    else if (ep_.state() == EpState::kConnecting && !is_offering_)
+        choose_lane();
+}
+
+/// The pair of rails that promises the lowest latency and was not refused.
+void Connector::choose_lane() {
+    ucs::ReserveVector<std::pair<double, std::pair<std::size_t, std::size_t>>> pairs;
+    for (std::size_t i = 0; i < worker_.rails().size(); ++i) {
+        const Rail& rail = *worker_.rails()[i];
+        // An endpoint of rc cannot be its own peer.
+        if (rail.is_auxiliary || (ep_.worker_id == worker_.id() && !rail.connects_to_iface()))
+            continue;
+        for (std::size_t j = 0; j < peer_rails_.size(); ++j)
+            if (peer_rails_[j].transport == rail.transport() &&
+                rail.reaches(peer_rails_[j].device, peer_rails_[j].iface) &&
+                std::ranges::find(refused_, std::pair{i, j}) == refused_.end())
+                pairs.push_back({rail.latency(), {i, j}});
+    }
+    std::ranges::sort(pairs);
+    for (const auto& [latency, pair] : pairs)
+        if (try_lane(pair.first, pair.second))
+            return;
+    // The endpoint of the first contact serves for the messages too.
+    std::uint8_t peer_rail = 0;
+    for (std::size_t j = 0; j < peer_rails_.size(); ++j)
+        if (peer_rails_[j].device == address_.device && peer_rails_[j].iface == address_.iface)
+            peer_rail = static_cast<std::uint8_t>(j);
+    choose(contact_, *contact_rail_, peer_rail);
+}
+
+bool Connector::try_lane(std::size_t rail_index, std::size_t peer_rail) {
+    Rail& rail = *worker_.rails()[rail_index];
+    const auto to = static_cast<std::uint8_t>(peer_rail);
+    if (rail.connects_to_iface()) {
+        uct_ep_h lane = contact_;
+        const PeerRail& peer = peer_rails_[peer_rail];
+        if (&rail != contact_rail_ && make_ep(rail, peer.device, peer.iface, &lane) != UCS_OK)
+            return false;
+        choose(lane, rail, to);
+        return true;
+    }
+    is_offering_ = true;
+    if (offered_) {  // the peer's offer came first, and was answered
+        if (offered_->is_ready())
+            use_offered();
+        return true;
+    }
+    offered_.emplace(*this, rail, to, kLaneOps);
+    if (offered_->make() != UCS_OK) {
+        offered_.reset();
+        return false;
+    }
+    const ucs_status_t status = offered_->send_offer();
+    if (status != UCS_OK)
+        ep_.fail(status);
+    return true;
+}
+
+/// Both sides have connected it.
+void Connector::use_offered() {
+    choose(offered_->ep(), offered_->rail(), offered_->peer_rail());
+}
+
+void Connector::choose(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
+    is_offering_ = false;
+    ep_.set_ready(lane, rail, peer_rail);
+}
+
+/// The peer cannot be reached as it offered: both sides choose another lane.
+void Connector::refuse(const Offer& offer) {
+    auto old = std::exchange(offered_, std::nullopt);
+    old->drop();
+    add_refused(offer);
+    old->refuse();
+    if (is_offering_)
+        choose_lane();
+}
+
+void Connector::add_refused(const Offer& offer) {
+    const std::pair<std::size_t, std::size_t> pair{offer.peer_rail, offer.rail};
+    if (std::ranges::find(refused_, pair) == refused_.end())
+        refused_.push_back(pair);
+}
+
+void Connector::on_offer(const OfferMessage& message) {
+    const Offer& offer = message.offer;
+    if (offer.rail >= peer_rails_.size() || offer.peer_rail >= worker_.rails().size())
+        return worker_.count(WorkerCounter::kGarbage);
+    const bool is_answer = offered_ && offered_->is_about(offer);
+    if (offered_ && offered_->is_connected()) {
+        // It comes twice, or when there is a lane already.
+        return is_answer ? void() : worker_.count(WorkerCounter::kGarbage);
+    }
+    // Offers of different rails crossed: that of the lower id counts.
+    if (!is_answer && offered_ && worker_.id() < ep_.worker_id)
+        return;
+    if (!is_answer) {
+        if (offered_)
+            offered_->drop();
+        offered_.emplace(*this, *worker_.rails()[offer.peer_rail], offer.rail, kLaneOps);
+    }
+    if (!offered_->on_offer(message))
+        refuse(offer);
+    else if (is_offering_ && offered_->is_ready())
+        use_offered();
+}
+
+void Connector::on_ready(const Offer& offer) {
+    if (offered_ && offered_->is_about(offer) && offered_->on_ready() && is_offering_)
+        use_offered();
+}
+
+void Connector::on_refuse(const Offer& offer) {
+    if (!offered_ || !offered_->is_about(offer) || ep_.lane() == offered_->ep())
+        return worker_.count(WorkerCounter::kGarbage);
+    add_refused(offer);
+    offered_->drop();
+    offered_.reset();
+    if (is_offering_)
+        choose_lane();
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connects an endpoint to its peer. Each side says hello once, over a transport that connects to an
+// interface address; a hello carries the addresses of all rails, so connects that cross are one
+// connection. Then each chooses the lane of its own messages. Lanes of rc need endpoints on both
+// sides: their addresses cross in offers (lane_connection.hpp), and a side sends when the other has
+// said that it is connected.
+//
+//        idle ----> greeting ----> (offering) ----> lane chosen
+//                   hello sent,    rc: addresses
+//                   theirs awaited cross
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "protocols/connect/lane_connection.hpp"
+#include "protocols/index/fifo.hpp"
+#include "protocols/wire/address.hpp"
+#include "protocols/wire/reserve_bytes.hpp"
+#include "protocols/wire/wireup_messages.hpp"
+#include "ucs/memory/reserve.hpp"
+
+namespace tagwire::proto {
+
+class Endpoint;
+class Rail;
+class WorkerCore;
+
+class Connector {
+  public:
+    explicit Connector(Endpoint& ep);
+    Connector(const Connector&) = delete;
+    Connector& operator=(const Connector&) = delete;
+
+    /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
+    /// may be null, gets the reason of any failure.
+    ucs_status_t contact(const Address& to, std::string* why);
+    /// Nothing is known of the peer any more but where it takes first contact: says hello again.
+    void begin_anew();
+    /// Sends what waits of wire-up. False: it waits still.
+    bool work();
+    /// Lanes of its own go; nothing of wire-up waits any more.
+    void disconnect();
+    void clear() { messages_.clear(); }
+    /// The endpoint is to go, and may be one of this.
+    void forget(uct_ep_h ep);
+
+    // ---- Messages of the peer
+
+    void on_hello(const Hello& hello, ucs::ReserveVector<PeerRail> rails);
+    void on_offer(const OfferMessage& message);
+    void on_ready(const Offer& offer);
+    void on_refuse(const Offer& offer);
+
+    // ---- For lanes
+
+    ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
+                         std::span<const std::byte> iface, uct_ep_h* ep_p);
+    /// Takes back what waits for its room.
+    void destroy_ep(uct_ep_h ep);
+    /// A message about a lane; `offer.id` is filled in.
+    void queue(WireupOp op, Offer offer, std::span<const std::byte> address);
+
+    /// Where the peer takes first contact.
+    const Address& address() const { return address_; }
+    /// By which the peer tells this connection from others.
+    std::uint32_t number() const { return number_; }
+    /// Empty before the peer's hello.
+    std::span<const PeerRail> peer_rails() const {
+        return {peer_rails_.data(), peer_rails_.size()};
+    }
+    /// UINT8_MAX: the peer has told of no such rail.
+    std::uint8_t domain_of_peer(std::size_t rail) const {
+        return rail < peer_rails_.size() ? peer_rails_[rail].domain : std::uint8_t{UINT8_MAX};
+    }
+    /// The endpoint of first contact and its rail; nullptr: none.
+    uct_ep_h contact_ep() const { return contact_; }
+    Rail* contact_rail() const { return contact_rail_; }
+    bool is_offering() const { return is_offering_; }
+
+  private:
+    void contact_again();
+    void answer_contact();
+    void choose_lane();
+    bool try_lane(std::size_t rail, std::size_t peer_rail);
+    void use_offered();
+    void choose(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail);
+    void refuse(const Offer& offer);
+    void add_refused(const Offer& offer);
+    bool send();
+    void queue(ReserveBytes bytes);
+    ReserveBytes hello_bytes() const;
+
+    /// Messages of wire-up that wait: a hello, and offers for as many rails as there may be. With
+    /// more, the peer does not take what it asks for.
+    static constexpr std::size_t kMessagesMax = 512;
+
+    Endpoint& ep_;
+    WorkerCore& worker_;
+    Address address_;
+    std::uint32_t number_ = 0;
+    uct_ep_h contact_ = nullptr;
+    Rail* contact_rail_ = nullptr;
+    bool owes_contact_ = false;  // there was no memory for it
+    bool is_offering_ = false;   // the lane is to be one that both sides connect
+    std::optional<LaneConnection> offered_;
+    ucs::ReserveVector<PeerRail> peer_rails_;
+    ucs::ReserveVector<std::pair<std::size_t, std::size_t>> refused_;
+    Fifo<ReserveBytes> messages_;
+};
+
+}  // namespace tagwire::proto

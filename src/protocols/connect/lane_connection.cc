@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/connect/lane_connection.hpp"
+
+#include <utility>
+
+#include "protocols/connect/connector.hpp"
+#include "protocols/request/rail.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+bool LaneConnection::is_about(const Offer& offer) const {
+    return rail_->index() == offer.peer_rail && peer_rail_ == offer.rail;
+}
+
+ucs_status_t LaneConnection::make() {
+    const PeerRail& peer = connector_->peer_rails()[peer_rail_];
+    const ucs_status_t status = connector_->make_ep(*rail_, peer.device, peer.iface, &ep_);
+    if (status == UCS_OK && rail_->connects_to_iface())
+        is_connected_ = is_ready_ = true;
+    return status;
+}
+
+ucs_status_t LaneConnection::send_offer() {
+    ReserveBytes address(rail_->attr().ep_addr_len);
+    const ucs_status_t status =
+        uct_ep_get_address(ep_, reinterpret_cast<uct_ep_addr_t*>(address.data()));
+    if (status != UCS_OK)
+        return status;
+    has_offered_ = true;
+    connector_->queue(
+        ops_->offer,
+        {0, rail_->index(), peer_rail_, is_connected_, static_cast<std::uint8_t>(address.size())},
+        address);
+    return UCS_OK;
+}
+
+bool LaneConnection::fits(const OfferMessage& message) const {
+    const PeerRail& peer = connector_->peer_rails()[peer_rail_];
+    return !rail_->connects_to_iface() && peer.transport == rail_->transport() &&
+           message.address.size() == rail_->attr().ep_addr_len &&
+           rail_->reaches(peer.device, peer.iface);
+}
+
+bool LaneConnection::on_offer(const OfferMessage& message) {
+    if (!fits(message) || (ep_ == nullptr && make() != UCS_OK))
+        return false;
+    if (!is_connected_) {
+        const PeerRail& peer = connector_->peer_rails()[peer_rail_];
+        const ucs_status_t status = uct_ep_connect_to_ep(
+            ep_, reinterpret_cast<const uct_device_addr_t*>(peer.device.data()),
+            reinterpret_cast<const uct_ep_addr_t*>(message.address.data()));
+        if (status != UCS_OK) {
+            TW_LOG_ERROR("endpoint of %s: the peer's offer cannot be used: %s", rail_->transport(),
+                         ucs_status_string(status));
+            return false;
+        }
+        is_connected_ = true;
+    }
+    is_ready_ = is_ready_ || message.offer.is_connected != 0;
+    if (has_offered_)
+        connector_->queue(ops_->ready, {0, rail_->index(), peer_rail_, 1, 0}, {});
+    else if (send_offer() != UCS_OK)
+        return false;
+    return true;
+}
+
+bool LaneConnection::on_ready() {
+    is_ready_ = is_ready_ || is_connected_;
+    return is_connected_;
+}
+
+void LaneConnection::refuse() {
+    connector_->queue(ops_->refuse, {0, rail_->index(), peer_rail_, 0, 0}, {});
+}
+
+void LaneConnection::forget() {
+    ep_ = nullptr;
+    has_offered_ = is_connected_ = is_ready_ = false;
+}
+
+void LaneConnection::drop() {
+    const uct_ep_h old = ep_;
+    forget();
+    if (old != nullptr)
+        connector_->destroy_ep(old);
+}
+
+}  // namespace tagwire::proto

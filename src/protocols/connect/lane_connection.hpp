@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One lane to the peer while it comes about: an endpoint of a transport and, where the transport
+// connects endpoints (rc), the peer's, whose addresses cross in offers. The lane of an endpoint's
+// messages and each of those beside it (stripe.hpp) come about in the same way.
+//
+//     none ---> made ---> offered ------> connected ------> ready
+//                |        our address     to the            the peer has said that
+//                |        has gone        peer's            it is connected, too
+//                '--- leads to an interface ----------------^
+//
+// 1. Either side may offer first, or both; an offer is answered by an offer or, if ours has gone,
+//    by "ready".
+// 2. Where an offer cannot be used, the peer is told (refuse), and the lane is dropped.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstdint>
+
+#include "protocols/wire/reserve_bytes.hpp"
+#include "protocols/wire/wireup_messages.hpp"
+
+namespace tagwire::proto {
+
+class Connector;
+class Rail;
+
+/// The messages of a kind of lanes.
+struct OfferOps {
+    WireupOp offer, ready, refuse;
+};
+inline constexpr OfferOps kLaneOps{WireupOp::kOffer, WireupOp::kReady, WireupOp::kRefuse};
+inline constexpr OfferOps kStripeOps{WireupOp::kStripeOffer, WireupOp::kStripeReady,
+                                     WireupOp::kStripeRefuse};
+
+class LaneConnection {
+  public:
+    LaneConnection(Connector& connector, Rail& rail, std::uint8_t peer_rail, const OfferOps& ops)
+        : connector_(&connector), rail_(&rail), peer_rail_(peer_rail), ops_(&ops) {}
+
+    Rail& rail() const { return *rail_; }
+    std::uint8_t peer_rail() const { return peer_rail_; }
+    uct_ep_h ep() const { return ep_; }
+    bool is_connected() const { return is_connected_; }
+    bool is_ready() const { return is_ready_; }
+    /// The offer, answer or refusal is of this pair of rails.
+    bool is_about(const Offer& offer) const;
+
+    /// Makes the transport's endpoint. One that leads to an interface is ready.
+    ucs_status_t make();
+    /// Tells the peer our address. A failure is the transport's.
+    ucs_status_t send_offer();
+    /// The peer's offer: connects, and answers. False: it cannot be used.
+    bool on_offer(const OfferMessage& message);
+    /// The peer is connected to ours. False: ours is not connected.
+    bool on_ready();
+    /// Tells the peer that it cannot be used.
+    void refuse();
+    /// The transport's endpoint goes. Whatever waits for its room has been taken back.
+    void drop();
+    /// The transport's endpoint is somebody else's from now on.
+    void forget();
+
+    /// An offer that this pair of rails could take.
+    bool fits(const OfferMessage& message) const;
+
+  private:
+    Connector* connector_;
+    Rail* rail_;
+    std::uint8_t peer_rail_;
+    const OfferOps* ops_;
+    uct_ep_h ep_ = nullptr;
+    bool has_offered_ = false;
+    bool is_connected_ = false;  // ours to theirs
+    bool is_ready_ = false;      // ... and theirs to ours
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/cost/op_names.hpp"
+
+#include <fmt/format.h>
+
+#include "protocols/api/tw_def.h"
+
+namespace tagwire::proto {
+
+std::string op_flag_names(std::uint32_t flags) {
+    static constexpr struct {
+        std::uint32_t flag;
+        const char* name;
+    } kFlags[] = {
+        {TW_OP_COMPLETION, "TW_OP_COMPLETION"},
+        {TW_OP_MORE, "TW_OP_MORE"},
+        {TW_OP_INJECT, "TW_OP_INJECT"},
+        {TW_OP_IMM, "TW_OP_IMM"},
+        {TW_OP_INJECT_COMPLETE, "TW_OP_INJECT_COMPLETE"},
+        {TW_OP_TRANSMIT_COMPLETE, "TW_OP_TRANSMIT_COMPLETE"},
+        {TW_OP_DELIVERY_COMPLETE, "TW_OP_DELIVERY_COMPLETE"},
+        {TW_OP_MATCH_COMPLETE, "TW_OP_MATCH_COMPLETE"},
+        {TW_OP_FENCE, "TW_OP_FENCE"},
+        {TW_OP_PEEK, "TW_OP_PEEK"},
+        {TW_OP_CLAIM, "TW_OP_CLAIM"},
+        {TW_OP_DISCARD, "TW_OP_DISCARD"},
+        {TW_OP_MULTI_RECV, "TW_OP_MULTI_RECV"},
+        {TW_OP_BUFFERED, "TW_OP_BUFFERED"},
+    };
+    std::string names;
+    for (const auto& [flag, name] : kFlags) {
+        if ((flags & flag) != 0)
+            names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+        flags &= ~flag;
+    }
+    if (flags != 0)
+        names += fmt::format("{}{:#x}", names.empty() ? "" : ", ", flags);
+    return names;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Options of the messaging layer.
+#pragma once
+
+#include <cstdint>
+
+#include "protocols/cost/scheme.hpp"
+#include "ucs/config/config.hpp"
+
+namespace tagwire::proto {
+
+struct Options {
+    ucs::OptionString transports;
+    std::uint64_t rndv_threshold;
+    std::uint64_t inject_bytes;
+    std::uint64_t requests_max;
+    std::uint64_t unexpected_bytes;
+    std::uint64_t envelopes_max;
+    std::uint64_t multi_recv_min;
+    std::uint64_t buffered_limit;
+    std::uint64_t buffered_min;
+    std::uint64_t rndv_fragments;
+    std::uint64_t reg_cache_bytes;
+    int rndv_scheme;  // RndvScheme
+    int rndv_rails;   // 0: auto
+    std::uint64_t rndv_rail_min;
+
+    RndvScheme scheme() const { return static_cast<RndvScheme>(rndv_scheme); }
+    bool tag_offload;
+    std::uint64_t liveness_interval_ns;
+    ucs::OptionString calibration;
+};
+
+const ucs::OptionTable& option_table();
+
+}  // namespace tagwire::proto

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/eager/receiver.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "protocols/match/arrival.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+void BufferedReceives::buffer(Request& request, Endpoint& ep, const Arrival& arrival) {
+    Unexpected* message = worker_.matches().make(ep, arrival);
+    if (message == nullptr)
+        return worker_.finish(request, ep.failure());
+    buffer_message(request, *message);
+    worker_.matches().pause_if_full(ep);
+}
+
+/// `message` is in no matcher.
+void BufferedReceives::buffer_message(Request& request, Unexpected& message) {
+    worker_.matches().claim(message);
+    message.waiting = &request;
+    if (message.ep == nullptr)
+        return report_buffered(message);
+    if (message.is_rndv)
+        return fetch(request, message);
+    Endpoint& ep = *message.ep;
+    const bool asks_for_ack = (message.flags & kAckMatch) != 0;
+    const std::uint32_t send_id = message.send_id;
+    message.flags &= ~std::uint32_t{kAckMatch};
+    if (is_enough_here(message))
+        report_buffered(message);
+    else
+        worker_.set_outstanding(request, ep);
+    if (asks_for_ack)  // last: callbacks may end the endpoint, and the message with it
+        ep.control(Ack{send_id});
+}
+
+void BufferedReceives::check(Unexpected& message) {
+    if (message.waiting != nullptr && is_enough_here(message))
+        report_buffered(message);
+}
+
+bool BufferedReceives::is_enough_here(const Unexpected& message) const {
+    return message.received == message.length ||
+           (message.length > worker_.limits.buffered_bytes_limit &&
+            message.received >= worker_.limits.buffered_bytes_min);
+}
+
+void BufferedReceives::fetch(Request& request, Unexpected& message) {
+    const bool is_start = message.length > worker_.limits.buffered_bytes_limit;
+    const std::size_t bytes = is_start ? worker_.limits.buffered_bytes_min : message.length;
+    if (bytes == 0)
+        return report_buffered(message);
+    message.start = static_cast<std::byte*>(ucs::reserve_try_allocate(bytes));
+    tw_op_t op{};
+    op.complete = [](const tw_completion_t* done) {
+        if (done->context == nullptr)
+            return;
+        auto& fetched = *static_cast<Unexpected*>(done->context);
+        fetched.waiting->worker->receiver().buffered().fetched(fetched, done->status, done->length);
+    };
+    op.context = &message;
+    Request* own =
+        message.start == nullptr ? nullptr : worker_.requests().make_internal(op, is_start);
+    if (own == nullptr)
+        return drop_buffered(message, UCS_ERR_NO_MEMORY);
+    own->buffer.base = message.start;
+    own->buffer.length = bytes;
+    message.fetch = own;
+    Endpoint& ep = *message.ep;
+    worker_.set_outstanding(request, ep);
+    worker_.matches().grow(message, bytes);
+    worker_.receiver().begin_rndv(*own, ep, message.rts, {message.data(), message.received});
+    worker_.matches().pause_if_full(ep);
+}
+
+void BufferedReceives::fetched(Unexpected& message, tw_status_t status, std::size_t bytes) {
+    message.fetch = nullptr;
+    if (status != TW_OK && status != TW_ERR_MESSAGE_TRUNCATED)
+        return drop_buffered(message, static_cast<ucs_status_t>(status));
+    message.start_bytes = bytes;
+    if (bytes == message.length) {
+        message.is_rndv = false;
+        message.received = message.length;
+    }
+    report_buffered(message);
+}
+
+/// The receive that it met ends; the program knows it from now on.
+void BufferedReceives::report_buffered(Unexpected& message) {
+    Request& request = *std::exchange(message.waiting, nullptr);
+    Receiver::describe(request, message);
+    tw_completion_t& done = request.done;
+    done.length = message.is_rndv ? message.start_bytes : message.received;
+    done.buffer = message.is_rndv ? message.start : message.data();
+    done.message = &message;
+    done.flags |= TW_DONE_BUFFERED | flag_if(done.length < message.length, TW_DONE_MORE);
+    worker_.finish(request, UCS_OK);
+}
+
+/// It cannot be had; the receive that it met ends so.
+void BufferedReceives::drop_buffered(Unexpected& message, ucs_status_t status) {
+    Request& request = *std::exchange(message.waiting, nullptr);
+    worker_.matches().unclaim(message);
+    Receiver::describe(request, message);
+    request.done.length = 0;
+    worker_.matches().release(message);
+    worker_.finish(request, status);
+}
+
+}  // namespace tagwire::proto

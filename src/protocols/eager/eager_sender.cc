@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/eager/eager_sender.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/fast_path.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// ... with the acknowledgement that the program asked for.
+Envelope eager_envelope_of(const Request& request, std::uint32_t sender) {
+    Envelope envelope = envelope_of(request, sender);
+    if ((request.flags & TW_OP_DELIVERY_COMPLETE) != 0)
+        envelope.add_ack(kAckDelivery, request.id);
+    else if ((request.flags & TW_OP_MATCH_COMPLETE) != 0)
+        envelope.add_ack(kAckMatch, request.id);
+    return envelope;
+}
+
+/// Data that a packing callback writes: an envelope (or another head), then part of a buffer.
+struct Packing {
+    const void* head;
+    std::size_t head_bytes;
+    const Request* request;
+    std::size_t bytes;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const Packing*>(arg);
+        auto* at = static_cast<std::byte*>(to);
+        if (packing.head_bytes > 0)
+            std::memcpy(at, packing.head, packing.head_bytes);
+        packing.request->buffer.gather(at + packing.head_bytes, packing.request->offset,
+                                       packing.bytes);
+        return packing.head_bytes + packing.bytes;
+    }
+};
+
+/// A message of the program as it is.
+struct PlainPacking {
+    Envelope envelope;
+    const void* data;
+    std::size_t bytes;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const PlainPacking*>(arg);
+        const std::size_t head_bytes = packing.envelope.bytes;
+        std::memcpy(to, &packing.envelope, head_bytes);
+        if (packing.bytes > 0)
+            std::memcpy(static_cast<std::byte*>(to) + head_bytes, packing.data, packing.bytes);
+        return head_bytes + packing.bytes;
+    }
+};
+
+}  // namespace
+
+bool EagerSender::try_send_at_once(const Outgoing& message) {
+    constexpr Buffer kPlainBuffer{};
+    const bool is_plain = is_plain_send(message.op, kPlainSendFlags | TW_OP_IMM);
+    PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length};
+    if (!ep_.may_send_short(0) || message.list != nullptr || !is_plain ||
+        message.length + packing.envelope.bytes > ep_.rail().bcopy_max ||
+        message.length >= ep_.rail().rndv_from(kPlainBuffer))
+        return false;
+    const ssize_t packed = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
+                                           PlainPacking::pack, &packing, 0);
+    if (packed < 0)
+        return false;  // whatever it is, it is met again
+    ep_.worker.count(WorkerCounter::kTxEager);
+    return true;
+}
+
+ucs_status_t EagerSender::start(Request& request) {
+    const bool wants_ack = (request.flags & (TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE)) != 0;
+    if (wants_ack && request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+        return UCS_ERR_NO_MEMORY;
+    if (!request.has_gone) {
+        const ucs_status_t status =
+            goes_as_tagged(request, ep_.rail()) ? send_tagged(request) : send_parts(request);
+        if (status != UCS_OK)
+            return status;
+        request.has_gone = true;
+    }
+    if (wants_ack && !request.is_answered) {
+        ep_.worker.set_outstanding(request, ep_);
+        if (request.wants_cancel)
+            ep_.cancel(request);
+        return UCS_INPROGRESS;
+    }
+    if (!wants_ack && (request.flags & TW_OP_TRANSMIT_COMPLETE) != 0)
+        return track_transmission(request);
+    return UCS_OK;
+}
+
+/// In one piece; `flags` of HeaderFlag on top of its own.
+ucs_status_t EagerSender::send_whole(Request& request, std::uint32_t flags) {
+    Envelope envelope = eager_envelope_of(request, ep_.peer_names);
+    envelope.header.flags |= flags;
+    Packing packing{&envelope, envelope.bytes, &request, request.buffer.length};
+    return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
+                                     Packing::pack, &packing, 0));
+}
+
+ucs_status_t EagerSender::send_parts(Request& request) {
+    Envelope envelope = eager_envelope_of(request, ep_.peer_names);
+    const std::size_t total = request.buffer.length;
+    if (total + envelope.bytes <= ep_.rail().bcopy_max) {
+        const ucs_status_t status = send_whole(request, 0);
+        if (status == UCS_OK) {
+            request.offset = total;
+            ep_.worker.count(WorkerCounter::kTxEager);
+        }
+        return status;
+    }
+    // Parts behind the first may have to wait, and their data must be the library's then.
+    if ((request.flags & TW_OP_INJECT) != 0 && ep_.worker.requests().copy_of(request) == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    envelope.add_total(total);
+    while (request.offset < total) {
+        if (!ep_.queue().may_step())
+            return UCS_ERR_NO_RESOURCE;
+        const bool is_first = request.offset == 0;
+        const std::size_t head_bytes = is_first ? envelope.bytes : sizeof(Part);
+        const std::size_t now = std::min(ep_.rail().bcopy_max - head_bytes, total - request.offset);
+        const Part part{ep_.peer_names, 0};
+        Packing packing{is_first ? static_cast<const void*>(&envelope) : &part, head_bytes,
+                        &request, now};
+        const AmId am = is_first ? AmId::kEager : AmId::kPart;
+        const ucs_status_t status = status_of(
+            uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(am), Packing::pack, &packing, 0));
+        if (status != UCS_OK)
+            return status;
+        request.offset += now;
+        ep_.worker.count(WorkerCounter::kTxParts);
+    }
+    return UCS_OK;
+}
+
+// ---- On a lane whose device matches tags
+
+/// An eager message. It is announced if its envelope does not fit the transport's immediate.
+ucs_status_t EagerSender::send_tagged(Request& request) {
+    constexpr std::uint32_t kNeedsEnvelope = TW_OP_MATCH_COMPLETE | TW_OP_DELIVERY_COMPLETE;
+    const bool has_imm = (request.flags & TW_OP_IMM) != 0;
+    if ((request.flags & kNeedsEnvelope) == 0 &&
+        (!has_imm || request.done.imm <= TagImm::kImmMax)) {
+        const std::uint64_t imm = TagImm::encode(ep_.peer_names, has_imm, request.done.imm);
+        Packing packing{nullptr, 0, &request, request.buffer.length};
+        const ucs_status_t status = status_of(
+            uct_ep_tag_eager_bcopy(ep_.lane(), request.done.tag, imm, Packing::pack, &packing, 0));
+        if (status == UCS_OK)
+            ep_.worker.count(WorkerCounter::kTxTagged);
+        return status;
+    }
+    if (!request.is_announced) {
+        const ucs_status_t status = send_whole(request, kAnnounced);
+        if (status != UCS_OK)
+            return status;
+        ep_.worker.count(WorkerCounter::kTxEager);
+    }
+    return send_placeholder(request);
+}
+
+ucs_status_t EagerSender::send_placeholder(Request& request) {
+    request.is_announced = true;
+    const Placeholder place{ep_.peer_names, placeholders_};
+    const ucs_status_t status =
+        uct_ep_tag_rndv_request(ep_.lane(), request.done.tag, &place, sizeof place, 0);
+    if (status != UCS_OK)
+        return status;
+    request.is_announced = false;
+    ++placeholders_;
+    ep_.worker.count(WorkerCounter::kTxPlaceholders);
+    return UCS_OK;
+}
+
+// The message is with the transport; its own flush tells when the peer's memory has it.
+ucs_status_t EagerSender::track_transmission(Request& request) {
+    Transmission* transmission = ep_.worker.requests().make_transmission(request);
+    if (transmission == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    const ucs_status_t status = uct_ep_flush(ep_.lane(), UCT_FLUSH_FLAG_LOCAL, transmission);
+    if (status == UCS_INPROGRESS) {
+        request.transmission = transmission;
+        ep_.worker.set_outstanding(request, ep_);
+    } else {
+        ep_.worker.requests().release(*transmission);
+    }
+    return status;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls that receive, and messages that waited for them.
+#include "protocols/eager/receiver.hpp"
+
+#include <algorithm>
+
+#include "protocols/match/arrival.hpp"
+#include "protocols/offload/device_tags.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+// ---- Receives
+
+namespace {
+
+/// nullptr: anybody. A posted receive remembers the number of its source alone: it may outlive the
+/// endpoint that it was posted with.
+const Endpoint* source_of(const Incoming& wanted) {
+    return wanted.op == nullptr || wanted.op->source == nullptr ? nullptr
+                                                                : &endpoint_of(wanted.op->source);
+}
+
+}  // namespace
+
+tw_status_t Receiver::receive(const Incoming& wanted) {
+    Request* request = worker_.requests().make(RequestKind::kReceive, wanted.op, wanted.request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    if (!worker_.requests().set_buffer(*request, wanted.base, wanted.length, wanted.list,
+                                       wanted.count,
+                                       wanted.op == nullptr ? nullptr : wanted.op->mem)) {
+        worker_.requests().release(*request);
+        return TW_ERR_NO_RESOURCE;
+    }
+    request->is_tagged = wanted.is_tagged;
+    request->tag = wanted.tag;
+    request->mask = wanted.mask;
+    request->source = kAnySource;
+    request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);
+    if (const Endpoint* from = source_of(wanted))
+        request->source = from->source;
+    if ((request->flags & TW_OP_PEEK) != 0)
+        return peek(*request, wanted);
+    if ((request->flags & TW_OP_CLAIM) != 0)
+        return claim(*request, wanted);
+    if ((request->flags & TW_OP_MULTI_RECV) != 0)
+        return post_multi(*request, wanted);
+    return post(*request, wanted);
+}
+
+tw_status_t Receiver::post(Request& request, const Incoming& wanted) {
+    MatchSpace& in = worker_.space(request.is_tagged);
+    Unexpected* message = nullptr;
+    if (!in.unexpected.empty()) {
+        message =
+            static_cast<Unexpected*>(in.unexpected.take(request.tag, request.mask, request.source));
+    }
+    if (message != nullptr) {
+        give_message(request, *message);
+    } else if (const Endpoint* from = source_of(wanted);
+               from != nullptr && from->failure() != UCS_OK) {
+        worker_.finish(request, from->failure());  // nothing can come any more
+    } else {
+        request.is_posted = true;
+        in.posted.post(request);
+        if (worker_.device_tags() != nullptr && request.is_tagged)
+            worker_.device_tags()->posted(request);
+    }
+    return worker_.requests().answer(request, wanted.op, wanted.request_p);
+}
+
+tw_status_t Receiver::post_multi(Request& request, const Incoming& wanted) {
+    MatchSpace& in = worker_.space(false);
+    // Its last report comes behind those of its messages, also if the call sees the end.
+    request.flags |= TW_OP_COMPLETION;
+    request.is_posted = true;
+    in.posted.post(request);
+    while (request.is_posted) {
+        UnexpectedMessage* found = in.unexpected.find(request.tag, request.mask, request.source);
+        Request* child = found == nullptr ? nullptr : worker_.requests().make_part(request);
+        if (child == nullptr)
+            break;
+        in.unexpected.remove(*found);
+        give_message(*child, static_cast<Unexpected&>(*found));
+    }
+    const Endpoint* from = source_of(wanted);
+    if (request.is_posted && from != nullptr && from->failure() != UCS_OK) {
+        in.posted.cancel(request);  // nothing more can come
+        close_multi(request, from->failure());
+    }
+    return worker_.requests().answer(request, wanted.op, wanted.request_p);
+}
+
+/// The receive gets a message that waited; `message` is in no matcher, and freed.
+void Receiver::give_message(Request& request, Unexpected& message) {
+    worker_.matches().take(message);
+    if ((request.flags & TW_OP_BUFFERED) != 0)
+        return buffered_.buffer_message(request, message);
+    if (message.has_failed || message.ep == nullptr) {
+        describe(request, message);
+        if (message.has_failed) {
+            worker_.matches().release(message);
+            return worker_.finish(request, UCS_ERR_CONNECTION_RESET);
+        }
+        const std::size_t fits = std::min<std::size_t>(message.length, request.buffer.length);
+        use_room(request, fits);
+        request.buffer.scatter(0, message.data(), fits);
+        request.done.length = fits;
+        const bool is_cut = fits < message.length;
+        worker_.matches().release(message);
+        return worker_.finish(request, is_cut ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+    }
+    Endpoint& ep = *message.ep;
+    const Arrival arrival{message.tag,     message.imm,     message.length,
+                          message.flags,   message.send_id, {message.data(), message.received},
+                          message.is_rndv, message.rts};
+    deliver(request, ep, arrival);
+    worker_.matches().release(message);
+}
+
+/// The sender learns that it was taken, and it is freed; `message` is in no matcher.
+void Receiver::discard(Unexpected& message) {
+    worker_.matches().take(message);
+    if (Endpoint* ep = message.ep) {
+        if (message.is_rndv)
+            ep->control(Ats{.send_id = message.send_id, .status = UCS_OK});
+        else if ((message.flags & kAcks) != 0)
+            ep->control(Ack{message.send_id});
+    }
+    worker_.matches().release(message);
+}
+
+// ---- Multi-receives
+
+/// A message takes so much of the buffer, if that is a multi-receive's.
+void Receiver::use_room(Request& part, std::size_t bytes) {
+    Request* parent = part.parent;
+    if (parent == nullptr)
+        return;
+    parent->offset += bytes;
+    if (parent->buffer.length - parent->offset < worker_.limits.multi_recv_bytes_min) {
+        worker_.space(false).posted.cancel(*parent);
+        close_multi(*parent, UCS_OK);
+    }
+}
+
+void Receiver::close_multi(Request& parent, ucs_status_t status) {
+    parent.is_posted = false;
+    parent.done.flags |= TW_DONE_MULTI_RECV;
+    parent.closing = status;
+    if (parent.children == 0)
+        worker_.finish(parent, status);
+}
+
+// ---- Ends
+
+/// Receives of that source end, those that are posted now: what their callbacks post waits for the
+/// next endpoint to it.
+void Receiver::end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status) {
+    ucs::ReserveVector<Request*> ending;
+    while (auto* receive = static_cast<Request*>(in.posted.take_directed(source))) {
+        unposted(*receive);
+        ending.push_back(receive);
+    }
+    for (Request* receive : ending)
+        if ((receive->flags & TW_OP_MULTI_RECV) != 0)
+            close_multi(*receive, status);
+        else
+            worker_.finish(*receive, status);
+}
+
+void Receiver::drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last) {
+    ep.has_incoming = false;
+    ep.incoming_message = nullptr;
+    worker_.matches().drop_messages_of(ep);
+    while (!ep.announced.empty())
+        drop_announced(ep);
+    worker_.matches().drop_orphans();
+    worker_.matches().resume_if_free(nullptr);
+    for (const bool is_tagged : {false, true})
+        if (is_last)
+            end_directed(worker_.space(is_tagged), ep.source, status);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that have come meet posted receives.
+#include "protocols/eager/receiver.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "protocols/match/arrival.hpp"
+#include "protocols/offload/device_tags.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/fast_path.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// So many announced messages are nothing to hold a peer back for.
+constexpr std::size_t kAnnouncedFew = 64;
+
+}  // namespace
+
+/// The slow path of an eager message; `request` has been matched, if it is not null. False: the
+/// message cannot be, and is dropped.
+bool Receiver::take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
+    EagerBody body;
+    if (!decode(header, behind, &body) || ((header.flags & kMoreParts) != 0 && ep.has_incoming))
+        return worker_.drop("eager message", behind.size());
+    Arrival arrival{};
+    arrival.tag = header.tag;
+    arrival.flags = header.flags;
+    arrival.imm = body.imm;
+    arrival.length = body.length;
+    arrival.send_id = body.send_id;
+    arrival.bytes = body.data;
+    arrive_or_match(ep, arrival, request);
+    return true;
+}
+
+/// As take_eager().
+bool Receiver::take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request) {
+    RtsBody body;
+    if (!decode(header, behind, &body))
+        return worker_.drop("request of a rendezvous", behind.size());
+    Arrival arrival{};
+    arrival.bytes = body.keys.all();
+    arrival.imm = body.imm;
+    arrival.rts = body.rts;
+    arrival.tag = header.tag;
+    arrival.flags = header.flags;
+    arrival.length = arrival.rts.length;
+    arrival.send_id = arrival.rts.send_id;
+    arrival.is_rndv = true;
+    arrive_or_match(ep, arrival, request);
+    return true;
+}
+
+/// `behind`: what follows the header.
+void Receiver::announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind) {
+    if (worker_.device_tags() == nullptr || (header.flags & kTagged) == 0 ||
+        (header.flags & kMoreParts) != 0)
+        return static_cast<void>(worker_.garbage("message without a place", behind.size()));
+    Announced announced{am, header, {behind.begin(), behind.end()}, false};
+    announced.header.flags &= ~std::uint32_t{kAnnounced};
+    const std::size_t held = announced.held();
+    if (!worker_.matches().admit(ep, held))
+        return;
+    worker_.matches().hold(ep, held);
+    ep.announced.push_back(std::move(announced));
+    // Their places follow soon, unless the peer has no such intent.
+    if (ep.announced.size() > kAnnouncedFew)
+        worker_.matches().pause_if_full(ep);
+}
+
+/// The oldest announced message goes; if its place has come, it was counted out then.
+void Receiver::drop_announced(Endpoint& ep) {
+    if (const Announced& oldest = ep.announced.front(); !oldest.has_come)
+        worker_.matches().unhold(ep, oldest.held());
+    ep.announced.pop_front();
+    ++ep.first_announced;
+}
+
+bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+                              Request* request) {
+    const std::uint32_t index = place.number - ep.first_announced;
+    if (index >= ep.announced.size() || ep.announced[index].has_come)
+        return worker_.drop("place of no message", sizeof place);
+    const Announced message = std::exchange(ep.announced[index], Announced{});
+    ep.announced[index].has_come = true;
+    worker_.matches().unhold(ep, message.held());
+    while (!ep.announced.empty() && ep.announced.front().has_come)
+        drop_announced(ep);
+    bool is_message = message.header.tag == tag;
+    if (!is_message)
+        worker_.drop("message whose place has another tag", message.bytes.size());
+    else if (message.am == AmId::kRts)
+        is_message = take_rndv(ep, message.header, message.bytes, request);
+    else
+        is_message = take_eager(ep, message.header, message.bytes, request);
+    worker_.matches().resume_if_free(&ep);
+    return is_message;
+}
+
+/// As arrive(), but null: none was looked for yet.
+void Receiver::arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request) {
+    if (request == nullptr)
+        arrive_unmatched(ep, arrival);
+    else
+        arrive(ep, arrival, request);
+}
+
+void Receiver::arrive_unmatched(Endpoint& ep, const Arrival& arrival) {
+    arrive(ep, arrival,
+           match(worker_, worker_.space((arrival.flags & kTagged) != 0), arrival.tag, ep.source));
+}
+
+void Receiver::arrive(Endpoint& ep, const Arrival& arrival, Request* request) {
+    if (request == nullptr)
+        return worker_.matches().add(ep, arrival);
+    unposted(*request);
+    worker_.count(WorkerCounter::kRxExpected);
+    deliver(*request, ep, arrival);
+}
+
+void Receiver::unpost(Request& request) {
+    worker_.space(request.is_tagged).posted.cancel(request);
+    unposted(request);
+}
+
+void Receiver::unposted(Request& request) {
+    request.is_posted = false;
+    if (worker_.device_tags() != nullptr && request.is_tagged)
+        worker_.device_tags()->left(request);
+}
+
+/// Fills in the message's fields of the completion.
+void Receiver::describe(Request& request, Endpoint& ep, const Arrival& arrival) {
+    tw_completion_t& done = request.done;
+    done.tag = arrival.tag;
+    done.imm = arrival.imm;
+    done.message_length = arrival.length;
+    done.source = ep.worker_id;
+    done.ep = ep.handle();
+    done.flags |= TW_DONE_RECV | flag_if((arrival.flags & kTagged) != 0, TW_DONE_TAGGED) |
+                  flag_if((arrival.flags & kImm) != 0, TW_DONE_IMM);
+}
+
+void Receiver::end_in_place(Request& request, Endpoint& ep, const Arrival& arrival) {
+    worker_.count(WorkerCounter::kRxExpected);
+    describe(request, ep, arrival);
+    request.done.length = arrival.length;
+    worker_.finish(request, UCS_OK);
+}
+
+void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
+    if (!request.is_whole)
+        request.make_whole();
+    if ((request.flags & TW_OP_BUFFERED) != 0)
+        return buffered_.buffer(request, ep, arrival);
+    describe(request, ep, arrival);
+    const std::size_t fits = std::min<std::uint64_t>(arrival.length, request.buffer.length);
+    use_room(request, fits);
+    if (arrival.is_rndv)
+        return begin_rndv(request, ep, arrival.rts, arrival.bytes);
+    request.wanted = fits;
+    request.acks = arrival.flags & kAcks;
+    request.peer_id = arrival.send_id;
+    if ((request.acks & kAckMatch) != 0)
+        ep.control(Ack{arrival.send_id});
+    const std::size_t now = std::min(arrival.bytes.size(), fits);
+    if (now > 0)
+        request.buffer.scatter(0, arrival.bytes.data(), now);
+    if (arrival.bytes.size() == arrival.length)
+        return end_receive(request, ep);
+    request.offset = now;
+    worker_.set_outstanding(request, ep);
+    ep.has_incoming = true;
+    ep.incoming_request = &request;
+    ep.incoming_message = nullptr;
+    ep.incoming_bytes = arrival.bytes.size();
+    ep.incoming_length = arrival.length;
+}
+
+/// All data of an eager message is in the buffer.
+void Receiver::end_receive(Request& request, Endpoint& ep) {
+    if ((request.acks & kAckDelivery) != 0)
+        ep.control(Ack{request.peer_id});
+    request.done.length = request.wanted;
+    worker_.finish(
+        request, request.done.message_length > request.wanted ? UCS_ERR_MESSAGE_TRUNCATED : UCS_OK);
+}
+
+bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
+    if (!ep.has_incoming || bytes.size() > ep.incoming_length - ep.incoming_bytes)
+        return false;
+    if (Request* request = ep.incoming_request) {
+        if (request->offset < request->wanted) {
+            const std::size_t now =
+                std::min<std::uint64_t>(bytes.size(), request->wanted - request->offset);
+            request->buffer.scatter(request->offset, bytes.data(), now);
+            request->offset += now;
+        }
+    } else if (Unexpected* message = ep.incoming_message) {
+        std::memcpy(message->data() + message->received, bytes.data(), bytes.size());
+        message->received += bytes.size();
+    }
+    ep.incoming_bytes += bytes.size();
+    const bool is_last = ep.incoming_bytes == ep.incoming_length;
+    Request* const request = is_last ? ep.incoming_request : nullptr;
+    Unexpected* const message = ep.incoming_message;
+    if (is_last) {
+        ep.has_incoming = false;
+        ep.incoming_message = nullptr;
+        ep.incoming_request = nullptr;
+    }
+    // Both may call the program, which may take the message.
+    if (request != nullptr)
+        end_receive(*request, ep);
+    if (message != nullptr)
+        buffered_.check(*message);
+    return true;
+}
+
+/// Whether the peer may send the data of this receive, or say how that ended: it was asked to, and
+/// nothing of our side is moving it.
+bool Receiver::awaits_data(const Request* request, const Endpoint* ep) {
+    return request != nullptr && ep != nullptr && request->ep == ep &&
+           request->kind == RequestKind::kReceive && request->is_outstanding &&
+           !request->is_queued && request->transfer == nullptr;
+}
+
+bool Receiver::take_data(const Endpoint& ep, const DataMessage& message) {
+    const WireBytes bytes = message.data;
+    Request* request = worker_.requests().find(message.head.receive_id);
+    if (!awaits_data(request, &ep) || message.head.offset != request->offset ||
+        bytes.size() > request->wanted - request->offset)
+        return false;
+    if (request->is_offered) {
+        request->is_offered = false;
+        count_copy();
+    }
+    request->buffer.scatter(request->offset, bytes.data(), bytes.size());
+    request->offset += bytes.size();
+    if (request->offset == request->wanted)
+        rndv_ended(*request, UCS_OK);
+    return true;
+}
+
+}  // namespace tagwire::proto

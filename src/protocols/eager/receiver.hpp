@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of a worker: receives that are posted, and messages that have been decoded,
+// meet in the worker's MatchTable and end each other. The fast path (fast_path.hpp) does the same
+// for plain receives of short messages.
+//
+//     receive() ----> a message waits ---------------> deliver() ---> eager: the data, or its start
+//          '--------> posted                               ^    '---> begin_rndv()
+//     arrive() -----> a receive is posted -----------------'    '---> BufferedReceives
+//          '--------> kept (match_table.hpp)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "protocols/match/unexpected.hpp"
+#include "protocols/request/request.hpp"
+#include "protocols/wire/wire.hpp"
+
+namespace tagwire::proto {
+
+struct Arrival;
+class Rail;
+class WorkerCore;
+
+/// Parameters of a receive call.
+struct Incoming {
+    void* base;
+    std::size_t length;
+    const tw_iov_t* list;
+    std::size_t count;
+    std::uint64_t tag;
+    std::uint64_t mask;
+    bool is_tagged;
+    const tw_op_t* op;
+    tw_request_h* request_p;
+};
+
+/// Receives without a buffer of the program. The message that one matches is kept as if it had been
+/// claimed, and the receive ends when enough of it is here. Data of a rendezvous is fetched by a
+/// receive of the library's own: all of it, and it is an eager message from then on, or its start,
+/// and the sender is not told.
+class BufferedReceives {
+  public:
+    explicit BufferedReceives(WorkerCore& owner) : worker_(owner) {}
+
+    /// `request` has matched a message that comes now.
+    void buffer(Request& request, Endpoint& ep, const Arrival& arrival);
+    /// ... one that was kept and is in no name space.
+    void buffer_message(Request& request, Unexpected& message);
+    /// More of the message has come.
+    void check(Unexpected& message);
+
+  private:
+    bool is_enough_here(const Unexpected& message) const;
+    void fetch(Request& request, Unexpected& message);
+    void fetched(Unexpected& message, tw_status_t status, std::size_t bytes);
+    void report_buffered(Unexpected& message);
+    void drop_buffered(Unexpected& message, ucs_status_t status);
+
+    WorkerCore& worker_;
+};
+
+class Receiver {
+  public:
+    explicit Receiver(WorkerCore& owner) : worker_(owner), buffered_(owner) {}
+    Receiver(const Receiver&) = delete;
+    Receiver& operator=(const Receiver&) = delete;
+
+    /// A call of the program.
+    tw_status_t receive(const Incoming& wanted);
+    /// The multi-receive takes no more messages; it ends when its parts have.
+    void close_multi(Request& parent, ucs_status_t status);
+    /// A receive leaves the list of posted ones; it has left it.
+    void unpost(Request& request);
+    void unposted(Request& request);
+    /// Fills in the message's fields of the completion.
+    static void describe(Request& request, const Unexpected& message);
+
+    // ---- Messages of peers. False: malformed, and dropped unless it is one of the last two
+
+    /// `request` has been matched; null: none was.
+    void arrive(Endpoint& ep, const Arrival& arrival, Request* request);
+    void arrive_unmatched(Endpoint& ep, const Arrival& arrival);
+    /// A device has written the message into its buffer.
+    void end_in_place(Request& request, Endpoint& ep, const Arrival& arrival);
+    /// `behind`: what follows the header. As for arrive().
+    bool take_eager(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
+    bool take_rndv(Endpoint& ep, const Header& header, WireBytes behind, Request* request);
+    /// A message that comes before its place in the order (device_tags.hpp).
+    void announce(Endpoint& ep, AmId am, const Header& header, WireBytes behind);
+    /// The place of an announced message: it arrives now. False: there is no such message, and
+    /// `request`, which has been matched if it is not null, is left alone.
+    bool take_announced(Endpoint& ep, const Placeholder& place, std::uint64_t tag,
+                        Request* request);
+    bool take_part(Endpoint& ep, WireBytes bytes);
+    bool take_data(const Endpoint& ep, const DataMessage& message);
+
+    // ---- Rendezvous after the match (rndv_receiver.cc)
+
+    void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
+                    std::span<const std::byte> keys);
+    static bool awaits_data(const Request* request, const Endpoint* ep);
+    void rndv_ended(Request& request, ucs_status_t status);
+    bool rndv_written(Request& request);
+    /// Offers the buffer of a receive to the sender. With any end but UCS_ERR_NO_RESOURCE, the
+    /// request has left the queue.
+    ucs_status_t send_rtr(Request& request);
+
+    BufferedReceives& buffered() { return buffered_; }
+
+    // ---- Ends
+
+    /// Everything half here of an endpoint that failed, and receives that wait for it alone, unless
+    /// another one has taken its place.
+    void drop_incoming(Endpoint& ep, ucs_status_t status, bool is_last);
+
+  private:
+    tw_status_t post(Request& request, const Incoming& wanted);
+    tw_status_t post_multi(Request& request, const Incoming& wanted);
+    tw_status_t peek(Request& request, const Incoming& wanted);
+    tw_status_t claim(Request& request, const Incoming& wanted);
+    void give_message(Request& request, Unexpected& message);
+    void discard(Unexpected& message);
+    void describe(Request& request, Endpoint& ep, const Arrival& arrival);
+    void deliver(Request& request, Endpoint& ep, const Arrival& arrival);
+    void end_receive(Request& request, Endpoint& ep);
+    void use_room(Request& part, std::size_t bytes);
+    void drop_announced(Endpoint& ep);
+    void arrive_or_match(Endpoint& ep, const Arrival& arrival, Request* request);
+    void end_directed(MatchSpace& in, std::uint32_t source, ucs_status_t status);
+    bool register_target(Request& request, const Rail& rail);
+    void count_copy();
+
+    WorkerCore& worker_;
+    BufferedReceives buffered_;
+};
+
+}  // namespace tagwire::proto

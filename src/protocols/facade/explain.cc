@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/facade/explain.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+static_assert(kProtocols + 1 <= TW_PROTOCOLS_MAX);  // those of one rail, and data over several
+static_assert(Cost::kTermsMax <= TW_COST_TERMS_MAX);
+
+namespace {
+
+template <std::size_t n>
+void put(char (&out)[n], std::string_view text) {
+    const std::size_t bytes = std::min(text.size(), n - 1);
+    std::copy_n(text.data(), bytes, out);
+    out[bytes] = '\0';
+}
+
+BufferKind kind_of(tw_buffer_kind_t buffer) {
+    switch (buffer) {
+        case TW_BUFFER_MAPPED:
+            return BufferKind::kMapped;
+        case TW_BUFFER_LIST:
+            return BufferKind::kUnmapped;
+        default:
+            return BufferKind::kPlain;
+    }
+}
+
+const char* sentence(Rule rule) {
+    switch (rule) {
+        case Rule::kMargin:
+            return "eager would cost less, but not by more than 5 %, which is not worth memory of "
+                   "the receiver and a second copy if no receive is posted";
+        case Rule::kEagerLimit:
+            return "a longer message than this setting allows a receiver to keep goes by "
+                   "rendezvous";
+        case Rule::kOneLength:
+            return "one length divides eager messages from rendezvous, where that costs least over "
+                   "all lengths";
+        case Rule::kOverride:
+            return "this setting was given, whatever costs less";
+        case Rule::kShort:
+            return "what fits a short message is one, unless it had to wait, whatever is set";
+        default:
+            return "it costs least";
+    }
+}
+
+std::string knob(const Options& options, Rule rule) {
+    switch (rule) {
+        case Rule::kEagerLimit:
+            return fmt::format("TAGWIRE_UNEXPECTED_BYTES={}", options.unexpected_bytes);
+        case Rule::kOverride:
+            return fmt::format("TAGWIRE_RNDV_THRESHOLD={}", options.rndv_threshold);
+        default:
+            return fmt::format("TAGWIRE_CALIBRATION={}", options.calibration.text);
+    }
+}
+
+/// As the setting calls it.
+std::string_view scheme_of(Protocol protocol) {
+    std::string_view name = name_of(protocol);
+    name.remove_prefix(std::string_view("rndv_").size());
+    return name;
+}
+
+Protocol cheapest_rndv(const RailCosts& costs, std::size_t length, BufferKind kind) {
+    Protocol best = Protocol::kRndvCopy;
+    for (std::size_t i = 0; i < kProtocols; ++i) {
+        const auto protocol = static_cast<Protocol>(i);
+        if (is_rndv(protocol) && obstacle(costs, protocol, length, kind) == nullptr &&
+            cost_of(costs, protocol, length, kind).ns < cost_of(costs, best, length, kind).ns)
+            best = protocol;
+    }
+    return best;
+}
+
+tw_protocol_cost_t describe(const RailCosts& costs, Protocol protocol, std::size_t length,
+                            BufferKind kind) {
+    const Cost cost = cost_of(costs, protocol, length, kind);
+    tw_protocol_cost_t out{};
+    out.name = name_of(protocol);
+    out.obstacle = obstacle(costs, protocol, length, kind);
+    out.is_measured = costs.measured[static_cast<std::size_t>(protocol)].empty() ? 0 : 1;
+    out.ns = cost.ns;
+    out.term_count = static_cast<unsigned>(cost.count);
+    for (std::size_t i = 0; i < cost.count; ++i)
+        out.terms[i] = {cost.terms[i].name, cost.terms[i].ns};
+    return out;
+}
+
+// ---- Data of a rendezvous over several rails
+
+/// The protocol by which the lane's rail and the others move their parts.
+Protocol direct_of(const RailCosts& costs) {
+    const bool is_put = costs.has_scheme ? costs.scheme == Protocol::kRndvPut : !costs.can_get;
+    return is_put ? Protocol::kRndvPut : Protocol::kRndvGet;
+}
+
+const char* striped_obstacle(const Rail& rail, const StripePlan& plan, std::size_t length,
+                             BufferKind kind) {
+    const Options& options = rail.worker().options();
+    if (options.rndv_rails == 1)
+        return "TAGWIRE_RNDV_RAILS=1";
+    if (const char* alone = obstacle(rail.costs(), direct_of(rail.costs()), length, kind))
+        return alone;
+    if (plan.rails() < 2)
+        return "no other rail moves data without waiting for this one";
+    if (kind != BufferKind::kMapped)
+        return "the buffer has no handle, which the other rails need";
+    return length < 2 * options.rndv_rail_min ? "shorter than two parts of TAGWIRE_RNDV_RAIL_MIN"
+                                              : nullptr;
+}
+
+void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
+                     tw_explanation_t* out) {
+    const Protocol direct = direct_of(rail.costs());
+    const std::size_t length = out->length;
+    const Cost cost = plan.cost(length);
+    tw_protocol_cost_t& row = out->protocols[kProtocols];
+    row = {};
+    row.name = "rndv_striped";
+    row.obstacle = striped_obstacle(rail, plan, length, kind);
+    row.is_measured = rail.costs().measured[static_cast<std::size_t>(direct)].empty() ? 0 : 1;
+    row.ns = cost.ns;
+    row.term_count = static_cast<unsigned>(cost.count);
+    for (std::size_t i = 0; i < cost.count; ++i)
+        row.terms[i] = {cost.terms[i].name, cost.terms[i].ns};
+    out->protocol_count = kProtocols + 1;
+    out->striped_from = kind == BufferKind::kMapped ? plan.from() : StripePlan::kNever;
+    if (row.obstacle != nullptr || length < out->striped_from ||
+        out->chosen != static_cast<unsigned>(direct))
+        return;
+    const Options& options = rail.worker().options();
+    out->chosen = kProtocols;
+    if (options.rndv_rails > 1) {
+        out->rule =
+            "data of a rendezvous goes over so many rails as this setting says, whatever "
+            "costs less";
+        put(out->knob, fmt::format("TAGWIRE_RNDV_RAILS={}", options.rndv_rails));
+    } else {
+        out->rule = sentence(Rule::kCost);
+        put(out->knob, knob(options, Rule::kCost));
+    }
+}
+
+}  // namespace
+
+void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, const Stripes* stripes,
+             tw_explanation_t* out) {
+    const Context& context = rail.worker().context();
+    const BufferKind kind = kind_of(buffer);
+    const Choice choice = rail.selection().choose(rail.costs(), length, kind);
+    const bool is_too_long = rail.matches_tags() && !is_rndv(choice.protocol) &&
+                             length > rail.attr().cap.tag.eager.max_bcopy;
+    const bool is_named = rail.costs().has_scheme && is_rndv(choice.protocol);
+    *out = {};
+    put(out->transport, rail.transport());
+    put(out->device, rail.device());
+    out->length = length;
+    out->buffer = buffer;
+    out->rndv_from = rail.selection().rndv_from(kind);
+    out->chosen = static_cast<unsigned>(choice.protocol);
+    out->rule = sentence(choice.rule);
+    put(out->knob, knob(context.options(), choice.rule));
+    if (is_too_long) {
+        out->chosen = static_cast<unsigned>(cheapest_rndv(rail.costs(), length, kind));
+        out->rule = "a tagged message that a device shall match is no longer than its buffer";
+        put(out->knob, "TAGWIRE_TAG_OFFLOAD=y");
+    } else if (is_named) {
+        out->rule = "a rendezvous goes as this setting names it, whatever costs less";
+        put(out->knob, fmt::format("TAGWIRE_RNDV_SCHEME={}", scheme_of(rail.costs().scheme)));
+    }
+    if (context.calibration().has(rail.transport(), rail.device()))
+        put(out->source, context.calibration().path());
+    out->protocol_count = kProtocols;
+    for (std::size_t i = 0; i < kProtocols; ++i)
+        out->protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);
+    const bool is_put = direct_of(rail.costs()) == Protocol::kRndvPut;
+    const StripePlan* chosen = stripes == nullptr ? nullptr : stripes->plan(is_put);
+    explain_striped(rail, chosen == nullptr ? rail.stripe_plan(is_put) : *chosen, kind, out);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Fills explanations of the API. Control path only.
+#pragma once
+
+#include <cstddef>
+
+#include "protocols/api/tw_explain.h"
+#include "protocols/request/rail.hpp"
+#include "protocols/transfer/stripe.hpp"
+
+namespace tagwire::proto {
+
+/// `stripes`: of the endpoint that is asked about, if it has chosen rails; else null, and all rails
+/// are taken to lead to the peer.
+void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, const Stripes* stripes,
+             tw_explanation_t* out);
+
+}  // namespace tagwire::proto

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C API: contexts, memory, workers, endpoints. Arguments are checked here.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "protocols/api/tw_context.h"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/refuse.hpp"
+#include "protocols/worker/worker.hpp"
+
+using namespace tagwire::proto;
+
+namespace {
+
+/// Apart, so that the other modes save no registers for it.
+[[gnu::noinline]] unsigned progress_locked(Worker& worker) {
+    unsigned count = 0;
+    {
+        const Entry entry(worker);
+        count = worker.progress();
+    }
+    if (count == 0)
+        worker.lock.give_way();  // it comes back at once
+    return count;
+}
+
+}  // namespace
+
+extern "C" {
+
+tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* context_p) try {
+    TW_REFUSE_NULL(context_p);
+    std::unique_ptr<Context> context;
+    const ucs_status_t status =
+        Context::create(params == nullptr ? nullptr : params->transports, &context);
+    if (status != UCS_OK)
+        return tw(status);
+    context->tag_sender_mask = params == nullptr ? 0 : params->tag_sender_mask;
+    *context_p = context.release();
+    return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+void tw_context_destroy(tw_context_h context) {
+    if (context == nullptr)
+        return;
+    if (const std::size_t users = context_of(context).users) {
+        TW_LOG_ERROR("tw_context_destroy: %zu workers and memory handles are open", users);
+        return;
+    }
+    delete &context_of(context);
+}
+
+tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length, tw_mem_h* mem_p) try {
+    TW_REFUSE_NULL(context);
+    TW_REFUSE_NULL(address);
+    TW_REFUSE_NULL(mem_p);
+    if (length == 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "length is 0");
+    std::unique_ptr<Memory> memory;
+    const ucs_status_t status = Memory::map(context_of(context), address, length, &memory);
+    if (status == UCS_OK)
+        *mem_p = memory.release();
+    return tw(status);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
+    TW_REFUSE_NULL(context);
+    TW_REFUSE_NULL(mem);
+    if (&memory_of(mem).context() != &context_of(context))
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "the handle is of another context");
+    delete &memory_of(mem);
+    return TW_OK;
+}
+
+tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length) try {
+    TW_REFUSE_NULL(context);
+    if (length > UINTPTR_MAX - reinterpret_cast<uintptr_t>(address))
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p go beyond the end of memory", length,
+                  address);
+    RegCache* cache = context_of(context).cache();
+    if (cache != nullptr && length > 0)
+        cache->invalidate(address, length);
+    return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
+                             tw_worker_h* worker_p) try {
+    TW_REFUSE_NULL(context);
+    TW_REFUSE_NULL(worker_p);
+    const tw_worker_params_t chosen = params == nullptr ? tw_worker_params_t{} : *params;
+    if (chosen.thread_mode > TW_THREAD_MULTI)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "thread_mode %d is none",
+                  static_cast<int>(chosen.thread_mode));
+    std::unique_ptr<Worker> worker;
+    const ucs_status_t status = Worker::create(context_of(context), chosen, &worker);
+    if (status == UCS_OK)
+        *worker_p = worker.release();
+    return tw(status);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+void tw_worker_destroy(tw_worker_h worker) {
+    if (worker != nullptr)
+        delete &worker_of(worker);
+}
+
+tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr) {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(attr);
+    const Entry entry(worker_of(worker));
+    worker_of(worker).query(attr);
+    return TW_OK;
+}
+
+tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* limits) {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(limits);
+    const Entry entry(worker_of(worker));
+    tw_worker_limits_t changed = worker_of(worker).limits;
+    if (limits->multi_recv_bytes_min != 0)
+        changed.multi_recv_bytes_min = limits->multi_recv_bytes_min;
+    if (limits->buffered_bytes_limit != 0)
+        changed.buffered_bytes_limit = limits->buffered_bytes_limit;
+    if (limits->buffered_bytes_min != 0)
+        changed.buffered_bytes_min = limits->buffered_bytes_min;
+    if (changed.multi_recv_bytes_min > TW_WORKER_LIMIT_MAX ||
+        changed.buffered_bytes_limit > TW_WORKER_LIMIT_MAX)
+        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "a limit is above %zu", TW_WORKER_LIMIT_MAX);
+    if (changed.buffered_bytes_min > changed.buffered_bytes_limit)
+        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "buffered_bytes_min %zu is above the limit, %zu",
+                  changed.buffered_bytes_min, changed.buffered_bytes_limit);
+    worker_of(worker).limits = changed;
+    return TW_OK;
+}
+
+tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p) {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(length_p);
+    const std::vector<std::byte>& bytes = worker_of(worker).address();
+    const std::size_t room = std::exchange(*length_p, bytes.size());
+    if (room < bytes.size())
+        return TW_ERR_BUFFER_TOO_SMALL;
+    TW_REFUSE_NULL(address);
+    std::ranges::copy(bytes, static_cast<std::byte*>(address));
+    return TW_OK;
+}
+
+tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p) try {
+    TW_REFUSE_NULL(address);
+    TW_REFUSE_NULL(id_p);
+    std::string reason;
+    const auto parsed = parse({static_cast<const std::byte*>(address), length}, &reason);
+    if (!parsed)
+        TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
+    *id_p = parsed->id;
+    return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+unsigned tw_worker_progress(tw_worker_h worker) {
+    if (!worker_of(worker).is_multi) [[likely]]
+        return worker_of(worker).progress();
+    return progress_locked(worker_of(worker));
+}
+
+unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max) {
+    const Entry entry(worker_of(worker));
+    return worker_of(worker).requests().poll(completions, max);
+}
+
+tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsigned* count_p) {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(count_p);
+    if (*count_p != 0)
+        TW_REFUSE_NULL(counters);
+    const tagwire::ucs::CounterSet set = worker_of(worker).counters();
+    const std::size_t room = *count_p;
+    for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
+        const tagwire::ucs::CounterInfo& info = set.infos[i];
+        counters[i] = {info.name, info.unit, info.doc, set.values[i].value()};
+    }
+    *count_p = static_cast<unsigned>(set.infos.size());
+    return room < set.infos.size() ? TW_ERR_BUFFER_TOO_SMALL : TW_OK;
+}
+
+tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* arg) try {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(cb);
+    const Entry entry(worker_of(worker));
+    worker_of(worker).describe(cb, arg);
+    return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep_h* ep_p) try {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(params);
+    TW_REFUSE_NULL(params->address);
+    TW_REFUSE_NULL(ep_p);
+    std::string reason;
+    const auto parsed =
+        parse({static_cast<const std::byte*>(params->address), params->address_length}, &reason);
+    if (!parsed)
+        TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
+    const Entry entry(worker_of(worker));
+    const LeavesWork work(worker_of(worker));
+    Endpoint* ep = nullptr;
+    const ucs_status_t status = worker_of(worker).peers().connect(*parsed, params->user_data, &ep);
+    if (status == UCS_OK)
+        *ep_p = ep;
+    return tw(status);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
+                            tw_ep_h* ep_p) try {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(ep_p);
+    const Entry entry(worker_of(worker));
+    Endpoint* ep = nullptr;
+    const ucs_status_t status = worker_of(worker).peers().connect_to(worker_id, user_data, &ep);
+    if (status == UCS_OK)
+        *ep_p = ep->handle();
+    return tw(status);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id) {
+    if (worker == nullptr)
+        return nullptr;
+    const Entry entry(worker_of(worker));
+    Endpoint* ep = worker_of(worker).peers().endpoint_to(worker_id);
+    return ep == nullptr ? nullptr : ep->handle();
+}
+
+void* tw_ep_user_data(tw_ep_h ep) {
+    return ep == nullptr ? nullptr : endpoint_of(ep).user_data;
+}
+
+}  // extern "C"

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C API: sending, receiving, requests. Arguments are checked here.
+#include "protocols/api/tw_data.h"
+#include "protocols/cost/op_names.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/refuse.hpp"
+#include "protocols/worker/fast_path.hpp"
+#include "protocols/worker/worker.hpp"
+#include "ucs/memory/reserve.hpp"
+
+using namespace tagwire::proto;
+
+namespace {
+
+constexpr std::uint32_t kAnyFlags = TW_OP_COMPLETION | TW_OP_MORE;
+constexpr std::uint32_t kSendFlags = kAnyFlags | TW_OP_INJECT | TW_OP_IMM | TW_OP_INJECT_COMPLETE |
+                                     TW_OP_TRANSMIT_COMPLETE | TW_OP_DELIVERY_COMPLETE |
+                                     TW_OP_MATCH_COMPLETE | TW_OP_FENCE;
+constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP_PEEK |
+                                     TW_OP_CLAIM | TW_OP_DISCARD | TW_OP_MULTI_RECV |
+                                     TW_OP_BUFFERED;
+
+[[gnu::noinline, gnu::cold]] tw_status_t refuse_null(const char* call, const char* argument) {
+    TW_LOG_ERROR("%s: %s is NULL", call, argument);
+    return TW_ERR_INVALID_PARAM;
+}
+
+tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, size_t* length_p) {
+    if (iovcnt > TW_IOV_MAX || (iov == nullptr && iovcnt > 0)) {
+        TW_LOG_ERROR("%s: iov of %zu elements: at most %d, and not NULL", call, iovcnt, TW_IOV_MAX);
+        return TW_ERR_INVALID_PARAM;
+    }
+    *length_p = 0;
+    for (size_t i = 0; i < iovcnt; ++i) {
+        if (__builtin_add_overflow(*length_p, iov[i].length, length_p)) {
+            TW_LOG_ERROR("%s: the elements of iov are longer than any memory", call);
+            return TW_ERR_INVALID_PARAM;
+        }
+    }
+    return TW_OK;
+}
+
+tw_status_t check_op(const char* call, const tw_op_t& op, std::uint32_t allowed) {
+    if ((op.flags & ~allowed) != 0) {
+        TW_LOG_ERROR("%s: it does not take the flags %s; it takes %s", call,
+                     op_flag_names(op.flags & ~allowed).c_str(), op_flag_names(allowed).c_str());
+        return TW_ERR_INVALID_PARAM;
+    }
+    if (op.request != nullptr && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
+        TW_LOG_ERROR("%s: a request of the program's memory needs a callback or TW_OP_COMPLETION",
+                     call);
+        return TW_ERR_INVALID_PARAM;
+    }
+    return TW_OK;
+}
+
+tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op_t& op,
+                         const void* base, size_t length, const tw_iov_t* list, size_t count) {
+    if (op.mem == nullptr)
+        return TW_OK;
+    const Memory& memory = memory_of(op.mem);
+    bool is_inside = &memory.context() == &worker.context();
+    if (list == nullptr)
+        is_inside = is_inside && memory.covers(base, length);
+    for (size_t i = 0; i < count && list != nullptr; ++i)
+        is_inside = is_inside && memory.covers(list[i].base, list[i].length);
+    if (is_inside)
+        return TW_OK;
+    TW_LOG_ERROR("%s: the buffer is not inside the memory of its handle", call);
+    return TW_ERR_INVALID_PARAM;
+}
+
+[[gnu::noinline]] tw_status_t check_send(const char* call, const Endpoint& ep,
+                                         const Outgoing& message) {
+    const tw_op_t& op = *message.op;
+    tw_status_t status = check_op(call, op, kSendFlags);
+    if (status == TW_OK) {
+        status = check_memory(call, ep.worker, op, message.base, message.length, message.list,
+                              message.count);
+    }
+    if (status == TW_OK && (op.flags & TW_OP_INJECT) != 0 &&
+        message.length > ep.worker.options().inject_bytes) {
+        TW_LOG_ERROR("%s: an injected message of %zu bytes; the limit is %zu", call, message.length,
+                     static_cast<size_t>(ep.worker.options().inject_bytes));
+        status = TW_ERR_EXCEEDS_LIMIT;
+    }
+    return status;
+}
+
+[[gnu::noinline]] tw_status_t send_long(const char* call, Endpoint& ep,
+                                        const Outgoing& message) try {
+    if (message.base == nullptr && message.length > 0 && message.list == nullptr)
+        return refuse_null(call, "buffer");
+    if (tagwire::ucs::reserve_is_low())
+        return TW_ERR_NO_MEMORY;
+    const Entry entry(ep.worker);
+    if (message.list == nullptr && is_plain_send_with_imm(message.op) &&
+        ep.may_send_short_imm(message.length) && ep.try_send_short_imm(message))
+        return TW_OK;
+    const LeavesWork work(ep.worker);
+    if (message.op != nullptr) {
+        const tw_status_t status = check_send(call, ep, message);
+        if (status != TW_OK)
+            return status;
+    }
+    return ep.send(message);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(call);
+}
+
+/// False: not for the fast path.
+[[gnu::noinline]] bool try_send_locked(Endpoint& ep, const void* data, size_t length, uint64_t tag,
+                                       bool is_tagged) {
+    const Entry entry(ep.worker);
+    return ep.may_send_short(length) && ep.try_send_short(data, length, tag, is_tagged);
+}
+
+// A message in one piece: the fast path, else the slow one.
+[[gnu::always_inline]] inline tw_status_t send(const char* call, tw_ep_h handle, const void* data,
+                                               size_t length, uint64_t tag, bool is_tagged,
+                                               const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr) [[unlikely]]
+        return refuse_null(call, "ep");
+    Endpoint& ep = endpoint_of(handle);
+    if (is_plain_send(op) && (data != nullptr || length == 0)) [[likely]] {
+        bool is_sent = false;
+        if (ep.may_send_unlocked(length)) [[likely]]
+            is_sent = ep.try_send_short(data, length, tag, is_tagged);
+        else if (ep.worker.is_multi)
+            is_sent = try_send_locked(ep, data, length, tag, is_tagged);
+        if (is_sent) [[likely]]
+            return TW_OK;
+    }
+    return send_long(call, ep, {data, length, nullptr, 0, tag, is_tagged, op, request_p});
+}
+
+tw_status_t send_list(const char* call, tw_ep_h handle, const tw_iov_t* iov, size_t iovcnt,
+                      uint64_t tag, bool is_tagged, const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null(call, "ep");
+    size_t length = 0;
+    const tw_status_t status = check_list(call, iov, iovcnt, &length);
+    if (status != TW_OK)
+        return status;
+    return send_long(call, endpoint_of(handle),
+                     {nullptr, length, iov, iovcnt, tag, is_tagged, op, request_p});
+}
+
+tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
+    const tw_op_t& op = *wanted.op;
+    const bool peeks = (op.flags & TW_OP_PEEK) != 0;
+    const bool claims = (op.flags & TW_OP_CLAIM) != 0;
+    const bool discards = (op.flags & TW_OP_DISCARD) != 0;
+    const bool takes_many = (op.flags & TW_OP_MULTI_RECV) != 0;
+    const char* wrong = nullptr;
+    if (discards && !peeks && !claims)
+        wrong = "DISCARD goes with PEEK or with CLAIM";
+    else if (discards && peeks && claims)
+        wrong = "PEEK goes with CLAIM or with DISCARD";
+    else if (claims && !peeks && op.message == nullptr)
+        wrong = "CLAIM without PEEK needs a message";
+    else if (takes_many && (peeks || claims))
+        wrong = "MULTI_RECV goes with neither PEEK nor CLAIM";
+    else if ((op.flags & TW_OP_BUFFERED) != 0 && (peeks || claims))
+        wrong = "BUFFERED goes with neither PEEK nor CLAIM";
+    else if (takes_many && wanted.is_tagged)
+        wrong = "MULTI_RECV is for messages without a tag";
+    else if (takes_many && wanted.list != nullptr)
+        wrong = "MULTI_RECV takes one buffer";
+    else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
+        wrong = "MULTI_RECV needs a callback or TW_OP_COMPLETION";
+    if (wrong == nullptr)
+        return TW_OK;
+    TW_LOG_ERROR("%s: %s", call, wrong);
+    return TW_ERR_INVALID_PARAM;
+}
+
+[[gnu::noinline]] tw_status_t check_receive(const char* call, const WorkerCore& worker,
+                                            const Incoming& wanted) {
+    const tw_op_t& op = *wanted.op;
+    tw_status_t status = check_op(call, op, kRecvFlags);
+    if (status == TW_OK)
+        status = check_receive_flags(call, wanted);
+    if (status == TW_OK && (op.flags & TW_OP_BUFFERED) == 0) {
+        status =
+            check_memory(call, worker, op, wanted.base, wanted.length, wanted.list, wanted.count);
+    }
+    if (status == TW_OK && op.source != nullptr && &endpoint_of(op.source).worker != &worker) {
+        TW_LOG_ERROR("%s: source is an endpoint of another worker", call);
+        status = TW_ERR_INVALID_PARAM;
+    }
+    return status;
+}
+
+tw_status_t receive_long(const char* call, Worker& worker, Incoming wanted) try {
+    if (wanted.op != nullptr && (wanted.op->flags & TW_OP_BUFFERED) != 0) {
+        wanted.base = nullptr;
+        wanted.length = 0;
+        wanted.list = nullptr;
+        wanted.count = 0;
+    }
+    if (wanted.base == nullptr && wanted.length > 0 && wanted.list == nullptr)
+        return refuse_null(call, "buffer");
+    if (tagwire::ucs::reserve_is_low())
+        return TW_ERR_NO_MEMORY;
+    const Entry entry(worker);
+    const LeavesWork work(worker);
+    const tw_status_t status = wanted.op == nullptr ? TW_OK : check_receive(call, worker, wanted);
+    return status == TW_OK ? worker.receiver().receive(wanted) : status;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(call);
+}
+
+/// The fast path of a worker with a lock, or from one source. False: the call takes the slow path,
+/// which looks at everything again.
+[[gnu::always_inline]] inline bool try_receive_short(Worker& worker, void* buffer, size_t length,
+                                                     uint64_t tag, uint64_t ignore, bool is_tagged,
+                                                     const tw_op_t* op, tw_request_h* request_p) {
+    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    if (worker.device_tags() != nullptr || unusual_bits(how) != 0 ||
+        (buffer == nullptr && length > 0))
+        return false;
+    const Entry entry(worker);
+    std::uint32_t source = kAnySource;
+    if (how.source != nullptr) {
+        const Endpoint& from = endpoint_of(how.source);
+        if (&from.worker != &worker || from.failure() != UCS_OK)
+            return false;
+        source = from.source;
+    }
+    return try_post_short(worker, buffer, length, tag, ~ignore, is_tagged, how, request_p, source);
+}
+
+// These have the arguments of the calls of the API, so that those jump here.
+[[gnu::noinline]] tw_status_t tag_recv_long(tw_worker_h handle, void* buffer, size_t length,
+                                            uint64_t tag, uint64_t ignore, const tw_op_t* op,
+                                            tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null("tw_tag_recv", "worker");
+    if (try_receive_short(worker_of(handle), buffer, length, tag, ignore, true, op, request_p))
+        return TW_INPROGRESS;
+    return receive_long("tw_tag_recv", worker_of(handle),
+                        {buffer, length, nullptr, 0, tag, ~ignore, true, op, request_p});
+}
+
+[[gnu::noinline]] tw_status_t msg_recv_long(tw_worker_h handle, void* buffer, size_t length,
+                                            const tw_op_t* op, tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null("tw_msg_recv", "worker");
+    if (try_receive_short(worker_of(handle), buffer, length, 0, 0, false, op, request_p))
+        return TW_INPROGRESS;
+    return receive_long("tw_msg_recv", worker_of(handle),
+                        {buffer, length, nullptr, 0, 0, kExactMask, false, op, request_p});
+}
+
+/// True: posted on the fast path. Else the call takes the slow one.
+[[gnu::always_inline]] inline bool try_receive(tw_worker_h handle, void* buffer, size_t length,
+                                               uint64_t tag, uint64_t ignore, bool is_tagged,
+                                               const tw_op_t* op, tw_request_h* request_p) {
+    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    if (handle == nullptr || worker_of(handle).receives_long || !is_plain_receive(how) ||
+        (buffer == nullptr && length > 0)) [[unlikely]]
+        return false;
+    return try_post_short(worker_of(handle), buffer, length, tag, ~ignore, is_tagged, how,
+                          request_p, kAnySource);
+}
+
+tw_status_t receive_list(const char* call, tw_worker_h handle, const tw_iov_t* iov, size_t iovcnt,
+                         uint64_t tag, uint64_t ignore, bool is_tagged, const tw_op_t* op,
+                         tw_request_h* request_p) {
+    if (handle == nullptr)
+        return refuse_null(call, "worker");
+    size_t length = 0;
+    const tw_status_t status = check_list(call, iov, iovcnt, &length);
+    if (status != TW_OK)
+        return status;
+    return receive_long(call, worker_of(handle),
+                        {nullptr, length, iov, iovcnt, tag, ~ignore, is_tagged, op, request_p});
+}
+
+tw_status_t close_at_once(Endpoint& ep, const tw_op_t* op, tw_request_h* request_p) {
+    Worker& worker = worker_of(ep.worker);
+    if (op == nullptr && request_p == nullptr) {
+        worker.peers().close(ep);
+        return TW_OK;
+    }
+    Request* request = worker.requests().make(RequestKind::kClose, op, request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    request->done.flags = TW_DONE_FLUSH;
+    worker.peers().close(ep);
+    worker.finish(*request, UCS_OK);
+    return worker.requests().answer(*request, op, request_p);
+}
+
+}  // namespace
+
+extern "C" {
+
+tw_status_t tw_tag_send(tw_ep_h ep, const void* buffer, size_t length, uint64_t tag,
+                        const tw_op_t* op, tw_request_h* request_p) {
+    return send(__func__, ep, buffer, length, tag, true, op, request_p);
+}
+
+tw_status_t tw_tag_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
+                         const tw_op_t* op, tw_request_h* request_p) {
+    return send_list(__func__, ep, iov, iovcnt, tag, true, op, request_p);
+}
+
+tw_status_t tw_msg_send(tw_ep_h ep, const void* buffer, size_t length, const tw_op_t* op,
+                        tw_request_h* request_p) {
+    return send(__func__, ep, buffer, length, 0, false, op, request_p);
+}
+
+tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,
+                         tw_request_h* request_p) {
+    return send_list(__func__, ep, iov, iovcnt, 0, false, op, request_p);
+}
+
+tw_status_t tw_tag_recv(tw_worker_h worker, void* buffer, size_t length, uint64_t tag,
+                        uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
+    if (try_receive(worker, buffer, length, tag, ignore, true, op, request_p))
+        return TW_INPROGRESS;
+    return tag_recv_long(worker, buffer, length, tag, ignore, op, request_p);
+}
+
+tw_status_t tw_tag_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, uint64_t tag,
+                         uint64_t ignore, const tw_op_t* op, tw_request_h* request_p) {
+    return receive_list(__func__, worker, iov, iovcnt, tag, ignore, true, op, request_p);
+}
+
+tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length, const tw_op_t* op,
+                        tw_request_h* request_p) {
+    if (try_receive(worker, buffer, length, 0, 0, false, op, request_p))
+        return TW_INPROGRESS;
+    return msg_recv_long(worker, buffer, length, op, request_p);
+}
+
+tw_status_t tw_msg_recvv(tw_worker_h worker, const tw_iov_t* iov, size_t iovcnt, const tw_op_t* op,
+                         tw_request_h* request_p) {
+    return receive_list(__func__, worker, iov, iovcnt, 0, 0, false, op, request_p);
+}
+
+tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p) try {
+    TW_REFUSE_NULL(ep);
+    if (op != nullptr) {
+        const tw_status_t status = check_op(__func__, *op, kAnyFlags);
+        if (status != TW_OK)
+            return status;
+    }
+    const Entry entry(endpoint_of(ep).worker);
+    const LeavesWork work(endpoint_of(ep).worker);
+    return endpoint_of(ep).flushes().call(RequestKind::kFlush, op, request_p);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
+                        tw_request_h* request_p) try {
+    TW_REFUSE_NULL(handle);
+    Endpoint& ep = endpoint_of(handle);
+    if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags 0x%x: it takes TW_EP_CLOSE_FORCE or 0", flags);
+    if (op != nullptr) {
+        const tw_status_t status = check_op(__func__, *op, kAnyFlags);
+        if (status != TW_OK)
+            return status;
+    }
+    const Entry entry(ep.worker);
+    const LeavesWork work(ep.worker);
+    if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
+        return close_at_once(ep, op, request_p);
+    if (ep.is_closing)
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
+    return ep.flushes().call(RequestKind::kClose, op, request_p);
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_request_cancel(tw_request_h request) try {
+    TW_REFUSE_NULL(request);
+    Worker& worker = worker_of(*request_of(request).worker);
+    const Entry entry(worker);
+    const LeavesWork work(worker);
+    worker.cancel(request_of(request));
+    return TW_OK;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_request_test(tw_request_h request, tw_completion_t* done) {
+    TW_REFUSE_NULL(request);
+    WorkerCore& worker = *request_of(request).worker;
+    const Entry entry(worker);
+    return RequestTable::test(request_of(request), done);
+}
+
+void tw_request_free(tw_request_h request) {
+    if (request == nullptr)
+        return;
+    WorkerCore& worker = *request_of(request).worker;
+    const Entry entry(worker);
+    worker.requests().abandon(request_of(request));
+}
+
+size_t tw_request_bytes(void) {
+    return sizeof(Request);
+}
+
+}  // extern "C"

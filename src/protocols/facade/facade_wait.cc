@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The C API: sleeping and waiting. Arguments are checked here.
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+
+#include "protocols/api/tw_context.h"
+#include "protocols/api/tw_data.h"
+#include "protocols/request/refuse.hpp"
+#include "protocols/worker/worker.hpp"
+#include "ucs/time/clock.hpp"
+
+using namespace tagwire::proto;
+
+namespace {
+
+/// The state that a wait looks at, with the lock.
+struct Seen {
+    unsigned moved = 0;            // by this thread's progress
+    bool was_interrupted = false;  // by a signal handler
+};
+
+/// A wait of the calling thread, turn by turn.
+class Wait {
+  public:
+    Wait(const char* call, Worker& worker, tw_wait_mode_t mode, std::uint64_t timeout_ns)
+        : call_(call), worker_(worker), mode_(mode) {
+        const std::uint64_t begin = tagwire::ucs::clock_now_ns();
+        end_ns_ = begin + std::min(timeout_ns, UINT64_MAX - begin);
+    }
+
+    /// TW_OK: `is_over(Waiter&, const Seen&)`, which is called with the lock. TW_ERR_TIMED_OUT.
+    template <class IsOver>
+    tw_status_t run(const IsOver& is_over) {
+        if (mode_ > TW_WAIT_SLEEP) {
+            TW_LOG_ERROR("%s: mode %d is none", call_, static_cast<int>(mode_));
+            return TW_ERR_INVALID_PARAM;
+        }
+        for (;;) {
+            const tw_status_t status = turn(is_over);
+            if (status != TW_INPROGRESS)
+                return status;
+            if (falls_asleep_)
+                sleep();
+            else if (mode_ == TW_WAIT_YIELD)
+                ::sched_yield();
+            else
+                worker_.lock.give_way();
+        }
+    }
+
+  private:
+    /// TW_INPROGRESS: another follows, behind a sleep if it falls asleep.
+    template <class IsOver>
+    tw_status_t turn(const IsOver& is_over) {
+        const Entry entry(worker_);
+        if (worker_.is_in_progress()) {
+            TW_LOG_ERROR("%s: called from a callback, where nothing can be waited for", call_);
+            return TW_ERR_INVALID_PARAM;
+        }
+        if (mode_ == TW_WAIT_SLEEP && fd_ < 0) {
+            const ucs_status_t opened = worker_.waiting().event_fd(&fd_);
+            if (opened != UCS_OK)
+                return tw(opened);
+        }
+        falls_asleep_ = false;
+        Waiter& me = worker_.waiting().wake_up(std::exchange(told_of_, 0));
+        const tw_status_t status = look(me, is_over);
+        me.waits = status == TW_INPROGRESS;
+        if (worker_.is_watched())
+            worker_.waiting().settle(false);
+        return status;
+    }
+
+    template <class IsOver>
+    tw_status_t look(Waiter& me, const IsOver& is_over) {
+        Seen seen{.was_interrupted = std::exchange(was_interrupted_, false)};
+        if (is_over(me, seen))
+            return TW_OK;
+        seen.moved = worker_.waiting().progress_for(me);
+        if (is_over(me, seen))
+            return TW_OK;
+        if (end_ns_ != UINT64_MAX && tagwire::ucs::clock_now_ns() >= end_ns_)
+            return TW_ERR_TIMED_OUT;
+        if (mode_ != TW_WAIT_SLEEP)
+            return TW_INPROGRESS;
+        const ucs_status_t status = worker_.waiting().fall_asleep(me, &arming_);
+        if (status != UCS_OK)
+            return status == UCS_ERR_BUSY ? TW_INPROGRESS : tw(status);
+        falls_asleep_ = true;
+        event_ = me.event.fd();
+        return TW_INPROGRESS;
+    }
+
+    void sleep() {
+        pollfd polled[] = {{fd_, POLLIN, 0}, {event_, POLLIN, 0}};
+        const std::uint64_t now = tagwire::ucs::clock_now_ns();
+        const std::uint64_t left = end_ns_ > now ? end_ns_ - now : 0;
+        const timespec time = tagwire::ucs::timespec_of(left);
+        const int ready =
+            ::ppoll(polled, event_ < 0 ? 1 : 2, end_ns_ == UINT64_MAX ? nullptr : &time, nullptr);
+        was_interrupted_ = ready < 0 && errno == EINTR;
+        if (ready > 0 && polled[0].revents != 0)
+            told_of_ = arming_;
+    }
+
+    const char* const call_;
+    Worker& worker_;
+    const tw_wait_mode_t mode_;
+    std::uint64_t end_ns_;
+    int fd_ = -1;     // of the worker
+    int event_ = -1;  // of this thread, if it needs one
+    bool falls_asleep_ = false;
+    bool was_interrupted_ = false;
+    std::uint64_t arming_ = 0;   // what it sleeps on
+    std::uint64_t told_of_ = 0;  // ... if the descriptor has told of it
+};
+
+Worker* worker_of_first(std::span<const tw_request_h> requests) {
+    const auto found =
+        std::ranges::find_if(requests, [](auto handle) { return handle != nullptr; });
+    return found == requests.end() ? nullptr : &worker_of(*request_of(*found).worker);
+}
+
+/// All are of `worker` and are not told elsewhere: others may be the library's again already.
+tw_status_t check_requests(const char* call, Worker& worker,
+                           std::span<const tw_request_h> requests) {
+    const Entry entry(worker);
+    for (const tw_request_h handle : requests) {
+        if (handle == nullptr)
+            continue;
+        const char* wrong = nullptr;
+        if (request_of(handle).worker != &worker)
+            wrong = "operations of several workers";
+        else if (!request_of(handle).is_for_test())
+            wrong = "an operation whose end is told to a callback or the completion queue";
+        if (wrong != nullptr) {
+            TW_LOG_ERROR("%s: %s cannot be waited for", call, wrong);
+            return TW_ERR_INVALID_PARAM;
+        }
+    }
+    return TW_OK;
+}
+
+/// Waits until `is_over()`, which looks at these requests. TW_INPROGRESS: it is not.
+template <class IsOver>
+tw_status_t wait_for(const char* call, std::span<const tw_request_h> requests, tw_wait_mode_t mode,
+                     std::uint64_t timeout_ns, const IsOver& is_over) {
+    Worker* worker = worker_of_first(requests);
+    if (worker == nullptr)
+        return TW_ERR_NO_ELEM;
+    tw_status_t status = check_requests(call, *worker, requests);
+    if (status == TW_OK) {
+        status = Wait(call, *worker, mode, timeout_ns).run([&](Waiter&, const Seen&) {
+            return is_over();
+        });
+    }
+    return status == TW_ERR_TIMED_OUT ? TW_INPROGRESS : status;
+}
+
+bool has_ended(tw_request_h handle) {
+    return handle != nullptr && request_of(handle).has_ended;
+}
+
+}  // namespace
+
+extern "C" {
+
+tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p) try {
+    TW_REFUSE_NULL(worker);
+    TW_REFUSE_NULL(fd_p);
+    const Entry entry(worker_of(worker));
+    return tw(worker_of(worker).waiting().event_fd(fd_p));
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_worker_arm(tw_worker_h worker) try {
+    TW_REFUSE_NULL(worker);
+    const Entry entry(worker_of(worker));
+    return tw(worker_of(worker).waiting().arm());
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_worker_signal(tw_worker_h worker) {
+    TW_REFUSE_NULL(worker);
+    worker_of(worker).waiting().signal();
+    return TW_OK;
+}
+
+tw_status_t tw_worker_wait(tw_worker_h handle, tw_wait_mode_t mode, uint64_t timeout_ns) try {
+    TW_REFUSE_NULL(handle);
+    Worker& worker = worker_of(handle);
+    return Wait(__func__, worker, mode, timeout_ns).run([&](Waiter& me, const Seen& seen) {
+        const std::uint64_t ends = worker.ends(), signals = worker.waiting().signals();
+        if (seen.moved == 0 && !seen.was_interrupted && !worker.requests().has_completions() &&
+            ends == me.seen_ends && signals == me.seen_signals)
+            return false;
+        me.seen_ends = ends;
+        me.seen_signals = signals;
+        return true;
+    });
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode, uint64_t timeout_ns,
+                            tw_completion_t* done) try {
+    TW_REFUSE_NULL(request);
+    const tw_status_t status =
+        wait_for(__func__, {&request, 1}, mode, timeout_ns, [&] { return has_ended(request); });
+    return status == TW_OK ? tw_request_test(request, done) : status;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_wait_any(const tw_request_h* handles, size_t count, tw_wait_mode_t mode,
+                        uint64_t timeout_ns, size_t* index_p) try {
+    if (count > 0)
+        TW_REFUSE_NULL(handles);
+    TW_REFUSE_NULL(index_p);
+    const std::span requests(handles, count);
+    auto found = requests.end();
+    const tw_status_t status = wait_for(__func__, requests, mode, timeout_ns, [&] {
+        found = std::ranges::find_if(requests, has_ended);
+        return found != requests.end();
+    });
+    if (status == TW_OK)
+        *index_p = static_cast<size_t>(found - requests.begin());
+    return status;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+tw_status_t tw_wait_all(const tw_request_h* handles, size_t count, tw_wait_mode_t mode,
+                        uint64_t timeout_ns) try {
+    if (count > 0)
+        TW_REFUSE_NULL(handles);
+    const std::span requests(handles, count);
+    size_t ended = 0;  // those before it
+    const tw_status_t status = wait_for(__func__, requests, mode, timeout_ns, [&] {
+        while (ended < count && (handles[ended] == nullptr || has_ended(handles[ended])))
+            ++ended;
+        return ended == count;
+    });
+    return status == TW_ERR_NO_ELEM ? TW_OK : status;
+} catch (const std::bad_alloc&) {
+    return refuse_no_memory(__func__);
+}
+
+}  // extern "C"

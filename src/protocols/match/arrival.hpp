@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A message of the program as it came from the transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "protocols/wire/rndv_messages.hpp"
+
+namespace tagwire::proto {
+
+struct Arrival {
+    std::uint64_t tag;
+    std::uint64_t imm;
+    std::uint64_t length;  // of the message
+    std::uint32_t flags;   // HeaderFlag
+    std::uint32_t send_id;
+    std::span<const std::byte> bytes;  // data that came along; of a rendezvous, the keys
+    bool is_rndv;
+    Rts rts;
+};
+
+}  // namespace tagwire::proto

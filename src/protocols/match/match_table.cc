@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/match/match_table.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "protocols/match/arrival.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// The heap takes so much for itself.
+constexpr std::size_t kHeapBytes = 16;
+
+bool is_half(const Unexpected& message) {
+    return message.is_rndv || message.received < message.length;
+}
+
+}  // namespace
+
+// ---- Budget
+
+bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
+    if (!ep.told_to_pause)
+        return true;
+    ep.sent_on += bytes;
+    if (ep.sent_on <= Budget::kOnItsWayBytes || !budget_.would_be_passed(bytes))
+        return true;
+    TW_LOG_ERROR(
+        "endpoint to worker %016lx ends, and its unexpected messages are dropped: it was told to "
+        "send nothing, and has sent %zu bytes; of TAGWIRE_UNEXPECTED_BYTES=%zu, %zu are in use",
+        ep.worker_id, static_cast<std::size_t>(ep.sent_on),
+        static_cast<std::size_t>(options_.unexpected_bytes),
+        static_cast<std::size_t>(budget_.bytes()));
+    ep.has_flooded = true;
+    ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+    return false;
+}
+
+void MatchTable::pause_if_full(Endpoint& ep) {
+    drop_orphans();
+    const bool is_data_full = ep.held_bytes > share() / 2 || budget_.is_data_held();
+    if (is_data_full && !ep.told_to_pause_eager) {
+        ep.told_to_pause_eager = has_paused_eager_ = true;
+        worker_.count(WorkerCounter::kHeldData);
+        ep.control(PauseEager{});
+    }
+    if (budget_.is_all_held() && !ep.told_to_pause) {
+        ep.told_to_pause = has_paused_ = true;
+        ep.sent_on = 0;
+        worker_.count(WorkerCounter::kHeld);
+        ep.control(Pause{});
+    }
+}
+
+void MatchTable::hold(Endpoint& ep, std::size_t bytes) {
+    budget_.add(bytes);
+    ep.held_bytes += bytes;
+}
+
+void MatchTable::unhold(Endpoint& ep, std::size_t bytes) {
+    budget_.remove(bytes);
+    ep.held_bytes -= bytes;
+}
+
+/// The part of the budget that one peer has: with half of it in use, its eager data is paused.
+std::size_t MatchTable::share() const {
+    return options_.unexpected_bytes / (worker_.endpoints().size() + 1);
+}
+
+bool MatchTable::may_send_data(const Endpoint& ep) const {
+    return ep.held_bytes <= share() / 4 && budget_.is_data_resumed();
+}
+
+void MatchTable::resume_if_free(Endpoint* ep) {
+    if (ep != nullptr && ep->told_to_pause_eager && may_send_data(*ep)) {
+        ep->told_to_pause_eager = false;
+        ep->control(ResumeEager{});
+    } else if (ep != nullptr && ep->told_to_pause_eager) {
+        has_paused_eager_ = true;
+    }
+    if (has_paused_eager_ && budget_.is_data_resumed()) {
+        has_paused_eager_ = false;
+        worker_.endpoints().for_each([&](Endpoint& held) {
+            if (held.told_to_pause_eager && may_send_data(held)) {
+                held.told_to_pause_eager = false;
+                held.control(ResumeEager{});
+            }
+        });
+    }
+    if (has_paused_ && budget_.is_all_resumed()) {
+        has_paused_ = false;
+        worker_.endpoints().for_each([](Endpoint& held) {
+            if (std::exchange(held.told_to_pause, false))
+                held.control(Resume{});
+        });
+    }
+}
+
+void MatchTable::drop_orphans() {
+    while (budget_.is_passed() && !orphans_.empty()) {
+        Unexpected& oldest = *orphans_.front();
+        if (!std::exchange(has_dropped_orphans_, true)) {
+            TW_LOG_WARN(
+                "messages of worker %016lx, which is gone, are dropped: all of "
+                "TAGWIRE_UNEXPECTED_BYTES=%zu or TAGWIRE_UNEXPECTED_MAX=%zu is in use (told once)",
+                oldest.worker_id, static_cast<std::size_t>(options_.unexpected_bytes),
+                static_cast<std::size_t>(options_.envelopes_max));
+        }
+        worker_.count(WorkerCounter::kOrphansDropped);
+        space(oldest.is_tagged).unexpected.remove(oldest);
+        release(oldest);
+    }
+}
+
+// ---- Kept
+
+Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
+    if (!arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
+        TW_LOG_ERROR(
+            "an unexpected message announces %zu bytes, TAGWIRE_UNEXPECTED_BYTES is %zu: "
+            "its endpoint ends",
+            static_cast<std::size_t>(arrival.length),
+            static_cast<std::size_t>(options_.unexpected_bytes));
+        ep.fail(UCS_ERR_EXCEEDS_LIMIT);
+        return nullptr;
+    }
+    const std::size_t behind = arrival.is_rndv ? arrival.bytes.size() : arrival.length;
+    const std::size_t held = sizeof(Unexpected) + behind + kHeapBytes;
+    if (!admit(ep, held))
+        return nullptr;
+    void* memory = ucs::reserve_try_allocate(sizeof(Unexpected) + behind);
+    if (memory == nullptr) {
+        TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint ends", behind);
+        ep.fail(UCS_ERR_NO_MEMORY);
+        return nullptr;
+    }
+    auto* message = ::new (memory) Unexpected;
+    message->tag = arrival.tag;
+    message->source = ep.source;
+    message->ep = &ep;
+    message->worker_id = ep.worker_id;
+    message->imm = arrival.imm;
+    message->length = arrival.length;
+    message->flags = arrival.flags;
+    message->send_id = arrival.send_id;
+    message->is_rndv = arrival.is_rndv;
+    message->is_tagged = (arrival.flags & kTagged) != 0;
+    message->rts = arrival.rts;
+    message->received = arrival.bytes.size();
+    message->held = held;
+    if (!arrival.bytes.empty())
+        std::memcpy(message->data(), arrival.bytes.data(), arrival.bytes.size());
+    if (!arrival.is_rndv && arrival.bytes.size() < arrival.length) {
+        ep.has_incoming = true;
+        ep.incoming_request = nullptr;
+        ep.incoming_message = message;
+        ep.incoming_bytes = arrival.bytes.size();
+        ep.incoming_length = arrival.length;
+    }
+    budget_.add(held);
+    ep.held_bytes += held;
+    ep.kept.push_back(*message);
+    return message;
+}
+
+void MatchTable::add(Endpoint& ep, const Arrival& arrival) {
+    Unexpected* message = make(ep, arrival);
+    if (message == nullptr)
+        return;
+    worker_.count(WorkerCounter::kRxUnexpected);
+    space(message->is_tagged).unexpected.add(*message);
+    if (message->send_id != 0) {
+        message->is_named = true;
+        by_send_id_.insert(*message);
+    }
+    pause_if_full(ep);
+}
+
+void MatchTable::grow(Unexpected& message, std::size_t bytes) {
+    message.held += bytes;
+    budget_.grow(bytes);
+    message.ep->held_bytes += bytes;
+}
+
+/// Its sender cannot ask for it any more.
+void MatchTable::release_send_id(Unexpected& message) {
+    if (std::exchange(message.is_named, false))
+        by_send_id_.erase(message);
+}
+
+void MatchTable::take(Unexpected& message) {
+    release_send_id(message);
+    if (!std::exchange(message.is_taken, true) && message.ep == nullptr)
+        remove_orphan(message);
+}
+
+void MatchTable::remove_orphan(Unexpected& message) {
+    orphans_.erase(message);
+    budget_.remove_orphan(message.held);
+}
+
+void MatchTable::claim(Unexpected& message) {
+    take(message);
+    claimed_.insert(&message);
+}
+
+/// Its sender is gone.
+void MatchTable::add_orphan(Unexpected& message) {
+    release_send_id(message);
+    message.ep->kept.erase(message);
+    message.ep = nullptr;
+    if (message.is_taken)
+        return;
+    orphans_.push_back(message);
+    budget_.add_orphan(message.held);
+}
+
+void MatchTable::release(Unexpected& message) {
+    release_send_id(message);
+    Endpoint* ep = message.ep;
+    if (ep != nullptr) {
+        if (ep->incoming_message == &message)
+            ep->incoming_message = nullptr;
+        ep->held_bytes -= message.held;
+        ep->kept.erase(message);
+    } else if (!message.is_taken) {
+        remove_orphan(message);
+    }
+    budget_.remove(message.held);
+    ucs::reserve_free(message.start);
+    message.~Unexpected();
+    ucs::reserve_free(&message);
+    resume_if_free(ep);
+}
+
+// ---- Messages taken back, and ends
+
+bool MatchTable::withdraw(const Endpoint& ep, std::uint32_t send_id) {
+    Unexpected* message = by_send_id_.find({send_id, ep.source});
+    if (message == nullptr)
+        return false;
+    space(message->is_tagged).unexpected.remove(*message);
+    release(*message);
+    return true;
+}
+
+/// A message of a peer that is gone: it stays if all of it is here.
+void MatchTable::end(Unexpected& message, bool is_dropped) {
+    // Receives that wait for data end with the endpoint's others, and their messages with them.
+    if (message.waiting != nullptr) {
+        if (message.fetch != nullptr)
+            message.fetch->done.context = nullptr;
+        claimed_.erase(&message);
+        return release(message);
+    }
+    if (message.is_taken) {
+        message.has_failed = is_half(message);
+    } else if (is_dropped || is_half(message)) {
+        space(message.is_tagged).unexpected.remove(message);
+        return release(message);
+    }
+    add_orphan(message);
+}
+
+void MatchTable::drop_messages_of(Endpoint& ep) {
+    while (Unexpected* message = ep.kept.front())
+        end(*message, ep.has_flooded);
+}
+
+Unexpected* MatchTable::claimed(tw_message_h message) const {
+    const auto found = claimed_.find(static_cast<Unexpected*>(message));
+    return found == claimed_.end() || (*found)->waiting != nullptr ? nullptr : *found;
+}
+
+void MatchTable::clear() {
+    for (MatchSpace& in : spaces_) {
+        while (auto* message = static_cast<Unexpected*>(in.unexpected.oldest())) {
+            in.unexpected.remove(*message);
+            release(*message);
+        }
+        while (auto* receive = static_cast<Request*>(in.posted.take_any()))
+            worker_.requests().release(*receive);
+    }
+    for (Unexpected* message : claimed_)
+        release(*message);
+    claimed_.clear();
+}
+
+std::string MatchTable::description() const {
+    return fmt::format("{} messages in {} bytes, {} of them of peers that are gone, {} claimed",
+                       budget_.messages(), budget_.bytes(), orphans_.size(), claimed_.size());
+}
+
+}  // namespace tagwire::proto

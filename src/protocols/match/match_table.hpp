@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The two name spaces of messages of a worker, and the unexpected messages with their memory.
+//
+//            arrives, no receive                    receive, peek + claim, buffered receive
+//     peer ----------------------> in a name space ---------------------------------------> taken
+//                                        |
+//                                        | the peer goes: all of it is here
+//                                        '-------------------------------------> orphan
+//
+// 1. Each message counts against the budget (budget.hpp) from make() to release().
+// 2. Peers are paused in two steps: first they keep their data, and requests of rendezvous come in
+//    its place, so that an expected message gets through; then they send nothing.
+// 3. Complete messages of peers that are gone (orphans) give way to those of peers that are there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "protocols/cost/options.hpp"
+#include "protocols/match/budget.hpp"
+#include "protocols/match/unexpected.hpp"
+#include "ucs/memory/reserve.hpp"
+
+namespace tagwire::proto {
+
+struct Arrival;
+class WorkerCore;
+
+class MatchTable {
+  public:
+    MatchTable(WorkerCore& owner, const Options& options)
+        : worker_(owner),
+          options_(options),
+          budget_(options.unexpected_bytes, options.envelopes_max) {}
+    MatchTable(const MatchTable&) = delete;
+    MatchTable& operator=(const MatchTable&) = delete;
+
+    MatchSpace& space(bool is_tagged) { return spaces_[is_tagged ? 1 : 0]; }
+
+    // ---- Messages
+
+    /// nullptr: it cannot be kept, and its endpoint has ended. Its peer is to be paused
+    /// (pause_if_full()) when the message is where it belongs.
+    Unexpected* make(Endpoint& ep, const Arrival& arrival);
+    /// The message waits for a receive.
+    void add(Endpoint& ep, const Arrival& arrival);
+    /// More memory is needed for a message that is kept.
+    void grow(Unexpected& message, std::size_t bytes);
+    /// It has left its name space. Whatever callbacks do from now on, it stays until release().
+    void take(Unexpected& message);
+    /// The program has it, or a buffered receive.
+    void claim(Unexpected& message);
+    /// nullptr: it is no claimed message, or a buffered receive has it.
+    Unexpected* claimed(tw_message_h message) const;
+    void unclaim(Unexpected& message) { claimed_.erase(&message); }
+    /// Frees a message that is in no name space.
+    void release(Unexpected& message);
+    /// Drops what the sender wants back. False: it was matched, or is not here.
+    bool withdraw(const Endpoint& ep, std::uint32_t send_id);
+    /// The peer is gone: messages stay that are here as a whole, unless it has flooded.
+    void drop_messages_of(Endpoint& ep);
+    /// The worker ends: all messages, and the posted receives.
+    void clear();
+
+    // ---- Budget
+
+    /// Whether so many more bytes of that peer may be kept; it ends if it sends on after Pause.
+    bool admit(Endpoint& ep, std::uint64_t bytes);
+    /// Bytes that are kept of the peer elsewhere (announced messages).
+    void hold(Endpoint& ep, std::size_t bytes);
+    void unhold(Endpoint& ep, std::size_t bytes);
+    /// Something of that peer is kept from now on; what was may go.
+    void pause_if_full(Endpoint& ep);
+    /// Something of that peer is kept no more; null: it is gone.
+    void resume_if_free(Endpoint* ep);
+    void drop_orphans();
+
+    std::string description() const;
+
+  private:
+    std::size_t share() const;
+    bool may_send_data(const Endpoint& ep) const;
+    void release_send_id(Unexpected& message);
+    void add_orphan(Unexpected& message);
+    void remove_orphan(Unexpected& message);
+    void end(Unexpected& message, bool is_dropped);
+
+    WorkerCore& worker_;
+    const Options& options_;
+    MatchSpace spaces_[2];
+    Budget budget_;
+    bool has_paused_ = false;        // some peer was told to send nothing
+    bool has_paused_eager_ = false;  // ... no data
+    bool has_dropped_orphans_ = false;
+    UnexpectedList orphans_;  // oldest first
+    ucs::detail::TagIndex<MessageSendKeys> by_send_id_;
+    ucs::ReserveHashSet<Unexpected*> claimed_;
+};
+
+}  // namespace tagwire::proto

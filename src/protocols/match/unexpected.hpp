@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that arrived before a receive that matches them, and the receives that wait: one pair
+// for tagged messages, one for the others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "protocols/api/tw_def.h"
+#include "protocols/index/source_matcher.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+#include "ucs/datastruct/queue.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_message {};
+
+namespace tagwire::proto {
+
+class Endpoint;
+struct Request;
+
+/// A message that no receive has matched, or that was claimed. Its data, or the keys of its
+/// rendezvous, lie behind it; it is made and freed by MatchTable.
+///
+/// 1. While its endpoint lives it is in that one's list, from when it is made until it is freed.
+///    Afterwards it is in the table's list of orphans, unless it is taken.
+/// 2. While it is in a matcher and its sender may ask for it by its send id, it is in the table's
+///    index of those (is_named).
+struct Unexpected : tw_message, UnexpectedMessage {
+    Endpoint* ep = nullptr;  // null: the peer is gone
+    std::uint64_t worker_id = 0;
+    std::uint64_t imm = 0;
+    std::uint64_t length = 0;    // of the message
+    std::uint64_t received = 0;  // eager: bytes that are here
+    std::uint32_t flags = 0;     // HeaderFlag
+    std::uint32_t send_id = 0;   // that acknowledgement and cancel name; 0: none
+    std::uint64_t held = 0;      // bytes of memory, which count against the budget
+    bool is_rndv = false;
+    bool is_taken = false;  // in no matcher: a receive or the program has it
+    bool is_named = false;
+    bool has_failed = false;  // claimed, and the peer died before all of it was here
+    bool is_tagged = false;
+    Rts rts{};
+    Request* waiting = nullptr;  // a buffered receive that ends when enough is here
+    Request* fetch = nullptr;    // what brings it the data of a rendezvous
+    std::byte* start = nullptr;  // ... to here
+    std::size_t start_bytes = 0;
+    ucs::ListLink<Unexpected> link;  // of the same peer, or orphans
+    Unexpected* next_of_send = nullptr;
+    Unexpected* prev_of_send = nullptr;
+
+    /// The data of the message; for a rendezvous, the keys.
+    std::byte* data() {
+        return start != nullptr && !is_rndv ? start : reinterpret_cast<std::byte*>(this + 1);
+    }
+};
+
+using UnexpectedList = ucs::List<Unexpected, &Unexpected::link>;
+
+/// By the number that the sender gave it: unique among messages of one source.
+struct MessageSendKeys {
+    using Node = Unexpected;
+    using Key = detail::SourceTag;
+    static Node*& next(Node& node) { return node.next_of_send; }
+    static Node*& prev(Node& node) { return node.prev_of_send; }
+    static Key key(const Node& node) { return {node.send_id, node.source}; }
+    static std::uint64_t hash(Key key) { return detail::source_tag_hash(key); }
+};
+
+/// One name space of messages.
+struct MatchSpace {
+    PostedReceives posted;
+    UnexpectedMessages unexpected;
+};
+
+}  // namespace tagwire::proto

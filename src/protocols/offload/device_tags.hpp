@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives of tagged messages that a device matches (TAGWIRE_TAG_OFFLOAD).
+//
+// Every tagged receive is in the worker's list of posted receives; some are with the device too.
+// Those that are not are held: only software sees them.
+//
+//                   allowed                    matched by the device
+//        post() ---------------> given --------------------------------> consumed --> delivered
+//          |                       | recalled, or matched by software
+//          '------> held <---------'
+//
+// 1. A receive is given only if each peer that could match it sends its tagged messages to this
+//    interface (kPeers), and no held one that could match the same message is posted (kOrder). So
+//    whatever the device matches is the earliest match of all.
+// 2. The device does not match while messages that it has not matched are on their way to software
+//    (its phase). So a given receive that such a message matches is not matched meanwhile, and is
+//    taken back at once.
+// 3. Before a peer can send that may choose another lane, receives that it could match are recalled
+//    (may_greet): the greeting waits for that.
+// 4. Where a receive has no buffer that the device can write to, or one that is too short, a buffer
+//    of ours takes the message (a bounce buffer).
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "protocols/request/request.hpp"
+#include "ucs/memory/reserve.hpp"
+
+namespace tagwire::proto {
+
+class DeviceTags;
+class Endpoint;
+class Rail;
+class WorkerCore;
+
+/// A receive that is with the device: what the transport knows it by.
+struct DeviceReceive : uct_tag_context_t {
+    DeviceTags* owner = nullptr;
+    Request* request = nullptr;  // null: free
+    DeviceReceive* next = nullptr;
+    std::byte* bounce = nullptr;  // made at the first use
+    uct_mem_h bounce_handle = nullptr;
+    bool is_bounced = false;
+    std::array<std::byte, 64> before{};    // what the header of a request overwrites
+    bool is_wide = false;                  // peers that are not known yet could match it
+    bool is_leaving = false;               // its cancel is on the way
+    bool is_left = false;                  // nobody waits for it, but its message is being written
+    ucs_status_t ending = UCS_INPROGRESS;  // ... and the receive ends with this
+};
+
+class DeviceTags {
+  public:
+    /// `rail` matches tags; `sender_mask`: bits of a tag that tell who sent it, 0: none.
+    DeviceTags(WorkerCore& worker, Rail& rail, std::uint64_t sender_mask);
+    DeviceTags(const DeviceTags&) = delete;
+    DeviceTags& operator=(const DeviceTags&) = delete;
+    ~DeviceTags();
+
+    // ---- Receives
+
+    /// It has just been posted.
+    void posted(Request& request);
+    /// It leaves the list of posted receives, and not through the device.
+    void left(Request& request);
+    /// False: it is not with the device. True: it ends later, with `status` or with a message.
+    static bool cancel(Request& request, ucs_status_t status);
+    /// The worker ends: nothing of the device is of interest any more.
+    void close();
+
+    // ---- Peers
+
+    /// A peer may be told who we are; false: not yet, ask again.
+    bool may_greet();
+    /// The peer says to which of our rails it sends tagged messages.
+    void on_lane(Endpoint& ep, std::uint32_t rail);
+    /// Its name has gone: nothing of it comes any more.
+    void gone(Endpoint& ep);
+
+    // ---- Messages that the device did not match
+
+    ucs_status_t on_eager(const void* data, std::size_t length, unsigned flags, uct_tag_t tag,
+                          std::uint64_t imm);
+    ucs_status_t on_request(const void* header, std::size_t length, uct_tag_t tag);
+
+    std::string description() const;
+
+  private:
+    enum class Rule : std::uint8_t { kGiven, kKind, kOrder, kPeers, kFull };
+
+    Rule rule_for(const Request& request) const;
+    bool overlaps_held(const Request& request) const;
+    bool is_wide(const Request& request) const;
+    bool give(Request& request);
+    uct_iov_t target_of(const Request& request, DeviceReceive& receive, bool may_be_direct) const;
+    bool make_bounce(DeviceReceive& receive);
+    void hold(Request& request, bool is_held);
+    Request* detach(DeviceReceive& receive);
+    void end_left(DeviceReceive& receive);
+    void put_back(DeviceReceive& receive);
+    void begin_cancel(DeviceReceive& receive);
+    void learn(uct_tag_t tag, Endpoint& ep);
+
+    void consumed(DeviceReceive& receive);
+    void completed(DeviceReceive& receive, uct_tag_t tag, std::uint64_t imm, std::size_t length,
+                   const void* inline_data, ucs_status_t status);
+    void requested(DeviceReceive& receive, uct_tag_t tag, const void* header, std::size_t length);
+    void canceled(DeviceReceive& receive);
+
+    static constexpr std::size_t kHeldBuckets = 256;
+
+    WorkerCore& worker_;
+    Rail& rail_;
+    const uct_md_h md_;  // lives longer than the rail
+    const std::uint64_t sender_mask_;
+    const std::size_t message_max_;  // bytes of an eager message: what a bounce buffer has
+    std::vector<DeviceReceive> receives_;
+    DeviceReceive* free_ = nullptr;
+    std::size_t given_ = 0;
+    std::size_t wide_ = 0;                                   // of these
+    std::size_t direct_peers_ = 0;                           // those that send to this interface
+    ucs::ReserveHashMap<std::uint64_t, Endpoint*> senders_;  // by bits of sender_mask_
+    // Held receives, exact ones by a hash of their tag.
+    std::array<std::uint32_t, kHeldBuckets> held_exact_{};
+    std::size_t held_ = 0;
+    std::size_t held_wild_ = 0;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/request/context.hpp"
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <uct/api/tagwire_uct.h>
+
+#include "protocols/wire/address.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+constexpr std::string_view kAuto = "auto";
+/// Devices of the virtual HCA reach processes of this host, which shared memory does better.
+constexpr std::string_view kVirtual = "vhca";
+/// Registering a page for less than this pays within a message.
+constexpr double kCheapSeconds = 1e-6;
+constexpr double kCheapBytes = 1 << 20;
+
+std::vector<std::string_view> split(std::string_view list) {
+    std::vector<std::string_view> parts;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const std::size_t end = std::min(list.find(',', begin), list.size());
+        if (end > begin)
+            parts.push_back(list.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+bool is_virtual(std::string_view device) {
+    return device.starts_with(kVirtual);
+}
+
+/// `part` is the name of a transport, with or without a device, or "auto".
+bool names(std::string_view part, const uct_tl_resource_desc_t& desc) {
+    const std::string_view device = desc.dev_name;
+    if (part == kAuto)
+        return !is_virtual(device);
+    const std::size_t colon = part.find(':');
+    return part.substr(0, colon) == desc.tl_name &&
+           (colon == std::string_view::npos || part.substr(colon + 1) == device);
+}
+
+/// Names of the transports of a component, separated by commas.
+std::string transports_of(uct_component_h component) {
+    struct List {
+        uct_component_h of;
+        std::string text;
+    } list{component, {}};
+    const auto add = [](void* arg, const tagwire_uct_transport_t* transport) {
+        auto& [of, text] = *static_cast<List*>(arg);
+        if (transport->component == of)
+            text += fmt::format("{}{}", text.empty() ? "" : ",", transport->name);
+    };
+    if (tagwire_uct_transports(add, &list) != UCS_OK)
+        throw std::bad_alloc();
+    return list.text;
+}
+
+/// Whether `part` may name transports of this domain. Opening a virtual device starts its thread,
+/// which stays, so none is opened to look.
+bool may_name(std::string_view part, uct_component_h component, std::string_view domain) {
+    if (!is_virtual(domain))
+        return true;
+    const std::size_t colon = part.find(':');
+    const std::string known = transports_of(component);
+    const auto is_transport = [&](std::string_view name) { return name == part.substr(0, colon); };
+    return std::ranges::any_of(split(known), is_transport) &&
+           (colon == std::string_view::npos || part.substr(colon + 1).starts_with(domain));
+}
+
+bool wants(std::string_view wanted, const uct_tl_resource_desc_t& desc) {
+    return std::ranges::any_of(split(wanted),
+                               [&](std::string_view part) { return names(part, desc); });
+}
+
+}  // namespace
+
+bool is_virtual(const uct_tl_resource_desc_t& desc) {
+    return is_virtual(std::string_view(desc.dev_name));
+}
+
+ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* context_p) {
+    std::unique_ptr<Context> context(new Context);
+    if (transports != nullptr)
+        context->source_ = "tw_context_params_t.transports";
+    ucs_status_t status = ucs::config_fill(option_table(), &context->options_);
+    if (status == UCS_OK)
+        status = context->check_overrides();
+    if (status == UCS_OK)
+        status = context->calibration_.load(context->options_.calibration.text);
+    if (status == UCS_OK)
+        status =
+            context->open(transports != nullptr ? transports : context->options_.transports.text);
+    if (status != UCS_OK)
+        return status;
+    if (context->options_.reg_cache_bytes > 0)
+        context->cache_ = std::make_unique<RegCache>(*context, context->options_.reg_cache_bytes);
+    *context_p = std::move(context);
+    return UCS_OK;
+}
+
+/// Rejects options that contradict each other.
+ucs_status_t Context::check_overrides() const {
+    if (options_.buffered_min > options_.buffered_limit) {
+        TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu: at most TAGWIRE_BUFFERED_LIMIT=%lu",
+                     options_.buffered_min, options_.buffered_limit);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (options_.rndv_threshold == UINT64_MAX ||
+        options_.rndv_threshold <= options_.unexpected_bytes)
+        return UCS_OK;
+    TW_LOG_ERROR(
+        "TAGWIRE_RNDV_THRESHOLD=%lu: a receiver may have to keep a shorter message, and "
+        "TAGWIRE_UNEXPECTED_BYTES=%lu lets it keep less; at most that, or inf for what is "
+        "cheapest",
+        options_.rndv_threshold, options_.unexpected_bytes);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+Context::~Context() {
+    cache_.reset();
+    for (const Domain& domain : domains_)
+        uct_md_close(domain.md);
+}
+
+ucs_status_t Context::open(const std::string& transports) {
+    uct_component_h* components = nullptr;
+    unsigned count = 0;
+    const ucs_status_t status = uct_query_components(&components, &count);
+    if (status != UCS_OK)
+        return status;
+    for (unsigned i = 0; i < count; ++i)
+        open_component(components[i], transports);
+    uct_release_component_list(components);
+    const std::string absent = absent_of(transports);
+    return absent.empty() && !resources_.empty() ? UCS_OK : complain(transports, absent);
+}
+
+/// The parts of `wanted` that this machine lacks, separated by commas.
+std::string Context::absent_of(const std::string& wanted) const {
+    std::string absent;
+    for (const std::string_view part : split(wanted)) {
+        const auto is_it = [&](const Resource& resource) {
+            return !resource.is_auxiliary && names(part, resource.desc);
+        };
+        if (std::ranges::none_of(resources_, is_it))
+            absent += fmt::format("{}{}", absent.empty() ? "" : ", ", part);
+    }
+    return absent;
+}
+
+// Domains without a wanted transport are closed again. Failures to open one are already logged.
+void Context::open_component(uct_component_h component, const std::string& wanted) {
+    uct_component_attr_t attr{};
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+    if (uct_component_query(component, &attr) != UCS_OK)
+        return;
+    std::vector<uct_md_resource_desc_t> names(attr.md_resource_count + 1);
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCES;
+    attr.md_resources = names.data();
+    if (uct_component_query(component, &attr) != UCS_OK)
+        return;
+    for (unsigned i = 0; i < attr.md_resource_count; ++i)
+        open_domain(component, names[i].md_name, wanted);
+}
+
+void Context::open_domain(uct_component_h component, const char* md_name,
+                          const std::string& wanted) {
+    const auto may_be_here = [&](std::string_view part) {
+        return may_name(part, component, md_name);
+    };
+    if (std::ranges::none_of(split(wanted), may_be_here))
+        return;
+    uct_md_config_t* config = nullptr;
+    if (uct_md_config_read(component, nullptr, nullptr, &config) != UCS_OK)
+        return;
+    Domain domain{component, nullptr, {}, false};
+    const ucs_status_t opened = uct_md_open(component, md_name, config, &domain.md);
+    uct_config_release(config);
+    if (opened != UCS_OK)
+        return;
+    uct_tl_resource_desc_t* list = nullptr;
+    unsigned transports = 0;
+    const std::size_t before = resources_.size();
+    if (uct_md_query_tl_resources(domain.md, &list, &transports) == UCS_OK) {
+        for (unsigned tl = 0; tl < transports; ++tl)
+            if (wants(wanted, list[tl]))
+                resources_.push_back({domains_.size(), list[tl], false});
+        if (resources_.size() > before)
+            add_first_contact(list, transports);
+        uct_release_tl_resource_list(list);
+    }
+    if (resources_.size() == before || uct_md_query(domain.md, &domain.attr) != UCS_OK) {
+        resources_.resize(before);
+        uct_md_close(domain.md);
+        return;
+    }
+    const ucs_linear_func_t& cost = domain.attr.reg_cost;
+    domain.registers_cheaply = cost.c + cost.m * kCheapBytes < kCheapSeconds;
+    domains_.push_back(domain);
+}
+
+/// Connections of rc need somebody to carry their addresses: where nothing wanted can, the
+/// transport of the domain that reaches least far does, as it is the cheapest.
+void Context::add_first_contact(const uct_tl_resource_desc_t* list, unsigned count) {
+    for (const Resource& resource : resources_)
+        if (first_contact_rank(resource.desc.tl_name) != 0)
+            return;
+    std::uint8_t last = 0;
+    for (unsigned tl = 0; tl < count; ++tl)
+        last = std::max(last, first_contact_rank(list[tl].tl_name));
+    for (unsigned tl = 0; tl < count && last != 0; ++tl)
+        if (first_contact_rank(list[tl].tl_name) == last)
+            resources_.push_back({domains_.size(), list[tl], true});
+}
+
+ucs_status_t Context::complain(const std::string& wanted, const std::string& absent) const {
+    std::string there;
+    uct_component_h* components = nullptr;
+    unsigned count = 0;
+    if (uct_query_components(&components, &count) == UCS_OK) {
+        Context all;
+        for (unsigned i = 0; i < count; ++i)
+            all.open_component(components[i], transports_of(components[i]));
+        uct_release_component_list(components);
+        for (const Resource& resource : all.resources_) {
+            there += fmt::format("{}{}:{}", there.empty() ? "" : ", ", resource.desc.tl_name,
+                                 resource.desc.dev_name);
+        }
+    }
+    if (there.empty())
+        there = "no transport";
+    if (wanted == kAuto) {
+        TW_LOG_ERROR(
+            "neither shared memory nor a real RDMA device can be used here; there is %s "
+            "(TAGWIRE_TRANSPORTS may name virtual devices, auto leaves them out)",
+            there.c_str());
+    } else {
+        TW_LOG_ERROR(
+            "%s=\"%s\": %s is not on this machine, which has %s; it takes such names, with or "
+            "without the device, by commas and without blanks, or auto: all but virtual devices",
+            source_, wanted.c_str(),
+            absent.empty() ? "what it names" : ("\"" + absent + "\"").c_str(), there.c_str());
+    }
+    return UCS_ERR_NO_DEVICE;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A context: the memory domains of the transports that may be used, and which transport on which
+// device those are.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocols/api/tw_def.h"
+#include "protocols/cost/calibration.hpp"
+#include "protocols/cost/options.hpp"
+#include "protocols/request/reg_cache.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_context {};
+
+namespace tagwire::proto {
+
+/// An open memory domain.
+struct Domain {
+    uct_component_h component;
+    uct_md_h md;
+    uct_md_attr_t attr;
+    bool registers_cheaply;  // a message may register its buffer
+};
+
+/// A transport on a device, of domains()[domain].
+struct Resource {
+    std::size_t domain;
+    uct_tl_resource_desc_t desc;
+    bool is_auxiliary;  // not asked for: takes first contact for those that cannot
+};
+
+/// A device of the virtual HCA.
+bool is_virtual(const uct_tl_resource_desc_t& desc);
+
+class Context : public tw_context {
+  public:
+    /// `transports` as TAGWIRE_TRANSPORTS; null: that option.
+    static ucs_status_t create(const char* transports, std::unique_ptr<Context>* context_p);
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+    ~Context();
+
+    const Options& options() const { return options_; }
+    const Calibration& calibration() const { return calibration_; }
+    std::span<const Domain> domains() const { return domains_; }
+    std::span<const Resource> resources() const { return resources_; }
+    /// Null: none was asked for.
+    RegCache* cache() const { return cache_.get(); }
+
+    /// Bits of a tag that tell who sent it; 0: none.
+    std::uint64_t tag_sender_mask = 0;
+    /// Workers and memory handles that need it.
+    std::atomic<std::size_t> users{0};
+
+  private:
+    Context() = default;
+    ucs_status_t open(const std::string& transports);
+    void open_component(uct_component_h component, const std::string& wanted);
+    void open_domain(uct_component_h component, const char* md_name, const std::string& wanted);
+    void add_first_contact(const uct_tl_resource_desc_t* list, unsigned count);
+    std::string absent_of(const std::string& wanted) const;
+    ucs_status_t check_overrides() const;
+    ucs_status_t complain(const std::string& wanted, const std::string& absent) const;
+
+    /// The option or the parameter that named the transports.
+    const char* source_ = "TAGWIRE_TRANSPORTS";
+    Options options_{};
+    Calibration calibration_;
+    std::vector<Domain> domains_;
+    std::vector<Resource> resources_;
+    std::unique_ptr<RegCache> cache_;
+};
+
+inline Context& context_of(tw_context_h handle) {
+    return *static_cast<Context*>(handle);
+}
+
+}  // namespace tagwire::proto

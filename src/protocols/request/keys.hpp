@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Remote keys of one buffer, for each memory domain that peers may use, in wire format: KeyHead,
+// key, and so on.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "protocols/request/context.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+
+namespace tagwire::proto {
+
+struct Keys {
+    std::byte bytes[kKeysBytesMax];
+    std::size_t used = 0;
+    std::uint8_t count = 0;
+
+    void add(const Domain& domain, std::size_t index, uct_mem_h handle) {
+        const std::size_t key_bytes = domain.attr.rkey_packed_size;
+        if (used + sizeof(KeyHead) + key_bytes > sizeof bytes || key_bytes > UINT8_MAX)
+            return;
+        const KeyHead head{static_cast<std::uint8_t>(index), static_cast<std::uint8_t>(key_bytes)};
+        if (uct_md_mkey_pack(domain.md, handle, bytes + used + sizeof head) != UCS_OK)
+            return;
+        std::memcpy(bytes + used, &head, sizeof head);
+        used += sizeof head + key_bytes;
+        ++count;
+    }
+
+    /// Adds the key of every domain but `main` in which the handle stays registered.
+    void add_others(const Memory& memory, std::size_t main) {
+        const auto domains = memory.context().domains();
+        for (std::size_t i = 0; i < domains.size(); ++i)
+            if (i != main && !domains[i].registers_cheaply)
+                add(domains[i], i, memory.handle(i));
+    }
+};
+
+/// The key of the peer's `domain` among `keys`; empty: there is none.
+inline std::span<const std::byte> key_of(std::span<const std::byte> keys, std::uint8_t domain) {
+    while (keys.size() >= sizeof(KeyHead)) {
+        KeyHead head{};
+        std::memcpy(&head, keys.data(), sizeof head);
+        if (keys.size() - sizeof head < head.bytes)
+            break;
+        if (head.domain == domain)
+            return keys.subspan(sizeof head, head.bytes);
+        keys = keys.subspan(sizeof head + head.bytes);
+    }
+    return {};
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A rail: one open interface of a worker.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocols/cost/cost.hpp"
+#include "protocols/cost/stripe_plan.hpp"
+#include "protocols/request/context.hpp"
+#include "protocols/request/request.hpp"
+
+namespace tagwire::proto {
+
+class WorkerCore;
+
+/// For an interface whose device shall match tags.
+struct TagCallbacks {
+    uct_tag_unexp_eager_cb_t eager;
+    uct_tag_unexp_rndv_cb_t request;
+};
+
+class Rail {
+  public:
+    Rail(WorkerCore& worker, std::uint8_t index, const Resource& resource)
+        : is_auxiliary(resource.is_auxiliary),
+          worker_(worker),
+          index_(index),
+          resource_(resource) {}
+    Rail(const Rail&) = delete;
+    Rail& operator=(const Rail&) = delete;
+    ~Rail();
+
+    /// Opens the interface; it is not progressed before enable().
+    ucs_status_t open(uct_worker_h uct_worker, uct_error_handler_t failed, void* arg,
+                      const TagCallbacks* tags);
+    /// From the first endpoint on, or the first message; until then look() does.
+    void enable();
+    bool is_enabled() const { return is_enabled_; }
+    /// Progress of one that is not enabled. Returns what uct_iface_progress() does.
+    unsigned look();
+
+    WorkerCore& worker() const { return worker_; }
+    std::uint8_t index() const { return index_; }
+    const char* transport() const { return resource_.desc.tl_name; }
+    const char* device() const { return resource_.desc.dev_name; }
+    std::size_t domain_index() const { return resource_.domain; }
+    const Domain& domain() const;
+    uct_iface_h iface() const { return iface_; }
+    const uct_iface_attr_t& attr() const { return attr_; }
+    std::span<const std::byte> device_address() const { return device_address_; }
+    std::span<const std::byte> iface_address() const { return iface_address_; }
+
+    bool connects_to_iface() const {
+        return (attr_.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_IFACE) != 0;
+    }
+    bool can_get() const { return (attr_.cap.flags & UCT_IFACE_FLAG_GET_ZCOPY) != 0; }
+    bool can_put() const { return (attr_.cap.flags & UCT_IFACE_FLAG_PUT_ZCOPY) != 0; }
+    /// It may carry parts of messages beside another lane.
+    bool can_stripe() const { return !is_auxiliary && can_get() && can_put(); }
+    /// The resource that moves the bytes: rails with the same one are not faster together.
+    std::string_view mover() const;
+    /// Plans how to divide data with this rail as the lane, as if all rails led to the peer.
+    void plan_stripes(std::span<const std::unique_ptr<Rail>> rails);
+    const StripePlan& stripe_plan(bool is_put) const { return is_put ? put_plan_ : get_plan_; }
+    /// Shorter messages are never divided.
+    std::size_t striped_from() const { return std::min(get_plan_.from(), put_plan_.from()); }
+    /// Tagged messages go by the calls for tagged messages.
+    bool matches_tags() const { return matches_tags_; }
+    /// Seconds that a short message takes.
+    double latency() const { return attr_.latency.c + attr_.overhead; }
+    const RailCosts& costs() const { return costs_; }
+    const Selection& selection() const { return selection_; }
+    /// Length of the shortest message that goes by rendezvous.
+    std::size_t rndv_from(const Buffer& buffer) const {
+        return selection_.rndv_from(buffer.list != nullptr     ? BufferKind::kUnmapped
+                                    : buffer.memory != nullptr ? BufferKind::kMapped
+                                                               : BufferKind::kPlain);
+    }
+    /// Whether an endpoint to that interface could be made.
+    /// *reason: why not, in one sentence; may be null.
+    bool reaches(std::span<const std::byte> device, std::span<const std::byte> iface,
+                 std::string* reason = nullptr) const;
+
+    const bool is_auxiliary;          ///< for first contact only
+    std::size_t short_max = 0;        ///< bytes of uct_ep_am_short_iov(); 0: it has none
+    std::size_t bcopy_max = 0;        ///< bytes of uct_ep_am_bcopy()
+    std::uint64_t striped_bytes = 0;  ///< of messages that several rails moved
+
+  private:
+    ucs_status_t open_iface(uct_worker_h uct_worker, const uct_iface_params_t& params);
+    void select();
+
+    WorkerCore& worker_;
+    std::uint8_t index_;
+    bool matches_tags_ = false;
+    bool is_enabled_ = false;
+    const Resource& resource_;
+    uct_iface_h iface_ = nullptr;
+    uct_iface_attr_t attr_{};
+    RailCosts costs_;
+    Selection selection_;
+    StripePlan get_plan_, put_plan_;
+    std::vector<std::byte> device_address_;
+    std::vector<std::byte> iface_address_;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A request: one operation of the program from its call to the report of its end.
+//
+//     made --- ended in the call ---------------------------------------> answered
+//       |
+//       +--- queued (sends) --- outstanding --- ended --- reported (callback, queue, test)
+//       +--- posted (receives) -- outstanding -----^
+//
+// 1. It ends once (WorkerCore::finish) and is reported once.
+// 2. While it is in an endpoint's list of outstanding requests, that endpoint ends it if it fails.
+// 3. Memory is the pool's, or the program's (is_foreign) for as long as the operation lasts.
+// 4. Whoever takes a request out of a matcher makes it whole, or ends it at once (fast_path.hpp).
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "protocols/api/tw_def.h"
+#include "protocols/index/source_matcher.hpp"
+#include "ucs/datastruct/queue.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_request {};
+
+namespace tagwire::proto {
+
+struct CachedRegion;
+struct DeviceReceive;
+class Endpoint;
+class Memory;
+class WorkerCore;
+struct Domain;
+struct Request;
+
+/// The tw_op_t of a call that passes none.
+inline constexpr tw_op_t kPlainOp{};
+
+/// `flag` if `is_set`, else nothing.
+constexpr std::uint32_t flag_if(bool is_set, std::uint32_t flag) {
+    return is_set ? flag : 0;
+}
+
+/// A record of the transport that finds its owner again in a callback.
+template <class Record, class Owner>
+struct OwnedBy : Record {
+    Owner* owner = nullptr;
+};
+
+/// A buffer of the program: contiguous (`list` is null), or the elements of a list.
+struct Buffer {
+    std::byte* base;
+    std::size_t length;  // of all of it
+    tw_iov_t* list;
+    std::size_t count;
+    Memory* memory;
+
+    /// Copies bytes [offset, offset + bytes), which are inside, from it or to it.
+    void gather(void* to, std::size_t offset, std::size_t bytes) const;
+    void scatter(std::size_t offset, const void* from, std::size_t bytes) const;
+    /// The address of byte `offset` and how many follow it in one piece.
+    std::byte* piece(std::size_t offset, std::size_t* bytes_p) const;
+};
+
+struct IovBlock {
+    tw_iov_t elements[TW_IOV_MAX];
+};
+
+enum class RequestKind : std::uint8_t { kSend, kReceive, kFlush, kClose };
+
+/// A rendezvous that is read or written: made when needed.
+struct Transfer;
+
+/// The completion that the transport counts down when it has transmitted a message. It may do so
+/// long after the endpoint has failed: this lives until then, without a request that has ended.
+struct Transmission : uct_completion_t {
+    WorkerCore* worker = nullptr;
+    Request* request = nullptr;
+};
+
+struct alignas(4) RequestState {  // one word to write
+    RequestKind kind : 2 = RequestKind::kSend;
+    bool is_whole : 1 = false;  // all of it is valid
+    bool is_tagged : 1 = false;
+    bool is_foreign : 1 = false;    // memory of the program
+    bool was_named : 1 = false;     // the call gave its handle to the program
+    bool is_abandoned : 1 = false;  // ... which has given it back
+    bool in_call : 1 = false;       // the call that made it has not returned
+    bool has_ended : 1 = false;
+    bool is_outstanding : 1 = false;
+    bool is_queued : 1 = false;
+    bool is_posted : 1 = false;
+    bool has_gone : 1 = false;     // an eager message: all of it is with the transport
+    bool is_offered : 1 = false;   // a receive: the sender may write into its buffer
+    bool is_start : 1 = false;     // a receive: only the start of a rendezvous, which goes on
+    bool is_internal : 1 = false;  // of the library, from its pool of parts
+    // A flush: the peer has taken all before it. A send: its acknowledgement is here.
+    bool is_answered : 1 = false;
+    bool is_held : 1 = false;       // a tagged receive that no device has (device_tags.hpp)
+    bool is_rndv : 1 = false;       // a send: it was announced as a rendezvous
+    bool is_announced : 1 = false;  // a send: its placeholder is to follow
+    bool wants_cancel : 1 = false;  // ... and then its cancel
+};
+
+/// A posted receive that nothing unusual was asked for uses the first two cache lines alone, from
+/// its call to its callback. For everything else it is made whole first.
+struct alignas(64) Request : tw_request, PostedReceive, RequestState {
+    Buffer buffer;  // base and length; the rest when it is whole
+    WorkerCore* worker;
+    tw_complete_cb_t complete;
+    void* context;
+    std::uint32_t flags;  // TW_OP_x
+
+    // Valid when it is whole.
+    std::uint32_t id;                  // by which peers name it; 0: none
+    Endpoint* ep;                      // where it goes; of a receive, where what matched comes from
+    alignas(64) std::uint64_t offset;  // bytes that have gone, or come
+    std::uint64_t order;               // among the sends of its endpoint
+    void* copy;                        // of an injected message that waits
+    Transfer* transfer;                // a rendezvous that is read or written
+    std::uint64_t wanted;              // of a message under way: bytes that go into the buffer
+    std::uint32_t peer_id;             // how the peer names its request
+    std::uint32_t acks;                // a receive: HeaderFlag that the sender asked for
+    Request* parent;                   // the multi-receive that this is a part of
+    std::uint32_t children;            // of a multi-receive: parts that have not ended
+    ucs_status_t closing;              // ... how it ends when they have
+    uct_mem_h registration;            // made for this rendezvous, in `registered_in`
+    std::uint32_t registered_in;
+    CachedRegion* cached;  // ... or kept beyond it
+    union {
+        ucs::QueueLink<Request> queue_link;  // in a send queue, or among ended ones
+    };
+    union {
+        ucs::ListLink<Request> list_link;  // outstanding
+    };
+    Transmission* transmission;
+    DeviceReceive* on_device;
+    tw_completion_t done;
+
+    /// Nothing has happened to it yet, and it is not whole.
+    Request(WorkerCore& owner, const tw_op_t& op, RequestState state)
+        : RequestState(state),
+          worker(&owner),
+          complete(op.complete),
+          context(op.context),
+          flags(op.flags) {}
+    void make_whole();
+    /// The program tests it.
+    bool is_for_test() const {
+        return was_named && complete == nullptr && (flags & TW_OP_COMPLETION) == 0;
+    }
+};
+
+using RequestQueue = ucs::Queue<Request, &Request::queue_link>;
+using RequestList = ucs::List<Request, &Request::list_link>;
+
+/// Lets go of what moving its data needs; pieces under way end by themselves. (transfer.cc)
+void end_transfer(Request& request);
+/// Whether the lane's transport can write from the buffer of this send. (rndv_sender.cc)
+bool can_put_from(const Request& request, const Domain& domain);
+
+inline Request& request_of(tw_request_h handle) {
+    return *static_cast<Request*>(handle);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/request/request_table.hpp"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "protocols/request/memory.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+ucs_status_t RequestTable::open(const Options& options) {
+    ucs_status_t status = pool_.init({.name = "requests",
+                                      .element_bytes = sizeof(Request),
+                                      .alignment = alignof(Request),
+                                      .elements_max = options.requests_max});
+    if (status == UCS_OK) {
+        status = part_pool_.init({.name = "parts of multi-receives",
+                                  .element_bytes = sizeof(Request),
+                                  .alignment = alignof(Request)});
+    }
+    if (status == UCS_OK)
+        status = list_pool_.init({.name = "lists", .element_bytes = sizeof(IovBlock)});
+    if (status == UCS_OK) {
+        status = transmission_pool_.init(
+            {.name = "transmissions", .element_bytes = sizeof(Transmission)});
+    }
+    if (status == UCS_OK) {
+        status = copy_pool_.init({.name = "injected messages",
+                                  .element_bytes = options.inject_bytes,
+                                  .elements_max = options.requests_max});
+    }
+    return status;
+}
+
+void RequestTable::clear() {
+    for (RequestQueue* queue : {&deferred_, &completed_})
+        while (Request* request = queue->pop_front())
+            release(*request);
+    while (Request* request = testable_.pop_front())
+        release(*request);
+}
+
+// ---- Memory
+
+void Request::make_whole() {
+    is_whole = true;
+    buffer.list = nullptr;
+    buffer.count = 0;
+    buffer.memory = nullptr;
+    id = 0;
+    ep = nullptr;
+    std::construct_at(&queue_link);
+    std::construct_at(&list_link);
+    offset = order = wanted = 0;
+    copy = nullptr;
+    transfer = nullptr;
+    peer_id = acks = children = registered_in = 0;
+    parent = nullptr;
+    closing = UCS_INPROGRESS;
+    registration = nullptr;
+    cached = nullptr;
+    transmission = nullptr;
+    on_device = nullptr;
+    done = {};
+    done.context = context;
+    done.request = this;
+    if (kind == RequestKind::kReceive)
+        done.flags = TW_DONE_RECV | flag_if(is_tagged, TW_DONE_TAGGED);
+}
+
+Request* RequestTable::make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p) {
+    const tw_op_t& how = op == nullptr ? kPlainOp : *op;
+    const RequestState state{.kind = kind,
+                             .is_foreign = how.request != nullptr,
+                             .was_named = request_p != nullptr,
+                             .in_call = true};
+    void* memory = state.is_foreign ? how.request : pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    auto* request = ::new (memory) Request(worker_, how, state);
+    request->make_whole();
+    return request;
+}
+
+Request* RequestTable::make_part(Request& parent) {
+    void* memory = part_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    const RequestState state{.kind = RequestKind::kReceive};
+    auto* part = ::new (memory) Request(worker_, kPlainOp, state);
+    part->make_whole();
+    part->flags = parent.flags;
+    part->complete = parent.complete;
+    part->done = parent.done;
+    part->done.request = &parent;
+    part->buffer.base = parent.buffer.base + parent.offset;
+    part->buffer.length = parent.buffer.length - parent.offset;
+    part->buffer.memory = parent.buffer.memory;
+    part->done.buffer = part->buffer.base;
+    part->parent = &parent;
+    ++parent.children;
+    return part;
+}
+
+Request* RequestTable::make_internal(const tw_op_t& op, bool is_start) {
+    void* memory = part_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    const RequestState state{.kind = RequestKind::kReceive, .is_start = is_start};
+    auto* request = ::new (memory) Request(worker_, op, state);
+    request->make_whole();
+    request->is_internal = true;
+    return request;
+}
+
+bool RequestTable::set_buffer(Request& request, const void* base, std::size_t length,
+                              const tw_iov_t* list, std::size_t elements, tw_mem_h memory) {
+    request.buffer.base = static_cast<std::byte*>(const_cast<void*>(base));
+    request.buffer.length = length;
+    request.buffer.memory = memory == nullptr ? nullptr : &memory_of(memory);
+    if (list == nullptr)
+        return true;
+    auto* block = static_cast<IovBlock*>(list_pool_.get());
+    if (block == nullptr)
+        return false;
+    std::memcpy(block->elements, list, elements * sizeof *list);
+    request.buffer.list = block->elements;
+    request.buffer.count = elements;
+    return true;
+}
+
+void* RequestTable::copy_of(Request& request) {
+    if (request.copy != nullptr)
+        return request.copy;
+    void* copy = copy_pool_.get();
+    if (copy == nullptr)
+        return nullptr;
+    request.buffer.gather(copy, 0, request.buffer.length);
+    if (request.buffer.list != nullptr)
+        list_pool_.put(request.buffer.list);
+    request.buffer = {static_cast<std::byte*>(copy), request.buffer.length, nullptr, 0, nullptr};
+    return request.copy = copy;
+}
+
+Transmission* RequestTable::make_transmission(Request& request) {
+    void* memory = transmission_pool_.get();
+    if (memory == nullptr)
+        return nullptr;
+    auto* transmission = ::new (memory) Transmission;
+    transmission->func = [](uct_completion_t* self) {
+        auto* ended = static_cast<Transmission*>(self);
+        Request* sent = ended->request;
+        WorkerCore& owner = *ended->worker;
+        const ucs_status_t status = ended->status;
+        owner.requests().release(*ended);
+        if (sent == nullptr)
+            return;
+        sent->transmission = nullptr;
+        const ucs_status_t failure = sent->ep->failure();
+        owner.finish(*sent, failure != UCS_OK ? failure : status);
+    };
+    transmission->count = 1;
+    transmission->status = UCS_OK;
+    transmission->worker = &worker_;
+    transmission->request = &request;
+    return transmission;
+}
+
+void RequestTable::release(Request& request) {
+    if (request.is_whole && request.copy != nullptr)
+        copy_pool_.put(request.copy);
+    if (request.is_whole && request.buffer.list != nullptr)
+        list_pool_.put(request.buffer.list);
+    const bool is_foreign = request.is_foreign;
+    const bool is_part = request.is_whole && (request.parent != nullptr || request.is_internal);
+    request.~Request();
+    if (!is_foreign)
+        (is_part ? part_pool_ : pool_).put(&request);
+}
+
+// ---- Ends
+
+void RequestTable::report(Request& request) {
+    request.has_ended = true;
+    if (is_silent_)
+        return release(request);
+    attention_.count_events();
+    if (request.complete != nullptr) {
+        // Callbacks run in the order of the ends: the parts of a multi-receive before its own. None
+        // runs in the call that made the operation or its parent: it may make the next operation,
+        // which would come before the rest of this one.
+        const bool in_call =
+            request.in_call || (request.parent != nullptr && request.parent->in_call);
+        if (attention_.is_in_progress() && !in_call && deferred_.empty())
+            return call_back(request);
+        deferred_.push_back(request);
+        return attention_.ask_slow_work();
+    }
+    if (request.is_for_test()) {
+        if (request.is_abandoned)
+            return release(request);
+        return testable_.push_back(request);
+    }
+    if ((request.flags & TW_OP_COMPLETION) != 0 || request.done.status != TW_OK)
+        completed_.push_back(request);
+    else
+        release(request);
+}
+
+void RequestTable::call_back(Request& request) {
+    attention_.count_events();
+    const tw_completion_t done = request.done;
+    const tw_complete_cb_t complete = request.complete;
+    release(request);
+    complete(&done);
+}
+
+unsigned RequestTable::run_deferred() {
+    // No more than are here now: each may add one.
+    unsigned count = 0;
+    for (std::size_t left = deferred_.size(); left > 0 && !deferred_.empty(); --left) {
+        ++told_;
+        call_back(*deferred_.pop_front());
+        ++count;
+    }
+    return count;
+}
+
+tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request_h* request_p) {
+    if (!request.has_ended || (request.flags & TW_OP_COMPLETION) != 0) {
+        if (request_p != nullptr)
+            *request_p = &request;
+        if (request.has_ended)
+            report(request);
+        else
+            request.in_call = false;
+        return TW_INPROGRESS;
+    }
+    const tw_completion_t done = request.done;
+    release(request);
+    if (op != nullptr && op->done != nullptr)
+        *op->done = done;
+    return done.status;
+}
+
+unsigned RequestTable::poll(tw_completion_t* completions, unsigned max) {
+    unsigned taken = 0;
+    while (taken < max) {
+        Request* request = completed_.pop_front();
+        if (request == nullptr)
+            break;
+        completions[taken++] = request->done;
+        release(*request);
+    }
+    return taken;
+}
+
+tw_status_t RequestTable::test(const Request& request, tw_completion_t* done) {
+    if (!request.has_ended)
+        return TW_INPROGRESS;
+    if (done != nullptr)
+        *done = request.done;
+    return request.done.status;
+}
+
+void RequestTable::abandon(Request& request) {
+    request.is_abandoned = true;
+    if (!request.has_ended)
+        return;
+    testable_.erase(request);
+    release(request);
+}
+
+}  // namespace tagwire::proto

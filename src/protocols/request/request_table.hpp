@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The requests of a worker: their memory, the ids by which peers name them, and the report of their
+// ends. WorkerCore::finish() ends them.
+//
+// 1. Callbacks of the program run in progress only, in the order of the ends.
+// 2. A pool that is used up is no error of the table: the caller refuses its operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include "protocols/cost/options.hpp"
+#include "protocols/index/id_table.hpp"
+#include "protocols/request/attention.hpp"
+#include "protocols/request/request.hpp"
+#include "ucs/memory/mpool.hpp"
+
+namespace tagwire::proto {
+
+class RequestTable {
+  public:
+    RequestTable(WorkerCore& owner, Attention& attention) : worker_(owner), attention_(attention) {}
+    RequestTable(const RequestTable&) = delete;
+    RequestTable& operator=(const RequestTable&) = delete;
+
+    ucs_status_t open(const Options& options);
+    /// Nothing is reported from now on.
+    void silence() { is_silent_ = true; }
+    bool is_silent() const { return is_silent_; }
+    /// Gives back the memory of requests that have ended and wait for the program.
+    void clear();
+
+    // ---- Memory; nullptr: the pool is used up
+
+    /// The request of a call.
+    Request* make(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
+    /// A plain receive that is posted on the fast path. A request is free.
+    [[gnu::always_inline]] Request* make_plain(WorkerCore& owner, const tw_op_t& op,
+                                               RequestState state) {
+        return ::new (pool_.get()) Request(owner, op, state);
+    }
+    bool has_free() const { return pool_.elements_free() != 0; }
+    /// Part of a multi-receive that takes the next message: the rest of its buffer.
+    Request* make_part(Request& parent);
+    /// A receive of the library's own.
+    Request* make_internal(const tw_op_t& op, bool is_start);
+    /// False: there is no room for the list.
+    bool set_buffer(Request& request, const void* base, std::size_t length, const tw_iov_t* list,
+                    std::size_t elements, tw_mem_h memory);
+    /// A copy of the buffer, which the request has from now on in place of it.
+    void* copy_of(Request& request);
+    Transmission* make_transmission(Request& request);
+    void release(Transmission& transmission) { transmission_pool_.put(&transmission); }
+    void release(Request& request);
+    /// One that make_plain() made and nothing made whole.
+    void release_plain(Request& request) { pool_.put(&request); }
+
+    // ---- Ids
+
+    /// 0: there are too many.
+    std::uint32_t assign_id(Request& request) { return request.id = ids_.add(request); }
+    void release_id(Request& request) {
+        if (request.id != 0)
+            ids_.remove(std::exchange(request.id, 0));
+    }
+    /// nullptr: no request has it.
+    Request* find(std::uint32_t id) const { return ids_.find(id); }
+
+    // ---- Ends
+
+    /// The request has ended: its callback runs, here or in progress, or the program asks for it.
+    void report(Request& request);
+    /// The result of the call that made `request`.
+    tw_status_t answer(Request& request, const tw_op_t* op, tw_request_h* request_p);
+    unsigned poll(tw_completion_t* completions, unsigned max);
+    static tw_status_t test(const Request& request, tw_completion_t* done);
+    /// The program does not ask for its end any more.
+    void abandon(Request& request);
+    bool has_completions() const { return !completed_.empty(); }
+    /// Runs the callbacks that wait for progress; returns their number.
+    unsigned run_deferred();
+    bool has_deferred() const { return !deferred_.empty(); }
+    /// Callbacks that waited for progress and have run, ever; with those that still wait.
+    std::uint64_t told() const { return told_; }
+    std::uint64_t told_and_deferred() const { return told_ + deferred_.size(); }
+
+  private:
+    void call_back(Request& request);
+
+    WorkerCore& worker_;
+    Attention& attention_;
+    bool is_silent_ = false;
+    ucs::Mpool pool_;
+    ucs::Mpool part_pool_;  // parts of multi-receives, and receives of the library's own
+    ucs::Mpool list_pool_;
+    ucs::Mpool copy_pool_;
+    ucs::Mpool transmission_pool_;
+    IdTable<Request> ids_;
+    RequestQueue completed_;  // for poll()
+    RequestQueue deferred_;   // for callbacks, in progress
+    std::uint64_t told_ = 0;  // of deferred_, ever
+    RequestList testable_;    // for test(): the program has their handles
+};
+
+}  // namespace tagwire::proto

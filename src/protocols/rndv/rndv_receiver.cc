@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiver of a rendezvous after the match. It decides (scheme.hpp) whether it reads the data,
+// lets the sender write it (Rtr: its buffer and the key to that), or asks for it in messages.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "protocols/cost/scheme.hpp"
+#include "protocols/eager/receiver.hpp"
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/keys.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/transfer/transfer.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// A message may overtake the peer's hello; then nothing is known of the peer's rails, and only a
+/// copy is sure.
+std::span<const std::byte> key_for(Endpoint& ep, std::span<const std::byte> keys) {
+    if (ep.state() != EpState::kReady)
+        return {};
+    const auto key = key_of(keys, ep.connector().domain_of_peer(ep.peer_rail()));
+    return key.size() == ep.rail().domain().attr.rkey_packed_size ? key
+                                                                  : std::span<const std::byte>{};
+}
+
+RndvFacts facts_of(const Request& request, const Endpoint& ep, const Rts& rts, bool has_key) {
+    const Rail& rail = ep.rail();
+    const Domain& domain = rail.domain();
+    const Buffer& buffer = request.buffer;
+    const bool has_handle = buffer.memory != nullptr;
+    const bool is_one_piece = buffer.list == nullptr;
+    // Memory of the library's own is given back soon, and the cache would keep it.
+    const bool may_cache =
+        is_one_piece && !request.is_internal && ep.worker.context().cache() != nullptr;
+    RndvFacts facts{};
+    facts.can_write_here =
+        has_handle || may_cache || (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
+    // A sender that had written the start of its message would take that for all of it.
+    facts.can_give_key =
+        is_one_piece && !request.is_start && (has_handle || may_cache || domain.registers_cheaply);
+    // A handle stays; its key ends with a connection of the endpoint's own.
+    facts.takes_key_back = !domain.registers_cheaply && (!has_handle || !rail.connects_to_iface());
+    facts.has_peer_key = has_key;
+    facts.peer_can_put = (rts.flags & kRtsCanPut) != 0;
+    return facts;
+}
+
+/// nullptr: the cache has no room, or the key is none.
+std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::uint64_t address,
+                                    std::span<const std::byte> key) {
+    const Domain& domain = ep.rail().domain();
+    const std::size_t index = ep.rail().domain_index();
+    auto read = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
+        done.worker->receiver().rndv_ended(done, status);
+    });
+    TransferPart& own = read->own;
+    if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
+        return nullptr;
+    own.component = domain.component;
+    own.end = request.wanted;
+    read->address = address;
+    if (request.buffer.memory != nullptr) {
+        own.memh = request.buffer.memory->handle(index);
+    } else if ((domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) != 0) {
+        own.cache = request.worker->context().cache();
+        own.cached = request.worker->cache_region(request, index, RegUse::kTarget);
+        if (own.cached == nullptr)
+            return nullptr;
+        own.memh = own.cached->handle;
+    }
+    return read;
+}
+
+struct RtrPacking {
+    Rtr rtr;
+    std::byte key[UINT8_MAX];
+    Keys others;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const RtrPacking*>(arg);
+        std::memcpy(to, &packing.rtr, sizeof packing.rtr);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.rtr, packing.key,
+                    packing.rtr.key_bytes);
+        std::memcpy(static_cast<std::byte*>(to) + sizeof packing.rtr + packing.rtr.key_bytes,
+                    packing.others.bytes, packing.others.used);
+        return sizeof packing.rtr + packing.rtr.key_bytes + packing.others.used;
+    }
+};
+
+/// The handle by which peers write the receiver's buffer.
+uct_mem_h target_of(const Request& request, std::size_t domain) {
+    if (request.registration != nullptr)
+        return request.registration;
+    return request.buffer.memory != nullptr ? request.buffer.memory->handle(domain)
+                                            : request.cached->handle;
+}
+
+}  // namespace
+
+void Receiver::count_copy() {
+    worker_.count(WorkerCounter::kRndvCopy);
+    if (worker_.options().scheme() != RndvScheme::kAuto &&
+        worker_.options().scheme() != RndvScheme::kCopy)
+        worker_.count(WorkerCounter::kRndvFallback);
+}
+
+void Receiver::begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
+                          std::span<const std::byte> keys) {
+    worker_.count(WorkerCounter::kRxRndv);
+    request.wanted = std::min<std::uint64_t>(rts.length, request.buffer.length);
+    request.offset = 0;
+    request.peer_id = rts.send_id;
+    request.done.message_length = rts.length;
+    worker_.set_outstanding(request, ep);
+    if (request.wanted == 0)
+        return rndv_ended(request, UCS_OK);
+    RndvScheme scheme = RndvScheme::kCopy;
+    if (ep.state() == EpState::kReady) {
+        const auto key = key_for(ep, keys);
+        const RndvFacts facts = facts_of(request, ep, rts, !key.empty());
+        scheme =
+            pick_scheme(available_schemes(ep.rail(), facts), worker_.options().scheme(), facts);
+        if (scheme == RndvScheme::kGet) {
+            if (auto read = make_read(request, ep, rts.address, key)) {
+                request.transfer = read.release();
+                worker_.count(WorkerCounter::kRndvGet);
+                return begin_transfer(request, keys, false);
+            }
+        }
+    }
+    if (request.id == 0 && worker_.requests().assign_id(request) == 0)
+        return rndv_ended(request, UCS_ERR_NO_MEMORY);
+    if (scheme == RndvScheme::kPut && register_target(request, ep.rail())) {
+        request.is_offered = true;
+        return ep.queue().push_data(request);
+    }
+    count_copy();
+    ep.control(Cts{.send_id = rts.send_id, .receive_id = request.id, .bytes = request.wanted});
+}
+
+/// False: a copy must do.
+bool Receiver::register_target(Request& request, const Rail& rail) {
+    const std::size_t index = rail.domain_index();
+    if (rail.domain().attr.rkey_packed_size > UINT8_MAX)
+        return false;
+    if (!rail.domain().registers_cheaply) {
+        if (request.buffer.memory != nullptr)
+            return true;
+        request.cached = worker_.cache_region(request, index, RegUse::kTarget);
+        return request.cached != nullptr;
+    }
+    request.registered_in = static_cast<std::uint32_t>(index);
+    return uct_md_mem_reg(rail.domain().md, request.buffer.base, request.wanted,
+                          UCT_MD_MEM_ACCESS_REMOTE_PUT | UCT_MD_MEM_ACCESS_LOCAL_WRITE,
+                          &request.registration) == UCS_OK;
+}
+
+ucs_status_t Receiver::send_rtr(Request& request) {
+    Endpoint& ep = *request.ep;
+    const Rail& rail = ep.rail();
+    const Domain& domain = rail.domain();
+    RtrPacking packing{};
+    packing.rtr = {ep.peer_names,
+                   request.peer_id,
+                   request.id,
+                   static_cast<std::uint8_t>(rail.domain_index()),
+                   static_cast<std::uint8_t>(domain.attr.rkey_packed_size),
+                   0,
+                   0,
+                   request.wanted,
+                   reinterpret_cast<std::uintptr_t>(request.buffer.base)};
+    ucs_status_t status =
+        uct_md_mkey_pack(domain.md, target_of(request, rail.domain_index()), packing.key);
+    // A handle's key ends with a connection of the endpoint's own, and with nothing else.
+    if (request.buffer.memory != nullptr && worker_.options().scheme() == RndvScheme::kAuto)
+        packing.rtr.flags = kRtrByConnection;
+    if (request.buffer.memory != nullptr && request.wanted >= rail.striped_from()) {
+        packing.others.add_others(*request.buffer.memory, rail.domain_index());
+        packing.rtr.key_count = packing.others.count;
+    }
+    if (status == UCS_OK) {
+        status = status_of(uct_ep_am_bcopy(ep.lane(), static_cast<std::uint8_t>(AmId::kRtr),
+                                           RtrPacking::pack, &packing, 0));
+    }
+    if (status == UCS_ERR_NO_RESOURCE)
+        return status;
+    ep.queue().remove_data(request);
+    if (status != UCS_OK)
+        rndv_ended(request, status);
+    return UCS_OK;
+}
+
+/// The sender says that it has written everything. False: it was not offered that.
+bool Receiver::rndv_written(Request& request) {
+    if (!request.is_offered || request.offset > 0)
+        return false;
+    worker_.count(WorkerCounter::kRndvPut);
+    rndv_ended(request, UCS_OK);
+    return true;
+}
+
+/// The data is here, or will not come: the sender is told, and the receive ends.
+void Receiver::rndv_ended(Request& request, ucs_status_t status) {
+    Endpoint& ep = *request.ep;
+    if (!request.is_start || status != UCS_OK)
+        ep.control(Ats{.send_id = request.peer_id, .status = status});
+    request.done.length = request.wanted;
+    if (status == UCS_OK && request.done.message_length > request.wanted)
+        status = UCS_ERR_MESSAGE_TRUNCATED;
+    worker_.finish(request, status);
+}
+
+}  // namespace tagwire::proto

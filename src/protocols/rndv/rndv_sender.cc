@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/rndv/rndv_sender.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "protocols/request/envelope.hpp"
+#include "protocols/request/keys.hpp"
+#include "protocols/request/memory.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/transfer/transfer.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// The handle by which the peer reads the buffer; a list has none that would do.
+uct_mem_h source_of(const Request& request, std::size_t domain) {
+    if (request.buffer.list != nullptr)
+        return nullptr;
+    if (request.registration != nullptr)
+        return request.registration;
+    if (request.buffer.memory != nullptr)
+        return request.buffer.memory->handle(domain);
+    return request.cached != nullptr ? request.cached->handle : nullptr;
+}
+
+struct RndvPacking {
+    const Envelope* envelope;
+    const Rts* rts;
+    const Keys* keys;
+
+    static std::size_t pack(void* to, void* arg) {
+        const auto& packing = *static_cast<const RndvPacking*>(arg);
+        auto* at = static_cast<std::byte*>(to);
+        std::memcpy(at, packing.envelope, packing.envelope->bytes);
+        at += packing.envelope->bytes;
+        std::memcpy(at, packing.rts, sizeof(Rts));
+        std::memcpy(at + sizeof(Rts), packing.keys->bytes, packing.keys->used);
+        return packing.envelope->bytes + sizeof(Rts) + packing.keys->used;
+    }
+};
+
+/// The pieces are in the peer's memory, or one has failed: the receiver is told, behind a fence.
+/// After a failure of the endpoint, fail() ends the requests that wait.
+void all_is_written(Request& request, ucs_status_t status) {
+    Endpoint& ep = *request.ep;
+    if (ep.state() == EpState::kFailed)
+        return;
+    if (status == UCS_OK)
+        status = uct_ep_fence(ep.lane(), 0);
+    end_transfer(request);
+    ep.control(DataEnd{.receive_id = request.peer_id, .status = status});
+    if (status != UCS_OK)
+        ep.worker.finish(request, status);
+}
+
+/// nullptr: the sender cannot write.
+std::unique_ptr<Transfer> make_write(Request& request, const Rail& rail, const Rtr& rtr,
+                                     std::span<const std::byte> key) {
+    const Domain& domain = rail.domain();
+    if (!rail.can_put() || key.size() != domain.attr.rkey_packed_size ||
+        !can_put_from(request, domain))
+        return nullptr;
+    auto write = std::make_unique<Transfer>(request, all_is_written);
+    TransferPart& own = write->own;
+    if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
+        return nullptr;
+    own.component = domain.component;
+    own.end = rtr.length;
+    write->is_put = true;
+    write->address = rtr.address;
+    if (request.buffer.memory != nullptr) {
+        own.memh = request.buffer.memory->handle(rail.domain_index());
+    } else if (request.cached != nullptr) {
+        own.cache = request.worker->context().cache();
+        own.cached = std::exchange(request.cached, nullptr);
+        own.memh = own.cached->handle;
+    }
+    return write;
+}
+
+}  // namespace
+
+bool can_put_from(const Request& request, const Domain& domain) {
+    return request.buffer.memory != nullptr || request.cached != nullptr ||
+           (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
+}
+
+bool RndvSender::takes(const Request& request) const {
+    const std::size_t length = request.buffer.length;
+    if (request.is_announced)
+        return request.is_rndv;
+    if (request.offset != 0 || length == 0)
+        return false;
+    // The peer keeps a message that waits for its place in one buffer.
+    const bool is_too_long =
+        goes_as_tagged(request, ep_.rail()) && length + sizeof(Envelope) > ep_.rail().bcopy_max;
+    return ep_.eager_is_paused() || is_too_long || length >= ep_.rail().rndv_from(request.buffer);
+}
+
+/// Makes a buffer known for this message where that is cheap, whether it has a handle or not: so
+/// its key ends with the message. Elsewhere one without a handle is kept known. The copy of an
+/// injected message is the library's own, which is not kept.
+void RndvSender::register_source(Request& request) {
+    const Domain& domain = ep_.rail().domain();
+    const std::size_t index = ep_.rail().domain_index();
+    if (request.buffer.list != nullptr || request.registration != nullptr ||
+        request.cached != nullptr)
+        return;
+    if (domain.registers_cheaply) {
+        if (uct_md_mem_reg(domain.md, request.buffer.base, request.buffer.length,
+                           UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ,
+                           &request.registration) != UCS_OK)
+            request.registration = nullptr;
+        request.registered_in = static_cast<std::uint32_t>(index);
+    } else if (request.buffer.memory == nullptr && (ep_.rail().can_get() || ep_.rail().can_put()) &&
+               request.copy == nullptr) {
+        request.cached = ep_.worker.cache_region(request, index, RegUse::kSource);
+    }
+}
+
+ucs_status_t RndvSender::start(Request& request) {
+    if (request.id == 0 && ep_.worker.requests().assign_id(request) == 0)
+        return UCS_ERR_NO_MEMORY;
+    if (!request.is_announced) {
+        const ucs_status_t status = send_request(request);
+        if (status != UCS_OK)
+            return status;
+        ep_.worker.count(WorkerCounter::kTxRndv);
+        request.is_rndv = true;
+    }
+    if (goes_as_tagged(request, ep_.rail())) {
+        const ucs_status_t status = ep_.eager().send_placeholder(request);
+        if (status != UCS_OK)
+            return status;
+    }
+    ep_.worker.set_outstanding(request, ep_);
+    if (request.wants_cancel)
+        ep_.cancel(request);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t RndvSender::send_request(Request& request) {
+    const RndvScheme scheme = ep_.worker.options().scheme();
+    const bool may_get = scheme == RndvScheme::kAuto || scheme == RndvScheme::kGet;
+    const bool may_put = scheme == RndvScheme::kAuto || scheme == RndvScheme::kPut;
+    if (may_get || may_put)
+        register_source(request);
+    Keys keys;
+    if (const uct_mem_h handle = source_of(request, ep_.rail().domain_index());
+        may_get && handle != nullptr) {
+        keys.add(ep_.rail().domain(), ep_.rail().domain_index(), handle);
+        if (request.buffer.memory != nullptr && request.buffer.length >= ep_.rail().striped_from())
+            keys.add_others(*request.buffer.memory, ep_.rail().domain_index());
+    }
+    Envelope envelope = envelope_of(request, ep_.peer_names);  // the Ats acknowledges
+    if (goes_as_tagged(request, ep_.rail()))
+        envelope.header.flags |= kAnnounced;
+    Rts rts{};
+    rts.length = request.buffer.length;
+    rts.address = reinterpret_cast<std::uintptr_t>(request.buffer.base);
+    rts.send_id = request.id;
+    rts.key_count = keys.count;
+    if (may_put && ep_.rail().can_put() && can_put_from(request, ep_.rail().domain()))
+        rts.flags = kRtsCanPut;
+    RndvPacking packing{&envelope, &rts, &keys};
+    return status_of(uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kRts),
+                                     RndvPacking::pack, &packing, 0));
+}
+
+// ---- The receiver has answered
+
+bool RndvSender::may_end(const Request* request) const {
+    return request != nullptr && request->ep == &ep_ && request->kind == RequestKind::kSend &&
+           request->is_outstanding && request->is_rndv && !request->is_queued &&
+           request->transfer == nullptr;
+}
+
+/// A rendezvous of ours whose receiver may choose now how its data moves. Only such a buffer is the
+/// library's to read: that of an eager message is its program's again, though its acknowledgement
+/// is still to come.
+bool RndvSender::awaits_receiver(const Request* request) const {
+    return may_end(request) && request->peer_id == 0;
+}
+
+/// `request` awaits_receiver().
+void RndvSender::send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes) {
+    request.peer_id = receive_id;
+    request.wanted = bytes;
+    request.offset = 0;
+    ep_.queue().add_data(request);
+}
+
+/// The receiver asks for its data.
+bool RndvSender::on_cts(Cts message, Request* request) {
+    const bool is_there =
+        request != nullptr && request->kind == RequestKind::kSend && request->is_outstanding;
+    if (!is_there) {  // nobody waits for what is not there
+        ep_.control(DataEnd{.receive_id = message.receive_id, .status = UCS_ERR_CANCELED});
+        return true;
+    }
+    if (!awaits_receiver(request) || message.receive_id == 0 || message.bytes == 0 ||
+        message.bytes > request->buffer.length)
+        return false;
+    send_data(*request, message.receive_id, message.bytes);
+    return true;
+}
+
+/// The receiver offers its buffer.
+bool RndvSender::on_rtr(const RtrMessage& message, Request* request) {
+    const Rtr& rtr = message.rtr;
+    if (!awaits_receiver(request) || rtr.length > request->buffer.length)
+        return false;
+    std::unique_ptr<Transfer> write;
+    if (rtr.domain == ep_.connector().domain_of_peer(ep_.peer_rail())) {
+        const WireBytes key = message.keys.all().subspan(sizeof(KeyHead), rtr.key_bytes);
+        write = make_write(*request, ep_.rail(), rtr, key);
+    }
+    if (write == nullptr) {
+        send_data(*request, rtr.receive_id, rtr.length);
+        ep_.queue().run();
+        return true;
+    }
+    request->peer_id = rtr.receive_id;
+    request->wanted = rtr.length;
+    request->offset = 0;
+    request->transfer = write.release();
+    begin_transfer(*request, message.keys.all(), (rtr.flags & kRtrByConnection) != 0);
+    return true;
+}
+
+ucs_status_t RndvSender::send_piece(Request& request) {
+    struct Piece {
+        RndvData head;
+        const Request* request;
+        std::size_t bytes;
+    } piece{{request.offset, request.peer_id, ep_.peer_names}, &request, 0};
+    piece.bytes = std::min<std::uint64_t>(ep_.rail().bcopy_max - sizeof(RndvData),
+                                          request.wanted - request.offset);
+    const auto pack = [](void* to, void* arg) {
+        const auto& packed = *static_cast<const Piece*>(arg);
+        std::memcpy(to, &packed.head, sizeof packed.head);
+        packed.request->buffer.gather(static_cast<std::byte*>(to) + sizeof packed.head,
+                                      packed.request->offset, packed.bytes);
+        return sizeof packed.head + packed.bytes;
+    };
+    const ssize_t sent =
+        uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kData), pack, &piece, 0);
+    if (sent == UCS_ERR_NO_RESOURCE)
+        return UCS_ERR_NO_RESOURCE;
+    request.offset += piece.bytes;
+    if (sent < 0 || request.offset == request.wanted) {
+        ep_.queue().remove_data(request);
+        if (request.wanted < request.buffer.length)
+            request.peer_id = 0;  // it may have been the start that a buffered receive shows
+    }
+    if (sent < 0) {
+        ep_.control(
+            DataEnd{.receive_id = request.peer_id, .status = static_cast<std::int32_t>(sent)});
+        ep_.worker.finish(request, static_cast<ucs_status_t>(sent));
+    }
+    return UCS_OK;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The sender of a rendezvous. It requests one, with what the receiver needs to read the buffer; the
+// receiver reads, or offers its own buffer for this side to write, or asks for the data in messages
+// (rndv_messages.hpp).
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <cstdint>
+
+#include "protocols/request/request.hpp"
+#include "protocols/wire/rndv_messages.hpp"
+
+namespace tagwire::proto {
+
+struct Cts;
+
+class RndvSender {
+  public:
+    explicit RndvSender(Endpoint& ep) : ep_(ep) {}
+    RndvSender(const RndvSender&) = delete;
+    RndvSender& operator=(const RndvSender&) = delete;
+
+    /// The message goes by rendezvous.
+    bool takes(const Request& request) const;
+    /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
+    /// again.
+    ucs_status_t start(Request& request);
+    /// A piece of the data that the receiver asked for; with the last, `request` leaves the queue.
+    ucs_status_t send_piece(Request& request);
+
+    // ---- Messages of the receiver. False: it cannot come now
+
+    bool on_cts(Cts message, Request* request);
+    bool on_rtr(const RtrMessage& message, Request* request);
+    /// A rendezvous of this endpoint whose data no device and no queue of ours has: it may be said
+    /// to have ended.
+    bool may_end(const Request* request) const;
+
+  private:
+    void register_source(Request& request);
+    ucs_status_t send_request(Request& request);
+    bool awaits_receiver(const Request* request) const;
+    void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
+
+    Endpoint& ep_;
+};
+
+}  // namespace tagwire::proto

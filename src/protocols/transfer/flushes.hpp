@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Flushes and closes of an endpoint. Each asks the peer, behind all messages before it, and ends
+// when the peer has answered and no earlier send is outstanding.
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "protocols/api/tw_def.h"
+#include "protocols/request/request.hpp"
+
+namespace tagwire::proto {
+
+class Flushes {
+  public:
+    explicit Flushes(Endpoint& ep) : ep_(ep) {}
+    Flushes(const Flushes&) = delete;
+    Flushes& operator=(const Flushes&) = delete;
+
+    /// A call of the program; `kind` kFlush or kClose.
+    tw_status_t call(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
+    /// Sends it. UCS_INPROGRESS, UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY.
+    ucs_status_t start(Request& request);
+    /// Ends those that the peer has answered and that no earlier send holds back.
+    void check();
+    /// The peer has taken all before `request`.
+    void on_flushed(Request& request);
+    /// The oldest leaves; nullptr: there is none.
+    Request* pop() { return sent_.pop_front(); }
+    bool is_empty() const { return sent_.empty(); }
+    std::size_t size() const { return sent_.size(); }
+    /// The number of the next operation.
+    std::uint64_t next_order() { return order_++; }
+
+  private:
+    Endpoint& ep_;
+    std::uint64_t order_ = 0;  // of the next operation
+    RequestList sent_;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/transfer/send_queue.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "protocols/eager/receiver.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/transfer/transfer.hpp"
+#include "protocols/wire/wire.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+void SendQueue::push_control(const Control& message) {
+    if (ep_.state() == EpState::kFailed)
+        return;
+    controls_.push_back(message);
+    run();
+}
+
+void SendQueue::push(Request& request) {
+    ep_.worker.count(WorkerCounter::kTxQueued);
+    request.is_queued = true;
+    operations_.push_back(request);
+    ep_.update_direct();
+    if (ep_.state() == EpState::kReady)
+        run();
+}
+
+void SendQueue::add_data(Request& request) {
+    request.is_queued = true;
+    data_.push_back(request);
+}
+
+void SendQueue::push_data(Request& request) {
+    add_data(request);
+    run();
+}
+
+// A peer that has our hello may speak before we have its own, so we name ourselves only now.
+ucs_status_t SendQueue::send_now(Control message) {
+    message.sender = ep_.peer_names;
+    std::uint64_t head = 0;
+    std::memcpy(&head, &message, sizeof head);
+    return uct_ep_am_short(ep_.lane(), static_cast<std::uint8_t>(AmId::kControl), head,
+                           reinterpret_cast<const std::byte*>(&message) + sizeof head,
+                           sizeof message - sizeof head);
+}
+
+void SendQueue::remove(Request& request) {
+    operations_.remove_if([&](Request& queued) { return &queued == &request; });
+    request.is_queued = false;
+}
+
+void SendQueue::remove_data(Request& request) {
+    data_.remove_if([&](Request& queued) { return &queued == &request; });
+    request.is_queued = false;
+}
+
+Request* SendQueue::pop() {
+    Request* request = operations_.pop_front();
+    if (request != nullptr)
+        request->is_queued = false;
+    return request;
+}
+
+void SendQueue::clear_data() {
+    while (Request* request = data_.pop_front())
+        request->is_queued = false;
+}
+
+void SendQueue::stall() {
+    is_stalled_ = true;
+    ep_.worker.peers().ask_wireup(ep_);
+}
+
+// ---- Sending
+
+uct_ep_h SendQueue::drainable() const {
+    return ep_.state() == EpState::kReady ? ep_.lane() : nullptr;
+}
+
+void SendQueue::drained() {
+    ep_.update_direct();
+}
+
+/// Sends what waits, in order. UCS_ERR_NO_RESOURCE: the transport is full; UCS_OK: nothing waits,
+/// or only for something else. Callbacks that it runs may add to the queues.
+ucs_status_t SendQueue::drain() {
+    begin_steps();
+    Step step = Step::kDone;
+    while (step == Step::kDone && ep_.state() == EpState::kReady && may_step()) {
+        step = drain_controls();
+        if (ep_.closing().has_asked())
+            continue;  // messages wait for the answer
+        if (step == Step::kIdle)
+            step = drain_operations();
+        if (step == Step::kIdle)
+            step = drain_data();
+    }
+    if (steps_left_ == 0 && ep_.state() == EpState::kReady) {
+        stall();  // the rest is for the next calls of progress
+        return UCS_OK;
+    }
+    return step == Step::kFull ? UCS_ERR_NO_RESOURCE : UCS_OK;
+}
+
+SendQueue::Step SendQueue::drain_controls() {
+    if (controls_.empty())
+        return Step::kIdle;
+    if (send_now(controls_.front()) == UCS_ERR_NO_RESOURCE)
+        return Step::kFull;
+    controls_.pop_front();
+    return Step::kDone;
+}
+
+SendQueue::Step SendQueue::drain_operations() {
+    if (operations_.empty() || !ep_.may_start(*operations_.front()))
+        return Step::kIdle;
+    Request& request = *operations_.front();
+    if (ep_.is_paused() && request.kind == RequestKind::kSend && request.offset == 0)
+        return Step::kIdle;
+    const ucs_status_t status = ep_.start(request);
+    if (status == UCS_ERR_NO_RESOURCE)
+        return Step::kFull;
+    pop();
+    if (status != UCS_INPROGRESS)
+        ep_.worker.finish(request, status);
+    return Step::kDone;
+}
+
+/// One step of the first that waits.
+SendQueue::Step SendQueue::drain_data() {
+    Request* request = data_.front();
+    if (request == nullptr)
+        return Step::kIdle;
+    ucs_status_t status = UCS_OK;
+    if (request->transfer != nullptr)
+        return move_pieces(*request) ? Step::kDone : Step::kFull;
+    if (request->kind == RequestKind::kReceive)
+        status = ep_.worker.receiver().send_rtr(*request);
+    else
+        status = ep_.rndv().send_piece(*request);
+    return status == UCS_ERR_NO_RESOURCE ? Step::kFull : Step::kDone;
+}
+
+/// Pieces of the own lane's part of a transfer. False: the transport is full.
+bool SendQueue::move_pieces(Request& request) {
+    TransferPart& part = request.transfer->own;
+    steps_left_ -= std::min(steps_left_, kStepsOfPieces);
+    if (!part.begin_pieces(ep_.lane(), ep_.rail()))
+        return false;
+    data_.pop_front();
+    request.is_queued = false;
+    part.release();
+    return true;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Whatever of an endpoint waits to be sent over its lane: control messages first, then operations
+// of the program in the order of their calls, then data of rendezvous that the peer has asked for.
+//
+// 1. While something waits, no operation overtakes it: the fast path is closed
+//    (Endpoint::update_direct()).
+// 2. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "protocols/index/fifo.hpp"
+#include "protocols/request/request.hpp"
+#include "protocols/request/room_waiter.hpp"
+#include "protocols/wire/control_message.hpp"
+
+namespace tagwire::proto {
+
+class SendQueue {
+  public:
+    explicit SendQueue(Endpoint& ep) : ep_(ep) {}
+    SendQueue(const SendQueue&) = delete;
+    SendQueue& operator=(const SendQueue&) = delete;
+
+    /// No operation and no control message waits.
+    bool is_empty() const { return operations_.empty() && controls_.empty(); }
+    bool has_operations() const { return !operations_.empty(); }
+    std::size_t operations() const { return operations_.size(); }
+    std::size_t controls() const { return controls_.size(); }
+
+    // ---- Each is sent at once if it can be
+
+    void push_control(const Control& message);
+    void push(Request& request);
+    /// Pieces of a transfer, or an offer to the sender to write it.
+    void push_data(Request& request);
+    /// The same, sent with the next run().
+    void add_data(Request& request);
+    /// Sends what waits.
+    void run() { room_.run(); }
+
+    /// Past those that wait, which may be none. UCS_ERR_NO_RESOURCE.
+    ucs_status_t send_now(Control message);
+
+    // ---- Taking back
+
+    void remove(Request& request);
+    void remove_data(Request& request);
+    /// The oldest operation; nullptr: there is none. It ends.
+    Request* pop();
+    void clear_controls() { controls_.clear(); }
+    void clear_data();
+    /// The lane's pending requests were purged.
+    void disarm() { room_.disarm(); }
+
+    // ---- Steps
+
+    /// A call begins to send. A step is a message, a part of one or a piece of a transfer.
+    void begin_steps() { steps_left_ = kStepsMax; }
+    bool may_step() {
+        if (steps_left_ == 0)
+            return false;
+        --steps_left_;
+        return true;
+    }
+    /// Progress tries again whatever waits for room.
+    void stall();
+    /// True if stall() was called.
+    bool take_stall() { return std::exchange(is_stalled_, false); }
+    bool is_stalled() const { return is_stalled_; }
+
+    // ---- For RoomWaiter
+
+    ucs_status_t drain();
+    uct_ep_h drainable() const;
+    void drained();
+
+  private:
+    /// There was nothing to do, something was done, the transport is full.
+    enum class Step : std::uint8_t { kIdle, kDone, kFull };
+
+    Step drain_controls();
+    Step drain_operations();
+    Step drain_data();
+    bool move_pieces(Request& request);
+
+    /// Steps of one call, so that a receiver that keeps up does not keep the sender in it.
+    static constexpr unsigned kStepsMax = 64;
+    /// Steps that beginning some pieces takes: they may move at once.
+    static constexpr unsigned kStepsOfPieces = 8;
+
+    Endpoint& ep_;
+    RequestQueue operations_;
+    RequestQueue data_;  // outstanding rendezvous whose data the peer wants, or is to write
+    Fifo<Control> controls_;
+    bool is_stalled_ = false;  // run() is repeated in progress
+    unsigned steps_left_ = 0;  // of this call
+    RoomWaiter<SendQueue> room_{*this};
+};
+
+}  // namespace tagwire::proto

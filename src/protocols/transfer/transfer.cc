@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/transfer/transfer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "protocols/request/rail.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+// ---- A part
+
+TransferPart::TransferPart() {
+    done.owner = this;
+    done.func = [](uct_completion_t* self) {
+        TransferPart& part = *static_cast<OwnedBy<uct_completion_t, TransferPart>*>(self)->owner;
+        part.done.count = 0;
+        part.transfer->pieces_ended(part, self->status);
+    };
+}
+
+TransferPart::~TransferPart() {
+    if (cached != nullptr)
+        cache->release(*cached, true);
+    if (component != nullptr)
+        uct_rkey_release(component, &key);
+}
+
+bool TransferPart::begin_pieces(uct_ep_h ep, const Rail& rail) {
+    const Request& request = *transfer->request;
+    const auto& cap = rail.attr().cap;
+    const std::size_t most =
+        std::min(transfer->is_put ? cap.put.max_zcopy : cap.get.max_zcopy, kPieceBytes);
+    const auto move = transfer->is_put ? uct_ep_put_zcopy : uct_ep_get_zcopy;
+    const std::uint64_t pieces_max = request.worker->options().rndv_fragments;
+    done.status = UCS_OK;
+    done.count = 1;  // ours, so that it does not fire before all are begun
+    ucs_status_t status = UCS_OK;
+    for (std::uint64_t i = 0; i < pieces_max && next < end; ++i) {
+        uct_iov_t iov{nullptr, 0, memh, 0, 1};
+        iov.buffer = request.buffer.piece(next, &iov.length);
+        iov.length = std::min({iov.length, most, end - next});
+        ++done.count;
+        status = move(ep, &iov, 1, transfer->address + next, key.rkey, &done);
+        if (status != UCS_INPROGRESS)
+            --done.count;
+        if (status != UCS_OK && status != UCS_INPROGRESS)
+            break;
+        next += iov.length;
+    }
+    if (status == UCS_ERR_NO_RESOURCE && done.count == 1) {
+        done.count = 0;
+        return false;
+    }
+    if (status < 0 && status != UCS_ERR_NO_RESOURCE)
+        uct_completion_update_status(&done, status);
+    return true;
+}
+
+void TransferPart::release() {
+    if (--done.count == 0)
+        done.func(&done);
+}
+
+// ---- The whole
+
+Transfer::Transfer(Request& owner, Ended on_end) : request(&owner), ended(on_end) {
+    own.transfer = this;
+}
+
+bool Transfer::is_busy() const {
+    return own.is_busy() || std::ranges::any_of(others, [](const auto& p) { return p->is_busy(); });
+}
+
+bool Transfer::has_lost() const {
+    return std::ranges::any_of(others, [](const auto& part) { return part->is_lost; });
+}
+
+/// Pieces of an abandoned transfer have ended.
+void Transfer::idle() {
+    if (is_busy())
+        return;
+    if (request == nullptr)
+        delete this;
+    else
+        request->worker->end_late(*request, ending);
+}
+
+void Transfer::pieces_ended(TransferPart& part, ucs_status_t result) {
+    if (is_abandoned())
+        return idle();
+    if (part.lane != nullptr)
+        return lane_part_ended(part, result);
+    Endpoint& ep = *request->ep;
+    if (result == UCS_OK && part.next < part.end)
+        return ep.queue().push_data(*request);
+    // The end of the lane cancels its pieces; the request ends as the endpoint has.
+    if (result != UCS_OK && ep.failure() != UCS_OK)
+        result = ep.failure();
+    part.has_ended = true;
+    if (status == UCS_OK)
+        status = result;
+    check();
+}
+
+/// As pieces_ended(), for the part of a lane beside the endpoint's own.
+void Transfer::lane_part_ended(TransferPart& part, ucs_status_t result) {
+    if (result == UCS_OK && part.next < part.end && !part.lane->has_failed)
+        return part.lane->push(part);
+    part.has_ended = result == UCS_OK && part.next == part.end;
+    part.is_lost = !part.has_ended;
+    if (part.is_lost && !part.lane->has_failed) {
+        part.done.count = 1;  // holds the transfer: the end of the lane may end the request
+        request->ep->stripes().lane_failed(*part.lane, result);
+        part.done.count = 0;
+        if (is_abandoned())
+            return idle();
+    }
+    check();
+}
+
+void Transfer::check() {
+    if (!own.has_ended)
+        return;
+    for (const auto& part : others) {
+        if (status != UCS_OK && part->is_waiting) {
+            part->lane->forget(*part);
+            part->has_ended = true;
+        } else if (part->is_lost) {
+            part->is_lost = false;
+            part->has_ended = true;
+            if (status != UCS_OK)
+                continue;
+            request->worker->count(WorkerCounter::kRndvRailLost);
+            own.begin = own.next = part->begin;
+            own.end = part->end;
+            own.has_ended = false;
+            return request->ep->queue().push_data(*request);
+        }
+    }
+    if (std::ranges::all_of(others, [](const auto& part) { return part->has_ended; }))
+        ended(*request, status);
+}
+
+void end_transfer(Request& request) {
+    Transfer* const transfer = std::exchange(request.transfer, nullptr);
+    if (transfer == nullptr)
+        return;
+    for (const auto& part : transfer->others)
+        if (part->is_waiting)
+            part->lane->forget(*part);
+    if (transfer->is_busy())
+        transfer->request = nullptr;
+    else
+        delete transfer;
+}
+
+}  // namespace tagwire::proto

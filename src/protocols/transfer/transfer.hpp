@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A transfer: reads or writes between the buffer of a request and memory of the peer, over the
+// endpoint's own lane and, divided, over others beside it (stripe.hpp).
+//
+//     Transfer --- own part ----- pieces over the endpoint's lane
+//              \-- other parts -- pieces over StripeLanes
+//
+// 1. It belongs to its request until end_transfer(). Pieces that are under way then end by
+//    themselves, and the last of them frees it.
+// 2. It has ended when each of its parts has; then `ended` is called, once.
+// 3. A part whose lane has failed is lost: the own lane moves it again after its own.
+// 4. A failure of the own lane is the end of the endpoint, and of the transfer.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "protocols/request/reg_cache.hpp"
+#include "protocols/request/request.hpp"
+#include "ucs/datastruct/queue.hpp"
+#include "ucs/memory/reserve.hpp"
+
+namespace tagwire::proto {
+
+class Rail;
+struct StripeLane;
+
+/// The most that one read or write moves: a longer one would keep one peer's progress to itself.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+/// The bytes [begin, end) of a transfer, which one lane moves.
+struct TransferPart : ucs::FromReserve {
+    Transfer* transfer = nullptr;
+    StripeLane* lane = nullptr;  // null: the endpoint's own
+    std::uint64_t begin = 0;
+    std::uint64_t next = 0;  // where the next piece begins
+    std::uint64_t end = 0;
+    uct_rkey_bundle_t key{};  // of the peer's memory
+    uct_component_h component = nullptr;
+    uct_mem_h memh = UCT_MEM_HANDLE_NULL;  // of our buffer
+    CachedRegion* cached = nullptr;        // the region of the cache that memh is of
+    RegCache* cache = nullptr;
+    bool is_waiting = false;  // in the queue of `lane`
+    bool is_lost = false;     // `lane` has failed
+    bool has_ended = false;
+    OwnedBy<uct_completion_t, TransferPart> done{};
+    ucs::QueueLink<TransferPart> link;
+
+    TransferPart();
+    TransferPart(const TransferPart&) = delete;
+    TransferPart& operator=(const TransferPart&) = delete;
+    ~TransferPart();
+
+    /// Begins as many pieces as may be under way at a time; they end together, after release().
+    /// False: the transport has no room for the first.
+    bool begin_pieces(uct_ep_h ep, const Rail& rail);
+    /// The caller has the part out of its queue: its pieces may end, also in this call.
+    void release();
+    bool is_busy() const { return done.count > 0; }
+};
+
+struct Transfer : ucs::FromReserve {
+    /// All parts have ended. May free the transfer.
+    using Ended = void (*)(Request& request, ucs_status_t status);
+
+    Transfer(Request& owner, Ended on_end);
+    Transfer(const Transfer&) = delete;
+    Transfer& operator=(const Transfer&) = delete;
+    ~Transfer() = default;
+
+    /// Pieces are under way.
+    bool is_busy() const;
+    bool has_lost() const;
+    /// The request is not ended by the parts any more.
+    bool is_abandoned() const { return request == nullptr || ending != UCS_OK; }
+    /// The pieces of `part` that were under way have ended.
+    void pieces_ended(TransferPart& part, ucs_status_t status);
+    /// Ends it if all parts have ended; gives a lost part to the own lane.
+    void check();
+
+    Request* request;  // null: it has ended, and only the pieces are waited for
+    const Ended ended;
+    bool is_put = false;
+    std::uint64_t address = 0;      // of the peer's memory
+    ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
+    Endpoint* failed_ep = nullptr;  // ... whose failure is told after that
+    ucs_status_t status = UCS_OK;   // of all parts that have ended
+    TransferPart own;
+    ucs::ReserveVector<std::unique_ptr<TransferPart>> others;
+
+  private:
+    void idle();
+    void lane_part_ended(TransferPart& part, ucs_status_t status);
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/wire/wireup_messages.hpp"
+
+#include <cstring>
+
+namespace tagwire::proto {
+
+namespace {
+
+bool take_rail(WireBytes* bytes, PeerRail* rail) {
+    RailHead head{};
+    if (!take(bytes, &head))
+        return false;
+    const std::size_t addresses = std::size_t{head.device_bytes} + head.iface_bytes;
+    if (bytes->size() < addresses)
+        return false;
+    rail->transport.assign(head.transport, strnlen(head.transport, sizeof head.transport));
+    rail->domain = head.domain;
+    rail->flags = head.flags;
+    const WireBytes device = bytes->first(head.device_bytes);
+    const WireBytes iface = bytes->subspan(head.device_bytes, head.iface_bytes);
+    rail->device.assign(device.begin(), device.end());
+    rail->iface.assign(iface.begin(), iface.end());
+    *bytes = bytes->subspan(addresses);
+    return true;
+}
+
+}  // namespace
+
+bool decode(WireBytes bytes, Wireup* message, WireBytes* behind) {
+    if (!take(&bytes, message))
+        return false;
+    *behind = bytes;
+    return message->op >= static_cast<std::uint32_t>(WireupOp::kHello) &&
+           message->op <= static_cast<std::uint32_t>(WireupOp::kStripeRefuse);
+}
+
+bool decode(WireBytes bytes, HelloMessage* message) {
+    const Hello& hello = message->hello;
+    if (!take(&bytes, &message->hello) || hello.id == 0 || hello.rails == 0 ||
+        hello.rails > UINT8_MAX)
+        return false;
+    message->rails.resize(hello.rails);
+    for (PeerRail& rail : message->rails)
+        if (!take_rail(&bytes, &rail))
+            return false;
+    return bytes.empty();
+}
+
+bool decode(WireBytes bytes, OfferMessage* message) {
+    if (!take(&bytes, &message->offer) || bytes.size() != message->offer.address_bytes)
+        return false;
+    message->address.assign(bytes.begin(), bytes.end());
+    return true;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/endpoint.hpp"
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "protocols/eager/receiver.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// The completion of a message that has gone.
+[[gnu::cold]] tw_completion_t end_of(const Outgoing& message, tw_ep_h ep) {
+    const tw_op_t* op = message.op;
+    tw_completion_t done{};
+    if (op != nullptr) {
+        done.context = op->context;
+        done.imm = (op->flags & TW_OP_IMM) != 0 ? op->imm : 0;
+        done.flags = flag_if((op->flags & TW_OP_IMM) != 0, TW_DONE_IMM);
+    }
+    done.flags |= TW_DONE_SEND | flag_if(message.is_tagged, TW_DONE_TAGGED);
+    done.length = done.message_length = message.length;
+    done.tag = message.tag;
+    done.ep = ep;
+    return done;
+}
+
+/// The only place where the reason is told in any case. A close, by whomever, is none.
+void log_failure(Endpoint& ep) {
+    if (ep.failure() == UCS_ERR_CANCELED)
+        return;
+    if (ep.failure() == UCS_ERR_NOT_CONNECTED) {
+        TW_LOG_DEBUG("endpoint to worker %016lx: the peer has gone in order", ep.worker_id);
+        return;
+    }
+    const Rail* rail = ep.lane() != nullptr ? &ep.rail() : ep.connector().contact_rail();
+    std::string state;
+    try {
+        state = ep.description();
+    } catch (const std::bad_alloc&) {
+        state = "no memory";  // short enough to need none
+    }
+    TW_LOG_WARN("endpoint to worker %016lx over %s fails: %s (%s)", ep.worker_id,
+                rail == nullptr ? "no transport" : rail->transport(),
+                ucs_status_string(ep.failure()), state.c_str());
+}
+
+}  // namespace
+
+Endpoint::Endpoint(WorkerCore& owner, std::uint64_t peer_id) : worker(owner), worker_id(peer_id) {}
+
+Endpoint::~Endpoint() {
+    disconnect();
+}
+
+// ---- Sending
+
+bool goes_as_tagged(const Request& request, const Rail& rail) {
+    return request.is_tagged && rail.matches_tags();
+}
+
+tw_status_t Endpoint::send(const Outgoing& message) {
+    if (failure_ != UCS_OK)
+        return static_cast<tw_status_t>(failure_);
+    if (is_paused_)
+        return TW_ERR_NO_RESOURCE;
+    if (eager_.try_send_at_once(message))
+        return TW_OK;
+    Request* request = worker.requests().make(RequestKind::kSend, message.op, message.request_p);
+    if (request == nullptr)
+        return TW_ERR_NO_RESOURCE;
+    if (!worker.requests().set_buffer(*request, message.base, message.length, message.list,
+                                      message.count,
+                                      message.op == nullptr ? nullptr : message.op->mem)) {
+        worker.requests().release(*request);
+        return TW_ERR_NO_RESOURCE;
+    }
+    request->ep = this;
+    request->is_tagged = message.is_tagged;
+    request->order = flushes_.next_order();
+    request->done = end_of(message, this);
+    request->done.request = request;
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    if (state_ == EpState::kReady && !closing_.has_asked() && queue_.is_empty() &&
+        may_start(*request)) {
+        queue_.begin_steps();
+        status = start(*request);
+    }
+    if (status == UCS_ERR_NO_RESOURCE) {
+        if ((request->flags & TW_OP_INJECT) != 0 &&
+            worker.requests().copy_of(*request) == nullptr) {
+            worker.requests().release(*request);
+            return TW_ERR_NO_RESOURCE;
+        }
+        queue_.push(*request);
+    } else if (status != UCS_INPROGRESS) {
+        worker.finish(*request, status);
+    }
+    return worker.requests().answer(*request, message.op, message.request_p);
+}
+
+bool Endpoint::may_start(const Request& request) const {
+    return (request.flags & TW_OP_FENCE) == 0 || request.offset > 0 ||
+           (outstanding.empty() && flushes_.is_empty());
+}
+
+ucs_status_t Endpoint::start(Request& request) {
+    if (request.kind != RequestKind::kSend)
+        return flushes_.start(request);
+    if (!rndv_.takes(request))
+        return eager_.start(request);
+    // An injected message is its sender's no more: what the peer reads is a copy.
+    if ((request.flags & TW_OP_INJECT) != 0 && worker.requests().copy_of(request) == nullptr)
+        return UCS_ERR_NO_RESOURCE;
+    return rndv_.start(request);
+}
+
+void Endpoint::update_direct() {
+    const bool is_direct = state_ == EpState::kReady && rail_->short_max >= sizeof(Header) &&
+                           !rail_->matches_tags() && queue_.is_empty() && !eager_is_paused_ &&
+                           !is_paused_ && !is_closing && !closing_.has_asked();
+    direct_end_ = is_direct ? short_data_max_ + 1 : 0;
+    if (!worker.is_multi)
+        unlocked_end_ = direct_end_;
+}
+
+void Endpoint::request_ended() {
+    if (state_ == EpState::kFailed)
+        return;
+    if (!flushes_.is_empty())
+        flushes_.check();
+    if (queue_.has_operations())
+        queue_.run();
+}
+
+/// The peer is asked to drop a message when all of it has gone (EagerSender, RndvSender).
+void Endpoint::cancel(Request& request) {
+    request.wants_cancel = true;
+    if (request.is_announced)
+        return;
+    if (request.is_queued && !request.is_outstanding && request.offset == 0 && !request.has_gone &&
+        request.kind == RequestKind::kSend) {
+        queue_.remove(request);
+        worker.finish(request, UCS_ERR_CANCELED);
+        request_ended();
+        update_direct();
+    } else if (request.is_outstanding && request.id != 0 && request.kind == RequestKind::kSend) {
+        control(Cancel{request.id});
+    }
+}
+
+Stripes& Endpoint::stripes() {
+    if (stripes_ == nullptr)
+        stripes_ = std::make_unique<Stripes>(*this);
+    return *stripes_;
+}
+
+// ---- Life
+
+void Endpoint::set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail) {
+    lane_ = lane;
+    rail_ = &rail;
+    peer_rail_ = peer_rail;
+    state_ = EpState::kReady;
+    const std::size_t most = rail.short_max;
+    // The fast path does not check whether a message is injected.
+    short_data_max_ = std::min<std::size_t>(most > sizeof(Header) ? most - sizeof(Header) : 0,
+                                            worker.options().inject_bytes);
+    const auto matches = [](const PeerRail& other) {
+        return (other.flags & kRailMatchesTags) != 0;
+    };
+    if (std::ranges::any_of(connector_.peer_rails(), matches))
+        control(Lane{peer_rail});
+    worker.peers().tell_up(*this);
+    queue_.run();
+}
+
+bool Endpoint::work_slowly() {
+    if (queue_.take_stall()) {
+        queue_.run();
+        if (stripes_ != nullptr)
+            stripes_->drain();
+    }
+    return connector_.work() && !queue_.is_stalled();
+}
+
+void Endpoint::begin_anew() {
+    disconnect();
+    stripes_.reset();
+    state_ = EpState::kConnecting;
+    peer_names = 0;
+    closing_.begin_anew();
+    eager_is_paused_ = is_paused_ = false;
+    told_to_pause_eager = told_to_pause = false;
+    queue_.clear_controls();
+    first_announced = 0;
+    eager_.begin_anew();
+    update_direct();
+    connector_.begin_anew();
+}
+
+void Endpoint::disconnect() {
+    if (stripes_ != nullptr)
+        stripes_->disconnect();
+    if (const uct_ep_h lane = std::exchange(lane_, nullptr)) {
+        connector_.forget(lane);
+        connector_.destroy_ep(lane);
+    }
+    connector_.disconnect();
+    queue_.disarm();
+}
+
+bool Endpoint::has_no_work() const {
+    return outstanding.empty() && receiving.empty() && !queue_.has_operations() &&
+           flushes_.is_empty();
+}
+
+void Endpoint::fail(ucs_status_t status) {
+    if (state_ == EpState::kFailed)
+        return;
+    // The transport may see that the peer has gone before this side acts upon its farewell. One
+    // that has closed may go once it has the answer to that. Its farewell is not waited for: it may
+    // be lost with what its transports had under way.
+    if (closing_.farewell != UCS_OK && status != UCS_ERR_CANCELED)
+        status = closing_.farewell;
+    else if (closing_.peer_may_go() && !is_open && has_no_work() && status != UCS_ERR_CANCELED)
+        status = UCS_ERR_NOT_CONNECTED;
+    failure_ = status;
+    log_failure(*this);
+    state_ = EpState::kFailed;
+    // Another one may have taken its place when it had left; its receives go on.
+    const bool is_last = worker.peers().endpoint_to(worker_id) == this;
+    worker.peers().detach(*this);  // the ends below may call what makes another one
+    update_direct();
+    disconnect();
+    queue_.clear_controls();
+    connector_.clear();
+    queue_.clear_data();
+    worker.receiver().drop_incoming(*this, status, is_last);
+    worker.peers().release_id(*this);
+    for (RequestList* list : {&receiving, &outstanding})
+        while (Request* request = list->front())
+            worker.finish_late(*request, status);
+    while (Request* request = flushes_.pop())
+        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+    while (Request* request = queue_.pop())
+        worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
+    worker.peers().report_failure(*this, status);
+}
+
+std::string Endpoint::description() const {
+    const char* connecting = connector_.is_offering() ? "offering" : "greeting";
+    std::string text = state_ == EpState::kReady    ? "ready"
+                       : state_ == EpState::kFailed ? "failed"
+                                                    : connecting;
+    if (state_ == EpState::kReady)
+        text += fmt::format(" over {}", rail_->transport());
+    if (stripes_ != nullptr && stripes_->ready() > 0)
+        text += fmt::format(", long messages over {} more rails", stripes_->ready());
+    text += closing_.description();
+    if (is_paused_ || eager_is_paused_)
+        text += is_paused_ ? ", the peer takes no messages" : ", the peer takes no data";
+    for (const auto& [number, what] : {std::pair{queue_.operations(), "waiting"},
+                                       {outstanding.size(), "outstanding"},
+                                       {receiving.size(), "being received"},
+                                       {flushes_.size(), "flushes"},
+                                       {queue_.controls(), "answers to send"}}) {
+        if (number > 0)
+            text += fmt::format(", {} {}", number, what);
+    }
+    return text;
+}
+
+void Endpoint::check() {
+    const uct_ep_h asked = lane_ != nullptr ? lane_ : connector_.contact_ep();
+    const Rail* rail = lane_ != nullptr ? rail_ : connector_.contact_rail();
+    if (asked == nullptr || (rail->attr().cap.flags & UCT_IFACE_FLAG_EP_CHECK) == 0)
+        return;
+    const ucs_status_t status = uct_ep_check(asked, 0, nullptr);
+    if (status < 0 && status != UCS_ERR_NO_RESOURCE)
+        fail(status);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// An endpoint: a worker's state for one peer, made for the program or when the peer connects.
+//
+// 1. All messages of the program and all that must stay in order with them go by one lane, which is
+//    chosen before the first of them and never changes.
+// 2. A message is sent at once only if none waits (direct_end_); so they leave in the order of
+//    their calls.
+// 3. Operations not yet sent, or not yet answered by the peer, are in the SendQueue, in Flushes, or
+//    in `outstanding`; fail() ends all of these, once.
+//
+//     Endpoint: lane, state, lists of what is under way
+//       |-- Connector     finds the lane             |-- EagerSender   eager messages
+//       |-- SendQueue     what waits for the lane    |-- RndvSender    the sender of a rendezvous
+//       |-- Closing       the end in order           |-- Flushes
+//       '-- Stripes       lanes beside it
+//
+//        connecting ----> ready ----> failed
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "protocols/connect/closing.hpp"
+#include "protocols/connect/connector.hpp"
+#include "protocols/eager/eager_sender.hpp"
+#include "protocols/index/fifo.hpp"
+#include "protocols/match/unexpected.hpp"
+#include "protocols/request/request.hpp"
+#include "protocols/rndv/rndv_sender.hpp"
+#include "protocols/transfer/flushes.hpp"
+#include "protocols/transfer/send_queue.hpp"
+#include "protocols/wire/control_message.hpp"
+#include "protocols/wire/eager_header.hpp"
+#include "ucs/memory/reserve.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_ep {};
+
+namespace tagwire::proto {
+
+class Rail;
+class Stripes;
+
+/// A tagged message that is here before its place in the order.
+struct Announced {
+    AmId am = AmId::kEager;
+    Header header{};
+    ReserveBytes bytes;     // behind the header
+    bool has_come = false;  // its place
+
+    std::size_t held() const { return sizeof *this + bytes.size(); }
+};
+
+/// Parameters of a send call.
+struct Outgoing {
+    const void* base;
+    std::size_t length;
+    const tw_iov_t* list;
+    std::size_t count;
+    std::uint64_t tag;
+    bool is_tagged;
+    const tw_op_t* op;
+    tw_request_h* request_p;
+};
+
+enum class EpState : std::uint8_t { kConnecting, kReady, kFailed };
+
+class Endpoint : public tw_ep, public ucs::FromReserve {
+  public:
+    Endpoint(WorkerCore& owner, std::uint64_t peer_id);
+    Endpoint(const Endpoint&) = delete;
+    Endpoint& operator=(const Endpoint&) = delete;
+    ~Endpoint();
+
+    // ---- Parts
+
+    Connector& connector() { return connector_; }
+    SendQueue& queue() { return queue_; }
+    EagerSender& eager() { return eager_; }
+    RndvSender& rndv() { return rndv_; }
+    Flushes& flushes() { return flushes_; }
+    Closing& closing() { return closing_; }
+    /// Made at the first call.
+    Stripes& stripes();
+    /// nullptr: no message was long enough for them.
+    Stripes* chosen_stripes() const { return stripes_.get(); }
+
+    // ---- Sending
+
+    bool may_send_short(std::size_t length) const { return length < direct_end_; }
+    bool may_send_short_imm(std::size_t length) const {
+        return direct_end_ > sizeof(std::uint64_t) && length < direct_end_ - sizeof(std::uint64_t);
+    }
+    /// Also without the worker's lock.
+    bool may_send_unlocked(std::size_t length) const { return length < unlocked_end_; }
+    bool try_send_short(const void* data, std::size_t length, std::uint64_t tag, bool is_tagged);
+    bool try_send_short_imm(const Outgoing& message);
+    tw_status_t send(const Outgoing& message);
+    /// No fence holds it back.
+    bool may_start(const Request& request) const;
+    /// UCS_OK: it has ended. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
+    /// again.
+    ucs_status_t start(Request& request);
+    /// Sends it behind those that wait.
+    template <class Body>
+    void control(const Body& body) {
+        queue_.push_control(Control::of(body));
+    }
+    void cancel(Request& request);
+    /// One of its requests has ended: what waited for that may go on.
+    void request_ended();
+    /// Something has changed that the fast path depends on.
+    void update_direct();
+
+    // ---- Life
+
+    /// The lane of its messages from now on.
+    void set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail);
+    void on_control(const Control& message);
+    /// The slow work that it has asked progress for. False: to be called again.
+    bool work_slowly();
+    /// Asks the transport whether the peer is alive.
+    void check();
+    /// Ends everything with `status`; the endpoint refuses everything from then on.
+    void fail(ucs_status_t status);
+    /// The transport's endpoints go; the peer can reach nothing any more.
+    void disconnect();
+    /// Operations that wait to be sent go over a new connection.
+    void begin_anew();
+
+    EpState state() const { return state_; }
+    ucs_status_t failure() const { return failure_; }
+    /// The lane, its rail, and which rail of the peer it leads to; with kReady.
+    uct_ep_h lane() const { return lane_; }
+    Rail& rail() const { return *rail_; }
+    std::uint8_t peer_rail() const { return peer_rail_; }
+    /// The peer wants requests of rendezvous only.
+    bool eager_is_paused() const { return eager_is_paused_; }
+    /// The peer wants no messages.
+    bool is_paused() const { return is_paused_; }
+    /// No operation of a program is under way.
+    bool has_no_work() const;
+    /// Nothing of either side is on its way.
+    bool is_quiet() const { return queue_.is_empty() && has_no_work(); }
+    /// For people.
+    std::string description() const;
+    /// The endpoint that the program sees as the sender of messages; nullptr: it does not have it.
+    tw_ep_h handle() { return is_open && !is_closing ? this : nullptr; }
+
+    WorkerCore& worker;
+    const std::uint64_t worker_id;  // of the peer
+    std::uint32_t id = 0;           // by which the peer names itself, new for each connection
+    std::uint32_t source = 0;       // what matching knows it by, the same for all endpoints to it
+    std::uint32_t peer_names = 0;   // by which we name ourselves
+    bool is_open = false;           // the program has it (closing counts)
+    bool is_closing = false;
+    bool wants_wireup = false;  // among those that PeerTable asks to work_slowly()
+    bool is_retired = false;    // among those that PeerTable asks whether they can go
+    bool is_up = false;         // the connection was told of, and its end was not
+    bool has_notice = false;    // the program is to be told of its failure
+    std::uint32_t late = 0;     // requests of it that end when a device is done with them
+    void* user_data = nullptr;
+
+    // A long eager message whose parts are coming: where they go. Neither: they are dropped.
+    Request* incoming_request = nullptr;
+    Unexpected* incoming_message = nullptr;
+    std::uint64_t incoming_bytes = 0;
+    std::uint64_t incoming_length = 0;
+    bool has_incoming = false;
+
+    // Tagged messages whose places in the order are to come (Placeholder), oldest first.
+    Fifo<Announced> announced;
+    std::uint32_t first_announced = 0;  // the number of the first of them
+    bool sends_to_device = false;       // its tagged messages come to a device that matches them
+
+    // Its messages that nobody has received, and their memory (match_table.hpp).
+    UnexpectedList kept;
+    std::uint64_t held_bytes = 0;  // of these, and of announced ones
+    std::uint64_t sent_on = 0;     // bytes that came although it was told to hold
+    bool told_to_pause_eager = false;
+    bool told_to_pause = false;
+    bool has_flooded = false;  // it fails because of that
+
+    RequestList outstanding;  // sends that have gone and not ended
+    RequestList receiving;    // receives that matched a message that is not all here
+
+  private:
+    // Fields that a short message reads, first.
+    std::size_t direct_end_ = 0;    // shorter messages go at once, on the fast path
+    std::size_t unlocked_end_ = 0;  // the same where calls take no lock; else 0
+    uct_ep_h lane_ = nullptr;
+    std::size_t short_data_max_ = 0;
+    Rail* rail_ = nullptr;
+    std::uint8_t peer_rail_ = 0;
+    EpState state_ = EpState::kConnecting;
+    ucs_status_t failure_ = UCS_OK;
+    bool eager_is_paused_ = false;  // the peer wants requests of rendezvous only
+    bool is_paused_ = false;        // ... nothing
+
+    SendQueue queue_{*this};
+    EagerSender eager_{*this};
+    RndvSender rndv_{*this};
+    Flushes flushes_{*this};
+    Closing closing_{*this};
+    Connector connector_{*this};
+    std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
+};
+
+/// Tagged messages go by the calls for tagged messages.
+bool goes_as_tagged(const Request& request, const Rail& rail);
+
+inline Endpoint& endpoint_of(tw_ep_h handle) {
+    return *static_cast<Endpoint*>(handle);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The fast path of a short message: a call that asks for nothing but buffer, tag and callback (and,
+// a few steps longer, an immediate and a source), a lane that is free, a receive that was posted
+// before. Each step does the same as on the slow path, without checks for cases that cannot occur
+// here; in any other case the step takes the slow path.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstring>
+#include <new>
+
+#include "protocols/wire/eager_header.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/memory/copy_short.hpp"
+
+namespace tagwire::proto {
+
+/// Flags of sends that are over when the transport has taken them.
+inline constexpr std::uint32_t kPlainSendFlags = TW_OP_MORE | TW_OP_INJECT | TW_OP_INJECT_COMPLETE;
+/// Flags of receives that change nothing but how their end is reported.
+inline constexpr std::uint32_t kPlainReceiveFlags =
+    TW_OP_COMPLETION | TW_OP_MORE | TW_OP_TRANSMIT_COMPLETE;
+
+inline bool is_plain_send(const tw_op_t* op, std::uint32_t flags = kPlainSendFlags) {
+    return op == nullptr || ((op->flags & ~flags) == 0 && op->mem == nullptr &&
+                             op->request == nullptr && op->done == nullptr);
+}
+
+/// Plain but for an immediate, which it has.
+inline bool is_plain_send_with_imm(const tw_op_t* op) {
+    return op != nullptr && (op->flags & TW_OP_IMM) != 0 &&
+           is_plain_send(op, kPlainSendFlags | TW_OP_IMM);
+}
+
+inline std::uintptr_t bits_of(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+/// 0: it asks for nothing more than a plain receive, but perhaps for a source.
+inline std::uintptr_t unusual_bits(const tw_op_t& op) {
+    return (op.flags & ~kPlainReceiveFlags) | bits_of(op.mem) | bits_of(op.request);
+}
+
+inline bool is_plain_receive(const tw_op_t& op) {
+    return (unusual_bits(op) | bits_of(op.source)) == 0;
+}
+
+/// The envelope of a plain send, or of one that is_plain_send_with_imm().
+inline Envelope plain_envelope(const Outgoing& message, std::uint32_t sender) {
+    Envelope envelope = Envelope::of(sender, message.is_tagged, message.tag);
+    if (message.op != nullptr && (message.op->flags & TW_OP_IMM) != 0)
+        envelope.add_imm(message.op->imm);
+    return envelope;
+}
+
+/// A plain send that may_send_short(). False: the slow path.
+[[gnu::always_inline]] inline bool Endpoint::try_send_short(const void* data, std::size_t length,
+                                                            std::uint64_t tag, bool is_tagged) {
+    constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
+    ucs_status_t status;
+    if (length <= sizeof(ShortMessage::data)) {
+        ShortMessage message;
+        message.tag = tag;
+        ucs::copy_short(message.data, data, length);
+        status = uct_ep_am_short(lane_, kId, ShortMessage::head(peer_names, is_tagged), &message,
+                                 static_cast<unsigned>(sizeof message.tag + length));
+    } else {
+        Header header = Envelope::of(peer_names, is_tagged, tag).header;
+        const uct_iov_t iov[] = {{&header, sizeof header, nullptr, 0, 1},
+                                 {const_cast<void*>(data), length, nullptr, 0, 1}};
+        status = uct_ep_am_short_iov(lane_, kId, iov, 2);
+    }
+    if (status != UCS_OK) [[unlikely]]
+        return false;
+    worker.count(WorkerCounter::kTxShort);
+    return true;
+}
+
+/// The same with an immediate; it may_send_short_imm().
+[[gnu::always_inline]] inline bool Endpoint::try_send_short_imm(const Outgoing& message) {
+    Envelope envelope = plain_envelope(message, peer_names);
+    const uct_iov_t iov[] = {{&envelope, envelope.bytes, nullptr, 0, 1},
+                             {const_cast<void*>(message.base), message.length, nullptr, 0, 1}};
+    constexpr auto kId = static_cast<std::uint8_t>(AmId::kEager);
+    if (uct_ep_am_short_iov(lane_, kId, iov, 2) != UCS_OK)
+        return false;
+    worker.count(WorkerCounter::kTxShort);
+    return true;
+}
+
+/// False: the slow path. `op` is a plain receive's but for its source; no device
+/// matches tags.
+[[gnu::always_inline]] inline bool try_post_short(WorkerCore& worker, void* buffer,
+                                                  std::size_t length, std::uint64_t tag,
+                                                  std::uint64_t mask, bool is_tagged,
+                                                  const tw_op_t& op, tw_request_h* request_p,
+                                                  std::uint32_t source) {
+    const RequestState posted{.kind = RequestKind::kReceive,
+                              .is_tagged = is_tagged,
+                              .was_named = request_p != nullptr,
+                              .is_posted = true};
+    MatchSpace& in = worker.space(is_tagged);
+    RequestTable& requests = worker.requests();
+    if (!in.unexpected.empty() || !requests.has_free()) [[unlikely]]
+        return false;
+    auto* request = requests.make_plain(worker, op, posted);
+    request->buffer.base = static_cast<std::byte*>(buffer);
+    request->buffer.length = length;
+    request->tag = tag;
+    request->mask = mask;
+    request->source = source;
+    if (request_p != nullptr)
+        *request_p = request;
+    in.posted.post(*request);
+    return true;
+}
+
+/// nullptr: no posted receive matches, or there is no memory for the part of a multi-receive that
+/// does. Another one that matches is posted no more.
+inline Request* match(WorkerCore& worker, MatchSpace& space, std::uint64_t tag,
+                      std::uint32_t source) {
+    if (&space == &worker.space(true)) [[likely]]
+        return static_cast<Request*>(space.posted.match(tag, source));
+    auto* request = static_cast<Request*>(space.posted.find(tag, source));
+    if (request == nullptr)
+        return nullptr;
+    if ((request->flags & TW_OP_MULTI_RECV) == 0) {
+        space.posted.cancel(*request);
+        return request;
+    }
+    return worker.requests().make_part(*request);
+}
+
+/// Whether end_short() can end this receive of a message of `length` bytes.
+inline bool is_short(const Request& request, std::size_t length) {
+    return !request.is_whole && request.complete != nullptr && length <= request.buffer.length;
+}
+
+/// Data up to this length is copied by a few moves here.
+inline constexpr std::size_t kShortCopyMax = 256;
+
+/// Ends a receive whose data is here. It is in no matcher any more. `header` has no flags but
+/// kTagged and kImm.
+template <bool kIsLong>
+[[gnu::always_inline]] inline void end_short(WorkerCore& worker, Request& request, Endpoint& ep,
+                                             const Header& header, const std::byte* data,
+                                             std::size_t length, std::uint64_t imm) {
+    worker.count(WorkerCounter::kRxExpected);
+    if constexpr (kIsLong)
+        std::memcpy(request.buffer.base, data, length);
+    else
+        ucs::copy_short(request.buffer.base, data, length);
+    tw_completion_t done;
+    done.context = request.context;
+    done.request = &request;
+    done.status = TW_OK;
+    done.flags = TW_DONE_RECV | flag_if((header.flags & kTagged) != 0, TW_DONE_TAGGED) |
+                 flag_if((header.flags & kImm) != 0, TW_DONE_IMM);
+    done.length = done.message_length = length;
+    done.buffer = nullptr;
+    done.tag = header.tag;
+    done.imm = imm;
+    done.source = ep.worker_id;
+    done.ep = ep.handle();
+    done.message = nullptr;
+    const tw_complete_cb_t complete = request.complete;
+    worker.requests().release_plain(request);
+    complete(&done);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/peer_table.hpp"
+
+#include <new>
+#include <unordered_set>
+#include <utility>
+
+#include "protocols/eager/receiver.hpp"
+#include "protocols/offload/device_tags.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+Endpoint* PeerTable::endpoint_to(std::uint64_t worker_id) const {
+    const auto found = endpoints_.find(worker_id);
+    return found == endpoints_.end() ? nullptr : found->second.get();
+}
+
+PeerTable::Peer& PeerTable::peer_of(std::uint64_t worker_id) {
+    const auto found = peers_.find(worker_id);
+    if (found != peers_.end())
+        return found->second;
+    if (peers_.size() >= peers_max_)
+        forget_idle();
+    std::uint32_t source = static_cast<std::uint32_t>(peers_.size() + 1);
+    if (!free_sources_.empty()) {
+        source = free_sources_.back();
+        free_sources_.pop_back();
+    }
+    return peers_.try_emplace(worker_id, Peer{source, 0, 0, false}).first->second;
+}
+
+/// Peers that have gone are remembered for a while, because something of theirs may come late: they
+/// are forgotten when this finds them unused for the second time. Those that a message is kept of,
+/// or that the program has an endpoint to, are in use.
+void PeerTable::forget_idle() {
+    ucs::ReserveHashSet<std::uint32_t> used;
+    for (const auto& [id, ep] : endpoints_)
+        used.insert(ep->source);
+    for (const auto& [ep, owned] : detached_)
+        used.insert(ep->source);
+    std::size_t messages = 0;
+    for (const bool is_tagged : {false, true}) {
+        MatchSpace& in = worker_.space(is_tagged);
+        for (const UnexpectedMessage* at = in.unexpected.oldest(); at != nullptr; at = at->newer) {
+            used.insert(at->source);
+            ++messages;
+        }
+    }
+    for (auto at = peers_.begin(); at != peers_.end();) {
+        Peer& peer = at->second;
+        const bool was_idle = std::exchange(peer.is_idle, !used.contains(peer.source));
+        if (!was_idle || !peer.is_idle) {
+            ++at;
+            continue;
+        }
+        free_sources_.push_back(peer.source);
+        at = peers_.erase(at);
+    }
+    peers_max_ = 2 * peers_.size() + kPeersMin + messages / kMessagesPerPeer;
+}
+
+Endpoint* PeerTable::make_endpoint(std::uint64_t worker_id) {
+    auto ep = std::make_unique<Endpoint>(worker_, worker_id);
+    ep->id = worker_.endpoints().add(*ep);
+    if (ep->id == 0)
+        return nullptr;
+    ep->source = peer_of(worker_id).source;
+    return (endpoints_[worker_id] = std::move(ep)).get();
+}
+
+ucs_status_t PeerTable::connect(const Address& address, void* user_data, Endpoint** ep_p) {
+    Endpoint* ep = endpoint_to(address.id);
+    if (ep != nullptr && ep->is_open)
+        return UCS_ERR_ALREADY_EXISTS;
+    // One that has left is the past; its destruction follows.
+    if (ep != nullptr && ep->closing().has_left()) {
+        detach(*ep);
+        ep = nullptr;
+    }
+    if (ep == nullptr) {
+        ep = make_endpoint(address.id);
+        if (ep == nullptr)
+            return UCS_ERR_NO_MEMORY;
+        std::string why;
+        ucs_status_t status = UCS_ERR_NO_MEMORY;
+        try {
+            status = ep->connector().contact(address, &why);
+        } catch (const std::bad_alloc&) {
+            why = "now";  // the reason took memory, too
+        }
+        if (status != UCS_OK) {
+            log_unreachable(address.id, why);
+            destroy(*ep);
+            return status;
+        }
+    }
+    ep->closing().open(user_data);
+    *ep_p = ep;
+    return UCS_OK;
+}
+
+/// A program that tries again and again gets the status each time, the log has the reason once.
+void PeerTable::log_unreachable(std::uint64_t worker_id, const std::string& why) {
+    if (std::exchange(unreachable_, worker_id) == worker_id)
+        TW_LOG_DEBUG("worker %016lx cannot be reached %s", worker_id, why.c_str());
+    else
+        TW_LOG_WARN("worker %016lx cannot be reached %s", worker_id, why.c_str());
+}
+
+ucs_status_t PeerTable::connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p) {
+    Endpoint* ep = endpoint_to(worker_id);
+    if (ep == nullptr)
+        return UCS_ERR_NO_ELEM;
+    const Address address = ep->connector().address();
+    return connect(address, user_data, ep_p);
+}
+
+/// Messages of its peer find no endpoint from now on.
+void PeerTable::release_id(Endpoint& ep) {
+    if (worker_.endpoints().find(ep.id) != &ep)
+        return;
+    worker_.endpoints().remove(ep.id);
+    if (worker_.device_tags() != nullptr)
+        worker_.device_tags()->gone(ep);
+}
+
+/// Messages of this connection may arrive after those of the next one, and must not be taken for
+/// those.
+void PeerTable::retire_id(const Endpoint& ep) {
+    if (ep.peer_names != 0)
+        peer_of(ep.worker_id).retired_id = ep.peer_names;
+}
+
+/// The endpoint is the program's, and its connection has gone: it makes a new one. Messages that it
+/// was receiving, which the peer had sent before it went, do not arrive.
+void PeerTable::reconnect(Endpoint& ep) {
+    tell_end(ep, UCS_OK);
+    retire_id(ep);
+    release_id(ep);
+    worker_.receiver().drop_incoming(ep, UCS_ERR_CONNECTION_RESET, false);
+    while (Request* request = ep.receiving.front())
+        worker_.finish(*request, UCS_ERR_CONNECTION_RESET);
+    if (ep.failure() != UCS_OK)
+        return;  // a callback has closed it
+    ep.id = worker_.endpoints().add(ep);
+    if (ep.id == 0)
+        return ep.fail(UCS_ERR_NO_MEMORY);
+    ep.begin_anew();
+}
+
+bool PeerTable::on_hello(std::uint64_t from, HelloMessage message) {
+    const Hello& hello = message.hello;
+    // Connections of one peer may overtake each other on their way, and a hello that was repeated
+    // may come when its connection is over.
+    Endpoint* ep = endpoint_to(from);
+    // Our own one may be of an endpoint that was closed before it came: nobody has that name.
+    if (from == worker_.id() && (ep == nullptr || hello.id != ep->id))
+        return true;
+    Peer& peer = peer_of(from);
+    const auto newer = static_cast<std::int32_t>(hello.number - peer.connection);
+    const bool is_current = ep != nullptr && (ep->peer_names == hello.id ||
+                                              (ep->peer_names == 0 && hello.known == ep->id));
+    // The peer hears from our own hello that this id is retired.
+    if (newer < 0 || (newer == 0 && !is_current) || hello.id == peer.retired_id)
+        return true;
+    peer.connection = hello.number;
+    if (ep != nullptr && ep->peer_names == 0 && ep->id == hello.retired_id) {
+        reconnect(*ep);
+        ep = endpoint_to(from);
+    }
+    if (ep != nullptr && ep->peer_names != 0 && ep->peer_names != hello.id) {
+        // The peer has begun anew: what it had with us before has ended.
+        if (ep->closing().has_asked())
+            ep->closing().on_left(true);
+        else
+            ep->fail(UCS_ERR_CONNECTION_RESET);
+        ep = endpoint_to(from);
+    }
+    if (ep == nullptr)
+        ep = make_endpoint(from);
+    if (ep == nullptr)
+        return false;
+    ep->connector().on_hello(hello, std::move(message.rails));
+    return true;
+}
+
+void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status) {
+    Peer& peer = peer_of(ep.worker_id);
+    if (static_cast<std::int32_t>(number - peer.connection) > 0)
+        peer.connection = number;  // its hello is still to come
+    if (ep.closing().has_asked())
+        return ep.closing().on_left(true);
+    if (ep.peer_names == 0)
+        return reconnect(ep);
+    ep.closing().farewell = status;
+    end_soon(ep, status);
+}
+
+/// The peer has gone. Earlier events of its transports are seen first: the arrival of a message may
+/// be reported after a later message of the peer, or after the end of another transport.
+void PeerTable::end_soon(Endpoint& ep, ucs_status_t status) {
+    endings_.push_back({ep.worker_id, ep.peer_names, status, kPassesToEnd});
+    worker_.ask_slow_work();
+}
+
+unsigned PeerTable::end_connections() {
+    ucs::ReserveVector<Ending> due;
+    std::erase_if(endings_, [&](Ending& ending) {
+        if (--ending.passes > 0)
+            return false;
+        due.push_back(ending);
+        return true;
+    });
+    if (!endings_.empty())
+        worker_.ask_slow_work();
+    for (const Ending& ending : due) {
+        const auto found = endpoints_.find(ending.worker_id);
+        if (found != endpoints_.end() && found->second->peer_names == ending.peer_names)
+            found->second->fail(ending.status);
+    }
+    return static_cast<unsigned>(due.size());
+}
+
+/// Another endpoint to the same worker may be made.
+void PeerTable::detach(Endpoint& ep) {
+    retire_id(ep);
+    const auto found = endpoints_.find(ep.worker_id);
+    if (found != endpoints_.end() && found->second.get() == &ep) {
+        detached_.emplace(&ep, std::move(found->second));
+        endpoints_.erase(found);
+    }
+}
+
+void PeerTable::map_lane(uct_ep_h lane, Endpoint* ep) {
+    if (ep != nullptr) {
+        lanes_[lane] = ep;
+    } else {
+        lanes_.erase(lane);
+        std::erase_if(lane_failures_, [&](const auto& failure) { return failure.lane == lane; });
+    }
+}
+
+/// The transport may see it in any call, in arm() for instance; callbacks run in progress.
+void PeerTable::lane_failed(uct_ep_h lane, ucs_status_t status) {
+    if (!lanes_.contains(lane))
+        return;
+    if (worker_.is_in_progress())
+        return fail_lane({lane, status});
+    lane_failures_.push_back({lane, status});
+    worker_.ask_slow_work();
+}
+
+void PeerTable::fail_lane(const LaneFailure& failure) {
+    const auto found = lanes_.find(failure.lane);
+    if (found == lanes_.end())
+        return;  // it has gone meanwhile
+    Endpoint& ep = *found->second;
+    if (Stripes* stripes = ep.chosen_stripes();
+        stripes != nullptr && stripes->lane_failed(failure.lane, failure.status))
+        return;
+    // Not what its messages go by: what took first contact.
+    if (ep.state() == EpState::kReady && failure.lane != ep.lane())
+        return end_soon(ep, failure.status);
+    ep.fail(failure.status);
+}
+
+void PeerTable::ask_wireup(Endpoint& ep) {
+    worker_.ask_slow_work();
+    if (!std::exchange(ep.wants_wireup, true))
+        wireup_.push_back(&ep);
+}
+
+void PeerTable::report_failure(Endpoint& ep, ucs_status_t status) {
+    if (!ep.is_open || ep.is_closing) {
+        ep.is_open = false;
+        retire(ep);
+    } else if (!worker_.requests().is_silent()) {
+        notices_.add_failure(ep, static_cast<tw_status_t>(status),
+                             worker_.requests().told_and_deferred());
+        worker_.ask_slow_work();
+    }
+    tell_end(ep, status);
+}
+
+void PeerTable::tell_up(Endpoint& ep) {
+    if (ep.worker_id == worker_.id() || std::exchange(ep.is_up, true))
+        return;
+    notices_.add_event(ep.worker_id, TW_PEER_UP, TW_OK, worker_.requests().told_and_deferred());
+    worker_.ask_slow_work();
+}
+
+void PeerTable::tell_end(Endpoint& ep, ucs_status_t status) {
+    if (!std::exchange(ep.is_up, false) || worker_.requests().is_silent())
+        return;
+    const bool is_in_order =
+        status == UCS_OK || status == UCS_ERR_NOT_CONNECTED || status == UCS_ERR_CANCELED;
+    notices_.add_event(ep.worker_id, is_in_order ? TW_PEER_CLOSED : TW_PEER_FAILED,
+                       static_cast<tw_status_t>(status), worker_.requests().told_and_deferred());
+    worker_.ask_slow_work();
+}
+
+void PeerTable::close(Endpoint& ep) {
+    ep.is_open = false;
+    ep.closing().say_reset(false);
+    ep.fail(UCS_ERR_CANCELED);
+    retire(ep);
+}
+
+void PeerTable::retire(Endpoint& ep) {
+    worker_.ask_slow_work();
+    if (!std::exchange(ep.is_retired, true))
+        retired_.push_back(&ep);
+}
+
+unsigned PeerTable::destroy_retired() {
+    ucs::ReserveVector<Endpoint*> candidates;
+    candidates.swap(retired_);
+    unsigned count = 0;
+    for (Endpoint* ep : candidates) {
+        ep->is_retired = false;
+        if (ep->closing().leave()) {
+            destroy(*ep);
+            ++count;
+        }
+    }
+    return count;
+}
+
+void PeerTable::destroy(Endpoint& ep) {
+    tell_end(ep, UCS_OK);
+    notices_.drop(ep);
+    worker_.drop_late(ep);
+    const bool is_last = endpoint_to(ep.worker_id) == &ep;
+    detach(ep);  // what the ends of its receives call may make another one
+    if (ep.failure() == UCS_OK)
+        worker_.receiver().drop_incoming(ep, UCS_ERR_CANCELED, is_last);
+    if (ep.wants_wireup)
+        std::erase(wireup_, &ep);
+    if (ep.is_retired)
+        std::erase(retired_, &ep);
+    release_id(ep);
+    detached_.erase(&ep);
+}
+
+void PeerTable::clear() {
+    endpoints_.clear();
+    detached_.clear();
+}
+
+// ---- Slow work of progress
+
+unsigned PeerTable::fail_lanes() {
+    unsigned count = 0;
+    for (const LaneFailure& failure : std::exchange(lane_failures_, {})) {
+        fail_lane(failure);
+        ++count;
+    }
+    return count;
+}
+
+unsigned PeerTable::run_notices() {
+    RequestTable& requests = worker_.requests();
+    const unsigned told = notices_.empty() ? 0 : notices_.run(requests.told());
+    if (notices_.is_due(requests.told()))
+        worker_.ask_slow_work();
+    return told;
+}
+
+void PeerTable::run_wireup() {
+    ucs::ReserveVector<Endpoint*> asked;
+    asked.swap(wireup_);
+    for (Endpoint* ep : asked) {
+        ep->wants_wireup = false;
+        if (!ep->work_slowly())
+            ask_wireup(*ep);
+    }
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The peers of a worker, and its endpoints to them: found, made, failed, destroyed.
+//
+// 1. An endpoint is found by the worker id of its peer and by the id that the peer names itself
+//    with; the same object by both.
+// 2. Ids of ended connections are retired: messages that still come by them find nothing, and are
+//    not taken for those of a later connection.
+// 3. The program hears of ends and failures in progress, behind the callbacks of the requests that
+//    ended by them.
+// 4. An endpoint that fails is detached at once, and destroyed in progress when the program has it
+//    no more; one that has not failed, when both sides have left.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "protocols/api/tw_context.h"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/notices.hpp"
+#include "ucs/memory/reserve.hpp"
+
+namespace tagwire::proto {
+
+class PeerTable {
+  public:
+    PeerTable(WorkerCore& owner, const tw_worker_params_t& params)
+        : worker_(owner), notices_(params) {}
+    PeerTable(const PeerTable&) = delete;
+    PeerTable& operator=(const PeerTable&) = delete;
+
+    // ---- Endpoints
+
+    /// Peers, also some that have no endpoint any more.
+    std::size_t remembered() const { return peers_.size(); }
+    /// nullptr: none.
+    Endpoint* endpoint_to(std::uint64_t worker_id) const;
+    ucs_status_t connect(const Address& address, void* user_data, Endpoint** ep_p);
+    /// UCS_ERR_NO_ELEM: no worker of this id is connected.
+    ucs_status_t connect_to(std::uint64_t worker_id, void* user_data, Endpoint** ep_p);
+    /// By force.
+    void close(Endpoint& ep);
+    /// The endpoint is asked in progress whether it can be destroyed.
+    void retire(Endpoint& ep);
+    /// Another endpoint to the same worker may be made.
+    void detach(Endpoint& ep);
+    /// Messages of its peer find no endpoint from now on.
+    void release_id(Endpoint& ep);
+    /// Destroys all.
+    void clear();
+
+    // ---- Connections
+
+    std::uint32_t next_connection() { return ++connections_; }
+    /// The id by which the latest ended connection to the worker named itself; 0: none.
+    std::uint32_t retired_id_of(std::uint64_t worker_id) { return peer_of(worker_id).retired_id; }
+    /// False: the hello cannot be taken.
+    bool on_hello(std::uint64_t from, HelloMessage message);
+    /// The connection has ended and the program wants the endpoint: it makes a new connection.
+    void reconnect(Endpoint& ep);
+    /// The peer's connection of that number is over, and ours ends with `status`.
+    void connection_is_over(Endpoint& ep, std::uint32_t number, ucs_status_t status);
+    void ask_wireup(Endpoint& ep);
+
+    // ---- Lanes
+
+    /// `ep` null: the lane goes.
+    void map_lane(uct_ep_h lane, Endpoint* ep);
+    /// A transport reports it, in any call.
+    void lane_failed(uct_ep_h lane, ucs_status_t status);
+
+    // ---- Reports to the program
+
+    /// The connection is there; it has ended, with UCS_OK if neither side wants it.
+    void tell_up(Endpoint& ep);
+    void tell_end(Endpoint& ep, ucs_status_t status);
+    /// Its operations have ended; the program is told behind their callbacks, in progress.
+    void report_failure(Endpoint& ep, ucs_status_t status);
+
+    // ---- Slow work of progress; those that return a number count their events
+
+    unsigned fail_lanes();
+    unsigned run_notices();
+    void run_wireup();
+    unsigned end_connections();
+    unsigned destroy_retired();
+
+  private:
+    /// State of a peer that outlives its connections.
+    struct Peer {
+        std::uint32_t source;      // in matching
+        std::uint32_t connection;  // the latest that it has made
+        std::uint32_t retired_id;  // how the latest of ours that is over named it; 0: not at all
+        bool is_idle;              // nothing was left of it at the last look
+    };
+
+    struct LaneFailure {
+        uct_ep_h lane;
+        ucs_status_t status;
+    };
+
+    /// A connection that the peer has ended; it fails after so many calls of progress.
+    struct Ending {
+        std::uint64_t worker_id;
+        std::uint32_t peer_names;
+        ucs_status_t status;
+        unsigned passes;
+    };
+
+    static constexpr unsigned kPassesToEnd = 64;
+    static constexpr std::size_t kPeersMin = 64;
+    static constexpr std::size_t kMessagesPerPeer = 16;
+
+    Peer& peer_of(std::uint64_t worker_id);
+    void forget_idle();
+    Endpoint* make_endpoint(std::uint64_t worker_id);
+    void destroy(Endpoint& ep);
+    void retire_id(const Endpoint& ep);
+    void end_soon(Endpoint& ep, ucs_status_t status);
+    void fail_lane(const LaneFailure& failure);
+    void log_unreachable(std::uint64_t worker_id, const std::string& why);
+
+    WorkerCore& worker_;
+    ucs::ReserveHashMap<std::uint64_t, std::unique_ptr<Endpoint>> endpoints_;
+    // Failed or replaced; the program has not closed them, or they have not been destroyed.
+    ucs::ReserveHashMap<Endpoint*, std::unique_ptr<Endpoint>> detached_;
+    ucs::ReserveHashMap<uct_ep_h, Endpoint*> lanes_;
+    ucs::ReserveVector<LaneFailure> lane_failures_;   // seen outside of progress
+    ucs::ReserveHashMap<std::uint64_t, Peer> peers_;  // those that are, and some that were
+    ucs::ReserveVector<std::uint32_t> free_sources_;  // of those that were forgotten
+    std::size_t peers_max_ = kPeersMin;               // then forget_idle() looks
+    std::uint64_t unreachable_ = 0;                   // the peer that was logged as that last
+    std::uint32_t connections_ = 0;
+    ucs::ReserveVector<Endpoint*> wireup_;
+    ucs::ReserveVector<Ending> endings_;
+    ucs::ReserveVector<Endpoint*> retired_;
+    Notices notices_;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The ends of requests.
+#include <utility>
+
+#include "protocols/transfer/transfer.hpp"
+#include "protocols/worker/endpoint.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+void WorkerCore::set_outstanding(Request& request, Endpoint& ep) {
+    request.ep = &ep;
+    request.is_outstanding = true;
+    (request.kind == RequestKind::kReceive ? ep.receiving : ep.outstanding).push_back(request);
+}
+
+void WorkerCore::finish(Request& request, ucs_status_t status) {
+    if (!request.is_whole)
+        request.make_whole();
+    requests_.release_id(request);
+    end_transfer(request);
+    if (request.transmission != nullptr)
+        std::exchange(request.transmission, nullptr)->request = nullptr;
+    Endpoint* ep = request.ep;
+    const bool was_outstanding = request.is_outstanding;
+    request.is_outstanding = false;
+    if (was_outstanding) {
+        if (request.is_queued)
+            ep->queue().remove_data(request);
+        (request.kind == RequestKind::kReceive ? ep->receiving : ep->outstanding).erase(request);
+    }
+    if (ep != nullptr && ep->incoming_request == &request)
+        ep->incoming_request = nullptr;
+    if (request.registration != nullptr) {
+        uct_md_mem_dereg(context_.domains()[request.registered_in].md,
+                         std::exchange(request.registration, nullptr));
+    }
+    if (request.cached != nullptr)
+        context_.cache()->release(*std::exchange(request.cached, nullptr), status == UCS_OK);
+    request.done.status = static_cast<tw_status_t>(status);
+    const bool is_send = request.kind == RequestKind::kSend;
+    Request* parent = request.parent;
+    if (request.in_call)
+        request.has_ended = true;
+    else
+        requests_.report(request);
+    if (parent != nullptr && --parent->children == 0 && parent->closing != UCS_INPROGRESS)
+        finish(*parent, parent->closing);
+    if (was_outstanding && is_send)
+        ep->request_ended();
+}
+
+void WorkerCore::finish_late(Request& request, ucs_status_t status) {
+    Transfer* transfer = request.transfer;
+    if (transfer == nullptr || !transfer->is_busy() || requests_.is_silent())
+        return finish(request, status);
+    transfer->failed_ep = request.ep;
+    ++request.ep->late;
+    (request.kind == RequestKind::kReceive ? request.ep->receiving : request.ep->outstanding)
+        .erase(request);
+    request.is_outstanding = false;
+    request.ep = nullptr;
+    transfer->ending = status;
+    late_.push_back(request);
+}
+
+void WorkerCore::end_late(Request& request, ucs_status_t status) {
+    if (Endpoint* ep = std::exchange(request.transfer->failed_ep, nullptr)) {
+        --ep->late;
+        ask_slow_work();  // the failure may be told
+    }
+    late_.erase(request);
+    finish(request, status);
+}
+
+void WorkerCore::drop_late(const Endpoint& ep) {
+    if (ep.late == 0)
+        return;
+    for (Request* request = late_.front(); request != nullptr;
+         request = RequestList::next(*request))
+        if (request->transfer->failed_ep == &ep)
+            request->transfer->failed_ep = nullptr;
+}
+
+}  // namespace tagwire::proto

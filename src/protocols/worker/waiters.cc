@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/waiters.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+bool WakeEvent::make() {
+    if (!fd_)
+        fd_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!fd_)
+        TW_LOG_ERROR("wait: no descriptor for this thread: %s", std::strerror(errno));
+    return static_cast<bool>(fd_);
+}
+
+void WakeEvent::wake() const {
+    const std::uint64_t one = 1;
+    if (::write(fd_.get(), &one, sizeof one) < 0 && errno != EAGAIN)
+        TW_LOG_ERROR("wait: a thread cannot be woken: %s", std::strerror(errno));
+}
+
+void WakeEvent::take() const {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t bytes = ::read(fd_.get(), &count, sizeof count);
+}
+
+}  // namespace tagwire::proto

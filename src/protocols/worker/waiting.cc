@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/waiting.hpp"
+
+#include "protocols/worker/worker.hpp"
+#include "ucs/log/log.hpp"
+#include "ucs/sys/recursive_lock.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+std::uintptr_t this_thread() {
+    return reinterpret_cast<std::uintptr_t>(&ucs::self_of_thread);
+}
+
+}  // namespace
+
+ucs_status_t Waiting::event_fd(int* fd_p) {
+    const ucs_status_t status = wakeup_.open(worker_.rails());
+    if (status == UCS_OK)
+        *fd_p = wakeup_.fd();
+    return status;
+}
+
+void Waiting::signal() {
+    // SYNC worker_signal: pairs with the acquire in signals().
+    signals_.fetch_add(1, std::memory_order_release);
+    // Behind it: who takes the event away looks at the number next.
+    wakeup_.ring();
+}
+
+ucs_status_t Waiting::arm() {
+    if (!wakeup_.is_open()) {
+        TW_LOG_ERROR("arm: nobody has asked for the worker's descriptor");
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (worker_.is_in_progress())
+        return UCS_ERR_BUSY;
+    const ucs_status_t status = protocol_.arm(this_thread());
+    settle(false);
+    return status;
+}
+
+Waiter& Waiting::wake_up(std::uint64_t arming) {
+    return protocol_.wake_up(this_thread(), arming);
+}
+
+unsigned Waiting::progress() {
+    protocol_.call_in(this_thread());
+    const unsigned count = progress_all();
+    settle(false);
+    return count;
+}
+
+ucs_status_t Waiting::fall_asleep(Waiter& me, std::uint64_t* arming_p) {
+    if (worker_.is_multi && !me.event.make())
+        return UCS_ERR_IO_ERROR;
+    const ucs_status_t status = protocol_.fall_asleep(me, arming_p);
+    if (status == UCS_OK)
+        worker_.set_watched(true);
+    return status;
+}
+
+void Waiting::settle(bool leaves_work) {
+    if (worker_.is_in_progress())
+        return;  // a call of a callback: progress settles
+    protocol_.settle(this_thread(), leaves_work);
+    worker_.set_watched(protocol_.is_watched());
+}
+
+// ---- For WaitProtocol
+
+bool Waiting::has_work() const {
+    return worker_.has_work();
+}
+
+ucs_status_t Waiting::take_and_arm() {
+    return wakeup_.arm(worker_.rails(), worker_.look_at_clock_next());
+}
+
+std::uint64_t Waiting::ends() const {
+    return worker_.ends();
+}
+
+unsigned Waiting::progress_all() {
+    return worker_.progress_all();
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lets a worker sleep: one epoll descriptor over the interfaces' events, a timer for the next check
+// of the peers, and an event that any thread may signal.
+//
+// arm() asks all of them for an event on whatever comes next. Anything that came before makes it
+// return busy, so that no event is missed: progress, then arm again.
+#pragma once
+
+#include <ucs/type/status.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "protocols/request/rail.hpp"
+#include "ucs/sys/fd.hpp"
+
+namespace tagwire::proto {
+
+class Wakeup {
+  public:
+    /// Makes the event, with which ring() works. UCS_ERR_IO_ERROR: there are no descriptors left.
+    ucs_status_t create();
+    /// Makes the rest, at the first call. UCS_ERR_UNSUPPORTED: an interface has no events.
+    ucs_status_t open(std::span<const std::unique_ptr<Rail>> rails);
+    bool is_open() const { return static_cast<bool>(epoll_); }
+    int fd() const { return epoll_.get(); }
+
+    /// `deadline_ns` as clock_now_ns(); UINT64_MAX: none. UCS_ERR_BUSY: something has come. An
+    /// earlier ring() no longer counts.
+    ucs_status_t arm(std::span<const std::unique_ptr<Rail>> rails, std::uint64_t deadline_ns);
+    /// Makes the descriptor readable. Any thread, also in a signal handler.
+    void ring() const;
+
+  private:
+    bool add(int fd) const;
+
+    ucs::UniqueFd epoll_;
+    ucs::UniqueFd timer_;
+    ucs::UniqueFd event_;
+};
+
+}  // namespace tagwire::proto

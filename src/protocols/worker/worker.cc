@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/worker.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "protocols/worker/worker_messages.hpp"
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
+
+namespace tagwire::proto {
+
+ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
+                            std::unique_ptr<Worker>* worker_p) {
+    std::unique_ptr<Worker> worker(new Worker(context, params));
+    const ucs_status_t status = worker->open();
+    if (status == UCS_OK)
+        *worker_p = std::move(worker);
+    return status;
+}
+
+ucs_status_t Worker::open() {
+    ucs_status_t status = requests_.open(options());
+    if (status == UCS_OK)
+        status = waiting_.create();
+    if (status == UCS_OK)
+        status = ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &async_);
+    if (status == UCS_OK)
+        status = uct_worker_create(async_, UCS_THREAD_MODE_SERIALIZED, &uct_);
+    if (status != UCS_OK)
+        return status;
+    open_rails();
+    if ((status = check_scheme()) != UCS_OK || (status = plan_stripes()) != UCS_OK ||
+        (status = open_device_tags()) != UCS_OK)
+        return status;
+    for (const auto& [transport, rank] : first_contacts()) {
+        Rail* rail = rail_of(transport);
+        if (rail == nullptr)
+            continue;
+        rail->enable();
+        const auto device = rail->device_address();
+        const auto iface = rail->iface_address();
+        address_ = pack({id_,
+                         std::string(transport),
+                         {device.begin(), device.end()},
+                         {iface.begin(), iface.end()}});
+        TW_CHECK(address_.size() <= TW_ADDRESS_BYTES_MAX);
+        return UCS_OK;
+    }
+    TW_LOG_ERROR("worker: no interface that takes first contact could be opened; these may: %s",
+                 first_contact_names().c_str());
+    return UCS_ERR_NO_DEVICE;
+}
+
+// A rail that cannot be opened is left out, with the reason in the log.
+void Worker::open_rails() {
+    const auto matches = [](const auto& rail) { return rail->matches_tags(); };
+    constexpr TagCallbacks callbacks{
+        [](void* arg, void* data, size_t length, unsigned flags, uct_tag_t tag, uint64_t imm,
+           void**) {
+            return static_cast<Worker*>(arg)->device_tags_->on_eager(data, length, flags, tag, imm);
+        },
+        [](void* arg, unsigned, uint64_t tag, const void* header, unsigned length, uint64_t, size_t,
+           const void*) {
+            return static_cast<Worker*>(arg)->device_tags_->on_request(header, length, tag);
+        }};
+    for (const Resource& resource : context_.resources()) {
+        if (rails_.size() == UINT8_MAX)
+            break;
+        auto rail =
+            std::make_unique<Rail>(*this, static_cast<std::uint8_t>(rails_.size()), resource);
+        const auto failed = [](void* arg, uct_ep_h ep, ucs_status_t status) {
+            static_cast<Worker*>(arg)->own_peers_.lane_failed(ep, status);
+            return UCS_OK;
+        };
+        const bool may_match = options().tag_offload && std::ranges::none_of(rails_, matches);
+        const ucs_status_t status =
+            rail->open(uct_, failed, this, may_match ? &callbacks : nullptr);
+        if (status != UCS_OK) {
+            TW_LOG_WARN("worker: %s on %s is not used: %s", rail->transport(), rail->device(),
+                        ucs_status_string(status));
+            continue;
+        }
+        set_message_handlers(*rail, *this);
+        rails_.push_back(std::move(rail));
+    }
+}
+
+/// A way that is asked for by name must be one that some transport has.
+ucs_status_t Worker::check_scheme() const {
+    const RndvScheme scheme = options().scheme();
+    const auto has = [&](const auto& rail) {
+        return scheme == RndvScheme::kGet ? rail->can_get() : rail->can_put();
+    };
+    const bool is_free = scheme == RndvScheme::kAuto || scheme == RndvScheme::kCopy;
+    if (is_free || rails_.empty() || std::ranges::any_of(rails_, has))
+        return UCS_OK;
+    TW_LOG_ERROR("TAGWIRE_RNDV_SCHEME=%s: none of the transports in use can %s; auto and copy work",
+                 scheme == RndvScheme::kGet ? "get" : "put",
+                 scheme == RndvScheme::kGet ? "read a peer's memory" : "write a peer's memory");
+    return UCS_ERR_UNSUPPORTED;
+}
+
+/// So many rails as were asked for must be there, whether or not they lead to each peer.
+ucs_status_t Worker::plan_stripes() {
+    const auto wanted = static_cast<std::size_t>(options().rndv_rails);
+    const auto usable = static_cast<std::size_t>(
+        std::ranges::count_if(rails_, [](const auto& rail) { return rail->can_stripe(); }));
+    if (wanted > 1 && !rails_.empty() && usable < wanted) {
+        TW_LOG_ERROR(
+            "TAGWIRE_RNDV_RAILS=%zu: %zu of the transports in use can read and write a peer's "
+            "memory; each device of each of them is one rail",
+            wanted, usable);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    for (const auto& rail : rails_)
+        rail->plan_stripes(rails_);
+    return UCS_OK;
+}
+
+/// One device matches: a receive can be with one only.
+ucs_status_t Worker::open_device_tags() {
+    if (!options().tag_offload || rails_.empty())
+        return UCS_OK;
+    const auto found =
+        std::ranges::find_if(rails_, [](const auto& rail) { return rail->matches_tags(); });
+    if (found == rails_.end()) {
+        TW_LOG_ERROR(
+            "TAGWIRE_TAG_OFFLOAD=y: no device in use matches tags; `tagwire info devices` "
+            "says why (tag_matching)");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    receives_long = true;
+    (*found)->enable();
+    own_device_tags_ = std::make_unique<DeviceTags>(*this, **found, context_.tag_sender_mask);
+    device_tags_ = own_device_tags_.get();
+    return UCS_OK;
+}
+
+Worker::~Worker() {
+    requests_.silence();
+    if (device_tags_ != nullptr)
+        device_tags_->close();
+    endpoints_.for_each([](Endpoint& ep) {
+        ep.closing().say_reset(true);
+        ep.fail(UCS_ERR_CANCELED);
+    });
+    while (Request* request = late_.front())
+        end_late(*request, UCS_ERR_CANCELED);
+    matches_.clear();
+    requests_.clear();
+    own_peers_.clear();
+    rails_.clear();
+    uct_worker_destroy(uct_);
+    ucs_async_context_destroy(async_);
+}
+
+unsigned Worker::progress_slowly() {
+    if (is_in_progress()) {
+        if (!std::exchange(has_refused_progress_, true))
+            TW_LOG_ERROR("tw_worker_progress: called from a callback, where it does nothing");
+        return 0;
+    }
+    if (!is_watched())
+        return progress_all();
+    return waiting_.progress();
+}
+
+unsigned Worker::progress_all() {
+    attention_.begin_progress();
+    // First, so that ends are reported in the order in which they were seen.
+    const unsigned count = run_slow_work();
+    return count + advance();
+}
+
+std::uint64_t Worker::look_at_clock_next() {
+    calls_left_ = 1;
+    return endpoints_.size() == 0 ? UINT64_MAX : next_look_ns_;
+}
+
+unsigned Worker::look_around() {
+    calls_left_ = kCallsPerLook;
+    const unsigned count = look_at_rails();
+    look_at_peers();
+    return count;
+}
+
+/// A peer may choose a rail that this side has no endpoint on, and come without being asked. The
+/// first message makes the rail one that each call progresses.
+unsigned Worker::look_at_rails() {
+    unsigned count = 0;
+    for (const auto& rail : rails_) {
+        if (rail->is_enabled())
+            continue;
+        count += rail->look();
+        calls_left_ = kCallsPerRailLook;
+    }
+    return count;
+}
+
+// A worker that waits for a peer sends nothing, and so would not learn that the peer has died.
+void Worker::look_at_peers() {
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now < next_look_ns_)
+        return;
+    next_look_ns_ = now + std::min(options().liveness_interval_ns, UINT64_MAX - now);
+    endpoints_.for_each([](Endpoint& ep) { ep.check(); });
+}
+
+unsigned Worker::run_slow_work() {
+    attention_.take_slow_work();
+    unsigned count = own_peers_.fail_lanes();
+    count += requests_.run_deferred();
+    const unsigned told = own_peers_.run_notices();
+    attention_.count_events(told);
+    count += told;
+    if (requests_.has_deferred())
+        ask_slow_work();
+    own_peers_.run_wireup();
+    count += own_peers_.end_connections();
+    return count + own_peers_.destroy_retired();
+}
+
+void Worker::cancel(Request& request) {
+    if (request.has_ended)
+        return;
+    if (request.kind == RequestKind::kReceive) {
+        if (request.is_posted) {
+            if (request.is_whole && DeviceTags::cancel(request, UCS_ERR_CANCELED))
+                return;
+            own_receiver_.unpost(request);
+            if ((request.flags & TW_OP_MULTI_RECV) != 0)
+                return own_receiver_.close_multi(request, UCS_ERR_CANCELED);
+            finish(request, UCS_ERR_CANCELED);
+        }
+    } else if (request.ep != nullptr) {
+        request.ep->cancel(request);
+    }
+}
+
+void Worker::query(tw_worker_attr_t* attr) const {
+    attr->id = id_;
+    attr->thread_mode = params_.thread_mode;
+    attr->inject_bytes_max = options().inject_bytes;
+    attr->multi_recv_bytes_min = limits.multi_recv_bytes_min;
+    attr->buffered_bytes_limit = limits.buffered_bytes_limit;
+    attr->buffered_bytes_min = limits.buffered_bytes_min;
+    attr->endpoints = endpoints_.size();
+}
+
+void Worker::describe(tw_describe_cb_t cb, void* arg) {
+    const auto tell = [&](const std::string& key, const std::string& value) {
+        cb(arg, key.c_str(), value.c_str());
+    };
+    tell("worker_id", fmt::format("{:016x}", id_));
+    tell("address_bytes", fmt::format("{}", address_.size()));
+    tell("peers",
+         fmt::format("{} connected, {} remembered", endpoints_.size(), own_peers_.remembered()));
+    for (const auto& rail : rails_) {
+        if (rail->is_auxiliary) {
+            tell(fmt::format("rail_{}", rail->index()),
+                 fmt::format("{}:{}, for first contact only", rail->transport(), rail->device()));
+            continue;
+        }
+        tell(fmt::format("rail_{}", rail->index()),
+             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes, of copied buffers {}, {} "
+                         "bytes of messages over several rails",
+                         rail->transport(), rail->device(), rail->latency() * 1e9,
+                         rail->selection().rndv_from(BufferKind::kPlain),
+                         rail->selection().rndv_from(BufferKind::kUnmapped), rail->striped_bytes));
+    }
+    if (device_tags_ != nullptr)
+        tell("tag_offload", device_tags_->description());
+    tell("unexpected", matches_.description());
+    if (RegCache* cache = context_.cache())
+        tell("registration_cache", cache->description());
+    endpoints_.for_each([&](Endpoint& ep) {
+        tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
+    });
+}
+
+}  // namespace tagwire::proto

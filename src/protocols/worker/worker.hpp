@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A worker as a whole: its parts, their progress, and how calls of the API enter it.
+//
+// 1. Callbacks of the program run inside progress only; ends seen elsewhere wait for it.
+// 2. Every message of a peer is checked before anything of it is used; one that cannot be is
+//    dropped and counted (kGarbage).
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "protocols/eager/receiver.hpp"
+#include "protocols/offload/device_tags.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/waiting.hpp"
+#include "protocols/worker/worker_core.hpp"
+
+namespace tagwire::proto {
+
+/// On cache lines of its own: workers of several threads lie one behind the other in the heap.
+class alignas(128) Worker : public WorkerCore {
+  public:
+    static ucs_status_t create(Context& context, const tw_worker_params_t& params,
+                               std::unique_ptr<Worker>* worker_p);
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+    ~Worker();
+
+    const std::vector<std::byte>& address() const { return address_; }
+    void query(tw_worker_attr_t* attr) const;
+    void describe(tw_describe_cb_t cb, void* arg);
+    ucs::CounterSet counters() const { return set_of(counters_); }
+    void cancel(Request& request);
+
+    unsigned progress() {
+        if (attention_.is_needed()) [[unlikely]]
+            return progress_slowly();
+        return advance();
+    }
+    /// Slow work, then the transports.
+    unsigned progress_all();
+
+    // ---- Waiting
+
+    Waiting& waiting() { return waiting_; }
+    /// The descriptor is armed, or a thread sleeps.
+    bool is_watched() const { return attention_.is_watched(); }
+    void set_watched(bool is_watched) { attention_.set_watched(is_watched); }
+    /// There is something to progress, or to poll.
+    bool has_work() const { return attention_.has_slow_work() || requests_.has_completions(); }
+    /// The next call of progress looks at the clock. The time of the next look, in nanoseconds;
+    /// UINT64_MAX: none.
+    std::uint64_t look_at_clock_next();
+
+  private:
+    Worker(Context& context, const tw_worker_params_t& params)
+        : WorkerCore(context, params, own_peers_, own_receiver_) {}
+    ucs_status_t open();
+    ucs_status_t open_device_tags();
+    void open_rails();
+    ucs_status_t check_scheme() const;
+    ucs_status_t plan_stripes();
+    unsigned advance() {
+        attention_.begin_progress();
+        unsigned count = uct_worker_progress(uct_);
+        if (--calls_left_ == 0) [[unlikely]]
+            count += look_around();
+        attention_.end_progress();
+        return count;
+    }
+    unsigned progress_slowly();
+    unsigned run_slow_work();
+    unsigned look_around();
+    unsigned look_at_rails();
+    void look_at_peers();
+
+    /// Calls of progress between two looks at the clock, and at rails that nobody uses.
+    static constexpr unsigned kCallsPerLook = 1024;
+    static constexpr unsigned kCallsPerRailLook = 128;
+
+    std::vector<std::byte> address_;
+    ucs_async_context_t* async_ = nullptr;
+    uct_worker_h uct_ = nullptr;
+    unsigned calls_left_ = kCallsPerLook;  // before the clock is looked at
+    bool has_refused_progress_ = false;
+    std::uint64_t next_look_ns_ = 0;
+    std::unique_ptr<DeviceTags> own_device_tags_;
+    PeerTable own_peers_{*this, params_};
+    Receiver own_receiver_{*this};
+    Waiting waiting_{*this};
+};
+
+inline Worker& worker_of(tw_worker_h handle) {
+    return *static_cast<Worker*>(handle);
+}
+
+inline Worker& worker_of(WorkerCore& core) {
+    return static_cast<Worker&>(core);
+}
+
+/// Held by every call of the API on a worker.
+class Entry {
+  public:
+    explicit Entry(WorkerCore& worker) : worker_(worker) {
+        if (worker.is_multi)
+            worker.lock.lock();
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() {
+        if (worker_.is_multi)
+            worker_.lock.unlock();
+    }
+
+  private:
+    WorkerCore& worker_;
+};
+
+/// Held by every call that may leave work to progress: behind Entry, it wakes who sleeps.
+class LeavesWork {
+  public:
+    explicit LeavesWork(WorkerCore& core) : worker_(worker_of(core)) {}
+    LeavesWork(const LeavesWork&) = delete;
+    LeavesWork& operator=(const LeavesWork&) = delete;
+    ~LeavesWork() {
+        if (worker_.is_watched()) [[unlikely]]
+            worker_.waiting().settle(true);
+    }
+
+  private:
+    Worker& worker_;
+};
+
+}  // namespace tagwire::proto

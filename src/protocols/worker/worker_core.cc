@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/worker_core.hpp"
+
+#include <sys/random.h>
+
+#include "ucs/debug/check.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+std::uint64_t random_id() {
+    std::uint64_t id = 0;
+    while (id == 0)
+        TW_CHECK(getrandom(&id, sizeof id, 0) == sizeof id);
+    return id;
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
+                       Receiver& receiver)
+    : is_multi(params.thread_mode == TW_THREAD_MULTI),
+      limits{context.options().multi_recv_min, context.options().buffered_limit,
+             context.options().buffered_min},
+      receives_long(is_multi),
+      context_(context),
+      params_(params),
+      id_(random_id()),
+      peers_(peers),
+      receiver_(receiver) {
+    ++context_.users;
+}
+
+WorkerCore::~WorkerCore() {
+    --context_.users;
+}
+
+Rail* WorkerCore::rail_of(std::string_view transport) const {
+    for (const auto& rail : rails_)
+        if (transport == rail->transport())
+            return rail.get();
+    return nullptr;
+}
+
+/// Messages of a peer may be on their way, or wait in a queue of ours, when its endpoint goes.
+ucs_status_t WorkerCore::of_nobody(std::uint32_t sender, const char* what, std::size_t length) {
+    if (!endpoints_.is_past(sender))
+        return garbage(what, length);
+    count(WorkerCounter::kLate);
+    TW_LOG_DEBUG("%s of %zu bytes is late: its endpoint has gone", what, length);
+    return UCS_OK;
+}
+
+bool WorkerCore::drop(const char* what, std::size_t length) {
+    garbage(what, length);
+    return false;
+}
+
+ucs_status_t WorkerCore::garbage(const char* what, std::size_t length) {
+    count(WorkerCounter::kGarbage);
+    TW_LOG_DEBUG("%s of %zu bytes is dropped", what, length);
+    return UCS_OK;
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The core of a worker: the state that its parts share, and the end of every request.
+//
+//     Worker (worker.hpp): progress, waiting
+//       |-- PeerTable, Receiver, DeviceTags     know the core, and each other by it
+//       '-- WorkerCore                          rails, requests, name spaces, counters, lock
+//
+// Parts hold a WorkerCore&, and include the headers of those other parts that they call.
+#pragma once
+
+#include <uct/api/uct.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "protocols/api/tw_context.h"
+#include "protocols/index/id_table.hpp"
+#include "protocols/match/match_table.hpp"
+#include "protocols/request/attention.hpp"
+#include "protocols/request/context.hpp"
+#include "protocols/request/rail.hpp"
+#include "protocols/request/request.hpp"
+#include "protocols/request/request_table.hpp"
+#include "protocols/worker/worker_counters.hpp"
+#include "ucs/sys/recursive_lock.hpp"
+
+// NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
+struct tw_worker {};
+
+namespace tagwire::proto {
+
+class DeviceTags;
+class Endpoint;
+class PeerTable;
+class Receiver;
+
+class WorkerCore : public tw_worker {
+  public:
+    WorkerCore(const WorkerCore&) = delete;
+    WorkerCore& operator=(const WorkerCore&) = delete;
+
+    Context& context() const { return context_; }
+    const Options& options() const { return context_.options(); }
+    std::uint64_t id() const { return id_; }
+    std::span<const std::unique_ptr<Rail>> rails() const { return rails_; }
+    Rail* rail_of(std::string_view transport) const;
+    void count(WorkerCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
+
+    // ---- Parts
+
+    RequestTable& requests() { return requests_; }
+    MatchTable& matches() { return matches_; }
+    MatchSpace& space(bool is_tagged) { return matches_.space(is_tagged); }
+    /// Endpoints by the ids that their peers name them with.
+    IdTable<Endpoint>& endpoints() { return endpoints_; }
+    PeerTable& peers() { return peers_; }
+    Receiver& receiver() { return receiver_; }
+    /// Where a device matches tags; else nullptr.
+    DeviceTags* device_tags() const { return device_tags_; }
+
+    // ---- Events
+
+    /// A callback of this worker is running, in the calling thread.
+    bool is_in_progress() const { return attention_.is_in_progress(); }
+    void ask_slow_work() { attention_.ask_slow_work(); }
+    /// The program may go on: an operation that it had to repeat is possible now.
+    void count_event() { attention_.count_events(); }
+    /// The number of events that the program may have seen: it grows when an operation ends, a
+    /// message comes that nobody waits for, or an endpoint fails.
+    std::uint64_t ends() const {
+        return attention_.events() + counters_.value(WorkerCounter::kRxExpected) +
+               counters_.value(WorkerCounter::kRxUnexpected);
+    }
+
+    // ---- Ends of requests (request_ends.cc)
+
+    /// It has gone, or has matched, and ends later: in the endpoint's list of such.
+    void set_outstanding(Request& request, Endpoint& ep);
+    /// The operation has ended.
+    void finish(Request& request, ucs_status_t status);
+    /// As finish(), once no device moves data of it: whatever the transport, reads and writes that
+    /// did not end with their lane are waited for, so that the program gets its buffer back unused.
+    /// The failure of the endpoint is told after that.
+    void finish_late(Request& request, ucs_status_t status);
+    void end_late(Request& request, ucs_status_t status);
+    /// The endpoint goes: requests of it that end late do not come back to it.
+    void drop_late(const Endpoint& ep);
+    /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
+    CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
+
+    // ---- Messages that are dropped; UCS_OK, false
+
+    /// It is malformed, or cannot come now.
+    ucs_status_t garbage(const char* what, std::size_t length);
+    bool drop(const char* what, std::size_t length);
+    /// It is of a sender that has no endpoint.
+    ucs_status_t of_nobody(std::uint32_t sender, const char* what, std::size_t length);
+
+    const bool is_multi;
+    tw_worker_limits_t limits;
+    bool receives_long;  // receives cannot be posted on the fast path: there is a lock, or a device
+    ucs::RecursiveLock lock;  // with is_multi
+
+  protected:
+    WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
+               Receiver& receiver);
+    ~WorkerCore();
+
+    Context& context_;
+    const tw_worker_params_t params_;
+    const std::uint64_t id_;
+    std::vector<std::unique_ptr<Rail>> rails_;
+    Attention attention_;
+    IdTable<Endpoint> endpoints_;
+    MatchTable matches_{*this, options()};
+    RequestTable requests_{*this, attention_};
+    RequestList late_;  // of endpoints that are gone; devices still move data of theirs
+    WorkerCounters counters_;
+    PeerTable& peers_;
+    Receiver& receiver_;
+    DeviceTags* device_tags_ = nullptr;
+};
+
+}  // namespace tagwire::proto

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/worker_counters.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
+    {WorkerCounter::kTxShort, "tx_short", "messages",
+     "short messages sent in one piece on the fast path"},
+    {WorkerCounter::kTxEager, "tx_eager", "messages",
+     "eager messages sent in one piece, copied by the transport"},
+    {WorkerCounter::kTxParts, "tx_parts", "parts",
+     "parts of eager messages that are longer than one piece"},
+    {WorkerCounter::kTxRndv, "tx_rndv", "messages", "messages announced by a rendezvous request"},
+    {WorkerCounter::kTxQueued, "tx_queued", "messages",
+     "messages that had to wait for the transport, the peer or a fence"},
+    {WorkerCounter::kRxExpected, "rx_expected", "messages",
+     "messages that matched a posted receive when they arrived"},
+    {WorkerCounter::kRxUnexpected, "rx_unexpected", "messages",
+     "messages that arrived before a matching receive was posted"},
+    {WorkerCounter::kRxRndv, "rx_rndv", "messages", "messages received by rendezvous"},
+    {WorkerCounter::kRndvGet, "rndv_get", "messages",
+     "rendezvous messages received by reading the sender's memory"},
+    {WorkerCounter::kRndvPut, "rndv_put", "messages",
+     "rendezvous messages received because the sender wrote them"},
+    {WorkerCounter::kRndvCopy, "rndv_copy", "messages",
+     "rendezvous messages received in pieces that the sender sent"},
+    {WorkerCounter::kRndvFallback, "rndv_fallback", "messages",
+     "rendezvous messages moved in another way than TAGWIRE_RNDV_SCHEME asked for"},
+    {WorkerCounter::kRndvStriped, "rndv_striped", "messages",
+     "rendezvous messages read or written by this side over several rails"},
+    {WorkerCounter::kRndvRailBytes, "rndv_rail_bytes", "bytes",
+     "bytes of rendezvous messages moved by other rails than the lane"},
+    {WorkerCounter::kRndvRailLost, "rndv_rail_lost", "parts",
+     "parts of rendezvous messages that the lane moved because a rail had failed"},
+    {WorkerCounter::kRegCached, "reg_cached", "buffers", "buffers found in the registration cache"},
+    {WorkerCounter::kRegMade, "reg_made", "buffers",
+     "buffers registered for the registration cache"},
+    {WorkerCounter::kRegRefused, "reg_refused", "buffers",
+     "buffers that the registration cache had no room for, or that a device refused"},
+    {WorkerCounter::kTxTagged, "tx_tagged", "messages",
+     "tagged messages sent for a device to match"},
+    {WorkerCounter::kTxPlaceholders, "tx_placeholders", "messages",
+     "messages for a matching device that an active message announced"},
+    {WorkerCounter::kTagGiven, "tag_given", "receives",
+     "receives posted to a device that matches tags"},
+    {WorkerCounter::kTagMatched, "tag_matched", "messages", "messages that a device matched"},
+    {WorkerCounter::kTagBounced, "tag_bounced", "receives",
+     "receives posted to a device with a buffer of the library's"},
+    {WorkerCounter::kTagTakenBack, "tag_taken_back", "receives",
+     "receives of a device that a message matched in software after all"},
+    {WorkerCounter::kTagRecalled, "tag_recalled", "receives",
+     "receives taken from a device because of a new peer"},
+    {WorkerCounter::kTagKeptKind, "tag_kept_kind", "receives",
+     "receives not posted to a device: of one source, or buffered"},
+    {WorkerCounter::kTagKeptOrder, "tag_kept_order", "receives",
+     "receives not posted to a device: they could overtake an older one that no device has"},
+    {WorkerCounter::kTagKeptPeers, "tag_kept_peers", "receives",
+     "receives not posted to a device: a peer on another transport could match them"},
+    {WorkerCounter::kTagKeptFull, "tag_kept_full", "receives",
+     "receives not posted to a device: its list was full"},
+    {WorkerCounter::kHeldData, "held_data", "times",
+     "requests to a peer to send no data of rendezvous"},
+    {WorkerCounter::kHeld, "held", "times", "requests to a peer to send nothing"},
+    {WorkerCounter::kOrphansDropped, "orphans_dropped", "messages",
+     "complete messages of peers that are gone, dropped to stay within TAGWIRE_UNEXPECTED_BYTES "
+     "and TAGWIRE_UNEXPECTED_MAX"},
+    {WorkerCounter::kLate, "late", "messages",
+     "messages dropped because their endpoint had been closed or had failed"},
+    {WorkerCounter::kGarbage, "garbage", "messages", "malformed or impossible messages dropped"},
+});
+
+}  // namespace
+
+ucs::CounterSet set_of(const WorkerCounters& counters) {
+    return counters.set(kCounters);
+}
+
+}  // namespace tagwire::proto

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "protocols/worker/worker_messages.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "protocols/eager/receiver.hpp"
+#include "protocols/match/arrival.hpp"
+#include "protocols/transfer/stripe.hpp"
+#include "protocols/worker/fast_path.hpp"
+#include "protocols/worker/peer_table.hpp"
+#include "protocols/worker/worker_core.hpp"
+#include "ucs/log/log.hpp"
+
+namespace tagwire::proto {
+
+namespace {
+
+/// `data` and `length`: what is behind the header.
+ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep, Header header,
+                                   const std::byte* data, std::size_t length) {
+    if ((header.flags & kAnnounced) != 0) {
+        worker.receiver().announce(ep, AmId::kEager, header, {data, length});
+        return UCS_OK;
+    }
+    Request* request = nullptr;
+    if ((header.flags & ~std::uint32_t{kTagged | kImm}) == 0) {
+        std::uint64_t imm = 0;
+        const std::size_t before = (header.flags & kImm) != 0 ? sizeof imm : 0;
+        if (length < before)
+            return worker.garbage("eager message", length);
+        std::memcpy(&imm, data, before);
+        request = match(worker, worker.space((header.flags & kTagged) != 0), header.tag, ep.source);
+        const std::size_t bytes = length - before;
+        if (request != nullptr && is_short(*request, bytes)) {
+            if (bytes > kShortCopyMax)
+                end_short<true>(worker, *request, ep, header, data + before, bytes, imm);
+            else
+                end_short<false>(worker, *request, ep, header, data + before, bytes, imm);
+            return UCS_OK;
+        }
+    }
+    worker.receiver().take_eager(ep, header, {data, length}, request);
+    return UCS_OK;
+}
+
+ucs_status_t on_long_eager(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    Header header;
+    if (!decode({data, length}, &header))
+        return worker.garbage("eager message", length);
+    Endpoint* ep = worker.endpoints().find(header.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(header.sender, "message", length);
+    return on_eager_among_others(worker, *ep, header, data + sizeof header, length - sizeof header);
+}
+
+ucs_status_t on_eager(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    Header header;
+    if (length - sizeof header > kShortCopyMax) [[unlikely]]  // or shorter than a header
+        return on_long_eager(worker, data, length);
+    std::memcpy(&header, data, sizeof header);
+    Endpoint* ep = worker.endpoints().find(header.sender);
+    if (ep == nullptr) [[unlikely]]
+        return worker.of_nobody(header.sender, "message", length);
+    // The earliest receive of all, as for most messages; nothing here calls before the callback.
+    if (header.flags == kTagged) [[likely]] {
+        PostedReceives& posted = worker.space(true).posted;
+        auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
+        if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
+            posted.take_first();
+            end_short<false>(worker, *request, *ep, header, data + sizeof header,
+                             length - sizeof header, 0);
+            return UCS_OK;
+        }
+    }
+    return on_eager_among_others(worker, *ep, header, data + sizeof header, length - sizeof header);
+}
+
+ucs_status_t on_rts(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    Header header;
+    if (!decode({data, length}, &header))
+        return worker.garbage("rendezvous", length);
+    Endpoint* ep = worker.endpoints().find(header.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(header.sender, "rendezvous", length);
+    const WireBytes behind{data + sizeof header, length - sizeof header};
+    if ((header.flags & kAnnounced) != 0)
+        worker.receiver().announce(*ep, AmId::kRts, header, behind);
+    else
+        worker.receiver().take_rndv(*ep, header, behind, nullptr);
+    return UCS_OK;
+}
+
+ucs_status_t on_part(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    PartMessage part;
+    if (!decode({data, length}, &part))
+        return worker.garbage("part of a message", length);
+    Endpoint* ep = worker.endpoints().find(part.part.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(part.part.sender, "part of a message", length);
+    return worker.receiver().take_part(*ep, part.data)
+               ? UCS_OK
+               : worker.garbage("part of a message", length);
+}
+
+ucs_status_t on_data(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    DataMessage message;
+    if (!decode({data, length}, &message))
+        return worker.garbage("data of a rendezvous", length);
+    const Endpoint* ep = worker.endpoints().find(message.head.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.head.sender, "data of a rendezvous", length);
+    return worker.receiver().take_data(*ep, message)
+               ? UCS_OK
+               : worker.garbage("data of a rendezvous", length);
+}
+
+ucs_status_t on_rtr(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    RtrMessage message;
+    if (!decode({data, length}, &message))
+        return worker.garbage("offer to write", length);
+    Endpoint* ep = worker.endpoints().find(message.rtr.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.rtr.sender, "offer to write", length);
+    if (ep->state() != EpState::kReady)
+        return worker.garbage("offer to write", length);
+    if (!ep->rndv().on_rtr(message, worker.requests().find(message.rtr.send_id)))
+        worker.count(WorkerCounter::kGarbage);
+    return UCS_OK;
+}
+
+ucs_status_t on_control(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    Control message;
+    if (!decode({data, length}, &message))
+        return worker.garbage("control message", length);
+    Endpoint* ep = worker.endpoints().find(message.sender);
+    if (ep == nullptr)
+        return worker.of_nobody(message.sender, "control message", length);
+    ep->on_control(message);
+    return UCS_OK;
+}
+
+ucs_status_t on_wireup(WorkerCore& worker, const std::byte* data, std::size_t length) {
+    Wireup wireup;
+    WireBytes behind;
+    if (!decode({data, length}, &wireup, &behind))
+        return worker.garbage("wire-up", length);
+    if (wireup.version != kWireVersion || wireup.to != worker.id()) {
+        TW_LOG_ERROR(
+            "wire-up of worker %016lx: version %u, for worker %016lx: this one is "
+            "version %u of %016lx",
+            wireup.from, wireup.version, wireup.to, kWireVersion, worker.id());
+        return worker.garbage("wire-up", length);
+    }
+    if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello) {
+        HelloMessage hello;
+        const bool is_taken =
+            decode(behind, &hello) && worker.peers().on_hello(wireup.from, std::move(hello));
+        return is_taken ? UCS_OK : worker.garbage("hello", length);
+    }
+    OfferMessage message;
+    if (!decode(behind, &message))
+        return worker.garbage("offer", length);
+    Endpoint* ep = worker.peers().endpoint_to(wireup.from);
+    if (ep == nullptr)
+        return worker.garbage("offer of nobody", length);
+    if (message.offer.id != ep->id)
+        return UCS_OK;  // of an earlier connection
+    switch (static_cast<WireupOp>(wireup.op)) {
+        case WireupOp::kOffer:
+            ep->connector().on_offer(message);
+            break;
+        case WireupOp::kReady:
+            ep->connector().on_ready(message.offer);
+            break;
+        case WireupOp::kRefuse:
+            ep->connector().on_refuse(message.offer);
+            break;
+        case WireupOp::kStripeOffer:
+            ep->stripes().on_offer(message);
+            break;
+        case WireupOp::kStripeReady:
+            ep->stripes().on_ready(message.offer);
+            break;
+        default:
+            ep->stripes().on_refuse(message.offer);
+            break;
+    }
+    return UCS_OK;
+}
+
+using Handler = ucs_status_t (*)(WorkerCore&, const std::byte*, std::size_t);
+
+template <Handler kHandler>
+ucs_status_t handle(void* arg, void* data, size_t length, unsigned) {
+    return kHandler(*static_cast<WorkerCore*>(arg), static_cast<const std::byte*>(data), length);
+}
+
+}  // namespace
+
+void set_message_handlers(const Rail& rail, WorkerCore& worker) {
+    const auto set = [&](AmId id, uct_am_callback_t handler) {
+        uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(id), handler, &worker, 0);
+    };
+    set(AmId::kEager, handle<on_eager>);
+    set(AmId::kPart, handle<on_part>);
+    set(AmId::kRts, handle<on_rts>);
+    set(AmId::kRtr, handle<on_rtr>);
+    set(AmId::kData, handle<on_data>);
+    set(AmId::kControl, handle<on_control>);
+    set(AmId::kWireup, handle<on_wireup>);
+}
+
+}  // namespace tagwire::proto
