@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The messaging layer of tagwire: tagged and untagged messages between workers of any processes,
-// over every transport that leads from one to the other.
-//
-//     tw_context_create -> context --- tw_worker_create -> worker --- tw_ep_create -> endpoint
-//                            |                               |
-//                        tw_mem_map                 tw_tag_recv, progress, completions
-//
-// A program carries the address of each worker (tw_worker_address(), at most 64 bytes) to the
-// others, makes an endpoint for each that it sends to, and sends; receiving needs none.
-// docs/reference/messaging.md is the guide.
-//
-// Threads: a context may be used by any thread. A worker with its endpoints and requests belongs to
-// one thread, or to whoever holds the program's lock (TW_THREAD_SERIALIZED); with TW_THREAD_MULTI
-// any thread may call at any time. Callbacks run inside tw_worker_progress() and may call
-// everything but progress.
-//
-// After fork() the child uses no handle of its parent, not even to close it: it opens a context of
-// its own. The parent goes on undisturbed.
-//
-// Outputs are written on success only. Invalid arguments are logged with the reason and give
-// TW_ERR_INVALID_PARAM, unless the call documents another status.
-//
-// This header needs none of the transport API and may be included beside UCX's headers.
+
+/// \file
+/// The messaging layer: tagged and untagged messages between workers of any processes, over every
+/// transport that leads from one to the other.
+///
+///     tw_context_create -> context --- tw_worker_create -> worker --- tw_ep_create -> endpoint
+///                            |                               |
+///                        tw_mem_map                 tw_tag_recv, progress, completions
+///
+/// A program carries the address of each worker (tw_worker_address(), at most 64 bytes) to the
+/// others, makes an endpoint for each that it sends to, and sends; receiving needs no endpoint.
+/// docs/reference/messaging.md is the users' page. This header includes nothing of the transport
+/// API and may be included beside UCX's headers.
+///
+/// \par Arguments
+/// Outputs are written on success only, unless the call documents otherwise. Invalid arguments are
+/// logged with the reason and give TW_ERR_INVALID_PARAM, unless the call documents another status.
+///
+/// \par Threads
+/// A context may be used by any thread. A worker with its endpoints and requests belongs to the
+/// thread that made it (TW_THREAD_SINGLE), to one thread at a time (TW_THREAD_SERIALIZED), or to
+/// any thread at any time (TW_THREAD_MULTI). Callbacks run inside progress and may call everything
+/// but progress and the calls that wait.
+///
+/// \par Fork
+/// After fork() the child uses no handle of its parent, not even to close it: it opens a context of
+/// its own. The parent goes on undisturbed.
 #ifndef TAGWIRE_H
 #define TAGWIRE_H
 

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Lets the processes of one job learn each other's addresses before they can exchange messages:
-// each has a rank, 0 to size - 1, and all of them call the same operations in the same order.
-//
-//     tw_bootstrap_h job;
-//     tw_status_t status = tw_bootstrap_create(NULL, &job);
-//     if (status == TW_OK)
-//         status = tw_bootstrap_allgather(job, mine, bytes, all);
-//     if (status != TW_OK)
-//         fprintf(stderr, "%s\n", tw_bootstrap_last_error());
-//
-// Methods: PMIx (Open MPI's mpirun, Slurm and others), TCP with rank 0 in the middle, files in a
-// shared directory, and a job of one process. docs/reference/bootstrap.md compares them.
-//
-// Calls block, and never without end: each has the time limit of the job. A failure is final for
-// the job: the call says what went wrong, which ranks are missing where that is known, and each
-// later one but tw_bootstrap_destroy() returns the same status.
-//
-// Threads: a handle belongs to one thread at a time; different handles are independent, but all
-// ranks make those of method PMIX in the same order. After a fork the child does not use inherited
-// handles.
-//
-// This header includes nothing of ucs/ or uct/ and may be included beside UCX's headers.
+
+/// \file
+/// Lets the processes of one job learn each other's addresses before they can exchange messages:
+/// each has a rank, 0 to size - 1, and all of them call the same operations in the same order.
+///
+///     tw_bootstrap_h job;
+///     tw_status_t status = tw_bootstrap_create(NULL, &job);
+///     if (status == TW_OK)
+///         status = tw_bootstrap_allgather(job, mine, bytes, all);
+///     if (status != TW_OK)
+///         fprintf(stderr, "%s\n", tw_bootstrap_last_error());
+///
+/// Methods: PMIx (Open MPI's mpirun, Slurm and others), TCP with rank 0 in the middle, files in a
+/// shared directory, and a job of one process. docs/reference/bootstrap.md compares them.
+///
+/// Calls block, and never without end: each has the time limit of the job. A failure is final for
+/// the job: the call says what went wrong, which ranks are missing where that is known, and each
+/// later one but tw_bootstrap_destroy() returns the same status.
+///
+/// \par Threads
+/// A handle belongs to one thread at a time; different handles are independent, but all
+/// ranks make those of method PMIX in the same order. After a fork the child does not use inherited
+/// handles.
+///
+/// This header includes nothing of ucs/ or uct/ and may be included beside UCX's headers.
 #ifndef TAGWIRE_BOOTSTRAP_H
 #define TAGWIRE_BOOTSTRAP_H
 
@@ -41,6 +43,7 @@ extern "C" {
 
 typedef struct tw_bootstrap* tw_bootstrap_h;
 
+/// Ways in which the processes of a job meet.
 typedef enum tw_bootstrap_method {
     /// The method that the option TAGWIRE_BOOTSTRAP names. If that is `auto`: PMIX for a process
     /// that a PMIx launcher started, else SINGLE.
@@ -92,13 +95,13 @@ TAGWIRE_API tw_status_t tw_bootstrap_create(const tw_bootstrap_params_t* params,
 /// something learn that this one has left. NULL is allowed.
 TAGWIRE_API void tw_bootstrap_destroy(tw_bootstrap_h bs);
 
-/// 0 to tw_bootstrap_size() - 1.
+/// Returns the rank of this process: 0 to tw_bootstrap_size() - 1.
 TAGWIRE_API uint32_t tw_bootstrap_rank(tw_bootstrap_h bs);
 
-/// At least 1.
+/// Returns the number of processes of the job: at least 1.
 TAGWIRE_API uint32_t tw_bootstrap_size(tw_bootstrap_h bs);
 
-/// "pmix", "tcp", "dir" or "single"; a constant.
+/// Returns the method in use: "pmix", "tcp", "dir" or "single"; a constant.
 TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 
 /// Gives `bytes` bytes from each rank to each rank; `bytes` is the same on all of them, at most
@@ -117,8 +120,10 @@ TAGWIRE_API tw_status_t tw_bootstrap_allgather(tw_bootstrap_h bs, const void* in
 /// Returns when all ranks have called it. Statuses: as tw_bootstrap_allgather().
 TAGWIRE_API tw_status_t tw_bootstrap_barrier(tw_bootstrap_h bs);
 
-/// One English sentence: why the last of these calls that failed in this thread did so; "" when
-/// none did. Valid until the next failure in this thread. The log has it, too, as an error.
+/// Describes why the last of these calls that failed in this thread did so.
+///
+/// One English sentence; "" when none failed. Valid until the next failure in this thread. The log
+/// has it, too, as an error.
 TAGWIRE_API const char* tw_bootstrap_last_error(void);
 
 #ifdef __cplusplus

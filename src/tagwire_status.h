@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Status values of the messaging layer. Names are its own, so that a program may include this
-// beside UCX's headers; numbers are those of ucs_status_t.
+
+/// \file
+/// Status values of the messaging layer. The names are its own, so that a program may include this
+/// beside UCX's headers; the numbers are those of ucs_status_t.
 #ifndef TAGWIRE_STATUS_H
 #define TAGWIRE_STATUS_H
 
@@ -13,6 +14,7 @@ extern "C" {
 #define TAGWIRE_API __attribute__((visibility("default")))
 #endif
 
+/// Status of a call or an operation: 0 or more is no error, less is one.
 typedef enum tw_status {
     TW_OK = 0,          ///< Done.
     TW_INPROGRESS = 1,  ///< Started; a completion follows, or the call is to be repeated.
@@ -45,8 +47,9 @@ typedef enum tw_status {
     TW_ERR_ENDPOINT_TIMEOUT = -80   ///< The peer does not answer.
 } tw_status_t;
 
-/// A constant English sentence for any value, "unknown status" for numbers without a name. Any
-/// thread.
+/// Describes a status in English. Any thread.
+///
+/// \return A constant text; "unknown status" for a number without a name.
 TAGWIRE_API const char* tw_status_string(tw_status_t status);
 
 #ifdef __cplusplus

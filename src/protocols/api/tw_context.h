@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Contexts, workers, addresses and endpoints of the messaging layer. Included by tagwire.h.
+
+/// \file
+/// Contexts, workers, addresses and endpoints of the messaging layer. Included by tagwire.h.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_CONTEXT_H
 #define TAGWIRE_PROTOCOLS_API_TW_CONTEXT_H
 
@@ -23,33 +24,59 @@ typedef struct tw_context_params {
     uint64_t tag_sender_mask;
 } tw_context_params_t;
 
-/// Opens the memory domains of the transports that may be used. `params` may be NULL.
-/// TW_ERR_NO_DEVICE: a named transport or device is not there; the log says which, and what is.
+/// Opens a context: the memory domains of the transports that may be used.
+///
+/// `params` may be NULL.
+///
+/// \retval TW_OK  *context_p is the context; tw_context_destroy() closes it.
+/// \retval TW_ERR_NO_DEVICE  A named transport or device is not there; the log says which, and what
+///     is.
+/// \retval TW_ERR_INVALID_PARAM  `params->transports` or an option has a value that is not
+///     accepted.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_context_create(const tw_context_params_t* params,
                                           tw_context_h* context_p);
 
-/// Closes it. While workers or memory handles are open the call does nothing but log an error. NULL
-/// is ignored.
+/// Closes a context.
+///
+/// While workers or memory handles are open the call does nothing but log an error. NULL is
+/// ignored.
 TAGWIRE_API void tw_context_destroy(tw_context_h context);
 
 // ---- Memory
 
-/// Makes [address, address + length) known to every memory domain, so that messages from and to it
-/// need no copy. The memory stays the program's, mapped until tw_mem_unmap(). `length` is not 0.
-/// TW_ERR_IO_ERROR, TW_ERR_NO_MEMORY: a domain refused it; the log tells which.
+/// Makes memory known to every memory domain, so that messages from and to it need no copy.
+///
+/// The memory stays the program's, and stays mapped until tw_mem_unmap(). `length` is not 0. Any
+/// thread.
+///
+/// \retval TW_OK  *mem_p is the handle, for tw_op_t.mem.
+/// \retval TW_ERR_IO_ERROR  A domain refused it; the log says which, and why.
+/// \retval TW_ERR_NO_MEMORY  Out of memory, or above the limit of locked memory.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `length` is 0.
 TAGWIRE_API tw_status_t tw_mem_map(tw_context_h context, void* address, size_t length,
                                    tw_mem_h* mem_p);
 
-/// Forgets it. No operation may be using it.
+/// Releases a memory handle.
+///
+/// No operation may be using it. The memory itself is not touched. Any thread.
+///
+/// \retval TW_OK  Released.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or the handle is of another context.
 TAGWIRE_API tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem);
 
-/// With TAGWIRE_REG_CACHE buffers without a handle stay registered after their message. This makes
-/// the library forget what overlaps [address, address + length): no later message uses it. Call it
-/// before memory that messages have used is unmapped or its pages discarded (munmap, madvise), from
-/// any thread. Where the system tells (docs/reference/messaging.md) the library notices unmapped
-/// memory by itself; discarded pages it never does. An operation under way keeps what it has.
-/// Without a cache, or with `length` 0, it does nothing. TW_ERR_INVALID_PARAM: no such range can
-/// be.
+/// Removes memory from the registration cache.
+///
+/// With TAGWIRE_REG_CACHE buffers without a handle stay registered after their message. After this
+/// call no later message uses a registration that overlaps [address, address + length). Call it
+/// before memory that messages have used is unmapped or its pages are discarded (munmap(2),
+/// madvise(2)). Where the system tells (docs/reference/messaging.md) the library notices unmapped
+/// memory by itself; discarded pages it never notices. An operation under way keeps what it has.
+/// Without a cache, or with `length` 0, the call does nothing. Any thread.
+///
+/// \retval TW_OK  Removed, or there was nothing to remove.
+/// \retval TW_ERR_INVALID_PARAM  The range goes beyond the end of the address space.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length);
 
 // ---- Workers
@@ -60,6 +87,7 @@ TAGWIRE_API tw_status_t tw_mem_invalidate(tw_context_h context, const void* addr
 /// it has died, or has ended the connection by force. Others: as the transport tells.
 typedef void (*tw_ep_failed_cb_t)(void* arg, tw_ep_h ep, tw_status_t status);
 
+/// Events of a peer.
 typedef enum tw_peer_event {
     TW_PEER_UP,      ///< Connected, whoever began. Status TW_OK.
     TW_PEER_CLOSED,  ///< The connection has ended in order. Status TW_OK: neither side has an
@@ -86,14 +114,24 @@ typedef struct tw_worker_params {
     void* peer_event_arg;
 } tw_worker_params_t;
 
-/// Opens an interface of every transport. `params` may be NULL. TW_ERR_NO_DEVICE: no interface
-/// could be opened, or none that takes first contact; the log names each with its reason.
+/// Opens a worker: an interface of every transport.
+///
+/// `params` may be NULL.
+///
+/// \retval TW_OK  *worker_p is the worker; tw_worker_destroy() closes it.
+/// \retval TW_ERR_NO_DEVICE  No interface could be opened, or none that takes first contact; the
+///     log names each with its reason.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `thread_mode` is none.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
                                          tw_worker_h* worker_p);
 
-/// Closes its endpoints by force and gives back everything, handles of requests included. Requests
-/// of the program's own memory are its own again; no callback runs. Peers with whom nothing is
-/// under way hear that it has gone in order (TW_ERR_NOT_CONNECTED). NULL is ignored.
+/// Closes a worker.
+///
+/// Closes its endpoints by force and releases everything, handles of requests included. Requests in
+/// the program's own memory are the program's again; no callback runs. Peers with whom nothing is
+/// under way learn that it has closed in order (TW_ERR_NOT_CONNECTED); for the others it has died
+/// (TW_ERR_CONNECTION_RESET). NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
 /// Properties and limits of a worker.
@@ -107,6 +145,10 @@ typedef struct tw_worker_attr {
     size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
 } tw_worker_attr_t;
 
+/// Reads the properties and limits of a worker.
+///
+/// \retval TW_OK  *attr is filled.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr);
 
 #define TW_WORKER_LIMIT_MAX ((size_t)1 << 30)  ///< No limit of tw_worker_limits_t is larger.
@@ -118,73 +160,124 @@ typedef struct tw_worker_limits {
     size_t buffered_bytes_min;  ///< At most `buffered_bytes_limit`.
 } tw_worker_limits_t;
 
-/// Changes limits of this worker, from the next message on. TW_ERR_EXCEEDS_LIMIT: one is larger
-/// than TW_WORKER_LIMIT_MAX, or the minimum of buffered receives above their limit; nothing is
-/// changed.
+/// Changes limits of a worker, from the next message on.
+///
+/// \retval TW_OK  Changed.
+/// \retval TW_ERR_EXCEEDS_LIMIT  One is larger than TW_WORKER_LIMIT_MAX, or the minimum of buffered
+///     receives is above their limit; nothing is changed.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* limits);
 
-/// Writes the address into `address`, which has *length_p bytes; *length_p gets those that it
-/// takes. TW_ERR_BUFFER_TOO_SMALL: more are needed, *length_p says how many; TW_ADDRESS_BYTES_MAX
-/// always suffices.
+/// Writes the address of a worker.
+///
+/// `address` has *length_p bytes. The address stays valid until tw_worker_destroy(); it is plain
+/// bytes without pointers and may be sent to any process.
+///
+/// \retval TW_OK  Written; *length_p is its length.
+/// \retval TW_ERR_BUFFER_TOO_SMALL  Nothing is written but *length_p, which says how many bytes are
+///     needed; TW_ADDRESS_BYTES_MAX always suffice.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_worker_address(tw_worker_h worker, void* address, size_t* length_p);
 
-/// The id of the worker that an address leads to. TW_ERR_INVALID_ADDR: these bytes are no address.
+/// Reads the id of the worker that an address leads to.
+///
+/// \retval TW_OK  *id_p is the id, as tw_completion_t.source has it.
+/// \retval TW_ERR_INVALID_ADDR  These bytes are not an address; the log says why.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* id_p);
 
-/// Advances everything: sends, receives, callbacks, connections. Returns 0 when nothing happened.
-/// In a callback it does nothing; the first such call is logged.
+/// Advances everything of a worker: sends, receives, callbacks, connections.
+///
+/// Callbacks run inside this call. Called from a callback it does nothing; the first such call is
+/// logged.
+///
+/// \return 0 when nothing happened.
 TAGWIRE_API unsigned tw_worker_progress(tw_worker_h worker);
 
-/// Takes up to `max` completions of operations with TW_OP_COMPLETION and without a callback, oldest
-/// first; returns how many. Does not progress.
+/// Takes completions from the completion queue of a worker.
+///
+/// The queue has completions of operations with TW_OP_COMPLETION and without a callback, and
+/// failures of operations whose completion nobody asked for; the oldest comes first. The call does
+/// not progress.
+///
+/// \return The number of completions written, at most `max`.
 TAGWIRE_API unsigned tw_worker_poll(tw_worker_h worker, tw_completion_t* completions, unsigned max);
 
-// ---- Sleeping. A thread that has nothing to do may wait for the worker's descriptor, in poll(2)
-// or in its own epoll set:
-//
-//     while (nothing is done) {
-//         if (tw_worker_progress(worker) > 0) continue;
-//         if (tw_worker_arm(worker) == TW_OK) poll(fd);
-//     }
+// ---- Sleeping and waiting
 
-/// A descriptor that becomes readable when an armed worker has something to progress. It belongs to
-/// the worker; nothing is read from it. TW_ERR_IO_ERROR: the system has no more descriptors.
+/// Reads the descriptor that tells when a worker has something to progress.
+///
+/// It becomes readable when an armed worker (tw_worker_arm()) has something to progress. It belongs
+/// to the worker, which closes it; nothing is read from it. Fit for poll(2) and for an epoll set of
+/// the program:
+///
+///     while (!is_done) {
+///         if (tw_worker_progress(worker) > 0)
+///             continue;
+///         if (tw_worker_arm(worker) == TW_OK)
+///             poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+///     }
+///
+/// \retval TW_OK  *fd_p is the descriptor.
+/// \retval TW_ERR_IO_ERROR  The system has no more descriptors.
+/// \retval TW_ERR_UNSUPPORTED  A transport of the worker cannot wake a sleeping thread.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_fd(tw_worker_h worker, int* fd_p);
 
-/// Arms the descriptor. TW_OK: armed, for one wake-up. A later call of another thread on the worker
-/// (progress, or a call that leaves work to it) makes the descriptor readable, too.
-/// TW_ERR_BUSY: something has come already, or completions wait for tw_worker_poll(): progress or
-/// poll, then arm again; also in a callback. TW_ERR_INVALID_PARAM: tw_worker_fd() was never called.
-/// No callback runs.
+/// Arms the descriptor of a worker for one wake-up.
+///
+/// No callback runs. A later call of another thread on the worker (progress, or a call that leaves
+/// work to progress) makes the descriptor readable, too.
+///
+/// \retval TW_OK  Armed: the thread may sleep on the descriptor.
+/// \retval TW_ERR_BUSY  Something has come already, or completions wait for tw_worker_poll():
+///     progress or poll, then arm again. Also in a callback.
+/// \retval TW_ERR_INVALID_PARAM  tw_worker_fd() was never called, or an argument is NULL.
+/// \retval TW_ERR_IO_ERROR  The system refused; the log says what.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_arm(tw_worker_h worker);
 
-/// Ends tw_worker_wait() of every thread that waits just then, and the next one of every other
-/// thread; makes the descriptor readable. From any thread whatever the thread mode, and from a
-/// signal handler. TW_OK.
+/// Wakes the threads that wait for a worker.
+///
+/// Ends tw_worker_wait() of every thread that waits at this moment, and the next one of every other
+/// thread; makes the descriptor readable. It does not end tw_request_wait(), tw_wait_any() and
+/// tw_wait_all(). From any thread whatever the thread mode, and from a signal handler.
+///
+/// \retval TW_OK  Signalled.
+/// \retval TW_ERR_INVALID_PARAM  `worker` is NULL.
 TAGWIRE_API tw_status_t tw_worker_signal(tw_worker_h worker);
 
+/// Ways to wait.
 typedef enum tw_wait_mode {
     TW_WAIT_SPIN,   ///< Progress again and again.
     TW_WAIT_YIELD,  ///< The same, giving the processor away in between.
     TW_WAIT_SLEEP   ///< Sleep on the descriptor while there is nothing to do.
 } tw_wait_mode_t;
 
-/// Progresses until there may be something new for the calling thread, or `timeout_ns` have passed
-/// (UINT64_MAX: no limit). TW_OK:
+/// Progresses until there may be something new for the calling thread.
 ///
-/// - an operation has ended, a message has come, or an endpoint has failed, since this thread's
-///   last tw_worker_wait() on the worker returned, whichever thread's progress saw it;
+/// Returns TW_OK when, since the last tw_worker_wait() of this thread on the worker returned,
+///
+/// - an operation has completed, a message has come, or an endpoint has failed, whichever thread's
+///   progress saw it;
 /// - completions wait for tw_worker_poll();
-/// - tw_worker_signal() was called since then;
-/// - TW_WAIT_SLEEP: a signal handler has run in this thread while it slept;
-/// - or for none of these: so test, then wait again. No end is missed between the two:
+/// - tw_worker_signal() was called;
+/// - with TW_WAIT_SLEEP, a signal handler has run in this thread while it slept;
+/// - or for none of these reasons: so test, then wait again. No completion is missed between the
+///   two:
 ///
-///     while (tw_request_test(request, &done) == TW_INPROGRESS)
-///         tw_worker_wait(worker, mode, UINT64_MAX);
+///       while (tw_request_test(request, &done) == TW_INPROGRESS)
+///           tw_worker_wait(worker, mode, UINT64_MAX);
 ///
 /// With TW_THREAD_MULTI any number of threads may wait; the lock is not held while they sleep, and
-/// what other threads begin is progressed. TW_ERR_TIMED_OUT. TW_ERR_INVALID_PARAM: in a callback,
-/// where nothing can be waited for. TW_ERR_IO_ERROR, TW_ERR_UNSUPPORTED: as tw_worker_fd().
+/// what other threads start is progressed.
+///
+/// \retval TW_OK  There may be something new.
+/// \retval TW_ERR_TIMED_OUT  `timeout_ns` have passed; UINT64_MAX is no limit.
+/// \retval TW_ERR_INVALID_PARAM  Called from a callback, or `mode` is none, or `worker` is NULL.
+/// \retval TW_ERR_IO_ERROR  TW_WAIT_SLEEP: as tw_worker_fd(). TW_ERR_UNSUPPORTED likewise.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_wait(tw_worker_h worker, tw_wait_mode_t mode,
                                        uint64_t timeout_ns);
 
@@ -196,8 +289,14 @@ typedef struct tw_counter {
     uint64_t value;
 } tw_counter_t;
 
-/// Reads the counters. *count_p: the room in `counters` on entry, those that exist on return;
-/// TW_ERR_BUFFER_TOO_SMALL: as many as fit were written. `counters` may be NULL when *count_p is 0.
+/// Reads the counters of a worker.
+///
+/// *count_p is the room in `counters` on entry, and the number of counters that exist on return.
+/// `counters` may be NULL when *count_p is 0.
+///
+/// \retval TW_OK  All were written.
+/// \retval TW_ERR_BUFFER_TOO_SMALL  As many as fit were written.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters,
                                            unsigned* count_p);
 
@@ -205,7 +304,13 @@ TAGWIRE_API tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* cou
 /// the call.
 typedef void (*tw_describe_cb_t)(void* arg, const char* key, const char* value);
 
-/// Tells what a worker has open, and what of each endpoint was chosen.
+/// Describes a worker: what it has open, and what each endpoint has chosen.
+///
+/// `cb` is called once for each fact, inside this call.
+///
+/// \retval TW_OK  Described.
+/// \retval TW_ERR_INVALID_PARAM  `worker` or `cb` is NULL.
+/// \retval TW_ERR_NO_MEMORY  Out of memory; some facts may have been told.
 TAGWIRE_API tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* arg);
 
 // ---- Endpoints
@@ -217,31 +322,57 @@ typedef struct tw_ep_params {
     void* user_data;  ///< tw_ep_user_data() returns it.
 } tw_ep_params_t;
 
-/// Makes the endpoint to a worker, which may be this one. Does not wait for the peer; messages may
-/// be sent at once. TW_ERR_INVALID_ADDR: these bytes are no address (the log says why).
-/// TW_ERR_UNREACHABLE: no transport leads there. TW_ERR_ALREADY_EXISTS: the worker has one.
+/// Makes the endpoint to a worker, which may be the same worker.
+///
+/// Does not wait for the peer; messages may be sent at once. The address is copied.
+///
+/// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
+/// \retval TW_ERR_INVALID_ADDR  These bytes are not an address; the log says why.
+/// \retval TW_ERR_UNREACHABLE  No transport leads there; the log says why.
+/// \retval TW_ERR_ALREADY_EXISTS  The program has an endpoint to this worker; tw_ep_find() returns
+///     it.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params,
                                      tw_ep_h* ep_p);
 
-/// Makes the endpoint to a worker that this one is connected with: the sender of a message
-/// (tw_completion_t.source), or one that tw_peer_event_cb_t has told of. No address is needed, so a
-/// server can reply to whom it does not know. `user_data` as in tw_ep_params_t.
-/// TW_ERR_NO_ELEM: no worker of this id is connected, it may have gone since.
-/// TW_ERR_ALREADY_EXISTS: the program has the endpoint; tw_ep_find(), or tw_completion_t.ep.
+/// Makes the endpoint to a worker that is connected with this one.
+///
+/// For the sender of a message (tw_completion_t.source) or a worker that tw_peer_event_cb_t has
+/// told of. No address is needed, so a server can reply to clients that it does not know.
+/// `user_data` as in tw_ep_params_t.
+///
+/// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
+/// \retval TW_ERR_NO_ELEM  No worker of this id is connected; it may have left since.
+/// \retval TW_ERR_ALREADY_EXISTS  The program has the endpoint: tw_ep_find(), or
+///     tw_completion_t.ep.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_create_to(tw_worker_h worker, uint64_t worker_id, void* user_data,
                                         tw_ep_h* ep_p);
 
-/// The endpoint to the worker of this id, NULL when there is none.
+/// Finds the endpoint to the worker of an id.
+///
+/// \return The program's endpoint; NULL when it has none, or `worker` is NULL.
 TAGWIRE_API tw_ep_h tw_ep_find(tw_worker_h worker, uint64_t worker_id);
 
+/// Reads the pointer that the program gave to an endpoint.
+///
+/// \return tw_ep_params_t.user_data; NULL for an endpoint that is NULL.
 TAGWIRE_API void* tw_ep_user_data(tw_ep_h ep);
 
-/// Ends when everything sent on the endpoint before has completed and the peer's library has taken
-/// it: nothing is lost if this process ends then. TW_OK: there is nothing to wait for.
-/// TW_INPROGRESS: it is reported as any operation (`op` and `request_p` as for tw_tag_send()). Also
-/// the status of the endpoint's failure, and TW_ERR_NO_RESOURCE.
+/// Completes when everything sent on an endpoint before has reached the peer's library.
+///
+/// After the completion nothing is lost if this process ends.
+///
+/// \retval TW_OK  There is nothing to wait for.
+/// \retval TW_INPROGRESS  Started; the completion follows.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_CONNECTION_RESET  The endpoint has failed; or another status of
+///     tw_ep_failed_cb_t.
 TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h* request_p);
 
+/// Flags of tw_ep_close().
 enum tw_ep_close_flag {
     /// Ends everything at once with TW_ERR_CANCELED, and the buffers are the program's again: what
     /// the peer reads of them after the call it does not report as received. Except over dc those
@@ -252,9 +383,16 @@ enum tw_ep_close_flag {
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 
-/// Flushes and destroys the endpoint: nothing may be called on it any more. TW_OK: it is gone.
-/// TW_INPROGRESS: it will be, and that is reported as any operation. Messages from the peer are
-/// still received. TW_ERR_NO_RESOURCE: nothing happened.
+/// Flushes an endpoint and destroys it.
+///
+/// Nothing may be called on the endpoint any more, once the call has returned TW_OK or
+/// TW_INPROGRESS. Messages from the peer are still received. `flags` is 0 or TW_EP_CLOSE_FORCE; an
+/// endpoint that has failed is closed at once.
+///
+/// \retval TW_OK  It is closed.
+/// \retval TW_INPROGRESS  It is being flushed; the completion follows, and then it is closed.
+/// \retval TW_ERR_NO_RESOURCE  Nothing happened; progress, then repeat the call.
+/// \retval TW_ERR_INVALID_PARAM  Also: unknown flags, or the endpoint is being closed already.
 TAGWIRE_API tw_status_t tw_ep_close(tw_ep_h ep, unsigned flags, const tw_op_t* op,
                                     tw_request_h* request_p);
 

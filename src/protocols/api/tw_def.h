@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Handles, flags and records of the messaging layer. Included by tagwire.h.
+
+/// \file
+/// Handles, flags and records of the messaging layer. Included by tagwire.h.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DEF_H
 #define TAGWIRE_PROTOCOLS_API_TW_DEF_H
 
@@ -22,6 +23,7 @@ typedef struct tw_mem* tw_mem_h;          ///< Memory known to every domain; see
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
 typedef struct tw_message* tw_message_h;  ///< A message that was claimed and not yet received.
 
+/// Threads that may use a worker.
 typedef enum tw_thread_mode {
     TW_THREAD_SINGLE,      ///< The worker is used by the thread that made it.
     TW_THREAD_SERIALIZED,  ///< By one thread at a time.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Explains which protocol a message uses, why, and at which estimated cost; stores the measurements
-// behind the estimate. docs/reference/messaging.md, "How a protocol is chosen". Included by
-// tagwire.h.
+
+/// \file
+/// Explained protocols: which one a message uses, why, and at which estimated cost.
+///
+/// Also stores the measurements behind the estimate. docs/reference/messaging.md, "How a protocol
+/// is chosen", has the rules. Included by tagwire.h.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_EXPLAIN_H
 #define TAGWIRE_PROTOCOLS_API_TW_EXPLAIN_H
 
@@ -55,13 +57,23 @@ typedef struct tw_explanation {
     tw_protocol_cost_t protocols[TW_PROTOCOLS_MAX];
 } tw_explanation_t;
 
-/// Explains how a message of `length` bytes goes over a transport of the worker, named with or
-/// without its device ("sm", "rc:mlx5_0:1"). TW_ERR_NO_ELEM: the worker has not opened it.
+/// Explains how a message of a worker goes over one of its transports.
+///
+/// `transport` is named with or without its device ("sm", "rc:mlx5_0:1"), `length` is in bytes.
+///
+/// \retval TW_OK  *explanation is filled; its texts are constants of the library.
+/// \retval TW_ERR_NO_ELEM  The worker has not opened this transport.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `buffer` is no kind of buffer.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t length,
                                           tw_buffer_kind_t buffer, tw_explanation_t* explanation);
 
-/// The same over the transport that this endpoint uses. TW_ERR_NOT_CONNECTED: it has not chosen
-/// one yet, or has failed.
+/// Explains how a message of an endpoint goes over the transport that the endpoint uses.
+///
+/// \retval TW_OK  *explanation is filled; its texts are constants of the library.
+/// \retval TW_ERR_NOT_CONNECTED  The endpoint has not chosen a transport yet, or has failed.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `buffer` is no kind of buffer.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
                                       tw_explanation_t* explanation);
 
@@ -76,16 +88,30 @@ typedef struct tw_cost_sample {
     double ns;
 } tw_cost_sample_t;
 
-/// Stores measurements in the file `path` (NULL: where the library looks), as this machine's.
-/// They replace those that the file had of the same devices; those of others stay. Contexts read
-/// the file when they are created. TW_ERR_INVALID_PARAM: there is no such protocol, or a time
-/// cannot be. TW_ERR_IO_ERROR: the file cannot be written; the log says why.
+/// Stores measured costs of this machine in a file.
+///
+/// `path` NULL: the file of tw_calibration_path(). The measurements replace those that the file had
+/// of the same devices; those of other devices stay. Contexts read the file when they are created.
+/// Any thread.
+///
+/// \retval TW_OK  Stored.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, a protocol does not exist, a time is not a
+///     positive number, or neither XDG_CONFIG_HOME nor HOME says where the file is.
+/// \retval TW_ERR_IO_ERROR  The file cannot be written; the log says why.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples,
                                              size_t count);
 
-/// Writes the path of the file in which the library looks by default into `path`, which has
-/// *length_p bytes; *length_p gets those that it takes, with the NUL. TW_ERR_BUFFER_TOO_SMALL:
-/// more are needed. TW_ERR_NO_ELEM: neither XDG_CONFIG_HOME nor HOME says where.
+/// Writes the path of the file in which the library looks for measured costs by default.
+///
+/// `path` has *length_p bytes; *length_p gets those that the path takes, with the terminating 0.
+/// Any thread.
+///
+/// \retval TW_OK  Written.
+/// \retval TW_ERR_BUFFER_TOO_SMALL  More bytes are needed; *length_p says how many.
+/// \retval TW_ERR_NO_ELEM  Neither XDG_CONFIG_HOME nor HOME says where.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
+/// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_calibration_path(char* path, size_t* length_p);
 
 #ifdef __cplusplus

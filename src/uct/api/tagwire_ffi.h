@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The inline calls of <uct/api/uct_data.h> as symbols of the library, for languages that cannot use
-// a C header and for dlsym(). Same arguments, same statuses; C and C++ programs use the inline
-// ones.
+
+/// \file
+/// The inline calls of <uct/api/uct_data.h> as symbols of the library, for languages that cannot
+/// use a C header and for dlsym(). Same arguments, same statuses; C and C++ programs use the inline
+/// ones.
 #ifndef TAGWIRE_UCT_API_TAGWIRE_FFI_H
 #define TAGWIRE_UCT_API_TAGWIRE_FFI_H
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the reason
-// for unreachability, counters, and human-readable descriptions of interfaces and endpoints.
-// Everything here is named tagwire_*.
-//
-// Thread: as for the object (see uct.h); tagwire_uct_transports(), tagwire_config_list() and the
-// version call from any thread.
+
+/// \file
+/// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the reason
+/// for unreachability, counters, and human-readable descriptions of interfaces and endpoints.
+/// Everything here is named tagwire_*.
+///
+/// \par Threads
+/// As for the object (see uct.h); tagwire_uct_transports(), tagwire_config_list() and the version
+/// calls from any thread.
 #ifndef TAGWIRE_UCT_API_TAGWIRE_UCT_H
 #define TAGWIRE_UCT_API_TAGWIRE_UCT_H
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The operations table behind every interface, and the base structures of the objects that programs
-// hold. Included by uct.h. A transport fills every slot; slots of operations that it lacks return
-// UCS_ERR_UNSUPPORTED, so no caller tests for NULL.
-//
-// Slot contract: data-path slots (put, get, am, atomic, tag, pending, flush, fence, progress) run
-// on the thread that owns the worker, never block and never allocate; the others are set-up and
-// tear-down. Each operation and its statuses are documented at the function of the same name in
-// uct.h.
+
+/// \file
+/// The operations table behind every interface, and the base structures of the objects that
+/// programs hold. Included by uct.h. A transport fills every slot; slots of operations that it
+/// lacks return UCS_ERR_UNSUPPORTED, so no caller tests for NULL.
+///
+/// Slot contract: data-path slots (put, get, am, atomic, tag, pending, flush, fence, progress) run
+/// on the thread that owns the worker, never block and never allocate; the others are set-up and
+/// tear-down. Each operation and its statuses are documented at the function of the same name in
+/// uct.h.
 #ifndef TAGWIRE_UCT_API_TL_H
 #define TAGWIRE_UCT_API_TL_H
 

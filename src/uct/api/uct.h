@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// tagwire's transport API: components, memory domains, workers, interfaces and endpoints.
-// Source-compatible with UCX 1.13's UCT: a program written for that compiles against this header
-// and links with libtagwire. Differences are listed in docs/reference/uct-compat.md.
-//
-// Life cycle and ownership:
-//
-//     uct_query_components -> component --- uct_md_open -> md --- uct_iface_open -> iface ---
-//     uct_ep_create -> ep
-//                                                                    ^
-//                ucs_async_context_create -> uct_worker_create -> worker
-//
-// Close in the opposite order. A call that would close an object still in use (an md with
-// interfaces) refuses and logs. uct_iface_close() alone does not: it warns, ends outstanding
-// operations on the remaining endpoints, and destroys them.
-//
-// Threads: components may be queried by any thread. A memory domain may be used by any thread at a
-// time. A worker, its interfaces and their endpoints belong to one thread (UCS_THREAD_MODE_SINGLE)
-// or to the thread that holds the program's lock (SERIALIZED, and MULTI but for the *_safe calls).
-//
-// Outputs are written on success only. Every refusal of an argument is logged with its reason and
-// returns UCS_ERR_INVALID_PARAM unless the call lists another status.
+
+/// \file
+/// The transport API: components, memory domains, workers, interfaces and endpoints.
+///
+/// Source-compatible with UCX 1.13's UCT: a program written for that compiles against this header
+/// and links with libtagwire. docs/reference/uct-compat.md lists the differences.
+///
+///     uct_query_components -> component -- uct_md_open -> md -- uct_iface_open -> iface
+///                                                                          |    ^
+///                                                        uct_ep_create -> ep    |
+///                          ucs_async_context_create -> uct_worker_create -> worker
+///
+/// Close in the opposite order. A call that would close an object still in use (an md with
+/// interfaces) refuses and logs. uct_iface_close() alone does not: it warns, ends outstanding
+/// operations on the remaining endpoints, and destroys them.
+///
+/// \par Arguments
+/// Outputs are written on success only. Every refusal of an argument is logged with its reason and
+/// returns UCS_ERR_INVALID_PARAM unless the call lists another status.
+///
+/// \par Threads
+/// Components may be queried by any thread. A memory domain may be used by any thread at any time.
+/// A worker, its interfaces and their endpoints belong to one thread (UCS_THREAD_MODE_SINGLE) or to
+/// the thread that holds the program's lock (SERIALIZED, and MULTI but for the *_safe calls).
 #ifndef TAGWIRE_UCT_API_UCT_H
 #define TAGWIRE_UCT_API_UCT_H
 
@@ -63,6 +65,7 @@ TAGWIRE_API ucs_status_t uct_query_components(uct_component_h** components_p,
                                               unsigned* num_components_p)
     TAGWIRE_SYMBOL(uct_query_components);
 
+/// Frees the list of uct_query_components(). NULL is ignored.
 TAGWIRE_API void uct_release_component_list(uct_component_h* components)
     TAGWIRE_SYMBOL(uct_release_component_list);
 
@@ -104,7 +107,7 @@ TAGWIRE_API ucs_status_t uct_config_get(void* config, const char* name, char* va
 TAGWIRE_API ucs_status_t uct_config_modify(void* config, const char* name, const char* value)
     TAGWIRE_SYMBOL(uct_config_modify);
 
-/// Frees what uct_md_config_read() or uct_md_iface_config_read() made. NULL is ignored.
+/// Frees a configuration of uct_md_config_read() or uct_md_iface_config_read(). NULL is ignored.
 TAGWIRE_API void uct_config_release(void* config) TAGWIRE_SYMBOL(uct_config_release);
 
 // ---- Memory domains
@@ -115,10 +118,15 @@ TAGWIRE_API ucs_status_t uct_md_open(uct_component_h component, const char* md_n
                                      const uct_md_config_t* config, uct_md_h* md_p)
     TAGWIRE_SYMBOL(uct_md_open);
 
-/// Closes it. While interfaces are open on it the call does nothing but log an error. NULL is
-/// ignored.
+/// Closes a memory domain.
+///
+/// While interfaces are open on it the call does nothing but log an error. NULL is ignored.
 TAGWIRE_API void uct_md_close(uct_md_h md) TAGWIRE_SYMBOL(uct_md_close);
 
+/// Reads the properties of a memory domain.
+///
+/// \retval UCS_OK  *md_attr is filled.
+/// \retval UCS_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API ucs_status_t uct_md_query(uct_md_h md, uct_md_attr_t* md_attr)
     TAGWIRE_SYMBOL(uct_md_query);
 
@@ -129,6 +137,7 @@ TAGWIRE_API ucs_status_t uct_md_query_tl_resources(uct_md_h md,
                                                    unsigned* num_resources_p)
     TAGWIRE_SYMBOL(uct_md_query_tl_resources);
 
+/// Frees the list of uct_md_query_tl_resources(). NULL is ignored.
 TAGWIRE_API void uct_release_tl_resource_list(uct_tl_resource_desc_t* resources)
     TAGWIRE_SYMBOL(uct_release_tl_resource_list);
 
@@ -138,7 +147,9 @@ TAGWIRE_API ucs_status_t uct_md_mem_query(uct_md_h md, const void* address, size
                                           uct_md_mem_attr_t* mem_attr)
     TAGWIRE_SYMBOL(uct_md_mem_query);
 
-/// The memory type alone, as uct_md_mem_query().
+/// Tells the memory type of an address.
+///
+/// As uct_md_mem_query(), the type alone.
 TAGWIRE_API ucs_status_t uct_md_detect_memory_type(uct_md_h md, const void* addr, size_t length,
                                                    ucs_memory_type_t* mem_type_p)
     TAGWIRE_SYMBOL(uct_md_detect_memory_type);
@@ -155,11 +166,18 @@ TAGWIRE_API ucs_status_t uct_md_mem_advise(uct_md_h md, uct_mem_h memh, void* ad
 TAGWIRE_API ucs_status_t uct_md_mem_reg(uct_md_h md, void* address, size_t length, unsigned flags,
                                         uct_mem_h* memh_p) TAGWIRE_SYMBOL(uct_md_mem_reg);
 
-/// Ends a registration. No operation may be using it.
+/// Ends a registration.
+///
+/// No operation may be using it.
+///
+/// \retval UCS_OK  Ended; keys of it that peers hold are refused from now on.
+/// \retval UCS_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API ucs_status_t uct_md_mem_dereg(uct_md_h md, uct_mem_h memh)
     TAGWIRE_SYMBOL(uct_md_mem_dereg);
 
-/// Always 0: there is no connection manager.
+/// Not available: there is no connection manager.
+///
+/// \return 0, always.
 TAGWIRE_API int uct_md_is_sockaddr_accessible(uct_md_h md, const ucs_sock_addr_t* sockaddr,
                                               uct_sockaddr_accessibility_t mode)
     TAGWIRE_SYMBOL(uct_md_is_sockaddr_accessible);
@@ -171,6 +189,10 @@ TAGWIRE_API ucs_status_t uct_mem_alloc(size_t length, const uct_alloc_method_t* 
                                        unsigned num_methods, const uct_mem_alloc_params_t* params,
                                        uct_allocated_memory_t* mem) TAGWIRE_SYMBOL(uct_mem_alloc);
 
+/// Frees memory of uct_mem_alloc().
+///
+/// \retval UCS_OK  Freed; memory of a domain is no longer registered.
+/// \retval UCS_ERR_INVALID_PARAM  `mem` is NULL, or its method is unknown.
 TAGWIRE_API ucs_status_t uct_mem_free(const uct_allocated_memory_t* mem)
     TAGWIRE_SYMBOL(uct_mem_free);
 
@@ -188,13 +210,21 @@ TAGWIRE_API ucs_status_t uct_rkey_unpack(uct_component_h component, const void* 
                                          uct_rkey_bundle_t* rkey_ob)
     TAGWIRE_SYMBOL(uct_rkey_unpack);
 
-/// The local address of the peer's `remote_addr`, for loads and stores. Only with
-/// UCT_MD_FLAG_RKEY_PTR and for memory that the peer's domain allocated: UCS_ERR_UNSUPPORTED
-/// otherwise; UCS_ERR_INVALID_ADDR: outside the key's range.
+/// Translates an address of the peer into a local one, for loads and stores.
+///
+/// Only with UCT_MD_FLAG_RKEY_PTR and for memory that the peer's domain allocated.
+///
+/// \retval UCS_OK  *addr_p is the local address of `remote_addr`.
+/// \retval UCS_ERR_UNSUPPORTED  The peer's memory is not mapped here.
+/// \retval UCS_ERR_INVALID_ADDR  The address is outside the range of the key.
 TAGWIRE_API ucs_status_t uct_rkey_ptr(uct_component_h component, uct_rkey_bundle_t* rkey_ob,
                                       uint64_t remote_addr, void** addr_p)
     TAGWIRE_SYMBOL(uct_rkey_ptr);
 
+/// Frees a remote key of uct_rkey_unpack().
+///
+/// \retval UCS_OK  Freed.
+/// \retval UCS_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API ucs_status_t uct_rkey_release(uct_component_h component,
                                           const uct_rkey_bundle_t* rkey_ob)
     TAGWIRE_SYMBOL(uct_rkey_release);
@@ -207,8 +237,9 @@ TAGWIRE_API ucs_status_t uct_worker_create(ucs_async_context_t* async,
                                            ucs_thread_mode_t thread_mode, uct_worker_h* worker_p)
     TAGWIRE_SYMBOL(uct_worker_create);
 
-/// Destroys it. While interfaces are open on it the call does nothing but log an error. NULL is
-/// ignored.
+/// Destroys a worker.
+///
+/// While interfaces are open on it the call does nothing but log an error. NULL is ignored.
 TAGWIRE_API void uct_worker_destroy(uct_worker_h worker) TAGWIRE_SYMBOL(uct_worker_destroy);
 
 /// Adds a callback to uct_worker_progress(), from any thread. *id_p must be UCS_CALLBACKQ_ID_NULL
@@ -219,8 +250,9 @@ TAGWIRE_API void uct_worker_progress_register_safe(uct_worker_h worker, ucs_call
                                                    uct_worker_cb_id_t* id_p)
     TAGWIRE_SYMBOL(uct_worker_progress_register_safe);
 
-/// Removes it, from any thread, and sets *id_p to UCS_CALLBACKQ_ID_NULL. Does nothing when it is
-/// that already.
+/// Removes a callback of uct_worker_progress_register_safe(), from any thread.
+///
+/// Sets *id_p to UCS_CALLBACKQ_ID_NULL; does nothing when it is that already.
 TAGWIRE_API void uct_worker_progress_unregister_safe(uct_worker_h worker, uct_worker_cb_id_t* id_p)
     TAGWIRE_SYMBOL(uct_worker_progress_unregister_safe);
 
@@ -234,30 +266,42 @@ TAGWIRE_API ucs_status_t uct_iface_open(uct_md_h md, uct_worker_h worker,
                                         const uct_iface_config_t* config, uct_iface_h* iface_p)
     TAGWIRE_SYMBOL(uct_iface_open);
 
-/// Closes it; its endpoints must be destroyed. NULL is ignored.
+/// Closes an interface; its endpoints must be destroyed. NULL is ignored.
 TAGWIRE_API void uct_iface_close(uct_iface_h iface) TAGWIRE_SYMBOL(uct_iface_close);
 
+/// Reads the capabilities, limits and performance of an interface.
+///
+/// \retval UCS_OK  *iface_attr is filled.
+/// \retval UCS_ERR_INVALID_PARAM  An argument is NULL.
 TAGWIRE_API ucs_status_t uct_iface_query(uct_iface_h iface, uct_iface_attr_t* iface_attr)
     TAGWIRE_SYMBOL(uct_iface_query);
 
-/// Writes uct_iface_attr_t.device_addr_len bytes: the same for all interfaces of a device.
+/// Writes the address of the device that an interface uses.
+///
+/// Takes uct_iface_attr_t.device_addr_len bytes: the same for all interfaces of a device.
 TAGWIRE_API ucs_status_t uct_iface_get_device_address(uct_iface_h iface, uct_device_addr_t* addr)
     TAGWIRE_SYMBOL(uct_iface_get_device_address);
 
-/// Writes uct_iface_attr_t.iface_addr_len bytes. UCS_ERR_UNSUPPORTED without
+/// Writes the address of an interface.
+///
+/// Takes uct_iface_attr_t.iface_addr_len bytes. UCS_ERR_UNSUPPORTED without
 /// UCT_IFACE_FLAG_CONNECT_TO_IFACE.
 TAGWIRE_API ucs_status_t uct_iface_get_address(uct_iface_h iface, uct_iface_addr_t* addr)
     TAGWIRE_SYMBOL(uct_iface_get_address);
 
-/// 1 when endpoints to that interface can be made, as far as can be told from here; 0 otherwise,
-/// and for arguments that are NULL. An address may come from anywhere.
-/// tagwire_uct_iface_is_reachable_reason() also says why not.
+/// Tells whether endpoints to another interface can be made, as far as can be told from here.
+///
+/// `dev_addr` and `iface_addr` may come from anywhere. tagwire_uct_iface_is_reachable_reason() also
+/// says why not.
+///
+/// \return 1: it is reachable; 0: it is not, or an argument is NULL.
 TAGWIRE_API int uct_iface_is_reachable(const uct_iface_h iface, const uct_device_addr_t* dev_addr,
                                        const uct_iface_addr_t* iface_addr)
     TAGWIRE_SYMBOL(uct_iface_is_reachable);
 
-/// The descriptor that becomes readable for armed events. It belongs to the interface.
-/// UCS_ERR_UNSUPPORTED without UCT_IFACE_FLAG_EVENT_FD.
+/// Reads the descriptor that becomes readable for armed events.
+///
+/// It belongs to the interface. UCS_ERR_UNSUPPORTED without UCT_IFACE_FLAG_EVENT_FD.
 TAGWIRE_API ucs_status_t uct_iface_event_fd_get(uct_iface_h iface, int* fd_p)
     TAGWIRE_SYMBOL(uct_iface_event_fd_get);
 
@@ -271,6 +315,7 @@ TAGWIRE_API ucs_status_t uct_iface_mem_alloc(uct_iface_h iface, size_t length, u
                                              const char* name, uct_allocated_memory_t* mem)
     TAGWIRE_SYMBOL(uct_iface_mem_alloc);
 
+/// Frees memory of uct_iface_mem_alloc().
 TAGWIRE_API void uct_iface_mem_free(const uct_allocated_memory_t* mem)
     TAGWIRE_SYMBOL(uct_iface_mem_free);
 
@@ -282,7 +327,9 @@ TAGWIRE_API ucs_status_t uct_iface_set_am_handler(uct_iface_h iface, uint8_t id,
                                                   uct_am_callback_t cb, void* arg, uint32_t flags)
     TAGWIRE_SYMBOL(uct_iface_set_am_handler);
 
-/// UCS_ERR_UNSUPPORTED: messages are not traced.
+/// Not available: messages are not traced.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_iface_set_am_tracer(uct_iface_h iface, uct_am_tracer_t tracer,
                                                  void* arg) TAGWIRE_SYMBOL(uct_iface_set_am_tracer);
 
@@ -295,11 +342,15 @@ TAGWIRE_API ucs_status_t uct_iface_set_am_tracer(uct_iface_h iface, uct_am_trace
 TAGWIRE_API ucs_status_t uct_ep_create(const uct_ep_params_t* params, uct_ep_h* ep_p)
     TAGWIRE_SYMBOL(uct_ep_create);
 
-/// Destroys it. Outstanding operations end first, with UCS_ERR_CANCELED; requests still pending
-/// are an error of the caller. NULL is ignored.
+/// Destroys an endpoint.
+///
+/// Outstanding operations end first, with UCS_ERR_CANCELED; requests still pending are an error of
+/// the caller. NULL is ignored.
 TAGWIRE_API void uct_ep_destroy(uct_ep_h ep) TAGWIRE_SYMBOL(uct_ep_destroy);
 
-/// Writes uct_iface_attr_t.ep_addr_len bytes. UCS_ERR_UNSUPPORTED without
+/// Writes the address of an endpoint.
+///
+/// Takes uct_iface_attr_t.ep_addr_len bytes. UCS_ERR_UNSUPPORTED without
 /// UCT_IFACE_FLAG_CONNECT_TO_EP.
 TAGWIRE_API ucs_status_t uct_ep_get_address(uct_ep_h ep, uct_ep_addr_t* addr)
     TAGWIRE_SYMBOL(uct_ep_get_address);
@@ -309,42 +360,82 @@ TAGWIRE_API ucs_status_t uct_ep_connect_to_ep(uct_ep_h ep, const uct_device_addr
                                               const uct_ep_addr_t* ep_addr)
     TAGWIRE_SYMBOL(uct_ep_connect_to_ep);
 
-/// Looks whether the peer is alive. UCS_OK: it was alive now. UCS_INPROGRESS: `comp` will tell.
-/// Another status: it is gone. `flags` is 0. UCS_ERR_UNSUPPORTED without UCT_IFACE_FLAG_EP_CHECK.
+/// Checks whether the peer of an endpoint is alive.
+///
+/// UCS_OK: it was alive now. UCS_INPROGRESS: `comp` will tell. Another status: it is gone. `flags`
+/// is 0. UCS_ERR_UNSUPPORTED without UCT_IFACE_FLAG_EP_CHECK.
 TAGWIRE_API ucs_status_t uct_ep_check(const uct_ep_h ep, unsigned flags, uct_completion_t* comp)
     TAGWIRE_SYMBOL(uct_ep_check);
 
 // ---- Connection manager: not available. The functions exist because programs with an optional
-// path by socket address refer to them; they answer UCS_ERR_UNSUPPORTED and the void ones do
-// nothing.
+// path by socket address refer to them.
 
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_ep_connect(uct_ep_h ep, const uct_ep_connect_params_t* params)
     TAGWIRE_SYMBOL(uct_ep_connect);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_ep_disconnect(uct_ep_h ep, unsigned flags)
     TAGWIRE_SYMBOL(uct_ep_disconnect);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_iface_accept(uct_iface_h iface, uct_conn_request_h conn_request)
     TAGWIRE_SYMBOL(uct_iface_accept);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_iface_reject(uct_iface_h iface, uct_conn_request_h conn_request)
     TAGWIRE_SYMBOL(uct_iface_reject);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_cm_open(uct_component_h component, uct_worker_h worker,
                                      const uct_cm_config_t* config, uct_cm_h* cm_p)
     TAGWIRE_SYMBOL(uct_cm_open);
+/// Not available: there is no connection manager.
+///
+/// Does nothing.
 TAGWIRE_API void uct_cm_close(uct_cm_h cm) TAGWIRE_SYMBOL(uct_cm_close);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_cm_query(uct_cm_h cm, uct_cm_attr_t* cm_attr)
     TAGWIRE_SYMBOL(uct_cm_query);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_cm_config_read(uct_component_h component, const char* env_prefix,
                                             const char* filename, uct_cm_config_t** config_p)
     TAGWIRE_SYMBOL(uct_cm_config_read);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_cm_client_ep_conn_notify(uct_ep_h ep)
     TAGWIRE_SYMBOL(uct_cm_client_ep_conn_notify);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_listener_create(uct_cm_h cm, const struct sockaddr* saddr,
                                              socklen_t socklen, const uct_listener_params_t* params,
                                              uct_listener_h* listener_p)
     TAGWIRE_SYMBOL(uct_listener_create);
+/// Not available: there is no connection manager.
+///
+/// Does nothing.
 TAGWIRE_API void uct_listener_destroy(uct_listener_h listener) TAGWIRE_SYMBOL(uct_listener_destroy);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_listener_reject(uct_listener_h listener,
                                              uct_conn_request_h conn_request)
     TAGWIRE_SYMBOL(uct_listener_reject);
+/// Not available: there is no connection manager.
+///
+/// \retval UCS_ERR_UNSUPPORTED  Always.
 TAGWIRE_API ucs_status_t uct_listener_query(uct_listener_h listener,
                                             uct_listener_attr_t* listener_attr)
     TAGWIRE_SYMBOL(uct_listener_query);

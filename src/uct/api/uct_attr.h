@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Flags, attributes and parameters of the transport API. Included by uct.h; names, numbers, fields
-// and their order are UCX 1.13's.
-//
-// Structures with a `field_mask` are filled by the program: only fields whose bit is set are read
-// (or written, for attributes); a bit without a meaning here is refused with UCS_ERR_INVALID_PARAM.
+
+/// \file
+/// Flags, attributes and parameters of the transport API. Included by uct.h; names, numbers, fields
+/// and their order are UCX 1.13's.
+///
+/// Structures with a `field_mask` are filled by the program: only fields whose bit is set are read
+/// (or written, for attributes); a bit without a meaning here is refused with
+/// UCS_ERR_INVALID_PARAM.
 #ifndef TAGWIRE_UCT_API_UCT_ATTR_H
 #define TAGWIRE_UCT_API_UCT_ATTR_H
 

@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The data path of the transport API: each call is one indirect call through the interface's
-// operations table. Included by uct.h. `tagwire_uct_ep_put_short()` and so on are the same calls as
-// library symbols, for bindings of other languages
-// (<uct/api/tagwire_ffi.h>).
-//
-// Thread: the one that owns the worker (uct_worker_create() tells which). No call blocks.
-//
-// Statuses that each of these calls may return, beside those that its own comment lists:
-//
-//   UCS_ERR_NO_RESOURCE       nothing was done: call uct_worker_progress() and retry, or queue the
-//                             operation by uct_ep_pending_add()
-//   UCS_ERR_UNSUPPORTED       the interface lacks the operation: its bit in cap.flags is clear
-//   UCS_ERR_INVALID_PARAM     a length is outside the limits of uct_iface_query(); nothing was done
-//   UCS_ERR_CONNECTION_RESET  the endpoint has failed: its peer is gone; nothing was done
-//   UCS_ERR_ENDPOINT_TIMEOUT  the endpoint has failed: its peer did not answer; nothing was done
-//
-// Completions: "UCS_INPROGRESS" means that `comp` is counted down when the operation ends; any
-// other status means that it is not touched. `comp` may be NULL where the program needs no notice;
-// flush then tells when buffers are free.
+
+/// \file
+/// The data path of the transport API.
+///
+/// Included by uct.h. Each call is one indirect call through the operations table of its interface.
+/// `tagwire_uct_ep_put_short()` and so on are the same calls as library symbols, for bindings of
+/// other languages (<uct/api/tagwire_ffi.h>).
+///
+/// \par Statuses
+/// Besides the statuses named above, a call on an endpoint or an interface returns:
+/// - UCS_ERR_NO_RESOURCE: nothing was done. Call uct_worker_progress() and retry, or queue the
+///   operation by uct_ep_pending_add().
+/// - UCS_ERR_UNSUPPORTED: the interface lacks the operation; its bit in cap.flags is clear.
+/// - UCS_ERR_INVALID_PARAM: nothing was done. A length is outside the limits of uct_iface_query().
+/// - UCS_ERR_INVALID_ADDR (put, get and atomics, where cap.flags has ERRHANDLE_REMOTE_MEM): the
+///   peer did not grant this address or key.
+/// - UCS_ERR_CONNECTION_RESET: nothing was done. The endpoint has failed: its peer is gone.
+/// - UCS_ERR_ENDPOINT_TIMEOUT: nothing was done. The endpoint has failed: its peer did not answer.
+///
+/// \par Completions
+/// UCS_INPROGRESS means that `comp` is counted down when the operation ends; with any other status
+/// it is not touched. `comp` may be NULL where the program needs no notice; a flush then tells when
+/// buffers are free.
+///
+/// \par Threads
+/// The thread that owns the worker (uct_worker_create() tells which). No call blocks.
 #ifndef TAGWIRE_UCT_API_UCT_DATA_H
 #define TAGWIRE_UCT_API_UCT_DATA_H
 
@@ -42,7 +48,7 @@ UCT_INLINE_API void uct_iface_progress_enable(uct_iface_h iface, unsigned flags)
     iface->ops.iface_progress_enable(iface, flags);
 }
 
-/// Takes back uct_iface_progress_enable().
+/// Ends what uct_iface_progress_enable() began.
 UCT_INLINE_API void uct_iface_progress_disable(uct_iface_h iface, unsigned flags) {
     iface->ops.iface_progress_disable(iface, flags);
 }
@@ -54,30 +60,46 @@ UCT_INLINE_API unsigned uct_iface_progress(uct_iface_h iface) {
 
 // ---- Completion of what was started
 
-/// Asks whether everything that endpoints of this interface have sent is done locally (buffers may
-/// be reused). UCS_OK: nothing is outstanding. UCS_INPROGRESS: ask again after progress; `comp`, if
-/// given, fires. UCS_ERR_UNSUPPORTED: the interface takes no completion here (shared memory, as in
-/// UCX): pass NULL.
+/// Completes when everything that endpoints of an interface have sent is done locally.
+///
+/// Buffers may then be reused. With TAGWIRE_UCT_FLUSH_FLAG_REMOTE the memory of the targets has
+/// been written, too.
+///
+/// \retval UCS_OK  Nothing is outstanding.
+/// \retval UCS_INPROGRESS  Ask again after progress; `comp`, if given, fires.
+/// \retval UCS_ERR_UNSUPPORTED  The interface takes no completion here (shared memory, as in UCX):
+///     pass NULL.
 UCT_INLINE_API ucs_status_t uct_iface_flush(uct_iface_h iface, unsigned flags,
                                             uct_completion_t* comp) {
     return iface->ops.iface_flush(iface, flags, comp);
 }
 
-/// Orders what is posted on the interface's endpoints later behind what was posted before. `flags`
-/// is 0. UCS_OK.
+/// Orders what is posted later on the endpoints of an interface behind what was posted before.
+///
+/// `flags` is 0.
+///
+/// \retval UCS_OK  Ordered.
 UCT_INLINE_API ucs_status_t uct_iface_fence(uct_iface_h iface, unsigned flags) {
     return iface->ops.iface_fence(iface, flags);
 }
 
-/// As uct_iface_flush(), for one endpoint. With UCT_FLUSH_FLAG_CANCEL operations that have not been
-/// carried out end with UCS_ERR_CANCELED instead; the endpoint can only be destroyed afterwards.
-/// Pending requests are not covered: purge them. TAGWIRE_UCT_FLUSH_FLAG_REMOTE also waits until the
-/// target's memory has been written.
+/// Completes when everything that an endpoint has sent is done locally.
+///
+/// With UCT_FLUSH_FLAG_CANCEL operations that have not been carried out end with UCS_ERR_CANCELED
+/// instead; the endpoint can only be destroyed afterwards. Pending requests are not covered: purge
+/// them. TAGWIRE_UCT_FLUSH_FLAG_REMOTE also waits until the target's memory has been written.
+///
+/// \retval UCS_OK  Nothing is outstanding.
+/// \retval UCS_INPROGRESS  Ask again after progress; `comp`, if given, fires.
 UCT_INLINE_API ucs_status_t uct_ep_flush(uct_ep_h ep, unsigned flags, uct_completion_t* comp) {
     return ep->iface->ops.ep_flush(ep, flags, comp);
 }
 
-/// As uct_iface_fence(), for one endpoint.
+/// Orders what is posted later on an endpoint behind what was posted before.
+///
+/// `flags` is 0.
+///
+/// \retval UCS_OK  Ordered.
 UCT_INLINE_API ucs_status_t uct_ep_fence(uct_ep_h ep, unsigned flags) {
     return ep->iface->ops.ep_fence(ep, flags);
 }
@@ -91,8 +113,9 @@ UCT_INLINE_API ucs_status_t uct_ep_pending_add(uct_ep_h ep, uct_pending_req_t* r
     return ep->iface->ops.ep_pending_add(ep, req, flags);
 }
 
-/// Empties the endpoint's queue and hands each request to `cb`, in order. Needed before
-/// uct_ep_destroy() when any is left.
+/// Empties the queue of pending requests of an endpoint.
+///
+/// Hands each request to `cb`, in order. Needed before uct_ep_destroy() when any is left.
 UCT_INLINE_API void uct_ep_pending_purge(uct_ep_h ep, uct_pending_purge_callback_t cb, void* arg) {
     ep->iface->ops.ep_pending_purge(ep, cb, arg);
 }
@@ -183,30 +206,67 @@ UCT_INLINE_API ucs_status_t uct_ep_get_zcopy(uct_ep_h ep, const uct_iov_t* iov, 
 // cap.atomic64 which `opcode` each call takes. Fetching calls write the old value to `*result`:
 // before UCS_OK, or before `comp` fires.
 
+/// Compares 64 bits of the peer's memory with a value and replaces them if they are equal.
+///
+/// Writes `swap` where the memory holds `compare`; `*result` gets the old value, which equals
+/// `compare` if the swap took place.
+///
+/// \retval UCS_OK  Done: *result has the old value.
+/// \retval UCS_INPROGRESS  Started: *result has the old value when `comp` fires.
+/// \retval UCS_ERR_INVALID_PARAM  `remote_addr` is not aligned to the operand.
 UCT_INLINE_API ucs_status_t uct_ep_atomic_cswap64(uct_ep_h ep, uint64_t compare, uint64_t swap,
                                                   uint64_t remote_addr, uct_rkey_t rkey,
                                                   uint64_t* result, uct_completion_t* comp) {
     return ep->iface->ops.ep_atomic_cswap64(ep, compare, swap, remote_addr, rkey, result, comp);
 }
 
+/// Compares 32 bits of the peer's memory with a value and replaces them if they are equal.
+///
+/// Writes `swap` where the memory holds `compare`; `*result` gets the old value, which equals
+/// `compare` if the swap took place.
+///
+/// \retval UCS_OK  Done: *result has the old value.
+/// \retval UCS_INPROGRESS  Started: *result has the old value when `comp` fires.
+/// \retval UCS_ERR_INVALID_PARAM  `remote_addr` is not aligned to the operand.
 UCT_INLINE_API ucs_status_t uct_ep_atomic_cswap32(uct_ep_h ep, uint32_t compare, uint32_t swap,
                                                   uint64_t remote_addr, uct_rkey_t rkey,
                                                   uint32_t* result, uct_completion_t* comp) {
     return ep->iface->ops.ep_atomic_cswap32(ep, compare, swap, remote_addr, rkey, result, comp);
 }
 
+/// Changes 32 bits of the peer's memory atomically, without a result.
+///
+/// `opcode` is one that cap.atomic32.op_flags of uct_iface_query() has.
+///
+/// \retval UCS_OK  Posted; a flush of the endpoint tells when it is done.
+/// \retval UCS_INPROGRESS  Likewise.
+/// \retval UCS_ERR_INVALID_PARAM  `remote_addr` is not aligned to the operand.
 UCT_INLINE_API ucs_status_t uct_ep_atomic32_post(uct_ep_h ep, uct_atomic_op_t opcode,
                                                  uint32_t value, uint64_t remote_addr,
                                                  uct_rkey_t rkey) {
     return ep->iface->ops.ep_atomic32_post(ep, (unsigned)opcode, value, remote_addr, rkey);
 }
 
+/// Changes 64 bits of the peer's memory atomically, without a result.
+///
+/// `opcode` is one that cap.atomic64.op_flags of uct_iface_query() has.
+///
+/// \retval UCS_OK  Posted; a flush of the endpoint tells when it is done.
+/// \retval UCS_INPROGRESS  Likewise.
+/// \retval UCS_ERR_INVALID_PARAM  `remote_addr` is not aligned to the operand.
 UCT_INLINE_API ucs_status_t uct_ep_atomic64_post(uct_ep_h ep, uct_atomic_op_t opcode,
                                                  uint64_t value, uint64_t remote_addr,
                                                  uct_rkey_t rkey) {
     return ep->iface->ops.ep_atomic64_post(ep, (unsigned)opcode, value, remote_addr, rkey);
 }
 
+/// Changes 32 bits of the peer's memory atomically and fetches the old value.
+///
+/// `opcode` is one that cap.atomic32.fop_flags of uct_iface_query() has.
+///
+/// \retval UCS_OK  Done: *result has the old value.
+/// \retval UCS_INPROGRESS  Started: *result has the old value when `comp` fires.
+/// \retval UCS_ERR_INVALID_PARAM  `remote_addr` is not aligned to the operand.
 UCT_INLINE_API ucs_status_t uct_ep_atomic32_fetch(uct_ep_h ep, uct_atomic_op_t opcode,
                                                   uint32_t value, uint32_t* result,
                                                   uint64_t remote_addr, uct_rkey_t rkey,
@@ -215,6 +275,13 @@ UCT_INLINE_API ucs_status_t uct_ep_atomic32_fetch(uct_ep_h ep, uct_atomic_op_t o
                                             comp);
 }
 
+/// Changes 64 bits of the peer's memory atomically and fetches the old value.
+///
+/// `opcode` is one that cap.atomic64.fop_flags of uct_iface_query() has.
+///
+/// \retval UCS_OK  Done: *result has the old value.
+/// \retval UCS_INPROGRESS  Started: *result has the old value when `comp` fires.
+/// \retval UCS_ERR_INVALID_PARAM  `remote_addr` is not aligned to the operand.
 UCT_INLINE_API ucs_status_t uct_ep_atomic64_fetch(uct_ep_h ep, uct_atomic_op_t opcode,
                                                   uint64_t value, uint64_t* result,
                                                   uint64_t remote_addr, uct_rkey_t rkey,

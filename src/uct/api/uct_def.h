@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// Handles, limits, and callback types of the transport API. Included by uct.h; names and numbers
-// are UCX 1.13's.
-//
-// Structure tags start with tagwire_ and stay behind the typedef names: C++ types of UCX and of
-// tagwire that live in one process must differ by name, because the linker merges same-named
-// template instances.
+
+/// \file
+/// Handles, limits, and callback types of the transport API. Included by uct.h; names and numbers
+/// are UCX 1.13's.
+///
+/// Structure tags start with tagwire_ and stay behind the typedef names: C++ types of UCX and of
+/// tagwire that live in one process must differ by name, because the linker merges same-named
+/// template instances.
 #ifndef TAGWIRE_UCT_API_UCT_DEF_H
 #define TAGWIRE_UCT_API_UCT_DEF_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// The level of UCX's transport API that these headers have (not tagwire's own version, which is in
-// <uct/api/tagwire_uct.h>).
+
+/// \file
+/// The level of UCX's transport API that these headers have (not tagwire's own version, which is in
+/// <uct/api/tagwire_uct.h>).
 #ifndef TAGWIRE_UCT_API_VERSION_H
 #define TAGWIRE_UCT_API_VERSION_H
 
