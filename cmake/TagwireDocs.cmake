@@ -3,6 +3,7 @@
 # and docs/man/*.h2m, those of the interfaces from the comments of the public headers.
 find_program(TAGWIRE_HELP2MAN help2man REQUIRED)
 find_package(Doxygen REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_program(TAGWIRE_GZIP gzip REQUIRED)
 
 set(tw_man ${PROJECT_BINARY_DIR}/man)
@@ -50,17 +51,29 @@ endforeach()
 file(GLOB_RECURSE tw_documented CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md
      ${PROJECT_SOURCE_DIR}/src/protocols/api/* ${PROJECT_SOURCE_DIR}/src/uct/api/*
      ${PROJECT_SOURCE_DIR}/src/tagwire*.h ${PROJECT_SOURCE_DIR}/src/tagwire*.hpp)
+set(tw_html_sources ${PROJECT_SOURCE_DIR}/docs/html)
+# The theme is a package of Debian's; without it the pages look as Doxygen has them.
+find_path(TAGWIRE_DOXYGEN_AWESOME doxygen-awesome.css
+          PATHS /usr/share/doxygen-awesome-css /usr/local/share/doxygen-awesome-css)
+set(TAGWIRE_DOXYGEN_STYLES ${tw_html_sources}/tagwire.css)
+if(TAGWIRE_DOXYGEN_AWESOME)
+    string(JOIN " " TAGWIRE_DOXYGEN_STYLES ${TAGWIRE_DOXYGEN_AWESOME}/doxygen-awesome.css
+           ${TAGWIRE_DOXYGEN_AWESOME}/doxygen-awesome-sidebar-only.css ${TAGWIRE_DOXYGEN_STYLES})
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/docs/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile @ONLY)
 configure_file(${PROJECT_SOURCE_DIR}/docs/man/Doxyfile.in ${PROJECT_BINARY_DIR}/Doxyfile.man @ONLY)
 set(tw_html ${PROJECT_BINARY_DIR}/html)
 add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/doxygen.stamp
-    COMMAND ${CMAKE_COMMAND} -E rm -rf ${tw_html} ${tw_man}/man3
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${tw_html} ${tw_man}/xml ${tw_man}/man3
     COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile
     COMMAND Doxygen::doxygen ${PROJECT_BINARY_DIR}/Doxyfile.man
-    COMMAND sh ${tw_man_sources}/interfaces.sh ${tw_man}/man3
+    COMMAND ${Python3_EXECUTABLE} ${tw_man_sources}/calls.py ${tw_man}/xml ${tw_man}/man3
+            ${PROJECT_VERSION}
     COMMAND ${CMAKE_COMMAND} -E touch ${PROJECT_BINARY_DIR}/doxygen.stamp
     DEPENDS ${tw_documented} ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_BINARY_DIR}/Doxyfile
-            ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/interfaces.sh VERBATIM)
+            ${PROJECT_BINARY_DIR}/Doxyfile.man ${tw_man_sources}/calls.py
+            ${tw_html_sources}/page.py ${tw_html_sources}/layout.xml
+            ${tw_html_sources}/tagwire.css VERBATIM)
 
 add_custom_target(docs ALL DEPENDS ${tw_pages} ${PROJECT_BINARY_DIR}/doxygen.stamp)
 install(DIRECTORY ${tw_man}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command

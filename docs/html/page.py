@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""page.py FILE.md: prepares a page for Doxygen, which reads the result from standard output.
+
+Doxygen takes the title of a page from its first line, so the licence line goes. It does not know
+the anchors that hosts of Markdown make of headings, so each heading gets an id, and links to
+headings name it. Pages of many headings begin with a table of contents. Files that are no pages
+(sources, folders) are named without a link.
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FRONT_PAGE = ROOT / "README.md"  # its headings do not stand in the tree of pages
+CONTENTS_FROM = 5  # headings
+COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
+FENCED = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^##+ (.*)$", re.MULTILINE)
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def heading_id(page, anchor):
+    return re.sub(r"\W", "_", f"{page.relative_to(ROOT)}#{anchor}")
+
+
+def anchor_of(heading):
+    """As the hosts of Markdown make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def heading_with_id(page, match, seen):
+    anchor = anchor_of(match[1])
+    times = seen.get(anchor, 0)
+    seen[anchor] = times + 1
+    return f"{match[0]} {{#{heading_id(page, f'{anchor}-{times}' if times else anchor)}}}"
+
+
+def link_for_doxygen(page, match):
+    text, target = match.groups()
+    path, _, anchor = target.partition("#")
+    if "://" in target:
+        return match.group()
+    if path and not path.endswith(".md"):
+        return text
+    if not anchor:
+        return match.group()
+    linked = (page.parent / path).resolve() if path else page
+    return f"[{text}](@ref {heading_id(linked, anchor)})"
+
+
+def prepared(page):
+    """Blocks of code stay as they are; a link may go over two lines elsewhere."""
+    text = COMMENT.sub("", page.read_text())
+    seen = {}
+    for number, part in enumerate(FENCED.split(text)):
+        if number % 2 == 0:
+            part = LINK.sub(lambda match: link_for_doxygen(page, match), part)
+            if page != FRONT_PAGE:
+                part = HEADING.sub(lambda match: heading_with_id(page, match, seen), part)
+        if number == 0 and page != FRONT_PAGE and len(HEADING.findall(text)) >= CONTENTS_FROM:
+            part = part.replace("\n", "\n\n\\tableofcontents{html:2}\n", 1)
+        yield part
+
+
+print("".join(prepared(Path(sys.argv[1]).resolve())), end="")
