@@ -22,8 +22,9 @@ function(tw_add_command_page page what target)
         DEPENDS ${target} ${include} ${tw_man_sources}/page.sh VERBATIM)
     set(tw_pages ${tw_pages} ${output} PARENT_SCOPE)
 endfunction()
-tw_add_command_page(tagwire "tagged messages on every wire" tagwire_command)
-tw_add_command_page(tagwire-demo "the main job in one command" tagwire_demo)
+tw_add_command_page(tagwire "show, measure, tune and test the transports of this machine"
+                    tagwire_command)
+tw_add_command_page(tagwire-demo "exchange messages over every transport and measure them" tagwire_demo)
 tw_add_command_page(tagwire-info "show devices, transports and options" tagwire_command info)
 tw_add_command_page(tagwire-perf "measure transports between processes" tagwire_command perf)
 tw_add_command_page(tagwire-tune "measure what messages cost, for the choice of protocols"

@@ -6,7 +6,12 @@
 
 if(TAGWIRE_BUILD_DOCS)
     include(TagwireDocs)
+else()
+    install(FILES ${PROJECT_SOURCE_DIR}/docs/man/tagwire.7
+            DESTINATION ${CMAKE_INSTALL_MANDIR}/man7 COMPONENT command)
 endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/libtagwire-dev COMPONENT dev)
 
 set(CPACK_PACKAGE_CONTACT "the tagwire authors <dev@tagwire.invalid>")
 set(tw_components runtime dev command)
@@ -74,19 +79,24 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libpmix2, ${tw_package_vhca}")
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
-    "Tagged messages on every wire: shared library
- Messages with tags between processes, eager or by rendezvous, over shared
- memory and RDMA devices (verbs RC, mlx5 DC), behind a messaging API and a
- transport API that is source-compatible with UCX's UCT. With tagwire-vhca
- installed it has an RDMA device on machines without a card, too.")
+    "tagged messages over shared memory and RDMA: shared library
+ tagwire is a communication library for authors of MPI, PGAS and RPC
+ libraries. It moves messages that are matched by tags between processes:
+ within a host over shared memory, between hosts over RDMA devices (verbs
+ reliable connections, mlx5 dynamic connections, datagrams). It has a
+ messaging layer, which chooses transport and protocol by measured costs,
+ and a transport layer whose API is source-compatible with UCT of UCX 1.13.
+ .
+ On a machine without a card tagwire-vhca provides a virtual RDMA device.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${tw_package_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_COMPONENT_DEV_DESCRIPTION
-    "Tagged messages on every wire: development files
- Headers of the C and C++ interfaces, the static library, descriptions for
- CMake and pkg-config, and the manual pages of the interfaces.")
+    "tagged messages over shared memory and RDMA: development files
+ Headers of the C and C++ interfaces of tagwire, the static library, files
+ for CMake and pkg-config, examples, manual pages of every call, and the
+ guide and the reference as HTML.")
 
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME ${tw_package_command})
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION net)
@@ -94,11 +104,11 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "gnuplot-nox, ${tw_package_vhca} ${tw_same}")
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "ucx-utils, libfabric-bin")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
-    "Tagged messages on every wire: command
- Shows the transports of a machine, measures them beside their physical
- floors, tunes and explains the choice of protocols, writes a report with
- plots, checks messages for hours, and runs programs of libibverbs on the
- virtual HCA of tagwire-vhca.")
+    "tagged messages over shared memory and RDMA: command
+ tagwire shows the transports of a machine, measures them beside the limits
+ of its memory and caches, tunes and explains the choice of protocols, writes
+ a report with plots, exchanges checked random messages for hours, and runs
+ programs of libibverbs on the virtual device of tagwire-vhca.")
 
 # Loaded at run time, and what the programs need that it runs; --driver mlx5 needs both itself.
 set(CPACK_DEBIAN_VHCA_PACKAGE_NAME ${tw_package_vhca})
@@ -107,18 +117,19 @@ set(CPACK_DEBIAN_VHCA_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/package/trigge
 set(CPACK_DEBIAN_VHCA_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
 set(CPACK_DEBIAN_VHCA_PACKAGE_SUGGESTS "ibverbs-utils, perftest")
 set(CPACK_COMPONENT_VHCA_DESCRIPTION
-    "Virtual HCA: runs RDMA programs without a card
- Starts programs of libibverbs and libmlx5, unmodified and without privileges,
- on a device that is made of software: RC, UC, UD and DC queue pairs, tag
- matching, events; over shared memory or as RoCEv2 over UDP; with packets
- lost, doubled, delayed and out of order when asked for. For tests, also in
- containers and continuous integration.")
+    "virtual RDMA device: runs RDMA programs without a card
+ Runs programs of libibverbs and libmlx5, unmodified and without privileges,
+ on an RDMA device made of software: RC, UC, UD and DC queue pairs, tag
+ matching and events, between processes through shared memory or between
+ hosts as RoCEv2 over UDP. Packets are lost, duplicated, delayed and
+ reordered on request, by a seed. It is meant for tests, also in containers
+ and in continuous integration, and not for speed.")
 
 set(CPACK_DEBIAN_FI_PACKAGE_NAME ${tw_package_fi})
 set(CPACK_DEBIAN_FI_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_FI_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_COMPONENT_FI_DESCRIPTION
-    "Tagged messages on every wire: provider for libfabric
- Lets programs of libfabric, among them Open MPI, send over tagwire: the
- provider is called tagwire.")
+    "tagged messages over shared memory and RDMA: libfabric provider
+ The provider tagwire for libfabric. Programs of libfabric, among them Open
+ MPI, send over tagwire without a change.")
 include(CPack)

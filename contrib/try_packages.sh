@@ -55,6 +55,7 @@ say "libtagwire-dev"
 install "$folder"/libtagwire-dev_*.deb g++ pkg-config
 [[ -s /usr/share/man/man3/tw_tag_send.3.gz ]] || fail "no manual page tw_tag_send(3)"
 [[ -s /usr/share/doc/libtagwire-dev/html/index.html ]] || fail "no guide in HTML"
+[[ -s /usr/share/doc/libtagwire-dev/examples/hello.c ]] || fail "no examples"
 read -ra flags < <(pkg-config --cflags --libs tagwire)
 for example in examples/*.c examples/*.cc; do
     compile=(gcc -std=c11 -D_GNU_SOURCE)

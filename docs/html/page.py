@@ -33,7 +33,8 @@ def heading_with_id(page, match, seen):
     anchor = anchor_of(match[1])
     times = seen.get(anchor, 0)
     seen[anchor] = times + 1
-    return f"{match[0]} {{#{heading_id(page, f'{anchor}-{times}' if times else anchor)}}}"
+    text = match[0].replace("`", "")  # which the table of contents would show as tags
+    return f"{text} {{#{heading_id(page, f'{anchor}-{times}' if times else anchor)}}}"
 
 
 def link_for_doxygen(page, match):
