@@ -3,7 +3,9 @@
 """check_guide.py ROOT: what the pages show and link to is there.
 
 A block of code behind a line `<!-- file: PATH -->` must be the file of that path, to the letter. A
-link leads to a file of the tree, and its part behind the # to a heading there.
+link leads to a file of the tree, and its part behind the # to a heading there. Each page of docs/
+has its place in the tree of the HTML pages (docs/html/layout.xml) and is linked from docs/README.md,
+decisions apart, which have a list of their own.
 """
 import re
 import sys
@@ -37,8 +39,23 @@ def broken_links(root):
                 yield f"{page.relative_to(root)}: no heading {link}"
 
 
+def homeless_pages(root):
+    tree = (root / "docs/html/layout.xml").read_text()
+    front = root / "docs/README.md"
+    linked = {(front.parent / link.partition("#")[0]).resolve()
+              for link in LINK.findall(front.read_text())}
+    for page in sorted((root / "docs").rglob("*.md")):
+        name = page.relative_to(root)
+        page_id = "md_" + re.sub(r"[/-]", "_", str(name.with_suffix("")))
+        if f'"@ref {page_id}"' not in tree:
+            yield f"{name}: not in docs/html/layout.xml"
+        if page.resolve() not in linked and page != front and page.parent.name != "adr":
+            yield f"{name}: not linked from docs/README.md"
+
+
 def problems(root):
     yield from broken_links(root)
+    yield from homeless_pages(root)
     shown = 0
     for page in sorted((root / "docs").rglob("*.md")):
         for path, code in BLOCK.findall(page.read_text()):
