@@ -24,7 +24,8 @@ function(tw_add_command_page page what target)
 endfunction()
 tw_add_command_page(tagwire "show, measure, tune and test the transports of this machine"
                     tagwire_command)
-tw_add_command_page(tagwire-demo "exchange messages over every transport and measure them" tagwire_demo)
+tw_add_command_page(tagwire-demo "exchange messages over every transport and measure them"
+                    tagwire_demo)
 tw_add_command_page(tagwire-info "show devices, transports and options" tagwire_command info)
 tw_add_command_page(tagwire-perf "measure transports between processes" tagwire_command perf)
 tw_add_command_page(tagwire-tune "measure what messages cost, for the choice of protocols"

@@ -4,8 +4,8 @@
 
 A block of code behind a line `<!-- file: PATH -->` must be the file of that path, to the letter. A
 link leads to a file of the tree, and its part behind the # to a heading there. Each page of docs/
-has its place in the tree of the HTML pages (docs/html/layout.xml) and is linked from docs/README.md,
-decisions apart, which have a list of their own.
+has its place in the tree of the HTML pages (docs/html/layout.xml) and is linked from
+docs/README.md, decisions apart, which have a list of their own.
 """
 import re
 import sys

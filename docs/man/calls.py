@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """calls.py XML OUT VERSION: pages of section 3 from the comments of the public C headers.
 
-Reads what Doxygen wrote into the folder XML. OUT gets one page for each call, each record or set of
-values, and each header that programs include. The page of a call has a NAME of its own and the whole
-contract: its statuses, and those paragraphs of its header (\\par Statuses, Lifetime, Threads, ...)
-that hold for each call there.
+Reads what Doxygen wrote into the folder XML. OUT gets one page for each call, each record or set
+of values, and each header that programs include. The page of a call has a NAME of its own and the
+whole contract: its statuses, and those paragraphs of its header (\\par Statuses, Lifetime, Threads,
+...) that hold for each call there.
 """
 import gzip
 import re
