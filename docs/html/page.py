@@ -47,6 +47,8 @@ def link_for_doxygen(page, match):
     if not anchor:
         return match.group()
     linked = (page.parent / path).resolve() if path else page
+    if linked == FRONT_PAGE:
+        return text
     return f"[{text}](@ref {heading_id(linked, anchor)})"
 
 
