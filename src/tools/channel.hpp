@@ -38,6 +38,10 @@ struct Message {
     Bytes payload;
 };
 
+/// A loop that waits for the peer asks stalled() once in so many turns, each a spin or a yield.
+inline constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
+inline constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
+
 class Channel {
   public:
     static constexpr std::uint16_t kVersion = 2;
@@ -77,6 +81,23 @@ class Channel {
 /// A connection to a tagwire server. Retries while nothing listens there yet, for a few seconds.
 /// Throws Failure.
 int connect_to(const std::string& host, std::uint16_t port);
+
+/// A socket that listens on all of this host's addresses.
+class Listener {
+  public:
+    /// 0: any free port. Throws Failure.
+    explicit Listener(std::uint16_t port);
+    ~Listener();
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+    std::uint16_t port() const;
+    /// Waits for one client. Throws Failure.
+    int accept_one() const;
+
+  private:
+    int fd_;
+};
 
 /// Waits for one client on `port` (0: any free one). Prints the port on standard output first.
 int accept_one(std::uint16_t port);

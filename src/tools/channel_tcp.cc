@@ -103,13 +103,6 @@ int listen_on(std::uint16_t port) {
     return listener;
 }
 
-unsigned bound_port(int listener) {
-    sockaddr_in6 address{};
-    socklen_t length = sizeof(address);
-    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-    return ntohs(address.sin6_port);  // at the same place in both families
-}
-
 }  // namespace
 
 int connect_to(const std::string& host, std::uint16_t port) {
@@ -135,20 +128,35 @@ int connect_to(const std::string& host, std::uint16_t port) {
              host.c_str(), unsigned{port}, std::strerror(error), unsigned{port}));
 }
 
-int accept_one(std::uint16_t port) {
-    const int listener = listen_on(port);
-    std::printf("tagwire: listening on port %u\n", bound_port(listener));
-    std::fflush(stdout);
+Listener::Listener(std::uint16_t port) : fd_(listen_on(port)) {}
+
+Listener::~Listener() {
+    close(fd_);
+}
+
+std::uint16_t Listener::port() const {
+    sockaddr_in6 address{};
+    socklen_t length = sizeof(address);
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    return ntohs(address.sin6_port);  // at the same place in both families
+}
+
+int Listener::accept_one() const {
     int fd = -1;
     do {
-        fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+        fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
-    const int error = errno;
-    close(listener);
     if (fd < 0)
-        throw Failure(text("--server: accept: %s", std::strerror(error)));
+        throw Failure(text("--server: accept: %s", std::strerror(errno)));
     make_ready(fd);
     return fd;
+}
+
+int accept_one(std::uint16_t port) {
+    const Listener listener(port);
+    std::printf("tagwire: listening on port %u\n", unsigned{listener.port()});
+    std::fflush(stdout);
+    return listener.accept_one();
 }
 
 }  // namespace tagwire::tools

@@ -17,7 +17,6 @@ constexpr std::size_t kLineStride =
 constexpr std::size_t kRotatingLines = 64;
 constexpr std::size_t kAreaBytes = 2 * kRotatingLines * kLineStride;
 static_assert(3 * kAreaBytes <= CachelineFloor::kMappingBytes);
-constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
 
 /// The lines that round trip `i` uses in an area, and what is written there.
 struct Turn {

@@ -4,15 +4,13 @@
 #include <array>
 
 #include "tools/failure.hpp"
+#include "tools/sizes.hpp"
 
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
-constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
-constexpr std::uint64_t kThreadsMax = 1024;
+constexpr std::uint64_t kSetupThreadsMax = 1024;
 constexpr std::size_t kTransportsMax = 4096;  // as long as the option of the library
-constexpr std::uint64_t kWindowMax = 1 << 20;
 
 constexpr unsigned kBase =
     kWithTransport | kWithMemory | kWithSize | kWithPeers | kWithWait | kWithValidate | kWithServer;
@@ -128,7 +126,7 @@ Setup Setup::decode(Decoder message) {
     setup.device = message.string(64);
     setup.wait = decode_enum(&message, Wait::kSleep);
     setup.peers = message.number_up_to(kPeersMax);
-    setup.threads = message.number_up_to(kThreadsMax);
+    setup.threads = message.number_up_to(kSetupThreadsMax);
     message.end();
     if (setup.peers == 0 || setup.threads == 0)
         throw Failure("the peer asked for a connection without peers or threads");

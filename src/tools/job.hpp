@@ -92,6 +92,9 @@ const char* name_of(Wait wait);
 const char* name_of(Level level);
 
 inline constexpr std::uint64_t kPeersMax = 100000;
+inline constexpr std::uint64_t kWindowMax = 1 << 20;
+/// Limits iterations and posted receives.
+inline constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
 /// The limit at level msg, where the peer's process has one worker for each.
 inline constexpr std::uint64_t kMsgPeersMax = 1000;
 /// Interfaces that the peer has open at a time: the first targets carry the messages. The others

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kRndvFrom = 64 << 10;
 constexpr Op kCheapestFirst[] = {Op::kShort, Op::kBcopy, Op::kZcopy, Op::kRndv};
-using Range = std::optional<SizeRange>;
+using MaybeRange = std::optional<SizeRange>;
 
 /// The capability behind one kind of operation of one family of tests.
 struct Capability {
@@ -121,7 +121,7 @@ std::optional<Op> choose_atomic(TestId test, std::uint64_t size, const uct_iface
     return std::nullopt;
 }
 
-bool holds(const Range& range, std::uint64_t size) {
+bool holds(const MaybeRange& range, std::uint64_t size) {
     return range && size >= range->min && size <= range->max;
 }
 
@@ -133,7 +133,8 @@ bool is_possible(const Wanted& wanted, Op op) {
 std::string describe_ranges(TestId test, const Wanted& wanted, const uct_iface_attr_t& attr) {
     std::string list;
     for (const Op op : kCheapestFirst) {
-        const Range range = is_possible(wanted, op) ? size_range(test, op, attr) : std::nullopt;
+        const MaybeRange range =
+            is_possible(wanted, op) ? size_range(test, op, attr) : std::nullopt;
         if (range) {
             list += text("%s %s %s to %s", list.empty() ? "" : ",", name_of(op),
                          size_name(range->min).c_str(), size_name(range->max).c_str());

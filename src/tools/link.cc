@@ -11,8 +11,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
-constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
 constexpr int kSleepMs = 1000;
 
 bool has_events(const uct_iface_attr_t& attr) {
@@ -33,7 +31,7 @@ Link::Link(Side side, const Setup& setup, Channel* channel)
     : side_(side),
       setup_(setup),
       channel_(channel),
-      resource_(find_resource(setup.transport, setup.device)),
+      resource_(find_resource(setup.transport, setup.device, named_by(setup.transport))),
       md_(open_md(resource_.component, resource_.md_name)) {
     check(uct_md_query(md_.get(), &md_attr_), "uct_md_query");
     check(ucs_async_context_create(UCS_ASYNC_MODE_POLL, &objects_.async),

@@ -28,8 +28,10 @@ std::string own_file() {
 
 int run(int argc, char** argv, std::string* asked) {
     const CommandLine line = parse_command_line(argc, argv, asked);
-    if (line.perf)
-        return run_perf(make_plan(*line.perf));
+    if (line.lists_tests)
+        list_tests();
+    else if (!line.perf.empty())
+        return run_perf(make_plans(line.perf));
     else if (line.info)
         run_info(*line.info);
     else if (line.explain)

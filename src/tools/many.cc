@@ -17,8 +17,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint64_t kWarmupMax = 10000;
-
 Measurement sum_of(const std::vector<ManyShare>& shares, const Job& job) {
     Measurement sum;
     sum.iterations = job.iterations;
@@ -35,21 +33,24 @@ Measurement sum_of(const std::vector<ManyShare>& shares, const Job& job) {
             rates.max = std::max(rates.max, rate);
         }
     }
-    sum.messages_per_s = sent / (all_ns * 1e-9);
+    sum.seconds = all_ns * 1e-9;
+    sum.messages_per_s = sent / sum.seconds;
     sum.bytes_per_s = *sum.messages_per_s * static_cast<double>(job.size);
     sum.rank_messages_per_s = rates;
     return sum;
 }
 
-Job job_for(const PerfPlan& plan, const Size& size, std::size_t peers) {
+Job job_for(const PerfPlan& plan, const Size& size) {
     Job job = plan.job;
     job.size = size.bytes;
     job.op = Op::kAuto;
-    const std::uint64_t fallback =
-        std::max<std::uint64_t>(default_iterations(*plan.test, job.size) / peers, 32);
-    job.iterations = plan.iterations.value_or(fallback);
-    job.warmup = plan.warmup.value_or(std::min(job.iterations / 10, kWarmupMax));
     return job;
+}
+
+Measurement run_job(ManyRank& rank, ManyTraffic& traffic, const Job& job) {
+    if (job.warmup > 0)
+        traffic.run(job.warmup);
+    return sum_of(rank.gather(traffic.run(job.iterations)), job);
 }
 
 Result result_for(const PerfPlan& plan, const Job& job, const ManyRank& rank) {
@@ -72,11 +73,11 @@ void measure(const PerfPlan& plan, ManyRank& rank, Results* results) {
     rank.meet();
     const std::vector<int> cpus = rank.gather(sched_getcpu());
     for (const Size& size : plan.sizes) {
-        const Job job = job_for(plan, size, rank.size() - 1);
+        Job job = job_for(plan, size);
         ManyTraffic traffic(rank, job);
-        if (job.warmup > 0)
-            traffic.run(job.warmup);
-        const Measurement measured = sum_of(rank.gather(traffic.run(job.iterations)), job);
+        // All ranks have the same figures, so they choose the same counts.
+        set_counts(plan, &job, [&](const Job& probe) { return run_job(rank, traffic, probe); });
+        const Measurement measured = run_job(rank, traffic, job);
         if (measured.errors > 0) {
             throw Failure(text("%s %s: %llu messages were wrong", plan.test->name,
                                size_name(job.size).c_str(),
@@ -104,7 +105,7 @@ int run_rank(const PerfPlan& plan, tagwire::Bootstrap job) {
         }
         std::optional<Results> results;
         if (number == 0)
-            results.emplace(plan.json);
+            results.emplace(plan.files);
         ManyRank rank(std::move(job), plan.setup);
         measure(plan, rank, results ? &*results : nullptr);
         if (results)
@@ -138,7 +139,7 @@ int run_many(const PerfPlan& plan) {
                  "launcher",
                  static_cast<unsigned long long>(kStartedRanksMax)));
     }
-    check_writable(plan.json);
+    check_writable(plan.files);
     return start_ranks(peers + 1, cpus_in_turn(plan.cpus));
 }
 

@@ -7,12 +7,12 @@
 #include "tools/pattern.hpp"
 #include "tools/sender.hpp"
 #include "tools/stats.hpp"
+#include "tools/test_tags.hpp"
 
 namespace tagwire::tools {
 namespace {
 
 constexpr std::uint64_t kDataTag = 42;
-constexpr std::uint64_t kAckTag = std::uint64_t{1} << 63;
 constexpr std::uint64_t kBurst = 16;
 
 std::size_t others(const ManyRank& rank) {

@@ -20,6 +20,10 @@ void report(const OnProgress& on_progress, std::uint64_t done, std::uint64_t all
         on_progress(static_cast<double>(done) / static_cast<double>(all));
 }
 
+double seconds_since(std::uint64_t start_ns) {
+    return static_cast<double>(now_ns() - start_ns) * 1e-9;
+}
+
 /// Runs `body(i)` in one thread each, the first one here; rethrows the first exception.
 template <class Body>
 void in_threads(std::size_t count, Body body) {
@@ -51,22 +55,28 @@ Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor*
     all.reserve(job.iterations / BatchTimer::kBatch + 1);
     std::vector<double> floors;
     std::vector<double> differences;
+    Measurement result;
+    result.iterations = job.iterations;
     test.run(job.warmup, nullptr);
-    for (std::uint64_t done = 0; done < job.iterations;) {
+    std::uint64_t blocks = 0;
+    for (std::uint64_t done = 0; done < job.iterations; ++blocks) {
         const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
+        const std::uint64_t begin = now_ns();
         const double floor_ns = floor != nullptr ? floor->block() : 0;
+        result.floor_seconds += seconds_since(begin);
+        const std::uint64_t begin_of_test = now_ns();
         const std::size_t first = all.samples().size();
         test.run(block, driver ? &all : nullptr);
+        result.seconds += seconds_since(begin_of_test);
         done += block;
         if (driver && floor != nullptr) {
-            const auto begin = all.samples().begin() + static_cast<std::ptrdiff_t>(first);
+            const auto samples = all.samples().begin() + static_cast<std::ptrdiff_t>(first);
             floors.push_back(floor_ns);
-            differences.push_back(median({begin, all.samples().end()}) - floor_ns);
+            differences.push_back(median({samples, all.samples().end()}) - floor_ns);
         }
         report(on_progress, done, job.iterations);
     }
-    Measurement result;
-    result.iterations = job.iterations;
+    result.floor_seconds /= static_cast<double>(std::max<std::uint64_t>(blocks, 1));
     if (driver) {
         result.latency_ns = summarize(&all.samples());
         if (floor != nullptr) {
@@ -84,12 +94,14 @@ Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& o
         return result;
     BatchTimer all(1);
     test.run(job.warmup, nullptr);
+    const std::uint64_t start = now_ns();
     for (std::uint64_t done = 0; done < job.iterations;) {
         const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
         test.run(block, &all);
         done += block;
         report(on_progress, done, job.iterations);
     }
+    result.seconds = seconds_since(start);
     result.latency_ns = summarize(&all.samples());
     return result;
 }
@@ -110,6 +122,7 @@ Measurement run_streams(const std::vector<std::unique_ptr<Test>>& tests, const J
     Measurement result;
     result.iterations = job.iterations;
     const double seconds = *std::max_element(elapsed_ns.begin(), elapsed_ns.end()) * 1e-9;
+    result.seconds = seconds;
     const double directions = job.bidir ? 2 : 1;
     const double messages = static_cast<double>(job.iterations * tests.size()) * directions;
     result.messages_per_s = messages / seconds;
@@ -123,6 +136,7 @@ std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, 
     std::vector<BatchTimer> timers(CachelineFloor::kVariants, BatchTimer(2));
     for (const CachelineFloor::Variant& variant : CachelineFloor::kAll)
         floor.ping_pong(variant, job.warmup, nullptr);
+    const std::uint64_t start = now_ns();
     for (std::uint64_t done = 0; done < job.iterations;) {
         const std::uint64_t block = std::min(kBlockRoundTrips, job.iterations - done);
         for (std::size_t i = 0; i < CachelineFloor::kVariants; ++i)
@@ -130,10 +144,12 @@ std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, 
         done += block;
         report(on_progress, done, job.iterations);
     }
+    const double seconds = seconds_since(start);
     std::vector<VariantMeasurement> results;
     for (std::size_t i = 0; driver && i < CachelineFloor::kVariants; ++i) {
         Measurement measurement;
         measurement.iterations = job.iterations;
+        measurement.seconds = seconds;
         measurement.latency_ns = summarize(&timers[i].samples());
         measurement.floor_ns = measurement.latency_ns->p50;
         results.push_back({&CachelineFloor::kAll[i], measurement});
@@ -154,11 +170,11 @@ Measurement run_memcpy(const SharedMapping& source, const Job& job) {
     BatchTimer timer(1);
     const std::uint64_t start = now_ns();
     in_batches(0, job.iterations, &timer, copy);
-    const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
     Measurement result;
     result.iterations = job.iterations;
+    result.seconds = seconds_since(start);
     result.latency_ns = summarize(&timer.samples());
-    result.bytes_per_s = static_cast<double>(job.size * job.iterations) / seconds;
+    result.bytes_per_s = static_cast<double>(job.size * job.iterations) / result.seconds;
     if (job.validate) {
         result.errors =
             Pattern(stream_from(Side::kPeer, job), 0).matches(target.data(), job.size) ? 0 : 1;
@@ -183,9 +199,11 @@ Measurement run_chase(const Job& job) {
     };
     in_batches(0, std::max<std::uint64_t>(job.warmup, lines.size()), nullptr, load);
     BatchTimer timer(1);
+    const std::uint64_t start = now_ns();
     in_batches(0, job.iterations, &timer, load);
     Measurement result;
     result.iterations = job.iterations;
+    result.seconds = seconds_since(start);
     result.latency_ns = summarize(&timer.samples());
     return result;
 }

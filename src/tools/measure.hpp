@@ -25,6 +25,8 @@ struct RateRange {
 /// The driver's results of one job.
 struct Measurement {
     std::uint64_t iterations = 0;
+    double seconds = 0;        // that these took
+    double floor_seconds = 0;  // that one of the floor's blocks between them took
     std::optional<LatencySummary> latency_ns;
     std::optional<double> floor_ns;
     std::optional<double> above_floor_ns;

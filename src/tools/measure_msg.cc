@@ -10,20 +10,16 @@
 #include "tools/loops.hpp"
 #include "tools/msg_post.hpp"
 #include "tools/random.hpp"
+#include "tools/test_tags.hpp"
 
 namespace tagwire::tools {
 namespace {
 
 using Posted = MsgReceiver::Posted;
 
-constexpr std::uint64_t kAckTag = std::uint64_t{1} << 63;
-constexpr std::uint64_t kBystanderTag = std::uint64_t{1} << 62;
-constexpr std::uint64_t kStreamTag = 42;
 // match_wild: so many receives with so many different masks, which no message matches.
 constexpr std::size_t kWildcards = 100;
 constexpr std::size_t kMasks = 10;
-// A ping-pong posts this many ahead; see measure_tag.cc.
-constexpr std::size_t kAhead = 2;
 
 class MsgTagPort {
   public:

@@ -8,16 +8,10 @@
 #include "tools/loops.hpp"
 #include "tools/tag_post.hpp"
 #include "tools/tag_receiver.hpp"
+#include "tools/test_tags.hpp"
 
 namespace tagwire::tools {
 namespace {
-
-constexpr uct_tag_t kAckTag = uct_tag_t{1} << 63;
-constexpr uct_tag_t kBystanderTag = uct_tag_t{1} << 62;  // of receives that nobody sends to
-constexpr uct_tag_t kStreamTag = 42;
-// A ping-pong posts this many ahead. The driver posts the next one before the oldest is done, so it
-// has one slot more.
-constexpr std::size_t kAhead = 2;
 
 /// Receives that stay posted during the test.
 class Bystanders {

@@ -13,8 +13,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint32_t kSpinsBetweenChecks = 1U << 20;
-constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
 constexpr std::uint64_t kHelloTag = ~std::uint64_t{0};
 
 Facts facts_of(tw_worker_h worker) {
@@ -26,11 +24,6 @@ Facts facts_of(tw_worker_h worker) {
         },
         &facts);
     return facts;
-}
-
-/// The option that a user would change.
-const char* named_by(const std::string& transports) {
-    return transports_set() == transports ? "TAGWIRE_TRANSPORTS" : "--tl";
 }
 
 }  // namespace

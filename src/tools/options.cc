@@ -15,39 +15,32 @@ std::string tests_text() {
     for (const TestInfo& test : all_tests())
         list += text("  %-11s %s\n", test.name, test.doc);
     return list +
-           "\nSizes: 8, lists 8,1k,64k, ranges of powers of two 1:4m; k m g are powers of 1024.\n"
-           "Latency is half the round trip, percentiles are over batches of 32 round trips.";
+           "\nSizes: 8, lists 8,1k,64k, ranges of powers of two 1:4m; k m g are powers of 1024. "
+           "Bandwidths are in powers of 1000.\n"
+           "Latency is half the round trip, percentiles are over batches of 32 round trips.\n"
+           "Under a launcher (mpirun, tagwire run) ranks 0 and 1 are the two processes.";
 }
 
-void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
-    CLI::App* perf = app->add_subcommand("perf", "Measure one test between two processes");
-    perf->footer(tests_text());
-    perf->add_option("test", arguments->test, "What to measure, see below")->type_name("TEST");
-    perf->add_option(
-            "--level", arguments->level,
-            "Layer: uct, the transport itself (default); msg, the messaging layer (tag tests and "
-            "match)")
-        ->type_name("LEVEL");
-    perf->add_option(
-            "--tl", arguments->transport,
-            "Transport, as tagwire info lists them (default sm); at level msg several, with or "
-            "without devices: sm,rc:mlx5_0:1, or auto (default TAGWIRE_TRANSPORTS, else sm)")
-        ->type_name("NAME");
-    perf->add_option("--device", arguments->device, "Device of the transport (default the first)")
-        ->type_name("NAME");
-    perf->add_option("--op", arguments->op,
-                     "auto, short, bcopy, zcopy or rndv (default auto: by size)")
-        ->type_name("OP");
-    perf->add_option(
-            "--memory", arguments->memory,
-            "user: ordinary memory, registered (default); alloc: from the memory domain; at "
-            "level msg mapped: with a handle; list: sent as a list of two pieces")
-        ->type_name("KIND");
-    perf->add_option("--size", arguments->size, "Message sizes (default 8)")->type_name("LIST");
-    perf->add_option("--iters", arguments->iterations, "Messages or round trips (default by size)")
-        ->type_name("N");
-    perf->add_option("--warmup", arguments->warmup, "Untimed ones before (default a tenth)")
-        ->type_name("N");
+/// `perf` as written: the tests stand apart from what they have in common.
+struct PerfLine {
+    std::vector<std::string> tests;
+    PerfArguments arguments;
+    CLI::Option* server = nullptr;
+    bool lists = false;
+
+    std::vector<PerfArguments> each() const {
+        std::vector<PerfArguments> all;
+        for (const std::string& test : tests.empty() ? std::vector<std::string>{""} : tests) {
+            all.push_back(arguments);
+            all.back().test = test;
+            all.back().server = server->count() > 0;
+        }
+        return all;
+    }
+};
+
+/// Options that say how much happens at once, and where.
+void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
     perf->add_option("--window", arguments->window,
                      "Outstanding operations of streams (default 64)")
         ->type_name("N");
@@ -77,14 +70,55 @@ void add_perf(CLI::App* app, PerfArguments* arguments, CLI::Option** server) {
     perf->add_option("--cpu", arguments->cpu,
                      "Cpus of this process and its peer (default the first two)")
         ->type_name("A,B");
-    *server = perf->add_option("--server", arguments->server_port,
-                               "Wait for a --connect on this port (default 13377; 0: any free one)")
-                  ->expected(0, 1)
-                  ->type_name("[PORT]");
+}
+
+void add_perf(CLI::App* app, PerfLine* line) {
+    CLI::App* perf = app->add_subcommand("perf", "Measure between two processes");
+    PerfArguments* const arguments = &line->arguments;
+    perf->footer(tests_text());
+    perf->add_option("test", line->tests, "What to measure, see below")->type_name("TEST");
+    perf->add_flag("--list", line->lists, "Print the tests, one a line");
+    perf->add_option(
+            "--level", arguments->level,
+            "Layer: uct, the transport itself (default); msg, the messaging layer (tag tests and "
+            "match)")
+        ->type_name("LEVEL");
+    perf->add_option("--tl", arguments->transport,
+                     "Transport, with or without a device: sm, rc, rc:mlx5_0:1 or auto (default "
+                     "TAGWIRE_TRANSPORTS, else sm); at level msg a list, too: sm,rc:mlx5_0:1")
+        ->type_name("NAME");
+    perf->add_option("--device", arguments->device,
+                     "Device, where --tl names the transport alone (default the first)")
+        ->type_name("NAME");
+    perf->add_option("--op", arguments->op,
+                     "auto, short, bcopy, zcopy or rndv (default auto: by size)")
+        ->type_name("OP");
+    perf->add_option(
+            "--memory", arguments->memory,
+            "user: ordinary memory, registered (default); alloc: from the memory domain; at "
+            "level msg mapped: with a handle; list: sent as a list of two pieces")
+        ->type_name("KIND");
+    perf->add_option("--size", arguments->size, "Message sizes (default 8)")->type_name("LIST");
+    perf->add_option("--seconds", arguments->seconds, "How long each row is measured (default 0.5)")
+        ->type_name("N");
+    perf->add_option("--iters", arguments->iterations,
+                     "Messages or round trips of each row, instead of --seconds")
+        ->type_name("N");
+    perf->add_option("--warmup", arguments->warmup, "Untimed ones before (default a tenth)")
+        ->type_name("N");
+    add_perf_load(perf, arguments);
+    line->server =
+        perf->add_option("--server", arguments->server_port,
+                         "Wait for a --connect on this port (default 13377; 0: any free one)")
+            ->expected(0, 1)
+            ->type_name("[PORT]");
     perf->add_option("--connect", arguments->connect, "Measure against the server there")
         ->type_name("HOST[:PORT]");
     perf->add_flag("--validate", arguments->validate, "Check every byte of every message");
     perf->add_option("--json", arguments->json, "Write the results there, - for standard output")
+        ->type_name("FILE");
+    perf->add_option("--csv", arguments->csv,
+                     "Write them there as lines of comma-separated values, - for standard output")
         ->type_name("FILE");
 }
 
@@ -122,8 +156,10 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
 void add_tune(CLI::App* app, TuneArguments* arguments) {
     CLI::App* tune = app->add_subcommand(
         "tune", "Measure what messages cost on this machine, for the choice of protocols");
-    tune->add_option("--tl", arguments->transports,
-                     "Transports, with or without devices, each alone (default sm)")
+    tune->add_option(
+            "--tl", arguments->transports,
+            "Transports, with or without devices, each alone, or auto: all that have tagged "
+            "messages (default TAGWIRE_TRANSPORTS, else sm)")
         ->type_name("LIST");
     tune->add_option("--rounds", arguments->rounds,
                      "Every measurement is the median of so many rounds (default 5)")
@@ -179,15 +215,14 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     CLI::App app("tagwire: tagged messages on every wire", "tagwire");
     app.set_version_flag("--version", std::string("tagwire ") + tagwire_version_string());
     app.require_subcommand(1);
-    PerfArguments perf;
+    PerfLine perf;
     InfoArguments info;
     ExplainArguments explain;
     TuneArguments tune;
     ReportArguments report;
     SoakArguments soak;
     VhcaArguments vhca;
-    CLI::Option* server = nullptr;
-    add_perf(&app, &perf, &server);
+    add_perf(&app, &perf);
     add_info(&app, &info);
     add_explain(&app, &explain);
     add_tune(&app, &tune);
@@ -207,8 +242,8 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
         throw UsageError(error.what());
     }
     if (app.got_subcommand("perf")) {
-        perf.server = server->count() > 0;
-        line.perf = perf;
+        line.lists_tests = perf.lists;
+        line.perf = perf.each();
     } else if (app.got_subcommand("info")) {
         line.info = info;
     } else if (app.got_subcommand("explain")) {

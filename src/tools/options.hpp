@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tools/explain.hpp"
 #include "tools/perf.hpp"
@@ -22,7 +23,8 @@ struct InfoArguments {
 struct CommandLine {
     /// Help or the version was printed.
     bool done = false;
-    std::optional<PerfArguments> perf;
+    bool lists_tests = false;         // perf --list
+    std::vector<PerfArguments> perf;  // one for each test
     std::optional<InfoArguments> info;
     std::optional<ExplainArguments> explain;
     std::optional<TuneArguments> tune;

@@ -20,15 +20,14 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::size_t kTextMax = 256;
 constexpr std::uint64_t kCpuMax = 1 << 20;
 constexpr int kNextMessageTimeoutMs = 600000;
 constexpr char kPeerArgument[] = "peer-process";
 
 void greet(Session* session, int own_cpu) {
     Decoder hello = session->channel->expect(MessageType::kHello);
-    const std::string version = hello.string(kTextMax);
-    const Bytes mapping_name = hello.blob(kTextMax);
+    const std::string version = hello.string(kHelloTextMax);
+    const Bytes mapping_name = hello.blob(kHelloTextMax);
     const int driver_cpu = static_cast<int>(hello.number_up_to(kCpuMax));
     const int peer_cpu = static_cast<int>(hello.number_up_to(kCpuMax));
     hello.end();
@@ -54,8 +53,8 @@ void run_floor_job(Session* session, const Job& job) {
         return;
     }
     Decoder region = session->channel->expect(MessageType::kRegion);
-    const std::unique_ptr<SharedMapping> target =
-        SharedMapping::open(Decoder(region.blob(kTextMax)), std::max<std::size_t>(job.size, 1));
+    const std::unique_ptr<SharedMapping> target = SharedMapping::open(
+        Decoder(region.blob(kHelloTextMax)), std::max<std::size_t>(job.size, 1));
     if (target == nullptr)
         throw Failure("the two processes cannot map the same memory");
     Pattern(stream_from(Side::kPeer, job), 0).fill(target->data(), job.size);

@@ -9,14 +9,13 @@
 #include "tools/limits.hpp"
 #include "tools/many.hpp"
 #include "tools/pinning.hpp"
+#include "tools/rank_pair.hpp"
 #include "tools/report.hpp"
 #include "tools/self_threads.hpp"
 #include "tools/session.hpp"
 
 namespace tagwire::tools {
 namespace {
-
-constexpr std::uint64_t kWarmupMax = 10000;
 
 /// Sizes of ranges that the transport cannot do, told at the end.
 struct LeftOut {
@@ -74,11 +73,6 @@ std::optional<Job> job_for(const PerfPlan& plan, const Size& size, const Driver&
     return std::nullopt;
 }
 
-void set_counts(const PerfPlan& plan, Job* job) {
-    job->iterations = plan.iterations.value_or(default_iterations(*plan.test, job->size));
-    job->warmup = plan.warmup.value_or(std::min(job->iterations / 10, kWarmupMax));
-}
-
 Result result_for(const PerfPlan& plan, const Job& job, const std::vector<int>& cpus) {
     Result result;
     result.test = plan.test->name;
@@ -102,17 +96,27 @@ void accept(const Job& job, const Measurement& measured, Result* result) {
     result->validated = job.validate;
 }
 
+Measurement run_floor(Driver& driver, const Job& job) {
+    switch (job.test) {
+        case TestId::kCacheline:
+            return driver.run_cacheline(job).front().measurement;
+        case TestId::kMemcpy:
+            return driver.run_memcpy(job);
+        default:
+            return run_chase(job);
+    }
+}
+
 void run_floors(const PerfPlan& plan, Driver& driver, const std::vector<int>& cpus,
                 Results* results) {
     ProgressLine progress;
     for (const Size& size : plan.sizes) {
         Job job = plan.job;
         job.size = plan.test->id == TestId::kCacheline ? sizeof(std::uint64_t) : size.bytes;
-        set_counts(plan, &job);
+        set_counts(plan, &job, [&](const Job& probe) { return run_floor(driver, probe); });
         Result result = result_for(plan, job, cpus);
         if (plan.test->id != TestId::kCacheline) {
-            const bool copies = plan.test->id == TestId::kMemcpy;
-            accept(job, copies ? driver.run_memcpy(job) : run_chase(job), &result);
+            accept(job, run_floor(driver, job), &result);
             results->add({result});
             continue;
         }
@@ -160,11 +164,11 @@ void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>&
         std::optional<Job> job = job_for(plan, plan.sizes[i], driver, &left_out);
         if (!job)
             continue;
-        set_counts(plan, &*job);
         const std::string what = text("%s %s (%zu of %zu)", plan.test->name,
                                       size_name(job->size).c_str(), i + 1, plan.sizes.size());
-        Result result = result_for(plan, *job, cpus);
         progress.show(what, 0);
+        set_counts(plan, &*job, [&](const Job& probe) { return driver.run(probe); });
+        Result result = result_for(plan, *job, cpus);
         accept(*job, driver.run(*job, [&](double share) { progress.show(what, share); }), &result);
         add_carrier(plan, driver, &result);
         result.op = (plan.test->options & kWithOp) != 0
@@ -177,32 +181,63 @@ void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>&
     left_out.tell();
 }
 
-void run_driver(PerfPlan plan) {
-    const bool local = plan.host.empty();
-    const bool shared_cpu = allowed_cpus().size() == 1;
-    if (shared_cpu) {
-        std::fprintf(
-            stderr,
-            "tagwire: warning: only one cpu is allowed: both sides share it and take turns, which "
-            "costs microseconds each time\n");
-        if (local && plan.setup.wait == Wait::kSpin)
-            plan.setup.wait = Wait::kYield;
-    }
-    const std::vector<int> cpus = choose_cpus(plan.cpus);
-    Results results(plan.json);
-    std::unique_ptr<Channel> channel =
-        local ? start_peer_process() : std::make_unique<Channel>(connect_to(plan.host, plan.port));
+void run_plans(const std::vector<PerfPlan>& plans, std::unique_ptr<Channel> channel,
+               const std::vector<int>& cpus, Results* results) {
     Driver driver(std::move(channel), cpus);
-    if (plan.test->shape == Shape::kFloor)
-        run_floors(plan, driver, cpus, &results);
-    else
-        run_transport(plan, driver, cpus, &results);
+    for (const PerfPlan& plan : plans) {
+        if (plan.test->shape == Shape::kFloor)
+            run_floors(plan, driver, cpus, results);
+        else
+            run_transport(plan, driver, cpus, results);
+    }
+}
+
+/// Both sides on one cpu take turns.
+void share_cpu(std::vector<PerfPlan>* plans) {
+    std::fprintf(stderr,
+                 "tagwire: warning: only one cpu is allowed: both sides share it and take turns, "
+                 "which costs microseconds each time\n");
+    for (PerfPlan& plan : *plans)
+        if (plan.setup.wait == Wait::kSpin)
+            plan.setup.wait = Wait::kYield;
+}
+
+/// The other side is a process that this one starts, or a server.
+void run_driver(std::vector<PerfPlan> plans) {
+    const PerfPlan& first = plans.front();
+    const bool is_local = first.host.empty();
+    const std::vector<int> cpus = choose_cpus(first.cpus);
+    if (is_local && cpus[0] == cpus[1])
+        share_cpu(&plans);
+    Results results(first.files);
+    run_plans(plans,
+              is_local ? start_peer_process()
+                       : std::make_unique<Channel>(connect_to(first.host, first.port)),
+              cpus, &results);
     results.finish();
+}
+
+/// A rank of a job that a launcher has started: the first two measure.
+int run_rank_of_pair(std::vector<PerfPlan> plans, RankPair pair) {
+    if (pair.rank() > 1)
+        return 0;
+    if (pair.rank() == 1) {
+        serve_driver(pair.accept(), pair.own_cpu());
+        return 0;
+    }
+    const std::vector<int> cpus = pair.cpus();
+    if (pair.is_on_one_host() && cpus[0] == cpus[1])
+        share_cpu(&plans);
+    Results results(plans.front().files);
+    run_plans(plans, pair.connect(), cpus, &results);
+    results.finish();
+    return 0;
 }
 
 }  // namespace
 
-int run_perf(const PerfPlan& plan) {
+int run_perf(const std::vector<PerfPlan>& plans) {
+    const PerfPlan& plan = plans.front();
     if (plan.server) {
         const int cpu = plan.cpus.empty() ? -1 : choose_cpus(plan.cpus).front();
         serve_driver(std::make_unique<Channel>(accept_one(plan.port)), cpu);
@@ -214,8 +249,18 @@ int run_perf(const PerfPlan& plan) {
         run_self_threads(plan);
         return 0;
     }
-    run_driver(plan);
+    if (plan.host.empty() && (plan.test->options & kWithServer) != 0) {
+        tagwire::Bootstrap job;
+        if (job.size() > 1)
+            return run_rank_of_pair(plans, RankPair(std::move(job), plan.cpus));
+    }
+    run_driver(plans);
     return 0;
+}
+
+void list_tests() {
+    for (const TestInfo& test : all_tests())
+        std::printf("%-11s %s\n", test.name, test.doc);
 }
 
 }  // namespace tagwire::tools

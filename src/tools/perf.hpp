@@ -3,22 +3,28 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tools/job.hpp"
+#include "tools/measure.hpp"
+#include "tools/report.hpp"
 #include "tools/sizes.hpp"
 
 namespace tagwire::tools {
 
 inline constexpr std::uint16_t kDefaultPort = 13377;
+inline constexpr double kDefaultSeconds = 0.5;
 
 /// The command line as written: what was not given is empty.
 struct PerfArguments {
     std::string test;
-    std::optional<std::string> level, transport, device, op, memory, size, wait, cpu, connect, json;
+    std::optional<std::string> level, transport, device, op, memory, size, wait, cpu, connect, json,
+        csv;
     std::optional<std::uint64_t> iterations, warmup, window, peers, depth, threads;
+    std::optional<double> seconds;
     bool unexpected = false;
     bool bidir = false;
     bool validate = false;
@@ -35,24 +41,36 @@ struct PerfPlan {
     Op op = Op::kAuto;
     std::vector<Size> sizes;
     std::optional<std::uint64_t> iterations, warmup;
-    std::vector<int> cpus;  // as given
-    bool self = false;      // one process whose threads send to themselves
+    double seconds = kDefaultSeconds;  // of each row, unless iterations says how many
+    std::vector<int> cpus;             // as given
+    bool self = false;                 // one process whose threads send to themselves
     bool server = false;
     std::uint16_t port = kDefaultPort;
     std::string host;  // of the server; empty: start the peer here
-    std::string json;  // file, "-" or empty
+    ResultFiles files;
 };
 
 /// Throws UsageError that names the option and what it takes.
 PerfPlan make_plan(const PerfArguments& arguments);
 
+/// Those of one command. Throws UsageError, also for tests that run alone.
+std::vector<PerfPlan> make_plans(const std::vector<PerfArguments>& tests);
+
 /// "A,B" or "A". Throws UsageError.
 std::vector<int> parse_cpus(const std::string& list);
 
-/// Iterations when the user names none: short enough for every size.
-std::uint64_t default_iterations(const TestInfo& test, std::uint64_t size);
+/// Fills in the transport and its device from --tl and --device. Throws UsageError.
+void plan_transport(const PerfArguments& arguments, Setup* setup);
 
-/// Runs the command; its exit status. Throws Failure or UsageError.
-int run_perf(const PerfPlan& plan);
+/// Sets the number of iterations and of untimed ones before. Unless the plan names the former,
+/// `run(job)` measures how long one takes, so that the job lasts the plan's seconds.
+void set_counts(const PerfPlan& plan, Job* job, const std::function<Measurement(const Job&)>& run);
+
+/// Measures the tests one after the other, between one pair of processes. Returns the exit status.
+/// Throws Failure or UsageError.
+int run_perf(const std::vector<PerfPlan>& plans);
+
+/// Prints the tests, one a line.
+void list_tests();
 
 }  // namespace tagwire::tools

@@ -4,15 +4,13 @@
 
 #include "tools/failure.hpp"
 #include "tools/perf.hpp"
-#include "tools/resources.hpp"
 
 namespace tagwire::tools {
 namespace {
 
 constexpr std::uint64_t kThreadsMax = 256;
-constexpr std::uint64_t kWindowMax = 1 << 20;
-constexpr std::uint64_t kCountMax = std::uint64_t{1} << 48;
 constexpr std::uint64_t kDefaultWindow = 64;
+constexpr double kSecondsMax = 100000;
 
 /// An option that was given, and the bit that a test must have for it.
 struct Given {
@@ -63,13 +61,6 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
     }
 }
 
-/// At level msg as for any program: TAGWIRE_TRANSPORTS where it is set.
-std::string transport_of(const PerfArguments& arguments, Level level) {
-    if (arguments.transport || level == Level::kUct)
-        return arguments.transport.value_or("sm");
-    return transports_set().value_or("sm");
-}
-
 /// Level msg has the tests of tagged messages, and chooses the operation itself.
 void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
     std::string names;
@@ -95,13 +86,6 @@ void refuse_at_level_msg(const PerfArguments& arguments, const TestInfo& test) {
         throw UsageError(
             "--wait sleep: a worker of the messaging layer has no event to wait for; spin or "
             "yield at level msg");
-    }
-    const std::string transport = transport_of(arguments, Level::kMsg);
-    if (arguments.device &&
-        (transport == "auto" || transport.find_first_of(":,") != std::string::npos)) {
-        throw UsageError(
-            "--device goes with one transport; in a list of transports devices are named as in "
-            "--tl sm,rc:mlx5_0:1");
     }
 }
 
@@ -203,10 +187,10 @@ PerfPlan server_plan(const PerfArguments& arguments) {
     const PerfArguments none;
     const bool others = arguments.level || arguments.transport || arguments.device ||
                         arguments.op || arguments.memory || arguments.size ||
-                        arguments.iterations || arguments.warmup || arguments.window ||
-                        arguments.peers || arguments.depth || arguments.threads || arguments.wait ||
-                        arguments.json || arguments.unexpected || arguments.bidir ||
-                        arguments.validate;
+                        arguments.iterations || arguments.seconds || arguments.warmup ||
+                        arguments.window || arguments.peers || arguments.depth ||
+                        arguments.threads || arguments.wait || arguments.json || arguments.csv ||
+                        arguments.unexpected || arguments.bidir || arguments.validate;
     if (others || arguments.connect) {
         throw UsageError(
             "--server takes only a port and --cpu: the side with --connect says what is measured");
@@ -253,6 +237,22 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
         throw UsageError("--unexpected posts no receives, so --depth has no meaning with it");
 }
 
+void plan_counts(const PerfArguments& arguments, PerfPlan* plan) {
+    if (arguments.iterations)
+        plan->iterations = in_range("--iters", arguments.iterations, 1, 1, kCountMax);
+    if (arguments.warmup)
+        plan->warmup = in_range("--warmup", arguments.warmup, 0, 0, kCountMax);
+    if (!arguments.seconds)
+        return;
+    if (plan->iterations)
+        throw UsageError("--seconds with --iters: say how long a row lasts, or how many it has");
+    if (!(*arguments.seconds > 0 && *arguments.seconds <= kSecondsMax)) {
+        throw UsageError(
+            text("--seconds takes a number above 0, at most %.0f, fractions too", kSecondsMax));
+    }
+    plan->seconds = *arguments.seconds;
+}
+
 }  // namespace
 
 std::vector<int> parse_cpus(const std::string& list) {
@@ -289,8 +289,8 @@ PerfPlan make_plan(const PerfArguments& arguments) {
         throw UsageError(text("--level uct has no %s; it is a test of level msg", plan.test->name));
     if (plan.setup.level == Level::kMsg)
         refuse_at_level_msg(arguments, *plan.test);
-    plan.setup.transport = transport_of(arguments, plan.setup.level);
-    plan.setup.device = arguments.device.value_or("");
+    if ((plan.test->options & kWithTransport) != 0)
+        plan_transport(arguments, &plan.setup);
     plan.setup.wait = parse_wait(arguments.wait.value_or("spin"), *plan.test);
     plan.setup.peers = in_range("--peers", arguments.peers, 1, 1, kPeersMax);
     if (is_many && !arguments.peers)
@@ -312,23 +312,32 @@ PerfPlan make_plan(const PerfArguments& arguments) {
                  plan.job.bidir ? "--bidir" : "--unexpected"));
     }
     plan.sizes = parse_sizes(arguments.size.value_or("8"));
-    if (arguments.iterations)
-        plan.iterations = in_range("--iters", arguments.iterations, 1, 1, kCountMax);
-    if (arguments.warmup)
-        plan.warmup = in_range("--warmup", arguments.warmup, 0, 0, kCountMax);
+    plan_counts(arguments, &plan);
     if (arguments.cpu)
         plan.cpus = parse_cpus(*arguments.cpu);
     if (arguments.connect)
         parse_host(*arguments.connect, &plan);
-    plan.json = arguments.json.value_or("");
+    plan.files = {arguments.json.value_or(""), arguments.csv.value_or("")};
+    if (plan.files.json == "-" && plan.files.csv == "-")
+        throw UsageError("--json - with --csv -: standard output takes one of them");
     return plan;
 }
 
-std::uint64_t default_iterations(const TestInfo& test, std::uint64_t size) {
-    const bool stream = test.shape == Shape::kStream || test.shape == Shape::kMany;
-    const std::uint64_t small = stream ? 1000000 : 100000;
-    const std::uint64_t bytes = stream ? std::uint64_t{2} << 30 : std::uint64_t{400} << 20;
-    return std::clamp<std::uint64_t>(bytes / std::max<std::uint64_t>(size, 1), 320, small);
+std::vector<PerfPlan> make_plans(const std::vector<PerfArguments>& tests) {
+    std::vector<PerfPlan> plans;
+    for (const PerfArguments& test : tests)
+        plans.push_back(make_plan(test));
+    for (const PerfPlan& plan : plans) {
+        if (plans.size() > 1 && (plan.server || plan.self || plan.test->shape == Shape::kMany)) {
+            throw UsageError(
+                text("%s runs alone: several tests in one command are those between "
+                     "two processes",
+                     plan.server ? "--server"
+                     : plan.self ? "--threads at level msg"
+                                 : plan.test->name));
+        }
+    }
+    return plans;
 }
 
 }  // namespace tagwire::tools

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "tools/failure.hpp"
@@ -95,15 +98,17 @@ std::string cpus_text(const std::vector<int>& cpus) {
     return list;
 }
 
-void print_title(const Result& first) {
-    std::string title = first.test;
+std::string title_of(const Result& first) {
+    std::string title = first.test + ": ";
     if (first.transport) {
-        title += text(": %s/%s, %s memory, %s", first.transport->c_str(), first.device->c_str(),
-                      first.memory->c_str(), cpus_text(first.cpus).c_str());
-    } else {
-        title += ": " + cpus_text(first.cpus);
+        title += text("%s/%s, %s memory, ", first.transport->c_str(), first.device->c_str(),
+                      first.memory->c_str());
     }
-    std::printf("%s\n", title.c_str());
+    if (first.window > 1)
+        title += text("window %llu, ", static_cast<unsigned long long>(first.window));
+    if (first.depth > 0)
+        title += text("depth %llu, ", static_cast<unsigned long long>(first.depth));
+    return title + cpus_text(first.cpus);
 }
 
 /// Makes columns as wide as the cells of this row.
@@ -134,6 +139,23 @@ void print_footprint(const Result& result) {
     std::printf("%s\n", line.c_str());
 }
 
+std::atomic<bool> has_results = false;
+std::atomic<bool> is_json_lost = false;
+
+/// Says what is left of the results, then ends the process as the signal would have done.
+void tell_interruption(int number) {
+    const char* const words =
+        is_json_lost
+            ? "\ntagwire: interrupted: nothing is written, since --json - comes at the end "
+              "(--json FILE and --csv - keep what is measured)\n"
+        : has_results ? "\ntagwire: interrupted: the rows above are complete\n"
+                      : "\ntagwire: interrupted before the first row\n";
+    [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, words, std::strlen(words));
+    raise(number);  // whose default action SA_RESETHAND has restored
+}
+
+constexpr int kInterruptions[] = {SIGINT, SIGTERM, SIGHUP};
+
 }  // namespace
 
 std::string time_text(std::optional<double> ns) {
@@ -159,30 +181,66 @@ void Table::print() const {
         print_row(row, widths);
 }
 
-Results::Results(std::string json) : json_(std::move(json)) {
-    check_writable(json_);
+void check_writable(const ResultFiles& files) {
+    check_writable(files.json);
+    check_writable(files.csv);
+}
+
+Results::Results(ResultFiles files) : files_(std::move(files)) {
+    check_writable(files_);
+    has_results = false;
+    is_json_lost = files_.json == "-";
+    struct sigaction action {};
+    action.sa_handler = tell_interruption;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    for (const int number : kInterruptions) {
+        struct sigaction old {};
+        if (sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(number, &action, nullptr);
+    }
+}
+
+Results::~Results() {
+    for (const int number : kInterruptions) {
+        struct sigaction old {};
+        if (sigaction(number, nullptr, &old) == 0 && old.sa_handler == tell_interruption)
+            signal(number, SIG_DFL);
+    }
 }
 
 void Results::add(const std::vector<Result>& measured) {
     all_.insert(all_.end(), measured.begin(), measured.end());
-    if (json_ == "-")
-        return;
-    print(measured);
-    if (!json_.empty())
-        write_json(json_, all_);
+    if (!files_.take_standard_output())
+        print(measured);
+    if (!files_.json.empty() && files_.json != "-")
+        write_json(files_.json, all_);
+    if (!files_.csv.empty())
+        write_csv(measured);
+    has_results = true;
+}
+
+void Results::write_csv(const std::vector<Result>& measured) {
+    const std::size_t written = csv_.size();
+    if (csv_.empty())
+        csv_ = csv_head();
+    for (const Result& result : measured)
+        csv_ += csv_line(result);
+    write_text_file(files_.csv, files_.csv == "-" ? csv_.substr(written) : csv_);
 }
 
 void Results::finish() const {
-    if (json_ == "-" || (!json_.empty() && all_.empty()))
-        write_json(json_, all_);
-    if (json_ != "-" && !all_.empty())
+    if (files_.json == "-" || (!files_.json.empty() && all_.empty()))
+        write_json(files_.json, all_);
+    if (!files_.take_standard_output() && !all_.empty())
         print_footprint(all_.back());
 }
 
 void Results::print(const std::vector<Result>& measured) {
-    if (widths_.empty()) {
+    // A test has a table of its own, whose columns fit its figures.
+    if (const std::string title = title_of(measured.front()); title != title_) {
         const std::vector<std::string> head = head_of(measured.front());
-        print_title(measured.front());
+        std::printf("%s%s\n", title_.empty() ? "" : "\n", title.c_str());
+        title_ = title;
         widths_.assign(head.size(), kFigureWidth);
         widen(head, &widths_);
         for (const Result& result : measured)

@@ -47,13 +47,32 @@ class Table {
 /// Replaces `file` ("-": standard output) by the results. Throws Failure when it cannot be written.
 void write_json(const std::string& file, const std::vector<Result>& results);
 
+/// The line that names the columns, and a line for each result: the keys of the JSON form, those of
+/// an object within it as latency_ns_p50.
+std::string csv_head();
+std::string csv_line(const Result& result);
+
+/// Files that get the results: a name, "-" for standard output, which then gets no table, or empty.
+struct ResultFiles {
+    std::string json, csv;
+
+    bool take_standard_output() const { return json == "-" || csv == "-"; }
+};
+
+/// Throws Failure when one of them cannot be written.
+void check_writable(const ResultFiles& files);
+
 /// The results of one command. Each is told when it is measured, as a row of a table and in the
-/// JSON file, so that a run which is interrupted or fails keeps those that it had.
+/// files, so that a run which is interrupted or fails keeps those that it had; JSON on standard
+/// output comes at the end. SIGINT, SIGTERM and SIGHUP end the process meanwhile with a word on
+/// standard error. One object exists at a time.
 class Results {
   public:
-    /// `json`: a file, or "-" for standard output, which then gets the JSON alone and at the end;
-    /// empty: none. Throws Failure when it cannot be written.
-    explicit Results(std::string json);
+    /// Throws Failure when a file cannot be written.
+    explicit Results(ResultFiles files);
+    ~Results();
+    Results(const Results&) = delete;
+    Results& operator=(const Results&) = delete;
 
     void add(const std::vector<Result>& measured);
     /// Behind the last one.
@@ -61,10 +80,13 @@ class Results {
 
   private:
     void print(const std::vector<Result>& measured);
+    void write_csv(const std::vector<Result>& measured);
 
-    std::string json_;
+    ResultFiles files_;
     std::vector<Result> all_;
-    std::vector<std::size_t> widths_;  // of the table's columns, by its head and its first rows
+    std::string csv_;
+    std::string title_;                // of the table that is being printed
+    std::vector<std::size_t> widths_;  // of its columns, by its head and its first rows
 };
 
 /// A line on the error stream that shows how far a long run is, when that is a terminal.

@@ -4,9 +4,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include <uct/api/tagwire_uct.h>
 
@@ -87,7 +87,61 @@ ordered_json result_json(const Result& result) {
             {"validated", result.validated}};
 }
 
+using Cells = std::vector<std::pair<std::string, std::string>>;
+
+std::string csv_text(std::string cell) {
+    if (cell.find_first_of(",\"\n") == std::string::npos)
+        return cell;
+    for (std::size_t at = 0; (at = cell.find('"', at)) != std::string::npos; at += 2)
+        cell.insert(at, 1, '"');
+    return "\"" + cell + "\"";
+}
+
+std::string cell_of(const ordered_json& value) {
+    if (value.is_null())
+        return "";
+    if (value.is_string())
+        return csv_text(value.get<std::string>());
+    if (!value.is_array())
+        return value.dump();
+    std::string list;
+    for (const ordered_json& one : value)
+        list += (list.empty() ? "" : " ") + cell_of(one);
+    return list;
+}
+
+/// The leaves of an object; those of an object within it have its name in front.
+void flatten(const std::string& prefix, const ordered_json& object, Cells* cells) {
+    for (const auto& [key, value] : object.items()) {
+        if (value.is_object())
+            flatten(prefix + key + "_", value, cells);
+        else
+            cells->emplace_back(prefix + key, cell_of(value));
+    }
+}
+
+Cells cells_of(const Result& result) {
+    Cells cells;
+    flatten("", result_json(result), &cells);
+    return cells;
+}
+
 }  // namespace
+
+std::string csv_head() {
+    std::string line;
+    for (const auto& [name, cell] : cells_of(Result()))
+        line += (line.empty() ? "" : ",") + name;
+    return line + "\n";
+}
+
+std::string csv_line(const Result& result) {
+    std::string line;
+    for (const auto& [name, cell] : cells_of(result))
+        line += cell + ",";
+    line.back() = '\n';
+    return line;
+}
 
 void write_json(const std::string& file, const std::vector<Result>& results) {
     ordered_json list = ordered_json::array();

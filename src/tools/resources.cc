@@ -132,6 +132,10 @@ std::optional<std::string> transports_set() {
     return value;
 }
 
+const char* named_by(const std::string& transports) {
+    return transports_set().value_or("").starts_with(transports) ? "TAGWIRE_TRANSPORTS" : "--tl";
+}
+
 Resource find_resource(const std::string& transport, const std::string& device,
                        const char* option) {
     std::optional<Resource> found;
@@ -154,9 +158,8 @@ Resource find_resource(const std::string& transport, const std::string& device,
     const std::string there =
         (available.empty() ? " none" : available) + problems + findings(of_transport);
     if (of_transport != nullptr) {
-        throw UsageError(
-            text("--device: transport %s has no device '%s' here; there is (transport/device):%s",
-                 transport.c_str(), device.c_str(), there.c_str()));
+        throw UsageError(text("no device '%s' of transport %s here; there is (transport/device):%s",
+                              device.c_str(), transport.c_str(), there.c_str()));
     }
     throw UsageError(text("%s: no transport '%s' here; there is (transport/device):%s", option,
                           transport.c_str(), there.c_str()));

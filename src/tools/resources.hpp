@@ -68,6 +68,9 @@ Resource find_resource(const std::string& transport, const std::string& device,
 /// TAGWIRE_TRANSPORTS, where the environment or a file sets it.
 std::optional<std::string> transports_set();
 
+/// The option that a user would change: TAGWIRE_TRANSPORTS where it begins with them, else --tl.
+const char* named_by(const std::string& transports);
+
 /// `wanted` names `device`: the same name, or without its port.
 bool names_device(const std::string& wanted, const std::string& device);
 

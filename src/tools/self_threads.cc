@@ -14,8 +14,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint64_t kWarmupMax = 10000;
-
 /// Runs a test on one cpu, in whichever thread calls first.
 class Pinned final : public Test {
   public:
@@ -62,14 +60,16 @@ struct Threads {
     std::vector<std::unique_ptr<MsgLink>> links;
 };
 
-Job job_for(const PerfPlan& plan, const Size& size) {
+Job job_for(const PerfPlan& plan, const Size& size, const Threads& threads) {
     Job job = plan.job;
     job.size = size.bytes;
     job.op = Op::kAuto;
-    job.iterations = plan.iterations.value_or(default_iterations(*plan.test, job.size));
+    set_counts(plan, &job, [&](Job probe) {
+        probe.warmup = std::max<std::uint64_t>(probe.warmup, 1);
+        return threads.run(probe);
+    });
     // At least one: a thread is pinned by then.
-    job.warmup =
-        std::max<std::uint64_t>(plan.warmup.value_or(std::min(job.iterations / 10, kWarmupMax)), 1);
+    job.warmup = std::max<std::uint64_t>(job.warmup, 1);
     return job;
 }
 
@@ -98,14 +98,14 @@ Result result_for(const PerfPlan& plan, const Job& job, const Threads& threads) 
 }  // namespace
 
 void run_self_threads(const PerfPlan& plan) {
-    Results results(plan.json);
+    Results results(plan.files);
     const std::vector<int> turn = cpus_in_turn(plan.cpus);
     std::vector<int> cpus;
     for (std::uint64_t i = 0; i < plan.setup.threads; ++i)
         cpus.push_back(turn[i % turn.size()]);
     const Threads threads(plan, cpus);
     for (const Size& size : plan.sizes)
-        results.add({result_for(plan, job_for(plan, size), threads)});
+        results.add({result_for(plan, job_for(plan, size, threads), threads)});
     results.finish();
 }
 

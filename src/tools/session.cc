@@ -10,12 +10,6 @@
 #include "tools/pinning.hpp"
 
 namespace tagwire::tools {
-namespace {
-
-constexpr std::size_t kTextMax = 256;
-
-}  // namespace
-
 void Session::open_links(const Setup& setup) {
     tests.clear();
     links.clear();
@@ -74,7 +68,7 @@ Driver::Driver(std::unique_ptr<Channel> channel, const std::vector<int>& cpus)
     hello.number(static_cast<std::uint64_t>(cpus[0])).number(static_cast<std::uint64_t>(cpus[1]));
     session_.channel->send(MessageType::kHello, hello);
     Decoder answer = session_.channel->expect(MessageType::kHello);
-    const std::string version = answer.string(kTextMax);
+    const std::string version = answer.string(kHelloTextMax);
     const bool mapped = answer.number_up_to(1) != 0;
     answer.end();
     if (version != my_version) {

@@ -30,6 +30,9 @@
 
 namespace tagwire::tools {
 
+/// Limits each text in the greeting.
+inline constexpr std::size_t kHelloTextMax = 256;
+
 /// The state of either side: the floor's mapping, links and the tests of the running job.
 struct Session {
     Side side;

@@ -9,8 +9,6 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
-
 [[noreturn]] void refuse(std::string_view size) {
     throw UsageError(
         text("'%.*s' is not a size: write 8, 64k, 4m (k m g are powers of 1024, at most 1024g), "

@@ -10,6 +10,8 @@
 
 namespace tagwire::tools {
 
+inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
+
 struct Size {
     std::uint64_t bytes;
     /// Part of a range: a test that cannot do it skips it instead of refusing the whole list.

@@ -18,6 +18,8 @@
 #include "tools/perf.hpp"
 #include "tools/pinning.hpp"
 #include "tools/report.hpp"
+#include "tools/report_own.hpp"
+#include "tools/resources.hpp"
 #include "tools/session.hpp"
 #include "tools/sizes.hpp"
 #include "tools/stats.hpp"
@@ -277,10 +279,21 @@ std::vector<std::string> names_in(std::string_view list) {
     return names;
 }
 
+/// `auto`: all of this machine that have tagged messages.
+std::vector<std::string> tuned_transports(const std::string& list) {
+    if (list != "auto")
+        return names_in(list);
+    std::vector<std::string> names;
+    for (const Lane& lane : lanes())
+        names.push_back(lane.tl());
+    return names;
+}
+
 }  // namespace
 
 void run_tune(const TuneArguments& arguments) {
-    const std::vector<std::string> transports = names_in(arguments.transports);
+    const std::vector<std::string> transports = tuned_transports(
+        arguments.transports ? *arguments.transports : transports_set().value_or("sm"));
     if (transports.empty())
         throw UsageError("--tl: name at least one transport");
     const std::string file = arguments.output.empty() ? default_file() : arguments.output;

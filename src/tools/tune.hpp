@@ -11,7 +11,7 @@ namespace tagwire::tools {
 
 /// The command line as written.
 struct TuneArguments {
-    std::string transports = "sm";
+    std::optional<std::string> transports;  // else TAGWIRE_TRANSPORTS, where it is set, else sm
     unsigned rounds = 5;
     std::optional<std::string> cpu;
     std::string output;  // empty: where the library looks

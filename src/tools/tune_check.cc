@@ -11,12 +11,12 @@
 namespace tagwire::tools {
 namespace {
 
-constexpr double kFloorAgrees = 1.25;
+constexpr double kFloorIsSteady = 1.25;
 constexpr double kCostsLess = 0.8;
 
 bool has_moved(const FloorPair& floor) {
     const auto [low, high] = std::minmax(floor.before, floor.after);
-    return high > low * kFloorAgrees;
+    return high > low * kFloorIsSteady;
 }
 
 }  // namespace

@@ -101,21 +101,24 @@ TEST(PerfAtLevelMsg, many_peers_tell_what_an_endpoint_takes) {
     EXPECT_TRUE(results_over_sm({"tag_lat"})[0]["bytes_per_peer"].is_null());
 }
 
-TEST(PerfAtLevelMsg, takes_the_transports_of_the_library) {
-    const std::vector<std::string> run{"perf", "tag_lat", "--level", "msg", "--iters", "100"};
-    {
-        const Setting transports("TAGWIRE_TRANSPORTS", "smm");
-        const Finished refused = tagwire(run);
-        EXPECT_EQ(refused.status, 2);
-        EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: no transport 'smm' here"),
-                  std::string::npos)
-            << refused.error;
-        EXPECT_EQ(tagwire({"perf", "tag_lat", "--iters", "100"}).status, 0) << "level uct";
+TEST(PerfTransports, are_those_of_the_library_at_both_levels) {
+    for (const char* level : {"uct", "msg"}) {
+        const std::vector<std::string> run{"perf", "tag_lat", "--level", level, "--iters", "100"};
+        {
+            const Setting transports("TAGWIRE_TRANSPORTS", "smm");
+            const Finished refused = tagwire(run);
+            EXPECT_EQ(refused.status, 2);
+            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: no transport 'smm' here"),
+                      std::string::npos)
+                << refused.error;
+        }
+        for (const char* value : {"auto", "sm", "sm:memory"}) {
+            const Setting transports("TAGWIRE_TRANSPORTS", value);
+            const Finished finished = tagwire(run);
+            EXPECT_EQ(finished.status, 0) << level << value << finished.error;
+            EXPECT_NE(finished.out.find("sm/memory"), std::string::npos) << finished.out;
+        }
     }
-    const Setting transports("TAGWIRE_TRANSPORTS", "auto");
-    const Finished finished = tagwire(run);
-    EXPECT_EQ(finished.status, 0) << finished.error;
-    EXPECT_NE(finished.out.find("sm/memory"), std::string::npos) << finished.out;
 }
 
 TEST(PerfAtLevelMsg, wrong_usage_is_told) {

@@ -2,6 +2,7 @@
 // Short measurements: every test runs, checks its bytes and reports every key.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -179,10 +180,46 @@ TEST(PerfRun, that_is_interrupted_keeps_the_rows_that_it_had) {
         line = command.read_line();
     kill(command.pid(), SIGINT);
     EXPECT_EQ(line.rfind("tag_lat", 0), 0U) << line;
-    EXPECT_EQ(command.wait().status, 128 + SIGINT);
+    const Finished finished = command.wait();
+    EXPECT_EQ(finished.status, 128 + SIGINT);
+    EXPECT_NE(finished.error.find("interrupted: the rows above are complete"), std::string::npos)
+        << finished.error;
     std::ifstream results(file);
     EXPECT_GE(json::parse(results)["results"].size(), 1U);
     std::filesystem::remove_all(folder);
+}
+
+TEST(PerfRun, several_tests_have_a_table_each) {
+    const Finished finished =
+        tagwire({"perf", "tag_lat", "tag_rate", "cacheline", "--iters", "100"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    for (const char* title : {"tag_lat: sm/memory", "\n\ntag_rate: sm/memory", "\n\ncacheline: "})
+        EXPECT_NE(finished.out.find(title), std::string::npos) << finished.out;
+}
+
+TEST(PerfRun, seconds_end_it_soon) {
+    const json results =
+        results_of({"perf", "tag_rate", "--size", "8,1k", "--seconds", "0.01", "--json", "-"});
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_GE(results[0]["iterations"], 128);
+}
+
+TEST(PerfRun, comma_separated_values_have_a_line_for_each_result) {
+    const Finished finished =
+        tagwire({"perf", "tag_lat", "--size", "8,64", "--iters", "100", "--csv", "-"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_EQ(finished.out.find("test,level,transport,device,op,memory,size,iterations,"), 0U);
+    EXPECT_NE(finished.out.find(",latency_ns_p50,"), std::string::npos);
+    EXPECT_NE(finished.out.find("\ntag_lat,uct,sm,memory,short,user,64,100,"), std::string::npos)
+        << finished.out;
+    EXPECT_EQ(std::count(finished.out.begin(), finished.out.end(), '\n'), 3);
+}
+
+TEST(PerfRun, list_names_every_test) {
+    const Finished finished = tagwire({"perf", "--list"});
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    for (const TestInfo& test : tools::all_tests())
+        EXPECT_NE(finished.out.find(test.name), std::string::npos) << test.name;
 }
 
 TEST(PerfRun, file_of_results_keeps_its_mode_and_the_link_to_it) {

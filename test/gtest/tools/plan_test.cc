@@ -102,6 +102,69 @@ TEST(Plan, level_msg_refuses_what_the_layer_decides) {
     EXPECT_NE(refusal(arguments).find("--device goes with one transport"), std::string::npos);
 }
 
+TEST(Plan, seconds_say_how_long_a_row_lasts) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    EXPECT_EQ(make_plan(arguments).seconds, 0.5);
+    arguments.seconds = 2.5;
+    EXPECT_EQ(make_plan(arguments).seconds, 2.5);
+    for (const double bad : {0.0, -1.0, 1e6}) {
+        arguments.seconds = bad;
+        EXPECT_NE(refusal(arguments).find("--seconds takes a number above 0"), std::string::npos);
+    }
+    arguments.seconds = 1;
+    arguments.iterations = 10;
+    EXPECT_NE(refusal(arguments).find("--seconds with --iters"), std::string::npos);
+}
+
+TEST(Plan, counts_fill_the_seconds) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.seconds = 2;
+    const PerfPlan plan = make_plan(arguments);
+    Job job = plan.job;
+    const auto takes_10_us = [](const Job& probe) {
+        Measurement measured;
+        measured.iterations = probe.iterations;
+        measured.seconds = static_cast<double>(probe.iterations) * 8e-6;
+        measured.floor_seconds = 2e-6 * static_cast<double>(kBlockRoundTrips);
+        return measured;
+    };
+    set_counts(plan, &job, takes_10_us);
+    EXPECT_NEAR(static_cast<double>(job.iterations), 200000, 2);
+    EXPECT_EQ(job.warmup, 10000U);
+}
+
+TEST(Plan, a_transport_is_named_alike_at_both_levels) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.transport = "rc:mlx5_0:1";
+    EXPECT_EQ(make_plan(arguments).setup.transport, "rc");
+    EXPECT_EQ(make_plan(arguments).setup.device, "mlx5_0:1");
+    arguments.device = "mlx5_1";
+    EXPECT_NE(refusal(arguments).find("--device goes with one transport"), std::string::npos);
+    arguments = arguments_for("tag_lat");
+    arguments.transport = "auto";
+    EXPECT_EQ(make_plan(arguments).setup.transport, "sm");
+    arguments.transport = "sm,rc";
+    EXPECT_NE(refusal(arguments).find("a list is for --level msg"), std::string::npos);
+}
+
+TEST(Plan, several_tests_are_those_between_two_processes) {
+    EXPECT_EQ(make_plans({arguments_for("tag_lat"), arguments_for("cacheline")}).size(), 2U);
+    try {
+        make_plans({arguments_for("tag_lat"), arguments_for("many_to_one")});
+        FAIL() << "accepted";
+    } catch (const UsageError& error) {
+        EXPECT_EQ(std::string(error.what()).find("many_to_one runs alone"), 0U) << error.what();
+    }
+}
+
+TEST(Plan, standard_output_takes_one_kind_of_results) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.csv = "-";
+    EXPECT_EQ(make_plan(arguments).files.csv, "-");
+    arguments.json = "-";
+    EXPECT_NE(refusal(arguments).find("standard output takes one of them"), std::string::npos);
+}
+
 TEST(Plan, options_without_meaning_are_refused) {
     PerfArguments arguments = arguments_for("am_lat");
     arguments.window = 2;
