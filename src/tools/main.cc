@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The `tagwire` command. Exit status: 0 success, 1 failure, 2 wrong usage; `tagwire vhca run` that
-// of the program which it starts.
+// The `tagwire` command. Exit status: 0 success, 1 failure, 2 wrong usage; `tagwire run` and
+// `tagwire vhca run` that of the program which they start.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -42,6 +42,8 @@ int run(int argc, char** argv, std::string* asked) {
         return run_report(*line.report, own_file()) ? 0 : 1;
     else if (line.soak)
         run_soak(*line.soak);
+    else if (line.launch)
+        return run_launch(*line.launch);
     else if (line.vhca_run)
         return run_vhca_program(*line.vhca_run);
     else if (line.vhca_info)

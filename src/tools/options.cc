@@ -2,6 +2,7 @@
 #include "tools/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include <uct/api/tagwire_uct.h>
 
@@ -209,6 +210,41 @@ void add_soak(CLI::App* app, SoakArguments* arguments) {
         ->type_name("LIST");
 }
 
+void add_run(CLI::App* app, LaunchArguments* arguments) {
+    CLI::App* run = app->add_subcommand(
+        "run", "Start a program as the ranks of a job on this host, and end with them");
+    run->prefix_command();
+    run->add_option("-n,--ranks", arguments->ranks, "How many")
+        ->type_name("N")
+        ->check(CLI::Range(std::uint64_t{1}, kLaunchedRanksMax))
+        ->required();
+    run->add_option("--tl", arguments->transports,
+                    "Transports of the messaging layer, with or without devices: sm,rc:mlx5_0:1, "
+                    "or auto (default TAGWIRE_TRANSPORTS)")
+        ->type_name("LIST");
+    run->add_flag("--label", arguments->labels,
+                  "Print the rank before each line of its output: [2] ready");
+    run->add_flag("--bind", arguments->binds, "Bind each rank to a cpu, in turn");
+}
+
+/// The words in the order that CLI11 wants, last first. A "--" before the program of `run` is
+/// left out: CLI11 would take what follows it for arguments of `run` itself.
+std::vector<std::string> arguments_of(int argc, char** argv, const CLI::App& app) {
+    std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    if (!arguments.empty() && arguments.front() == "run") {
+        const CLI::App* const run = app.get_subcommand("run");
+        std::size_t at = 1;
+        while (at < arguments.size() && arguments[at].starts_with('-') && arguments[at] != "--") {
+            const CLI::Option* const option = run->get_option_no_throw(arguments[at]);
+            at += option != nullptr && option->get_type_size() > 0 ? 2 : 1;
+        }
+        if (at < arguments.size() && arguments[at] == "--")
+            arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    std::ranges::reverse(arguments);
+    return arguments;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
@@ -222,16 +258,18 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     ReportArguments report;
     SoakArguments soak;
     VhcaArguments vhca;
+    LaunchArguments launch;
     add_perf(&app, &perf);
     add_info(&app, &info);
     add_explain(&app, &explain);
     add_tune(&app, &tune);
     add_report(&app, &report);
     add_soak(&app, &soak);
+    add_run(&app, &launch);
     add_vhca_commands(app.add_subcommand("vhca", "Programs on the virtual HCA"), &vhca);
     CommandLine line;
     try {
-        app.parse(argc, argv);
+        app.parse(arguments_of(argc, argv, app));
         *asked = asked_of(app);
     } catch (const CLI::Success& success) {
         app.exit(success);
@@ -244,6 +282,9 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     if (app.got_subcommand("perf")) {
         line.lists_tests = perf.lists;
         line.perf = perf.each();
+    } else if (app.got_subcommand("run")) {
+        launch.command = app.get_subcommand("run")->remaining();
+        line.launch = launch;
     } else if (app.got_subcommand("info")) {
         line.info = info;
     } else if (app.got_subcommand("explain")) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/explain.hpp"
+#include "tools/launch.hpp"
 #include "tools/perf.hpp"
 #include "tools/report_run.hpp"
 #include "tools/soak.hpp"
@@ -30,6 +31,7 @@ struct CommandLine {
     std::optional<TuneArguments> tune;
     std::optional<ReportArguments> report;
     std::optional<SoakArguments> soak;
+    std::optional<LaunchArguments> launch;
     std::optional<VhcaRunArguments> vhca_run;
     std::optional<VhcaInfoArguments> vhca_info;
 };

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The processes of a job on this host: where they meet, how they start and how they end. The
+// commands that start ranks use it, each from its only thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tagwire::tools {
+
+/// A free port of the loopback device where the ranks meet: nothing of it outlives the processes,
+/// however they end. It is bound here and never listens, so that no other program is given it;
+/// rank 0 listens there, which SO_REUSEADDR on both sockets permits.
+class MeetingPlace {
+  public:
+    /// Throws Failure.
+    MeetingPlace();
+    ~MeetingPlace();
+    MeetingPlace(const MeetingPlace&) = delete;
+    MeetingPlace& operator=(const MeetingPlace&) = delete;
+
+    /// For this process and the ranks: where they meet, and what proves that they belong to it.
+    void set() const;
+
+  private:
+    int fd_;
+    std::uint16_t port_ = 0;
+};
+
+/// Blocks SIGCHLD and the signals that end a program, for whoever waits for them by itself.
+class BlockedSignals {
+  public:
+    BlockedSignals();
+    ~BlockedSignals() { restore(); }
+    BlockedSignals(const BlockedSignals&) = delete;
+    BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+    void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+    const sigset_t& set() const { return set_; }
+
+  private:
+    sigset_t set_{};
+    sigset_t before_{};
+};
+
+struct RankCommand {
+    std::string file;  // with PATH, where it has no slash
+    std::vector<std::string> arguments;
+    std::vector<int> cpus;           // pins the ranks to them in turn; empty: does not
+    bool keeps_input = true;         // else only rank 0 has the standard input
+    std::vector<int> output, error;  // for each rank, instead of its own; empty: that
+};
+
+/// Ends its ranks with itself, and they end when this process dies.
+class LocalRanks {
+  public:
+    struct Ended {
+        std::size_t rank;
+        int status;  // as of waitpid(2)
+    };
+
+    LocalRanks() = default;
+    ~LocalRanks() { kill_all(); }
+    LocalRanks(const LocalRanks&) = delete;
+    LocalRanks& operator=(const LocalRanks&) = delete;
+
+    /// Throws Failure. 0, or the errno of exec(3).
+    int start(std::uint64_t count, const RankCommand& command, const BlockedSignals& blocked);
+    /// Takes note of ranks that have ended.
+    void collect();
+    std::size_t running() const;
+    /// The first rank that did not end with status 0.
+    const std::optional<Ended>& first_failure() const { return failure_; }
+    void signal_all(int number) const;
+    void kill_all();
+
+  private:
+    std::vector<pid_t> processes_;  // -1: has ended
+    std::optional<Ended> failure_;
+};
+
+}  // namespace tagwire::tools
