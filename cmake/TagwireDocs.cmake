@@ -37,6 +37,8 @@ tw_add_command_page(tagwire-soak "exchange random messages and check every byte"
                     tagwire_command soak)
 tw_add_command_page(tagwire-run "start a program as the ranks of a job on this host"
                     tagwire_command run)
+tw_add_command_page(tagwire-completion "complete the command line in a shell"
+                    tagwire_command completion)
 if(TARGET tagwire_vhca)
     tw_add_command_page(tagwire-vhca "test RDMA programs without a card" tagwire_vhca_command)
     tw_add_command_page(tagwire-vhca-run "start a program on the virtual HCA" tagwire_vhca_command

@@ -38,7 +38,7 @@ tagwire perf tag_lat --size 8,64k --iters 2000 --validate
 tagwire soak --seconds 2
 tagwire explain --tl sm --size 8,1m >/dev/null
 for page in tagwire tagwire-info tagwire-perf tagwire-tune tagwire-explain tagwire-report \
-    tagwire-soak tagwire-run tagwire-demo; do
+    tagwire-soak tagwire-run tagwire-completion tagwire-demo; do
     [[ -s /usr/share/man/man1/$page.1.gz ]] || fail "no manual page $page(1)"
 done
 [[ -s /usr/share/man/man7/tagwire.7.gz ]] || fail "no manual page tagwire(7)"

@@ -44,6 +44,8 @@ int run(int argc, char** argv, std::string* asked) {
         run_soak(*line.soak);
     else if (line.launch)
         return run_launch(*line.launch);
+    else if (line.completion)
+        std::fputs(line.completion->c_str(), stdout);
     else if (line.vhca_run)
         return run_vhca_program(*line.vhca_run);
     else if (line.vhca_info)

@@ -6,7 +6,9 @@
 
 #include <uct/api/tagwire_uct.h>
 
+#include "tools/completion.hpp"
 #include "tools/failure.hpp"
+#include "tools/help.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -245,12 +247,23 @@ std::vector<std::string> arguments_of(int argc, char** argv, const CLI::App& app
     return arguments;
 }
 
+void add_completion(CLI::App* app, std::string* shell) {
+    CLI::App* completion = app->add_subcommand("completion",
+                                               "Print what a shell needs to complete this command: "
+                                               "source <(tagwire completion bash)");
+    completion->add_option("shell", *shell, "bash, zsh or fish")
+        ->type_name("SHELL")
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+        ->required();
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     CLI::App app("tagwire: tagged messages on every wire", "tagwire");
     app.set_version_flag("--version", std::string("tagwire ") + tagwire_version_string());
     app.require_subcommand(1);
+    use_wrapped_help(&app);
     PerfLine perf;
     InfoArguments info;
     ExplainArguments explain;
@@ -259,6 +272,7 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     SoakArguments soak;
     VhcaArguments vhca;
     LaunchArguments launch;
+    std::string shell;
     add_perf(&app, &perf);
     add_info(&app, &info);
     add_explain(&app, &explain);
@@ -267,6 +281,7 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     add_soak(&app, &soak);
     add_run(&app, &launch);
     add_vhca_commands(app.add_subcommand("vhca", "Programs on the virtual HCA"), &vhca);
+    add_completion(&app, &shell);
     CommandLine line;
     try {
         app.parse(arguments_of(argc, argv, app));
@@ -285,6 +300,8 @@ CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
     } else if (app.got_subcommand("run")) {
         launch.command = app.get_subcommand("run")->remaining();
         line.launch = launch;
+    } else if (app.got_subcommand("completion")) {
+        line.completion = completion_script(app, shell);
     } else if (app.got_subcommand("info")) {
         line.info = info;
     } else if (app.got_subcommand("explain")) {

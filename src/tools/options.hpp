@@ -32,6 +32,7 @@ struct CommandLine {
     std::optional<ReportArguments> report;
     std::optional<SoakArguments> soak;
     std::optional<LaunchArguments> launch;
+    std::optional<std::string> completion;  // the script
     std::optional<VhcaRunArguments> vhca_run;
     std::optional<VhcaInfoArguments> vhca_info;
 };

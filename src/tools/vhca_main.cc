@@ -10,6 +10,7 @@
 
 #include "tagwire_version.h"
 #include "tools/failure.hpp"
+#include "tools/help.hpp"
 #include "tools/vhca.hpp"
 
 namespace {
@@ -19,6 +20,7 @@ using namespace tagwire::tools;
 int run(int argc, char** argv, std::string* asked) {
     CLI::App app("tagwire-vhca: test RDMA programs without a card", "tagwire-vhca");
     app.set_version_flag("--version", "tagwire-vhca " TAGWIRE_VERSION_STRING);
+    use_wrapped_help(&app);
     VhcaArguments arguments;
     add_vhca_commands(&app, &arguments);
     try {
