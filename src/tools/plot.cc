@@ -13,16 +13,32 @@ namespace tagwire::tools {
 namespace {
 
 constexpr int kPlotTimeoutMs = 30000;
-constexpr std::size_t kTicksMax = 8;
 constexpr std::size_t kMarkersMax = 20;  // on one curve
-constexpr std::size_t kWidth = 800;
-constexpr std::size_t kDrawingHeight = 400;
-constexpr std::size_t kLegendColumns = 2;
-constexpr std::size_t kLegendLineHeight = 22;
+
+/// Pixels of a plot and of what stands around it.
+struct Layout {
+    std::size_t width, height;  // without the legend
+    std::size_t left, right, top, bottom;
+    std::size_t font, legend_line;
+    std::size_t marks_max;  // on an axis of sizes
+};
+constexpr Layout kWideLayout{800, 410, 90, 30, 44, 72, 15, 24, 10};
+constexpr Layout kNarrowLayout{380, 310, 76, 22, 40, 64, 13, 21, 6};
+constexpr std::size_t kTitleHeight = 26;
+constexpr std::size_t kSample = 40;       // of a line in the legend
+constexpr std::size_t kSampleGap = 8;     // behind it
+constexpr std::size_t kEntryGap = 24;     // between two columns
+constexpr double kCharacterWidth = 0.55;  // of the font's size
+
+const Layout& layout_of(PlotSize size) {
+    return size == PlotSize::kWide ? kWideLayout : kNarrowLayout;
+}
+
 // Distinct for most eyes, and on light as on dark ground (Paul Tol's "bright", and what fits it).
 constexpr const char* kColours[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44",
                                     "#66ccee", "#aa3377", "#ee7733", "#999999"};
-constexpr int kMarkers[] = {7, 5, 9, 13, 11, 6, 4, 8};
+constexpr int kFilledMarkers[] = {7, 5, 9, 13, 11, 15};
+constexpr int kHollowMarkers[] = {6, 4, 8, 12, 10, 14};
 
 struct Range {
     double min = std::numeric_limits<double>::max();
@@ -68,20 +84,23 @@ std::string mark_text(double value, PlotUnit unit) {
             return with_prefix(value, kTimes);
         case PlotUnit::kPerSecond:
             return with_prefix(value, kRates);
+        case PlotUnit::kPercent:
+            return text("%g %%%%", value);  // gnuplot takes it for a format
         default:
             return with_prefix(value, kBandwidths);
     }
 }
 
-/// Powers of two, with as many left out between two marks as must be.
-std::vector<double> binary_marks(Range range) {
+/// Powers of two, with as many left out between two marks as must be; the last is one of them.
+std::vector<double> binary_marks(Range range, std::size_t marks_max) {
     const int first = static_cast<int>(std::floor(std::log2(range.min)));
     const int last = static_cast<int>(std::ceil(std::log2(range.max)));
-    const int step = std::max<int>(
-        1, (last - first + static_cast<int>(kTicksMax) - 1) / static_cast<int>(kTicksMax));
+    const int steps = static_cast<int>(marks_max);
+    const int step = std::max<int>(1, (last - first + steps - 1) / steps);
     std::vector<double> marks;
-    for (int power = first; power <= last; power += step)
+    for (int power = first; power + (step + 1) / 2 <= last; power += step)
         marks.push_back(std::exp2(power));
+    marks.push_back(std::exp2(last));
     return marks;
 }
 
@@ -111,65 +130,192 @@ std::string quoted(const std::string& words) {
     return "\"" + safe + "\"";
 }
 
-std::string axis_script(char name, const PlotAxis& axis, Range range) {
-    const std::vector<double> marks =
-        axis.unit == PlotUnit::kBytes ? binary_marks(range) : decimal_marks(range);
-    std::string script = text("set logscale %c\nset %clabel ", name, name) + quoted(axis.label) +
-                         text("\nset %ctics (", name);
+std::vector<double> marks_of(PlotUnit unit, Range range, const Layout& layout) {
+    if (unit == PlotUnit::kBytes)
+        return binary_marks(range, layout.marks_max);
+    if (unit == PlotUnit::kPercent)
+        return {0, 20, 40, 60, 80, 100};
+    return decimal_marks(range);
+}
+
+std::string axis_script(char name, const PlotAxis& axis, Range range, const Layout& layout) {
+    const std::vector<double> marks = marks_of(axis.unit, range, layout);
+    std::string list;
     for (const double mark : marks) {
-        script += text("%s\"%s\" %.17g", mark == marks.front() ? "" : ", ",
-                       mark_text(mark, axis.unit).c_str(), mark);
+        list += text("%s\"%s\" %.17g", list.empty() ? "" : ", ", mark_text(mark, axis.unit).c_str(),
+                     mark);
     }
+    std::string script = text("set %ctics (", name) + list + ")\n";
+    if (axis.unit == PlotUnit::kPercent)
+        return script + text("unset logscale %c\nset %crange [0:104]\n", name, name);
     constexpr double kMargin = 1.05;
-    return script + text(")\nset %crange [%.17g:%.17g]\n", name,
+    return script + text("set logscale %c\nset %crange [%.17g:%.17g]\n", name, name,
                          std::min(marks.front(), range.min) / kMargin,
                          std::max(marks.back(), range.max) * kMargin);
 }
 
-std::size_t height_for(std::size_t curves) {
-    return kDrawingHeight + (curves + kLegendColumns - 1) / kLegendColumns * kLegendLineHeight;
+/// The place of everything, in pixels from the top left corner.
+class Frame {
+  public:
+    Frame(const Plot& plot, PlotSize size) : layout_(layout_of(size)) {
+        std::size_t longest = 1;
+        for (const Curve& curve : plot.curves) {
+            if (std::ranges::any_of(curve.points, is_drawn)) {
+                longest = std::max(longest, curve.name.size());
+                ++curves_;
+            }
+        }
+        const double name = static_cast<double>(longest * layout_.font) * kCharacterWidth;
+        entry_ = kSample + kSampleGap + kEntryGap + static_cast<std::size_t>(name);
+        columns_ =
+            std::clamp<std::size_t>((layout_.width - layout_.left + kEntryGap) / entry_, 1, 4);
+        columns_ = std::min(columns_, std::max<std::size_t>(curves_, 1));
+        top_ = layout_.top + (plot.draws_title ? kTitleHeight : 0);
+    }
+
+    const Layout& layout() const { return layout_; }
+    std::size_t width() const { return layout_.width; }
+    std::size_t height() const { return layout_.height + top_ - layout_.top + legend_height(); }
+    double left() const { return across(layout_.left); }
+    double right() const { return across(layout_.width - layout_.right); }
+    double top() const { return down(top_); }
+    double bottom() const { return down(height() - legend_height() - layout_.bottom); }
+    /// The left end and the middle of the entry at this place of the legend.
+    double entry_left(std::size_t place) const {
+        return across(layout_.left + place % columns_ * entry_);
+    }
+    double entry_middle(std::size_t place) const {
+        return down(height() - legend_height() + place / columns_ * layout_.legend_line +
+                    layout_.legend_line / 2);
+    }
+    double label_top() const { return down(top_ - layout_.font * 4 / 3); }
+
+    /// gnuplot's screen is 1 wide and 1 high, from the bottom left corner.
+    double across(std::size_t pixels) const {
+        return static_cast<double>(pixels) / static_cast<double>(width());
+    }
+
+  private:
+    std::size_t legend_height() const {
+        return (curves_ + columns_ - 1) / columns_ * layout_.legend_line + layout_.font / 2;
+    }
+    double down(std::size_t pixels) const {
+        return 1 - static_cast<double>(pixels) / static_cast<double>(height());
+    }
+
+    const Layout& layout_;
+    std::size_t curves_ = 0;
+    std::size_t columns_ = 1;
+    std::size_t entry_ = 1;
+    std::size_t top_ = 0;
+};
+
+std::size_t colour_of(const Curve& curve, std::size_t place) {
+    return curve.colour < 0 ? place : static_cast<std::size_t>(curve.colour);
+}
+
+std::string line_style(const Curve& curve, std::size_t place) {
+    if (curve.line == Line::kBroad)
+        return "lw 9 lc rgb '#cccccc'";
+    if (curve.line == Line::kLimit)
+        return "lw 2 dt (2,4) lc rgb '#888888'";
+    const char* dashes[] = {"1", "(9,6)", "(2,4)"};
+    return text("lw 2 dt %s lc rgb '%s'", dashes[static_cast<int>(curve.line)],
+                kColours[colour_of(curve, place) % std::size(kColours)]);
+}
+
+/// Empty for lines that have none.
+std::string marker_style(const Curve& curve, std::size_t place) {
+    if (curve.line == Line::kBroad || curve.line == Line::kLimit)
+        return "";
+    const auto& markers = curve.line == Line::kSolid ? kFilledMarkers : kHollowMarkers;
+    return text("pt %d ps 0.7", markers[colour_of(curve, place) % std::size(markers)]);
 }
 
 std::string curve_style(const Curve& curve, std::size_t place) {
-    if (curve.line == Line::kBroad)
-        return "with lines lw 9 lc rgb '#cccccc'";
-    const std::size_t colour = curve.colour < 0 ? place : static_cast<std::size_t>(curve.colour);
-    const char* dashes[] = {"1", "(9,6)", "(2,4)"};
-    return text("with linespoints lw 2 dt %s pt %d ps 0.7 pi %zu lc rgb '%s'",
-                dashes[static_cast<int>(curve.line)], kMarkers[place % std::size(kMarkers)],
-                curve.points.size() / kMarkersMax + 1, kColours[colour % std::size(kColours)]);
+    const std::string marker = marker_style(curve, place);
+    if (marker.empty())
+        return "with lines " + line_style(curve, place);
+    return "with linespoints " + line_style(curve, place) + " " + marker +
+           text(" pi %zu", curve.points.size() / kMarkersMax + 1);
 }
 
-std::string head_of(const Plot& plot, std::size_t curves) {
+/// gnuplot's own key keeps no columns where it is put below the plot.
+std::string legend_script(const std::vector<const Curve*>& curves, const Frame& frame) {
+    std::string script;
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+        const double left = frame.entry_left(i);
+        const double middle = frame.entry_middle(i);
+        script +=
+            text("set arrow from screen %.6f, screen %.6f to screen %.6f, screen %.6f nohead ",
+                 left, middle, left + frame.across(kSample), middle) +
+            line_style(*curves[i], i) + "\n";
+        if (const std::string marker = marker_style(*curves[i], i); !marker.empty()) {
+            script += text("set label \"\" at screen %.6f, screen %.6f point %s lc rgb '%s'\n",
+                           left + frame.across(kSample / 2), middle, marker.c_str(),
+                           kColours[colour_of(*curves[i], i) % std::size(kColours)]);
+        }
+        script += "set label " + quoted(curves[i]->name) +
+                  text(" at screen %.6f, screen %.6f left\n",
+                       left + frame.across(kSample + kSampleGap), middle);
+    }
+    return script;
+}
+
+std::string head_of(const Plot& plot, const Frame& frame) {
     std::string script = text(
-        "set terminal svg size %zu,%zu dynamic noenhanced font 'sans-serif,15'\n"
+        "set terminal svg size %zu,%zu dynamic noenhanced font 'sans-serif,%zu'\n"
         "set grid lw 0.5 lc rgb '#888888'\nset border 3 lw 1\nset tics nomirror out\n"
-        "set key outside below horizontal Left reverse samplen 3 width 2 maxcols %zu\n"
-        "set lmargin 14\nset rmargin 3\nset xlabel offset 0,0.7\n",
-        kWidth, height_for(curves), kLegendColumns);
+        "set lmargin at screen %.6f\nset rmargin at screen %.6f\n"
+        "set tmargin at screen %.6f\nset bmargin at screen %.6f\n",
+        frame.width(), frame.height(), frame.layout().font, frame.left(), frame.right(),
+        frame.top(), frame.bottom());
+    script += "unset key\n";
+    script += "set xlabel " + quoted(plot.x.label) + " offset 0,0.3\nset label 1 " +
+              quoted(plot.y.label) + text(" at screen 0.01, screen %.6f left\n", frame.label_top());
     if (plot.mark_at > 0) {
         script += text(
             "set arrow from first %.17g, graph 0 to first %.17g, graph 1 nohead dt (4,4) lc rgb "
             "'#888888' back\n",
             plot.mark_at, plot.mark_at);
     }
-    return plot.draws_title ? script + "set title " + quoted(plot.title) + "\n" : script;
+    if (plot.draws_title)
+        script += "set label 2 " + quoted(plot.title) + " at screen 0.01, screen 0.97 left\n";
+    return script;
 }
 
-std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves, Range x, Range y) {
-    std::string script = head_of(plot, curves.size());
-    script += axis_script('x', plot.x, x) + axis_script('y', plot.y, y);
+/// The points of a curve, and beside them its upper edge where it has one.
+std::string data_of(const Curve& curve) {
     std::string lines;
-    for (std::size_t i = 0; i < curves.size(); ++i) {
-        script += text("$curve%zu << EOD\n", i);
-        for (const auto& point : curves[i]->points)
-            if (is_drawn(point))
-                script += text("%.17g %.17g\n", point.first, point.second);
-        script += "EOD\n";
-        lines += text("%s$curve%zu ", i == 0 ? "plot " : ", ", i) + curve_style(*curves[i], i) +
-                 " title " + quoted(curves[i]->name);
+    for (const auto& point : curve.points) {
+        if (!is_drawn(point))
+            continue;
+        const auto upper = std::ranges::find(curve.upper, point.first, &Points::value_type::first);
+        lines += text("%.17g %.17g %.17g\n", point.first, point.second,
+                      upper == curve.upper.end() ? point.second : upper->second);
     }
-    return script + lines + "\n";
+    return lines;
+}
+
+std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves, Range x, Range y,
+                      PlotSize size) {
+    const Frame frame(plot, size);
+    std::string script = head_of(plot, frame) + legend_script(curves, frame);
+    script +=
+        axis_script('x', plot.x, x, frame.layout()) + axis_script('y', plot.y, y, frame.layout());
+    std::string bands, lines;
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+        const Curve& curve = *curves[i];
+        script += text("$curve%zu << EOD\n", i) + data_of(curve) + "EOD\n";
+        if (!curve.upper.empty()) {
+            bands += text(
+                "$curve%zu using 1:2:3 with filledcurves fs transparent solid 0.18 noborder "
+                "lc rgb '%s', ",
+                i, kColours[colour_of(curve, i) % std::size(kColours)]);
+        }
+        lines += text("%s$curve%zu using 1:2 ", i == 0 ? "" : ", ", i) + curve_style(curve, i);
+    }
+    return script + "plot " + bands + lines + "\n";
 }
 
 void replace_all(std::string* words, const std::string& from, const std::string& to) {
@@ -230,7 +376,7 @@ void check_has_gnuplot() {
     }
 }
 
-std::string svg_of(const Plot& plot) {
+std::string svg_of(const Plot& plot, PlotSize size) {
     Range x, y;
     std::vector<const Curve*> curves;
     for (const Curve& curve : plot.curves) {
@@ -247,7 +393,7 @@ std::string svg_of(const Plot& plot) {
         throw Failure(text("plot '%s' has nothing to show", plot.title.c_str()));
     check_has_gnuplot();
     const ProgramResult drawn =
-        run_program({"gnuplot"}, kPlotTimeoutMs, script_of(plot, curves, x, y));
+        run_program({"gnuplot"}, kPlotTimeoutMs, script_of(plot, curves, x, y, size));
     if (drawn.status != 0)
         throw Failure(text("gnuplot: %s", drawn.error.c_str()));
     return as_element(drawn.out, plot);
@@ -257,15 +403,16 @@ std::string svg_file_of(const std::vector<Plot>& plots) {
     std::string pictures;
     std::size_t top = 0;
     for (const Plot& plot : plots) {
-        const std::size_t height = height_for(plot.curves.size());
-        pictures += text("<svg y=\"%zu\" width=\"%zu\" height=\"%zu\">\n", top, kWidth, height) +
-                    svg_of(plot) + "</svg>\n";
+        const std::size_t height = Frame(plot, PlotSize::kWide).height();
+        pictures +=
+            text("<svg y=\"%zu\" width=\"%zu\" height=\"%zu\">\n", top, kWideLayout.width, height) +
+            svg_of(plot) + "</svg>\n";
         top += height;
     }
     return text(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%zu\" height=\"%zu\" "
                "color=\"black\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-               kWidth, top) +
+               kWideLayout.width, top) +
            pictures + "</svg>\n";
 }
 

@@ -18,13 +18,22 @@ constexpr double kFloorAgrees = 1.1;
 
 /// The readings of one source.
 struct Readings {
-    std::map<double, std::vector<double>> values;
+    using Values = std::map<double, std::vector<double>>;
+
+    Values middle, upper;
     bool has_failed = false;
+
+    void add(const Reading& reading) {
+        for (const auto& [x, value] : reading.middle)
+            middle[x].push_back(value);
+        for (const auto& [x, value] : reading.upper)
+            upper[x].push_back(value);
+    }
 };
 
-Points medians_of(const Readings& readings) {
+Points medians_of(const Readings::Values& readings) {
     Points points;
-    for (const auto& [x, values] : readings.values)
+    for (const auto& [x, values] : readings)
         points.emplace_back(x, median(values));
     return points;
 }
@@ -100,8 +109,7 @@ std::vector<Curve> Meter::curves(const std::string& what, const std::vector<Sour
             if (all[i].has_failed || is_late)
                 continue;
             try {
-                for (const auto& [x, value] : sources[i].read())
-                    all[i].values[x].push_back(value);
+                all[i].add(sources[i].read());
             } catch (const std::exception& error) {
                 all[i].has_failed = true;
                 ours_failed_ = ours_failed_ || sources[i].is_ours;
@@ -115,7 +123,8 @@ std::vector<Curve> Meter::curves(const std::string& what, const std::vector<Sour
     std::vector<Curve> curves;
     for (std::size_t i = 0; i < sources.size(); ++i) {
         const Source& source = sources[i];
-        curves.push_back({source.name, medians_of(all[i]), source.line, source.colour});
+        curves.push_back({source.name, medians_of(all[i].middle), source.line, source.colour,
+                          medians_of(all[i].upper)});
     }
     return curves;
 }

@@ -6,19 +6,28 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/plot.hpp"
 
 namespace tagwire::tools {
 
+/// The points of one round, and what 99 % of the batches were below, where that is known.
+struct Reading {
+    Reading(Points points) : middle(std::move(points)) {}  // NOLINT(google-explicit-constructor)
+    Reading(Points points, Points p99) : middle(std::move(points)), upper(std::move(p99)) {}
+
+    Points middle, upper;
+};
+
 /// One curve: it is read once in every round.
 struct Source {
     std::string name;
     Line line = Line::kSolid;
     int colour = -1;
-    bool is_ours = true;           // what fails makes the report fail
-    std::function<Points()> read;  // throws what is said of the failure
+    bool is_ours = true;            // what fails makes the report fail
+    std::function<Reading()> read;  // throws what is said of the failure
 };
 
 struct Pace {

@@ -64,18 +64,22 @@ std::string OwnRuns::run(const std::vector<std::string>& arguments,
     return ended.out.substr(std::min(ended.out.find('{'), ended.out.size()));
 }
 
-Points OwnRuns::by_size(const std::vector<std::string>& arguments, Figure figure,
-                        const std::vector<Batch>& batches, const std::string& setting) const {
-    Points points;
+Reading OwnRuns::by_size(const std::vector<std::string>& arguments, Figure figure,
+                         const std::vector<Batch>& batches, const std::string& setting) const {
+    Points points, p99;
     for (const Batch& batch : batches) {
         const std::string results =
             run(joined(arguments, {"--size", batch.sizes, "--iters", batch.iterations}), setting);
         // Bound to a name: what is walked over lives as long as the walk.
         const json document = json::parse(results);
-        for (const json& result : document.at("results"))
-            points.emplace_back(result.at("size").get<double>(), figure_of(result, figure));
+        for (const json& result : document.at("results")) {
+            const auto size = result.at("size").get<double>();
+            points.emplace_back(size, figure_of(result, figure));
+            if (figure == Figure::kLatency)
+                p99.emplace_back(size, result.at("latency_ns").at("p99").get<double>());
+        }
     }
-    return points;
+    return {points, p99};
 }
 
 Points OwnRuns::by_depth(const std::vector<std::string>& arguments,

@@ -40,8 +40,9 @@ class OwnRuns {
 
     /// `arguments`: of `tagwire perf`, but sizes and iterations. `setting`: NAME=VALUE for the
     /// environment, or empty.
-    Points by_size(const std::vector<std::string>& arguments, Figure figure,
-                   const std::vector<Batch>& batches, const std::string& setting = "") const;
+    /// The p99 of latencies is read, too.
+    Reading by_size(const std::vector<std::string>& arguments, Figure figure,
+                    const std::vector<Batch>& batches, const std::string& setting = "") const;
     /// Over the number of receives posted, or of messages waiting.
     Points by_depth(const std::vector<std::string>& arguments,
                     const std::vector<const char*>& depths, const char* iterations) const;

@@ -3,6 +3,7 @@
 // screens, in the reader's light or dark colours. It is well-formed XML, too.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,8 +19,16 @@ struct PageSection {
     std::set<double> rows;  // of the table: these places alone; empty: all
 };
 
+/// A row of the table on top; a figure that was not measured is not there.
+struct SummaryRow {
+    std::string name;
+    std::optional<double> latency_ns, bytes_per_s, messages_per_s;
+};
+
 struct Page {
     std::string title;
+    std::string subtitle;
+    std::vector<SummaryRow> summary;
     std::vector<std::pair<std::string, std::string>> facts;
     std::vector<std::string> notes;  // what did not go well, what is missing
     std::vector<PageSection> sections;
@@ -28,6 +37,12 @@ struct Page {
 
 /// As it stands in HTML: `<` is `&lt;`.
 std::string escaped(const std::string& words);
+
+/// The same, with what stands between back-ticks as code.
+std::string marked_up(const std::string& words);
+
+/// Facts, notes and curves of a page as JSON, in which no character needs an escape in HTML or XML.
+std::string data_of(const Page& page);
 
 /// "1.25 us", "3.1 GB/s", "64k": a value of a table, three digits.
 std::string value_text(double value, PlotUnit unit);

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "tools/explain.hpp"
 #include "tools/failure.hpp"
@@ -13,6 +16,7 @@
 #include "tools/report_own.hpp"
 #include "tools/report_page.hpp"
 #include "tools/report_peers.hpp"
+#include "tools/stats.hpp"
 
 namespace tagwire::tools {
 namespace {
@@ -52,6 +56,16 @@ const Amounts kFull{
     {7, 150, 240},
     30000};
 
+/// The levels of `tagwire perf`, and their names on the page.
+struct LevelName {
+    const char* option;
+    const char* name;
+    Line line;
+};
+constexpr LevelName kLevels[] = {{"msg", "messaging layer", Line::kSolid},
+                                 {"uct", "transport", Line::kDashed}};
+constexpr double kSmallMessage = 8;
+
 constexpr const char* kEager = "TAGWIRE_RNDV_THRESHOLD=16m";  // longer than any size here
 constexpr const char* kRendezvous = "TAGWIRE_RNDV_THRESHOLD=0";
 // Behind those of the transports.
@@ -87,6 +101,9 @@ class Report {
     void add_peers(const char* test, Figure figure, const std::vector<Batch>& batches,
                    std::vector<Source>* sources);
     void add(Plot plot, std::string meaning, const std::vector<Source>& sources);
+    void add_floor();
+    void add_relative();
+    void summarize_page();
     void add_depth();
     void add_clients();
     void add_selection(const Lane& lane);
@@ -141,16 +158,15 @@ std::vector<Source> Report::sources(const char* test, Figure figure,
     std::vector<Source> sources;
     int colour = 0;
     for (const Lane& lane : lanes_) {
-        for (const char* level : {"msg", "uct"}) {
-            std::vector<std::string> arguments{test, "--level", level, "--tl", lane.transport};
-            if (lane.transport != "sm")
-                arguments.insert(arguments.end(), {"--device", lane.device});
-            if (std::string(level) == "msg")
-                arguments = {test, "--level", level, "--tl", lane.tl()};
-            sources.push_back({lane.name() + ", " + level,
-                               std::string(level) == "msg" ? Line::kSolid : Line::kDashed, colour,
-                               true,
-                               [=, this] { return own_.by_size(arguments, figure, batches); }});
+        for (const LevelName& level : kLevels) {
+            const std::vector<std::string> arguments{test, "--level", level.option, "--tl",
+                                                     lane.tl()};
+            const bool has_band = level.line == Line::kSolid;
+            sources.push_back(
+                {lane.name() + ", " + level.name, level.line, colour, true, [=, this]() -> Reading {
+                     Reading reading = own_.by_size(arguments, figure, batches);
+                     return has_band ? reading : Reading(reading.middle);
+                 }});
             if (lane.transport == "sm" && sources.size() == 1)
                 add_peers(test, figure, batches, &sources);  // right behind what they compare with
         }
@@ -162,6 +178,70 @@ std::vector<Source> Report::sources(const char* test, Figure figure,
 void Report::add(Plot plot, std::string meaning, const std::vector<Source>& sources) {
     plot.curves = meter_.curves(plot.title, sources);
     page_.sections.push_back({std::move(meaning), std::move(plot), {}});
+}
+
+/// The floor that was measured around what the last section shows.
+void Report::add_floor() {
+    Plot& plot = page_.sections.back().plot;
+    Points line;
+    for (const Curve& curve : plot.curves)
+        for (const auto& point : curve.points)
+            line.emplace_back(point.first, 0);
+    if (line.empty() || meter_.floors().empty())
+        return;
+    const auto [first, last] = std::ranges::minmax_element(line);
+    const double floor_ns = median(meter_.floors());
+    plot.curves.push_back({"floor (a cache line)",
+                           {{first->first, floor_ns}, {last->first, floor_ns}},
+                           Line::kLimit});
+}
+
+/// The last section again, each curve as a share of the best at its place.
+void Report::add_relative() {
+    Plot plot = page_.sections.back().plot;
+    std::map<double, double> best;
+    for (const Curve& curve : plot.curves)
+        for (const auto& [x, value] : curve.points)
+            best[x] = std::max(best[x], value);
+    for (Curve& curve : plot.curves)
+        for (auto& [x, value] : curve.points)
+            value *= 100 / best[x];
+    plot.id += "relative";
+    plot.title += ", relative to the best";
+    plot.y = {"share of the highest at this size", PlotUnit::kPercent};
+    page_.sections.push_back(
+        {"The same figures as a share of the highest of each size, which shows "
+         "differences that a logarithmic axis hides.",
+         std::move(plot),
+         {}});
+}
+
+/// Three numbers for each curve of the first plots.
+void Report::summarize_page() {
+    const auto plot_named = [this](const char* id) {
+        const auto at = std::ranges::find_if(
+            page_.sections, [id](const PageSection& one) { return one.plot.id == id; });
+        return at->plot;
+    };
+    const auto points_of = [](const Plot& plot, const std::string& name) {
+        const auto at = std::ranges::find(plot.curves, name, &Curve::name);
+        return at == plot.curves.end() ? Points() : at->points;
+    };
+    const auto at_8_bytes = [](const Points& points) -> std::optional<double> {
+        const auto at = std::ranges::find(points, kSmallMessage, &Points::value_type::first);
+        return at == points.end() ? std::nullopt : std::optional(at->second);
+    };
+    const Plot bandwidth = plot_named("bandwidth"), rate = plot_named("rate");
+    for (const Curve& curve : plot_named("latency").curves) {
+        if (curve.line == Line::kLimit)
+            continue;
+        SummaryRow row{curve.name, at_8_bytes(curve.points), std::nullopt,
+                       at_8_bytes(points_of(rate, curve.name))};
+        for (const auto& [x, value] : points_of(bandwidth, curve.name))
+            row.bytes_per_s = std::max(row.bytes_per_s.value_or(0), value);
+        if (row.latency_ns || row.bytes_per_s || row.messages_per_s)
+            page_.summary.push_back(row);
+    }
 }
 
 void Report::add_depth() {
@@ -198,10 +278,9 @@ void Report::add_selection(const Lane& lane) {
             Plot plot = plot_of(rail, "selection" + lane.transport);
             plot.title = "Selection over " + plot.title;
             page_.sections.push_back(
-                {"What a message costs by each protocol that the messaging layer has, by its cost "
-                 "model or "
-                 "as tagwire tune measured it, and the choice (the pale band). `tagwire explain` "
-                 "says why, term by term. Rendezvous begins at the vertical line.",
+                {"The cost of a message by each protocol of the messaging layer, as its cost model "
+                 "says or `tagwire tune` has measured it, and the choice (the pale band). `tagwire "
+                 "explain` says why, term by term. Rendezvous begins at the vertical line.",
                  std::move(plot),
                  {8, 64, 512, 4096, 16384, 65536, 262144, 1048576, 4194304}});
         }
@@ -213,10 +292,10 @@ void Report::add_selection(const Lane& lane) {
 void Report::add_choice(const Lane& lane) {
     const auto source = [&](const char* name, Line line, const char* setting) {
         const std::vector<std::string> arguments{"tag_lat", "--level", "msg", "--tl", lane.tl()};
-        return Source{name, line, -1, true, [=, this] {
-                          return own_.by_size(arguments, Figure::kLatency, amounts_.choice,
-                                              setting);
-                      }};
+        return Source{
+            name, line, -1, true, [=, this] {
+                return own_.by_size(arguments, Figure::kLatency, amounts_.choice, setting).middle;
+            }};
     };
     const std::vector<Source> sources{source("what is chosen", Line::kSolid, ""),
                                       source("eager forced", Line::kDashed, kEager),
@@ -309,8 +388,10 @@ Page Report::measure() {
         meter_.note(warning);
     add({"latency", "Latency", size_axis(), latency_axis(), {}},
         "Half of the round trip of a tagged ping-pong between two processes (tag_lat), median over "
-        "batches of 32. msg: the messaging layer; uct: the transport itself. Lower is better.",
+        "batches of 32. Each transport is measured through the messaging layer (solid lines, whose "
+        "pale bands reach up to the 99th percentile) and by itself (dashed). Lower is better.",
         sources("tag_lat", Figure::kLatency, amounts_.sweep));
+    add_floor();
     add({"bandwidth",
          "Bandwidth",
          size_axis(),
@@ -319,6 +400,7 @@ Page Report::measure() {
         "A stream of tagged messages in one direction with 64 under way (tag_bw), from the first "
         "post until the last is known to be received. Higher is better.",
         sources("tag_bw", Figure::kBytes, amounts_.sweep));
+    add_relative();
     add({"rate", "Message rate", size_axis(), {"messages per second", PlotUnit::kPerSecond}, {}},
         "A stream of small tagged messages, each with a tag and a receive of its own (tag_rate; "
         "UCX: tag_bw). Higher is better.",
@@ -329,7 +411,9 @@ Page Report::measure() {
         add_selection(lane);
         add_choice(lane);
     }
+    summarize_page();
     page_.facts = facts();
+    page_.subtitle = page_.facts[1].second + ". " + page_.facts[0].second;
     page_.notes = meter_.notes();
     page_.commands = {log_.begin(), log_.end()};
     return page_;

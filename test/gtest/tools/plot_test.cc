@@ -46,6 +46,30 @@ TEST_F(PlotTest, is_one_element_with_title_axes_and_the_curves_that_have_points)
     EXPECT_FALSE(has(svg, "nothing"));
 }
 
+TEST_F(PlotTest, last_place_has_its_mark_and_the_legend_stands_below_the_axis) {
+    Plot plot = two_curves("one");
+    plot.curves.front().points.emplace_back(4 << 20, 9e6);
+    for (const PlotSize size : {PlotSize::kWide, PlotSize::kNarrow}) {
+        const std::string svg = svg_of(plot, size);
+        EXPECT_TRUE(has(svg, ">4m<"));
+        EXPECT_LT(svg.find("another library"), svg.size());
+        const auto height_of = [&svg](const char* words) {
+            const std::size_t begin = svg.rfind("translate(", svg.find(words));
+            return std::stod(svg.substr(svg.find(',', begin) + 1));
+        };
+        EXPECT_GT(height_of(">sm<"), height_of(">message size<") + 10);
+    }
+}
+
+TEST_F(PlotTest, percents_are_linear_and_limits_have_no_markers) {
+    Plot plot = two_curves("one");
+    plot.y.unit = PlotUnit::kPercent;
+    plot.curves = {{"share", {{8, 100}, {64, 30}}}, {"limit", {{8, 50}, {64, 50}}, Line::kLimit}};
+    const std::string svg = svg_of(plot);
+    for (const char* mark : {">0 %<", ">20 %<", ">100 %<"})
+        EXPECT_TRUE(has(svg, mark)) << mark;
+}
+
 TEST_F(PlotTest, loads_nothing_and_takes_the_colour_of_the_text) {
     const std::string svg = svg_of(two_curves("one"));
     for (const char* words : {"href=\"http", "href='http", "url(http", "<script", "black"})

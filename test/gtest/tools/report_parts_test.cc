@@ -281,6 +281,35 @@ TEST(ReportPage, values_have_three_digits_and_their_unit) {
     EXPECT_EQ(value_text(5.678e6, PlotUnit::kPerSecond), "5.68 M/s");
 }
 
+TEST(ReportMeter, upper_edges_are_medians_too) {
+    int reads = 0;
+    Meter meter({3, 60, 60}, [] { return 50.0; });
+    const Source source{"a", Line::kSolid, -1, true, [&reads]() -> Reading {
+                            ++reads;
+                            return {Points{{8, reads}}, Points{{8, 10 * reads}}};
+                        }};
+    EXPECT_EQ(meter.curves("Test", {source})[0].upper, (Points{{8, 20}}));
+}
+
+TEST(ReportPage, back_ticks_are_code) {
+    EXPECT_EQ(marked_up("see `tagwire a<b` there"), "see <code>tagwire a&lt;b</code> there");
+}
+
+TEST(ReportPage, data_need_no_escape_in_html) {
+    Page page;
+    page.facts.emplace_back("Host", "a<b>&c");
+    page.sections.push_back({"",
+                             {"one",
+                              "One",
+                              {"x", PlotUnit::kBytes},
+                              {"y", PlotUnit::kCount},
+                              {{"</script>", {{8, 1.5}}}}},
+                             {}});
+    const std::string data = data_of(page);
+    EXPECT_EQ(data.find_first_of("<>&"), std::string::npos) << data;
+    EXPECT_NE(data.find("[[8.0,1.5]]"), std::string::npos) << data;
+}
+
 TEST(ReportPage, words_of_the_machine_are_no_html) {
     EXPECT_EQ(escaped("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
 }

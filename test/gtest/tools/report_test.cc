@@ -70,21 +70,23 @@ bool is_busy(const std::string& told) {
     return told.find(": left out, the machine is too busy") != std::string::npos;
 }
 
-/// Faults that an independent XML parser finds in a page: each section has one picture with a name,
-/// and a table with a number in each column.
+/// Faults that an independent XML parser finds in a page: each section has two pictures with a
+/// name, a wide one and a narrow one, and a table with a number in each column; the data are JSON.
 /// On a machine too busy for all measurements, which `told` says then, sections may be empty.
 std::string fault_of(const std::string& file, const std::string& told) {
     constexpr const char* kCheck = R"(
-import re, sys, xml.etree.ElementTree as tree
+import json, re, sys, xml.etree.ElementTree as tree
 for section in tree.parse(sys.argv[1]).getroot().iter('section'):
     if sys.argv[2] == 'busy' and section.find("p[@class='note']") is not None:
         continue  # nothing was measured, and it says so
     pictures = [e for e in section.iter('{http://www.w3.org/2000/svg}svg') if e.get('aria-label')]
-    assert len(pictures) == 1, section.get('id') + ': pictures'
+    assert len(pictures) == 2, section.get('id') + ': one picture for each width'
     rows = [[c.text or '' for c in row] for row in section.find('.//table').iter('tr')]
     assert len(rows) > 2 and len({len(row) for row in rows}) == 1, section.get('id') + ': rows'
     for column in list(zip(*rows[1:])):
         assert any(re.match(r'[0-9]', cell) for cell in column), section.get('id') + ': no number'
+data = json.loads([e for e in tree.parse(sys.argv[1]).iter('script')][0].text)
+assert [plot['id'] for plot in data['plots']][:2] == ['latency', 'bandwidth'], 'data'
 )";
     return tools::run_program({"python3", "-c", kCheck, file, is_busy(told) ? "busy" : ""},
                               kTimeoutMs)
@@ -95,11 +97,14 @@ TEST_F(Report, quick_page_has_a_plot_and_a_table_in_every_section_and_loads_noth
     const Finished finished = tagwire({"report", file(), "--quick"});
     ASSERT_EQ(finished.status, 0) << finished.out << finished.error;
     const std::string html = page();
-    for (const char* id : {"latency", "bandwidth", "rate", "depth", "selectionsm", "choicesm"})
+    for (const char* id :
+         {"latency", "bandwidth", "bandwidthrelative", "rate", "depth", "selectionsm", "choicesm"})
         EXPECT_EQ(count_of(html, std::string("<section id=\"") + id + "\">"), 1U) << id;
     EXPECT_EQ(fault_of(file(), finished.out), "");
-    for (const char* loads : {"src=", "href=\"http", "href='http", "url(http", "@import", "<script",
-                              "<link", "<img", "<iframe"}) {
+    EXPECT_EQ(count_of(html, "<table class=\"summary\">"), 1U);
+    EXPECT_EQ(html.find('`'), std::string::npos);
+    for (const char* loads : {"src=", "href=\"http", "href='http", "url(http", "@import",
+                              "<script src", "<script>", "<link", "<img", "<iframe"}) {
         EXPECT_EQ(count_of(html, loads), 0U) << loads;
     }
     EXPECT_NE(html.find("report " + file() + " --quick"), std::string::npos);
@@ -110,7 +115,7 @@ TEST_F(Report, measurement_of_ours_that_fails_is_named_in_the_page_and_is_status
     const Setting setting("TAGWIRE_RNDV_THRESHOLD", "rubbish");
     const Finished finished = tagwire({"report", file(), "--quick"});
     EXPECT_EQ(finished.status, 1);
-    EXPECT_NE(page().find("Latency, sm, msg: "), std::string::npos) << finished.out;
+    EXPECT_NE(page().find("Latency, sm, messaging layer: "), std::string::npos) << finished.out;
 }
 
 TEST_F(Report, demo_ends_with_it_and_has_other_libraries_beside_ours) {
@@ -128,8 +133,9 @@ TEST_F(Report, demo_ends_with_it_and_has_other_libraries_beside_ours) {
     if (!tools::has_program("ucx_perftest") || !tools::has_program("fi_pingpong"))
         TW_SKIP("ucx_perftest or fi_pingpong is not installed");
     const std::string html = page();
-    EXPECT_EQ(count_of(html, "<th>UCX, posix+cma</th>"), 3U) << finished.out;
-    EXPECT_EQ(count_of(html, "<th>libfabric, shm</th>"), 2U) << finished.out;
+    // In the summary and in the tables of latency, bandwidth twice, and rate; latency, clients.
+    EXPECT_EQ(count_of(html, "<th>UCX, posix+cma</th>"), 5U) << finished.out;
+    EXPECT_EQ(count_of(html, "<th>libfabric, shm</th>"), 3U) << finished.out;
     EXPECT_EQ(count_of(html, "<section id=\"clients\">"), 1U) << finished.out;
 }
 
