@@ -146,8 +146,8 @@ Result join_dir(const Settings& settings, MethodPtr* method_p) {
             *method_p = std::move(method);
         return result;
     };
-    return settings.rank == 0 ? join(std::make_unique<DirRoot>(settings))
-                              : join(std::make_unique<DirMember>(settings));
+    return settings.rank == 0 ? join(std::make_unique<DirCoordinator>(settings))
+                              : join(std::make_unique<DirRank>(settings));
 }
 
 }  // namespace tagwire::bootstrap

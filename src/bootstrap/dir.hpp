@@ -69,7 +69,7 @@ class DirJob : public Method {
     std::string id_;  // empty: in no session
 };
 
-class DirRoot final : public DirJob {
+class DirCoordinator final : public DirJob {
   public:
     using DirJob::DirJob;
     Result join(const Deadline& deadline);
@@ -89,9 +89,9 @@ class DirRoot final : public DirJob {
     std::vector<std::string> nonces_;  // by rank; empty: has not come
 };
 
-class DirMember final : public DirJob {
+class DirRank final : public DirJob {
   public:
-    explicit DirMember(const Settings& settings);
+    explicit DirRank(const Settings& settings);
     Result join(const Deadline& deadline);
     Result allgather(const Step& step) override;
 

@@ -97,8 +97,8 @@ Digest prove(const std::string& secret, Prover prover, const Introduction& intro
     add_text(&mac, introduction.job);
     add_u32(&mac, introduction.size);
     add_u32(&mac, introduction.rank);
-    hmac_sha256_update(&mac, kDigestBytes, octets(introduction.root_nonce.data()));
-    hmac_sha256_update(&mac, kDigestBytes, octets(introduction.member_nonce.data()));
+    hmac_sha256_update(&mac, kDigestBytes, octets(introduction.coordinator_nonce.data()));
+    hmac_sha256_update(&mac, kDigestBytes, octets(introduction.rank_nonce.data()));
     Digest digest;
     hmac_sha256_digest(&mac, digest.size(), reinterpret_cast<std::uint8_t*>(digest.data()));
     return digest;

@@ -33,12 +33,12 @@ Result choose_secret(const Options& options, std::string* secret_p);
 struct Introduction {
     std::string job;
     std::uint32_t size;
-    std::uint32_t rank;  // of the member
-    Nonce root_nonce;
-    Nonce member_nonce;
+    std::uint32_t rank;  // of the one that joins
+    Nonce coordinator_nonce;
+    Nonce rank_nonce;
 };
 
-enum class Prover : std::uint8_t { kMember = 1, kRoot = 2 };
+enum class Prover : std::uint8_t { kRank = 1, kCoordinator = 2 };
 
 /// A proof for this connection that takes `secret` to make. The prover is part of it, so that
 /// nobody is answered with his own words.

@@ -6,7 +6,8 @@
 namespace tagwire::bootstrap {
 namespace {
 
-Result join_as_root(const Settings& settings, const addrinfo* addresses, MethodPtr* method_p) {
+Result join_as_coordinator(const Settings& settings, const addrinfo* addresses,
+                           MethodPtr* method_p) {
     const Deadline deadline(settings.timeout_ns);
     ucs::UniqueFd listener;
     if (Result result = tcp_listen(settings.where, addresses, &listener); !result.ok())
@@ -18,20 +19,20 @@ Result join_as_root(const Settings& settings, const addrinfo* addresses, MethodP
             "TAGWIRE_BOOTSTRAP_SECRET_FILE on all ranks",
             settings.where.c_str());
     }
-    Members members;
-    TcpDoor door(settings, std::move(listener));
-    Result result = door.wait_for_all(deadline, &members);
+    RankStreams ranks;
+    TcpAdmission admission(settings, std::move(listener));
+    Result result = admission.wait_for_all(deadline, &ranks);
     if (result.ok())
-        *method_p = std::make_unique<TcpRoot>(settings.size, std::move(members));
+        *method_p = std::make_unique<TcpCoordinator>(settings.size, std::move(ranks));
     return result;
 }
 
-Result join_as_member(const Settings& settings, const addrinfo* addresses, MethodPtr* method_p) {
+Result join_as_rank(const Settings& settings, const addrinfo* addresses, MethodPtr* method_p) {
     const Deadline deadline(settings.timeout_ns);
-    auto member = std::make_unique<TcpMember>(settings);
-    Result result = member->join(addresses, deadline);
+    auto rank = std::make_unique<TcpRank>(settings);
+    Result result = rank->join(addresses, deadline);
     if (result.ok())
-        *method_p = std::move(member);
+        *method_p = std::move(rank);
     return result;
 }
 
@@ -41,8 +42,8 @@ Result join_tcp(const Settings& settings, MethodPtr* method_p) {
     AddressList addresses(nullptr, &freeaddrinfo);
     if (Result result = resolve(settings.where, &addresses); !result.ok())
         return result;
-    return settings.rank == 0 ? join_as_root(settings, addresses.get(), method_p)
-                              : join_as_member(settings, addresses.get(), method_p);
+    return settings.rank == 0 ? join_as_coordinator(settings, addresses.get(), method_p)
+                              : join_as_rank(settings, addresses.get(), method_p);
 }
 
 }  // namespace tagwire::bootstrap

@@ -7,16 +7,16 @@
 #include <string>
 
 #include "bootstrap/method.hpp"
-#include "bootstrap/tcp_door.hpp"
+#include "bootstrap/tcp_admission.hpp"
 #include "bootstrap/tcp_socket.hpp"
 #include "bootstrap/tcp_stream.hpp"
 
 namespace tagwire::bootstrap {
 
-class TcpRoot final : public Method {
+class TcpCoordinator final : public Method {
   public:
-    TcpRoot(std::uint32_t size, Members members) : size_(size), members_(std::move(members)) {}
-    ~TcpRoot() override;
+    TcpCoordinator(std::uint32_t size, RankStreams ranks) : size_(size), ranks_(std::move(ranks)) {}
+    ~TcpCoordinator() override;
 
     const char* name() const override { return "tcp"; }
     std::uint32_t rank() const override { return 0; }
@@ -25,20 +25,20 @@ class TcpRoot final : public Method {
 
   private:
     Result collect(const Step& step);
-    Result look(const Step& step, int timeout_ms, RankSet* missing);
+    Result poll(const Step& step, int timeout_ms, RankSet* missing);
     Result hear(const Step& step, std::uint32_t rank, RankSet* missing);
     Result spread(const Step& step);
     void drop_broken();
     void tell(FrameKind kind, const Result& result);
 
     std::uint32_t size_;
-    Members members_;  // null: gone
+    RankStreams ranks_;  // null: gone
 };
 
-class TcpMember final : public Method {
+class TcpRank final : public Method {
   public:
-    explicit TcpMember(const Settings& settings) : settings_(settings) {}
-    ~TcpMember() override;
+    explicit TcpRank(const Settings& settings) : settings_(settings) {}
+    ~TcpRank() override;
 
     /// Finds rank 0 and waits until it says that all are there.
     Result join(const addrinfo* addresses, const Deadline& deadline);
@@ -58,7 +58,7 @@ class TcpMember final : public Method {
     void tell(FrameKind kind, const Result& result);
 
     Settings settings_;
-    std::unique_ptr<Stream> root_;
+    std::unique_ptr<Stream> coordinator_;
     bool was_cut_ = false;  // the connection ended without a word
     std::string awaited_;   // whom rank 0 waits for; empty: it has not said
 };

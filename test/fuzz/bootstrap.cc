@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Processes of a job meet and call, and hear the job and anybody: files of a shared directory, a
-// stream, rank 0 at its door and in its calls, a member before a false rank 0.
+// stream, rank 0 during admission and in its calls, a rank before a false rank 0.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,13 +48,13 @@ void a_connection(std::span<const std::byte> bytes) {
 constexpr int kCallsMax = 6;
 constexpr std::uint64_t kTimeoutNs = 10'000'000'000;
 
-bootstrap::Settings settings_of(Input& input, bool is_root) {
+bootstrap::Settings settings_of(Input& input, bool is_coordinator) {
     const auto choice = input.take<std::uint8_t>();
     bootstrap::Settings settings;
     settings.method = TW_BOOTSTRAP_TCP;
     settings.where = "here";
     settings.size = 2 + choice % 4;
-    settings.rank = is_root ? 0 : 1 + (choice >> 4) % (settings.size - 1);
+    settings.rank = is_coordinator ? 0 : 1 + (choice >> 4) % (settings.size - 1);
     settings.job = "a-job";
     settings.timeout_ns = kTimeoutNs;
     if ((choice & 8) != 0)
@@ -89,38 +89,39 @@ void call(bootstrap::Method& method, BootstrapStage& stage, Input& input) {
     }
 }
 
-void a_root(Input& input) {
+void a_coordinator(Input& input) {
     const bootstrap::Settings settings = settings_of(input, true);
     BootstrapStage stage(input, settings, true);
-    bootstrap::MethodPtr root;
+    bootstrap::MethodPtr coordinator;
     {
-        bootstrap::Members members;
-        bootstrap::TcpDoor door(settings, stage.take_listener());
+        bootstrap::RankStreams ranks;
+        bootstrap::TcpAdmission admission(settings, stage.take_listener());
         const bootstrap::Result result =
-            door.wait_for_all(bootstrap::Deadline(kTimeoutNs), &members);
+            admission.wait_for_all(bootstrap::Deadline(kTimeoutNs), &ranks);
         check(result);
         if (result.ok())
-            root = std::make_unique<bootstrap::TcpRoot>(settings.size, std::move(members));
+            coordinator =
+                std::make_unique<bootstrap::TcpCoordinator>(settings.size, std::move(ranks));
     }
-    for (std::uint32_t rank = 1; root != nullptr && rank < settings.size; ++rank)
+    for (std::uint32_t rank = 1; coordinator != nullptr && rank < settings.size; ++rank)
         require(settings.secret.empty() || stage.has_proven(rank));
-    if (root != nullptr)
-        call(*root, stage, input);
-    root.reset();
+    if (coordinator != nullptr)
+        call(*coordinator, stage, input);
+    coordinator.reset();
     stage.hear_all();
 }
 
-void a_member(Input& input) {
+void a_rank(Input& input) {
     const bootstrap::Settings settings = settings_of(input, false);
     BootstrapStage stage(input, settings, false);
     {
-        bootstrap::TcpMember member(settings);
+        bootstrap::TcpRank rank(settings);
         const bootstrap::Result result =
-            member.join(stage.address(), bootstrap::Deadline(kTimeoutNs));
+            rank.join(stage.address(), bootstrap::Deadline(kTimeoutNs));
         check(result);
         require(!result.ok() || settings.secret.empty() || stage.has_proven(settings.rank));
         if (result.ok())
-            call(member, stage, input);
+            call(rank, stage, input);
     }
     stage.hear_all();
 }
@@ -145,10 +146,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             tagwire::fuzz::a_connection(input.rest());
             break;
         case 2:
-            tagwire::fuzz::a_root(input);
+            tagwire::fuzz::a_coordinator(input);
             break;
         default:
-            tagwire::fuzz::a_member(input);
+            tagwire::fuzz::a_rank(input);
             break;
     }
     return 0;

@@ -46,7 +46,7 @@ class BootstrapDir : public ::testing::Test {
 
 TEST_F(BootstrapDir, a_job_that_was_killed_while_it_gathered_disturbs_no_later_one) {
     for (int i = 0; i < 3; ++i) {
-        const Process root([&] { Rank(place_, 0, 3); });
+        const Process coordinator([&] { Rank(place_, 0, 3); });
         const Process other([&] { Rank(place_, 1, 3); });
         wait_for("hello.1.");
     }
@@ -68,13 +68,13 @@ TEST_F(BootstrapDir, a_job_that_was_killed_in_the_middle_disturbs_no_later_one) 
 
 TEST_F(BootstrapDir, a_rank_that_waits_in_a_dead_run_moves_to_the_next_one) {
     Process waiting([&] { EXPECT_TRUE(Rank(place_, 1, 3).gather(8)); });
-    Process first_root([&] { Rank(place_, 0, 3); });
+    Process first_coordinator([&] { Rank(place_, 0, 3); });
     wait_for("hello.1.");
-    first_root.kill_now();
+    first_coordinator.kill_now();
     const auto body = [&](std::uint32_t rank) { EXPECT_TRUE(Rank(place_, rank, 3).gather(8)); };
-    Process second_root([&] { body(0); });
+    Process second_coordinator([&] { body(0); });
     Process last([&] { body(2); });
-    EXPECT_EQ(0, second_root.join());
+    EXPECT_EQ(0, second_coordinator.join());
     EXPECT_EQ(0, last.join());
     EXPECT_EQ(0, waiting.join());
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());

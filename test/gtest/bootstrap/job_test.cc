@@ -81,8 +81,8 @@ TEST_P(BootstrapJob, the_others_wait_for_a_late_rank_0) {
         });
     }
     gate.wait();
-    Process root([&] { EXPECT_TRUE(Rank(place_, 0, 4).gather(8)); });
-    EXPECT_EQ(0, root.join());
+    Process coordinator([&] { EXPECT_TRUE(Rank(place_, 0, 4).gather(8)); });
+    EXPECT_EQ(0, coordinator.join());
     for (Process& other : others)
         EXPECT_EQ(0, other.join());
 }
@@ -99,8 +99,8 @@ TEST_P(BootstrapJob, a_rank_that_never_comes_is_named_to_all) {
     Process second([&] { second_is_up.open(), body(3, kPatienceMs); });
     first_is_up.wait();
     second_is_up.wait();
-    Process root([&] { body(0, kShortMs); });
-    EXPECT_EQ(0, root.join());
+    Process coordinator([&] { body(0, kShortMs); });
+    EXPECT_EQ(0, coordinator.join());
     EXPECT_EQ(0, first.join());
     EXPECT_EQ(0, second.join());
     EXPECT_EQ(std::vector<std::string>{}, directory_.names());

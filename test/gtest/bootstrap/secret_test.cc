@@ -115,12 +115,12 @@ TEST_F(BootstrapSecret, a_rank_gives_nothing_to_a_rank_0_that_does_not_know_it) 
                         head(1, kProven, 0, 2, 32) + std::string(32, 'p'),
                     "does not know the secret of this job"}}) {
         const WrongServer server(port_);
-        Process rank([this, reason = part] {
+        Process other([this, reason = part] {
             know(kSecret);
             expect_failure(TW_ERR_REJECTED, Rank(place_, 1, 2).status(), reason);
         });
         server.answer_one(answer);
-        EXPECT_EQ(0, rank.join());
+        EXPECT_EQ(0, other.join());
     }
 }
 
@@ -144,7 +144,7 @@ TEST_F(BootstrapSecret, one_that_is_short_or_open_to_others_is_refused) {
 
 TEST_F(BootstrapSecret, without_one_a_listener_beyond_this_machine_warns) {
     for (const bool is_open : {true, false}) {
-        Process root([&] {
+        Process coordinator([&] {
             const std::string host = is_open ? "0.0.0.0:" : "127.0.0.1:";
             const Place place{TW_BOOTSTRAP_TCP, host + std::to_string(port_), "a-job"};
             testing::internal::CaptureStderr();
@@ -152,7 +152,7 @@ TEST_F(BootstrapSecret, without_one_a_listener_beyond_this_machine_warns) {
             const std::string log = testing::internal::GetCapturedStderr();
             EXPECT_EQ(log.find("without a secret") != std::string::npos, is_open) << log;
         });
-        EXPECT_EQ(0, root.join());
+        EXPECT_EQ(0, coordinator.join());
     }
 }
 

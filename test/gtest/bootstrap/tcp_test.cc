@@ -104,7 +104,7 @@ TEST_F(BootstrapTcp, a_crowd_of_silent_strangers_keeps_nobody_out) {
 }
 
 TEST_F(BootstrapTcp, a_rank_that_dies_while_the_job_gathers_may_come_again) {
-    Process root([&] { EXPECT_TRUE(Rank(place_, 0, 3).gather(8)); });
+    Process coordinator([&] { EXPECT_TRUE(Rank(place_, 0, 3).gather(8)); });
     Process mortal([&] { Rank(place_, 1, 3); });
     await_listener(port_);
     mortal.kill_now();
@@ -119,7 +119,7 @@ TEST_F(BootstrapTcp, a_rank_that_dies_while_the_job_gathers_may_come_again) {
     };
     Process again([&] { body(1); });
     Process last([&] { body(2); });
-    EXPECT_EQ(0, root.join());
+    EXPECT_EQ(0, coordinator.join());
     EXPECT_EQ(0, again.join());
     EXPECT_EQ(0, last.join());
 }
@@ -131,35 +131,35 @@ TEST_F(BootstrapTcp, a_port_that_somebody_has_is_refused_at_once) {
 
 TEST_F(BootstrapTcp, what_is_no_rank_0_is_refused) {
     const WrongServer server(port_);
-    Process member([&] {
+    Process other([&] {
         expect_failure(TW_ERR_REJECTED, Rank(place_, 1, 2).status(),
                        "what answers at " + place_.where + " is not rank 0");
     });
     server.answer_one("SSH-2.0-something that is not ours\r\n");
-    EXPECT_EQ(0, member.join());
+    EXPECT_EQ(0, other.join());
 }
 
 TEST_F(BootstrapTcp, a_failure_without_a_reason_is_told_in_a_sentence) {
     const WrongServer server(port_);
-    Process member([&] {
+    Process other([&] {
         expect_failure(TW_ERR_CANCELED, Rank(place_, 1, 2).status(), "no reason was given");
     });
     std::string failure = head(1, 6, 0, 2, 0);
     failure[7] = static_cast<char>(TW_ERR_CANCELED);
     server.answer_one(failure);
-    EXPECT_EQ(0, member.join());
+    EXPECT_EQ(0, other.join());
 }
 
 TEST_F(BootstrapTcp, a_listener_that_hangs_up_without_a_word_is_tried_again) {
     // Forked first, so that the listener is nobody else's.
-    Process member([&] { EXPECT_TRUE(Rank(place_, 1, 2).gather(8)); });
+    Process other([&] { EXPECT_TRUE(Rank(place_, 1, 2).gather(8)); });
     auto server = std::make_unique<WrongServer>(port_);
     server->answer_one("");
     server->answer_one("");
     server.reset();
-    Process root([&] { EXPECT_TRUE(Rank(place_, 0, 2).gather(8)); });
-    EXPECT_EQ(0, root.join());
-    EXPECT_EQ(0, member.join());
+    Process coordinator([&] { EXPECT_TRUE(Rank(place_, 0, 2).gather(8)); });
+    EXPECT_EQ(0, coordinator.join());
+    EXPECT_EQ(0, other.join());
 }
 
 TEST_F(BootstrapTcp, rank_0_listens_at_the_given_address_only) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bootstrap/tcp_door.hpp"
+#include "bootstrap/tcp_admission.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,41 +21,41 @@ constexpr std::size_t kHelloBytesMax = std::max(TW_BOOTSTRAP_JOB_MAX, 2 * kDiges
 
 }  // namespace
 
-TcpDoor::TcpDoor(const Settings& settings, ucs::UniqueFd listener)
+TcpAdmission::TcpAdmission(const Settings& settings, ucs::UniqueFd listener)
     : settings_(settings),
       listener_(std::move(listener)),
-      members_(settings.size),
+      ranks_(settings.size),
       missing_(settings.size, true) {
     missing_.remove(0);
 }
 
-Result TcpDoor::wait_for_all(const Deadline& deadline, Members* members_p) {
-    Result result = gather_members(deadline);
+Result TcpAdmission::wait_for_all(const Deadline& deadline, RankStreams* ranks_p) {
+    Result result = gather_ranks(deadline);
     if (!result.ok()) {
-        tell_members(FrameKind::kFailure, result.status, result.why);
+        tell_ranks(FrameKind::kFailure, result.status, result.why);
         return result;
     }
-    tell_members(FrameKind::kWelcome, UCS_OK, "");
-    *members_p = std::move(members_);
+    tell_ranks(FrameKind::kWelcome, UCS_OK, "");
+    *ranks_p = std::move(ranks_);
     return {};
 }
 
-Result TcpDoor::gather_members(const Deadline& deadline) {
+Result TcpAdmission::gather_ranks(const Deadline& deadline) {
     Beat beat(deadline);
     for (;;) {
         const bool seem_complete = missing_.is_empty();
         if (!seem_complete && deadline.is_over())
             return missing_result(deadline);
         // Once they seem complete, a last look for one that has died meanwhile.
-        Result result = look(seem_complete ? 0 : beat.left_ms(deadline));
+        Result result = poll(seem_complete ? 0 : beat.left_ms(deadline));
         if (!result.ok() || (seem_complete && missing_.is_empty()))
             return result;
         if (!missing_.is_empty() && beat.is_due())
-            tell_members(FrameKind::kWaiting, UCS_OK, missing_.text());
+            tell_ranks(FrameKind::kWaiting, UCS_OK, missing_.text());
     }
 }
 
-Result TcpDoor::missing_result(const Deadline& deadline) const {
+Result TcpAdmission::missing_result(const Deadline& deadline) const {
     std::string refusals;
     if (refused_ != 0) {
         refusals = "; " + std::to_string(refused_) +
@@ -65,24 +65,24 @@ Result TcpDoor::missing_result(const Deadline& deadline) const {
                   settings_.size, deadline.limit_text().c_str(), refusals.c_str());
 }
 
-Result TcpDoor::look(int timeout_ms) {
+Result TcpAdmission::poll(int timeout_ms) {
     PollSet poll_set;
     poll_set.add(listener_.get(), POLLIN);
     for (const auto& stranger : strangers_)
         poll_set.add(stranger.stream->fd(), stranger.stream->wanted_events());
     std::vector<std::uint32_t> ranks;
     for (std::uint32_t rank = 1; rank < settings_.size; ++rank) {
-        if (members_[rank] == nullptr)
+        if (ranks_[rank] == nullptr)
             continue;
-        poll_set.add(members_[rank]->fd(), members_[rank]->wanted_events());
+        poll_set.add(ranks_[rank]->fd(), ranks_[rank]->wanted_events());
         ranks.push_back(rank);
     }
     if (Result result = poll_set.wait(timeout_ms); !result.ok())
         return result;
-    const std::size_t first_member = 1 + strangers_.size();
+    const std::size_t first_rank = 1 + strangers_.size();
     for (std::size_t i = 0; i < ranks.size(); ++i)
-        if (poll_set.is_ready(first_member + i))
-            hear_member(ranks[i]);
+        if (poll_set.is_ready(first_rank + i))
+            hear_rank(ranks[i]);
     auto waiting = std::move(strangers_);
     strangers_.clear();
     for (std::size_t i = 0; i < waiting.size(); ++i)
@@ -93,7 +93,7 @@ Result TcpDoor::look(int timeout_ms) {
     return poll_set.is_ready(0) ? accept_waiting() : Result{};
 }
 
-Result TcpDoor::accept_waiting() {
+Result TcpAdmission::accept_waiting() {
     for (std::size_t i = 0; i < kStrangersMax; ++i) {
         ucs::UniqueFd fd(
             ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -110,7 +110,7 @@ Result TcpDoor::accept_waiting() {
     return {};
 }
 
-void TcpDoor::hear_stranger(Stranger stranger) {
+void TcpAdmission::hear_stranger(Stranger stranger) {
     switch (stranger.stream->receive(kHelloBytesMax)) {
         case Arrival::kNothing:
             stranger.stream->flush();
@@ -128,7 +128,7 @@ void TcpDoor::hear_stranger(Stranger stranger) {
     stranger.asked == nullptr ? hear_hello(std::move(stranger)) : hear_proof(std::move(stranger));
 }
 
-void TcpDoor::hear_hello(Stranger stranger) {
+void TcpAdmission::hear_hello(Stranger stranger) {
     Stream& stream = *stranger.stream;
     if (const std::string why = why_not(stream); !why.empty())
         return refuse(stream, why);
@@ -137,7 +137,7 @@ void TcpDoor::hear_hello(Stranger stranger) {
         return let_in(rank, std::move(stranger.stream));
     stranger.asked =
         std::make_unique<Introduction>(Introduction{settings_.job, settings_.size, rank, {}, {}});
-    Nonce& nonce = stranger.asked->root_nonce;
+    Nonce& nonce = stranger.asked->coordinator_nonce;
     if (const Result result = make_nonce(&nonce); !result.ok())
         return refuse(stream, result.why);
     stream.send({.kind = FrameKind::kChallenge, .size = settings_.size, .bytes = kDigestBytes},
@@ -145,30 +145,30 @@ void TcpDoor::hear_hello(Stranger stranger) {
     strangers_.push_back(std::move(stranger));
 }
 
-void TcpDoor::hear_proof(Stranger stranger) {
+void TcpAdmission::hear_proof(Stranger stranger) {
     Stream& stream = *stranger.stream;
     Introduction& asked = *stranger.asked;
     const auto proof = stream.payload();
     if (stream.frame().kind != FrameKind::kProof || proof.size() != 2 * kDigestBytes)
         return refuse(stream, "it does not answer what it is asked");
-    std::ranges::copy(proof.first(kDigestBytes), asked.member_nonce.begin());
-    const Digest expected = prove(settings_.secret, Prover::kMember, asked);
+    std::ranges::copy(proof.first(kDigestBytes), asked.rank_nonce.begin());
+    const Digest expected = prove(settings_.secret, Prover::kRank, asked);
     if (!are_equal(expected, proof.subspan(kDigestBytes)))
         return refuse(stream, "it does not know the secret of this job");
-    if (members_[asked.rank] != nullptr)
+    if (ranks_[asked.rank] != nullptr)
         return refuse(stream, "there is a rank " + std::to_string(asked.rank) + " already");
-    const Digest own = prove(settings_.secret, Prover::kRoot, asked);
+    const Digest own = prove(settings_.secret, Prover::kCoordinator, asked);
     stream.send({.kind = FrameKind::kProven, .size = settings_.size, .bytes = kDigestBytes}, own);
     let_in(asked.rank, std::move(stranger.stream));
 }
 
-void TcpDoor::let_in(std::uint32_t rank, std::unique_ptr<Stream> stream) {
-    members_[rank] = std::move(stream);
+void TcpAdmission::let_in(std::uint32_t rank, std::unique_ptr<Stream> stream) {
+    ranks_[rank] = std::move(stream);
     missing_.remove(rank);
 }
 
 /// Empty: it is one of us.
-std::string TcpDoor::why_not(const Stream& stranger) const {
+std::string TcpAdmission::why_not(const Stream& stranger) const {
     const Frame& hello = stranger.frame();
     if (hello.kind != FrameKind::kHello)
         return "it does not say hello";
@@ -182,12 +182,12 @@ std::string TcpDoor::why_not(const Stream& stranger) const {
     const std::string rank = std::to_string(hello.rank);
     if (hello.rank >= settings_.size)
         return "it calls itself rank " + rank + " of " + std::to_string(settings_.size);
-    if (hello.rank == 0 || members_[hello.rank] != nullptr)
+    if (hello.rank == 0 || ranks_[hello.rank] != nullptr)
         return "there is a rank " + rank + " already";
     return "";
 }
 
-void TcpDoor::refuse(Stream& stranger, const std::string& why) {
+void TcpAdmission::refuse(Stream& stranger, const std::string& why) {
     const std::string peer = peer_text(stranger.fd());
     last_refusal_ = why;
     if (++refused_ <= kRefusalsLoggedMax)
@@ -197,21 +197,21 @@ void TcpDoor::refuse(Stream& stranger, const std::string& why) {
                   bytes_of(text));
 }
 
-void TcpDoor::hear_member(std::uint32_t rank) {
-    Stream& member = *members_[rank];
-    member.flush();
+void TcpAdmission::hear_rank(std::uint32_t rank) {
+    Stream& stream = *ranks_[rank];
+    stream.flush();
     // Nobody has to say anything before the welcome, so it is an end or a mistake.
-    if (member.receive(kTextBytesMax) == Arrival::kNothing)
+    if (stream.receive(kTextBytesMax) == Arrival::kNothing)
         return;
     TW_LOG_INFO("bootstrap: rank %u went before all had come", rank);
-    members_[rank].reset();
+    ranks_[rank].reset();
     missing_.add(rank);
 }
 
-void TcpDoor::tell_members(FrameKind kind, ucs_status_t status, const std::string& text) {
-    for (const auto& member : members_)
-        if (member != nullptr)
-            member->send(notice(kind, status, settings_.size, text), bytes_of(text));
+void TcpAdmission::tell_ranks(FrameKind kind, ucs_status_t status, const std::string& text) {
+    for (const auto& stream : ranks_)
+        if (stream != nullptr)
+            stream->send(notice(kind, status, settings_.size, text), bytes_of(text));
 }
 
 }  // namespace tagwire::bootstrap

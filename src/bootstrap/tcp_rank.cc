@@ -16,18 +16,18 @@ constexpr int kPauseMsMax = 200;
 
 }  // namespace
 
-TcpMember::~TcpMember() {
+TcpRank::~TcpRank() {
     tell(FrameKind::kLeave, {});
 }
 
-Result TcpMember::join(const addrinfo* addresses, const Deadline& deadline) {
+Result TcpRank::join(const addrinfo* addresses, const Deadline& deadline) {
     int pause_ms = kPauseMsMin;
     for (;;) {
         bool is_over = true;
         Result result = try_join(addresses, deadline, &is_over);
         if (is_over)
             return result;
-        root_.reset();
+        coordinator_.reset();
         if (deadline.is_over()) {
             return failed(
                 UCS_ERR_TIMED_OUT, "rank 0 is missing: nothing of this job at %s for %s: %s",
@@ -38,17 +38,17 @@ Result TcpMember::join(const addrinfo* addresses, const Deadline& deadline) {
     }
 }
 
-Result TcpMember::try_join(const addrinfo* addresses, const Deadline& deadline, bool* is_over_p) {
+Result TcpRank::try_join(const addrinfo* addresses, const Deadline& deadline, bool* is_over_p) {
     ucs::UniqueFd fd;
     Result result = tcp_connect(addresses, deadline, &fd);
     if (!result.ok()) {
         *is_over_p = false;
         return result;
     }
-    root_ = std::make_unique<Stream>(std::move(fd));
+    coordinator_ = std::make_unique<Stream>(std::move(fd));
     Frame hello = notice(FrameKind::kHello, UCS_OK, settings_.size, settings_.job);
     hello.rank = settings_.rank;
-    root_->send(hello, bytes_of(settings_.job));
+    coordinator_->send(hello, bytes_of(settings_.job));
     awaited_.clear();
     was_cut_ = false;
     if (!settings_.secret.empty())
@@ -61,52 +61,53 @@ Result TcpMember::try_join(const addrinfo* addresses, const Deadline& deadline, 
 }
 
 /// Neither side tells anything else before both have proven that they know the secret.
-Result TcpMember::prove_and_check(const Deadline& deadline) {
+Result TcpRank::prove_and_check(const Deadline& deadline) {
     Introduction introduction{settings_.job, settings_.size, settings_.rank, {}, {}};
     if (Result result = await(FrameKind::kChallenge, kDigestBytes, deadline); !result.ok())
         return result;
-    std::ranges::copy(root_->payload(), introduction.root_nonce.begin());
-    if (Result result = make_nonce(&introduction.member_nonce); !result.ok())
+    std::ranges::copy(coordinator_->payload(), introduction.coordinator_nonce.begin());
+    if (Result result = make_nonce(&introduction.rank_nonce); !result.ok())
         return result;
-    const Digest digest = prove(settings_.secret, Prover::kMember, introduction);
+    const Digest digest = prove(settings_.secret, Prover::kRank, introduction);
     std::array<std::byte, 2 * kDigestBytes> proof;
-    std::ranges::copy(digest, std::ranges::copy(introduction.member_nonce, proof.begin()).out);
-    root_->send({.kind = FrameKind::kProof,
-                 .rank = settings_.rank,
-                 .size = settings_.size,
-                 .bytes = 2 * kDigestBytes},
-                proof);
+    std::ranges::copy(digest, std::ranges::copy(introduction.rank_nonce, proof.begin()).out);
+    coordinator_->send({.kind = FrameKind::kProof,
+                        .rank = settings_.rank,
+                        .size = settings_.size,
+                        .bytes = 2 * kDigestBytes},
+                       proof);
     if (Result result = await(FrameKind::kProven, kDigestBytes, deadline); !result.ok())
         return result;
-    if (!are_equal(prove(settings_.secret, Prover::kRoot, introduction), root_->payload())) {
+    if (!are_equal(prove(settings_.secret, Prover::kCoordinator, introduction),
+                   coordinator_->payload())) {
         return failed(UCS_ERR_REJECTED, "what answers at %s does not know the secret of this job",
                       settings_.where.c_str());
     }
     return {};
 }
 
-Result TcpMember::allgather(const Step& step) {
+Result TcpRank::allgather(const Step& step) {
     awaited_.clear();
     const Frame share = step.frame(FrameKind::kShare, settings_.rank, settings_.size);
-    root_->send_borrowed(share, step.mine);
+    coordinator_->send_borrowed(share, step.mine);
     Result result = await(FrameKind::kResult, step.all.size(), step.deadline.with_grace());
-    const Frame& answer = root_->frame();
+    const Frame& answer = coordinator_->frame();
     if (result.ok() && (answer.operation != step.operation || answer.number != step.number ||
                         answer.bytes != share.bytes)) {
         result = failed(UCS_ERR_IO_ERROR, "rank 0 answered another call");
     }
     if (result.ok() && !step.all.empty())
-        std::memcpy(step.all.data(), root_->payload().data(), step.all.size());
-    if (root_->has_output())
-        root_.reset();  // the unsent bytes are the caller's
+        std::memcpy(step.all.data(), coordinator_->payload().data(), step.all.size());
+    if (coordinator_->has_output())
+        coordinator_.reset();  // the unsent bytes are the caller's
     else if (result.status == UCS_ERR_TIMED_OUT)
         tell(FrameKind::kFailure, result);
     return result;
 }
 
-Result TcpMember::await(FrameKind kind, std::uint64_t payload_bytes, const Deadline& deadline) {
+Result TcpRank::await(FrameKind kind, std::uint64_t payload_bytes, const Deadline& deadline) {
     for (;;) {
-        switch (root_->receive(std::max<std::uint64_t>(payload_bytes, kTextBytesMax))) {
+        switch (coordinator_->receive(std::max<std::uint64_t>(payload_bytes, kTextBytesMax))) {
             case Arrival::kNothing:
                 if (Result result = wait_for_bytes(deadline); !result.ok())
                     return result;
@@ -121,11 +122,11 @@ Result TcpMember::await(FrameKind kind, std::uint64_t payload_bytes, const Deadl
             case Arrival::kFrame:
                 break;
         }
-        const Frame& frame = root_->frame();
+        const Frame& frame = coordinator_->frame();
         if (frame.kind == FrameKind::kWaiting) {
-            awaited_ = text_of(root_->payload());
+            awaited_ = text_of(coordinator_->payload());
         } else if (frame.kind == kind && frame.size == settings_.size && frame.rank == 0 &&
-                   root_->payload().size() == payload_bytes) {
+                   coordinator_->payload().size() == payload_bytes) {
             return {};
         } else {
             return hear_notice();
@@ -133,23 +134,23 @@ Result TcpMember::await(FrameKind kind, std::uint64_t payload_bytes, const Deadl
     }
 }
 
-Result TcpMember::wait_for_bytes(const Deadline& deadline) {
+Result TcpRank::wait_for_bytes(const Deadline& deadline) {
     if (deadline.is_over()) {
         return failed(UCS_ERR_TIMED_OUT, "still missing after %s: %s",
                       deadline.limit_text().c_str(),
                       awaited_.empty() ? "rank 0" : awaited_.c_str());
     }
     PollSet poll_set;
-    poll_set.add(root_->fd(), root_->wanted_events());
+    poll_set.add(coordinator_->fd(), coordinator_->wanted_events());
     Result result = poll_set.wait(deadline.left_ms());
-    root_->flush();
+    coordinator_->flush();
     return result;
 }
 
-Result TcpMember::hear_notice() const {
-    const Frame& frame = root_->frame();
+Result TcpRank::hear_notice() const {
+    const Frame& frame = coordinator_->frame();
     if (frame.kind == FrameKind::kFailure)
-        return {frame.status, reason_of(root_->payload())};
+        return {frame.status, reason_of(coordinator_->payload())};
     if (frame.kind == FrameKind::kLeave)
         return failed(UCS_ERR_CONNECTION_RESET, "rank 0 has left the job");
     if (frame.kind == FrameKind::kChallenge) {
@@ -166,12 +167,12 @@ Result TcpMember::hear_notice() const {
     return failed(UCS_ERR_IO_ERROR, "rank 0 sent what makes no sense");
 }
 
-void TcpMember::tell(FrameKind kind, const Result& result) {
-    if (root_ == nullptr)
+void TcpRank::tell(FrameKind kind, const Result& result) {
+    if (coordinator_ == nullptr)
         return;
     Frame frame = notice(kind, result.status, settings_.size, result.why);
     frame.rank = settings_.rank;
-    root_->send(frame, bytes_of(result.why));
+    coordinator_->send(frame, bytes_of(result.why));
 }
 
 }  // namespace tagwire::bootstrap

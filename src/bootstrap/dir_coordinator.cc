@@ -6,7 +6,7 @@
 
 namespace tagwire::bootstrap {
 
-Result DirRoot::join(const Deadline& deadline) {
+Result DirCoordinator::join(const Deadline& deadline) {
     if (Result result = open_place(); !result.ok())
         return result;
     const std::string fresh = draw_id();
@@ -25,7 +25,7 @@ Result DirRoot::join(const Deadline& deadline) {
 }
 
 /// Now that all have come here, none of them waits for anything in an older run.
-void DirRoot::remove_older_runs() const {
+void DirCoordinator::remove_older_runs() const {
     const std::string prefix = session_name("");
     for (const std::string& name : place().list()) {
         if (name.starts_with(prefix) && is_id(name.substr(prefix.size())) &&
@@ -35,7 +35,7 @@ void DirRoot::remove_older_runs() const {
     }
 }
 
-Result DirRoot::gather_ranks(const Deadline& deadline) {
+Result DirCoordinator::gather_ranks(const Deadline& deadline) {
     nonces_.resize(size());
     RankSet missing(size(), true);
     missing.remove(0);
@@ -58,7 +58,7 @@ Result DirRoot::gather_ranks(const Deadline& deadline) {
 }
 
 /// Writes `current` again if it is gone: a rank that leaves an older run may remove this run's.
-Result DirRoot::hold_current() const {
+Result DirCoordinator::hold_current() const {
     const std::string now = read_current();
     if (now.empty())
         return place().write(current_name(), bytes_of(id()));
@@ -68,7 +68,7 @@ Result DirRoot::hold_current() const {
                   settings().job.c_str(), settings().where.c_str());
 }
 
-void DirRoot::hear_hello(const std::string& name, RankSet* missing) {
+void DirCoordinator::hear_hello(const std::string& name, RankSet* missing) {
     std::uint32_t rank = 0;
     std::string nonce;
     if (!split_name(name, "hello.", &rank, &nonce) || nonce.empty() || !is_id(nonce.substr(1)))
@@ -91,7 +91,7 @@ void DirRoot::hear_hello(const std::string& name, RankSet* missing) {
     }
 }
 
-void DirRoot::refuse(const std::string& nonce, const std::string& why) const {
+void DirCoordinator::refuse(const std::string& nonce, const std::string& why) const {
     const std::string name = "refused." + nonce;
     if (session().has(name))
         return;
@@ -102,7 +102,7 @@ void DirRoot::refuse(const std::string& nonce, const std::string& why) const {
         TW_LOG_WARN("bootstrap: %s", result.why.c_str());
 }
 
-Result DirRoot::welcome() const {
+Result DirCoordinator::welcome() const {
     std::string all;
     for (std::uint32_t rank = 1; rank < size(); ++rank)
         all += nonces_[rank];
@@ -113,7 +113,7 @@ Result DirRoot::welcome() const {
     return session().write("welcome", with_payload(frame, bytes));
 }
 
-Result DirRoot::allgather(const Step& step) {
+Result DirCoordinator::allgather(const Step& step) {
     if (!step.mine.empty())
         std::memmove(step.all.data(), step.mine.data(), step.mine.size());
     Result result = write_share(step);
@@ -126,7 +126,7 @@ Result DirRoot::allgather(const Step& step) {
     return result;
 }
 
-Result DirRoot::collect(const Step& step) const {
+Result DirCoordinator::collect(const Step& step) const {
     RankSet missing(size(), true);
     missing.remove(0);
     Pause pause;
@@ -154,7 +154,8 @@ Result DirRoot::collect(const Step& step) const {
     return {};
 }
 
-Result DirRoot::collect_one(const Step& step, const std::string& file, RankSet* missing) const {
+Result DirCoordinator::collect_one(const Step& step, const std::string& file,
+                                   RankSet* missing) const {
     if (file == "failure")
         return read_failure();
     const std::string prefix = "share." + std::to_string(step.number) + ".";
@@ -175,7 +176,7 @@ Result DirRoot::collect_one(const Step& step, const std::string& file, RankSet* 
     return {};
 }
 
-Result DirRoot::spread(const Step& step) const {
+Result DirCoordinator::spread(const Step& step) const {
     const Frame frame = step.frame(FrameKind::kResult, 0, size());
     const std::string number = std::to_string(step.number);
     Result result = session().write("result." + number, with_payload(frame, step.all));

@@ -5,9 +5,9 @@
 
 namespace tagwire::bootstrap {
 
-DirMember::DirMember(const Settings& settings) : DirJob(settings), nonce_(draw_id()) {}
+DirRank::DirRank(const Settings& settings) : DirJob(settings), nonce_(draw_id()) {}
 
-Result DirMember::join(const Deadline& deadline) {
+Result DirRank::join(const Deadline& deadline) {
     if (Result result = open_place(); !result.ok())
         return result;
     Pause pause;
@@ -25,7 +25,7 @@ Result DirMember::join(const Deadline& deadline) {
 }
 
 /// Says hello where `current` points, unless that run is over.
-Result DirMember::follow_current() {
+Result DirRank::follow_current() {
     const std::string now = read_current();
     if (now.empty() || now == id() || now == ignored_)
         return {};
@@ -47,13 +47,13 @@ Result DirMember::follow_current() {
     return result;
 }
 
-bool DirMember::has_new_run() const {
+bool DirRank::has_new_run() const {
     const std::string now = read_current();
     return !now.empty() && now != id();
 }
 
 /// In this order: a job that began may have failed since, of which its next call will tell.
-Result DirMember::look_for_welcome(bool* is_in_p) {
+Result DirRank::look_for_welcome(bool* is_in_p) {
     if (id().empty())
         return {};
     if (Result result = read_refusal(); !result.ok())
@@ -72,7 +72,7 @@ Result DirMember::look_for_welcome(bool* is_in_p) {
     return failed(UCS_ERR_REJECTED, "there is a rank %u already", rank());
 }
 
-Result DirMember::read_refusal() {
+Result DirRank::read_refusal() {
     const auto bytes = session().read("refused." + nonce_, kFrameBytes + kTextBytesMax);
     if (!bytes)
         return {};
@@ -85,7 +85,7 @@ Result DirMember::read_refusal() {
                         : "rank 0 refuses this process");
 }
 
-Result DirMember::missing_result(const Deadline& deadline) const {
+Result DirRank::missing_result(const Deadline& deadline) const {
     const std::string limit = deadline.limit_text();
     const char* where = settings().where.c_str();
     const char* job = settings().job.c_str();
@@ -102,7 +102,7 @@ Result DirMember::missing_result(const Deadline& deadline) const {
                   missing.text().c_str(), size(), where, limit.c_str());
 }
 
-Result DirMember::allgather(const Step& step) {
+Result DirRank::allgather(const Step& step) {
     Result result = write_share(step);
     if (result.ok())
         result = await_result(step);
@@ -111,13 +111,13 @@ Result DirMember::allgather(const Step& step) {
     return result;
 }
 
-Result DirMember::await_result(const Step& step) const {
+Result DirRank::await_result(const Step& step) const {
     const Deadline deadline = step.deadline.with_grace();
     Pause pause;
     for (;;) {
         const bool is_last_look = deadline.is_over();
         // Before the result: what comes after it concerns the next call.
-        const bool root_has_left = session().has("bye.0");
+        const bool coordinator_has_left = session().has("bye.0");
         Result failure = read_failure();
         Result result;
         if (take_result(step, &result))
@@ -126,7 +126,7 @@ Result DirMember::await_result(const Step& step) const {
             return failure;
         if (result = check_session(); !result.ok())
             return result;
-        if (root_has_left)
+        if (coordinator_has_left)
             return failed(UCS_ERR_CONNECTION_RESET, "rank 0 has left the job");
         if (is_last_look)
             break;
@@ -140,7 +140,7 @@ Result DirMember::await_result(const Step& step) const {
 }
 
 /// False: it is not there yet.
-bool DirMember::take_result(const Step& step, Result* result_p) const {
+bool DirRank::take_result(const Step& step, Result* result_p) const {
     const std::string name = "result." + std::to_string(step.number);
     if (!session().has(name))
         return false;

@@ -6,11 +6,11 @@
 
 namespace tagwire::bootstrap {
 
-TcpRoot::~TcpRoot() {
+TcpCoordinator::~TcpCoordinator() {
     tell(FrameKind::kLeave, {});
 }
 
-Result TcpRoot::allgather(const Step& step) {
+Result TcpCoordinator::allgather(const Step& step) {
     if (!step.mine.empty())
         std::memmove(step.all.data(), step.mine.data(), step.mine.size());
     Result result = collect(step);
@@ -20,12 +20,12 @@ Result TcpRoot::allgather(const Step& step) {
     return result;
 }
 
-Result TcpRoot::collect(const Step& step) {
+Result TcpCoordinator::collect(const Step& step) {
     RankSet missing(size_, true);
     missing.remove(0);
     Beat beat(step.deadline);
     for (std::uint32_t rank = 1; rank < size_; ++rank)
-        if (members_[rank] == nullptr)
+        if (ranks_[rank] == nullptr)
             return failed(UCS_ERR_CONNECTION_RESET, "rank %u is gone", rank);
     while (!missing.is_empty()) {
         const Frame call = step.frame(FrameKind::kShare, 0, size_);
@@ -34,7 +34,7 @@ Result TcpRoot::collect(const Step& step) {
                           missing.text().c_str(), size_, operation_text(call).c_str(),
                           step.deadline.limit_text().c_str());
         }
-        if (Result result = look(step, beat.left_ms(step.deadline), &missing); !result.ok())
+        if (Result result = poll(step, beat.left_ms(step.deadline), &missing); !result.ok())
             return result;
         if (!missing.is_empty() && beat.is_due())
             tell(FrameKind::kWaiting, {UCS_OK, missing.text()});
@@ -42,44 +42,44 @@ Result TcpRoot::collect(const Step& step) {
     return {};
 }
 
-Result TcpRoot::look(const Step& step, int timeout_ms, RankSet* missing) {
+Result TcpCoordinator::poll(const Step& step, int timeout_ms, RankSet* missing) {
     PollSet poll_set;
     for (std::uint32_t rank = 1; rank < size_; ++rank)
-        poll_set.add(members_[rank]->fd(), members_[rank]->wanted_events());
+        poll_set.add(ranks_[rank]->fd(), ranks_[rank]->wanted_events());
     if (Result result = poll_set.wait(timeout_ms); !result.ok())
         return result;
     for (std::uint32_t rank = 1; rank < size_; ++rank) {
         if (!poll_set.is_ready(rank - 1))
             continue;
-        members_[rank]->flush();
+        ranks_[rank]->flush();
         if (Result result = hear(step, rank, missing); !result.ok())
             return result;
     }
     return {};
 }
 
-Result TcpRoot::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
-    Stream& member = *members_[rank];
+Result TcpCoordinator::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
+    Stream& stream = *ranks_[rank];
     const Frame mine = step.frame(FrameKind::kShare, 0, size_);
     const Arrival arrival =
-        member.receive(std::max<std::uint64_t>(step.mine.size(), kTextBytesMax));
+        stream.receive(std::max<std::uint64_t>(step.mine.size(), kTextBytesMax));
     if (arrival == Arrival::kNothing)
         return {};
     if (arrival == Arrival::kClosed)
         return failed(UCS_ERR_CONNECTION_RESET, "rank %u has died", rank);
-    const Frame& frame = member.frame();
+    const Frame& frame = stream.frame();
     if (arrival == Arrival::kNonsense || frame.rank != rank || !missing->contains(rank))
         return failed(UCS_ERR_IO_ERROR, "rank %u sent what makes no sense", rank);
     if (frame.kind == FrameKind::kLeave)
         return failed(UCS_ERR_CONNECTION_RESET, "rank %u has left the job", rank);
     if (frame.kind == FrameKind::kFailure) {
         return failed(frame.status, "rank %u gave up: %s; rank 0 waits for %s", rank,
-                      reason_of(member.payload()).c_str(), missing->text().c_str());
+                      reason_of(stream.payload()).c_str(), missing->text().c_str());
     }
     if (Result result = check_share(frame, mine); !result.ok())
         return result;
     if (frame.bytes != 0)
-        std::memcpy(&step.all[std::size_t{rank} * frame.bytes], member.payload().data(),
+        std::memcpy(&step.all[std::size_t{rank} * frame.bytes], stream.payload().data(),
                     frame.bytes);
     missing->remove(rank);
     return {};
@@ -87,19 +87,19 @@ Result TcpRoot::hear(const Step& step, std::uint32_t rank, RankSet* missing) {
 
 /// Sends the result to all ranks. One that has gone by now does not spoil this call for the others;
 /// the next call reports it.
-Result TcpRoot::spread(const Step& step) {
+Result TcpCoordinator::spread(const Step& step) {
     const Frame frame = step.frame(FrameKind::kResult, 0, size_);
     const Deadline deadline = step.deadline.with_grace();  // that of the others
     for (std::uint32_t rank = 1; rank < size_; ++rank)
-        members_[rank]->send_borrowed(frame, step.all);
+        ranks_[rank]->send_borrowed(frame, step.all);
     for (;;) {
         drop_broken();
         PollSet poll_set;
         RankSet busy(size_);
         for (std::uint32_t rank = 1; rank < size_; ++rank) {
-            if (members_[rank] == nullptr || !members_[rank]->has_output())
+            if (ranks_[rank] == nullptr || !ranks_[rank]->has_output())
                 continue;
-            poll_set.add(members_[rank]->fd(), POLLOUT);
+            poll_set.add(ranks_[rank]->fd(), POLLOUT);
             busy.add(rank);
         }
         if (busy.is_empty())
@@ -112,28 +112,28 @@ Result TcpRoot::spread(const Step& step) {
         for (std::uint32_t rank = 1; rank < size_; ++rank) {
             if (!busy.contains(rank))
                 continue;
-            members_[rank]->flush();
+            ranks_[rank]->flush();
             if (!result.ok())
-                members_[rank].reset();  // its bytes are the caller's
+                ranks_[rank].reset();  // its bytes are the caller's
         }
         if (!result.ok())
             return result;
     }
 }
 
-void TcpRoot::drop_broken() {
+void TcpCoordinator::drop_broken() {
     for (std::uint32_t rank = 1; rank < size_; ++rank) {
-        if (members_[rank] != nullptr && members_[rank]->is_broken()) {
+        if (ranks_[rank] != nullptr && ranks_[rank]->is_broken()) {
             TW_LOG_WARN("bootstrap: rank %u has died before it had the result", rank);
-            members_[rank].reset();
+            ranks_[rank].reset();
         }
     }
 }
 
-void TcpRoot::tell(FrameKind kind, const Result& result) {
-    for (const auto& member : members_)
-        if (member != nullptr)
-            member->send(notice(kind, result.status, size_, result.why), bytes_of(result.why));
+void TcpCoordinator::tell(FrameKind kind, const Result& result) {
+    for (const auto& stream : ranks_)
+        if (stream != nullptr)
+            stream->send(notice(kind, result.status, size_, result.why), bytes_of(result.why));
 }
 
 }  // namespace tagwire::bootstrap
