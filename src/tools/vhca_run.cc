@@ -129,11 +129,12 @@ void set_mlx5(const VhcaLibraries& libraries, const VhcaRunArguments& arguments,
     environment->prepend("LD_PRELOAD", libraries.kernel);
 }
 
-// The look of the environment, or of the options, which are behind it.
-void check_look(const Environment& environment) {
-    const std::string look = environment.get("TAGWIRE_VHCA_LOOK");
-    if (look == "soft-roce")
-        throw Failure("--driver mlx5 shows a card that libmlx5 drives; --look soft-roce is none");
+// The profile that the options or else the environment name.
+void check_profile(const Environment& environment) {
+    const std::string profile = environment.get("TAGWIRE_VHCA_PROFILE");
+    if (profile == "soft-roce")
+        throw Failure(
+            "--driver mlx5 shows a card that libmlx5 drives; --profile soft-roce is none");
 }
 
 }  // namespace
@@ -156,7 +157,7 @@ int run_vhca_program(const VhcaRunArguments& arguments) {
                         is_file ? std::filesystem::absolute(value).string() : value);
     }
     if (is_mlx5)
-        check_look(environment);
+        check_profile(environment);
     std::vector<std::string> words = arguments.command;
     std::vector<char*> argv;
     for (std::string& word : words)

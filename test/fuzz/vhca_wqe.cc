@@ -355,9 +355,9 @@ class Program final : public EventSink {
     void look(Input& input) {
         for (Pair& pair : pairs_)
             if (pair.ring != nullptr)
-                pair.ring->look(*pair.qp, now_);
+                pair.ring->poll(*pair.qp, now_);
             else
-                pair.tags->look(*pair.qp, *srq_, now_);
+                pair.tags->poll(*pair.qp, *srq_, now_);
         for (unsigned i = input.take<std::uint8_t>() % 64; i != 0 && !loop_.packets.empty(); --i) {
             const auto packet = std::move(loop_.packets.front());
             loop_.packets.pop_front();
@@ -365,7 +365,7 @@ class Program final : public EventSink {
         }
         now_ += input.take<std::uint16_t>() * Time{1000};
         device_.progress(now_);
-        cq_ring_->look();
+        cq_ring_->poll();
     }
 
     Loop loop_;

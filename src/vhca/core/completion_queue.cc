@@ -39,7 +39,7 @@ void CompletionQueue::give_back(const Cqe& cqe) {
 }
 
 namespace {
-Completion told(const Cqe& cqe) {
+Completion completion_of(const Cqe& cqe) {
     return {.wc = cqe.wc,
             .time = cqe.time,
             .from = cqe.from,
@@ -57,13 +57,13 @@ bool CompletionQueue::poll(Completion* completion_p) {
     if (consumer_ == producer_)
         return false;
     const Cqe& cqe = at(consumer_++);
-    *completion_p = told(cqe);
+    *completion_p = completion_of(cqe);
     give_back(cqe);
     return true;
 }
 
 void CompletionQueue::hand_over(const Cqe& cqe) {
-    if (!is_broken_ && !taker_->take(*this, told(cqe))) [[unlikely]]
+    if (!is_broken_ && !taker_->take(*this, completion_of(cqe))) [[unlikely]]
         break_off();
     give_back(cqe);
 }
@@ -92,7 +92,7 @@ void CompletionQueue::arm(bool solicited_only) {
 }
 
 Cqe* CompletionQueue::claim() {
-    const bool is_full = taker_ == nullptr && producer_ + held_ - consumer_ == capacity_;
+    const bool is_full = taker_ == nullptr && producer_ + delayed_ - consumer_ == capacity_;
     if (is_full || is_broken_) [[unlikely]] {
         break_off();
         return nullptr;
@@ -104,15 +104,15 @@ Cqe* CompletionQueue::claim() {
 
 void CompletionQueue::publish(const Cqe& cqe) {
     if (device_.late.is_on()) [[unlikely]] {
-        ++held_;
-        device_.late.hold(*this, cqe, device_.now);
+        ++delayed_;
+        device_.late.delay(*this, cqe, device_.now);
         return;
     }
     show(cqe);
 }
 
-void CompletionQueue::take_held(const Cqe& cqe) {
-    --held_;
+void CompletionQueue::take_delayed(const Cqe& cqe) {
+    --delayed_;
     if (taker_ != nullptr) {
         hand_over(cqe);
         return;
@@ -141,8 +141,8 @@ void CompletionQueue::purge_if(F&& is_meant) {
         if (!is_meant(at(index)))
             at(--kept) = at(index);
     consumer_ = kept;
-    if (held_ != 0)
-        held_ -= device_.late.purge(*this, is_meant);
+    if (delayed_ != 0)
+        delayed_ -= device_.late.purge(*this, is_meant);
 }
 
 void CompletionQueue::purge(const QueuePair& qp) {
@@ -159,7 +159,7 @@ void CompletionQueue::purge(const TagMatching& matching, const ReceiveQueue& unt
 }
 
 int CompletionQueue::resize(std::uint32_t cqe) {
-    const std::uint64_t count = producer_ + held_ - consumer_;
+    const std::uint64_t count = producer_ + delayed_ - consumer_;
     if (cqe == 0 || cqe > device_.config.cqe_max || cqe < count)
         return EINVAL;
     const std::uint32_t capacity = std::bit_ceil(cqe);

@@ -58,7 +58,7 @@ class CompletionQueue final : public Cq {
     /// The entry of claim() is complete. It is seen now, or later if events come late.
     void publish(const Cqe& cqe);
     /// It came late: now it is seen.
-    void take_held(const Cqe& cqe);
+    void take_delayed(const Cqe& cqe);
     /// Takes the completions of a queue pair away.
     void purge(const QueuePair& qp);
     /// Those of a tag-matching SRQ: nobody is told.
@@ -85,7 +85,7 @@ class CompletionQueue final : public Cq {
     CompletionConsumer* const taker_;  // if there is one, ring_ is nothing but a place to fill
     std::unique_ptr<Cqe[]> ring_;
     std::uint32_t capacity_ = 0;  // power of two
-    std::uint32_t held_ = 0;  // entries that come late: they have their places, behind producer_
+    std::uint32_t delayed_ = 0;  // entries that come late: they have their places, behind producer_
     Armed armed_ = Armed::kNo;
     bool is_broken_ = false;
     std::uint64_t producer_ = 0, consumer_ = 0, announced_ = 0, solicited_ = 0;

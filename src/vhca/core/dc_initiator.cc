@@ -73,10 +73,10 @@ void DcInitiator::overwrite(std::uint32_t ring_place) {
     }
 }
 
-void DcInitiator::withdraw() {
+void DcInitiator::cancel_enqueued() {
     for (Stream& stream : streams_) {
         head_ -= stream.qp->requester().enqueued();
-        stream.qp->requester().withdraw();
+        stream.qp->requester().cancel_enqueued();
     }
 }
 

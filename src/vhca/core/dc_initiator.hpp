@@ -39,7 +39,7 @@ class DcInitiator {
     int enqueue(const SendWork& work);
     void ring(Time now);
     /// Requests that were enqueued since the last ring() are not posted after all.
-    void withdraw();
+    void cancel_enqueued();
     /// Polled was the completion of the request at that place of the ring.
     void note_polled(std::uint32_t ring_place) { tail_ = ring_place + 1; }
     /// EINVAL: that stream did not fail.

@@ -304,7 +304,7 @@ int Device::destroy_srq(Srq& srq) {
         --matching->cq().users;
     }
     impl_->srqs.remove(shared.number());
-    impl_->late.forget(shared);
+    impl_->late.erase(shared);
     delete &shared;
     return 0;
 }
@@ -384,7 +384,7 @@ int Device::destroy_qp(Qp& base) {
     if (qp.config.srq != nullptr)
         --static_cast<SharedReceiveQueue*>(qp.config.srq)->users;
     impl_->qps.remove(qp.table_number());
-    impl_->late.forget(qp);
+    impl_->late.erase(qp);
     delete &qp;
     return 0;
 }

@@ -27,67 +27,67 @@ std::uintptr_t lane_of(const CompletionQueue& cq, const Cqe& cqe) {
 
 }  // namespace
 
-void LateEvents::hold(std::uintptr_t lane, const Held& held, Time now) {
+void LateEvents::delay(std::uintptr_t lane, const Delayed& delayed, Time now) {
     const bool is_straggler = random_() % kStragglerOf == 0;
     const Time late_max = is_straggler ? kStragglerFactor * late_ns_max_ : late_ns_max_;
     Time& newest = newest_[lane];
     newest = std::max(newest, now + random_() % (late_max + 1));
-    held_.emplace(newest, held);  // equal times keep their order
+    delayed_.emplace(newest, delayed);  // equal times keep their order
 }
 
-void LateEvents::hold(CompletionQueue& cq, const Cqe& cqe, Time now) {
-    Held held{.cq = &cq, .cqe = cqe};
-    std::ranges::copy(cqe.data, held.data.begin());
-    hold(lane_of(cq, cqe), held, now);
+void LateEvents::delay(CompletionQueue& cq, const Cqe& cqe, Time now) {
+    Delayed delayed{.cq = &cq, .cqe = cqe};
+    std::ranges::copy(cqe.data, delayed.data.begin());
+    delay(lane_of(cq, cqe), delayed, now);
 }
 
 std::uint32_t LateEvents::purge(const CompletionQueue& cq,
                                 const std::function<bool(const Cqe&)>& is_meant) {
-    return static_cast<std::uint32_t>(std::erase_if(held_, [&](const auto& item) {
+    return static_cast<std::uint32_t>(std::erase_if(delayed_, [&](const auto& item) {
         return item.second.cq == &cq && is_meant(item.second.cqe);
     }));
 }
 
 void LateEvents::tell(ibv_event_type type, QueuePair& qp, Time now) {
-    const Held event{.qp = &qp, .type = type};
-    is_on() ? hold(lane_of(&qp, 2), event, now) : let_go(event);
+    const Delayed event{.qp = &qp, .type = type};
+    is_on() ? delay(lane_of(&qp, 2), event, now) : hand_over(event);
 }
 
 void LateEvents::tell(ibv_event_type type, SharedReceiveQueue& srq, Time now) {
-    const Held event{.srq = &srq, .type = type};
-    is_on() ? hold(lane_of(&srq, 0), event, now) : let_go(event);
+    const Delayed event{.srq = &srq, .type = type};
+    is_on() ? delay(lane_of(&srq, 0), event, now) : hand_over(event);
 }
 
-void LateEvents::forget(const QueuePair& qp) {
-    std::erase_if(held_, [&](const auto& item) { return item.second.qp == &qp; });
+void LateEvents::erase(const QueuePair& qp) {
+    std::erase_if(delayed_, [&](const auto& item) { return item.second.qp == &qp; });
 }
 
-void LateEvents::forget(const SharedReceiveQueue& srq) {
-    std::erase_if(held_, [&](const auto& item) { return item.second.srq == &srq; });
+void LateEvents::erase(const SharedReceiveQueue& srq) {
+    std::erase_if(delayed_, [&](const auto& item) { return item.second.srq == &srq; });
 }
 
-void LateEvents::let_go(const Held& held) {
-    if (held.cq != nullptr) {
-        Cqe cqe = held.cqe;
-        cqe.data = std::span(held.data).first(cqe.data.size());
-        held.cq->take_held(cqe);
-    } else if (held.qp != nullptr) {
-        sink_.qp_event(held.type, *held.qp);
+void LateEvents::hand_over(const Delayed& delayed) {
+    if (delayed.cq != nullptr) {
+        Cqe cqe = delayed.cqe;
+        cqe.data = std::span(delayed.data).first(cqe.data.size());
+        delayed.cq->take_delayed(cqe);
+    } else if (delayed.qp != nullptr) {
+        sink_.qp_event(delayed.type, *delayed.qp);
     } else {
-        sink_.srq_event(held.type, *held.srq);
+        sink_.srq_event(delayed.type, *delayed.srq);
     }
 }
 
 Time LateEvents::release(Time now) {
-    while (!held_.empty() && held_.begin()->first <= now) {
-        const auto due = held_.extract(held_.begin());
-        let_go(due.mapped());
+    while (!delayed_.empty() && delayed_.begin()->first <= now) {
+        const auto due = delayed_.extract(delayed_.begin());
+        hand_over(due.mapped());
     }
-    if (held_.empty()) {
+    if (delayed_.empty()) {
         newest_.clear();
         return kNever;
     }
-    return held_.begin()->first;
+    return delayed_.begin()->first;
 }
 
 }  // namespace tagwire::vhca

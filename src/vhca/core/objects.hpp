@@ -87,7 +87,7 @@ class Qp {
     virtual int enqueue_send(const SendWork& work) = 0;
     virtual void ring(Time now) = 0;
     /// Takes back what was enqueued and not rung for, as if it had never been.
-    virtual void withdraw() = 0;
+    virtual void cancel_enqueued() = 0;
     /// ENOMEM: full. EINVAL: RESET state, too many sges, or the QP has an SRQ.
     virtual int post_recv(const RecvWork& work) = 0;
     /// In ERR: what its ReceiveSource has now is flushed. Else nothing: messages ask for it.

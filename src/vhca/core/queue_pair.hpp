@@ -43,7 +43,7 @@ class QueuePair final : public Qp {
     int post_send(const SendWork& work, Time now) override;
     int enqueue_send(const SendWork& work) override;
     void ring(Time now) override;
-    void withdraw() override;
+    void cancel_enqueued() override;
     int post_recv(const RecvWork& work) override;
     void flush_source(Time now) override;
     int reset_stream(std::uint16_t stream) override;

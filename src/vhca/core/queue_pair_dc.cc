@@ -69,11 +69,11 @@ void QueuePair::enter_dc_error() {
     }
 }
 
-void QueuePair::withdraw() {
+void QueuePair::cancel_enqueued() {
     if (has_streams())
-        initiator_->withdraw();
+        initiator_->cancel_enqueued();
     else
-        requester_.withdraw();
+        requester_.cancel_enqueued();
 }
 
 void QueuePair::note_stream_polled(std::uint32_t place) {

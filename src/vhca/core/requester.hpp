@@ -69,7 +69,7 @@ class Requester {
     /// The checks of ibv_post_send(3), then a place in the queue.
     int enqueue(const SendWork& work);
     void ring() { rung_ = head_; }
-    void withdraw();
+    void cancel_enqueued();
     /// Polled was the completion of the request before `index`.
     void reclaim(std::uint32_t index) {
         if (static_cast<std::int32_t>(index - free_) > 0)

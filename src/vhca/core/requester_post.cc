@@ -144,7 +144,7 @@ int Requester::enqueue(const SendWork& work) {
     return 0;
 }
 
-void Requester::withdraw() {
+void Requester::cancel_enqueued() {
     if (head_ != rung_) {
         next_psn_ = at(rung_).first_psn;
         head_ = rung_;

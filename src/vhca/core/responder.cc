@@ -29,7 +29,7 @@ int Responder::allocate() {
 }
 
 void Responder::reset() {
-    forget_tagged();
+    drop_tagged();
     if (receive_ != ReceiveQueue::kNone) {
         receives_->release(receive_);
         receive_ = ReceiveQueue::kNone;
@@ -54,7 +54,7 @@ void Responder::abandon() {
     if (tagged_.entry != nullptr) {
         fail_tagged(IBV_WC_WR_FLUSH_ERR, {});
     } else if (receive_ != ReceiveQueue::kNone) {
-        forget_tagged();
+        drop_tagged();
         receives_->put_back(receive_);
         receive_ = ReceiveQueue::kNone;
     }

@@ -121,7 +121,7 @@ class Responder {
     void complete_match(const Packet& packet, Route from, unsigned flags, ibv_wc_status status);
     void fail_tagged(ibv_wc_status status, Route from);
     void complete_untagged(Cqe& cqe);
-    void forget_tagged();
+    void drop_tagged();
 
     // responder_data.cc
     void receive_duplicate(const Packet& packet);

@@ -160,7 +160,7 @@ void Responder::complete_untagged(Cqe& cqe) {
 }
 
 /// The message under way will never be whole, and nobody is told.
-void Responder::forget_tagged() {
+void Responder::drop_tagged() {
     if (tagged_.entry != nullptr)
         qp_.matching()->drop(*tagged_.entry);
     else if (tagged_.has_tag)

@@ -10,7 +10,7 @@
 #include "vhca/driver/commands.hpp"
 #include "vhca/setup/attach.hpp"
 #include "vhca/setup/describe.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca::driver {
 namespace {
@@ -59,7 +59,7 @@ std::uint64_t firmware_version() {
 
 ib_uverbs_query_device_resp facts_of(const Context& context) {
     ibv_device_attr attr;
-    describe_device(context.told, &attr);
+    describe_device(context.reported, &attr);
     ib_uverbs_query_device_resp facts{};
     facts.fw_ver = firmware_version();
     facts.node_guid = attr.node_guid;
@@ -106,7 +106,7 @@ mlx5_ib_alloc_ucontext_resp driver_facts(const Context& context, UserSpan to,
     facts.cache_line_size = kCacheLineBytes;
     facts.max_sq_desc_sz = kSendEntryBytesMax;
     const std::uint32_t list_bytes =
-        kSegmentBytes * (1 + std::max(context.told.sge_max, context.told.srq_sge_max));
+        kSegmentBytes * (1 + std::max(context.reported.sge_max, context.reported.srq_sge_max));
     facts.max_rq_desc_sz = static_cast<std::uint16_t>(
         std::max<std::uint32_t>(kReceiveEntryBytesMin, std::bit_ceil(list_bytes)));
     facts.max_send_wqebb = facts.max_recv_wr = config.qp_wr_max;
@@ -164,12 +164,12 @@ int query_device_ex(Context& context, const Call& call) {
     ib_uverbs_ex_query_device_resp facts{};
     facts.base = facts_of(context);
     facts.response_length = response_length<ib_uverbs_ex_query_device_resp>(call.core_out);
-    if (look().has_timestamps) {
+    if (hardware_profile().has_timestamps) {
         facts.timestamp_mask = UINT64_MAX;
         facts.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
     }
     facts.device_cap_flags_ex = facts.base.device_cap_flags;
-    const ibv_tm_caps tags = tm_caps_of(context.told);
+    const ibv_tm_caps tags = tm_caps_of(context.reported);
     facts.tm_caps = {.max_rndv_hdr_size = tags.max_rndv_hdr_size,
                      .max_num_tags = tags.max_num_tags,
                      .flags = tags.flags,
@@ -179,9 +179,9 @@ int query_device_ex(Context& context, const Call& call) {
     mlx5_ib_query_device_resp more{};
     more.response_length = response_length<mlx5_ib_query_device_resp>(call.driver_out);
     more.flags = MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
-    if (context.told.has_dc) {
-        more.dci_streams_caps = {.max_log_num_concurent = context.told.dc_streams_log_max,
-                                 .max_log_num_errored = context.told.dc_errored_log_max};
+    if (context.reported.has_dc) {
+        more.dci_streams_caps = {.max_log_num_concurent = context.reported.dc_streams_log_max,
+                                 .max_log_num_errored = context.reported.dc_errored_log_max};
     }
     if (const int error = write_user(call.driver_out, more))
         return error;

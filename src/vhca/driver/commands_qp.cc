@@ -66,7 +66,7 @@ int make_qp(Context& context, const QpRequest& request, std::uint32_t* handle_p)
     qp->send_cq = request.send_cq;
     qp->recv_cq = request.recv_cq;
     qp->srq = request.srq;
-    qp->cap = request.told;
+    qp->cap = request.reported;
     qp->recv_wr_max = request.receives.entries;
     qp->recv_sge_max = request.receives.entry_bytes / static_cast<std::uint32_t>(kSegmentBytes);
     qp->signals_all = request.core.sq_sig_all != 0;

@@ -166,15 +166,15 @@ const Command* find_command(std::uint32_t command) {
                                                             : find(kPlain, number);
 }
 
-Context::Context(Engine& engine_, Poller& poller_, const DeviceConfig& told_)
-    : engine(engine_), poller(poller_), told(told_), process_(::getpid()) {}
+Context::Context(Engine& engine_, Poller& poller_, const DeviceConfig& reported_)
+    : engine(engine_), poller(poller_), reported(reported_), process_(::getpid()) {}
 
 Context::~Context() {
     if (is_inherited())
         return;  // what the tables hold is the child's copy of the memory, and nobody else's
     const auto guard = engine.lock();
     if (doorbells_)
-        poller.trap().forget(doorbells_.get());
+        poller.trap().unwatch(doorbells_.get());
     remove_all();
 }
 

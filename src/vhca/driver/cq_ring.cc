@@ -88,11 +88,11 @@ bool CqRing::take(Cq& /*cq*/, const Completion& completion) {
         return false;
     if (completion.is_solicited)
         solicited_ = producer_;
-    look();
+    poll();
     return true;
 }
 
-bool CqRing::look() {
+bool CqRing::poll() {
     if ((config_.channel == nullptr && !config_.announces) || is_gone_)
         return false;
     if (config_.channel != nullptr && config_.channel->has_waiting()) [[unlikely]]
@@ -104,7 +104,7 @@ bool CqRing::look() {
     const std::uint32_t newest = is_solicited_only ? solicited_ : producer_;
     const std::uint32_t seen = producer_ - ((producer_ - armed) & kIndexMask);
     if (!is_after(newest, seen) || !is_after(newest, announced_) ||
-        !record_.exchange(kArmed, armed, kNotArmed)) {  // armed anew just now: the next look
+        !record_.exchange(kArmed, armed, kNotArmed)) {  // armed anew just now: the next poll
         return false;
     }
     announced_ = producer_;
@@ -128,7 +128,7 @@ int CqRing::resize(const RingMemory& ring) {
     }
     if (count >= config_.ring.entries || count >= ring.entries)
         return EINVAL;
-    look();
+    poll();
     // Armed for all and nothing to say: all that was there is known. The RESIZE entry is nothing
     // to announce, and moves the rest one place on.
     const std::uint32_t armed = record_.load(kArmed, &is_gone_);

@@ -17,37 +17,37 @@ std::uint64_t log2_of(std::uint64_t value) {
 }
 
 void fill_general(const Context& context, std::span<std::byte> out) {
-    const DeviceConfig& told = context.told;
+    const DeviceConfig& reported = context.reported;
     const auto put = [out](prm::Field field, std::uint64_t value) {
         prm::set(out, field.in(prm::kCapability), value);
     };
     namespace cap = prm::cap;
-    put(cap::kLogSrqEntries, log2_of(told.srq_wr_max + 1));
-    put(cap::kLogQpEntries, log2_of(told.qp_wr_max));
-    put(cap::kLogQps, log2_of(told.qp_max));
+    put(cap::kLogSrqEntries, log2_of(reported.srq_wr_max + 1));
+    put(cap::kLogQpEntries, log2_of(reported.qp_wr_max));
+    put(cap::kLogQps, log2_of(reported.qp_max));
     put(cap::kLogSrqs, 16);
-    put(cap::kLogCqEntries, log2_of(std::uint64_t{told.cqe_max} + 1));
+    put(cap::kLogCqEntries, log2_of(std::uint64_t{reported.cqe_max} + 1));
     put(cap::kLogCqs, 24);
     put(cap::kLogMkeys, 24);
     for (const prm::Field field :
          {cap::kLogReads, cap::kLogReadsServed, cap::kLogReadsOfDc, cap::kLogReadsServedDc}) {
-        put(field, log2_of(told.rd_atom_max));
+        put(field, log2_of(reported.rd_atom_max));
     }
-    put(cap::kGids, told.gids);
+    put(cap::kGids, reported.gids);
     put(cap::kPortType, context.engine.is_ethernet() ? 1 : 0);
-    put(cap::kPorts, told.ports);
+    put(cap::kPorts, reported.ports);
     put(cap::kNativePort, 1);
-    put(cap::kLogMessageBytes, log2_of(told.message_bytes_max));
+    put(cap::kLogMessageBytes, log2_of(reported.message_bytes_max));
     put(cap::kCqeVersion, 1);
     put(cap::kCompactAddress, 1);
     put(cap::kFixedBuffers, 1);
     put(cap::kLogKeyList, kLogKeyListMax);
     put(cap::kUmrEntitySizeDisabled, 1);
-    put(cap::kUmrAtomicDisabled, told.has_atomics ? 0 : 1);
+    put(cap::kUmrAtomicDisabled, reported.has_atomics ? 0 : 1);
     put(cap::kUmrIndirectDisabled, 1);
-    put(cap::kDct, told.has_dc ? 1 : 0);
+    put(cap::kDct, reported.has_dc ? 1 : 0);
     put(cap::kRoce, context.engine.is_ethernet() ? 1 : 0);
-    put(cap::kAtomic, told.has_atomics ? 1 : 0);
+    put(cap::kAtomic, reported.has_atomics ? 1 : 0);
     for (const prm::Field field :
          {cap::kCqIgnoresOverrun, cap::kUd, cap::kUc, cap::kRc, cap::kUar4k, cap::kBlueFlame}) {
         put(field, 1);
@@ -58,25 +58,25 @@ void fill_general(const Context& context, std::span<std::byte> out) {
     put(cap::kReceiveEntryBytes, 512);
     put(cap::kLogPds, 24);
     put(cap::kLogRmps, 16);
-    if (told.has_dc) {
+    if (reported.has_dc) {
         put(cap::kQpExtension, 1);
-        put(cap::kLogDciStreams, told.dc_streams_log_max);
-        put(cap::kLogDciErrored, told.dc_errored_log_max);
+        put(cap::kLogDciStreams, reported.dc_streams_log_max);
+        put(cap::kLogDciErrored, reported.dc_errored_log_max);
     }
-    const bool has_tags =
-        told.tm_tags_max != 0 && (!context.engine.is_ethernet() || told.has_tags_on_ethernet);
+    const bool has_tags = reported.tm_tags_max != 0 &&
+                          (!context.engine.is_ethernet() || reported.has_tags_on_ethernet);
     if (has_tags) {
         put(cap::kTagMatching, 1);
         put(cap::kRendezvousRc, 1);
-        put(cap::kRendezvousDc, told.has_dc && told.has_dc_rendezvous ? 1 : 0);
-        put(cap::kLogTags, log2_of(told.tm_tags_max));
+        put(cap::kRendezvousDc, reported.has_dc && reported.has_dc_rendezvous ? 1 : 0);
+        put(cap::kLogTags, log2_of(reported.tm_tags_max));
         put(cap::kLogXrqs, 16);
     }
 }
 
 void fill_atomic(const Context& context, std::span<std::byte> out) {
     constexpr std::uint64_t kCompareSwap = 1, kFetchAdd = 2, kEightBytes = 8;
-    if (!context.told.has_atomics)
+    if (!context.reported.has_atomics)
         return;
     const auto put = [out](prm::Field field, std::uint64_t value) {
         prm::set(out, field.in(prm::kCapability), value);

@@ -127,7 +127,8 @@ int create_xrq(Context& context, const DevxCommand& command, DevxObject* object)
     ib_uverbs_create_xsrq request{};
     request.srq_type = IBV_SRQT_TM;
     request.cq_handle = cq_handle(context, fields.get(prm::xrq::kCq));
-    request.max_num_tags = std::min(1U << fields.get(prm::xrq::kLogTags), context.told.tm_tags_max);
+    request.max_num_tags =
+        std::min(1U << fields.get(prm::xrq::kLogTags), context.reported.tm_tags_max);
     return create_list(context, command, prm::kXrqOfCreate + prm::kWqOfXrq, request,
                        fields.get(prm::xrq::kUserIndex), object);
 }

@@ -104,7 +104,7 @@ bool is_empty(int memfd, std::uint64_t offset) {
 
 DoorbellTrap::~DoorbellTrap() {
     while (!watched_.empty())
-        forget(watched_.back().memfd);
+        unwatch(watched_.back().memfd);
 }
 
 bool DoorbellTrap::make() {
@@ -129,7 +129,7 @@ bool DoorbellTrap::make() {
 }
 
 // Waiting threads go on; from now on the engine takes naps.
-void DoorbellTrap::give_up() {
+void DoorbellTrap::disable() {
     for (Watched& watched : watched_) {
         for (const Range& range : watched.ranges)
             leave(range.begin, range.end);
@@ -147,7 +147,7 @@ void DoorbellTrap::watch(int memfd, std::size_t bytes, std::size_t kept) {
     void* own =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memfd, 0);
     if (own == MAP_FAILED) {
-        give_up();
+        disable();
         return;
     }
     ::madvise(own, bytes, MADV_DONTFORK);
@@ -164,7 +164,7 @@ void DoorbellTrap::watch(int memfd, std::size_t bytes, std::size_t kept) {
     note_command();
 }
 
-void DoorbellTrap::forget(int memfd) {
+void DoorbellTrap::unwatch(int memfd) {
     const auto found = std::find_if(watched_.begin(), watched_.end(),
                                     [&](const Watched& one) { return one.memfd == memfd; });
     if (found == watched_.end())
@@ -268,13 +268,13 @@ bool DoorbellTrap::close() {
         return true;
     bool has_changed = false, is_all = true;
     if (!find_mappings(&has_changed)) {
-        give_up();
+        disable();
         return true;
     }
     for (Watched& watched : watched_) {
         is_all = is_settled(&watched) && is_all;
         if (!(has_changed ? close_all(&watched) : close_pages(&watched))) {
-            give_up();
+            disable();
             return true;
         }
     }

@@ -38,11 +38,11 @@ class DoorbellTrap {
 
     static constexpr std::size_t kNoPage = SIZE_MAX;
 
-    /// Doorbells of this memfd, `bytes` from its start, are watched until forget(). The page at
+    /// Doorbells of this memfd, `bytes` from its start, are watched until unwatch(). The page at
     /// `kept`, the only one that the file may have by now, is no doorbell and stays. Without
     /// userfaultfd, or room to map it: nothing, and fd() is -1.
     void watch(int memfd, std::size_t bytes, std::size_t kept = kNoPage);
-    void forget(int memfd);
+    void unwatch(int memfd);
 
     /// -1: this kernel, or its policy, has no userfaultfd for us; or nothing was ever watched.
     [[nodiscard]] int fd() const {
@@ -82,7 +82,7 @@ class DoorbellTrap {
         std::vector<OpenPage> open_pages;
     };
     bool make();
-    void give_up();
+    void disable();
     bool find_mappings(bool* has_changed_p);
     void read_line(const char* begin, const char* end);
     void add_mapping(const Range& range, Watched* watched);

@@ -27,7 +27,7 @@ int attach_driver(unsigned index, Engine** engine_p);
 std::shared_ptr<OpenFile> open_uverbs(unsigned index, ucs::UniqueFd doorbells);
 /// /dev/infiniband/rdma_cm, with a descriptor of its own, which it gives away. nullptr with errno.
 std::shared_ptr<OpenFile> open_rdma_cm(int flags, int* fd_p);
-/// Number of devices: none for a look that libmlx5 does not know, which is said once.
+/// Number of devices: none with a profile that libmlx5 does not know, which is logged once.
 unsigned driver_device_count();
 
 // ---- The sysfs tree

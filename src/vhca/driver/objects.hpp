@@ -189,7 +189,7 @@ struct QpObject {
 /// A child of fork(2) has no engine: its commands fail with EIO, and what it closes is its copy.
 class Context {
   public:
-    Context(Engine& engine, Poller& poller, const DeviceConfig& told);
+    Context(Engine& engine, Poller& poller, const DeviceConfig& reported);
     /// Everything that is left goes.
     ~Context();
     Context(const Context&) = delete;
@@ -207,7 +207,7 @@ class Context {
     Engine& engine;
     Poller& poller;
     /// With the limits that programs are told; those of the engine's device hold any ring.
-    const DeviceConfig told;
+    const DeviceConfig reported;
     std::unique_ptr<EventPipe> async_pipe;  // nullptr: GET_CONTEXT was not done
     bool has_ioctl = false;                 // TAGWIRE_VHCA_DRIVER_ABI
     bool has_clock_page = false;
@@ -250,7 +250,7 @@ class Context {
 
 /// A context of the device with that index, whose engine is made if it was not yet (see also
 /// attach_driver(), open_uverbs()). nullptr with
-/// errno: ENODEV if there is no such device, or it does not look like one of mlx5.
+/// errno: ENODEV if there is no such device, or its profile is not one of mlx5.
 std::unique_ptr<Context> open_context(unsigned device_index);
 
 /// Events of the core to the programs' descriptors.

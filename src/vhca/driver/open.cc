@@ -11,7 +11,7 @@
 #include "vhca/driver/objects.hpp"
 #include "vhca/driver/poller.hpp"
 #include "vhca/setup/attach.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca::driver {
 namespace {
@@ -53,16 +53,16 @@ void adapt(DeviceConfig& config) {
 }
 
 /// As the options have it, and the engine found it.
-DeviceConfig told_of(const DeviceConfig& made) {
-    const DeviceConfig limits = limits_of(look(), options_of_process());
-    DeviceConfig told = made;
-    told.qp_wr_max = limits.qp_wr_max;
-    told.srq_wr_max = limits.srq_wr_max;
-    told.cqe_max = limits.cqe_max;
-    told.sge_max = limits.sge_max;
-    told.srq_sge_max = limits.srq_sge_max;
-    limit_to_rings(told);
-    return told;
+DeviceConfig reported_of(const DeviceConfig& made) {
+    const DeviceConfig limits = limits_of(hardware_profile(), options_of_process());
+    DeviceConfig reported = made;
+    reported.qp_wr_max = limits.qp_wr_max;
+    reported.srq_wr_max = limits.srq_wr_max;
+    reported.cqe_max = limits.cqe_max;
+    reported.sge_max = limits.sge_max;
+    reported.srq_sge_max = limits.srq_sge_max;
+    limit_to_rings(reported);
+    return reported;
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ int attach_driver(unsigned device_index, Engine** engine_p) {
 }
 
 std::unique_ptr<Context> open_context(unsigned device_index) {
-    if (device_index >= device_count() || !look().is_mlx5) {
+    if (device_index >= device_count() || !hardware_profile().is_mlx5) {
         errno = ENODEV;
         return nullptr;
     }
@@ -86,7 +86,7 @@ std::unique_ptr<Context> open_context(unsigned device_index) {
     }
     try {
         auto context = std::make_unique<Context>(*engine, Poller::of(*engine),
-                                                 told_of(engine->device().config()));
+                                                 reported_of(engine->device().config()));
         context->has_ioctl = options_of_process().driver_abi == kDriverAbiIoctl;
         context->has_devx = context->has_ioctl && options_of_process().devx;
         return context;

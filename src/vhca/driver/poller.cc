@@ -45,13 +45,13 @@ Poller& Poller::of(Engine& engine) {
     return *poller;
 }
 
-bool Poller::look(QpObject& qp, Time now) {
+bool Poller::poll(QpObject& qp, Time now) {
     bool moved = false, is_gone = false;
     if (qp.sends != nullptr) {
-        moved = qp.sends->look(*qp.core, now);
+        moved = qp.sends->poll(*qp.core, now);
         is_gone = qp.sends->is_gone();
     } else if (qp.tag_commands != nullptr) {
-        moved = qp.tag_commands->look(*qp.core, *qp.srq->core, now);
+        moved = qp.tag_commands->poll(*qp.core, *qp.srq->core, now);
         is_gone = qp.tag_commands->is_gone();
     }
     is_gone = is_gone || (qp.receives != nullptr && qp.receives->is_gone()) ||
@@ -73,9 +73,9 @@ bool Poller::look(QpObject& qp, Time now) {
 }
 
 void Poller::settle(QpObject& qp, Time now) {
-    // A queue that is full twice over was posted to while we looked.
-    constexpr unsigned kLooksMax = 2 * 65536 / SendRing::kEntriesPerLook;
-    for (unsigned i = 0; i < kLooksMax && look(qp, now); ++i) {
+    // A queue that is full twice over was posted to while it was polled.
+    constexpr unsigned kPollsMax = 2 * 65536 / SendRing::kEntriesPerPoll;
+    for (unsigned i = 0; i < kPollsMax && poll(qp, now); ++i) {
     }
 }
 
@@ -90,9 +90,9 @@ bool Poller::pump_rings(Time now) {
     bool moved = false;
     has_flushing_ = false;
     has_waiting_ = false;
-    qps_.for_each([&](QpObject& qp) { moved = look(qp, now) || moved; });
+    qps_.for_each([&](QpObject& qp) { moved = poll(qp, now) || moved; });
     cqs_.for_each([&](CqObject& cq) {
-        moved = cq.ring->look() || moved;
+        moved = cq.ring->poll() || moved;
         flush(*cq.context->async_pipe);
         if (cq.channel != nullptr)
             flush(*cq.channel->pipe);
@@ -101,7 +101,7 @@ bool Poller::pump_rings(Time now) {
 }
 
 // A thread that stores to a page that is not there waits for us. It may have posted behind our
-// look.
+// poll.
 bool Poller::pump(Time now) {
     constexpr unsigned kBusyPassesMax = 16;
     const bool moved = pump_rings(now);

@@ -46,7 +46,7 @@ class Poller final : public Pump {
     /// Where doorbells are not noticed.
     static constexpr Time kBlindNapNs = 50'000;
 
-    bool look(QpObject& qp, Time now);
+    bool poll(QpObject& qp, Time now);
     void flush(EventPipe& pipe);
     bool pump_rings(Time now);
 

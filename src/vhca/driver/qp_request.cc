@@ -144,7 +144,7 @@ int take_receives(QpRequest* request, std::uint32_t entries_max) {
     const mlx5_ib_create_qp& driver = request->driver;
     const bool has_ring = request->srq == nullptr && request->core.max_recv_wr != 0;
     if (!has_ring) {
-        request->told.max_recv_wr = request->told.max_recv_sge = 0;
+        request->reported.max_recv_wr = request->reported.max_recv_sge = 0;
         return 0;
     }
     if (request->core.max_recv_wr > entries_max || !is_ring(driver.rq_wqe_count, entries_max) ||
@@ -191,11 +191,11 @@ int read_qp_request(const Context& context, const ib_uverbs_ex_create_qp& core, 
                     QpRequest* request) {
     request->core = core;
     request->type = static_cast<ibv_qp_type>(core.qp_type);
-    request->told = {.max_send_wr = core.max_send_wr,
-                     .max_recv_wr = core.max_recv_wr,
-                     .max_send_sge = core.max_send_sge,
-                     .max_recv_sge = core.max_recv_sge,
-                     .max_inline_data = core.max_inline_data};
+    request->reported = {.max_send_wr = core.max_send_wr,
+                         .max_recv_wr = core.max_recv_wr,
+                         .max_send_sge = core.max_send_sge,
+                         .max_recv_sge = core.max_recv_sge,
+                         .max_inline_data = core.max_inline_data};
     int error = check_type(core.qp_type);
     if (error == 0)
         error = find_parts(context, request);

@@ -15,7 +15,7 @@ struct QpRequest {
     CqObject *send_cq = nullptr, *recv_cq = nullptr;
     SrqObject* srq = nullptr;
     RingMemory receives, sends;  // of no entries: none
-    ibv_qp_cap told{};           // as it was asked for
+    ibv_qp_cap reported{};       // as it was asked for
     ibv_qp_cap needed{};         // for the rings
     DataInCqe data_in_cqe{};
 };

@@ -65,7 +65,7 @@ class CqRing final : public CompletionConsumer {
     bool take(Cq& cq, const Completion& completion) override;
     /// Announces if it is armed and has something to say; to be called on every pass, because the
     /// program arms without a call. True: it did.
-    bool look();
+    bool poll();
     /// New memory for what comes from now on; its last use of the old one is a RESIZE entry. The
     /// driver copies what it did not consume behind it into the new ring, one place further than it
     /// was. EINVAL: no room for the RESIZE entry, or less in the new ring than entries that are not
@@ -156,7 +156,7 @@ using RouteFinder = std::function<Route(const WqeAddress&)>;
 
 class SendRing {
   public:
-    static constexpr unsigned kEntriesPerLook = 64;
+    static constexpr unsigned kEntriesPerPoll = 64;
 
     struct Config {
         RingMemory ring;           // entry_bytes: kBlockBytes
@@ -168,12 +168,12 @@ class SendRing {
     /// Inline data stay here while the device may still read them: place for place as the ring.
     explicit SendRing(Config config);
     [[nodiscard]] std::span<std::byte> shadow() { return {shadow_.data(), shadow_.size()}; }
-    /// Before the first look().
+    /// Before the first poll().
     void set_inline_key(std::uint32_t key) { config_.inline_key = key; }
 
-    /// Takes what is posted, up to kEntriesPerLook and the room of `qp`; nothing before RTS. True:
+    /// Takes what is posted, up to kEntriesPerPoll and the room of `qp`; nothing before RTS. True:
     /// it took something.
-    bool look(Qp& qp, Time now);
+    bool poll(Qp& qp, Time now);
     /// RESET: the device begins anew at the first place, and the record is 0 again. A card
     /// reads it when a doorbell rings, so a program may leave it as it was (UCX does).
     void reset();
@@ -231,9 +231,9 @@ class TagRing {
   public:
     TagRing(SendRing::Config config, TagIndices& indices)
         : ring_(std::move(config)), indices_(indices) {}
-    /// As SendRing::look(): operations are carried out on `srq`, all else is sent by `qp`. An
+    /// As SendRing::poll(): operations are carried out on `srq`, all else is sent by `qp`. An
     /// operation that cannot be carried out ends the ring as memory does that is gone.
-    bool look(Qp& qp, Srq& srq, Time now);
+    bool poll(Qp& qp, Srq& srq, Time now);
     /// The next entry, if it is an operation of a queue pair in `state`; to be followed by done().
     bool next(ibv_qp_state state, TagWork* work_p);
     void done(const TagWork& work, int error);

@@ -17,7 +17,7 @@ SendRing::SendRing(Config config)
 void SendRing::reset() {
     seen_ = 0;
     static_cast<void>(
-        record_.store(kSendsPosted, 0));  // memory that is gone: the next look finds out
+        record_.store(kSendsPosted, 0));  // memory that is gone: the next poll finds out
 }
 
 /// Bytes beyond the ring's end are at its beginning.
@@ -94,11 +94,11 @@ int SendRing::post(Qp& qp) {
     return qp.enqueue_send(wqe_.work);
 }
 
-bool SendRing::look(Qp& qp, Time now) {
+bool SendRing::poll(Qp& qp, Time now) {
     if (qp.state() < IBV_QPS_RTS)
         return false;
     unsigned taken = 0;
-    while (taken != kEntriesPerLook && fetch()) {
+    while (taken != kEntriesPerPoll && fetch()) {
         if (post(qp) != 0)
             break;  // no room at present: it stays where it is
         seen_ = static_cast<std::uint16_t>(seen_ + wqe_.blocks);

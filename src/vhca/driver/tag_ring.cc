@@ -61,12 +61,12 @@ void TagRing::done(const TagWork& work, int error) {
     advance();
 }
 
-bool TagRing::look(Qp& qp, Srq& srq, Time now) {
+bool TagRing::poll(Qp& qp, Srq& srq, Time now) {
     if (qp.state() < IBV_QPS_RTS)
         return false;
     unsigned taken = 0;
     bool has_sent = false;
-    for (; taken != SendRing::kEntriesPerLook && ring_.fetch(); ++taken) {
+    for (; taken != SendRing::kEntriesPerPoll && ring_.fetch(); ++taken) {
         if (ring_.wqe_.is_tag_command) {
             TagWork work;
             make_work(&work);

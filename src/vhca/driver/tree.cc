@@ -18,7 +18,7 @@
 #include "vhca/driver/kernel.hpp"
 #include "vhca/driver/tree.hpp"
 #include "vhca/setup/attach.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca::driver {
 namespace {
@@ -127,7 +127,7 @@ void write_port(Writer& writer, const std::string& path, unsigned port, Engine& 
 }
 
 void write_pci(Writer& writer, const std::string& path) {
-    const unsigned part = look().vendor_part_id;
+    const unsigned part = hardware_profile().vendor_part_id;
     writer.folder(path);
     writer.file(path + "/vendor", text("0x%04x", kPciVendor));
     writer.file(path + "/device", text("0x%04x", part));
@@ -157,8 +157,8 @@ void write_device(Writer& writer, const std::string& path, unsigned index, Engin
     writer.file(path + "/sys_image_guid", guid);
     writer.file(path + "/node_desc", text("vhca%u tagwire", index));
     writer.file(path + "/fw_ver", TAGWIRE_VERSION_STRING);
-    writer.file(path + "/board_id", look().board_id);
-    writer.file(path + "/hca_type", look().hca_type);
+    writer.file(path + "/board_id", hardware_profile().board_id);
+    writer.file(path + "/hca_type", hardware_profile().hca_type);
     writer.file(path + "/hw_rev", "0");
     writer.file(path + "/uevent", text("NAME=vhca%u", index));
     for (unsigned port = 1; engine != nullptr && port <= engine->device().config().ports; ++port) {
@@ -204,11 +204,11 @@ void write_all(Writer& writer, unsigned index) {
 
 unsigned driver_device_count() {
     static const unsigned count = [] {
-        if (!look().is_mlx5) {
+        if (!hardware_profile().is_mlx5) {
             TW_LOG_ERROR(
-                "virtual HCA: TAGWIRE_VHCA_LOOK is '%s', which no mlx5 driver knows: the driver "
+                "virtual HCA: TAGWIRE_VHCA_PROFILE is '%s', which no mlx5 driver knows: the driver "
                 "face shows no device",
-                look().name);
+                hardware_profile().name);
             return 0U;
         }
         return device_count();

@@ -256,7 +256,7 @@ void Engine::after_fork_child() {
 }
 
 void Engine::abandon() {
-    mutex_.forget_wake();
+    mutex_.clear_wake();
     if (management_ != nullptr)
         management_->abandon();
     if (tap_ != nullptr)

@@ -115,7 +115,7 @@ bool Engine::take_over(Time* last_work_p, Time* wait_ns_p) {
     if (!mutex_.try_lock())
         return false;  // somebody is at it
     take_overs_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.forget_wake();
+    mutex_.clear_wake();
     const Time time = now();
     bool goes_on = true;
     if (drive(time) != 0) {
@@ -157,7 +157,7 @@ void Engine::help_pump() {
         if (fds[1].revents != 0 && ::read(bell_.get(), &rung, sizeof rung) < 0)
             rung = 0;
         mutex_.lock();
-        mutex_.forget_wake();
+        mutex_.clear_wake();
         if (fds[0].revents != 0)
             fabric_->service();
         clock_.refine();

@@ -36,7 +36,7 @@ class EngineMutex {
     /// By the holder, who releases with unlock_quietly(): the next holder's unlock() writes to
     /// `event_fd`, once.
     void wake_at_next_unlock(int event_fd) { wake_fd_ = event_fd; }
-    void forget_wake() { wake_fd_ = -1; }
+    void clear_wake() { wake_fd_ = -1; }
     void unlock_quietly() {
         is_locked_.store(false, std::memory_order_release);  // SYNC vhca_lock
     }

@@ -22,10 +22,10 @@ std::uint32_t address_in(const sockaddr* address) {
     return ntohl(ipv4.sin_addr.s_addr);
 }
 
-/// Calls `look(interface, address, netmask)` for each IPv4 address of the machine until that
+/// Calls `visit(interface, address, netmask)` for each IPv4 address of the machine until that
 /// returns true.
 template <typename F>
-void for_each_address(F&& look) {
+void for_each_address(F&& visit) {
     ifaddrs* list = nullptr;
     if (::getifaddrs(&list) != 0)
         return;
@@ -34,7 +34,7 @@ void for_each_address(F&& look) {
             continue;
         const std::uint32_t mask =
             entry->ifa_netmask != nullptr ? address_in(entry->ifa_netmask) : ~0U;
-        if (look(*entry, address_in(entry->ifa_addr), mask))
+        if (visit(*entry, address_in(entry->ifa_addr), mask))
             break;
     }
     ::freeifaddrs(list);

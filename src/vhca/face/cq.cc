@@ -5,7 +5,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::uint64_t kWcFlags =
 std::uint64_t offered_wc_flags() {
     constexpr std::uint64_t kTimestamps = std::uint64_t{IBV_WC_EX_WITH_COMPLETION_TIMESTAMP} |
                                           IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-    return look().has_timestamps ? kWcFlags : kWcFlags & ~kTimestamps;
+    return hardware_profile().has_timestamps ? kWcFlags : kWcFlags & ~kTimestamps;
 }
 
 int check(const FaceContext& context, const ibv_cq_init_attr_ex& attr) {
@@ -89,12 +89,12 @@ int remove(FaceCq& cq) {
         owner.cqs.erase(cq);
     }
     if (cq.cq.channel != nullptr) {
-        face(cq.cq.channel).events.forget([&](const CompletionEvent& e) { return e.cq == &cq; });
+        face(cq.cq.channel).events.erase_if([&](const CompletionEvent& e) { return e.cq == &cq; });
         pthread_mutex_lock(&owner.verbs.context.mutex);
         --cq.cq.channel->refcnt;
         pthread_mutex_unlock(&owner.verbs.context.mutex);
     }
-    owner.async_events.forget(
+    owner.async_events.erase_if(
         [&](const AsyncEvent& e) { return e.delivered == &cq.async_events_delivered; });
     return 0;
 }

@@ -8,7 +8,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 #include "vhca/setup/options.hpp"
 
 namespace tagwire::vhca {
@@ -35,7 +35,7 @@ std::string hex(std::uint64_t value, int digits) {
 void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& attr) {
     facts.text("device", "name", device_at(0)->name);
     facts.number("device", "devices", device_count());
-    facts.text("device", "look", look().name);
+    facts.text("device", "profile", hardware_profile().name);
     facts.text("device", "firmware", attr.fw_ver);
     facts.text("device", "vendor", hex(attr.vendor_id, 4));
     facts.number("device", "part", attr.vendor_part_id);

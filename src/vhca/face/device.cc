@@ -14,7 +14,7 @@
 #include "vhca/face/context.hpp"
 #include "vhca/face/sink.hpp"
 #include "vhca/setup/describe.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -81,7 +81,7 @@ int query_device_ex_op(ibv_context* context, const ibv_query_device_ex_input* in
         return EINVAL;
     ibv_device_attr_ex full{};
     describe_device(face(context).engine->device().config(), &full.orig_attr);
-    if (look().has_timestamps) {
+    if (hardware_profile().has_timestamps) {
         full.completion_timestamp_mask = UINT64_MAX;
         full.hca_core_clock = 1'000'000;  // kHz: timestamps are nanoseconds
     }

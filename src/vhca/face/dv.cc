@@ -4,16 +4,16 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 using namespace tagwire::vhca;
 
 bool tagwire_vhca_mlx5dv_is_supported(ibv_device* device) {
-    return index_of(device).has_value() && look().is_mlx5;
+    return index_of(device).has_value() && hardware_profile().is_mlx5;
 }
 
 ibv_context* tagwire_vhca_mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
-    if (!look().is_mlx5)
+    if (!hardware_profile().is_mlx5)
         return fail(EOPNOTSUPP);
     // DEVX, the firmware's own commands, is all that can be asked for.
     if (attr != nullptr && (attr->flags != 0 || attr->comp_mask != 0))

@@ -54,7 +54,7 @@ class EventQueue {
 
     /// Forgets the events for which `is_dead` holds, and makes the descriptor say so.
     template <typename Predicate>
-    void forget(Predicate is_dead) {
+    void erase_if(Predicate is_dead) {
         const std::lock_guard guard(mutex_);
         const auto alive = std::remove_if(events_.begin(), events_.end(), is_dead);
         for (auto dead = events_.end() - alive; dead > 0; --dead) {

@@ -140,7 +140,7 @@ int remove(FaceQp& qp) {
             return error;
         owner.qps.erase(qp);
     }
-    owner.async_events.forget(
+    owner.async_events.erase_if(
         [&](const AsyncEvent& event) { return event.delivered == &qp.events_delivered; });
     return 0;
 }

@@ -164,7 +164,7 @@ int wr_complete(ibv_qp_ex* qp) {
             entry.work.sges = {builder.sges.data() + entry.sge_first, entry.sge_count};
             error = pair.core->enqueue_send(entry.work);
             if (error != 0) {
-                pair.core->withdraw();
+                pair.core->cancel_enqueued();
                 break;
             }
         }

@@ -111,7 +111,7 @@ int remove(FaceSrq& srq) {
             return error;
         owner.srqs.erase(srq);
     }
-    owner.async_events.forget(
+    owner.async_events.erase_if(
         [&](const AsyncEvent& event) { return event.delivered == &srq.events_delivered; });
     return 0;
 }

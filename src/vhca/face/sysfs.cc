@@ -15,7 +15,7 @@
 
 #include "vhca/face/api.hpp"
 #include "vhca/face/context.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -54,9 +54,9 @@ std::string our_file(unsigned device, std::string_view name) {
     if (name == "fw_ver")
         return tagwire_vhca_version();
     if (name == "board_id")
-        return look().board_id;
+        return hardware_profile().board_id;
     if (name == "hca_type")
-        return look().hca_type;
+        return hardware_profile().hca_type;
     return port_file(device, name);
 }
 

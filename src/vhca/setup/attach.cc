@@ -9,7 +9,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 #include "vhca/setup/options.hpp"
 
 namespace tagwire::vhca {
@@ -89,7 +89,7 @@ int fill(unsigned index, EngineConfig* config) {
     Options options;
     if (ucs::config_fill(option_table(), &options) != UCS_OK)
         return EINVAL;  // the option was named in the log
-    config->device = limits_of(look(), options);
+    config->device = limits_of(hardware_profile(), options);
     config->fabric = options.fabric == 0 ? FabricKind::kShm : FabricKind::kUdp;
     config->index = index;
     if (const int error = fill_mtu(options, index, config))
@@ -99,7 +99,7 @@ int fill(unsigned index, EngineConfig* config) {
     if (const int error = fill_class(options, config))
         return error;
     config->link_layer = static_cast<LinkLayer>(options.link_layer);
-    if (config->link_layer == LinkLayer::kOfFabric && look().is_ethernet)
+    if (config->link_layer == LinkLayer::kOfFabric && hardware_profile().is_ethernet)
         config->link_layer = LinkLayer::kEthernet;
     config->device.guid = kGuidBase;
     config->trace = options.trace.text;

@@ -13,7 +13,7 @@
 
 #include "vhca/core/tm_header.hpp"
 #include "vhca/setup/attach.hpp"
-#include "vhca/setup/look.hpp"
+#include "vhca/setup/hardware_profile.hpp"
 
 namespace tagwire::vhca {
 namespace {
@@ -49,8 +49,8 @@ void describe_device(const DeviceConfig& config, ibv_device_attr* attr) {
     attr->sys_image_guid = htobe64(config.guid);
     attr->max_mr_size = UINT64_MAX;
     attr->page_size_cap = ~std::uint64_t{0xfff};
-    attr->vendor_id = look().vendor_id;
-    attr->vendor_part_id = look().vendor_part_id;
+    attr->vendor_id = hardware_profile().vendor_id;
+    attr->vendor_part_id = hardware_profile().vendor_part_id;
     attr->device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_BAD_QKEY_CNTR |
                              IBV_DEVICE_CHANGE_PHY_PORT | IBV_DEVICE_PORT_ACTIVE_EVENT |
                              IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN |

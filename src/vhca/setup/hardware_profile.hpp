@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The look of the device to programs: a card's identity, capabilities and limits.
+// A hardware profile gives the device a card's identity, capabilities and limits.
 //
-// A look is what programs can read of a device. Requests, errors and retries work the same in all
-// looks; a look has none of the faults of the device it is named after.
+// Programs read a profile's values by queries. Requests, errors and retries work the same with all
+// profiles; a profile has none of the faults of the hardware it is named after.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tagwire::vhca {
 
-struct Look {
+struct HardwareProfile {
     const char* name;
     const char* board_id;
     const char* hca_type;
@@ -25,10 +25,10 @@ struct Look {
     DeviceConfig limits;
 };
 
-/// The look that this process's options name; they are read at the first call.
-const Look& look();
+/// The profile that this process's options name; they are read at the first call.
+const HardwareProfile& hardware_profile();
 
-/// The limits of the look where `options` has none of its own.
-DeviceConfig limits_of(const Look& look, const Options& options);
+/// The limits of the profile where `options` has none of its own.
+DeviceConfig limits_of(const HardwareProfile& profile, const Options& options);
 
 }  // namespace tagwire::vhca

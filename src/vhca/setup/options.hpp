@@ -9,7 +9,7 @@
 namespace tagwire::vhca {
 
 /// When requests give their places in the send queue back.
-enum SendPlaces : int { kAsLook, kWhenPolled, kWhenCompleted };
+enum SendPlaces : int { kAsProfile, kWhenPolled, kWhenCompleted };
 
 struct Options {
     double loss, dup, reorder;
@@ -25,9 +25,9 @@ struct Options {
 
     int link_layer;  // LinkLayer
 
-    int look;
+    int profile;
     std::uint64_t ports, gids;
-    // Limits; 0: that of the look.
+    // Limits; 0: the value of the profile.
     std::uint64_t qps, qp_depth, cq_depth, srq_depth, sges, inline_bytes, reads;
     ucs::OptionString mtu;
     bool atomics;

@@ -65,8 +65,8 @@ TEST(VhcaSendQueue, requests_taken_back_before_the_doorbell_never_were) {
     work.sges = {&sge, 1};
     ASSERT_EQ(world.qa->enqueue_send(work), 0);
     ASSERT_EQ(world.qa->enqueue_send(work), 0);
-    world.qa->withdraw();
-    world.qa->withdraw();
+    world.qa->cancel_enqueued();
+    world.qa->cancel_enqueued();
     world.qa->ring(world.fabric.now());
     EXPECT_EQ(world.a.wait().wc.wr_id, 1U);
     EXPECT_EQ(world.b.wait().wc.wr_id, 1U);

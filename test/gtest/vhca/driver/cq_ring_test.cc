@@ -123,7 +123,7 @@ TEST_F(VhcaCqRing, a_consumer_index_from_the_future_is_an_overrun) {
 TEST_F(VhcaOldCqRing, a_consumer_index_wraps_at_24_bits) {
     for (std::uint16_t i = 0; i != 16; ++i) {  // each is announced, also that at the wrap
         program.arm();
-        EXPECT_FALSE(ring.look()) << i;
+        EXPECT_FALSE(ring.poll()) << i;
         ASSERT_TRUE(complete(i)) << i;
         EXPECT_EQ(read_events(), 1U) << i;
         EXPECT_EQ(poll(), i);
@@ -155,32 +155,32 @@ TEST_F(VhcaCarelessCqRing, overwrites_if_it_was_told_to) {
 TEST_F(VhcaCqRing, is_not_armed_at_first) {
     EXPECT_FALSE(program.is_armed());
     complete(0);
-    EXPECT_FALSE(ring.look());
+    EXPECT_FALSE(ring.poll());
     EXPECT_EQ(read_events(), 0U);
 }
 
 TEST_F(VhcaCqRing, announces_what_comes_after_it_was_armed) {
     program.arm();
-    EXPECT_FALSE(ring.look());
+    EXPECT_FALSE(ring.poll());
     complete(0);
     EXPECT_FALSE(program.is_armed());
     complete(1);
     EXPECT_EQ(read_events(), 1U);
 }
 
-TEST_F(VhcaCqRing, announces_at_the_next_look_what_came_before_it_was_armed) {
+TEST_F(VhcaCqRing, announces_at_the_next_poll_what_came_before_it_was_armed) {
     complete(0);
     program.arm();
-    EXPECT_TRUE(ring.look());
+    EXPECT_TRUE(ring.poll());
     EXPECT_EQ(read_events(), 1U);
 }
 
 TEST_F(VhcaCqRing, announces_nothing_twice_and_nothing_that_was_consumed) {
     complete(0);
     program.arm();
-    EXPECT_TRUE(ring.look());
+    EXPECT_TRUE(ring.poll());
     program.arm();
-    EXPECT_FALSE(ring.look());
+    EXPECT_FALSE(ring.poll());
     EXPECT_TRUE(program.is_armed());
     complete(1);
     EXPECT_EQ(read_events(), 2U);
@@ -188,7 +188,7 @@ TEST_F(VhcaCqRing, announces_nothing_twice_and_nothing_that_was_consumed) {
     while (poll()) {
     }
     program.arm();
-    EXPECT_FALSE(ring.look());
+    EXPECT_FALSE(ring.poll());
     EXPECT_EQ(read_events(), 0U);
 }
 
@@ -203,9 +203,9 @@ TEST_F(VhcaCqRing, armed_for_solicited_ones_it_announces_those) {
     }
     complete(2);
     program.arm(true);
-    EXPECT_FALSE(ring.look());
+    EXPECT_FALSE(ring.poll());
     program.arm();
-    EXPECT_TRUE(ring.look());
+    EXPECT_TRUE(ring.poll());
 }
 
 TEST_F(VhcaCqRing, reports_at_its_end_the_events_that_were_read) {
@@ -263,7 +263,7 @@ TEST_F(VhcaCqRing, events_are_about_completions_also_when_it_moves) {
     Memory next = PolledCompletions::new_ring(8, 64);
     ASSERT_EQ(ring.resize(next.ring()), 0);
     program.move_to(std::move(next));
-    EXPECT_FALSE(ring.look());
+    EXPECT_FALSE(ring.poll());
     EXPECT_TRUE(program.is_armed());
     complete(2);
     EXPECT_EQ(read_events(), 1U);
@@ -274,7 +274,7 @@ TEST_F(VhcaCqRing, events_are_about_completions_also_when_it_moves) {
     ASSERT_EQ(ring.resize(other.ring()), 0);
     program.move_to(std::move(other));
     program.arm();
-    EXPECT_TRUE(ring.look());
+    EXPECT_TRUE(ring.poll());
 }
 
 TEST_F(VhcaCqRing, an_overrun_breaks_the_core_s_queue_and_its_queue_pairs) {
@@ -340,7 +340,7 @@ TEST_F(VhcaCqRing, memory_that_is_gone_is_no_fault) {
     EXPECT_TRUE(list.is_gone());
     program.record.set(1, 1);
     SendRing sends({.ring = {page.address(), 4, kBlockBytes}, .record = program.record.address()});
-    EXPECT_FALSE(sends.look(*world.qa, 0));
+    EXPECT_FALSE(sends.poll(*world.qa, 0));
     EXPECT_TRUE(sends.is_gone());
 }
 

@@ -117,7 +117,7 @@ class VhcaDoorbell : public testing::Test {
             TW_SKIP("no userfaultfd here");
     }
     void TearDown() override {
-        trap_.forget(memfd_.get());
+        trap_.unwatch(memfd_.get());
         for (const auto& [base, bytes] : mappings_)
             ::munmap(base, bytes);
     }
@@ -307,7 +307,7 @@ TEST_F(VhcaDoorbell, large_mapping_takes_no_memory) {
 }
 
 TEST_F(VhcaDoorbell, a_page_that_is_to_be_kept_stays) {
-    trap_.forget(memfd_.get());
+    trap_.unwatch(memfd_.get());
     constexpr std::size_t kKept = 5;
     const std::uint64_t told = 0x1234;
     const auto where = static_cast<off_t>(kKept * kPage);
@@ -332,7 +332,7 @@ TEST_F(VhcaDoorbell, forgotten_file_holds_nobody_up) {
     close();
     std::thread program([=] { ring(page); });
     EXPECT_TRUE(is_readable(kPatienceMs));
-    trap_.forget(memfd_.get());
+    trap_.unwatch(memfd_.get());
     program.join();
     ring(page);
     trap_.attend();
@@ -346,7 +346,7 @@ TEST_F(VhcaDoorbell, file_of_another_device_stays_watched) {
     ASSERT_EQ(ucs::memfd_create_sealed("doorbells", kBytes, &other), UCS_OK);
     trap_.watch(other.get(), kBytes);
     std::byte* const page = map(0);
-    trap_.forget(other.get());
+    trap_.unwatch(other.get());
     EXPECT_TRUE(is_noticed(page));
 }
 

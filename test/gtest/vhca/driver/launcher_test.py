@@ -85,9 +85,9 @@ class Driver(unittest.TestCase):
                               capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual(done.returncode, 2)
 
-    def test_look_without_mlx5_is_refused(self):
-        by_environment = {"TAGWIRE_VHCA_LOOK": "soft-roce"}
-        for words, more in [(["--look", "soft-roce"], {}), ([], by_environment)]:
+    def test_profile_without_mlx5_is_refused(self):
+        by_environment = {"TAGWIRE_VHCA_PROFILE": "soft-roce"}
+        for words, more in [(["--profile", "soft-roce"], {}), ([], by_environment)]:
             done = self.launch(*words, "--", "true", **more)
             self.assertEqual(done.returncode, 1)
             self.assertIn("soft-roce", done.stderr)

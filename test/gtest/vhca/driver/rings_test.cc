@@ -32,7 +32,7 @@ class VhcaRcRings : public testing::Test {
     void run() {
         do {
             world.settle();
-        } while (a.ring->look(*a.qp, world.fabric.now()));
+        } while (a.ring->poll(*a.qp, world.fabric.now()));
     }
     /// The completion of the oldest request.
     void expect_done(std::uint16_t counter, std::uint8_t opcode) {
@@ -240,7 +240,7 @@ TEST_F(VhcaRcRings, nothing_is_taken_before_the_queue_pair_may_send) {
     a.ring->reset();
     a.sends.posted = 0;
     a.sends.post(Entry(MLX5_OPCODE_NOP));
-    EXPECT_FALSE(a.ring->look(*a.qp, 0));
+    EXPECT_FALSE(a.ring->poll(*a.qp, 0));
     world.connect(*a.qp, world.b.route(), b.qp->number(), 5, 9);
     run();
     expect_done(0, MLX5_OPCODE_NOP);
@@ -266,8 +266,8 @@ TEST_F(VhcaRcRings, a_record_from_before_a_reset_posts_nothing) {
 TEST_F(VhcaFewRings, entries_stay_in_the_ring_while_the_device_has_no_room) {
     for (unsigned i = 0; i != 6; ++i)
         a.sends.post(Entry(MLX5_OPCODE_SEND).text(std::string(1, static_cast<char>('0' + i))));
-    EXPECT_TRUE(a.ring->look(*a.qp, world.fabric.now()));
-    EXPECT_FALSE(a.ring->look(*a.qp, world.fabric.now()));
+    EXPECT_TRUE(a.ring->poll(*a.qp, world.fabric.now()));
+    EXPECT_FALSE(a.ring->poll(*a.qp, world.fabric.now()));
     for (unsigned i = 0; i != 6; ++i)
         b.receive(i, 1);
     run();
@@ -319,7 +319,7 @@ TEST(VhcaDcRings, an_initiator_reaches_a_target_with_a_shared_list) {
     const auto run = [&] {
         do {
             world.settle();
-        } while (dci.ring->look(*dci.qp, world.fabric.now()));
+        } while (dci.ring->poll(*dci.qp, world.fabric.now()));
     };
     const auto small = address_vector(dct.number(), kDcKey, 1);
     const auto big = address_vector(dct.number() | MLX5_EXTENDED_UD_AV, kDcKey, 1);
@@ -385,8 +385,8 @@ class VhcaTagRings : public testing::Test {
         bool is_busy = true;
         while (is_busy) {
             world.settle();
-            is_busy = tags->look(*command, *srq, world.fabric.now());
-            is_busy = a.ring->look(*a.qp, world.fabric.now()) || is_busy;
+            is_busy = tags->poll(*command, *srq, world.fabric.now());
+            is_busy = a.ring->poll(*a.qp, world.fabric.now()) || is_busy;
         }
     }
     /// `flags`: of the segment; APPEND names the next index.
@@ -454,17 +454,17 @@ TEST_F(VhcaTagRings, a_message_goes_to_the_receive_with_its_tag) {
 }
 
 // The device's thread may lose its processor between its look at the ring and the message.
-TEST_F(VhcaTagRings, a_receive_that_was_posted_before_the_message_matches_without_a_look) {
+TEST_F(VhcaTagRings, a_receive_that_was_posted_before_the_message_matches_without_a_poll) {
     operate(kAppend, 1, 40, world.b.sge(0, 64));
     send(40, "in time");
-    a.ring->look(*a.qp, world.fabric.now());
+    a.ring->poll(*a.qp, world.fabric.now());
     world.settle();
     expect_operation(5);
     const auto cqe = at_b.polled.poll();
     ASSERT_EQ(kind_of(cqe), MLX5_CQE_RESP_SEND);
     EXPECT_EQ(cqe->app_op, 0xa);
     EXPECT_EQ(world.b.text(0, 7), "in time");
-    EXPECT_FALSE(tags->look(*command, *srq, world.fabric.now()));
+    EXPECT_FALSE(tags->poll(*command, *srq, world.fabric.now()));
 }
 
 TEST_F(VhcaTagRings, a_message_that_nothing_matches_goes_to_the_list) {

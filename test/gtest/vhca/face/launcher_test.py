@@ -76,8 +76,8 @@ class Launcher(unittest.TestCase):
         return json.loads(done.stdout)["vhca"]
 
     def test_flags_become_variables(self):
-        done = launch("run", "--no-atomics", "--look", "soft-roce", "--", "sh", "-c",
-                      "echo $TAGWIRE_VHCA_ATOMICS $TAGWIRE_VHCA_LOOK")
+        done = launch("run", "--no-atomics", "--profile", "soft-roce", "--", "sh", "-c",
+                      "echo $TAGWIRE_VHCA_ATOMICS $TAGWIRE_VHCA_PROFILE")
         self.assertEqual(done.stdout.split(), ["n", "soft-roce"])
 
     def test_info_shows_what_holds(self):
@@ -101,7 +101,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(shown["strictness"]["read data"], "in any order")
 
     def test_soft_roce_has_neither_tags_nor_a_vendor(self):
-        shown = self.info(LOOK="soft-roce", INLINE=64)
+        shown = self.info(PROFILE="soft-roce", INLINE=64)
         self.assertEqual(shown["device"]["vendor"], "0xffffff")
         self.assertEqual(shown["device"]["tag matching"], "no")
         self.assertEqual(shown["device"]["transports"], "RC UC UD")

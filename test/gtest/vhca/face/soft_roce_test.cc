@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The device that looks like soft-RoCE; the program is run with TAGWIRE_VHCA_LOOK=soft-roce.
+// The device that looks like soft-RoCE; the program is run with TAGWIRE_VHCA_PROFILE=soft-roce.
 #include <infiniband/mlx5dv.h>
 
 #include <cerrno>

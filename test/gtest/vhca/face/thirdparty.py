@@ -53,7 +53,7 @@ SECTIONS = {
     "rdma-core's own tests": [*cases.PYVERBS, *mlx5.PYVERBS],
     "Connections through rdma_cm": [*cm.RDMA_CM, *mlx5.RDMA_CM],
     "What the device does not offer": [*cases.NOT_OFFERED, *mlx5.NOT_OFFERED],
-    "The look of soft-RoCE": cases.LOOKS,
+    "The profile soft-roce": cases.PROFILES,
     "Over UDP": [*cases.UDP, *mlx5.UDP],
     "Under faults": [*cm.LOSSY, *mlx5.FAULTY],
     "Commands by ioctl": mlx5.IOCTL,

@@ -179,10 +179,10 @@ def with_gid(case):
 
 
 def as_soft_roce(case):
-    return replace(case, name=f"soft-roce_{case.name}", options=("--look", "soft-roce"))
+    return replace(case, name=f"soft-roce_{case.name}", options=("--profile", "soft-roce"))
 
 
-LOOKS = [as_soft_roce(case) for case in (
+PROFILES = [as_soft_roce(case) for case in (
     with_gid(pingpong("ibv_rc_pingpong", "-e")), perftest("send", "bw", "RC", ["--use-srq"]),
     ucp("tag_lat"))]
 
