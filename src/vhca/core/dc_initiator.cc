@@ -21,7 +21,7 @@ std::vector<DcInitiator::Stream>::iterator DcInitiator::lookup(std::uint16_t id)
 DcInitiator::Stream* DcInitiator::make(std::uint16_t id) {
     if (streams_.size() == kStreamsMax) {
         const auto idle = std::find_if(streams_.begin(), streams_.end(), [](const Stream& stream) {
-            return stream.qp->state() == IBV_QPS_RTS && stream.qp->requester().used() == 0;
+            return stream.qp->state() == IBV_QPS_RTS && stream.qp->requester().queue().used() == 0;
         });
         if (idle == streams_.end())
             return nullptr;
@@ -51,9 +51,12 @@ int DcInitiator::enqueue(const SendWork& work) {
         return ENOMEM;
     const auto found = lookup(work.stream);
     Stream* stream = found != streams_.end() ? &*found : make(work.stream);
-    const int error = stream == nullptr ? ENOMEM : stream->qp->requester().enqueue(work);
+    if (stream == nullptr)
+        return ENOMEM;
+    SendQueue& queue = stream->qp->requester().queue();
+    const int error = queue.enqueue(work);
     if (error == 0 && shares_ring) {
-        stream->qp->requester().set_ring_place(head_);
+        queue.newest().ring_place = head_;
         overwrite(head_++ - size);
     }
     return error;
@@ -62,8 +65,9 @@ int DcInitiator::enqueue(const SendWork& work) {
 void DcInitiator::overwrite(std::uint32_t ring_place) {
     for (Stream& stream : streams_) {
         Requester& requester = stream.qp->requester();
-        if (requester.has_unended() &&
-            static_cast<std::int32_t>(requester.oldest_ring_place() - ring_place) <= 0) {
+        SendQueue& queue = requester.queue();
+        if (queue.has_undone() &&
+            static_cast<std::int32_t>(queue.oldest().ring_place - ring_place) <= 0) {
             TW_LOG_ERROR(
                 "a request of stream %u of DCI %u was overwritten before it ended: a completion of "
                 "another stream had moved the tail of the DCI's ring beyond it",
@@ -75,14 +79,15 @@ void DcInitiator::overwrite(std::uint32_t ring_place) {
 
 void DcInitiator::cancel_enqueued() {
     for (Stream& stream : streams_) {
-        head_ -= stream.qp->requester().enqueued();
-        stream.qp->requester().cancel_enqueued();
+        SendQueue& queue = stream.qp->requester().queue();
+        head_ -= queue.enqueued();
+        queue.cancel_enqueued();
     }
 }
 
 void DcInitiator::ring(Time now) {
     for (Stream& stream : streams_)
-        if (stream.qp->requester().has_enqueued())
+        if (stream.qp->requester().queue().has_enqueued())
             stream.qp->ring(now);
 }
 

@@ -234,10 +234,10 @@ QueuePair* DcTarget::find_reader(Route route, std::uint32_t qpn) {
     QueuePair* idle = nullptr;
     for (QueuePair* reader : readers_) {
         const bool is_usable =
-            reader->state() == IBV_QPS_RTS && reader->requester().has_room_for_rendezvous();
+            reader->state() == IBV_QPS_RTS && reader->requester().queue().has_room_for_rendezvous();
         if (is_usable && reader->requester().goes_to(route, qpn))
             return reader;
-        if (reader->requester().used() == 0)
+        if (reader->requester().queue().used() == 0)
             idle = reader;
     }
     if (idle == nullptr)
@@ -251,7 +251,7 @@ QueuePair* DcTarget::find_reader(Route route, std::uint32_t qpn) {
         idle->adopt(idle->table_number(), IBV_QPS_RTS, attr);
         idle->requester().start(0);
     }
-    return idle != nullptr && idle->requester().has_room_for_rendezvous() ? idle : nullptr;
+    return idle != nullptr && idle->requester().queue().has_room_for_rendezvous() ? idle : nullptr;
 }
 
 QueuePair* DcTarget::new_reader() {

@@ -52,7 +52,7 @@ int QueuePair::allocate() {
         initiator_.reset(new (std::nothrow) DcInitiator(*this));
     if ((is_dct() && target_ == nullptr) || (config.dc.has_streams && initiator_ == nullptr))
         return ENOMEM;
-    const int error = requester_.allocate();
+    const int error = requester_.queue().allocate();
     return error != 0 ? error : responder_.allocate();
 }
 
@@ -75,7 +75,7 @@ int QueuePair::enqueue_send(const SendWork& work) {
     const bool is_of_device = matching_ != nullptr && !config.sends_beside_device;
     if (state_ < IBV_QPS_RTS || is_of_device) [[unlikely]]
         return EINVAL;
-    return has_streams() ? initiator_->enqueue(work) : requester_.enqueue(work);
+    return has_streams() ? initiator_->enqueue(work) : requester_.queue().enqueue(work);
 }
 
 void QueuePair::ring(Time now) {
@@ -84,7 +84,7 @@ void QueuePair::ring(Time now) {
         initiator_->ring(now);
         return;
     }
-    requester_.ring();
+    requester_.queue().ring();
     if (state_ == IBV_QPS_ERR || state_ == IBV_QPS_SQE) [[unlikely]]
         requester_.flush();
     else if (!requester_.transmit())
@@ -188,7 +188,7 @@ void QueuePair::note_drained() {
 
 void QueuePair::reset() {
     if (state_ != IBV_QPS_RESET && is_dci())
-        requester_.disconnect();
+        requester_.session().close();
     state_ = IBV_QPS_RESET;
     device.unschedule(*this);
     requester_.reset();

@@ -10,10 +10,10 @@
 // In ERR (and SQE for sends) whatever is posted completes at once with WR_FLUSH_ERR.
 //
 // DC is made of the same two machines. A DCI is a Requester that changes its peer; see
-// requester_dc.cc. One with streams owns a queue pair per stream (dc_initiator.hpp). A DCT owns one
-// per session of an initiator, of which only the Responder works, and some whose Requester reads
-// the data of rendezvous (dc_target.hpp). Completions and events of an owned queue pair are its
-// owner's.
+// initiator_session.hpp. One with streams owns a queue pair per stream (dc_initiator.hpp). A DCT
+// owns one per session of an initiator, of which only the Responder works, and some whose Requester
+// reads the data of rendezvous (dc_target.hpp). Completions and events of an owned queue pair are
+// its owner's.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ class QueuePair final : public Qp {
     void note_polled(std::uint32_t place) {
         if (owner_ != this) [[unlikely]]
             note_stream_polled(place);
-        requester_.reclaim(place);
+        requester_.queue().reclaim(place);
     }
     /// UC and UD: a send failed, later ones are flushed.
     void enter_send_error();

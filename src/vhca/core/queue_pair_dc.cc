@@ -52,7 +52,7 @@ void QueuePair::receive_as_initiator(Route from, Packet& packet) {
         requester_.receive_refusal(packet);
     } else {
         packet.opcode = static_cast<Opcode>(static_cast<unsigned>(packet.opcode) & ~kTransportMask);
-        requester_.note_answered();
+        requester_.session().note_answered();
         requester_.receive(packet);
     }
 }
@@ -63,7 +63,7 @@ void QueuePair::enter_dc_error() {
     } else if (target_ != nullptr) {
         target_->enter_error();
     } else if (is_dci()) {
-        requester_.disconnect();
+        requester_.session().close();
         if (owner_->has_streams())
             owner_->initiator_->note_failed();
     }
@@ -73,12 +73,12 @@ void QueuePair::cancel_enqueued() {
     if (has_streams())
         initiator_->cancel_enqueued();
     else
-        requester_.cancel_enqueued();
+        requester_.queue().cancel_enqueued();
 }
 
 void QueuePair::note_stream_polled(std::uint32_t place) {
     if (owner_->has_streams())
-        owner_->initiator_->note_polled(requester_.ring_place(place - 1));
+        owner_->initiator_->note_polled(requester_.queue().at(place - 1).ring_place);
 }
 
 int QueuePair::reset_stream(std::uint16_t stream) {
@@ -94,7 +94,7 @@ void QueuePair::close_session() {
 
 QueuePair* QueuePair::find_reader(std::uint32_t dctn) {
     if (owner_ == this)
-        return requester_.has_room_for_rendezvous() ? this : nullptr;
+        return requester_.queue().has_room_for_rendezvous() ? this : nullptr;
     return owner_->target_->find_reader(route_, dctn);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests as packets: what may be sent now, and how it looks.
+// Requests as packets: what may be sent now, and in which form.
 #include "vhca/core/requester.hpp"
 
 #include <algorithm>
@@ -27,18 +27,69 @@ Opcode opcode_of(ibv_wr_opcode work, bool is_first, bool is_last) {
     return static_cast<Opcode>(code);
 }
 
+/// Packet `index` of a request: what follows from the request alone. The opcode is that of RC.
+Packet packet_of(const SendRequest& request, std::uint32_t index, std::uint32_t mtu) {
+    Packet packet;
+    packet.address = request.remote_addr;
+    packet.rkey = request.rkey;
+    if (request.is_read()) {
+        const std::uint64_t offset = std::uint64_t{index} * mtu;
+        packet.opcode = Opcode::kRcReadRequest;
+        packet.address += offset;
+        packet.length = static_cast<std::uint32_t>(request.length - offset);
+    } else if (request.is_atomic()) {
+        const bool is_swap = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+        packet.opcode = is_swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd;
+        packet.swap_add = is_swap ? request.swap : request.compare_add;
+        packet.compare = is_swap ? request.compare_add : 0;
+    } else {
+        const bool is_last = index + 1 == request.packets;
+        packet.opcode = opcode_of(request.opcode, index == 0, is_last);
+        packet.solicited = is_last && (request.flags & IBV_SEND_SOLICITED) != 0;
+        packet.length = request.length;
+        packet.imm = request.imm;
+    }
+    return packet;
+}
+
 constexpr std::uint32_t kControlledQkey = 0x80000000;  // in a request: use the queue pair's own
 
 }  // namespace
 
+void Requester::reset() {
+    queue_.reset();
+    flush();
+}
+
+void Requester::start(std::uint32_t psn) {
+    una_ = sent_ = kSequenceBase + (psn & kPsnMask);
+    queue_.start(una_);
+    timer_.refill();
+}
+
+void Requester::flush() {
+    while (queue_.done() != queue_.rung())
+        queue_.complete_oldest(IBV_WC_WR_FLUSH_ERR);
+    cursor_ = queue_.rung();
+    cursor_packet_ = 0;
+    una_ = sent_ = queue_.unrung_psn();
+    data_requests_ = 0;
+    data_packets_ = 0;
+    fault_ = IBV_WC_SUCCESS;
+    timer_.stop();
+    session_.cancel_connect();
+    if (placement_ != nullptr)
+        placement_->drop();
+}
+
 bool Requester::transmit() {
-    for (unsigned budget = kPacketsPerTurn; cursor_ != rung_; --budget) {
+    for (unsigned budget = kPacketsPerTurn; cursor_ != queue_.rung(); --budget) {
         if (budget == 0)
             return false;
         const Step result = step();
         if (result != Step::kSent) {
             if (result == Step::kRefused)
-                arm_timer();  // who never gets through gives up like who never gets an answer
+                timer_.arm();  // who never gets through fails like who never gets a reply
             return result == Step::kWaits;
         }
     }
@@ -46,24 +97,20 @@ bool Requester::transmit() {
 }
 
 Requester::Step Requester::step() {
-    if (hold_ != 0 || fault_ != IBV_WC_SUCCESS) {
-        if (hold_ != kConnects || fault_ != IBV_WC_SUCCESS)
-            return Step::kWaits;
-        if (!send_connect())
-            return Step::kRefused;
-    }
-    SendRequest& request = at(cursor_);
+    if (timer_.is_paused() || fault_ != IBV_WC_SUCCESS)
+        return Step::kWaits;
+    if (session_.is_connect_due() && !session_.connect(una_))
+        return Step::kRefused;
+    SendRequest& request = queue_.at(cursor_);
     if (request.is_nop) [[unlikely]]
         return pass_nop();
     const std::uint64_t psn = request.first_psn + cursor_packet_;
     const bool is_new = psn >= sent_;
     if (is_new && cursor_packet_ == 0 && !may_start(request))
-        return hold_ == kConnects ? step() : Step::kWaits;
+        return session_.is_connect_due() ? step() : Step::kWaits;
     if (qp_.is_reliable() && !is_window_open(request, psn))
         return Step::kWaits;
-    if (request.wants_data())
-        return request.is_read() ? send_read(request, psn) : send_atomic(request, psn);
-    return send_data(request, psn);
+    return request.wants_data() ? ask_for_data(request, psn) : send_data(request, psn);
 }
 
 Requester::Step Requester::pass_nop() {
@@ -76,8 +123,8 @@ Requester::Step Requester::pass_nop() {
 
 /// Those that are passed and have nothing before them any more.
 void Requester::end_nops() {
-    while (static_cast<std::int32_t>(cursor_ - done_) > 0 && at(done_).is_nop)
-        complete_oldest(IBV_WC_SUCCESS);
+    while (static_cast<std::int32_t>(cursor_ - queue_.done()) > 0 && queue_.oldest().is_nop)
+        queue_.complete_oldest(IBV_WC_SUCCESS);
 }
 
 bool Requester::may_start(SendRequest& request) {
@@ -86,12 +133,12 @@ bool Requester::may_start(SendRequest& request) {
     if (request.needs_care && !takes_care(request))
         return false;
     if (request.packets == 1 && !request.wants_data())  // sending it checks its keys
-        return (request.flags & IBV_SEND_FENCE) == 0 || data_requests_ == 0;
+        return !request.has_fence() || data_requests_ == 0;
     if (!is_data_accessible(request)) {
         fault(IBV_WC_LOC_PROT_ERR);
         return false;
     }
-    if ((request.flags & IBV_SEND_FENCE) != 0 && data_requests_ != 0)
+    if (request.has_fence() && data_requests_ != 0)
         return false;
     if (!request.wants_data())
         return true;
@@ -99,9 +146,23 @@ bool Requester::may_start(SendRequest& request) {
            (data_packets_ == 0 || data_packets_ + request.packets <= kReadPacketsMax);
 }
 
+/// False: the request does not start now.
+bool Requester::takes_care(const SendRequest& request) {
+    if (request.refused != IBV_WC_SUCCESS) {
+        fault(request.refused);
+        return false;
+    }
+    if (session_.is_with(request))
+        return true;
+    if (cursor_ == queue_.done())
+        session_.open(request);
+    return false;
+}
+
 bool Requester::is_data_accessible(SendRequest& request) const {
     const unsigned access = request.wants_data() ? IBV_ACCESS_LOCAL_WRITE : 0;
-    return request.is_inline() || qp_.device.memory.opens(request.sges(), pd_of(request), access);
+    return request.is_inline() ||
+           qp_.device.memory.opens(request.sges(), queue_.pd_of(request), access);
 }
 
 bool Requester::is_window_open(const SendRequest& request, std::uint64_t psn) const {
@@ -110,7 +171,7 @@ bool Requester::is_window_open(const SendRequest& request, std::uint64_t psn) co
 
 void Requester::fault(ibv_wc_status status) {
     fault_ = status;
-    if (done_ == cursor_)
+    if (queue_.done() == cursor_)
         fail_oldest(status);
 }
 
@@ -128,17 +189,12 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     const std::uint64_t window = device.config.packets_ahead + data_packets_;
     const bool is_ud = qp_.config.type == IBV_QPT_UD;
 
-    Packet packet;
-    packet.opcode = qp_.opcode(opcode_of(request.opcode, cursor_packet_ == 0, is_last));
-    packet.solicited = is_last && (request.flags & IBV_SEND_SOLICITED) != 0;
+    Packet packet = packet_of(request, cursor_packet_, qp_.mtu());
+    packet.opcode = qp_.opcode(packet.opcode);
     packet.wants_ack = qp_.is_reliable() && (is_last || (psn + 1) % device.config.ack_every == 0 ||
                                              psn + 1 - una_ >= window);
     qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
-    packet.address = request.remote_addr;
-    packet.rkey = request.rkey;
-    packet.length = request.length;
-    packet.imm = request.imm;
     if (is_ud) {
         packet.qpn = request.remote_qpn;
         packet.qkey =
@@ -152,7 +208,8 @@ Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     std::byte* payload = put_headers(start, packet, bytes);
     if (request.is_inline()) {
         std::memcpy(payload, request.data() + offset, bytes);
-    } else if (!device.memory.gather(request.sges(), pd_of(request), offset, payload, bytes)) {
+    } else if (!device.memory.gather(request.sges(), queue_.pd_of(request), offset, payload,
+                                     bytes)) {
         fault(IBV_WC_LOC_PROT_ERR);
         return Step::kWaits;
     }
@@ -168,42 +225,19 @@ std::uint8_t Requester::outstanding_with(std::uint64_t psn) const {
     return static_cast<std::uint8_t>(std::min(count, kOutstandingMax));
 }
 
-Requester::Step Requester::send_read(SendRequest& request, std::uint64_t psn) {
-    const std::uint64_t offset = std::uint64_t{cursor_packet_} * qp_.mtu();
-    Packet packet;
-    packet.opcode = qp_.opcode(Opcode::kRcReadRequest);
+/// A read asks for all packets that are left, an atomic for its one.
+Requester::Step Requester::ask_for_data(SendRequest& request, std::uint64_t psn) {
+    Packet packet = packet_of(request, cursor_packet_, qp_.mtu());
+    packet.opcode = qp_.opcode(packet.opcode);
     packet.wants_ack = true;
     packet.outstanding = outstanding_with(psn);
     qp_.address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
-    packet.address = request.remote_addr + offset;
-    packet.rkey = request.rkey;
-    packet.length = static_cast<std::uint32_t>(request.length - offset);
     std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
     if (start == nullptr)
         return Step::kRefused;
     commit(qp_.route(), start, put_headers(start, packet, 0));
     note_sent(request, psn, request.packets - cursor_packet_);
-    return Step::kSent;
-}
-
-Requester::Step Requester::send_atomic(SendRequest& request, std::uint64_t psn) {
-    const bool is_swap = request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
-    Packet packet;
-    packet.opcode = qp_.opcode(is_swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd);
-    packet.wants_ack = true;
-    packet.outstanding = outstanding_with(psn);
-    qp_.address(packet);
-    packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
-    packet.address = request.remote_addr;
-    packet.rkey = request.rkey;
-    packet.swap_add = is_swap ? request.swap : request.compare_add;
-    packet.compare = is_swap ? request.compare_add : 0;
-    std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
-    if (start == nullptr)
-        return Step::kRefused;
-    commit(qp_.route(), start, put_headers(start, packet, 0));
-    note_sent(request, psn, 1);
     return Step::kSent;
 }
 
@@ -222,9 +256,9 @@ void Requester::note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t
         cursor_packet_ = 0;
     }
     if (qp_.is_reliable()) {
-        arm_timer();
+        timer_.arm();
     } else if (is_whole) {
-        complete_oldest(IBV_WC_SUCCESS);
+        queue_.complete_oldest(IBV_WC_SUCCESS);
         end_nops();
         una_ = sent_;
         if (qp_.state() == IBV_QPS_SQD)

@@ -10,19 +10,6 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr Time kMicrosecond = 1000;
-
-/// IBTA table 45: how long to wait, by the code of the responder.
-constexpr std::array<Time, 32> kRnrDelays = {
-    655'360'000, 10'000,      20'000,      30'000,     40'000,     60'000,     80'000,
-    120'000,     160'000,     240'000,     320'000,    480'000,    640'000,    960'000,
-    1'280'000,   1'920'000,   2'560'000,   3'840'000,  5'120'000,  7'680'000,  10'240'000,
-    15'360'000,  20'480'000,  30'720'000,  40'960'000, 61'440'000, 81'920'000, 122'880'000,
-    163'840'000, 245'760'000, 327'680'000, 491'520'000};
-static_assert(kRnrDelays[0] == 655'360 * kMicrosecond && kRnrDelays[31] == 491'520 * kMicrosecond);
-
-constexpr std::uint8_t kForeverRnr = 7;
-
 ibv_wc_status status_of_nak(std::uint8_t code) {
     switch (code) {
         case kNakInvalidRequest:
@@ -47,7 +34,7 @@ void Requester::receive(const Packet& packet) {
         receive_ack(packet, psn);
     else
         receive_data(packet, psn);
-    if (cursor_ != rung_)
+    if (cursor_ != queue_.rung())
         qp_.device.schedule(qp_);
 }
 
@@ -55,16 +42,16 @@ void Requester::receive(const Packet& packet) {
 bool Requester::acknowledge(std::uint64_t end) {
     const std::uint64_t before = una_;
     while (una_ < end) {
-        const SendRequest& request = at(done_);
+        const SendRequest& request = queue_.oldest();
         if (request.wants_data())
             break;
-        const std::uint64_t request_end = request.first_psn + request.packets;
+        const std::uint64_t request_end = request.end_psn();
         if (end < request_end) {
             una_ = end;
             break;
         }
         una_ = request_end;
-        complete_oldest(IBV_WC_SUCCESS);
+        queue_.complete_oldest(IBV_WC_SUCCESS);
         end_nops();
     }
     if (una_ != before)
@@ -102,30 +89,25 @@ void Requester::receive_nak(std::uint8_t code) {
         return;
     }
     ++qp_.device.counters.sequence_naks;
-    if ((hold_ & kPaused) == 0)  // else it is older than the RNR NAK
+    if (!timer_.is_paused())  // else it is older than the RNR NAK
         retry();
 }
 
 void Requester::receive_rnr(std::uint8_t timer_code) {
-    if ((hold_ & kPaused) != 0)
+    if (timer_.is_paused())
         return;
-    if (qp_.attr().rnr_retry != kForeverRnr) {
-        if (rnr_retries_left_ == 0) {
-            fail_oldest(IBV_WC_RNR_RETRY_EXC_ERR);
-            return;
-        }
-        --rnr_retries_left_;
+    if (!timer_.take_rnr_retry()) {
+        fail_oldest(IBV_WC_RNR_RETRY_EXC_ERR);
+        return;
     }
     go_back();
-    hold_ |= kPaused;
-    deadline_ = qp_.device.now + qp_.device.wait_of(kRnrDelays[timer_code]);
-    qp_.device.schedule_timer(qp_, deadline_);
+    timer_.pause(timer_code);
 }
 
 void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
     if (!acknowledge(psn) || una_ != psn)
         return;
-    SendRequest& request = at(done_);
+    SendRequest& request = queue_.oldest();
     const bool is_result = packet.opcode == Opcode::kRcAtomicAck;
     if (!(is_result ? request.is_atomic() : request.is_read())) {
         ++qp_.device.counters.malformed;
@@ -140,26 +122,21 @@ void Requester::receive_data(const Packet& packet, std::uint64_t psn) {
     }
     ++una_;
     --data_packets_;
-    if (una_ == request.first_psn + request.packets) {
+    if (una_ == request.end_psn()) {
         --data_requests_;
-        complete_oldest(IBV_WC_SUCCESS,
-                        goes_into_cqe(request) ? data : std::span<const std::byte>());
+        queue_.complete_oldest(IBV_WC_SUCCESS,
+                               queue_.goes_into_cqe(request) ? data : std::span<const std::byte>());
         end_nops();
     }
     note_progress();
 }
 
-bool Requester::goes_into_cqe(const SendRequest& request) const {
-    return request.length <= qp_.config.data_in_cqe.read && request.packets == 1 &&
-           !request.is_owned && is_signaled(request);
-}
-
 ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet,
                                    std::span<const std::byte> data) {
     if (request.is_atomic()) {
-        const bool is_taken =
-            goes_into_cqe(request) ||
-            qp_.device.memory.scatter(request.sges(), pd_of(request), 0, data.data(), data.size());
+        const bool is_taken = queue_.goes_into_cqe(request) ||
+                              qp_.device.memory.scatter(request.sges(), queue_.pd_of(request), 0,
+                                                        data.data(), data.size());
         return is_taken ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
     }
     const std::uint64_t offset = (una_ - request.first_psn) * qp_.mtu();
@@ -167,38 +144,40 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet,
     const std::uint64_t bytes = left < qp_.mtu() ? left : qp_.mtu();
     if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left))
         return IBV_WC_BAD_RESP_ERR;
-    return goes_into_cqe(request) || place(request, offset, packet) ? IBV_WC_SUCCESS
-                                                                    : IBV_WC_LOC_PROT_ERR;
+    return queue_.goes_into_cqe(request) || place(request, offset, packet) ? IBV_WC_SUCCESS
+                                                                           : IBV_WC_LOC_PROT_ERR;
 }
 
 bool Requester::place(SendRequest& request, std::uint64_t offset, const Packet& packet) {
     const MemoryTable& memory = qp_.device.memory;
     if (!qp_.device.config.shuffles_reads) [[likely]] {
-        return memory.scatter(request.sges(), pd_of(request), offset, packet.payload.data(),
+        return memory.scatter(request.sges(), queue_.pd_of(request), offset, packet.payload.data(),
                               packet.payload.size());
     }
     if (placement_ == nullptr)
         placement_ = std::make_unique<ReadPlacement>(qp_.device.random);
-    const ReadTarget to{memory, request.sges(), pd_of(request)};
+    const ReadTarget to{memory, request.sges(), queue_.pd_of(request)};
     return placement_->take(to, offset, packet.payload) &&
            (!packet.has(kIsEnd) || placement_->finish(to));
 }
 
 void Requester::note_progress() {
-    retries_left_ = qp_.attr().retry_cnt;
-    rnr_retries_left_ = qp_.attr().rnr_retry;
-    hold_ = 0;
+    timer_.refill();
+    timer_.stop();
+    session_.cancel_connect();
     // Requests that were acknowledged after going back are not sent again.
-    if (static_cast<std::int32_t>(cursor_ - done_) < 0) {
-        cursor_ = done_;
+    if (static_cast<std::int32_t>(cursor_ - queue_.done()) < 0) {
+        cursor_ = queue_.done();
         cursor_packet_ = 0;
     }
-    if (cursor_ == done_ && done_ != head_ && una_ > at(done_).first_psn + cursor_packet_)
-        cursor_packet_ = static_cast<std::uint32_t>(una_ - at(done_).first_psn);
-    deadline_ = kNever;
+    if (cursor_ == queue_.done() && queue_.has_undone()) {
+        const std::uint64_t first = queue_.oldest().first_psn;
+        if (una_ > first + cursor_packet_)
+            cursor_packet_ = static_cast<std::uint32_t>(una_ - first);
+    }
     if (una_ < sent_)
-        arm_timer();
-    if (fault_ != IBV_WC_SUCCESS && done_ == cursor_)
+        timer_.arm();
+    if (fault_ != IBV_WC_SUCCESS && queue_.done() == cursor_)
         fail_oldest(fault_);
     else if (qp_.state() == IBV_QPS_SQD && is_idle())
         qp_.note_drained();
@@ -206,51 +185,80 @@ void Requester::note_progress() {
 
 void Requester::go_back() {
     ++qp_.device.counters.retransmits;
-    cursor_ = done_;
-    cursor_packet_ = static_cast<std::uint32_t>(una_ - at(done_).first_psn);
+    cursor_ = queue_.done();
+    cursor_packet_ = static_cast<std::uint32_t>(una_ - queue_.oldest().first_psn);
     fault_ = IBV_WC_SUCCESS;  // it is found again when its turn comes
-    if (may_connect_again())
-        hold_ |= kConnects;
+    session_.connect_again();
     qp_.device.schedule(qp_);
 }
 
 void Requester::retry() {
-    if (retries_left_ == 0) {
+    if (!timer_.take_retry()) {
         fail_oldest(IBV_WC_RETRY_EXC_ERR);
         return;
     }
-    --retries_left_;
-    deadline_ = kNever;  // sending starts it anew
+    timer_.stop();  // sending starts it anew
     go_back();
 }
 
-Time Requester::next_timeout() const {
-    constexpr Time kUnit = 4096;
-    return qp_.device.now + qp_.device.wait_of(kUnit << qp_.attr().timeout);
-}
-
-void Requester::arm_timer() {
-    if (deadline_ == kNever && qp_.is_reliable() && qp_.attr().timeout != 0) {
-        deadline_ = next_timeout();
-        handed_over_ = qp_.device.wire.handed_over(qp_.route());
-        qp_.device.schedule_timer(qp_, deadline_);
-    }
-}
-
 Time Requester::run_timer() {
-    if (qp_.device.now >= deadline_) {
-        deadline_ = kNever;
-        if ((hold_ & kPaused) != 0) {
-            hold_ &= static_cast<std::uint8_t>(~kPaused);
+    switch (timer_.run()) {
+        case RetryTimer::Due::kNothing:
+            break;
+        case RetryTimer::Due::kResume:
             qp_.device.schedule(qp_);
-        } else if (!qp_.device.wire.have_left(qp_.route(), handed_over_)) {
-            deadline_ = next_timeout();
-        } else {
+            break;
+        case RetryTimer::Due::kTimeout:
             ++qp_.device.counters.timeouts;
             retry();
-        }
     }
-    return deadline_;
+    return timer_.deadline();
+}
+
+void Requester::fail_oldest(ibv_wc_status status) {
+    queue_.complete_oldest(status);
+    if (qp_.is_reliable())
+        qp_.enter_error(false);
+    else
+        qp_.enter_send_error();
+}
+
+// ---- DC ----------------------------------------------------------------------------------------
+
+void Requester::receive_refusal(const Packet& packet) {
+    if (una_ == sent_ || distance(packet.psn, una_) != 0)
+        return;
+    const auto value = static_cast<std::uint8_t>(packet.syndrome & ~kSyndromeKindMask);
+    if ((packet.syndrome & kSyndromeKindMask) == kRnrSyndrome) {
+        ++qp_.device.counters.rnr_naks;
+        timer_.refill_retries();  // the target is there, and the wait may be long
+        session_.note_no_room();
+        receive_rnr(value);
+    } else {
+        receive_nak(value);
+    }
+}
+
+void Requester::receive_inquiry(Route from, const Packet& packet, bool is_current) {
+    if (!is_current || !session_.is_open())
+        qp_.device.answer_inquiry(from, packet);  // again: the disconnect was lost
+    else if (queue_.done() != queue_.rung() || una_ != sent_)
+        static_cast<void>(session_.connect(una_));  // still in use
+    else
+        session_.close();
+}
+
+// A session begins when its first request goes, not when that is enqueued.
+bool Requester::goes_to(Route route, std::uint32_t qpn) {
+    if (!queue_.has_undone())
+        return qp_.route() == route && qp_.attr().dest_qp_num == qpn;
+    const SendRequest& newest = queue_.newest();
+    return newest.route == route && newest.remote_qpn == qpn;
+}
+
+void Requester::fail_overwritten() {
+    queue_.ring();
+    fail_oldest(IBV_WC_LOC_QP_OP_ERR);
 }
 
 }  // namespace tagwire::vhca

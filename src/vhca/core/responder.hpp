@@ -22,13 +22,6 @@ class CompletionQueue;
 struct Cqe;
 struct TagEntry;
 
-/// A rendezvous that the device carries out: it reads the data, then tells the sender.
-struct Rendezvous {
-    std::uint32_t handle = 0;  // of the receive that it fills
-    std::uint32_t length = 0;
-    bool is_solicited = false;
-};
-
 class Responder {
   public:
     explicit Responder(QueuePair& qp) : qp_(qp) {}
@@ -52,11 +45,6 @@ class Responder {
     void abandon();
     /// Sends answers. False: stopped by the wire or the budget.
     bool transmit();
-
-    /// The device's read for a rendezvous is done, or failed.
-    void finish_rendezvous(const Rendezvous& rendezvous, ibv_wc_status status);
-    /// It is not wanted any more.
-    void drop_rendezvous(const Rendezvous& rendezvous);
 
   private:
     enum class Message : std::uint8_t { kNone, kSend, kWrite };

@@ -94,7 +94,7 @@ Responder::Verdict Responder::start_rendezvous(const Packet& packet, Route from)
     const Rendezvous rendezvous{entry.handle, request.source.length(), packet.solicited};
     complete_match(packet, from, IBV_WC_TM_MATCH, IBV_WC_SUCCESS);
     tagged_ = {};  // the receive is the requester's now
-    reader->requester().enqueue_rendezvous(rendezvous, entry.sge, from, request);
+    reader->requester().queue().enqueue_rendezvous(rendezvous, entry.sge, from, request);
     return Verdict::kDone;
 }
 
@@ -166,25 +166,6 @@ void Responder::drop_tagged() {
     else if (tagged_.has_tag)
         qp_.matching()->uncount_unexpected();
     tagged_ = {};
-}
-
-void Responder::finish_rendezvous(const Rendezvous& rendezvous, ibv_wc_status status) {
-    Cqe cqe{};
-    cqe.wc.status = status;
-    cqe.wc.qp_num = qp_.owner().number();
-    cqe.wc.src_qp = qp_.attr().dest_qp_num;
-    cqe.wc.slid = static_cast<std::uint16_t>(qp_.route().node);
-    cqe.from = qp_.route();
-    cqe.is_solicited = rendezvous.is_solicited;
-    if (status == IBV_WC_SUCCESS) {
-        cqe.wc.wc_flags = IBV_WC_TM_DATA_VALID;
-        cqe.wc.byte_len = rendezvous.length;
-    }
-    qp_.matching()->complete(*qp_.matching()->find(rendezvous.handle), cqe, true);
-}
-
-void Responder::drop_rendezvous(const Rendezvous& rendezvous) {
-    qp_.matching()->drop(*qp_.matching()->find(rendezvous.handle));
 }
 
 }  // namespace tagwire::vhca

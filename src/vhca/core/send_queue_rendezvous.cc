@@ -3,7 +3,7 @@
 // matched rendezvous it holds the reads of the data and, behind a fence, the FIN to the sender.
 // Requests of the program, if it may send (QpConfig::sends_beside_device), share its order.
 //
-// The device's requests have no completions to poll, so a place is free when its request is done.
+// The device's requests have no completions to poll, so a slot is free when its request is done.
 #include <endian.h>
 
 #include <algorithm>
@@ -23,43 +23,44 @@ namespace {
 
 // It grows, since few queue pairs have many rendezvous at a time; but one may have all that a list
 // of 1023 receives takes, with a read and a FIN each.
-constexpr std::uint32_t kPlacesMin = 64, kPlacesMax = 4096;
-static_assert(std::has_single_bit(kPlacesMin) && std::has_single_bit(kPlacesMax));
+constexpr std::uint32_t kSlotsMin = 64, kSlotsMax = 4096;
+static_assert(std::has_single_bit(kSlotsMin) && std::has_single_bit(kSlotsMax));
 // The length of a rendezvous has 32 bits.
 constexpr std::uint32_t kReadsMax = 4;
 static_assert(kReadsMax * kMessageBytesMax > UINT32_MAX);
 constexpr std::size_t kDataBytes = std::max(sizeof(ibv_sge), kRendezvousBytes);
-constexpr std::size_t kStride = sizeof(SendRequest) + kDataBytes;
+constexpr std::size_t kOwnedStride = sizeof(SendRequest) + kDataBytes;
 static_assert(kDataBytes % alignof(SendRequest) == 0);
 static_assert(std::is_trivially_copyable_v<SendRequest>);
+constexpr std::uint64_t kCompletesRendezvous = 1;  // wr_id of the last read
 
 }  // namespace
 
-bool Requester::has_room_for_rendezvous() {
+bool SendQueue::has_room_for_rendezvous() {
     if (qp_.state() < IBV_QPS_RTS)
         return false;  // what is sent has no sequence number yet
-    // The queue that was made with the queue pair has other places: the first one replaces it.
-    const std::uint32_t places = stride_ >= kStride ? mask_ + 1 : 0;
-    if (places != 0 && places - (head_ - done_) > kReadsMax)
+    // The queue that was made with the queue pair has other slots: the first one replaces it.
+    const std::uint32_t slots = stride_ >= kOwnedStride ? mask_ + 1 : 0;
+    if (slots != 0 && slots - (head_ - done_) > kReadsMax)
         return true;
-    return places < kPlacesMax && grow_owned(std::max(kPlacesMin, 2 * places));
+    return slots < kSlotsMax && grow(std::max(kSlotsMin, 2 * slots));
 }
 
-bool Requester::grow_owned(std::uint32_t places) {
-    const std::size_t stride = std::max(stride_, kStride);
-    places = std::max(places, mask_ + 1);
-    std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[places * stride]);
+bool SendQueue::grow(std::uint32_t slots) {
+    const std::size_t stride = std::max(stride_, kOwnedStride);
+    slots = std::max(slots, mask_ + 1);
+    std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[slots * stride]);
     if (memory == nullptr)
         return false;
     for (std::uint32_t index = done_; index != head_; ++index)
-        std::memcpy(memory.get() + (index & (places - 1)) * stride, &at(index), stride_);
+        std::memcpy(memory.get() + (index & (slots - 1)) * stride, &at(index), stride_);
     memory_ = std::move(memory);
     stride_ = stride;
-    mask_ = places - 1;
+    mask_ = slots - 1;
     return true;
 }
 
-void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous) {
+void SendQueue::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous) {
     SendRequest& request = *new (&at(head_)) SendRequest;
     fill(request, work);
     request.is_owned = true;
@@ -67,7 +68,7 @@ void Requester::enqueue_owned(const SendWork& work, const Rendezvous& rendezvous
     ++head_;
 }
 
-void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to, Route from,
+void SendQueue::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& to, Route from,
                                    const RendezvousRequest& request) {
     const ReadHeader& source = request.source;
     const DcReadHeader& target = request.target;
@@ -83,8 +84,8 @@ void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& 
                       .dc_key = target.key(),
                       .sges = {&piece, bytes == 0 ? 0U : 1U}};
         offset += bytes;
-        // The last one tells of all.
-        read.wr_id = offset == source.length() ? kTells : 0;
+        // The last one completes all of it.
+        read.wr_id = offset == source.length() ? kCompletesRendezvous : 0;
         enqueue_owned(read, rendezvous);
     } while (offset != source.length());
 
@@ -104,16 +105,31 @@ void Requester::enqueue_rendezvous(const Rendezvous& rendezvous, const ibv_sge& 
     qp_.device.schedule(qp_);
 }
 
-void Requester::complete_owned(const SendRequest& request, ibv_wc_status status) {
+void SendQueue::complete_owned(const SendRequest& request, ibv_wc_status status) {
     free_ = done_;
-    if (request.wr_id == kTells)
-        qp_.responder().finish_rendezvous(request.rendezvous, status);
+    if (request.wr_id != kCompletesRendezvous)
+        return;
+    const Rendezvous& rendezvous = request.rendezvous;
+    Cqe cqe{};
+    cqe.wc.status = status;
+    cqe.wc.qp_num = qp_.owner().number();
+    cqe.wc.src_qp = qp_.attr().dest_qp_num;
+    cqe.wc.slid = static_cast<std::uint16_t>(qp_.route().node);
+    cqe.from = qp_.route();
+    cqe.is_solicited = rendezvous.is_solicited;
+    if (status == IBV_WC_SUCCESS) {
+        cqe.wc.wc_flags = IBV_WC_TM_DATA_VALID;
+        cqe.wc.byte_len = rendezvous.length;
+    }
+    TagMatching& matching = *qp_.matching();
+    matching.complete(*matching.find(rendezvous.handle), cqe, true);
 }
 
-void Requester::drop_owned() {
+void SendQueue::drop_owned() {
+    TagMatching& matching = *qp_.matching();
     for (std::uint32_t index = done_; index != head_; ++index)
-        if (at(index).is_owned && at(index).wr_id == kTells)
-            qp_.responder().drop_rendezvous(at(index).rendezvous);
+        if (at(index).is_owned && at(index).wr_id == kCompletesRendezvous)
+            matching.drop(*matching.find(at(index).rendezvous.handle));
 }
 
 }  // namespace tagwire::vhca

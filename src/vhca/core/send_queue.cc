@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The send queue: posting, completing, flushing.
+#include "vhca/core/send_queue.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -48,7 +49,7 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 
 }  // namespace
 
-int Requester::allocate() {
+int SendQueue::allocate() {
     const ibv_qp_cap& cap = qp_.config.cap;
     // The device's own requests for a tag-matching SRQ access memory of the SRQ's domain.
     pd_ = owned_pd_ = qp_.config.pd;
@@ -57,13 +58,13 @@ int Requester::allocate() {
     const std::size_t data =
         std::max<std::size_t>(cap.max_send_sge * sizeof(ibv_sge), cap.max_inline_data);
     stride_ = sizeof(SendRequest) + ((data + 15) & ~std::size_t{15});
-    const std::uint32_t places = std::bit_ceil(std::max(cap.max_send_wr, 1U));
-    mask_ = places - 1;
-    memory_.reset(new (std::nothrow) std::byte[places * stride_]);
+    const std::uint32_t slots = std::bit_ceil(std::max(cap.max_send_wr, 1U));
+    mask_ = slots - 1;
+    memory_.reset(new (std::nothrow) std::byte[slots * stride_]);
     return memory_ == nullptr ? ENOMEM : 0;
 }
 
-int Requester::check(const SendWork& work) const {
+int SendQueue::check(const SendWork& work) const {
     const ibv_qp_cap& cap = qp_.config.cap;
     if (head_ - free_ == cap.max_send_wr) [[unlikely]]
         return ENOMEM;
@@ -81,7 +82,7 @@ int Requester::check(const SendWork& work) const {
     return 0;
 }
 
-ibv_wc_status Requester::find_fault(const SendRequest& request) const {
+ibv_wc_status SendQueue::find_fault(const SendRequest& request) const {
     if (request.wants_data()) {
         if (qp_.attr().max_rd_atomic == 0)
             return IBV_WC_LOC_QP_OP_ERR;
@@ -93,7 +94,7 @@ ibv_wc_status Requester::find_fault(const SendRequest& request) const {
     return IBV_WC_SUCCESS;
 }
 
-void Requester::fill(SendRequest& request, const SendWork& work) {
+void SendQueue::fill(SendRequest& request, const SendWork& work) {
     const std::uint64_t length = total_bytes(work.sges);
     request.wr_id = work.wr_id;
     request.first_psn = next_psn_;
@@ -136,7 +137,7 @@ void Requester::fill(SendRequest& request, const SendWork& work) {
     }
 }
 
-int Requester::enqueue(const SendWork& work) {
+int SendQueue::enqueue(const SendWork& work) {
     if (const int error = check(work); error != 0) [[unlikely]]
         return error;
     fill(*new (&at(head_)) SendRequest, work);
@@ -144,18 +145,23 @@ int Requester::enqueue(const SendWork& work) {
     return 0;
 }
 
-void Requester::cancel_enqueued() {
+void SendQueue::cancel_enqueued() {
     if (head_ != rung_) {
         next_psn_ = at(rung_).first_psn;
         head_ = rung_;
     }
 }
 
-bool Requester::is_signaled(const SendRequest& request) const {
+bool SendQueue::is_signaled(const SendRequest& request) const {
     return qp_.config.signals_all || (request.flags & IBV_SEND_SIGNALED) != 0;
 }
 
-void Requester::complete_oldest(ibv_wc_status status, std::span<const std::byte> data) {
+bool SendQueue::goes_into_cqe(const SendRequest& request) const {
+    return request.length <= qp_.config.data_in_cqe.read && request.packets == 1 &&
+           !request.is_owned && is_signaled(request);
+}
+
+void SendQueue::complete_oldest(ibv_wc_status status, std::span<const std::byte> data) {
     const SendRequest& request = at(done_++);
     if (qp_.device.config.frees_when_completed || qp_.config.keeps_places)
         free_ = done_;
@@ -183,46 +189,10 @@ void Requester::complete_oldest(ibv_wc_status status, std::span<const std::byte>
     cq.publish(*cqe);
 }
 
-void Requester::fail_oldest(ibv_wc_status status) {
-    complete_oldest(status);
-    if (qp_.is_reliable())
-        qp_.enter_error(false);
-    else
-        qp_.enter_send_error();
-}
-
-void Requester::fail_overwritten() {
-    ring();
-    fail_oldest(IBV_WC_LOC_QP_OP_ERR);
-}
-
-void Requester::flush() {
-    while (done_ != rung_)
-        complete_oldest(IBV_WC_WR_FLUSH_ERR);
-    cursor_ = rung_;
-    cursor_packet_ = 0;
-    una_ = sent_ = rung_ == head_ ? next_psn_ : at(rung_).first_psn;
-    data_requests_ = 0;
-    data_packets_ = 0;
-    fault_ = IBV_WC_SUCCESS;
-    hold_ = 0;
-    deadline_ = kNever;
-    if (placement_ != nullptr)
-        placement_->drop();
-}
-
-void Requester::reset() {
+void SendQueue::reset() {
     if (qp_.matching() != nullptr)
         drop_owned();
-    rung_ = head_ = done_;
-    flush();
-    free_ = done_ = cursor_ = rung_ = head_ = 0;
-}
-
-void Requester::start(std::uint32_t psn) {
-    una_ = sent_ = next_psn_ = kSequenceBase + (psn & kPsnMask);
-    retries_left_ = qp_.attr().retry_cnt;
-    rnr_retries_left_ = qp_.attr().rnr_retry;
+    free_ = done_ = rung_ = head_ = 0;
 }
 
 }  // namespace tagwire::vhca

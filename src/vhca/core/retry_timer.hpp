@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A retry timer says when a requester sends again, and how often it may.
+//
+//   stopped --arm()---> waits for an acknowledgement --> kTimeout
+//           --pause()-> paused: the peer was not ready (RNR) --> kResume
+//
+// (1) The acknowledgement timeout does not run before the packets have left the machine.
+// (2) Every answer that brings progress refills both budgets; a budget that is empty ends the
+//     request.
+#pragma once
+
+#include <cstdint>
+
+#include "vhca/core/wire.hpp"
+
+namespace tagwire::vhca {
+
+class QueuePair;
+
+class RetryTimer {
+  public:
+    enum class Due : std::uint8_t { kNothing, kResume, kTimeout };
+
+    explicit RetryTimer(QueuePair& qp) : qp_(qp) {}
+
+    /// Starts the acknowledgement timeout, unless the timer runs.
+    void arm();
+    /// Nothing is sent until the delay of this code is over (IBTA table 45).
+    void pause(std::uint8_t rnr_code);
+    void stop() {
+        deadline_ = kNever;
+        is_paused_ = false;
+    }
+    [[nodiscard]] bool is_paused() const { return is_paused_; }
+    [[nodiscard]] Due run();
+    [[nodiscard]] Time deadline() const { return deadline_; }
+
+    // ---- Budgets
+    void refill();
+    void refill_retries();
+    /// False: none is left.
+    [[nodiscard]] bool take_retry();
+    [[nodiscard]] bool take_rnr_retry();
+
+  private:
+    void start_timeout();
+
+    QueuePair& qp_;
+    Time deadline_ = kNever;
+    std::uint64_t handed_over_ = 0;  // packets that the wire had when the timeout began
+    std::uint8_t retries_left_ = 0, rnr_retries_left_ = 0;
+    bool is_paused_ = false;
+};
+
+}  // namespace tagwire::vhca
