@@ -124,7 +124,7 @@ void DcTarget::open(Route from, const Packet& packet, Context& context) {
     QueuePair* qp = context.qp.get();
     context.session = packet.qkey;
     const auto reads = static_cast<std::uint8_t>(packet.length >> 16 & 0xff);
-    if (qp == nullptr || qp->responder().set_data_requests_max(reads) != 0) {
+    if (qp == nullptr || qp->responder().replies().set_requests_max(reads) != 0) {
         context.qp = nullptr;
         move_to(closed_, context);
         return;

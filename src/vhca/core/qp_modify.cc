@@ -187,7 +187,8 @@ int QueuePair::modify(const ibv_qp_attr& attr, int mask, Route route, Time now) 
     }
     device.now = now;
     if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
-        if (const int error = responder_.set_data_requests_max(attr.max_dest_rd_atomic); error != 0)
+        if (const int error = responder_.replies().set_requests_max(attr.max_dest_rd_atomic);
+            error != 0)
             return error;
     }
     take_values(attr, mask, route);

@@ -143,8 +143,8 @@ void QueuePair::receive(Route from, Packet& packet) {
 }
 
 bool QueuePair::run() {
-    const bool answered = responder_.transmit();
-    return requester_.transmit() && answered;
+    const bool is_replied = responder_.replies().transmit();
+    return requester_.transmit() && is_replied;
 }
 
 Time QueuePair::run_timer() {
@@ -160,7 +160,7 @@ bool QueuePair::uses(const CompletionQueue& cq) const {
            (matching_ != nullptr && &matching_->cq() == &cq);
 }
 
-void QueuePair::enter_error(bool keep_answers) {
+void QueuePair::enter_error(bool keep_replies) {
     if (state_ == IBV_QPS_ERR)
         return;
     state_ = IBV_QPS_ERR;
@@ -168,8 +168,8 @@ void QueuePair::enter_error(bool keep_answers) {
         enter_dc_error();
     requester_.flush();
     responder_.flush();
-    if (!keep_answers)
-        responder_.drop_answers();
+    if (!keep_replies)
+        responder_.replies().drop();
     if (config.srq != nullptr && owner_ == this)
         report(IBV_EVENT_QP_LAST_WQE_REACHED);
 }

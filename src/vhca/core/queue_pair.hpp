@@ -66,8 +66,8 @@ class QueuePair final : public Qp {
     void retire();
 
     // ---- For the two machines
-    /// To ERR. `keep_answers`: the responder still tells the peer why.
-    void enter_error(bool keep_answers);
+    /// To ERR. `keep_replies`: the responder still tells the peer why.
+    void enter_error(bool keep_replies);
     void report(ibv_event_type type);
     /// Polled was the completion of the send before `place`.
     void note_polled(std::uint32_t place) {

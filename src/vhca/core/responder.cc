@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests of the peer: in which order they are accepted, sends and writes.
+// Requests of the peer: in which order they are accepted and executed.
 #include "vhca/core/responder.hpp"
 
 #include <cerrno>
@@ -38,10 +38,7 @@ void Responder::reset() {
         own_receives_->drop_posted();
     message_ = Message::kNone;
     is_nak_sent_ = false;
-    msn_ = 0;
-    drop_answers();
-    data_.reset();
-    data_max_ = data_head_ = 0;
+    replies_.reset();
 }
 
 void Responder::start(std::uint32_t psn) {
@@ -88,7 +85,7 @@ void Responder::receive_reliable(const Packet& packet, Route from) {
     if (ahead > 0) {
         if (!is_nak_sent_) {
             is_nak_sent_ = true;
-            answer(kNakSyndrome | kNakSequence, expected_);
+            replies_.acknowledge(kNakSyndrome | kNakSequence, expected_);
         }
         return;
     }
@@ -97,8 +94,8 @@ void Responder::receive_reliable(const Packet& packet, Route from) {
         return;
     }
     is_nak_sent_ = false;
-    if (has_answer_ && syndrome_ != kAckSyndrome)
-        answer(kAckSyndrome, expected_ - 1);  // what the NAK asked for is here
+    if (replies_.has_nak())
+        replies_.acknowledge(kAckSyndrome, expected_ - 1);  // what the NAK asked for is here
     const Verdict verdict = execute(packet, from);
     if (verdict != Verdict::kDone) [[unlikely]] {
         refuse(verdict, from);
@@ -106,9 +103,19 @@ void Responder::receive_reliable(const Packet& packet, Route from) {
     }
     ++expected_;
     if (packet.has(kIsEnd))
-        msn_ = (msn_ + 1) & kPsnMask;
+        replies_.count_message();
     if (packet.wants_ack && packet.has(kHasPayload))
-        answer(kAckSyndrome, expected_ - 1);
+        replies_.acknowledge(kAckSyndrome, expected_ - 1);
+}
+
+void Responder::receive_duplicate(const Packet& packet) {
+    ++qp_.device.counters.duplicates;
+    if (!packet.has(kHasPayload)) {
+        replies_.repeat(packet,
+                        expected_ - static_cast<std::uint32_t>(-distance(packet.psn, expected_)));
+    } else if (!replies_.has_acknowledgement()) {
+        replies_.acknowledge(kAckSyndrome, expected_ - 1);
+    }
 }
 
 /// A lost packet loses its message; the receive that it was for serves the next one.
@@ -210,12 +217,6 @@ Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
     return Verdict::kDone;
 }
 
-bool Responder::goes_into_cqe(const Packet& packet) const {
-    const std::size_t most = qp_.config.data_in_cqe.received;
-    return most != 0 && packet.payload.size() <= most && packet.has(kIsStart) &&
-           packet.has(kIsEnd) && qp_.matching() == nullptr;
-}
-
 Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     const MemoryTable& memory = qp_.device.memory;
     if (packet.has(kIsStart)) {
@@ -256,89 +257,59 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     return Verdict::kDone;
 }
 
-/// One that an earlier message left is used first.
-bool Responder::take_receive() {
-    if (receive_ == ReceiveQueue::kNone) {
-        auto* srq = static_cast<SharedReceiveQueue*>(qp_.config.srq);
-        receive_ = srq != nullptr ? srq->take() : receives_->take();
+Responder::Verdict Responder::execute_read(const Packet& packet) {
+    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0)
+        return Verdict::kAccess;
+    if (packet.length > kMessageBytesMax)
+        return Verdict::kInvalid;
+    if (packet.length != 0 && !qp_.device.memory.opens(packet.rkey, qp_.config.pd, packet.address,
+                                                       packet.length, IBV_ACCESS_REMOTE_READ)) {
+        return Verdict::kAccess;
     }
-    return receive_ != ReceiveQueue::kNone;
+    const std::uint32_t packets = packets_of(packet.length, qp_.mtu());
+    if (!replies_.add(packet, expected_, packets))
+        return Verdict::kInvalid;
+    expected_ += packets - 1;  // the caller adds one
+    return Verdict::kDone;
 }
 
-void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Route from,
-                                 std::span<const std::byte> data) {
-    const std::uint32_t place = receive_;
-    receive_ = ReceiveQueue::kNone;
-    Cqe* cqe = cq_->claim();
-    if (cqe == nullptr) [[unlikely]] {
-        receives_->release(place);
-        tagged_ = {};
-        return;
+Responder::Verdict Responder::execute_atomic(const Packet& packet) {
+    if (!qp_.device.config.has_atomics)
+        return Verdict::kInvalid;
+    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+        return Verdict::kAccess;
+    if (packet.address % sizeof(std::uint64_t) != 0)
+        return Verdict::kInvalid;
+    if (qp_.device.memory.resolve(packet.rkey, qp_.config.pd, packet.address, sizeof(std::uint64_t),
+                                  IBV_ACCESS_REMOTE_ATOMIC) == nullptr) {
+        return Verdict::kAccess;
     }
-    *cqe = {};
-    cqe->wc.wr_id = receives_->at(place).wr_id;
-    cqe->wc.status = status;
-    cqe->wc.opcode = IBV_WC_RECV;
-    cqe->wc.qp_num = qp_.number();
-    cqe->time = qp_.device.now;
-    cqe->from = from;
-    cqe->qp = &qp_.owner();
-    cqe->from_queue = receives_;
-    cqe->place = place;
-    cqe->is_solicited = status != IBV_WC_SUCCESS || packet->solicited;
-    cqe->data = data;
-    if (packet != nullptr) {
-        describe(*cqe, *packet, from);
-        cqe->wc.opcode = packet->has(kIsWrite) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
-        cqe->wc.byte_len = static_cast<std::uint32_t>(offset_);
-    }
-    if (qp_.matching() != nullptr) [[unlikely]]
-        complete_untagged(*cqe);
-    cq_->publish(*cqe);
-}
-
-void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
-    const bool is_ud = qp_.config.type == IBV_QPT_UD;
-    cqe.wc.imm_data = packet.imm;  // or invalidated_rkey, which is in the same place
-    cqe.wc.wc_flags = (packet.has(kHasImm) ? unsigned{IBV_WC_WITH_IMM} : 0U) |
-                      (packet.has(kHasIeth) ? unsigned{IBV_WC_WITH_INV} : 0U);
-    if (is_ud && qp_.device.grh != nullptr)
-        cqe.wc.wc_flags |= unsigned{IBV_WC_GRH};
-    cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.attr().dest_qp_num;
-    cqe.wc.slid = static_cast<std::uint16_t>(from.node);
-}
-
-/// The message under way has a receive, tagged or not, and that ends here.
-void Responder::fail_message(ibv_wc_status status, Route from) {
-    if (tagged_.entry != nullptr)
-        fail_tagged(status, from);
-    else
-        complete_receive(status, nullptr, from);
+    return replies_.add(packet, expected_, 1) ? Verdict::kDone : Verdict::kInvalid;
 }
 
 void Responder::refuse(Verdict verdict, Route from) {
     switch (verdict) {
         case Verdict::kNotReady:
             is_nak_sent_ = true;
-            answer(kRnrSyndrome | qp_.attr().min_rnr_timer, expected_);
+            replies_.acknowledge(kRnrSyndrome | qp_.attr().min_rnr_timer, expected_);
             return;
         case Verdict::kReceiveTooShort:
             fail_message(IBV_WC_LOC_LEN_ERR, from);
-            answer(kNakSyndrome | kNakInvalidRequest, expected_);
+            replies_.acknowledge(kNakSyndrome | kNakInvalidRequest, expected_);
             qp_.enter_error(true);
             return;
         case Verdict::kReceiveFault:
             fail_message(IBV_WC_LOC_PROT_ERR, from);
-            answer(kNakSyndrome | kNakRemoteOperation, expected_);
+            replies_.acknowledge(kNakSyndrome | kNakRemoteOperation, expected_);
             qp_.enter_error(true);
             return;
         case Verdict::kAccess:
-            answer(kNakSyndrome | kNakRemoteAccess, expected_);
+            replies_.acknowledge(kNakSyndrome | kNakRemoteAccess, expected_);
             qp_.enter_error(true);
             qp_.report(IBV_EVENT_QP_ACCESS_ERR);
             return;
         default:
-            answer(kNakSyndrome | kNakInvalidRequest, expected_);
+            replies_.acknowledge(kNakSyndrome | kNakInvalidRequest, expected_);
             qp_.enter_error(true);
             qp_.report(IBV_EVENT_QP_REQ_ERR);
     }
