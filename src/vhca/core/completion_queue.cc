@@ -46,7 +46,7 @@ Completion completion_of(const Cqe& cqe) {
             .tm_tag = cqe.tm_tag,
             .tm_priv = cqe.tm_priv,
             .tm_count = cqe.tm_count,
-            .qp_user = cqe.qp != nullptr ? cqe.qp->owner().user() : nullptr,
+            .qp_user = cqe.qp != nullptr ? cqe.qp->dc().owner().user() : nullptr,
             .tag_srq_user = cqe.tag_srq_user,
             .is_solicited = cqe.is_solicited,
             .data = cqe.data};

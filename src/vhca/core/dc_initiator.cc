@@ -39,9 +39,9 @@ DcInitiator::Stream* DcInitiator::make(std::uint16_t id) {
 }
 
 void DcInitiator::start(QueuePair& qp, std::size_t index) {
-    qp.adopt(dci_.number(), dci_.state(), dci_.attr());
-    qp.set_peer({}, 0, {0, static_cast<std::uint8_t>(index)});
-    qp.requester().start(dci_.attr().sq_psn);
+    qp.adopt(dci_.number(), dci_.state(), dci_.context().attr());
+    qp.context().set_peer({}, 0, {0, static_cast<std::uint8_t>(index)});
+    qp.requester().start(dci_.context().attr().sq_psn);
 }
 
 int DcInitiator::enqueue(const SendWork& work) {

@@ -22,12 +22,6 @@ namespace tagwire::vhca {
 
 class QueuePair;
 
-/// Destination of a DC queue pair's packets, in addition to route and number.
-struct DcPeer {
-    std::uint32_t session = 0;
-    std::uint8_t stream = 0;
-};
-
 class DcInitiator {
   public:
     static constexpr std::size_t kStreamsMax = 256;

@@ -43,7 +43,7 @@ void DcTarget::close_all() {
 }
 
 void DcTarget::receive(Route from, Packet& packet) {
-    from.service = dct_.route().service;  // of responses, and of reads for tag matching
+    from.service = dct_.context().route().service;  // of responses, and of reads for tag matching
     const Key key{from.node, packet.source_qpn | std::uint32_t{packet.stream} << 24};
     Context* context = newest_;
     if (context == nullptr || !(context->key == key)) {
@@ -100,7 +100,8 @@ void DcTarget::connect(Route from, const Packet& packet, Context* context) {
         return;
     }
     const unsigned mtu = packet.length >> 24, reads = packet.length >> 16 & 0xff;
-    if (mtu < IBV_MTU_256 || mtu > dct_.attr().path_mtu || reads > device.config.rd_atom_max) {
+    if (mtu < IBV_MTU_256 || mtu > dct_.context().attr().path_mtu ||
+        reads > device.config.rd_atom_max) {
         refuse(from, packet, kNakSyndrome | kNakInvalidRequest);
         return;
     }
@@ -129,10 +130,10 @@ void DcTarget::open(Route from, const Packet& packet, Context& context) {
         move_to(closed_, context);
         return;
     }
-    ibv_qp_attr attr = dct_.attr();
+    ibv_qp_attr attr = dct_.context().attr();
     attr.path_mtu = static_cast<ibv_mtu>(packet.length >> 24);
     qp->adopt(dct_.number(), IBV_QPS_RTR, attr);
-    qp->set_peer(from, packet.source_qpn, {packet.qkey, packet.stream});
+    qp->context().set_peer(from, packet.source_qpn, {packet.qkey, packet.stream});
     qp->responder().start(packet.psn);
     context.asked_since = 0;
     move_to(open_, context);
@@ -196,12 +197,12 @@ void DcTarget::inquire(Context& context) {
     context.asked_since = context.asked_since == 0 ? dct_.device.now : context.asked_since;
     Packet packet;
     packet.opcode = Opcode::kDcInquire;
-    context.qp->address(packet);
-    send(context.qp->route(), packet);
+    context.qp->context().address(packet);
+    send(context.qp->context().route(), packet);
 }
 
 std::uint8_t DcTarget::busy() const {
-    return kRnrSyndrome | dct_.attr().min_rnr_timer;
+    return kRnrSyndrome | dct_.context().attr().min_rnr_timer;
 }
 
 void DcTarget::refuse(Route to, const Packet& packet, std::uint8_t syndrome) {
@@ -244,7 +245,7 @@ QueuePair* DcTarget::find_reader(Route route, std::uint32_t qpn) {
         idle = readers_.size() == kReadersMax ? nullptr : new_reader();
     if (idle != nullptr && idle->state() != IBV_QPS_RTS) {
         constexpr std::uint8_t kTimeout = 14, kRetries = 7;
-        ibv_qp_attr attr = dct_.attr();
+        ibv_qp_attr attr = dct_.context().attr();
         attr.timeout = kTimeout;
         attr.retry_cnt = attr.rnr_retry = kRetries;
         attr.max_rd_atomic = dct_.device.config.rd_atom_max;

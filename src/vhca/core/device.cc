@@ -57,7 +57,7 @@ Device::Impl::Impl(const DeviceConfig& config_, Wire& wire_, EventSink& sink_, s
 Device::Impl::~Impl() {
     // Whoever owns others deletes them.
     qps.for_each([](QueuePair& qp) {
-        if (&qp.owner() == &qp)
+        if (!qp.dc().is_owned())
             delete &qp;
     });
     srqs.for_each([](SharedReceiveQueue& srq) { delete &srq; });
@@ -160,7 +160,7 @@ void Device::Impl::settle_broken() {
         broken.pop_back();
         sink.cq_error(*cq);
         qps.for_each([cq](QueuePair& qp) {
-            if (&qp.owner() == &qp && qp.uses(*cq) && qp.state() != IBV_QPS_RESET) {
+            if (!qp.dc().is_owned() && qp.uses(*cq) && qp.state() != IBV_QPS_RESET) {
                 qp.enter_error(false);
                 qp.report(IBV_EVENT_QP_FATAL);
             }

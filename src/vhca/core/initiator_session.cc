@@ -6,14 +6,14 @@
 namespace tagwire::vhca {
 
 bool InitiatorSession::is_with(const SendRequest& request) const {
-    return is_open_ && request.route == qp_.route() &&
-           request.remote_qpn == qp_.attr().dest_qp_num && request.dc_key == key_;
+    return is_open_ && request.route == qp_.context().route() &&
+           request.remote_qpn == qp_.context().attr().dest_qp_num && request.dc_key == key_;
 }
 
 void InitiatorSession::open(const SendRequest& request) {
     close();
-    const DcPeer peer{qp_.device.new_session(), qp_.peer().stream};
-    qp_.set_peer(request.route, request.remote_qpn, peer);
+    const DcPeer peer{qp_.device.new_session(), qp_.context().peer().stream};
+    qp_.context().set_peer(request.route, request.remote_qpn, peer);
     key_ = request.dc_key;
     began_ = qp_.device.now;
     is_open_ = true;
@@ -23,11 +23,11 @@ void InitiatorSession::open(const SendRequest& request) {
 bool InitiatorSession::connect(std::uint64_t psn) {
     Packet packet;
     packet.opcode = Opcode::kDcConnect;
-    qp_.address(packet);
+    qp_.context().address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     packet.address = key_;
-    packet.length = connect_word(qp_.attr().path_mtu, qp_.attr().max_rd_atomic);
-    if (!qp_.device.send_short(qp_.route(), packet))
+    packet.length = connect_word(qp_.context().attr().path_mtu, qp_.context().attr().max_rd_atomic);
+    if (!qp_.device.send_short(qp_.context().route(), packet))
         return false;
     is_connect_due_ = false;
     return true;
@@ -41,8 +41,9 @@ void InitiatorSession::close() {
     is_open_ = is_answered_ = false;
     Packet packet;
     packet.opcode = Opcode::kDcDisconnect;
-    qp_.address(packet);
-    qp_.device.send_short(qp_.route(), packet);  // lost: the target asks when it needs the room
+    qp_.context().address(packet);
+    qp_.device.send_short(qp_.context().route(),
+                          packet);  // lost: the target asks when it needs the room
 }
 
 /// A target that gave our place away would take a request for a new one: not after it may have.

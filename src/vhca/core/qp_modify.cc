@@ -117,64 +117,7 @@ const Masks* masks_of(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to) {
     return nullptr;
 }
 
-constexpr unsigned kAccessFlags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                  IBV_ACCESS_MW_BIND | unsigned{IBV_ACCESS_OPTIONAL_RANGE};
-
 }  // namespace
-
-int QueuePair::check_values(const ibv_qp_attr& attr, int mask) const {
-    const DeviceConfig& limits = device.config;
-    const auto exceeds = [mask](int bit, bool is_bad) { return (mask & bit) != 0 && is_bad; };
-    const auto is_port = [&limits](unsigned port) { return port >= 1 && port <= limits.ports; };
-    const bool is_bad =
-        exceeds(IBV_QP_CUR_STATE, attr.cur_qp_state != state_) ||
-        exceeds(IBV_QP_PKEY_INDEX, attr.pkey_index != 0) ||
-        exceeds(IBV_QP_PORT, !is_port(attr.port_num)) ||
-        exceeds(IBV_QP_AV, !is_port(attr.ah_attr.port_num)) ||
-        exceeds(IBV_QP_ALT_PATH, attr.alt_port_num > limits.ports) ||
-        exceeds(IBV_QP_ACCESS_FLAGS, (attr.qp_access_flags & ~kAccessFlags) != 0) ||
-        exceeds(IBV_QP_PATH_MTU,
-                attr.path_mtu < IBV_MTU_256 || attr.path_mtu > limits.active_mtu) ||
-        exceeds(IBV_QP_DEST_QPN, attr.dest_qp_num > kQpnMask) ||
-        exceeds(IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic > limits.rd_atom_max) ||
-        exceeds(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic > limits.rd_atom_max) ||
-        exceeds(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer > 31) ||
-        exceeds(IBV_QP_TIMEOUT, attr.timeout > 31) ||
-        exceeds(IBV_QP_RETRY_CNT, attr.retry_cnt > 7) ||
-        exceeds(IBV_QP_RNR_RETRY, attr.rnr_retry > 7) ||
-        exceeds(IBV_QP_PATH_MIG_STATE, attr.path_mig_state > IBV_MIG_ARMED);
-    return is_bad ? EINVAL : 0;
-}
-
-void QueuePair::take_values(const ibv_qp_attr& attr, int mask, Route route) {
-    const auto take = [mask](int bit, auto& to, const auto& from) {
-        if ((mask & bit) != 0)
-            to = from;
-    };
-    take(IBV_QP_PKEY_INDEX, attr_.pkey_index, attr.pkey_index);
-    take(IBV_QP_PORT, attr_.port_num, attr.port_num);
-    take(IBV_QP_QKEY, attr_.qkey, attr.qkey);
-    take(IBV_QP_ACCESS_FLAGS, attr_.qp_access_flags, attr.qp_access_flags);
-    take(IBV_QP_AV, attr_.ah_attr, attr.ah_attr);
-    take(IBV_QP_AV, route_, route);
-    take(IBV_QP_PATH_MTU, attr_.path_mtu, attr.path_mtu);
-    take(IBV_QP_PATH_MTU, mtu_bytes_, 128U << attr.path_mtu);
-    take(IBV_QP_DEST_QPN, attr_.dest_qp_num, attr.dest_qp_num);
-    take(IBV_QP_RQ_PSN, attr_.rq_psn, attr.rq_psn & kPsnMask);
-    take(IBV_QP_SQ_PSN, attr_.sq_psn, attr.sq_psn & kPsnMask);
-    take(IBV_QP_MAX_DEST_RD_ATOMIC, attr_.max_dest_rd_atomic, attr.max_dest_rd_atomic);
-    take(IBV_QP_MAX_QP_RD_ATOMIC, attr_.max_rd_atomic, attr.max_rd_atomic);
-    take(IBV_QP_MIN_RNR_TIMER, attr_.min_rnr_timer, attr.min_rnr_timer);
-    take(IBV_QP_TIMEOUT, attr_.timeout, attr.timeout);
-    take(IBV_QP_RETRY_CNT, attr_.retry_cnt, attr.retry_cnt);
-    take(IBV_QP_RNR_RETRY, attr_.rnr_retry, attr.rnr_retry);
-    take(IBV_QP_PATH_MIG_STATE, attr_.path_mig_state, attr.path_mig_state);
-    take(IBV_QP_ALT_PATH, attr_.alt_ah_attr, attr.alt_ah_attr);
-    take(IBV_QP_ALT_PATH, attr_.alt_port_num, attr.alt_port_num);
-    take(IBV_QP_ALT_PATH, attr_.alt_pkey_index, attr.alt_pkey_index);
-    take(IBV_QP_ALT_PATH, attr_.alt_timeout, attr.alt_timeout);
-}
 
 int QueuePair::modify(const ibv_qp_attr& attr, int mask, Route route, Time now) {
     const ibv_qp_state next = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : state_;
@@ -182,16 +125,19 @@ int QueuePair::modify(const ibv_qp_attr& attr, int mask, Route route, Time now) 
                                                        : masks_of(config.type, state_, next);
     const int given = mask & ~IBV_QP_STATE;
     if (masks == nullptr || (given & masks->required) != masks->required ||
-        (given & ~(masks->required | masks->optional)) != 0 || check_values(attr, mask) != 0) {
+        (given & ~(masks->required | masks->optional)) != 0 ||
+        QpContext::check(attr, mask, device.config) != 0) {
         return EINVAL;
     }
+    if ((mask & IBV_QP_CUR_STATE) != 0 && attr.cur_qp_state != state_)
+        return EINVAL;
     device.now = now;
     if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) {
         if (const int error = responder_.replies().set_requests_max(attr.max_dest_rd_atomic);
             error != 0)
             return error;
     }
-    take_values(attr, mask, route);
+    context_.set(attr, mask, route);
     change_state(next, attr, mask);
     device.settle();
     return 0;
@@ -207,12 +153,12 @@ void QueuePair::change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mas
             enter_error(false);
             return;
         case IBV_QPS_RTR:
-            number_ = table_number_;
-            responder_.start(attr_.rq_psn);
+            context_.set_number(table_number_);
+            responder_.start(context_.attr().rq_psn);
             break;
         case IBV_QPS_RTS:
             if (before == IBV_QPS_RTR)
-                requester_.start(attr_.sq_psn);
+                requester_.start(context_.attr().sq_psn);
             else
                 device.schedule(*this);
             break;

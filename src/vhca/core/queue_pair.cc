@@ -8,37 +8,19 @@
 
 namespace tagwire::vhca {
 
-namespace {
-
-unsigned transport_of(ibv_qp_type type) {
-    switch (type) {
-        case IBV_QPT_RC:
-            return kTransportRc;
-        case IBV_QPT_UC:
-            return kTransportUc;
-        case IBV_QPT_DRIVER:
-            return kTransportDc;
-        default:
-            return kTransportUd;
-    }
-}
-
-}  // namespace
-
 QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_, QueuePair* owner)
     : Qp(config_.user),
       device(device_),
       config(config_),
-      transport_(static_cast<std::uint8_t>(transport_of(config_.type))),
-      is_reliable_(config_.type == IBV_QPT_RC || config_.type == IBV_QPT_DRIVER),
-      owner_(owner == nullptr ? this : owner),
+      context_(config_.type),
+      dc_(*this, owner),
       requester_(*this),
       responder_(*this) {
     if (config.srq != nullptr) {
         config.cap.max_recv_wr = config.cap.max_recv_sge = 0;
         matching_ = static_cast<SharedReceiveQueue*>(config.srq)->matching();
     }
-    if ((matching_ != nullptr && !config.sends_beside_device) || is_dct())
+    if ((matching_ != nullptr && !config.sends_beside_device) || config.dc.kind == DcKind::kTarget)
         config.cap = {};
     reset();
 }
@@ -46,18 +28,19 @@ QueuePair::QueuePair(Device::Impl& device_, const QpConfig& config_, QueuePair* 
 QueuePair::~QueuePair() = default;
 
 int QueuePair::allocate() {
-    if (is_dct())
-        target_.reset(new (std::nothrow) DcTarget(*this));
-    else if (config.dc.has_streams)
-        initiator_.reset(new (std::nothrow) DcInitiator(*this));
-    if ((is_dct() && target_ == nullptr) || (config.dc.has_streams && initiator_ == nullptr))
-        return ENOMEM;
+    if (const int error = dc_.allocate(); error != 0)
+        return error;
     const int error = requester_.queue().allocate();
     return error != 0 ? error : responder_.allocate();
 }
 
+void QueuePair::set_number(std::uint32_t number) {
+    table_number_ = number;
+    context_.set_number(config.dc.kind == DcKind::kTarget ? 0 : number);
+}
+
 void QueuePair::query(ibv_qp_attr* attr) const {
-    *attr = attr_;
+    *attr = context_.attr();
     attr->qp_state = state_;
     attr->cur_qp_state = state_;
     attr->cap = config.cap;
@@ -75,13 +58,14 @@ int QueuePair::enqueue_send(const SendWork& work) {
     const bool is_of_device = matching_ != nullptr && !config.sends_beside_device;
     if (state_ < IBV_QPS_RTS || is_of_device) [[unlikely]]
         return EINVAL;
-    return has_streams() ? initiator_->enqueue(work) : requester_.queue().enqueue(work);
+    DcInitiator* streams = dc_.streams();
+    return streams != nullptr ? streams->enqueue(work) : requester_.queue().enqueue(work);
 }
 
 void QueuePair::ring(Time now) {
     device.now = now;
-    if (has_streams()) [[unlikely]] {
-        initiator_->ring(now);
+    if (dc_.streams() != nullptr) [[unlikely]] {
+        dc_.streams()->ring(now);
         return;
     }
     requester_.queue().ring();
@@ -90,6 +74,18 @@ void QueuePair::ring(Time now) {
     else if (!requester_.transmit())
         device.schedule(*this);
     device.settle();
+}
+
+void QueuePair::cancel_enqueued() {
+    if (DcInitiator* streams = dc_.streams(); streams != nullptr)
+        streams->cancel_enqueued();
+    else
+        requester_.queue().cancel_enqueued();
+}
+
+int QueuePair::reset_stream(std::uint16_t stream) {
+    DcInitiator* streams = dc_.streams();
+    return streams != nullptr && state_ == IBV_QPS_RTS ? streams->reset_stream(stream) : EINVAL;
 }
 
 int QueuePair::post_recv(const RecvWork& work) {
@@ -114,18 +110,18 @@ void QueuePair::flush_source(Time now) {
 }
 
 bool QueuePair::is_for_us(Route from, const Packet& packet) const {
-    if (packet.transport() != transport_of(config.type) || packet.pkey != kDefaultPkey ||
-        transport_ == kTransportDc) {
+    if (packet.transport() != context_.transport() || packet.pkey != kDefaultPkey ||
+        context_.transport() == kTransportDc) {
         return false;
     }
     const bool receives = state_ >= IBV_QPS_RTR && state_ <= IBV_QPS_SQE;
-    return receives && (config.type == IBV_QPT_UD || from == route_);
+    return receives && (config.type == IBV_QPT_UD || from == context_.route());
 }
 
 void QueuePair::receive(Route from, Packet& packet) {
     if (!is_for_us(from, packet)) [[unlikely]] {
         if (config.dc.kind != DcKind::kNone && packet.transport() == kTransportDc) {
-            receive_dc(from, packet);
+            dc_.receive(from, packet);
             return;
         }
         ++device.counters.misaddressed;
@@ -152,7 +148,7 @@ Time QueuePair::run_timer() {
 }
 
 void QueuePair::report(ibv_event_type type) {
-    device.late.tell(type, *owner_, device.now);
+    device.late.tell(type, dc_.owner(), device.now);
 }
 
 bool QueuePair::uses(const CompletionQueue& cq) const {
@@ -165,12 +161,12 @@ void QueuePair::enter_error(bool keep_replies) {
         return;
     state_ = IBV_QPS_ERR;
     if (config.dc.kind != DcKind::kNone) [[unlikely]]
-        enter_dc_error();
+        dc_.enter_error();
     requester_.flush();
     responder_.flush();
     if (!keep_replies)
         responder_.replies().drop();
-    if (config.srq != nullptr && owner_ == this)
+    if (config.srq != nullptr && !dc_.is_owned())
         report(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
@@ -187,26 +183,36 @@ void QueuePair::note_drained() {
 }
 
 void QueuePair::reset() {
-    if (state_ != IBV_QPS_RESET && is_dci())
+    if (state_ != IBV_QPS_RESET && config.dc.kind == DcKind::kInitiator)
         requester_.session().close();
     state_ = IBV_QPS_RESET;
     device.unschedule(*this);
     requester_.reset();
     responder_.reset();
-    attr_ = {};
-    attr_.path_mtu = device.config.active_mtu;
-    mtu_bytes_ = 128U << device.config.active_mtu;
+    context_.reset(device.config.active_mtu);
     communicates_ = tells_drained_ = false;
 }
 
 void QueuePair::retire() {
-    if (has_streams())
-        initiator_->reset();
-    if (target_ != nullptr)
-        target_->close_all();
+    dc_.retire();
     reset();
     static_cast<CompletionQueue*>(config.send_cq)->purge(*this);
     static_cast<CompletionQueue*>(config.recv_cq)->purge(*this);
+}
+
+// ---- For the owner of an owned queue pair ------------------------------------------------------
+
+void QueuePair::adopt(std::uint32_t number, ibv_qp_state state, const ibv_qp_attr& attr) {
+    context_.set_number(number);
+    context_.copy(attr);
+    state_ = state;
+}
+
+void QueuePair::close_session() {
+    device.unschedule(*this);
+    responder_.abandon();
+    responder_.reset();
+    state_ = IBV_QPS_RESET;
 }
 
 }  // namespace tagwire::vhca

@@ -9,21 +9,17 @@
 //
 // In ERR (and SQE for sends) whatever is posted completes at once with WR_FLUSH_ERR.
 //
-// DC is made of the same two machines. A DCI is a Requester that changes its peer; see
-// initiator_session.hpp. One with streams owns a queue pair per stream (dc_initiator.hpp). A DCT
-// owns one per session of an initiator, of which only the Responder works, and some whose Requester
-// reads the data of rendezvous (dc_target.hpp). Completions and events of an owned queue pair are
-// its owner's.
+// DC is made of the same two machines, see dc_role.hpp.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
 #include "ucs/datastruct/queue.hpp"
-#include "vhca/core/dc_initiator.hpp"
-#include "vhca/core/dc_target.hpp"
+#include "vhca/core/dc_role.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/core/packet.hpp"
+#include "vhca/core/qp_context.hpp"
 #include "vhca/core/requester.hpp"
 #include "vhca/core/responder.hpp"
 
@@ -47,7 +43,7 @@ class QueuePair final : public Qp {
     int post_recv(const RecvWork& work) override;
     void flush_source(Time now) override;
     int reset_stream(std::uint16_t stream) override;
-    [[nodiscard]] std::uint32_t number() const override { return number_; }
+    [[nodiscard]] std::uint32_t number() const override { return context_.number(); }
     [[nodiscard]] ibv_qp_state state() const override { return state_; }
     [[nodiscard]] ibv_qp_type type() const override { return config.type; }
     [[nodiscard]] const ibv_qp_cap& cap() const override { return config.cap; }
@@ -71,8 +67,8 @@ class QueuePair final : public Qp {
     void report(ibv_event_type type);
     /// Polled was the completion of the send before `place`.
     void note_polled(std::uint32_t place) {
-        if (owner_ != this) [[unlikely]]
-            note_stream_polled(place);
+        if (dc_.is_owned()) [[unlikely]]
+            dc_.note_polled(place);
         requester_.queue().reclaim(place);
     }
     /// UC and UD: a send failed, later ones are flushed.
@@ -81,42 +77,18 @@ class QueuePair final : public Qp {
     void note_drained();
 
     // ---- DC
-    /// Itself, unless another one owns it.
-    [[nodiscard]] QueuePair& owner() const { return *owner_; }
-    [[nodiscard]] bool is_dci() const { return config.dc.kind == DcKind::kInitiator; }
-    [[nodiscard]] bool is_dct() const { return config.dc.kind == DcKind::kTarget; }
-    [[nodiscard]] DcTarget* target() const { return target_.get(); }
-    [[nodiscard]] const DcPeer& peer() const { return peer_; }
-    /// Packets go there from now on, and come from there.
-    void set_peer(Route route, std::uint32_t qpn, const DcPeer& peer);
+    [[nodiscard]] DcRole& dc() { return dc_; }
     /// For an owned queue pair: the owner sets its number, state and attributes.
     void adopt(std::uint32_t number, ibv_qp_state state, const ibv_qp_attr& attr);
-    /// The queue pair to read the data of a rendezvous request that came here (over DC, from the
-    /// DCT with that number); nullptr if there is no room.
-    [[nodiscard]] QueuePair* find_reader(std::uint32_t dctn);
     /// A session of a DCT ends: what it was receiving goes back, nobody is answered.
     void close_session();
 
+    [[nodiscard]] QpContext& context() { return context_; }
     [[nodiscard]] Requester& requester() { return requester_; }
     [[nodiscard]] Responder& responder() { return responder_; }
     /// The tag matching of its SRQ, or nullptr. If there is one, the device sends, not the program.
     [[nodiscard]] TagMatching* matching() const { return matching_; }
     [[nodiscard]] bool uses(const CompletionQueue& cq) const;
-    [[nodiscard]] const ibv_qp_attr& attr() const { return attr_; }
-    [[nodiscard]] Route route() const { return route_; }
-    [[nodiscard]] std::uint32_t mtu() const { return mtu_bytes_; }
-    [[nodiscard]] bool is_reliable() const { return is_reliable_; }
-    /// The opcode of this transport for one that is given for RC.
-    [[nodiscard]] Opcode opcode(Opcode rc) const {
-        return static_cast<Opcode>(transport_ | static_cast<unsigned>(rc));
-    }
-    /// From us to the peer.
-    void address(Packet& packet) const {
-        packet.qpn = attr_.dest_qp_num;
-        packet.source_qpn = number_;
-        packet.qkey = peer_.session;
-        packet.stream = peer_.stream;
-    }
 
     Device::Impl& device;
     QpConfig config;  // cap: what was granted
@@ -124,30 +96,16 @@ class QueuePair final : public Qp {
 
   private:
     [[nodiscard]] bool is_for_us(Route from, const Packet& packet) const;
-    [[nodiscard]] int check_values(const ibv_qp_attr& attr, int mask) const;
-    void take_values(const ibv_qp_attr& attr, int mask, Route route);
     void change_state(ibv_qp_state next, const ibv_qp_attr& attr, int mask);
     void reset();
-    void receive_dc(Route from, Packet& packet);
-    void receive_as_initiator(Route from, Packet& packet);
-    void enter_dc_error();
-    void note_stream_polled(std::uint32_t place);
-    [[nodiscard]] bool has_streams() const { return initiator_ != nullptr; }
 
-    std::uint32_t number_ = 0, table_number_ = 0;
-    std::uint32_t mtu_bytes_ = 256;
-    DcPeer peer_;
-    std::uint8_t transport_;
-    bool is_reliable_;
+    std::uint32_t table_number_ = 0;
     ibv_qp_state state_ = IBV_QPS_RESET;
     bool communicates_ = false;   // COMM_EST was reported
     bool tells_drained_ = false;  // SQD: IBV_EVENT_SQ_DRAINED is wanted
-    Route route_;
     TagMatching* matching_ = nullptr;
-    QueuePair* owner_;
-    std::unique_ptr<DcInitiator> initiator_;  // of a DCI with streams
-    std::unique_ptr<DcTarget> target_;        // of a DCT
-    ibv_qp_attr attr_{};
+    QpContext context_;
+    DcRole dc_;
     Requester requester_;
     Responder responder_;
 };

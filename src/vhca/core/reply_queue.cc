@@ -43,7 +43,7 @@ void ReplyQueue::drop() {
 }
 
 void ReplyQueue::acknowledge(std::uint8_t syndrome, std::uint64_t psn) {
-    if (!qp_.is_reliable())
+    if (!qp_.context().is_reliable())
         return;
     has_ack_ = true;
     syndrome_ = syndrome;
@@ -121,7 +121,7 @@ void ReplyQueue::repeat(const Packet& packet, std::uint64_t psn) {
             continue;
         const auto from = static_cast<std::uint32_t>(psn - request.psn);
         if (packet.opcode != request.opcode ||
-            packet.address != request.address + std::uint64_t{from} * qp_.mtu()) {
+            packet.address != request.address + std::uint64_t{from} * qp_.context().mtu()) {
             return;
         }
         if (!request.is_active) {
@@ -147,7 +147,7 @@ bool ReplyQueue::transmit() {
 }
 
 void ReplyQueue::commit(const std::byte* start, const std::byte* end) {
-    qp_.device.wire.commit(qp_.route(), static_cast<std::size_t>(end - start));
+    qp_.device.wire.commit(qp_.context().route(), static_cast<std::size_t>(end - start));
     ++qp_.device.counters.packets_sent;
 }
 
@@ -169,19 +169,21 @@ void ReplyQueue::note_replied(DataRequest& request) {
 }
 
 bool ReplyQueue::transmit_read(DataRequest& request) {
-    const std::uint64_t offset = std::uint64_t{request.next} * qp_.mtu();
-    const auto bytes =
-        static_cast<std::size_t>(std::min<std::uint64_t>(qp_.mtu(), request.length - offset));
+    const std::uint64_t offset = std::uint64_t{request.next} * qp_.context().mtu();
+    const auto bytes = static_cast<std::size_t>(
+        std::min<std::uint64_t>(qp_.context().mtu(), request.length - offset));
     const bool is_last = request.next + 1 == request.packets;
     const bool is_first = request.next == request.first;
     Packet packet;
-    packet.opcode = qp_.opcode(is_last ? (is_first ? Opcode::kRcReadOnly : Opcode::kRcReadLast)
-                                       : (is_first ? Opcode::kRcReadFirst : Opcode::kRcReadMiddle));
-    qp_.address(packet);
+    packet.opcode =
+        qp_.context().opcode(is_last ? (is_first ? Opcode::kRcReadOnly : Opcode::kRcReadLast)
+                                     : (is_first ? Opcode::kRcReadFirst : Opcode::kRcReadMiddle));
+    qp_.context().address(packet);
     packet.psn = static_cast<std::uint32_t>((request.psn + request.next) & kPsnMask);
     packet.syndrome = kAckSyndrome;
     packet.msn = msn_;
-    std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, bytes));
+    std::byte* start =
+        qp_.device.wire.claim(qp_.context().route(), packet_bytes(packet.opcode, bytes));
     if (start == nullptr)
         return false;
     std::byte* payload = put_headers(start, packet, bytes);
@@ -211,13 +213,13 @@ bool ReplyQueue::transmit_atomic(DataRequest& request) {
         return true;
     }
     Packet packet;
-    packet.opcode = qp_.opcode(Opcode::kRcAtomicAck);
-    qp_.address(packet);
+    packet.opcode = qp_.context().opcode(Opcode::kRcAtomicAck);
+    qp_.context().address(packet);
     packet.psn = static_cast<std::uint32_t>(request.psn & kPsnMask);
     packet.syndrome = kAckSyndrome;
     packet.msn = msn_;
     packet.original = request.original;
-    std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
+    std::byte* start = qp_.device.wire.claim(qp_.context().route(), packet_bytes(packet.opcode, 0));
     if (start == nullptr)
         return false;
     commit(start, put_headers(start, packet, 0));
@@ -227,12 +229,12 @@ bool ReplyQueue::transmit_atomic(DataRequest& request) {
 
 bool ReplyQueue::transmit_acknowledgement() {
     Packet packet;
-    packet.opcode = qp_.opcode(Opcode::kRcAck);
-    qp_.address(packet);
+    packet.opcode = qp_.context().opcode(Opcode::kRcAck);
+    qp_.context().address(packet);
     packet.psn = static_cast<std::uint32_t>(ack_psn_ & kPsnMask);
     packet.syndrome = syndrome_;
     packet.msn = msn_;
-    std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
+    std::byte* start = qp_.device.wire.claim(qp_.context().route(), packet_bytes(packet.opcode, 0));
     if (start == nullptr)
         return false;
     commit(start, put_headers(start, packet, 0));

@@ -108,7 +108,7 @@ Requester::Step Requester::step() {
     const bool is_new = psn >= sent_;
     if (is_new && cursor_packet_ == 0 && !may_start(request))
         return session_.is_connect_due() ? step() : Step::kWaits;
-    if (qp_.is_reliable() && !is_window_open(request, psn))
+    if (qp_.context().is_reliable() && !is_window_open(request, psn))
         return Step::kWaits;
     return request.wants_data() ? ask_for_data(request, psn) : send_data(request, psn);
 }
@@ -142,7 +142,7 @@ bool Requester::may_start(SendRequest& request) {
         return false;
     if (!request.wants_data())
         return true;
-    return data_requests_ < qp_.attr().max_rd_atomic &&
+    return data_requests_ < qp_.context().attr().max_rd_atomic &&
            (data_packets_ == 0 || data_packets_ + request.packets <= kReadPacketsMax);
 }
 
@@ -182,26 +182,27 @@ void Requester::commit(Route to, const std::byte* start, const std::byte* end) {
 
 Requester::Step Requester::send_data(SendRequest& request, std::uint64_t psn) {
     Device::Impl& device = qp_.device;
-    const std::uint64_t offset = std::uint64_t{cursor_packet_} * qp_.mtu();
-    const auto bytes =
-        static_cast<std::size_t>(std::min<std::uint64_t>(qp_.mtu(), request.length - offset));
+    const std::uint64_t offset = std::uint64_t{cursor_packet_} * qp_.context().mtu();
+    const auto bytes = static_cast<std::size_t>(
+        std::min<std::uint64_t>(qp_.context().mtu(), request.length - offset));
     const bool is_last = cursor_packet_ + 1 == request.packets;
     const std::uint64_t window = device.config.packets_ahead + data_packets_;
     const bool is_ud = qp_.config.type == IBV_QPT_UD;
 
-    Packet packet = packet_of(request, cursor_packet_, qp_.mtu());
-    packet.opcode = qp_.opcode(packet.opcode);
-    packet.wants_ack = qp_.is_reliable() && (is_last || (psn + 1) % device.config.ack_every == 0 ||
-                                             psn + 1 - una_ >= window);
-    qp_.address(packet);
+    Packet packet = packet_of(request, cursor_packet_, qp_.context().mtu());
+    packet.opcode = qp_.context().opcode(packet.opcode);
+    packet.wants_ack =
+        qp_.context().is_reliable() &&
+        (is_last || (psn + 1) % device.config.ack_every == 0 || psn + 1 - una_ >= window);
+    qp_.context().address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
     if (is_ud) {
         packet.qpn = request.remote_qpn;
-        packet.qkey =
-            (request.remote_qkey & kControlledQkey) != 0 ? qp_.attr().qkey : request.remote_qkey;
+        packet.qkey = (request.remote_qkey & kControlledQkey) != 0 ? qp_.context().attr().qkey
+                                                                   : request.remote_qkey;
     }
 
-    const Route to = is_ud ? request.route : qp_.route();
+    const Route to = is_ud ? request.route : qp_.context().route();
     std::byte* start = device.wire.claim(to, packet_bytes(packet.opcode, bytes));
     if (start == nullptr)
         return Step::kRefused;
@@ -227,16 +228,16 @@ std::uint8_t Requester::outstanding_with(std::uint64_t psn) const {
 
 /// A read asks for all packets that are left, an atomic for its one.
 Requester::Step Requester::ask_for_data(SendRequest& request, std::uint64_t psn) {
-    Packet packet = packet_of(request, cursor_packet_, qp_.mtu());
-    packet.opcode = qp_.opcode(packet.opcode);
+    Packet packet = packet_of(request, cursor_packet_, qp_.context().mtu());
+    packet.opcode = qp_.context().opcode(packet.opcode);
     packet.wants_ack = true;
     packet.outstanding = outstanding_with(psn);
-    qp_.address(packet);
+    qp_.context().address(packet);
     packet.psn = static_cast<std::uint32_t>(psn & kPsnMask);
-    std::byte* start = qp_.device.wire.claim(qp_.route(), packet_bytes(packet.opcode, 0));
+    std::byte* start = qp_.device.wire.claim(qp_.context().route(), packet_bytes(packet.opcode, 0));
     if (start == nullptr)
         return Step::kRefused;
-    commit(qp_.route(), start, put_headers(start, packet, 0));
+    commit(qp_.context().route(), start, put_headers(start, packet, 0));
     note_sent(request, psn, request.packets - cursor_packet_);
     return Step::kSent;
 }
@@ -255,7 +256,7 @@ void Requester::note_sent(SendRequest& request, std::uint64_t psn, std::uint32_t
         ++cursor_;
         cursor_packet_ = 0;
     }
-    if (qp_.is_reliable()) {
+    if (qp_.context().is_reliable()) {
         timer_.arm();
     } else if (is_whole) {
         queue_.complete_oldest(IBV_WC_SUCCESS);

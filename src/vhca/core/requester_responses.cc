@@ -139,9 +139,9 @@ ibv_wc_status Requester::take_data(SendRequest& request, const Packet& packet,
                                                         data.data(), data.size());
         return is_taken ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
     }
-    const std::uint64_t offset = (una_ - request.first_psn) * qp_.mtu();
+    const std::uint64_t offset = (una_ - request.first_psn) * qp_.context().mtu();
     const std::uint64_t left = request.length - offset;
-    const std::uint64_t bytes = left < qp_.mtu() ? left : qp_.mtu();
+    const std::uint64_t bytes = left < qp_.context().mtu() ? left : qp_.context().mtu();
     if (packet.payload.size() != bytes || packet.has(kIsEnd) != (bytes == left))
         return IBV_WC_BAD_RESP_ERR;
     return queue_.goes_into_cqe(request) || place(request, offset, packet) ? IBV_WC_SUCCESS
@@ -217,7 +217,7 @@ Time Requester::run_timer() {
 
 void Requester::fail_oldest(ibv_wc_status status) {
     queue_.complete_oldest(status);
-    if (qp_.is_reliable())
+    if (qp_.context().is_reliable())
         qp_.enter_error(false);
     else
         qp_.enter_send_error();
@@ -251,7 +251,7 @@ void Requester::receive_inquiry(Route from, const Packet& packet, bool is_curren
 // A session begins when its first request goes, not when that is enqueued.
 bool Requester::goes_to(Route route, std::uint32_t qpn) {
     if (!queue_.has_undone())
-        return qp_.route() == route && qp_.attr().dest_qp_num == qpn;
+        return qp_.context().route() == route && qp_.context().attr().dest_qp_num == qpn;
     const SendRequest& newest = queue_.newest();
     return newest.route == route && newest.remote_qpn == qpn;
 }

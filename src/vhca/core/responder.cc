@@ -135,8 +135,9 @@ void Responder::receive_uc(const Packet& packet, Route from) {
 }
 
 void Responder::receive_ud(const Packet& packet, Route from) {
-    const ibv_qp_attr& attr = qp_.attr();
-    if (packet.qkey != attr.qkey || packet.payload.size() > qp_.mtu() || attr.port_num != 1) {
+    const ibv_qp_attr& attr = qp_.context().attr();
+    if (packet.qkey != attr.qkey || packet.payload.size() > qp_.context().mtu() ||
+        attr.port_num != 1) {
         ++qp_.device.counters.misaddressed;
         return;
     }
@@ -170,8 +171,8 @@ bool Responder::is_well_formed(const Packet& packet) const {
         return true;
     const std::size_t bytes = packet.payload.size();
     if (!packet.has(kIsEnd))
-        return bytes == qp_.mtu();
-    return bytes <= qp_.mtu() && (is_start || bytes != 0);
+        return bytes == qp_.context().mtu();
+    return bytes <= qp_.context().mtu() && (is_start || bytes != 0);
 }
 
 Responder::Verdict Responder::execute(const Packet& packet, Route from) {
@@ -220,7 +221,7 @@ Responder::Verdict Responder::fill_receive(const Packet& packet, Route from) {
 Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
     const MemoryTable& memory = qp_.device.memory;
     if (packet.has(kIsStart)) {
-        if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 ||
+        if ((qp_.context().attr().qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 ||
             (packet.length != 0 && !memory.opens(packet.rkey, qp_.config.pd, packet.address,
                                                  packet.length, IBV_ACCESS_REMOTE_WRITE))) {
             return Verdict::kAccess;
@@ -258,7 +259,7 @@ Responder::Verdict Responder::execute_write(const Packet& packet, Route from) {
 }
 
 Responder::Verdict Responder::execute_read(const Packet& packet) {
-    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0)
+    if ((qp_.context().attr().qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0)
         return Verdict::kAccess;
     if (packet.length > kMessageBytesMax)
         return Verdict::kInvalid;
@@ -266,7 +267,7 @@ Responder::Verdict Responder::execute_read(const Packet& packet) {
                                                        packet.length, IBV_ACCESS_REMOTE_READ)) {
         return Verdict::kAccess;
     }
-    const std::uint32_t packets = packets_of(packet.length, qp_.mtu());
+    const std::uint32_t packets = packets_of(packet.length, qp_.context().mtu());
     if (!replies_.add(packet, expected_, packets))
         return Verdict::kInvalid;
     expected_ += packets - 1;  // the caller adds one
@@ -276,7 +277,7 @@ Responder::Verdict Responder::execute_read(const Packet& packet) {
 Responder::Verdict Responder::execute_atomic(const Packet& packet) {
     if (!qp_.device.config.has_atomics)
         return Verdict::kInvalid;
-    if ((qp_.attr().qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+    if ((qp_.context().attr().qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0)
         return Verdict::kAccess;
     if (packet.address % sizeof(std::uint64_t) != 0)
         return Verdict::kInvalid;
@@ -291,7 +292,7 @@ void Responder::refuse(Verdict verdict, Route from) {
     switch (verdict) {
         case Verdict::kNotReady:
             is_nak_sent_ = true;
-            replies_.acknowledge(kRnrSyndrome | qp_.attr().min_rnr_timer, expected_);
+            replies_.acknowledge(kRnrSyndrome | qp_.context().attr().min_rnr_timer, expected_);
             return;
         case Verdict::kReceiveTooShort:
             fail_message(IBV_WC_LOC_LEN_ERR, from);

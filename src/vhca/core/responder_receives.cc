@@ -37,7 +37,7 @@ void Responder::complete_receive(ibv_wc_status status, const Packet* packet, Rou
     cqe->wc.qp_num = qp_.number();
     cqe->time = qp_.device.now;
     cqe->from = from;
-    cqe->qp = &qp_.owner();
+    cqe->qp = &qp_.dc().owner();
     cqe->from_queue = receives_;
     cqe->place = place;
     cqe->is_solicited = status != IBV_WC_SUCCESS || packet->solicited;
@@ -59,7 +59,7 @@ void Responder::describe(Cqe& cqe, const Packet& packet, Route from) const {
                       (packet.has(kHasIeth) ? unsigned{IBV_WC_WITH_INV} : 0U);
     if (is_ud && qp_.device.grh != nullptr)
         cqe.wc.wc_flags |= unsigned{IBV_WC_GRH};
-    cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.attr().dest_qp_num;
+    cqe.wc.src_qp = is_ud ? packet.source_qpn : qp_.context().attr().dest_qp_num;
     cqe.wc.slid = static_cast<std::uint16_t>(from.node);
 }
 

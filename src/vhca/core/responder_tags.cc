@@ -53,7 +53,7 @@ Responder::Verdict Responder::match(const Packet& packet) {
         }
         tagged_.request = read_rendezvous(packet.payload);
         if (!is_dc || qp_.device.config.has_dc_rendezvous) {
-            tagged_.reader = qp_.find_reader(tagged_.request.target.dctn());
+            tagged_.reader = qp_.dc().find_reader(tagged_.request.target.dctn());
             if (tagged_.reader == nullptr)
                 return Verdict::kNotReady;  // even if software would have to carry it out
         }

@@ -25,16 +25,16 @@ constexpr std::uint8_t kForeverRnr = 7;
 }  // namespace
 
 void RetryTimer::arm() {
-    if (deadline_ == kNever && qp_.is_reliable() && qp_.attr().timeout != 0) {
+    if (deadline_ == kNever && qp_.context().is_reliable() && qp_.context().attr().timeout != 0) {
         start_timeout();
-        handed_over_ = qp_.device.wire.handed_over(qp_.route());
+        handed_over_ = qp_.device.wire.handed_over(qp_.context().route());
         qp_.device.schedule_timer(qp_, deadline_);
     }
 }
 
 void RetryTimer::start_timeout() {
     constexpr Time kUnit = 4096;
-    deadline_ = qp_.device.now + qp_.device.wait_of(kUnit << qp_.attr().timeout);
+    deadline_ = qp_.device.now + qp_.device.wait_of(kUnit << qp_.context().attr().timeout);
 }
 
 void RetryTimer::pause(std::uint8_t rnr_code) {
@@ -50,7 +50,7 @@ RetryTimer::Due RetryTimer::run() {
         stop();
         return Due::kResume;
     }
-    if (!qp_.device.wire.have_left(qp_.route(), handed_over_)) {
+    if (!qp_.device.wire.have_left(qp_.context().route(), handed_over_)) {
         start_timeout();
         return Due::kNothing;
     }
@@ -60,11 +60,11 @@ RetryTimer::Due RetryTimer::run() {
 
 void RetryTimer::refill() {
     refill_retries();
-    rnr_retries_left_ = qp_.attr().rnr_retry;
+    rnr_retries_left_ = qp_.context().attr().rnr_retry;
 }
 
 void RetryTimer::refill_retries() {
-    retries_left_ = qp_.attr().retry_cnt;
+    retries_left_ = qp_.context().attr().retry_cnt;
 }
 
 bool RetryTimer::take_retry() {
@@ -75,7 +75,7 @@ bool RetryTimer::take_retry() {
 }
 
 bool RetryTimer::take_rnr_retry() {
-    if (qp_.attr().rnr_retry == kForeverRnr)
+    if (qp_.context().attr().rnr_retry == kForeverRnr)
         return true;
     if (rnr_retries_left_ == 0)
         return false;

@@ -84,12 +84,12 @@ int SendQueue::check(const SendWork& work) const {
 
 ibv_wc_status SendQueue::find_fault(const SendRequest& request) const {
     if (request.wants_data()) {
-        if (qp_.attr().max_rd_atomic == 0)
+        if (qp_.context().attr().max_rd_atomic == 0)
             return IBV_WC_LOC_QP_OP_ERR;
         if (request.is_atomic() && request.length != sizeof(std::uint64_t))
             return IBV_WC_LOC_LEN_ERR;
     }
-    if (qp_.config.type == IBV_QPT_UD && request.length > qp_.mtu())
+    if (qp_.config.type == IBV_QPT_UD && request.length > qp_.context().mtu())
         return IBV_WC_LOC_LEN_ERR;
     return IBV_WC_SUCCESS;
 }
@@ -116,12 +116,13 @@ void SendQueue::fill(SendRequest& request, const SendWork& work) {
     request.refused = work.refused != IBV_WC_SUCCESS ? work.refused
                       : length > length_max          ? IBV_WC_LOC_LEN_ERR
                                                      : find_fault(request);
-    request.needs_care = request.refused != IBV_WC_SUCCESS || qp_.is_dci();
+    request.needs_care =
+        request.refused != IBV_WC_SUCCESS || qp_.config.dc.kind == DcKind::kInitiator;
     const bool is_single = request.is_atomic() || request.refused != IBV_WC_SUCCESS;
     request.packets = work.is_nop ? 0
-                      : is_single || request.length <= qp_.mtu()
+                      : is_single || request.length <= qp_.context().mtu()
                           ? 1
-                          : packets_of(request.length, qp_.mtu());
+                          : packets_of(request.length, qp_.context().mtu());
     next_psn_ += request.packets;
     request.sge_count = static_cast<std::uint16_t>(work.sges.size());
     if (!request.is_inline()) {

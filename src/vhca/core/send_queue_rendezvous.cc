@@ -112,10 +112,10 @@ void SendQueue::complete_owned(const SendRequest& request, ibv_wc_status status)
     const Rendezvous& rendezvous = request.rendezvous;
     Cqe cqe{};
     cqe.wc.status = status;
-    cqe.wc.qp_num = qp_.owner().number();
-    cqe.wc.src_qp = qp_.attr().dest_qp_num;
-    cqe.wc.slid = static_cast<std::uint16_t>(qp_.route().node);
-    cqe.from = qp_.route();
+    cqe.wc.qp_num = qp_.dc().owner().number();
+    cqe.wc.src_qp = qp_.context().attr().dest_qp_num;
+    cqe.wc.slid = static_cast<std::uint16_t>(qp_.context().route().node);
+    cqe.from = qp_.context().route();
     cqe.is_solicited = rendezvous.is_solicited;
     if (status == IBV_WC_SUCCESS) {
         cqe.wc.wc_flags = IBV_WC_TM_DATA_VALID;
