@@ -19,6 +19,9 @@
 
 namespace tagwire::vhca::driver {
 
+/// The greatest number that a program may give to a queue pair or an SRQ.
+inline constexpr std::uint32_t kUserIndexMax = 0xffffff;
+
 /// A command, whatever form it comes in.
 struct Command {
     unsigned number;

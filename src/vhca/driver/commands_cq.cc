@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queues and completion channels.
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,11 +17,6 @@ namespace {
 constexpr std::uint32_t kEntryBytesPlain = 64, kEntryBytesWide = 128;
 
 /// Identity of a pipe. 0: no descriptor.
-std::uint64_t inode_of(int fd) {
-    struct stat facts {};
-    return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
-}
-
 ChannelObject* find_channel(const Context& context, int fd) {
     const auto found = context.channels.find(inode_of(fd));
     return found == context.channels.end() ? nullptr : found->second.get();

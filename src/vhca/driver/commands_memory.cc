@@ -25,7 +25,7 @@ int check_access(unsigned access) {
 }
 
 /// Flags that are rights; the others are hints.
-unsigned rights_of(unsigned access) {
+unsigned rights_without_hints(unsigned access) {
     return access & ~kAccessOptional & ~unsigned{IBV_ACCESS_HUGETLB};
 }
 
@@ -111,7 +111,7 @@ int reg_mr(Context& context, const Call& call) {
     mr->pd = pd;
     if (const int error = context.engine.device().create_mr(
             *pd->core, reinterpret_cast<void*>(request.start), request.length, request.hca_va,
-            rights_of(request.access_flags), &mr->core)) {
+            rights_without_hints(request.access_flags), &mr->core)) {
         return error;
     }
     MrObject& made = *mr;
@@ -159,10 +159,10 @@ int rereg_mr(Context& context, const Call& call) {
         if (const int error = check_range(request.start, request.length))
             return error;
     }
-    if (const int error =
-            context.engine.device().change_mr(*mr->core, static_cast<int>(request.flags), pd->core,
-                                              reinterpret_cast<void*>(request.start),
-                                              request.length, rights_of(request.access_flags))) {
+    if (const int error = context.engine.device().change_mr(
+            *mr->core, static_cast<int>(request.flags), pd->core,
+            reinterpret_cast<void*>(request.start), request.length,
+            rights_without_hints(request.access_flags))) {
         return error;
     }
     mr->pd = pd;

@@ -10,7 +10,6 @@ namespace tagwire::vhca::driver {
 namespace {
 
 constexpr std::uint32_t kEntryBytesMin = 32;
-constexpr std::uint32_t kUserIndexMax = 0xffffff;
 
 int read_ring(const Call& call, bool matches_tags, mlx5_ib_create_srq* ring) {
     constexpr std::size_t kBytesMin =

@@ -45,7 +45,7 @@ std::uint32_t srq_handle(const Context& context, std::uint32_t number) {
     return found;
 }
 
-int create_cq(Context& context, const DevxCommand& command, DevxObject* object) {
+int create_cq_object(Context& context, const DevxCommand& command, DevxObject* object) {
     const Reader fields(command.in, prm::kCqOfCreate);
     const Reader top(command.in, 0);
     const unsigned log_entries = fields.get(prm::cq::kLogEntries);
@@ -133,7 +133,7 @@ int create_xrq(Context& context, const DevxCommand& command, DevxObject* object)
                        fields.get(prm::xrq::kUserIndex), object);
 }
 
-int create_qp(Context& context, const DevxCommand& command, DevxObject* object) {
+int create_qp_object(Context& context, const DevxCommand& command, DevxObject* object) {
     const Reader fields(command.in, prm::kQpContext);
     const Reader top(command.in, 0);
     ib_uverbs_ex_create_qp request{};
@@ -356,7 +356,7 @@ int change_in_rts(const DevxCommand& command, QpObject& qp) {
     return error == 0 ? 0 : refuse(command, error);
 }
 
-int modify_qp(Context& context, const DevxCommand& command, const DevxObject& object) {
+int modify_qp_object(Context& context, const DevxCommand& command, const DevxObject& object) {
     QpObject* qp = context.qps.find(object.handle);
     if (qp == nullptr)
         return refuse(command, prm::kBadResource);
@@ -431,9 +431,9 @@ int devx_create(Context& context, const DevxCommand& command, DevxObject* object
         case prm::kCreateMkey:
             return devx_create_mkey(context, command, object_p);
         case prm::kCreateCq:
-            return create_cq(context, command, object_p);
+            return create_cq_object(context, command, object_p);
         case prm::kCreateQp:
-            return create_qp(context, command, object_p);
+            return create_qp_object(context, command, object_p);
         case prm::kCreateDct:
             return create_dct(context, command, object_p);
         case prm::kCreateXrq:
@@ -450,7 +450,7 @@ int devx_modify(Context& context, const DevxCommand& command, const DevxObject& 
         return EINVAL;
     switch (object.kind) {
         case ObjectKind::kQp:
-            return modify_qp(context, command, object);
+            return modify_qp_object(context, command, object);
         case ObjectKind::kSrq:  // the device reads as the target that a message came to
             return prm::get(command.in, prm::kOpcode) == prm::kSetXrqDcParams ? 0 : EINVAL;
         case ObjectKind::kDct:

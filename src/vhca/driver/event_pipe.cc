@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <iterator>
 
@@ -56,6 +57,11 @@ void EventPipe::drain() {
     }
     waiting_.insert(waiting_.begin(), std::make_move_iterator(unread.begin()),
                     std::make_move_iterator(unread.end()));
+}
+
+std::uint64_t inode_of(int fd) {
+    struct stat facts {};
+    return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
 }
 
 }  // namespace tagwire::vhca::driver

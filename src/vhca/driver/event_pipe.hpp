@@ -64,4 +64,8 @@ class EventPipe {
     std::deque<std::vector<std::byte>> waiting_;  // there was no room for them
 };
 
+/// Names the socket behind a program's descriptor, which may have another number by now; 0: the
+/// descriptor is closed.
+[[nodiscard]] std::uint64_t inode_of(int fd);
+
 }  // namespace tagwire::vhca::driver

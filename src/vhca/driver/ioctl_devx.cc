@@ -133,7 +133,7 @@ int create(Context& context, IoctlCall& call) {
     return error;
 }
 
-constexpr std::array kDestroy = {
+constexpr std::array kDestroyObject = {
     doomed(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE, MLX5_IB_OBJECT_DEVX_OBJ),
 };
 int destroy(Context& context, IoctlCall& call) {
@@ -248,7 +248,7 @@ constexpr std::array kDevxMethods = {
     IoctlMethod{MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG, kUmemReg, umem_reg},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG, kUmemDereg, umem_dereg},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE, kCreate, create},
-    IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, kDestroy, destroy},
+    IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, kDestroyObject, destroy},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY, kModify, modify},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, kQuery, query},
     IoctlMethod{MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY, kQueryAsync,

@@ -6,7 +6,6 @@
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,11 +22,6 @@ using namespace attribute;
 
 constexpr std::size_t kEntryBytes = 64;
 using Entry = std::array<std::byte, kEntryBytes>;
-
-std::uint64_t inode_of(int fd) {
-    struct stat facts {};
-    return ::fstat(fd, &facts) == 0 ? facts.st_ino : 0;
-}
 
 /// An entry of an event queue: the event's number in byte 1, its data from byte 32 on.
 Entry make_entry(DevxEvent event, std::uint32_t number, std::uint8_t syndrome) {

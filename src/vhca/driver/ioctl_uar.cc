@@ -25,7 +25,7 @@ constexpr std::array kAlloc = {
     out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, sizeof(std::uint32_t)),
     out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, sizeof(std::uint32_t)),
 };
-constexpr std::array kDestroy = {
+constexpr std::array kDestroyUar = {
     doomed(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, MLX5_IB_OBJECT_UAR),
 };
 
@@ -71,7 +71,7 @@ int destroy_uar(Context& context, IoctlCall& call) {
 
 constexpr std::array kUarMethods = {
     IoctlMethod{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAlloc, alloc_uar},
-    IoctlMethod{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroy, destroy_uar},
+    IoctlMethod{MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyUar, destroy_uar},
 };
 
 }  // namespace

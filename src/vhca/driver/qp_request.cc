@@ -9,7 +9,6 @@ namespace tagwire::vhca::driver {
 namespace {
 
 constexpr unsigned kTypeRawPacket = 8, kTypeXrcInitiator = 9, kTypeXrcTarget = 10;
-constexpr std::uint32_t kUserIndexMax = 0xffffff;
 constexpr std::uint32_t kReceiveShiftMin = 4, kReceiveShiftMax = 10;  // one list element, and 64
 
 int check_type(unsigned type) {

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kLimit = 20000;
 constexpr std::size_t kMin = 3000;
-constexpr std::size_t kLengths[] = {0, 8, 500, 9000, kLimit, kLimit + 1, 39999, 40000, 300000};
+constexpr std::size_t kBufferedLengths[] = {0,          8,     500,   9000,  kLimit,
+                                            kLimit + 1, 39999, 40000, 300000};
 
 class MsgBuffered : private Settings, public MsgTest {
   protected:
@@ -62,7 +63,7 @@ class MsgBuffered : private Settings, public MsgTest {
 TEST_F(MsgBuffered, a_message_is_shown_and_can_be_claimed) {
     Node& a = node(0);
     Node& b = node(1);
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kBufferedLengths) {
         const Bytes data = pattern(length, length);
         int sent = 0, shown = 0;
         const tw_op_t how = op(&sent, TW_OP_DELIVERY_COMPLETE);
@@ -80,7 +81,7 @@ TEST_F(MsgBuffered, a_message_is_shown_and_can_be_claimed) {
 TEST_F(MsgBuffered, a_message_that_waited_is_shown_and_can_be_discarded) {
     Node& a = node(0);
     Node& b = node(1);
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kBufferedLengths) {
         const Bytes data = pattern(length, length);
         int sent = 0, shown = 0;
         const tw_op_t how = op(&sent, TW_OP_MATCH_COMPLETE);
@@ -100,7 +101,7 @@ TEST_F(MsgBuffered, messages_without_tags_are_shown_one_by_one_until_the_receive
     const tw_op_t how = op(&many, TW_OP_BUFFERED | TW_OP_MULTI_RECV);
     tw_request_h request = nullptr;
     ASSERT_EQ(tw_msg_recv(b.worker(), nullptr, 0, &how, &request), TW_INPROGRESS);
-    for (const std::size_t length : kLengths) {
+    for (const std::size_t length : kBufferedLengths) {
         const Bytes data = pattern(length, length);
         int sent = 0;
         const tw_op_t transmit = op(&sent);
