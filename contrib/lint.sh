@@ -70,8 +70,21 @@ check_code() {
         fail clang-tidy
 }
 
+# The names of sources that a unity build may join; any configured build says which.
+check_unity() {
+    local build
+    for build in build/release/ build/*/; do
+        if compgen -G "$build/src/*/CMakeFiles/*.dir/Unity" >/dev/null; then
+            python3 contrib/unity_names.py "$build" || fail unity_names.py
+            return
+        fi
+    done
+    echo 'lint: no build here joins sources: ctest -R unity_names checks their names'
+}
+
 check_format
 python3 contrib/tidy.py || fail tidy.py
+check_unity
 check_code
 ((failures == 0)) && echo "lint: PASS"
 exit $((failures > 0))
