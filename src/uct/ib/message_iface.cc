@@ -1,381 +1,413 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Set-up and attributes of the interface base of rc and dc.
 #include "uct/ib/message_iface.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <utility>
 
 #include "ucs/log/log.hpp"
+#include "ucs/time/clock.hpp"
+#include "uct/ib/codes.hpp"
 
 namespace tagwire::ib {
 
-constexpr ucs::CounterTable<MessageCounter> kMessageCounterInfos =
-    ucs::counter_table<MessageCounter>({
-        {MessageCounter::kDelivered, "delivered", "messages", "active messages that arrived"},
-        {MessageCounter::kUnexpected, "unexpected", "messages",
-         "tagged messages that found no posted receive"},
-        {MessageCounter::kMatched, "matched", "messages",
-         "receives that software matched or continued"},
-        {MessageCounter::kDeviceMatched, "device_matched", "messages",
-         "receives that the device matched"},
-        {MessageCounter::kNoResource, "no_resource", "calls", "sends refused for lack of room"},
-        {MessageCounter::kNoCredit, "no_credit", "calls",
-         "sends refused because the peer had not handled what was sent"},
-        {MessageCounter::kCreditMessages, "credit_messages", "messages",
-         "messages that only tell the peer how much was handled"},
-        {MessageCounter::kSoftwareReads, "software_reads", "operations",
-         "rendezvous whose data software read"},
-        {MessageCounter::kRnrFailures, "rnr_failures", "requests",
-         "sends that failed because the peer had no receive buffer until the last retry"},
-        {MessageCounter::kReceiveLow, "receive_low", "events",
-         "times that few receive buffers were left"},
-        {MessageCounter::kGarbage, "garbage", "messages", "malformed messages dropped"},
-        {MessageCounter::kProbes, "probes", "requests", "empty writes that probe a silent peer"},
-        {MessageCounter::kPeerFailures, "peer_failures", "endpoints", "endpoints that failed"},
-        {MessageCounter::kPostedAgain, "posted_again", "requests",
-         "requests posted again behind one of another endpoint that failed"},
-    });
-
 namespace {
 
-constexpr unsigned kCqSpare = 64;
-constexpr unsigned kFirstBuffers = 64;  // of a receive queue; endpoints and rendezvous add theirs
-// Firmware matches nothing before it has this many receives for unexpected messages.
-constexpr unsigned kDeviceReceivesMin = 33;
-static_assert(kFirstBuffers >= kDeviceReceivesMin);
-constexpr std::size_t kEndBytesMax = 64;  // of what ends a rendezvous: headers alone
-// Cap on the credits of one peer: this many bytes of messages, but not below the minimum.
-constexpr std::size_t kCreditBytes = std::size_t{5} << 20;
-constexpr std::uint64_t kCreditsMin = 16;
-
-ucs_status_t too_few(const std::string& option, std::uint64_t wanted, const char* what,
-                     std::uint64_t limit) {
-    TW_LOG_ERROR("TAGWIRE_%s=%llu: the device has at most %llu %s", option.c_str(),
-                 static_cast<unsigned long long>(wanted), static_cast<unsigned long long>(limit),
-                 what);
-    return UCS_ERR_EXCEEDS_LIMIT;
-}
+constexpr unsigned kCallsPerLook = 4096;  // busy ones; an idle one counts for many
 
 }  // namespace
 
 // ---- Set-up
 
-MessageIface::MessageIface(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table,
-                           ucs_callback_t progress_call, const char* prefix,
-                           const MessageOptions& options)
-    : IbIface(md, worker, table, progress_call), options_(options), prefix_(prefix) {}
-
-MessageIface::ShortSend::ShortSend() {
-    request.sg_list = sges;
-    request.opcode = IBV_WR_SEND;
-    sges[0].addr = address_of(&head);
-}
-
-ucs_status_t MessageIface::choose_matching(const char* obstacle) {
-    has_device_tags_ = false;
-    const auto wanted = static_cast<TagMatching>(options_.tag_matching);
-    if (!has_tag_callbacks()) {
-        matching_reason_ = "none: opened without both tag callbacks";
-    } else if (wanted == TagMatching::kSoftware) {
-        matching_reason_ = "software: TAGWIRE_" + prefix_ + "_TAG_MATCHING=software";
-    } else if (obstacle == nullptr) {
-        matching_reason_ = "device";
-        has_device_tags_ = true;
-    } else if (wanted == TagMatching::kDevice) {
-        TW_LOG_ERROR("TAGWIRE_%s_TAG_MATCHING=device on %s: %s", prefix_.c_str(),
-                     ib_md().device().name().c_str(), obstacle);
-        return UCS_ERR_UNSUPPORTED;
-    } else {
-        matching_reason_ = std::string("software: ") + obstacle;
-    }
-    return UCS_OK;
-}
-
 ucs_status_t MessageIface::open_queues() {
-    keepalive_ns_ = options_.keepalive_ns;
-    if (keepalive_ns_ > 0 && params().keepalive_interval_ns > 0)
-        keepalive_ns_ = params().keepalive_interval_ns;
-    ucs_status_t status = check_depths();
+    constexpr unsigned kCompletionsSpare = 64;
+    std::uint64_t keepalive_ns = limits.options.keepalive_ns;
+    if (keepalive_ns > 0 && params().keepalive_interval_ns > 0)
+        keepalive_ns = params().keepalive_interval_ns;
+    keepalive_.init(keepalive_ns);
+    ucs_status_t status = limits.fit_depths(ib_md().device());
     if (status == UCS_OK)
         status = open_receiving();
     if (status == UCS_OK) {
-        set_limits();
-        status = send_cq_.open(ib_md(), cq_free_ + kCqSpare, channel(), false, &mailbox());
+        limits.set(ib_md().device(), port());
+        sends.set_signal_every(limits.signal_every);
+        status = sends.open(ib_md(), limits.cq_places, limits.cq_reserve, kCompletionsSpare,
+                            channel(), &mailbox());
     }
-    rndv_index_bits_ = static_cast<unsigned>(std::bit_width(options_.rndv_max - 1));
-    constexpr unsigned kReceivesAtFirst = 256;
-    if (status == UCS_OK && !has_device_tags_ && !in_use_.reserve(kReceivesAtFirst))
-        status = UCS_ERR_NO_MEMORY;
+    rndv_sends.init(limits.options.rndv_max);
     if (status == UCS_OK)
-        status = soft_receives_.init(
-            {.name = "message receives", .elements_per_chunk = kReceivesAtFirst});
+        status = init_tags();
     if (status == UCS_OK)
-        status = groups_.init({.name = "pending groups", .elements_per_chunk = 64});
+        status = pending.init();
     if (status == UCS_OK)
-        status = reads_.init({.name = "rendezvous reads", .elements_per_chunk = 64});
-    buffers_.init(ib_md(), kTmhBytes + seg_bytes_, static_cast<unsigned>(options_.tx_buffers));
-    small_.init(ib_md(), kPrefixBytes + kZcopyHeaderMax + sizeof(std::uint64_t),
-                static_cast<unsigned>(options_.tx_cq_depth) + kCqSpare);
+        status = reads.init();
+    buffers.init(ib_md(), kTmhBytes + limits.seg_bytes,
+                 static_cast<unsigned>(limits.options.tx_buffers));
+    small.init(ib_md(), kPrefixBytes + kZcopyHeaderMax + sizeof(std::uint64_t),
+               limits.cq_places + kCompletionsSpare);
     return status;
 }
 
-ucs_status_t MessageIface::check_depths() {
-    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
-    seg_bytes_ = options_.seg_bytes;
-    if (options_.tx_depth > static_cast<std::uint64_t>(device.max_qp_wr))
-        return too_few(prefix_ + "_TX_DEPTH", options_.tx_depth, "requests in a send queue",
-                       static_cast<std::uint64_t>(device.max_qp_wr));
-    options_.tx_depth = std::max<std::uint64_t>(options_.tx_depth / queue_shares_, 4);
-    // Buffers come back in turn: more than a cache holds would make long messages slow.
-    options_.credits = std::min<std::uint64_t>(
-        options_.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes_));
-    if (options_.rx_depth + options_.rndv_max >
-        static_cast<std::uint64_t>(std::max(device.max_srq_wr, 0)))
-        return too_few(prefix_ + "_RX_DEPTH", options_.rx_depth,
-                       ("buffers in an SRQ, with TAGWIRE_" + prefix_ + "_RNDV_MAX").c_str(),
-                       static_cast<std::uint64_t>(device.max_srq_wr));
-    return UCS_OK;
-}
-
-// Limits that follow from the depths, from the side that matches tags, and from the device.
-void MessageIface::set_limits() {
-    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
-    sges_max_ = std::min<unsigned>(kSgesMax, static_cast<unsigned>(device.max_sge));
-    message_max_ = std::min<std::size_t>(port().attr.max_msg_sz, std::size_t{1} << 30);
-    rndv_bytes_max_ = has_device_tags_ ? message_max_ : std::size_t{UINT32_MAX};
-    rndv_behind_max_ = seg_bytes_ - sizeof(ibv_rvh);
-    if (has_device_tags_) {
-        rndv_behind_max_ = std::min<std::size_t>(
-            rndv_behind_max_,
-            ib_md().device().attr().tm_caps.max_rndv_hdr_size - kTmhBytes - sizeof(ibv_rvh));
-        receive_bytes_min_ = seg_bytes_;
-    }
-    cq_free_ = static_cast<std::uint32_t>(options_.tx_cq_depth);
-    cq_reserve_ = std::min<std::uint32_t>(16, cq_free_ / 4);
-    eager_parts_max_ = has_device_tags_
-                           ? 1
-                           : std::min<std::size_t>({kEagerPartsMax, options_.credits,
-                                                    options_.tx_depth - 1, cq_free_ - cq_reserve_});
-    reads_max_ = static_cast<unsigned>(std::min<std::uint64_t>(
-        {options_.reads, static_cast<std::uint64_t>(std::max(device.max_qp_rd_atom, 1)), 255}));
-    signal_every_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(
-        1, std::min({options_.tx_signal, options_.tx_depth / 4, options_.tx_cq_depth / 4})));
-    credit_step_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, options_.credits / 4));
-}
-
-// A device that says that it matches tags may yet be unable to make the SRQ (libmlx5 connects a
-// queue pair of its own to itself by LID, on port 1): that is known when it was tried.
-ucs_status_t MessageIface::open_receiving() {
-    const ibv_tm_caps& tm = ib_md().device().attr().tm_caps;
-    const auto tags =
-        has_device_tags_
-            ? static_cast<unsigned>(std::min<std::uint64_t>(options_.tag_depth, tm.max_num_tags))
-            : 0U;
-    const unsigned tag_ops = tags == 0 ? 0 : std::min(tm.max_ops, TagList::ops_for(tags));
-    if (tags != 0)
-        options_.rx_depth = std::max<std::uint64_t>(options_.rx_depth, kDeviceReceivesMin);
-    const auto depth = static_cast<unsigned>(options_.rx_depth + options_.rndv_max);
-    ucs_status_t status = receive_cq_.open(ib_md(), depth + 2 * tags + tag_ops + kCqSpare,
-                                           channel(), tags != 0, &mailbox());
-    std::string refusal;
-    const bool may_fall_back = tags != 0 && may_match_by_software();
-    if (status == UCS_OK)
-        status = open_receives(tags, tag_ops, may_fall_back ? &refusal : nullptr);
-    if (!refusal.empty()) {
-        has_device_tags_ = has_ends_queue_ = false;
-        matching_reason_ = "software: the device cannot make its tag-matching SRQ: " + refusal;
-        TW_LOG_INFO("%s: tags are matched by %s", ib_md().device().name().c_str(),
-                    matching_reason_.c_str());
-        return open_receiving();
-    }
-    if (status != UCS_OK || tags == 0)
-        return status;
-    options_.tag_depth = tags;
-    return tag_list_.open(receives_.srq(), receive_cq_, tags, tag_ops);
-}
-
-// Where the end of a rendezvous comes like any message it has a buffer kept there.
-ucs_status_t MessageIface::open_receives(unsigned tags, unsigned tag_ops, std::string* refusal_p) {
-    const auto ends = static_cast<unsigned>(options_.rndv_max);
-    const unsigned depth = static_cast<unsigned>(options_.rx_depth) + (has_ends_queue_ ? 0U : ends);
-    const ucs_status_t status = receives_.open(
-        ib_md(),
-        {.depth = depth,
-         .wanted = kFirstBuffers,
-         .buffers_max = depth + static_cast<unsigned>(options_.rx_held),
-         .message_bytes = kTmhBytes + seg_bytes_,
-         .headroom = params().rx_headroom,
-         .alignment = params().am_alignment,
-         .align_offset = params().am_align_offset,
-         .tags = tags,
-         .tag_ops = tag_ops,
-         .cq = receive_cq_.get(),
-         .limit = depth / 8,
-         .context = &mailbox(),
-         .refusal_p = refusal_p},
-        [](void* self, std::uint64_t ep_id) { static_cast<MessageIface*>(self)->released(ep_id); },
-        this);
-    if (status != UCS_OK || !has_ends_queue_)
-        return status;
-    return ends_.open(ib_md(),
-                      {.depth = ends,
-                       .wanted = kFirstBuffers,
-                       .buffers_max = ends + CompletionQueue::kBatch,
-                       .message_bytes = kEndBytesMax,
-                       .context = &mailbox()},
-                      nullptr, nullptr);
-}
-
-std::string MessageIface::differing_matching() const {
-    const std::string advice = ": set TAGWIRE_" + prefix_ + "_TAG_MATCHING=software on both sides";
-    if (has_device_tags_)
-        return "our device matches tags, the peer's does not" + advice;
-    return "the peer's device matches its tags, ours does not (" + matching_reason_ + ")" + advice;
-}
-
-std::uint32_t MessageIface::inline_wanted() const {
-    return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(options_.inline_bytes, kInlineBytesMax));
-}
-
-ucs_status_t MessageIface::take_inline(std::uint32_t of_device) {
-    inline_max_ = std::min<std::uint32_t>(
-        {of_device, kInlineBytesMax, static_cast<std::uint32_t>(seg_bytes_)});
-    if (inline_max_ >= kInlineBytesMin)
-        return UCS_OK;
-    TW_LOG_ERROR("%s takes %u bytes within a request, %u are needed",
-                 ib_md().device().name().c_str(), inline_max_, kInlineBytesMin);
-    return UCS_ERR_UNSUPPORTED;
-}
-
-void MessageIface::drop_receives() {
-    receives_.close();
-    ends_.close();
-    if (has_device_tags_)
-        tag_list_.take_all([&](TagEntry& entry) { tag_list_.finish(entry); });
-    while (auto* receive = static_cast<SoftReceive*>(posted_.take_any()))
-        soft_receives_.destroy(receive);
-    for (SoftReceive* receive : cancelled_)
-        soft_receives_.destroy(receive);
-    cancelled_.clear();
-}
-
-// ---- Endpoints
-
-ucs_status_t MessageIface::add(MessageEp& ep) {
-    if (free_eps_.empty()) {
-        if (eps_.size() > kIndexMask)
-            return UCS_ERR_EXCEEDS_LIMIT;
-        free_eps_.push_back(static_cast<std::uint32_t>(eps_.size()));
-        eps_.push_back(nullptr);
-    }
-    const std::uint32_t index = free_eps_.back();
-    free_eps_.pop_back();
-    generation_ += 1U << kIndexBits;
-    ep.id_ = generation_ | index;
-    eps_[index] = &ep;
-    ++ep_count_;
-    return UCS_OK;
-}
-
-void MessageIface::remove(MessageEp& ep) {
-    release_group(ep);
-    const std::uint32_t index = ep.id_ & kIndexMask;
-    eps_[index] = nullptr;
-    free_eps_.push_back(index);
-    --ep_count_;
-}
-
-void MessageIface::map_queue(SendQueue& queue) {
-    const std::size_t index = queue.id & kIndexMask;
-    if (queues_.size() <= index)
-        queues_.resize(index + 1);
-    queues_[index] = &queue;
-}
-
-void MessageIface::unmap_queue(SendQueue& queue) {
-    queues_[queue.id & kIndexMask] = nullptr;
-    if (busy_.is_linked(queue))
-        busy_.erase(queue);
-    queue.unsignaled |= SendQueue::kUnlisted;
-}
-
-// ---- Capabilities
-
 void MessageIface::query_messages(uct_iface_attr_t* attr) const {
     query_base(attr);
-    const std::size_t seg = seg_bytes_;
-    attr->cap.am.max_short = inline_max_ - kPrefixBytes;
-    attr->cap.am.max_bcopy = seg;
-    attr->cap.am.max_zcopy = seg;
-    attr->cap.am.max_hdr = std::min(kZcopyHeaderMax, seg);
-    attr->cap.am.max_iov = sges_max_ - 1;
-    attr->cap.am.opt_zcopy_align = 1;
-    attr->cap.am.align_mtu = port().mtu_bytes();
-
-    attr->cap.put.max_short = inline_max_;
-    attr->cap.put.max_bcopy = seg;
-    attr->cap.put.max_zcopy = message_max_;
-    attr->cap.put.max_iov = sges_max_ - 1;
-    attr->cap.put.opt_zcopy_align = 1;
-    attr->cap.put.align_mtu = port().mtu_bytes();
-    attr->cap.get.max_bcopy = seg;
-    attr->cap.get.max_zcopy = message_max_;
-    attr->cap.get.max_iov = sges_max_ - 1;
-    attr->cap.get.opt_zcopy_align = 1;
-    attr->cap.get.align_mtu = port().mtu_bytes();
-
-    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
-                      UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
-                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_BCOPY |
-                      UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK |
-                      UCT_IFACE_FLAG_EP_KEEPALIVE | UCT_IFACE_FLAG_ERRHANDLE_SHORT_BUF |
-                      UCT_IFACE_FLAG_ERRHANDLE_AM_ID | UCT_IFACE_FLAG_ERRHANDLE_BCOPY_LEN |
-                      UCT_IFACE_FLAG_ERRHANDLE_REMOTE_MEM | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
-                      TAGWIRE_UCT_IFACE_FLAG_FLUSH_REMOTE;
-    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV |
-                            UCT_IFACE_FLAG_EVENT_RECV_SIG | UCT_IFACE_FLAG_EVENT_FD;
-    if (has_atomics()) {
-        attr->cap.flags |= UCT_IFACE_FLAG_ATOMIC_DEVICE;
-        attr->cap.atomic64.op_flags = UCS_BIT(UCT_ATOMIC_OP_ADD);
-        attr->cap.atomic64.fop_flags = UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
-    }
-    if (has_tag_callbacks())
-        query_tags(attr);
+    limits.query(attr, port(), has_tag_callbacks());
 }
-
-void MessageIface::query_tags(uct_iface_attr_t* attr) const {
-    attr->cap.flags |= UCT_IFACE_FLAG_TAG_EAGER_SHORT | UCT_IFACE_FLAG_TAG_EAGER_BCOPY |
-                       UCT_IFACE_FLAG_TAG_EAGER_ZCOPY | UCT_IFACE_FLAG_TAG_RNDV_ZCOPY;
-    attr->cap.tag.recv.min_recv = receive_bytes_min_;
-    attr->cap.tag.recv.max_zcopy = rndv_bytes_max_;
-    attr->cap.tag.recv.max_iov = 1;
-    attr->cap.tag.recv.max_outstanding = options_.tag_depth;
-    attr->cap.tag.eager.max_short = inline_max_ - kTmhBytes;
-    attr->cap.tag.eager.max_bcopy = seg_bytes_;
-    attr->cap.tag.eager.max_zcopy = eager_parts_max_ * seg_bytes_;
-    attr->cap.tag.eager.max_iov = sges_max_ - 1;
-    attr->cap.tag.rndv.max_zcopy = rndv_bytes_max_;
-    attr->cap.tag.rndv.max_hdr = rndv_header_max();
-    attr->cap.tag.rndv.max_iov = 1;
-}
-
-bool MessageIface::has_atomics() const {
-    return ib_md().device().attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE;
-}
-
-// ---- Descriptions
 
 void MessageIface::describe_messages(const uct::DescribeSink& sink) const {
-    sink.text("tag_matching", matching_reason_);
-    sink.number("endpoints", ep_count_);
-    sink.number("receive_buffers_wanted", receives_.wanted());
-    sink.number("receive_buffers_posted", receives_.posted());
-    sink.number("receive_buffers_held", receives_.kept());
-    sink.number("posted_receives", has_device_tags_ ? tag_list_.size() : posted_.size());
-    sink.number("rendezvous_under_way", rndvs_under_way_);
-    sink.number("send_queues_busy", busy_.size());
-    sink.number("inline_bytes", inline_max_);
+    sink.text("tag_matching", limits.matching_reason);
+    sink.number("endpoints", eps.count());
+    sink.number("receive_buffers_wanted", receives.wanted());
+    sink.number("receive_buffers_posted", receives.posted());
+    sink.number("receive_buffers_held", receives.kept());
+    sink.number("posted_receives", limits.has_device_tags ? tag_list.size() : posted_.size());
+    sink.number("rendezvous_under_way", rndv_sends.under_way());
+    sink.number("send_queues_busy", sends.busy());
+    sink.number("inline_bytes", limits.inline_max);
+}
+
+// ---- Progress
+
+// Send completions wait while messages come, but not for long, and not while requests wait. While
+// no completion was asked for only failures can come.
+inline bool MessageIface::is_time_for_sends(bool has_moved) const {
+    constexpr unsigned kBusyPerLook = 8;  // both divide what an idle call counts for, times a few
+    constexpr unsigned kQuietPerLook = 512;
+    if (has_work)
+        return true;
+    if (sends.signals_out() == 0)
+        return calls_ % kQuietPerLook == 0;
+    return !has_moved || calls_ % kBusyPerLook == 0;
+}
+
+unsigned MessageIface::progress() {
+    if (in_progress) [[unlikely]]
+        return 0;  // called by a callback
+    const Completion* completions = nullptr;
+    unsigned moved = poll_receives(&completions);
+    if (moved != 0)
+        receive(completions, moved);
+    if (is_time_for_sends(moved != 0)) {
+        if (const unsigned ended = sends.cq().poll(&completions); ended != 0) {
+            end_sends(completions, ended);
+            moved += ended;
+        }
+    }
+    if (has_work) [[unlikely]]
+        moved += work();
+    calls_ += moved == 0 ? kCallsPerLook / kIdlePerLook : 1;
+    if (calls_ >= kCallsPerLook) [[unlikely]]
+        look_now_and_then();
+    return moved;
+}
+
+void MessageIface::end_sends(const Completion* completions, unsigned count) {
+    in_progress = true;
+    sends_ = completions;
+    sends_left_ = count;
+    if (op_ends.has_late()) [[unlikely]]
+        op_ends.finish_late(nullptr);  // they were first
+    handle_sends();
+    in_progress = false;
+}
+
+// A callback that destroys an endpoint takes over what is left, in its order.
+void MessageIface::handle_sends() {
+    while (sends_left_ != 0) {
+        --sends_left_;
+        send_completed(*sends_++);
+    }
+}
+
+void MessageIface::send_completed(const Completion& completion) {
+    SendQueue* queue = sends.find(static_cast<std::uint32_t>(completion.wr_id >> 32));
+    if (queue == nullptr) [[unlikely]]
+        return;  // of an endpoint that is gone
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    if (queue->is_special) [[unlikely]]
+        return source->special_completed(*queue, completion);
+    queue->free += sn - queue->acked;
+    owned_completed(*queue, completion);
+}
+
+void MessageIface::owned_completed(SendQueue& owned, const Completion& completion) {
+    SendQueue* const queue = &owned;
+    MessageEp* ep = queue->owner;
+    const auto sn = static_cast<std::uint32_t>(completion.wr_id);
+    ucs_status_t status = UCS_OK;
+    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+        queue->is_broken = true;
+        if (ep->failure == UCS_OK) {
+            if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
+                count(MessageCounter::kRnrFailures);
+            fail(*ep, failure_of(completion.status), verbs().wc_status_str(completion.status));
+        }
+        status = ep->failure;
+    }
+    ep->was_heard = true;
+    const std::uint32_t acknowledged = sn - queue->acked;
+    queue->acked = sn;
+    sends.give_back(acknowledged);
+    // One that failed may not have asked for its completion.
+    if (completion.status == IBV_WC_SUCCESS)
+        sends.signal_came();
+    else
+        sends.settle_signals();
+    // Those before a request that failed were carried out.
+    while (SendOp* op = queue->take_until(sn))
+        op_ends.finish(*op, op->sn == sn ? status : UCS_OK);
+    if (queue->is_drained())
+        source->drained(*queue);
+}
+
+// ---- Work
+
+unsigned MessageIface::work() {
+    unsigned moved = 0;
+    in_progress = true;
+    if (op_ends.has_late())
+        op_ends.finish_late(nullptr);
+    if (flow->owes())
+        flow->send_owed();
+    if (reads.has_waiting())
+        moved += reads.step_all();
+    if (!cancelled_.empty())
+        moved += report_cancelled();
+    if (!pending.empty())
+        moved += pending.dispatch();
+    else if (pending.has_groups())
+        pending.release_all(eps);
+    if (!failing_.empty())
+        moved += settle_failing();
+    if (sends.wants_signals())
+        sends.signal_all(*source);
+    has_work = flow->owes() || reads.has_waiting() || !cancelled_.empty() || !pending.empty() ||
+               !failing_.empty() || sends.wants_signals() || pending.has_groups() ||
+               op_ends.has_late();
+    in_progress = false;
+    return moved;
+}
+
+// ---- The ends of endpoints
+
+void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
+    if (ep.failure != UCS_OK)
+        return;
+    // Nobody else will ask about one that the user does not have, or has destroyed.
+    if (ep.is_destroyed || status == UCS_ERR_CANCELED) {
+        TW_LOG_DEBUG("%s on %s: an endpoint ends (%s): %s", params().tl_name.c_str(),
+                     params().dev_name.c_str(), ucs_status_string(status), why);
+    } else {
+        TW_LOG_WARN("%s on %s: an endpoint fails (%s): %s", params().tl_name.c_str(),
+                    params().dev_name.c_str(), ucs_status_string(status), why);
+    }
+    ep.failure = status;
+    ep.state = MessageEp::State::kFailing;
+    source->stop(ep);
+    failing_.push_back({&ep, receives_seen_});
+    has_work = true;
+}
+
+// Messages that the peer had sent are delivered first; then every operation ends, then the failure
+// is reported.
+unsigned MessageIface::settle_failing() {
+    unsigned ended = 0;
+    std::size_t kept = 0;
+    // By index: callbacks may have others fail.
+    for (std::size_t i = 0; i < failing_.size(); ++i) {
+        const auto [ep, mark] = failing_[i];
+        if (!ep->has_ended() || op_ends.has_late(*ep) || !has_heard_all(mark)) {
+            failing_[kept++] = failing_[i];
+            continue;
+        }
+        const ucs_status_t status = ep->failure;
+        end_operations(*ep);
+        ep->state = MessageEp::State::kFailed;
+        ++ended;
+        // Last, because the program may destroy the endpoint when it hears of it.
+        const bool is_told = status != UCS_ERR_CANCELED && !ep->is_destroyed;
+        if (settled(*ep) && is_told) {
+            count(MessageCounter::kPeerFailures);
+            report_failure(ep, status);
+        }
+    }
+    failing_.resize(kept);
+    return ended;
+}
+
+void MessageIface::end_operations(MessageEp& ep) {
+    rndv_sends.end_all(ep, ep.failure);
+    reads.end_all(ep);
+    end_arrivals(ep);
+    OpEnds::settle_flushes(ep);
+}
+
+// Requests end by the device, in order and with those of others; their completions are looked at
+// here, until the last of this endpoint. Flushes are the last of all that ends.
+void MessageIface::end_now(MessageEp& ep) {
+    const bool was_in_progress = std::exchange(in_progress, true);
+    MessageEp* const outer = op_ends.put_off_others_than(&ep);
+    const std::uint64_t deadline = ucs::clock_now_ns() + kEndNs;
+    op_ends.finish_late(&ep);
+    // One of its callbacks may be what destroys it: the rest of what that completion told.
+    while (SendOp* op = ep.queue->take_until(ep.queue->acked))
+        op_ends.finish(*op, op->ep->failure);
+    handle_sends();
+    while (source->uses_memory(ep)) {
+        if (ep.queue->wants_mark)
+            sends.signal(*ep.queue, *source);
+        sends_left_ = sends.cq().poll(&sends_);
+        if (sends_left_ == 0 && ucs::clock_now_ns() >= deadline) {
+            TW_LOG_WARN("%s: the device did not end the requests of an endpoint in time",
+                        ib_md().device().name().c_str());
+            source->give_up(ep);
+            break;
+        }
+        handle_sends();
+    }
+    op_ends.finish_late(&ep);
+    source->end_copied(ep);
+    rndv_sends.end_all(ep, ep.failure);
+    OpEnds::settle_flushes(ep);
+    op_ends.put_off_others_than(outer);
+    in_progress = was_in_progress;
+}
+
+void MessageIface::broke_off(MessageEp& ep) {
+    fail(ep, UCS_ERR_CONNECTION_RESET, "a matched message did not arrive whole");
+}
+
+void MessageIface::cancel(MessageEp& ep) {
+    fail(ep, UCS_ERR_CANCELED, "cancelled");
+    rndv_sends.end_all(ep, UCS_ERR_CANCELED);
+}
+
+// ---- Now and then
+
+void MessageIface::look_now_and_then() {
+    calls_ = 0;
+    const std::uint64_t now = ucs::clock_now_ns();
+    if (now < next_look_)
+        return;
+    next_look_ = now + kLookNs;
+    for (const AsyncEvent& event : take_async_events())
+        take_event(event);
+    end_receiving();  // what could not be posted, for lack of memory
+    look(now);
+    // Asks silent peers for an acknowledgement: their death would go unnoticed otherwise.
+    keepalive_.look(now, eps, [this](MessageEp& ep) {
+        return ep.state != MessageEp::State::kConnected || probe(ep);
+    });
+}
+
+bool MessageIface::probe(MessageEp& ep) {
+    if (!may_ask(ep))
+        return true;
+    const bool waits = ep.rndv_first != nullptr || waits_for(ep);
+    if (waits && flow->sends_again(ep))
+        return true;
+    if (std::exchange(ep.was_heard, false) || (!waits && params().err_handler == nullptr))
+        return true;
+    if (!ep.gets_room(1))
+        return !ep.has_ended();  // what is under way asks, too
+    if (ep.post_signal() == UCS_OK)
+        count(MessageCounter::kProbes);
+    return true;
+}
+
+std::uint64_t MessageIface::sleep_ns() const {
+    if (looks_soon() || keepalive_.is_due())
+        return kLookNs;
+    if (!keepalive_.is_on() || eps.count() == 0)
+        return 0;
+    return keepalive_.sleep_ns(ucs::clock_now_ns());
+}
+
+void MessageIface::take_event(const AsyncEvent& event) {
+    switch (event.type) {
+        case IBV_EVENT_SRQ_LIMIT_REACHED:
+            count(MessageCounter::kReceiveLow);
+            receives.arm_limit();
+            break;
+        case IBV_EVENT_PORT_ERR:
+            if (event.port == port().number) {
+                TW_LOG_WARN("%s: port %d is down; endpoints fail when their retries are used up",
+                            ib_md().device().name().c_str(), event.port);
+            }
+            break;
+        case IBV_EVENT_CQ_ERR:
+        case IBV_EVENT_SRQ_ERR:
+        case IBV_EVENT_DEVICE_FATAL:
+            TW_LOG_ERROR("%s: %s; all endpoints of the interface fail",
+                         ib_md().device().name().c_str(), verbs().event_type_str(event.type));
+            for (MessageEp* each : eps)
+                if (each != nullptr)
+                    fail(*each, UCS_ERR_IO_ERROR, verbs().event_type_str(event.type));
+            break;
+        default:
+            break;
+    }
+}
+
+// ---- Flush, fence
+
+ucs_status_t MessageIface::flush(unsigned, uct_completion_t* comp) {
+    if (comp != nullptr)
+        return UCS_ERR_UNSUPPORTED;
+    if (!pending.empty())
+        return UCS_ERR_NO_RESOURCE;
+    ucs_status_t status =
+        !op_ends.has_late() && rndv_sends.under_way() == 0 ? UCS_OK : UCS_INPROGRESS;
+    bool is_shared = false, lacks_signals = false;
+    sends.drop_idle();
+    for (SendQueue* queue = sends.first_busy(); queue != nullptr; queue = sends.next_busy(*queue)) {
+        const MessageEp* owner = queue->owner;
+        if (owner != nullptr && (owner->is_destroyed || owner->state == MessageEp::State::kFailed))
+            continue;
+        is_shared |= owner == nullptr;
+        lacks_signals |= queue->has_unsignaled();
+        status = owner == nullptr ? status : UCS_INPROGRESS;
+    }
+    if (is_shared && status == UCS_OK && is_any_busy())
+        status = UCS_INPROGRESS;
+    if (lacks_signals && status != UCS_OK)
+        sends.ask_for_completions();
+    return status;
+}
+
+// A queue that endpoints share does not tell whose its requests are.
+bool MessageIface::is_any_busy() const {
+    return std::ranges::any_of(eps, [](const MessageEp* ep) {
+        return ep != nullptr && ep->state != MessageEp::State::kFailed && !ep->is_idle();
+    });
+}
+
+ucs_status_t MessageIface::fence(unsigned) {
+    sends.drop_idle();
+    for (SendQueue* queue = sends.first_busy(); queue != nullptr; queue = sends.next_busy(*queue))
+        queue->fence_flag = IBV_SEND_FENCE;
+    return UCS_OK;
+}
+
+// ---- Events
+
+ucs_status_t MessageIface::event_arm(unsigned events) {
+    if (in_progress || flow->owes() || !cancelled_.empty() || op_ends.has_late() ||
+        !failing_.empty() || sends.wants_signals())
+        return UCS_ERR_BUSY;
+    for (const AsyncEvent& event : take_async_events())
+        take_event(event);
+    if (!failing_.empty() || drain_descriptors())
+        return UCS_ERR_BUSY;
+    const bool solicited = (events & (UCT_EVENT_RECV | UCT_EVENT_SEND_COMP)) == 0 &&
+                           pending.empty() && !reads.has_waiting();
+    const bool wants_sends = (events & UCT_EVENT_SEND_COMP) != 0 || !pending.empty() ||
+                             reads.has_waiting() || reads.under_way() > 0;
+    ucs_status_t status = receive_cq.arm(solicited);
+    if (status == UCS_OK && wants_sends)
+        status = sends.cq().arm(false);
+    if (status != UCS_OK)
+        return status;
+    wake_after(sleep_ns());
+    return UCS_OK;
 }
 
 }  // namespace tagwire::ib

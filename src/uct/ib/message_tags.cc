@@ -7,7 +7,7 @@
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
-#include "uct/ib/message_iface.hpp"
+#include "uct/ib/message_receiver.hpp"
 
 namespace tagwire::ib {
 
@@ -38,31 +38,40 @@ void set_soft(uct_tag_context_t* ctx, SoftReceive* receive) {
 
 // ---- Posting
 
-ucs_status_t MessageIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
-                                          std::size_t iovcnt, uct_tag_context_t* ctx) {
+ucs_status_t MessageReceiver::init_tags() {
+    constexpr unsigned kReceivesAtFirst = 256;
+    if (!limits.has_device_tags && !in_use_.reserve(kReceivesAtFirst))
+        return UCS_ERR_NO_MEMORY;
+    return soft_receives_.init(
+        {.name = "message receives", .elements_per_chunk = kReceivesAtFirst});
+}
+
+ucs_status_t MessageReceiver::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                             std::size_t iovcnt, uct_tag_context_t* ctx) {
     if (!has_tag_callbacks())
         return UCS_ERR_UNSUPPORTED;
     ibv_sge target{};
-    if (iovcnt == 1 && iov->count == 1 && iov->memh != nullptr && iov->length <= rndv_bytes_max_)
-        [[likely]] {
+    if (iovcnt == 1 && iov->count == 1 && iov->memh != nullptr &&
+        iov->length <= limits.rndv_bytes_max) [[likely]] {
         target.length = static_cast<std::uint32_t>(iov->length);
         target.lkey = registration_of(iov->memh).mr->lkey;
     } else {
         Gather gather;
-        const ucs_status_t status = gather.add("tag_recv_zcopy", iov, iovcnt, 1, rndv_bytes_max_);
+        const ucs_status_t status =
+            gather.add("tag_recv_zcopy", iov, iovcnt, 1, limits.rndv_bytes_max);
         if (status != UCS_OK)
             return status;
         if (gather.count > 0)
             target = gather.sges[0];
     }
     const std::size_t capacity = target.length;
-    if (capacity < receive_bytes_min_) [[unlikely]]
+    if (capacity < limits.receive_bytes_min) [[unlikely]]
         return refuse_receive(capacity);
     void* buffer = capacity == 0 ? nullptr : iov->buffer;
     const std::uint32_t lkey = target.lkey;
-    if (has_device_tags_)
-        return tag_list_.add(tag, mask, buffer, capacity, lkey, ctx);
-    if (posted_.size() >= options_.tag_depth) [[unlikely]]
+    if (limits.has_device_tags)
+        return tag_list.add(tag, mask, buffer, capacity, lkey, ctx);
+    if (posted_.size() >= limits.options.tag_depth) [[unlikely]]
         return UCS_ERR_EXCEEDS_LIMIT;
     if (capacity != 0) {
         if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
@@ -80,16 +89,16 @@ ucs_status_t MessageIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const u
     return UCS_OK;
 }
 
-ucs_status_t MessageIface::refuse_receive(std::size_t capacity) const {
+ucs_status_t MessageReceiver::refuse_receive(std::size_t capacity) const {
     TW_LOG_ERROR(
         "tag_recv_zcopy: a buffer of %zu bytes is below cap.tag.recv.min_recv, %zu: a longer eager "
         "message would break the connection (see TAGWIRE_RC_SEG_BYTES)",
-        capacity, receive_bytes_min_);
+        capacity, limits.receive_bytes_min);
     return UCS_ERR_INVALID_PARAM;
 }
 
-SoftReceive* MessageIface::new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
-                                       std::uint32_t lkey) {
+SoftReceive* MessageReceiver::new_receive(uct_tag_context_t* ctx, void* buffer,
+                                          std::size_t capacity, std::uint32_t lkey) {
     SoftReceive* receive = soft_receives_.create();
     if (receive == nullptr)
         return nullptr;
@@ -104,20 +113,20 @@ SoftReceive* MessageIface::new_receive(uct_tag_context_t* ctx, void* buffer, std
 }
 
 // It may be posted again.
-void MessageIface::free_buffer(SoftReceive& receive) {
-    if (std::exchange(receive.capacity, 0) != 0 && !has_device_tags_)
+void MessageReceiver::free_buffer(SoftReceive& receive) {
+    if (std::exchange(receive.capacity, 0) != 0 && !limits.has_device_tags)
         in_use_.erase(receive.buffer);
 }
 
-void MessageIface::free_receive(SoftReceive& receive) {
+void MessageReceiver::free_receive(SoftReceive& receive) {
     free_buffer(receive);
     soft_receives_.destroy(&receive);
 }
 
-ucs_status_t MessageIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
+ucs_status_t MessageReceiver::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     SoftReceive* receive = soft_of(ctx);
     if (receive == nullptr)
-        return has_device_tags_ ? tag_list_.cancel(ctx, force != 0) : UCS_ERR_NO_ELEM;
+        return limits.has_device_tags ? tag_list.cancel(ctx, force != 0) : UCS_ERR_NO_ELEM;
     if (receive->is_matched) {
         // Its message is on the way, and its real end answers a cancel without force, and one with
         // force while the device writes to the buffer. A forced cancel drops data that software
@@ -139,11 +148,11 @@ ucs_status_t MessageIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
     }
     receive->is_matched = true;
     cancelled_.push_back(receive);
-    has_work_ = true;
+    has_work = true;
     return UCS_OK;
 }
 
-unsigned MessageIface::report_cancelled() {
+unsigned MessageReceiver::report_cancelled() {
     unsigned reported = 0;
     while (!cancelled_.empty()) {
         SoftReceive* receive = cancelled_.back();
@@ -156,8 +165,8 @@ unsigned MessageIface::report_cancelled() {
 
 // The earliest receive that matches, told that it is consumed. Where the device matches, what comes
 // here has been looked at already.
-SoftReceive* MessageIface::match(uct_tag_t tag) {
-    if (has_device_tags_)
+SoftReceive* MessageReceiver::match(uct_tag_t tag) {
+    if (limits.has_device_tags)
         return nullptr;
     auto* receive = static_cast<SoftReceive*>(posted_.match(tag));
     if (receive == nullptr)
@@ -167,8 +176,8 @@ SoftReceive* MessageIface::match(uct_tag_t tag) {
     return receive;
 }
 
-void MessageIface::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm,
-                            std::size_t bytes, ucs_status_t status) {
+void MessageReceiver::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm,
+                               std::size_t bytes, ucs_status_t status) {
     uct_tag_context_t* ctx = receive.ctx;
     if (status == UCS_OK && bytes > receive.capacity)
         status = UCS_ERR_MESSAGE_TRUNCATED;
@@ -182,14 +191,14 @@ void MessageIface::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t i
 
 // ---- Matches of the device
 
-void MessageIface::arrived(TagEntry& entry) {
+void MessageReceiver::arrived(TagEntry& entry) {
     uct_tag_context_t* const ctx = entry.ctx;
     const uct_tag_t tag = entry.tag;
     const void* const buffer = entry.buffer;
     const std::uint32_t bytes = entry.byte_len;
     const bool has_imm = entry.has_imm;
     const std::uint64_t imm = std::uint64_t{entry.app_ctx} << 32 | entry.imm;
-    tag_list_.finish(entry);
+    tag_list.finish(entry);
     count(MessageCounter::kDeviceMatched);
     if (has_imm && imm == 0) [[unlikely]]
         ctx->rndv_cb(ctx, tag, buffer, bytes, UCS_OK, 0);
@@ -197,13 +206,13 @@ void MessageIface::arrived(TagEntry& entry) {
         ctx->completed_cb(ctx, tag, has_imm ? imm : 0, bytes, nullptr, UCS_OK);
 }
 
-void MessageIface::tag_event(const Completion& completion) {
-    const TagEvent event = tag_list_.handle(completion);
+void MessageReceiver::tag_event(const Completion& completion) {
+    const TagEvent event = tag_list.handle(completion);
     if (event.kind == TagEvent::Kind::kNone && !event.was_consumed_now)
         return;
     MessageEp* ep = peer_of(event.entry == nullptr ? completion.qp_num : event.entry->qp_num);
     if (event.was_consumed_now && ep != nullptr) {
-        ep->was_heard_ = true;
+        ep->was_heard = true;
         release_credit(*ep);
     }
     if (event.was_consumed_now && event.entry != nullptr && !event.entry->forced)
@@ -221,33 +230,33 @@ void MessageIface::tag_event(const Completion& completion) {
         case TagEvent::Kind::kFailed:
             end_entry(*event.entry, event.status);
             if (ep != nullptr)
-                fail(*ep, UCS_ERR_CONNECTION_RESET, "a matched message did not arrive whole");
+                broke_off(*ep);
             break;
         default:
             break;
     }
 }
 
-void MessageIface::end_entry(TagEntry& entry, ucs_status_t status) {
+void MessageReceiver::end_entry(TagEntry& entry, ucs_status_t status) {
     uct_tag_context_t* ctx = entry.ctx;
     const uct_tag_t tag = entry.tag;
     // One that was cancelled has the length that it was posted with, as it has its tag.
     const std::size_t bytes = status == UCS_ERR_CANCELED ? entry.capacity : 0;
-    tag_list_.finish(entry);
+    tag_list.finish(entry);
     if (ctx != nullptr)
         ctx->completed_cb(ctx, tag, 0, bytes, nullptr, status);
 }
 
 // A rendezvous that does not fit: its headers lie in the buffer, and the rest is ours.
-void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
+void MessageReceiver::go_on(TagEntry& entry, MessageEp* ep) {
     const TagEntry message = entry;
-    tag_list_.finish(entry);
+    tag_list.finish(entry);
     struct {
         ibv_tmh head;
         ibv_rvh from;
         std::byte answer_to[kAnswerBytesMax];
     } request{};
-    const std::size_t bytes = sizeof request.head + sizeof request.from + answer_to_.size();
+    const std::size_t bytes = sizeof request.head + sizeof request.from + answer_to.size();
     // The capacity of a receive cancelled by force is no longer known; none is smaller.
     bool is_whole = message.byte_len >= bytes && (message.forced || message.capacity >= bytes);
     const auto is_request = [&] {
@@ -271,13 +280,13 @@ void MessageIface::go_on(TagEntry& entry, MessageEp* ep) {
         is_whole = is_request();
     }
     if (ep == nullptr && is_whole)
-        ep = way_back(std::span(request.answer_to, answer_to_.size()));
+        ep = way_back(std::span(request.answer_to, answer_to.size()));
     SoftReceive* receive = new_receive(message.ctx, message.buffer, message.capacity, message.lkey);
     TW_CHECK(receive != nullptr);  // the pool has no limit
     receive->is_matched = true;
     if ((!is_whole && !message.forced) || ep == nullptr)
         return complete(*receive, message.tag, 0, 0, UCS_ERR_IO_ERROR);
-    start_read(*ep, *receive, message.tag, request.head, request.from);
+    reads.start(*ep, *receive, message.tag, request.head, request.from);
 }
 
 }  // namespace tagwire::ib

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/seeds.hpp"
-#include "uct/ib/dc/dc_pool.hpp"
+#include "uct/ib/dc/dc_channel.hpp"
 
 namespace tagwire::dc {
 namespace {

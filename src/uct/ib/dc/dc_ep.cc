@@ -6,15 +6,19 @@
 
 namespace tagwire::dc {
 
-DcEp::DcEp(DcIface& owner, Path& path, std::uint64_t key, std::uint32_t number)
-    : MessageEp(owner, owner.no_queue_), path_(&path), key_(key), number_(number & 0xffffff) {
-    ++path.endpoints;
-    window_ = owner.half_window();
-    state_ = State::kConnected;
+DcEp::DcEp(DcIface& owner, Path& path_of_port, std::uint64_t target_key,
+           std::uint32_t target_number)
+    : MessageOps(owner, owner.lender().no_queue()),
+      path(&path_of_port),
+      key(target_key),
+      number(target_number & 0xffffff) {
+    ++path->endpoints;
+    window = owner.dc_flow().half_window();
+    state = State::kConnected;
 }
 
 DcEp::~DcEp() {
-    --path_->endpoints;
+    --path->endpoints;
 }
 
 ucs_status_t DcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
@@ -44,7 +48,7 @@ ucs_status_t DcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         TW_LOG_ERROR("uct_ep_create on dc: %s", reason.c_str());
         return status;
     }
-    DcEp* ep = own.new_ep(*port, target->key, target->number, &status);
+    DcEp* ep = own.endpoints().make(*port, target->key, target->number, &status);
     if (ep == nullptr)
         return status;
     *ep_p = ep;
@@ -57,12 +61,12 @@ void DcEp::destroy() {
     purge([&](uct_pending_req_t*) { ++dropped; });
     if (dropped > 0)
         TW_LOG_WARN("dc endpoint destroyed with %u pending requests", dropped);
-    is_destroyed_ = true;
-    if (state_ == State::kFailed) {
+    is_destroyed = true;
+    if (state == State::kFailed) {
         own.settled(*this);
         return;
     }
-    if (failure_ == UCS_OK)
+    if (failure == UCS_OK)
         own.fail(*this, UCS_ERR_CANCELED, "destroyed");
     own.end_now(*this);
 }

@@ -1,116 +1,83 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Channels, the send queues that endpoints post to. A channel is an initiator (DCI), or one stream
-// of it where the device has streams: each stream keeps an order of its own.
+// The pool of channels: makes DCIs and channels as they are needed, up to TAGWIRE_DC_DCIS, and
+// keeps the idle ones. Beside it there is one DCI for answers.
 //
-//   owned (dcs, dcs_quota)    idle <-> of one endpoint, until all its requests are acknowledged
-//   shared (rand, hash)       of each endpoint that was given it, for good
+//   first take() -> a channel of a new DCI, while there may be more; then further streams of them
+//   later takes  -> the channel that the endpoint had, or the one that was idle for longest
 //
 // Threads: owner of the interface.
-// Invariants
-//  (1) Completions of a channel come in order, and one counts for all requests before it.
-//  (2) A shared channel keeps each request that is not acknowledged, as it was posted.
-//  (3) In a DCI with streams, the newest request posted and the oldest that has not ended are no
-//      further apart than the shares of its channels together.
+// Invariant: the pool grows only, and a channel never moves.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/memory/reserve.hpp"
-#include "uct/ib/dc/dc_verbs.hpp"
-#include "uct/ib/message_ep.hpp"
-#include "uct/ib/send_queue.hpp"
+#include "uct/describe.hpp"
+#include "uct/ib/dc/dc_channel.hpp"
+#include "uct/ib/dc/dc_options.hpp"
+#include "uct/ib/message_iface.hpp"
 
 namespace tagwire::dc {
 
-class DcEp;
-
-/// A request that is not acknowledged: what it takes to post it again.
-struct SentRequest {
-    DcEp* ep;
-    ibv_send_wr request;           // alone; its list is `pieces`
-    ibv_sge pieces[ib::kSgesMax];  // inline data: one piece, in `data`
-    std::byte data[ib::kInlineBytesMax];
-};
-
-/// The requests of a shared channel, by their number.
-class SentRing : public ucs::FromReserve {
+class DciPool {
   public:
-    explicit SentRing(std::uint32_t depth);
+    DciPool(ib::MessageIface& owner, const DcOptions& options, ib::SendQueue::Post post_call);
 
-    /// Request number `sn` of the channel, which takes the place of number sn - depth.
-    void keep(std::uint32_t sn, DcEp& ep, const ibv_send_wr& request);
-    /// Number `from` becomes number `to`, which is not larger.
-    void move(std::uint32_t from, std::uint32_t to);
-    [[nodiscard]] SentRequest& at(std::uint32_t sn) { return requests_[sn & mask_]; }
-    [[nodiscard]] const SentRequest& at(std::uint32_t sn) const { return requests_[sn & mask_]; }
+    /// Before the depths are fitted: a DCI's requests are shared by its streams.
+    void choose_streams(const DcVerbs& dc);
+    /// Makes the first DCI, which tells what all have. `context`: the mailbox of their events.
+    ucs_status_t open(void* context);
+    /// From then on the device writes nothing of ours.
+    void close();
 
-  private:
-    std::uint32_t mask_;
-    ucs::ReserveVector<SentRequest> requests_;
-};
-
-struct Channel;
-
-/// An initiator. Its streams post to one ring, in which places come back by one tail: a place may
-/// be used again when everything before it has ended, whatever stream that is of (ADR 15).
-///
-/// So ended requests of a stream give no places back by themselves. Time is cut into epochs. An
-/// epoch has a mark in each stream: the newest request posted when the epoch began. When all
-/// streams have ended the requests up to their marks, everything before that moment has ended, and
-/// those places come back. Requests that a stream has posted since are at most its share of the
-/// ring. A stream that is the only one with requests needs no mark: its oldest request is the
-/// oldest of all.
-struct Dci : ucs::FromReserve {
-    Initiator initiator;
-    ucs::ReserveVector<Channel*> channels;  // of it
-    unsigned behind = 0;                    // those that have not ended what is before their marks
-
-    /// With streams: requests of `channel` up to this one have ended. Places may come back, of
-    /// other channels, too.
-    void ended(Channel& channel, std::uint32_t sn);
-    /// The ring is empty, as far as it was that channel's.
-    void reset(Channel& channel);
-
-  private:
-    void next_epoch();
-    [[nodiscard]] bool is_settled() const;
-};
-
-struct Channel : ib::SendQueue, ucs::FromReserve {
-    Dci* dci = nullptr;
-    ucs::ListLink<Channel> idle_link;
-    std::uint16_t stream = 0;
-    std::uint16_t index = 0;       // in the pool
-    std::uint32_t turn_begin = 0;  // owned: requests posted before the owner's turn
-    bool was_granted = false;      // owned: to one that waited, whose request has not come yet
-    std::uint32_t flushed = 0;  // shared and broken: the newest request that is known to have ended
-    std::unique_ptr<SentRing> sent;  // shared
-
-    // For a DCI with streams. Requests are numbered as they are posted to the ring, also when it is
-    // for the second time: free = depth - (ring_end() - ring_base).
-    std::uint32_t replayed = 0;    // requests that were posted again, of all time
-    std::uint32_t ring_ended = 0;  // all up to this one
-    std::uint32_t ring_base = 0;   // places up to this one came back
-    std::uint32_t mark = 0;        // the newest when the epoch began
-    bool is_behind = false;        // ring_ended is before the mark
-    bool rests = false;            // owned: by nobody, until enough places have come back
-
-    [[nodiscard]] std::uint32_t ring_end() const { return posted + replayed; }
-    [[nodiscard]] bool has_all_ended() const { return ring_ended == ring_end(); }
-    /// Requests have ended whose places have not come back.
-    [[nodiscard]] bool waits_for_others() const { return ring_base != ring_ended; }
-    /// Requests without an acknowledgement were posted again up to number `end`: they have the
-    /// places for it. The others are gone.
-    void posted_again(std::uint32_t end) {
-        free -= end - acked;
-        replayed += posted - acked;
-        posted = end;
+    [[nodiscard]] bool is_shared() const { return policy_ >= Policy::kRand; }
+    /// One for the endpoint alone, null: all are taken.
+    Channel* take(const DcEp& ep);
+    /// The one of answers, null: it is taken.
+    Channel* take_answer_channel();
+    [[nodiscard]] bool is_answer_channel(const Channel& channel) const {
+        return &channel == answer_channel_;
     }
-    void give_places_up_to(std::uint32_t number);
+    void put_idle(Channel& channel) { idle_.push_back(channel); }
+    /// One of all that there may be, by a random number; it is made when it is the first time.
+    /// Null: not even one can be made.
+    Channel* draw(std::uint64_t number);
+    /// All that endpoints get.
+    [[nodiscard]] const ucs::ReserveVector<Channel*>& channels() const { return pool_; }
+    /// The same, and that of answers. Grows within callbacks: look at it by index.
+    [[nodiscard]] const ucs::ReserveVector<std::unique_ptr<Channel>>& all_channels() const {
+        return channels_;
+    }
+
+    /// A DCI or a stream where a request failed goes on with others.
+    void restart(Channel& channel);
+    /// Whatever is under way in all of its channels is gone without a completion.
+    void restart(Dci& dci);
+
+    void describe(const uct::DescribeSink& sink) const;
+
+  private:
+    ucs_status_t new_dci(Dci** dci_p);
+    Channel* new_channel(Dci& dci);
+    Channel* add_to_pool(Dci& dci);
+    Channel* grow();
+
+    ib::MessageIface& owner_;
+    const DcVerbs* dc_ = nullptr;
+    const ib::RetryOptions retries_;
+    const DciOptions options_;
+    const Policy policy_;
+    const ib::SendQueue::Post post_call_;
+    InitiatorParams params_{};
+    unsigned streams_ = 1;  // of each DCI
+    ucs::ReserveVector<std::unique_ptr<Dci>> dcis_;
+    ucs::ReserveVector<std::unique_ptr<Channel>> channels_;
+    ucs::ReserveVector<Channel*> pool_;
+    std::size_t dcis_max_;  // in it; fewer than the option says when the device had no more
+    Channel* answer_channel_ = nullptr;             // of endpoints back, when all others are taken
+    ucs::List<Channel, &Channel::idle_link> idle_;  // owned ones; the one used last is the last
 };
 
 }  // namespace tagwire::dc

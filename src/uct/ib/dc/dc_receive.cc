@@ -13,31 +13,31 @@ namespace tagwire::dc {
 using ib::MessageKind;
 
 void DcIface::receive(const ib::Completion* completions, unsigned count) {
-    in_progress_ = true;
+    in_progress = true;
     receives_seen_ += count;
     for (unsigned i = 0; i < count; ++i) {
         const ib::Completion& completion = completions[i];
         if (!ib::TagList::is_own(completion.wr_id))
             deliver(completion);
-        else if (ib::TagEntry* entry = tag_list_.take_whole(completion); entry != nullptr)
+        else if (ib::TagEntry* entry = tag_list.take_whole(completion); entry != nullptr)
             matched(*entry, nullptr);
         else
             tag_event(completion);
     }
     end_receiving();
-    in_progress_ = false;
+    in_progress = false;
 }
 
 void DcIface::deliver(const ib::Completion& completion) {
-    std::byte* message = receives_.message(completion.wr_id);
-    receives_.consumed();
+    std::byte* message = receives.message(completion.wr_id);
+    receives.consumed();
     const std::size_t bytes = completion.byte_len;
     // The device counts what it hands over unmatched, garbage too, and wants to hear of each.
     if (completion.opcode == IBV_WC_TM_RECV)
-        tag_list_.count_unexpected(completion.flags);
+        tag_list.count_unexpected(completion.flags);
     if (completion.status != IBV_WC_SUCCESS || bytes < ib::kMessageBytesMin ||
         completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) [[unlikely]] {
-        receives_.put_back(message);
+        receives.put_back(message);
         if (completion.status == IBV_WC_SUCCESS)
             garbage("a message shorter than a header, or none at all");
         return;  // else its sender went within it
@@ -59,20 +59,20 @@ void DcIface::deliver_untagged(std::byte* message, std::size_t bytes) {
             break;
         case MessageKind::kAsk:
             if (length == sizeof(Progress) + sizeof(ReturnAddress)) {
-                take_question(message + sizeof head);
-                return receives_.put_back(message);
+                flow_.take_question(message + sizeof head);
+                return receives.put_back(message);
             }
             break;
         case MessageKind::kGrant:
             if (length == sizeof(Progress)) {
-                take_grant(message + sizeof head);
-                return receives_.put_back(message);
+                flow_.take_grant(message + sizeof head);
+                return receives.put_back(message);
             }
             break;
         default:
             break;
     }
-    receives_.put_back(message);
+    receives.put_back(message);
     garbage("a message of no known kind");
 }
 
@@ -82,7 +82,7 @@ void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
     std::memcpy(&head, message, sizeof head);
     const uct_tag_t tag = be64toh(head.tag);
     if (head.opcode == IBV_TMH_FIN) {
-        receives_.put_back(message);
+        receives.put_back(message);
         return deliver_fin(nullptr, be32toh(head.app_ctx));
     }
     if (head.opcode == IBV_TMH_EAGER && has_tag_callbacks()) [[likely]] {
@@ -95,27 +95,27 @@ void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
         return deliver_eager(nullptr, message, bytes - sizeof head, tag, imm);
     }
     if (head.opcode == IBV_TMH_RNDV && has_tag_callbacks() &&
-        bytes >= sizeof head + sizeof(ibv_rvh) + answer_to_.size()) {
+        bytes >= sizeof head + sizeof(ibv_rvh) + answer_to.size()) {
         const std::byte* from = message + sizeof head + sizeof(ibv_rvh);
-        if (ib::MessageEp* ep = way_back({from, answer_to_.size()}); ep != nullptr)
+        if (ib::MessageEp* ep = way_back({from, answer_to.size()}); ep != nullptr)
             return deliver_rndv(*ep, message, bytes, tag);
     }
-    receives_.put_back(message);
+    receives.put_back(message);
     garbage("a tagged message of no known form");
 }
 
-ib::MessageEp* DcIface::way_back(std::span<const std::byte> answer_to) {
+ib::MessageEp* DcIface::way_back(std::span<const std::byte> given) {
     ReturnAddress from = return_address_;
-    std::memcpy(&from, answer_to.data(), answer_to.size());
-    if (answer_to.size() == sizeof(ReturnTarget)) {
+    std::memcpy(&from, given.data(), given.size());
+    if (given.size() == sizeof(ReturnTarget)) {
         // In our subnet and partition, where its LID says.
         from.port.lid = from.target.lid;
         std::memset(from.port.gid + sizeof from.port.gid / 2, 0, sizeof from.port.gid / 2);
         from.port.check = 0;
         from.port.check = ib::checksum(std::as_bytes(std::span(&from.port, 1)));
     }
-    DcEp* ep = way_back_to(from);
-    return ep != nullptr && ep->failure_ == UCS_OK ? ep : nullptr;
+    DcEp* ep = endpoints_.way_back_to(from);
+    return ep != nullptr && ep->failure == UCS_OK ? ep : nullptr;
 }
 
 }  // namespace tagwire::dc

@@ -1,41 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Channels that endpoints share. When a request fails there, those behind it are flushed: they were
-// not carried out, because an initiator goes to another target only when all before it is
-// acknowledged. So once everything posted has ended, requests of the other endpoints are posted
-// again in their order; what was acknowledged never is.
-//
-// Where the target did not answer it may have carried out what it did not acknowledge. So every
-// endpoint that sends to the same target fails, too.
+#include "uct/ib/dc/dc_shared.hpp"
+
 #include <cstring>
 #include <utility>
 
 #include "ucs/log/log.hpp"
 #include "uct/ib/codes.hpp"
-#include "uct/ib/dc/dc_iface.hpp"
+#include "uct/ib/dc/dc_ep.hpp"
 
 namespace tagwire::dc {
 
-ib::MessageEp* DcIface::poster_of(const ib::SendQueue& queue) const {
-    if (!queue.is_shared)
-        return queue.owner;
-    const auto& channel = static_cast<const Channel&>(queue);
+ib::MessageEp* SharedChannels::poster_of(const Channel& channel) {
     if (channel.is_broken)
         return nullptr;
     for (std::uint32_t sn = channel.posted; sn != channel.acked; --sn) {
         DcEp* ep = channel.sent->at(sn).ep;
-        if (ep->failure_ == UCS_OK)
+        if (ep->failure == UCS_OK)
             return ep;
     }
     return nullptr;
 }
 
-void DcIface::shared_completed(Channel& channel, const ib::Completion& completion) {
+void SharedChannels::completed(Channel& channel, const ib::Completion& completion) {
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     if (channel.is_broken) {
         channel.flushed = sn;
     } else if (completion.status == IBV_WC_SUCCESS) {
-        if (signals_out_ > 0)
-            --signals_out_;
+        if (owner_.sends.signals_out() > 0)
+            owner_.sends.signal_came();
         return acknowledge(channel, sn);
     } else {
         break_off(channel, completion);
@@ -44,50 +36,54 @@ void DcIface::shared_completed(Channel& channel, const ib::Completion& completio
         post_again(channel);
 }
 
+void SharedChannels::use_places(Channel& channel) {
+    if (channel.is_shared && channel.is_broken && channel.flushed == channel.posted)
+        post_again(channel);
+}
+
 // All up to this one were carried out.
-void DcIface::acknowledge(Channel& channel, std::uint32_t sn) {
+void SharedChannels::acknowledge(Channel& channel, std::uint32_t sn) {
     const std::uint32_t count = sn - channel.acked;
     for (std::uint32_t each = channel.acked + 1; each != sn + 1; ++each) {
         DcEp& ep = *channel.sent->at(each).ep;
-        --ep.under_way_;
-        ep.was_heard_ = true;
+        --ep.under_way;
+        ep.was_heard = true;
     }
     channel.acked = sn;
     if (!channel.dci->initiator.has_streams)
         channel.free += count;
-    cq_free_ += count;
-    if (cq_free_ == options_.tx_cq_depth)
-        signals_out_ = 0;
+    owner_.sends.give_back(count);
+    owner_.sends.settle_signals();
     while (ib::SendOp* op = channel.take_until(sn))
-        finish(*op->ep, *op, UCS_OK);
+        owner_.op_ends.finish(*op, UCS_OK);
 }
 
-void DcIface::break_off(Channel& channel, const ib::Completion& reported) {
+void SharedChannels::break_off(Channel& channel, const ib::Completion& reported) {
     const ib::Completion completion = reported;  // a callback may have others polled
     const auto sn = static_cast<std::uint32_t>(completion.wr_id);
     acknowledge(channel, sn - 1);
     channel.is_broken = true;
     channel.flushed = sn;
-    channel.reserve = kNoMore;
+    channel.reserve = Channel::kNoMore;
     DcEp& culprit = *channel.sent->at(sn).ep;
     if (completion.status == IBV_WC_RNR_RETRY_EXC_ERR)
-        count(ib::MessageCounter::kRnrFailures);
+        owner_.count(ib::MessageCounter::kRnrFailures);
     const ucs_status_t status = ib::failure_of(completion.status);
     const bool is_silent = status == UCS_ERR_ENDPOINT_TIMEOUT;
     for (std::uint32_t each = sn; each != channel.posted + 1; ++each) {
         DcEp& ep = *channel.sent->at(each).ep;
         if (&ep == &culprit || (is_silent && ep.goes_where(culprit)))
-            fail(ep, status, verbs().wc_status_str(completion.status));
+            owner_.fail(ep, status, owner_.verbs().wc_status_str(completion.status));
     }
 }
 
 // Everything posted has ended. Requests of endpoints that failed end with the failure, the others
 // get the numbers of those that are missing now.
-void DcIface::post_again(Channel& channel) {
+void SharedChannels::post_again(Channel& channel) {
     const bool has_streams = channel.dci->initiator.has_streams;
     if (has_streams && channel.free < channel.posted - channel.acked)
         return;  // the ring has no room for them yet
-    restart(channel);
+    pool_.restart(channel);
     ib::SendOp* left = std::exchange(channel.first, nullptr);
     const std::uint32_t end = channel.posted + 1;
     std::uint32_t kept = channel.acked;
@@ -96,23 +92,23 @@ void DcIface::post_again(Channel& channel) {
     for (std::uint32_t sn = channel.acked + 1; sn != end; ++sn) {
         SentRequest& sent = channel.sent->at(sn);
         DcEp& ep = *sent.ep;
-        if (ep.failure_ == UCS_OK) {
+        if (ep.failure == UCS_OK) {
             channel.sent->move(sn, kept + 1);
             is_posted = is_posted && post_one_again(channel, kept + 1);
             if (!is_posted)
-                fail(ep, UCS_ERR_IO_ERROR, "its requests cannot be posted again");
+                owner_.fail(ep, UCS_ERR_IO_ERROR, "its requests cannot be posted again");
         }
-        if (ep.failure_ == UCS_OK)
+        if (ep.failure == UCS_OK)
             ++kept;
         else
-            --ep.under_way_;
+            --ep.under_way;
         while (left != nullptr && left->sn == sn) {
             ib::SendOp* op = std::exchange(left, left->next);
             op->sn = kept;
-            if (op->ep->failure() == UCS_OK)
+            if (op->ep->failure == UCS_OK)
                 channel.append_numbered(op);
             else
-                finish_later(*op, op->ep->failure());
+                owner_.op_ends.finish_later(*op, op->ep->failure);
         }
     }
     const std::uint32_t dropped = channel.posted - kept;
@@ -122,22 +118,23 @@ void DcIface::post_again(Channel& channel) {
         channel.posted = kept;
         channel.free += dropped;
     }
-    cq_free_ += dropped;
+    owner_.sends.give_back(dropped);
     channel.reserve = 1;
     channel.is_broken = false;
-    wants_signals_ |= channel.has_unsignaled();
-    has_work_ = true;
+    if (channel.has_unsignaled())
+        owner_.sends.ask_for_completions();
+    owner_.has_work = true;
     // A callback may destroy another of the endpoints, which ends what is there of it first.
-    if (ending_ == nullptr)
-        finish_late(nullptr);
+    if (!owner_.op_ends.puts_off())
+        owner_.op_ends.finish_late(nullptr);
 }
 
-bool DcIface::post_one_again(Channel& channel, std::uint32_t sn) {
+bool SharedChannels::post_one_again(Channel& channel, std::uint32_t sn) {
     SentRequest& sent = channel.sent->at(sn);
     sent.request.wr_id = std::uint64_t{channel.id} << 32 | sn;
     const bool asks = (sent.request.send_flags & IBV_SEND_SIGNALED) != 0;
     channel.unsignaled = asks ? 0 : channel.unsignaled + 1;
-    count(ib::MessageCounter::kPostedAgain);
+    owner_.count(ib::MessageCounter::kPostedAgain);
     const int error =
         post_to(channel.dci->initiator, &sent.request, sent.ep->target(), channel.stream);
     if (error != 0)

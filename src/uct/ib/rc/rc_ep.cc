@@ -19,7 +19,7 @@ constexpr std::uint32_t kPsnMask = 0xffffff;
 
 }  // namespace
 
-RcEp::RcEp(RcIface& owner) : MessageEp(owner, own_queue_) {
+RcEp::RcEp(RcIface& owner) : MessageOps(owner, own_queue_) {
     own_queue_.owner = this;
 }
 
@@ -57,10 +57,10 @@ ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     auto* ep = new RcEp(owner);
     ucs_status_t status = ep->make_queue_pairs();
     if (status == UCS_OK)
-        status = owner.add(*ep);
+        status = owner.eps.add(*ep);
     if (status == UCS_OK) {
-        ep->own_queue_.id = ep->id_;
-        owner.map_queue(ep->own_queue_);
+        ep->own_queue_.id = ep->id;
+        owner.sends.add(ep->own_queue_);
     } else {
         delete ep;
         return status;
@@ -71,12 +71,12 @@ ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
 
 ucs_status_t RcEp::make_queue_pairs() {
     RcIface& own = owner();
-    const auto depth = static_cast<unsigned>(own.options_.tx_depth);
-    const bool has_two = own.has_device_tags_;
+    const auto depth = static_cast<unsigned>(own.limits.options.tx_depth);
+    const bool has_two = own.limits.has_device_tags;
     ucs_status_t status =
-        make_queue_pair(depth, has_two ? own.ends_.srq() : own.receives_.srq(), &own_queue_.qp);
+        make_queue_pair(depth, has_two ? own.fins.srq() : own.receives.srq(), &own_queue_.qp);
     if (status == UCS_OK && has_two)
-        status = make_queue_pair(0, own.receives_.srq(), &device_qp_);
+        status = make_queue_pair(0, own.receives.srq(), &device_qp_);
     if (status != UCS_OK)
         return status;
     last_requests_ = has_two ? 2 : 1;
@@ -89,13 +89,13 @@ ucs_status_t RcEp::make_queue_pair(unsigned depth, ibv_srq* srq, ibv_qp** qp_p) 
     RcIface& own = owner();
     ibv_qp_init_attr init{};
     init.qp_context = &own.mailbox();
-    init.send_cq = own.send_cq_.get();
-    init.recv_cq = own.receive_cq_.get();
+    init.send_cq = own.sends.cq().get();
+    init.recv_cq = own.receive_cq.get();
     init.srq = srq;
     init.qp_type = IBV_QPT_RC;
     init.cap.max_send_wr = depth;
-    init.cap.max_send_sge = depth == 0 ? 0 : own.sges_max_;
-    init.cap.max_inline_data = depth == 0 ? 0 : own.inline_max_;
+    init.cap.max_send_sge = depth == 0 ? 0 : own.limits.sges_max;
+    init.cap.max_inline_data = depth == 0 ? 0 : own.limits.inline_max;
     ibv_qp* qp = own.verbs().create_qp(own.ib_md().pd(), &init);
     if (qp == nullptr)
         return ib::call_failed(own.ib_md().device(), "ibv_create_qp", errno);
@@ -121,14 +121,14 @@ ucs_status_t RcEp::get_address(uct_ep_addr_t* addr) {
     const RcIface& own = owner();
     const RcEpAddress packed =
         pack(RcEpAddress{.version = kRcAddressVersion,
-                         .flags = own.has_device_tags_ ? kDeviceMatches : std::uint8_t{0},
-                         .reads = static_cast<std::uint8_t>(own.reads_max_),
+                         .flags = own.limits.has_device_tags ? kDeviceMatches : std::uint8_t{0},
+                         .reads = static_cast<std::uint8_t>(own.limits.reads_max),
                          .check = 0,
-                         .seg_bytes = static_cast<std::uint32_t>(own.seg_bytes_),
+                         .seg_bytes = static_cast<std::uint32_t>(own.limits.seg_bytes),
                          .qp_num = own_queue_.qp->qp_num,
-                         .device_qp_num = own.has_device_tags_ ? message_qp_num_ : 0,
+                         .device_qp_num = own.limits.has_device_tags ? message_qp_num_ : 0,
                          .psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask,
-                         .credits = static_cast<std::uint16_t>(own.options_.credits)});
+                         .credits = static_cast<std::uint16_t>(own.limits.options.credits)});
     std::memcpy(addr, &packed, sizeof packed);
     return UCS_OK;
 }
@@ -146,7 +146,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
     } else if (!ib::is_reachable(own.port(), *peer_port, &reason) ||
                !own.agrees(peer->flags, peer->seg_bytes, &reason)) {
         status = UCS_ERR_UNREACHABLE;
-    } else if (state_ != State::kCreated) {
+    } else if (state != State::kCreated) {
         reason = "it is connected already";
         status = UCS_ERR_ALREADY_EXISTS;
     }
@@ -157,7 +157,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
     const ibv_ah_attr path = ib::path_to(own.port(), *peer_port, own.ib_md().traffic_class(),
                                          own.ib_md().service_level());
     const ibv_mtu mtu = ib::path_mtu(own.port(), *peer_port);
-    status = own.receives_.want(own.buffers_per_peer());
+    status = own.receives.want(own.buffers_per_peer());
     if (status != UCS_OK)
         return status;
     // Each kind is connected to the other kind of the peer.
@@ -167,12 +167,12 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
     if (status == UCS_OK && device_qp_ != nullptr)
         status = to_rts(device_qp_, peer->qp_num, *peer, path, mtu);
     if (status != UCS_OK) {
-        own.receives_.want_less(own.buffers_per_peer());
+        own.receives.want_less(own.buffers_per_peer());
         to_created();
         return status;
     }
-    window_ = peer->credits;
-    state_ = State::kConnected;
+    window = peer->credits;
+    state = State::kConnected;
     return UCS_OK;
 }
 
@@ -196,7 +196,7 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     attr.path_mtu = mtu;
     attr.dest_qp_num = peer_qp;
     attr.rq_psn = peer.psn;
-    attr.max_dest_rd_atomic = static_cast<std::uint8_t>(own.reads_max_);
+    attr.max_dest_rd_atomic = static_cast<std::uint8_t>(own.limits.reads_max);
     attr.min_rnr_timer = ib::rnr_code(options.rnr_timer_ns);
     int error =
         own.verbs().modify_qp(qp, &attr,
@@ -210,7 +210,8 @@ ucs_status_t RcEp::to_rts(ibv_qp* qp, std::uint32_t peer_qp, const RcEpAddress& 
     attr.retry_cnt = static_cast<std::uint8_t>(options.retry_count);
     attr.rnr_retry = static_cast<std::uint8_t>(options.rnr_retry);
     attr.sq_psn = own_queue_.qp->qp_num * 2654435761U & kPsnMask;
-    attr.max_rd_atomic = static_cast<std::uint8_t>(std::min<unsigned>(own.reads_max_, peer.reads));
+    attr.max_rd_atomic =
+        static_cast<std::uint8_t>(std::min<unsigned>(own.limits.reads_max, peer.reads));
     error = own.verbs().modify_qp(qp, &attr,
                                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
@@ -229,7 +230,7 @@ void RcEp::to_error() {
         if (error != 0)
             TW_LOG_ERROR("ibv_modify_qp to ERR failed: %s", std::strerror(error));
     }
-    owner().mark_end(own_queue_, *this);
+    owner().sends.mark_end(own_queue_, *this);
 }
 
 void RcEp::destroy() {

@@ -11,19 +11,23 @@
 // Threads: owner thread of the worker.
 #pragma once
 
-#include "uct/ib/message_ep.hpp"
+#include "uct/ib/message_ops.hpp"
 
 namespace tagwire::rc {
 
 class RcIface;
 struct RcEpAddress;
 
-class RcEp : public ib::MessageEp {
+class RcEp : public ib::MessageOps {
   public:
     static ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p);
     void destroy();
     ucs_status_t get_address(uct_ep_addr_t* addr);
     ucs_status_t connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep_addr_t* ep_addr);
+
+    // ---- State of its credits (RcCredits)
+    std::uint32_t held = 0;    // messages of the peer that the user keeps
+    bool owes_credit = false;  // in the list of those that owe
 
   private:
     friend class RcIface;
@@ -53,8 +57,6 @@ class RcEp : public ib::MessageEp {
     ib::SendQueue own_queue_;
     ibv_qp* device_qp_ = nullptr;
     std::uint32_t message_qp_num_ = 0;  // of the one that takes the peer's messages
-    std::uint32_t held_ = 0;            // messages of the peer that the user keeps
-    bool owes_credit_ = false;          // in the interface's list
     bool has_partial_ = false;
     bool has_spoken_ = false;         // either side has, so the peer is connected too
     std::uint8_t silent_rounds_ = 0;  // of keepalive, before that

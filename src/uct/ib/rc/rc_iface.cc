@@ -17,7 +17,10 @@ namespace tagwire::rc {
 RcIface::RcIface(ib::IbMd& md, uct::Worker& worker, const RcOptions& options)
     : MessageIface(md, worker, uct::make_ops<RcIface, RcEp>(), progress_callback<RcIface>, "RC",
                    options.messages),
-      retries_(options.retries) {}
+      retries_(options.retries) {
+    source = this;
+    flow = &credits_;
+}
 
 ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
@@ -32,8 +35,8 @@ ucs_status_t RcIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_pa
 ucs_status_t RcIface::init(const uct_iface_params_t& params) {
     ucs_status_t status = open_port(params);
     if (status == UCS_OK)
-        status = choose_matching(matching_obstacle());
-    has_ends_queue_ = has_device_tags_;
+        status = limits.choose_matching(ib_md().device(), has_tag_callbacks(), matching_obstacle());
+    has_fins_queue = limits.has_device_tags;
     if (status == UCS_OK)
         status = open_queues();
     if (status == UCS_OK)
@@ -46,7 +49,7 @@ ucs_status_t RcIface::init(const uct_iface_params_t& params) {
 const char* RcIface::matching_obstacle() const {
     if (!ib_md().device().matches_tags())
         return "the device has no tag-matching SRQ";
-    if (port().is_ethernet && may_match_by_software())
+    if (port().is_ethernet && limits.may_match_by_software())
         return "the port is on Ethernet (RoCE), where drivers make no tag-matching SRQ";
     return nullptr;
 }
@@ -55,33 +58,34 @@ const char* RcIface::matching_obstacle() const {
 // with the minimum can be made, inline data are not the cause: requests of many pieces take
 // several places of a ring, so a device may hold fewer of them than it says.
 ucs_status_t RcIface::measure_inline() {
-    std::uint32_t wanted = inline_wanted();
+    std::uint32_t wanted = limits.inline_wanted();
     std::uint32_t given = 0;
     int error = probe_queue_pair(wanted, &given);
     if (error != 0 && probe_queue_pair(ib::kInlineBytesMin, &given) != 0) {
         TW_LOG_ERROR(
             "%s: a queue pair of TAGWIRE_RC_TX_DEPTH=%llu requests with %u pieces each cannot be "
             "made, however few bytes are inline: %s; a smaller depth may help",
-            ib_md().device().name().c_str(), static_cast<unsigned long long>(options_.tx_depth),
-            sges_max_, std::strerror(error));
+            ib_md().device().name().c_str(),
+            static_cast<unsigned long long>(limits.options.tx_depth), limits.sges_max,
+            std::strerror(error));
         return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_EXCEEDS_LIMIT;
     }
     while (error != 0 && wanted >= 2 * ib::kInlineBytesMin) {
         wanted /= 2;
         error = probe_queue_pair(wanted, &given);
     }
-    return take_inline(given);
+    return limits.take_inline(ib_md().device(), given);
 }
 
 /// Makes one as endpoints have it, and drops it. 0 or an errno value.
 int RcIface::probe_queue_pair(std::uint32_t inline_bytes, std::uint32_t* given_p) {
     ibv_qp_init_attr init{};
-    init.send_cq = send_cq_.get();
-    init.recv_cq = receive_cq_.get();
-    init.srq = has_device_tags_ ? ends_.srq() : receives_.srq();
+    init.send_cq = sends.cq().get();
+    init.recv_cq = receive_cq.get();
+    init.srq = limits.has_device_tags ? fins.srq() : receives.srq();
     init.qp_type = IBV_QPT_RC;
-    init.cap.max_send_wr = static_cast<std::uint32_t>(options_.tx_depth);
-    init.cap.max_send_sge = sges_max_;
+    init.cap.max_send_wr = static_cast<std::uint32_t>(limits.options.tx_depth);
+    init.cap.max_send_sge = limits.sges_max;
     init.cap.max_inline_data = inline_bytes;
     ibv_qp* qp = verbs().create_qp(ib_md().pd(), &init);
     if (qp == nullptr)
@@ -92,8 +96,8 @@ int RcIface::probe_queue_pair(std::uint32_t inline_bytes, std::uint32_t* given_p
 }
 
 void RcIface::close() {
-    if (ep_count_ > destroyed_.size())
-        TW_LOG_WARN("rc interface closed with %zu endpoints", ep_count_ - destroyed_.size());
+    if (eps.count() > destroyed_.size())
+        TW_LOG_WARN("rc interface closed with %zu endpoints", eps.count() - destroyed_.size());
     delete this;
 }
 
@@ -102,21 +106,21 @@ void RcIface::close() {
 // ended.
 RcIface::~RcIface() {
     const auto of_each = [this](auto&& call) {
-        for (ib::MessageEp* ep : eps_)
+        for (ib::MessageEp* ep : eps)
             if (ep != nullptr)
                 call(static_cast<RcEp&>(*ep));
     };
     of_each([this](RcEp& ep) {
         ep.purge([](uct_pending_req_t*) {});
-        release_group(ep);
-        if (ep.failure_ == UCS_OK)
-            ep.failure_ = UCS_ERR_CANCELED;
+        pending.release(ep);
+        if (ep.failure == UCS_OK)
+            ep.failure = UCS_ERR_CANCELED;
         ep.destroy_queue_pairs();
     });
-    finish_late(nullptr);
+    op_ends.finish_late(nullptr);
     of_each([this](RcEp& ep) {
         while (ib::SendOp* op = ep.own_queue_.take_any())
-            finish(ep, *op, UCS_ERR_CANCELED);
+            op_ends.finish(*op, UCS_ERR_CANCELED);
         end_operations(ep);
     });
     of_each([](RcEp& ep) { delete &ep; });
@@ -143,7 +147,7 @@ ucs_status_t RcIface::query(uct_iface_attr_t* attr) {
     attr->iface_addr_len = sizeof(RcIfaceAddress);
     attr->ep_addr_len = sizeof(RcEpAddress);
     attr->max_conn_priv = 0;
-    attr->max_num_eps = kIndexMask;
+    attr->max_num_eps = ib::kIndexMask;
     return UCS_OK;
 }
 
@@ -152,23 +156,23 @@ ucs_status_t RcIface::query(uct_iface_attr_t* attr) {
 ucs_status_t RcIface::get_address(uct_iface_addr_t* addr) {
     const RcIfaceAddress packed =
         pack(RcIfaceAddress{.version = kRcAddressVersion,
-                            .flags = has_device_tags_ ? kDeviceMatches : std::uint8_t{0},
+                            .flags = limits.has_device_tags ? kDeviceMatches : std::uint8_t{0},
                             .reserved = 0,
                             .check = 0,
-                            .seg_bytes = static_cast<std::uint32_t>(seg_bytes_)});
+                            .seg_bytes = static_cast<std::uint32_t>(limits.seg_bytes)});
     std::memcpy(addr, &packed, sizeof packed);
     return UCS_OK;
 }
 
 bool RcIface::agrees(std::uint8_t flags, std::uint32_t seg_bytes, std::string* reason_p) const {
     const bool peer_has_device_tags = (flags & kDeviceMatches) != 0;
-    if (peer_has_device_tags != has_device_tags_) {
-        *reason_p = differing_matching();
+    if (peer_has_device_tags != limits.has_device_tags) {
+        *reason_p = limits.differing_matching();
         return false;
     }
-    if (seg_bytes != seg_bytes_) {
+    if (seg_bytes != limits.seg_bytes) {
         *reason_p = "the peer's messages have up to " + std::to_string(seg_bytes) +
-                    " bytes, ours " + std::to_string(seg_bytes_) +
+                    " bytes, ours " + std::to_string(limits.seg_bytes) +
                     ": set TAGWIRE_RC_SEG_BYTES alike on both sides";
         return false;
     }
@@ -195,21 +199,21 @@ bool RcIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
 void RcIface::describe(const uct::DescribeSink& sink) const {
     describe_base(sink);
     describe_messages(sink);
-    sink.number("qps", ep_count_ * (has_device_tags_ ? 2 : 1));
-    sink.number("qps_per_peer", has_device_tags_ ? 2 : 1);
+    sink.number("qps", eps.count() * (limits.has_device_tags ? 2 : 1));
+    sink.number("qps_per_peer", limits.has_device_tags ? 2 : 1);
     sink.number("bytes_per_peer", sizeof(RcEp));
 }
 
 void RcIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const {
     static constexpr const char* kStates[] = {"created", "connected", "failing", "failed"};
     const RcEp& ep = *static_cast<const RcEp*>(handle);
-    sink.text("state", kStates[static_cast<std::size_t>(ep.state_)]);
+    sink.text("state", kStates[static_cast<std::size_t>(ep.state)]);
     sink.number("qp_num", ep.own_queue_.qp->qp_num);
     if (ep.device_qp_ != nullptr)
         sink.number("device_qp_num", ep.device_qp_->qp_num);
     sink.number("requests_under_way", ep.own_queue_.posted - ep.own_queue_.acked);
-    sink.number("credits", ep.window_ - (ep.sent_ - ep.peer_released_));
-    sink.number("messages_unhandled", ep.released_ - ep.told_);
+    sink.number("credits", ep.window - (ep.sent - ep.peer_released));
+    sink.number("messages_unhandled", ep.released - ep.told);
 }
 
 // ---- The row of the table

@@ -11,12 +11,13 @@
 
 #include "ucs/memory/reserve.hpp"
 #include "uct/ib/message_iface.hpp"
+#include "uct/ib/rc/rc_credits.hpp"
 #include "uct/ib/rc/rc_ep.hpp"
 #include "uct/ib/rc/rc_options.hpp"
 
 namespace tagwire::rc {
 
-class RcIface : public ib::MessageIface {
+class RcIface : public ib::MessageIface, private ib::QueueSource {
   public:
     static ucs_status_t open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                              const void* values, uct_iface_h* iface_p);
@@ -50,7 +51,7 @@ class RcIface : public ib::MessageIface {
     /// Receive buffers for the messages that a peer may send without new credit, and for control
     /// messages.
     [[nodiscard]] unsigned buffers_per_peer() const {
-        return static_cast<unsigned>(options_.credits) + kControlPerPeer;
+        return static_cast<unsigned>(limits.options.credits) + kControlPerPeer;
     }
     bool agrees(std::uint8_t flags, std::uint32_t seg_bytes, std::string* reason_p) const;
 
@@ -62,15 +63,6 @@ class RcIface : public ib::MessageIface {
     void map_qp(std::uint32_t qp_num, RcEp* ep);
     void bury(RcEp& ep);
     void reap(std::uint64_t now);
-
-    // ---- Credits
-    /// A count that cannot be is not believed: more than was sent, or less than was told before.
-    void take_released(RcEp& ep, std::uint32_t released) {
-        if (released - ep.peer_released_ <= ep.sent_ - ep.peer_released_) [[likely]]
-            ep.peer_released_ = released;
-        else
-            garbage("a credit for messages that were not sent");
-    }
 
     // ---- rc_receive.cc
     /// False: deliver() looks closer, and nothing was done.
@@ -89,16 +81,7 @@ class RcIface : public ib::MessageIface {
     [[nodiscard]] ib::MessageEp* peer_of(std::uint32_t qp_num) const override {
         return of_qp(qp_num);
     }
-    bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
-    void drained(ib::SendQueue&) override {}
-    void give_up(ib::MessageEp& ep) override;
     bool settled(ib::MessageEp&) override { return true; }  // reap() waits for more
-    void keep(ib::MessageEp* ep, std::byte* message) override;
-    void released(std::uint64_t ep_id) override;
-    void tell_released(ib::MessageEp& ep) override;
-    void send_owed() override;
-    [[nodiscard]] bool owes() const override { return !owing_.empty(); }
-    void stop(ib::MessageEp& ep) override;
     void end_arrivals(ib::MessageEp& ep) override;
     void look(std::uint64_t now) override;
     void take_event(const ib::AsyncEvent& event) override;
@@ -106,8 +89,14 @@ class RcIface : public ib::MessageIface {
     [[nodiscard]] bool may_ask(ib::MessageEp& ep) override;
     [[nodiscard]] bool looks_soon() const override { return !destroyed_.empty(); }
 
+    // ---- Each endpoint has a send queue of its own (QueueSource)
+    bool make_room(ib::MessageEp&, unsigned, unsigned) override { return false; }
+    void drained(ib::SendQueue&) override {}
+    void stop(ib::MessageEp& ep) override;
+    void give_up(ib::MessageEp& ep) override;
+
     const ib::RetryOptions retries_;
-    ucs::ReserveVector<RcEp*> owing_;  // credit
+    RcCredits credits_{*this};
     struct Destroyed {
         RcEp* ep;
         std::uint64_t deadline;  // not to wait longer for the events of its queue pairs

@@ -14,12 +14,12 @@ using ib::Completion;
 using ib::MessageKind;
 
 void RcIface::receive(const Completion* completions, unsigned count) {
-    in_progress_ = true;
+    in_progress = true;
     receives_seen_ += count;
     for (unsigned i = 0; i < count; ++i) {
         const Completion& completion = completions[i];
         if (ib::TagList::is_own(completion.wr_id))
-            if (ib::TagEntry* entry = tag_list_.take_whole(completion); entry != nullptr)
+            if (ib::TagEntry* entry = tag_list.take_whole(completion); entry != nullptr)
                 matched(*entry, of_qp(entry->qp_num));
             else
                 tag_event(completion);
@@ -27,7 +27,7 @@ void RcIface::receive(const Completion* completions, unsigned count) {
             deliver(completion);
     }
     end_receiving();
-    in_progress_ = false;
+    in_progress = false;
 }
 
 // An active message on the queue pair where it belongs.
@@ -37,24 +37,24 @@ inline bool RcIface::deliver_common(const Completion& completion) {
         completion.status != IBV_WC_SUCCESS || completion.byte_len < ib::kMessageBytesMin ||
         (completion.flags & IBV_WC_WITH_IMM) != 0)
         return false;
-    std::byte* message = receives_.message(completion.wr_id);
+    std::byte* message = receives.message(completion.wr_id);
     ib::Prefix head;
     std::memcpy(&head, message, sizeof head);
     const std::size_t bytes = completion.byte_len - sizeof head;
     if (head.opcode != IBV_TMH_NO_TAG || head.kind != MessageKind::kAm ||
         head.value >= UCT_AM_ID_MAX || head.padding > bytes)
         return false;
-    receives_.consumed();
-    ep->was_heard_ = true;
-    take_released(*ep, be32toh(head.released));
+    receives.consumed();
+    ep->was_heard = true;
+    credits_.take(*ep, be32toh(head.released));
     deliver_am(ep, message, head.value, bytes - head.padding);
     return true;
 }
 
 void RcIface::deliver(const Completion& completion) {
     // A message that lies in a buffer of ours.
-    std::byte* message = receives_.message(completion.wr_id);
-    ib::ReceiveQueue& queue = has_device_tags_ && ends_.owns(message) ? ends_ : receives_;
+    std::byte* message = receives.message(completion.wr_id);
+    ib::ReceiveQueue& queue = limits.has_device_tags && fins.owns(message) ? fins : receives;
     queue.consumed();
     RcEp* ep = of_qp(completion.qp_num);
     if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
@@ -65,7 +65,7 @@ void RcIface::deliver(const Completion& completion) {
     }
     // The device counts what it hands over unmatched, garbage too, and wants to hear of each.
     if (completion.opcode == IBV_WC_TM_RECV)
-        tag_list_.count_unexpected(completion.flags);
+        tag_list.count_unexpected(completion.flags);
     const std::size_t bytes = completion.byte_len;
     // A write with an immediate takes a buffer, too, and the length is that of what went elsewhere.
     if (bytes < ib::kMessageBytesMin || completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
@@ -74,10 +74,10 @@ void RcIface::deliver(const Completion& completion) {
         return garbage("a message shorter than a header, or none at all");
     }
     if (ep != nullptr) [[likely]]
-        ep->was_heard_ = true;
-    // On ends_ the peer's device only reports that it has read. Messages handled further below lie
-    // in receives_.
-    if (&queue == &ends_ || static_cast<std::uint8_t>(message[0]) == IBV_TMH_FIN) {
+        ep->was_heard = true;
+    // On fins the peer's device only reports that it has read. Messages handled further below lie
+    // in receives.
+    if (&queue == &fins || static_cast<std::uint8_t>(message[0]) == IBV_TMH_FIN) {
         ibv_tmh head;
         std::memcpy(&head, message, sizeof head);
         queue.put_back(message);
@@ -97,14 +97,14 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
     ib::Prefix head;
     std::memcpy(&head, message, sizeof head);
     if (ep != nullptr) [[likely]]
-        take_released(*ep, be32toh(head.released));
+        credits_.take(*ep, be32toh(head.released));
     switch (head.kind) {
         case MessageKind::kAm:
             if (head.value < UCT_AM_ID_MAX && head.padding <= bytes - sizeof head) [[likely]]
                 return deliver_am(ep, message, head.value, bytes - sizeof head - head.padding);
             break;
         case MessageKind::kCredit:
-            receives_.put_back(message);
+            receives.put_back(message);
             return;
         case MessageKind::kTagFragment:
             if (ep != nullptr && ep->has_partial_)
@@ -113,7 +113,7 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
         default:
             break;
     }
-    receives_.put_back(message);
+    receives.put_back(message);
     garbage("a message of no known kind");
 }
 
@@ -127,7 +127,7 @@ void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes,
     const bool is_rndv = head.opcode == IBV_TMH_RNDV;
     if (ep == nullptr || !has_tag_callbacks() || (head.opcode != IBV_TMH_EAGER && !is_rndv) ||
         (is_rndv && bytes < ib::kTmhBytes + sizeof(ibv_rvh))) [[unlikely]] {
-        receives_.put_back(message);
+        receives.put_back(message);
         return garbage("a tagged message of no known form");
     }
     if (is_rndv)
@@ -139,7 +139,7 @@ void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes,
             return deliver_request(ep, message, bytes, tag);
     }
     const std::size_t data_bytes = bytes - sizeof head;
-    if (head.reserved[0] == ib::kEagerHasMore && !has_device_tags_)
+    if (head.reserved[0] == ib::kEagerHasMore && !limits.has_device_tags)
         deliver_first_part(*ep, message, data_bytes, tag, imm);
     else
         deliver_eager(ep, message, data_bytes, tag, imm);
@@ -150,7 +150,7 @@ void RcIface::deliver_first_part(RcEp& ep, std::byte* message, std::size_t bytes
     ib::SoftReceive* receive = match(tag);
     if (ep.has_partial_) {
         // The rest of the one before will not come: a peer that mixes them is broken.
-        receives_.put_back(message);
+        receives.put_back(message);
         garbage("an eager message within another");
         if (receive != nullptr)
             complete(*receive, tag, imm, 0, UCS_ERR_IO_ERROR);
@@ -162,8 +162,8 @@ void RcIface::deliver_first_part(RcEp& ep, std::byte* message, std::size_t bytes
 }
 
 void RcIface::deliver_part(RcEp& ep, std::byte* message, std::size_t bytes, bool is_last) {
-    if (ep.partial_.bytes + bytes > ib::kEagerPartsMax * seg_bytes_) [[unlikely]] {
-        receives_.put_back(message);
+    if (ep.partial_.bytes + bytes > ib::kEagerPartsMax * limits.seg_bytes) [[unlikely]] {
+        receives.put_back(message);
         garbage("an eager message longer than there are");
         return fail(ep, UCS_ERR_IO_ERROR, "the peer sent an eager message that is too long");
     }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The receiving half of an interface of messages: receive buffers, posted receives that the device
+// or software matches, delivery to the program, rendezvous whose data software reads.
+//
+//   receive completion -> transport's receive() -> deliver_x()  --> callback -> buffer and credit
+//                                               '> tag_event()  --> callback    go back
+//
+// Threads: owner of the interface.
+// Invariant: each buffer that was taken from a receive queue is put back, or is the user's until
+// FlowControl::released().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "ucs/datastruct/address_set.hpp"
+#include "ucs/datastruct/tag_matcher.hpp"
+#include "ucs/memory/mpool.hpp"
+#include "ucs/memory/reserve.hpp"
+#include "uct/ib/ib_iface.hpp"
+#include "uct/ib/message_parts.hpp"
+#include "uct/ib/rndv_reads.hpp"
+
+namespace tagwire::ib {
+
+/// A posted receive that software matches, or one that software goes on with.
+struct SoftReceive : ucs::PostedReceive {
+    uct_tag_context_t* ctx;  // null: cancelled by force after the match
+    std::byte* buffer;
+    std::size_t capacity;  // not 0: the buffer is among those in use, unless the device matched
+    std::uint32_t lkey;
+    bool is_matched;
+    bool is_read;  // the device reads its data
+};
+
+class MessageReceiver : public IbIface, public MessageParts {
+  public:
+    // ---- UCT operations (make_ops)
+    ucs_status_t tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
+                                std::size_t iovcnt, uct_tag_context_t* ctx);
+    ucs_status_t tag_recv_cancel(uct_tag_context_t* ctx, int force);
+
+    /// A message that no peer of ours sends was dropped.
+    void garbage(const char* what);
+    void release_credit(MessageEp& ep) {
+        ++ep.released;
+        if (ep.released - ep.told >= limits.credit_step || receives.kept() > 0) [[unlikely]]
+            flow->tell_released(ep);
+    }
+    /// The data of a matched receive are there, or will not come.
+    void complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
+                  ucs_status_t status);
+
+    RndvReads reads{*this};
+
+  protected:
+    MessageReceiver(IbMd& md, uct::Worker& worker, const uct_iface_ops_t& table,
+                    ucs_callback_t progress_call, const char* option_prefix,
+                    const MessageOptions& options)
+        : IbIface(md, worker, table, progress_call), MessageParts(option_prefix, options) {}
+
+    // ---- Properties of a transport
+    /// The endpoint of the local queue pair `qp_num`; null: none, or the queue pair serves any
+    /// peer.
+    [[nodiscard]] virtual MessageEp* peer_of(std::uint32_t qp_num) const = 0;
+    /// The endpoint for answers to a sender that gives these bytes as its return address; null:
+    /// they lead nowhere.
+    virtual MessageEp* way_back(std::span<const std::byte>) { return nullptr; }
+    /// A matched message of the peer did not arrive whole.
+    virtual void broke_off(MessageEp& ep) = 0;
+
+    // ---- Receive queues
+    /// Falls back to matching by software where the device cannot match after all.
+    ucs_status_t open_receiving();
+    ucs_status_t open_receives(unsigned tags, unsigned tag_ops, std::string* refusal_p);
+    /// Polls: the completions, and how many.
+    unsigned poll_receives(const Completion** completions_p) {
+        const unsigned found = receive_cq.poll(completions_p);
+        receives_empty_ = found == 0;
+        return found;
+    }
+    void end_receiving();
+    /// All that had arrived when so many receive completions had been seen has been looked at.
+    [[nodiscard]] bool has_heard_all(std::uint64_t mark) const {
+        return receives_empty_ || receives_seen_ - mark > receive_cq.entries();
+    }
+    /// Frees what the user left posted. The queue pairs are gone.
+    void drop_receives();
+
+    // ---- Delivery of a message. Its length and kind have been checked.
+    void deliver_am(MessageEp* ep, std::byte* message, std::uint8_t id, std::size_t bytes) {
+        count(MessageCounter::kDelivered);
+        after_callback(ep, message,
+                       invoke_am(id, message + kPrefixBytes, bytes, UCT_CB_PARAM_FLAG_DESC));
+    }
+    /// A whole message with a TMH.
+    void deliver_eager(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
+                       std::uint64_t imm);
+    void deliver_request(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag);
+    /// `bytes` end where the user's header does.
+    void deliver_rndv(MessageEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag);
+    /// `from` null: whoever sent it.
+    void deliver_fin(const MessageEp* from, std::uint32_t id);
+    void give_eager(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
+                    std::uint64_t imm, unsigned flags, void** context);
+    /// The user has `message` or it is free; the credit follows.
+    void after_callback(MessageEp* ep, std::byte* message, ucs_status_t status) {
+        if (status == UCS_INPROGRESS) [[unlikely]]
+            return flow->keep(ep, message);
+        put_back(ep, message);
+    }
+    void put_back(MessageEp* ep, std::byte* message) {
+        receives.put_back(message);
+        if (ep != nullptr)
+            release_credit(*ep);
+    }
+
+    // ---- Posted receives (message_tags.cc)
+    ucs_status_t init_tags();
+    /// The device has put a whole message where it belongs.
+    void matched(TagEntry& entry, MessageEp* ep) {
+        if (ep != nullptr) [[likely]] {
+            ep->was_heard = true;
+            release_credit(*ep);
+        }
+        entry.ctx->tag_consumed_cb(entry.ctx);
+        arrived(entry);
+    }
+    void arrived(TagEntry& entry);
+    void tag_event(const Completion& completion);
+    void end_entry(TagEntry& entry, ucs_status_t status);
+    void go_on(TagEntry& entry, MessageEp* ep);
+    SoftReceive* match(uct_tag_t tag);
+    void free_buffer(SoftReceive& receive);
+    void free_receive(SoftReceive& receive);
+    [[gnu::cold]] ucs_status_t refuse_receive(std::size_t capacity) const;
+    SoftReceive* new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
+                             std::uint32_t lkey);
+    unsigned report_cancelled();
+
+    bool receives_empty_ = false;  // at the last poll
+    std::uint64_t receives_seen_ = 0;
+    ucs::PostedReceives posted_;
+    ucs::ObjectPool<SoftReceive> soft_receives_;
+    ucs::ReserveVector<SoftReceive*> cancelled_;  // their callbacks run in progress
+    ucs::AddressSet in_use_;                      // the buffers of receives that software matches
+};
+
+}  // namespace tagwire::ib
