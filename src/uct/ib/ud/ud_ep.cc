@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoints of ud: set-up and tear-down, flush, check, pending requests.
 #include "uct/ib/ud/ud_ep.hpp"
 
 #include <cstring>
@@ -7,10 +6,12 @@
 #include "ucs/log/log.hpp"
 #include "ucs/sys/process.hpp"
 #include "ucs/time/clock.hpp"
-#include "uct/completion.hpp"
+#include "uct/ib/gather.hpp"
 #include "uct/ib/ud/ud_iface.hpp"
 
 namespace tagwire::ud {
+
+using ib::SendOp;
 
 UdEp::UdEp(UdIface& owner, const SenderParams& params, std::uint64_t now)
     : BaseEp(&owner), BasicOutbound(params, now) {}
@@ -74,9 +75,93 @@ void UdEp::destroy() {
     if (failure_ == UCS_OK)
         failure_ = UCS_ERR_CANCELED;
     own.node_->close(*this);
-    own.end_waiters(*this, failure_);
+    own.waiters_.end_all(waiters_, failure_);
     own.destroyed_.push_back(this);
 }
+
+// ---- Active messages
+
+ucs_status_t UdEp::room() {
+    if (failure_ == UCS_OK && !group_.blocks_sends() && sender.has_room()) [[likely]]
+        return UCS_OK;
+    return no_room();
+}
+
+ucs_status_t UdEp::no_room() {
+    if (failure_ != UCS_OK)
+        return failure_;
+    owner().count(UdCounter::kNoResource);
+    return UCS_ERR_NO_RESOURCE;
+}
+
+void UdEp::send(SendOp* op, std::uint8_t am_id, std::size_t bytes) {
+    UdIface& own = owner();
+    Header header;
+    header.value = am_id;
+    std::memcpy(op->data(), &header, sizeof header);  // the rest when it is sent
+    op->sn = own.acked_;
+    op->serial = kHeaderBytes + bytes;
+    sender.push(op);
+    own.node_->pump(*this, ucs::clock_now_ns());
+}
+
+ucs_status_t UdEp::am_short(std::uint8_t am_id, std::uint64_t header, const void* payload,
+                            unsigned length) {
+    if (sizeof header + length > kShortBytes) [[unlikely]]
+        return ib::refuse("am_short", sizeof header + length, kShortBytes);
+    if (am_id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(am_id);
+    const ucs_status_t status = room();
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = owner().short_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    std::byte* data = op->data() + kHeaderBytes;
+    std::memcpy(data, &header, sizeof header);
+    if (length > 0)
+        std::memcpy(data + sizeof header, payload, length);
+    send(op, am_id, sizeof header + length);
+    return UCS_OK;
+}
+
+ucs_status_t UdEp::am_short_iov(std::uint8_t am_id, const uct_iov_t* iov, std::size_t iovcnt) {
+    const std::size_t bytes = ib::gather_bytes(iov, iovcnt);
+    if (bytes > kShortBytes) [[unlikely]]
+        return ib::refuse("am_short_iov", bytes, kShortBytes);
+    if (am_id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(am_id);
+    const ucs_status_t status = room();
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = owner().short_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    ib::gather_copy(op->data() + kHeaderBytes, iov, iovcnt);
+    send(op, am_id, bytes);
+    return UCS_OK;
+}
+
+ssize_t UdEp::am_bcopy(std::uint8_t am_id, uct_pack_callback_t pack_message, void* arg, unsigned) {
+    UdIface& own = owner();
+    if (am_id >= UCT_AM_ID_MAX) [[unlikely]]
+        return ib::refuse_am_id(am_id);
+    const ucs_status_t status = room();
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    SendOp* op = own.long_.get();
+    if (op == nullptr) [[unlikely]]
+        return no_room();
+    const std::size_t bytes = pack_message(op->data() + kHeaderBytes, arg);
+    if (bytes > own.datagram_bytes_ - kHeaderBytes) [[unlikely]] {
+        op->pool->put(op);
+        return ib::refuse("am_bcopy: packed bytes", bytes, own.datagram_bytes_ - kHeaderBytes);
+    }
+    send(op, am_id, bytes);
+    return static_cast<ssize_t>(bytes);
+}
+
+// ---- Pending requests
 
 ucs_status_t UdEp::pending_add(uct_pending_req_t* request, unsigned) {
     if (failure_ != UCS_OK)
@@ -107,14 +192,7 @@ bool UdEp::has_ended(const Waiter& waiter) const {
 ucs_status_t UdEp::wait(uct_completion_t* comp, std::uint32_t mark, bool is_check) {
     if (comp == nullptr)
         return UCS_INPROGRESS;
-    Waiter* waiter = owner().waiters_.create(Waiter{nullptr, comp, mark, is_check});
-    if (waiter == nullptr)
-        return UCS_ERR_NO_MEMORY;
-    Waiter** at = &waiters_;
-    while (*at != nullptr)
-        at = &(*at)->next;
-    *at = waiter;
-    return UCS_INPROGRESS;
+    return owner().waiters_.add(waiters_, comp, mark, is_check);
 }
 
 ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {

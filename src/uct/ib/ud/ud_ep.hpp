@@ -18,18 +18,12 @@
 #include "uct/ib/send_pool.hpp"
 #include "uct/ib/ud/ud_node.hpp"
 #include "uct/ib/ud/ud_peers.hpp"
+#include "uct/ib/ud/ud_waiters.hpp"
 #include "uct/pending.hpp"
 
 namespace tagwire::ud {
 
 class UdIface;
-
-struct Waiter {
-    Waiter* next;
-    uct_completion_t* comp;
-    std::uint32_t mark;  // packet number, or that of a probe
-    bool is_check;
-};
 
 class UdEp : public uct::BaseEp, public BasicOutbound<UdPeer> {
   public:

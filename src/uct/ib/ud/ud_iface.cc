@@ -39,7 +39,6 @@ static_assert(static_cast<int>(UdCounter::kDelivered) == static_cast<int>(Event:
 namespace {
 
 constexpr unsigned kCqSpare = 64;
-constexpr std::uint32_t kInlineBytesMax = 1024;
 
 std::uint32_t random_cookie() {
     std::uint32_t cookie = 0;
@@ -53,8 +52,8 @@ std::uint32_t random_cookie() {
 // ---- Set-up
 
 UdIface::UdIface(ib::IbMd& md, uct::Worker& worker, const UdOptions& options)
-    : IbIface(md, worker, uct::make_ops<UdIface, UdEp>(), progress_callback<UdIface>),
-      options_(options) {}
+    : UdQueuePair(md, worker, uct::make_ops<UdIface, UdEp>(), progress_callback<UdIface>, options) {
+}
 
 ucs_status_t UdIface::open(ib::IbMd& md, uct::Worker& worker, const uct_iface_params_t& params,
                            const void* values, uct_iface_h* iface_p) {
@@ -71,37 +70,20 @@ ucs_status_t UdIface::init(const uct_iface_params_t& params) {
     if (status == UCS_OK)
         status = open_queues();
     if (status == UCS_OK)
-        status = make_queue_pair();
-    if (status == UCS_OK)
-        status = to_rts();
+        status = open_queue_pair(receive_cq_.get(), receives_.srq());
     if (status == UCS_OK)
         make_node();
     return status;
 }
 
 ucs_status_t UdIface::open_queues() {
-    const ibv_device_attr& device = ib_md().device().attr().orig_attr;
     datagram_bytes_ = port().mtu_bytes();
-    if (options_.tx_depth > static_cast<std::uint64_t>(std::max(device.max_qp_wr, 0))) {
-        TW_LOG_ERROR("TAGWIRE_UD_TX_DEPTH=%llu: %s has at most %d requests in a send queue",
-                     static_cast<unsigned long long>(options_.tx_depth),
-                     ib_md().device().name().c_str(), device.max_qp_wr);
-        return UCS_ERR_EXCEEDS_LIMIT;
-    }
-    sq_free_ = static_cast<std::uint32_t>(options_.tx_depth);
-    sq_reserve_ = std::clamp<std::uint32_t>(sq_free_ / 8, 1, 32);
-    // Buffers that wait for a completion must never be all that there are.
-    signal_every_ = static_cast<std::uint32_t>(std::max<std::uint64_t>(
-        1, std::min({options_.tx_signal, options_.tx_depth / 4, options_.tx_buffers / 4})));
-    const auto buffers = static_cast<unsigned>(options_.tx_buffers);
-    long_.init(ib_md(), datagram_bytes_, buffers);
-    short_.init(ib_md(), kHeaderBytes + kShortBytes, buffers);
-    ucs_status_t status = waiters_.init({.name = "ud waiters", .elements_per_chunk = 64});
+    ucs_status_t status = waiters_.init();
     const auto depth = static_cast<unsigned>(options_.rx_depth);
     if (status == UCS_OK)
         status = receive_cq_.open(ib_md(), depth + kCqSpare, channel(), false, &mailbox());
     if (status == UCS_OK)
-        status = send_cq_.open(ib_md(), sq_free_ + kCqSpare, channel(), false, &mailbox());
+        status = open_send_queue(datagram_bytes_);
     if (status != UCS_OK)
         return status;
     // A datagram longer than its buffer ends the queue pair, so the buffers take what the link
@@ -118,51 +100,6 @@ ucs_status_t UdIface::open_queues() {
                            .align_offset = params().am_align_offset,
                            .context = &mailbox()},
                           released, this);
-}
-
-ucs_status_t UdIface::make_queue_pair() {
-    std::uint32_t wanted =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.inline_bytes, kInlineBytesMax));
-    while (true) {
-        ibv_qp_init_attr init{};
-        init.qp_context = &mailbox();
-        init.send_cq = send_cq_.get();
-        init.recv_cq = receive_cq_.get();
-        init.srq = receives_.srq();
-        init.qp_type = IBV_QPT_UD;
-        init.cap.max_send_wr = sq_free_;
-        init.cap.max_send_sge = 1;
-        init.cap.max_inline_data = wanted;
-        errno = 0;
-        if (ibv_qp* qp = verbs().create_qp(ib_md().pd(), &init); qp != nullptr) {
-            qp_ = ib::owned(qp, verbs().destroy_qp);
-            inline_max_ = std::min(init.cap.max_inline_data, kInlineBytesMax);
-            return UCS_OK;
-        }
-        if (wanted == 0)
-            return ib::call_failed(ib_md().device(), "ibv_create_qp", errno);
-        wanted /= 2;
-    }
-}
-
-ucs_status_t UdIface::to_rts() {
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.pkey_index = port().pkey_index;
-    attr.port_num = port().number;
-    attr.qkey = kQkey;
-    int error = verbs().modify_qp(qp_.get(), &attr,
-                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-    if (error != 0)
-        return ib::call_failed(ib_md().device(), "ibv_modify_qp to INIT", error);
-    attr = {};
-    attr.qp_state = IBV_QPS_RTR;
-    error = verbs().modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-    if (error != 0)
-        return ib::call_failed(ib_md().device(), "ibv_modify_qp to RTR", error);
-    attr.qp_state = IBV_QPS_RTS;
-    error = verbs().modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    return error == 0 ? UCS_OK : ib::call_failed(ib_md().device(), "ibv_modify_qp to RTS", error);
 }
 
 void UdIface::make_node() {
@@ -195,7 +132,7 @@ void UdIface::close() {
     for (UdEp* ep : eps_) {
         pending_.purge(ep->group_, [](uct_pending_req_t*) {});
         node_->close(*ep);
-        end_waiters(*ep, UCS_ERR_CANCELED);
+        waiters_.end_all(ep->waiters_, UCS_ERR_CANCELED);
     }
     farewell();
     delete this;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The interface of ud: one UD queue pair, its buffers, and the host of the protocol (ud_node.hpp).
+// The interface of ud: the host of the protocol (ud_node.hpp) on one UD queue pair
+// (ud_queue_pair.hpp).
 //
 // Threads: owner thread of the worker. Nothing runs in the background.
 //
@@ -8,31 +9,21 @@
 //   2. send completions: places in the send queue and buffers are free again
 //   3. when there is any: waiters, pending requests, failed and destroyed endpoints
 //   4. every few calls, the clock: packets that are sent again, acknowledgements that are due
-//
-// Invariants
-//  (1) Requests posted - requests completed + free places = depth; some are kept for what is no
-//      DATA.
-//  (2) A buffer is free again when its packet is acknowledged and no request under way reads it.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "ucs/memory/mpool.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
-#include "uct/ib/ib_iface.hpp"
 #include "uct/ib/receive_queue.hpp"
-#include "uct/ib/send_pool.hpp"
 #include "uct/ib/ud/ud_ep.hpp"
 #include "uct/ib/ud/ud_options.hpp"
+#include "uct/ib/ud/ud_queue_pair.hpp"
 
 namespace tagwire::ud {
 
-inline constexpr std::size_t kGrhBytes = 40;        // what the network puts in front of a datagram
-inline constexpr std::uint32_t kQkey = 0x1a67d1e5;  // of all our queue pairs
-inline constexpr std::size_t kShortBytes = 160;     // the longest am_short
+inline constexpr std::size_t kGrhBytes = 40;  // what the network puts in front of a datagram
 
 enum class UdCounter {
     kDelivered,
@@ -52,7 +43,7 @@ enum class UdCounter {
 };
 extern const ucs::CounterTable<UdCounter> kUdCounterInfos;
 
-class UdIface : public ib::IbIface {
+class UdIface : public UdQueuePair {
   public:
     using Peer = UdPeer;
     using Outbound = BasicOutbound<UdPeer>;
@@ -77,12 +68,7 @@ class UdIface : public ib::IbIface {
     void describe_ep(uct_ep_h ep, const uct::DescribeSink& sink) const override;
 
     // ---- Requests of the node
-    [[nodiscard]] bool can_send(bool is_control) const {
-        return sq_free_ > (is_control ? 0 : sq_reserve_);
-    }
-    void send_control(UdPeer& peer, const Header& header);
     void send_data(UdPeer& peer, const Header& header, void* packet);
-    void release(void* packet);
     void deliver(std::uint8_t am_id, void* message, std::uint32_t bytes);
     void drop(void* message) { receives_.put_back(slot_of(message)); }
     UdPeer* peer_of(const void* message);
@@ -104,60 +90,38 @@ class UdIface : public ib::IbIface {
     ~UdIface() override;
     ucs_status_t init(const uct_iface_params_t& params);
     ucs_status_t open_queues();
-    ucs_status_t make_queue_pair();
-    ucs_status_t to_rts();
     void make_node();
     void farewell();
     [[nodiscard]] InterfaceAddress own_interface() const;
     bool agrees(const InterfaceAddress& peer, std::string* reason_p) const;
 
     unsigned poll_receives();
-    unsigned poll_sends();
     unsigned work();
     void look();
     void take_event(const ib::AsyncEvent& event);
-    void post(UdPeer& peer, ibv_sge sge);
-    void break_down(const char* what, const char* why);
+    void break_down(const char* what, const char* why) override;
     void fail(UdEp& ep, ucs_status_t status, const char* why);
-    void settle(UdEp& ep);
     unsigned settle_failing();
-    void end_waiters(UdEp& ep, ucs_status_t status);
     void reap();
-    void free_zombies();
     static void released(void* iface, std::uint64_t owner);
 
     [[nodiscard]] static std::byte* slot_of(void* message) {
         return static_cast<std::byte*>(message) - kGrhBytes;
     }
-    [[nodiscard]] bool is_read(const ib::SendOp& op) const { return is_before(acked_, op.sn); }
     void count(UdCounter counter) { counters_.add(counter); }
 
     // The data path's.
-    UdOptions options_;
     std::optional<Node<UdIface>> node_;
     ib::CompletionQueue receive_cq_;
-    ib::CompletionQueue send_cq_;
     ib::ReceiveQueue receives_;
-    ib::OwnedQp qp_{nullptr, nullptr};
-    std::uint32_t sq_free_ = 0;
-    std::uint32_t sq_reserve_ = 1;
-    std::uint32_t posted_ = 0;  // requests, of all time
-    std::uint32_t acked_ = 0;
-    std::uint32_t unsignaled_ = 0;
-    std::uint32_t signal_every_ = 1;
-    std::uint32_t inline_max_ = 0;
     std::size_t datagram_bytes_ = 0;  // the longest, header included
     unsigned calls_ = 0;
     bool in_progress_ = false;
     bool has_work_ = false;
     bool is_broken_ = false;  // the queue pair
-    ib::SendPool long_;
-    ib::SendPool short_;
-    ib::SendOp* zombies_ = nullptr;  // acknowledged, but a request under way may read them
-    ib::SendOp* zombies_last_ = nullptr;
     PeerTable peers_;
     uct::PendingQueue pending_;
-    ucs::ObjectPool<Waiter> waiters_;
+    Waiters waiters_;
     ucs::ReserveVector<UdEp*> eps_;
     std::size_t next_flushed_ = 0;  // index of an endpoint
     ucs::ReserveVector<UdEp*> advanced_;
@@ -165,7 +129,6 @@ class UdIface : public ib::IbIface {
     ucs::ReserveVector<UdEp*> destroyed_;
     std::uint64_t next_look_ = 0;
     std::uint64_t next_drain_ = 0;
-    ReturnAddress own_address_{};
     ucs::CounterArray<UdCounter> counters_;
 };
 

@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "ucs/memory/reserve.hpp"
+#include "uct/ib/ud/ud_numbers.hpp"
 #include "uct/ib/ud/ud_packet.hpp"
 #include "uct/ib/ud/ud_receiver.hpp"
 #include "uct/ib/ud/ud_sender.hpp"
@@ -135,8 +136,6 @@ class Node {
     [[nodiscard]] std::uint32_t held() const { return held_; }
 
   private:
-    static constexpr std::uint32_t kIndexBits = 20;
-    static constexpr std::uint32_t kIndexMask = (1U << kIndexBits) - 1;
     static constexpr unsigned kEvictLooks = 64;
     static constexpr unsigned kPacketsPerTurn = 16;
 
@@ -167,18 +166,6 @@ class Node {
         std::uint64_t due_ns;
     };
 
-    [[nodiscard]] Outbound* find_outbound(std::uint32_t id) const {
-        const std::uint32_t index = id & kIndexMask;
-        Outbound* found = index < outbounds_.size() ? outbounds_[index] : nullptr;
-        return found != nullptr && found->id == id ? found : nullptr;
-    }
-    [[nodiscard]] Inbound* find_inbound(std::uint32_t id) const {
-        const std::uint32_t index = id & kIndexMask;
-        Inbound* found = index < inbounds_.size() ? inbounds_[index].get() : nullptr;
-        return found != nullptr && found->id == id ? found : nullptr;
-    }
-    template <class List>
-    bool take_index(List& list, ucs::ReserveVector<std::uint32_t>& free, std::uint32_t* id_p);
     static Key key_of(const Header& header, const void* message);
 
     void take_connect(const Header& header, void* message, std::uint64_t now);
@@ -213,11 +200,9 @@ class Node {
     std::uint32_t told_ = 0;         // the Inbound that was acknowledged last within a packet
     std::uint64_t resets_paid_ = 0;  // the time until which RESETs that were sent use up the rate
     bool is_gone_ = false;
-    TimerHeap<Outbound> timers_;               // of each Outbound that has a deadline, or earlier
-    ucs::ReserveVector<Outbound*> outbounds_;  // by index; null where free
-    ucs::ReserveVector<std::uint32_t> free_outbounds_;
-    ucs::ReserveVector<std::unique_ptr<Inbound>> inbounds_;
-    ucs::ReserveVector<std::uint32_t> free_inbounds_;
+    TimerHeap<Outbound> timers_;  // of each Outbound that has a deadline, or earlier
+    Numbers<Outbound*> outbounds_{generation_};
+    Numbers<std::unique_ptr<Inbound>> inbounds_{generation_};
     ucs::ReserveHashMap<Key, std::uint32_t, KeyHash> by_key_;
     ucs::ReserveVector<std::uint32_t> urgent_;  // Inbounds that owe an acknowledgement now
     ucs::ReserveDeque<Later> later_;            // and in a while, in the order of time

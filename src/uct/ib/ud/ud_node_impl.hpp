@@ -13,30 +13,12 @@ namespace tagwire::ud {
 
 template <class Host>
 Node<Host>::~Node() {
-    for (auto& inbound : inbounds_)
-        if (inbound != nullptr)
+    for (std::size_t i = 0; i < inbounds_.size(); ++i)
+        if (Inbound* inbound = inbounds_.at(i); inbound != nullptr)
             forget(*inbound);
 }
 
-// ---- Tables
-
-template <class Host>
-template <class List>
-bool Node<Host>::take_index(List& list, ucs::ReserveVector<std::uint32_t>& free,
-                            std::uint32_t* id_p) {
-    if (free.empty()) {
-        if (list.size() > kIndexMask)
-            return false;
-        free.push_back(static_cast<std::uint32_t>(list.size()));
-        list.emplace_back(nullptr);
-    }
-    do {
-        generation_ += 1U << kIndexBits;
-    } while ((generation_ | free.back()) == 0);  // 0 means none
-    *id_p = generation_ | free.back();
-    free.pop_back();
-    return true;
-}
+// ---- Connections
 
 template <class Host>
 typename Node<Host>::Key Node<Host>::key_of(const Header& header, const void* message) {
@@ -47,16 +29,16 @@ typename Node<Host>::Key Node<Host>::key_of(const Header& header, const void* me
 
 template <class Host>
 bool Node<Host>::open(Outbound& outbound) {
-    if (!take_index(outbounds_, free_outbounds_, &outbound.id))
+    if (!outbounds_.take(&outbound.id))
         return false;
-    outbounds_[outbound.id & kIndexMask] = &outbound;
+    outbounds_.place(outbound.id) = &outbound;
     timers_.reserve(outbounds_.size());
     return true;
 }
 
 template <class Host>
 void Node<Host>::close(Outbound& outbound) {
-    if (find_outbound(outbound.id) != &outbound)
+    if (outbounds_.find(outbound.id) != &outbound)
         return;
     outbound.sender.drop_all([this](void* packet) { host_.release(packet); });
     if (!outbound.sender.is_dead() && host_.can_send(true)) {
@@ -68,18 +50,16 @@ void Node<Host>::close(Outbound& outbound) {
     }
     outbound.sender.kill();
     timers_.remove(outbound);
-    outbounds_[outbound.id & kIndexMask] = nullptr;
-    free_outbounds_.push_back(outbound.id & kIndexMask);
+    outbounds_.give_back(outbound.id);
 }
 
 template <class Host>
 typename Node<Host>::Inbound* Node<Host>::make_inbound(const Header& header, const Key& key,
                                                        Peer& peer, std::uint64_t now) {
     std::uint32_t id = 0;
-    if ((by_key_.size() >= params_.inbound_max && !evict(now)) ||
-        !take_index(inbounds_, free_inbounds_, &id))
+    if ((by_key_.size() >= params_.inbound_max && !evict(now)) || !inbounds_.take(&id))
         return nullptr;
-    auto& place = inbounds_[id & kIndexMask];
+    auto& place = inbounds_.place(id);
     place.reset(new Inbound{{}, Receiver(header.psn, params_.ahead_max), &peer, key, id, now});
     by_key_.emplace(key, id);
     return place.get();
@@ -93,18 +73,16 @@ void Node<Host>::forget(Inbound& inbound) {
         inbound.peer->owed = 0;
     host_.put_peer(*inbound.peer);
     by_key_.erase(inbound.key);
-    const std::uint32_t index = inbound.id & kIndexMask;
-    free_inbounds_.push_back(index);
-    inbounds_[index].reset();
+    inbounds_.give_back(inbound.id);
 }
 
 // A few at a time, so that a flood of CONNECT costs little each.
 template <class Host>
 bool Node<Host>::evict(std::uint64_t now) {
     Inbound* oldest = nullptr;
-    for (unsigned i = 0; i < kEvictLooks && !inbounds_.empty(); ++i) {
+    for (unsigned i = 0; i < kEvictLooks && inbounds_.size() > 0; ++i) {
         evict_hand_ = (evict_hand_ + 1) % static_cast<std::uint32_t>(inbounds_.size());
-        Inbound* inbound = inbounds_[evict_hand_].get();
+        Inbound* inbound = inbounds_.at(evict_hand_);
         const bool is_silent =
             inbound != nullptr && now - inbound->heard_ns >= params_.sender.remote_timeout_ns;
         if (is_silent && (oldest == nullptr || inbound->heard_ns < oldest->heard_ns))
@@ -174,7 +152,7 @@ template <class Host>
 void Node<Host>::resume(std::uint64_t now) {
     settle();
     for (std::size_t turns = waiting_.size(); turns > 0 && host_.can_send(false); --turns) {
-        Outbound* outbound = find_outbound(waiting_.front());
+        Outbound* outbound = outbounds_.find(waiting_.front());
         waiting_.pop_front();
         if (outbound == nullptr)
             continue;
@@ -189,7 +167,7 @@ template <class Host>
 void Node<Host>::add_ack(Header& header, Peer& peer) {
     if (peer.owed == 0) [[likely]]
         return;
-    Inbound* inbound = find_inbound(std::exchange(peer.owed, 0));
+    Inbound* inbound = inbounds_.find(std::exchange(peer.owed, 0));
     if (inbound == nullptr)
         return;
     header.ack_id = inbound->key.id;
@@ -201,7 +179,7 @@ void Node<Host>::add_ack(Header& header, Peer& peer) {
 
 template <class Host>
 void Node<Host>::did_not_tell() {
-    if (Inbound* inbound = find_inbound(told_); inbound != nullptr)
+    if (Inbound* inbound = inbounds_.find(told_); inbound != nullptr)
         owe(*inbound, true, 0);
 }
 
@@ -237,7 +215,7 @@ template <class Host>
 void Node<Host>::settle() {
     std::size_t kept = 0;
     for (const std::uint32_t id : urgent_) {
-        Inbound* inbound = find_inbound(id);
+        Inbound* inbound = inbounds_.find(id);
         if (inbound == nullptr)
             continue;
         inbound->is_urgent = tell(*inbound, 0, 0) ? false : true;
@@ -250,7 +228,7 @@ void Node<Host>::settle() {
 template <class Host>
 void Node<Host>::tell_due(std::uint64_t until, std::uint64_t now) {
     while (!later_.empty() && later_.front().due_ns <= until) {
-        Inbound* inbound = find_inbound(later_.front().id);
+        Inbound* inbound = inbounds_.find(later_.front().id);
         later_.pop_front();
         if (inbound == nullptr)
             continue;
@@ -294,7 +272,8 @@ void Node<Host>::expire(Outbound& outbound, std::uint64_t now) {
 template <class Host>
 void Node<Host>::farewell() {
     is_gone_ = true;
-    for (auto& inbound : inbounds_) {
+    for (std::size_t i = 0; i < inbounds_.size(); ++i) {
+        Inbound* inbound = inbounds_.at(i);
         if (inbound == nullptr || !host_.can_send(true))
             continue;
         Header header{.kind = Kind::kReset};
@@ -327,7 +306,7 @@ void Node<Host>::arrived(void* message, std::uint32_t bytes, std::uint64_t now) 
         case Kind::kData:
             return take_data(*header, message, bytes, now);
         case Kind::kAck:
-            if (Outbound* outbound = find_outbound(header->to_id);
+            if (Outbound* outbound = outbounds_.find(header->to_id);
                 outbound != nullptr && (header->flags & kAnswersProbe) != 0 &&
                 outbound->sender.peer_id() == header->from_id) {
                 outbound->sender.answered(header->psn, now);
@@ -358,7 +337,7 @@ template <class Host>
 void Node<Host>::take_connect(const Header& header, void* message, std::uint64_t now) {
     const Key key = key_of(header, message);
     const auto found = by_key_.find(key);
-    Inbound* inbound = found == by_key_.end() ? nullptr : find_inbound(found->second);
+    Inbound* inbound = found == by_key_.end() ? nullptr : inbounds_.find(found->second);
     if (inbound == nullptr) {
         Peer* peer = header.from_id == 0 ? nullptr : host_.peer_of(message);
         if (peer == nullptr)
@@ -379,7 +358,7 @@ void Node<Host>::take_connect(const Header& header, void* message, std::uint64_t
 
 template <class Host>
 void Node<Host>::take_accept(const Header& header, std::uint64_t now) {
-    Outbound* outbound = find_outbound(header.to_id);
+    Outbound* outbound = outbounds_.find(header.to_id);
     if (outbound == nullptr || header.from_id == 0)
         return;
     if (outbound->sender.accepted(header.from_id, header.psn, now))
@@ -388,7 +367,7 @@ void Node<Host>::take_accept(const Header& header, std::uint64_t now) {
 
 template <class Host>
 void Node<Host>::take_ack(const Header& header, std::uint64_t now) {
-    Outbound* outbound = find_outbound(header.ack_id);
+    Outbound* outbound = outbounds_.find(header.ack_id);
     if (outbound == nullptr || outbound->sender.is_dead())
         return;
     const std::uint32_t before = outbound->sender.first_unacknowledged();
@@ -405,7 +384,7 @@ void Node<Host>::take_ack(const Header& header, std::uint64_t now) {
 template <class Host>
 void Node<Host>::take_data(const Header& header, void* message, std::uint32_t bytes,
                            std::uint64_t now) {
-    Inbound* inbound = find_inbound(header.to_id);
+    Inbound* inbound = inbounds_.find(header.to_id);
     if (inbound == nullptr || inbound->key.id != header.from_id) [[unlikely]] {
         host_.count(Event::kForeign);
         return host_.drop(message);
@@ -456,7 +435,7 @@ void Node<Host>::take_next(Inbound& inbound, const Header& header, void* message
 
 template <class Host>
 void Node<Host>::take_probe(const Header& header, const void* message, std::uint64_t now) {
-    Inbound* inbound = find_inbound(header.to_id);
+    Inbound* inbound = inbounds_.find(header.to_id);
     if (inbound == nullptr || inbound->key.id != header.from_id)
         return say_reset(header, message, now);
     inbound->heard_ns = now;
@@ -466,14 +445,14 @@ void Node<Host>::take_probe(const Header& header, const void* message, std::uint
 template <class Host>
 void Node<Host>::take_close(const Header& header, const void* message) {
     const auto found = by_key_.find(key_of(header, message));
-    Inbound* inbound = found == by_key_.end() ? nullptr : find_inbound(found->second);
+    Inbound* inbound = found == by_key_.end() ? nullptr : inbounds_.find(found->second);
     if (inbound != nullptr && (header.to_id == 0 || header.to_id == inbound->id))
         forget(*inbound);
 }
 
 template <class Host>
 void Node<Host>::take_reset(const Header& header) {
-    Outbound* outbound = find_outbound(header.to_id);
+    Outbound* outbound = outbounds_.find(header.to_id);
     if (outbound == nullptr || outbound->sender.is_dead() ||
         (outbound->sender.peer_id() != header.from_id && outbound->sender.is_open()))
         return;

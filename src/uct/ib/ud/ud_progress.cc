@@ -5,7 +5,7 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/time/clock.hpp"
-#include "uct/completion.hpp"
+#include "uct/ib/gather.hpp"
 #include "uct/ib/ud/ud_iface.hpp"
 
 namespace tagwire::ud {
@@ -67,31 +67,25 @@ unsigned UdIface::poll_receives() {
     return count;
 }
 
-unsigned UdIface::poll_sends() {
-    const Completion* completions = nullptr;
-    const unsigned count = send_cq_.poll(&completions);
-    if (count == 0)
-        return 0;
-    for (unsigned i = 0; i < count; ++i) {
-        const auto sn = static_cast<std::uint32_t>(completions[i].wr_id);
-        sq_free_ += sn - acked_;
-        acked_ = sn;
-        if (completions[i].status != IBV_WC_SUCCESS) [[unlikely]]
-            break_down("a send", verbs().wc_status_str(completions[i].status));
-    }
-    free_zombies();
-    return count;
-}
+// ---- Requests and reports of the node
 
-void UdIface::free_zombies() {
-    while (zombies_ != nullptr && !is_read(*zombies_)) {
-        SendOp* op = zombies_;
-        zombies_ = op->next;
-        op->pool->put(op);
+void UdIface::send_data(UdPeer& peer, const Header& header, void* packet) {
+    auto* op = static_cast<SendOp*>(packet);
+    const auto bytes = static_cast<std::uint32_t>(op->serial);
+    // A packet that the device still reads goes again as it is: an old acknowledgement does no
+    // harm, and one that is owed goes by itself.
+    if (is_read(*op)) [[unlikely]] {
+        if (header.ack_id != 0)
+            node_->did_not_tell();
+    } else {
+        Header filled = pack(header);
+        filled.value = std::to_integer<std::uint8_t>(op->data()[offsetof(Header, value)]);
+        std::memcpy(op->data(), &filled, sizeof filled);
     }
+    post(peer, {ib::address_of(op->data()), bytes, op->lkey});
+    if (bytes > inline_max_)
+        op->sn = posted_;
 }
-
-// ---- Reports of the node
 
 void UdIface::deliver(std::uint8_t am_id, void* message, std::uint32_t bytes) {
     auto* at = static_cast<std::byte*>(message);
@@ -155,7 +149,6 @@ void UdIface::fail(UdEp& ep, ucs_status_t status, const char* why) {
     has_work_ = true;
 }
 
-// Nothing that we post may be refused: without its queue pair the interface is of no use.
 void UdIface::break_down(const char* what, const char* why) {
     if (is_broken_)
         return;
@@ -174,7 +167,7 @@ unsigned UdIface::work() {
         UdEp* ep = advanced_.back();
         advanced_.pop_back();
         ep->is_advanced_ = false;
-        settle(*ep);
+        waiters_.settle(ep->waiters_, [ep](const Waiter& each) { return ep->has_ended(each); });
         ++moved;
     }
     if (!pending_.empty())
@@ -185,28 +178,6 @@ unsigned UdIface::work() {
     return moved;
 }
 
-void UdIface::settle(UdEp& ep) {
-    while (ep.waiters_ != nullptr && ep.has_ended(*ep.waiters_)) {
-        Waiter* waiter = ep.waiters_;
-        ep.waiters_ = waiter->next;
-        uct_completion_t* comp = waiter->comp;
-        waiters_.destroy(waiter);
-        uct::invoke_completion(comp, UCS_OK);
-    }
-}
-
-void UdIface::end_waiters(UdEp& ep, ucs_status_t status) {
-    while (ep.waiters_ != nullptr) {
-        Waiter* waiter = ep.waiters_;
-        ep.waiters_ = waiter->next;
-        uct_completion_t* comp = waiter->comp;
-        // A cancel makes flushes succeed.
-        const bool is_well = status == UCS_ERR_CANCELED && !waiter->is_check;
-        waiters_.destroy(waiter);
-        uct::invoke_completion(comp, is_well ? UCS_OK : status);
-    }
-}
-
 // Every operation ends, then the failure is told.
 unsigned UdIface::settle_failing() {
     unsigned settled = 0;
@@ -214,7 +185,7 @@ unsigned UdIface::settle_failing() {
         UdEp* ep = failing_[settled];
         ep->is_failing_ = false;
         node_->close(*ep);
-        end_waiters(*ep, ep->failure_);
+        waiters_.end_all(ep->waiters_, ep->failure_);
         ep->is_settled_ = true;
         if (ep->failure_ != UCS_ERR_CANCELED && !ep->is_destroyed_) {
             count(UdCounter::kPeerFailures);
