@@ -117,17 +117,13 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
     if ((status = listen()) != UCS_OK)
         return status;
 
-    receives_max_ = has_tag_callbacks() ? options_.tag_depth : 0;
     const uct::IfaceParams& checked = params();
     // A peer's buffers may be larger than ours.
     descs_ = new DescPool(checked.rx_headroom, kSegBytesMax, checked.am_alignment,
                           checked.am_align_offset);
     copies_always_ = checked.rx_headroom > 0 || checked.am_alignment > kCacheLine ||
                      checked.am_align_offset % checked.am_alignment != 0;
-    constexpr unsigned kReceivesAtFirst = 256;
-    status = entries_.init({.name = "sm posted receives", .elements_per_chunk = kReceivesAtFirst});
-    if (status == UCS_OK && !in_use_.reserve(kReceivesAtFirst))
-        status = UCS_ERR_NO_MEMORY;
+    status = tags_.open(has_tag_callbacks() ? options_.tag_depth : 0, "sm posted receives");
     if (status == UCS_OK)
         status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
     return status;
@@ -158,7 +154,7 @@ SmIface::~SmIface() {
         }
         close_socket(*link);
         if (link->message_entry != nullptr)
-            free_entry(*link->message_entry);
+            tags_.destroy(*link->message_entry);
         if (link->rx_segment != nullptr)
             std::exchange(link->rx_segment, nullptr)->abandon();
     }
@@ -166,13 +162,10 @@ SmIface::~SmIface() {
         descs_->abandon();
     if (listener_ && is_ours())
         ucs::unix_unlink(address_);
-    while (auto* entry = static_cast<PostedEntry*>(posted_.take_any()))
-        free_entry(*entry);
-    for (PostedEntry* entry : cancelled_)
-        free_entry(*entry);
+    tags_.destroy_all();
     for (const auto& op : op_table_)
         if (op->owner != nullptr && op->kind == OpKind::kReceive)
-            free_entry(*op->entry);
+            tags_.destroy(*op->entry);
 }
 
 // The program's callbacks run here, too, and may destroy endpoints themselves: so one at a time.
@@ -359,7 +352,7 @@ void SmIface::drain_timer() {
 // The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once
 // more.
 ucs_status_t SmIface::event_arm(unsigned) {
-    const bool only_pending = working_.empty() && failed_.empty() && cancelled_.empty();
+    const bool only_pending = working_.empty() && failed_.empty() && !tags_.has_cancelled();
     if ((has_work_ && !only_pending) || in_progress_ > 0)
         return UCS_ERR_BUSY;
     if (look() || !failed_.empty())
@@ -421,7 +414,7 @@ void SmIface::describe(const uct::DescribeSink& sink) const {
     sink.number("bytes", bytes);
     sink.number("fds_per_peer", peers == 0 ? 0 : (fds - kOwnFds + peers - 1) / peers);
     sink.number("bytes_per_peer", peers == 0 ? 0 : bytes / peers);
-    sink.number("posted_receives", posted_.size());
+    sink.number("posted_receives", tags_.posted());
     sink.number("arena_bytes_allocated", md_.arena().allocated_bytes());
 }
 

@@ -18,8 +18,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ucs/datastruct/address_set.hpp"
-#include "ucs/datastruct/tag_matcher.hpp"
 #include "ucs/memory/mpool.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "ucs/stats/counters.hpp"
@@ -29,6 +27,7 @@
 #include "uct/sm/link.hpp"
 #include "uct/sm/options.hpp"
 #include "uct/sm/sm_md.hpp"
+#include "uct/soft_tags.hpp"
 
 namespace tagwire::sm {
 
@@ -133,7 +132,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void refuse_tagged(const std::byte* data);
     /// False, and the connection ends: nobody would be told of a tagged message.
     bool takes_tags(Link& link) {
-        if (receives_max_ > 0) [[likely]]
+        if (tags_.depth() > 0) [[likely]]
             return true;
         violation(link, "tagged message to an interface that was opened without tag callbacks");
         return false;
@@ -150,7 +149,6 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void make_hot(Link& link);
     void make_cold(Link& link);
     unsigned work();
-    unsigned report_cancelled();
     ucs_status_t abandon_consumed(PostedEntry& entry);
 
     // sm_rndv.cc
@@ -235,14 +233,14 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void watch(int fd, std::uint64_t tag);
     void unwatch_fd(int fd);
 
-    void post(PostedEntry& entry);
-    [[nodiscard]] ucs_status_t refuse_receive() const;
-    [[gnu::cold]] ucs_status_t refuse_buffer(const void* buffer, std::size_t bytes);
+    [[gnu::cold]] ucs_status_t refuse_receive(ucs_status_t status) const;
     ucs_status_t post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                 std::size_t iovcnt, uct_tag_context_t* ctx);
-    void free_entry(PostedEntry& entry);
     void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
-                        ucs_status_t status);
+                        ucs_status_t status) {
+        counters_.add(SmCounter::kMatched);
+        tags_.complete(entry, tag, imm, bytes, status);
+    }
 
     SmMd& md_;
     SmOptions options_;
@@ -255,17 +253,13 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     bool is_armed_ = false;
     unsigned idle_calls_ = 0;
     unsigned busy_calls_ = 0;
-    std::uint64_t next_look_ = 0;   // ticks
-    std::uint64_t look_ticks_ = 0;  // between looks
-    std::size_t receives_max_ = 0;  // 0 without tag callbacks
-    ucs::PostedReceives posted_;
-    ucs::AddressSet in_use_;  // the buffers of receives that are posted or being filled
-    ucs::ObjectPool<PostedEntry> entries_;
-    ucs::ReserveVector<PostedEntry*> cancelled_;  // their callbacks run in progress
+    std::uint64_t next_look_ = 0;    // ticks
+    std::uint64_t look_ticks_ = 0;   // between looks
+    ucs::ObjectPool<IovCopy> iovs_;  // of scattered receives
+    uct::SoftTags<PostedEntry> tags_;
     ucs::CounterArray<SmCounter> counters_;
 
     ucs::ReserveVector<Link*> working_;
-    ucs::ObjectPool<IovCopy> iovs_;
     ucs::ReserveVector<Op*> op_free_;
     ucs::ReserveVector<std::unique_ptr<Op>> op_table_;
     std::uint32_t own_ops_ = 0;           // under way, of kOpCountMax
@@ -303,24 +297,5 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     bool sleeps_by_timer_ = false;
     std::uint8_t numa_node_ = 0xff;
 };
-
-inline void SmIface::free_entry(PostedEntry& entry) {
-    if (entry.is_scattered()) [[unlikely]]
-        iovs_.destroy(entry.scattered());
-    if (entry.capacity() != 0) [[likely]]
-        in_use_.erase(entry.buffer);
-    entries_.destroy(&entry);
-}
-
-inline void SmIface::complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm,
-                                    std::size_t bytes, ucs_status_t status) {
-    uct_tag_context_t* ctx = entry.ctx;
-    if (status == UCS_OK && bytes > entry.capacity()) [[unlikely]]
-        status = UCS_ERR_MESSAGE_TRUNCATED;
-    free_entry(entry);
-    counters_.add(SmCounter::kMatched);
-    if (ctx != nullptr) [[likely]]  // null: cancelled by force after the match
-        ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
-}
 
 }  // namespace tagwire::sm

@@ -167,9 +167,9 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
 // A whole message that lies in its slot.
 void SmIface::deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data,
                           std::size_t bytes) {
-    auto* entry = static_cast<PostedEntry*>(posted_.match(tag));
+    PostedEntry* entry = tags_.match(tag);
     if (entry == nullptr) {
-        if (receives_max_ == 0) [[unlikely]]
+        if (tags_.depth() == 0) [[unlikely]]
             return refuse_tagged(data);
         counters_.add(SmCounter::kUnexpected);
         void* context = nullptr;
@@ -218,12 +218,10 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
         IovCopy* copy = more ? iovs_.create() : nullptr;
         if (more && copy == nullptr)
             return false;
-        auto* entry = static_cast<PostedEntry*>(posted_.match(body.tag));
+        PostedEntry* entry = tags_.consume(body.tag);
         link.message_entry = entry;
         link.message_total = body.total;
         if (entry != nullptr) {
-            entry->consume();
-            entry->ctx->tag_consumed_cb(entry->ctx);
             const uct_iov_t one{entry->buffer, entry->capacity(), nullptr, 0, 1};
             if (!more && !entry->is_scattered()) {
                 std::memcpy(entry->buffer, link.rx_segment->buffer(body.seg),
@@ -236,7 +234,7 @@ bool SmIface::deliver_tag_seg(Link& link, Control control) {
             }
             if (!entry->is_scattered()) {
                 copy->assign(&one, 1);
-                entry->scatter(std::exchange(copy, nullptr));
+                entry->scatter(std::exchange(copy, nullptr), iovs_);
             }
             link.message_cursor = entry->scattered()->cursor();
         } else {
@@ -283,39 +281,20 @@ bool SmIface::deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t
 
 ucs_status_t SmIface::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                      std::size_t iovcnt, uct_tag_context_t* ctx) {
-    if (posted_.size() >= receives_max_) [[unlikely]]
-        return refuse_receive();
     if (iovcnt != 1 || iov->count != 1) [[unlikely]]
         return post_scattered(tag, mask, iov, iovcnt, ctx);
-    auto* const buffer = static_cast<std::byte*>(iov->buffer);
-    const std::size_t bytes = iov->length;
-    if (bytes != 0) [[likely]] {
-        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
-            return status;
-    }
-    PostedEntry* entry = entries_.create(tag, mask, ctx, buffer, bytes);
-    if (entry == nullptr) [[unlikely]]
-        return refuse_buffer(buffer, bytes);
-    post(*entry);
+    PostedEntry* entry = nullptr;
+    const ucs_status_t status =
+        tags_.create(tag, mask, ctx, static_cast<std::byte*>(iov->buffer), iov->length, &entry);
+    if (status != UCS_OK) [[unlikely]]
+        return refuse_receive(status);
+    tags_.post(*entry);
     return UCS_OK;
 }
 
-// There is no memory for a receive whose buffer is in the set already.
-ucs_status_t SmIface::refuse_buffer(const void* buffer, std::size_t bytes) {
-    if (bytes != 0)
-        in_use_.erase(buffer);
-    return UCS_ERR_NO_MEMORY;
-}
-
-void SmIface::post(PostedEntry& entry) {
-    PostedEntry* const address = &entry;
-    std::memcpy(entry.ctx->priv, &address, sizeof(void*));
-    posted_.post(entry);
-}
-
-ucs_status_t SmIface::refuse_receive() const {
+ucs_status_t SmIface::refuse_receive(ucs_status_t status) const {
     if (has_tag_callbacks())
-        return UCS_ERR_EXCEEDS_LIMIT;
+        return status;
     TW_LOG_ERROR("tag_recv_zcopy: the interface was opened without tag callbacks");
     return UCS_ERR_UNSUPPORTED;
 }
@@ -327,42 +306,29 @@ ucs_status_t SmIface::post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_io
         TW_LOG_ERROR("tag_recv_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
     }
-    const std::size_t bytes = iov_bytes(iov, iovcnt);
-    std::byte* const buffer = first_piece(iov, iovcnt);
-    if (bytes != 0) {
-        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK)
-            return status;
-    }
-    PostedEntry* entry = entries_.create(tag, mask, ctx, buffer, bytes);
-    if (entry == nullptr)
-        return refuse_buffer(buffer, bytes);
+    PostedEntry* entry = nullptr;
+    const ucs_status_t status =
+        tags_.create(tag, mask, ctx, first_piece(iov, iovcnt), iov_bytes(iov, iovcnt), &entry);
+    if (status != UCS_OK)
+        return refuse_receive(status);
     if (iovcnt != 0) {
         IovCopy* copy = iovs_.create();
         if (copy == nullptr) {
-            entries_.destroy(entry);
-            return refuse_buffer(buffer, bytes);
+            tags_.destroy(*entry);
+            return UCS_ERR_NO_MEMORY;
         }
         copy->assign(iov, iovcnt);
-        entry->scatter(copy);
+        entry->scatter(copy, iovs_);
     }
-    post(*entry);
+    tags_.post(*entry);
     return UCS_OK;
 }
 
 ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
-    PostedEntry* entry = nullptr;
-    std::memcpy(&entry, ctx->priv, sizeof(void*));
-    if (entry->is_consumed())
-        return force != 0 ? abandon_consumed(*entry) : UCS_OK;  // else the real completion follows
-    posted_.cancel(*entry);
-    if (force) {
-        free_entry(*entry);
-        return UCS_OK;
-    }
-    entry->consume();
-    cancelled_.push_back(entry);
-    has_work_ = true;
-    return UCS_OK;
+    const ucs_status_t status = tags_.cancel(
+        *ctx, force != 0, [this](PostedEntry& entry) { return abandon_consumed(entry); });
+    has_work_ |= tags_.has_cancelled();
+    return status;
 }
 
 // Matched already, by a rendezvous or by the first of several fragments, and the user wants the
@@ -389,26 +355,8 @@ ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
     for (const auto& link : links_)
         if (link != nullptr && link->message_entry == &entry)
             link->message_cursor = IovCursor();
-    if (entry.capacity() != 0)
-        in_use_.erase(entry.buffer);
-    entry.forget_buffer();
+    tags_.detach(entry);
     return UCS_OK;
-}
-
-unsigned SmIface::report_cancelled() {
-    unsigned count = 0;
-    // A callback may cancel more: those wait for the next round.
-    for (ucs::ReserveVector<PostedEntry*> entries = std::exchange(cancelled_, {});
-         PostedEntry * entry : entries) {
-        uct_tag_context_t* ctx = entry->ctx;
-        const uct_tag_t tag = entry->tag;
-        const std::size_t posted_bytes = entry->capacity();
-        free_entry(*entry);
-        if (ctx != nullptr)
-            ctx->completed_cb(ctx, tag, 0, posted_bytes, nullptr, UCS_ERR_CANCELED);
-        ++count;
-    }
-    return count;
 }
 
 // ---- Hot and cold
@@ -484,7 +432,7 @@ void SmIface::add_work(Link& link) {
 }
 
 unsigned SmIface::work() {
-    unsigned count = bury_failed() + report_cancelled();
+    unsigned count = bury_failed() + tags_.report_cancelled();
     for (std::size_t i = 0; i < working_.size();) {
         Link& link = *working_[i];
         if (step_link(link))
@@ -497,7 +445,7 @@ unsigned SmIface::work() {
         working_.erase(working_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     count += static_cast<unsigned>(pending.dispatch(kPollBudget));
-    has_work_ = !working_.empty() || !failed_.empty() || !cancelled_.empty() || !pending.empty();
+    has_work_ = !working_.empty() || !failed_.empty() || tags_.has_cancelled() || !pending.empty();
     return count;
 }
 

@@ -41,12 +41,9 @@ bool SmIface::deliver_rndv(Link& link, Control control) {
         violation(link, "rendezvous with an impossible header, buffer or operation");
         return false;
     }
-    auto* entry = static_cast<PostedEntry*>(posted_.match(body.tag));
-    if (entry != nullptr) {
+    if (PostedEntry* entry = tags_.consume(body.tag)) {
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
-        entry->consume();
-        entry->ctx->tag_consumed_cb(entry->ctx);
         start_receive(link, body, in_arena, *entry);
         return true;
     }
@@ -84,12 +81,9 @@ bool SmIface::deliver_rndv_request(Link& link, Control control) {
     }
     void* header = in_seg ? link.rx_segment->buffer(body.seg)
                           : link.rx.body() + offsetof(RndvRequestBody, header);
-    if (auto* entry = static_cast<PostedEntry*>(posted_.match(body.tag))) {
-        uct_tag_context_t* ctx = entry->ctx;
-        free_entry(*entry);
+    if (PostedEntry* entry = tags_.consume(body.tag)) {
         counters_.add(SmCounter::kMatched);
-        ctx->tag_consumed_cb(ctx);
-        ctx->rndv_cb(ctx, body.tag, header, header_bytes, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
+        tags_.complete_rndv(*entry, body.tag, header, header_bytes);
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
         return true;
@@ -113,7 +107,7 @@ void SmIface::start_receive(Link& link, const RndvBody& body, bool in_arena, Pos
         return;
     }
     op->entry = &entry;
-    entry.consume(op);
+    entry.set_matched(op);
     op->tag = body.tag;
     op->length = body.length;
     op->copy_bytes = std::min<std::uint64_t>(body.length, entry.capacity());

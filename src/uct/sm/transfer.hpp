@@ -17,13 +17,14 @@
 #include <memory>
 
 #include "ucs/datastruct/queue.hpp"
-#include "ucs/datastruct/tag_matcher.hpp"
+#include "ucs/memory/mpool.hpp"
 #include "ucs/memory/reserve.hpp"
 #include "uct/completion.hpp"
 #include "uct/sm/iov.hpp"
 #include "uct/sm/key_guard.hpp"
 #include "uct/sm/layout.hpp"
 #include "uct/sm/messages.hpp"
+#include "uct/soft_tags.hpp"
 
 namespace tagwire::sm {
 
@@ -32,51 +33,39 @@ struct Op;
 struct RndvOp;
 class SmEp;
 
-/// A posted receive. The first cache line has all that a message which comes whole into one buffer
-/// needs, flags included; the second is valid only as far as the flags say.
-class alignas(kCacheLine) PostedEntry : public ucs::PostedReceive {
+/// A posted receive. Its second cache line is valid only as far as the flags in the first say.
+class alignas(kCacheLine) PostedEntry : public uct::SoftReceive {
   public:
-    PostedEntry(uct_tag_t wanted, uct_tag_t wanted_mask, uct_tag_context_t* context, std::byte* to,
-                std::size_t bytes)
-        : ctx(context), buffer(to), room_(std::min(bytes, kBytesMask)) {
-        tag = wanted;
-        mask = wanted_mask;
+    using SoftReceive::SoftReceive;
+    PostedEntry(const PostedEntry&) = delete;
+    PostedEntry& operator=(const PostedEntry&) = delete;
+    ~PostedEntry() {
+        if (is_scattered()) [[unlikely]]
+            pool_->destroy(pieces_);
     }
 
-    uct_tag_context_t* ctx;  // null: cancelled by force after the match
-    // Where the data begins; all of it, unless is_scattered(). Unless capacity() is 0, the address
-    // is among the buffers in use.
-    std::byte* buffer;
+    /// The buffer has several pieces, of which SoftReceive::buffer is the first.
+    [[nodiscard]] bool is_scattered() const { return has_extension(); }
+    [[nodiscard]] IovCopy* scattered() const { return is_scattered() ? pieces_ : nullptr; }
+    /// `pieces` go back to `pool` with the entry.
+    void scatter(IovCopy* pieces, ucs::ObjectPool<IovCopy>& pool) {
+        set_extension();
+        pieces_ = pieces;
+        pool_ = &pool;
+    }
 
-    [[nodiscard]] std::size_t capacity() const { return room_ & kBytesMask; }
-    [[nodiscard]] bool is_scattered() const { return (room_ & kScattered) != 0; }
-    /// Matched, not complete yet.
-    [[nodiscard]] bool is_consumed() const { return (room_ & kConsumed) != 0; }
-    [[nodiscard]] IovCopy* scattered() const { return is_scattered() ? more_ : nullptr; }
     /// The rendezvous that fills it.
-    [[nodiscard]] Op* op() const { return is_consumed() ? op_ : nullptr; }
-
-    /// The operation was abandoned: the buffer is the program's again.
-    void forget_buffer() { room_ &= ~kBytesMask; }
-    void scatter(IovCopy* to) {
-        room_ |= kScattered;
-        more_ = to;
-    }
-    void consume(Op* by = nullptr) {
-        room_ |= kConsumed;
+    [[nodiscard]] Op* op() const { return is_matched() ? op_ : nullptr; }
+    void set_matched(Op* by = nullptr) {
+        SoftReceive::set_matched();
         op_ = by;
     }
 
   private:
-    static constexpr std::size_t kScattered = std::size_t{1} << 63;
-    static constexpr std::size_t kConsumed = std::size_t{1} << 62;
-    static constexpr std::size_t kBytesMask = kConsumed - 1;
-
-    std::size_t room_;
-    IovCopy* more_;
+    IovCopy* pieces_;
+    ucs::ObjectPool<IovCopy>* pool_;
     Op* op_;
 };
-static_assert(sizeof(ucs::PostedReceive) + 3 * sizeof(void*) == kCacheLine);
 
 enum class OpKind : std::uint8_t {
     kFlush,     // done when it is the oldest
