@@ -35,7 +35,7 @@ ucs_status_t MessageIface::open_queues() {
     }
     rndv_sends.init(limits.options.rndv_max);
     if (status == UCS_OK)
-        status = init_tags();
+        status = tags_.open(limits.options.tag_depth, "message receives");
     if (status == UCS_OK)
         status = pending.init();
     if (status == UCS_OK)
@@ -58,7 +58,7 @@ void MessageIface::describe_messages(const uct::DescribeSink& sink) const {
     sink.number("receive_buffers_wanted", receives.wanted());
     sink.number("receive_buffers_posted", receives.posted());
     sink.number("receive_buffers_held", receives.kept());
-    sink.number("posted_receives", limits.has_device_tags ? tag_list.size() : posted_.size());
+    sink.number("posted_receives", limits.has_device_tags ? tag_list.size() : tags_.posted());
     sink.number("rendezvous_under_way", rndv_sends.under_way());
     sink.number("send_queues_busy", sends.busy());
     sink.number("inline_bytes", limits.inline_max);
@@ -169,8 +169,8 @@ unsigned MessageIface::work() {
         flow->send_owed();
     if (reads.has_waiting())
         moved += reads.step_all();
-    if (!cancelled_.empty())
-        moved += report_cancelled();
+    if (tags_.has_cancelled())
+        moved += tags_.report_cancelled();
     if (!pending.empty())
         moved += pending.dispatch();
     else if (pending.has_groups())
@@ -179,7 +179,7 @@ unsigned MessageIface::work() {
         moved += settle_failing();
     if (sends.wants_signals())
         sends.signal_all(*source);
-    has_work = flow->owes() || reads.has_waiting() || !cancelled_.empty() || !pending.empty() ||
+    has_work = flow->owes() || reads.has_waiting() || tags_.has_cancelled() || !pending.empty() ||
                !failing_.empty() || sends.wants_signals() || pending.has_groups() ||
                op_ends.has_late();
     in_progress = false;
@@ -390,7 +390,7 @@ ucs_status_t MessageIface::fence(unsigned) {
 // ---- Events
 
 ucs_status_t MessageIface::event_arm(unsigned events) {
-    if (in_progress || flow->owes() || !cancelled_.empty() || op_ends.has_late() ||
+    if (in_progress || flow->owes() || tags_.has_cancelled() || op_ends.has_late() ||
         !failing_.empty() || sends.wants_signals())
         return UCS_ERR_BUSY;
     for (const AsyncEvent& event : take_async_events())

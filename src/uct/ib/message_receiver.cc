@@ -104,11 +104,7 @@ void MessageReceiver::drop_receives() {
     fins.close();
     if (limits.has_device_tags)
         tag_list.take_all([&](TagEntry& entry) { tag_list.finish(entry); });
-    while (auto* receive = static_cast<SoftReceive*>(posted_.take_any()))
-        soft_receives_.destroy(receive);
-    for (SoftReceive* receive : cancelled_)
-        soft_receives_.destroy(receive);
-    cancelled_.clear();
+    tags_.destroy_all();
 }
 
 // ---- Delivery
@@ -130,7 +126,7 @@ void MessageReceiver::deliver_eager(MessageEp* ep, std::byte* message, std::size
         void* context = nullptr;
         return give_eager(ep, message, bytes, tag, imm, UCT_CB_PARAM_FLAG_FIRST, &context);
     }
-    if (bytes > 0 && bytes <= receive->capacity)
+    if (bytes > 0 && bytes <= receive->capacity())
         std::memcpy(receive->buffer, message + kTmhBytes, bytes);
     put_back(ep, message);
     complete(*receive, tag, imm, bytes, UCS_OK);
@@ -153,11 +149,8 @@ void MessageReceiver::deliver_request(MessageEp* ep, std::byte* message, std::si
         count(MessageCounter::kUnexpected);
         invoke_unexpected_rndv(0, tag, header, length, 0, 0, nullptr);
     } else {
-        uct_tag_context_t* ctx = receive->ctx;
-        free_receive(*receive);
         count(MessageCounter::kMatched);
-        if (ctx != nullptr)
-            ctx->rndv_cb(ctx, tag, header, length, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
+        tags_.complete_rndv(*receive, tag, header, length);
     }
     put_back(ep, message);
 }

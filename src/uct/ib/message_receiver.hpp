@@ -15,24 +15,22 @@
 #include <span>
 #include <string>
 
-#include "ucs/datastruct/address_set.hpp"
-#include "ucs/datastruct/tag_matcher.hpp"
-#include "ucs/memory/mpool.hpp"
-#include "ucs/memory/reserve.hpp"
 #include "uct/ib/ib_iface.hpp"
 #include "uct/ib/message_parts.hpp"
 #include "uct/ib/rndv_reads.hpp"
+#include "uct/soft_tags.hpp"
 
 namespace tagwire::ib {
 
 /// A posted receive that software matches, or one that software goes on with.
-struct SoftReceive : ucs::PostedReceive {
-    uct_tag_context_t* ctx;  // null: cancelled by force after the match
-    std::byte* buffer;
-    std::size_t capacity;  // not 0: the buffer is among those in use, unless the device matched
-    std::uint32_t lkey;
-    bool is_matched;
-    bool is_read;  // the device reads its data
+struct SoftReceive : uct::SoftReceive {
+    using uct::SoftReceive::SoftReceive;
+
+    [[nodiscard]] bool holds_buffer() const { return capacity() != 0 && !is_adopted; }
+
+    std::uint32_t lkey = 0;
+    bool is_read = false;     // the device reads its data
+    bool is_adopted = false;  // the device matched it
 };
 
 class MessageReceiver : public IbIface, public MessageParts {
@@ -118,7 +116,6 @@ class MessageReceiver : public IbIface, public MessageParts {
     }
 
     // ---- Posted receives (message_tags.cc)
-    ucs_status_t init_tags();
     /// The device has put a whole message where it belongs.
     void matched(TagEntry& entry, MessageEp* ep) {
         if (ep != nullptr) [[likely]] {
@@ -133,19 +130,11 @@ class MessageReceiver : public IbIface, public MessageParts {
     void end_entry(TagEntry& entry, ucs_status_t status);
     void go_on(TagEntry& entry, MessageEp* ep);
     SoftReceive* match(uct_tag_t tag);
-    void free_buffer(SoftReceive& receive);
-    void free_receive(SoftReceive& receive);
     [[gnu::cold]] ucs_status_t refuse_receive(std::size_t capacity) const;
-    SoftReceive* new_receive(uct_tag_context_t* ctx, void* buffer, std::size_t capacity,
-                             std::uint32_t lkey);
-    unsigned report_cancelled();
 
     bool receives_empty_ = false;  // at the last poll
     std::uint64_t receives_seen_ = 0;
-    ucs::PostedReceives posted_;
-    ucs::ObjectPool<SoftReceive> soft_receives_;
-    ucs::ReserveVector<SoftReceive*> cancelled_;  // their callbacks run in progress
-    ucs::AddressSet in_use_;                      // the buffers of receives that software matches
+    uct::SoftTags<SoftReceive> tags_;
 };
 
 }  // namespace tagwire::ib

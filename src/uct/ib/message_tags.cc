@@ -11,40 +11,7 @@
 
 namespace tagwire::ib {
 
-namespace {
-
-/// The private data of a posted receive's context while software has it. While the device has it,
-/// TagList's ticket lies there: an index of at most 24 bits where the magic has its lower half.
-struct SoftPriv {
-    std::uint64_t magic;
-    SoftReceive* receive;
-};
-static_assert(sizeof(SoftPriv) <= UCT_TAG_PRIV_LEN);
-constexpr std::uint64_t kSoftMagic = 0x7477'7263'736f'6674;
-static_assert((kSoftMagic & UINT32_MAX) > 1 << 24, "RC_TAG_DEPTH at most");
-
-SoftReceive* soft_of(const uct_tag_context_t* ctx) {
-    SoftPriv priv;
-    std::memcpy(&priv, ctx->priv, sizeof priv);
-    return priv.magic == kSoftMagic ? priv.receive : nullptr;
-}
-
-void set_soft(uct_tag_context_t* ctx, SoftReceive* receive) {
-    const SoftPriv priv{receive == nullptr ? 0 : kSoftMagic, receive};
-    std::memcpy(ctx->priv, &priv, sizeof priv);
-}
-
-}  // namespace
-
 // ---- Posting
-
-ucs_status_t MessageReceiver::init_tags() {
-    constexpr unsigned kReceivesAtFirst = 256;
-    if (!limits.has_device_tags && !in_use_.reserve(kReceivesAtFirst))
-        return UCS_ERR_NO_MEMORY;
-    return soft_receives_.init(
-        {.name = "message receives", .elements_per_chunk = kReceivesAtFirst});
-}
 
 ucs_status_t MessageReceiver::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                              std::size_t iovcnt, uct_tag_context_t* ctx) {
@@ -69,23 +36,17 @@ ucs_status_t MessageReceiver::tag_recv_zcopy(uct_tag_t tag, uct_tag_t mask, cons
         return refuse_receive(capacity);
     void* buffer = capacity == 0 ? nullptr : iov->buffer;
     const std::uint32_t lkey = target.lkey;
-    if (limits.has_device_tags)
+    if (limits.has_device_tags) {
+        tags_.disown(*ctx);
         return tag_list.add(tag, mask, buffer, capacity, lkey, ctx);
-    if (posted_.size() >= limits.options.tag_depth) [[unlikely]]
-        return UCS_ERR_EXCEEDS_LIMIT;
-    if (capacity != 0) {
-        if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
-            return status;
     }
-    SoftReceive* receive = new_receive(ctx, buffer, capacity, lkey);
-    if (receive == nullptr) [[unlikely]] {
-        if (capacity != 0)
-            in_use_.erase(buffer);
-        return UCS_ERR_NO_MEMORY;
-    }
-    receive->tag = tag;
-    receive->mask = mask;
-    posted_.post(*receive);
+    SoftReceive* receive = nullptr;
+    const ucs_status_t status =
+        tags_.create(tag, mask, ctx, static_cast<std::byte*>(buffer), capacity, &receive);
+    if (status != UCS_OK) [[unlikely]]
+        return status;
+    receive->lkey = lkey;
+    tags_.post(*receive);
     return UCS_OK;
 }
 
@@ -97,96 +58,31 @@ ucs_status_t MessageReceiver::refuse_receive(std::size_t capacity) const {
     return UCS_ERR_INVALID_PARAM;
 }
 
-SoftReceive* MessageReceiver::new_receive(uct_tag_context_t* ctx, void* buffer,
-                                          std::size_t capacity, std::uint32_t lkey) {
-    SoftReceive* receive = soft_receives_.create();
-    if (receive == nullptr)
-        return nullptr;
-    receive->ctx = ctx;
-    receive->buffer = static_cast<std::byte*>(buffer);
-    receive->capacity = capacity;
-    receive->lkey = lkey;
-    receive->is_matched = receive->is_read = false;
-    if (ctx != nullptr)
-        set_soft(ctx, receive);
-    return receive;
-}
-
-// It may be posted again.
-void MessageReceiver::free_buffer(SoftReceive& receive) {
-    if (std::exchange(receive.capacity, 0) != 0 && !limits.has_device_tags)
-        in_use_.erase(receive.buffer);
-}
-
-void MessageReceiver::free_receive(SoftReceive& receive) {
-    free_buffer(receive);
-    soft_receives_.destroy(&receive);
-}
-
 ucs_status_t MessageReceiver::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
-    SoftReceive* receive = soft_of(ctx);
-    if (receive == nullptr)
-        return limits.has_device_tags ? tag_list.cancel(ctx, force != 0) : UCS_ERR_NO_ELEM;
-    if (receive->is_matched) {
-        // Its message is on the way, and its real end answers a cancel without force, and one with
-        // force while the device writes to the buffer. A forced cancel drops data that software
-        // would copy.
-        if (force != 0 && receive->is_read)
+    if (limits.has_device_tags && !tags_.has(*ctx))
+        return tag_list.cancel(ctx, force != 0);
+    // A forced cancel drops data that software would copy, but waits for the device, which writes
+    // to the buffer.
+    const ucs_status_t status = tags_.cancel(*ctx, force != 0, [this](SoftReceive& receive) {
+        if (receive.is_read)
             return UCS_ERR_BUSY;
-        if (force != 0) {
-            set_soft(ctx, nullptr);
-            receive->ctx = nullptr;
-            free_buffer(*receive);
-        }
+        tags_.detach(receive);
         return UCS_OK;
-    }
-    posted_.cancel(*receive);
-    if (force != 0) {
-        set_soft(ctx, nullptr);
-        free_receive(*receive);
-        return UCS_OK;
-    }
-    receive->is_matched = true;
-    cancelled_.push_back(receive);
-    has_work = true;
-    return UCS_OK;
+    });
+    has_work |= tags_.has_cancelled();
+    return status;
 }
 
-unsigned MessageReceiver::report_cancelled() {
-    unsigned reported = 0;
-    while (!cancelled_.empty()) {
-        SoftReceive* receive = cancelled_.back();
-        cancelled_.pop_back();
-        complete(*receive, receive->tag, 0, receive->capacity, UCS_ERR_CANCELED);
-        ++reported;
-    }
-    return reported;
-}
-
-// The earliest receive that matches, told that it is consumed. Where the device matches, what comes
-// here has been looked at already.
+// The earliest receive that matches, told that it is consumed. A message that comes here although
+// the device matches has been looked at already.
 SoftReceive* MessageReceiver::match(uct_tag_t tag) {
-    if (limits.has_device_tags)
-        return nullptr;
-    auto* receive = static_cast<SoftReceive*>(posted_.match(tag));
-    if (receive == nullptr)
-        return nullptr;
-    receive->is_matched = true;
-    receive->ctx->tag_consumed_cb(receive->ctx);
-    return receive;
+    return limits.has_device_tags ? nullptr : tags_.consume(tag);
 }
 
 void MessageReceiver::complete(SoftReceive& receive, uct_tag_t tag, std::uint64_t imm,
                                std::size_t bytes, ucs_status_t status) {
-    uct_tag_context_t* ctx = receive.ctx;
-    if (status == UCS_OK && bytes > receive.capacity)
-        status = UCS_ERR_MESSAGE_TRUNCATED;
-    free_receive(receive);
     count(MessageCounter::kMatched);
-    if (ctx == nullptr)
-        return;
-    set_soft(ctx, nullptr);
-    ctx->completed_cb(ctx, tag, imm, bytes, nullptr, status);
+    tags_.complete(receive, tag, imm, bytes, status);
 }
 
 // ---- Matches of the device
@@ -281,9 +177,11 @@ void MessageReceiver::go_on(TagEntry& entry, MessageEp* ep) {
     }
     if (ep == nullptr && is_whole)
         ep = way_back(std::span(request.answer_to, answer_to.size()));
-    SoftReceive* receive = new_receive(message.ctx, message.buffer, message.capacity, message.lkey);
+    SoftReceive* receive = tags_.adopt(message.tag, message.ctx,
+                                       static_cast<std::byte*>(message.buffer), message.capacity);
     TW_CHECK(receive != nullptr);  // the pool has no limit
-    receive->is_matched = true;
+    receive->lkey = message.lkey;
+    receive->is_adopted = true;
     if ((!is_whole && !message.forced) || ep == nullptr)
         return complete(*receive, message.tag, 0, 0, UCS_ERR_IO_ERROR);
     reads.start(*ep, *receive, message.tag, request.head, request.from);

@@ -29,7 +29,7 @@ void RndvReads::start(MessageEp& ep, SoftReceive& receive, uct_tag_t tag, const 
                      .id = head.app_ctx,
                      .under_way = 0,
                      .status = UCS_OK};
-    if (read->length <= receive.capacity)
+    if (read->length <= receive.capacity())
         read->wanted = read->length;
     else
         read->status = UCS_ERR_MESSAGE_TRUNCATED;  // nothing is read, and the sender is told

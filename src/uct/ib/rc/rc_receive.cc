@@ -183,8 +183,10 @@ void RcIface::take_part(RcEp& ep, std::byte* message, std::size_t bytes, unsigne
     if (partial.receive == nullptr)
         return give_eager(&ep, message, bytes, partial.tag, partial.imm, flags, &partial.context);
     // Nobody wants what was cancelled by force meanwhile.
-    if (bytes > 0 && offset + bytes <= partial.receive->capacity && partial.receive->ctx != nullptr)
+    if (bytes > 0 && offset + bytes <= partial.receive->capacity() &&
+        partial.receive->ctx != nullptr) {
         std::memcpy(partial.receive->buffer + offset, message + ib::kTmhBytes, bytes);
+    }
     put_back(&ep, message);
 }
 
