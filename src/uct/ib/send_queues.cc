@@ -8,8 +8,9 @@ namespace tagwire::ib {
 
 ucs_status_t SendQueues::open(const IbMd& md, std::uint32_t places, std::uint32_t reserve,
                               unsigned spare, ibv_comp_channel* channel, void* context) {
-    places_ = free_ = places;
-    reserve_ = reserve;
+    places_ = static_cast<std::int32_t>(places);
+    reserve_ = static_cast<std::int32_t>(reserve);
+    free_ = places_ - reserve_;
     return cq_.open(md, places + spare, channel, false, context);
 }
 
@@ -44,7 +45,7 @@ void SendQueues::refused(SendQueue& queue, const ibv_send_wr* bad) {
     }
     queue.posted -= untaken;
     queue.free += untaken;
-    free_ += untaken;
+    give_back(untaken);
     // The last one, which asked for the completion of all, may be among them.
     queue.unsignaled = queue.posted - queue.acked;
 }
@@ -53,7 +54,7 @@ void SendQueues::abandon(SendQueue& queue) {
     const std::uint32_t given_up = queue.posted - queue.acked;
     queue.acked = queue.posted;
     queue.free += given_up;
-    free_ += given_up;
+    give_back(given_up);
     queue.clear_unsignaled();
     queue.wants_mark = false;
     settle_signals();
@@ -77,7 +78,7 @@ bool SendQueues::signal(SendQueue& queue, const QueueSource& source) {
     MessageEp* ep = source.poster_of(queue);
     if (ep == nullptr || (ep->failure != UCS_OK && !queue.wants_mark))
         return true;
-    if (free_ == 0)
+    if (!has_last_place())
         return false;
     queue.wants_mark = false;
     return ep->post_signal() == UCS_OK;
@@ -89,7 +90,7 @@ bool SendQueues::signal(SendQueue& queue, const QueueSource& source) {
 void SendQueues::mark_end(SendQueue& queue, MessageEp& ep) {
     if (!queue.has_unsignaled() || queue.free == 0)
         return;
-    queue.wants_mark = free_ == 0;
+    queue.wants_mark = !has_last_place();
     if (queue.wants_mark)
         ask_for_completions();
     else

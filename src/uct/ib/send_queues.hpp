@@ -49,16 +49,18 @@ class SendQueues {
     [[nodiscard]] SendQueue* next_busy(SendQueue& queue) const { return busy_.next(queue); }
 
     // ---- Places
-    [[nodiscard]] bool has_places(unsigned requests) const { return free_ >= requests + reserve_; }
+    [[nodiscard]] bool has_places(unsigned requests) const {
+        return free_ >= static_cast<std::int32_t>(requests);
+    }
     /// A flush may take the last one.
-    [[nodiscard]] bool has_last_place() const { return free_ > 0; }
+    [[nodiscard]] bool has_last_place() const { return free_ + reserve_ > 0; }
     /// For `count` requests of `queue`, which has room for them. The flags that they get: the fence
     /// belongs to the first, the signal to the last.
     unsigned take_places(SendQueue& queue, unsigned count, bool signal) {
         unsigned flags = std::exchange(queue.fence_flag, 0U);
         queue.unsignaled += count;
         queue.free -= count;
-        free_ -= count;
+        free_ -= static_cast<std::int32_t>(count);
         if (signal || queue.unsignaled >= signal_every_) {
             if ((queue.unsignaled & SendQueue::kUnlisted) != 0) {
                 queue.unsignaled &= ~SendQueue::kUnlisted;
@@ -75,7 +77,7 @@ class SendQueues {
     /// The device did not take the chain that begins with `bad`.
     void refused(SendQueue& queue, const ibv_send_wr* bad);
     /// So many requests are under way no more.
-    void give_back(std::uint32_t count) { free_ += count; }
+    void give_back(std::uint32_t count) { free_ += static_cast<std::int32_t>(count); }
     /// No completion of the queue is looked at any more.
     void abandon(SendQueue& queue);
 
@@ -86,7 +88,7 @@ class SendQueues {
     void signal_came() { --signals_out_; }
     /// Where requests were given up, or failed: when none is under way no completion will come.
     void settle_signals() {
-        if (free_ == places_)
+        if (free_ + reserve_ == places_)
             signals_out_ = 0;
     }
     /// Places and buffers of requests that asked for no completion lack: nobody else brings them
@@ -102,11 +104,11 @@ class SendQueues {
   private:
     bool& has_work_;
     bool wants_signals_ = false;
-    std::uint32_t free_ = 0;         // requests that may still be posted
+    std::int32_t free_ = 0;          // places beyond the reserve; below 0 when that is in use
     std::uint32_t signals_out_ = 0;  // requests whose completion was asked for
-    std::uint32_t reserve_ = 0;      // of free_ only for what brings completions
+    std::int32_t reserve_ = 0;       // places only for what brings completions
     std::uint32_t signal_every_ = 1;
-    std::uint32_t places_ = 0;
+    std::int32_t places_ = 0;
     CompletionQueue cq_;
     ucs::ReserveVector<SendQueue*> queues_;  // by index; null where free
     // All that have requests under way, and some that had: so nobody looks at all queues.
