@@ -41,7 +41,7 @@ tw_ep_h endpoint(tw_worker_h from, tw_worker_h to) {
     std::uint8_t address[TW_ADDRESS_BYTES_MAX];
     std::size_t length = sizeof address;
     must(tw_worker_address(to, address, &length), "tw_worker_address");
-    const tw_ep_params_t params{address, length, nullptr};
+    const tw_ep_params_t params{.address = address, .address_length = length, .user_data = nullptr};
     tw_ep_h ep = nullptr;
     must(tw_ep_create(from, &params, &ep), "tw_ep_create");
     return ep;

@@ -56,8 +56,8 @@ typedef enum tw_bootstrap_method {
 
 /// Zero (NULL) in a field means its default; struct_bytes has none. Texts are copied.
 typedef struct tw_bootstrap_params {
-    /// sizeof(tw_bootstrap_params_t), by which a later library knows this version.
-    size_t struct_bytes;
+    /// sizeof(tw_bootstrap_params_t), by which a later library knows this version; C++ sets it.
+    size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_bootstrap_params));
     tw_bootstrap_method_t method;
     /// Number of processes in the job. 0: rank and size are those of the launcher, or the options
     /// TAGWIRE_RANK and TAGWIRE_SIZE. At most TW_BOOTSTRAP_RANKS_MAX.

@@ -47,9 +47,7 @@ class Bootstrap {
   public:
     /// All defaults: the launcher, the environment, or a job of this process alone.
     Bootstrap() { check(tw_bootstrap_create(nullptr, &job_)); }
-    /// struct_bytes is set here.
-    explicit Bootstrap(tw_bootstrap_params_t params) {
-        params.struct_bytes = sizeof params;
+    explicit Bootstrap(const tw_bootstrap_params_t& params) {
         check(tw_bootstrap_create(&params, &job_));
     }
     Bootstrap(Bootstrap&& other) noexcept : job_(std::exchange(other.job_, nullptr)) {}

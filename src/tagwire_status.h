@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 /// \file
-/// Status values of the messaging layer. The names are its own, so that a program may include this
-/// beside UCX's headers; the numbers are those of ucs_status_t.
+/// Status values of the messaging layer, and the two macros that all of its headers use. The names
+/// are its own, so that a program may include this beside UCX's headers; the numbers are those of
+/// ucs_status_t.
 #ifndef TAGWIRE_STATUS_H
 #define TAGWIRE_STATUS_H
 
@@ -12,6 +13,14 @@ extern "C" {
 
 #ifndef TAGWIRE_API
 #define TAGWIRE_API __attribute__((visibility("default")))
+#endif
+
+// Initial value of a member in C++, so that `T params{}` has its size in struct_bytes. C programs
+// write it: `T params = {.struct_bytes = sizeof params}`.
+#if defined(__cplusplus) && __cplusplus >= 201402L
+#define TW_CXX_DEFAULT(...) = __VA_ARGS__
+#else
+#define TW_CXX_DEFAULT(...)
 #endif
 
 /// Status of a call or an operation: 0 or more is no error, less is one.

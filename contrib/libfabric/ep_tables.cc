@@ -85,8 +85,9 @@ int get_option(fid* handle, int level, int name, void* value, std::size_t* lengt
     const Guard guard(ep.domain);
     tw_worker_attr_t attr;
     tw_worker_query(ep.worker, &attr);
-    tw_worker_limits_t limits = {attr.multi_recv_bytes_min, attr.buffered_bytes_limit,
-                                 attr.buffered_bytes_min};
+    tw_worker_limits_t limits = {.multi_recv_bytes_min = attr.multi_recv_bytes_min,
+                                 .buffered_bytes_limit = attr.buffered_bytes_limit,
+                                 .buffered_bytes_min = attr.buffered_bytes_min};
     const std::size_t* option = option_of(limits, level, name);
     if (option == nullptr)
         return -FI_ENOPROTOOPT;

@@ -8,6 +8,7 @@
 #include "bootstrap/options.hpp"
 #include "bootstrap/secret.hpp"
 #include "ucs/config/environment.hpp"
+#include "ucs/memory/sized.hpp"
 
 namespace tagwire::bootstrap {
 namespace {
@@ -59,10 +60,6 @@ bool was_started_by_pmix() {
 }
 
 Result check_params(const tw_bootstrap_params_t& params) {
-    if (params.struct_bytes != sizeof params) {
-        return failed(UCS_ERR_INVALID_PARAM, "struct_bytes is %zu, not %zu", params.struct_bytes,
-                      sizeof params);
-    }
     const MethodName* name = find_name(params.method);
     if (name == nullptr)
         return failed(UCS_ERR_INVALID_PARAM, "there is no method %d", int{params.method});
@@ -150,11 +147,15 @@ Result choose_job(const char* name, Settings* settings) {
 
 Result choose_settings(const tw_bootstrap_params_t* given, Settings* settings_p) {
     tw_bootstrap_params_t params{};
-    params.struct_bytes = sizeof params;
     if (given != nullptr) {
-        if (Result result = check_params(*given); !result.ok())
+        if (!ucs::has_size(*given)) {
+            return failed(UCS_ERR_INVALID_PARAM,
+                          "struct_bytes is %zu; this library knows %zu bytes of parameters",
+                          given->struct_bytes, sizeof params);
+        }
+        params = ucs::read_sized(*given);
+        if (Result result = check_params(params); !result.ok())
             return result;
-        params = *given;
     }
     Options options{};
     if (ucs::config_fill(option_table(), &options) != UCS_OK)

@@ -135,7 +135,7 @@ void MsgLink::exchange_addresses() {
 }
 
 void MsgLink::make_endpoint(const std::uint8_t* address, std::size_t length) {
-    const tw_ep_params_t params{address, length, nullptr};
+    const tw_ep_params_t params{.address = address, .address_length = length, .user_data = nullptr};
     check(tw_ep_create(objects_.worker, &params, &objects_.ep), "tw_ep_create");
 }
 

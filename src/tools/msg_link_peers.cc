@@ -88,7 +88,9 @@ std::int64_t MsgLink::measure_spares(std::size_t count) {
     const tw_op_t op = until_matched();
     const std::int64_t before = allocated_bytes();
     for (std::size_t i = 0; i < count; ++i) {
-        const tw_ep_params_t params{addresses[i].data(), addresses[i].size(), nullptr};
+        const tw_ep_params_t params{.address = addresses[i].data(),
+                                    .address_length = addresses[i].size(),
+                                    .user_data = nullptr};
         tw_ep_h ep = nullptr;
         check(tw_ep_create(objects_.worker, &params, &ep), "tw_ep_create");
         check_begun(tw_tag_send(ep, nullptr, 0, kSpareTag, &op, &requests[i]), "tw_tag_send");

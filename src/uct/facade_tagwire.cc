@@ -62,7 +62,7 @@ ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface, tagwire_uct_cou
     const std::size_t room = *count_p;
     for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
         const ucs::CounterInfo& info = set.infos[i];
-        counters[i] = {info.name, info.unit, info.doc, set.values[i].value()};
+        counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
     }
     *count_p = static_cast<unsigned>(set.infos.size());
     return room < set.infos.size() ? UCS_ERR_BUFFER_TOO_SMALL : UCS_OK;

@@ -73,7 +73,8 @@ class Program {
         return bytes;
     }
     void connect(const std::vector<std::byte>& to) {
-        const tw_ep_params_t params{to.data(), to.size(), nullptr};
+        const tw_ep_params_t params{
+            .address = to.data(), .address_length = to.size(), .user_data = nullptr};
         require(tw_ep_create(worker_, &params, &ep_) == TW_OK);
     }
     /// A new endpoint in place of one that was closed, or has failed and is closed here.
@@ -82,7 +83,8 @@ class Program {
             return;
         close_by_force();
         has_failed_ = false;
-        const tw_ep_params_t params{to.data(), to.size(), nullptr};
+        const tw_ep_params_t params{
+            .address = to.data(), .address_length = to.size(), .user_data = nullptr};
         if (tw_ep_create(worker_, &params, &ep_) != TW_OK)
             ep_ = nullptr;
     }

@@ -17,7 +17,8 @@ class Context {
     /// "sm,rc:mlx5_0:1"
     explicit Context(const std::string& transports) : Context(transports.c_str()) {}
     /// nullptr: those of TAGWIRE_TRANSPORTS.
-    explicit Context(const char* transports) : Context(tw_context_params_t{transports, 0}) {}
+    explicit Context(const char* transports)
+        : Context(tw_context_params_t{.transports = transports, .tag_sender_mask = 0}) {}
     explicit Context(const tw_context_params_t& params) {
         tw_context_h context = nullptr;
         check(tw_context_create(&params, &context), "tw_context_create");

@@ -16,7 +16,8 @@ namespace msg {
 class Endpoint {
   public:
     Endpoint(const Worker& worker, std::span<const std::byte> address, void* user_data = nullptr) {
-        const tw_ep_params_t params{address.data(), address.size(), user_data};
+        const tw_ep_params_t params{
+            .address = address.data(), .address_length = address.size(), .user_data = user_data};
         tw_ep_h ep = nullptr;
         check(tw_ep_create(worker.get(), &params, &ep), "tw_ep_create");
         ep_.reset(ep);

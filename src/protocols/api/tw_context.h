@@ -13,8 +13,10 @@ extern "C" {
 
 // ---- Contexts
 
-/// Parameters of tw_context_create(). Zeroes are the defaults.
+/// Parameters of tw_context_create(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_context_params {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_context_params));  ///< sizeof(tw_context_params_t).
     /// Transports to use, as TAGWIRE_TRANSPORTS: names of transports, each with or without a
     /// device, separated by commas ("sm,rc:mlx5_0:1"). NULL: that option.
     const char* transports;
@@ -105,8 +107,10 @@ typedef enum tw_peer_event {
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
-/// Parameters of tw_worker_create(). Zeroes are the defaults.
+/// Parameters of tw_worker_create(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_worker_params {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_worker_params));  ///< sizeof(tw_worker_params_t).
     tw_thread_mode_t thread_mode;
     tw_ep_failed_cb_t ep_failed;  ///< NULL: nobody is told; the log has failures in any case.
     void* ep_failed_arg;
@@ -134,8 +138,10 @@ TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_p
 /// (TW_ERR_CONNECTION_RESET). NULL is ignored.
 TAGWIRE_API void tw_worker_destroy(tw_worker_h worker);
 
-/// Properties and limits of a worker.
+/// Properties and limits of a worker. The program sets struct_bytes.
 typedef struct tw_worker_attr {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_worker_attr));  ///< sizeof(tw_worker_attr_t).
     uint64_t id;  ///< Random; names the worker as the source of messages.
     tw_thread_mode_t thread_mode;
     size_t inject_bytes_max;      ///< Longest message of TW_OP_INJECT.
@@ -147,14 +153,16 @@ typedef struct tw_worker_attr {
 
 /// Reads the properties and limits of a worker.
 ///
-/// \retval TW_OK  *attr is filled.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL.
+/// \retval TW_OK  *attr is filled, as much of it as its struct_bytes says.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or struct_bytes is none of this struct.
 TAGWIRE_API tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr);
 
 #define TW_WORKER_LIMIT_MAX ((size_t)1 << 30)  ///< No limit of tw_worker_limits_t is larger.
 
 /// Limits that a program may change, as tw_worker_query() tells them. 0: as it is.
 typedef struct tw_worker_limits {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_worker_limits));  ///< sizeof(tw_worker_limits_t).
     size_t multi_recv_bytes_min;
     size_t buffered_bytes_limit;
     size_t buffered_bytes_min;  ///< At most `buffered_bytes_limit`.
@@ -287,6 +295,7 @@ typedef struct tw_counter {
     const char* unit;  ///< "messages", "bytes"
     const char* doc;   ///< One line.
     uint64_t value;
+    uint64_t reserved[2] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_counter_t;
 
 /// Reads the counters of a worker.
@@ -315,8 +324,9 @@ TAGWIRE_API tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t 
 
 // ---- Endpoints
 
-/// Parameters of tw_ep_create(). Zeroes are the defaults.
+/// Parameters of tw_ep_create(). Zeroes are the defaults of all but struct_bytes.
 typedef struct tw_ep_params {
+    size_t struct_bytes TW_CXX_DEFAULT(sizeof(struct tw_ep_params));  ///< sizeof(tw_ep_params_t).
     const void* address;  ///< Address of the peer's worker; copied.
     size_t address_length;
     void* user_data;  ///< tw_ep_user_data() returns it.

@@ -2,6 +2,16 @@
 
 /// \file
 /// Handles, flags and records of the messaging layer. Included by tagwire.h.
+///
+/// \par Versions
+/// Programs and library may be built with different versions of these headers (TW_VERSION). A struct
+/// that a program allocates therefore has one of
+/// - struct_bytes, its size in the program's header: the library takes fields that this header lacks
+///   as 0, and does not write them; 0, or a size beyond its own, is TW_ERR_INVALID_PARAM and logged.
+/// - `reserved` room at the end. The library does not write that of a tw_completion_t.
+/// - flags that announce fields: a call reads a field of tw_op_t only with the flag that it belongs
+///   to, and refuses flags that it does not know. `flags` of tw_completion_t tells which of its
+///   fields have a value.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DEF_H
 #define TAGWIRE_PROTOCOLS_API_TW_DEF_H
 
@@ -114,13 +124,15 @@ typedef struct tw_completion {
     uint64_t source;        ///< Receives: the sender's worker, as tw_address_worker_id() tells it.
     tw_ep_h ep;  ///< Receives: the program's endpoint to the sender, or NULL. Sends: where it went.
     tw_message_h message;  ///< PEEK with CLAIM, BUFFERED: what the claim will name.
+    uint64_t reserved[5];  ///< Room for later versions; not written.
 } tw_completion_t;
 
 /// Reports an end. Runs inside progress; may call everything but progress. `done` is valid during
 /// the call.
 typedef void (*tw_complete_cb_t)(const tw_completion_t* done);
 
-/// Parameters of an operation besides buffer, tag and peer; NULL and zeroes are the defaults.
+/// Parameters of an operation besides buffer, tag and peer; NULL and zeroes are the defaults. Later
+/// versions add fields at the end, each announced by a flag.
 typedef struct tw_op {
     uint32_t flags;  ///< TW_OP_x.
     void* context;

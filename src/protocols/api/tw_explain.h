@@ -38,10 +38,13 @@ typedef struct tw_protocol_cost {
     double ns;  ///< From the call until both sides are done with their buffers: sum of the terms.
     unsigned term_count;
     tw_cost_term_t terms[TW_COST_TERMS_MAX];
+    uint64_t reserved[2] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_protocol_cost_t;
 
-/// The protocol of a message, and the reason for it.
+/// The protocol of a message, and the reason for it. The program sets struct_bytes.
 typedef struct tw_explanation {
+    size_t struct_bytes
+        TW_CXX_DEFAULT(sizeof(struct tw_explanation));  ///< sizeof(tw_explanation_t).
     char transport[16];
     char device[32];
     size_t length;
@@ -86,6 +89,7 @@ typedef struct tw_cost_sample {
     const char* what;  ///< A protocol, or "registration": what tw_mem_map() costs there.
     size_t length;     ///< Length of the message, in bytes.
     double ns;
+    uint64_t reserved[2] TW_CXX_DEFAULT({});  ///< Room for later versions; 0.
 } tw_cost_sample_t;
 
 /// Stores measured costs of this machine in a file.
@@ -96,7 +100,7 @@ typedef struct tw_cost_sample {
 ///
 /// \retval TW_OK  Stored.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, a protocol does not exist, a time is not a
-///     positive number, or neither XDG_CONFIG_HOME nor HOME says where the file is.
+///     positive number, `reserved` is not 0, or neither XDG_CONFIG_HOME nor HOME says where the file is.
 /// \retval TW_ERR_IO_ERROR  The file cannot be written; the log says why.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples,

@@ -153,39 +153,40 @@ void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
 
 }  // namespace
 
-void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, const Stripes* stripes,
-             tw_explanation_t* out) {
+tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
+                         const Stripes* stripes) {
     const Context& context = rail.worker().context();
     const BufferKind kind = kind_of(buffer);
     const Choice choice = rail.selection().choose(rail.costs(), length, kind);
     const bool is_too_long = rail.matches_tags() && !is_rndv(choice.protocol) &&
                              length > rail.attr().cap.tag.eager.max_bcopy;
     const bool is_named = rail.costs().has_scheme && is_rndv(choice.protocol);
-    *out = {};
-    put(out->transport, rail.transport());
-    put(out->device, rail.device());
-    out->length = length;
-    out->buffer = buffer;
-    out->rndv_from = rail.selection().rndv_from(kind);
-    out->chosen = static_cast<unsigned>(choice.protocol);
-    out->rule = sentence(choice.rule);
-    put(out->knob, knob(context.options(), choice.rule));
+    tw_explanation_t out{};
+    put(out.transport, rail.transport());
+    put(out.device, rail.device());
+    out.length = length;
+    out.buffer = buffer;
+    out.rndv_from = rail.selection().rndv_from(kind);
+    out.chosen = static_cast<unsigned>(choice.protocol);
+    out.rule = sentence(choice.rule);
+    put(out.knob, knob(context.options(), choice.rule));
     if (is_too_long) {
-        out->chosen = static_cast<unsigned>(cheapest_rndv(rail.costs(), length, kind));
-        out->rule = "a tagged message that a device shall match is no longer than its buffer";
-        put(out->knob, "TAGWIRE_TAG_OFFLOAD=y");
+        out.chosen = static_cast<unsigned>(cheapest_rndv(rail.costs(), length, kind));
+        out.rule = "a tagged message that a device shall match is no longer than its buffer";
+        put(out.knob, "TAGWIRE_TAG_OFFLOAD=y");
     } else if (is_named) {
-        out->rule = "a rendezvous goes as this setting names it, whatever costs less";
-        put(out->knob, fmt::format("TAGWIRE_RNDV_SCHEME={}", scheme_of(rail.costs().scheme)));
+        out.rule = "a rendezvous goes as this setting names it, whatever costs less";
+        put(out.knob, fmt::format("TAGWIRE_RNDV_SCHEME={}", scheme_of(rail.costs().scheme)));
     }
     if (context.calibration().has(rail.transport(), rail.device()))
-        put(out->source, context.calibration().path());
-    out->protocol_count = kProtocols;
+        put(out.source, context.calibration().path());
+    out.protocol_count = kProtocols;
     for (std::size_t i = 0; i < kProtocols; ++i)
-        out->protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);
+        out.protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);
     const bool is_put = direct_of(rail.costs()) == Protocol::kRndvPut;
     const StripePlan* chosen = stripes == nullptr ? nullptr : stripes->plan(is_put);
-    explain_striped(rail, chosen == nullptr ? rail.stripe_plan(is_put) : *chosen, kind, out);
+    explain_striped(rail, chosen == nullptr ? rail.stripe_plan(is_put) : *chosen, kind, &out);
+    return out;
 }
 
 }  // namespace tagwire::proto

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fills explanations of the API. Control path only.
+// Makes explanations of the API. Control path only.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace tagwire::proto {
 
 /// `stripes`: of the endpoint that is asked about, if it has chosen rails; else null, and all rails
 /// are taken to lead to the peer.
-void explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer, const Stripes* stripes,
-             tw_explanation_t* out);
+tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
+                         const Stripes* stripes);
 
 }  // namespace tagwire::proto

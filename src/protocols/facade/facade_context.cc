@@ -10,6 +10,8 @@
 #include "protocols/worker/worker.hpp"
 
 using namespace tagwire::proto;
+using tagwire::ucs::read_sized;
+using tagwire::ucs::write_sized;
 
 namespace {
 
@@ -31,12 +33,14 @@ extern "C" {
 
 tw_status_t tw_context_create(const tw_context_params_t* params, tw_context_h* context_p) try {
     TW_REFUSE_NULL(context_p);
+    if (params != nullptr)
+        TW_REFUSE_SIZE(params);
+    const auto chosen = params == nullptr ? tw_context_params_t{} : read_sized(*params);
     std::unique_ptr<Context> context;
-    const ucs_status_t status =
-        Context::create(params == nullptr ? nullptr : params->transports, &context);
+    const ucs_status_t status = Context::create(chosen.transports, &context);
     if (status != UCS_OK)
         return tw(status);
-    context->tag_sender_mask = params == nullptr ? 0 : params->tag_sender_mask;
+    context->tag_sender_mask = chosen.tag_sender_mask;
     *context_p = context.release();
     return TW_OK;
 } catch (const std::bad_alloc&) {
@@ -94,7 +98,9 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
                              tw_worker_h* worker_p) try {
     TW_REFUSE_NULL(context);
     TW_REFUSE_NULL(worker_p);
-    const tw_worker_params_t chosen = params == nullptr ? tw_worker_params_t{} : *params;
+    if (params != nullptr)
+        TW_REFUSE_SIZE(params);
+    const auto chosen = params == nullptr ? tw_worker_params_t{} : read_sized(*params);
     if (chosen.thread_mode > TW_THREAD_MULTI)
         TW_REFUSE(TW_ERR_INVALID_PARAM, "thread_mode %d is none",
                   static_cast<int>(chosen.thread_mode));
@@ -115,22 +121,27 @@ void tw_worker_destroy(tw_worker_h worker) {
 tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr) {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(attr);
+    TW_REFUSE_SIZE(attr);
     const Entry entry(worker_of(worker));
-    worker_of(worker).query(attr);
+    tw_worker_attr_t full{};
+    worker_of(worker).query(&full);
+    write_sized(full, attr);
     return TW_OK;
 }
 
 tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* limits) {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(limits);
+    TW_REFUSE_SIZE(limits);
+    const tw_worker_limits_t wanted = read_sized(*limits);
     const Entry entry(worker_of(worker));
     tw_worker_limits_t changed = worker_of(worker).limits;
-    if (limits->multi_recv_bytes_min != 0)
-        changed.multi_recv_bytes_min = limits->multi_recv_bytes_min;
-    if (limits->buffered_bytes_limit != 0)
-        changed.buffered_bytes_limit = limits->buffered_bytes_limit;
-    if (limits->buffered_bytes_min != 0)
-        changed.buffered_bytes_min = limits->buffered_bytes_min;
+    if (wanted.multi_recv_bytes_min != 0)
+        changed.multi_recv_bytes_min = wanted.multi_recv_bytes_min;
+    if (wanted.buffered_bytes_limit != 0)
+        changed.buffered_bytes_limit = wanted.buffered_bytes_limit;
+    if (wanted.buffered_bytes_min != 0)
+        changed.buffered_bytes_min = wanted.buffered_bytes_min;
     if (changed.multi_recv_bytes_min > TW_WORKER_LIMIT_MAX ||
         changed.buffered_bytes_limit > TW_WORKER_LIMIT_MAX)
         TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "a limit is above %zu", TW_WORKER_LIMIT_MAX);
@@ -186,7 +197,7 @@ tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* counters, unsig
     const std::size_t room = *count_p;
     for (std::size_t i = 0; i < std::min(room, set.infos.size()); ++i) {
         const tagwire::ucs::CounterInfo& info = set.infos[i];
-        counters[i] = {info.name, info.unit, info.doc, set.values[i].value()};
+        counters[i] = {info.name, info.unit, info.doc, set.values[i].value(), {}};
     }
     *count_p = static_cast<unsigned>(set.infos.size());
     return room < set.infos.size() ? TW_ERR_BUFFER_TOO_SMALL : TW_OK;
@@ -205,17 +216,19 @@ tw_status_t tw_worker_describe(tw_worker_h worker, tw_describe_cb_t cb, void* ar
 tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep_h* ep_p) try {
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(params);
-    TW_REFUSE_NULL(params->address);
+    TW_REFUSE_SIZE(params);
+    const tw_ep_params_t chosen = read_sized(*params);
+    TW_REFUSE_NULL(chosen.address);
     TW_REFUSE_NULL(ep_p);
     std::string reason;
     const auto parsed =
-        parse({static_cast<const std::byte*>(params->address), params->address_length}, &reason);
+        parse({static_cast<const std::byte*>(chosen.address), chosen.address_length}, &reason);
     if (!parsed)
         TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
     const Entry entry(worker_of(worker));
     const LeavesWork work(worker_of(worker));
     Endpoint* ep = nullptr;
-    const ucs_status_t status = worker_of(worker).peers().connect(*parsed, params->user_data, &ep);
+    const ucs_status_t status = worker_of(worker).peers().connect(*parsed, chosen.user_data, &ep);
     if (status == UCS_OK)
         *ep_p = ep;
     return tw(status);

@@ -12,6 +12,7 @@
 #include "protocols/worker/worker.hpp"
 
 using namespace tagwire::proto;
+using tagwire::ucs::write_sized;
 
 namespace {
 
@@ -34,12 +35,13 @@ tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t 
     TW_REFUSE_NULL(worker);
     TW_REFUSE_NULL(transport);
     TW_REFUSE_NULL(explanation);
+    TW_REFUSE_SIZE(explanation);
     if (!is_kind(buffer))
         TW_REFUSE(TW_ERR_INVALID_PARAM, "buffer %d is no kind of buffer", static_cast<int>(buffer));
     const Entry entry(worker_of(worker));
     for (const auto& rail : worker_of(worker).rails()) {
         if (is_called(*rail, transport)) {
-            explain(*rail, length, buffer, nullptr, explanation);
+            write_sized(explain(*rail, length, buffer, nullptr), explanation);
             return TW_OK;
         }
     }
@@ -52,13 +54,14 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
                           tw_explanation_t* explanation) try {
     TW_REFUSE_NULL(ep);
     TW_REFUSE_NULL(explanation);
+    TW_REFUSE_SIZE(explanation);
     if (!is_kind(buffer))
         TW_REFUSE(TW_ERR_INVALID_PARAM, "buffer %d is no kind of buffer", static_cast<int>(buffer));
     const Entry entry(endpoint_of(ep).worker);
     if (endpoint_of(ep).state() != EpState::kReady)
         return TW_ERR_NOT_CONNECTED;
     const Endpoint& asked = endpoint_of(ep);
-    explain(asked.rail(), length, buffer, asked.chosen_stripes(), explanation);
+    write_sized(explain(asked.rail(), length, buffer, asked.chosen_stripes()), explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);
@@ -77,6 +80,8 @@ tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* sampl
         TW_REFUSE_NULL(sample.transport);
         TW_REFUSE_NULL(sample.device);
         TW_REFUSE_NULL(sample.what);
+        if (sample.reserved[0] != 0 || sample.reserved[1] != 0)
+            TW_REFUSE(TW_ERR_INVALID_PARAM, "`reserved` of sample %zu is not 0", i);
         all.push_back({sample.transport, sample.device, sample.what, sample.length, sample.ns});
         if (const std::string problem = problem_of(all.back()); !problem.empty())
             TW_REFUSE(TW_ERR_INVALID_PARAM, "%s", problem.c_str());

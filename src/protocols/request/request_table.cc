@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/request/request_table.hpp"
 
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -10,6 +11,15 @@
 #include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
+
+namespace {
+
+/// Copies the fields; the room behind them is nobody's yet.
+void copy_completion(const tw_completion_t& from, tw_completion_t* to) {
+    std::memcpy(to, &from, offsetof(tw_completion_t, reserved));
+}
+
+}  // namespace
 
 ucs_status_t RequestTable::open(const Options& options) {
     ucs_status_t status = pool_.init({.name = "requests",
@@ -212,7 +222,8 @@ void RequestTable::report(Request& request) {
 
 void RequestTable::call_back(Request& request) {
     attention_.count_events();
-    const tw_completion_t done = request.done;
+    tw_completion_t done;
+    copy_completion(request.done, &done);
     const tw_complete_cb_t complete = request.complete;
     release(request);
     complete(&done);
@@ -239,11 +250,11 @@ tw_status_t RequestTable::answer(Request& request, const tw_op_t* op, tw_request
             request.in_call = false;
         return TW_INPROGRESS;
     }
-    const tw_completion_t done = request.done;
-    release(request);
+    const tw_status_t status = request.done.status;
     if (op != nullptr && op->done != nullptr)
-        *op->done = done;
-    return done.status;
+        copy_completion(request.done, op->done);
+    release(request);
+    return status;
 }
 
 unsigned RequestTable::poll(tw_completion_t* completions, unsigned max) {
@@ -252,7 +263,7 @@ unsigned RequestTable::poll(tw_completion_t* completions, unsigned max) {
         Request* request = completed_.pop_front();
         if (request == nullptr)
             break;
-        completions[taken++] = request->done;
+        copy_completion(request->done, &completions[taken++]);
         release(*request);
     }
     return taken;
@@ -262,7 +273,7 @@ tw_status_t RequestTable::test(const Request& request, tw_completion_t* done) {
     if (!request.has_ended)
         return TW_INPROGRESS;
     if (done != nullptr)
-        *done = request.done;
+        copy_completion(request.done, done);
     return request.done.status;
 }
 

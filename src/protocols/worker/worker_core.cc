@@ -22,8 +22,9 @@ std::uint64_t random_id() {
 WorkerCore::WorkerCore(Context& context, const tw_worker_params_t& params, PeerTable& peers,
                        Receiver& receiver)
     : is_multi(params.thread_mode == TW_THREAD_MULTI),
-      limits{context.options().multi_recv_min, context.options().buffered_limit,
-             context.options().buffered_min},
+      limits{.multi_recv_bytes_min = context.options().multi_recv_min,
+             .buffered_bytes_limit = context.options().buffered_limit,
+             .buffered_bytes_min = context.options().buffered_min},
       receives_long(is_multi),
       context_(context),
       params_(params),

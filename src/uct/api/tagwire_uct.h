@@ -56,6 +56,7 @@ typedef struct tagwire_uct_counter {
     const char* unit;  ///< "messages", "bytes", "ns"
     const char* doc;   ///< One line.
     uint64_t value;
+    uint64_t reserved[2];  ///< Room for later versions; 0.
 } tagwire_uct_counter_t;
 
 /// Reads the counters of an interface. On entry *count_p is the room in `counters`; on return the

@@ -89,7 +89,8 @@ class Sleeper {
         tw_tag_recv(node_->worker(), received_.data(), received_.size(), 1, 0, &how, nullptr);
     }
     bool speak(const Bytes& theirs, std::size_t length) {
-        const tw_ep_params_t params{theirs.data(), length, nullptr};
+        const tw_ep_params_t params{
+            .address = theirs.data(), .address_length = length, .user_data = nullptr};
         tw_ep_h ep = nullptr;
         tw_op_t how{};
         how.flags = TW_OP_COMPLETION | TW_OP_DELIVERY_COMPLETE;

@@ -55,7 +55,8 @@ class MsgBudget : private Settings, public MsgTest {
     void greet(Impostor& impostor) {
         ASSERT_NO_FATAL_FAILURE(impostor.greet(node(0)));
         const Bytes address = impostor.address();
-        const tw_ep_params_t params{address.data(), address.size(), nullptr};
+        const tw_ep_params_t params{
+            .address = address.data(), .address_length = address.size(), .user_data = nullptr};
         tw_ep_h ep = nullptr;
         ASSERT_EQ(tw_ep_create(node(0).worker(), &params, &ep), TW_OK);
         impostor.run(node(0));

@@ -44,7 +44,7 @@ class Calibration : public ::testing::Test {
 
     /// Creates context and worker, and explains a message over sm.
     static tw_status_t explain(std::size_t length, tw_explanation_t* out) {
-        tw_context_params_t params{"sm", 0};
+        tw_context_params_t params{.transports = "sm", .tag_sender_mask = 0};
         tw_context_h context = nullptr;
         tw_worker_h worker = nullptr;
         tw_status_t status = tw_context_create(&params, &context);
@@ -216,13 +216,13 @@ TEST_F(Calibration, an_override_beyond_what_a_receiver_keeps_is_refused) {
 class Explained : public Calibration {
   protected:
     void open() {
-        const tw_context_params_t params{"sm", 0};
+        const tw_context_params_t params{.transports = "sm", .tag_sender_mask = 0};
         ASSERT_EQ(tw_context_create(&params, &context_), TW_OK);
         ASSERT_EQ(tw_worker_create(context_, nullptr, &worker_), TW_OK);
         char address[TW_ADDRESS_BYTES_MAX];
         std::size_t length = sizeof address;
         ASSERT_EQ(tw_worker_address(worker_, address, &length), TW_OK);
-        const tw_ep_params_t ep{address, length, nullptr};
+        const tw_ep_params_t ep{.address = address, .address_length = length, .user_data = nullptr};
         ASSERT_EQ(tw_ep_create(worker_, &ep, &ep_), TW_OK);
     }
     ~Explained() override {

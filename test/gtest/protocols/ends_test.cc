@@ -451,16 +451,19 @@ TEST_F(MsgEnds, addresses_that_cannot_be_are_refused) {
     for (std::size_t i = 0; i < address.size(); ++i) {
         Bytes broken = address;
         broken[i] ^= std::byte{1};
-        const tw_ep_params_t params{broken.data(), broken.size(), nullptr};
+        const tw_ep_params_t params{
+            .address = broken.data(), .address_length = broken.size(), .user_data = nullptr};
         EXPECT_EQ(tw_ep_create(a.worker(), &params, &ep), TW_ERR_INVALID_ADDR) << i;
-        const tw_ep_params_t shorter{address.data(), i, nullptr};
+        const tw_ep_params_t shorter{
+            .address = address.data(), .address_length = i, .user_data = nullptr};
         EXPECT_EQ(tw_ep_create(a.worker(), &shorter, &ep), TW_ERR_INVALID_ADDR) << i;
     }
     std::uint64_t id = 0;
     EXPECT_EQ(tw_address_worker_id(address.data(), address.size(), &id), TW_OK);
     EXPECT_EQ(id, b.id());
     a.to(b);
-    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    const tw_ep_params_t params{
+        .address = address.data(), .address_length = address.size(), .user_data = nullptr};
     EXPECT_EQ(tw_ep_create(a.worker(), &params, &ep), TW_ERR_ALREADY_EXISTS);
 }
 

@@ -65,7 +65,8 @@ tw_ep_h Node::to(Node& other) {
     if (tw_ep_h ep = tw_ep_find(worker(), other.id()))
         return ep;
     const Bytes address = other.address();
-    const tw_ep_params_t params{address.data(), address.size(), &other};
+    const tw_ep_params_t params{
+        .address = address.data(), .address_length = address.size(), .user_data = &other};
     tw_ep_h ep = nullptr;
     EXPECT_EQ(tw_ep_create(worker(), &params, &ep), TW_OK);
     return ep;

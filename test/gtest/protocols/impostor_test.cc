@@ -21,7 +21,8 @@ class MsgImpostor : public MsgTest {
     void greet() {
         ASSERT_NO_FATAL_FAILURE(impostor_.greet(victim()));
         const Bytes address = impostor_.address();
-        const tw_ep_params_t params{address.data(), address.size(), nullptr};
+        const tw_ep_params_t params{
+            .address = address.data(), .address_length = address.size(), .user_data = nullptr};
         ASSERT_EQ(tw_ep_create(victim().worker(), &params, &ep_), TW_OK);
         impostor_.run(victim());
     }
@@ -354,7 +355,8 @@ TEST_F(MsgImpostorOffers, rails_without_addresses_of_the_right_length_are_refuse
 TEST_F(MsgImpostorOffers, a_refused_offer_leads_to_another_lane) {
     // The worker offers only what it could reach; here it sends over what took first contact.
     const Bytes address = impostor_.address();
-    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    const tw_ep_params_t params{
+        .address = address.data(), .address_length = address.size(), .user_data = nullptr};
     tw_ep_h ep = nullptr;
     ASSERT_EQ(tw_ep_create(victim().worker(), &params, &ep), TW_OK);
     impostor_.offer(victim(), proto::WireupOp::kOffer, {0, 1, rc_, 1, 0}, Bytes(20));

@@ -38,7 +38,9 @@ class DoomedNode {
         const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
         if (length <= 0)
             _exit(4);
-        const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
+        const tw_ep_params_t ep_params{.address = theirs.data(),
+                                       .address_length = static_cast<std::size_t>(length),
+                                       .user_data = nullptr};
         if (tw_ep_create(node_->worker(), &ep_params, &ep_) != TW_OK)
             _exit(5);
     }
@@ -121,7 +123,8 @@ TEST_F(MsgKill, a_killed_peer_ends_everything_and_the_worker_goes_on) {
     {
         Node node(context);
         const Bytes theirs = victim.start(node.address());
-        const tw_ep_params_t ep_params{theirs.data(), theirs.size(), nullptr};
+        const tw_ep_params_t ep_params{
+            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
         tw_ep_h ep = nullptr;
         ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
         while (node.counter("rx_unexpected") < 2)
@@ -261,7 +264,8 @@ TEST_F(MsgKill, a_death_in_any_phase_of_connecting_is_heard_of) {
         std::size_t unreachable = 0;
         for (unsigned i = 0; i < kVictims; ++i) {
             const Bytes theirs = victims[i]->start(node.address());
-            const tw_ep_params_t ep_params{theirs.data(), theirs.size(), nullptr};
+            const tw_ep_params_t ep_params{
+                .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
             tw_ep_h ep = nullptr;
             const tw_status_t status = tw_ep_create(node.worker(), &ep_params, &ep);
             if (status != TW_OK) {  // it was dead before
@@ -315,7 +319,8 @@ TEST_F(MsgKill, a_failure_that_arming_sees_is_told_in_progress_behind_the_ends) 
     {
         Node node(context, worker_params);
         const Bytes theirs = victim.start(node.address());
-        const tw_ep_params_t ep_params{theirs.data(), theirs.size(), nullptr};
+        const tw_ep_params_t ep_params{
+            .address = theirs.data(), .address_length = theirs.size(), .user_data = nullptr};
         tw_ep_h ep = nullptr;
         ASSERT_EQ(tw_ep_create(node.worker(), &ep_params, &ep), TW_OK);
         while (node.counter("rx_unexpected") < 2)

@@ -222,7 +222,8 @@ TEST_F(MsgPeers, a_worker_that_cannot_be_reached_is_told_of_once_with_the_reason
         address = gone.address();
     }
     Node& a = node(0);
-    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    const tw_ep_params_t params{
+        .address = address.data(), .address_length = address.size(), .user_data = nullptr};
     ::testing::internal::CaptureStderr();
     for (int i = 0; i < 3; ++i) {
         tw_ep_h ep = nullptr;

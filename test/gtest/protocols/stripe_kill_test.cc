@@ -53,7 +53,9 @@ tw_context_h make_context() {
     const ssize_t length = ::read(from_parent, theirs.data(), theirs.size());
     if (length <= 0)
         _exit(4);
-    const tw_ep_params_t ep_params{theirs.data(), static_cast<std::size_t>(length), nullptr};
+    const tw_ep_params_t ep_params{.address = theirs.data(),
+                                   .address_length = static_cast<std::size_t>(length),
+                                   .user_data = nullptr};
     tw_ep_h ep = nullptr;
     if (tw_ep_create(node.worker(), &ep_params, &ep) != TW_OK)
         _exit(5);

@@ -22,7 +22,9 @@ tw_ep_h Traffic::ep_to(TrafficNode& node, unsigned peer) {
     if (node.eps[peer] != nullptr || !nodes_[peer]->is_alive() || node.closing[peer] != 0)
         return node.eps[peer];
     const Bytes& address = nodes_[peer]->address;
-    const tw_ep_params_t params{address.data(), address.size(), nodes_[peer].get()};
+    const tw_ep_params_t params{.address = address.data(),
+                                .address_length = address.size(),
+                                .user_data = nodes_[peer].get()};
     const tw_status_t status = tw_ep_create(node.worker.get(), &params, &node.eps[peer]);
     EXPECT_TRUE(status == TW_OK || is_for_lack_of_memory(status)) << tw_status_string(status);
     return node.eps[peer];

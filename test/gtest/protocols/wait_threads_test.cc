@@ -66,7 +66,8 @@ TEST_F(MsgWaitThreads, any_thread_may_use_a_worker_of_multi_mode) {
     Node shared(context_.get(), TW_THREAD_MULTI);
     constexpr int kThreads = 4, kMessages = 500;
     const Bytes address = shared.address();
-    const tw_ep_params_t params{address.data(), address.size(), nullptr};
+    const tw_ep_params_t params{
+        .address = address.data(), .address_length = address.size(), .user_data = nullptr};
     tw_ep_h ep = nullptr;
     ASSERT_EQ(tw_ep_create(shared.worker(), &params, &ep), TW_OK);
     std::atomic<int> wrong{0};
