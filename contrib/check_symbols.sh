@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_symbols.sh LIBDIR: tagwire lives beside UCX in one process, so what its libraries show to
-# the linker is checked on the files themselves.
+# check_symbols.sh LIBDIR MAP: tagwire lives beside UCX in one process, so what its libraries show
+# to the linker is checked on the files themselves. MAP lists what the shared one exports.
 set -euo pipefail
 
 libdir=$(realpath "$1")
+map=$(realpath "$2")
 shared=$libdir/libtagwire.so
 static=$libdir/libtagwire.a
 failures=0
@@ -16,10 +17,21 @@ complain() {
     failures=$((failures + 1))
 }
 
-exported=$(nm -D --defined-only "$shared" | awk '{print $3}')
+# The nodes of versions are absolute symbols.
+versioned=$(nm -D --defined-only --with-symbol-versions "$shared" | awk '$2 != "A" {print $3}')
+exported=$(sed 's/@.*//' <<<"$versioned")
 [[ -n $exported ]] || { echo "FAILED: $shared exports nothing"; exit 1; }
 complain "exported, but neither tagwire_ nor tw_" \
     "$(grep -Ev '^(tagwire|tw)_' <<<"$exported" || true)"
+complain "exported without a version" \
+    "$(grep -Ev '@@TAGWIRE_[0-9]+\.[0-9]+$' <<<"$versioned" || true)"
+listed=$(sed 's|/\*.*\*/||' "$map" | grep -oE '\b(tagwire|tw)_[a-z0-9_]+' | sort)
+complain "listed twice in ${map##*/}" "$(uniq -d <<<"$listed")"
+complain "listed in ${map##*/}, but not exported" \
+    "$(comm -23 <(sort -u <<<"$listed") <(sort -u <<<"$exported"))"
+complain "in the archive, but not listed in ${map##*/}" \
+    "$(nm --defined-only --extern-only "$static" 2>/dev/null |
+        awk '$3 ~ /^(tagwire|tw)_/ {print $3}' | sort -u | comm -23 - <(sort -u <<<"$listed"))"
 complain "left undefined, so UCX's would be called" \
     "$(nm -D --undefined-only "$shared" | grep -E ' (uct|ucs|ucp|ucm)_' || true)"
 complain "loads UCX" \
