@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # check_install.sh BUILD SOURCE CC CXX: installs into a temporary prefix, moves that prefix, and
 # builds and runs every example from there: by CMake's find_package, by pkg-config, and with the
-# static library. An example run without arguments shows what it has to show and ends with status 0.
+# static library; and programs of projects that enable C alone, or state no standard of C++. An
+# example run without arguments shows what it has to show and ends with status 0.
 set -euo pipefail
 
 build=$1 source=$2 cc=$3 cxx=$4
@@ -38,6 +39,29 @@ for example in "${examples[@]}"; do
     name=$(basename "${example%.*}")
     run_example "$root/cmake/$name"
 done
+
+# outside NAME LANGUAGE SOURCE: a project of this language alone, its program with either library.
+outside() {
+    local project=$root/$1
+    say "find_package, $1"
+    mkdir "$project"
+    cat >"$project/CMakeLists.txt" <<EOF
+cmake_minimum_required(VERSION 3.25)
+project(outside LANGUAGES $2)
+find_package(tagwire 0.1 REQUIRED)
+foreach(library tagwire static)
+    add_executable(with_\${library} $source/examples/$3)
+    target_link_libraries(with_\${library} PRIVATE tagwire::\${library})
+endforeach()
+EOF
+    { cmake -G Ninja -S "$project" -B "$project/out" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" --no-warn-unused-cli &&
+        cmake --build "$project/out"; } >"$project/log" 2>&1 || { cat "$project/log"; exit 1; }
+    run_example "$project/out/with_tagwire"
+    run_example "$project/out/with_static"
+}
+outside "C alone" C hello.c
+outside "C++ of any standard" CXX hello_cpp.cc
 
 export PKG_CONFIG_PATH=$libdir/pkgconfig
 say "pkg-config: $(pkg-config --cflags --libs tagwire)"
