@@ -80,23 +80,25 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libpmix2, ${tw_package_vhca}")
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "tagged messages over shared memory and RDMA: shared library
- tagwire is a communication library for authors of MPI, PGAS and RPC
- libraries. It moves messages that are matched by tags between processes:
- within a host over shared memory, between hosts over RDMA devices (verbs
- reliable connections, mlx5 dynamic connections, datagrams). It has a
- messaging layer, which chooses transport and protocol by measured costs,
- and a transport layer whose API is source-compatible with UCT of UCX 1.13.
- .
- On a machine without a card tagwire-vhca provides a virtual RDMA device.")
+
+tagwire is a communication library for authors of MPI, PGAS and RPC
+libraries. It moves messages that are matched by tags between processes:
+within a host over shared memory, between hosts over RDMA devices (verbs
+reliable connections, mlx5 dynamic connections, datagrams). It has a
+messaging layer, which chooses transport and protocol by measured costs,
+and a transport layer whose API is source-compatible with UCT of UCX 1.13.
+
+On a machine without a card tagwire-vhca provides a virtual RDMA device.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${tw_package_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_COMPONENT_DEV_DESCRIPTION
     "tagged messages over shared memory and RDMA: development files
- Headers of the C and C++ interfaces of tagwire, the static library, files
- for CMake and pkg-config, examples, manual pages of every call, and the
- guide and the reference as HTML.")
+
+Headers of the C and C++ interfaces of tagwire, the static library, files
+for CMake and pkg-config, examples, manual pages of every call, and the
+guide and the reference as HTML.")
 
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME ${tw_package_command})
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION net)
@@ -105,10 +107,11 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "gnuplot-nox, ${tw_package_vhca} ${t
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SUGGESTS "ucx-utils, libfabric-bin")
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "tagged messages over shared memory and RDMA: command
- tagwire shows the transports of a machine, measures them beside the limits
- of its memory and caches, tunes and explains the choice of protocols, writes
- a report with plots, exchanges checked random messages for hours, and runs
- programs of libibverbs on the virtual device of tagwire-vhca.")
+
+tagwire shows the transports of a machine, measures them beside the limits
+of its memory and caches, tunes and explains the choice of protocols, writes
+a report with plots, exchanges checked random messages for hours, and runs
+programs of libibverbs on the virtual device of tagwire-vhca.")
 
 # Loaded at run time, and what the programs need that it runs; --driver mlx5 needs both itself.
 set(CPACK_DEBIAN_VHCA_PACKAGE_NAME ${tw_package_vhca})
@@ -118,18 +121,20 @@ set(CPACK_DEBIAN_VHCA_PACKAGE_RECOMMENDS "ibverbs-providers, libibverbs1")
 set(CPACK_DEBIAN_VHCA_PACKAGE_SUGGESTS "ibverbs-utils, perftest")
 set(CPACK_COMPONENT_VHCA_DESCRIPTION
     "virtual RDMA device: runs RDMA programs without a card
- Runs programs of libibverbs and libmlx5, unmodified and without privileges,
- on an RDMA device made of software: RC, UC, UD and DC queue pairs, tag
- matching and events, between processes through shared memory or between
- hosts as RoCEv2 over UDP. Packets are lost, duplicated, delayed and
- reordered on request, by a seed. It is meant for tests, also in containers
- and in continuous integration, and not for speed.")
+
+Runs programs of libibverbs and libmlx5, unmodified and without privileges,
+on an RDMA device made of software: RC, UC, UD and DC queue pairs, tag
+matching and events, between processes through shared memory or between
+hosts as RoCEv2 over UDP. Packets are lost, duplicated, delayed and
+reordered on request, by a seed. It is meant for tests, also in containers
+and in continuous integration, and not for speed.")
 
 set(CPACK_DEBIAN_FI_PACKAGE_NAME ${tw_package_fi})
 set(CPACK_DEBIAN_FI_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_FI_PACKAGE_DEPENDS "${tw_package_runtime} ${tw_same}")
 set(CPACK_COMPONENT_FI_DESCRIPTION
     "tagged messages over shared memory and RDMA: libfabric provider
- The provider tagwire for libfabric. Programs of libfabric, among them Open
- MPI, send over tagwire without a change.")
+
+The provider tagwire for libfabric. Programs of libfabric, among them Open
+MPI, send over tagwire without a change.")
 include(CPack)
