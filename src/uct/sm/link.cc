@@ -50,6 +50,40 @@ void RndvOp::withdraw() {
         pending, rndv_word(generation, RndvState::kCancelled), std::memory_order_acq_rel);
 }
 
+bool Link::has_words(std::size_t count) {
+    if (!rndv_ops) {
+        rndv_ops = std::make_unique<RndvOp[]>(kRndvCount);
+        for (std::uint32_t i = kRndvCount; i > 0; --i)
+            rndv_free.push_back(i - 1);
+    }
+    return rndv_free.size() >= count;
+}
+
+RndvOp& Link::take_word() {
+    const std::uint32_t number = rndv_free.back();
+    rndv_free.pop_back();
+    RndvOp& op = rndv_ops[number];
+    op.link = this;
+    op.index = number;
+    op.op = nullptr;
+    ++op.generation;
+    op.helping = false;
+    ++rndv_count;
+    RndvWord& word = tx_rndv(number);
+    word.next.store(rndv_word(op.generation, 0), std::memory_order_relaxed);
+    word.done.store(rndv_word(op.generation, 0), std::memory_order_relaxed);
+    word.failed.store(0, std::memory_order_relaxed);
+    // Relaxed: the message that follows publishes the word.
+    word.state.store(rndv_word(op.generation, RndvState::kPending), std::memory_order_relaxed);
+    return op;
+}
+
+void Link::give_word(RndvOp& op) {
+    op.link = nullptr;
+    --rndv_count;
+    rndv_free.push_back(op.index);
+}
+
 ucs_status_t Link::claim(std::uint64_t count) {
     if (!tx_made) {
         const ucs_status_t status = iface.make_tx(*this);

@@ -185,6 +185,18 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     }
     void send_control_bytes(Control control, const void* body, std::size_t bytes);
 
+    /// As far as is known: a peer whose process cannot be watched is.
+    [[nodiscard]] bool is_alive() const {
+        return process == nullptr || !process->pidfd || ucs::pidfd_is_alive(process->pidfd.get());
+    }
+
+    /// `count` words of our segment are free, for rendezvous that we send and gets that the peer
+    /// helps with.
+    [[nodiscard]] bool has_words(std::size_t count);
+    /// One of them, of a new generation; has_words() was true.
+    RndvOp& take_word();
+    void give_word(RndvOp& op);
+
     void set_steps(Op& op, bool needs) {
         stepping += (needs ? 1U : 0U) - (op.needs_steps ? 1U : 0U);
         op.needs_steps = needs;

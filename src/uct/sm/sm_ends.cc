@@ -133,32 +133,12 @@ void SmIface::let_go(Link& link) {
 
 // Every operation of the link completes, once, with its failure.
 void SmIface::end_operations(Link& link) {
-    cancel_operations(link, nullptr, link.failure);
+    ops.cancel(link, nullptr, link.failure);
     while (Op* op = link.receives.front())
-        finish_receive(*op, link.failure);
+        rndv.finish_receive(*op, link.failure);
     if (link.message_left > 0 && link.message_entry != nullptr) {
         PostedEntry* entry = std::exchange(link.message_entry, nullptr);
         complete_entry(*entry, entry->tag, 0, link.message_total, link.failure);
-    }
-}
-
-// `ep` null: those of all endpoints.
-void SmIface::cancel_operations(Link& link, SmEp* ep, ucs_status_t status) {
-    const auto mine = [&](const SmEp* owner) { return ep == nullptr || owner == ep; };
-    for (bool again = true; again;) {
-        again = false;
-        for (Op* op = link.ops.front(); op != nullptr; op = link.ops.next(*op)) {
-            if (!mine(op->ep))
-                continue;
-            if (op->rndv != nullptr) {
-                op->rndv->withdraw();
-                drop_rndv(*op->rndv, status);
-            } else {
-                finish(*op, status);
-            }
-            again = true;  // the callback may have ended others
-            break;
-        }
     }
 }
 

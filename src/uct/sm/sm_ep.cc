@@ -42,7 +42,7 @@ void SmEp::destroy() {
     owner.pending.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
     if (dropped > 0)
         TW_LOG_WARN("sm endpoint destroyed with %u pending requests", dropped);
-    owner.cancel_operations(link(), this, UCS_ERR_CANCELED);
+    owner.ops.cancel(link(), this, UCS_ERR_CANCELED);
     owner.detach(link(), *this);
     delete this;
 }
@@ -53,7 +53,7 @@ ucs_status_t SmEp::pending_add(uct_pending_req_t* request, unsigned) {
         return l.failure;
     const bool waits = !group_.empty() || (l.fence_waits && l.blocking_ops > 0);
     // All that any operation may need: whoever is told BUSY must not find that it was not enough.
-    if (!waits && l.iface.has_op() && l.state == LinkState::kReady &&
+    if (!waits && l.iface.ops.has_room() && l.state == LinkState::kReady &&
         l.claim(kFragmentCountMax) == UCS_OK && l.segs.has(kFragmentCountMax) &&
         l.rndv_count < kRndvCount && l.controls.empty()) {
         return UCS_ERR_BUSY;
@@ -75,7 +75,7 @@ void SmEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
 ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
     SmIface& owner = iface_of_ep();
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
-        owner.cancel_operations(*link_p_, this, UCS_ERR_CANCELED);
+        owner.ops.cancel(*link_p_, this, UCS_ERR_CANCELED);
         // From now on it only waits for its destruction. Messages that it sent before go on their
         // way.
         Link& left = *std::exchange(link_p_, &owner.cancelled_link());
@@ -87,11 +87,11 @@ ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
         return link().failure;
     if (!group_.empty())
         return UCS_ERR_NO_RESOURCE;
-    if (!SmIface::flush_needed(link()))
+    if (link().ops.empty())
         return UCS_OK;
     if (comp == nullptr)
         return UCS_INPROGRESS;  // asked again until it is done, so nothing is kept for it
-    return owner.start_flush(link(), this, comp);
+    return owner.ops.start_flush(link(), this, comp);
 }
 
 ucs_status_t SmEp::fence(unsigned) {

@@ -280,7 +280,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     ucs_status_t status = room(header_length > sizeof(RndvBody::header) ? 1 : 0);
     if (status != UCS_OK)
         return UCS_STATUS_PTR(status);
-    RndvOp* op = iface_of_ep().new_rndv(link(), this, comp);
+    RndvOp* op = iface_of_ep().rndv.start(link(), this, comp);
     if (op == nullptr)
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
     SmMd& md = iface_of_ep().sm_md();
@@ -297,7 +297,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
                 md.mem_reg(op->buffer, op->length, UCT_MD_MEM_ACCESS_REMOTE_GET, &op->own_memh);
             if (status != UCS_OK) {
                 op->op->completion = nullptr;
-                iface_of_ep().drop_rndv(*op, status);
+                iface_of_ep().rndv.drop(*op, status);
                 return UCS_STATUS_PTR(status);
             }
             handle = static_cast<const MemHandle*>(op->own_memh);
@@ -324,7 +324,7 @@ ucs_status_t SmEp::tag_rndv_cancel(void* handle) {
     TW_ASSERT(op->link == &link());
     op->withdraw();
     op->op->completion = nullptr;
-    iface_of_ep().drop_rndv(*op, UCS_OK);
+    iface_of_ep().rndv.drop(*op, UCS_OK);
     return UCS_OK;
 }
 

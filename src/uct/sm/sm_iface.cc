@@ -117,12 +117,7 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
     if ((status = listen()) != UCS_OK)
         return status;
 
-    const uct::IfaceParams& checked = params();
-    // A peer's buffers may be larger than ours.
-    descs_ = new DescPool(checked.rx_headroom, kSegBytesMax, checked.am_alignment,
-                          checked.am_align_offset);
-    copies_always_ = checked.rx_headroom > 0 || checked.am_alignment > kCacheLine ||
-                     checked.am_align_offset % checked.am_alignment != 0;
+    descs_.open(params());
     status = tags_.open(has_tag_callbacks() ? options_.tag_depth : 0, "sm posted receives");
     if (status == UCS_OK)
         status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
@@ -158,14 +153,13 @@ SmIface::~SmIface() {
         if (link->rx_segment != nullptr)
             std::exchange(link->rx_segment, nullptr)->abandon();
     }
-    if (descs_ != nullptr)
-        descs_->abandon();
     if (listener_ && is_ours())
         ucs::unix_unlink(address_);
     tags_.destroy_all();
-    for (const auto& op : op_table_)
-        if (op->owner != nullptr && op->kind == OpKind::kReceive)
-            tags_.destroy(*op->entry);
+    ops.for_each([this](Op& op) {
+        if (op.kind == OpKind::kReceive)
+            tags_.destroy(*op.entry);
+    });
 }
 
 // The program's callbacks run here, too, and may destroy endpoints themselves: so one at a time.

@@ -23,9 +23,13 @@
 #include "ucs/stats/counters.hpp"
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
-#include "uct/sm/desc_pool.hpp"
+#include "uct/sm/both_copy.hpp"
 #include "uct/sm/link.hpp"
+#include "uct/sm/op_table.hpp"
 #include "uct/sm/options.hpp"
+#include "uct/sm/remote_access.hpp"
+#include "uct/sm/rendezvous.hpp"
+#include "uct/sm/rx_descs.hpp"
 #include "uct/sm/sm_md.hpp"
 #include "uct/soft_tags.hpp"
 
@@ -87,31 +91,43 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     void violation(Link& link, const char* what);
     ucs_status_t make_tx(Link& link);
     void add_work(Link& link);
-    Op* new_op(Link& link, OpKind kind, SmEp* ep, uct_completion_t* comp);
-    /// new_op() would give one for an operation of ours.
-    [[nodiscard]] bool has_op() const { return own_ops_ < kOpCountMax; }
-    void finish(Op& op, ucs_status_t status);
-    void cancel_operations(Link& link, SmEp* ep, ucs_status_t status);
-    /// A get that has not begun, into this buffer: from here on the peer copies parts of it, too.
-    void ask_for_help(Op& op, std::byte* buffer);
-    /// The first step of a transfer, within the call that starts it: UCS_OK when that was all.
-    ucs_status_t step_first(Op& op);
-    ucs_status_t start_flush(Link& link, SmEp* ep, uct_completion_t* comp);
-    static bool flush_needed(const Link& link);
-    RndvOp* new_rndv(Link& link, SmEp* ep, uct_completion_t* comp);
-    void drop_rndv(RndvOp& op, ucs_status_t status);
     void look_soon() { next_look_ = 0; }
     void keep_all_hot();
     void want_work() { has_work_ = true; }
     void count(SmCounter counter, std::uint64_t amount = 1) { counters_.add(counter, amount); }
 
+    // ---- for the parts
+    /// False, and the connection ends: nobody would be told of a tagged message.
+    bool takes_tags(Link& link) {
+        if (tags_.depth() > 0) [[likely]]
+            return true;
+        violation(link, "tagged message to an interface that was opened without tag callbacks");
+        return false;
+    }
+    /// The data of a buffer for a callback, and whether it may keep it. False: no descriptor now.
+    bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
+                   unsigned* flags_p);
+    void after_callback(Link& link, std::uint32_t seg, void* data, ucs_status_t status) {
+        descs_.settle(*link.rx_segment, seg, data, status);
+    }
+    void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
+                        ucs_status_t status) {
+        counters_.add(SmCounter::kMatched);
+        tags_.complete(entry, tag, imm, bytes, status);
+    }
+    [[nodiscard]] uct::SoftTags<PostedEntry>& tags() { return tags_; }
+    using BaseIface::invoke_unexpected_rndv;
+
+    OpTable ops{*this};
+    BothCopy both{*this};
+    Rendezvous rndv{*this};
+    RemoteAccess remote{*this};
     uct::PendingQueue pending;
     [[nodiscard]] SmMd& sm_md() const { return md_; }
     [[nodiscard]] const SmOptions& options() const { return options_; }
     [[nodiscard]] std::size_t seg_bytes() const { return seg_bytes_; }
 
   private:
-    static constexpr unsigned kLeavingSpins = 1'000'000;
     static constexpr unsigned kPollBudget = 32;
     static constexpr std::size_t kHotKept = 4;         // rings that never cool
     static constexpr unsigned kIdlePerLook = 8;        // idle calls per look at the clock
@@ -130,67 +146,17 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     bool deliver_am_seg(Link& link, Control control);
     void deliver_tag(uct_tag_t tag, std::uint64_t imm, const std::byte* data, std::size_t bytes);
     void refuse_tagged(const std::byte* data);
-    /// False, and the connection ends: nobody would be told of a tagged message.
-    bool takes_tags(Link& link) {
-        if (tags_.depth() > 0) [[likely]]
-            return true;
-        violation(link, "tagged message to an interface that was opened without tag callbacks");
-        return false;
-    }
     bool deliver_tag_seg(Link& link, Control control);
+    bool deliver_control(Link& link, Control control);
     bool deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t bytes, bool more);
-    bool hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
-                   unsigned* flags_p);
-    void after_callback(Link& link, std::uint32_t seg, void* data, unsigned flags,
-                        ucs_status_t status);
     unsigned idle();
     void cool();
     void sleep_barrier();
     void make_hot(Link& link);
     void make_cold(Link& link);
+    bool step_link(Link& link);
     unsigned work();
     ucs_status_t abandon_consumed(PostedEntry& entry);
-
-    // sm_rndv.cc
-    bool deliver_rndv(Link& link, Control control);
-    bool deliver_rndv_request(Link& link, Control control);
-    void start_receive(Link& link, const RndvBody& body, bool in_arena, PostedEntry& entry);
-    bool step_receive(Op& op);
-    bool step_both(Op& op);
-    void pull_instead(Op& op);
-    void leave_both(Op& op, ReceiveMode next, ucs_status_t status);
-    bool step_leaving(Op& op);
-    void finish_receive(Op& op, ucs_status_t status);
-    void deliver_fin(Link& link, const RndvFinBody& fin);
-    void deliver_help(Link& link, const RndvHelpBody& help);
-    bool step_help(Link& link);
-    bool has_words(Link& link, std::size_t count);
-    RndvOp& take_word(Link& link);
-    void give_word(RndvOp& op);
-
-    // sm_get_help.cc
-    bool step_helped_get(Op& op);
-    bool step_leaving_get(Op& op);
-    void leave_get(Op& op, ucs_status_t status);
-    void end_help(Op& op);
-    void deliver_get_help(Link& link, const GetHelpBody& help);
-    bool step_get_help(Link& link);
-
-    // sm_remote.cc
-    bool deliver_remote(Link& link, Control control);
-    bool is_length(Link& link, Control control, std::size_t bytes);
-    void deliver_pull(Link& link, const PullBody& pull);
-    void deliver_pull_data(Link& link, const PullDataBody& data);
-    void deliver_push(Link& link, const PushBody& push);
-    void deliver_atomic(Link& link, const AtomicBody& atomic);
-    void finish_step(Op& op, ucs_status_t status);
-    void use_messages_instead(Op& op);
-    Op* find_op(Link& link, std::uint32_t id);
-    void free_op(Op& op);
-    static void unpack_piece(Op& op, const std::byte* from, std::size_t bytes);
-    bool step_link(Link& link);
-    bool step_op(Op& op);
-    bool step_serve(Link& link);
 
     // sm_connect.cc
     bool look();
@@ -236,12 +202,6 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     [[gnu::cold]] ucs_status_t refuse_receive(ucs_status_t status) const;
     ucs_status_t post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                 std::size_t iovcnt, uct_tag_context_t* ctx);
-    void complete_entry(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
-                        ucs_status_t status) {
-        counters_.add(SmCounter::kMatched);
-        tags_.complete(entry, tag, imm, bytes, status);
-    }
-
     SmMd& md_;
     SmOptions options_;
     std::size_t seg_bytes_ = 0;
@@ -260,15 +220,9 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs::CounterArray<SmCounter> counters_;
 
     ucs::ReserveVector<Link*> working_;
-    ucs::ReserveVector<Op*> op_free_;
-    ucs::ReserveVector<std::unique_ptr<Op>> op_table_;
-    std::uint32_t own_ops_ = 0;           // under way, of kOpCountMax
-    std::uint32_t receive_ops_ = 0;       // under way, of kReceiveCountMax
-    ucs_status_t first_status_ = UCS_OK;  // of step_first()
-    unsigned in_progress_ = 0;            // nesting of progress(), for removals
+    unsigned in_progress_ = 0;  // nesting of progress(), for removals
 
-    DescPool* descs_ = nullptr;   // abandons itself
-    bool copies_always_ = false;  // headroom or an alignment that peers' buffers do not have
+    RxDescs descs_;
 
     // Connections.
     Link cancelled_link_{*this, 0};  // of endpoints after flush(CANCEL): it refuses everything

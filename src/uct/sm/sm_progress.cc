@@ -89,11 +89,11 @@ void SmIface::answer_bell() {
         case Kind::kTagSeg:
             return deliver_tag_seg(link, control);
         case Kind::kRndv:
-            return deliver_rndv(link, control);
+            return rndv.deliver(link, control);
         case Kind::kRndvRequest:
-            return deliver_rndv_request(link, control);
+            return rndv.deliver_request(link, control);
         default:
-            return deliver_remote(link, control);
+            return deliver_control(link, control);
     }
     violation(link, "message with an impossible length or id");
     return false;
@@ -114,38 +114,13 @@ unsigned SmIface::poll_ring(Link& link) {
     return count;
 }
 
-// Where a callback gets the data of a buffer, and whether it may keep it. False: no descriptor now.
 bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
                         unsigned* flags_p) {
-    RxSegment& segment = *link.rx_segment;
-    if (!copies_always_ && segment.held < segment.geometry.seg_count / 2) [[likely]] {
-        *data_p = segment.buffer(seg);
-        *flags_p = UCT_CB_PARAM_FLAG_DESC;
-        return true;
-    }
-    std::byte* copy = descs_->take();
-    if (copy == nullptr)
-        return false;
-    std::memcpy(copy, segment.buffer(seg), bytes);
-    segment.returns.give_back(seg);
-    counters_.add(SmCounter::kCopiedDescs);
-    *data_p = copy;
+    *data_p = descs_.hand_over(*link.rx_segment, seg, bytes);
     *flags_p = UCT_CB_PARAM_FLAG_DESC;
-    return true;
-}
-
-void SmIface::after_callback(Link& link, std::uint32_t seg, void* data, unsigned,
-                             ucs_status_t status) {
-    RxSegment& segment = *link.rx_segment;
-    const bool is_shared = data == segment.buffer(seg);
-    if (status == UCS_INPROGRESS) {
-        if (is_shared)
-            ++segment.held;
-    } else if (is_shared) {
-        segment.returns.give_back(seg);
-    } else {
-        descs_->put(static_cast<std::byte*>(data));
-    }
+    if (*data_p != link.rx_segment->buffer(seg) && *data_p != nullptr) [[unlikely]]
+        counters_.add(SmCounter::kCopiedDescs);
+    return *data_p != nullptr;
 }
 
 bool SmIface::deliver_am_seg(Link& link, Control control) {
@@ -160,7 +135,8 @@ bool SmIface::deliver_am_seg(Link& link, Control control) {
     unsigned flags = 0;
     if (!hand_over(link, seg, control.length(), &data, &flags))
         return false;
-    after_callback(link, seg, data, flags, invoke_am(control.id(), data, control.length(), flags));
+    descs_.settle(*link.rx_segment, seg, data,
+                  invoke_am(control.id(), data, control.length(), flags));
     return true;
 }
 
@@ -271,10 +247,69 @@ bool SmIface::deliver_fragment(Link& link, const TagSegBody& body, std::uint32_t
         counters_.add(SmCounter::kUnexpected);
     const unsigned all = flags | (first ? unsigned{UCT_CB_PARAM_FLAG_FIRST} : 0U) |
                          (more ? unsigned{UCT_CB_PARAM_FLAG_MORE} : 0U);
-    after_callback(
-        link, body.seg, data, flags,
+    descs_.settle(
+        *link.rx_segment, body.seg, data,
         invoke_unexpected_eager(data, bytes, all, body.tag, body.imm, &link.message_context));
     return true;
+}
+
+// ---- Messages of operations
+
+namespace {
+
+template <class Body>
+bool take_body(Link& link, Control control, Body* body_p) {
+    if (control.length() != sizeof(Body)) {
+        link.iface.violation(link, "message whose length is not that of its kind");
+        return false;
+    }
+    std::memcpy(body_p, link.rx.body(), sizeof(Body));
+    return true;
+}
+
+}  // namespace
+
+// Each body is copied once, then checked, then used.
+bool SmIface::deliver_control(Link& link, Control control) {
+    const auto pass = [&]<class Body>(auto& part, void (std::remove_cvref_t<decltype(part)>::*to)(
+                                                      Link&, const Body&)) {
+        Body body;
+        if (take_body(link, control, &body))
+            (part.*to)(link, body);
+    };
+    switch (static_cast<Kind>(control.kind())) {
+        case Kind::kRndvFin:
+            pass(rndv, &Rendezvous::deliver_fin);
+            break;
+        case Kind::kRndvHelp:
+            pass(both, &BothCopy::deliver_rndv_help);
+            break;
+        case Kind::kGetHelp:
+            pass(both, &BothCopy::deliver_get_help);
+            break;
+        case Kind::kPull:
+            pass(remote, &RemoteAccess::deliver_pull);
+            break;
+        case Kind::kPullData:
+            pass(remote, &RemoteAccess::deliver_pull_data);
+            break;
+        case Kind::kPush:
+            pass(remote, &RemoteAccess::deliver_push);
+            break;
+        case Kind::kPushAck:
+            pass(remote, &RemoteAccess::deliver_push_ack);
+            break;
+        case Kind::kAtomic:
+            pass(remote, &RemoteAccess::deliver_atomic);
+            break;
+        case Kind::kAtomicReply:
+            pass(remote, &RemoteAccess::deliver_atomic_reply);
+            break;
+        default:
+            violation(link, "message of an unknown kind");
+            return false;
+    }
+    return !link.violated;
 }
 
 // ---- Posted receives
@@ -335,21 +370,15 @@ ucs_status_t SmIface::tag_recv_cancel(uct_tag_context_t* ctx, int force) {
 // buffer back at once. Data still to come is dropped, without a callback.
 ucs_status_t SmIface::abandon_consumed(PostedEntry& entry) {
     Op* op = entry.op();
-    if (op != nullptr && op->mode == ReceiveMode::kBoth)
-        leave_both(*op, ReceiveMode::kRead, UCS_ERR_CANCELED);
-    if (op != nullptr && op->mode == ReceiveMode::kLeaving) {
-        op->next_status = UCS_ERR_CANCELED;
-        uct_tag_context_t* ctx = std::exchange(entry.ctx, nullptr);
-        // A chunk that the sender is writing takes microseconds, unless the sender is stopped.
-        for (unsigned i = 0; i < kLeavingSpins; ++i)
-            if (step_leaving(*op))
-                return UCS_OK;
+    uct_tag_context_t* ctx = std::exchange(entry.ctx, nullptr);
+    if (op != nullptr && (op->mode == ReceiveMode::kBoth || op->mode == ReceiveMode::kLeaving)) {
+        if (both.abandon(*op))
+            return UCS_OK;
         entry.ctx = ctx;
         return UCS_ERR_BUSY;
     }
-    entry.ctx = nullptr;
     if (op != nullptr) {
-        finish_receive(*op, UCS_ERR_CANCELED);
+        rndv.finish_receive(*op, UCS_ERR_CANCELED);
         return UCS_OK;
     }
     for (const auto& link : links_)
@@ -429,6 +458,45 @@ void SmIface::add_work(Link& link) {
         return;
     link.in_work_list = true;
     working_.push_back(&link);
+}
+
+// One turn of a link: queued answers first, then one step of each kind of work. True: something
+// moved.
+bool SmIface::step_link(Link& link) {
+    bool moved = false;
+    while (!link.controls.empty() && link.failure == UCS_OK && link.claim(1) == UCS_OK) {
+        const QueuedControl queued = link.controls.front();
+        link.controls.pop_front();
+        std::memcpy(link.tx.slot().body, queued.body, sizeof queued.body);
+        link.tx.publish(queued.control);
+        link.after_publish();
+        moved = true;
+    }
+    if (!pending.empty() || link.fence_waits)
+        link.tx.hold();
+    if (link.failure != UCS_OK)
+        return moved;
+    while (!link.serves.empty() && remote.step_serve(link))
+        moved = true;
+    if (link.helping > 0)
+        moved |= both.step_rndv_help(link);
+    if (!link.get_helps.empty())
+        moved |= both.step_get_help(link);
+    if (link.stepping == 0)
+        return moved;
+    for (Op* op = link.receives.front(); op != nullptr; op = link.receives.next(*op)) {
+        if (!op->needs_steps)
+            continue;
+        moved |= rndv.step_receive(*op);
+        break;  // the oldest first; `op` may be gone
+    }
+    for (Op* op = link.ops.front(); op != nullptr; op = link.ops.next(*op)) {
+        if (!op->needs_steps)
+            continue;
+        moved |= remote.step(*op);
+        break;
+    }
+    return moved;
 }
 
 unsigned SmIface::work() {

@@ -2,7 +2,7 @@
 // Put, get and atomics. The location of the remote memory decides how an operation is done:
 //   in the peer's arena        direct loads and stores, done when the call returns
 //   registered, readable       process_vm_readv/writev, one step now and the rest in progress; of
-//                              a long get the peer may copy parts (sm_get_help.cc)
+//                              a long get the peer may copy parts (both_copy.hpp)
 //   registered, not readable   messages; the peer does it in its progress
 // Atomics on registered memory are always executed by the peer, so that they are atomic with its
 // own and with those of others on the same memory.
@@ -84,7 +84,7 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
         if (status != UCS_OK)
             return status;
     }
-    Op* op = owner.new_op(link(), kind, this, comp);
+    Op* op = owner.ops.create(link(), kind, this, comp);
     if (op == nullptr)
         return UCS_ERR_NO_RESOURCE;
     op->iov.assign(iov, iovcnt);
@@ -99,10 +99,10 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
         return UCS_INPROGRESS;
     }
     if (kind == OpKind::kCopyGet && iovcnt == 1 && iov->count == 1)
-        owner.ask_for_help(*op, static_cast<std::byte*>(iov->buffer));
+        owner.both.ask_owner(*op, static_cast<std::byte*>(iov->buffer));
     link().set_steps(*op, true);
     owner.add_work(link());
-    return owner.step_first(*op);
+    return owner.remote.step_first(*op);
 }
 
 // ---- Put
@@ -286,7 +286,7 @@ ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t rem
     }
     if ((status = make_room(1, 0)) != UCS_OK)
         return status;
-    Op* op = iface_of_ep().new_op(link(), OpKind::kAtomic, this, comp);
+    Op* op = iface_of_ep().ops.create(link(), OpKind::kAtomic, this, comp);
     if (op == nullptr)
         return UCS_ERR_NO_RESOURCE;
     op->result = result;

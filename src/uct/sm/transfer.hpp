@@ -139,12 +139,11 @@ struct OpState {
     std::uint64_t copy_bytes = 0;
     std::uint64_t source = 0;
     std::uint32_t sender_op = 0;
-    std::uint32_t claimed = 0;  // kLeaving: chunks that must be finished before `next_mode`
-    ReceiveMode next_mode = ReceiveMode::kDirect;
-    ucs_status_t next_status = UCS_OK;  // not OK: the receive ends with it
+    std::uint32_t claimed = 0;          // kLeaving: chunks that must be finished first
+    ucs_status_t next_status = UCS_OK;  // kLeaving: how it goes on (BothCopy::leave)
     RndvOp* rndv = nullptr;             // kRndvSend
     RndvOp* help = nullptr;             // kCopyGet: the peer may copy chunks of it, too
-    std::byte* buffer = nullptr;        // of a helped kCopyGet
+    std::byte* buffer = nullptr;        // of what both sides copy
     std::uint32_t generation = 0;
 };
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory that callbacks get with a message: the peer's buffer itself, or a copy of it.
+#pragma once
+
+#include "uct/iface_params.hpp"
+#include "uct/sm/desc_pool.hpp"
+#include "uct/sm/link.hpp"
+
+namespace tagwire::sm {
+
+class RxDescs {
+  public:
+    RxDescs() = default;
+    RxDescs(const RxDescs&) = delete;
+    RxDescs& operator=(const RxDescs&) = delete;
+    ~RxDescs() {
+        if (copies_ != nullptr)
+            copies_->abandon();
+    }
+
+    void open(const uct::IfaceParams& params) {
+        // A peer's buffers may be larger than ours.
+        copies_ = new DescPool(params.rx_headroom, kSegBytesMax, params.am_alignment,
+                               params.am_align_offset);
+        copies_always_ = params.rx_headroom > 0 || params.am_alignment > kCacheLine ||
+                         params.am_align_offset % params.am_alignment != 0;
+    }
+
+    /// The `bytes` bytes of a buffer as a callback may keep them; it goes on to settle(). Null: no
+    /// descriptor now. A copy has given the buffer back.
+    void* hand_over(RxSegment& segment, std::uint32_t seg, std::size_t bytes) {
+        if (!copies_always_ && segment.held < segment.geometry.seg_count / 2) [[likely]]
+            return segment.buffer(seg);
+        std::byte* copy = copies_->take();
+        if (copy == nullptr)
+            return nullptr;
+        std::memcpy(copy, segment.buffer(seg), bytes);
+        segment.returns.give_back(seg);
+        return copy;
+    }
+    /// After the callback that returned `status`.
+    void settle(RxSegment& segment, std::uint32_t seg, void* data, ucs_status_t status) {
+        const bool is_shared = data == segment.buffer(seg);
+        if (status == UCS_INPROGRESS) {
+            if (is_shared)
+                ++segment.held;
+        } else if (is_shared) {
+            segment.returns.give_back(seg);
+        } else {
+            copies_->put(static_cast<std::byte*>(data));
+        }
+    }
+
+  private:
+    DescPool* copies_ = nullptr;  // abandons itself
+    bool copies_always_ = false;  // headroom or an alignment that peers' buffers do not have
+};
+
+}  // namespace tagwire::sm
