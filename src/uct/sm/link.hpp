@@ -100,7 +100,8 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     Link(SmIface& owner, std::uint32_t number) : iface(owner), index(number) {}
 
     SmIface& iface;
-    std::uint32_t index;  // in SmIface::links_; its low bits are the bell's bit for the peer's ring
+    // In SmConnections::links_; its low bits are the bell's bit for the peer's ring.
+    std::uint32_t index;
     LinkState state = LinkState::kConnecting;
     CopyPath copy_path = CopyPath::kUnknown;
     bool is_outgoing = false;
@@ -115,7 +116,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     bool peer_left = false;    // no endpoint of the peer's any more
     bool owes_hello = false;   // our hello found no room: nothing else may be sent before it
     bool owes_leave = false;   // as has_left, but the peer has yet to be told
-    bool retries = false;      // in SmIface::retrying_
+    bool retries = false;      // in SmConnections::retrying_
     bool fence_waits = false;  // ep_fence() found operations under way
     ucs_status_t failure = UCS_OK;
 
@@ -185,6 +186,11 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     }
     void send_control_bytes(Control control, const void* body, std::size_t bytes);
 
+    /// For a debugger.
+    void close_ring() const {
+        reinterpret_cast<RingHead*>(tx_segment.base())
+            ->producer.closed.store(1, std::memory_order_relaxed);
+    }
     /// As far as is known: a peer whose process cannot be watched is.
     [[nodiscard]] bool is_alive() const {
         return process == nullptr || !process->pidfd || ucs::pidfd_is_alive(process->pidfd.get());

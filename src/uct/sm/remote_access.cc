@@ -13,17 +13,18 @@ namespace tagwire::sm {
 
 void RemoteAccess::deliver_pull(Link& link, const PullBody& pull) {
     if (link.serves.size() >= kServesMax)
-        return iface_.violation(link, "more reads at once than a peer may ask for");
+        return iface_.ends.violation(link, "more reads at once than a peer may ask for");
     Serve serve{pull.op, pull.key, pull.rndv_op, pull.generation, pull.address, pull.length};
     if (pull.rndv_op != kNoOp) {
         if (!link.rndv_ops || pull.rndv_op >= kRndvCount)
-            return iface_.violation(link, "request for the data of a rendezvous that never was");
+            return iface_.ends.violation(link,
+                                         "request for the data of a rendezvous that never was");
         const RndvOp& op = link.rndv_ops[pull.rndv_op];
         const auto start = reinterpret_cast<std::uintptr_t>(op.buffer);
         const bool alive =
             op.op != nullptr && op.link != nullptr && op.generation == pull.generation;
         if (alive && (pull.address != start || pull.length > op.length))
-            return iface_.violation(link, "request for more than the data of a rendezvous");
+            return iface_.ends.violation(link, "request for more than the data of a rendezvous");
     }
     link.serves.push_back(serve);
     iface_.add_work(link);
@@ -70,7 +71,7 @@ bool RemoteAccess::step_serve(Link& link) {
 void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
     const RingGeometry& geometry = link.rx_segment->geometry;
     if (push.seg >= geometry.seg_count || push.length > geometry.seg_bytes)
-        return iface_.violation(link, "write with an impossible buffer or length");
+        return iface_.ends.violation(link, "write with an impossible buffer or length");
     std::byte* to =
         iface_.sm_md().resolve(push.key, push.address, push.length, UCT_MD_MEM_ACCESS_REMOTE_PUT);
     if (to != nullptr)
@@ -85,7 +86,7 @@ void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
 
 void RemoteAccess::deliver_atomic(Link& link, const AtomicBody& atomic) {
     if (atomic.opcode >= UCT_ATOMIC_OP_LAST || (atomic.bytes != 4 && atomic.bytes != 8))
-        return iface_.violation(link, "atomic operation of an unknown kind");
+        return iface_.ends.violation(link, "atomic operation of an unknown kind");
     std::byte* at = iface_.sm_md().resolve(atomic.key, atomic.address, atomic.bytes,
                                            UCT_MD_MEM_ACCESS_REMOTE_ATOMIC);
     AtomicReplyBody reply{0, atomic.op, UCS_ERR_INVALID_ADDR};
@@ -213,14 +214,14 @@ void RemoteAccess::unpack_piece(Op& op, const std::byte* from, std::size_t bytes
 void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
     const RingGeometry& geometry = link.rx_segment->geometry;
     if (data.seg >= geometry.seg_count || data.length > geometry.seg_bytes)
-        return iface_.violation(link, "data with an impossible buffer or length");
+        return iface_.ends.violation(link, "data with an impossible buffer or length");
     const std::byte* from = link.rx_segment->buffer(data.seg);
     Op* op = iface_.ops.find(link, data.op);
     ucs_status_t status = static_cast<ucs_status_t>(std::min(data.status, 0));
     bool done = false;
     if (op != nullptr && (op->kind == OpKind::kPull || op->kind == OpKind::kReceive)) {
         if (status == UCS_OK && (data.length > op->left || data.length == 0))
-            return iface_.violation(link, "more data than was asked for");
+            return iface_.ends.violation(link, "more data than was asked for");
         if (op->unpack != nullptr && status == UCS_OK)
             unpack_piece(*op, from, data.length);
         else

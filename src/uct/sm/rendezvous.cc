@@ -12,7 +12,7 @@ namespace tagwire::sm {
 // ---- Receiver
 
 bool Rendezvous::deliver(Link& link, Control control) {
-    if (!iface_.takes_tags(link))
+    if (!iface_.tags.takes_tags(link))
         return false;
     RndvBody body;
     std::memcpy(&body, link.rx.body(), sizeof body);
@@ -26,10 +26,10 @@ bool Rendezvous::deliver(Link& link, Control control) {
         (in_arena && data == nullptr) ||
         header_bytes > (in_seg ? geometry.seg_bytes : sizeof body.header) ||
         body.address + body.length < body.address) {
-        iface_.violation(link, "rendezvous with an impossible header, buffer or operation");
+        iface_.ends.violation(link, "rendezvous with an impossible header, buffer or operation");
         return false;
     }
-    if (PostedEntry* entry = iface_.tags().consume(body.tag)) {
+    if (PostedEntry* entry = iface_.tags.consume(body.tag)) {
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
         start_receive(link, body, in_arena, *entry);
@@ -55,7 +55,7 @@ bool Rendezvous::deliver(Link& link, Control control) {
 }
 
 bool Rendezvous::deliver_request(Link& link, Control control) {
-    if (!iface_.takes_tags(link))
+    if (!iface_.tags.takes_tags(link))
         return false;
     RndvRequestBody body;
     std::memcpy(&body, link.rx.body(), sizeof body);
@@ -64,14 +64,13 @@ bool Rendezvous::deliver_request(Link& link, Control control) {
     const bool in_seg = (control.id() & kHeaderInSeg) != 0;
     if ((in_seg && body.seg >= geometry.seg_count) ||
         header_bytes > (in_seg ? geometry.seg_bytes : sizeof body.header)) {
-        iface_.violation(link, "rendezvous request with an impossible header or buffer");
+        iface_.ends.violation(link, "rendezvous request with an impossible header or buffer");
         return false;
     }
     void* header = in_seg ? link.rx_segment->buffer(body.seg)
                           : link.rx.body() + offsetof(RndvRequestBody, header);
-    if (PostedEntry* entry = iface_.tags().consume(body.tag)) {
-        iface_.count(SmCounter::kMatched);
-        iface_.tags().complete_rndv(*entry, body.tag, header, header_bytes);
+    if (PostedEntry* entry = iface_.tags.consume(body.tag)) {
+        iface_.tags.complete_rndv(*entry, body.tag, header, header_bytes);
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
         return true;
@@ -91,7 +90,7 @@ void Rendezvous::start_receive(Link& link, const RndvBody& body, bool in_arena,
                                PostedEntry& entry) {
     Op* op = iface_.ops.create(link, OpKind::kReceive, nullptr, nullptr);
     if (op == nullptr) {
-        iface_.complete_entry(entry, body.tag, 0, body.length, UCS_ERR_NO_MEMORY);
+        iface_.tags.complete(entry, body.tag, 0, body.length, UCS_ERR_NO_MEMORY);
         link.send_control(Kind::kRndvFin, RndvFinBody{body.generation, body.op, UCS_ERR_NO_MEMORY});
         return;
     }
@@ -207,7 +206,7 @@ void Rendezvous::finish_receive(Op& op, ucs_status_t status) {
     const uct_tag_t tag = op.tag;
     const std::uint64_t length = op.length;
     iface_.ops.finish(op, status);
-    iface_.complete_entry(entry, tag, 0, length, status);
+    iface_.tags.complete(entry, tag, 0, length, status);
 }
 
 // ---- Sender
@@ -240,7 +239,7 @@ void Rendezvous::drop(RndvOp& op, ucs_status_t status) {
 
 void Rendezvous::deliver_fin(Link& link, const RndvFinBody& fin) {
     if (!link.rndv_ops || fin.op >= kRndvCount) {
-        iface_.violation(link, "end of a rendezvous that never was");
+        iface_.ends.violation(link, "end of a rendezvous that never was");
         return;
     }
     RndvOp& op = link.rndv_ops[fin.op];

@@ -29,7 +29,7 @@ ucs_status_t SmEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         std::span(reinterpret_cast<const std::byte*>(params->iface_addr), sizeof(IfaceAddress)),
         &reason);
     Link* link = nullptr;
-    const ucs_status_t status = owner.link_to(*address, &link);
+    const ucs_status_t status = owner.connections.link_to(*address, &link);
     if (status != UCS_OK)
         return status;
     *ep_p = new SmEp(owner, *link);
@@ -43,7 +43,7 @@ void SmEp::destroy() {
     if (dropped > 0)
         TW_LOG_WARN("sm endpoint destroyed with %u pending requests", dropped);
     owner.ops.cancel(link(), this, UCS_ERR_CANCELED);
-    owner.detach(link(), *this);
+    owner.ends.detach(link(), *this);
     delete this;
 }
 
@@ -78,9 +78,9 @@ ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
         owner.ops.cancel(*link_p_, this, UCS_ERR_CANCELED);
         // From now on it only waits for its destruction. Messages that it sent before go on their
         // way.
-        Link& left = *std::exchange(link_p_, &owner.cancelled_link());
+        Link& left = *std::exchange(link_p_, &owner.connections.cancelled_link());
         link_p_->eps.push_back(this);
-        owner.detach(left, *this);
+        owner.ends.detach(left, *this);
         return UCS_OK;
     }
     if (link().failure != UCS_OK)
@@ -109,7 +109,7 @@ ucs_status_t SmEp::fence(unsigned) {
 ucs_status_t SmEp::check(unsigned, uct_completion_t*) {
     if (link().failure != UCS_OK)
         return link().failure;
-    iface_of_ep().look_soon();
+    iface_of_ep().connections.look_soon();
     return UCS_OK;
 }
 

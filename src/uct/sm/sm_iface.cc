@@ -70,8 +70,6 @@ ucs_status_t SmIface::open(SmMd& md, uct::Worker& worker, const uct_iface_params
 }
 
 ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
-    cancelled_link_.state = LinkState::kFailed;
-    cancelled_link_.failure = UCS_ERR_CANCELED;
     ucs_status_t status = take_params(iface_params);
     if (status != UCS_OK)
         return status;
@@ -82,90 +80,33 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
             "worker of UCS_THREAD_MODE_SINGLE or UCS_THREAD_MODE_SERIALIZED");
         return UCS_ERR_UNSUPPORTED;
     }
-    pid_ = ::getpid();
-    name_ = ucs::random_u64();
-    cookie_ = ucs::random_u64();
-    probe_value_ = ucs::random_u64();
-    look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
-    const int node = ucs::current_node();
-    numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
-
-    const auto wakeup = static_cast<WakeupMode>(options_.wakeup);
-    has_membarrier_ = wakeup != WakeupMode::kFence && ucs::register_global_barrier();
-    if (wakeup == WakeupMode::kMembarrier && !has_membarrier_) {
-        TW_LOG_ERROR("TAGWIRE_SM_WAKEUP=membarrier: membarrier(2) is not available here");
-        return UCS_ERR_UNSUPPORTED;
-    }
     if (options_.cma == static_cast<int>(CmaMode::kAllowAny))
         ucs::allow_any_ptracer();
 
-    status = ucs::memfd_create_sealed("tagwire-bell", ucs::page_bytes(), &bell_fd_);
+    status = rings.open(static_cast<WakeupMode>(options_.wakeup));
+    if (status == UCS_OK)
+        status = connections.open();
     if (status != UCS_OK)
         return status;
-    if ((status = ucs::map_shared(bell_fd_.get(), ucs::page_bytes(), &bell_page_)) != UCS_OK)
-        return status;
-    bell_ = reinterpret_cast<Bell<>*>(bell_page_.base());
-    bell_->magic = kBellMagic;
-
-    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    if (!epoll_)
-        return ucs::fd_error("epoll_create1", errno);
-    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    if (!timer_)
-        return ucs::fd_error("timerfd_create", errno);
-    watch_timer();
-    if ((status = listen()) != UCS_OK)
-        return status;
-
     descs_.open(params());
-    status = tags_.open(has_tag_callbacks() ? options_.tag_depth : 0, "sm posted receives");
-    if (status == UCS_OK)
-        status = iovs_.init({.name = "sm iov", .elements_per_chunk = 16});
-    return status;
-}
-
-ucs_status_t SmIface::listen() {
-    address_.directory = options_.directory.text;
-    if (!address_.directory.empty()) {
-        const ucs_status_t status = ucs::unix_check_directory(address_.directory);
-        if (status != UCS_OK)
-            return status;
-        ucs::unix_sweep_directory(address_.directory, kSocketPrefix);
-    }
-    address_.name = socket_name(name_);
-    const ucs_status_t status = ucs::unix_listen(address_, &listener_);
-    if (status == UCS_OK)
-        watch_listener();
-    return status;
+    return tags.open(has_tag_callbacks() ? options_.tag_depth : 0);
 }
 
 SmIface::~SmIface() {
-    for (const auto& link : links_) {
-        if (link == nullptr)
-            continue;
-        if (link->tx_made) {
-            reinterpret_cast<RingHead*>(link->tx_segment.base())
-                ->producer.closed.store(1, std::memory_order_relaxed);
-        }
-        close_socket(*link);
-        if (link->message_entry != nullptr)
-            tags_.destroy(*link->message_entry);
-        if (link->rx_segment != nullptr)
-            std::exchange(link->rx_segment, nullptr)->abandon();
-    }
-    if (listener_ && is_ours())
-        ucs::unix_unlink(address_);
-    tags_.destroy_all();
+    for (const auto& link : connections.links())
+        if (link != nullptr && link->message_entry != nullptr)
+            tags.destroy(*link->message_entry);
+    tags.destroy_all();
     ops.for_each([this](Op& op) {
         if (op.kind == OpKind::kReceive)
-            tags_.destroy(*op.entry);
+            tags.destroy(*op.entry);
     });
 }
 
 // The program's callbacks run here, too, and may destroy endpoints themselves: so one at a time.
 void SmIface::close() {
     const auto any = [this]() -> SmEp* {
-        for (const auto& link : links_)
+        for (const auto& link : connections.links())
             if (link != nullptr && !link->eps.empty())
                 return link->eps.back();
         return nullptr;
@@ -258,15 +199,13 @@ ucs_status_t SmIface::query(uct_iface_attr_t* attr) {
 // ---- Addresses
 
 ucs_status_t SmIface::get_device_address(uct_device_addr_t* addr) {
-    const bool abstract = address_.directory.empty();
-    const DeviceAddress device{ucs::boot_id(), abstract ? ucs::network_namespace() : 0};
+    const DeviceAddress device = connections.device_address();
     std::memcpy(addr, &device, sizeof device);
     return UCS_OK;
 }
 
 ucs_status_t SmIface::get_address(uct_iface_addr_t* addr) {
-    const Place place = address_.directory.empty() ? Place::kAbstract : Place::kDirectory;
-    const IfaceAddress address{kFormatVersion, place, numa_node_, ::geteuid(), name_, cookie_};
+    const IfaceAddress address = connections.iface_address();
     std::memcpy(addr, &address, sizeof address);
     return UCS_OK;
 }
@@ -293,7 +232,7 @@ bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
             return say("the peer runs as user " + std::to_string(address->uid) + ", we as " +
                        std::to_string(::geteuid()));
         }
-        if (address->place == Place::kDirectory && address_.directory.empty())
+        if (address->place == Place::kDirectory && connections.address().directory.empty())
             return say("the peer's socket is in a directory: set TAGWIRE_SM_DIR to it");
         if (address->place == Place::kDirectory)
             return true;
@@ -313,14 +252,14 @@ ucs_status_t SmIface::flush(unsigned, uct_completion_t* comp) {
         return UCS_ERR_UNSUPPORTED;
     if (!pending.empty())
         return UCS_ERR_NO_RESOURCE;
-    for (const auto& link : links_)
+    for (const auto& link : connections.links())
         if (link != nullptr && !link->ops.empty())
             return UCS_INPROGRESS;
     return UCS_OK;
 }
 
 ucs_status_t SmIface::fence(unsigned) {
-    for (const auto& link : links_) {
+    for (const auto& link : connections.links()) {
         if (link == nullptr || link->blocking_ops == 0)
             continue;
         link->fence_waits = true;
@@ -334,81 +273,55 @@ ucs_status_t SmIface::fence(unsigned) {
 // ---- Events
 
 ucs_status_t SmIface::event_fd_get(int* fd_p) {
-    *fd_p = epoll_.get();
+    *fd_p = connections.event_fd();
     return UCS_OK;
 }
 
-void SmIface::drain_timer() {
-    std::uint64_t expirations = 0;
-    [[maybe_unused]] const ssize_t got = ::read(timer_.get(), &expirations, sizeof expirations);
-}
-
-// The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once
-// more.
 ucs_status_t SmIface::event_arm(unsigned) {
-    const bool only_pending = working_.empty() && failed_.empty() && !tags_.has_cancelled();
+    const bool only_pending = working_.empty() && !ends.has_failed() && !tags.has_cancelled();
     if ((has_work_ && !only_pending) || in_progress_ > 0)
         return UCS_ERR_BUSY;
-    if (look() || !failed_.empty())
+    if (connections.look() || ends.has_failed() || !rings.try_sleep())
         return UCS_ERR_BUSY;
-    for (Link* link : hot_)
-        link->rx.announce_sleep();
-    bool ready = !arm_bell(*bell_);
-    sleep_barrier();
-    for (Link* link : hot_)
-        ready |= link->rx.peek().word != 0;
-    if (ready) {
-        for (Link* link : hot_)
-            link->rx.wake();
-        bell_->armed.store(0, std::memory_order_relaxed);
-        return UCS_ERR_BUSY;
-    }
-    for (Link* link : hot_)
-        link->is_hot = false;
-    hot_.clear();
     // Somebody's sends carry no fence and we cannot run the barrier for them, a connection is being
     // retried, or requests wait for room that a receiver frees without a word: then the sleep is
     // short, and nothing is left to the bell.
-    if (sleeps_by_timer_ || !retrying_.empty() || !pending.empty()) {
-        const itimerspec once{{0, 0}, {0, 1'000'000}};
-        ::timerfd_settime(timer_.get(), 0, &once, nullptr);
-        if (sleeps_by_timer_)
-            keep_all_hot();
+    constexpr std::uint64_t kShortSleepNs = 1'000'000;
+    if (rings.sleeps_by_timer() || connections.is_retrying() || !pending.empty())
+        connections.set_timer(kShortSleepNs);
+    if (rings.sleeps_by_timer()) {
+        for (const auto& link : connections.links())
+            if (link != nullptr)
+                rings.make_hot(*link);
     }
     return UCS_OK;
-}
-
-void SmIface::keep_all_hot() {
-    for (const auto& link : links_)
-        if (link != nullptr)
-            make_hot(*link);
 }
 
 // ---- Descriptions
 
 void SmIface::describe(const uct::DescribeSink& sink) const {
     constexpr std::size_t kOwnFds = 4;  // listener, epoll, timer, bell
-    std::size_t peers = 0, fds = kOwnFds, bytes = bell_page_.bytes();
-    for (const auto& link : links_) {
+    std::size_t peers = 0, fds = kOwnFds, bytes = rings.bell_bytes();
+    for (const auto& link : connections.links()) {
         if (link == nullptr)
             continue;
         ++peers;
         fds += link->socket ? 1 : 0;
         bytes += link->tx_segment.bytes() + sizeof(Link);
     }
-    for (const auto& [id, process] : processes_)
-        fds += process->pidfd ? 1 : 0;
-    sink.text("socket", address_.directory.empty() ? "@" + address_.name
-                                                   : address_.directory + "/" + address_.name);
-    sink.text("wakeup",
-              has_membarrier_ ? "membarrier: sends carry no fence" : "each send carries a fence");
+    fds += connections.processes().fd_count();
+    const ucs::UnixAddress& address = connections.address();
+    sink.text("socket", address.directory.empty() ? "@" + address.name
+                                                  : address.directory + "/" + address.name);
+    sink.text("wakeup", rings.has_membarrier() ? "membarrier: sends carry no fence"
+                                               : "each send carries a fence");
     sink.number("peers", peers);
-    sink.number("hot_rings", hot_.size());
+    sink.number("hot_rings", rings.hot().size());
     sink.number("fds", fds);
     sink.number("bytes", bytes);
     sink.number("fds_per_peer", peers == 0 ? 0 : (fds - kOwnFds + peers - 1) / peers);
     sink.number("bytes_per_peer", peers == 0 ? 0 : bytes / peers);
-    sink.number("posted_receives", tags_.posted());
+    sink.number("posted_receives", tags.posted());
     sink.number("arena_bytes_allocated", md_.arena().allocated_bytes());
 }
 

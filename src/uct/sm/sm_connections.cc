@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections: admission of peers, exchange of hellos, detection of the end of a peer.
+#include "uct/sm/sm_connections.hpp"
+
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
-#include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
 #include "ucs/time/clock.hpp"
@@ -19,12 +20,6 @@ namespace tagwire::sm {
 
 namespace {
 
-// The subject of an epoll event: the high half is the kind, the low half which one.
-enum Watched : std::uint32_t { kListener = 1, kLink = 2, kProcess = 3, kTimer = 4 };
-constexpr std::uint64_t event_tag(Watched kind, std::uint32_t which) {
-    return std::uint64_t{kind} << 32 | which;
-}
-
 constexpr unsigned kAcceptsPerLook = 64;
 constexpr unsigned kPacketsPerLook = 64;  // of one peer, who might send without end
 constexpr std::uint64_t kAcceptPauseNs = 100'000'000;
@@ -33,73 +28,95 @@ constexpr std::uint64_t kContactNs = 50'000'000;
 
 }  // namespace
 
-void SmIface::watch(int fd, std::uint64_t tag) {
-    epoll_event event{};
-    event.events = EPOLLIN | EPOLLRDHUP;
-    event.data.u64 = tag;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-        ucs::fd_error("epoll_ctl", errno);
+SmConnections::SmConnections(SmIface& owner, const SmOptions& options)
+    : iface_(owner), options_(options), processes_(events_, options) {
+    cancelled_link_.state = LinkState::kFailed;
+    cancelled_link_.failure = UCS_ERR_CANCELED;
 }
 
-// Closing is not enough: a forked child that holds the descriptor, too, keeps the watch alive.
-void SmIface::unwatch_fd(int fd) {
-    if (is_ours())
-        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+ucs_status_t SmConnections::open() {
+    name_ = ucs::random_u64();
+    cookie_ = ucs::random_u64();
+    probe_value_ = ucs::random_u64();
+    look_ticks_ = ucs::ticks_from_ns(options_.liveness_interval_ns);
+    const int node = ucs::current_node();
+    numa_node_ = node >= 0 && node < 0xff ? static_cast<std::uint8_t>(node) : std::uint8_t{0xff};
+    ucs_status_t status = events_.open();
+    if (status != UCS_OK)
+        return status;
+    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    if (!timer_)
+        return ucs::fd_error("timerfd_create", errno);
+    events_.watch(timer_.get(), Watched::kTimer, 0);
+    address_.directory = options_.directory.text;
+    if (!address_.directory.empty()) {
+        if ((status = ucs::unix_check_directory(address_.directory)) != UCS_OK)
+            return status;
+        ucs::unix_sweep_directory(address_.directory, kSocketPrefix);
+    }
+    address_.name = socket_name(name_);
+    status = ucs::unix_listen(address_, &listener_);
+    if (status == UCS_OK)
+        events_.watch(listener_.get(), Watched::kListener, 0);
+    return status;
 }
 
-// `for_room`: also tells when a packet fits again.
-void SmIface::watch_link(Link& link, bool for_room) {
-    epoll_event event{};
-    event.events = EPOLLIN | EPOLLRDHUP | (for_room ? std::uint32_t{EPOLLOUT} : 0U);
-    event.data.u64 = event_tag(kLink, link.index);
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link.socket.get(), &event);
+SmConnections::~SmConnections() {
+    for (const auto& link : links_) {
+        if (link == nullptr)
+            continue;
+        if (link->tx_made)
+            link->close_ring();
+        close_socket(*link);
+        if (link->rx_segment != nullptr)
+            std::exchange(link->rx_segment, nullptr)->abandon();
+    }
+    if (listener_ && events_.is_ours())
+        ucs::unix_unlink(address_);
 }
 
-void SmIface::close_socket(Link& link) {
+void SmConnections::close_socket(Link& link) {
     if (!link.socket)
         return;
-    unwatch_fd(link.socket.get());
+    events_.unwatch(link.socket.get());
     // A forked child's copy must not keep the peer from seeing the end.
-    if (is_ours())
+    if (events_.is_ours())
         ucs::unix_shut_down(link.socket.get());
     link.socket.reset();
 }
 
-void SmIface::watch_listener() {
-    watch(listener_.get(), event_tag(kListener, 0));
-}
-void SmIface::watch_timer() {
-    watch(timer_.get(), event_tag(kTimer, 0));
+void SmConnections::set_timer(std::uint64_t ns) {
+    const itimerspec once{{0, 0}, {0, static_cast<long>(ns)}};
+    ::timerfd_settime(timer_.get(), 0, &once, nullptr);
 }
 
 // ---- Looking
 
-// No callback runs here: event_arm() looks, too. A link that fails waits in failed_ for progress.
-bool SmIface::look() {
+bool SmConnections::look() {
     bool moved = false;
     std::array<epoll_event, 64> events;
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
-    for (int i = 0; i < count; ++i) {
-        const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
-        const auto which = static_cast<std::uint32_t>(tag);
-        switch (tag >> 32) {
-            case kListener:
+    for (const epoll_event& event : events_.take(events)) {
+        const auto which = static_cast<std::uint32_t>(event.data.u64);
+        switch (static_cast<Watched>(event.data.u64 >> 32)) {
+            case Watched::kListener:
                 accept_peers();
                 moved = true;
                 break;
-            case kLink:
+            case Watched::kLink:
                 if (which >= links_.size() || links_[which] == nullptr)
                     break;
                 if (links_[which]->owes_leave)
                     send_leave(*links_[which]);
                 moved |= read_socket(*links_[which]);
                 break;
-            case kProcess:
+            case Watched::kProcess:
                 process_died(which);
                 moved = true;
                 break;
-            default:
-                drain_timer();
+            case Watched::kTimer:
+                std::uint64_t expirations = 0;
+                [[maybe_unused]] const ssize_t got =
+                    ::read(timer_.get(), &expirations, sizeof expirations);
                 break;
         }
     }
@@ -112,11 +129,11 @@ bool SmIface::look() {
 }
 
 // The peer's next packet comes by an event, but who polls looks for events only now and then.
-void SmIface::await_contact() {
+void SmConnections::await_contact() {
     contact_until_ = ucs::ticks_now() + ucs::ticks_from_ns(kContactNs);
 }
 
-void SmIface::set_retry(Link& link, bool wanted) {
+void SmConnections::set_retry(Link& link, bool wanted) {
     if (link.retries == wanted)
         return;
     link.retries = wanted;
@@ -126,7 +143,7 @@ void SmIface::set_retry(Link& link, bool wanted) {
         std::erase(retrying_, &link);
 }
 
-void SmIface::retry(Link& link) {
+void SmConnections::retry(Link& link) {
     if (link.state == LinkState::kConnecting) {
         connect(link);
         return;
@@ -139,10 +156,10 @@ void SmIface::retry(Link& link) {
     if (link.owes_leave)
         send_leave(link);
     if (status != UCS_OK && status != UCS_ERR_CONNECTION_RESET)
-        fail(link, status);
+        iface_.ends.fail(link, status);
 }
 
-void SmIface::accept_peers() {
+void SmConnections::accept_peers() {
     if (accept_after_ != 0 && static_cast<std::int64_t>(ucs::ticks_now() - accept_after_) < 0)
         return;
     accept_after_ = 0;
@@ -162,7 +179,7 @@ void SmIface::accept_peers() {
         if (peer.uid != ::geteuid()) {
             TW_LOG_WARN("connection from process %d refused: it runs as user %u, we as %u",
                         peer.pid, peer.uid, ::geteuid());
-            counters_.add(SmCounter::kRefused);
+            iface_.count(SmCounter::kRefused);
             continue;
         }
         Link& link = new_link();
@@ -170,13 +187,13 @@ void SmIface::accept_peers() {
         link.peer = peer;
         link.socket = std::move(socket);
         await_contact();
-        watch(link.socket.get(), event_tag(kLink, link.index));
+        events_.watch(link.socket.get(), Watched::kLink, link.index);
         read_socket(link);
     }
 }
 
 // Takes all packets that are there. True: something was.
-bool SmIface::read_socket(Link& link) {
+bool SmConnections::read_socket(Link& link) {
     alignas(8) std::array<std::byte, kPacketBytesMax> buffer;
     bool any = false;
     for (unsigned i = 0; i < kPacketsPerLook && link.failure == UCS_OK && link.socket; ++i) {
@@ -186,14 +203,15 @@ bool SmIface::read_socket(Link& link) {
             break;
         any = true;
         if (status == UCS_ERR_CONNECTION_RESET) {
-            fail(link, UCS_ERR_CONNECTION_RESET);
+            iface_.ends.fail(link, UCS_ERR_CONNECTION_RESET);
             break;
         }
         std::string reason;  // of a packet that is refused
         const std::span<const std::byte> packet(buffer.data(), message.bytes);
         const auto type = status == UCS_OK ? check_packet(packet, &reason) : std::nullopt;
         if (!type) {
-            violation(link, reason.empty() ? "packet that does not fit" : reason.c_str());
+            iface_.ends.violation(link,
+                                  reason.empty() ? "packet that does not fit" : reason.c_str());
             break;
         }
         if (*type == PacketType::kHello) {
@@ -207,31 +225,30 @@ bool SmIface::read_socket(Link& link) {
         } else if (*type == PacketType::kLeave) {
             peer_leaves(link);
         } else {
-            make_hot(link);
+            iface_.rings.make_hot(link);
         }
         if (status != UCS_OK)
-            violation(link, "packet that was refused");
+            iface_.ends.violation(link, "packet that was refused");
     }
     return any;
 }
 
-void SmIface::peer_leaves(Link& link) {
+void SmConnections::peer_leaves(Link& link) {
     link.peer_left = true;
-    const auto known = by_name_.find(link.peer_name);
-    if (known != by_name_.end() && known->second == &link)
-        by_name_.erase(known);
+    forget_name(link);
     if (link.eps.empty())
-        fail(link, UCS_ERR_CONNECTION_RESET);  // delivers the rest, then closes
+        iface_.ends.fail(link, UCS_ERR_CONNECTION_RESET);  // delivers the rest, then closes
 }
 
-ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMessage& message) {
+ucs_status_t SmConnections::take_hello(Link& link, const Hello& hello,
+                                       ucs::ReceivedMessage& message) {
     std::string reason;
     if (link.state == LinkState::kReady || message.fd_count != 2 || !check_hello(hello, &reason))
         return UCS_ERR_INVALID_PARAM;
     if (!link.is_outgoing && hello.cookie != cookie_) {
         TW_LOG_WARN("connection from process %d refused: it does not know this interface's cookie",
                     link.peer.pid);
-        counters_.add(SmCounter::kRefused);
+        iface_.count(SmCounter::kRefused);
         return UCS_ERR_REJECTED;
     }
     if (link.is_outgoing && hello.name != link.peer_name)
@@ -248,9 +265,9 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
     link.bell_bit = hello.bell_bit;
     link.peer_name = hello.name;
     link.peer_fences = hello.has_membarrier == 0;
-    if (!link.peer_fences && !has_membarrier_)
-        sleeps_by_timer_ = true;
-    watch_process(link);
+    if (!link.peer_fences)
+        iface_.rings.add_unfenced();
+    processes_.join(link);
     choose_copy_path(link, hello);
     if (!link.is_outgoing) {
         // A peer that died on the way may have sent messages before: they are in the ring that its
@@ -265,11 +282,12 @@ ucs_status_t SmIface::take_hello(Link& link, const Hello& hello, ucs::ReceivedMe
     if (!link.has_left)  // new endpoints take no link that closes
         by_name_.try_emplace(link.peer_name, &link);
     link.state = LinkState::kReady;
-    counters_.add(SmCounter::kConnections);
+    iface_.count(SmCounter::kConnections);
     return UCS_OK;
 }
 
-ucs_status_t SmIface::take_ring(Link& link, const RingOffer& offer, ucs::ReceivedMessage& message) {
+ucs_status_t SmConnections::take_ring(Link& link, const RingOffer& offer,
+                                      ucs::ReceivedMessage& message) {
     std::string reason;
     const auto geometry = check_ring_offer(offer, &reason);
     if (link.state != LinkState::kReady || link.rx_segment != nullptr || message.fd_count != 1 ||
@@ -286,26 +304,26 @@ ucs_status_t SmIface::take_ring(Link& link, const RingOffer& offer, ucs::Receive
         reinterpret_cast<Slot<>*>(link.rx_segment->mapping.base() + geometry->slots_offset());
     link.rx = RxRing(slots, &link.rx_segment->head().consumer, geometry->slot_count, offer.start,
                      HostFences{link.peer_fences});
-    make_hot(link);
+    iface_.rings.make_hot(link);
     return UCS_OK;
 }
 
 // ---- Connecting
 
-Link& SmIface::new_link() {
+Link& SmConnections::new_link() {
     if (free_links_.empty()) {
         free_links_.push_back(static_cast<std::uint32_t>(links_.size()));
         links_.push_back(nullptr);
     }
     const std::uint32_t index = free_links_.back();
     free_links_.pop_back();
-    links_[index] = std::make_unique<Link>(*this, index);
+    links_[index] = std::make_unique<Link>(iface_, index);
     return *links_[index];
 }
 
-ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
+ucs_status_t SmConnections::link_to(const IfaceAddress& address, Link** link_p) {
     // The peer may be on its way to us: one connection serves both directions.
-    if (listener_ && in_progress_ == 0)
+    if (listener_ && iface_.in_progress() == 0)
         accept_peers();
     const auto known = by_name_.find(address.name);
     if (known != by_name_.end() && known->second->failure == UCS_OK) {
@@ -334,7 +352,7 @@ ucs_status_t SmIface::link_to(const IfaceAddress& address, Link** link_p) {
 }
 
 // UCS_ERR_NO_RESOURCE: tried again at each look.
-ucs_status_t SmIface::connect(Link& link) {
+ucs_status_t SmConnections::connect(Link& link) {
     ucs_status_t status = link.socket ? UCS_OK : reach(link);
     if (status == UCS_OK)
         status = send_hello(link, link.peer_cookie);
@@ -342,14 +360,14 @@ ucs_status_t SmIface::connect(Link& link) {
     if (status == UCS_OK) {
         link.state = LinkState::kGreeted;
         await_contact();
-        watch(link.socket.get(), event_tag(kLink, link.index));
+        events_.watch(link.socket.get(), Watched::kLink, link.index);
     } else if (status != UCS_ERR_NO_RESOURCE && !link.eps.empty()) {
-        fail(link, status);
+        iface_.ends.fail(link, status);
     }
     return status;
 }
 
-ucs_status_t SmIface::reach(Link& link) {
+ucs_status_t SmConnections::reach(Link& link) {
     ucs::UniqueFd socket;
     ucs_status_t status = ucs::unix_connect(link.address, &socket);
     if (status == UCS_ERR_UNREACHABLE)
@@ -366,25 +384,25 @@ ucs_status_t SmIface::reach(Link& link) {
     return status;
 }
 
-ucs_status_t SmIface::send_hello(Link& link, std::uint64_t cookie) {
+ucs_status_t SmConnections::send_hello(Link& link, std::uint64_t cookie) {
     Hello hello{};
     hello.magic = kPacketMagic;
     hello.version = kFormatVersion;
     hello.type = PacketType::kHello;
-    hello.has_membarrier = has_membarrier_ ? 1 : 0;
+    hello.has_membarrier = iface_.rings.has_membarrier() ? 1 : 0;
     hello.cookie = cookie;
     hello.name = name_;
-    hello.arena_id = md_.arena().mapping().id();
-    hello.arena_bytes = md_.arena().mapping().bytes();
-    hello.bell_bytes = bell_page_.bytes();
+    hello.arena_id = iface_.sm_md().arena().mapping().id();
+    hello.arena_bytes = iface_.sm_md().arena().mapping().bytes();
+    hello.bell_bytes = iface_.rings.bell_bytes();
     hello.probe_address = reinterpret_cast<std::uintptr_t>(&probe_value_);
     hello.probe_value = probe_value_;
     hello.bell_bit = link.index % kBellBits;
-    const int fds[] = {bell_fd_.get(), md_.arena().fd()};
+    const int fds[] = {iface_.rings.bell_fd(), iface_.sm_md().arena().fd()};
     return ucs::unix_send(link.socket.get(), bytes_of(hello), fds, 2);
 }
 
-ucs_status_t SmIface::make_tx(Link& link) {
+ucs_status_t SmConnections::make_tx(Link& link) {
     if (link.failure != UCS_OK)
         return link.failure;
     if ((link.state != LinkState::kGreeted && link.state != LinkState::kReady) || link.owes_hello)
@@ -394,7 +412,7 @@ ucs_status_t SmIface::make_tx(Link& link) {
     geometry.seg_count = static_cast<std::uint32_t>(options_.seg_count);
     // One line more than is ever used: a pack callback that runs over its limit by a little hits
     // nobody.
-    geometry.seg_bytes = static_cast<std::uint32_t>(seg_bytes_ + kCacheLine);
+    geometry.seg_bytes = static_cast<std::uint32_t>(iface_.seg_bytes() + kCacheLine);
     geometry.page_bytes = static_cast<std::uint32_t>(ucs::page_bytes());
     const std::size_t bytes = geometry.bytes();
     ucs::UniqueFd fd;
@@ -420,7 +438,7 @@ ucs_status_t SmIface::make_tx(Link& link) {
         return status;
     auto* slots = reinterpret_cast<Slot<>*>(segment.base() + geometry.slots_offset());
     link.tx = TxRing(slots, &head->consumer, geometry.slot_count, options_.ring_start,
-                     HostFences{!has_membarrier_});
+                     HostFences{!iface_.rings.has_membarrier()});
     link.segs = SegmentPool(geometry, segment.base());
     link.tx_geometry = geometry;
     link.tx_segment = std::move(segment);
@@ -429,19 +447,19 @@ ucs_status_t SmIface::make_tx(Link& link) {
 }
 
 // The ring lies where its receiver runs, who polls it.
-void SmIface::bind_near(ucs::Mapping& segment, std::uint8_t numa_node) {
+void SmConnections::bind_near(ucs::Mapping& segment, std::uint8_t numa_node) const {
     if (numa_node == 0xff || numa_node == numa_node_)
         return;  // first touch does it
     ucs::system_topology().bind_memory(segment.base(), segment.bytes(), numa_node);
 }
 
-void SmIface::choose_copy_path(Link& link, const Hello& hello) {
+void SmConnections::choose_copy_path(Link& link, const Hello& hello) const {
     link.copy_path = CopyPath::kMessages;
     if (options_.cma == static_cast<int>(CmaMode::kOff)) {
         link.copy_reason = "TAGWIRE_SM_CMA=off";
         return;
     }
-    if (link.peer.pid == pid_) {
+    if (link.peer.pid == events_.pid()) {
         link.copy_path = CopyPath::kSelf;
         link.copy_reason = "the peer is this process";
         return;
@@ -468,51 +486,64 @@ void SmIface::choose_copy_path(Link& link, const Hello& hello) {
     }
 }
 
-// ---- The peer's process
+// ---- Leaving
 
-void SmIface::watch_process(Link& link) {
-    if (link.peer.pid == pid_)
-        return;  // its end is ours
-    auto opened = std::make_unique<PeerProcess>();
-    opened->pid = link.peer.pid;
-    open_pidfd(link, *opened);
-    PeerProcess* process = opened->pidfd ? known_process(link.peer.pid) : nullptr;
-    if (process == nullptr) {
-        process = opened.get();
-        process->id = ++process_serial_;
-        if (process->pidfd)
-            watch(process->pidfd.get(), event_tag(kProcess, process->id));
-        processes_.emplace(process->id, std::move(opened));
-    }
-    ++process->link_count;
-    link.process = process;
-}
-
-// The process that has this pid and lives. Two of the same pid are the same process only where both
-// live, and where the pid is one of this namespace.
-PeerProcess* SmIface::known_process(pid_t pid) {
-    for (const auto& [id, process] : processes_)
-        if (pid > 0 && process->pid == pid && process->pidfd &&
-            ucs::pidfd_is_alive(process->pidfd.get()))
-            return process.get();
-    return nullptr;
-}
-
-void SmIface::open_pidfd(Link& link, PeerProcess& process) {
-    const auto mode = static_cast<DeathMode>(options_.death);
-    const auto attempt = [&](ucs::DeathSource source) {
-        return ucs::open_peer_pidfd(source, link.socket.get(), link.peer.pid, &process.pidfd) ==
-               UCS_OK;
-    };
-    if ((mode == DeathMode::kAuto || mode == DeathMode::kPeerPidfd) &&
-        attempt(ucs::DeathSource::kPeerPidfd)) {
-        process.source = "SO_PEERPIDFD";
+void SmConnections::process_died(std::uint32_t id) {
+    PeerProcess* process = processes_.find_dead(id);
+    if (process == nullptr)
         return;
+    for (const auto& link : links_) {
+        if (link == nullptr || link->process != process)
+            continue;
+        while (link->socket && read_socket(*link)) {
+        }  // the packets sent before it died; ends, for nobody sends any more
+        iface_.ends.fail(*link, UCS_ERR_CONNECTION_RESET);
     }
-    if ((mode == DeathMode::kAuto || mode == DeathMode::kPidfd) &&
-        attempt(ucs::DeathSource::kPidfdOpen)) {
-        process.source = "pidfd_open";
-    }
+}
+
+void SmConnections::forget_name(const Link& link) {
+    const auto known = by_name_.find(link.peer_name);
+    if (known != by_name_.end() && known->second == &link)
+        by_name_.erase(known);
+}
+
+// A peer that never learns of it keeps the connection: where the notice finds no room it goes when
+// there is some.
+void SmConnections::send_leave(Link& link) {
+    const Notice leave{kPacketMagic, kFormatVersion, PacketType::kLeave, 0};
+    const bool had_owed = std::exchange(link.owes_leave, true);
+    if (link.owes_hello)
+        return;
+    const ucs_status_t status = ucs::unix_send(link.socket.get(), bytes_of(leave), nullptr, 0);
+    link.owes_leave = status == UCS_ERR_NO_RESOURCE;
+    if (link.owes_leave || had_owed)
+        events_.change(link.socket.get(), Watched::kLink, link.index, link.owes_leave);
+}
+
+void SmConnections::remove(Link& link) {
+    iface_.rings.make_cold(link);
+    set_retry(link, false);
+    close_socket(link);
+    iface_.forget_work(link);
+    iface_.ends.forget(link);
+    forget_name(link);
+    processes_.leave(link);
+    if (link.rx_segment != nullptr)
+        link.rx_segment->abandon();
+    free_links_.push_back(link.index);
+    links_[link.index].reset();
+}
+
+// ---- Addresses
+
+DeviceAddress SmConnections::device_address() const {
+    const bool abstract = address_.directory.empty();
+    return {ucs::boot_id(), abstract ? ucs::network_namespace() : 0};
+}
+
+IfaceAddress SmConnections::iface_address() const {
+    const Place place = address_.directory.empty() ? Place::kAbstract : Place::kDirectory;
+    return {kFormatVersion, place, numa_node_, ::geteuid(), name_, cookie_};
 }
 
 }  // namespace tagwire::sm
