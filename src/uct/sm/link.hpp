@@ -171,6 +171,18 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     /// failure.
     ucs_status_t claim(std::uint64_t count);
 
+    /// The message in the first slot that was claimed; wakes the receiver when it sleeps.
+    void publish(Control control) {
+        tx.publish(control);
+        after_publish();
+    }
+    /// As publish(), in a form that a caller can return with. UCS_OK.
+    ucs_status_t publish_short(Control control) {
+        tx.publish(control);
+        if (tx.must_ring()) [[unlikely]]
+            return ring();
+        return UCS_OK;
+    }
     /// After publishing: wakes the receiver when it sleeps.
     void after_publish() {
         if (tx.must_ring()) [[unlikely]]

@@ -37,7 +37,7 @@ ucs_status_t SmEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
 }
 
 void SmEp::destroy() {
-    SmIface& owner = iface_of_ep();
+    SmIface& owner = link().iface;
     unsigned dropped = 0;
     owner.pending.purge(group_, [&](uct_pending_req_t*) { ++dropped; });
     if (dropped > 0)
@@ -66,14 +66,14 @@ ucs_status_t SmEp::pending_add(uct_pending_req_t* request, unsigned) {
 }
 
 void SmEp::pending_purge(uct_pending_purge_callback_t callback, void* arg) {
-    iface_of_ep().pending.purge(group_, [&](uct_pending_req_t* request) {
+    link().iface.pending.purge(group_, [&](uct_pending_req_t* request) {
         if (callback != nullptr)
             callback(request, arg);
     });
 }
 
 ucs_status_t SmEp::flush(unsigned flags, uct_completion_t* comp) {
-    SmIface& owner = iface_of_ep();
+    SmIface& owner = link().iface;
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
         owner.ops.cancel(*link_p_, this, UCS_ERR_CANCELED);
         // From now on it only waits for its destruction. Messages that it sent before go on their
@@ -109,7 +109,7 @@ ucs_status_t SmEp::fence(unsigned) {
 ucs_status_t SmEp::check(unsigned, uct_completion_t*) {
     if (link().failure != UCS_OK)
         return link().failure;
-    iface_of_ep().connections.look_soon();
+    link().iface.connections.look_soon();
     return UCS_OK;
 }
 

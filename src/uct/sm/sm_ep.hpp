@@ -81,7 +81,6 @@ class SmEp : public uct::BaseEp {
   private:
     struct Target;
 
-    [[nodiscard]] SmIface& iface_of_ep() const { return link().iface; }
     /// Room for `slots` messages and `segs` buffers, or UCS_ERR_NO_RESOURCE, or why the endpoint
     /// failed.
     ucs_status_t make_room(std::uint64_t slots, std::uint64_t segs);
@@ -96,18 +95,6 @@ class SmEp : public uct::BaseEp {
                                                  const void* payload, unsigned length);
     [[gnu::noinline]] ucs_status_t tag_eager_short_slow(uct_tag_t tag, const void* data,
                                                         std::size_t length);
-    ucs_status_t publish_short(Control control) {
-        link().tx.publish(control);
-        if (link().tx.must_ring()) [[unlikely]]
-            return link().ring();
-        return UCS_OK;
-    }
-    void publish(Control control) {
-        link().tx.publish(control);
-        link().after_publish();
-    }
-    void write_header(Kind kind, std::uint8_t flags, const void* header, unsigned length,
-                      std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to);
     ucs_status_t resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size_t length,
                          Target* target_p);
     ucs_status_t zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,

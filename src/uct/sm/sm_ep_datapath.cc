@@ -34,6 +34,21 @@ constexpr std::uint16_t length16(std::size_t bytes) {
     return static_cast<std::uint16_t>(bytes);
 }
 
+// Puts the header into the slot or, when it does not fit, into a buffer that room was made for;
+// then publishes.
+void publish_header(Link& link, Kind kind, std::uint8_t flags, const void* header, unsigned length,
+                    std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to) {
+    if (length > inline_max) {
+        const std::uint32_t seg = link.segs.take();
+        std::memcpy(link.segs.buffer(seg), header, length);
+        *seg_to = seg;
+        flags |= kHeaderInSeg;
+    } else if (length > 0) {
+        std::memcpy(inline_to, header, length);
+    }
+    link.publish(Control::make(kind, flags, length16(length)));
+}
+
 }  // namespace
 
 ucs_status_t SmEp::make_room(std::uint64_t slots, std::uint64_t segs) {
@@ -66,7 +81,7 @@ ucs_status_t SmEp::am_short(std::uint8_t id, std::uint64_t header, const void* p
     std::byte* body = link().tx.slot().body;
     std::memcpy(body, &header, sizeof header);
     copy_short(body + sizeof header, payload, length);
-    return publish_short(Control::make(Kind::kAm, id, length16(length + sizeof header)));
+    return link().publish_short(Control::make(Kind::kAm, id, length16(length + sizeof header)));
 }
 
 ucs_status_t SmEp::am_short_slow(std::uint8_t id, std::uint64_t header, const void* payload,
@@ -91,7 +106,7 @@ ucs_status_t SmEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size
     std::byte* body = link().tx.slot().body;
     copy_short(body, iov[0].buffer, head);
     copy_short(body + head, iov[1].buffer, data);
-    return publish_short(Control::make(Kind::kAm, id, length16(head + data)));
+    return link().publish_short(Control::make(Kind::kAm, id, length16(head + data)));
 }
 
 ucs_status_t SmEp::am_short_iov_slow(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
@@ -106,7 +121,7 @@ ucs_status_t SmEp::am_short_iov_slow(std::uint8_t id, const uct_iov_t* iov, std:
     if (status != UCS_OK) [[unlikely]]
         return status;
     IovCursor(iov, iovcnt).gather(link().tx.slot().body, bytes);
-    publish(Control::make(Kind::kAm, id, length16(bytes)));
+    link().publish(Control::make(Kind::kAm, id, length16(bytes)));
     return UCS_OK;
 }
 
@@ -123,20 +138,20 @@ ssize_t SmEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, uns
         // The buffer is still only in our cache: a message this small travels in its slot.
         copy_short(link().tx.slot().body, buffer, bytes);
         link().segs.untake(seg);
-        publish(Control::make(Kind::kAm, id, length16(bytes)));
-    } else if (bytes <= iface_of_ep().seg_bytes()) [[likely]] {
+        link().publish(Control::make(Kind::kAm, id, length16(bytes)));
+    } else if (bytes <= link().iface.seg_bytes()) [[likely]] {
         body_of<AmSegBody>(link().tx.slot()).seg = seg;
-        publish(Control::make(Kind::kAmSeg, id, length16(bytes)));
+        link().publish(Control::make(Kind::kAmSeg, id, length16(bytes)));
     } else {
         link().segs.untake(seg);
-        return refuse("am_bcopy: packed bytes", bytes, iface_of_ep().seg_bytes());
+        return refuse("am_bcopy: packed bytes", bytes, link().iface.seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
 }
 
 ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header_length,
                             const uct_iov_t* iov, std::size_t iovcnt, unsigned, uct_completion_t*) {
-    const std::size_t limit = iface_of_ep().seg_bytes();
+    const std::size_t limit = link().iface.seg_bytes();
     if (iovcnt > kIovMax) [[unlikely]]
         return refuse("am_zcopy: iov elements", iovcnt, kIovMax);
     const std::size_t payload = iov_bytes(iov, iovcnt);
@@ -158,7 +173,7 @@ ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
     IovCursor(iov, iovcnt).gather(to + header_length, payload);
     if (!fits_slot)
         body_of<AmSegBody>(link().tx.slot()).seg = seg;
-    publish(Control::make(fits_slot ? Kind::kAm : Kind::kAmSeg, id, length16(bytes)));
+    link().publish(Control::make(fits_slot ? Kind::kAm : Kind::kAmSeg, id, length16(bytes)));
     return UCS_OK;
 }
 
@@ -170,7 +185,7 @@ ucs_status_t SmEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t 
     auto& body = body_of<TagShortBody>(link().tx.slot());
     body.tag = tag;
     copy_short(body.data, data, length);
-    return publish_short(Control::make(Kind::kTagShort, 0, length16(length)));
+    return link().publish_short(Control::make(Kind::kTagShort, 0, length16(length)));
 }
 
 ucs_status_t SmEp::tag_eager_short_slow(uct_tag_t tag, const void* data, std::size_t length) {
@@ -194,20 +209,20 @@ ssize_t SmEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callbac
         body.imm = imm;
         copy_short(body.data, buffer, bytes);
         link().segs.untake(seg);
-        publish(Control::make(Kind::kTagImm, 0, length16(bytes)));
-    } else if (bytes <= iface_of_ep().seg_bytes()) [[likely]] {
+        link().publish(Control::make(Kind::kTagImm, 0, length16(bytes)));
+    } else if (bytes <= link().iface.seg_bytes()) [[likely]] {
         body_of<TagSegBody>(link().tx.slot()) = TagSegBody{tag, imm, bytes, seg};
-        publish(Control::make(Kind::kTagSeg, kFirst, length16(bytes)));
+        link().publish(Control::make(Kind::kTagSeg, kFirst, length16(bytes)));
     } else {
         link().segs.untake(seg);
-        return refuse("tag_eager_bcopy: packed bytes", bytes, iface_of_ep().seg_bytes());
+        return refuse("tag_eager_bcopy: packed bytes", bytes, link().iface.seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
 }
 
 ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_iov_t* iov,
                                    std::size_t iovcnt, unsigned, uct_completion_t*) {
-    const std::size_t seg_bytes = iface_of_ep().seg_bytes();
+    const std::size_t seg_bytes = link().iface.seg_bytes();
     if (iovcnt > kIovMax) [[unlikely]]
         return refuse("tag_eager_zcopy: iov elements", iovcnt, kIovMax);
     const std::size_t total = iov_bytes(iov, iovcnt);
@@ -222,7 +237,7 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
         body.tag = tag;
         body.imm = imm;
         cursor.gather(body.data, total);
-        publish(Control::make(Kind::kTagImm, 0, length16(total)));
+        link().publish(Control::make(Kind::kTagImm, 0, length16(total)));
         return UCS_OK;
     }
     const std::size_t count = (total + seg_bytes - 1) / seg_bytes;
@@ -248,25 +263,10 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
 
 // ---- Rendezvous
 
-// Puts the header into the slot or, when it does not fit, into a buffer that room was made for;
-// then publishes.
-void SmEp::write_header(Kind kind, std::uint8_t flags, const void* header, unsigned length,
-                        std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to) {
-    if (length > inline_max) {
-        const std::uint32_t seg = link().segs.take();
-        std::memcpy(link().segs.buffer(seg), header, length);
-        *seg_to = seg;
-        flags |= kHeaderInSeg;
-    } else if (length > 0) {
-        std::memcpy(inline_to, header, length);
-    }
-    publish(Control::make(kind, flags, length16(length)));
-}
-
 ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigned header_length,
                                       const uct_iov_t* iov, std::size_t iovcnt, unsigned,
                                       uct_completion_t* comp) {
-    const std::size_t header_max = iface_of_ep().seg_bytes();
+    const std::size_t header_max = link().iface.seg_bytes();
     if (header_length > header_max)
         return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: header", header_length, header_max));
     if (iovcnt > 1)
@@ -280,10 +280,10 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     ucs_status_t status = room(header_length > sizeof(RndvBody::header) ? 1 : 0);
     if (status != UCS_OK)
         return UCS_STATUS_PTR(status);
-    RndvOp* op = iface_of_ep().rndv.start(link(), this, comp);
+    RndvOp* op = link().iface.rndv.start(link(), this, comp);
     if (op == nullptr)
         return UCS_STATUS_PTR(UCS_ERR_NO_RESOURCE);
-    SmMd& md = iface_of_ep().sm_md();
+    SmMd& md = link().iface.sm_md();
     op->buffer = iovcnt == 1 && iov->count == 1 ? static_cast<std::byte*>(iov->buffer) : nullptr;
     op->length = op->buffer == nullptr ? 0 : iov->length;
     const std::uint64_t offset =
@@ -297,7 +297,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
                 md.mem_reg(op->buffer, op->length, UCT_MD_MEM_ACCESS_REMOTE_GET, &op->own_memh);
             if (status != UCS_OK) {
                 op->op->completion = nullptr;
-                iface_of_ep().rndv.drop(*op, status);
+                link().iface.rndv.drop(*op, status);
                 return UCS_STATUS_PTR(status);
             }
             handle = static_cast<const MemHandle*>(op->own_memh);
@@ -314,8 +314,9 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     body.op = op->index;
     body.key = key;
     body.key_generation = key_generation;
-    write_header(Kind::kRndv, offset == kNoOffset ? std::uint8_t{0} : std::uint8_t{kInArena},
-                 header, header_length, body.header, sizeof body.header, &body.seg);
+    publish_header(link(), Kind::kRndv,
+                   offset == kNoOffset ? std::uint8_t{0} : std::uint8_t{kInArena}, header,
+                   header_length, body.header, sizeof body.header, &body.seg);
     return op;
 }
 
@@ -324,13 +325,13 @@ ucs_status_t SmEp::tag_rndv_cancel(void* handle) {
     TW_ASSERT(op->link == &link());
     op->withdraw();
     op->op->completion = nullptr;
-    iface_of_ep().rndv.drop(*op, UCS_OK);
+    link().iface.rndv.drop(*op, UCS_OK);
     return UCS_OK;
 }
 
 ucs_status_t SmEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned header_length,
                                     unsigned) {
-    const std::size_t header_max = iface_of_ep().seg_bytes();
+    const std::size_t header_max = link().iface.seg_bytes();
     if (header_length > header_max)
         return refuse("tag_rndv_request: header", header_length, header_max);
     const ucs_status_t status = room(header_length > sizeof(RndvRequestBody::header) ? 1 : 0);
@@ -338,8 +339,8 @@ ucs_status_t SmEp::tag_rndv_request(uct_tag_t tag, const void* header, unsigned 
         return status;
     auto& body = body_of<RndvRequestBody>(link().tx.slot());
     body.tag = tag;
-    write_header(Kind::kRndvRequest, 0, header, header_length, body.header, sizeof body.header,
-                 &body.seg);
+    publish_header(link(), Kind::kRndvRequest, 0, header, header_length, body.header,
+                   sizeof body.header, &body.seg);
     return UCS_OK;
 }
 

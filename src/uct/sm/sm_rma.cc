@@ -73,7 +73,7 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
 ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                                   std::size_t bytes, std::uint64_t remote_addr,
                                   const Target& target, uct_completion_t* comp) {
-    SmIface& owner = iface_of_ep();
+    SmIface& owner = link().iface;
     const bool by_messages = link().copy_path == CopyPath::kMessages;
     if (by_messages)
         kind = kind == OpKind::kCopyGet ? OpKind::kPull : OpKind::kPush;
@@ -109,8 +109,8 @@ ucs_status_t SmEp::start_transfer(OpKind kind, const uct_iov_t* iov, std::size_t
 
 ucs_status_t SmEp::put_short(const void* buffer, unsigned length, std::uint64_t remote_addr,
                              uct_rkey_t rkey) {
-    if (length > iface_of_ep().seg_bytes()) {
-        TW_LOG_ERROR("put_short: %u exceeds the limit of %zu", length, iface_of_ep().seg_bytes());
+    if (length > link().iface.seg_bytes()) {
+        TW_LOG_ERROR("put_short: %u exceeds the limit of %zu", length, link().iface.seg_bytes());
         return UCS_ERR_INVALID_PARAM;
     }
     if (length == 0)
@@ -141,7 +141,7 @@ ssize_t SmEp::put_bcopy(uct_pack_callback_t pack, void* arg, std::uint64_t remot
     ucs_status_t status = resolve(rkey, remote_addr, 0, &target);
     if (status != UCS_OK)
         return status;
-    const std::size_t limit = iface_of_ep().seg_bytes();
+    const std::size_t limit = link().iface.seg_bytes();
     std::byte packed[32768 + kCacheLine];
     // The length is known only afterwards, and the remote memory may be shorter: so it is packed
     // aside first.
@@ -193,7 +193,7 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
         cursor.gather(target.direct, bytes);
     else
         cursor.scatter(target.direct, bytes);
-    iface_of_ep().count(SmCounter::kDirectBytes, bytes);
+    link().iface.count(SmCounter::kDirectBytes, bytes);
     return target.guard.status();
 }
 
@@ -201,8 +201,8 @@ ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
 
 ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote_addr,
                              uct_rkey_t rkey) {
-    if (length > iface_of_ep().seg_bytes()) {
-        TW_LOG_ERROR("get_short: %u exceeds the limit of %zu", length, iface_of_ep().seg_bytes());
+    if (length > link().iface.seg_bytes()) {
+        TW_LOG_ERROR("get_short: %u exceeds the limit of %zu", length, link().iface.seg_bytes());
         return UCS_ERR_INVALID_PARAM;
     }
     if (length == 0)
@@ -222,7 +222,7 @@ ucs_status_t SmEp::get_short(void* buffer, unsigned length, std::uint64_t remote
 
 ucs_status_t SmEp::get_bcopy(uct_unpack_callback_t unpack, void* arg, std::size_t length,
                              std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
-    const std::size_t limit = iface_of_ep().seg_bytes();
+    const std::size_t limit = link().iface.seg_bytes();
     if (length > limit) {
         TW_LOG_ERROR("get_bcopy: %zu exceeds the limit of %zu", length, limit);
         return UCS_ERR_INVALID_PARAM;
@@ -286,7 +286,7 @@ ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t rem
     }
     if ((status = make_room(1, 0)) != UCS_OK)
         return status;
-    Op* op = iface_of_ep().ops.create(link(), OpKind::kAtomic, this, comp);
+    Op* op = link().iface.ops.create(link(), OpKind::kAtomic, this, comp);
     if (op == nullptr)
         return UCS_ERR_NO_RESOURCE;
     op->result = result;
