@@ -32,6 +32,14 @@ Channel::~Channel() {
 
 // ---- Events ------------------------------------------------------------------------------------
 
+void tell(Identity& identity, rdma_ucm_event_resp response) {
+    if (identity.uid == 0)
+        return;
+    response.uid = identity.uid;
+    response.id = identity.number;
+    identity.channel->push({.identity = &identity, .request = nullptr, .response = response});
+}
+
 void Channel::push(const Event& event) {
     events_.push_back(event);
     update_bell();

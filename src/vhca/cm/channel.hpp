@@ -90,4 +90,7 @@ class Channel {
     std::deque<Event> events_;
 };
 
+/// An event of `identity` for its program, if that wants to hear of it.
+void tell(Identity& identity, rdma_ucm_event_resp response);
+
 }  // namespace tagwire::vhca::cm

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "vhca/cm/manager.hpp"
+#include "vhca/cm/qp_attributes.hpp"
 
 namespace tagwire::vhca::cm {
 
@@ -70,10 +71,11 @@ int Channel::init_qp_attr(const Command& call) {
     Identity* identity = nullptr;
     if (const int error = find_with_device(in.id, &identity); error != 0)
         return error;
+    const LocalPort port = manager_.network().port();
     ibv_qp_attr attr{};
     int mask = 0;
     attr.qp_state = static_cast<ibv_qp_state>(in.qp_state);
-    if (const int error = manager_.init_qp_attr(*identity, &attr, &mask); error != 0)
+    if (const int error = cm::init_qp_attr(*identity, port, &attr, &mask); error != 0)
         return error;
     out.qp_attr_mask = static_cast<std::uint32_t>(mask);
     out.qp_state = attr.qp_state;
@@ -84,7 +86,7 @@ int Channel::init_qp_attr(const Command& call) {
     out.dest_qp_num = attr.dest_qp_num;
     out.qp_access_flags = attr.qp_access_flags;
     if ((mask & IBV_QP_AV) != 0)
-        out.ah_attr = manager_.address_vector(*identity);
+        out.ah_attr = address_vector(*identity, port);
     out.max_rd_atomic = attr.max_rd_atomic;
     out.max_dest_rd_atomic = attr.max_dest_rd_atomic;
     out.min_rnr_timer = attr.min_rnr_timer;
@@ -115,8 +117,7 @@ int set_path(Manager& manager, Identity& identity, UserSpan value) {
     return EINVAL;
 }
 
-int set_identity_option(Manager& manager, Identity& identity, std::uint32_t option,
-                        UserSpan value) {
+int set_identity_option(Identity& identity, std::uint32_t option, UserSpan value) {
     const bool is_byte = option == RDMA_OPTION_ID_TOS || option == RDMA_OPTION_ID_ACK_TIMEOUT;
     if (option > RDMA_OPTION_ID_ACK_TIMEOUT)
         return ENOSYS;
@@ -131,9 +132,9 @@ int set_identity_option(Manager& manager, Identity& identity, std::uint32_t opti
             identity.type_of_service = byte;
             return 0;
         case RDMA_OPTION_ID_REUSEADDR:
-            return manager.set_reuse(identity, number != 0);
+            return identity.set_reuse(number != 0);
         case RDMA_OPTION_ID_AFONLY:
-            return manager.set_family_only(identity, number != 0);
+            return identity.set_family_only(number != 0);
         default:
             if (identity.qp_type != IBV_QPT_RC)
                 return EINVAL;
@@ -156,7 +157,7 @@ int Channel::set_option(const Command& call) {
         return error;
     const UserSpan value{in.optval, in.optlen};
     if (in.level == RDMA_OPTION_ID)
-        return set_identity_option(manager_, *identity, in.optname, value);
+        return set_identity_option(*identity, in.optname, value);
     if (in.level != RDMA_OPTION_IB || in.optname != RDMA_OPTION_IB_PATH)
         return ENOSYS;
     return identity->has_device ? set_path(manager_, *identity, value) : EINVAL;

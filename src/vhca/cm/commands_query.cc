@@ -130,7 +130,7 @@ rdma_ucm_query_addr_resp gid_response(const Manager& manager, const Identity& id
         address.sib_pkey = out.pkey;
         if (identity.has_device)
             std::memcpy(&address.sib_addr, &gid, sizeof gid);
-        address.sib_sid = htobe64(Manager::service_of(identity, from));
+        address.sib_sid = htobe64(service_of(identity, from));
         return Address::of(address);
     };
     out.src_size = out.dst_size = sizeof(SockaddrIb);

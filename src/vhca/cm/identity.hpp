@@ -14,6 +14,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/rdma_user_cm.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 
@@ -69,6 +70,21 @@ struct Identity {
     bool reuses_address = false, is_family_only = false, has_family_only = false;
     std::uint8_t type_of_service = 0;
     std::optional<std::uint8_t> ack_timeout;
+
+    /// Options of a port, before there is one. errno.
+    int set_reuse(bool reuses) {
+        if (state != State::kIdle && (!reuses || state != State::kBound))
+            return EINVAL;
+        reuses_address = reuses;
+        return 0;
+    }
+    int set_family_only(bool is_only) {
+        if (state != State::kIdle && state != State::kBound)
+            return EINVAL;
+        has_family_only = true;
+        is_family_only = is_only;
+        return 0;
+    }
 
     // ---- The messages
     Exchange exchange = Exchange::kNone;

@@ -33,14 +33,10 @@
 #include "vhca/cm/identity.hpp"
 #include "vhca/cm/message.hpp"
 #include "vhca/cm/network.hpp"
+#include "vhca/cm/outbox.hpp"
+#include "vhca/cm/port_table.hpp"
 
 namespace tagwire::vhca::cm {
-
-struct Timing {
-    Time resend_min = 100'000'000, resend_max = 4'096'000'000;  // the time doubles
-    unsigned sends_max = 16;                                    // of one message
-    unsigned asks_min = 3;  // for a service that nobody serves, before the program is told so
-};
 
 class Manager {
   public:
@@ -48,7 +44,6 @@ class Manager {
     static constexpr std::size_t kHeaderBytes = 36;  // of addresses, before a program's own data
 
     Manager(Network& network, std::uint64_t seed, const Timing& timing = {});
-    ~Manager();
     Manager(const Manager&) = delete;
     Manager& operator=(const Manager&) = delete;
 
@@ -69,16 +64,11 @@ class Manager {
     int reject(Identity& identity, std::span<const std::byte> data, std::uint16_t reason);
     int disconnect(Identity& identity);
     int notify(Identity& identity, std::uint32_t event);
-    int init_qp_attr(const Identity& identity, ibv_qp_attr* attr_p, int* mask_p) const;
-    int set_family_only(Identity& identity, bool is_only);
-    int set_reuse(Identity& identity, bool reuses);
     void migrate(Identity& identity, Channel& to);
 
     // ---- Names
     /// nullptr: none has this number.
     [[nodiscard]] Identity* find(std::uint32_t number) const;
-    [[nodiscard]] static std::uint64_t service_of(const Identity& identity, const Address& address);
-    [[nodiscard]] ib_uverbs_ah_attr address_vector(const Identity& identity) const;
     [[nodiscard]] Network& network() const { return network_; }
 
     // ---- Events of the device
@@ -92,11 +82,6 @@ class Manager {
 
   private:
     using Key = std::pair<std::uint64_t, std::uint32_t>;  // node, id of a request at the peer
-
-    int acquire_port(Identity& identity);
-    int claim_port(Identity& identity, std::uint64_t service_id);
-    int check_conflicts(const Identity& identity, std::uint64_t service_id, bool may_reuse) const;
-    void release_port(Identity& identity);
 
     int accept_connection(Identity& identity, const rdma_ucm_conn_param& param);
     int accept_datagrams(Identity& identity, const rdma_ucm_conn_param* param);
@@ -116,26 +101,17 @@ class Manager {
     void lose_peer(Identity& identity);
     void bury_orphans();
 
-    [[nodiscard]] Message message_of(Kind kind, const Identity& identity) const;
-    void send(Identity& identity, const Message& message);        // once
-    void send_until(Identity& identity, const Message& message);  // until it is answered
-    void answer(Identity& identity);                              // stop sending it
-    [[nodiscard]] bool asks_again(const Identity& identity) const;
-    void refuse(Route to, const Message& request, std::uint16_t reason);
     void enter_time_wait(Identity& identity);
     void end_connection(Identity& identity, int status);
-    void tell(Identity& identity, rdma_ucm_event_resp response);
-    void set_deadline(Identity& identity, Time deadline);
 
     Network& network_;
-    const Timing timing_;
     std::mt19937_64 random_;
+    PortTable ports_;
+    Outbox outbox_;
     std::uint32_t next_number_ = 0, next_local_id_;
-    Time next_deadline_ = kNever;
     std::unordered_map<std::uint32_t, std::unique_ptr<Identity>> identities_;  // by local_id
     std::unordered_map<std::uint32_t, Identity*> numbers_;
-    std::map<Key, Identity*> requests_;                      // that came, by the peer's id
-    std::map<std::uint64_t, std::vector<Identity*>> ports_;  // owners of a service
+    std::map<Key, Identity*> requests_;  // that came, by the peer's id
 };
 
 }  // namespace tagwire::vhca::cm

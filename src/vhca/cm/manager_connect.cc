@@ -5,12 +5,12 @@
 #include <cstring>
 
 #include "vhca/cm/manager.hpp"
+#include "vhca/cm/qp_attributes.hpp"
 
 namespace tagwire::vhca::cm {
 
 namespace {
 
-constexpr std::uint32_t kDatagramQkey = 0x01234567;  // RDMA_UDP_QKEY
 // The kernel's for RoCE: 4.096 us << 16 for a packet on its way.
 constexpr std::uint8_t kPacketLifetime = 16;
 constexpr std::uint8_t kRetriesMax = 7;  // three bits
@@ -50,25 +50,6 @@ std::uint8_t at_most_7(std::uint8_t count) {
 
 }  // namespace
 
-Message Manager::message_of(Kind kind, const Identity& identity) const {
-    Message message;
-    message.kind = kind;
-    message.transaction = identity.transaction;
-    message.local_id = identity.local_id;
-    message.remote_id = identity.remote_id;
-    message.service_id = identity.service_id;
-    message.qpn = identity.qpn;
-    message.qkey = identity.qkey;
-    message.psn = identity.psn;
-    message.responder_resources = identity.responder_resources;
-    message.initiator_depth = identity.initiator_depth;
-    message.retry_count = identity.retry_count;
-    message.rnr_retry_count = identity.rnr_retry_count;
-    message.has_srq = identity.has_srq;
-    message.guid = network_.port().guid;
-    return message;
-}
-
 int Manager::connect(Identity& identity, const rdma_ucm_conn_param& param) {
     const Kind kind = identity.is_datagram() ? Kind::kSidrReq : Kind::kReq;
     const std::size_t offset = identity.is_ib() ? 0 : kHeaderBytes;
@@ -90,7 +71,7 @@ int Manager::connect(Identity& identity, const rdma_ucm_conn_param& param) {
     identity.transaction = random_();
     identity.peer = network_.find_peer(identity.service_id, identity.destination);
 
-    Message message = message_of(kind, identity);
+    Message message = outbox_.message_of(kind, identity);
     message.transport = identity.qp_type == IBV_QPT_UC ? 1 : 0;
     message.has_flow_control = param.flow_control != 0;
     message.mtu = static_cast<std::uint8_t>(port.mtu);
@@ -106,7 +87,7 @@ int Manager::connect(Identity& identity, const rdma_ucm_conn_param& param) {
     put_data(data_of(param), offset, &message);
     identity.state = State::kConnecting;
     identity.exchange = identity.is_datagram() ? Exchange::kSidrSent : Exchange::kReqSent;
-    send_until(identity, message);
+    outbox_.send_until_answered(identity, message);
     return 0;
 }
 
@@ -134,13 +115,13 @@ int Manager::accept_connection(Identity& identity, const rdma_ucm_conn_param& pa
     }
     identity.responder_resources = param.responder_resources;
     identity.initiator_depth = param.initiator_depth;
-    Message message = message_of(Kind::kRep, identity);
+    Message message = outbox_.message_of(Kind::kRep, identity);
     // For the peer to obey; what we obey came with its request.
     message.rnr_retry_count = at_most_7(param.rnr_retry_count);
     message.has_flow_control = param.flow_control != 0;
     put_data(data_of(param), 0, &message);
     identity.exchange = Exchange::kRepSent;
-    send_until(identity, message);
+    outbox_.send_until_answered(identity, message);
     return 0;
 }
 
@@ -153,13 +134,13 @@ int Manager::accept_datagrams(Identity& identity, const rdma_ucm_conn_param* par
     }
     identity.qkey =
         param != nullptr && param->qkey != 0 && identity.is_ib() ? param->qkey : kDatagramQkey;
-    Message message = message_of(Kind::kSidrRep, identity);
+    Message message = outbox_.message_of(Kind::kSidrRep, identity);
     message.local_id = identity.remote_id;
     message.reason = kSidrSuccess;
     put_data(data, 0, &message);
     identity.exchange = Exchange::kSidrDone;
     identity.unanswered = format(message);
-    send(identity, message);
+    outbox_.send_once(identity, message);
     return 0;
 }
 
@@ -167,7 +148,7 @@ int Manager::get_ready(Identity& identity) {
     if (identity.exchange != Exchange::kRepReceived)
         return EINVAL;
     identity.exchange = Exchange::kEstablished;
-    send(identity, message_of(Kind::kRtu, identity));
+    outbox_.send_once(identity, outbox_.message_of(Kind::kRtu, identity));
     return 0;
 }
 
@@ -175,7 +156,7 @@ int Manager::reject(Identity& identity, std::span<const std::byte> data, std::ui
     const Kind kind = identity.is_datagram() ? Kind::kSidrRep : Kind::kRej;
     if (data.size() > private_bytes_max(kind))
         return EINVAL;
-    Message message = message_of(kind, identity);
+    Message message = outbox_.message_of(kind, identity);
     put_data(data, 0, &message);
     message.reason = reason;
     switch (identity.exchange) {
@@ -196,10 +177,10 @@ int Manager::reject(Identity& identity, std::span<const std::byte> data, std::ui
         default:
             return EINVAL;
     }
-    answer(identity);
+    outbox_.note_answered(identity);
     identity.exchange = Exchange::kOver;
     identity.unanswered = format(message);  // for a request that comes again
-    send(identity, message);
+    outbox_.send_once(identity, message);
     return 0;
 }
 
@@ -207,12 +188,12 @@ int Manager::disconnect(Identity& identity) {
     if (identity.exchange == Exchange::kNone)
         return EINVAL;
     if (identity.exchange == Exchange::kEstablished) {
-        Message message = message_of(Kind::kDreq, identity);
+        Message message = outbox_.message_of(Kind::kDreq, identity);
         message.qpn = identity.remote_qpn;
         identity.exchange = Exchange::kDreqSent;
-        send_until(identity, message);
+        outbox_.send_until_answered(identity, message);
     } else if (identity.exchange == Exchange::kDreqReceived) {
-        send(identity, message_of(Kind::kDrep, identity));
+        outbox_.send_once(identity, outbox_.message_of(Kind::kDrep, identity));
         enter_time_wait(identity);
     }
     return 0;
@@ -226,7 +207,7 @@ int Manager::notify(Identity& identity, std::uint32_t event) {
     if (identity.exchange != Exchange::kRepSent)
         return EINVAL;
     // A message of the peer came before its RTU.
-    answer(identity);
+    outbox_.note_answered(identity);
     identity.exchange = Exchange::kEstablished;
     rdma_ucm_event_resp response{};
     response.event = EventType::kEstablished;
@@ -252,88 +233,6 @@ void Manager::say_good_bye(Identity& identity) {
             break;
         default:
             break;
-    }
-}
-
-// ---- Attributes --------------------------------------------------------------------------------
-
-ib_uverbs_ah_attr Manager::address_vector(const Identity& identity) const {
-    ib_uverbs_ah_attr attr{};
-    attr.port_num = 1;
-    attr.dlid = identity.peer.lid;
-    if (network_.port().is_ethernet) {
-        attr.is_global = 1;
-        std::memcpy(attr.grh.dgid, &identity.peer.gid, sizeof attr.grh.dgid);
-        attr.grh.hop_limit = 64;
-        attr.grh.traffic_class = identity.type_of_service;
-        attr.dlid = 0;
-    }
-    return attr;
-}
-
-namespace {
-
-void fill_vector(const ib_uverbs_ah_attr& from, ibv_ah_attr* to) {
-    std::memcpy(&to->grh.dgid, from.grh.dgid, sizeof to->grh.dgid);
-    to->grh.hop_limit = from.grh.hop_limit;
-    to->grh.traffic_class = from.grh.traffic_class;
-    to->dlid = from.dlid;
-    to->is_global = from.is_global;
-    to->port_num = from.port_num;
-}
-
-}  // namespace
-
-// As rdma_init_qp_attr() and ib_cm_init_qp_attr(): `attr_p->qp_state` says for which state.
-int Manager::init_qp_attr(const Identity& identity, ibv_qp_attr* attr_p, int* mask_p) const {
-    ibv_qp_attr& attr = *attr_p;
-    const bool is_rc = identity.qp_type == IBV_QPT_RC;
-    attr.port_num = 1;
-    attr.rq_psn = attr.qp_state == IBV_QPS_RTR ? identity.psn : 0;
-    if (identity.exchange == Exchange::kNone || identity.is_datagram()) {
-        attr.qkey = identity.qkey != 0 ? identity.qkey : kDatagramQkey;
-        *mask_p = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                  (identity.is_datagram() ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
-        return 0;
-    }
-    const bool knows_peer = identity.exchange == Exchange::kReqReceived ||
-                            identity.exchange == Exchange::kRepReceived ||
-                            identity.exchange == Exchange::kRepSent ||
-                            identity.exchange == Exchange::kEstablished;
-    switch (attr.qp_state) {
-        case IBV_QPS_INIT:
-            if (!knows_peer && identity.exchange != Exchange::kReqSent)
-                return EINVAL;
-            attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-            if (identity.responder_resources != 0)
-                attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-            *mask_p = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-            return 0;
-        case IBV_QPS_RTR:
-            if (!knows_peer)
-                return EINVAL;
-            fill_vector(address_vector(identity), &attr.ah_attr);
-            attr.path_mtu = identity.mtu;
-            attr.dest_qp_num = identity.remote_qpn;
-            attr.max_dest_rd_atomic = identity.responder_resources;
-            *mask_p = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                      (is_rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0);
-            return 0;
-        case IBV_QPS_RTS:
-            if (!knows_peer)
-                return EINVAL;
-            attr.sq_psn = identity.remote_psn;
-            attr.timeout = identity.timeout;
-            attr.retry_cnt = identity.retry_count;
-            attr.rnr_retry = identity.rnr_retry_count;
-            attr.max_rd_atomic = identity.initiator_depth;
-            *mask_p = IBV_QP_STATE | IBV_QP_SQ_PSN |
-                      (is_rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                   IBV_QP_MAX_QP_RD_ATOMIC
-                             : 0);
-            return 0;
-        default:
-            return EINVAL;
     }
 }
 

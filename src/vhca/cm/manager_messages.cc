@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "vhca/cm/manager.hpp"
+#include "vhca/cm/qp_attributes.hpp"
 
 namespace tagwire::vhca::cm {
 
@@ -120,12 +121,8 @@ void Manager::dispatch(Identity& identity, const Message& message) {
         case Kind::kMra: {
             const Exchange asked =
                 message.rejected == kRejectedReq ? Exchange::kReqSent : Exchange::kRepSent;
-            if (identity.exchange == asked) {
-                identity.sends_left = timing_.sends_max;
-                identity.interval = timing_.resend_max;
-                identity.deadline = network_.now() + identity.interval;
-                set_deadline(identity, identity.deadline);
-            }
+            if (identity.exchange == asked)
+                outbox_.be_patient(identity);
             break;
         }
         case Kind::kRep:
@@ -133,7 +130,7 @@ void Manager::dispatch(Identity& identity, const Message& message) {
             break;
         case Kind::kRtu:
             if (identity.exchange == Exchange::kRepSent) {
-                answer(identity);
+                outbox_.note_answered(identity);
                 identity.exchange = Exchange::kEstablished;
                 rdma_ucm_event_resp response{};
                 response.event = EventType::kEstablished;
@@ -159,10 +156,7 @@ void Manager::dispatch(Identity& identity, const Message& message) {
 
 Identity* Manager::find_listener(const Message& message, std::uint16_t* reason_p) const {
     *reason_p = kRejInvalidServiceId;
-    const auto owners = ports_.find(message.service_id);
-    if (owners == ports_.end())
-        return nullptr;
-    for (Identity* owner : owners->second) {
+    for (Identity* owner : ports_.owners(message.service_id)) {
         if (owner->state == State::kListening) {
             *reason_p = kRejConsumerDefined;
             if (matches(*owner, message) && owner->qp_type == type_of(message))
@@ -175,15 +169,15 @@ Identity* Manager::find_listener(const Message& message, std::uint16_t* reason_p
 void Manager::receive_again(Identity& identity) {
     switch (identity.exchange) {
         case Exchange::kReqReceived: {
-            Message message = message_of(Kind::kMra, identity);
+            Message message = outbox_.message_of(Kind::kMra, identity);
             message.rejected = kRejectedReq;
-            send(identity, message);
+            outbox_.send_once(identity, message);
             break;
         }
         case Exchange::kRepSent:
         case Exchange::kSidrDone:
         case Exchange::kOver:
-            network_.send(identity.peer.route, identity.unanswered);
+            outbox_.repeat(identity);
             break;
         default:
             break;
@@ -202,7 +196,7 @@ void Manager::receive_request(Route from, const Message& message) {
     std::uint16_t reason = 0;
     Identity* listener = find_listener(message, &reason);
     if (listener == nullptr) {
-        refuse(from, message, reason);
+        outbox_.refuse(from, message, reason);
         return;
     }
     if (listener->backlog == 0)
@@ -255,18 +249,18 @@ void Manager::receive_request(Route from, const Message& message) {
 
 void Manager::receive_reply(Identity& identity, const Message& message) {
     if (identity.exchange == Exchange::kRepReceived) {
-        Message patience = message_of(Kind::kMra, identity);
+        Message patience = outbox_.message_of(Kind::kMra, identity);
         patience.rejected = kRejectedRep;
-        send(identity, patience);
+        outbox_.send_once(identity, patience);
         return;
     }
     if (identity.exchange == Exchange::kEstablished && identity.remote_id == message.local_id) {
-        send(identity, message_of(Kind::kRtu, identity));
+        outbox_.send_once(identity, outbox_.message_of(Kind::kRtu, identity));
         return;
     }
     if (identity.exchange != Exchange::kReqSent)
         return;
-    answer(identity);
+    outbox_.note_answered(identity);
     identity.exchange = Exchange::kRepReceived;
     identity.remote_id = message.local_id;
     identity.remote_qpn = message.qpn;
@@ -290,7 +284,7 @@ void Manager::receive_reply(Identity& identity, const Message& message) {
 void Manager::receive_rejection(Identity& identity, const Message& message) {
     switch (identity.exchange) {
         case Exchange::kReqSent:
-            if (message.reason == kRejInvalidServiceId && asks_again(identity))
+            if (message.reason == kRejInvalidServiceId && outbox_.asks_again(identity))
                 return;
             break;
         case Exchange::kReqReceived:
@@ -305,7 +299,7 @@ void Manager::receive_rejection(Identity& identity, const Message& message) {
         default:
             return;
     }
-    answer(identity);
+    outbox_.note_answered(identity);
     identity.exchange = Exchange::kOver;
     identity.unanswered = {};
     rdma_ucm_event_resp response{};
@@ -332,7 +326,7 @@ void Manager::receive_disconnect(Route from, const Message& message) {
         case Exchange::kEstablished:
         case Exchange::kRepSent:
         case Exchange::kDreqSent:
-            answer(*identity);
+            outbox_.note_answered(*identity);
             identity->exchange = Exchange::kDreqReceived;
             end_connection(*identity, 0);
             if (identity->is_orphan()) {
@@ -347,10 +341,10 @@ void Manager::receive_disconnect(Route from, const Message& message) {
 
 void Manager::receive_sidr_reply(Identity& identity, const Message& message) {
     if (identity.exchange != Exchange::kSidrSent ||
-        (message.reason == kSidrUnsupported && asks_again(identity))) {
+        (message.reason == kSidrUnsupported && outbox_.asks_again(identity))) {
         return;
     }
-    answer(identity);
+    outbox_.note_answered(identity);
     rdma_ucm_event_resp response{};
     rdma_ucm_ud_param& param = response.param.ud;
     put_private_data(message, 0, &param);
@@ -359,7 +353,7 @@ void Manager::receive_sidr_reply(Identity& identity, const Message& message) {
         identity.remote_qpn = message.qpn;
         identity.qkey = message.qkey;
         response.event = EventType::kEstablished;
-        param.ah_attr = address_vector(identity);
+        param.ah_attr = address_vector(identity, network_.port());
         param.qp_num = message.qpn;
         param.qkey = message.qkey;
     } else {

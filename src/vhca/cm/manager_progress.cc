@@ -1,79 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages that leave, those that have to be sent again, and peers that are not there any more.
-#include <algorithm>
+// Identities whose time is over, and peers that are gone.
 #include <cerrno>
 
 #include "vhca/cm/manager.hpp"
 
 namespace tagwire::vhca::cm {
 
-void Manager::send(Identity& identity, const Message& message) {
-    network_.send(identity.peer.route, format(message));
-}
-
-void Manager::send_until(Identity& identity, const Message& message) {
-    identity.unanswered = format(message);
-    identity.sends_left = timing_.sends_max - 1;
-    identity.interval = timing_.resend_min;
-    set_deadline(identity, network_.now() + identity.interval);
-    network_.send(identity.peer.route, identity.unanswered);
-}
-
-void Manager::answer(Identity& identity) {
-    identity.deadline = kNever;
-}
-
-bool Manager::asks_again(const Identity& identity) const {
-    return timing_.sends_max - identity.sends_left < timing_.asks_min;
-}
-
-void Manager::set_deadline(Identity& identity, Time deadline) {
-    identity.deadline = deadline;
-    next_deadline_ = std::min(next_deadline_, deadline);
-}
-
-void Manager::refuse(Route to, const Message& request, std::uint16_t reason) {
-    Message message;
-    message.transaction = request.transaction;
-    if (request.kind == Kind::kSidrReq) {
-        message.kind = Kind::kSidrRep;
-        message.local_id = request.local_id;
-        message.service_id = request.service_id;
-        message.reason = reason == kRejInvalidServiceId ? kSidrUnsupported : kSidrReject;
-    } else {
-        message.kind = Kind::kRej;
-        message.remote_id = request.local_id;
-        message.reason = reason;
-    }
-    network_.send(to, format(message));
-}
-
 Time Manager::progress(Time now) {
-    if (now < next_deadline_)
-        return next_deadline_;
-    next_deadline_ = kNever;
+    if (now < outbox_.next_deadline())
+        return outbox_.next_deadline();
+    outbox_.begin_round();
     for (auto& [local_id, identity] : identities_) {
-        if (identity->deadline <= now) {
-            if (identity->sends_left == 0) {
-                identity->deadline = kNever;
-                time_out(*identity);
-            } else {
-                --identity->sends_left;
-                if (identity->exchange == Exchange::kReqSent ||
-                    identity->exchange == Exchange::kSidrSent) {
-                    // A listener may have come, or another may be there in its place.
-                    identity->peer =
-                        network_.find_peer(identity->service_id, identity->destination);
-                }
-                network_.send(identity->peer.route, identity->unanswered);
-                identity->interval = std::min(2 * identity->interval, timing_.resend_max);
-                identity->deadline = now + identity->interval;
-            }
-        }
-        next_deadline_ = std::min(next_deadline_, identity->deadline);
+        if (!outbox_.service(*identity, now))
+            time_out(*identity);
+        outbox_.note_deadline(*identity);
     }
     bury_orphans();
-    return next_deadline_;
+    return outbox_.next_deadline();
 }
 
 void Manager::bury_orphans() {
@@ -112,8 +55,7 @@ void Manager::time_out(Identity& identity) {
 
 void Manager::enter_time_wait(Identity& identity) {
     identity.exchange = Exchange::kTimeWait;
-    identity.sends_left = 0;
-    set_deadline(identity, network_.now() + (Time{4096} << (identity.timeout + 1)));
+    outbox_.expire_in(identity, Time{4096} << (identity.timeout + 1));
 }
 
 void Manager::end_connection(Identity& identity, int status) {
