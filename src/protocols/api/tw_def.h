@@ -4,10 +4,11 @@
 /// Handles, flags and records of the messaging layer. Included by tagwire.h.
 ///
 /// \par Versions
-/// Programs and library may be built with different versions of these headers (TW_VERSION). A struct
-/// that a program allocates therefore has one of
-/// - struct_bytes, its size in the program's header: the library takes fields that this header lacks
-///   as 0, and does not write them; 0, or a size beyond its own, is TW_ERR_INVALID_PARAM and logged.
+/// Programs and library may be built with different versions of these headers (TW_VERSION). A
+/// struct that a program allocates therefore has one of
+/// - struct_bytes, its size in the program's header: the library takes fields that this header
+///   lacks as 0, and does not write them; 0, or a size beyond its own, is TW_ERR_INVALID_PARAM and
+///   logged.
 /// - `reserved` room at the end. The library does not write that of a tw_completion_t.
 /// - flags that announce fields: a call reads a field of tw_op_t only with the flag that it belongs
 ///   to, and refuses flags that it does not know. `flags` of tw_completion_t tells which of its

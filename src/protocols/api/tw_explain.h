@@ -100,7 +100,8 @@ typedef struct tw_cost_sample {
 ///
 /// \retval TW_OK  Stored.
 /// \retval TW_ERR_INVALID_PARAM  An argument is NULL, a protocol does not exist, a time is not a
-///     positive number, `reserved` is not 0, or neither XDG_CONFIG_HOME nor HOME says where the file is.
+///     positive number, `reserved` is not 0, or neither XDG_CONFIG_HOME nor HOME says where
+///     the file is.
 /// \retval TW_ERR_IO_ERROR  The file cannot be written; the log says why.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* samples,

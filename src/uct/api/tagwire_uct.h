@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 /// \file
-/// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the reason
-/// for unreachability, counters, and human-readable descriptions of interfaces and endpoints.
-/// Everything here is named tagwire_*.
+/// Extensions of the transport API beyond UCX 1.13: remote flush, the list of transports, the
+/// reason for unreachability, counters, and human-readable descriptions of interfaces and
+/// endpoints. Everything here is named tagwire_*.
 ///
 /// \par Threads
 /// As for the object (see uct.h); tagwire_uct_transports(), tagwire_config_list() and the version
