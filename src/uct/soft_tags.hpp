@@ -137,8 +137,8 @@ class SoftTags {
 
     // ---- Completion
     /// The end of a matched receive, which is gone; `bytes` as sent.
-    void complete(Receive& receive, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
-                  ucs_status_t status) {
+    [[gnu::always_inline]] void complete(Receive& receive, uct_tag_t tag, std::uint64_t imm,
+                                         std::size_t bytes, ucs_status_t status) {
         uct_tag_context_t* ctx = receive.ctx;
         if (status == UCS_OK && bytes > receive.capacity()) [[unlikely]]
             status = UCS_ERR_MESSAGE_TRUNCATED;

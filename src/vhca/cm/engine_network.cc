@@ -20,7 +20,6 @@ namespace tagwire::vhca::cm {
 namespace {
 
 constexpr std::uint16_t kPrivilegedPorts = 1024;
-constexpr std::uint64_t kLidBits = 0xffff;
 
 std::string claim_name(std::uint64_t service_id) {
     return "tagwire-vhca-cm." + std::to_string(::geteuid()) + "." + std::to_string(service_id);
@@ -78,10 +77,10 @@ void EngineNetwork::unlock() {
 }
 
 LocalPort EngineNetwork::port() const {
-    return {.guid = engine_.guid(),
-            .gid = engine_.gid(),
-            .lid = engine_.lid(),
-            .is_ethernet = engine_.is_ethernet(),
+    return {.guid = engine_.port().guid(),
+            .gid = engine_.port().gid(),
+            .lid = engine_.port().lid(),
+            .is_ethernet = engine_.port().is_ethernet(),
             .mtu = engine_.device().config().active_mtu};
 }
 
@@ -133,7 +132,7 @@ Peer EngineNetwork::find_peer(std::uint64_t service_id, const Address& destinati
     }
     // Nobody: our own port answers that there is no such service.
     const std::uint16_t lid = find_claim(service_id);
-    return peer_at({lid != 0 ? lid : engine_.lid()});
+    return peer_at({lid != 0 ? lid : engine_.port().lid()});
 }
 
 Peer EngineNetwork::peer_at(Route route) const {
@@ -153,8 +152,8 @@ int EngineNetwork::claim(std::uint64_t service_id) {
         const std::string name = claim_name(service_id);
         ucs_status_t status = ucs::unix_listen({"", name}, &made.name);
         if (status == UCS_OK) {
-            status =
-                ucs::unix_listen({"", name + "." + std::to_string(engine_.lid())}, &made.location);
+            status = ucs::unix_listen({"", name + "." + std::to_string(engine_.port().lid())},
+                                      &made.location);
         }
         if (status != UCS_OK)
             return status == UCS_ERR_ALREADY_EXISTS ? EADDRINUSE : EMFILE;

@@ -49,7 +49,7 @@ class EngineNetwork final : public Network, public Management {
         ucs::UniqueFd name, location;
     };
     explicit EngineNetwork(Engine& engine) : engine_(engine) {}
-    [[nodiscard]] bool is_udp() const { return engine_.interface() != nullptr; }
+    [[nodiscard]] bool is_udp() const { return engine_.port().interface() != nullptr; }
 
     Engine& engine_;
     EngineMutex* mutex_ = nullptr;  // the engine's, once it was taken

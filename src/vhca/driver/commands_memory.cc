@@ -199,7 +199,7 @@ int create_ah(Context& context, const Call& call) {
         return error;
     mlx5_ib_create_ah_resp driver{};
     constexpr std::size_t kResponseBytesMin = offsetof(mlx5_ib_create_ah_resp, reserved);
-    if (context.engine.is_ethernet() && call.driver_out.bytes != 0) {
+    if (context.engine.port().is_ethernet() && call.driver_out.bytes != 0) {
         if (call.driver_out.bytes < kResponseBytesMin)
             return EINVAL;
         driver.response_length = kResponseBytesMin;

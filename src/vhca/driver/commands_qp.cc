@@ -15,11 +15,11 @@ Route route_of(const QpObject& qp, const WqeAddress& address) {
     Engine& engine = qp.context->engine;
     ibv_ah_attr attr = address.attr;
     attr.port_num = qp.port;
-    if (engine.is_ethernet()) {
+    if (engine.port().is_ethernet()) {
         attr.is_global = 1;
         attr.sl = static_cast<std::uint8_t>(attr.sl >> 1);
     }
-    return engine.route_of(attr);
+    return engine.port().route_of(attr);
 }
 
 void make_rings(const QpRequest& request, QpObject& qp) {

@@ -79,7 +79,7 @@ int check_paths(Context& context, const ibv_qp_attr& attr, unsigned mask) {
     if ((mask & IBV_QP_ALT_PATH) != 0) {
         if (const int error = check_path(context, attr.alt_ah_attr))
             return error;
-        return context.engine.is_ethernet() ? EINVAL : 0;  // paths move on InfiniBand only
+        return context.engine.port().is_ethernet() ? EINVAL : 0;  // paths move on InfiniBand only
     }
     return 0;
 }
@@ -140,7 +140,8 @@ int modify(Context& context, ib_uverbs_modify_qp& request, const Call& call) {
         (!changes_state || (is_new_dct && call.driver_out.bytes < kThroughNumber))) {
         return EINVAL;
     }
-    const Route route = (mask & IBV_QP_AV) != 0 ? context.engine.route_of(attr.ah_attr) : Route{};
+    const Route route =
+        (mask & IBV_QP_AV) != 0 ? context.engine.port().route_of(attr.ah_attr) : Route{};
     const Time now = context.engine.now();
     context.poller.settle(*qp, now);
     if (const int error = qp->core->modify(attr, static_cast<int>(mask), route, now))

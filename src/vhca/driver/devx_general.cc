@@ -34,7 +34,7 @@ void fill_general(const Context& context, std::span<std::byte> out) {
         put(field, log2_of(reported.rd_atom_max));
     }
     put(cap::kGids, reported.gids);
-    put(cap::kPortType, context.engine.is_ethernet() ? 1 : 0);
+    put(cap::kPortType, context.engine.port().is_ethernet() ? 1 : 0);
     put(cap::kPorts, reported.ports);
     put(cap::kNativePort, 1);
     put(cap::kLogMessageBytes, log2_of(reported.message_bytes_max));
@@ -46,7 +46,7 @@ void fill_general(const Context& context, std::span<std::byte> out) {
     put(cap::kUmrAtomicDisabled, reported.has_atomics ? 0 : 1);
     put(cap::kUmrIndirectDisabled, 1);
     put(cap::kDct, reported.has_dc ? 1 : 0);
-    put(cap::kRoce, context.engine.is_ethernet() ? 1 : 0);
+    put(cap::kRoce, context.engine.port().is_ethernet() ? 1 : 0);
     put(cap::kAtomic, reported.has_atomics ? 1 : 0);
     for (const prm::Field field :
          {cap::kCqIgnoresOverrun, cap::kUd, cap::kUc, cap::kRc, cap::kUar4k, cap::kBlueFlame}) {
@@ -64,7 +64,7 @@ void fill_general(const Context& context, std::span<std::byte> out) {
         put(cap::kLogDciErrored, reported.dc_errored_log_max);
     }
     const bool has_tags = reported.tm_tags_max != 0 &&
-                          (!context.engine.is_ethernet() || reported.has_tags_on_ethernet);
+                          (!context.engine.port().is_ethernet() || reported.has_tags_on_ethernet);
     if (has_tags) {
         put(cap::kTagMatching, 1);
         put(cap::kRendezvousRc, 1);
@@ -105,7 +105,7 @@ int query_capabilities(const Context& context, const DevxCommand& command) {
 }
 
 int query_vport(const Context& context, const DevxCommand& command) {
-    if (context.engine.is_ethernet()) {
+    if (context.engine.port().is_ethernet()) {
         prm::set(command.out, prm::kStatus, prm::kBadParameter);
         return EREMOTEIO;
     }
@@ -121,7 +121,7 @@ int query_vport(const Context& context, const DevxCommand& command) {
     put(prm::vport::kLid, port.lid);
     for (const prm::Field field :
          {prm::vport::kSystemGuid, prm::vport::kPortGuid, prm::vport::kNodeGuid}) {
-        put(field, context.engine.guid());
+        put(field, context.engine.port().guid());
     }
     return 0;
 }

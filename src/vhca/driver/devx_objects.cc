@@ -240,7 +240,7 @@ int start_dct(Context& context, const Reader& fields, std::uint32_t handle, std:
     base.dest.hop_limit = fields.get<std::uint8_t>(prm::dct::kHops);
     base.dest.traffic_class = fields.get<std::uint8_t>(prm::dct::kClass);
     base.dest.flow_label = fields.get(prm::dct::kFlow);
-    const ibv_gid gid = context.engine.gid();
+    const ibv_gid gid = context.engine.port().gid();
     std::memcpy(base.dest.dgid, gid.raw, sizeof base.dest.dgid);
     return modify(context, request, dctn_p);
 }
@@ -283,7 +283,7 @@ void add_path(Context& context, const Reader& path, ib_uverbs_modify_qp* base) {
     dest.port_num = path.get<std::uint8_t>(prm::path::kPort);
     dest.dlid = path.get<std::uint16_t>(prm::path::kLid);
     dest.src_path_bits = path.get<std::uint8_t>(prm::path::kPathBits);
-    const bool is_ethernet = context.engine.is_ethernet();
+    const bool is_ethernet = context.engine.port().is_ethernet();
     dest.sl = path.get<std::uint8_t>(is_ethernet ? prm::path::kPriority : prm::path::kLevel);
     dest.is_global = is_ethernet || path.has(prm::path::kGrh) ? 1 : 0;
     dest.sgid_index = path.get<std::uint8_t>(prm::path::kGidIndex);

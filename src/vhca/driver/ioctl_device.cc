@@ -169,12 +169,12 @@ int info_handles(Context& context, IoctlCall& call) {
 // ---- The GID table: the port that carries packets has one entry.
 
 ib_uverbs_gid_entry gid_entry(Context& context) {
-    const ibv_gid gid = context.engine.gid();
+    const ibv_gid gid = context.engine.port().gid();
     ib_uverbs_gid_entry entry{};
     std::memcpy(entry.gid, gid.raw, sizeof entry.gid);
     entry.port_num = 1;
     entry.gid_type =
-        context.engine.is_ethernet() ? IB_UVERBS_GID_TYPE_ROCE_V2 : IB_UVERBS_GID_TYPE_IB;
+        context.engine.port().is_ethernet() ? IB_UVERBS_GID_TYPE_ROCE_V2 : IB_UVERBS_GID_TYPE_IB;
     return entry;
 }
 

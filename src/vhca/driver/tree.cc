@@ -98,25 +98,26 @@ void write_gids(Writer& writer, const std::string& port_path, unsigned port, Eng
     for (unsigned i = 0; i < engine.device().config().gids; ++i) {
         const bool holds = port == 1 && i == 0;
         const std::string index = "/" + std::to_string(i);
-        writer.file(port_path + "/gids" + index, gid_text(holds ? engine.gid() : ibv_gid{}));
+        writer.file(port_path + "/gids" + index, gid_text(holds ? engine.port().gid() : ibv_gid{}));
         writer.file(port_path + "/gid_attrs/types" + index,
-                    holds && engine.is_ethernet() ? "RoCE v2" : "IB/RoCE v1");
-        if (holds && engine.interface() != nullptr)
-            writer.file(port_path + "/gid_attrs/ndevs" + index, engine.interface()->name);
+                    holds && engine.port().is_ethernet() ? "RoCE v2" : "IB/RoCE v1");
+        if (holds && engine.port().interface() != nullptr)
+            writer.file(port_path + "/gid_attrs/ndevs" + index, engine.port().interface()->name);
     }
 }
 
 void write_port(Writer& writer, const std::string& path, unsigned port, Engine& engine) {
     const bool is_up = port == 1;
     writer.folder(path + "/pkeys");
-    writer.file(path + "/link_layer", engine.is_ethernet() ? "Ethernet" : "InfiniBand");
+    writer.file(path + "/link_layer", engine.port().is_ethernet() ? "Ethernet" : "InfiniBand");
     writer.file(path + "/state", is_up ? "4: ACTIVE" : "1: DOWN");
     writer.file(path + "/phys_state", is_up ? "5: LinkUp" : "2: Polling");
     writer.file(path + "/rate", "100 Gb/sec (4X EDR)");
-    writer.file(path + "/lid",
-                text("0x%x", is_up && !engine.is_ethernet() ? unsigned{engine.lid()} : 0U));
+    writer.file(
+        path + "/lid",
+        text("0x%x", is_up && !engine.port().is_ethernet() ? unsigned{engine.port().lid()} : 0U));
     writer.file(path + "/lid_mask_count", "0");
-    writer.file(path + "/sm_lid", is_up && !engine.is_ethernet() ? "0x1" : "0x0");
+    writer.file(path + "/sm_lid", is_up && !engine.port().is_ethernet() ? "0x1" : "0x0");
     writer.file(path + "/sm_sl", "0");
     writer.file(path + "/cap_mask", "0x00000000");
     for (unsigned i = 0; i < kPkeyTableEntries; ++i) {
@@ -151,7 +152,8 @@ void write_pci(Writer& writer, const std::string& path) {
 
 void write_device(Writer& writer, const std::string& path, unsigned index, Engine* engine) {
     writer.folder(path + "/ports");
-    const std::string guid = guid_text(engine != nullptr ? engine->guid() : guid_without_engine());
+    const std::string guid =
+        guid_text(engine != nullptr ? engine->port().guid() : guid_without_engine());
     writer.file(path + "/node_type", "1: CA");
     writer.file(path + "/node_guid", guid);
     writer.file(path + "/sys_image_guid", guid);

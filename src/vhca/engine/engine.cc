@@ -23,9 +23,6 @@ namespace tagwire::vhca {
 
 namespace {
 
-constexpr std::uint64_t kLidBits = 0xffff;
-constexpr std::uint64_t kAddressBits = 0xffffffff;
-constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;  // ::ffff:a.b.c.d
 /// Packets that a peer left alone for one to two of these make us knock.
 constexpr Time kStallCheckNs = 100'000;
 
@@ -80,15 +77,17 @@ int Engine::make(const EngineConfig& config, Engine** engine_p) {
 }
 
 int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
-    is_ethernet_ = config.link_layer == LinkLayer::kEthernet || config.fabric == FabricKind::kUdp;
+    const bool is_ethernet =
+        config.link_layer == LinkLayer::kEthernet || config.fabric == FabricKind::kUdp;
     if (config.fabric == FabricKind::kShm) {
         std::unique_ptr<ShmFabric> shm;
         if (const int error = ShmFabric::open(&shm); error != 0)
             return error;
         device->lid = shm->lid();
         device->guid = (device->guid & ~kLidBits) | shm->lid();
-        if (is_ethernet_)
+        if (is_ethernet)
             shm->add_grhs(device->guid & ~kLidBits);
+        port_ = EnginePort(device->lid, device->guid, is_ethernet, nullptr);
         fabric_ = std::move(shm);
         return 0;
     }
@@ -105,7 +104,7 @@ int Engine::open_fabric(const EngineConfig& config, DeviceConfig* device) {
     device->active_mtu = std::min(device->active_mtu, udp->mtu());
     const std::uint32_t fit = udp->packets_buffered(device->active_mtu);
     device->packets_ahead = std::min(device->packets_ahead, std::max(fit, device->ack_every));
-    udp_ = udp.get();
+    port_ = EnginePort(device->lid, device->guid, is_ethernet, udp.get());
     fabric_ = std::move(udp);
     mutex_.flush_before_unlock(fabric_.get());
     return 0;
@@ -116,8 +115,6 @@ int Engine::start(const EngineConfig& config) {
     if (const int error = open_fabric(config, &device); error != 0)
         return error;
     install_fault_handler();
-    lid_ = device.lid;
-    guid_ = device.guid;
     Wire* wire = fabric_.get();
     if (config.faults.is_any()) {
         faults_ = std::make_unique<FaultyWire>(*fabric_, config.faults, [this] { return now(); });
@@ -138,23 +135,23 @@ int Engine::start(const EngineConfig& config) {
     bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!bell_)
         return errno;
-    TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", lid_, static_cast<unsigned long long>(guid_));
+    TW_LOG_DEBUG("virtual HCA: LID %u, GUID %016llx", port_.lid(),
+                 static_cast<unsigned long long>(port_.guid()));
     return start_helper();
 }
 
 // A device goes on without a trace when it cannot be written.
 void Engine::add_trace(const EngineConfig& config) {
-    const FrameKind kind = !is_ethernet_     ? FrameKind::kInfiniband
-                           : udp_ != nullptr ? FrameKind::kRoceIpv4
-                                             : FrameKind::kRoceIpv6;
-    const PacketFramer framer(kind, guid_ & ~kLidBits);
+    const FrameKind kind = !port_.is_ethernet()           ? FrameKind::kInfiniband
+                           : port_.interface() != nullptr ? FrameKind::kRoceIpv4
+                                                          : FrameKind::kRoceIpv6;
+    const PacketFramer framer(kind, port_.guid() & ~kLidBits);
     if (!has_begun_trace) {
         has_begun_trace = true;
         trace = PacketTrace::begin(trace_path_of(config.trace), framer.link_type());
     }
     if (trace != nullptr) {
-        const std::uint64_t own = udp_ != nullptr ? udp_->address() : lid_;
-        tap_ = std::make_unique<PacketTap>(*trace, framer, own);
+        tap_ = std::make_unique<PacketTap>(*trace, framer, port_.node());
         fabric_->set_tap(tap_.get());
     }
 }
@@ -296,40 +293,10 @@ void Engine::note_arm() {
 
 // ---- Addresses and events ----------------------------------------------------------------------
 
-Route Engine::route_of(const ibv_ah_attr& attr) const {
-    const std::uint8_t traffic = attr.is_global != 0 ? attr.grh.traffic_class : std::uint8_t{0};
-    return Route{.node = node_of(attr), .service = {.level = attr.sl, .traffic = traffic}};
-}
-
-std::uint64_t Engine::node_of(const ibv_ah_attr& attr) const {
-    if (attr.port_num > 1)
-        return 0;  // no cable
-    if (udp_ != nullptr) {
-        const std::uint64_t low = be64toh(attr.grh.dgid.global.interface_id);
-        const bool is_ipv4 = attr.is_global != 0 && attr.grh.dgid.global.subnet_prefix == 0 &&
-                             (low & ~kAddressBits) == kMappedPrefix;
-        return is_ipv4 ? low & kAddressBits : 0;
-    }
-    if (attr.is_global != 0) {
-        const std::uint64_t lid = be64toh(attr.grh.dgid.global.interface_id) & kLidBits;
-        if (attr.grh.dgid.global.subnet_prefix == htobe64(kLinkLocalPrefix) && lid != 0)
-            return lid;
-    }
-    return is_ethernet_ ? std::uint64_t{0} : attr.dlid;
-}
-
 PacketKind packet_kind_of(const Engine& engine) {
-    if (!engine.is_ethernet())
+    if (!engine.port().is_ethernet())
         return PacketKind::kInfiniband;
-    return engine.interface() != nullptr ? PacketKind::kRoceIpv4 : PacketKind::kRoceIpv6;
-}
-
-ibv_gid Engine::gid() const {
-    if (udp_ == nullptr)
-        return link_local_gid(guid_);
-    ibv_gid gid{};
-    gid.global.interface_id = htobe64(kMappedPrefix | udp_->address());
-    return gid;
+    return engine.port().interface() != nullptr ? PacketKind::kRoceIpv4 : PacketKind::kRoceIpv6;
 }
 
 void Engine::set_sink(EventSink* sink) {

@@ -17,7 +17,7 @@
 //   - A post is: lock, post, unlock. Nothing else is needed: what stays behind goes on by itself.
 //   - After Cq::arm(), still under the lock: note_arm(). It says that this thread is about to
 //     sleep, and spares the first packet the wait for the helper to take over.
-//   - now(), lid(), gid(), guid(), route_of(), note_poll() need no lock.
+//   - now(), port(), note_poll() need no lock.
 //   - A face whose programs call nobody sets a Pump (set_pump()): the helper drives all the time.
 //   - After fork() the child has no engine: objects of the parent's have no effect, their packets
 //     are dropped; opening the device makes a new one.
@@ -35,6 +35,7 @@
 
 #include "vhca/core/device.hpp"
 #include "vhca/engine/clock.hpp"
+#include "vhca/engine/engine_port.hpp"
 #include "vhca/engine/mutex.hpp"
 #include "vhca/engine/pump.hpp"
 #include "vhca/engine/stats.hpp"
@@ -108,18 +109,8 @@ class Engine {
     /// Under the lock: an application thread is about to wait for an event.
     void note_arm();
 
-    /// Where address attributes lead: by GID when there is a global one, else by LID. A node that
-    /// cannot exist is a route on which packets vanish.
-    [[nodiscard]] Route route_of(const ibv_ah_attr& attr) const;
-    /// The port is one of Ethernet: it has no LID, and address attributes need a GID.
-    [[nodiscard]] bool is_ethernet() const { return is_ethernet_; }
-    /// The network interface below, if there is one.
-    [[nodiscard]] const Interface* interface() const {
-        return udp_ != nullptr ? &udp_->interface() : nullptr;
-    }
-    [[nodiscard]] std::uint16_t lid() const { return lid_; }
-    [[nodiscard]] ibv_gid gid() const;
-    [[nodiscard]] std::uint64_t guid() const { return guid_; }
+    /// Its name on the fabric, and the ways from it. Without the lock.
+    [[nodiscard]] const EnginePort& port() const { return port_; }
 
     /// Before the first object is made. The pump lives as long as the process.
     void set_pump(Pump* pump);
@@ -143,7 +134,6 @@ class Engine {
     static void say_farewell();
 
   private:
-    [[nodiscard]] std::uint64_t node_of(const ibv_ah_attr& attr) const;
     struct SinkSwitch final : EventSink {
         EventSink* to = nullptr;
         void cq_event(Cq& cq) override;
@@ -179,9 +169,8 @@ class Engine {
     EngineMutex mutex_;
     EngineClock clock_;
     SinkSwitch sink_;
-    bool is_ethernet_ = false;
+    EnginePort port_;
     std::unique_ptr<Fabric> fabric_;
-    UdpFabric* udp_ = nullptr;  // the fabric, if it is this one
     std::unique_ptr<FaultyWire> faults_;
     std::unique_ptr<PacketTap> tap_;  // with a trace
     std::unique_ptr<TracedWire> traced_;
@@ -189,8 +178,6 @@ class Engine {
     Management* management_ = nullptr;
     Time deadline_ = kNever;     // when the device wants to be called
     Time next_stall_check_ = 0;  // when to look for peers that do not poll
-    std::uint16_t lid_ = 0;
-    std::uint64_t guid_ = 0;
     unsigned index_ = 0;
     bool has_summary_ = false;
     std::uint64_t seed_ = 0;  // of the summary

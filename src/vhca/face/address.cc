@@ -62,7 +62,7 @@ ibv_ah* tagwire_vhca_ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     }
     made->ah.context = pd->context;
     made->ah.pd = pd;
-    made->route = owner.engine->route_of(*attr);
+    made->route = owner.engine->port().route_of(*attr);
     return &made->ah;
 }
 
@@ -84,7 +84,7 @@ int tagwire_vhca_ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ib
     attr->sl = wc->sl;
     attr->src_path_bits = wc->dlid_path_bits;
     attr->port_num = port;
-    if (face(context).engine->is_ethernet()) {
+    if (face(context).engine->port().is_ethernet()) {
         attr->sl = 0;  // what a completion has there is no service level
         if ((wc->wc_flags & IBV_WC_GRH) == 0) {
             errno = EINVAL;

@@ -39,7 +39,7 @@ void describe_device(const Facts& facts, Engine& engine, const ibv_device_attr& 
     facts.text("device", "firmware", attr.fw_ver);
     facts.text("device", "vendor", hex(attr.vendor_id, 4));
     facts.number("device", "part", attr.vendor_part_id);
-    facts.text("device", "guid", hex(engine.guid(), 16));
+    facts.text("device", "guid", hex(engine.port().guid(), 16));
     const DeviceConfig& config = engine.device().config();
     facts.text("device", "transports", config.has_dc ? "RC UC UD DC" : "RC UC UD");
     facts.text("device", "atomics", attr.atomic_cap == IBV_ATOMIC_NONE ? "none" : "HCA");
@@ -81,10 +81,11 @@ void describe_strictness(const Facts& facts, const DeviceConfig& config) {
 
 void describe_port(const Facts& facts, const Engine& engine, const ibv_port_attr& port) {
     facts.text("port 1", "state", tagwire_vhca_ibv_port_state_str(port.state));
-    facts.text("port 1", "link layer", engine.is_ethernet() ? "Ethernet" : "InfiniBand");
-    if (engine.interface() != nullptr) {
-        facts.text("port 1", "address", ipv4_text(static_cast<std::uint32_t>(engine.guid())));
-        facts.text("port 1", "interface", engine.interface()->name);
+    facts.text("port 1", "link layer", engine.port().is_ethernet() ? "Ethernet" : "InfiniBand");
+    if (engine.port().interface() != nullptr) {
+        facts.text("port 1", "address",
+                   ipv4_text(static_cast<std::uint32_t>(engine.port().guid())));
+        facts.text("port 1", "interface", engine.port().interface()->name);
     } else {
         facts.number("port 1", "lid", port.lid);
     }

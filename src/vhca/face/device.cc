@@ -59,7 +59,7 @@ int attach_engine(unsigned index, Engine** engine_p) {
 
 std::uint64_t device_guid(unsigned index) {
     Engine* engine = nullptr;
-    return attach_engine(index, &engine) == 0 ? engine->guid() : guid_without_engine();
+    return attach_engine(index, &engine) == 0 ? engine->port().guid() : guid_without_engine();
 }
 
 ibv_device* device_at(unsigned index) {

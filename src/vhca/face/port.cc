@@ -21,16 +21,17 @@ int gid_of(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gi
     Engine& engine = *face(context).engine;
     if (!has_gid(engine, port, index))
         return EINVAL;
-    *gid = port == 1 && index == 0 ? engine.gid() : ibv_gid{};
+    *gid = port == 1 && index == 0 ? engine.port().gid() : ibv_gid{};
     return 0;
 }
 
 void fill_entry(Engine& engine, ibv_gid_entry* entry) {
-    entry->gid = engine.gid();
+    entry->gid = engine.port().gid();
     entry->gid_index = 0;
     entry->port_num = 1;
-    entry->gid_type = engine.is_ethernet() ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
-    entry->ndev_ifindex = engine.interface() != nullptr ? engine.interface()->index : 0;
+    entry->gid_type = engine.port().is_ethernet() ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB;
+    entry->ndev_ifindex =
+        engine.port().interface() != nullptr ? engine.port().interface()->index : 0;
 }
 
 int refuse(int error) {
@@ -99,7 +100,7 @@ int tagwire_vhca_ibv_query_gid_type(ibv_context* context, std::uint8_t port, uns
     Engine& engine = *face(context).engine;
     if (!has_gid(engine, port, index))
         return refuse(EINVAL);
-    *type_p = port == 1 && index == 0 && engine.is_ethernet() ? 1 : 0;
+    *type_p = port == 1 && index == 0 && engine.port().is_ethernet() ? 1 : 0;
     return 0;
 }
 

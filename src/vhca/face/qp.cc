@@ -185,7 +185,7 @@ int tagwire_vhca_ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     if ((mask & IBV_QP_AV) != 0) {
         if (!is_path(engine, attr->ah_attr))
             return EINVAL;
-        route = engine.route_of(attr->ah_attr);
+        route = engine.port().route_of(attr->ah_attr);
     }
     const auto guard = engine.lock();
     const int error = pair.core->modify(*attr, mask, route, engine.now());

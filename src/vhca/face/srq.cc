@@ -52,7 +52,7 @@ ibv_srq* create_tm_srq(ibv_context* context, ibv_srq_init_attr_ex* attr) {
         return fail(EOPNOTSUPP);
     // libmlx5 connects a queue pair of its own by LID on port 1, which an Ethernet port has not.
     Engine& engine = *face(context).engine;
-    if (engine.is_ethernet() && !engine.device().config().has_tags_on_ethernet) {
+    if (engine.port().is_ethernet() && !engine.device().config().has_tags_on_ethernet) {
         TW_LOG_ERROR("%s: a tag-matching SRQ needs an InfiniBand port 1", context->device->name);
         return fail(EINVAL);
     }

@@ -37,11 +37,11 @@ std::string port_file(unsigned device, std::string_view name) {
         return {};
     name.remove_prefix(kPort.size());
     if (name == "link_layer")
-        return engine->is_ethernet() ? "Ethernet" : "InfiniBand";
+        return engine->port().is_ethernet() ? "Ethernet" : "InfiniBand";
     if (name == "gid_attrs/types/0")
-        return engine->is_ethernet() ? "RoCE v2" : "IB/RoCE v1";
-    if (name == "gid_attrs/ndevs/0" && engine->interface() != nullptr)
-        return engine->interface()->name;
+        return engine->port().is_ethernet() ? "RoCE v2" : "IB/RoCE v1";
+    if (name == "gid_attrs/ndevs/0" && engine->port().interface() != nullptr)
+        return engine->port().interface()->name;
     return {};
 }
 

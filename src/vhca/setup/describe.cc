@@ -81,7 +81,7 @@ void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr) {
     attr->port_cap_flags = 0;
     attr->max_msg_sz = engine.device().config().message_bytes_max;
     attr->pkey_tbl_len = kPkeyTableEntries;
-    attr->lid = engine.is_ethernet() ? std::uint16_t{0} : engine.lid();
+    attr->lid = engine.port().is_ethernet() ? std::uint16_t{0} : engine.port().lid();
     attr->sm_lid = 1;
     attr->max_vl_num = 1;
     attr->subnet_timeout = 18;
@@ -89,7 +89,7 @@ void describe_port(Engine& engine, unsigned port, ibv_port_attr* attr) {
     attr->active_speed = 32;  // EDR
     attr->phys_state = 5;     // LinkUp
     attr->link_layer = IBV_LINK_LAYER_INFINIBAND;
-    if (engine.is_ethernet()) {  // as RoCE cards say it
+    if (engine.port().is_ethernet()) {  // as RoCE cards say it
         attr->link_layer = IBV_LINK_LAYER_ETHERNET;
         attr->flags = IBV_QPF_GRH_REQUIRED;
         attr->sm_lid = 0;
@@ -115,7 +115,7 @@ bool is_path(Engine& engine, const ibv_ah_attr& attr) {
     if (attr.sl >= kServiceLevels || !is_rate)
         return false;
     // The only entry of the GID table that holds a GID is the first.
-    return attr.is_global == 0 ? !engine.is_ethernet() : attr.grh.sgid_index == 0;
+    return attr.is_global == 0 ? !engine.port().is_ethernet() : attr.grh.sgid_index == 0;
 }
 
 bool is_mapped(const void* base, std::size_t bytes) {

@@ -499,7 +499,7 @@ TEST_F(VhcaUverbsEthernet, paths_need_a_gid) {
     ib_uverbs_create_ah_resp ah{};
     EXPECT_EQ(commander.plain(IB_USER_VERBS_CMD_CREATE_AH, request, &ah), EINVAL);
     request.attr.is_global = 1;
-    const ibv_gid gid = context_->engine.gid();
+    const ibv_gid gid = context_->engine.port().gid();
     std::memcpy(request.attr.grh.dgid, gid.raw, sizeof gid.raw);
     struct [[gnu::packed]] {
         std::uint32_t handle;

@@ -220,7 +220,7 @@ TEST_F(VhcaUverbs, a_port_is_told_and_others_are_not_there) {
     ASSERT_EQ(commander.plain(IB_USER_VERBS_CMD_QUERY_PORT, request, &port), 0);
     EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
     EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_INFINIBAND);
-    EXPECT_EQ(port.lid, context_->engine.lid());
+    EXPECT_EQ(port.lid, context_->engine.port().lid());
     EXPECT_EQ(port.gid_tbl_len, 8U);
     for (const auto number : std::array<std::uint8_t, 2>{0, 2}) {
         request.port_num = number;

@@ -304,7 +304,7 @@ TEST(VhcaEngine, the_time_in_which_a_peer_does_not_run_is_none_of_its_timeout) {
     Host host(kMemoryBytes);
     Address peer;
     constexpr std::uint8_t kRetries = 3;
-    const bool is_udp = host.engine().is_ethernet();
+    const bool is_udp = host.engine().port().is_ethernet();
     const std::uint8_t timeout = is_udp ? 15 : 10;
     ASSERT_TRUE(join(host, child.socket(), &peer, timeout, kRetries));
     ASSERT_EQ(host.post_rdma(IBV_WR_RDMA_WRITE, 0, 64, peer, 0), 0);
@@ -360,14 +360,14 @@ TEST(VhcaEngine, addresses_lead_to_nodes) {
     const vhca::Engine& engine = host.engine();
     ibv_ah_attr attr{};
     attr.dlid = 17;
-    EXPECT_EQ(engine.route_of(attr), vhca::Route{engine.is_ethernet() ? 0U : 17U});
+    EXPECT_EQ(engine.port().route_of(attr), vhca::Route{engine.port().is_ethernet() ? 0U : 17U});
     attr.is_global = 1;
-    attr.grh.dgid = engine.gid();
-    EXPECT_EQ(engine.route_of(attr), vhca::Route{host.address().node});
-    EXPECT_EQ(engine.route_of(path_to(engine, 17)), vhca::Route{17});
-    const std::uint64_t mask = engine.is_ethernet() ? 0xffffffff : 0xffff;
-    EXPECT_EQ(engine.guid() & mask, host.address().node);
-    EXPECT_EQ(host.engine().device().config().lid, engine.lid());
+    attr.grh.dgid = engine.port().gid();
+    EXPECT_EQ(engine.port().route_of(attr), vhca::Route{host.address().node});
+    EXPECT_EQ(engine.port().route_of(path_to(engine, 17)), vhca::Route{17});
+    const std::uint64_t mask = engine.port().is_ethernet() ? 0xffffffff : 0xffff;
+    EXPECT_EQ(engine.port().guid() & mask, host.address().node);
+    EXPECT_EQ(host.engine().device().config().lid, engine.port().lid());
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ ibv_ah_attr path_to(const vhca::Engine& engine, std::uint32_t node) {
     constexpr std::uint64_t kMappedPrefix = 0x0000ffff00000000;
     ibv_ah_attr attr{};
     attr.port_num = 1;
-    if (engine.is_ethernet()) {
+    if (engine.port().is_ethernet()) {
         attr.is_global = 1;
         attr.grh.dgid.global.interface_id = htobe64(kMappedPrefix | node);
     } else {
@@ -105,8 +105,9 @@ Address Host::address() const {
     return {.base = reinterpret_cast<std::uint64_t>(memory_.data()),
             .qpn = qp_->number(),
             .rkey = mr_->key,
-            .node = engine_->is_ethernet() ? static_cast<std::uint32_t>(engine_->guid())
-                                           : engine_->lid()};
+            .node = engine_->port().is_ethernet()
+                        ? static_cast<std::uint32_t>(engine_->port().guid())
+                        : engine_->port().lid()};
 }
 
 bool Host::connect(const Address& peer, std::uint8_t timeout, std::uint8_t retries,
@@ -123,7 +124,7 @@ bool Host::connect(const Address& peer, std::uint8_t timeout, std::uint8_t retri
     attr.path_mtu = engine_->device().config().active_mtu;
     mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    if (qp_->modify(attr, mask, engine_->route_of(attr.ah_attr), engine_->now()) != 0)
+    if (qp_->modify(attr, mask, engine_->port().route_of(attr.ah_attr), engine_->now()) != 0)
         return false;
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = timeout;

@@ -77,7 +77,7 @@ class Datagrams {
         const ibv_sge sge{reinterpret_cast<std::uint64_t>(host_.memory(kOut)), bytes, mr_->key};
         vhca::SendWork work{.wr_id = 9, .opcode = IBV_WR_SEND_WITH_IMM, .flags = IBV_SEND_SIGNALED};
         work.imm = htobe32(0xdadadada);
-        work.route = host_.engine().route_of(path_to(host_.engine(), to.rc.node));
+        work.route = host_.engine().port().route_of(path_to(host_.engine(), to.rc.node));
         work.remote_qpn = to.ud_qpn;
         work.remote_qkey = kQkey;
         work.sges = {&sge, 1};
