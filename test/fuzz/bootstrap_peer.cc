@@ -118,7 +118,7 @@ void BootstrapPeer::compose_as_member(const JobCall& call) {
     } else if (wants_proof) {
         member_nonce_ = bootstrap::Nonce{std::byte{1}};
         const auto digest =
-            bootstrap::prove(settings_.secret, bootstrap::Prover::kMember,
+            bootstrap::prove(settings_.secret, bootstrap::Prover::kRank,
                              introduction_of(settings_, rank_, *root_nonce_, *member_nonce_));
         Bytes proof(member_nonce_->begin(), member_nonce_->end());
         proof.insert(proof.end(), digest.begin(), digest.end());
@@ -150,7 +150,7 @@ void BootstrapPeer::compose_as_root(bool knows_secret) {
     } else if (asks && member_nonce_.has_value() && !has_proven_) {
         has_proven_ = knows_secret;
         const auto digest = bootstrap::prove(
-            knows_secret ? settings_.secret : "not the secret", bootstrap::Prover::kRoot,
+            knows_secret ? settings_.secret : "not the secret", bootstrap::Prover::kCoordinator,
             introduction_of(settings_, rank_, *root_nonce_, *member_nonce_));
         append({.kind = Kind::kProven, .size = settings_.size, .bytes = kDigestBytes}, digest);
     } else if (!std::exchange(was_welcomed_, true)) {

@@ -16,8 +16,8 @@ void InitiatorSession::open(const SendRequest& request) {
     qp_.context().set_peer(request.route, request.remote_qpn, peer);
     key_ = request.dc_key;
     began_ = qp_.device.now;
-    is_open_ = true;
-    is_connect_due_ = true;
+    is_open_ = is_connect_due_ = true;
+    is_answered_ = false;  // a late answer may have come to the session before
 }
 
 bool InitiatorSession::connect(std::uint64_t psn) {
