@@ -63,7 +63,6 @@ UPWARD = {
     "connect/closing.cc": {"worker/peer_table.hpp"},
     "connect/connector.cc": {"worker/peer_table.hpp", "offload/device_tags.hpp"},
     "transfer/send_queue.cc": {"worker/peer_table.hpp", "eager/receiver.hpp"},
-    "transfer/stripe_lanes.cc": {"worker/peer_table.hpp"},
     "eager/eager_sender.cc": {"worker/fast_path.hpp"},
     "eager/receive_calls.cc": {"offload/device_tags.hpp"},
     "eager/receiver.cc": {"worker/fast_path.hpp", "offload/device_tags.hpp"},

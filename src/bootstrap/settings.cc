@@ -150,7 +150,8 @@ Result choose_settings(const tw_bootstrap_params_t* given, Settings* settings_p)
     if (given != nullptr) {
         if (!ucs::has_size(*given)) {
             return failed(UCS_ERR_INVALID_PARAM,
-                          "struct_bytes is %zu; this library knows %zu bytes of parameters",
+                          "params->struct_bytes is %zu, at most %zu: set it to "
+                          "sizeof(tw_bootstrap_params_t), or use the library of these headers",
                           given->struct_bytes, sizeof params);
         }
         params = ucs::read_sized(*given);

@@ -91,14 +91,14 @@ class SoftTags {
     ucs_status_t create(uct_tag_t tag, uct_tag_t mask, uct_tag_context_t* ctx, std::byte* buffer,
                         std::size_t bytes, Receive** receive_p) {
         if (posted_.size() >= depth_) [[unlikely]]
-            return UCS_ERR_EXCEEDS_LIMIT;
+            return refuse(ctx, UCS_ERR_EXCEEDS_LIMIT);
         if (bytes != 0) [[likely]] {
             if (const ucs_status_t status = in_use_.insert(buffer); status != UCS_OK) [[unlikely]]
-                return status;
+                return refuse(ctx, status);
         }
         Receive* receive = receives_.create(tag, mask, ctx, buffer, bytes);
         if (receive == nullptr) [[unlikely]]
-            return refuse_buffer(buffer, bytes);
+            return refuse_buffer(ctx, buffer, bytes);
         *receive_p = receive;
         return UCS_OK;
     }
@@ -156,6 +156,19 @@ class SoftTags {
             return;
         set_receive(*ctx, nullptr);
         ctx->rndv_cb(ctx, tag, header, bytes, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
+    }
+    /// match() and complete_rndv() in one: the program may post the buffer anew in both of its
+    /// callbacks. False: no receive matches.
+    bool give_rndv(uct_tag_t tag, const void* header, unsigned bytes) {
+        Receive* receive = match(tag);
+        if (receive == nullptr)
+            return false;
+        uct_tag_context_t* ctx = receive->ctx;
+        destroy(*receive);
+        set_receive(*ctx, nullptr);
+        ctx->tag_consumed_cb(ctx);
+        ctx->rndv_cb(ctx, tag, header, bytes, UCS_OK, UCT_TAG_RECV_CB_INLINE_DATA);
+        return true;
     }
     /// Without a callback.
     void destroy(Receive& receive) {
@@ -233,11 +246,19 @@ class SoftTags {
         std::memcpy(&receive, ctx.priv + kPlace, sizeof receive);
         return receive;
     }
+    /// A context that is not posted leads to no receive: its cancellation is refused.
+    [[gnu::noinline, gnu::cold]] static ucs_status_t refuse(uct_tag_context_t* ctx,
+                                                            ucs_status_t status) {
+        if (ctx != nullptr && status != UCS_ERR_ALREADY_EXISTS)
+            set_receive(*ctx, nullptr);
+        return status;
+    }
     /// There is no memory for a receive whose buffer is in the set already.
-    [[gnu::noinline, gnu::cold]] ucs_status_t refuse_buffer(const void* buffer, std::size_t bytes) {
+    [[gnu::noinline, gnu::cold]] ucs_status_t refuse_buffer(uct_tag_context_t* ctx,
+                                                            const void* buffer, std::size_t bytes) {
         if (bytes != 0)
             in_use_.erase(buffer);
-        return UCS_ERR_NO_MEMORY;
+        return refuse(ctx, UCS_ERR_NO_MEMORY);
     }
 
     std::size_t depth_ = 0;  // 0: none is taken

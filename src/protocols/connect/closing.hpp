@@ -49,7 +49,7 @@ class Closing {
     /// For people.
     std::string description() const;
 
-    // Not UCS_OK: the peer has said that it goes, and the end of the connection is due to that.
+    /// Not UCS_OK: the peer has announced its end; the connection ends with this status.
     ucs_status_t farewell = UCS_OK;
 
   private:

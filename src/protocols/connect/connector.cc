@@ -16,8 +16,6 @@
 
 namespace tagwire::proto {
 
-Connector::Connector(Endpoint& ep) : ep_(ep), worker_(ep.worker) {}
-
 namespace {
 
 template <class T>
@@ -37,6 +35,8 @@ std::size_t pack_bytes(void* to, void* arg) {
 }
 
 }  // namespace
+
+Connector::Connector(Endpoint& ep) : ep_(ep), worker_(ep.worker) {}
 
 ucs_status_t Connector::make_ep(Rail& rail, std::span<const std::byte> device,
                                 std::span<const std::byte> iface, uct_ep_h* ep_p) {
@@ -117,10 +117,8 @@ void Connector::forget(uct_ep_h ep) {
 
 void Connector::disconnect() {
     is_offering_ = false;
-    if (const uct_ep_h old = std::exchange(contact_, nullptr)) {
-        forget(old);
+    if (const uct_ep_h old = std::exchange(contact_, nullptr))
         destroy_ep(old);
-    }
     if (auto old = std::exchange(offered_, std::nullopt))
         old->drop();
 }

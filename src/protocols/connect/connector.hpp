@@ -41,14 +41,14 @@ class Connector {
     /// First contact: makes the lane of wire-up and says hello. UCS_ERR_UNREACHABLE. *why, which
     /// may be null, gets the reason of any failure.
     ucs_status_t contact(const Address& to, std::string* why);
-    /// Nothing is known of the peer any more but where it takes first contact: says hello again.
+    /// Says hello again for a new connection. Only the address of first contact is kept.
     void begin_anew();
-    /// Sends what waits of wire-up. False: it waits still.
+    /// Sends the wire-up messages that wait. False: some still wait.
     bool work();
-    /// Lanes of its own go; nothing of wire-up waits any more.
+    /// Destroys the endpoints of first contact and of an offered lane. Messages that wait stay.
     void disconnect();
     void clear() { messages_.clear(); }
-    /// The endpoint is to go, and may be one of this.
+    /// `ep` is about to be destroyed: drops references to it.
     void forget(uct_ep_h ep);
 
     // ---- Messages of the peer
@@ -62,9 +62,9 @@ class Connector {
 
     ucs_status_t make_ep(Rail& rail, std::span<const std::byte> device,
                          std::span<const std::byte> iface, uct_ep_h* ep_p);
-    /// Takes back what waits for its room.
+    /// Purges its pending requests, then destroys it.
     void destroy_ep(uct_ep_h ep);
-    /// A message about a lane; `offer.id` is filled in.
+    /// Queues a message about a lane, and fills in `offer.id`.
     void queue(WireupOp op, Offer offer, std::span<const std::byte> address);
 
     /// Where the peer takes first contact.
@@ -97,8 +97,8 @@ class Connector {
     void queue(ReserveBytes bytes);
     ReserveBytes hello_bytes() const;
 
-    /// Messages of wire-up that wait: a hello, and offers for as many rails as there may be. With
-    /// more, the peer does not take what it asks for.
+    /// Wire-up messages that may wait: a hello, and offers for all rails. A peer
+    /// that makes more wait does not read, and its endpoint fails.
     static constexpr std::size_t kMessagesMax = 512;
 
     Endpoint& ep_;

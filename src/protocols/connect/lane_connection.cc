@@ -28,6 +28,7 @@ ucs_status_t LaneConnection::send_offer() {
     if (status != UCS_OK)
         return status;
     has_offered_ = true;
+    // Last: it may end the endpoint, and with it this object.
     connector_->queue(
         ops_->offer,
         {0, rail_->index(), peer_rail_, is_connected_, static_cast<std::uint8_t>(address.size())},
@@ -58,6 +59,7 @@ bool LaneConnection::on_offer(const OfferMessage& message) {
         is_connected_ = true;
     }
     is_ready_ = is_ready_ || message.offer.is_connected != 0;
+    // Last, as in send_offer().
     if (has_offered_)
         connector_->queue(ops_->ready, {0, rail_->index(), peer_rail_, 1, 0}, {});
     else if (send_offer() != UCS_OK)
@@ -74,15 +76,9 @@ void LaneConnection::refuse() {
     connector_->queue(ops_->refuse, {0, rail_->index(), peer_rail_, 0, 0}, {});
 }
 
-void LaneConnection::forget() {
-    ep_ = nullptr;
-    has_offered_ = is_connected_ = is_ready_ = false;
-}
-
 void LaneConnection::drop() {
-    const uct_ep_h old = ep_;
-    forget();
-    if (old != nullptr)
+    has_offered_ = is_connected_ = is_ready_ = false;
+    if (const uct_ep_h old = std::exchange(ep_, nullptr))
         connector_->destroy_ep(old);
 }
 

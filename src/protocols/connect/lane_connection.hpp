@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One lane to the peer while it comes about: an endpoint of a transport and, where the transport
-// connects endpoints (rc), the peer's, whose addresses cross in offers. The lane of an endpoint's
-// messages and each of those beside it (stripe.hpp) come about in the same way.
+// One lane to the peer while it is being connected: an endpoint of a transport and, where the
+// transport connects endpoints (rc), the peer's, whose addresses cross in offers. The lane of an
+// endpoint's messages and each of those beside it (stripe.hpp) are connected in the same way.
 //
-//     none ---> made ---> offered ------> connected ------> ready
-//                |        our address     to the            the peer has said that
-//                |        has gone        peer's            it is connected, too
-//                '--- leads to an interface ----------------^
+//     none ---> made ---> offered, then connected ------> ready
+//                |        connected, then offered ---------^   the peer has said that it is
+//                |        (it answers an offer)            |   connected, too
+//                '--- leads to an interface ---------------'
 //
 // 1. Either side may offer first, or both; an offer is answered by an offer or, if ours has gone,
 //    by "ready".
@@ -17,7 +17,6 @@
 
 #include <cstdint>
 
-#include "protocols/wire/reserve_bytes.hpp"
 #include "protocols/wire/wireup_messages.hpp"
 
 namespace tagwire::proto {
@@ -52,16 +51,14 @@ class LaneConnection {
     ucs_status_t send_offer();
     /// The peer's offer: connects, and answers. False: it cannot be used.
     bool on_offer(const OfferMessage& message);
-    /// The peer is connected to ours. False: ours is not connected.
+    /// The peer has connected to ours. False: it cannot have, ours is not connected.
     bool on_ready();
     /// Tells the peer that it cannot be used.
     void refuse();
-    /// The transport's endpoint goes. Whatever waits for its room has been taken back.
+    /// Destroys the transport's endpoint.
     void drop();
-    /// The transport's endpoint is somebody else's from now on.
-    void forget();
 
-    /// An offer that this pair of rails could take.
+    /// The offer is valid for this pair of rails.
     bool fits(const OfferMessage& message) const;
 
   private:

@@ -66,7 +66,7 @@ void Receiver::announce(Endpoint& ep, AmId am, const Header& header, WireBytes b
     const std::size_t held = announced.held();
     if (!worker_.matches().admit(ep, held))
         return;
-    worker_.matches().hold(ep, held);
+    worker_.matches().charge(ep, held);
     ep.announced.push_back(std::move(announced));
     // Their places follow soon, unless the peer has no such intent.
     if (ep.announced.size() > kAnnouncedFew)
@@ -76,7 +76,7 @@ void Receiver::announce(Endpoint& ep, AmId am, const Header& header, WireBytes b
 /// The oldest announced message goes; if its place has come, it was counted out then.
 void Receiver::drop_announced(Endpoint& ep) {
     if (const Announced& oldest = ep.announced.front(); !oldest.has_come)
-        worker_.matches().unhold(ep, oldest.held());
+        worker_.matches().refund(ep, oldest.held());
     ep.announced.pop_front();
     ++ep.first_announced;
 }
@@ -88,7 +88,7 @@ bool Receiver::take_announced(Endpoint& ep, const Placeholder& place, std::uint6
         return worker_.drop("place of no message", sizeof place);
     const Announced message = std::exchange(ep.announced[index], Announced{});
     ep.announced[index].has_come = true;
-    worker_.matches().unhold(ep, message.held());
+    worker_.matches().refund(ep, message.held());
     while (!ep.announced.empty() && ep.announced.front().has_come)
         drop_announced(ep);
     bool is_message = message.header.tag == tag;

@@ -71,8 +71,9 @@ class Receiver {
     tw_status_t receive(const Incoming& wanted);
     /// The multi-receive takes no more messages; it ends when its parts have.
     void close_multi(Request& parent, ucs_status_t status);
-    /// A receive leaves the list of posted ones; it has left it.
+    /// Removes a receive from the posted ones.
     void unpost(Request& request);
+    /// To be called when a receive has left the posted ones.
     void unposted(Request& request);
     /// Fills in the message's fields of the completion.
     static void describe(Request& request, const Unexpected& message);
@@ -103,8 +104,8 @@ class Receiver {
     static bool awaits_data(const Request* request, const Endpoint* ep);
     void rndv_ended(Request& request, ucs_status_t status);
     bool rndv_written(Request& request);
-    /// Offers the buffer of a receive to the sender. With any end but UCS_ERR_NO_RESOURCE, the
-    /// request has left the queue.
+    /// Offers the buffer of a receive to the sender. UCS_ERR_NO_RESOURCE: call again. UCS_OK: the
+    /// request has left the queue, and a failure has ended it.
     ucs_status_t send_rtr(Request& request);
 
     BufferedReceives& buffered() { return buffered_; }

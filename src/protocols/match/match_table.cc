@@ -50,23 +50,23 @@ void MatchTable::pause_if_full(Endpoint& ep) {
     const bool is_data_full = ep.held_bytes > share() / 2 || budget_.is_data_held();
     if (is_data_full && !ep.told_to_pause_eager) {
         ep.told_to_pause_eager = has_paused_eager_ = true;
-        worker_.count(WorkerCounter::kHeldData);
+        worker_.count(WorkerCounter::kPausedEager);
         ep.control(PauseEager{});
     }
     if (budget_.is_all_held() && !ep.told_to_pause) {
         ep.told_to_pause = has_paused_ = true;
         ep.sent_on = 0;
-        worker_.count(WorkerCounter::kHeld);
+        worker_.count(WorkerCounter::kPaused);
         ep.control(Pause{});
     }
 }
 
-void MatchTable::hold(Endpoint& ep, std::size_t bytes) {
+void MatchTable::charge(Endpoint& ep, std::size_t bytes) {
     budget_.add(bytes);
     ep.held_bytes += bytes;
 }
 
-void MatchTable::unhold(Endpoint& ep, std::size_t bytes) {
+void MatchTable::refund(Endpoint& ep, std::size_t bytes) {
     budget_.remove(bytes);
     ep.held_bytes -= bytes;
 }

@@ -68,8 +68,8 @@ class MatchTable {
     /// Whether so many more bytes of that peer may be kept; it ends if it sends on after Pause.
     bool admit(Endpoint& ep, std::uint64_t bytes);
     /// Bytes that are kept of the peer elsewhere (announced messages).
-    void hold(Endpoint& ep, std::size_t bytes);
-    void unhold(Endpoint& ep, std::size_t bytes);
+    void charge(Endpoint& ep, std::size_t bytes);
+    void refund(Endpoint& ep, std::size_t bytes);
     /// Something of that peer is kept from now on; what was may go.
     void pause_if_full(Endpoint& ep);
     /// Something of that peer is kept no more; null: it is gone.

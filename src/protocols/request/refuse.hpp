@@ -41,8 +41,9 @@ inline tw_status_t refuse_size(const char* call, const char* argument, std::size
             "program was built with later headers",
             call, argument, given, tw_version_string(), known);
     } else {
-        TW_LOG_ERROR("%s: %s->struct_bytes is %zu, which is no size of it: set it to sizeof *%s",
-                     call, argument, given, argument);
+        TW_LOG_ERROR(
+            "%s: %s->struct_bytes is %zu, which is not set or not valid: set it to sizeof *%s",
+            call, argument, given, argument);
     }
     return TW_ERR_INVALID_PARAM;
 }

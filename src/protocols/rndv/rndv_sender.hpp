@@ -26,15 +26,16 @@ class RndvSender {
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
-    /// A piece of the data that the receiver asked for; with the last, `request` leaves the queue.
+    /// Sends a piece of the data that the receiver asked for. UCS_ERR_NO_RESOURCE: call again.
+    /// UCS_OK: after the last piece, or a failure, the request has left the queue.
     ucs_status_t send_piece(Request& request);
 
     // ---- Messages of the receiver. False: it cannot come now
 
     bool on_cts(Cts message, Request* request);
     bool on_rtr(const RtrMessage& message, Request* request);
-    /// A rendezvous of this endpoint whose data no device and no queue of ours has: it may be said
-    /// to have ended.
+    /// The request is a rendezvous of this endpoint whose data is in no queue and with no device:
+    /// the receiver may end it.
     bool may_end(const Request* request) const;
 
   private:

@@ -21,17 +21,18 @@ class Flushes {
 
     /// A call of the program; `kind` kFlush or kClose.
     tw_status_t call(RequestKind kind, const tw_op_t* op, tw_request_h* request_p);
-    /// Sends it. UCS_INPROGRESS, UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY.
+    /// Sends it. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called again.
+    /// UCS_ERR_NO_MEMORY: there are too many ids in use.
     ucs_status_t start(Request& request);
     /// Ends those that the peer has answered and that no earlier send holds back.
     void check();
     /// The peer has taken all before `request`.
     void on_flushed(Request& request);
-    /// The oldest leaves; nullptr: there is none.
+    /// Removes and returns the oldest; nullptr: none.
     Request* pop() { return sent_.pop_front(); }
     bool is_empty() const { return sent_.empty(); }
     std::size_t size() const { return sent_.size(); }
-    /// The number of the next operation.
+    /// Takes the number of the next operation.
     std::uint64_t next_order() { return order_++; }
 
   private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whatever of an endpoint waits to be sent over its lane: control messages first, then operations
+// Everything that waits for the lane of an endpoint: control messages first, then operations
 // of the program in the order of their calls, then data of rendezvous that the peer has asked for.
 //
-// 1. While something waits, no operation overtakes it: the fast path is closed
-//    (Endpoint::update_direct()).
+// 1. While an operation or a control message waits, no operation overtakes it: the fast path is
+//    closed (Endpoint::update_direct()).
 // 2. A transport that is full calls when it has room (RoomWaiter); else progress tries again.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "protocols/index/fifo.hpp"
 #include "protocols/request/request.hpp"
@@ -37,19 +38,19 @@ class SendQueue {
     void push(Request& request);
     /// Pieces of a transfer, or an offer to the sender to write it.
     void push_data(Request& request);
-    /// The same, sent with the next run().
+    /// Queues it without sending; the next run() sends it.
     void add_data(Request& request);
     /// Sends what waits.
     void run() { room_.run(); }
 
-    /// Past those that wait, which may be none. UCS_ERR_NO_RESOURCE.
+    /// Sends a control message ahead of the queue. UCS_ERR_NO_RESOURCE: it was not sent.
     ucs_status_t send_now(Control message);
 
     // ---- Taking back
 
     void remove(Request& request);
     void remove_data(Request& request);
-    /// The oldest operation; nullptr: there is none. It ends.
+    /// Removes and returns the oldest operation, which the caller completes; nullptr: none.
     Request* pop();
     void clear_controls() { controls_.clear(); }
     void clear_data();
@@ -87,7 +88,7 @@ class SendQueue {
     Step drain_data();
     bool move_pieces(Request& request);
 
-    /// Steps of one call, so that a receiver that keeps up does not keep the sender in it.
+    /// Steps of one call: a fast receiver cannot keep the sender inside one call.
     static constexpr unsigned kStepsMax = 64;
     /// Steps that beginning some pieces takes: they may move at once.
     static constexpr unsigned kStepsOfPieces = 8;

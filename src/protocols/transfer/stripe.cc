@@ -3,6 +3,7 @@
 #include "protocols/transfer/stripe.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "protocols/request/keys.hpp"

@@ -2,12 +2,11 @@
 // Which rails a message's data is divided over, and how they are connected and lost.
 #include <algorithm>
 #include <limits>
-#include <utility>
+#include <tuple>
 
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/endpoint.hpp"
-#include "protocols/worker/peer_table.hpp"
 #include "protocols/worker/worker_core.hpp"
 #include "ucs/log/log.hpp"
 
@@ -135,8 +134,10 @@ std::size_t Stripes::ready() const {
 bool Stripes::connect(StripeLane& lane) {
     if (lane.has_failed || lane.connection.ep() != nullptr)
         return !lane.has_failed;
-    lane.has_failed = lane.connection.make() != UCS_OK ||
-                      (!lane.rail.connects_to_iface() && lane.connection.send_offer() != UCS_OK);
+    // The endpoint itself may fail meanwhile, which sets it, too.
+    if (lane.connection.make() != UCS_OK ||
+        (!lane.rail.connects_to_iface() && lane.connection.send_offer() != UCS_OK))
+        lane.has_failed = true;
     if (lane.has_failed)
         drop(lane);
     return !lane.has_failed;

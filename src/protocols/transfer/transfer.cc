@@ -86,7 +86,7 @@ void Transfer::idle() {
     if (request == nullptr)
         delete this;
     else
-        request->worker->end_late(*request, ending);
+        request->worker->drained(*request, ending);
 }
 
 void Transfer::pieces_ended(TransferPart& part, ucs_status_t result) {

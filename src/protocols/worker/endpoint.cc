@@ -250,7 +250,7 @@ void Endpoint::fail(ucs_status_t status) {
     worker.peers().release_id(*this);
     for (RequestList* list : {&receiving, &outstanding})
         while (Request* request = list->front())
-            worker.finish_late(*request, status);
+            worker.finish_drained(*request, status);
     while (Request* request = flushes_.pop())
         worker.finish(*request, request->kind == RequestKind::kClose ? UCS_OK : status);
     while (Request* request = queue_.pop())

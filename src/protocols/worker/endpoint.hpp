@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "protocols/connect/closing.hpp"
@@ -119,7 +118,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
 
     // ---- Life
 
-    /// The lane of its messages from now on.
+    /// Sends messages over `lane` from now on.
     void set_ready(uct_ep_h lane, Rail& rail, std::uint8_t peer_rail);
     void on_control(const Control& message);
     /// The slow work that it has asked progress for. False: to be called again.
@@ -159,11 +158,11 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     std::uint32_t peer_names = 0;   // by which we name ourselves
     bool is_open = false;           // the program has it (closing counts)
     bool is_closing = false;
-    bool wants_wireup = false;  // among those that PeerTable asks to work_slowly()
-    bool is_retired = false;    // among those that PeerTable asks whether they can go
-    bool is_up = false;         // the connection was told of, and its end was not
-    bool has_notice = false;    // the program is to be told of its failure
-    std::uint32_t late = 0;     // requests of it that end when a device is done with them
+    bool wants_wireup = false;   // among those that PeerTable asks to work_slowly()
+    bool is_retired = false;     // among those that PeerTable asks whether they can go
+    bool is_up = false;          // the connection was told of, and its end was not
+    bool has_notice = false;     // the program is to be told of its failure
+    std::uint32_t draining = 0;  // requests of it whose data a device still moves
     void* user_data = nullptr;
 
     // A long eager message whose parts are coming: where they go. Neither: they are dropped.
@@ -181,7 +180,7 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     // Its messages that nobody has received, and their memory (match_table.hpp).
     UnexpectedList kept;
     std::uint64_t held_bytes = 0;  // of these, and of announced ones
-    std::uint64_t sent_on = 0;     // bytes that came although it was told to hold
+    std::uint64_t sent_on = 0;     // bytes that came although it was told to pause
     bool told_to_pause_eager = false;
     bool told_to_pause = false;
     bool has_flooded = false;  // it fails because of that

@@ -4,7 +4,6 @@
 
 #include "protocols/eager/receiver.hpp"
 #include "protocols/offload/device_tags.hpp"
-#include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/worker/endpoint.hpp"

@@ -41,7 +41,7 @@ bool Notices::is_due(std::uint64_t told) {
     if (queue_.empty() || queue_.front().after > told)
         return false;
     const Endpoint* ep = queue_.front().ep;
-    return ep == nullptr || ep->late == 0;
+    return ep == nullptr || ep->draining == 0;
 }
 
 unsigned Notices::run(std::uint64_t told) {

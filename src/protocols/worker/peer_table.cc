@@ -197,12 +197,12 @@ void PeerTable::connection_is_over(Endpoint& ep, std::uint32_t number, ucs_statu
     if (ep.peer_names == 0)
         return reconnect(ep);
     ep.closing().farewell = status;
-    end_soon(ep, status);
+    end_in_progress(ep, status);
 }
 
 /// The peer has gone. Earlier events of its transports are seen first: the arrival of a message may
 /// be reported after a later message of the peer, or after the end of another transport.
-void PeerTable::end_soon(Endpoint& ep, ucs_status_t status) {
+void PeerTable::end_in_progress(Endpoint& ep, ucs_status_t status) {
     endings_.push_back({ep.worker_id, ep.peer_names, status, kPassesToEnd});
     worker_.ask_slow_work();
 }
@@ -264,7 +264,7 @@ void PeerTable::fail_lane(const LaneFailure& failure) {
         return;
     // Not what its messages go by: what took first contact.
     if (ep.state() == EpState::kReady && failure.lane != ep.lane())
-        return end_soon(ep, failure.status);
+        return end_in_progress(ep, failure.status);
     ep.fail(failure.status);
 }
 
@@ -333,7 +333,7 @@ unsigned PeerTable::destroy_retired() {
 void PeerTable::destroy(Endpoint& ep) {
     tell_end(ep, UCS_OK);
     notices_.drop(ep);
-    worker_.drop_late(ep);
+    worker_.detach_draining(ep);
     const bool is_last = endpoint_to(ep.worker_id) == &ep;
     detach(ep);  // what the ends of its receives call may make another one
     if (ep.failure() == UCS_OK)

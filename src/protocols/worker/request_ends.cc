@@ -50,33 +50,33 @@ void WorkerCore::finish(Request& request, ucs_status_t status) {
         ep->request_ended();
 }
 
-void WorkerCore::finish_late(Request& request, ucs_status_t status) {
+void WorkerCore::finish_drained(Request& request, ucs_status_t status) {
     Transfer* transfer = request.transfer;
     if (transfer == nullptr || !transfer->is_busy() || requests_.is_silent())
         return finish(request, status);
     transfer->failed_ep = request.ep;
-    ++request.ep->late;
+    ++request.ep->draining;
     (request.kind == RequestKind::kReceive ? request.ep->receiving : request.ep->outstanding)
         .erase(request);
     request.is_outstanding = false;
     request.ep = nullptr;
     transfer->ending = status;
-    late_.push_back(request);
+    draining_.push_back(request);
 }
 
-void WorkerCore::end_late(Request& request, ucs_status_t status) {
+void WorkerCore::drained(Request& request, ucs_status_t status) {
     if (Endpoint* ep = std::exchange(request.transfer->failed_ep, nullptr)) {
-        --ep->late;
+        --ep->draining;
         ask_slow_work();  // the failure may be told
     }
-    late_.erase(request);
+    draining_.erase(request);
     finish(request, status);
 }
 
-void WorkerCore::drop_late(const Endpoint& ep) {
-    if (ep.late == 0)
+void WorkerCore::detach_draining(const Endpoint& ep) {
+    if (ep.draining == 0)
         return;
-    for (Request* request = late_.front(); request != nullptr;
+    for (Request* request = draining_.front(); request != nullptr;
          request = RequestList::next(*request))
         if (request->transfer->failed_ep == &ep)
             request->transfer->failed_ep = nullptr;

@@ -38,7 +38,7 @@ class Waiting {
     Waiter& wake_up(std::uint64_t arming);
     /// Progress, unless other threads sleep and nothing has come.
     unsigned progress_for(const Waiter& me) { return protocol_.progress_for(me); }
-    /// Progress of a worker that threads sleep on.
+    /// Progress of a worker that is armed, or that threads sleep on.
     unsigned progress();
     /// The calling thread sleeps next. UCS_ERR_BUSY: there is something to progress.
     ucs_status_t fall_asleep(Waiter& me, std::uint64_t* arming_p);

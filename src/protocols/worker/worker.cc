@@ -149,8 +149,8 @@ Worker::~Worker() {
         ep.closing().say_reset(true);
         ep.fail(UCS_ERR_CANCELED);
     });
-    while (Request* request = late_.front())
-        end_late(*request, UCS_ERR_CANCELED);
+    while (Request* request = draining_.front())
+        drained(*request, UCS_ERR_CANCELED);
     matches_.clear();
     requests_.clear();
     own_peers_.clear();

@@ -52,8 +52,8 @@ class alignas(128) Worker : public WorkerCore {
     void set_watched(bool is_watched) { attention_.set_watched(is_watched); }
     /// There is something to progress, or to poll.
     bool has_work() const { return attention_.has_slow_work() || requests_.has_completions(); }
-    /// The next call of progress looks at the clock. The time of the next look, in nanoseconds;
-    /// UINT64_MAX: none.
+    /// Makes the next call of progress look at the clock. Returns the time of the next look in
+    /// nanoseconds; UINT64_MAX: there is no endpoint.
     std::uint64_t look_at_clock_next();
 
   private:

@@ -2,7 +2,7 @@
 // The core of a worker: the state that its parts share, and the end of every request.
 //
 //     Worker (worker.hpp): progress, waiting
-//       |-- PeerTable, Receiver, DeviceTags     know the core, and each other by it
+//       |-- PeerTable, Receiver, DeviceTags     hold the core, and reach each other through it
 //       '-- WorkerCore                          rails, requests, name spaces, counters, lock
 //
 // Parts hold a WorkerCore&, and include the headers of those other parts that they call.
@@ -67,7 +67,7 @@ class WorkerCore : public tw_worker {
     /// A callback of this worker is running, in the calling thread.
     bool is_in_progress() const { return attention_.is_in_progress(); }
     void ask_slow_work() { attention_.ask_slow_work(); }
-    /// The program may go on: an operation that it had to repeat is possible now.
+    /// An operation that the program had to repeat is possible now.
     void count_event() { attention_.count_events(); }
     /// The number of events that the program may have seen: it grows when an operation ends, a
     /// message comes that nobody waits for, or an endpoint fails.
@@ -78,21 +78,22 @@ class WorkerCore : public tw_worker {
 
     // ---- Ends of requests (request_ends.cc)
 
-    /// It has gone, or has matched, and ends later: in the endpoint's list of such.
+    /// Adds a request that was sent, or that matched, and completes later to the endpoint's
+    /// `outstanding` or `receiving`.
     void set_outstanding(Request& request, Endpoint& ep);
     /// The operation has ended.
     void finish(Request& request, ucs_status_t status);
-    /// As finish(), once no device moves data of it: whatever the transport, reads and writes that
-    /// did not end with their lane are waited for, so that the program gets its buffer back unused.
-    /// The failure of the endpoint is told after that.
-    void finish_late(Request& request, ucs_status_t status);
-    void end_late(Request& request, ucs_status_t status);
-    /// The endpoint goes: requests of it that end late do not come back to it.
-    void drop_late(const Endpoint& ep);
+    /// As finish(), after the reads and writes that outlive their lane: no device uses the buffer
+    /// that the program gets back. The failure of the endpoint is reported after that.
+    void finish_drained(Request& request, ucs_status_t status);
+    /// The last read or write of such a request has ended.
+    void drained(Request& request, ucs_status_t status);
+    /// The endpoint is destroyed: requests that drain no longer refer to it.
+    void detach_draining(const Endpoint& ep);
     /// A region of the cache for what is sent or received; nullptr: none, or a list. (memory.cc)
     CachedRegion* cache_region(const Request& request, std::size_t domain, RegUse use);
 
-    // ---- Messages that are dropped; UCS_OK, false
+    // ---- Messages that are dropped: counted and logged. UCS_OK, or false
 
     /// It is malformed, or cannot come now.
     ucs_status_t garbage(const char* what, std::size_t length);
@@ -118,7 +119,7 @@ class WorkerCore : public tw_worker {
     IdTable<Endpoint> endpoints_;
     MatchTable matches_{*this, options()};
     RequestTable requests_{*this, attention_};
-    RequestList late_;  // of endpoints that are gone; devices still move data of theirs
+    RequestList draining_;  // of failed endpoints; a device still moves their data
     WorkerCounters counters_;
     PeerTable& peers_;
     Receiver& receiver_;

@@ -60,9 +60,9 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
      "receives not posted to a device: a peer on another transport could match them"},
     {WorkerCounter::kTagKeptFull, "tag_kept_full", "receives",
      "receives not posted to a device: its list was full"},
-    {WorkerCounter::kHeldData, "held_data", "times",
+    {WorkerCounter::kPausedEager, "paused_eager", "times",
      "requests to a peer to send no data of rendezvous"},
-    {WorkerCounter::kHeld, "held", "times", "requests to a peer to send nothing"},
+    {WorkerCounter::kPaused, "paused", "times", "requests to a peer to send nothing"},
     {WorkerCounter::kOrphansDropped, "orphans_dropped", "messages",
      "complete messages of peers that are gone, dropped to stay within TAGWIRE_UNEXPECTED_BYTES "
      "and TAGWIRE_UNEXPECTED_MAX"},

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "protocols/eager/receiver.hpp"
-#include "protocols/match/arrival.hpp"
 #include "protocols/transfer/stripe.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/peer_table.hpp"

@@ -131,9 +131,4 @@ ucs_status_t MessageEp::post_signal() {
     return post(request, true);
 }
 
-Prefix MessageEp::prefix(MessageKind kind, std::uint8_t value, std::uint8_t padding) {
-    told = released;
-    return {IBV_TMH_NO_TAG, kind, value, padding, htobe32(released)};
-}
-
 }  // namespace tagwire::ib

@@ -81,7 +81,11 @@ class MessageEp : public uct::BaseEp {
     /// The same where nobody waits: its completion is that of all before it.
     ucs_status_t post_signal();
     /// The head of a message without a tag; it tells the peer what was released.
-    Prefix prefix(MessageKind kind, std::uint8_t value, std::uint8_t padding);
+    [[gnu::always_inline]] Prefix prefix(MessageKind kind, std::uint8_t value,
+                                         std::uint8_t padding) {
+        told = released;
+        return {IBV_TMH_NO_TAG, kind, value, padding, htobe32(released)};
+    }
 
     // ---- Ends
     /// Its requests have ended, whatever became of them.

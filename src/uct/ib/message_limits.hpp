@@ -3,7 +3,6 @@
 // that matches tags, and the capabilities that follow from both.
 //
 //   choose_matching() -> fit_depths() -> set() -> take_inline() -> query()
-//                                         ^ again after match_by_software()
 //
 // Threads: none at set-up; constant afterwards.
 #pragma once

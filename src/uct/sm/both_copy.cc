@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kWordsKept = kRndvCount / 2;
 /// The number of times the end of a copy looks for the end of a chunk; each time others may run.
 constexpr unsigned kLeavingSpins = 1'000'000;
+constexpr unsigned kSpinsPerLook = 256;  // at the owner's life
 
 }  // namespace
 
@@ -121,7 +122,7 @@ bool BothCopy::await_left(const Op& op) {
     for (unsigned i = 0; i < kLeavingSpins; ++i) {
         if (has_left(op))
             return true;
-        if (!op.owner->is_alive())
+        if (i % kSpinsPerLook == 0 && !op.owner->is_alive())
             break;
         ::sched_yield();
     }

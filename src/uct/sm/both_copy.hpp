@@ -15,9 +15,10 @@
 //     +--> kLeaving --- the owner's chunks are done ---> alone, by messages, or with an error
 //
 // Invariants
-//  (1) The reader waits for nobody: it reads the chunks that the owner does not claim. It asks only
-//      an owner that polls.
-//  (2) The copy ends, however it does, only when no chunk is being written any more.
+//  (1) The reader waits for nobody: it reads the chunks that the owner does not claim. A get asks
+//      only an owner that polls.
+//  (2) The copy ends only when no chunk is being written any more; when its link fails, a receive
+//      ends at once.
 #pragma once
 
 #include <algorithm>

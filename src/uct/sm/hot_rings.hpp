@@ -21,6 +21,9 @@ class HotRings {
 
     /// Those that are polled.
     [[nodiscard]] const ucs::ReserveVector<Link*>& hot() const { return hot_; }
+    [[nodiscard]] bool has_bell() const {
+        return bell_->summary.load(std::memory_order_relaxed) != 0;
+    }
     /// Calls `wake(bit)` for each bit of the bell that was rung.
     template <class Wake>
     void answer_bell(Wake&& wake) {

@@ -69,8 +69,7 @@ bool Rendezvous::deliver_request(Link& link, Control control) {
     }
     void* header = in_seg ? link.rx_segment->buffer(body.seg)
                           : link.rx.body() + offsetof(RndvRequestBody, header);
-    if (PostedEntry* entry = iface_.tags.consume(body.tag)) {
-        iface_.tags.complete_rndv(*entry, body.tag, header, header_bytes);
+    if (iface_.tags.give_rndv(body.tag, header, header_bytes)) {
         if (in_seg)
             link.rx_segment->returns.give_back(body.seg);
         return true;

@@ -122,6 +122,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs_status_t init(const uct_iface_params_t& params);
 
     // sm_progress.cc
+    void answer_bell();
     void look_although_busy();
     bool deliver(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);

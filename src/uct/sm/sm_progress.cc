@@ -23,12 +23,8 @@ namespace {
 
 unsigned SmIface::progress() {
     ++in_progress_;
-    rings.answer_bell([this](std::uint32_t bit) {
-        const auto& links = connections.links();
-        for (std::size_t i = bit; i < links.size(); i += kBellBits)
-            if (links[i] != nullptr)
-                rings.make_hot(*links[i]);
-    });
+    if (rings.has_bell()) [[unlikely]]
+        answer_bell();
     unsigned count = 0;
     for (std::size_t i = 0; i < rings.hot().size(); ++i)
         count += poll_ring(*rings.hot()[i]);
@@ -44,6 +40,15 @@ unsigned SmIface::progress() {
     if (ends.is_reap_wanted() && in_progress_ == 0) [[unlikely]]
         ends.reap();
     return count;
+}
+
+[[gnu::noinline]] void SmIface::answer_bell() {
+    rings.answer_bell([this](std::uint32_t bit) {
+        const auto& links = connections.links();
+        for (std::size_t i = bit; i < links.size(); i += kBellBits)
+            if (links[i] != nullptr)
+                rings.make_hot(*links[i]);
+    });
 }
 
 // Even under constant load new and dead peers are looked for, rarely.

@@ -80,10 +80,10 @@ bool TagReceives::takes_tags(Link& link) {
     return false;
 }
 
-void TagReceives::complete_rndv(PostedEntry& entry, uct_tag_t tag, const void* header,
-                                unsigned bytes) {
-    iface_.count(SmCounter::kMatched);
-    tags_.complete_rndv(entry, tag, header, bytes);
+bool TagReceives::give_rndv(uct_tag_t tag, const void* header, unsigned bytes) {
+    const bool is_matched = tags_.give_rndv(tag, header, bytes);
+    iface_.count(SmCounter::kMatched, is_matched ? 1 : 0);
+    return is_matched;
 }
 
 void TagReceives::complete(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,

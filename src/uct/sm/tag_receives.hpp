@@ -54,8 +54,9 @@ class TagReceives {
     PostedEntry* consume(uct_tag_t tag) { return tags_.consume(tag); }
     void complete(PostedEntry& entry, uct_tag_t tag, std::uint64_t imm, std::size_t bytes,
                   ucs_status_t status);
-    /// By a rendezvous that the program carries out.
-    void complete_rndv(PostedEntry& entry, uct_tag_t tag, const void* header, unsigned bytes);
+    /// A rendezvous that the program carries out completes the receive that it matches. False:
+    /// there is none.
+    bool give_rndv(uct_tag_t tag, const void* header, unsigned bytes);
 
   private:
     [[gnu::cold]] ucs_status_t refuse_receive(ucs_status_t status) const;

@@ -132,7 +132,7 @@ struct OpState {
     void* result = nullptr;                 // kAtomic
     std::uint32_t result_bytes = 0;
 
-    PostedEntry* entry = nullptr;  // kReceive, from here on
+    PostedEntry* entry = nullptr;  // kReceive; what follows is of long gets, too
     const std::byte* direct = nullptr;
     std::uint64_t tag = 0;
     std::uint64_t length = 0;  // of the message; the buffer may be shorter

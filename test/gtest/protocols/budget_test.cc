@@ -142,7 +142,7 @@ TEST_F(MsgBudget, all_peers_together_are_held_back_and_nothing_is_lost) {
         for (std::size_t j = 0; j <= kPeers; ++j)
             node(j).progress();
     }
-    EXPECT_GT(self.counter("held"), 0U);
+    EXPECT_GT(self.counter("paused"), 0U);
     std::uint64_t next[kPeers] = {};
     run_until([&] {
         send_some();

@@ -165,7 +165,7 @@ TEST_F(MsgFloodOfData, another_tag_gets_through_and_everything_is_received_in_or
     send_some();
     ASSERT_EQ(sent_, count_) << "the sender was told to wait";
     run_until([&] { return node(1).counter("rx_unexpected") >= count_; });
-    EXPECT_GT(node(1).counter("held_data"), 0U);
+    EXPECT_GT(node(1).counter("paused_eager"), 0U);
     EXPECT_GT(node(0).counter("tx_rndv"), count_ / 4);
     expect_others(node(0));
     receive_all();
@@ -181,7 +181,7 @@ class MsgFloodOfMore : public MsgFlood {
 TEST_F(MsgFloodOfMore, the_sender_waits_and_nothing_is_lost) {
     run_until([&] {
         send_some();
-        return node(1).counter("held") > 0;
+        return node(1).counter("paused") > 0;
     });
     run_some();
     EXPECT_LT(sent_, count_);

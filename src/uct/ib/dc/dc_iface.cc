@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Set-up of dc, its endpoints, its addresses.
+// Set-up of dc, its addresses.
 #include "uct/ib/dc/dc_iface.hpp"
 
 #include <endian.h>

@@ -187,6 +187,7 @@ void DciPool::describe(const uct::DescribeSink& sink) const {
     sink.number("credits", owner_.limits.options.credits);
     sink.number("dcis_max", options_.dcis);
     sink.number("dcis", dcis_.size());
+    sink.number("qps", dcis_.size() + 1);  // and the DCT
     sink.number("streams_per_dci", streams_);
     sink.number("channels", channels_.size());
     const auto idle = std::ranges::count_if(channels_, [](const auto& channel) {

@@ -55,8 +55,8 @@ class UdQueuePair : public ib::IbIface {
     // The data path's.
     UdOptions options_;
     ReturnAddress own_address_{};
-    ib::OwnedQp qp_{nullptr, nullptr};
     ib::CompletionQueue send_cq_;
+    ib::OwnedQp qp_{nullptr, nullptr};  // goes before the queues that it uses
     std::uint32_t sq_free_ = 0;
     std::uint32_t sq_reserve_ = 1;
     std::uint32_t posted_ = 0;  // requests, of all time
