@@ -52,10 +52,11 @@ complain "refers to a verbs library" \
 
 # In the archive nothing is hidden from the linker: C names carry our prefix, C++ names are ours or
 # are weak copies of templates that every library may carry.
+of='(guard variable|typeinfo( name)?|vtable) for'
 complain "global in the archive, but not in our name space" \
     "$(nm --defined-only --extern-only -C "$static" 2>/dev/null |
         sed -nE 's/^[0-9a-f]+ [TBDRGS] //p' |
-        grep -Ev '^(tagwire_|tw_|((guard variable|typeinfo( name)?|vtable) for )?tagwire::)' ||
+        grep -Ev "^(tagwire_|tw_|($of |non-virtual thunk to )?tagwire::)" ||
         true)"
 
 # Start-up code may do what <iostream> forces on everybody, and nothing else: these are the names

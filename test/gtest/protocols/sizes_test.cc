@@ -80,7 +80,8 @@ TEST_F(MsgSizes, the_library_has_the_version_of_its_headers) {
 }
 
 TEST_F(MsgSizes, a_struct_that_does_not_tell_its_size_is_refused) {
-    expect_each_refused("0, which is not set or not valid", [](std::size_t) { return std::size_t{0}; });
+    expect_each_refused("0, which is not set or not valid",
+                        [](std::size_t) { return std::size_t{0}; });
     expect_each_refused("", [](std::size_t bytes) { return bytes - 1; });
 }
 
