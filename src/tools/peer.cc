@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The peer of a measurement: does what the driver says over the control channel.
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include <uct/api/tagwire_uct.h>
 
+#include "tools/child.hpp"
 #include "tools/failure.hpp"
 #include "tools/pattern.hpp"
 #include "tools/pinning.hpp"
@@ -111,8 +111,8 @@ void serve(Session* session, int own_cpu) {
     }
 }
 
-[[noreturn]] void become_peer(int fd) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void become_peer(int fd, pid_t driver) {
+    die_with(driver);
     const std::string number = std::to_string(fd);
     char name[] = "tagwire";
     char argument[sizeof(kPeerArgument)];
@@ -145,12 +145,13 @@ std::unique_ptr<Channel> start_peer_process() {
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         throw Failure(text("socketpair: %s", std::strerror(errno)));
+    const pid_t driver = getpid();
     const pid_t child = fork();
     if (child < 0)
         throw Failure(text("cannot start the peer process: %s", std::strerror(errno)));
     if (child == 0) {
         const int fd = dup(fds[1]);  // the copy survives exec
-        become_peer(fd);
+        become_peer(fd, driver);
     }
     close(fds[1]);
     return std::make_unique<Channel>(fds[0], child);

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tools/child.hpp"
 #include "tools/failure.hpp"
 #include "tools/stats.hpp"
 
@@ -43,8 +43,8 @@ struct Pipe {
 
 /// The child's part: nothing here allocates.
 [[noreturn]] void become(char* const* arguments, const Pipe& in, const Pipe& out, const Pipe& error,
-                         int failed) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+                         int failed, pid_t parent) {
+    die_with(parent);
     dup2(in.read_end, STDIN_FILENO);
     dup2(out.write_end, STDOUT_FILENO);
     dup2(error.write_end, STDERR_FILENO);
@@ -76,11 +76,12 @@ Program::Program(const std::vector<std::string>& command, std::string input)
     for (std::string& argument : copies)
         arguments.push_back(argument.data());
     arguments.push_back(nullptr);
+    const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ < 0)
         throw Failure(text("cannot start %s: %s", name_.c_str(), std::strerror(errno)));
     if (pid_ == 0)
-        become(arguments.data(), in, out, error, failed.write_end);
+        become(arguments.data(), in, out, error, failed.write_end, parent);
     Pipe::close_end(&failed.write_end);
     int reason = 0;
     if (read(failed.read_end, &reason, sizeof reason) == sizeof reason) {

@@ -3,7 +3,6 @@
 // side knows what has to come; the driver then says whether there is another round.
 #include "tools/soak.hpp"
 
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <memory>
 #include <random>
 
+#include "tools/child.hpp"
 #include "tools/failure.hpp"
 #include "tools/msg_link.hpp"
 #include "tools/pattern.hpp"
@@ -32,6 +32,7 @@ std::unique_ptr<Channel> start_other_side(std::uint64_t seed, const Setup& setup
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         throw Failure(text("socketpair: %s", std::strerror(errno)));
+    const pid_t driver = getpid();
     const pid_t child = fork();
     if (child < 0)
         throw Failure(text("cannot start the other process: %s", std::strerror(errno)));
@@ -39,7 +40,7 @@ std::unique_ptr<Channel> start_other_side(std::uint64_t seed, const Setup& setup
         close(fds[1]);
         return std::make_unique<Channel>(fds[0], child);
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    die_with(driver);
     close(fds[0]);
     Channel channel(fds[1]);
     int status = 0;
