@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The `tagwire` command. Exit status: 0 success, 1 failure, 2 wrong usage; `tagwire run` and
 // `tagwire vhca run` that of the program which they start.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -18,6 +21,14 @@
 namespace {
 
 using namespace tagwire::tools;
+
+/// Keeps descriptors that this process opens apart from the standard streams where a caller has
+/// closed these. Reading or writing them still fails, as it would have.
+void fill_standard_descriptors() {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (fcntl(fd, F_GETFD) < 0)
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest that is free
+}
 
 /// This program, for those that are started.
 std::string own_file() {
@@ -56,6 +67,7 @@ int run(int argc, char** argv, std::string* asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    fill_standard_descriptors();
     if (const std::optional<int> status = run_if_peer_process(argc, argv))
         return *status;
     std::string asked = "tagwire";
