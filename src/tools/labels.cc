@@ -18,36 +18,30 @@ constexpr std::size_t kLineMax = 64 << 10;  // a longer one is printed in pieces
 
 }  // namespace
 
-Labels::Labels(std::uint64_t ranks) {
-    for (std::uint64_t rank = 0; rank < ranks; ++rank) {
-        for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
-            int fds[2];
-            if (pipe2(fds, O_CLOEXEC) != 0)
-                throw Failure(text("pipe: %s", std::strerror(errno)));
-            fcntl(fds[0], F_SETFL, O_NONBLOCK);
-            streams_.push_back({rank, target, fds[0], fds[1], ""});
-        }
-    }
-}
-
 Labels::~Labels() {
-    for (const Stream& stream : streams_) {
+    for (const Stream& stream : streams_)
         if (stream.reader >= 0)
             close(stream.reader);
-        if (stream.writer >= 0)
-            close(stream.writer);
+}
+
+/// Returns the end for writing.
+int Labels::add(std::uint64_t rank, int target) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        throw Failure(text("pipe: %s", std::strerror(errno)));
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    streams_.push_back({rank, target, fds[0], false, ""});
+    return fds[1];
+}
+
+RankOutput Labels::open(std::uint64_t rank) {
+    const int out = add(rank, STDOUT_FILENO);
+    try {
+        return {out, add(rank, STDERR_FILENO)};
+    } catch (const Failure&) {
+        close(out);
+        throw;
     }
-}
-
-void Labels::redirect(RankCommand* command) const {
-    for (const Stream& stream : streams_)
-        (stream.target == STDOUT_FILENO ? command->output : command->error)
-            .push_back(stream.writer);
-}
-
-void Labels::close_writers() {
-    for (Stream& stream : streams_)
-        close(std::exchange(stream.writer, -1));
 }
 
 void Labels::add_to(std::vector<pollfd>* polled) const {
@@ -66,8 +60,10 @@ void Labels::drain() {
     for (Stream& stream : streams_) {
         while (read_some(&stream)) {
         }
-        if (!stream.line.empty())
-            print(&stream, stream.line.size());
+        if (stream.line.empty() && !stream.is_within_line)
+            continue;
+        stream.line += '\n';
+        print(&stream, stream.line.size());
     }
 }
 
@@ -91,9 +87,9 @@ bool Labels::read_some(Stream* stream) {
 
 /// In one piece, so that lines of ranks do not mix.
 void Labels::print(Stream* stream, std::size_t length) {
-    std::string line = text("[%zu] ", stream->rank) + stream->line.substr(0, length);
-    if (line.back() != '\n')
-        line += '\n';
+    const std::string line = (stream->is_within_line ? "" : text("[%zu] ", stream->rank)) +
+                             stream->line.substr(0, length);
+    stream->is_within_line = line.back() != '\n';
     stream->line.erase(0, length);
     std::FILE* const out = stream->target == STDOUT_FILENO ? stdout : stderr;
     std::fwrite(line.data(), 1, line.size(), out);

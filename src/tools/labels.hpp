@@ -15,33 +15,33 @@ namespace tagwire::tools {
 
 class Labels {
   public:
-    /// Throws Failure.
-    explicit Labels(std::uint64_t ranks);
+    Labels() = default;
     ~Labels();
     Labels(const Labels&) = delete;
     Labels& operator=(const Labels&) = delete;
 
-    /// Gives the ranks their ends of the pipes, which are open until close_writers().
-    void redirect(RankCommand* command) const;
-    void close_writers();
+    /// Makes the pipes of a rank, whose ends for writing the caller closes. Throws Failure.
+    RankOutput open(std::uint64_t rank);
 
     /// The pipes that may have something, in the order in which forward() expects them.
     void add_to(std::vector<pollfd>* polled) const;
     /// `polled`: filled by add_to(), perhaps behind others.
     void forward(const std::vector<pollfd>& polled);
-    /// Prints what is there, with lines that have no end yet.
+    /// Prints what is there, and ends lines that have no end yet.
     void drain();
 
   private:
     struct Stream {
         std::size_t rank;
         int target;  // standard output or error
-        int reader = -1, writer = -1;
+        int reader = -1;
+        bool is_within_line = false;  // a part of the line is printed
         std::string line;
     };
 
     /// False: nothing more for now.
     static bool read_some(Stream* stream);
+    int add(std::uint64_t rank, int target);
     static void print(Stream* stream, std::size_t length);
 
     std::vector<Stream> streams_;

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "tools/failure.hpp"
 #include "tools/labels.hpp"
@@ -66,13 +66,22 @@ class SignalQueue {
     int fd_;
 };
 
+/// Raises the limit of descriptors to the highest that is allowed. Returns what it was.
+rlimit raise_descriptors() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit raised{limit.rlim_max, limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &raised);
+    return limit;
+}
+
 class Launch {
   public:
     explicit Launch(const LaunchArguments& arguments) : arguments_(arguments), signals_(blocked_) {
-        // Orphans of the ranks become children of this process, which ends them.
+        // Orphans of the ranks become children of this process, which reaps and ends them.
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         if (arguments.labels)
-            labels_.emplace(arguments.ranks);
+            labels_.emplace();
     }
 
     int run() {
@@ -82,18 +91,18 @@ class Launch {
         command.keeps_input = false;
         if (arguments_.binds)
             command.cpus = allowed_cpus();
-        if (labels_)
-            labels_->redirect(&command);
+        if (labels_) {
+            command.descriptors = raise_descriptors();  // two pipes for each rank
+            command.open_output = [this](std::uint64_t rank) { return labels_->open(rank); };
+        }
         place_.set();
         if (arguments_.transports)
             setenv("TAGWIRE_TRANSPORTS", arguments_.transports->c_str(), 1);
         if (const int reason = ranks_.start(arguments_.ranks, command, blocked_))
             return refuse(reason);
-        if (labels_)
-            labels_->close_writers();
         while (ranks_.running() > 0)
             wait_once();
-        end_orphans();
+        ranks_.end_orphans();
         if (labels_)
             labels_->drain();
         return status();
@@ -117,8 +126,10 @@ class Launch {
             take(*info);
         ranks_.collect();
         note_failure();
-        if (ending_since_ns_ != 0 && now_ns() - ending_since_ns_ > kEndGraceNs)
+        if (ending_since_ns_ != 0 && now_ns() - ending_since_ns_ > kEndGraceNs) {
             ranks_.kill_all();
+            note_failure();
+        }
     }
 
     void take(const signalfd_siginfo& info) {
@@ -142,25 +153,10 @@ class Launch {
                 ? text("was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)))
                 : text("ended with status %d", WEXITSTATUS(status));
         std::fprintf(stderr, "tagwire: rank %zu %s%s\n", rank, how.c_str(),
-                     ranks_.running() > 0 ? "; the others are told to end" : "");
+                     ranks_.running() > 0 ? "; sending SIGTERM to the other ranks" : "");
         ranks_.signal_all(SIGTERM);
         if (ending_since_ns_ == 0)
             ending_since_ns_ = now_ns();
-    }
-
-    /// Kills processes that ranks have started and left.
-    static void end_orphans() {
-        const std::string pid = std::to_string(getpid());
-        for (;;) {
-            std::ifstream children("/proc/self/task/" + pid + "/children");
-            pid_t child = 0;
-            if (!(children >> child))
-                return;
-            do {
-                kill(child, SIGKILL);
-                waitpid(child, nullptr, 0);
-            } while (children >> child);
-        }
     }
 
     int status() const {
@@ -184,12 +180,10 @@ class Launch {
 
 int run_launch(const LaunchArguments& arguments) {
     if (arguments.command.empty())
-        throw UsageError("name the program to start: tagwire run -n 4 PROGRAM ARGS");
+        throw UsageError("no program given: tagwire run -n 4 PROGRAM [ARGS]");
     if (arguments.command.front().starts_with('-')) {
-        throw UsageError(
-            text("'%s' is no option of tagwire run; options of the program stand "
-                 "behind its name",
-                 arguments.command.front().c_str()));
+        throw UsageError(text("unknown option '%s'; options for the program go after its name",
+                              arguments.command.front().c_str()));
     }
     if (arguments.transports)
         check_transports(*arguments.transports);

@@ -21,10 +21,10 @@ struct LaunchArguments {
 };
 
 /// Returns the exit status: 0, that of the first rank that failed (128 + signal when one ended it),
-/// 127 or 126 when the program cannot be started. When a rank fails the others are told to end by
-/// SIGTERM and killed after a few seconds. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2
-/// are passed on. Nothing that the ranks have started is left behind. Throws UsageError and
-/// Failure.
+/// 127 or 126 when the program cannot be started. When a rank fails the others get SIGTERM, and
+/// SIGKILL after a few seconds. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on
+/// unless they were ignored. Nothing that the ranks have started is left behind, processes of other
+/// users apart. Throws UsageError and Failure.
 int run_launch(const LaunchArguments& arguments);
 
 }  // namespace tagwire::tools

@@ -38,7 +38,8 @@ void wait_for(LocalRanks* ranks, const BlockedSignals& blocked) {
     while (ranks->running() > 0) {
         const int signal = next_signal(blocked);
         if (signal != SIGCHLD)
-            throw Failure(text("ended by signal %d", signal));
+            throw Failure(text("stopped by signal %d (%s): all ranks were killed", signal,
+                               strsignal(signal)));
         ranks->collect();
         if (ranks->first_failure() && failed_at_ns == 0)
             failed_at_ns = now_ns();

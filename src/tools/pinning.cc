@@ -23,12 +23,16 @@ std::vector<int> allowed_cpus() {
     return cpus;
 }
 
-void pin_to(int cpu) {
+int try_pin_to(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(static_cast<unsigned>(cpu), &set);
-    if (sched_setaffinity(0, sizeof(set), &set) != 0)
-        throw Failure(text("cannot run on cpu %d: %s", cpu, std::strerror(errno)));
+    return sched_setaffinity(0, sizeof(set), &set) == 0 ? 0 : errno;
+}
+
+void pin_to(int cpu) {
+    if (const int reason = try_pin_to(cpu))
+        throw Failure(text("cannot run on cpu %d: %s", cpu, std::strerror(reason)));
 }
 
 KeptCpus::KeptCpus() {

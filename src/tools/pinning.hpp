@@ -11,7 +11,10 @@ namespace tagwire::tools {
 /// The CPUs that this process may use, ascending.
 std::vector<int> allowed_cpus();
 
-/// Moves the calling thread to one CPU. Throws Failure when the kernel refuses.
+/// Moves the calling thread to one CPU. Returns 0 or an errno.
+int try_pin_to(int cpu);
+
+/// The same. Throws Failure when the kernel refuses.
 void pin_to(int cpu);
 
 /// Whatever the calling thread is pinned to meanwhile, in the end it has its CPUs back.

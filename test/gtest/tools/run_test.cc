@@ -102,7 +102,7 @@ TEST(Run, first_rank_that_fails_ends_the_others_and_gives_the_status) {
     const Finished finished =
         tagwire(run_of({"-n", "3"}, "test $TAGWIRE_RANK = 1 && exit 7; exec sleep 1000"));
     EXPECT_EQ(finished.status, 7);
-    EXPECT_NE(finished.error.find("rank 1 ended with status 7; the others are told to end"),
+    EXPECT_NE(finished.error.find("rank 1 ended with status 7; sending SIGTERM to the other ranks"),
               std::string::npos)
         << finished.error;
 }
@@ -156,6 +156,85 @@ TEST(Run, processes_that_ranks_leave_behind_are_ended) {
     EXPECT_TRUE(ends(std::stoi(finished.out)));
 }
 
+/// Runs a script of sh in which $tagwire is the command.
+Finished shell(const std::string& script) {
+    const char* const command = std::getenv("TAGWIRE_TEST_COMMAND");
+    const Setting setting("tagwire", command != nullptr ? command : "");
+    const Setting sh("TAGWIRE_TEST_SH", "/bin/sh");
+    return Command("TAGWIRE_TEST_SH", {"-c", script}).wait();
+}
+
+TEST(Run, job_that_had_to_be_killed_has_failed) {
+    Command command("TAGWIRE_TEST_COMMAND",
+                    run_of({"-n", "2"}, "trap '' TERM; echo ready; while :; do sleep 0.01; done"));
+    command.read_line();
+    command.read_line();
+    kill(command.pid(), SIGTERM);
+    const Finished finished = command.wait();
+    EXPECT_EQ(finished.status, 128 + SIGKILL);
+    EXPECT_NE(finished.error.find("was ended by signal 9"), std::string::npos) << finished.error;
+}
+
+TEST(Run, signals_that_were_ignored_stay_ignored) {
+    const Finished finished =
+        shell("trap '' HUP; exec \"$tagwire\" run -n 1 sh -c 'kill -HUP $PPID; sleep 0.3; exit 3'");
+    EXPECT_EQ(finished.status, 3) << finished.error;
+}
+
+TEST(Run, status_is_known_where_sigchld_was_ignored) {
+    signal(SIGCHLD, SIG_IGN);
+    Command command("TAGWIRE_TEST_COMMAND", run_of({"-n", "2"}, "exit 5"));
+    signal(SIGCHLD, SIG_DFL);
+    EXPECT_EQ(command.wait().status, 5);
+}
+
+TEST(Run, children_that_were_there_before_live_on) {
+    const Finished finished = shell(
+        "sleep 1000 >/dev/null 2>&1 & echo $!; exec \"$tagwire\" run -n 1 sh -c "
+        "'sleep 1000 >/dev/null 2>&1 & echo $!'");
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    std::istringstream pids(finished.out);
+    pid_t before = 0, orphan = 0;
+    ASSERT_TRUE(pids >> before >> orphan) << finished.out;
+    EXPECT_EQ(kill(before, SIGKILL), 0);
+    EXPECT_TRUE(ends(orphan));
+}
+
+TEST(Run, orphans_that_end_during_the_job_are_reaped) {
+    const Finished finished = tagwire(
+        run_of({"-n", "1"},
+               "pid=$(sh -c 'sleep 0.1 >/dev/null & echo $!'); i=0; "
+               "while test -d /proc/$pid && test $i -lt 500; do sleep 0.01; i=$((i+1)); done; "
+               "test ! -d /proc/$pid"));
+    EXPECT_EQ(finished.status, 0) << finished.error;
+}
+
+TEST(Run, labels_of_many_ranks_need_no_higher_limit_of_descriptors) {
+    const Finished finished =
+        shell("ulimit -S -n 64; exec \"$tagwire\" run -n 48 --label sh -c 'ulimit -n'");
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_EQ(lines_of(finished.out).size(), 48U);
+    EXPECT_TRUE(lines_of(finished.out).contains("[47] 64")) << finished.out;
+}
+
+TEST(Run, line_that_is_longer_than_a_buffer_stays_one) {
+    const Finished finished = shell(
+        "\"$tagwire\" run -n 1 --label sh -c \"head -c 200000 /dev/zero | tr '\\0' x; "
+        "echo; echo end\" | wc -lc");
+    std::istringstream counts(finished.out);
+    std::size_t lines = 0, bytes = 0;
+    ASSERT_TRUE(counts >> lines >> bytes) << finished.out << finished.error;
+    EXPECT_EQ(lines, 2U);
+    EXPECT_EQ(bytes, 200001U + 4 + 4 + 4);
+}
+
+TEST(Run, streams_that_are_closed_do_not_become_others) {
+    const Finished finished =
+        shell("exec \"$tagwire\" run -n 2 --label sh -c 'echo words >&2' <&- >&-");
+    EXPECT_EQ(finished.status, 0) << finished.error;
+    EXPECT_EQ(lines_of(finished.error), (std::set<std::string>{"[0] words", "[1] words"}));
+}
+
 TEST(Run, wrong_usage_says_what_would_be_right) {
     const struct {
         std::vector<std::string> arguments;
@@ -163,9 +242,11 @@ TEST(Run, wrong_usage_says_what_would_be_right) {
         const char* says;
     } cases[] = {
         {{"run"}, 2, "--ranks is required"},
-        {{"run", "-n", "2"}, 2, "name the program to start"},
+        {{"run", "-n", "2"}, 2, "no program given: tagwire run -n 4 PROGRAM [ARGS]"},
         {{"run", "-n", "0", "true"}, 2, "1 to 1024"},
-        {{"run", "-n", "2", "--bogus", "true"}, 2, "'--bogus' is no option of tagwire run"},
+        {{"run", "-n", "2", "--bogus", "true"},
+         2,
+         "unknown option '--bogus'; options for the program go"},
         {{"run", "-n", "2", "--tl", "pigeon", "true"}, 2, "--tl: no transport 'pigeon'"},
         {{"run", "-n", "2", "/nowhere/program"}, 127, "cannot start /nowhere/program: No such"},
         {{"run", "-n", "2", "/"}, 126, "cannot start /: Permission denied"},
