@@ -92,7 +92,7 @@ double CachelineFloor::block() {
         BatchTimer timer(2);
         ping_pong(variant, kBlockRoundTrips / kVariants, side_ == Side::kDriver ? &timer : nullptr);
         if (side_ == Side::kDriver) {
-            const double value = median(timer.samples());
+            const double value = timer.samples().median();
             lowest = lowest == 0 ? value : std::min(lowest, value);
         }
     }

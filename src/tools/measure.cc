@@ -51,10 +51,9 @@ void in_threads(std::size_t count, Body body) {
 Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor* floor,
                           const OnProgress& on_progress) {
     const bool driver = side == Side::kDriver;
-    BatchTimer all(2);
-    all.reserve(job.iterations / BatchTimer::kBatch + 1);
-    std::vector<double> floors;
-    std::vector<double> differences;
+    BatchTimer timer(2);  // of one block
+    timer.samples().reserve(kBlockRoundTrips / BatchTimer::kBatch);
+    Samples all, floors, differences;
     Measurement result;
     result.iterations = job.iterations;
     test.run(job.warmup, nullptr);
@@ -65,23 +64,24 @@ Measurement run_ping_pong(Side side, Test& test, const Job& job, CachelineFloor*
         const double floor_ns = floor != nullptr ? floor->block() : 0;
         result.floor_seconds += seconds_since(begin);
         const std::uint64_t begin_of_test = now_ns();
-        const std::size_t first = all.samples().size();
-        test.run(block, driver ? &all : nullptr);
+        timer.samples().clear();
+        test.run(block, driver ? &timer : nullptr);
         result.seconds += seconds_since(begin_of_test);
         done += block;
+        for (const double sample : timer.samples().kept())
+            all.add(sample);
         if (driver && floor != nullptr) {
-            const auto samples = all.samples().begin() + static_cast<std::ptrdiff_t>(first);
-            floors.push_back(floor_ns);
-            differences.push_back(median({samples, all.samples().end()}) - floor_ns);
+            floors.add(floor_ns);
+            differences.add(timer.samples().median() - floor_ns);
         }
         report(on_progress, done, job.iterations);
     }
     result.floor_seconds /= static_cast<double>(std::max<std::uint64_t>(blocks, 1));
     if (driver) {
-        result.latency_ns = summarize(&all.samples());
+        result.latency_ns = all.summary();
         if (floor != nullptr) {
-            result.floor_ns = median(floors);
-            result.above_floor_ns = median(differences);
+            result.floor_ns = floors.median();
+            result.above_floor_ns = differences.median();
         }
     }
     return result;
@@ -102,7 +102,7 @@ Measurement run_fetch(Side side, Test& test, const Job& job, const OnProgress& o
         report(on_progress, done, job.iterations);
     }
     result.seconds = seconds_since(start);
-    result.latency_ns = summarize(&all.samples());
+    result.latency_ns = all.samples().summary();
     return result;
 }
 
@@ -150,7 +150,7 @@ std::vector<VariantMeasurement> run_cacheline(Side side, CachelineFloor& floor, 
         Measurement measurement;
         measurement.iterations = job.iterations;
         measurement.seconds = seconds;
-        measurement.latency_ns = summarize(&timers[i].samples());
+        measurement.latency_ns = timers[i].samples().summary();
         measurement.floor_ns = measurement.latency_ns->p50;
         results.push_back({&CachelineFloor::kAll[i], measurement});
     }
@@ -173,7 +173,7 @@ Measurement run_memcpy(const SharedMapping& source, const Job& job) {
     Measurement result;
     result.iterations = job.iterations;
     result.seconds = seconds_since(start);
-    result.latency_ns = summarize(&timer.samples());
+    result.latency_ns = timer.samples().summary();
     result.bytes_per_s = static_cast<double>(job.size * job.iterations) / result.seconds;
     if (job.validate) {
         result.errors =
@@ -204,7 +204,7 @@ Measurement run_chase(const Job& job) {
     Measurement result;
     result.iterations = job.iterations;
     result.seconds = seconds_since(start);
-    result.latency_ns = summarize(&timer.samples());
+    result.latency_ns = timer.samples().summary();
     return result;
 }
 

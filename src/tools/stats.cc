@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace tagwire::tools {
 
@@ -27,6 +28,30 @@ double median(std::vector<double> samples) {
     std::sort(samples.begin(), samples.end());
     const std::size_t middle = samples.size() / 2;
     return samples.size() % 2 == 1 ? samples[middle] : (samples[middle - 1] + samples[middle]) / 2;
+}
+
+void Samples::clear() {
+    std::vector<double> kept = std::move(kept_);
+    kept.clear();
+    *this = Samples();
+    kept_ = std::move(kept);
+}
+
+LatencySummary Samples::summary() const {
+    std::vector<double> sorted = kept_;
+    LatencySummary summary = summarize(&sorted);
+    summary.min = min_;
+    summary.max = max_;
+    summary.mean = sum_ / static_cast<double>(count_);
+    return summary;
+}
+
+/// Every second one stays, the first among them: the next that is kept follows at the new stride.
+void Samples::thin() {
+    for (std::size_t i = 0; i < kept_.size() / 2; ++i)
+        kept_[i] = kept_[2 * i];
+    kept_.resize(kept_.size() / 2);
+    stride_ *= 2;
 }
 
 }  // namespace tagwire::tools

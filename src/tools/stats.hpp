@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace tagwire::tools {
@@ -22,6 +24,50 @@ LatencySummary summarize(std::vector<double>* samples);
 
 /// Middle value, or the mean of the two middle ones. `samples` must not be empty.
 double median(std::vector<double> samples);
+
+/// The samples of a measurement of any length in bounded memory: all of them count for minimum,
+/// maximum and mean, an evenly spaced part (each, every 2nd, every 4th ...) for the percentiles.
+class Samples {
+  public:
+    static constexpr std::size_t kKeptMax = std::size_t{1} << 18;
+
+    void reserve(std::uint64_t count) {
+        kept_.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(count, kKeptMax)));
+    }
+
+    /// True: half of those kept were dropped, which has taken a while.
+    bool add(double sample) {
+        min_ = std::min(min_, sample);
+        max_ = std::max(max_, sample);
+        sum_ += sample;
+        if ((count_++ & (stride_ - 1)) != 0)
+            return false;
+        kept_.push_back(sample);
+        if (kept_.size() < kKeptMax) [[likely]]
+            return false;
+        thin();
+        return true;
+    }
+
+    /// Keeps the memory.
+    void clear();
+
+    std::uint64_t count() const { return count_; }
+    const std::vector<double>& kept() const { return kept_; }
+    /// There must be a sample.
+    LatencySummary summary() const;
+    double median() const { return tools::median(kept_); }
+
+  private:
+    void thin();
+
+    std::vector<double> kept_;
+    std::uint64_t count_ = 0;
+    std::uint64_t stride_ = 1;  // a power of two
+    double min_ = std::numeric_limits<double>::infinity();
+    double max_ = -std::numeric_limits<double>::infinity();
+    double sum_ = 0;
+};
 
 inline std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -42,16 +88,15 @@ class BatchTimer {
 
     void batch_done(std::uint64_t operations) {
         const std::uint64_t now = now_ns();
-        samples_.push_back(static_cast<double>(now - last_) /
-                           (static_cast<double>(operations) * per_operation_));
-        last_ = now;
+        const bool took_time = samples_.add(static_cast<double>(now - last_) /
+                                            (static_cast<double>(operations) * per_operation_));
+        last_ = took_time ? now_ns() : now;
     }
 
-    void reserve(std::size_t batches) { samples_.reserve(batches); }
-    std::vector<double>& samples() { return samples_; }
+    Samples& samples() { return samples_; }
 
   private:
-    std::vector<double> samples_;
+    Samples samples_;
     double per_operation_;
     std::uint64_t last_ = 0;
 };

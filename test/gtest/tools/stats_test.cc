@@ -42,7 +42,31 @@ TEST(Stats, batches_cover_every_operation_once) {
     ASSERT_EQ(seen.size(), 70U);
     EXPECT_EQ(seen.front(), 5U);
     EXPECT_EQ(seen.back(), 74U);
-    EXPECT_EQ(timer.samples().size(), 3U);  // 32, 32 and 6
+    EXPECT_EQ(timer.samples().count(), 3U);  // 32, 32 and 6
+}
+
+TEST(Stats, long_measurements_keep_an_even_part_of_their_samples) {
+    constexpr std::uint64_t kCount = 5 * Samples::kKeptMax;
+    Samples samples;
+    samples.reserve(kCount);
+    for (std::uint64_t i = 0; i < kCount; ++i)
+        samples.add(static_cast<double>(i % 100'000) + (i == 777'777 ? 1e9 : 0));
+    EXPECT_EQ(samples.count(), kCount);
+    EXPECT_LT(samples.kept().size(), Samples::kKeptMax);
+    EXPECT_GE(samples.kept().size(), Samples::kKeptMax / 2);
+    EXPECT_EQ(samples.kept().capacity(), Samples::kKeptMax);
+    const LatencySummary summary = samples.summary();
+    EXPECT_EQ(summary.min, 0);
+    EXPECT_EQ(summary.max, 1e9 + 77'777);
+    EXPECT_NEAR(summary.p50, 50'000, 2'500);
+    EXPECT_NEAR(summary.p99, 99'000, 200);
+    EXPECT_GT(summary.mean, 40'000);
+    for (std::size_t i = 1; i < 1000; ++i) {
+        EXPECT_EQ(samples.kept()[i] - samples.kept()[i - 1], 8) << i;
+    }
+    samples.clear();
+    EXPECT_EQ(samples.count(), 0U);
+    EXPECT_EQ(samples.kept().capacity(), Samples::kKeptMax);
 }
 
 TEST(Pattern, tells_every_change_of_a_message) {
