@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "tools/failure.hpp"
+#include "tools/json_file.hpp"
 #include "tools/perf.hpp"
 
 namespace tagwire::tools {
@@ -320,6 +321,8 @@ PerfPlan make_plan(const PerfArguments& arguments) {
     plan.files = {arguments.json.value_or(""), arguments.csv.value_or("")};
     if (plan.files.json == "-" && plan.files.csv == "-")
         throw UsageError("--json - with --csv -: standard output takes one of them");
+    if (is_one_file(plan.files.json, plan.files.csv))
+        throw UsageError(text("--json and --csv name the same file, %s", plan.files.csv.c_str()));
     return plan;
 }
 

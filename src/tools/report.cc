@@ -146,8 +146,8 @@ std::atomic<bool> is_json_lost = false;
 void tell_interruption(int number) {
     const char* const words =
         is_json_lost
-            ? "\ntagwire: interrupted: nothing is written, since --json - comes at the end "
-              "(--json FILE and --csv - keep what is measured)\n"
+            ? "\ntagwire: interrupted: no JSON was written: --json - writes only at the end; "
+              "--json FILE writes after each row\n"
         : has_results ? "\ntagwire: interrupted: the rows above are complete\n"
                       : "\ntagwire: interrupted before the first row\n";
     [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, words, std::strlen(words));

@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -90,7 +91,7 @@ ordered_json result_json(const Result& result) {
 using Cells = std::vector<std::pair<std::string, std::string>>;
 
 std::string csv_text(std::string cell) {
-    if (cell.find_first_of(",\"\n") == std::string::npos)
+    if (cell.find_first_of(",\"\r\n") == std::string::npos)
         return cell;
     for (std::size_t at = 0; (at = cell.find('"', at)) != std::string::npos; at += 2)
         cell.insert(at, 1, '"');
@@ -98,7 +99,7 @@ std::string csv_text(std::string cell) {
 }
 
 std::string cell_of(const ordered_json& value) {
-    if (value.is_null())
+    if (value.is_null() || (value.is_number_float() && !std::isfinite(value.get<double>())))
         return "";
     if (value.is_string())
         return csv_text(value.get<std::string>());
@@ -151,7 +152,9 @@ void write_json(const std::string& file, const std::vector<Result>& results) {
                                 {"tagwire", tagwire_version_string()},
                                 {"host", host_json()},
                                 {"results", list}};
-    write_text_file(file, document.dump(2) + "\n");
+    // Names of devices and of the processor may be no UTF-8.
+    write_text_file(file,
+                    document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace tagwire::tools

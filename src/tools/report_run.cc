@@ -205,7 +205,7 @@ void Report::add_relative() {
             best[x] = std::max(best[x], value);
     for (Curve& curve : plot.curves)
         for (auto& [x, value] : curve.points)
-            value *= 100 / best[x];
+            value = best[x] > 0 ? value * 100 / best[x] : 0;
     plot.id += "relative";
     plot.title += ", relative to the best";
     plot.y = {"share of the highest at this size", PlotUnit::kPercent};
@@ -268,7 +268,7 @@ void Report::add_depth() {
         "Ping-pong of tagged messages (match, messaging layer) whose tag is drawn at random among "
         "as many posted receives (expected), or among as many messages that wait without a "
         "receive (unexpected: one peek and one receive for each). Lower is better; a flat line "
-        "does not mind how many there are.",
+        "means that the cost does not depend on their number.",
         sources);
 }
 

@@ -165,6 +165,17 @@ TEST(Plan, standard_output_takes_one_kind_of_results) {
     EXPECT_NE(refusal(arguments).find("standard output takes one of them"), std::string::npos);
 }
 
+TEST(Plan, two_kinds_of_results_do_not_go_to_one_file) {
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.json = "results";
+    arguments.csv = "./results";
+    EXPECT_NE(refusal(arguments).find("name the same file"), std::string::npos);
+    arguments.csv = "results.csv";
+    EXPECT_EQ(make_plan(arguments).files.csv, "results.csv");
+    arguments.json = arguments.csv = "/dev/null";
+    EXPECT_EQ(make_plan(arguments).files.csv, "/dev/null");
+}
+
 TEST(Plan, options_without_meaning_are_refused) {
     PerfArguments arguments = arguments_for("am_lat");
     arguments.window = 2;

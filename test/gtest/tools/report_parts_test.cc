@@ -12,7 +12,9 @@
 
 #include "common/skip.hpp"
 #include "tools/failure.hpp"
+#include "tools/json_file.hpp"
 #include "tools/program.hpp"
+#include "tools/report.hpp"
 #include "tools/report_measure.hpp"
 #include "tools/report_page.hpp"
 #include "tools/report_peers.hpp"
@@ -28,6 +30,40 @@ const std::string kUcx = kUcxHead +
                          "1048576, 100,92.075,96.660,96.660,10345.58,10345.58,10346,10346\n";
 const std::string kFiHead =
     "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n";
+
+std::string content_of(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ResultFiles, values_without_a_number_and_foreign_bytes_are_written) {
+    const std::string path = testing::TempDir() + "results.json";
+    Result result;
+    result.test = "tag_lat";
+    result.device = "caf\xe9\r";
+    result.measured.messages_per_s = std::numeric_limits<double>::infinity();
+    write_json(path, {result});
+    EXPECT_NE(content_of(path).find("\"messages_per_s\": null"), std::string::npos);
+    const std::string line = csv_line(result);
+    EXPECT_NE(line.find("\"caf\xe9\r\""), std::string::npos) << line;
+    EXPECT_EQ(line.find("null"), std::string::npos) << line;
+    std::filesystem::remove(path);
+}
+
+TEST(ResultFiles, file_is_replaced_and_nothing_stays_beside_it) {
+    const std::filesystem::path folder = testing::TempDir() + "result_files";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    const std::string path = folder / "page";
+    check_writable(path);
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+    for (const char* content : {"first", "second"}) {
+        write_text_file(path, content);
+        EXPECT_EQ(content_of(path), content);
+        EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+    }
+    std::filesystem::remove_all(folder);
+}
 
 TEST(ReportPeers, ucx_perftest_is_read_by_size) {
     EXPECT_EQ(parse_ucx(kUcx, Figure::kLatency), (Points{{8, 185}, {1048576, 92075}}));
