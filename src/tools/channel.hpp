@@ -12,6 +12,7 @@
 //     16      payload
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -82,11 +83,20 @@ class Channel {
 /// Throws Failure.
 int connect_to(const std::string& host, std::uint16_t port);
 
-/// A socket that listens on all of this host's addresses.
+/// A secret that a client shows first, where a listener wants one.
+using Token = std::array<std::uint8_t, 16>;
+
+/// Throws Failure.
+Token make_token();
+void show_token(int fd, const Token& token);
+
 class Listener {
   public:
+    /// The addresses that it listens on.
+    enum class Reach { kAllAddresses, kThisHost };
+
     /// 0: any free port. Throws Failure.
-    explicit Listener(std::uint16_t port);
+    explicit Listener(std::uint16_t port, Reach reach = Reach::kAllAddresses);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;
@@ -94,6 +104,8 @@ class Listener {
     std::uint16_t port() const;
     /// Waits for one client. Throws Failure.
     int accept_one() const;
+    /// Waits for a client that shows the token, and sends all others away. Throws Failure.
+    int accept_one(const Token& token) const;
 
   private:
     int fd_;

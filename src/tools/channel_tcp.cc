@@ -5,7 +5,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kListenPatience = 3s;
 constexpr int kConnectTimeoutMs = 5000;
+constexpr timeval kTokenPatience{5, 0};
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 AddressList resolve(const std::string& host, std::uint16_t port) {
@@ -74,15 +77,37 @@ void make_ready(int fd) {
     fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
 }
 
-int listen_on(std::uint16_t port) {
+/// Binds `listener`, which it closes when it fails.
+int listen_at(int listener, const sockaddr* address, socklen_t length, std::uint16_t port) {
+    const int on = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(listener, address, length) != 0 || listen(listener, 1) != 0) {
+        const int error = errno;
+        close(listener);
+        throw Failure(
+            text("--server: cannot listen on port %u: %s", unsigned{port}, std::strerror(error)));
+    }
+    return listener;
+}
+
+int listen_on_loopback(std::uint16_t port) {
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0)
+        throw Failure(text("cannot make a socket: %s", std::strerror(errno)));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    return listen_at(listener, reinterpret_cast<sockaddr*>(&address), sizeof address, port);
+}
+
+int listen_on_all(std::uint16_t port) {
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool v6 = fd >= 0;
     const int listener = v6 ? fd : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0)
         throw Failure(text("--server: cannot make a socket: %s", std::strerror(errno)));
-    const int on = 1;
     const int off = 0;
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_in6 any6{};
     any6.sin6_family = AF_INET6;
     any6.sin6_port = htons(port);
@@ -94,16 +119,34 @@ int listen_on(std::uint16_t port) {
     const sockaddr* address =
         v6 ? reinterpret_cast<sockaddr*>(&any6) : reinterpret_cast<sockaddr*>(&any4);
     const socklen_t length = v6 ? sizeof(any6) : sizeof(any4);
-    if (bind(listener, address, length) != 0 || listen(listener, 1) != 0) {
-        const int error = errno;
-        close(listener);
-        throw Failure(
-            text("--server: cannot listen on port %u: %s", unsigned{port}, std::strerror(error)));
-    }
-    return listener;
+    return listen_at(listener, address, length, port);
+}
+
+/// Whether the client shows the token within a few seconds.
+bool is_shown(int fd, const Token& token) {
+    Token shown{};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kTokenPatience, sizeof kTokenPatience);
+    const ssize_t n = recv(fd, shown.data(), shown.size(), MSG_WAITALL);
+    constexpr timeval kForEver{0, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kForEver, sizeof kForEver);
+    return n == static_cast<ssize_t>(shown.size()) && shown == token;
 }
 
 }  // namespace
+
+Token make_token() {
+    Token token{};
+    if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))
+        throw Failure(text("no random number: %s", std::strerror(errno)));
+    return token;
+}
+
+void show_token(int fd, const Token& token) {
+    // The buffer of a new connection takes it as a whole.
+    const ssize_t n = send(fd, token.data(), token.size(), MSG_NOSIGNAL);
+    if (n != static_cast<ssize_t>(token.size()))
+        throw Failure(text("the peer process ended (%s)", std::strerror(errno)));
+}
 
 int connect_to(const std::string& host, std::uint16_t port) {
     const AddressList list = resolve(host, port);
@@ -128,7 +171,8 @@ int connect_to(const std::string& host, std::uint16_t port) {
              host.c_str(), unsigned{port}, std::strerror(error), unsigned{port}));
 }
 
-Listener::Listener(std::uint16_t port) : fd_(listen_on(port)) {}
+Listener::Listener(std::uint16_t port, Reach reach)
+    : fd_(reach == Reach::kThisHost ? listen_on_loopback(port) : listen_on_all(port)) {}
 
 Listener::~Listener() {
     close(fd_);
@@ -150,6 +194,15 @@ int Listener::accept_one() const {
         throw Failure(text("--server: accept: %s", std::strerror(errno)));
     make_ready(fd);
     return fd;
+}
+
+int Listener::accept_one(const Token& token) const {
+    for (;;) {
+        const int fd = accept_one();
+        if (is_shown(fd, token))
+            return fd;
+        close(fd);
+    }
 }
 
 int accept_one(std::uint16_t port) {

@@ -217,10 +217,38 @@ void run_driver(std::vector<PerfPlan> plans) {
     results.finish();
 }
 
+bool is_within_host(const PerfPlan& plan) {
+    return (plan.test->options & kWithServer) == 0;
+}
+
+/// Ranks 0 and 1 are on two hosts, which some tests cannot be between: rank 0 measures these with a
+/// process of its own.
+int run_within_host(const std::vector<PerfPlan>& plans, std::uint32_t rank) {
+    if (!std::ranges::all_of(plans, is_within_host)) {
+        if (rank > 0)
+            return 2;  // rank 0 says it for all
+        throw UsageError(text(
+            "%s measures within one host, but ranks 0 and 1 are on two: measure it in a command "
+            "of its own",
+            std::ranges::find_if(plans, is_within_host)->test->name));
+    }
+    if (rank == 0)
+        run_driver(plans);
+    return 0;
+}
+
 /// A rank of a job that a launcher has started: the first two measure.
-int run_rank_of_pair(std::vector<PerfPlan> plans, RankPair pair) {
+int run_launched(std::vector<PerfPlan> plans, tagwire::Bootstrap job) {
+    if (plans.front().self) {
+        if (job.rank() == 0)
+            run_self_threads(plans.front());
+        return 0;
+    }
+    const RankPair pair(std::move(job), plans.front().cpus);
     if (pair.rank() > 1)
         return 0;
+    if (!pair.is_on_one_host() && std::ranges::any_of(plans, is_within_host))
+        return run_within_host(plans, pair.rank());
     if (pair.rank() == 1) {
         serve_driver(pair.accept(), pair.own_cpu());
         return 0;
@@ -245,16 +273,15 @@ int run_perf(const std::vector<PerfPlan>& plans) {
     }
     if (plan.test->shape == Shape::kMany)
         return run_many(plan);
-    if (plan.self) {
-        run_self_threads(plan);
-        return 0;
-    }
-    if (plan.host.empty() && (plan.test->options & kWithServer) != 0) {
+    if (plan.host.empty()) {
         tagwire::Bootstrap job;
         if (job.size() > 1)
-            return run_rank_of_pair(plans, RankPair(std::move(job), plan.cpus));
+            return run_launched(plans, std::move(job));
     }
-    run_driver(plans);
+    if (plan.self)
+        run_self_threads(plan);
+    else
+        run_driver(plans);
     return 0;
 }
 

@@ -17,18 +17,26 @@ RankPair::RankPair(tagwire::Bootstrap job, std::vector<int> wanted)
     gethostname(mine.host.data(), mine.host.size() - 1);
     const std::vector<int> cpus = allowed_cpus();
     std::copy_n(cpus.begin(), std::min(cpus.size(), mine.cpus.size()), mine.cpus.begin());
-    if (rank() == 1)
-        mine.port = listener_.emplace(std::uint16_t{0}).port();
     places_ = job_.allgather(mine);
+    Door door;
+    if (rank() == 1) {
+        const auto reach =
+            is_on_one_host() ? Listener::Reach::kThisHost : Listener::Reach::kAllAddresses;
+        door = {listener_.emplace(std::uint16_t{0}, reach).port(), make_token()};
+    }
+    door_ = job_.allgather(door)[1];
 }
 
 std::unique_ptr<Channel> RankPair::connect() const {
     const char* const host = is_on_one_host() ? "127.0.0.1" : places_[1].host.data();
     try {
-        return std::make_unique<Channel>(connect_to(host, places_[1].port));
+        const int fd = connect_to(host, door_.port);
+        auto channel = std::make_unique<Channel>(fd);
+        show_token(fd, door_.token);
+        return channel;
     } catch (const Failure& failure) {
         throw Failure(text("rank 0 does not reach rank 1 on host %s, port %u: %s",
-                           places_[1].host.data(), unsigned{places_[1].port}, failure.what()));
+                           places_[1].host.data(), unsigned{door_.port}, failure.what()));
     }
 }
 
@@ -39,7 +47,7 @@ std::vector<int> RankPair::cpus() const {
 }
 
 std::unique_ptr<Channel> RankPair::accept() const {
-    return std::make_unique<Channel>(listener_->accept_one());
+    return std::make_unique<Channel>(listener_->accept_one(door_.token));
 }
 
 int RankPair::own_cpu() const {

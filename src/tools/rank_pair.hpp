@@ -40,7 +40,11 @@ class RankPair {
     struct Place {
         std::array<char, 256> host{};
         std::array<int, 2> cpus{-1, -1};  // the first two that it may use
-        std::uint16_t port = 0;           // of rank 1
+    };
+    /// Where rank 1 listens, and what rank 0 shows there: others that find the port do not get in.
+    struct Door {
+        std::uint16_t port = 0;
+        Token token{};
     };
 
     bool share_cpus() const { return is_on_one_host() && places_[0].cpus == places_[1].cpus; }
@@ -49,6 +53,7 @@ class RankPair {
     std::vector<int> wanted_;
     std::optional<Listener> listener_;  // of rank 1
     std::vector<Place> places_;
+    Door door_;
 };
 
 }  // namespace tagwire::tools

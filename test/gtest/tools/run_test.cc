@@ -75,6 +75,23 @@ TEST(Run, first_two_ranks_are_the_pair_of_a_measurement) {
     }
 }
 
+TEST(Run, tests_within_a_host_are_measured_once) {
+    const char* const command = std::getenv("TAGWIRE_TEST_COMMAND");
+    ASSERT_NE(command, nullptr);
+    const std::vector<std::string> cases[] = {{"memcpy", "tag_lat"},
+                                              {"cacheline"},
+                                              {"chase"},
+                                              {"tag_rate", "--level", "msg", "--threads", "2"}};
+    for (const std::vector<std::string>& tests : cases) {
+        std::vector<std::string> arguments{"run", "-n", "3", command, "perf"};
+        arguments.insert(arguments.end(), tests.begin(), tests.end());
+        arguments.insert(arguments.end(), {"--iters", "100", "--json", "-"});
+        const Finished finished = tagwire(arguments);
+        EXPECT_EQ(finished.status, 0) << tests[0] << finished.error;
+        EXPECT_TRUE(nlohmann::json::accept(finished.out)) << tests[0] << finished.out;
+    }
+}
+
 TEST(Run, label_stands_before_each_line) {
     const Finished finished =
         tagwire(run_of({"-n", "2", "--label"}, "echo one; echo two; echo three >&2; printf end"));
