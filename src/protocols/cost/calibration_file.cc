@@ -109,7 +109,7 @@ void take_device(const json& device, Content* content) {
     }
 }
 
-Content parse(const std::string& text) {
+Content parse_content(const std::string& text) {
     const json document = json::parse(text, nullptr, false);
     if (document.is_discarded() || !document.is_object())
         return bad("it is no JSON object");
@@ -153,7 +153,7 @@ Content read(const std::string& path) {
         return bad(fmt::format("it has more than {} bytes", kFileBytesMax));
     std::ifstream file(path, std::ios::binary);
     const std::string text(std::istreambuf_iterator<char>(file), {});
-    return file.bad() || !file.is_open() ? bad(std::strerror(errno)) : parse(text);
+    return file.bad() || !file.is_open() ? bad(std::strerror(errno)) : parse_content(text);
 }
 
 /// One device's object in `devices`, which is made when it is not there.

@@ -30,7 +30,7 @@ constexpr unsigned kWriteAccess =
 constexpr double kRegisterSeconds = 10e-6;
 constexpr double kRegisterSecondsPerByte = 0.06e-9;
 
-int access_of(unsigned flags, bool has_atomics) {
+int verbs_access_of(unsigned flags, bool has_atomics) {
     if ((flags & UCT_MD_MEM_ACCESS_LOCAL_READ) != 0 && (flags & kWriteAccess) == 0)
         return IBV_ACCESS_REMOTE_READ;  // so that read-only memory can be sent
     const unsigned remote = (flags & kRemoteAccess) != 0 ? flags : kRemoteAccess;
@@ -211,7 +211,7 @@ ucs_status_t IbMd::track(ibv_mr* mr, void* mapping, std::size_t bytes, uct_mem_h
 
 ibv_mr* IbMd::register_memory(void* address, std::size_t bytes, unsigned flags, int* error_p) {
     const bool has_atomics = device_->attr().orig_attr.atomic_cap != IBV_ATOMIC_NONE;
-    const int access = access_of(flags, has_atomics);
+    const int access = verbs_access_of(flags, has_atomics);
     errno = 0;
     ibv_mr* mr = verbs().reg_mr(pd(), address, bytes, access);
     if (mr != nullptr)
