@@ -14,14 +14,14 @@
 /// Methods: PMIx (Open MPI's mpirun, Slurm and others), TCP with rank 0 in the middle, files in a
 /// shared directory, and a job of one process. docs/reference/bootstrap.md compares them.
 ///
-/// Calls block, and never without end: each has the time limit of the job. A failure is final for
-/// the job: the call says what went wrong, which ranks are missing where that is known, and each
-/// later one but tw_bootstrap_destroy() returns the same status.
+/// Every call that blocks has a time limit (timeout_ms). A failure is final for the job: the failed
+/// call says what went wrong and, where known, which ranks are missing; each later call but
+/// tw_bootstrap_destroy() returns the same status.
 ///
 /// \par Threads
 /// A handle belongs to one thread at a time; different handles are independent, but all
-/// ranks make those of method PMIX in the same order. After a fork the child does not use inherited
-/// handles.
+/// ranks create handles of method PMIX in the same order. After a fork the child must not use
+/// inherited handles.
 ///
 /// This header includes nothing of ucs/ or uct/ and may be included beside UCX's headers.
 #ifndef TAGWIRE_BOOTSTRAP_H
@@ -62,7 +62,7 @@ typedef struct tw_bootstrap_params {
     /// Number of processes in the job. 0: rank and size are those of the launcher, or the options
     /// TAGWIRE_RANK and TAGWIRE_SIZE. At most TW_BOOTSTRAP_RANKS_MAX.
     uint32_t size;
-    uint32_t rank;  ///< Which of them this is; ignored where size is 0.
+    uint32_t rank;  ///< Rank of this process; ignored if size is 0.
     /// TCP: "HOST:PORT" or "PORT" of rank 0, which listens on exactly this address; without a host
     /// it is 127.0.0.1. DIR: path of an existing directory that all ranks see. Other methods: NULL.
     /// NULL: what TAGWIRE_BOOTSTRAP says after the same method's name.
@@ -81,8 +81,8 @@ typedef struct tw_bootstrap_params {
 ///
 /// TW_OK: *bs_p is the job, to be given back by tw_bootstrap_destroy().
 /// TW_ERR_INVALID_PARAM: an argument, or an option's value, is wrong, or rank or size are missing.
-/// TW_ERR_TIMED_OUT: not all ranks came. TW_ERR_REJECTED: rank 0 does not take this process: the
-/// rank is taken, the size differs, it is another job, or what answers is no job of tagwire.
+/// TW_ERR_TIMED_OUT: not all ranks came. TW_ERR_REJECTED: rank 0 refuses this process (its rank is
+/// taken, or its size or job differs), or there is no job of tagwire at the address.
 /// TW_ERR_UNREACHABLE: method PMIX without a launcher, or a host that has no address.
 /// TW_ERR_UNSUPPORTED: method PMIX where this machine or this build has no PMIx.
 /// TW_ERR_BUSY: another program has rank 0's port. TW_ERR_NO_RESOURCE: rank 0 has too many files
@@ -91,8 +91,8 @@ typedef struct tw_bootstrap_params {
 TAGWIRE_API tw_status_t tw_bootstrap_create(const tw_bootstrap_params_t* params,
                                             tw_bootstrap_h* bs_p);
 
-/// Leaves the job and frees the handle; does not wait for the others. Ranks that still call
-/// something learn that this one has left. NULL is allowed.
+/// Leaves the job and frees the handle; does not wait for the others. Later calls of other ranks
+/// fail, because this one has left. NULL is allowed.
 TAGWIRE_API void tw_bootstrap_destroy(tw_bootstrap_h bs);
 
 /// Returns the rank of this process: 0 to tw_bootstrap_size() - 1.
@@ -109,8 +109,8 @@ TAGWIRE_API const char* tw_bootstrap_method_name(tw_bootstrap_h bs);
 /// rank's own place in it, and otherwise does not overlap it. Both may be NULL where `bytes` is 0.
 ///
 /// TW_OK: `out` is complete here. Another rank may still fail; the next call will tell.
-/// TW_ERR_INVALID_PARAM: an argument is wrong, which leaves the job as it was, or the ranks call
-/// different things or give different lengths, which ends it.
+/// TW_ERR_INVALID_PARAM: an argument is wrong, and the job goes on; or the ranks make different
+/// calls or give different lengths, and the job has failed.
 /// TW_ERR_EXCEEDS_LIMIT: `bytes` is too large; the job is as it was.
 /// TW_ERR_TIMED_OUT: a rank did not call. TW_ERR_CONNECTION_RESET: a rank died or left.
 /// TW_ERR_IO_ERROR: socket, file or PMIx failed. TW_ERR_NO_MEMORY.
@@ -120,7 +120,7 @@ TAGWIRE_API tw_status_t tw_bootstrap_allgather(tw_bootstrap_h bs, const void* in
 /// Returns when all ranks have called it. Statuses: as tw_bootstrap_allgather().
 TAGWIRE_API tw_status_t tw_bootstrap_barrier(tw_bootstrap_h bs);
 
-/// Describes why the last of these calls that failed in this thread did so.
+/// Describes the last failure of a call of this header in the calling thread.
 ///
 /// One English sentence; "" when none failed. Valid until the next failure in this thread. The log
 /// has it, too, as an error.

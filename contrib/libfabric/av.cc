@@ -191,7 +191,7 @@ int Av::open(fid_domain* domain, fi_av_attr* attr, fid_av** av_p, void* user_con
     if (static_cast<unsigned>(attr->type) > FI_AV_TABLE)
         return -FI_EINVAL;
     if (attr->name != nullptr || attr->rx_ctx_bits != 0) {
-        FI_WARN(&provider, FI_LOG_AV, "named vectors and receive contexts are not offered\n");
+        FI_WARN(&provider, FI_LOG_AV, "attr->name must be NULL and attr->rx_ctx_bits 0\n");
         return -FI_ENOSYS;
     }
     return without_exceptions([&] {

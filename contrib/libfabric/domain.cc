@@ -73,7 +73,8 @@ int Domain::open(fid_fabric* fabric, fi_info* info, fid_domain** domain_p, void*
             .tag_sender_mask = 0};
         const tw_status_t status = tw_context_create(&params, &domain->context);
         if (status != TW_OK) {
-            FI_WARN(&provider, FI_LOG_DOMAIN, "no context: %s\n", tw_status_string(status));
+            FI_WARN(&provider, FI_LOG_DOMAIN, "cannot create a context: %s\n",
+                    tw_status_string(status));
             return -error_of(status);
         }
         *domain_p = domain.release();

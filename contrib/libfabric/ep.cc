@@ -17,7 +17,8 @@ namespace tagwire::fi {
 namespace {
 
 void on_peer_failed(void*, tw_ep_h, tw_status_t status) {
-    FI_INFO(&provider, FI_LOG_EP_CTRL, "a peer is gone: %s\n", tw_status_string(status));
+    FI_INFO(&provider, FI_LOG_EP_CTRL, "the endpoint to a peer failed: %s\n",
+            tw_status_string(status));
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ int Ep::open(fid_domain* handle, fi_info* info, fid_ep** ep_p, void* user_contex
                                            .ep_failed_arg = nullptr};
         const tw_status_t status = tw_worker_create(domain.context, &params, &ep->worker);
         if (status != TW_OK) {
-            FI_WARN(&provider, FI_LOG_EP_CTRL, "no worker: %s\n", tw_status_string(status));
+            FI_WARN(&provider, FI_LOG_EP_CTRL, "cannot create a worker: %s\n",
+                    tw_status_string(status));
             return -error_of(status);
         }
         if (info->src_addr != nullptr && info->src_addrlen == kNameBytes) {
@@ -202,7 +204,9 @@ void Ep::close() {
         left = known_.size();
     }
     if (left > 0)
-        FI_INFO(&provider, FI_LOG_EP_CTRL, "messages to %zu peers are given up\n", left);
+        FI_INFO(&provider, FI_LOG_EP_CTRL,
+                "messages to %zu peers were not delivered within FI_TAGWIRE_LINGER: dropped\n",
+                left);
 }
 
 ssize_t Ep::cancel(void* operation_context) {

@@ -43,7 +43,7 @@ std::optional<std::size_t> ask_worker() {
     tw_context_destroy(context);
     if (status == TW_OK)
         return attr.inject_bytes_max;
-    FI_WARN(&provider, FI_LOG_CORE, "no worker can be made: %s\n", tw_status_string(status));
+    FI_WARN(&provider, FI_LOG_CORE, "cannot create a worker: %s\n", tw_status_string(status));
     return std::nullopt;
 }
 

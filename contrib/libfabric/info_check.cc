@@ -19,14 +19,15 @@ constexpr std::size_t kKeyBytesMax = 8;
 /// `asked` has bits that are not offered.
 bool has_others(const char* what, std::uint64_t asked, std::uint64_t offered) {
     if ((asked & ~offered) != 0)
-        FI_INFO(&provider, FI_LOG_CORE, "hint %s: 0x%llx is not offered\n", what,
+        FI_INFO(&provider, FI_LOG_CORE, "hint %s: bits 0x%llx are not supported\n", what,
                 static_cast<unsigned long long>(asked & ~offered));
     return (asked & ~offered) != 0;
 }
 
 bool is_above(const char* what, std::size_t asked, std::size_t offered) {
     if (asked > offered)
-        FI_INFO(&provider, FI_LOG_CORE, "hint %s: %zu; at most %zu\n", what, asked, offered);
+        FI_INFO(&provider, FI_LOG_CORE, "hint %s: %zu exceeds the limit of %zu\n", what, asked,
+                offered);
     return asked > offered;
 }
 
@@ -36,7 +37,7 @@ bool meets_endpoint(const fi_ep_attr& hints) {
     if (hints.protocol != FI_PROTO_UNSPEC && hints.protocol != kProtocol)
         TW_FI_REFUSE("ep_attr->protocol 0x%x: only 0x%x\n", hints.protocol, kProtocol);
     if (hints.auth_key_size != 0)
-        TW_FI_REFUSE("ep_attr->auth_key: there are none\n");
+        TW_FI_REFUSE("ep_attr->auth_key is not supported\n");
     // FI_SHARED_CONTEXT is SIZE_MAX.
     return !is_above("ep_attr->protocol_version", hints.protocol_version, 1) &&
            !is_above("ep_attr->msg_prefix_size", hints.msg_prefix_size, 0) &&
@@ -74,11 +75,11 @@ bool meets_domain(const fi_domain_attr& hints) {
     if (hints.data_progress == FI_PROGRESS_AUTO)
         TW_FI_REFUSE("domain_attr->data_progress: only FI_PROGRESS_MANUAL\n");
     if (static_cast<unsigned>(hints.threading) > FI_THREAD_ENDPOINT)
-        TW_FI_REFUSE("domain_attr->threading %d is none\n", static_cast<int>(hints.threading));
+        TW_FI_REFUSE("domain_attr->threading %d is unknown\n", static_cast<int>(hints.threading));
     if (static_cast<unsigned>(hints.av_type) > FI_AV_TABLE)
-        TW_FI_REFUSE("domain_attr->av_type %d is none\n", static_cast<int>(hints.av_type));
+        TW_FI_REFUSE("domain_attr->av_type %d is unknown\n", static_cast<int>(hints.av_type));
     if (hints.auth_key_size != 0)
-        TW_FI_REFUSE("domain_attr->auth_key: there are none\n");
+        TW_FI_REFUSE("domain_attr->auth_key is not supported\n");
     return !has_others("domain_attr->caps", hints.caps, kDomainCaps) &&
            !is_above("domain_attr->mr_key_size", hints.mr_key_size, kKeyBytesMax) &&
            !is_above("domain_attr->cq_data_size", hints.cq_data_size, sizeof(std::uint64_t)) &&
@@ -103,20 +104,21 @@ bool meets(std::uint32_t api_version, const fi_info& hints) {
     if (hints.addr_format != FI_FORMAT_UNSPEC && hints.addr_format != kAddressFormat)
         TW_FI_REFUSE("addr_format %u: only 0x%x\n", hints.addr_format, kAddressFormat);
     if (hints.handle != nullptr)
-        TW_FI_REFUSE("handle: connections are not offered\n");
+        TW_FI_REFUSE("handle must be NULL: there are no connections\n");
     if (hints.fabric_attr != nullptr && hints.fabric_attr->name != nullptr &&
         std::strcmp(hints.fabric_attr->name, kName) != 0)
         TW_FI_REFUSE("fabric_attr->name %s: only %s\n", hints.fabric_attr->name, kName);
     if (hints.src_addr != nullptr && hints.src_addrlen != kNameBytes)
-        TW_FI_REFUSE("src_addr of %zu bytes: only %zu\n", hints.src_addrlen, kNameBytes);
+        TW_FI_REFUSE("src_addr has %zu bytes, expected %zu\n", hints.src_addrlen, kNameBytes);
     if (hints.dest_addr != nullptr && hints.dest_addrlen != kNameBytes)
-        TW_FI_REFUSE("dest_addr of %zu bytes: only %zu\n", hints.dest_addrlen, kNameBytes);
+        TW_FI_REFUSE("dest_addr has %zu bytes, expected %zu\n", hints.dest_addrlen, kNameBytes);
     const std::uint64_t primary = FI_MSG | FI_TAGGED;
     if ((hints.caps & FI_VARIABLE_MSG) != 0 && (hints.caps & primary) == 0)
-        TW_FI_REFUSE("caps: FI_VARIABLE_MSG goes with FI_MSG or FI_TAGGED\n");
+        TW_FI_REFUSE("caps: FI_VARIABLE_MSG needs FI_MSG or FI_TAGGED\n");
     if (hints.domain_attr != nullptr && FI_VERSION_LT(api_version, FI_VERSION(1, 5)) &&
         hints.domain_attr->mr_mode > kMrModeScalable)
-        TW_FI_REFUSE("domain_attr->mr_mode %d is none before 1.5\n", hints.domain_attr->mr_mode);
+        TW_FI_REFUSE("domain_attr->mr_mode %d does not exist before API 1.5\n",
+                     hints.domain_attr->mr_mode);
     return (hints.ep_attr == nullptr || meets_endpoint(*hints.ep_attr)) &&
            (hints.tx_attr == nullptr || meets_transmit(*hints.tx_attr)) &&
            (hints.rx_attr == nullptr || meets_receive(*hints.rx_attr)) &&

@@ -21,7 +21,7 @@ void read_milliseconds(const char* name, int* value_p) {
     if (value >= 0) {
         *value_p = value;
     } else {
-        FI_WARN(&provider, FI_LOG_CORE, "%s %d: it is 0 or more; %d is used\n", name, value,
+        FI_WARN(&provider, FI_LOG_CORE, "%s is %d, expected 0 or more; using %d\n", name, value,
                 *value_p);
     }
 }
@@ -38,14 +38,14 @@ Settings read_settings() {
 
 void define_parameters() {
     fi_param_define(&provider, "transports", FI_PARAM_STRING,
-                    "Transports to use, with or without a device: sm,rc:mlx5_0:1. "
-                    "(default: as TAGWIRE_TRANSPORTS says)");
+                    "Transports to use, separated by commas, with or without a device: "
+                    "sm,rc:mlx5_0:1. (default: those of TAGWIRE_TRANSPORTS)");
     fi_param_define(&provider, "linger", FI_PARAM_INT,
-                    "Milliseconds that closing an endpoint waits for messages on their way. "
+                    "Time in milliseconds that closing an endpoint waits for outstanding messages. "
                     "(default: 500)");
     fi_param_define(&provider, "lookup", FI_PARAM_INT,
-                    "Milliseconds that inserting a node and service into an address vector waits "
-                    "for the endpoint there to answer. (default: 3000)");
+                    "Time in milliseconds that fi_av_insertsvc() waits for the endpoint at a node "
+                    "and service to reply. (default: 3000)");
 }
 
 void cleanup() {

@@ -153,8 +153,8 @@ bool Place::is_local() const {
 std::optional<Name> Place::ask(int timeout_ms) const {
     if (port() == 0) {
         FI_WARN(&provider, FI_LOG_AV,
-                "%s: a node without a service leads to no endpoint; give fi_getinfo() the service "
-                "that the endpoint there was opened with\n",
+                "%s: no service was given: pass fi_getinfo() the service that the endpoint there "
+                "was opened with\n",
                 str().c_str());
         return std::nullopt;
     }
@@ -183,7 +183,7 @@ std::optional<Name> Place::ask(int timeout_ms) const {
         if (is_refused)
             ::poll(nullptr, 0, again.left_ms());
     } while (!deadline.is_over());
-    FI_INFO(&provider, FI_LOG_AV, "no endpoint answers at %s (within %d ms)\n", str().c_str(),
+    FI_INFO(&provider, FI_LOG_AV, "no endpoint replied at %s within %d ms\n", str().c_str(),
             timeout_ms);
     return std::nullopt;
 }
@@ -195,7 +195,8 @@ std::optional<Name> named(const char* node, const char* service, std::uint64_t f
         // Nobody's resolver is asked for what cannot be a host.
         if (std::strstr(node, "://") != nullptr) {
             FI_INFO(&provider, FI_LOG_CORE,
-                    "node %s: neither a host nor a text that fi_av_straddr() gives\n", node);
+                    "node %s is neither a host nor an address as fi_av_straddr() writes it\n",
+                    node);
             return std::nullopt;
         }
     }
@@ -217,8 +218,8 @@ int Door::open(const Place& place, const Name& name, std::unique_ptr<Door>* door
     const int stop = socket < 0 ? -1 : ::eventfd(0, EFD_CLOEXEC);
     if (stop < 0) {
         const int error = errno;
-        FI_WARN(&provider, FI_LOG_EP_CTRL, "no endpoint can be at %s: %s\n", place.str().c_str(),
-                std::strerror(error));
+        FI_WARN(&provider, FI_LOG_EP_CTRL, "cannot open an endpoint at %s: %s\n",
+                place.str().c_str(), std::strerror(error));
         if (socket >= 0)
             ::close(socket);
         return -error;

@@ -4,7 +4,7 @@
 
 Doxygen takes the title of a page from its first line, so the licence line goes. It does not know
 the anchors that hosts of Markdown make of headings, so each heading gets an id, and links to
-headings name it. Pages of many headings begin with a table of contents. Files that are no pages
+headings name it. Pages of many headings begin with a table of contents. Files that are not pages
 (sources, folders) are named without a link.
 """
 import re

@@ -127,8 +127,8 @@ boot::Result check_buffers(const void* in, size_t bytes, const void* out) {
     if (bytes != 0 && (in == nullptr || out == nullptr))
         return boot::failed(UCS_ERR_INVALID_PARAM, "%s is NULL", in == nullptr ? "in" : "out");
     if (bytes > TW_BOOTSTRAP_BYTES_MAX) {
-        return boot::failed(UCS_ERR_EXCEEDS_LIMIT, "%zu bytes of each rank; at most %zu", bytes,
-                            TW_BOOTSTRAP_BYTES_MAX);
+        return boot::failed(UCS_ERR_EXCEEDS_LIMIT, "%zu bytes per rank exceed the limit of %zu",
+                            bytes, TW_BOOTSTRAP_BYTES_MAX);
     }
     return {};
 }

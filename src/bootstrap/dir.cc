@@ -102,7 +102,7 @@ Result DirJob::check_session() const {
     if (!session_.is_gone())
         return {};
     return failed(UCS_ERR_CONNECTION_RESET,
-                  "the files of this run in %s were removed: another job is called '%s', too",
+                  "the files of this run in %s were removed: another job has the name '%s', too",
                   settings_.where.c_str(), settings_.job.c_str());
 }
 

@@ -81,10 +81,10 @@ void DirCoordinator::hear_hello(const std::string& name, RankSet* missing) {
     if (!hello || hello->kind != FrameKind::kHello)
         return;
     if (hello->size != size()) {
-        refuse(nonce, "it takes the job for one of " + std::to_string(hello->size) +
-                          " processes, but rank 0 for one of " + std::to_string(size()));
+        refuse(nonce, "it expects a job of " + std::to_string(hello->size) +
+                          " processes, but rank 0 one of " + std::to_string(size()));
     } else if (rank == 0 || rank >= size() || !nonces_[rank].empty()) {
-        refuse(nonce, "there is a rank " + std::to_string(rank) + " already");
+        refuse(nonce, "rank " + std::to_string(rank) + " has joined already");
     } else {
         nonces_[rank] = nonce;
         missing->remove(rank);
@@ -166,7 +166,7 @@ Result DirCoordinator::collect_one(const Step& step, const std::string& file,
     const auto bytes = session().read(file, kFrameBytes + kShareBytesMax);
     const auto share = bytes ? decode_whole(*bytes) : std::nullopt;
     if (!share || share->kind != FrameKind::kShare || share->rank != rank)
-        return failed(UCS_ERR_IO_ERROR, "rank %u wrote what makes no sense", rank);
+        return failed(UCS_ERR_IO_ERROR, "rank %u wrote a malformed file", rank);
     if (Result result = check_share(*share, step.frame(FrameKind::kShare, 0, size())); !result.ok())
         return result;
     if (share->bytes != 0)

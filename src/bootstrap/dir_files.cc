@@ -65,7 +65,8 @@ bool Folder::open_below(const std::string& name, Folder* folder_p) const {
 
 Result Folder::make_below(const std::string& name, Folder* folder_p) const {
     if (::mkdirat(fd_.get(), name.c_str(), S_IRWXU) != 0 || !open_below(name, folder_p))
-        return failed_errno(UCS_ERR_IO_ERROR, errno, "cannot make the directory %s", name.c_str());
+        return failed_errno(UCS_ERR_IO_ERROR, errno, "cannot create the directory %s",
+                            name.c_str());
     return {};
 }
 

@@ -69,7 +69,7 @@ Result DirRank::look_for_welcome(bool* is_in_p) {
     if (*is_in_p)
         return {};
     forget_session();
-    return failed(UCS_ERR_REJECTED, "there is a rank %u already", rank());
+    return failed(UCS_ERR_REJECTED, "rank %u has joined already", rank());
 }
 
 Result DirRank::read_refusal() {
@@ -91,14 +91,15 @@ Result DirRank::missing_result(const Deadline& deadline) const {
     const char* job = settings().job.c_str();
     if (id().empty()) {
         return failed(UCS_ERR_TIMED_OUT,
-                      "rank 0 is missing: no run of job '%s' gathered in %s for %s%s", job, where,
-                      limit.c_str(), ignored_.empty() ? "" : " (one is there, but it has begun)");
+                      "rank 0 is missing: no run of job '%s' could be joined in %s for %s%s", job,
+                      where, limit.c_str(),
+                      ignored_.empty() ? "" : " (one is there, but it has started already)");
     }
     RankSet missing = ranks_with("hello", false);
     missing.remove(0);
     if (missing.is_empty())
         missing.add(0);
-    return failed(UCS_ERR_TIMED_OUT, "%s of %u did not come to %s within %s; rank 0 says nothing",
+    return failed(UCS_ERR_TIMED_OUT, "%s of %u did not come to %s within %s; rank 0 does not reply",
                   missing.text().c_str(), size(), where, limit.c_str());
 }
 
@@ -148,7 +149,7 @@ bool DirRank::take_result(const Step& step, Result* result_p) const {
     const auto frame = bytes ? decode_whole(*bytes) : std::nullopt;
     if (!frame || frame->kind != FrameKind::kResult || frame->operation != step.operation ||
         frame->size != size() || bytes->size() != kFrameBytes + step.all.size()) {
-        *result_p = failed(UCS_ERR_IO_ERROR, "rank 0 wrote what makes no sense");
+        *result_p = failed(UCS_ERR_IO_ERROR, "rank 0 wrote a malformed file");
     } else if (!step.all.empty()) {
         std::memcpy(step.all.data(), bytes->data() + kFrameBytes, step.all.size());
     }

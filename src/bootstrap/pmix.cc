@@ -46,10 +46,12 @@ Result Pmix::join(const Settings& settings) {
     if (Result result = client_.job_size(Deadline(settings.timeout_ns), &size_); !result.ok())
         return result;
     if (size_ == 0 || size_ > kRanksMax || rank() >= size_)
-        return failed(UCS_ERR_IO_ERROR, "the PMIx launcher says rank %u of %u", rank(), size_);
+        return failed(UCS_ERR_IO_ERROR,
+                      "the PMIx launcher reports rank %u of %u, which is impossible", rank(),
+                      size_);
     if (settings.size != 0 && (settings.size != size_ || settings.rank != rank())) {
         return failed(UCS_ERR_INVALID_PARAM,
-                      "this process was told to be rank %u of %u, but the launcher calls it rank "
+                      "this process is set to be rank %u of %u, but the PMIx launcher reports rank "
                       "%u of %u",
                       settings.rank, settings.size, rank(), size_);
     }
@@ -76,7 +78,7 @@ Result Pmix::take_all(const Step& step) const {
             return failed(UCS_ERR_CONNECTION_RESET, "rank %u has left the job", other);
         const auto share = decode_whole(*bytes);
         if (!share || share->kind != FrameKind::kShare || share->rank != other)
-            return failed(UCS_ERR_IO_ERROR, "rank %u put what makes no sense", other);
+            return failed(UCS_ERR_IO_ERROR, "rank %u published malformed data", other);
         if (Result result = check_share(*share, mine); !result.ok())
             return result;
         if (share->bytes != 0)

@@ -37,7 +37,7 @@ Loaded load() {
         *function_p =
             reinterpret_cast<std::remove_reference_t<decltype(*function_p)>>(::dlsym(handle, name));
         if (*function_p == nullptr)
-            loaded.result = failed(UCS_ERR_UNSUPPORTED, "%s has no %s", kLibrary, name);
+            loaded.result = failed(UCS_ERR_UNSUPPORTED, "%s has no function %s", kLibrary, name);
     };
     find("PMIx_Init", &loaded.functions.init);
     find("PMIx_Finalize", &loaded.functions.finalize);
@@ -130,8 +130,8 @@ Result PmixClient::open() {
     const pmix_status_t status = pmix_->init(&self_, nullptr, 0);
     if (status == PMIX_ERR_UNREACH) {
         return failed(UCS_ERR_UNREACHABLE,
-                      "no PMIx launcher answers: start the program by mpirun, srun --mpi=pmix or "
-                      "another one");
+                      "no PMIx launcher answers: start the program with mpirun, srun --mpi=pmix "
+                      "or another PMIx launcher");
     }
     if (status != PMIX_SUCCESS)
         return failed_pmix("PMIx_Init", status);
@@ -142,7 +142,7 @@ Result PmixClient::open() {
 Result PmixClient::job_size(const Deadline& deadline, std::uint32_t* size_p) const {
     const auto bytes = get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, Look::kWait, deadline);
     if (!bytes || bytes->size() != sizeof *size_p)
-        return failed(UCS_ERR_IO_ERROR, "the PMIx launcher does not tell the job's size");
+        return failed(UCS_ERR_IO_ERROR, "the PMIx launcher does not report the job's size");
     std::memcpy(size_p, bytes->data(), sizeof *size_p);
     return {};
 }
@@ -171,7 +171,7 @@ Result PmixClient::fence(const Deadline& deadline) const {
         return begun == PMIX_OPERATION_SUCCEEDED ? Result{} : failed_pmix("PMIx_Fence", begun);
     }
     if (!answer->wait(deadline))
-        return failed(UCS_ERR_TIMED_OUT, "no answer within %s", deadline.limit_text().c_str());
+        return failed(UCS_ERR_TIMED_OUT, "no reply within %s", deadline.limit_text().c_str());
     if (answer->status() != PMIX_SUCCESS)
         return failed(UCS_ERR_CONNECTION_RESET, "%s", pmix_->error_string(answer->status()));
     return {};

@@ -37,7 +37,7 @@ void add_text(hmac_sha256_ctx* mac, std::string_view text) {
 Result check_length(const std::string& secret, const char* source) {
     if (secret.size() >= kSecretBytesMin && secret.size() <= kSecretBytesMax)
         return {};
-    return failed(UCS_ERR_INVALID_PARAM, "the secret of %s has %zu bytes; it is %zu to %zu long",
+    return failed(UCS_ERR_INVALID_PARAM, "the secret in %s has %zu bytes; expected %zu to %zu",
                   source, secret.size(), kSecretBytesMin, kSecretBytesMax);
 }
 
@@ -46,19 +46,20 @@ Result read_file(const char* path, std::string* secret_p) {
     const ucs::UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0)
-        return failed_errno(UCS_ERR_INVALID_PARAM, errno, "the file of the secret, %s", path);
+        return failed_errno(UCS_ERR_INVALID_PARAM, errno, "cannot open the secret's file %s", path);
     if (!S_ISREG(status.st_mode))
-        return failed(UCS_ERR_INVALID_PARAM, "%s, for the secret, is no regular file", path);
+        return failed(UCS_ERR_INVALID_PARAM, "the secret's file %s is not a regular file", path);
     if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0 || status.st_uid != ::geteuid()) {
-        return failed(UCS_ERR_INVALID_PARAM,
-                      "%s, for the secret, is open to others; it has to be this user's, with mode "
-                      "600 or 400",
-                      path);
+        return failed(
+            UCS_ERR_INVALID_PARAM,
+            "the secret's file %s is open to others; it must belong to this user and have "
+            "mode 600 or 400",
+            path);
     }
     std::string text(kSecretBytesMax + 2, '\0');
     const ssize_t got = ::read(fd.get(), text.data(), text.size());
     if (got < 0)
-        return failed_errno(UCS_ERR_INVALID_PARAM, errno, "the file of the secret, %s", path);
+        return failed_errno(UCS_ERR_INVALID_PARAM, errno, "cannot read the secret's file %s", path);
     text.resize(static_cast<std::size_t>(got));
     if (text.ends_with('\n'))
         text.pop_back();
@@ -70,7 +71,7 @@ Result read_file(const char* path, std::string* secret_p) {
 
 Result make_nonce(Nonce* nonce_p) {
     if (::getrandom(nonce_p->data(), nonce_p->size(), 0) != static_cast<ssize_t>(nonce_p->size()))
-        return failed_errno(UCS_ERR_IO_ERROR, errno, "no random number");
+        return failed_errno(UCS_ERR_IO_ERROR, errno, "cannot get random bytes");
     return {};
 }
 
@@ -81,7 +82,7 @@ Result choose_secret(const Options& options, std::string* secret_p) {
     if (*given != '\0' && *path != '\0') {
         return failed(UCS_ERR_INVALID_PARAM,
                       "TAGWIRE_BOOTSTRAP_SECRET and TAGWIRE_BOOTSTRAP_SECRET_FILE are both set; "
-                      "one of them has the secret");
+                      "set only one");
     }
     if (*path != '\0')
         return read_file(path, secret_p);

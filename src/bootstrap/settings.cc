@@ -62,7 +62,8 @@ bool was_started_by_pmix() {
 Result check_params(const tw_bootstrap_params_t& params) {
     const MethodName* name = find_name(params.method);
     if (name == nullptr)
-        return failed(UCS_ERR_INVALID_PARAM, "there is no method %d", int{params.method});
+        return failed(UCS_ERR_INVALID_PARAM, "params->method %d is not a tw_bootstrap_method_t",
+                      int{params.method});
     if (params.where != nullptr && !name->has_place)
         return failed(UCS_ERR_INVALID_PARAM, "`where` is given without method TCP or DIR");
     if (params.timeout_ms > kTimeoutMsMax)
@@ -106,7 +107,7 @@ Result choose_rank(const tw_bootstrap_params_t& params, const Options& options,
                       "rank and size of the job are not known: set TAGWIRE_RANK and TAGWIRE_SIZE");
     }
     if (size > TW_BOOTSTRAP_RANKS_MAX) {
-        return failed(UCS_ERR_INVALID_PARAM, "a job of %llu processes; at most %u are possible",
+        return failed(UCS_ERR_INVALID_PARAM, "a job of %llu processes exceeds the limit of %u",
                       static_cast<unsigned long long>(size), TW_BOOTSTRAP_RANKS_MAX);
     }
     if (size != 0 && rank != kRankNotGiven && rank >= size) {
@@ -150,7 +151,7 @@ Result choose_settings(const tw_bootstrap_params_t* given, Settings* settings_p)
     if (given != nullptr) {
         if (!ucs::has_size(*given)) {
             return failed(UCS_ERR_INVALID_PARAM,
-                          "params->struct_bytes is %zu, at most %zu: set it to "
+                          "params->struct_bytes is %zu, expected 1 to %zu: set it to "
                           "sizeof(tw_bootstrap_params_t), or use the library of these headers",
                           given->struct_bytes, sizeof params);
         }

@@ -14,8 +14,8 @@ Result join_as_coordinator(const Settings& settings, const addrinfo* addresses,
         return result;
     if (settings.secret.empty() && !is_loopback(listener.get())) {
         TW_LOG_WARN(
-            "bootstrap: rank 0 listens at %s, beyond this machine, without a secret: whoever "
-            "reaches it and knows the job's name can take a rank; set "
+            "bootstrap: rank 0 listens at %s, which other machines can reach, without a secret: "
+            "any process that sends the job's name can take a rank; set "
             "TAGWIRE_BOOTSTRAP_SECRET_FILE on all ranks",
             settings.where.c_str());
     }

@@ -120,7 +120,7 @@ void TcpAdmission::hear_stranger(Stranger stranger) {
             return;
         case Arrival::kNonsense:
         case Arrival::kTooLong:
-            refuse(*stranger.stream, "it is no process of a tagwire job");
+            refuse(*stranger.stream, "it is not a process of a tagwire job");
             return;
         case Arrival::kFrame:
             break;
@@ -150,13 +150,13 @@ void TcpAdmission::hear_proof(Stranger stranger) {
     Introduction& asked = *stranger.asked;
     const auto proof = stream.payload();
     if (stream.frame().kind != FrameKind::kProof || proof.size() != 2 * kDigestBytes)
-        return refuse(stream, "it does not answer what it is asked");
+        return refuse(stream, "it did not reply to the challenge");
     std::ranges::copy(proof.first(kDigestBytes), asked.rank_nonce.begin());
     const Digest expected = prove(settings_.secret, Prover::kRank, asked);
     if (!are_equal(expected, proof.subspan(kDigestBytes)))
-        return refuse(stream, "it does not know the secret of this job");
+        return refuse(stream, "it does not have the secret of this job");
     if (ranks_[asked.rank] != nullptr)
-        return refuse(stream, "there is a rank " + std::to_string(asked.rank) + " already");
+        return refuse(stream, "rank " + std::to_string(asked.rank) + " has joined already");
     const Digest own = prove(settings_.secret, Prover::kCoordinator, asked);
     stream.send({.kind = FrameKind::kProven, .size = settings_.size, .bytes = kDigestBytes}, own);
     let_in(asked.rank, std::move(stranger.stream));
@@ -171,19 +171,19 @@ void TcpAdmission::let_in(std::uint32_t rank, std::unique_ptr<Stream> stream) {
 std::string TcpAdmission::why_not(const Stream& stranger) const {
     const Frame& hello = stranger.frame();
     if (hello.kind != FrameKind::kHello)
-        return "it does not say hello";
+        return "its first message is not a hello";
     const std::string job = text_of(stranger.payload());
     if (job != settings_.job)
         return "it belongs to job '" + job + "', this is '" + settings_.job + "'";
     if (hello.size != settings_.size) {
-        return "it takes the job for one of " + std::to_string(hello.size) +
-               " processes, but rank 0 for one of " + std::to_string(settings_.size);
+        return "it expects a job of " + std::to_string(hello.size) +
+               " processes, but rank 0 one of " + std::to_string(settings_.size);
     }
     const std::string rank = std::to_string(hello.rank);
     if (hello.rank >= settings_.size)
         return "it calls itself rank " + rank + " of " + std::to_string(settings_.size);
     if (hello.rank == 0 || ranks_[hello.rank] != nullptr)
-        return "there is a rank " + rank + " already";
+        return "rank " + rank + " has joined already";
     return "";
 }
 
@@ -203,7 +203,7 @@ void TcpAdmission::hear_rank(std::uint32_t rank) {
     // Nobody has to say anything before the welcome, so it is an end or a mistake.
     if (stream.receive(kTextBytesMax) == Arrival::kNothing)
         return;
-    TW_LOG_INFO("bootstrap: rank %u went before all had come", rank);
+    TW_LOG_INFO("bootstrap: rank %u left before all ranks had joined", rank);
     ranks_[rank].reset();
     missing_.add(rank);
 }

@@ -69,7 +69,7 @@ Result TcpCoordinator::hear(const Step& step, std::uint32_t rank, RankSet* missi
         return failed(UCS_ERR_CONNECTION_RESET, "rank %u has died", rank);
     const Frame& frame = stream.frame();
     if (arrival == Arrival::kNonsense || frame.rank != rank || !missing->contains(rank))
-        return failed(UCS_ERR_IO_ERROR, "rank %u sent what makes no sense", rank);
+        return failed(UCS_ERR_IO_ERROR, "rank %u sent a malformed message", rank);
     if (frame.kind == FrameKind::kLeave)
         return failed(UCS_ERR_CONNECTION_RESET, "rank %u has left the job", rank);
     if (frame.kind == FrameKind::kFailure) {
@@ -106,7 +106,7 @@ Result TcpCoordinator::spread(const Step& step) {
             return {};
         Result result = poll_set.wait(deadline.left_ms());
         if (result.ok() && deadline.is_over()) {
-            result = failed(UCS_ERR_TIMED_OUT, "%s did not take the result within %s",
+            result = failed(UCS_ERR_TIMED_OUT, "%s did not receive the result within %s",
                             busy.text().c_str(), deadline.limit_text().c_str());
         }
         for (std::uint32_t rank = 1; rank < size_; ++rank) {
@@ -124,7 +124,7 @@ Result TcpCoordinator::spread(const Step& step) {
 void TcpCoordinator::drop_broken() {
     for (std::uint32_t rank = 1; rank < size_; ++rank) {
         if (ranks_[rank] != nullptr && ranks_[rank]->is_broken()) {
-            TW_LOG_WARN("bootstrap: rank %u has died before it had the result", rank);
+            TW_LOG_WARN("bootstrap: rank %u died before it received the result", rank);
             ranks_[rank].reset();
         }
     }

@@ -29,9 +29,11 @@ Result TcpRank::join(const addrinfo* addresses, const Deadline& deadline) {
             return result;
         coordinator_.reset();
         if (deadline.is_over()) {
-            return failed(
-                UCS_ERR_TIMED_OUT, "rank 0 is missing: nothing of this job at %s for %s: %s",
-                settings_.where.c_str(), deadline.limit_text().c_str(), result.why.c_str());
+            return failed(UCS_ERR_TIMED_OUT,
+                          "rank 0 is missing: no process of this job accepted a connection at %s "
+                          "within %s: %s",
+                          settings_.where.c_str(), deadline.limit_text().c_str(),
+                          result.why.c_str());
         }
         ::poll(nullptr, 0, std::min(pause_ms, deadline.left_ms()));
         pause_ms = std::min(2 * pause_ms, kPauseMsMax);
@@ -80,7 +82,7 @@ Result TcpRank::prove_and_check(const Deadline& deadline) {
         return result;
     if (!are_equal(prove(settings_.secret, Prover::kCoordinator, introduction),
                    coordinator_->payload())) {
-        return failed(UCS_ERR_REJECTED, "what answers at %s does not know the secret of this job",
+        return failed(UCS_ERR_REJECTED, "the process at %s does not have the secret of this job",
                       settings_.where.c_str());
     }
     return {};
@@ -94,7 +96,7 @@ Result TcpRank::allgather(const Step& step) {
     const Frame& answer = coordinator_->frame();
     if (result.ok() && (answer.operation != step.operation || answer.number != step.number ||
                         answer.bytes != share.bytes)) {
-        result = failed(UCS_ERR_IO_ERROR, "rank 0 answered another call");
+        result = failed(UCS_ERR_IO_ERROR, "rank 0 replied to another call");
     }
     if (result.ok() && !step.all.empty())
         std::memcpy(step.all.data(), coordinator_->payload().data(), step.all.size());
@@ -117,7 +119,7 @@ Result TcpRank::await(FrameKind kind, std::uint64_t payload_bytes, const Deadlin
                 return failed(UCS_ERR_CONNECTION_RESET, "rank 0 closed the connection, or died");
             case Arrival::kNonsense:
             case Arrival::kTooLong:
-                return failed(UCS_ERR_REJECTED, "what answers at %s is not rank 0 of this job",
+                return failed(UCS_ERR_REJECTED, "the process at %s is not rank 0 of this job",
                               settings_.where.c_str());
             case Arrival::kFrame:
                 break;
@@ -159,12 +161,13 @@ Result TcpRank::hear_notice() const {
                       "TAGWIRE_BOOTSTRAP_SECRET_FILE or TAGWIRE_BOOTSTRAP_SECRET");
     }
     if (frame.kind == FrameKind::kWelcome && !settings_.secret.empty()) {
-        return failed(UCS_ERR_REJECTED,
-                      "what answers at %s asks for no secret, and this process has one: either all "
-                      "ranks have it, or none",
-                      settings_.where.c_str());
+        return failed(
+            UCS_ERR_REJECTED,
+            "the process at %s asks for no secret, but this process has one: set it on all "
+            "ranks or on none",
+            settings_.where.c_str());
     }
-    return failed(UCS_ERR_IO_ERROR, "rank 0 sent what makes no sense");
+    return failed(UCS_ERR_IO_ERROR, "rank 0 sent a malformed message");
 }
 
 void TcpRank::tell(FrameKind kind, const Result& result) {

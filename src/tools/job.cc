@@ -27,7 +27,7 @@ constexpr TestInfo kTests[] = {
     {TestId::kMemcpy, "memcpy", Shape::kFloor, kWithSize | kWithValidate,
      "floor: copy of memory that the other process wrote"},
     {TestId::kChase, "chase", Shape::kFloor, kWithDepth,
-     "floor: a load of one of --depth cache lines, each named by the one before"},
+     "floor: pointer chase, one load at a time, through --depth cache lines"},
     {TestId::kAmLat, "am_lat", Shape::kPingPong, kMessageLat, "active message ping-pong"},
     {TestId::kAmBw, "am_bw", Shape::kStream, kMessageBw, "active message stream"},
     {TestId::kTagLat, "tag_lat", Shape::kPingPong, kMessageLat | kTagged | kWithDepth,
@@ -48,14 +48,14 @@ constexpr TestInfo kTests[] = {
      "one atomic compare-and-swap after the other"},
     {TestId::kMatch, "match", Shape::kPingPong,
      (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth | kAtLevelMsg,
-     "tagged ping-pong among --depth receives, tags at random"},
+     "tagged ping-pong among --depth receives, random tags"},
     {TestId::kMatchWild, "match_wild", Shape::kPingPong,
      (kBase & ~unsigned{kWithPeers}) | kWithOp | kWithDepth | kAtLevelMsg | kOnlyAtLevelMsg,
-     "match with 100 receives of 10 masks among the others (level msg)"},
+     "as match, but 100 of the other receives have one of 10 masks (level msg)"},
     {TestId::kManyToOne, "many_to_one", Shape::kMany, kMany,
-     "tagged streams of --peers ranks to one, which receives from any of them"},
+     "tagged streams from --peers ranks to one, which receives from any source"},
     {TestId::kAllToAll, "all_to_all", Shape::kMany, kMany,
-     "tagged streams of each rank to each other one, --peers of them"},
+     "tagged streams from each rank to every other one, --peers of them"},
 };
 
 template <class Enum>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The processes of a job on this host: where they meet, how they start and how they end. The
-// commands that start ranks use it, each from its only thread.
+// The processes of a job on this host: their meeting point, their start and their end. The commands
+// that start ranks use it, each from its only thread.
 #pragma once
 
 #include <sys/resource.h>

@@ -47,16 +47,15 @@ void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
     perf->add_option("--window", arguments->window,
                      "Outstanding operations of streams (default 64)")
         ->type_name("N");
-    perf->add_option(
-            "--peers", arguments->peers,
-            "Targets: interfaces of the peer, the first 64 of which get the messages in "
-            "turn; of the others only the endpoint is made, for bytes_per_peer (default "
-            "1, at most 100000; level msg: connected workers, at most 1000, the first of which "
-            "gets the messages). many_to_one, all_to_all: other processes (default 3, or "
-            "as many as the launcher started)")
+    perf->add_option("--peers", arguments->peers,
+                     "Interfaces of the peer to connect to (default 1, at most 100000): the first "
+                     "64 get messages in turn, the others only count in bytes_per_peer. Level msg: "
+                     "workers, at most 1000, of which the first gets the messages. many_to_one, "
+                     "all_to_all: other processes (default 3, or all that the launcher started)")
         ->type_name("N");
-    perf->add_option("--depth", arguments->depth,
-                     "Other receives that stay posted, or messages that wait (default 0)")
+    perf->add_option(
+            "--depth", arguments->depth,
+            "Other receives that stay posted, or unexpected messages that wait (default 0)")
         ->type_name("N");
     perf->add_option(
             "--threads", arguments->threads,
@@ -79,7 +78,7 @@ void add_perf(CLI::App* app, PerfLine* line) {
     CLI::App* perf = app->add_subcommand("perf", "Measure between two processes");
     PerfArguments* const arguments = &line->arguments;
     perf->footer(tests_text());
-    perf->add_option("test", line->tests, "What to measure, see below")->type_name("TEST");
+    perf->add_option("test", line->tests, "Tests to run, listed below")->type_name("TEST");
     perf->add_flag("--list", line->lists, "Print the tests, one a line");
     perf->add_option(
             "--level", arguments->level,
@@ -94,7 +93,7 @@ void add_perf(CLI::App* app, PerfLine* line) {
                      "Device, where --tl names the transport alone (default the first)")
         ->type_name("NAME");
     perf->add_option("--op", arguments->op,
-                     "auto, short, bcopy, zcopy or rndv (default auto: by size)")
+                     "Kind of operation: auto, short, bcopy, zcopy or rndv (default auto: by size)")
         ->type_name("OP");
     perf->add_option(
             "--memory", arguments->memory,
@@ -102,12 +101,15 @@ void add_perf(CLI::App* app, PerfLine* line) {
             "level msg mapped: with a handle; list: sent as a list of two pieces")
         ->type_name("KIND");
     perf->add_option("--size", arguments->size, "Message sizes (default 8)")->type_name("LIST");
-    perf->add_option("--seconds", arguments->seconds, "How long each row is measured (default 0.5)")
+    perf->add_option("--seconds", arguments->seconds,
+                     "Seconds for which each row is measured (default 0.5)")
         ->type_name("N");
     perf->add_option("--iters", arguments->iterations,
                      "Messages or round trips of each row, instead of --seconds")
         ->type_name("N");
-    perf->add_option("--warmup", arguments->warmup, "Untimed ones before (default a tenth)")
+    perf->add_option(
+            "--warmup", arguments->warmup,
+            "Untimed messages or round trips before each row (default a tenth of the timed ones)")
         ->type_name("N");
     add_perf_load(perf, arguments);
     line->server =
@@ -115,13 +117,15 @@ void add_perf(CLI::App* app, PerfLine* line) {
                          "Wait for a --connect on this port (default 13377; 0: any free one)")
             ->expected(0, 1)
             ->type_name("[PORT]");
-    perf->add_option("--connect", arguments->connect, "Measure against the server there")
+    perf->add_option("--connect", arguments->connect, "Measure against the --server on this host")
         ->type_name("HOST[:PORT]");
     perf->add_flag("--validate", arguments->validate, "Check every byte of every message");
-    perf->add_option("--json", arguments->json, "Write the results there, - for standard output")
+    perf->add_option("--json", arguments->json,
+                     "Write the results to this file as JSON, - for standard output")
         ->type_name("FILE");
-    perf->add_option("--csv", arguments->csv,
-                     "Write them there as lines of comma-separated values, - for standard output")
+    perf->add_option(
+            "--csv", arguments->csv,
+            "Write the results to this file as comma-separated values, - for standard output")
         ->type_name("FILE");
 }
 
@@ -130,13 +134,15 @@ void add_info(CLI::App* app, InfoArguments* arguments) {
     info->add_option("what", arguments->what, "devices, config or build (default all)")
         ->type_name("WHAT")
         ->check(CLI::IsMember({"devices", "config", "build"}));
-    info->add_option("--json", arguments->json, "Write it there, - for standard output")
+    info->add_option("--json", arguments->json,
+                     "Write the facts to this file as JSON, - for standard output")
         ->type_name("FILE");
 }
 
 void add_explain(CLI::App* app, ExplainArguments* arguments) {
-    CLI::App* explain =
-        app->add_subcommand("explain", "Show how messages go, why, and what each protocol costs");
+    CLI::App* explain = app->add_subcommand(
+        "explain",
+        "Show the protocol of each message size, the reason for it, and the cost of each protocol");
     explain
         ->add_option("--tl", arguments->transports,
                      "Transports, with or without devices: sm,rc:mlx5_0:1 (default "
@@ -148,7 +154,9 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
         ->add_option("--buffer", arguments->buffer,
                      "plain: ordinary memory (default); mapped: with a handle; list: a gather list")
         ->type_name("KIND");
-    explain->add_option("--json", arguments->json, "Write it there, - for standard output")
+    explain
+        ->add_option("--json", arguments->json,
+                     "Write the costs to this file as JSON, - for standard output")
         ->type_name("FILE");
     explain
         ->add_option("--plot", arguments->plot,
@@ -158,53 +166,53 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
 
 void add_tune(CLI::App* app, TuneArguments* arguments) {
     CLI::App* tune = app->add_subcommand(
-        "tune", "Measure what messages cost on this machine, for the choice of protocols");
-    tune->add_option(
-            "--tl", arguments->transports,
-            "Transports, with or without devices, each alone, or auto: all that have tagged "
-            "messages (default TAGWIRE_TRANSPORTS, else sm)")
+        "tune", "Measure the cost of messages on this machine, for the choice of protocols");
+    tune->add_option("--tl", arguments->transports,
+                     "Transports, with or without devices, measured one by one, or auto: all that "
+                     "have tagged messages (default TAGWIRE_TRANSPORTS, else sm)")
         ->type_name("LIST");
     tune->add_option("--rounds", arguments->rounds,
-                     "Every measurement is the median of so many rounds (default 5)")
+                     "Rounds of each measurement, the median of which counts (default 5)")
         ->check(CLI::Range(1, 1000))
         ->type_name("N");
     tune->add_option("--cpu", arguments->cpu,
                      "Cpus of this process and its peer (default the first two)")
         ->type_name("A,B");
     tune->add_option("--output", arguments->output,
-                     "Write this file instead of the one that the library looks for")
+                     "File to write, instead of the one that the library reads by default")
         ->type_name("FILE");
     tune->add_option("--seconds", arguments->seconds,
-                     "Time limit of each transport: rounds that do not fit are left out (default "
-                     "60)")
+                     "Time limit for each transport, in seconds: rounds that do not fit are left "
+                     "out (default 60)")
         ->check(CLI::Range(1, 100000))
         ->type_name("N");
     tune->add_flag("--force", arguments->force,
-                   "Store the figures although the machine was too busy for them");
+                   "Write the file even if the machine was too busy for reliable figures");
 }
 
 void add_report(CLI::App* app, ReportArguments* arguments) {
     CLI::App* report =
-        app->add_subcommand("report", "Measure this machine and write a page with plots of it");
-    report->add_option("file", arguments->file, "The HTML page; needs gnuplot")
+        app->add_subcommand("report", "Measure this machine and write an HTML page of plots");
+    report->add_option("file", arguments->file, "HTML page to write; needs gnuplot")
         ->type_name("OUT.html")
         ->required();
     report->add_flag("--quick", arguments->quick,
                      "Few sizes and short runs: less than half a minute");
     report
         ->add_option("--compare", arguments->compare,
-                     "Beside ours, where they are installed: ucx (ucx_perftest), libfabric "
-                     "(fi_pingpong), openmpi (NetPIPE), or several with commas")
+                     "Also measure other libraries, if they are installed: ucx (ucx_perftest), "
+                     "libfabric (fi_pingpong), openmpi (NetPIPE), or several separated by commas")
         ->type_name("LIST");
 }
 
 void add_soak(CLI::App* app, SoakArguments* arguments) {
     CLI::App* soak = app->add_subcommand(
         "soak", "Exchange random messages between two processes and check every byte");
-    soak->add_option("--seconds", arguments->seconds, "How long (default 10)")
+    soak->add_option("--seconds", arguments->seconds, "Seconds to run (default 10)")
         ->type_name("N")
         ->check(CLI::Range(1, 1000000));
-    soak->add_option("--seed", arguments->seed, "Of everything random (default another each time)")
+    soak->add_option("--seed", arguments->seed,
+                     "Seed of all random choices (default: a new one each time)")
         ->type_name("N");
     soak->add_option("--tl", arguments->transports,
                      "Transports, with or without devices: sm,rc:mlx5_0:1, or auto (default "
@@ -214,9 +222,9 @@ void add_soak(CLI::App* app, SoakArguments* arguments) {
 
 void add_run(CLI::App* app, LaunchArguments* arguments) {
     CLI::App* run = app->add_subcommand(
-        "run", "Start a program as the ranks of a job on this host, and end with them");
+        "run", "Start a program as the ranks of a job on this host, and exit when they do");
     run->prefix_command();
-    run->add_option("-n,--ranks", arguments->ranks, "How many")
+    run->add_option("-n,--ranks", arguments->ranks, "Number of ranks")
         ->type_name("N")
         ->check(CLI::Range(std::uint64_t{1}, kLaunchedRanksMax))
         ->required();
@@ -249,8 +257,8 @@ std::vector<std::string> arguments_of(int argc, char** argv, const CLI::App& app
 
 void add_completion(CLI::App* app, std::string* shell) {
     CLI::App* completion = app->add_subcommand("completion",
-                                               "Print what a shell needs to complete this command: "
-                                               "source <(tagwire completion bash)");
+                                               "Print the script with which a shell completes this "
+                                               "command: source <(tagwire completion bash)");
     completion->add_option("shell", *shell, "bash, zsh or fish")
         ->type_name("SHELL")
         ->check(CLI::IsMember({"bash", "zsh", "fish"}))

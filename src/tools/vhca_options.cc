@@ -15,61 +15,66 @@ struct DeviceOption {
     const char* doc;
 };
 constexpr DeviceOption kDeviceOptions[] = {
-    {"--fabric", "FABRIC", "NAME",
-     "What carries packets: shm (default), shared memory; udp, RoCEv2"},
-    {"--address", "ADDRESS", "A", "udp: the IPv4 address of this process, which has it alone"},
-    {"--loss", "LOSS", "P", "Share of packets that the fabric loses, 0 to 1"},
-    {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
-    {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
-    {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
+    {"--fabric", "FABRIC", "NAME", "Carrier of packets: shm (default), shared memory; udp, RoCEv2"},
+    {"--address", "ADDRESS", "A", "Fabric udp: IPv4 address that no other process uses"},
+    {"--loss", "LOSS", "P", "Probability that the fabric loses a packet, 0 to 1"},
+    {"--dup", "DUP", "P", "Probability that the fabric delivers a packet twice, 0 to 1"},
+    {"--reorder", "REORDER", "P",
+     "Probability that a packet is delayed so that others overtake it, 0 to 1"},
+    {"--delay", "DELAY", "T", "Delay that the fabric adds to every packet: 10us, 1ms"},
     {"--network-class", "NETWORK_CLASS", "SL:CLASS",
-     "The network carries packets of this service level and traffic class only: 3:96"},
+     "Service level and traffic class of the packets that the network carries: 3:96 (default all)"},
     {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
     {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
-     "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},
-    {"--seed", "SEED", "N", "Seed of what happens to packets (default another one each time)"},
+     "Reaction to a wrong DC access key: retry (default), no reply; access, REM_ACCESS_ERR"},
+    {"--seed", "SEED", "N",
+     "Seed of random behaviour, such as packet faults (default: a new one each time)"},
     {"--trace", "TRACE", "FILE",
-     "Write the packets that each process sends and receives, for Wireshark; %p is its id"},
+     "File for the packets of each process, for Wireshark; %p in its name is the process id"},
     {"--profile", "PROFILE", "NAME",
      "Hardware that the device imitates: connectx (default), soft-roce"},
     {"--link-layer", "LINK_LAYER", "NAME",
-     "Of the port: auto (default; ethernet over udp and for soft-roce), infiniband, ethernet"},
-    {"--devices", "DEVICES", "N", "Devices: vhca0, vhca1, ... (default 1)"},
-    {"--ports", "PORTS", "N", "Ports; those behind the first are down"},
-    {"--gids", "GIDS", "N", "Entries of the GID table (default 8), of which the first is used"},
-    {"--qps", "QPS", "N", "Queue pairs that it has"},
+     "Link layer: auto (default; ethernet over udp and for soft-roce), infiniband, ethernet"},
+    {"--devices", "DEVICES", "N", "Number of devices: vhca0, vhca1, ... (default 1)"},
+    {"--ports", "PORTS", "N", "Number of ports (default 1); all but the first are down"},
+    {"--gids", "GIDS", "N", "Entries of the GID table (default 8); only the first holds a GID"},
+    {"--qps", "QPS", "N", "Queue pairs that the device supports"},
     {"--qp-depth", "QP_DEPTH", "N", "Requests that a queue of a queue pair may hold"},
     {"--cq-depth", "CQ_DEPTH", "N", "Completions that a CQ may hold"},
     {"--srq-depth", "SRQ_DEPTH", "N", "Receives that an SRQ may hold"},
-    {"--sges", "SGES", "N", "Pieces of one request"},
+    {"--sges", "SGES", "N", "Scatter/gather entries of one request"},
     {"--inline", "INLINE", "BYTES", "Inline data that a queue pair may ask for"},
-    {"--reads", "READS", "N", "Reads and atomics of one queue pair on their way"},
+    {"--reads", "READS", "N", "Outstanding reads and atomics of one queue pair"},
     {"--mtu", "MTU", "BYTES",
-     "MTU of the port: 256, 512, 1024, 2048 or 4096 (default); of each device, by commas"},
-    {"--send-places", "SEND_PLACES", "WHEN", "When a send gives its place back: polled, completed"},
+     "MTU of the port: 256 to 4096 (default), a power of two; for several devices a list "
+     "4096,1024"},
+    {"--send-places", "SEND_PLACES", "WHEN",
+     "Release of send queue entries: when a completion is polled, or completed"},
     {"--tm-untagged-min", "TM_UNTAGGED_MIN", "N",
-     "Untagged receives before a tag-matching SRQ takes messages (default 33, as cards)"},
+     "Untagged receives to post before a tag-matching SRQ receives (default 33, as cards)"},
     {"--late-events", "LATE_EVENTS", "T",
-     "Completions and events are late by about this, in any order across queue pairs: 20us"},
+     "Random delay of completions and events, up to about this, per queue pair: 20us"},
     {"--timer-stretch", "TIMER_STRETCH", "N",
-     "Timeouts and RNR waits take up to N times what was asked for (cards: 4)"},
+     "Timeouts and RNR waits last up to N times the requested time (default 1; cards: 4)"},
     {"--driver-abi", "DRIVER_ABI", "FORM",
-     "Driver mlx5: commands come by write (default), as to old kernels, or by ioctl too"},
+     "Driver mlx5: form of commands: write (default), as before Linux 4.20, or also ioctl"},
 };
 // The same for options without a value: what they set the variable to.
 constexpr DeviceOption kDeviceFlags[] = {
-    {"--stats", "STATS", "y", "At the end, a line on standard error: packets, retries, faults"},
-    {"--no-atomics", "ATOMICS", "n", "The device has no atomic operations"},
-    {"--no-dc", "DC", "n", "The device has no DC"},
+    {"--stats", "STATS", "y",
+     "Print the numbers of packets, retries and faults to standard error at the end"},
+    {"--no-atomics", "ATOMICS", "n", "The device supports no atomic operations"},
+    {"--no-dc", "DC", "n", "The device supports no DC"},
     {"--tm-ethernet", "TM_ETHERNET", "y",
-     "Tag-matching SRQs on Ethernet ports, where libmlx5 can make none"},
+     "Support tag-matching SRQs on Ethernet ports, where libmlx5 cannot create any"},
     {"--qpn-reuse", "QPN_REUSE", "y",
-     "A new queue pair has the number of the one that was destroyed before"},
+     "Reuse the numbers of destroyed queue pairs at once, not after 4096 others"},
     {"--shuffle-reads", "SHUFFLE_READS", "y",
-     "The data of a read are placed in any order; all are there when it completes"},
+     "Place the data of a read in random order; all of it when the read completes"},
     {"--no-dc-rndv", "DC_RNDV", "n",
-     "No rendezvous by the device in tag matching over DC, as with rdma-core's verbs"},
-    {"--devx", "DEVX", "y", "Driver mlx5 by ioctl: objects made by commands of the device"},
+     "The device does not read rendezvous data over DC, as with rdma-core's verbs"},
+    {"--devx", "DEVX", "y",
+     "Driver mlx5 by ioctl: programs may create objects by commands of the device (DEVX)"},
 };
 
 void add_device_options(CLI::App* run, VhcaRunArguments* arguments) {
@@ -105,14 +110,14 @@ void add_vhca_commands(CLI::App* app, VhcaArguments* arguments) {
            [arguments](const std::string& name) {
                arguments->run.driver = name == "mlx5" ? Driver::kMlx5 : Driver::kTagwire;
            },
-           "The program's libibverbs and libmlx5: tagwire (default), ours, fast; mlx5, the "
-           "system's "
-           "own, above an emulated kernel")
+           "libibverbs and libmlx5 of the program: tagwire (default), the fast ones of tagwire; "
+           "mlx5, the system's own, above an emulated kernel")
         ->check(CLI::IsMember({"tagwire", "mlx5"}))
         ->type_name("NAME");
     add_device_options(run, &arguments->run);
     CLI::App* info = app->add_subcommand("info", "Show the device and where its libraries are");
-    info->add_option("--json", arguments->info.json, "Write it there, - for standard output")
+    info->add_option("--json", arguments->info.json,
+                     "Write the facts to this file as JSON, - for standard output")
         ->type_name("FILE");
 }
 

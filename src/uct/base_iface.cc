@@ -79,21 +79,22 @@ ucs_status_t BaseIface::drop_am(void* arg, void* /*data*/, std::size_t length, u
     if (handler->has_warned)
         return UCS_OK;  // a peer must not be able to fill the log
     handler->has_warned = true;
-    TW_LOG_WARN("active message %u of %zu bytes has no handler: such messages are dropped",
-                handler->id, length);
+    TW_LOG_WARN(
+        "active message id %u has no handler: messages with this id are dropped (first: %zu bytes)",
+        handler->id, length);
     return UCS_OK;
 }
 
 void BaseIface::report_failure(uct_ep_h ep, ucs_status_t status) {
     if (params_.err_handler == nullptr) {
-        TW_LOG_ERROR("%s/%s: endpoint %p failed: %s (no error handler was given)",
+        TW_LOG_ERROR("%s/%s: endpoint %p failed: %s (the interface has no error handler)",
                      params_.tl_name.c_str(), params_.dev_name.c_str(), static_cast<void*>(ep),
                      ucs_status_string(status));
         return;
     }
     const ucs_status_t answer = params_.err_handler(params_.err_handler_arg, ep, status);
     if (answer != UCS_OK) {
-        TW_LOG_ERROR("%s/%s: endpoint failed: %s; the error handler answered: %s",
+        TW_LOG_ERROR("%s/%s: endpoint failed: %s; the error handler returned: %s",
                      params_.tl_name.c_str(), params_.dev_name.c_str(), ucs_status_string(status),
                      ucs_status_string(answer));
     }

@@ -26,7 +26,8 @@ constexpr std::uint64_t kComponentFields = UCS_MASK(4);
 ucs_status_t check_component(const char* call, uct_component_h component) {
     if (uct::is_component(component))
         return UCS_OK;
-    return refuse(UCS_ERR_INVALID_PARAM, call, "component %p is not one of this library's",
+    return refuse(UCS_ERR_INVALID_PARAM, call,
+                  "component %p is not one that uct_query_components() lists",
                   static_cast<void*>(component));
 }
 
@@ -134,7 +135,7 @@ ucs_status_t uct_config_get(void* config, const char* name, char* value, size_t 
         return UCS_ERR_INVALID_PARAM;
     uct::ConfigBundle* bundle = uct::ConfigBundle::from(config);
     if (bundle == nullptr)
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
+        return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is not a configuration", config);
     return ucs::config_get(bundle->table(), bundle->values(), name, value, max);
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);
@@ -145,7 +146,7 @@ ucs_status_t uct_config_modify(void* config, const char* name, const char* value
         return UCS_ERR_INVALID_PARAM;
     uct::ConfigBundle* bundle = uct::ConfigBundle::from(config);
     if (bundle == nullptr)
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
+        return refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is not a configuration", config);
     return ucs::config_set(bundle->table(), bundle->values(), name, value);
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);
@@ -156,7 +157,7 @@ void uct_config_release(void* config) {
         return;
     uct::ConfigBundle* bundle = uct::ConfigBundle::from(config);
     if (bundle == nullptr) {
-        refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is no configuration", config);
+        refuse(UCS_ERR_INVALID_PARAM, __func__, "config %p is not a configuration", config);
         return;
     }
     delete bundle;

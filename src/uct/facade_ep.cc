@@ -24,7 +24,8 @@ ucs_status_t check_addresses(const char* call, const uct_ep_params_t& params) {
         return UCS_OK;
     if ((params.field_mask & kAddresses) != kAddresses) {
         return refuse(
-            UCS_ERR_INVALID_PARAM, call, "dev_addr and iface_addr go together; %s is missing",
+            UCS_ERR_INVALID_PARAM, call,
+            "%s is missing: set both dev_addr and iface_addr, or neither",
             (params.field_mask & UCT_EP_PARAM_FIELD_DEV_ADDR) == 0 ? "dev_addr" : "iface_addr");
     }
     if (uct::iface_of(params.iface).addresses_given(params.dev_addr, params.iface_addr))
@@ -98,7 +99,7 @@ ucs_status_t uct_ep_check(const uct_ep_h ep, unsigned flags, uct_completion_t* c
     if (uct::has_null(__func__, {{"ep", ep}}))
         return UCS_ERR_INVALID_PARAM;
     if (flags != 0)
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "flags is 0x%x; it has no flags", flags);
+        return refuse(UCS_ERR_INVALID_PARAM, __func__, "flags is 0x%x; it must be 0", flags);
     return ep->iface->ops.ep_check(ep, flags, comp);
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);

@@ -48,7 +48,8 @@ ucs_status_t uct_md_open(uct_component_h component, const char* md_name,
         return UCS_ERR_INVALID_PARAM;
     }
     if (!uct::is_component(component)) {
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "component %p is not one of this library's",
+        return refuse(UCS_ERR_INVALID_PARAM, __func__,
+                      "component %p is not one that uct_query_components() lists",
                       static_cast<void*>(component));
     }
     const uct::Component& found = uct::component_of(component);
@@ -79,7 +80,7 @@ void uct_md_close(uct_md_h md) {
         return;
     uct::Md& domain = uct::md_of(md);
     if (domain.iface_count() != 0) {
-        refuse(UCS_ERR_BUSY, __func__, "%u interfaces are still open on it: the domain stays open",
+        refuse(UCS_ERR_BUSY, __func__, "the domain stays open: close its %u interfaces first",
                domain.iface_count());
         return;
     }
@@ -134,7 +135,7 @@ ucs_status_t uct_md_iface_config_read(uct_md_h md, const char* tl_name, const ch
         return UCS_ERR_INVALID_PARAM;
     if (tl_name == nullptr) {
         return refuse(UCS_ERR_UNSUPPORTED, __func__,
-                      "tl_name is NULL: there are no interfaces by socket address");
+                      "tl_name is NULL: interfaces cannot be opened by socket address");
     }
     std::vector<uct::TlDevice> devices;
     ucs_status_t status = uct::md_of(md).query_tl_resources(&devices);

@@ -63,7 +63,8 @@ ucs_status_t read_wish(std::size_t length, const uct_mem_alloc_params_t& params,
     if ((wish->flags & ~kAllocFlags) != 0)
         return refuse(UCS_ERR_INVALID_PARAM, kCall, "flags 0x%x has unknown bits", wish->flags);
     if (static_cast<unsigned>(wish->type) >= UCS_MEMORY_TYPE_LAST) {
-        return refuse(UCS_ERR_INVALID_PARAM, kCall, "%u is not a memory type",
+        return refuse(UCS_ERR_INVALID_PARAM, kCall,
+                      "mem_type is %u, which is not a ucs_memory_type_t",
                       static_cast<unsigned>(wish->type));
     }
     const bool is_misplaced =
@@ -71,7 +72,7 @@ ucs_status_t read_wish(std::size_t length, const uct_mem_alloc_params_t& params,
         reinterpret_cast<std::uintptr_t>(wish->address) % ucs::page_bytes() != 0;
     if (wish->is_fixed() && is_misplaced) {
         return refuse(UCS_ERR_INVALID_PARAM, kCall,
-                      "UCT_MD_MEM_FLAG_FIXED needs an address aligned to a page");
+                      "UCT_MD_MEM_FLAG_FIXED needs a page-aligned address");
     }
     return UCS_OK;
 }
@@ -153,19 +154,21 @@ ucs_status_t uct_mem_alloc(size_t length, const uct_alloc_method_t* methods, uns
     for (unsigned i = 0; i < num_methods; ++i) {
         if (static_cast<unsigned>(methods[i]) < UCT_ALLOC_METHOD_LAST)
             continue;
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "methods[%u] is %u, which is no method", i,
+        return refuse(UCS_ERR_INVALID_PARAM, __func__,
+                      "methods[%u] is %u, which is not a uct_alloc_method_t", i,
                       static_cast<unsigned>(methods[i]));
     }
     for (unsigned i = 0; i < num_methods; ++i) {
         if (allocate(wish, methods[i], mem) == UCS_OK)
             return UCS_OK;
-        TW_LOG_DEBUG("%s: %zu bytes for \"%s\" not available by method %s", __func__, length,
-                     wish.name, uct_alloc_method_names[methods[i]]);
+        TW_LOG_DEBUG("%s: %zu bytes for \"%s\" could not be allocated by method %s", __func__,
+                     length, wish.name, uct_alloc_method_names[methods[i]]);
     }
     if ((wish.flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0)
         return UCS_ERR_NO_MEMORY;
-    return refuse(UCS_ERR_NO_MEMORY, __func__, "none of the %u methods gave %zu bytes for \"%s\"",
-                  num_methods, length, wish.name);
+    return refuse(UCS_ERR_NO_MEMORY, __func__,
+                  "none of the %u methods could allocate %zu bytes for \"%s\"", num_methods, length,
+                  wish.name);
 } catch (const std::bad_alloc&) {
     return tagwire::ucs::no_memory(__func__);
 }
@@ -186,7 +189,8 @@ ucs_status_t uct_mem_free(const uct_allocated_memory_t* mem) {
         case UCT_ALLOC_METHOD_LAST:
             break;
     }
-    return refuse(UCS_ERR_INVALID_PARAM, __func__, "%u is no allocation method",
+    return refuse(UCS_ERR_INVALID_PARAM, __func__,
+                  "mem->method is %u: mem does not come from uct_mem_alloc()",
                   static_cast<unsigned>(mem->method));
 }
 

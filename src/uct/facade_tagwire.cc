@@ -74,7 +74,7 @@ ucs_status_t tagwire_uct_component_describe(uct_component_h component, tagwire_u
         return UCS_ERR_INVALID_PARAM;
     if (!uct::is_component(component)) {
         return uct::refuse(UCS_ERR_INVALID_PARAM, __func__,
-                           "component %p is not one of this library's",
+                           "component %p is not one that uct_query_components() lists",
                            static_cast<void*>(component));
     }
     const uct::Component& found = uct::component_of(component);

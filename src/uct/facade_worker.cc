@@ -15,7 +15,8 @@ ucs_status_t uct_worker_create(ucs_async_context_t* async, ucs_thread_mode_t thr
     if (uct::has_null(__func__, {{"async", async}, {"worker_p", worker_p}}))
         return UCS_ERR_INVALID_PARAM;
     if (static_cast<unsigned>(thread_mode) >= UCS_THREAD_MODE_LAST) {
-        return refuse(UCS_ERR_INVALID_PARAM, __func__, "%u is not a thread mode",
+        return refuse(UCS_ERR_INVALID_PARAM, __func__,
+                      "thread_mode is %u, which is not a ucs_thread_mode_t",
                       static_cast<unsigned>(thread_mode));
     }
     uct::Worker* worker = nullptr;
@@ -30,7 +31,7 @@ void uct_worker_destroy(uct_worker_h handle) {
         return;
     uct::Worker& worker = uct::worker_of(handle);
     if (worker.iface_count() != 0) {
-        refuse(UCS_ERR_BUSY, __func__, "%u interfaces are still open on it: the worker stays",
+        refuse(UCS_ERR_BUSY, __func__, "the worker stays: close its %u interfaces first",
                worker.iface_count());
         return;
     }
@@ -43,7 +44,8 @@ void uct_worker_progress_register_safe(uct_worker_h worker, ucs_callback_t func,
         return;
     constexpr unsigned kFlags = UCS_CALLBACKQ_FLAG_FAST | UCS_CALLBACKQ_FLAG_ONESHOT;
     if ((flags & ~kFlags) != 0 || flags == kFlags) {
-        refuse(UCS_ERR_INVALID_PARAM, __func__, "flags 0x%x: FAST or ONESHOT or 0", flags);
+        refuse(UCS_ERR_INVALID_PARAM, __func__,
+               "flags is 0x%x; expected UCS_CALLBACKQ_FLAG_FAST, _ONESHOT or 0", flags);
         return;
     }
     if (*id_p != UCS_CALLBACKQ_ID_NULL)

@@ -51,8 +51,7 @@ ucs_status_t check_device(const Fields& fields, const uct_iface_params_t& params
     }
     if (params.open_mode != UCT_IFACE_OPEN_MODE_DEVICE) {
         return refuse(UCS_ERR_UNSUPPORTED, kCall,
-                      "open_mode 0x%" PRIx64
-                      ": interfaces open on a device only (UCT_IFACE_OPEN_MODE_DEVICE)",
+                      "open_mode 0x%" PRIx64 ": only UCT_IFACE_OPEN_MODE_DEVICE is supported",
                       params.open_mode);
     }
     if (!fields.has(UCT_IFACE_PARAM_FIELD_DEVICE)) {
@@ -89,7 +88,7 @@ ucs_status_t check_callbacks(const Fields& fields, const uct_iface_params_t& par
     if ((checked->eager_cb == nullptr) != (checked->rndv_cb == nullptr)) {
         return refuse(
             UCS_ERR_INVALID_PARAM, kCall,
-            "%s is missing: tagged messages need both eager_cb and rndv_cb, or neither is given",
+            "%s is missing: set both eager_cb and rndv_cb to use tagged messages, or neither",
             checked->eager_cb == nullptr ? "eager_cb" : "rndv_cb");
     }
     return UCS_OK;
@@ -99,7 +98,7 @@ ucs_status_t check_layout(const Fields& fields, const uct_iface_params_t& params
                           IfaceParams* checked) {
     fields.take(UCT_IFACE_PARAM_FIELD_RX_HEADROOM, params.rx_headroom, &checked->rx_headroom);
     if (checked->rx_headroom > kRxHeadroomBytesMax) {
-        return refuse(UCS_ERR_INVALID_PARAM, kCall, "rx_headroom %zu is above %zu bytes",
+        return refuse(UCS_ERR_INVALID_PARAM, kCall, "rx_headroom is %zu; the limit is %zu bytes",
                       checked->rx_headroom, kRxHeadroomBytesMax);
     }
     fields.take(UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT, params.am_alignment, &checked->am_alignment);

@@ -30,7 +30,7 @@ class Error : public std::runtime_error {
     tw_status_t status_;
 };
 
-/// Throws if the status is an error; TW_INPROGRESS is none.
+/// Throws if the status is an error; TW_INPROGRESS is not.
 inline void check(tw_status_t status, const char* what) {
     if (status < TW_OK)
         throw Error(what, status);
@@ -84,7 +84,8 @@ inline std::uint64_t worker_id(std::span<const std::byte> address) {
     return id;
 }
 
-/// Where the library looks for measured costs by default. Throws where nothing says so.
+/// Where the library looks for measured costs by default. Throws if neither XDG_CONFIG_HOME nor
+/// HOME is set.
 inline std::string calibration_path() {
     std::size_t length = 0;
     const tw_status_t status = tw_calibration_path(nullptr, &length);

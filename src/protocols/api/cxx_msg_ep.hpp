@@ -11,8 +11,9 @@ namespace tagwire {
 inline namespace v1 {
 namespace msg {
 
-/// Destroyed, it is closed without waiting: what was sent still goes, as long as the worker lives
-/// and progresses. close() waits, close_by_force() ends everything.
+/// The destructor closes the endpoint without waiting: messages sent before are still delivered, as
+/// long as the worker lives and progresses. close() reports when they are; close_by_force() cancels
+/// them.
 class Endpoint {
   public:
     Endpoint(const Worker& worker, std::span<const std::byte> address, void* user_data = nullptr) {
@@ -48,8 +49,8 @@ class Endpoint {
     }
     tw_status_t flush(How how = {}) const { return tw_ep_flush(get(), how.op(), how.request()); }
 
-    /// As tw_ep_close(): flushes and goes. Unless it answers TW_ERR_NO_RESOURCE there is no
-    /// endpoint any more.
+    /// As tw_ep_close(): flushes and closes. This object has no endpoint afterwards, unless the
+    /// call returns TW_ERR_NO_RESOURCE.
     tw_status_t close(How how = {}) { return end(0, how); }
     /// Ends everything at once with TW_ERR_CANCELED.
     tw_status_t close_by_force() { return end(TW_EP_CLOSE_FORCE, {}); }

@@ -13,8 +13,8 @@ namespace tagwire {
 inline namespace v1 {
 namespace msg {
 
-/// A tw_op_t that begins with the defaults; each call sets one thing. Use Op; with a callback it is
-/// a CallbackOp, because the end of such an operation is told once, and its handle is void then.
+/// A tw_op_t that begins with the defaults; each call sets one thing. Start from Op; on_complete()
+/// makes it a CallbackOp, whose completion is reported once and whose handle is void afterwards.
 template <bool kHasCallback>
 class BasicOp : public tw_op_t {
   public:
@@ -26,8 +26,8 @@ class BasicOp : public tw_op_t {
         flags |= more;
         return *this;
     }
-    /// `callable(const tw_completion_t&)` runs when the operation ends, unless the call itself
-    /// answers that. Takes the place of the context. The result is a copy; this one has it, too.
+    /// `callable(const tw_completion_t&)` runs when the operation completes, unless it completes
+    /// within the call. Replaces the context. Sets the callback in this object and returns a copy.
     template <class Done>
     BasicOp<true> on_complete(Done& callable) {
         context = detail::arg_of(callable);
@@ -55,7 +55,7 @@ class BasicOp : public tw_op_t {
         source = ep;
         return *this;
     }
-    /// Gets the completion when the call itself answers the end.
+    /// `end` gets the completion if the operation completes within the call.
     BasicOp& ended(tw_completion_t& end) {
         done = &end;
         return *this;
@@ -69,8 +69,8 @@ class BasicOp : public tw_op_t {
 using Op = BasicOp<false>;
 using CallbackOp = BasicOp<true>;
 
-/// An operation that is asked for its end: neither callback nor TW_OP_COMPLETION. Destroyed before
-/// that, the operation goes on and nobody is told of its end.
+/// Handle of an operation that has neither callback nor TW_OP_COMPLETION, to test or wait for it.
+/// If the handle is destroyed first, the operation goes on and its completion is not reported.
 class Request {
   public:
     Request() = default;
@@ -81,15 +81,15 @@ class Request {
     }
     ~Request() { reset(); }
 
-    /// Whether there is an operation: the call that got this answered TW_INPROGRESS.
+    /// Whether there is an operation: the call that was given this object returned TW_INPROGRESS.
     [[nodiscard]] explicit operator bool() const { return request_ != nullptr; }
     [[nodiscard]] tw_request_h get() const { return request_; }
-    /// TW_INPROGRESS, or the status of its end. Only while there is an operation.
+    /// TW_INPROGRESS, or the status of the completion. Only while there is an operation.
     tw_status_t test(tw_completion_t* done = nullptr) const {
         return tw_request_test(request_, done);
     }
-    /// Progresses until its end: the status of that, or TW_INPROGRESS when the time has passed.
-    /// Only while there is an operation.
+    /// Progresses until the operation completes and returns its status, or TW_INPROGRESS after
+    /// `timeout_ns`. Only while there is an operation.
     tw_status_t wait(tw_wait_mode_t mode = TW_WAIT_YIELD, std::uint64_t timeout_ns = UINT64_MAX,
                      tw_completion_t* done = nullptr) const {
         return tw_request_wait(request_, mode, timeout_ns, done);
@@ -99,7 +99,7 @@ class Request {
         if (request_ != nullptr)
             tw_request_free(std::exchange(request_, nullptr));
     }
-    /// Where a call puts the next operation; this one is given up.
+    /// Where a call puts the next operation. Releases the present one, which goes on.
     tw_request_h* out() {
         reset();
         return &request_;
@@ -118,24 +118,24 @@ inline const tw_request_h* handles_of(std::span<const Request> requests) {
 
 }  // namespace detail
 
-/// Progresses until one of the operations, all of one worker, has ended: TW_OK, and `index` is the
-/// first that has. TW_INPROGRESS: the time has passed. Requests without an operation are passed
-/// over.
+/// Progresses until one of the operations has completed. All belong to one worker; requests without
+/// an operation are skipped. TW_OK: `index` is the first that has completed. TW_INPROGRESS:
+/// `timeout_ns` have passed.
 inline tw_status_t wait_any(std::span<const Request> requests, std::size_t& index,
                             tw_wait_mode_t mode = TW_WAIT_YIELD,
                             std::uint64_t timeout_ns = UINT64_MAX) {
     return tw_wait_any(detail::handles_of(requests), requests.size(), mode, timeout_ns, &index);
 }
-/// The same until all of them have ended.
+/// Progresses until all operations have completed; otherwise as wait_any().
 inline tw_status_t wait_all(std::span<const Request> requests, tw_wait_mode_t mode = TW_WAIT_YIELD,
                             std::uint64_t timeout_ns = UINT64_MAX) {
     return tw_wait_all(detail::handles_of(requests), requests.size(), mode, timeout_ns);
 }
 
 /// Arguments of a call beside buffer, tag and peer, and where its operation goes: nothing, an Op, a
-/// Request, or {op, request}. With a callback or TW_OP_COMPLETION the operation returns to the
-/// library by itself: so a plain handle takes the place of the Request. A callback beside a Request
-/// does not compile; a Request beside TW_OP_COMPLETION, or a callback in disguise, stays empty.
+/// Request, or {op, request}. An operation with a callback or TW_OP_COMPLETION is released by the
+/// library: give a plain tw_request_h instead of a Request. A CallbackOp with a Request does not
+/// compile; with TW_OP_COMPLETION, or a callback set in a plain tw_op_t, the Request stays empty.
 class How {
   public:
     How() = default;

@@ -45,7 +45,7 @@ class WorkerParams : public tw_worker_params_t {
 
 class Worker {
   public:
-    /// Nobody is told of endpoints that fail; the log is.
+    /// No callback for endpoints that fail; the log has failures in any case.
     explicit Worker(const Context& context, tw_thread_mode_t mode = TW_THREAD_SINGLE) {
         open(context, WorkerParams(mode));
     }
@@ -76,12 +76,12 @@ class Worker {
     // ---- Progress and ends
 
     unsigned progress() const { return tw_worker_progress(get()); }
-    /// Fills `completions` from its beginning; how many.
+    /// Fills `completions` from its beginning; returns how many were written.
     unsigned poll(std::span<tw_completion_t> completions) const {
         return tw_worker_poll(get(), completions.data(), static_cast<unsigned>(completions.size()));
     }
-    /// Progresses until the operation has ended; the request is free then. The completion has the
-    /// status of the end, or why it cannot be waited for (in a callback: TW_ERR_INVALID_PARAM).
+    /// Progresses until the operation has completed, then frees the request. The result has the
+    /// operation's status, or the reason not to wait (in a callback: TW_ERR_INVALID_PARAM).
     tw_completion_t finish(Request& request, tw_wait_mode_t mode = TW_WAIT_YIELD) const {
         tw_completion_t done{};
         done.status = request.wait(mode, UINT64_MAX, &done);
@@ -123,7 +123,7 @@ class Worker {
                          tw_ep_h from = nullptr) const {
         return tag_look(TW_OP_PEEK, tag, ignore, found, from);
     }
-    /// Takes it: found.message is to be received by recv_claimed() or given to drop().
+    /// Claims the message: pass found.message to recv_claimed() or drop().
     tw_status_t tag_claim(std::uint64_t tag, std::uint64_t ignore, tw_completion_t& found,
                           tw_ep_h from = nullptr) const {
         return tag_look(TW_OP_PEEK | TW_OP_CLAIM, tag, ignore, found, from);

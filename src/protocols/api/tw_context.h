@@ -85,8 +85,8 @@ TAGWIRE_API tw_status_t tw_mem_invalidate(tw_context_h context, const void* addr
 
 /// Reports that an endpoint has failed: every operation on it has ended, and it refuses everything
 /// but tw_ep_close(). Once per endpoint, inside progress. TW_ERR_NOT_CONNECTED: the peer has gone
-/// in order, its worker was destroyed with nothing under way to this one. TW_ERR_CONNECTION_RESET:
-/// it has died, or has ended the connection by force. Others: as the transport tells.
+/// in order: its worker was destroyed with nothing under way to this one. TW_ERR_CONNECTION_RESET:
+/// the peer has died, or has closed the connection by force. Other statuses are the transport's.
 typedef void (*tw_ep_failed_cb_t)(void* arg, tw_ep_h ep, tw_status_t status);
 
 /// Events of a peer.
@@ -98,12 +98,12 @@ typedef enum tw_peer_event {
     TW_PEER_FAILED   ///< It has ended otherwise; the status says how, as for tw_ep_failed_cb_t.
 } tw_peer_event_t;
 
-/// Reports that a peer comes or goes, also one that the program has no endpoint to. Runs inside
-/// progress; may call everything but progress, tw_ep_create_to() with `worker_id` among it. Each
-/// connection is told of twice: TW_PEER_UP when it is there, and when it has ended one of the
-/// others, after everything that was under way has ended, and after tw_ep_failed_cb_t. A connection
-/// that did not come about is not told of, nor that of a worker to itself. After an end the same
-/// worker may come again.
+/// Reports that a peer connects or disconnects, even if the program has no endpoint to it. Runs
+/// inside progress; may call everything but progress, for example tw_ep_create_to() with
+/// `worker_id`. Each connection is reported twice: TW_PEER_UP when it is established, and one of
+/// the other events when it has ended. The second report follows the completions of all operations
+/// under way, and tw_ep_failed_cb_t. A connection that was never established is not reported, nor
+/// is that of a worker to itself. The same worker may connect again later.
 typedef void (*tw_peer_event_cb_t)(void* arg, uint64_t worker_id, tw_peer_event_t event,
                                    tw_status_t status);
 
@@ -125,7 +125,7 @@ typedef struct tw_worker_params {
 /// \retval TW_OK  *worker_p is the worker; tw_worker_destroy() closes it.
 /// \retval TW_ERR_NO_DEVICE  No interface could be opened, or none that takes first contact; the
 ///     log names each with its reason.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `thread_mode` is none.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or `thread_mode` is unknown.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* params,
                                          tw_worker_h* worker_p);
@@ -146,20 +146,20 @@ typedef struct tw_worker_attr {
     tw_thread_mode_t thread_mode;
     size_t inject_bytes_max;      ///< Longest message of TW_OP_INJECT.
     size_t multi_recv_bytes_min;  ///< A multi-receive ends below this many free bytes.
-    size_t buffered_bytes_limit;  ///< Longest message that a buffered receive has all of.
-    size_t buffered_bytes_min;    ///< Least that it has of a longer message.
+    size_t buffered_bytes_limit;  ///< Longest message that a buffered receive delivers whole.
+    size_t buffered_bytes_min;    ///< Least that it delivers of a longer message.
     size_t endpoints;             ///< Peers known, with or without an endpoint of the program.
 } tw_worker_attr_t;
 
 /// Reads the properties and limits of a worker.
 ///
 /// \retval TW_OK  *attr is filled, as much of it as its struct_bytes says.
-/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or struct_bytes is none of this struct.
+/// \retval TW_ERR_INVALID_PARAM  An argument is NULL, or struct_bytes is not a size of this struct.
 TAGWIRE_API tw_status_t tw_worker_query(tw_worker_h worker, tw_worker_attr_t* attr);
 
 #define TW_WORKER_LIMIT_MAX ((size_t)1 << 30)  ///< No limit of tw_worker_limits_t is larger.
 
-/// Limits that a program may change, as tw_worker_query() tells them. 0: as it is.
+/// Limits that a program may change; tw_worker_query() reads them. 0 leaves a limit as it is.
 typedef struct tw_worker_limits {
     size_t struct_bytes
         TW_CXX_DEFAULT(sizeof(struct tw_worker_limits));  ///< sizeof(tw_worker_limits_t).
@@ -248,9 +248,10 @@ TAGWIRE_API tw_status_t tw_worker_arm(tw_worker_h worker);
 
 /// Wakes the threads that wait for a worker.
 ///
-/// Ends tw_worker_wait() of every thread that waits at this moment, and the next one of every other
-/// thread; makes the descriptor readable. It does not end tw_request_wait(), tw_wait_any() and
-/// tw_wait_all(). From any thread whatever the thread mode, and from a signal handler.
+/// Ends tw_worker_wait() in every thread that is waiting, ends the next tw_worker_wait() of every
+/// other thread, and makes the descriptor readable. It does not end tw_request_wait(),
+/// tw_wait_any() and tw_wait_all(). From any thread whatever the thread mode, and from a signal
+/// handler.
 ///
 /// \retval TW_OK  Signalled.
 /// \retval TW_ERR_INVALID_PARAM  `worker` is NULL.
@@ -259,7 +260,7 @@ TAGWIRE_API tw_status_t tw_worker_signal(tw_worker_h worker);
 /// Ways to wait.
 typedef enum tw_wait_mode {
     TW_WAIT_SPIN,   ///< Progress again and again.
-    TW_WAIT_YIELD,  ///< The same, giving the processor away in between.
+    TW_WAIT_YIELD,  ///< Progress again and again, and yield the processor in between.
     TW_WAIT_SLEEP   ///< Sleep on the descriptor while there is nothing to do.
 } tw_wait_mode_t;
 
@@ -283,7 +284,7 @@ typedef enum tw_wait_mode {
 ///
 /// \retval TW_OK  There may be something new.
 /// \retval TW_ERR_TIMED_OUT  `timeout_ns` have passed; UINT64_MAX is no limit.
-/// \retval TW_ERR_INVALID_PARAM  Called from a callback, or `mode` is none, or `worker` is NULL.
+/// \retval TW_ERR_INVALID_PARAM  Called from a callback, or `mode` is unknown, or `worker` is NULL.
 /// \retval TW_ERR_IO_ERROR  TW_WAIT_SLEEP: as tw_worker_fd(). TW_ERR_UNSUPPORTED likewise.
 /// \retval TW_ERR_NO_MEMORY  Out of memory.
 TAGWIRE_API tw_status_t tw_worker_wait(tw_worker_h worker, tw_wait_mode_t mode,
@@ -349,7 +350,7 @@ TAGWIRE_API tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* p
 /// Makes the endpoint to a worker that is connected with this one.
 ///
 /// For the sender of a message (tw_completion_t.source) or a worker that tw_peer_event_cb_t has
-/// told of. No address is needed, so a server can reply to clients that it does not know.
+/// reported. No address is needed, so a server can reply to clients that it does not know.
 /// `user_data` as in tw_ep_params_t.
 ///
 /// \retval TW_OK  *ep_p is the endpoint; tw_ep_close() closes it.
@@ -384,12 +385,16 @@ TAGWIRE_API tw_status_t tw_ep_flush(tw_ep_h ep, const tw_op_t* op, tw_request_h*
 
 /// Flags of tw_ep_close().
 enum tw_ep_close_flag {
-    /// Ends everything at once with TW_ERR_CANCELED, and the buffers are the program's again: what
-    /// the peer reads of them after the call it does not report as received. Except over dc those
-    /// with a handle, until tw_mem_unmap(), and with TAGWIRE_REG_CACHE those on pages that another
-    /// operation under way has, too; and an operation whose data a device moves just then ends, in
-    /// progress, when the device is done with it. The peer's endpoint fails, at once if the
-    /// transport has room for a message to it, else when either speaks to the other again.
+    /// Ends all operations at once with TW_ERR_CANCELED and gives the buffers back to the program:
+    /// the peer may still read them, but does not report what it reads after the call as received.
+    ///
+    /// Exceptions: over dc the peer may report data that it reads later from a buffer with a
+    /// handle, until tw_mem_unmap(), and with TAGWIRE_REG_CACHE from a buffer that shares pages
+    /// with another operation under way. An operation whose data a device is moving completes, in
+    /// progress, when the device is done.
+    ///
+    /// The peer's endpoint fails: at once if the transport has room for a message to the peer, else
+    /// when one side next sends to the other.
     TW_EP_CLOSE_FORCE = 1 << 0
 };
 

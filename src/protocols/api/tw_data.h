@@ -20,7 +20,7 @@
 ///   requests (TAGWIRE_REQUESTS_MAX) or the copies for TW_OP_INJECT are used up, or the receiver
 ///   has paused this sender because its memory for unexpected messages is used up.
 /// - TW_ERR_INVALID_PARAM: nothing happened. An argument is NULL, a flag is not for this call,
-///   flags contradict each other, `op->request` comes without callback and TW_OP_COMPLETION, or
+///   flags contradict each other, `op->request` has neither callback nor TW_OP_COMPLETION, or
 ///   the buffer is not inside `op->mem`; the log says which.
 /// - TW_ERR_NO_MEMORY: nothing happened; the process is out of memory.
 ///
@@ -119,7 +119,7 @@ TAGWIRE_API tw_status_t tw_msg_sendv(tw_ep_h ep, const tw_iov_t* iov, size_t iov
 /// Receives a message without a tag.
 ///
 /// As tw_tag_recv(): takes the earliest message of tw_msg_send() from any sender, or only from
-/// `op->source`. This call alone takes TW_OP_MULTI_RECV, which lets one buffer take many messages.
+/// `op->source`. Only this call accepts TW_OP_MULTI_RECV, to receive many messages in one buffer.
 TAGWIRE_API tw_status_t tw_msg_recv(tw_worker_h worker, void* buffer, size_t length,
                                     const tw_op_t* op, tw_request_h* request_p);
 
@@ -163,7 +163,7 @@ TAGWIRE_API tw_status_t tw_request_test(tw_request_h request, tw_completion_t* d
 ///     be NULL, is filled.
 /// \retval TW_INPROGRESS  `timeout_ns` have passed, and it has not completed.
 /// \retval TW_ERR_INVALID_PARAM  Called from a callback, or the completion is reported elsewhere (a
-///     callback, TW_OP_COMPLETION), or `mode` is none.
+///     callback, TW_OP_COMPLETION), or `mode` is unknown.
 /// \retval TW_ERR_IO_ERROR  TW_WAIT_SLEEP: as tw_worker_fd(). TW_ERR_UNSUPPORTED likewise.
 /// \retval TW_ERR_NO_MEMORY  Out of memory; the operation goes on.
 TAGWIRE_API tw_status_t tw_request_wait(tw_request_h request, tw_wait_mode_t mode,

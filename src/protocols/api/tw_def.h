@@ -6,12 +6,12 @@
 /// \par Versions
 /// Programs and library may be built with different versions of these headers (TW_VERSION). A
 /// struct that a program allocates therefore has one of
-/// - struct_bytes, its size in the program's header: the library takes fields that this header
-///   lacks as 0, and does not write them; 0, or a size beyond its own, is TW_ERR_INVALID_PARAM and
-///   logged.
+/// - struct_bytes, its size in the program's header: the library treats fields that this header
+///   lacks as 0 and does not write them. It refuses a size of 0, or one above its own, with
+///   TW_ERR_INVALID_PARAM and logs it.
 /// - `reserved` room at the end. The library does not write that of a tw_completion_t.
-/// - flags that announce fields: a call reads a field of tw_op_t only with the flag that it belongs
-///   to, and refuses flags that it does not know. `flags` of tw_completion_t tells which of its
+/// - flags that announce fields: a call reads a later field of tw_op_t only if its flag is set,
+///   and refuses unknown flags. `flags` of tw_completion_t tells which of its
 ///   fields have a value.
 #ifndef TAGWIRE_PROTOCOLS_API_TW_DEF_H
 #define TAGWIRE_PROTOCOLS_API_TW_DEF_H
@@ -30,7 +30,7 @@ extern "C" {
 typedef struct tw_context* tw_context_h;
 typedef struct tw_worker* tw_worker_h;
 typedef struct tw_ep* tw_ep_h;
-typedef struct tw_mem* tw_mem_h;          ///< Memory known to every domain; see tw_mem_map().
+typedef struct tw_mem* tw_mem_h;          ///< A registration with every domain; see tw_mem_map().
 typedef struct tw_request* tw_request_h;  ///< An operation that has not ended.
 typedef struct tw_message* tw_message_h;  ///< A message that was claimed and not yet received.
 
@@ -41,11 +41,12 @@ typedef enum tw_thread_mode {
     TW_THREAD_MULTI        ///< By any thread at any time.
 } tw_thread_mode_t;
 
-/// Flags of an operation (tw_op_t.flags). In parentheses: the calls that take it; any other refuses
-/// it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
+/// Flags of an operation (tw_op_t.flags). In parentheses: the calls that accept the flag; others
+/// refuse it. Meanings are those of the flags of the same names in fi_tagged(3) and fi_msg(3).
 enum tw_op_flag {
-    /// (all) The end is always reported, even if the call itself saw it: to tw_op_t.complete, or,
-    /// without one, to the worker's completion queue. The call then answers TW_INPROGRESS.
+    /// (all) The completion is always reported, even if the operation completes within the call:
+    /// to tw_op_t.complete, or, without one, to the worker's completion queue. The call returns
+    /// TW_INPROGRESS in any case.
     TW_OP_COMPLETION = 1 << 0,
     /// (all) More calls follow at once. A hint.
     TW_OP_MORE = 1 << 1,
@@ -55,44 +56,44 @@ enum tw_op_flag {
     TW_OP_INJECT = 1 << 2,
     /// (send) tw_op_t.imm travels with the message: 64 bits for the receiver's completion.
     TW_OP_IMM = 1 << 3,
-    /// (send) Complete when the buffer may be reused. This is so without any of these four.
+    /// (send) Complete when the buffer may be reused. The default.
     TW_OP_INJECT_COMPLETE = 1 << 4,
     /// (send) Complete when nothing of the message needs to be kept by the sender: it has reached
-    /// the peer's memory. (recv) As without it: data is visible to every thread when it completes.
+    /// the peer's memory. (recv) No effect: data is visible to every thread when it completes.
     TW_OP_TRANSMIT_COMPLETE = 1 << 5,
     /// (send) Complete when the message is in the receiver's buffer, or was discarded.
     TW_OP_DELIVERY_COMPLETE = 1 << 6,
     /// (send) Complete when the message was matched by a receive, or was discarded.
     TW_OP_MATCH_COMPLETE = 1 << 7,
-    /// (send) Begin this message, and what follows to the same peer, when everything before it to
-    /// that peer has completed.
+    /// (send) Begin this message, and all later ones to the same peer, only after everything sent
+    /// to that peer before has completed.
     TW_OP_FENCE = 1 << 8,
-    /// (recv) Look whether a message is there that this receive would match; the receive is not
-    /// posted. Ends within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
-    /// immediate and source. A peek does not progress: who peeks in a loop progresses in it. If a
-    /// buffer is given and all data is here, as much as fits is copied, and `buffer` of the
-    /// completion is set. The message stays.
+    /// (recv) Look for a message that this receive would match, without posting the receive.
+    /// Completes within the call: TW_ERR_NO_MESSAGE, or success with the message's length, tag,
+    /// immediate and source. A peek does not progress: a loop of peeks must call
+    /// tw_worker_progress(). If a buffer is given and all data has arrived, as much as fits is
+    /// copied, and `buffer` of the completion is set. The message stays.
     TW_OP_PEEK = 1 << 9,
-    /// (recv) With PEEK: a message that is found is taken; `message` of the completion names it.
-    /// Alone: receives the message tw_op_t.message. Tag, mask and source are not looked at.
+    /// (recv) With PEEK: claims the message that is found; `message` of the completion names it.
+    /// Alone: receives the claimed message tw_op_t.message; tag, mask and source are ignored.
     TW_OP_CLAIM = 1 << 10,
-    /// (recv) With PEEK: a message that is found is dropped. With CLAIM: tw_op_t.message is.
+    /// (recv) With PEEK: drops the message that is found. With CLAIM: drops tw_op_t.message.
     TW_OP_DISCARD = 1 << 11,
-    /// (tw_msg_recv) The buffer takes messages, one behind the other, until less than
-    /// tw_worker_attr_t.multi_recv_bytes_min is left. Each is reported, with `buffer` where it
-    /// lies. When all have ended a last report, of no message, has TW_DONE_MULTI_RECV: the buffer
-    /// is the program's again; so the call answers TW_INPROGRESS. Needs a callback or
-    /// TW_OP_COMPLETION, and one buffer.
+    /// (tw_msg_recv) The buffer receives messages, one behind the other, until fewer than
+    /// tw_worker_attr_t.multi_recv_bytes_min bytes are left. Each message is reported with a
+    /// completion whose `buffer` points to it. A last completion, of no message, has
+    /// TW_DONE_MULTI_RECV: all messages are complete, and the buffer is the program's again. The
+    /// call returns TW_INPROGRESS. Needs one buffer, and a callback or TW_OP_COMPLETION.
     TW_OP_MULTI_RECV = 1 << 12,
-    /// (recv) The library provides the buffer; buffer, length, list and handle of the call are not
-    /// looked at. The receive ends when a message has matched and enough of it is here:
-    /// TW_DONE_BUFFERED, with `buffer` and `length` where it lies. Up to
-    /// tw_worker_attr_t.buffered_bytes_limit that is the whole message; of a longer one
-    /// (TW_DONE_MORE) at least buffered_bytes_min. `message` of the completion names it: it is to
-    /// be received by CLAIM, or dropped by CLAIM with DISCARD, and soon; until then `buffer` is
-    /// valid. With MULTI_RECV (tw_msg_recv) the receive stays posted, and is reported for each
-    /// message until it is cancelled. Buffered receives, and variable-length messages, of
-    /// fi_msg(3) and fi_tagged(3).
+    /// (recv) The library provides the buffer; buffer, length, list and handle of the call are
+    /// ignored. The receive completes when a message has matched and enough of it has arrived. The
+    /// completion has TW_DONE_BUFFERED, and its `buffer` and `length` give the data: the whole
+    /// message up to tw_worker_attr_t.buffered_bytes_limit, at least buffered_bytes_min of a longer
+    /// one (TW_DONE_MORE). `message` of the completion names the message. The program must soon
+    /// receive it by CLAIM, or drop it by CLAIM with DISCARD; `buffer` is valid until then. With
+    /// MULTI_RECV (tw_msg_recv) the receive stays posted, and completes once for each message until
+    /// it is cancelled. fi_msg(3) and fi_tagged(3) call these buffered receives and variable-length
+    /// messages.
     TW_OP_BUFFERED = 1 << 13
 };
 
@@ -110,7 +111,7 @@ enum tw_done_flag {
     TW_DONE_MORE = 1 << 9         ///< ... and the message is longer than what `buffer` has.
 };
 
-/// The end of an operation.
+/// The completion of an operation.
 typedef struct tw_completion {
     void* context;  ///< tw_op_t.context of the operation.
     /// The operation; of the library again, unless the program allocated it.
@@ -124,12 +125,12 @@ typedef struct tw_completion {
     uint64_t imm;           ///< Immediate of the message; 0 without TW_DONE_IMM.
     uint64_t source;        ///< Receives: the sender's worker, as tw_address_worker_id() tells it.
     tw_ep_h ep;  ///< Receives: the program's endpoint to the sender, or NULL. Sends: where it went.
-    tw_message_h message;  ///< PEEK with CLAIM, BUFFERED: what the claim will name.
+    tw_message_h message;  ///< PEEK with CLAIM, BUFFERED: the message, for CLAIM.
     uint64_t reserved[5];  ///< Room for later versions; not written.
 } tw_completion_t;
 
-/// Reports an end. Runs inside progress; may call everything but progress. `done` is valid during
-/// the call.
+/// Reports a completion. Runs inside progress; may call everything but progress. `done` is valid
+/// during the call.
 typedef void (*tw_complete_cb_t)(const tw_completion_t* done);
 
 /// Parameters of an operation besides buffer, tag and peer; NULL and zeroes are the defaults. Later
@@ -137,16 +138,17 @@ typedef void (*tw_complete_cb_t)(const tw_completion_t* done);
 typedef struct tw_op {
     uint32_t flags;  ///< TW_OP_x.
     void* context;
-    /// Where the end is reported unless the call itself answers it (TW_OP_COMPLETION: also then).
+    /// Runs inside progress when the operation completes after the call; with TW_OP_COMPLETION also
+    /// when it completes within the call. NULL: see "Statuses" in tw_data.h.
     tw_complete_cb_t complete;
-    /// tw_request_bytes() bytes of the program, aligned to 64, for as long as the operation lasts;
-    /// NULL: of the worker's pool. With it `complete` or TW_OP_COMPLETION is needed.
+    /// Memory of the program for the operation while it lasts: tw_request_bytes() bytes, aligned
+    /// to 64; needs `complete` or TW_OP_COMPLETION. NULL: the worker's pool.
     void* request;
     uint64_t imm;
     tw_mem_h mem;          ///< Handle that covers the whole buffer, or every element of the list.
     tw_ep_h source;        ///< Receives: only from this peer; NULL: from anybody.
-    tw_message_h message;  ///< CLAIM: which.
-    /// Gets the completion when the call itself answers the end (anything but TW_INPROGRESS and
+    tw_message_h message;  ///< CLAIM: the claimed message.
+    /// Filled if the operation completes within the call (any status but TW_INPROGRESS and
     /// TW_ERR_NO_RESOURCE); may be NULL.
     tw_completion_t* done;
 } tw_op_t;

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TW_PROTOCOLS_MAX 8   ///< There are no more protocols.
+#define TW_PROTOCOLS_MAX 8   ///< Limit of tw_explanation_t.protocols.
 #define TW_COST_TERMS_MAX 8  ///< No cost has more terms.
 
 /// Kind of a message's buffer.
@@ -33,7 +33,7 @@ typedef struct tw_cost_term {
 /// Cost that a message would have by one protocol.
 typedef struct tw_protocol_cost {
     const char* name;      ///< short, bcopy, parts, rndv_get, rndv_put, rndv_copy or rndv_striped.
-    const char* obstacle;  ///< Why it cannot go so; NULL: it can.
+    const char* obstacle;  ///< Why it cannot be used; NULL: it can.
     int is_measured;       ///< 1: measured on this machine, 0: modelled.
     double ns;  ///< From the call until both sides are done with their buffers: sum of the terms.
     unsigned term_count;
@@ -52,10 +52,10 @@ typedef struct tw_explanation {
     size_t rndv_from;  ///< Shortest message that goes by rendezvous; SIZE_MAX: none.
     /// Shortest data that is divided over several rails, if it is read or written; SIZE_MAX: none.
     size_t striped_from;
-    unsigned chosen;   ///< In `protocols`.
+    unsigned chosen;   ///< Index into `protocols`.
     const char* rule;  ///< Reason for the choice, a sentence.
     char knob[192];    ///< The setting that it rests on, with its value: "TAGWIRE_...=8192".
-    char source[256];  ///< Where measured costs are from: a file; "" when nothing was measured.
+    char source[256];  ///< File of the measured costs; "" when nothing was measured.
     unsigned protocol_count;
     tw_protocol_cost_t protocols[TW_PROTOCOLS_MAX];
 } tw_explanation_t;
@@ -109,7 +109,7 @@ TAGWIRE_API tw_status_t tw_calibration_store(const char* path, const tw_cost_sam
 
 /// Writes the path of the file in which the library looks for measured costs by default.
 ///
-/// `path` has *length_p bytes; *length_p gets those that the path takes, with the terminating 0.
+/// `path` has *length_p bytes; *length_p gets the length of the path with its terminating 0.
 /// Any thread.
 ///
 /// \retval TW_OK  Written.

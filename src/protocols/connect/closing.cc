@@ -111,9 +111,9 @@ void Closing::on_left(bool is_gone) {
 std::string Closing::description() const {
     std::string text;
     if (!ep_.is_open)
-        text += peer_is_closed_ ? ", closed by both" : ", the peer's alone";
+        text += peer_is_closed_ ? ", closed by both" : ", opened by the peer only";
     if (has_asked_)
-        text += ", asks whether it can go";
+        text += ", asking the peer to disconnect";
     if (has_left_)
         text += ", has left";
     return text;

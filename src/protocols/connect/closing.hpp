@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ends a connection in order. A program that closes its endpoint says so (Bye), and takes that back
-// when it opens it again (Back). When both have closed and nothing is on its way, the side with the
-// lower worker id asks (Leave), and the other leaves with its answer (Left) unless its program is
-// back: so neither sends on a connection that is gone.
+// Closes a connection in agreement with the peer. An endpoint sends Bye when the program closes it,
+// and Back when the program opens it again. When both sides have closed and nothing is in flight,
+// the side with the lower worker id sends Leave. The other side replies with Left and leaves,
+// unless its program has opened the endpoint again: so neither side sends on a connection that has
+// ended.
 //
 //     open ----> said bye ----> asked ----> the answer: gone, or not
 //                         '---> has left, by the peer's request

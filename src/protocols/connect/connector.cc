@@ -81,8 +81,8 @@ ucs_status_t Connector::contact(const Address& to, std::string* why) {
         if (status != UCS_OK) {
             if (why != nullptr) {
                 reason = status == UCS_ERR_UNREACHABLE
-                             ? "nobody takes connections there, the peer's worker or process has "
-                               "gone"
+                             ? "nothing accepts connections there: the peer's worker or process "
+                               "has gone"
                              : ucs_status_string(status);
                 tell(*rail);
             }
@@ -166,8 +166,9 @@ void Connector::queue(WireupOp op, Offer offer, std::span<const std::byte> addre
 
 void Connector::queue(ReserveBytes bytes) {
     if (messages_.size() >= kMessagesMax) {
-        TW_LOG_WARN("endpoint to worker %016lx ends: its peer takes no answers to its wire-up",
-                    ep_.worker_id);
+        TW_LOG_WARN(
+            "endpoint to worker %016lx fails: its peer does not receive replies to its wire-up",
+            ep_.worker_id);
         return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
     }
     messages_.push_back(std::move(bytes));

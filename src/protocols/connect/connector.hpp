@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connects an endpoint to its peer. Each side says hello once, over a transport that connects to an
-// interface address; a hello carries the addresses of all rails, so connects that cross are one
-// connection. Then each chooses the lane of its own messages. Lanes of rc need endpoints on both
-// sides: their addresses cross in offers (lane_connection.hpp), and a side sends when the other has
-// said that it is connected.
+// Connects an endpoint to its peer. Each side sends one hello, over a transport that connects to an
+// interface address. A hello carries the addresses of all rails, so connects that cross make one
+// connection. Then each side chooses the lane of its own messages. Lanes of rc need endpoints on
+// both sides: these exchange their addresses in offers (lane_connection.hpp), and a side sends
+// messages when the peer has reported that it is connected.
 //
 //        idle ----> greeting ----> (offering) ----> lane chosen
 //                   hello sent,    rc: addresses

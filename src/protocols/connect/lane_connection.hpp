@@ -10,7 +10,7 @@
 //
 // 1. Either side may offer first, or both; an offer is answered by an offer or, if ours has gone,
 //    by "ready".
-// 2. Where an offer cannot be used, the peer is told (refuse), and the lane is dropped.
+// 2. An offer that cannot be used is refused (refuse), and the lane is dropped.
 #pragma once
 
 #include <uct/api/uct.h>

@@ -49,9 +49,9 @@ void infer(RailCosts* costs) {
 std::string problem_of(const CostSample& sample) {
     Protocol unused{};
     if (sample.transport.empty() || sample.device.empty())
-        return "a sample without transport or device";
+        return "a sample has no transport or no device";
     if (sample.what != CostSample::kRegistration && !protocol_named(sample.what, &unused))
-        return fmt::format("'{}' is no protocol", sample.what);
+        return fmt::format("'{}' is not a protocol", sample.what);
     if (!std::isfinite(sample.ns) || sample.ns < 0 || sample.ns > kNsMax)
         return fmt::format("{} of {} bytes cannot take {} ns", sample.what, sample.bytes,
                            sample.ns);

@@ -95,7 +95,7 @@ bool take_knots(const json& list, CostSample sample, Content* content) {
 void take_device(const json& device, Content* content) {
     const auto costs = device.find("costs");
     if (costs == device.end() || !costs->is_object()) {
-        content->problem = "a device without \"costs\"";
+        content->problem = "a device has no \"costs\"";
         return;
     }
     const CostSample sample{text_in(device, "transport"), text_in(device, "device"), {}, 0, 0};
@@ -103,7 +103,7 @@ void take_device(const json& device, Content* content) {
         CostSample one = sample;
         one.what = what;
         if (!take_knots(list, one, content))
-            content->problem = fmt::format("\"{}\" is no list of [bytes, ns]", what);
+            content->problem = fmt::format("\"{}\" is not a list of [bytes, ns]", what);
         if (!content->problem.empty())
             return;
     }
@@ -112,7 +112,7 @@ void take_device(const json& device, Content* content) {
 Content parse_content(const std::string& text) {
     const json document = json::parse(text, nullptr, false);
     if (document.is_discarded() || !document.is_object())
-        return bad("it is no JSON object");
+        return bad("it is not a JSON object");
     const auto schema = document.find("schema");
     if (schema == document.end() || *schema != kSchema)
         return bad(fmt::format("its \"schema\" is not {}", kSchema));
@@ -123,16 +123,16 @@ Content parse_content(const std::string& text) {
         return bad("it lacks \"machine\" or \"devices\"");
     const Machine measured{text_in(*machine, "cpu"), text_in(*machine, "kernel")};
     if (const Machine here = this_machine(); measured != here) {
-        Content content =
-            bad(fmt::format("it was measured on another machine ({}, kernel {}); this is {}, {}",
-                            measured.cpu, measured.kernel, here.cpu, here.kernel));
+        Content content = bad(fmt::format(
+            "it was measured on another machine ({}, kernel {}); this one is ({}, kernel {})",
+            measured.cpu, measured.kernel, here.cpu, here.kernel));
         content.is_foreign = true;
         return content;
     }
     Content content;
     for (const json& device : *devices) {
         if (!device.is_object())
-            return bad("\"devices\" has something that is no object");
+            return bad("\"devices\" has an element that is not an object");
         take_device(device, &content);
         if (!content.problem.empty())
             return bad(content.problem);

@@ -231,13 +231,14 @@ const char* obstacle(const RailCosts& rail, Protocol protocol, std::size_t bytes
         case Protocol::kBcopy:
             return bytes > rail.bcopy_max ? "longer than a buffer of the transport" : nullptr;
         case Protocol::kParts:
-            return bytes <= rail.bcopy_max  ? "fits a buffer of the transport"
-                   : bytes > rail.eager_max ? "longer than what a receiver may have to keep"
-                                            : nullptr;
+            return bytes <= rail.bcopy_max ? "fits a buffer of the transport"
+                   : bytes > rail.eager_max
+                       ? "longer than a receiver may keep as an unexpected message"
+                       : nullptr;
         case Protocol::kRndvGet:
         case Protocol::kRndvPut:
             if (rail.has_scheme && rail.scheme != protocol)
-                return "TAGWIRE_RNDV_SCHEME names another";
+                return "TAGWIRE_RNDV_SCHEME names another scheme";
             if (!(protocol == Protocol::kRndvGet ? rail.can_get : rail.can_put))
                 return protocol == Protocol::kRndvGet ? "the transport cannot read memory"
                                                       : "the transport cannot write memory";

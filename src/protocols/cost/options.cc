@@ -20,17 +20,16 @@ constexpr Option kOptions[] = {
      .type = OptionType::kString,
      .unit = "",
      .default_value = "auto",
-     .doc = "Transports of the messaging layer: names, with or without a device, by commas: "
-            "sm,rc:mlx5_0:1; auto is sm and those of real RDMA devices.",
+     .doc = "Transports of the messaging layer, separated by commas, each with or without a "
+            "device: sm,rc:mlx5_0:1. auto: sm and the transports of real RDMA devices.",
      .offset = offsetof(Options, transports)},
     {.name = "RNDV_THRESHOLD",
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "inf",
-     .doc = "Messages of so many bytes and more go by rendezvous, shorter ones do not, whatever is "
-            "cheaper; what goes as a short message stays one, and a tagged message that a device "
-            "shall "
-            "match is never longer than its buffer. inf: what is cheapest.",
+     .doc = "Length from which messages go by rendezvous, at most UNEXPECTED_BYTES; inf: chosen by "
+            "cost. A message sent as a short one stays short, and a tagged message for a matching "
+            "device goes by rendezvous if it exceeds the transport's buffer.",
      .offset = offsetof(Options, rndv_threshold)},
     {.name = "INJECT_BYTES",
      .type = OptionType::kBytes,
@@ -44,7 +43,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "1048576",
-     .doc = "Operations of a worker's pool under way, and injected messages that wait.",
+     .doc = "Outstanding operations of a worker for which it allocates the requests; also the "
+            "number of injected messages that may wait to be sent.",
      .offset = offsetof(Options, requests_max),
      .min = 64,
      .max = std::uint64_t{1} << 24},
@@ -52,19 +52,19 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "128m",
-     .doc = "Memory that a worker takes for messages that nobody has received, whoever sent them. "
-            "From a quarter on, or half of a peer's share, data stays with its senders; from three "
-            "quarters on peers send nothing. When all is in use, messages of peers that are gone "
-            "are dropped, and a peer that sends on ends.",
+     .doc = "Memory of a worker for unexpected messages of all peers. Eager data is paused above "
+            "1/4 of it, or above half of a peer's quota; all messages are paused above 3/4. When "
+            "it is used up, messages of departed peers are dropped, and an endpoint whose peer "
+            "keeps sending fails.",
      .offset = offsetof(Options, unexpected_bytes),
      .min = 4096},
     {.name = "UNEXPECTED_MAX",
      .type = OptionType::kCount,
      .unit = "messages",
      .default_value = "2097152",
-     .doc =
-         "Messages that nobody has received that a worker keeps; from half of them on peers send "
-         "nothing, and a peer that sends on ends when all are there.",
+     .doc = "Unexpected messages of all peers that a worker keeps. All messages are paused above "
+            "half of it. When it is used up, messages of departed peers are dropped, and an "
+            "endpoint whose peer keeps sending fails.",
      .offset = offsetof(Options, envelopes_max),
      .min = 16,
      .max = std::uint64_t{1} << 30},
@@ -72,7 +72,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "4k",
-     .doc = "A receive of many messages ends when less is free.",
+     .doc = "Free space in the buffer of a multi-receive below which the receive completes.",
      .offset = offsetof(Options, multi_recv_min),
      .min = 1,
      .max = std::uint64_t{1} << 30},
@@ -80,21 +80,23 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "64k",
-     .doc = "Longest message that a buffered receive has all of.",
+     .doc = "Longest message that a buffered receive delivers as a whole.",
      .offset = offsetof(Options, buffered_limit),
      .max = std::uint64_t{1} << 30},
     {.name = "BUFFERED_MIN",
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "1k",
-     .doc = "Bytes that a buffered receive has of a longer message; at most BUFFERED_LIMIT.",
+     .doc = "Least part that a buffered receive delivers of a message longer than BUFFERED_LIMIT; "
+            "at most BUFFERED_LIMIT.",
      .offset = offsetof(Options, buffered_min),
      .max = std::uint64_t{1} << 30},
     {.name = "RNDV_FRAGMENTS",
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "4",
-     .doc = "Pieces of one rendezvous that are read at a time.",
+     .doc = "Reads or writes of one rendezvous that are outstanding at a time on each rail, 1 MiB "
+            "or less each.",
      .offset = offsetof(Options, rndv_fragments),
      .min = 1,
      .max = 64},
@@ -102,25 +104,25 @@ constexpr Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "How data of a rendezvous moves: the receiver reads it (get), the sender writes it "
-            "(put) or sends it in messages (copy).",
+     .doc = "Movement of rendezvous data: the receiver reads it (get), the sender writes it (put) "
+            "or sends it in messages (copy); auto: get if possible, else put if its key can be "
+            "revoked, else copy.",
      .offset = offsetof(Options, rndv_scheme),
      .choices = kSchemes},
     {.name = "RNDV_RAILS",
      .type = OptionType::kEnum,
      .unit = "rails",
      .default_value = "auto",
-     .doc =
-         "Rails (a transport on a device) that the data of one rendezvous is divided over, as far "
-         "as they lead to the peer, whatever costs less; 1: never; auto: up to 4 where that "
-         "costs less. A worker with fewer is refused.",
+     .doc = "Rails (a transport on a device) over which the data of one rendezvous is divided "
+            "regardless of cost, as far as they reach the peer; 1: not divided; auto: up to 4 if "
+            "that costs less. Creating a worker with fewer rails fails.",
      .offset = offsetof(Options, rndv_rails),
      .choices = kRails},
     {.name = "RNDV_RAIL_MIN",
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "64k",
-     .doc = "No rail has less of a rendezvous that is divided.",
+     .doc = "Shortest part of a divided rendezvous that is moved over one rail.",
      .offset = offsetof(Options, rndv_rail_min),
      .min = 4096,
      .max = std::uint64_t{1} << 40},
@@ -128,31 +130,31 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "0",
-     .doc = "Memory of buffers without a handle that stays registered for the next message; 0: "
-            "such buffers are copied where registering is dear.",
+     .doc = "Memory of buffers without a handle that stays registered for later messages; 0: no "
+            "cache, and such buffers are copied where registration is expensive.",
      .offset = offsetof(Options, reg_cache_bytes)},
     {.name = "TAG_OFFLOAD",
      .type = OptionType::kBool,
      .unit = "",
      .default_value = "n",
-     .doc =
-         "Devices with tag-matching SRQs match tagged messages; both sides must have the same. A "
-         "worker that has no such device is refused.",
+     .doc = "Match tagged messages on devices with tag-matching SRQs. Both sides need the same "
+            "value; creating a worker without such a device fails.",
      .offset = offsetof(Options, tag_offload)},
     {.name = "LIVENESS_INTERVAL",
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "500ms",
-     .doc = "Time between two looks whether a peer is alive; what its transport needs to find out "
-            "comes on top.",
+     .doc = "Interval at which a worker checks that its peers are alive; the time that the "
+            "transport needs to detect a failure is added.",
      .offset = offsetof(Options, liveness_interval_ns),
      .min = 1000000},
     {.name = "CALIBRATION",
      .type = OptionType::kString,
      .unit = "",
      .default_value = "auto",
-     .doc = "File of costs that were measured here, as tagwire tune writes it; auto: "
-            "tagwire/calibration.json below XDG_CONFIG_HOME or ~/.config, if it is there; none.",
+     .doc = "File of costs measured on this machine, as tagwire tune writes it; auto: "
+            "tagwire/calibration.json below XDG_CONFIG_HOME or ~/.config, if it exists; none: "
+            "modelled costs.",
      .offset = offsetof(Options, calibration)},
 };
 

@@ -51,7 +51,7 @@ tw_status_t Receiver::peek(Request& request, const Incoming& wanted) {
 tw_status_t Receiver::claim(Request& request, const Incoming& wanted) {
     Unexpected* const claimed = worker_.matches().claimed(wanted.op->message);
     if (claimed == nullptr) {
-        TW_LOG_ERROR("claim: %p is no claimed message of this worker",
+        TW_LOG_ERROR("TW_OP_CLAIM: op->message %p is not a claimed message of this worker",
                      static_cast<void*>(wanted.op->message));
         worker_.requests().release(request);
         return TW_ERR_INVALID_PARAM;

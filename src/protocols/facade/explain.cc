@@ -36,18 +36,18 @@ BufferKind kind_of(tw_buffer_kind_t buffer) {
 const char* sentence(Rule rule) {
     switch (rule) {
         case Rule::kMargin:
-            return "eager would cost less, but not by more than 5 %, which is not worth memory of "
+            return "eager would cost less, but by at most 5 %, which does not justify memory of "
                    "the receiver and a second copy if no receive is posted";
         case Rule::kEagerLimit:
-            return "a longer message than this setting allows a receiver to keep goes by "
+            return "a message longer than this setting allows a receiver to keep goes by "
                    "rendezvous";
         case Rule::kOneLength:
-            return "one length divides eager messages from rendezvous, where that costs least over "
-                   "all lengths";
+            return "eager and rendezvous change at one length, chosen for the least cost over all "
+                   "lengths";
         case Rule::kOverride:
-            return "this setting was given, whatever costs less";
+            return "this setting overrides the choice by cost";
         case Rule::kShort:
-            return "what fits a short message is one, unless it had to wait, whatever is set";
+            return "a message that fits a short message is sent as one, unless it had to wait";
         default:
             return "it costs least";
     }
@@ -112,7 +112,7 @@ const char* striped_obstacle(const Rail& rail, const StripePlan& plan, std::size
     if (const char* alone = obstacle(rail.costs(), direct_of(rail.costs()), length, kind))
         return alone;
     if (plan.rails() < 2)
-        return "no other rail moves data without waiting for this one";
+        return "no other rail moves data independently of this one";
     if (kind != BufferKind::kMapped)
         return "the buffer has no handle, which the other rails need";
     return length < 2 * options.rndv_rail_min ? "shorter than two parts of TAGWIRE_RNDV_RAIL_MIN"
@@ -142,8 +142,7 @@ void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
     out->chosen = kProtocols;
     if (options.rndv_rails > 1) {
         out->rule =
-            "data of a rendezvous goes over so many rails as this setting says, whatever "
-            "costs less";
+            "this setting is the number of rails for rendezvous data and overrides the cost";
         put(out->knob, fmt::format("TAGWIRE_RNDV_RAILS={}", options.rndv_rails));
     } else {
         out->rule = sentence(Rule::kCost);
@@ -172,10 +171,11 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     put(out.knob, knob(context.options(), choice.rule));
     if (is_too_long) {
         out.chosen = static_cast<unsigned>(cheapest_rndv(rail.costs(), length, kind));
-        out.rule = "a tagged message that a device shall match is no longer than its buffer";
+        out.rule =
+            "a tagged message for a matching device goes by rendezvous if it exceeds a buffer";
         put(out.knob, "TAGWIRE_TAG_OFFLOAD=y");
     } else if (is_named) {
-        out.rule = "a rendezvous goes as this setting names it, whatever costs less";
+        out.rule = "this setting names the scheme of a rendezvous and overrides the cost";
         put(out.knob, fmt::format("TAGWIRE_RNDV_SCHEME={}", scheme_of(rail.costs().scheme)));
     }
     if (context.calibration().has(rail.transport(), rail.device()))

@@ -51,7 +51,8 @@ void tw_context_destroy(tw_context_h context) {
     if (context == nullptr)
         return;
     if (const std::size_t users = context_of(context).users) {
-        TW_LOG_ERROR("tw_context_destroy: %zu workers and memory handles are open", users);
+        TW_LOG_ERROR("tw_context_destroy: close the context's %zu workers and memory handles first",
+                     users);
         return;
     }
     delete &context_of(context);
@@ -76,7 +77,7 @@ tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
     TW_REFUSE_NULL(context);
     TW_REFUSE_NULL(mem);
     if (&memory_of(mem).context() != &context_of(context))
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "the handle is of another context");
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "mem belongs to another context");
     delete &memory_of(mem);
     return TW_OK;
 }
@@ -84,7 +85,7 @@ tw_status_t tw_mem_unmap(tw_context_h context, tw_mem_h mem) {
 tw_status_t tw_mem_invalidate(tw_context_h context, const void* address, size_t length) try {
     TW_REFUSE_NULL(context);
     if (length > UINTPTR_MAX - reinterpret_cast<uintptr_t>(address))
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p go beyond the end of memory", length,
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "%zu bytes at %p exceed the address space", length,
                   address);
     RegCache* cache = context_of(context).cache();
     if (cache != nullptr && length > 0)
@@ -102,7 +103,7 @@ tw_status_t tw_worker_create(tw_context_h context, const tw_worker_params_t* par
         TW_REFUSE_SIZE(params);
     const auto chosen = params == nullptr ? tw_worker_params_t{} : read_sized(*params);
     if (chosen.thread_mode > TW_THREAD_MULTI)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "thread_mode %d is none",
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "thread_mode %d is not a tw_thread_mode_t",
                   static_cast<int>(chosen.thread_mode));
     std::unique_ptr<Worker> worker;
     const ucs_status_t status = Worker::create(context_of(context), chosen, &worker);
@@ -144,9 +145,10 @@ tw_status_t tw_worker_set_limits(tw_worker_h worker, const tw_worker_limits_t* l
         changed.buffered_bytes_min = wanted.buffered_bytes_min;
     if (changed.multi_recv_bytes_min > TW_WORKER_LIMIT_MAX ||
         changed.buffered_bytes_limit > TW_WORKER_LIMIT_MAX)
-        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "a limit is above %zu", TW_WORKER_LIMIT_MAX);
+        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "a limit exceeds TW_WORKER_LIMIT_MAX, %zu",
+                  TW_WORKER_LIMIT_MAX);
     if (changed.buffered_bytes_min > changed.buffered_bytes_limit)
-        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "buffered_bytes_min %zu is above the limit, %zu",
+        TW_REFUSE(TW_ERR_EXCEEDS_LIMIT, "buffered_bytes_min %zu exceeds buffered_bytes_limit %zu",
                   changed.buffered_bytes_min, changed.buffered_bytes_limit);
     worker_of(worker).limits = changed;
     return TW_OK;
@@ -170,7 +172,7 @@ tw_status_t tw_address_worker_id(const void* address, size_t length, uint64_t* i
     std::string reason;
     const auto parsed = parse({static_cast<const std::byte*>(address), length}, &reason);
     if (!parsed)
-        TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
+        TW_REFUSE(TW_ERR_INVALID_ADDR, "not a worker's address: %s", reason.c_str());
     *id_p = parsed->id;
     return TW_OK;
 } catch (const std::bad_alloc&) {
@@ -224,7 +226,7 @@ tw_status_t tw_ep_create(tw_worker_h worker, const tw_ep_params_t* params, tw_ep
     const auto parsed =
         parse({static_cast<const std::byte*>(chosen.address), chosen.address_length}, &reason);
     if (!parsed)
-        TW_REFUSE(TW_ERR_INVALID_ADDR, "no address of a worker: %s", reason.c_str());
+        TW_REFUSE(TW_ERR_INVALID_ADDR, "not a worker's address: %s", reason.c_str());
     const Entry entry(worker_of(worker));
     const LeavesWork work(worker_of(worker));
     Endpoint* ep = nullptr;

@@ -27,13 +27,14 @@ constexpr std::uint32_t kRecvFlags = kAnyFlags | TW_OP_TRANSMIT_COMPLETE | TW_OP
 
 tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, size_t* length_p) {
     if (iovcnt > TW_IOV_MAX || (iov == nullptr && iovcnt > 0)) {
-        TW_LOG_ERROR("%s: iov of %zu elements: at most %d, and not NULL", call, iovcnt, TW_IOV_MAX);
+        TW_LOG_ERROR("%s: iovcnt is %zu: expected at most %d elements, and iov not NULL", call,
+                     iovcnt, TW_IOV_MAX);
         return TW_ERR_INVALID_PARAM;
     }
     *length_p = 0;
     for (size_t i = 0; i < iovcnt; ++i) {
         if (__builtin_add_overflow(*length_p, iov[i].length, length_p)) {
-            TW_LOG_ERROR("%s: the elements of iov are longer than any memory", call);
+            TW_LOG_ERROR("%s: the total length of iov overflows size_t", call);
             return TW_ERR_INVALID_PARAM;
         }
     }
@@ -42,13 +43,12 @@ tw_status_t check_list(const char* call, const tw_iov_t* iov, size_t iovcnt, siz
 
 tw_status_t check_op(const char* call, const tw_op_t& op, std::uint32_t allowed) {
     if ((op.flags & ~allowed) != 0) {
-        TW_LOG_ERROR("%s: it does not take the flags %s; it takes %s", call,
+        TW_LOG_ERROR("%s: flags %s are not valid for this call; it accepts %s", call,
                      op_flag_names(op.flags & ~allowed).c_str(), op_flag_names(allowed).c_str());
         return TW_ERR_INVALID_PARAM;
     }
     if (op.request != nullptr && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0) {
-        TW_LOG_ERROR("%s: a request of the program's memory needs a callback or TW_OP_COMPLETION",
-                     call);
+        TW_LOG_ERROR("%s: op->request needs op->complete or TW_OP_COMPLETION as well", call);
         return TW_ERR_INVALID_PARAM;
     }
     return TW_OK;
@@ -66,7 +66,7 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
         is_inside = is_inside && memory.covers(list[i].base, list[i].length);
     if (is_inside)
         return TW_OK;
-    TW_LOG_ERROR("%s: the buffer is not inside the memory of its handle", call);
+    TW_LOG_ERROR("%s: the buffer is not inside the memory of op->mem", call);
     return TW_ERR_INVALID_PARAM;
 }
 
@@ -80,7 +80,7 @@ tw_status_t check_memory(const char* call, const WorkerCore& worker, const tw_op
     }
     if (status == TW_OK && (op.flags & TW_OP_INJECT) != 0 &&
         message.length > ep.worker.options().inject_bytes) {
-        TW_LOG_ERROR("%s: an injected message of %zu bytes; the limit is %zu", call, message.length,
+        TW_LOG_ERROR("%s: TW_OP_INJECT with %zu bytes; the limit is %zu", call, message.length,
                      static_cast<size_t>(ep.worker.options().inject_bytes));
         status = TW_ERR_EXCEEDS_LIMIT;
     }
@@ -154,21 +154,21 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
     const bool takes_many = (op.flags & TW_OP_MULTI_RECV) != 0;
     const char* wrong = nullptr;
     if (discards && !peeks && !claims)
-        wrong = "DISCARD goes with PEEK or with CLAIM";
+        wrong = "TW_OP_DISCARD needs TW_OP_PEEK or TW_OP_CLAIM";
     else if (discards && peeks && claims)
-        wrong = "PEEK goes with CLAIM or with DISCARD";
+        wrong = "TW_OP_PEEK accepts TW_OP_CLAIM or TW_OP_DISCARD, not both";
     else if (claims && !peeks && op.message == nullptr)
-        wrong = "CLAIM without PEEK needs a message";
+        wrong = "TW_OP_CLAIM without TW_OP_PEEK needs op->message";
     else if (takes_many && (peeks || claims))
-        wrong = "MULTI_RECV goes with neither PEEK nor CLAIM";
+        wrong = "TW_OP_MULTI_RECV cannot be combined with TW_OP_PEEK or TW_OP_CLAIM";
     else if ((op.flags & TW_OP_BUFFERED) != 0 && (peeks || claims))
-        wrong = "BUFFERED goes with neither PEEK nor CLAIM";
+        wrong = "TW_OP_BUFFERED cannot be combined with TW_OP_PEEK or TW_OP_CLAIM";
     else if (takes_many && wanted.is_tagged)
-        wrong = "MULTI_RECV is for messages without a tag";
+        wrong = "TW_OP_MULTI_RECV is for tw_msg_recv() only";
     else if (takes_many && wanted.list != nullptr)
-        wrong = "MULTI_RECV takes one buffer";
+        wrong = "TW_OP_MULTI_RECV needs one buffer, not a list";
     else if (takes_many && op.complete == nullptr && (op.flags & TW_OP_COMPLETION) == 0)
-        wrong = "MULTI_RECV needs a callback or TW_OP_COMPLETION";
+        wrong = "TW_OP_MULTI_RECV needs op->complete or TW_OP_COMPLETION";
     if (wrong == nullptr)
         return TW_OK;
     TW_LOG_ERROR("%s: %s", call, wrong);
@@ -186,7 +186,7 @@ tw_status_t check_receive_flags(const char* call, const Incoming& wanted) {
             check_memory(call, worker, op, wanted.base, wanted.length, wanted.list, wanted.count);
     }
     if (status == TW_OK && op.source != nullptr && &endpoint_of(op.source).worker != &worker) {
-        TW_LOG_ERROR("%s: source is an endpoint of another worker", call);
+        TW_LOG_ERROR("%s: op->source is an endpoint of another worker", call);
         status = TW_ERR_INVALID_PARAM;
     }
     return status;
@@ -360,7 +360,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     TW_REFUSE_NULL(handle);
     Endpoint& ep = endpoint_of(handle);
     if ((flags & ~unsigned{TW_EP_CLOSE_FORCE}) != 0)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags 0x%x: it takes TW_EP_CLOSE_FORCE or 0", flags);
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "flags is 0x%x; expected TW_EP_CLOSE_FORCE or 0", flags);
     if (op != nullptr) {
         const tw_status_t status = check_op(__func__, *op, kAnyFlags);
         if (status != TW_OK)
@@ -371,7 +371,7 @@ tw_status_t tw_ep_close(tw_ep_h handle, unsigned flags, const tw_op_t* op,
     if ((flags & TW_EP_CLOSE_FORCE) != 0 || ep.failure() != UCS_OK)
         return close_at_once(ep, op, request_p);
     if (ep.is_closing)
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed");
+        TW_REFUSE(TW_ERR_INVALID_PARAM, "the endpoint is being closed already");
     return ep.flushes().call(RequestKind::kClose, op, request_p);
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);

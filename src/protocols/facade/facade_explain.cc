@@ -73,7 +73,8 @@ tw_status_t tw_calibration_store(const char* path, const tw_cost_sample_t* sampl
         TW_REFUSE_NULL(samples);
     const std::string file = path != nullptr ? path : Calibration::default_path();
     if (file.empty())
-        TW_REFUSE(TW_ERR_INVALID_PARAM, "neither XDG_CONFIG_HOME nor HOME says where");
+        TW_REFUSE(TW_ERR_INVALID_PARAM,
+                  "path is NULL, and neither XDG_CONFIG_HOME nor HOME is set");
     std::vector<CostSample> all;
     for (size_t i = 0; i < count; ++i) {
         const tw_cost_sample_t& sample = samples[i];

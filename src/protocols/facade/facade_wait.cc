@@ -36,7 +36,7 @@ class Wait {
     template <class IsOver>
     tw_status_t run(const IsOver& is_over) {
         if (mode_ > TW_WAIT_SLEEP) {
-            TW_LOG_ERROR("%s: mode %d is none", call_, static_cast<int>(mode_));
+            TW_LOG_ERROR("%s: mode %d is not a tw_wait_mode_t", call_, static_cast<int>(mode_));
             return TW_ERR_INVALID_PARAM;
         }
         for (;;) {
@@ -58,7 +58,7 @@ class Wait {
     tw_status_t turn(const IsOver& is_over) {
         const Entry entry(worker_);
         if (worker_.is_in_progress()) {
-            TW_LOG_ERROR("%s: called from a callback, where nothing can be waited for", call_);
+            TW_LOG_ERROR("%s: called from a callback, where waiting is not allowed", call_);
             return TW_ERR_INVALID_PARAM;
         }
         if (mode_ == TW_WAIT_SLEEP && fd_ < 0) {
@@ -134,9 +134,9 @@ tw_status_t check_requests(const char* call, Worker& worker,
             continue;
         const char* wrong = nullptr;
         if (request_of(handle).worker != &worker)
-            wrong = "operations of several workers";
+            wrong = "operations of more than one worker";
         else if (!request_of(handle).is_for_test())
-            wrong = "an operation whose end is told to a callback or the completion queue";
+            wrong = "an operation that completes to a callback or the completion queue";
         if (wrong != nullptr) {
             TW_LOG_ERROR("%s: %s cannot be waited for", call, wrong);
             return TW_ERR_INVALID_PARAM;

@@ -35,8 +35,8 @@ bool MatchTable::admit(Endpoint& ep, std::uint64_t bytes) {
     if (ep.sent_on <= Budget::kOnItsWayBytes || !budget_.would_be_passed(bytes))
         return true;
     TW_LOG_ERROR(
-        "endpoint to worker %016lx ends, and its unexpected messages are dropped: it was told to "
-        "send nothing, and has sent %zu bytes; of TAGWIRE_UNEXPECTED_BYTES=%zu, %zu are in use",
+        "endpoint to worker %016lx fails, and its unexpected messages are dropped: its peer sent "
+        "%zu bytes while it was paused; of TAGWIRE_UNEXPECTED_BYTES=%zu, %zu are in use",
         ep.worker_id, static_cast<std::size_t>(ep.sent_on),
         static_cast<std::size_t>(options_.unexpected_bytes),
         static_cast<std::size_t>(budget_.bytes()));
@@ -111,7 +111,7 @@ void MatchTable::drop_orphans() {
         if (!std::exchange(has_dropped_orphans_, true)) {
             TW_LOG_WARN(
                 "messages of worker %016lx, which is gone, are dropped: all of "
-                "TAGWIRE_UNEXPECTED_BYTES=%zu or TAGWIRE_UNEXPECTED_MAX=%zu is in use (told once)",
+                "TAGWIRE_UNEXPECTED_BYTES=%zu or TAGWIRE_UNEXPECTED_MAX=%zu is used (logged once)",
                 oldest.worker_id, static_cast<std::size_t>(options_.unexpected_bytes),
                 static_cast<std::size_t>(options_.envelopes_max));
         }
@@ -126,8 +126,8 @@ void MatchTable::drop_orphans() {
 Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
     if (!arrival.is_rndv && arrival.length > options_.unexpected_bytes) {
         TW_LOG_ERROR(
-            "an unexpected message announces %zu bytes, TAGWIRE_UNEXPECTED_BYTES is %zu: "
-            "its endpoint ends",
+            "an unexpected message of %zu bytes exceeds TAGWIRE_UNEXPECTED_BYTES=%zu: its "
+            "endpoint fails",
             static_cast<std::size_t>(arrival.length),
             static_cast<std::size_t>(options_.unexpected_bytes));
         ep.fail(UCS_ERR_EXCEEDS_LIMIT);
@@ -139,7 +139,8 @@ Unexpected* MatchTable::make(Endpoint& ep, const Arrival& arrival) {
         return nullptr;
     void* memory = ucs::reserve_try_allocate(sizeof(Unexpected) + behind);
     if (memory == nullptr) {
-        TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint ends", behind);
+        TW_LOG_ERROR("no memory for an unexpected message of %zu bytes: its endpoint fails",
+                     behind);
         ep.fail(UCS_ERR_NO_MEMORY);
         return nullptr;
     }
@@ -296,7 +297,7 @@ void MatchTable::clear() {
 }
 
 std::string MatchTable::description() const {
-    return fmt::format("{} messages in {} bytes, {} of them of peers that are gone, {} claimed",
+    return fmt::format("{} messages in {} bytes, {} of them from departed peers, {} claimed",
                        budget_.messages(), budget_.bytes(), orphans_.size(), claimed_.size());
 }
 

@@ -391,13 +391,13 @@ void DeviceTags::gone(Endpoint& ep) {
 
 std::string DeviceTags::description() const {
     const std::size_t elsewhere = worker_.endpoints().size() - direct_peers_;
-    std::string text = fmt::format("{}:{}, {} receives with it, {} in software", rail_.transport(),
-                                   rail_.device(), given_, held_);
+    std::string text = fmt::format("{}:{}, {} receives on the device, {} in software",
+                                   rail_.transport(), rail_.device(), given_, held_);
     if (direct_peers_ == 0)
-        text += "; no peer sends there";
+        text += "; no peer sends over it";
     else if (elsewhere != 0)
-        text +=
-            fmt::format("; {} of {} peers send elsewhere", elsewhere, worker_.endpoints().size());
+        text += fmt::format("; {} of {} peers send over other transports", elsewhere,
+                            worker_.endpoints().size());
     return text;
 }
 

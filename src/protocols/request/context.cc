@@ -109,7 +109,7 @@ ucs_status_t Context::create(const char* transports, std::unique_ptr<Context>* c
 /// Rejects options that contradict each other.
 ucs_status_t Context::check_overrides() const {
     if (options_.buffered_min > options_.buffered_limit) {
-        TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu: at most TAGWIRE_BUFFERED_LIMIT=%lu",
+        TW_LOG_ERROR("TAGWIRE_BUFFERED_MIN=%lu exceeds TAGWIRE_BUFFERED_LIMIT=%lu",
                      options_.buffered_min, options_.buffered_limit);
         return UCS_ERR_INVALID_PARAM;
     }
@@ -117,9 +117,8 @@ ucs_status_t Context::check_overrides() const {
         options_.rndv_threshold <= options_.unexpected_bytes)
         return UCS_OK;
     TW_LOG_ERROR(
-        "TAGWIRE_RNDV_THRESHOLD=%lu: a receiver may have to keep a shorter message, and "
-        "TAGWIRE_UNEXPECTED_BYTES=%lu lets it keep less; at most that, or inf for what is "
-        "cheapest",
+        "TAGWIRE_RNDV_THRESHOLD=%lu exceeds TAGWIRE_UNEXPECTED_BYTES=%lu: a receiver must be able "
+        "to keep every shorter message; lower the threshold, or set inf to let costs decide",
         options_.rndv_threshold, options_.unexpected_bytes);
     return UCS_ERR_INVALID_PARAM;
 }
@@ -239,13 +238,13 @@ ucs_status_t Context::complain(const std::string& wanted, const std::string& abs
         there = "no transport";
     if (wanted == kAuto) {
         TW_LOG_ERROR(
-            "neither shared memory nor a real RDMA device can be used here; there is %s "
-            "(TAGWIRE_TRANSPORTS may name virtual devices, auto leaves them out)",
+            "neither shared memory nor a real RDMA device can be used on this machine, which has "
+            "%s; auto leaves virtual devices out: name them in TAGWIRE_TRANSPORTS to use them",
             there.c_str());
     } else {
         TW_LOG_ERROR(
-            "%s=\"%s\": %s is not on this machine, which has %s; it takes such names, with or "
-            "without the device, by commas and without blanks, or auto: all but virtual devices",
+            "%s=\"%s\": %s is not on this machine, which has %s; expected such names, with or "
+            "without the device, separated by commas, or auto (all but virtual devices)",
             source_, wanted.c_str(),
             absent.empty() ? "what it names" : ("\"" + absent + "\"").c_str(), there.c_str());
     }

@@ -18,8 +18,8 @@ ucs_status_t Memory::map(Context& context, void* address, std::size_t length,
         const ucs_status_t status =
             uct_md_mem_reg(domain.md, address, length, UCT_MD_MEM_ACCESS_ALL, &handle);
         if (status != UCS_OK) {
-            TW_LOG_ERROR("mapping %zu bytes at %p: domain %s: %s", length, address,
-                         domain.attr.component_name, ucs_status_string(status));
+            TW_LOG_ERROR("mapping %zu bytes at %p failed in a memory domain of %s: %s", length,
+                         address, domain.attr.component_name, ucs_status_string(status));
             return status;
         }
         memory->handles_.push_back(handle);

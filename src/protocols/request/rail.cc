@@ -143,7 +143,7 @@ bool Rail::reaches(std::span<const std::byte> device, std::span<const std::byte>
                    std::string* reason) const {
     if (device.size() != device_address_.size() || iface.size() != iface_address_.size()) {
         if (reason != nullptr)
-            *reason = "its address has another length than those here";
+            *reason = "the length of its address is not the one that this library uses";
         return false;
     }
     const auto* device_p = reinterpret_cast<const uct_device_addr_t*>(device.data());

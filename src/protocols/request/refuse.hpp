@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Refusals of the messaging layer's API: arguments, and for lack of memory.
+// Macros by which calls of the messaging layer refuse bad arguments, and report lack of memory.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ inline tw_status_t refuse_size(const char* call, const char* argument, std::size
                                std::size_t known) {
     if (given > known) {
         TW_LOG_ERROR(
-            "%s: %s->struct_bytes is %zu, and this library, %s, knows %zu bytes: the "
-            "program was built with later headers",
+            "%s: %s->struct_bytes is %zu, but this library, %s, supports %zu bytes: the program "
+            "was built with newer headers and needs a newer library",
             call, argument, given, tw_version_string(), known);
     } else {
         TW_LOG_ERROR(

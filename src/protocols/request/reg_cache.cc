@@ -32,8 +32,8 @@ RegCache::RegCache(const Context& context, std::size_t bytes_max)
       listed_(context.domains().size()) {
     if (marks_ == nullptr) {
         TW_LOG_INFO(
-            "registration cache: unmapped memory is not noticed (%s); the program must "
-            "call tw_mem_invalidate()",
+            "registration cache: unmapped memory is not detected (%s); the program must call "
+            "tw_mem_invalidate() before it unmaps memory",
             no_marks_.c_str());
     }
 }

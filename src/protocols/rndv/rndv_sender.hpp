@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sender of a rendezvous. It requests one, with what the receiver needs to read the buffer; the
-// receiver reads, or offers its own buffer for this side to write, or asks for the data in messages
-// (rndv_messages.hpp).
+// The sender's side of a rendezvous. Its request carries address and key of the buffer. The
+// receiver reads the buffer, offers its own for this side to write, or asks for the data in
+// messages (rndv_messages.hpp).
 #pragma once
 
 #include <ucs/type/status.h>

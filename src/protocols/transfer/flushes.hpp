@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Flushes and closes of an endpoint. Each asks the peer, behind all messages before it, and ends
-// when the peer has answered and no earlier send is outstanding.
+// Flushes and closes of an endpoint. Each sends a query behind all earlier messages, and completes
+// when the peer has replied and no earlier send is outstanding.
 #pragma once
 
 #include <ucs/type/status.h>

@@ -208,7 +208,7 @@ void Stripes::lose(StripeLane& lane) {
 void Stripes::lane_failed(StripeLane& lane, ucs_status_t status) {
     if (lane.has_failed)
         return;
-    TW_LOG_WARN("endpoint to worker %016lx: %s on %s carries no parts of messages any more: %s",
+    TW_LOG_WARN("endpoint to worker %016lx: %s on %s no longer carries parts of messages: %s",
                 ep_.worker_id, lane.rail.transport(), lane.rail.device(),
                 ucs_status_string(status));
     // Before the end of any message: so the peer ends its side before it gives a buffer back.

@@ -87,7 +87,7 @@ std::vector<std::byte> pack(const Address& address) {
 std::optional<Address> parse(std::span<const std::byte> bytes, std::string* reason_p) {
     Head head{};
     if (bytes.size() < sizeof head) {
-        *reason_p = fmt::format("{} bytes are too few for an address", bytes.size());
+        *reason_p = fmt::format("{} bytes are too short for an address", bytes.size());
         return std::nullopt;
     }
     std::memcpy(&head, bytes.data(), sizeof head);
@@ -95,13 +95,16 @@ std::optional<Address> parse(std::span<const std::byte> bytes, std::string* reas
     const auto transport = std::ranges::find(all, head.rank, &FirstContact::rank);
     const std::size_t wanted = sizeof head + head.device_bytes + head.iface_bytes;
     if (head.version != kVersion) {
-        *reason_p = fmt::format("version {}; this library knows {}", head.version, kVersion);
+        *reason_p =
+            fmt::format("its version is {}; this library supports {}", head.version, kVersion);
     } else if (transport == all.end()) {
-        *reason_p = fmt::format("no transport here has the first-contact rank {}", head.rank);
+        *reason_p =
+            fmt::format("this library has no transport of first-contact rank {}", head.rank);
     } else if (bytes.size() != wanted) {
-        *reason_p = fmt::format("{} bytes where {} are announced", bytes.size(), wanted);
+        *reason_p =
+            fmt::format("it has {} bytes, but its header announces {}", bytes.size(), wanted);
     } else if (head.check != check_of(bytes)) {
-        *reason_p = "its check sum is wrong";
+        *reason_p = "its checksum is wrong";
     } else {
         const auto device = bytes.subspan(sizeof head, head.device_bytes);
         const auto iface = bytes.subspan(sizeof head + head.device_bytes);

@@ -269,12 +269,13 @@ std::string Endpoint::description() const {
         text += fmt::format(", long messages over {} more rails", stripes_->ready());
     text += closing_.description();
     if (is_paused_ || eager_is_paused_)
-        text += is_paused_ ? ", the peer takes no messages" : ", the peer takes no data";
+        text +=
+            is_paused_ ? ", all messages paused by the peer" : ", eager data paused by the peer";
     for (const auto& [number, what] : {std::pair{queue_.operations(), "waiting"},
                                        {outstanding.size(), "outstanding"},
                                        {receiving.size(), "being received"},
                                        {flushes_.size(), "flushes"},
-                                       {queue_.controls(), "answers to send"}}) {
+                                       {queue_.controls(), "control messages to send"}}) {
         if (number > 0)
             text += fmt::format(", {} {}", number, what);
     }

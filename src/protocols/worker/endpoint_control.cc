@@ -126,8 +126,9 @@ constexpr std::size_t kControlsMax = std::size_t{1} << 20;
 
 void Endpoint::on_control(const Control& message) {
     if (queue_.controls() >= kControlsMax) {
-        TW_LOG_WARN("endpoint to worker %016lx ends: its peer has %zu answers to take, and asks on",
-                    worker_id, queue_.controls());
+        TW_LOG_WARN(
+            "endpoint to worker %016lx fails: its peer receives no replies (%zu wait) but asks on",
+            worker_id, queue_.controls());
         return fail(UCS_ERR_EXCEEDS_LIMIT);
     }
     switch (message.operation()) {

@@ -15,14 +15,15 @@ bool WakeEvent::make() {
     if (!fd_)
         fd_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (!fd_)
-        TW_LOG_ERROR("wait: no descriptor for this thread: %s", std::strerror(errno));
+        TW_LOG_ERROR("wait: cannot create an event descriptor for this thread: %s",
+                     std::strerror(errno));
     return static_cast<bool>(fd_);
 }
 
 void WakeEvent::wake() const {
     const std::uint64_t one = 1;
     if (::write(fd_.get(), &one, sizeof one) < 0 && errno != EAGAIN)
-        TW_LOG_ERROR("wait: a thread cannot be woken: %s", std::strerror(errno));
+        TW_LOG_ERROR("wait: cannot wake a thread: %s", std::strerror(errno));
 }
 
 void WakeEvent::take() const {

@@ -31,7 +31,7 @@ void Waiting::signal() {
 
 ucs_status_t Waiting::arm() {
     if (!wakeup_.is_open()) {
-        TW_LOG_ERROR("arm: nobody has asked for the worker's descriptor");
+        TW_LOG_ERROR("tw_worker_arm: call tw_worker_fd() first");
         return UCS_ERR_INVALID_PARAM;
     }
     if (worker_.is_in_progress())

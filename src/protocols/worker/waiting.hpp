@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Waiting for a worker: its descriptor, its signal, and the threads that sleep
-// (wait_protocol.hpp). With the worker's lock, but for signal() and signals().
+// (wait_protocol.hpp). Callers hold the worker's lock, except for signal() and signals().
 #pragma once
 
 #include <ucs/type/status.h>

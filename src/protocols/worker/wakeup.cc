@@ -36,7 +36,7 @@ ucs_status_t Wakeup::create() {
     event_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (event_)
         return UCS_OK;
-    TW_LOG_ERROR("wake-up: an event cannot be made: %s", std::strerror(errno));
+    TW_LOG_ERROR("wake-up: cannot create an event descriptor: %s", std::strerror(errno));
     return UCS_ERR_IO_ERROR;
 }
 
@@ -48,8 +48,8 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
         int fd = -1;
         const ucs_status_t status = uct_iface_event_fd_get(rail->iface(), &fd);
         if (status != UCS_OK) {
-            TW_LOG_ERROR("wake-up: %s on %s has no events: %s", rail->transport(), rail->device(),
-                         ucs_status_string(status));
+            TW_LOG_ERROR("wake-up: %s on %s has no event descriptor: %s", rail->transport(),
+                         rail->device(), ucs_status_string(status));
             return status;
         }
         fds.push_back(fd);
@@ -61,7 +61,7 @@ ucs_status_t Wakeup::open(std::span<const std::unique_ptr<Rail>> rails) {
         is_complete = is_complete && add(fd);
     if (is_complete)
         return UCS_OK;
-    TW_LOG_ERROR("wake-up: a descriptor cannot be made: %s", std::strerror(errno));
+    TW_LOG_ERROR("wake-up: cannot create the worker's descriptor: %s", std::strerror(errno));
     epoll_.reset();
     return UCS_ERR_IO_ERROR;
 }

@@ -51,8 +51,9 @@ ucs_status_t Worker::open() {
         TW_CHECK(address_.size() <= TW_ADDRESS_BYTES_MAX);
         return UCS_OK;
     }
-    TW_LOG_ERROR("worker: no interface that takes first contact could be opened; these may: %s",
-                 first_contact_names().c_str());
+    TW_LOG_ERROR(
+        "worker: could not open an interface for first contact; one of these is needed: %s",
+        first_contact_names().c_str());
     return UCS_ERR_NO_DEVICE;
 }
 
@@ -99,7 +100,7 @@ ucs_status_t Worker::check_scheme() const {
     const bool is_free = scheme == RndvScheme::kAuto || scheme == RndvScheme::kCopy;
     if (is_free || rails_.empty() || std::ranges::any_of(rails_, has))
         return UCS_OK;
-    TW_LOG_ERROR("TAGWIRE_RNDV_SCHEME=%s: none of the transports in use can %s; auto and copy work",
+    TW_LOG_ERROR("TAGWIRE_RNDV_SCHEME=%s: none of the transports in use can %s; set auto or copy",
                  scheme == RndvScheme::kGet ? "get" : "put",
                  scheme == RndvScheme::kGet ? "read a peer's memory" : "write a peer's memory");
     return UCS_ERR_UNSUPPORTED;
@@ -112,8 +113,8 @@ ucs_status_t Worker::plan_stripes() {
         std::ranges::count_if(rails_, [](const auto& rail) { return rail->can_stripe(); }));
     if (wanted > 1 && !rails_.empty() && usable < wanted) {
         TW_LOG_ERROR(
-            "TAGWIRE_RNDV_RAILS=%zu: %zu of the transports in use can read and write a peer's "
-            "memory; each device of each of them is one rail",
+            "TAGWIRE_RNDV_RAILS=%zu: only %zu of the interfaces in use can read and write a peer's "
+            "memory; set at most that, or name more devices in TAGWIRE_TRANSPORTS",
             wanted, usable);
         return UCS_ERR_UNSUPPORTED;
     }
@@ -267,8 +268,8 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
             continue;
         }
         tell(fmt::format("rail_{}", rail->index()),
-             fmt::format("{}:{}, {:.0f} ns, rendezvous from {} bytes, of copied buffers {}, {} "
-                         "bytes of messages over several rails",
+             fmt::format("{}:{}, latency {:.0f} ns, rendezvous from {} bytes, from {} bytes for "
+                         "copied buffers, {} bytes carried of divided messages",
                          rail->transport(), rail->device(), rail->latency() * 1e9,
                          rail->selection().rndv_from(BufferKind::kPlain),
                          rail->selection().rndv_from(BufferKind::kUnmapped), rail->striped_bytes));

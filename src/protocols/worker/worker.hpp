@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A worker as a whole: its parts, their progress, and how calls of the API enter it.
 //
-// 1. Callbacks of the program run inside progress only; ends seen elsewhere wait for it.
+// 1. Callbacks of the program run inside progress only; completions seen elsewhere wait for it.
 // 2. Every message of a peer is checked before anything of it is used; one that cannot be is
 //    dropped and counted (kGarbage).
 #pragma once

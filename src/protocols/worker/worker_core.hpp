@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The core of a worker: the state that its parts share, and the end of every request.
+// The core of a worker: the state that its parts share, and the completion of every request.
 //
 //     Worker (worker.hpp): progress, waiting
 //       |-- PeerTable, Receiver, DeviceTags     hold the core, and reach each other through it

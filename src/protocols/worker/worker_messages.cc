@@ -146,8 +146,8 @@ ucs_status_t on_wireup(WorkerCore& worker, const std::byte* data, std::size_t le
         return worker.garbage("wire-up", length);
     if (wireup.version != kWireVersion || wireup.to != worker.id()) {
         TW_LOG_ERROR(
-            "wire-up of worker %016lx: version %u, for worker %016lx: this one is "
-            "version %u of %016lx",
+            "wire-up message of worker %016lx refused: it has version %u and is for worker %016lx; "
+            "expected version %u, for worker %016lx",
             wireup.from, wireup.version, wireup.to, kWireVersion, worker.id());
         return worker.garbage("wire-up", length);
     }

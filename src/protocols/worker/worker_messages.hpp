@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages of peers: each is decoded, its endpoint is found, and it goes to the part of the worker
-// that it is for.
+// Handlers of the messages from peers: each decodes a message, finds its endpoint, and passes it to
+// the part of the worker that serves it.
 #pragma once
 
 namespace tagwire::proto {

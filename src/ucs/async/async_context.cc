@@ -17,7 +17,8 @@ extern "C" ucs_status_t ucs_async_context_create(ucs_async_mode_t mode,
         return UCS_ERR_INVALID_PARAM;
     }
     if (static_cast<unsigned>(mode) >= UCS_ASYNC_MODE_LAST) {
-        TW_LOG_ERROR("ucs_async_context_create: %u is not a mode", static_cast<unsigned>(mode));
+        TW_LOG_ERROR("ucs_async_context_create: mode %u is not a ucs_async_mode_t",
+                     static_cast<unsigned>(mode));
         return UCS_ERR_INVALID_PARAM;
     }
     auto* async = new (std::nothrow) tagwire_ucs_async_context{mode};

@@ -72,9 +72,9 @@ ucs_status_t BasicMpool<Checked>::init(const MpoolParams& params) {
     if (params.element_bytes == 0 || params.elements_per_chunk == 0 ||
         !std::has_single_bit(params.alignment) ||
         params.element_bytes > SIZE_MAX / 2 / params.elements_per_chunk) {
-        TW_LOG_ERROR("mpool %s: element of %zu bytes aligned to %zu, %zu per chunk: not possible",
-                     params.name, params.element_bytes, params.alignment,
-                     params.elements_per_chunk);
+        TW_LOG_ERROR(
+            "mpool %s: elements of %zu bytes aligned to %zu, %zu per chunk, are impossible",
+            params.name, params.element_bytes, params.alignment, params.elements_per_chunk);
         return UCS_ERR_INVALID_PARAM;
     }
     params_ = params;

@@ -23,7 +23,7 @@ namespace tagwire::ucs {
 
 /// UCS_ERR_NO_MEMORY, which is logged.
 [[gnu::noinline, gnu::cold]] inline ucs_status_t no_memory(const char* call) {
-    TW_LOG_ERROR("%s: there is no memory", call);
+    TW_LOG_ERROR("%s: out of memory", call);
     return UCS_ERR_NO_MEMORY;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Structs of the API that begin with their size, struct_bytes: a program may have been built with
-// an older header, whose struct has fewer fields. Older structs are a beginning of newer ones.
+// an older header, whose struct has fewer fields. An older struct is a prefix of each newer one.
 #pragma once
 
 #include <cstddef>

@@ -80,7 +80,7 @@ ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
     }
     struct stat info {};
     if (::fstat(fd, &info) != 0 || static_cast<std::size_t>(info.st_size) != bytes) {
-        TW_LOG_ERROR("memfd from a peer has %lld bytes, announced were %zu",
+        TW_LOG_ERROR("memfd from a peer has %lld bytes, but the peer announced %zu",
                      static_cast<long long>(info.st_size), bytes);
         return UCS_ERR_INVALID_PARAM;
     }

@@ -205,7 +205,7 @@ ucs_status_t unix_receive(int fd, std::span<std::byte> buffer, ReceivedMessage* 
         return UCS_ERR_CONNECTION_RESET;
     if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
         // MSG_CTRUNC also says that we ran out of descriptors while they were handed over.
-        TW_LOG_ERROR("message from a local peer did not fit (%s)",
+        TW_LOG_ERROR("message from a local peer was truncated (%s)",
                      (header.msg_flags & MSG_CTRUNC) != 0 ? "descriptors; is `ulimit -n` exhausted?"
                                                           : "bytes");
         return UCS_ERR_INVALID_PARAM;

@@ -362,13 +362,13 @@ TAGWIRE_API ucs_status_t uct_ep_connect_to_ep(uct_ep_h ep, const uct_device_addr
 
 /// Checks whether the peer of an endpoint is alive.
 ///
-/// UCS_OK: it was alive now. UCS_INPROGRESS: `comp` will tell. Another status: it is gone. `flags`
+/// UCS_OK: it is alive. UCS_INPROGRESS: `comp` will tell. Another status: it is gone. `flags`
 /// is 0. UCS_ERR_UNSUPPORTED without UCT_IFACE_FLAG_EP_CHECK.
 TAGWIRE_API ucs_status_t uct_ep_check(const uct_ep_h ep, unsigned flags, uct_completion_t* comp)
     TAGWIRE_SYMBOL(uct_ep_check);
 
-// ---- Connection manager: not available. The functions exist because programs with an optional
-// path by socket address refer to them.
+// ---- Connection manager: not available. The functions exist so that programs that can optionally
+// connect by socket address compile and link.
 
 /// Not available: there is no connection manager.
 ///

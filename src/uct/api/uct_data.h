@@ -328,8 +328,8 @@ UCT_INLINE_API ucs_status_ptr_t uct_ep_tag_rndv_zcopy(uct_ep_h ep, uct_tag_t tag
                                             comp);
 }
 
-/// Gives up a rendezvous that has not completed. Local: the handle is dead and the completion never
-/// fires. The buffer may be reused at once. UCS_OK.
+/// Cancels a rendezvous that has not completed, on this side only. The handle is void afterwards,
+/// the completion never fires, and the buffer may be reused at once. UCS_OK.
 UCT_INLINE_API ucs_status_t uct_ep_tag_rndv_cancel(uct_ep_h ep, void* op) {
     return ep->iface->ops.ep_tag_rndv_cancel(ep, op);
 }
@@ -345,9 +345,9 @@ UCT_INLINE_API ucs_status_t uct_ep_tag_rndv_request(uct_ep_h ep, uct_tag_t tag, 
 /// no earlier posted receive matches goes into the elements of `iov` (cap.tag.recv.max_iov, between
 /// min_recv and max_zcopy bytes). Buffers and `ctx` stay with the transport until completed_cb or
 /// rndv_cb ran. Messages that were reported as unexpected are not looked at again. Where a device
-/// matches (rc, dc), a message may be reported as unexpected after the receive for it was posted:
-/// while unexpected messages are on their way from the device to the callbacks, receives posted
-/// meanwhile match nothing. So callbacks look among the posted receives, too. UCS_OK: posted.
+/// matches (rc, dc), a message may be reported as unexpected after the receive for it was posted,
+/// because a message that is on its way from the device to the callback matches no receive posted
+/// meanwhile. Such a callback must search the program's posted receives, too. UCS_OK: posted.
 /// UCS_ERR_EXCEEDS_LIMIT: cap.tag.recv.max_outstanding receives are posted. UCS_ERR_ALREADY_EXISTS:
 /// another receive, whatever its tag, has its first byte at the same address and has not ended: a
 /// buffer belongs to one receive at a time, on every transport, until completed_cb or rndv_cb runs

@@ -129,14 +129,14 @@ typedef void (*uct_am_tracer_t)(void* arg, uct_am_trace_type_t type, uint8_t id,
 /// progress.
 typedef void (*uct_completion_callback_t)(uct_completion_t* self);
 
-/// Resources may be there again: retry the operation. UCS_OK removes the request from the queue (it
-/// may be freed by the callback itself), UCS_INPROGRESS keeps it because only part was sent, any
-/// other value keeps it and stops.
+/// Resources may be available again: retry the operation. UCS_OK removes the request from the queue
+/// (the callback itself may free it). UCS_INPROGRESS keeps it: part was sent, more follows. Any
+/// other status keeps it and ends this round of retries.
 typedef ucs_status_t (*uct_pending_callback_t)(uct_pending_req_t* self);
 
 /// An endpoint failed. Every operation outstanding on it has ended with the error before this runs,
-/// once per endpoint, inside progress. The handler's status is UCS_OK when it took care of the
-/// failure; anything else gets it logged.
+/// once per endpoint, inside progress. The handler returns UCS_OK if it has handled the failure;
+/// with any other status the failure is logged.
 typedef ucs_status_t (*uct_error_handler_t)(void* arg, uct_ep_h ep, ucs_status_t status);
 
 /// Takes back one request that was pending; it is no longer queued.

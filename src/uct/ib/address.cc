@@ -29,13 +29,13 @@ std::string problem_of(const PortAddress& address) {
         return "unknown flags";
     const bool is_ethernet = (address.flags & kPortIsEthernet) != 0;
     if (is_ethernet ? lid != 0 : lid == 0 || lid >= kLidMulticast)
-        return "LID " + std::to_string(lid) + " is not one of a port";
+        return "LID " + std::to_string(lid) + " is not a unicast LID";
     if (is_zero(address.gid))
-        return "an empty GID";
+        return "an all-zero GID";
     if (address.mtu < IBV_MTU_256 || address.mtu > IBV_MTU_4096)
         return "MTU code " + std::to_string(address.mtu);
     if ((be16toh(address.pkey) & ~kPkeyMask) != 0)
-        return "a partition key with its membership bit";
+        return "a partition key whose membership bit is set";
     return {};
 }
 
@@ -71,14 +71,14 @@ std::optional<PortAddress> parse_port(std::span<const std::byte> bytes, std::str
     };
     PortAddress address;
     if (bytes.size() < sizeof address)
-        return refuse(std::to_string(bytes.size()) + " bytes, " + std::to_string(sizeof address) +
-                      " are needed");
+        return refuse(std::to_string(bytes.size()) + " bytes, expected at least " +
+                      std::to_string(sizeof address));
     std::memcpy(&address, bytes.data(), sizeof address);
     if (checksum(std::as_bytes(std::span(&address, 1))) != 0)
         return refuse("the checksum is wrong");
     if (address.version != kAddressVersion)
-        return refuse("version " + std::to_string(address.version) + ", this is version " +
-                      std::to_string(kAddressVersion));
+        return refuse("version " + std::to_string(address.version) +
+                      ", this library reads version " + std::to_string(kAddressVersion));
     if (const std::string problem = problem_of(address); !problem.empty())
         return refuse(problem);
     return address;

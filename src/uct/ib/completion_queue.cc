@@ -64,7 +64,7 @@ ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_ch
     const int entries_max = md.device().attr().orig_attr.max_cqe;
     const char* name = md.device().name().c_str();
     if (entries > static_cast<unsigned>(std::max(entries_max, 0))) {
-        TW_LOG_ERROR("%s: a completion queue of %u entries is needed, the device has %d at most",
+        TW_LOG_ERROR("%s: a completion queue of %u entries is needed; the device allows at most %d",
                      name, entries, entries_max);
         return UCS_ERR_EXCEEDS_LIMIT;
     }
@@ -86,7 +86,7 @@ ucs_status_t CompletionQueue::open(const IbMd& md, unsigned entries, ibv_comp_ch
     }
     if (cq == nullptr) {
         const int error = errno;
-        TW_LOG_ERROR("%s: a completion queue of %u entries cannot be made: %s", name, wanted,
+        TW_LOG_ERROR("%s: cannot create a completion queue of %u entries: %s", name, wanted,
                      std::strerror(error));
         return error == ENOMEM ? UCS_ERR_NO_MEMORY : UCS_ERR_IO_ERROR;
     }

@@ -53,9 +53,8 @@ class Filter {
                 continue;
             const std::lock_guard lock(mutex);
             if (told->insert(pattern).second) {
-                TW_LOG_WARN("TAGWIRE_IB_DEVICES=%s: there is no RDMA device %s; there %s",
-                            text_.c_str(), pattern.c_str(),
-                            names.empty() ? "is none" : ("are: " + names).c_str());
+                TW_LOG_WARN("TAGWIRE_IB_DEVICES=%s: no RDMA device matches %s; this machine has %s",
+                            text_.c_str(), pattern.c_str(), names.empty() ? "none" : names.c_str());
             }
         }
     }
@@ -222,7 +221,7 @@ std::string why_empty(const VerbsLibrary& library) {
     if (!raw.devices().empty())
         return {};
     if (raw.error() == 0)
-        return "there is none";
+        return "its list is empty";
     return raw.error() == ENOSYS
                ? "the kernel has no RDMA drivers loaded"
                : std::string("they cannot be listed: ") + std::strerror(raw.error());
@@ -246,8 +245,9 @@ ucs_status_t Device::open(const std::string& name, std::unique_ptr<Device>* devi
     std::string others;
     const auto listed = find_device(name, &others);
     if (!listed) {
-        TW_LOG_ERROR("RDMA device %s does not exist or is left out; there are: %s", name.c_str(),
-                     others.c_str());
+        TW_LOG_ERROR(
+            "RDMA device %s does not exist or is left out by TAGWIRE_IB_DEVICES; available: %s",
+            name.c_str(), others.c_str());
         return UCS_ERR_NO_DEVICE;
     }
     const RawList raw(*listed->library);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The endpoints of an interface, by their ids: an index, and above it the generation, so that an id
-// is not found any more when its endpoint is gone.
+// The endpoints of an interface, by their ids. An id is an index, and above it a generation, so the
+// id of a destroyed endpoint finds nothing.
 //
 // Threads: owner of the interface.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The transport's flow control between peers: which received messages count as handled, and how
-// their senders hear of it. rc tells them unasked; dc answers those that ask.
+// The transport's flow control between peers: counts the received messages that have been handled,
+// and reports the count to their senders. rc reports it unasked, dc when a sender asks.
 //
 // Threads: owner of the interface.
 #pragma once

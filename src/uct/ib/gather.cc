@@ -13,7 +13,7 @@ ucs_status_t refuse(const char* call, std::size_t value, std::size_t limit) {
 }
 
 ucs_status_t refuse_am_id(std::uint8_t id) {
-    TW_LOG_ERROR("active message id %u, the largest is %u", id,
+    TW_LOG_ERROR("active message id %u is out of range: the largest is %u", id,
                  static_cast<unsigned>(UCT_AM_ID_MAX - 1));
     return UCS_ERR_INVALID_PARAM;
 }
@@ -31,7 +31,7 @@ ucs_status_t Gather::add(const char* call, const uct_iov_t* iov, std::size_t iov
         if (element.length > bytes_max - bytes)
             return refuse(call, bytes + element.length, bytes_max);
         if (element.memh == nullptr) {
-            TW_LOG_ERROR("%s: memory at %p without a handle; this transport needs uct_md_mem_reg()",
+            TW_LOG_ERROR("%s: the buffer at %p has no handle: register it with uct_md_mem_reg()",
                          call, element.buffer);
             return UCS_ERR_INVALID_PARAM;
         }

@@ -32,7 +32,7 @@ ucs_status_t rkey_unpack(const uct::Component&, const void* packed, uct_rkey_t* 
     PackedRkey key;
     std::memcpy(&key, packed, sizeof key);
     if (le32toh(key.magic) != kRkeyMagic) {
-        TW_LOG_ERROR("rkey_unpack: magic 0x%08x is not that of a verbs key (0x%08x)",
+        TW_LOG_ERROR("rkey_unpack: not a verbs key: its magic is 0x%08x, expected 0x%08x",
                      le32toh(key.magic), kRkeyMagic);
         return UCS_ERR_INVALID_PARAM;
     }

@@ -49,7 +49,7 @@ std::string locked_memory_hint() {
     if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return {};
     return "; the limit of locked memory (ulimit -l) is " + std::to_string(limit.rlim_cur / 1024) +
-           " kB, unlimited would be right";
+           " kB; set it to unlimited";
 }
 
 ucs_status_t status_of_registration(int error) {
@@ -265,7 +265,7 @@ ucs_status_t IbMd::forget(Registration* memory) {
 ucs_status_t IbMd::mem_free(uct_mem_h memh) {
     auto* memory = static_cast<Registration*>(memh);
     if (memory->mapping == nullptr) {
-        TW_LOG_ERROR("mem_free of memory that was registered, not allocated");
+        TW_LOG_ERROR("mem_free: this memory was registered, not allocated: use uct_md_mem_dereg()");
         return UCS_ERR_INVALID_PARAM;
     }
     if (const ucs_status_t status = forget(memory); status != UCS_OK)
@@ -278,7 +278,7 @@ ucs_status_t IbMd::mem_free(uct_mem_h memh) {
 ucs_status_t IbMd::mem_dereg(uct_mem_h memh) {
     auto* memory = static_cast<Registration*>(memh);
     if (memory->mapping != nullptr) {
-        TW_LOG_ERROR("mem_dereg of memory that was allocated: it goes by mem_free");
+        TW_LOG_ERROR("mem_dereg: this memory was allocated by the domain: use uct_mem_free()");
         return UCS_ERR_INVALID_PARAM;
     }
     if (const ucs_status_t status = forget(memory); status != UCS_OK)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The turns of keepalive: which endpoints are due to be asked for a sign of life, and when. With
-// very many endpoints each interval asks some of them.
+// The schedule of keepalive: chooses the endpoints whose peers are to be probed, and the time. With
+// very many endpoints each interval probes some of them.
 //
 // Threads: owner of the interface.
 #pragma once

@@ -193,10 +193,10 @@ void MessageIface::fail(MessageEp& ep, ucs_status_t status, const char* why) {
         return;
     // Nobody else will ask about one that the user does not have, or has destroyed.
     if (ep.is_destroyed || status == UCS_ERR_CANCELED) {
-        TW_LOG_DEBUG("%s on %s: an endpoint ends (%s): %s", params().tl_name.c_str(),
+        TW_LOG_DEBUG("%s on %s: an endpoint ended (%s): %s", params().tl_name.c_str(),
                      params().dev_name.c_str(), ucs_status_string(status), why);
     } else {
-        TW_LOG_WARN("%s on %s: an endpoint fails (%s): %s", params().tl_name.c_str(),
+        TW_LOG_WARN("%s on %s: an endpoint failed (%s): %s", params().tl_name.c_str(),
                     params().dev_name.c_str(), ucs_status_string(status), why);
     }
     ep.failure = status;
@@ -256,7 +256,7 @@ void MessageIface::end_now(MessageEp& ep) {
             sends.signal(*ep.queue, *source);
         sends_left_ = sends.cq().poll(&sends_);
         if (sends_left_ == 0 && ucs::clock_now_ns() >= deadline) {
-            TW_LOG_WARN("%s: the device did not end the requests of an endpoint in time",
+            TW_LOG_WARN("%s: the device did not complete the requests of an endpoint in time",
                         ib_md().device().name().c_str());
             source->give_up(ep);
             break;
@@ -272,7 +272,7 @@ void MessageIface::end_now(MessageEp& ep) {
 }
 
 void MessageIface::broke_off(MessageEp& ep) {
-    fail(ep, UCS_ERR_CONNECTION_RESET, "a matched message did not arrive whole");
+    fail(ep, UCS_ERR_CONNECTION_RESET, "a matched message did not arrive completely");
 }
 
 void MessageIface::cancel(MessageEp& ep) {

@@ -44,7 +44,7 @@ ucs_status_t MessageLimits::choose_matching(const Device& device, bool has_tag_c
 
 void MessageLimits::match_by_software(const Device& device, const std::string& refusal) {
     has_device_tags = false;
-    matching_reason = "software: the device cannot make its tag-matching SRQ: " + refusal;
+    matching_reason = "software: the device cannot create a tag-matching SRQ: " + refusal;
     TW_LOG_INFO("%s: tags are matched by %s", device.name().c_str(), matching_reason.c_str());
 }
 
@@ -60,9 +60,10 @@ ucs_status_t MessageLimits::fit_depths(const Device& device) {
         options.credits, std::max<std::uint64_t>(kCreditsMin, kCreditBytes / seg_bytes));
     if (options.rx_depth + options.rndv_max >
         static_cast<std::uint64_t>(std::max(attr.max_srq_wr, 0)))
-        return too_few(prefix + "_RX_DEPTH", options.rx_depth,
-                       ("buffers in an SRQ, with TAGWIRE_" + prefix + "_RNDV_MAX").c_str(),
-                       static_cast<std::uint64_t>(attr.max_srq_wr));
+        return too_few(
+            prefix + "_RX_DEPTH", options.rx_depth,
+            ("buffers in an SRQ, including those of TAGWIRE_" + prefix + "_RNDV_MAX").c_str(),
+            static_cast<std::uint64_t>(attr.max_srq_wr));
     return UCS_OK;
 }
 
@@ -104,8 +105,8 @@ ucs_status_t MessageLimits::take_inline(const Device& device, std::uint32_t of_d
         {of_device, kInlineBytesMax, static_cast<std::uint32_t>(seg_bytes)});
     if (inline_max >= kInlineBytesMin)
         return UCS_OK;
-    TW_LOG_ERROR("%s takes %u bytes within a request, %u are needed", device.name().c_str(),
-                 inline_max, kInlineBytesMin);
+    TW_LOG_ERROR("%s allows %u bytes of inline data per request; %u are needed",
+                 device.name().c_str(), inline_max, kInlineBytesMin);
     return UCS_ERR_UNSUPPORTED;
 }
 

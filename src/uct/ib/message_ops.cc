@@ -301,7 +301,7 @@ ucs_status_ptr_t MessageOps::tag_rndv_zcopy(uct_tag_t tag, const void* header,
     if (status != UCS_OK)
         return UCS_STATUS_PTR(status);
     if (comp == nullptr) {
-        TW_LOG_ERROR("tag_rndv_zcopy needs a completion");
+        TW_LOG_ERROR("tag_rndv_zcopy: comp is NULL; a completion is required");
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     status = room(1, 1);

@@ -112,7 +112,7 @@ void MessageReceiver::drop_receives() {
 void MessageReceiver::garbage(const char* what) {
     count(MessageCounter::kGarbage);
     if (tally.value(MessageCounter::kGarbage) == 1) {
-        TW_LOG_WARN("%s: a peer sent %s, which was dropped; more of the kind is only counted",
+        TW_LOG_WARN("%s: dropped %s from a peer; later malformed messages are only counted",
                     ib_md().device().name().c_str(), what);
     } else {
         TW_LOG_DEBUG("dropped %s", what);
@@ -164,7 +164,7 @@ void MessageReceiver::deliver_rndv(MessageEp& ep, std::byte* message, std::size_
     const std::size_t tail = head.reserved[0];
     if (tail > kRndvTailBytes || bytes + tail > kTmhBytes + limits.seg_bytes) [[unlikely]] {
         put_back(&ep, message);
-        return garbage("a rendezvous with a header of no known form");
+        return garbage("a rendezvous with an impossible header");
     }
     SoftReceive* receive = match(tag);
     if (receive == nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ends of operations: what the program hears when the requests of one have ended.
+// Completes operations: runs the program's callback when all requests of an operation have ended.
 //
 //   request ended -> finish() -+-> callback, the element goes back to its pool
 //                              +-> a flush waits for older rendezvous: keep_flush()

@@ -15,21 +15,21 @@ constexpr Option kLibraryOptions[] = {
      .type = OptionType::kString,
      .unit = "",
      .default_value = "libibverbs.so.1",
-     .doc = "The system's verbs library, by name or path; empty: none.",
+     .doc = "The system's verbs library, by name or path; empty: not loaded.",
      .offset = offsetof(LibraryOptions, verbs_library)},
     {.name = "IB_VHCA_LIBRARY",
      .type = OptionType::kString,
      .unit = "",
      .default_value = "libtagwire-vhca.so",
-     .doc = "The virtual HCA, by path, or by name beside this library or where the system looks; "
-            "empty: none.",
+     .doc = "Library of the virtual HCA: a path, or a name that is looked up beside this library "
+            "and in the system's library path; empty: not loaded.",
      .offset = offsetof(LibraryOptions, vhca_library)},
     {.name = "IB_DEVICES",
      .type = OptionType::kString,
      .unit = "",
      .default_value = "*",
-     .doc = "RDMA devices to use: names or patterns (mlx5_*) with commas between; after a ^ those "
-            "not to use.",
+     .doc = "RDMA devices to use: names or patterns (mlx5_*), separated by commas; a leading ^ "
+            "excludes them instead.",
      .offset = offsetof(LibraryOptions, devices)},
 };
 
@@ -40,21 +40,21 @@ constexpr Option kMdOptions[] = {
      .type = OptionType::kBool,
      .unit = "",
      .default_value = "n",
-     .doc = "Keeps registered memory intact when the process forks (ibv_fork_init); costs time at "
+     .doc = "Keep registered memory intact when the process forks (ibv_fork_init); costs time at "
             "each registration.",
      .offset = offsetof(IbMdOptions, fork)},
     {.name = "IB_GID_INDEX",
      .type = OptionType::kString,
      .unit = "",
      .default_value = "auto",
-     .doc = "Entry of the port's GID table that is our address: a number, or auto: RoCE v2 with an "
-            "IPv4 address, else RoCE v2, else the first.",
+     .doc = "Index of the local address in the port's GID table: a number, or auto: the first RoCE "
+            "v2 entry with an IPv4 address, else the first RoCE v2 entry, else the first entry.",
      .offset = offsetof(IbMdOptions, gid_index)},
     {.name = "IB_TRAFFIC_CLASS",
      .type = OptionType::kCount,
      .unit = "",
      .default_value = "0",
-     .doc = "Traffic class (RoCE v2: the IP header's) of packets that carry a GID.",
+     .doc = "Traffic class of packets that carry a GID; with RoCE v2 that of the IP header.",
      .offset = offsetof(IbMdOptions, traffic_class),
      .min = 0,
      .max = 255},
@@ -62,7 +62,7 @@ constexpr Option kMdOptions[] = {
      .type = OptionType::kCount,
      .unit = "",
      .default_value = "0",
-     .doc = "Service level of packets.",
+     .doc = "Service level of all packets.",
      .offset = offsetof(IbMdOptions, service_level),
      .min = 0,
      .max = 15},
@@ -70,7 +70,8 @@ constexpr Option kMdOptions[] = {
      .type = OptionType::kEnum,
      .unit = "bytes",
      .default_value = "auto",
-     .doc = "The longest packet; auto: what both ports have. Over dc both sides need the same.",
+     .doc = "Longest packet; auto: the smaller active MTU of the two ports. Over dc both sides "
+            "need the same value.",
      .offset = offsetof(IbMdOptions, mtu_max),
      .choices = kMtuChoices},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The transport's part of sending: which send queue an endpoint has, and the end of its requests.
+// The transport's part of sending: the send queue of an endpoint, and the end of its requests.
 // rc gives each endpoint a queue of its own; dc lends channels, which may be shared.
 //
 // Threads: owner of the interface.

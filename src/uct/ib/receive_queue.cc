@@ -188,7 +188,7 @@ ucs_status_t ReceiveQueue::check() const {
     const auto exceeds = [&device](const char* what, unsigned wanted, unsigned limit) {
         if (wanted <= limit)
             return false;
-        TW_LOG_ERROR("%s: %u %s are wanted, the device has %u at most", device.name().c_str(),
+        TW_LOG_ERROR("%s: %u %s are needed; the device allows at most %u", device.name().c_str(),
                      wanted, what, limit);
         return true;
     };
@@ -226,7 +226,7 @@ ucs_status_t ReceiveQueue::create_srq() {
         if (params_.refusal_p != nullptr) {
             *params_.refusal_p = std::strerror(error);
         } else {
-            TW_LOG_ERROR("%s: a shared receive queue of %u buffers and %u tags cannot be made: %s",
+            TW_LOG_ERROR("%s: cannot create a shared receive queue of %u buffers and %u tags: %s",
                          md_->device().name().c_str(), params_.depth, params_.tags,
                          std::strerror(error));
         }
@@ -342,7 +342,7 @@ bool ReceiveQueue::grow() {
     if (region == nullptr) {
         if (slots_ < target_)
             return false;
-        TW_LOG_WARN("%s: goes on with %u receive buffers, %u of them held by the user",
+        TW_LOG_WARN("%s: no memory for more than %u receive buffers; the program holds %u of them",
                     md_->device().name().c_str(), slots_, kept_);
         params_.buffers_max = slots_;
         return true;

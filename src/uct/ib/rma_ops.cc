@@ -102,7 +102,7 @@ ucs_status_t RmaOps::post_atomic(ibv_wr_opcode opcode, std::uint64_t compare_add
     if (!own.limits.has_atomics)
         return UCS_ERR_UNSUPPORTED;
     if (remote_addr % sizeof(std::uint64_t) != 0) [[unlikely]] {
-        TW_LOG_ERROR("atomic64 on address 0x%llx, which is no multiple of 8",
+        TW_LOG_ERROR("atomic64: remote address 0x%llx is not a multiple of 8",
                      static_cast<unsigned long long>(remote_addr));
         return UCS_ERR_INVALID_PARAM;
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous that software carries out: the data is read from the sender's memory, then a FIN tells
-// the sender.
+// Rendezvous that software carries out: it reads the data from the sender's memory, then sends a
+// FIN.
 //
 //   start() -> reads of at most message_max bytes -> FIN -> the receive is complete
 //       '--> waiting for room -- step_all() --^
 //
 // Threads: owner of the interface.
-// Invariant: a read that failed tells the sender nothing, because its endpoint fails, too.
+// Invariant: no FIN follows a read that failed, because its endpoint fails, too.
 #pragma once
 
 #include <infiniband/tm_types.h>

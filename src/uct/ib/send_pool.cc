@@ -41,7 +41,7 @@ bool SendPool::grow() {
             return true;
     if (!std::exchange(has_told_, true)) {
         TW_LOG_ERROR(
-            "%s: no memory for more send buffers of %zu bytes, %u are there: sends wait for it",
+            "%s: no memory for more send buffers of %zu bytes: sends wait for one of the %u there",
             md_->device().name().c_str(), stride_, elements_);
     }
     return false;

@@ -45,7 +45,7 @@ ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
     if (auto mapping = known != registry().arenas.end() ? known->second.lock() : nullptr) {
         // The identity is the peer's word: it must not make us take one arena for another.
         if (mapping->bytes() != bytes || mapping->inode_ != inode) {
-            TW_LOG_ERROR("a peer offers memory under the name of another arena");
+            TW_LOG_ERROR("a peer offered memory under the id of another arena: refused");
             return UCS_ERR_INVALID_PARAM;
         }
         *mapping_p = std::move(mapping);
@@ -54,8 +54,8 @@ ucs_status_t ArenaMapping::attach(std::uint64_t id, int fd, std::size_t bytes,
     ucs::Mapping pages;
     if ((status = ucs::map_shared(fd, bytes, &pages)) != UCS_OK) {
         TW_LOG_ERROR(
-            "this process may not map an arena of %zu bytes (see ulimit -v); "
-            "TAGWIRE_SM_ARENA_BYTES makes it smaller, in the process that it belongs to",
+            "this process may not map an arena of %zu bytes (see ulimit -v); set a smaller "
+            "TAGWIRE_SM_ARENA_BYTES in the process that owns the arena",
             bytes);
         return status;
     }
@@ -124,7 +124,7 @@ ucs_status_t Arena::allocate(std::size_t bytes, std::byte** address_p, std::size
     }
     TW_LOG_ERROR(
         "the shared-memory arena of %zu bytes has no room for %zu more (%zu are in use); "
-        "TAGWIRE_SM_ARENA_BYTES makes it larger",
+        "set a larger TAGWIRE_SM_ARENA_BYTES",
         mapping_->bytes(), want, allocated_bytes_);
     return UCS_ERR_NO_MEMORY;
 }

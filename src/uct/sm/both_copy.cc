@@ -174,12 +174,12 @@ void BothCopy::release(Op& get) {
 
 void BothCopy::deliver_rndv_help(Link& link, const RndvHelpBody& help) {
     if (!link.rndv_ops || help.op >= kRndvCount)
-        return iface_.ends.violation(link, "request to help with a rendezvous that never was");
+        return iface_.ends.violation(link, "request to help with an unknown rendezvous");
     RndvOp& op = link.rndv_ops[help.op];
     if (op.op == nullptr || op.link == nullptr || op.generation != help.generation || op.helping)
         return;
     if (help.length > op.length || help.address + help.length < help.address)
-        return iface_.ends.violation(link, "request to copy more than a rendezvous has");
+        return iface_.ends.violation(link, "request to copy outside the buffer of a rendezvous");
     if (link.copy_path != CopyPath::kProcessVm)
         return;  // the receiver goes on alone
     op.helping = true;
@@ -192,9 +192,9 @@ void BothCopy::deliver_rndv_help(Link& link, const RndvHelpBody& help) {
 void BothCopy::deliver_get_help(Link& link, const GetHelpBody& help) {
     if (help.word >= kRndvCount || help.address + help.length < help.address ||
         help.remote + help.length < help.remote)
-        return iface_.ends.violation(link, "request to help with a get that cannot be");
+        return iface_.ends.violation(link, "request to help with a get of impossible addresses");
     if (link.get_helps.size() >= kServesMax)
-        return iface_.ends.violation(link, "more gets at once than a peer may ask help for");
+        return iface_.ends.violation(link, "too many concurrent requests to help with gets");
     if (link.copy_path != CopyPath::kProcessVm)
         return;  // the reader goes on alone
     link.get_helps.push_back(

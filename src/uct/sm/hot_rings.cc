@@ -14,7 +14,8 @@ namespace tagwire::sm {
 ucs_status_t HotRings::open(WakeupMode wakeup) {
     has_membarrier_ = wakeup != WakeupMode::kFence && ucs::register_global_barrier();
     if (wakeup == WakeupMode::kMembarrier && !has_membarrier_) {
-        TW_LOG_ERROR("TAGWIRE_SM_WAKEUP=membarrier: membarrier(2) is not available here");
+        TW_LOG_ERROR(
+            "TAGWIRE_SM_WAKEUP=membarrier: membarrier(2) is not available; set auto or fence");
         return UCS_ERR_UNSUPPORTED;
     }
     ucs_status_t status = ucs::memfd_create_sealed("tagwire-bell", ucs::page_bytes(), &bell_fd_);

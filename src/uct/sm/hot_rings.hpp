@@ -3,7 +3,7 @@
 //
 //   cold --- bell, packet, new ring ---> hot --- no message between two calls of cool() ---> cold
 //
-// The last few rings stay hot, so a lone idle peer is answered without a bell.
+// The last few rings stay hot, so a message from a lone idle peer needs no bell.
 #pragma once
 
 #include "ucs/memory/reserve.hpp"

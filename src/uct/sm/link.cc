@@ -96,7 +96,7 @@ ucs_status_t Link::claim(std::uint64_t count) {
         case Claim::kFull:
             break;
         case Claim::kCorrupt:
-            iface.ends.violation(*this, "the receiver's position cannot be");
+            iface.ends.violation(*this, "impossible position of the receiver");
             return failure;
     }
     return UCS_ERR_NO_RESOURCE;
@@ -126,7 +126,7 @@ void Link::send_control_bytes(Control control, const void* body, std::size_t byt
         return;
     }
     if (controls.size() >= kControlsMax)
-        return iface.ends.violation(*this, "asks for more than it takes answers to");
+        return iface.ends.violation(*this, "more requests than the peer reads replies to");
     QueuedControl queued{control, {}};
     std::memcpy(queued.body, body, bytes);
     controls.push_back(queued);

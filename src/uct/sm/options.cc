@@ -21,9 +21,8 @@ constexpr Option kMdOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "0",
-     .doc =
-         "Address space from which a memory domain allocates; memory is used when it is touched. "
-         "0: 64g, or less where the process may not have so much (ulimit -v).",
+     .doc = "Address space from which a memory domain allocates; pages take memory when they are "
+            "touched. 0: 64g, or less if the limit of the process (ulimit -v) is low.",
      .offset = offsetof(SmMdOptions, arena_bytes),
      .min = 1 << 20,
      .max = std::uint64_t{1} << 44,
@@ -35,7 +34,7 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kCount,
      .unit = "messages",
      .default_value = "256",
-     .doc = "Messages that one sender can have under way to one receiver.",
+     .doc = "Outstanding messages from one sender to one receiver.",
      .offset = offsetof(SmOptions, ring_slots),
      .min = kSlotCountMin,
      .max = kSlotCountMax,
@@ -44,7 +43,7 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kCount,
      .unit = "position",
      .default_value = "0",
-     .doc = "First position of new rings; to test their wrap-around.",
+     .doc = "First position of new rings, for tests of their wrap-around.",
      .offset = offsetof(SmOptions, ring_start),
      .min = 0,
      .max = UINT64_MAX},
@@ -52,7 +51,7 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "64",
-     .doc = "Buffers for messages that do not fit a slot, per sender and receiver.",
+     .doc = "Buffers for messages that do not fit a slot, for each pair of sender and receiver.",
      .offset = offsetof(SmOptions, seg_count),
      .min = kSegCountMin,
      .max = kSegCountMax,
@@ -61,7 +60,8 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "8256",
-     .doc = "Size of such a buffer (rounded up to 64): the largest bcopy message.",
+     .doc = "Size of a buffer for messages that do not fit a slot, rounded up to 64: the longest "
+            "bcopy message.",
      .offset = offsetof(SmOptions, seg_bytes),
      .min = 1024,
      .max = 32768},
@@ -77,7 +77,7 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "48k",
-     .doc = "Rendezvous and gets from this size on: both sides copy, each a part.",
+     .doc = "Shortest rendezvous or get of which both sides copy a part; inf: never.",
      .offset = offsetof(SmOptions, both_copy_min),
      .min = 0,
      .max = UINT64_MAX},
@@ -85,7 +85,7 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "1ms",
-     .doc = "How often progress looks for new connections and dead peers.",
+     .doc = "Interval at which progress checks for new connections and dead peers.",
      .offset = offsetof(SmOptions, liveness_interval_ns),
      .min = 1000,
      .max = 50'000'000},
@@ -93,32 +93,34 @@ constexpr Option kIfaceOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "Copies straight between processes (process_vm_readv): auto where permitted; allow-any "
-            "also asks "
-            "Yama to permit it.",
+     .doc = "Direct copies between processes (process_vm_readv): auto, where permitted; off; "
+            "allow-any, which also lets any process of this user attach to this one (Yama, "
+            "PR_SET_PTRACER_ANY).",
      .offset = offsetof(SmOptions, cma),
      .choices = kCmaChoices},
     {.name = "SM_DEATH",
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "How the death of a peer is noticed.",
+     .doc = "Detection of dead peers: by SO_PEERPIDFD (peerpidfd), by pidfd_open (pidfd), or by "
+            "hang-up of the socket alone (hangup); auto: the first that works.",
      .offset = offsetof(SmOptions, death),
      .choices = kDeathChoices},
     {.name = "SM_WAKEUP",
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "Who pays for the barrier of the wake-up protocol: the sleeper (membarrier) or each "
-            "send (fence).",
+     .doc =
+         "Side that executes the barrier of the wake-up protocol: the receiver before it sleeps "
+         "(membarrier) or the sender at each send (fence); auto: membarrier if the kernel has it.",
      .offset = offsetof(SmOptions, wakeup),
      .choices = kWakeupChoices},
     {.name = "SM_DIR",
      .type = OptionType::kString,
      .unit = "",
      .default_value = "",
-     .doc = "Directory for the sockets, shared by containers; empty: abstract sockets of this "
-            "network namespace.",
+     .doc = "Directory for the sockets of interfaces, which containers can share; empty: abstract "
+            "sockets of this network namespace.",
      .offset = offsetof(SmOptions, directory)},
 };
 

@@ -13,18 +13,18 @@ namespace tagwire::sm {
 
 void RemoteAccess::deliver_pull(Link& link, const PullBody& pull) {
     if (link.serves.size() >= kServesMax)
-        return iface_.ends.violation(link, "more reads at once than a peer may ask for");
+        return iface_.ends.violation(link, "too many concurrent reads");
     Serve serve{pull.op, pull.key, pull.rndv_op, pull.generation, pull.address, pull.length};
     if (pull.rndv_op != kNoOp) {
         if (!link.rndv_ops || pull.rndv_op >= kRndvCount)
-            return iface_.ends.violation(link,
-                                         "request for the data of a rendezvous that never was");
+            return iface_.ends.violation(link, "request for the data of an unknown rendezvous");
         const RndvOp& op = link.rndv_ops[pull.rndv_op];
         const auto start = reinterpret_cast<std::uintptr_t>(op.buffer);
         const bool alive =
             op.op != nullptr && op.link != nullptr && op.generation == pull.generation;
         if (alive && (pull.address != start || pull.length > op.length))
-            return iface_.ends.violation(link, "request for more than the data of a rendezvous");
+            return iface_.ends.violation(link,
+                                         "request for data outside the buffer of a rendezvous");
     }
     link.serves.push_back(serve);
     iface_.add_work(link);
@@ -221,7 +221,7 @@ void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
     bool done = false;
     if (op != nullptr && (op->kind == OpKind::kPull || op->kind == OpKind::kReceive)) {
         if (status == UCS_OK && (data.length > op->left || data.length == 0))
-            return iface_.ends.violation(link, "more data than was asked for");
+            return iface_.ends.violation(link, "more data than was requested");
         if (op->unpack != nullptr && status == UCS_OK)
             unpack_piece(*op, from, data.length);
         else

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Access to memory of the other side that takes more than loads and stores: the steps of this
-// side's own gets and puts, and what the peer asks for by message (reads, writes, atomics).
+// Access to the peer's memory that takes more than loads and stores: the steps of this side's own
+// gets and puts, and the peer's requests by message (reads, writes, atomics).
 //
 //   kCopyGet, kCopyPut   this side moves the data by process_vm_*, piece by piece; when that is not
 //                        permitted any more it becomes
 //   kPull, kPush         the owner of the memory sends the data, or writes what it is sent
 //   kAtomic              the owner executes
 //
-// Every number in a request is checked against the registrations; a request that is wrong is
-// answered with an error, one that breaks the format ends the connection.
+// Every number in a request is checked against the registrations. A wrong request gets an error as
+// its reply; a malformed one ends the connection.
 #pragma once
 
 #include "uct/sm/link.hpp"

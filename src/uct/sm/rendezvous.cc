@@ -238,7 +238,7 @@ void Rendezvous::drop(RndvOp& op, ucs_status_t status) {
 
 void Rendezvous::deliver_fin(Link& link, const RndvFinBody& fin) {
     if (!link.rndv_ops || fin.op >= kRndvCount) {
-        iface_.ends.violation(link, "end of a rendezvous that never was");
+        iface_.ends.violation(link, "end of an unknown rendezvous");
         return;
     }
     RndvOp& op = link.rndv_ops[fin.op];

@@ -177,8 +177,9 @@ void SmConnections::accept_peers() {
         if (ucs::unix_peer_credentials(socket.get(), &peer) != UCS_OK)
             continue;
         if (peer.uid != ::geteuid()) {
-            TW_LOG_WARN("connection from process %d refused: it runs as user %u, we as %u",
-                        peer.pid, peer.uid, ::geteuid());
+            TW_LOG_WARN(
+                "connection from process %d refused: it runs as user %u, this process as user %u",
+                peer.pid, peer.uid, ::geteuid());
             iface_.count(SmCounter::kRefused);
             continue;
         }
@@ -210,8 +211,8 @@ bool SmConnections::read_socket(Link& link) {
         const std::span<const std::byte> packet(buffer.data(), message.bytes);
         const auto type = status == UCS_OK ? check_packet(packet, &reason) : std::nullopt;
         if (!type) {
-            iface_.ends.violation(link,
-                                  reason.empty() ? "packet that does not fit" : reason.c_str());
+            iface_.ends.violation(
+                link, reason.empty() ? "packet of an impossible length" : reason.c_str());
             break;
         }
         if (*type == PacketType::kHello) {
@@ -246,7 +247,7 @@ ucs_status_t SmConnections::take_hello(Link& link, const Hello& hello,
     if (link.state == LinkState::kReady || message.fd_count != 2 || !check_hello(hello, &reason))
         return UCS_ERR_INVALID_PARAM;
     if (!link.is_outgoing && hello.cookie != cookie_) {
-        TW_LOG_WARN("connection from process %d refused: it does not know this interface's cookie",
+        TW_LOG_WARN("connection from process %d refused: its cookie is not that of this interface",
                     link.peer.pid);
         iface_.count(SmCounter::kRefused);
         return UCS_ERR_REJECTED;
@@ -293,7 +294,7 @@ ucs_status_t SmConnections::take_ring(Link& link, const RingOffer& offer,
     if (link.state != LinkState::kReady || link.rx_segment != nullptr || message.fd_count != 1 ||
         !geometry) {
         if (!reason.empty())
-            TW_LOG_ERROR("process %d offers a %s", link.peer.pid, reason.c_str());
+            TW_LOG_ERROR("process %d offered an impossible %s", link.peer.pid, reason.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
     const ucs_status_t status =
@@ -371,12 +372,13 @@ ucs_status_t SmConnections::reach(Link& link) {
     ucs::UniqueFd socket;
     ucs_status_t status = ucs::unix_connect(link.address, &socket);
     if (status == UCS_ERR_UNREACHABLE)
-        TW_LOG_DEBUG("nobody listens at %s", link.address.name.c_str());
+        TW_LOG_DEBUG("no process listens at %s", link.address.name.c_str());
     if (status == UCS_OK)
         status = ucs::unix_peer_credentials(socket.get(), &link.peer);
     if (status == UCS_OK && link.peer.uid != ::geteuid()) {
-        TW_LOG_ERROR("process %d runs as user %u, we as %u: shared memory is for one user only",
-                     link.peer.pid, link.peer.uid, ::geteuid());
+        TW_LOG_ERROR(
+            "process %d runs as user %u, this one as %u: shared memory needs the same user",
+            link.peer.pid, link.peer.uid, ::geteuid());
         status = UCS_ERR_REJECTED;
     }
     if (status == UCS_OK)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The connections of an interface: its socket and identity, the links to peers, hellos and rings on
-// their way, and how all of that ends. A link's states are in link.hpp.
+// The connections of an interface: its socket and identity, the links to peers, the exchange of
+// hellos and rings, and disconnection. A link's states are in link.hpp.
 //
-// No callback of the program runs here: event_arm() looks, too. A link that fails waits in LinkEnds
-// for progress.
+// No callback of the program runs here, because event_arm() calls look(), too. A link that fails
+// waits in LinkEnds for progress.
 #pragma once
 
 #include <memory>

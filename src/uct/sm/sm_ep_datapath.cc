@@ -18,7 +18,7 @@ namespace {
 }
 
 [[gnu::noinline, gnu::cold]] ucs_status_t refuse_id(std::uint8_t id) {
-    TW_LOG_ERROR("active message id %u, the largest is %u", id,
+    TW_LOG_ERROR("active message id %u is out of range: the largest is %u", id,
                  static_cast<unsigned>(UCT_AM_ID_MAX - 1));
     return UCS_ERR_INVALID_PARAM;
 }
@@ -274,7 +274,7 @@ ucs_status_ptr_t SmEp::tag_rndv_zcopy(uct_tag_t tag, const void* header, unsigne
     if (iovcnt == 1 && iov->count > 1)
         return UCS_STATUS_PTR(refuse("tag_rndv_zcopy: iov count", iov->count, 1));
     if (comp == nullptr) {
-        TW_LOG_ERROR("tag_rndv_zcopy needs a completion");
+        TW_LOG_ERROR("tag_rndv_zcopy: comp is NULL; a completion is required");
         return UCS_STATUS_PTR(UCS_ERR_INVALID_PARAM);
     }
     ucs_status_t status = room(header_length > sizeof(RndvBody::header) ? 1 : 0);

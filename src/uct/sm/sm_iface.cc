@@ -18,12 +18,13 @@
 namespace tagwire::sm {
 
 constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCounter>({
-    {SmCounter::kDelivered, "delivered", "messages", "messages taken from peers' rings"},
+    {SmCounter::kDelivered, "delivered", "messages",
+     "messages read from peers' rings, control messages included"},
     {SmCounter::kUnexpected, "unexpected", "messages",
      "tagged messages that found no posted receive"},
     {SmCounter::kMatched, "matched", "messages", "tagged messages that completed a posted receive"},
     {SmCounter::kNoResource, "no_resource", "calls",
-     "sends refused because the receiver had not made room"},
+     "sends refused: no room in the receiver's ring or buffers, or earlier requests pending"},
     {SmCounter::kBells, "bells", "calls",
      "sends that found the receiver's ring asleep and rang the bell"},
     {SmCounter::kWakeups, "wakeups", "packets",
@@ -33,7 +34,7 @@ constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCo
      "connections established, in either direction"},
     {SmCounter::kRefused, "refused", "peers", "connections refused: other user, or wrong cookie"},
     {SmCounter::kViolations, "violations", "peers",
-     "connections ended because the peer broke the format"},
+     "connections ended because the peer sent malformed or impossible data"},
     {SmCounter::kPeerFailures, "peer_failures", "peers",
      "connections with endpoints that ended in an error"},
     {SmCounter::kDirectBytes, "direct_bytes", "bytes",
@@ -43,7 +44,7 @@ constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCo
     {SmCounter::kMessageBytes, "message_bytes", "bytes",
      "bytes sent piece by piece because process_vm_* is not permitted"},
     {SmCounter::kHelpedBytes, "helped_bytes", "bytes",
-     "bytes of rendezvous data that the sender copied beside the receiver"},
+     "bytes of rendezvous and gets that this side, the owner of the data, copied for the reader"},
     {SmCounter::kCopiedDescs, "copied_descs", "messages",
      "messages copied to a private descriptor (headroom, or too many held)"},
 });
@@ -75,9 +76,8 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
         return status;
     if (worker().thread_mode() == UCS_THREAD_MODE_MULTI) {
         TW_LOG_ERROR(
-            "an sm interface belongs to one thread, or to whoever holds the program's lock: open "
-            "it on a "
-            "worker of UCS_THREAD_MODE_SINGLE or UCS_THREAD_MODE_SERIALIZED");
+            "sm does not support a worker of UCS_THREAD_MODE_MULTI: use UCS_THREAD_MODE_SINGLE, or "
+            "UCS_THREAD_MODE_SERIALIZED with a lock of the program");
         return UCS_ERR_UNSUPPORTED;
     }
     if (options_.cma == static_cast<int>(CmaMode::kAllowAny))
@@ -229,18 +229,19 @@ bool SmIface::reachable(const uct_device_addr_t* dev_addr, const uct_iface_addr_
         if (!address)
             return say(what);
         if (address->uid != ::geteuid()) {
-            return say("the peer runs as user " + std::to_string(address->uid) + ", we as " +
-                       std::to_string(::geteuid()));
+            return say("the peer runs as user " + std::to_string(address->uid) +
+                       ", this process as user " + std::to_string(::geteuid()));
         }
         if (address->place == Place::kDirectory && connections.address().directory.empty())
-            return say("the peer's socket is in a directory: set TAGWIRE_SM_DIR to it");
+            return say(
+                "the peer's socket is in a directory: set the peer's TAGWIRE_SM_DIR here, too");
         if (address->place == Place::kDirectory)
             return true;
     }
     if (device->network_namespace != 0 && device->network_namespace != ucs::network_namespace()) {
         return say(
-            "the peer is in another network namespace: set TAGWIRE_SM_DIR to a directory that both "
-            "share");
+            "the peer is in another network namespace: set TAGWIRE_SM_DIR to a shared directory "
+            "on both sides");
     }
     return true;
 }

@@ -97,7 +97,8 @@ MemHandle* SmMd::track(std::byte* address, std::size_t length, unsigned flags) {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
         if (by_index_.size() == kKeyIndexMax) {
-            TW_LOG_ERROR("more than %u registrations in one memory domain", kKeyIndexMax);
+            TW_LOG_ERROR("a memory domain of sm has at most %u registrations: release some first",
+                         kKeyIndexMax);
             return nullptr;
         }
         free_.push_back(static_cast<std::uint32_t>(by_index_.size()));
@@ -159,7 +160,7 @@ ucs_status_t SmMd::mem_alloc(std::size_t* length_p, void** address_p, ucs_memory
 ucs_status_t SmMd::mem_free(uct_mem_h memh) {
     auto* handle = static_cast<MemHandle*>(memh);
     if (!handle->is_allocated) {
-        TW_LOG_ERROR("mem_free of memory that was registered, not allocated");
+        TW_LOG_ERROR("mem_free: this memory was registered, not allocated: use uct_md_mem_dereg()");
         return UCS_ERR_INVALID_PARAM;
     }
     std::byte* address = handle->address;
@@ -180,7 +181,7 @@ ucs_status_t SmMd::mem_reg(void* address, std::size_t length, unsigned flags, uc
 ucs_status_t SmMd::mem_dereg(uct_mem_h memh) {
     auto* handle = static_cast<MemHandle*>(memh);
     if (handle->is_allocated) {
-        TW_LOG_ERROR("mem_dereg of memory that was allocated: it goes by mem_free");
+        TW_LOG_ERROR("mem_dereg: this memory was allocated by the domain: use uct_mem_free()");
         return UCS_ERR_INVALID_PARAM;
     }
     forget(handle);

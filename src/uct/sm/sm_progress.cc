@@ -16,7 +16,10 @@ namespace tagwire::sm {
 namespace {
 
 [[gnu::noinline, gnu::cold]] void complain_of_kept_message(unsigned id) {
-    TW_LOG_ERROR("AM handler %u kept a message that came without UCT_CB_PARAM_FLAG_DESC", id);
+    TW_LOG_ERROR(
+        "the handler of active message %u returned UCS_INPROGRESS for a message without "
+        "UCT_CB_PARAM_FLAG_DESC, which cannot be kept",
+        id);
 }
 
 }  // namespace

@@ -26,17 +26,18 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
                            Target* target_p) {
     Link& l = link();
     if (rkey == UCT_INVALID_RKEY || rkey == 0) {
-        TW_LOG_ERROR("remote access without a remote key");
+        TW_LOG_ERROR("remote access: rkey is UCT_INVALID_RKEY or 0");
         return UCS_ERR_INVALID_PARAM;
     }
     const auto* key = reinterpret_cast<const RemoteKey*>(rkey);
     const PackedRkey& packed = key->packed;
     if (remote_addr < packed.address || remote_addr - packed.address > packed.length ||
         length > packed.length - (remote_addr - packed.address)) {
-        TW_LOG_ERROR("remote access to [0x%llx, +%zu) outside of its key's [0x%llx, +%llu)",
-                     static_cast<unsigned long long>(remote_addr), length,
-                     static_cast<unsigned long long>(packed.address),
-                     static_cast<unsigned long long>(packed.length));
+        TW_LOG_ERROR(
+            "remote access to [0x%llx, +%zu) is outside of its key's range [0x%llx, +%llu)",
+            static_cast<unsigned long long>(remote_addr), length,
+            static_cast<unsigned long long>(packed.address),
+            static_cast<unsigned long long>(packed.length));
         return UCS_ERR_INVALID_ADDR;
     }
     if (l.failure != UCS_OK)
@@ -53,7 +54,7 @@ ucs_status_t SmEp::resolve(uct_rkey_t rkey, std::uint64_t remote_addr, std::size
     }
     target_p->guard = KeyGuard(*l.arena, packed);
     if (!target_p->guard.is_good()) {
-        TW_LOG_DEBUG("remote access by key 0x%x, which its owner has taken back", packed.key);
+        TW_LOG_DEBUG("remote access by key 0x%x, which its owner has deregistered", packed.key);
         return UCS_ERR_INVALID_ADDR;
     }
     target_p->key = key;
@@ -175,7 +176,7 @@ ucs_status_t SmEp::put_zcopy(const uct_iov_t* iov, std::size_t iovcnt, std::uint
 ucs_status_t SmEp::zcopy(OpKind kind, const uct_iov_t* iov, std::size_t iovcnt,
                          std::uint64_t remote_addr, uct_rkey_t rkey, uct_completion_t* comp) {
     if (iovcnt > kIovMax) {
-        TW_LOG_ERROR("%s: %zu iov elements, at most %zu are taken",
+        TW_LOG_ERROR("%s: %zu iov elements exceed the limit of %zu",
                      kind == OpKind::kCopyPut ? "put_zcopy" : "get_zcopy", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
     }
@@ -266,11 +267,11 @@ template <class T>
 ucs_status_t SmEp::atomic(unsigned opcode, T value, T compare, std::uint64_t remote_addr,
                           uct_rkey_t rkey, T* result, uct_completion_t* comp) {
     if (opcode >= UCT_ATOMIC_OP_LAST) {
-        TW_LOG_ERROR("atomic operation %u is not one", opcode);
+        TW_LOG_ERROR("atomic opcode %u is not a uct_atomic_op_t", opcode);
         return UCS_ERR_UNSUPPORTED;
     }
     if (remote_addr % sizeof(T) != 0) {
-        TW_LOG_ERROR("atomic on address 0x%llx, which is not aligned to %zu",
+        TW_LOG_ERROR("atomic: remote address 0x%llx is not aligned to %zu bytes",
                      static_cast<unsigned long long>(remote_addr), sizeof(T));
         return UCS_ERR_INVALID_ADDR;
     }

@@ -23,7 +23,7 @@ ucs_status_t TagReceives::refuse_receive(ucs_status_t status) const {
 ucs_status_t TagReceives::post_scattered(uct_tag_t tag, uct_tag_t mask, const uct_iov_t* iov,
                                          std::size_t iovcnt, uct_tag_context_t* ctx) {
     if (iovcnt > kIovMax) {
-        TW_LOG_ERROR("tag_recv_zcopy: %zu iov elements, at most %zu are taken", iovcnt, kIovMax);
+        TW_LOG_ERROR("tag_recv_zcopy: %zu iov elements exceed the limit of %zu", iovcnt, kIovMax);
         return UCS_ERR_INVALID_PARAM;
     }
     PostedEntry* entry = nullptr;
@@ -105,7 +105,8 @@ void TagReceives::deliver(uct_tag_t tag, std::uint64_t imm, const std::byte* dat
             const_cast<std::byte*>(data), bytes, UCT_CB_PARAM_FLAG_FIRST, tag, imm, &context);
         if (status == UCS_INPROGRESS) [[unlikely]] {
             TW_LOG_ERROR(
-                "the eager callback kept a message that came without UCT_CB_PARAM_FLAG_DESC");
+                "the eager callback returned UCS_INPROGRESS for a message without "
+                "UCT_CB_PARAM_FLAG_DESC, which cannot be kept");
         }
         return;
     }

@@ -74,10 +74,10 @@ std::optional<PacketType> check_packet(std::span<const std::byte> packet, std::s
         return refuse(reason, "packet of " + std::to_string(packet.size()) + " bytes");
     std::memcpy(&head, packet.data(), sizeof head);
     if (head.magic != kPacketMagic)
-        return refuse(reason, "packet without our magic number");
+        return refuse(reason, "packet with a wrong magic number");
     if (head.version != kFormatVersion) {
         return refuse(reason, "packet of format version " + std::to_string(head.version) +
-                                  ", ours is " + std::to_string(kFormatVersion));
+                                  ", expected version " + std::to_string(kFormatVersion));
     }
     const auto bytes = packet_bytes(head.type);
     if (!bytes || *bytes != packet.size()) {

@@ -3,9 +3,9 @@
 //
 // The request at the requester's cursor says which target it is for. If the session is with another
 // one, all that is under way has to be acknowledged first; then the old target is told that the
-// session is over, and a connect packet goes ahead of the first request to the new one. Nobody
-// waits for a reply: a target that did not get it refuses the request, or is silent, and both come
-// again.
+// session is over, and a connect packet goes ahead of the first request to the new one. The
+// initiator does not wait for a reply: a target that missed the connect packet refuses the request
+// or stays silent, and both packets are sent again.
 //
 //   none --open()--> connect is due --connect()--> connected --close()--> none
 //                         ^---- connect_again() -------'

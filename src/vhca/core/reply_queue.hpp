@@ -5,7 +5,7 @@
 // acknowledgement for everything else. Receiving only notes what is to be replied, so a burst is
 // acknowledged once.
 //
-// Reads and atomics stand in a ring as long as the peer may have outstanding:
+// Reads and atomics stand in a ring of as many entries as the peer may have outstanding:
 //
 //   added (active) ---> packets are sent ---> replied, kept for a peer that asks again
 //                            ^---- repeat() --------'

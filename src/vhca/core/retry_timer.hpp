@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A retry timer says when a requester sends again, and how often it may.
+// A retry timer decides when a requester sends again, and limits the number of retries.
 //
 //   stopped --arm()---> waits for an acknowledgement --> kTimeout
 //           --pause()-> paused: the peer was not ready (RNR) --> kResume
 //
 // (1) The acknowledgement timeout does not run before the packets have left the machine.
-// (2) Every answer that brings progress refills both budgets; a budget that is empty ends the
-//     request.
+// (2) Every reply that brings progress refills both budgets of retries; when one is used up, the
+//     request fails.
 #pragma once
 
 #include <cstdint>

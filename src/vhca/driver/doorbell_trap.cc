@@ -116,7 +116,7 @@ bool DoorbellTrap::make() {
     uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
     if (!fd || ::ioctl(fd.get(), UFFDIO_API, &api) != 0 ||
         (api.features & UFFD_FEATURE_MISSING_SHMEM) == 0) {
-        TW_LOG_DEBUG("virtual HCA: no userfaultfd (errno %d): doorbells are looked for by time",
+        TW_LOG_DEBUG("virtual HCA: no userfaultfd (errno %d): doorbells are found by polling",
                      errno);
         return false;
     }

@@ -208,8 +208,9 @@ unsigned driver_device_count() {
     static const unsigned count = [] {
         if (!hardware_profile().is_mlx5) {
             TW_LOG_ERROR(
-                "virtual HCA: TAGWIRE_VHCA_PROFILE is '%s', which no mlx5 driver knows: the driver "
-                "face shows no device",
+                "virtual HCA: TAGWIRE_VHCA_PROFILE is '%s', which is not an mlx5 device: the "
+                "driver "
+                "face needs one and shows no device",
                 hardware_profile().name);
             return 0U;
         }

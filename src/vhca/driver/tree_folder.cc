@@ -138,8 +138,8 @@ class Tree {
         if (error == 0)
             error = fill_tree(path_);
         if (error != 0) {
-            TW_LOG_ERROR("virtual HCA: the files of its device cannot be made in %s: %s",
-                         path_.c_str(), std::strerror(error));
+            TW_LOG_ERROR("virtual HCA: cannot create the device files in %s: %s", path_.c_str(),
+                         std::strerror(error));
         }
     }
 

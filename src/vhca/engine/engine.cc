@@ -30,7 +30,7 @@ void report_faults() {
     if (const unsigned count = take_fault_count(); count != 0) [[unlikely]] {
         TW_LOG_ERROR(
             "virtual HCA: %u accesses to registered memory failed, because it was unmapped before "
-            "it was deregistered; a card would go on with the pages that it pinned",
+            "it was deregistered; a real device would keep using the pages that it pinned",
             count);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The port of an engine: its names on the fabric, and where address attributes lead.
+// The port of an engine: its addresses on the fabric, and the routes of address attributes.
 #pragma once
 
 #include <infiniband/verbs.h>

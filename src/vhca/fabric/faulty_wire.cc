@@ -47,7 +47,7 @@ void FaultyWire::note_misclassed(ServiceClass service) {
     if (counters_.misclassed++ == 0) {
         TW_LOG_WARN(
             "virtual HCA: a packet of service level %u and traffic class %u is lost: the network "
-            "carries %u and %u only (TAGWIRE_VHCA_NETWORK_CLASS); more of them are not told",
+            "carries %u and %u only (TAGWIRE_VHCA_NETWORK_CLASS); later losses are not logged",
             service.level, service.traffic, config_.carried->level, config_.carried->traffic);
     }
 }

@@ -35,9 +35,9 @@ std::int64_t clock_ns(clockid_t clock) {
 }
 
 const char* reason_of(int error) {
-    return error == EWOULDBLOCK ? "another process writes it; with %p in its name each process has "
-                                  "a file of its own"
-           : error == ENXIO     ? "nobody reads it"
+    return error == EWOULDBLOCK ? "another process writes it; put %p into its name to give each "
+                                  "process a file of its own"
+           : error == ENXIO     ? "no process reads this pipe"
                                 : std::strerror(error);
 }
 
@@ -98,7 +98,7 @@ PacketTrace* PacketTrace::begin(const std::string& path, std::uint32_t link_type
         error = trace == nullptr ? ENOMEM : trace->start(link_type);
     }
     if (error != 0) {
-        TW_LOG_ERROR("virtual HCA: there is no trace of packets: %s: %s", path.c_str(),
+        TW_LOG_ERROR("virtual HCA: cannot write a packet trace to %s: %s", path.c_str(),
                      reason_of(error));
         delete trace;
         trace = nullptr;
@@ -206,7 +206,7 @@ void PacketTrace::write_out(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     const int error = has_failed_ ? 0 : write_all(writing_);
     if (error != 0) {
-        TW_LOG_ERROR("virtual HCA: the trace of packets ends: %s: %s", path_.c_str(),
+        TW_LOG_ERROR("virtual HCA: the packet trace %s ends: %s", path_.c_str(),
                      std::strerror(error));
     }
     lock.lock();

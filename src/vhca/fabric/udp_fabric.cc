@@ -22,13 +22,13 @@ int tell(std::uint32_t address, int error) {
     const std::string text = ipv4_text(address);
     if (error == EADDRINUSE) {
         TW_LOG_ERROR(
-            "virtual HCA: another process has UDP port %u of %s, and an address serves one process "
-            "only; choose another one with --address (TAGWIRE_VHCA_ADDRESS)",
+            "virtual HCA: another process uses UDP port %u of %s; each process needs an address of "
+            "its own: set --address (TAGWIRE_VHCA_ADDRESS)",
             kRocePort, text.c_str());
     } else {
         TW_LOG_ERROR(
             "virtual HCA: UDP port %u of %s cannot be used: %s; --address (TAGWIRE_VHCA_ADDRESS) "
-            "names an address of this machine",
+            "must be an address of this machine",
             kRocePort, text.c_str(), std::strerror(error));
     }
     return error;

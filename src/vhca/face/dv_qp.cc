@@ -41,7 +41,7 @@ int check_target(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr& dv)
     if (attr.send_cq == nullptr) {
         TW_LOG_ERROR(
             "mlx5dv_create_qp: a DCT needs a send_cq although it sends nothing: libibverbs reads "
-            "its handle, and a program without one ends there");
+            "its handle, and crashes without one");
         return EINVAL;
     }
     return is_target && attr.recv_cq != nullptr && attr.srq != nullptr ? 0 : EINVAL;

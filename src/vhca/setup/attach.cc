@@ -38,8 +38,8 @@ int fill_mtu(const Options& options, unsigned index, EngineConfig* config) {
         }
     }
     TW_LOG_ERROR(
-        "TAGWIRE_VHCA_MTU is '%s': it has to be 256, 512, 1024, 2048 or 4096, or such by "
-        "commas, one for each device",
+        "TAGWIRE_VHCA_MTU is '%s': it has to be 256, 512, 1024, 2048 or 4096, or a "
+        "comma-separated list of these, one per device",
         options.mtu.text);
     return EINVAL;
 }
@@ -49,8 +49,8 @@ int fill_address(const Options& options, unsigned index, EngineConfig* config) {
     config->address = value_of(options.address.text, index);
     if (index > 0 && config->address.empty() && config->fabric == FabricKind::kUdp) {
         TW_LOG_ERROR(
-            "virtual HCA: vhca%u has no address: over UDP TAGWIRE_VHCA_ADDRESS names one for each "
-            "device, by commas",
+            "virtual HCA: vhca%u has no address: over UDP TAGWIRE_VHCA_ADDRESS must list one per "
+            "device, separated by commas",
             index);
         return EINVAL;
     }
@@ -71,7 +71,7 @@ int fill_class(const Options& options, EngineConfig* config) {
     if (second.ec != std::errc() || second.ptr != end || level > kLevelMax || traffic > kClassMax) {
         TW_LOG_ERROR(
             "TAGWIRE_VHCA_NETWORK_CLASS is '%s': it has to be a service level of at most 15 and a "
-            "traffic class of at most 255, as 3:96",
+            "traffic class of at most 255, such as 3:96",
             options.network_class.text);
         return EINVAL;
     }

@@ -202,7 +202,7 @@ TEST_P(BootstrapJob, of_two_that_claim_one_rank_the_second_is_refused_and_the_jo
             EXPECT_TRUE(me.gather(8));
             return;
         }
-        expect_failure(TW_ERR_REJECTED, me.status(), "there is a rank 1 already");
+        expect_failure(TW_ERR_REJECTED, me.status(), "rank 1 has joined already");
         EXPECT_TRUE(Rank(place_, second, 3).gather(8));
     };
     expect_all_well(run_ranks(3, [&](std::uint32_t rank) { claim(rank == 0 ? 0 : 1, 2); }));
@@ -215,7 +215,7 @@ TEST_P(BootstrapJob, who_takes_it_for_another_size_is_refused_and_the_job_goes_o
                 break;
             const Rank me(place_, rank, wrong);
             expect_failure(TW_ERR_REJECTED, me.status(),
-                           "one of " + std::to_string(wrong) + " processes");
+                           "expects a job of " + std::to_string(wrong) + " processes");
         }
         EXPECT_TRUE(Rank(place_, rank, 3).gather(8));
     }));

@@ -91,12 +91,12 @@ TEST_F(BootstrapSecret, an_impostor_takes_no_rank) {
         guessing.say(head(1, kProof, 1, 2, 64) + std::string(64, 'x'));
         const std::string heard = guessing.hear();
         EXPECT_EQ(heard.substr(0, 24), head(1, kChallenge, 0, 2, 32));
-        EXPECT_NE(heard.find("it does not know the secret of this job"), std::string::npos);
+        EXPECT_NE(heard.find("it does not have the secret of this job"), std::string::npos);
         EXPECT_EQ(heard.find(std::string("TWBS\1") + kProven), std::string::npos);
         const Stranger dumb(port_);
         dumb.say(head(1, kHello, 1, 2, 5) + "a-job");
         dumb.say(head(1, kHello, 1, 2, 5) + "a-job");
-        EXPECT_NE(dumb.hear().find("it does not answer what it is asked"), std::string::npos);
+        EXPECT_NE(dumb.hear().find("it did not reply to the challenge"), std::string::npos);
     });
 }
 
@@ -104,7 +104,7 @@ TEST_F(BootstrapSecret, a_rank_without_it_or_with_another_is_told_so) {
     expect_undisturbed_by([&] {
         expect_refused([] {}, TW_ERR_REJECTED, "rank 0 asks for the job's secret");
         expect_refused([] { know("a secret of another job"); }, TW_ERR_REJECTED,
-                       "it does not know the secret of this job");
+                       "it does not have the secret of this job");
     });
 }
 
@@ -113,7 +113,7 @@ TEST_F(BootstrapSecret, a_rank_gives_nothing_to_a_rank_0_that_does_not_know_it) 
          {std::pair{head(1, kWelcome, 0, 2, 0), "asks for no secret"},
           std::pair{head(1, kChallenge, 0, 2, 32) + std::string(32, 'r') +
                         head(1, kProven, 0, 2, 32) + std::string(32, 'p'),
-                    "does not know the secret of this job"}}) {
+                    "does not have the secret of this job"}}) {
         const WrongServer server(port_);
         Process other([this, reason = part] {
             know(kSecret);
@@ -128,7 +128,7 @@ TEST_F(BootstrapSecret, one_that_is_short_or_open_to_others_is_refused) {
     const auto refused = [&](const std::function<void()>& prepare, const std::string& part) {
         expect_refused(prepare, TW_ERR_INVALID_PARAM, part);
     };
-    refused([] { know("fifteen letters"); }, "has 15 bytes; it is 16 to 4096 long");
+    refused([] { know("fifteen letters"); }, "has 15 bytes; expected 16 to 4096");
     const std::string open = write_file(kSecret, 0644);
     refused([&] { know_by_file(open); }, "open to others");
     const std::string good = write_file(kSecret, 0600);
@@ -138,7 +138,7 @@ TEST_F(BootstrapSecret, one_that_is_short_or_open_to_others_is_refused) {
             know(kSecret);
         },
         "are both set");
-    refused([&] { know_by_file(directory_.path()); }, "is no regular file");
+    refused([&] { know_by_file(directory_.path()); }, "is not a regular file");
     refused([&] { know_by_file(good + ".none"); }, "No such file");
 }
 

@@ -133,7 +133,7 @@ TEST_F(BootstrapTcp, what_is_no_rank_0_is_refused) {
     const WrongServer server(port_);
     Process other([&] {
         expect_failure(TW_ERR_REJECTED, Rank(place_, 1, 2).status(),
-                       "what answers at " + place_.where + " is not rank 0");
+                       "the process at " + place_.where + " is not rank 0");
     });
     server.answer_one("SSH-2.0-something that is not ours\r\n");
     EXPECT_EQ(0, other.join());
@@ -197,7 +197,7 @@ TEST_F(BootstrapTcp, ranks_that_take_no_result_are_named_and_the_others_have_it)
             const tw_status_t status =
                 tw_bootstrap_allgather(me.get(), in.data(), in.size(), out.data());
             if (rank == 0) {
-                expect_failure(TW_ERR_TIMED_OUT, status, "ranks 2-7 did not take the result");
+                expect_failure(TW_ERR_TIMED_OUT, status, "ranks 2-7 did not receive the result");
             } else {
                 EXPECT_EQ(TW_OK, status);
             }

@@ -97,7 +97,7 @@ TEST(PortAddress, is_refused_for_each_wrong_field_by_name) {
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.lid = 0xffff; })), "LID 65535"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.flags = kPortIsEthernet; })), "LID"));
     EXPECT_TRUE(
-        has(reason_of(with(good, [](auto& a) { std::memset(a.gid, 0, 16); })), "empty GID"));
+        has(reason_of(with(good, [](auto& a) { std::memset(a.gid, 0, 16); })), "all-zero GID"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.mtu = 0; })), "MTU"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.mtu = 6; })), "MTU"));
     EXPECT_TRUE(has(reason_of(with(good, [](auto& a) { a.pkey = 0xffff; })), "partition"));

@@ -56,7 +56,7 @@ TEST(TagMatchingOfCards, is_done_by_software_where_the_srq_cannot_be_made) {
     Entity one(resource_of("rc"), without_tag_matching_srq());
     Entity other(resource_of("rc"), without_tag_matching_srq());
     EXPECT_EQ(text_of(one, "tag_matching"),
-              "software: the device cannot make its tag-matching SRQ: Invalid argument");
+              "software: the device cannot create a tag-matching SRQ: Invalid argument");
     EXPECT_EQ(one.attr().cap.tag.recv.min_recv, 0U);
     exchange(one, other);
 }
@@ -215,7 +215,7 @@ TEST_P(RefusedRequests, reset_the_connection_and_say_why) {
     EXPECT_EQ(one.errors[0].status, UCS_ERR_CONNECTION_RESET);
     EXPECT_THAT(log, HasSubstr("warn"));
     EXPECT_THAT(log,
-                HasSubstr("an endpoint fails (Connection was reset by the peer): remote access"));
+                HasSubstr("an endpoint failed (Connection was reset by the peer): remote access"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, RefusedRequests, testing::Values("rc", "dc"),
@@ -316,15 +316,14 @@ TEST_P(DcisOfCards, that_ask_for_too_much_are_refused_with_the_limit) {
 
 const DciLimits kDciLimits[] = {
     {"depth", 500, 16, 256, 6,
-     "a send queue of 512 requests was asked for (TAGWIRE_DC_TX_DEPTH, twice that with streams); "
-     "the device says 32768 (max_qp_wr)"},
-    {"pieces", 512, 15, 256, 6,
-     "16 pieces per request were asked for; the device says 30 (max_sge)"},
+     "the send queue has 512 requests (TAGWIRE_DC_TX_DEPTH, twice that with streams); the device "
+     "reports at most 32768 (max_qp_wr)"},
+    {"pieces", 512, 15, 256, 6, "16 gather elements per request; the device reports 30 (max_sge)"},
     {"inline_bytes", 512, 16, 127, 6,
-     "128 bytes within a request were asked for (TAGWIRE_DC_INLINE_BYTES); the device has fewer"},
-    {"streams", 512, 16, 256, 3, "16 streams were asked for; the device says 64"},
-    {"several", 500, 16, 127, 6, "but not all of it at a time"},
-    {"queue_pairs", 0, 16, 256, 6, "the device says 262144 queue pairs (max_qp)"}};
+     "128 inline bytes per request (TAGWIRE_DC_INLINE_BYTES) are more than the device allows"},
+    {"streams", 512, 16, 256, 3, "16 streams per DCI; the device reports 64"},
+    {"several", 500, 16, 127, 6, "but does not allow all of them together"},
+    {"queue_pairs", 0, 16, 256, 6, "the device reports at most 262144 queue pairs (max_qp)"}};
 
 INSTANTIATE_TEST_SUITE_P(Limits, DcisOfCards, testing::ValuesIn(kDciLimits),
                          [](const auto& parameter) { return std::string(parameter.param.name); });

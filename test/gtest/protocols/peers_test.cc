@@ -230,7 +230,8 @@ TEST_F(MsgPeers, a_worker_that_cannot_be_reached_is_told_of_once_with_the_reason
         EXPECT_EQ(tw_ep_create(a.worker(), &params, &ep), TW_ERR_UNREACHABLE);
     }
     const std::string log = ::testing::internal::GetCapturedStderr();
-    EXPECT_NE(log.find("over sm:memory: nobody takes connections there"), std::string::npos) << log;
+    EXPECT_NE(log.find("over sm:memory: nothing accepts connections there"), std::string::npos)
+        << log;
     EXPECT_EQ(log.find("cannot be reached"), log.rfind("cannot be reached")) << log;
     EXPECT_EQ(log.find("error"), std::string::npos) << log;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `tagwire run`: ranks that meet, end, fail, are told to end and are killed.
+// `tagwire run`: ranks that meet, exit, fail, get signals and are killed.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>

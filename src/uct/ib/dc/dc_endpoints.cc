@@ -71,7 +71,7 @@ DcEp* DcEndpoints::way_back_to(const ReturnAddress& address) {
     const auto peer_port = ib::parse_port(std::as_bytes(std::span(&address.port, 1)), &reason);
     if (!peer_port || !ib::is_reachable(owner_.port(), *peer_port, &reason) ||
         !ib::has_same_mtu(owner_.port(), *peer_port, &reason)) {
-        TW_LOG_DEBUG("a return address of dc: %s", reason.c_str());
+        TW_LOG_DEBUG("dc: a return address cannot be used: %s", reason.c_str());
         return nullptr;
     }
     forget_idle_ways();

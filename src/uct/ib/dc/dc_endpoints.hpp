@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The endpoints of dc: their memory, the address handles that those to one port share, and the
-// endpoints back to peers that ask for an answer.
+// The endpoints of dc: their memory, the address handles that endpoints to one port share, and the
+// endpoints back to peers that need a reply.
 //
 // Threads: owner of the interface.
 // Invariants
-//  (1) A path is there while endpoints use it.
+//  (1) A path exists while endpoints use it.
 //  (2) The cost of all peers that only send to this interface is bounded: kWaysBackMax idle
 //      endpoints.
 #pragma once

@@ -56,7 +56,7 @@ void DcFlow::take_question(const std::byte* content) {
 bool DcFlow::send_answer(const Answer& answer) {
     DcEp* to = owner_.endpoints().way_back_to(answer.to);
     if (to == nullptr) {
-        owner_.garbage("a question that nobody can be answered");
+        owner_.garbage("a request for credit without a usable return address");
         return true;
     }
     if (to->failure != UCS_OK)

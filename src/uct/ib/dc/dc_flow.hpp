@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The flow control of dc: senders ask for a target's progress, and the target answers.
+// The flow control of dc: senders ask a target how many messages it has handled, and it replies.
 //
-//   endpoint --"so many sent: how far are you?" (ask)-->
-//            <--"so far" (grant), when all before it is handled-- through an endpoint back, made
-//                                                                 from the address in the question
+//   endpoint --"n sent" (ask)-->
+//            <--"n handled" (grant), when it has handled them-- through an endpoint back, made from
+//                                                               the address in the question
 //
 // Questions and answers may come from anybody; a lost one is repeated.
 //

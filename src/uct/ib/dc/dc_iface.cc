@@ -173,7 +173,7 @@ bool DcIface::agrees(const DcAddress& peer, std::string* reason_p) const {
     if (peer.seg_bytes != limits.seg_bytes) {
         *reason_p = "the peer's messages have up to " + std::to_string(peer.seg_bytes) +
                     " bytes, ours " + std::to_string(limits.seg_bytes) +
-                    ": set TAGWIRE_DC_SEG_BYTES alike on both sides";
+                    ": set the same TAGWIRE_DC_SEG_BYTES on both sides";
         return false;
     }
     return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Channels on loan: which endpoint has which channel, in whose turn, and how that ends.
+// Lends channels to endpoints: assigns them in turns, and takes them back.
 //
-//   owned   endpoint needs room -> take -> its turn -> drained -> give back -> who waited longest
+//   owned   endpoint needs room -> take -> its turn -> drained -> give back -> longest waiting one
 //                               '-> waits, and ends the turns of others
 //   shared  endpoint needs room -> drawn once, for good
 //

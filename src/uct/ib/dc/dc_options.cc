@@ -18,7 +18,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "256",
-     .doc = "Requests that the send queue of a DCI holds; its streams share it evenly.",
+     .doc = "Outstanding requests in the send queue of a DCI, divided evenly among its streams.",
      .offset = offsetof(DcOptions, messages.tx_depth),
      .min = 4,
      .max = 32768},
@@ -26,7 +26,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "4096",
-     .doc = "Registered buffers for data that is packed, of all endpoints; made when needed.",
+     .doc = "Registered buffers for packed (bcopy) data, shared by all endpoints of an interface; "
+            "allocated when needed.",
      .offset = offsetof(DcOptions, messages.tx_buffers),
      .min = 1,
      .max = 1 << 20},
@@ -34,8 +35,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "128",
-     .doc = "Wanted bytes of a message that travel within the request; the device may give more or "
-            "less.",
+     .doc = "Inline bytes of a send that are requested from the device; it may grant more or less.",
      .offset = offsetof(DcOptions, messages.inline_bytes),
      .min = 64,
      .max = 4096},
@@ -43,8 +43,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "4096",
-     .doc = "Receive buffers posted at most for all endpoints of an interface; fewer where their "
-            "credits do not ask for so many. With tag matching by the device at least 33.",
+     .doc = "Receive buffers posted for all endpoints of an interface; fewer are posted if their "
+            "credits need fewer. Raised to 33 with tag matching by the device.",
      .offset = offsetof(DcOptions, messages.rx_depth),
      .min = 2,
      .max = 32768},
@@ -52,7 +52,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "16384",
-     .doc = "Receive buffers beyond those posted that the program may hold at a time.",
+     .doc = "Receive buffers that the program may hold at a time, in addition to those posted.",
      .offset = offsetof(DcOptions, messages.rx_held),
      .min = 0,
      .max = 1 << 20},
@@ -60,8 +60,9 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "8256",
-     .doc = "The longest eager message, and with tag matching by the device the least that a "
-            "receive may be posted with. The same on both sides.",
+     .doc =
+         "Longest message that is sent in one piece (bcopy). With tag matching by the device also "
+         "the smallest buffer with which a receive may be posted. Both sides need the same value.",
      .offset = offsetof(DcOptions, messages.seg_bytes),
      .min = 128,
      .max = 1 << 20},
@@ -69,7 +70,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "messages",
      .default_value = "512",
-     .doc = "Messages of one peer that may wait to be handled; it sends no more before.",
+     .doc = "Messages that a peer may send before this side has handled them. Limited to 5 MiB of "
+            "messages of DC_SEG_BYTES, but not to fewer than 16.",
      .offset = offsetof(DcOptions, messages.credits),
      .min = 1,
      .max = 32768},
@@ -77,8 +79,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "134ms",
-     .doc = "Time without an acknowledgement after which a packet is sent again (the next of 4.096 "
-            "us times a power of two; a device may wait four times as long).",
+     .doc = "Time without an acknowledgement after which a packet is sent again, rounded up to "
+            "4.096 us times a power of two; a device may wait four times as long.",
      .offset = offsetof(DcOptions, retries.timeout_ns),
      .min = 8192,
      .max = 8'000'000'000'000},
@@ -86,8 +88,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "times",
      .default_value = "6",
-     .doc = "Times that a packet is sent again before the endpoint fails. 7 is refused: soft-RoCE "
-            "takes it for ever.",
+     .doc = "Times that a packet is sent again before the endpoint fails. 7 is refused, because "
+            "soft-RoCE then retries forever.",
      .offset = offsetof(DcOptions, retries.retry_count),
      .min = 0,
      .max = 6},
@@ -95,8 +97,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "times",
      .default_value = "7",
-     .doc = "Times that a message is sent again to a peer without receive buffers before the "
-            "endpoint fails. 7: for ever, since nobody bounds how many send to one.",
+     .doc = "Times that a message is repeated to a peer without receive buffers before the "
+            "endpoint fails; 7: without limit, because any number of peers may send to one target.",
      .offset = offsetof(DcOptions, retries.rnr_retry),
      .min = 0,
      .max = 7},
@@ -104,8 +106,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "1ms",
-     .doc = "Time that a peer shall wait when we have no receive buffer (the next of the 32 that "
-            "InfiniBand has).",
+     .doc = "Time that a peer waits before it repeats a message for which this side had no receive "
+            "buffer, rounded up to one of the 32 values of InfiniBand.",
      .offset = offsetof(DcOptions, retries.rnr_timer_ns),
      .min = 10'000,
      .max = 655'360'000},
@@ -113,7 +115,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "16",
-     .doc = "Reads and atomics that a queue pair has under way, at most what both devices have.",
+     .doc = "Outstanding reads and atomics of a queue pair, limited to what both devices support.",
      .offset = offsetof(DcOptions, messages.reads),
      .min = 1,
      .max = 128},
@@ -121,8 +123,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "1s",
-     .doc = "An endpoint that waits for its peer, or has an error handler, is probed once in this "
-            "time; 0: never.",
+     .doc = "Silence of a peer after which it is probed, if the endpoint waits for it or the "
+            "interface has an error handler; 0: never.",
      .offset = offsetof(DcOptions, messages.keepalive_ns),
      .min = 0,
      .max = 3'600'000'000'000},
@@ -130,15 +132,17 @@ constexpr Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "auto",
-     .doc = "Who matches tags: the device where it has tag-matching SRQs and can make one, else "
-            "software (auto); the device or nobody; software. The same on both sides.",
+     .doc = "Side that matches tags: device (opening the interface fails if it cannot), software, "
+            "or auto (the device if it can create a tag-matching SRQ, else software). Both peers "
+            "must match on the same side.",
      .offset = offsetof(DcOptions, messages.tag_matching),
      .choices = kTagChoices},
     {.name = "DC_TAG_DEPTH",
      .type = OptionType::kCount,
      .unit = "receives",
      .default_value = "1023",
-     .doc = "Receives that may be posted; with tag matching by the device at most what it has.",
+     .doc = "Tagged receives that may be posted on an interface; with tag matching by the device "
+            "limited to the device's maximum.",
      .offset = offsetof(DcOptions, messages.tag_depth),
      .min = 1,
      .max = 1 << 24},
@@ -146,8 +150,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "operations",
      .default_value = "1024",
-     .doc = "Rendezvous sends of an interface that may be under way. One receive buffer each is "
-            "kept for the message that ends it.",
+     .doc = "Outstanding rendezvous sends of an interface. Each reserves a receive buffer for the "
+            "message that completes it.",
      .offset = offsetof(DcOptions, messages.rndv_max),
      .min = 1,
      .max = 65536},
@@ -155,7 +159,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "queue pairs",
      .default_value = "8",
-     .doc = "Initiators (DCIs) of an interface, made when needed.",
+     .doc = "Initiators (DCIs) of an interface, created when needed.",
      .offset = offsetof(DcOptions, dci.dcis),
      .min = 1,
      .max = 1024},
@@ -163,8 +167,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "streams",
      .default_value = "8",
-     .doc = "Streams of each DCI that are used, where the device has them: each serves an endpoint "
-            "as a DCI of its own would, with its share of DC_TX_DEPTH. 1: none.",
+     .doc = "Streams used in each DCI, if the device supports them. Each serves one endpoint as a "
+            "separate DCI would, with an equal part of DC_TX_DEPTH. 1: no streams.",
      .offset = offsetof(DcOptions, dci.streams),
      .min = 1,
      .max = 64},
@@ -172,16 +176,17 @@ constexpr Option kOptions[] = {
      .type = OptionType::kEnum,
      .unit = "",
      .default_value = "dcs_quota",
-     .doc = "How endpoints come to a DCI (or stream): they have it until it is idle (dcs), at most "
-            "for a number of requests while others wait (dcs_quota), or share one for good, drawn "
-            "(rand) or by the target's number (hash).",
+     .doc = "Assignment of DCIs (or streams) to endpoints: until the endpoint is idle (dcs), also "
+            "at most DC_QUOTA requests while others wait (dcs_quota), or shared for the life of "
+            "the endpoint, chosen at random (rand) or by the target's number (hash).",
      .offset = offsetof(DcOptions, dci.policy),
      .choices = kPolicyChoices},
     {.name = "DC_QUOTA",
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "32",
-     .doc = "Requests that an endpoint may post in its turn while others wait (dcs_quota).",
+     .doc = "Requests that an endpoint may post before it must release its DCI to an endpoint that "
+            "waits (DC_POLICY=dcs_quota).",
      .offset = offsetof(DcOptions, dci.quota),
      .min = 1,
      .max = 32768},

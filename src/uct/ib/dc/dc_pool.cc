@@ -41,7 +41,7 @@ void DciPool::choose_streams(const DcVerbs& dc) {
     if (kRingsPerShare * limits.options.tx_depth > longest)
         streams_ = 1;
     if (streams_ > 1 && !can_reset_streams(owner_.ib_md(), dc, owner_.port())) {
-        TW_LOG_DEBUG("%s: no DCI has streams: libmlx5 cannot reset one that failed without DEVX",
+        TW_LOG_DEBUG("%s: DCIs have no streams: without DEVX libmlx5 cannot reset a failed stream",
                      device.name().c_str());
         streams_ = 1;
     }
@@ -73,7 +73,7 @@ ucs_status_t DciPool::open(void* context) {
     if (!is_shared())
         idle_.push_back(*first);
     if (params_.inline_bytes < kQuestionBytes) {
-        TW_LOG_ERROR("%s takes %u bytes within a request, dc needs %zu",
+        TW_LOG_ERROR("%s allows %u bytes of inline data per request; dc needs %zu",
                      owner_.ib_md().device().name().c_str(), params_.inline_bytes, kQuestionBytes);
         return UCS_ERR_UNSUPPORTED;
     }
@@ -118,7 +118,7 @@ Channel* DciPool::new_channel(Dci& dci) {
 Channel* DciPool::grow() {
     Dci* dci = nullptr;
     if (pool_.size() < dcis_max_ && new_dci(&dci) != UCS_OK) {
-        TW_LOG_WARN("%s: %zu DCIs instead of TAGWIRE_DC_DCIS=%zu",
+        TW_LOG_WARN("%s: only %zu DCIs could be created, not TAGWIRE_DC_DCIS=%zu",
                     owner_.ib_md().device().name().c_str(), pool_.size(), dcis_max_);
         dcis_max_ = pool_.size();
     }

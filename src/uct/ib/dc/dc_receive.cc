@@ -39,7 +39,7 @@ void DcIface::deliver(const ib::Completion& completion) {
         completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) [[unlikely]] {
         receives.put_back(message);
         if (completion.status == IBV_WC_SUCCESS)
-            garbage("a message shorter than a header, or none at all");
+            garbage("a message shorter than its header, or a write with an immediate");
         return;  // else its sender went within it
     }
     if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG)
@@ -73,7 +73,7 @@ void DcIface::deliver_untagged(std::byte* message, std::size_t bytes) {
             break;
     }
     receives.put_back(message);
-    garbage("a message of no known kind");
+    garbage("a message of an unknown kind");
 }
 
 void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
@@ -101,7 +101,7 @@ void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
             return deliver_rndv(*ep, message, bytes, tag);
     }
     receives.put_back(message);
-    garbage("a tagged message of no known form");
+    garbage("a tagged message of an unknown kind");
 }
 
 ib::MessageEp* DcIface::way_back(std::span<const std::byte> given) {

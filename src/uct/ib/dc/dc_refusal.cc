@@ -16,9 +16,9 @@ InitiatorParams without_streams(InitiatorParams params) {
 
 std::string of_depth(const ibv_device_attr& attr, const InitiatorParams& params) {
     return fmt::format(
-        "a send queue of {} requests was asked for (TAGWIRE_DC_TX_DEPTH, twice that with streams); "
-        "the device says {} (max_qp_wr), but holds fewer of {} pieces and {} inline bytes each: a "
-        "smaller TAGWIRE_DC_TX_DEPTH or TAGWIRE_DC_INLINE_BYTES may help",
+        "the send queue has {} requests (TAGWIRE_DC_TX_DEPTH, twice that with streams); the device "
+        "reports at most {} (max_qp_wr), but fewer with {} gather elements and {} inline bytes "
+        "each: set a smaller TAGWIRE_DC_TX_DEPTH or TAGWIRE_DC_INLINE_BYTES",
         params.depth, attr.max_qp_wr, params.sges_max, params.inline_bytes);
 }
 
@@ -31,8 +31,8 @@ std::string why_refused(const ib::Device& device, const InitiatorParams& params,
     less.inline_bytes = 0;
     if (params.inline_bytes > 0 && can_be_made(less))
         return fmt::format(
-            "{} bytes within a request were asked for (TAGWIRE_DC_INLINE_BYTES); the "
-            "device has fewer with {} requests of {} pieces each",
+            "{} inline bytes per request (TAGWIRE_DC_INLINE_BYTES) are more than the device "
+            "allows with {} requests of {} gather elements each: set a smaller value",
             params.inline_bytes, params.depth, params.sges_max);
     less = params;
     less.depth = kFewRequests;
@@ -41,25 +41,25 @@ std::string why_refused(const ib::Device& device, const InitiatorParams& params,
     less = params;
     less.sges_max = 1;
     if (params.sges_max > 1 && can_be_made(less))
-        return fmt::format("{} pieces per request were asked for; the device says {} (max_sge)",
+        return fmt::format("{} gather elements per request; the device reports {} (max_sge)",
                            params.sges_max, attr.max_sge);
     if (params.streams_log > 0 && can_be_made(without_streams(params)))
         return fmt::format(
-            "{} streams were asked for; the device says {}: TAGWIRE_DC_STREAMS=1 does without",
+            "{} streams per DCI; the device reports {}: set TAGWIRE_DC_STREAMS=1 to use none",
             1U << params.streams_log, 1U << streams_log_max);
     less = without_streams(less);
     less.depth = kFewRequests;
     less.inline_bytes = 0;
     if (can_be_made(less))
         return fmt::format(
-            "{} requests of {} pieces and {} inline bytes each and {} streams were asked for; the "
-            "device says {} requests (max_qp_wr), {} pieces (max_sge) and {} streams, but not all "
-            "of it at a time",
+            "{} requests of {} gather elements and {} inline bytes each, with {} streams; the "
+            "device reports at most {} requests (max_qp_wr), {} gather elements (max_sge) and {} "
+            "streams, but does not allow all of them together",
             params.depth, params.sges_max, params.inline_bytes, 1U << params.streams_log,
             attr.max_qp_wr, attr.max_sge, 1U << streams_log_max);
     return fmt::format(
-        "not even one of {} short requests can be made; the device says {} queue pairs "
-        "(max_qp), all processes together",
+        "not even a DCI of {} short requests can be created; the device reports at most {} queue "
+        "pairs (max_qp) for all processes together",
         kFewRequests, attr.max_qp);
 }
 

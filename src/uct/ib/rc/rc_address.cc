@@ -89,7 +89,7 @@ std::optional<RcEpAddress> parse_ep_address(std::span<const std::byte> bytes,
         address->device_qp_num > kNumberMax || address->psn > kNumberMax ||
         has_device_qp != (address->device_qp_num != 0) || address->credits == 0 ||
         address->reads == 0) {
-        *reason_p = "the peer's rc endpoint address has numbers that cannot be";
+        *reason_p = "the peer's rc endpoint address has impossible values";
         return std::nullopt;
     }
     return address;

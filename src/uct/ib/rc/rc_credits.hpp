@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The flow control of rc: a peer has a credit for each message that it may send before one is
-// handled, and hears unasked how many were: within each message to it, or by one of its own.
+// The flow control of rc: a peer has one credit for each message that it may send before this side
+// has handled it. Credits return unasked, within any message to the peer or in a message of their
+// own.
 //
 // Threads: owner thread of the worker.
 // Invariant: an endpoint is in the list of those that owe exactly while its owes_credit is set.

@@ -49,8 +49,8 @@ ucs_status_t RcEp::create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
         UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
     if ((params->field_mask & kAddresses) != 0) {
         TW_LOG_ERROR(
-            "uct_ep_create on rc takes no addresses: exchange those of uct_ep_get_address() and "
-            "connect by uct_ep_connect_to_ep()");
+            "uct_ep_create on rc: dev_addr and iface_addr are not accepted: exchange the addresses "
+            "of uct_ep_get_address() and call uct_ep_connect_to_ep()");
         return UCS_ERR_UNSUPPORTED;
     }
     auto& owner = static_cast<RcIface&>(uct::iface_of(params->iface));
@@ -147,7 +147,7 @@ ucs_status_t RcEp::connect_to_ep(const uct_device_addr_t* dev_addr, const uct_ep
                !own.agrees(peer->flags, peer->seg_bytes, &reason)) {
         status = UCS_ERR_UNREACHABLE;
     } else if (state != State::kCreated) {
-        reason = "it is connected already";
+        reason = "the endpoint is connected already";
         status = UCS_ERR_ALREADY_EXISTS;
     }
     if (status != UCS_OK) {

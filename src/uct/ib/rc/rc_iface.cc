@@ -63,8 +63,8 @@ ucs_status_t RcIface::measure_inline() {
     int error = probe_queue_pair(wanted, &given);
     if (error != 0 && probe_queue_pair(ib::kInlineBytesMin, &given) != 0) {
         TW_LOG_ERROR(
-            "%s: a queue pair of TAGWIRE_RC_TX_DEPTH=%llu requests with %u pieces each cannot be "
-            "made, however few bytes are inline: %s; a smaller depth may help",
+            "%s: a queue pair of TAGWIRE_RC_TX_DEPTH=%llu requests of %u gather elements each "
+            "cannot be created, even without inline data: %s; set a smaller depth",
             ib_md().device().name().c_str(),
             static_cast<unsigned long long>(limits.options.tx_depth), limits.sges_max,
             std::strerror(error));
@@ -173,7 +173,7 @@ bool RcIface::agrees(std::uint8_t flags, std::uint32_t seg_bytes, std::string* r
     if (seg_bytes != limits.seg_bytes) {
         *reason_p = "the peer's messages have up to " + std::to_string(seg_bytes) +
                     " bytes, ours " + std::to_string(limits.seg_bytes) +
-                    ": set TAGWIRE_RC_SEG_BYTES alike on both sides";
+                    ": set the same TAGWIRE_RC_SEG_BYTES on both sides";
         return false;
     }
     return true;

@@ -71,7 +71,7 @@ void RcIface::deliver(const Completion& completion) {
     if (bytes < ib::kMessageBytesMin || completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
         [[unlikely]] {
         queue.put_back(message);
-        return garbage("a message shorter than a header, or none at all");
+        return garbage("a message shorter than its header, or a write with an immediate");
     }
     if (ep != nullptr) [[likely]]
         ep->was_heard = true;
@@ -82,7 +82,7 @@ void RcIface::deliver(const Completion& completion) {
         std::memcpy(&head, message, sizeof head);
         queue.put_back(message);
         if (ep == nullptr || head.opcode != IBV_TMH_FIN) [[unlikely]]
-            return garbage("a message where only ends of rendezvous come, or the end of nothing");
+            return garbage("a malformed end of a rendezvous, or one from an unknown endpoint");
         return deliver_fin(ep, be32toh(head.app_ctx));
     }
     if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG)
@@ -114,7 +114,7 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
             break;
     }
     receives.put_back(message);
-    garbage("a message of no known kind");
+    garbage("a message of an unknown kind");
 }
 
 // ---- Tagged messages that no device matched
@@ -128,7 +128,7 @@ void RcIface::deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes,
     if (ep == nullptr || !has_tag_callbacks() || (head.opcode != IBV_TMH_EAGER && !is_rndv) ||
         (is_rndv && bytes < ib::kTmhBytes + sizeof(ibv_rvh))) [[unlikely]] {
         receives.put_back(message);
-        return garbage("a tagged message of no known form");
+        return garbage("a tagged message of an unknown kind");
     }
     if (is_rndv)
         return deliver_rndv(*ep, message, bytes, tag);
@@ -151,10 +151,11 @@ void RcIface::deliver_first_part(RcEp& ep, std::byte* message, std::size_t bytes
     if (ep.has_partial_) {
         // The rest of the one before will not come: a peer that mixes them is broken.
         receives.put_back(message);
-        garbage("an eager message within another");
+        garbage("an eager message inside another");
         if (receive != nullptr)
             complete(*receive, tag, imm, 0, UCS_ERR_IO_ERROR);
-        return fail(ep, UCS_ERR_IO_ERROR, "the peer sent an eager message within another");
+        return fail(ep, UCS_ERR_IO_ERROR,
+                    "the peer began an eager message before it had finished the last one");
     }
     ep.has_partial_ = true;
     ep.partial_ = {.receive = receive, .context = nullptr, .tag = tag, .imm = imm, .bytes = 0};
@@ -164,7 +165,7 @@ void RcIface::deliver_first_part(RcEp& ep, std::byte* message, std::size_t bytes
 void RcIface::deliver_part(RcEp& ep, std::byte* message, std::size_t bytes, bool is_last) {
     if (ep.partial_.bytes + bytes > ib::kEagerPartsMax * limits.seg_bytes) [[unlikely]] {
         receives.put_back(message);
-        garbage("an eager message longer than there are");
+        garbage("an eager message above the limit");
         return fail(ep, UCS_ERR_IO_ERROR, "the peer sent an eager message that is too long");
     }
     if (!is_last)

@@ -210,7 +210,7 @@ ucs_status_t UdEp::flush(unsigned flags, uct_completion_t* comp) {
 ucs_status_t UdEp::flush_cancel(uct_completion_t* comp) {
     UdIface& own = owner();
     if (failure_ == UCS_OK) {
-        own.fail(*this, UCS_ERR_CANCELED, "it is cancelled");
+        own.fail(*this, UCS_ERR_CANCELED, "cancelled");
         own.node_->close(*this);
     }
     if (is_settled_ || waiters_ == nullptr)

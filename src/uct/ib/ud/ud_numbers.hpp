@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A table of connections by their numbers: an index, and above it a generation, so that the number
-// of one that is gone finds nothing.
+// A table of connections by their numbers. A number is an index, and above it a generation, so the
+// number of a removed connection finds nothing.
 //
 // Threads: owner of the interface.
 // Invariants

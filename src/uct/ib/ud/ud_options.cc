@@ -15,7 +15,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "512",
-     .doc = "Requests that the send queue of an interface holds.",
+     .doc = "Outstanding requests in the send queue of an interface.",
      .offset = offsetof(UdOptions, tx_depth),
      .min = 4,
      .max = 32768},
@@ -23,8 +23,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "requests",
      .default_value = "32",
-     .doc = "At least one of so many requests asks for a completion; at most a quarter of the send "
-            "queue.",
+     .doc = "Send requests among which at least one asks for a completion; limited to a quarter of "
+            "the send queue and of UD_TX_BUFFERS.",
      .offset = offsetof(UdOptions, tx_signal),
      .min = 1,
      .max = 8192},
@@ -32,8 +32,9 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "16384",
-     .doc = "Registered buffers for packets that are not acknowledged, of all endpoints; so many "
-            "long ones and so many short ones, made when needed.",
+     .doc =
+         "Registered buffers for unacknowledged packets, shared by all endpoints of an interface: "
+         "this number of long ones and this number of short ones, allocated when needed.",
      .offset = offsetof(UdOptions, tx_buffers),
      .min = 8,
      .max = 1 << 20},
@@ -41,8 +42,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kBytes,
      .unit = "bytes",
      .default_value = "128",
-     .doc = "Wanted bytes of a packet that travel within the request; the device may give more or "
-            "less.",
+     .doc =
+         "Inline bytes of a packet that are requested from the device; it may grant more or less.",
      .offset = offsetof(UdOptions, inline_bytes),
      .min = 0,
      .max = 4096},
@@ -50,7 +51,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "4096",
-     .doc = "Receive buffers posted. What comes when there are none is lost, and sent again.",
+     .doc = "Receive buffers posted by an interface. A packet that arrives when none is left is "
+            "lost, and the sender repeats it.",
      .offset = offsetof(UdOptions, rx_depth),
      .min = 8,
      .max = 32768},
@@ -58,9 +60,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "buffers",
      .default_value = "16384",
-     .doc =
-         "Receive buffers beyond those posted that the program may hold at a time; when it does, "
-         "messages come without a descriptor.",
+     .doc = "Receive buffers that the program may hold at a time, in addition to those posted; "
+            "beyond that, messages are delivered without a descriptor.",
      .offset = offsetof(UdOptions, rx_held),
      .min = 0,
      .max = 1 << 20},
@@ -68,8 +69,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kCount,
      .unit = "packets",
      .default_value = "256",
-     .doc = "Packets that an endpoint has sent and the peer has not acknowledged; also those that "
-            "are kept when they come ahead of order.",
+     .doc = "Packets that an endpoint may have sent without an acknowledgement; also the limit of "
+            "packets kept that arrive out of order.",
      .offset = offsetof(UdOptions, window),
      .min = 1,
      .max = 16384},
@@ -77,8 +78,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "10ms",
-     .doc = "A packet is sent again after this time without acknowledgement, or longer where round "
-            "trips were; then after twice the time before.",
+     .doc = "Shortest time without an acknowledgement after which a packet is sent again. It grows "
+            "with the measured round trip, and doubles at each retry up to UD_TIMEOUT_MAX.",
      .offset = offsetof(UdOptions, timeout_ns),
      .min = 100'000,
      .max = 60'000'000'000},
@@ -86,7 +87,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "1s",
-     .doc = "The longest time before a packet is sent again.",
+     .doc = "Longest time without an acknowledgement after which a packet is sent again.",
      .offset = offsetof(UdOptions, timeout_max_ns),
      .min = 100'000,
      .max = 60'000'000'000},
@@ -94,9 +95,9 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "1s",
-     .doc = "When a peer on this host has not replied for this time, its process is looked at, and "
-            "the endpoint fails if it has ended. A process that is stopped or does not call "
-            "progress is waited for; inf: never looked at.",
+     .doc = "Silence of a peer on this host after which its process is checked; the endpoint fails "
+            "if the process has exited. A process that is stopped or does not call progress is "
+            "waited for. inf: never checked.",
      .offset = offsetof(UdOptions, peer_timeout_ns),
      .min = 1'000'000,
      .max = UINT64_MAX},
@@ -104,9 +105,9 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "30s",
-     .doc = "An endpoint fails when its peer is on another host (or its process cannot be seen) "
-            "and has not replied for this time, or UD_PEER_TIMEOUT if that is longer. A live peer "
-            "that does not call progress does not reply either; inf: wait forever.",
+     .doc = "Silence after which the endpoint to a peer on another host, or one whose process "
+            "cannot be seen, fails; at least UD_PEER_TIMEOUT. A live peer that does not call "
+            "progress is silent, too. inf: never.",
      .offset = offsetof(UdOptions, remote_timeout_ns),
      .min = 1'000'000,
      .max = UINT64_MAX},
@@ -114,7 +115,7 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "20us",
-     .doc = "Acknowledgements wait so long for a packet that takes them along.",
+     .doc = "Longest time that an acknowledgement waits for a packet that can carry it.",
      .offset = offsetof(UdOptions, ack_delay_ns),
      .min = 0,
      .max = 1'000'000'000},
@@ -122,8 +123,8 @@ constexpr Option kOptions[] = {
      .type = OptionType::kTimeNs,
      .unit = "ns",
      .default_value = "1s",
-     .doc = "Endpoints of an interface with an error handler ask a peer that was silent for so "
-            "long; 0: never.",
+     .doc = "Silence of a peer after which it is probed, on interfaces with an error handler; 0: "
+            "never.",
      .offset = offsetof(UdOptions, keepalive_ns),
      .min = 0,
      .max = 3'600'000'000'000},

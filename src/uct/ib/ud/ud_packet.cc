@@ -79,7 +79,7 @@ std::optional<InterfaceAddress> parse_interface(std::span<const std::byte> bytes
     address.host = be64toh(address.host);
     if (address.qp_num == 0 || address.qp_num > kQpNumberMax || address.cookie == 0 ||
         address.datagram_bytes < kControlBytesMax) {
-        *reason_p = "the peer's ud address has numbers that cannot be";
+        *reason_p = "the peer's ud address has impossible values";
         return std::nullopt;
     }
     return address;

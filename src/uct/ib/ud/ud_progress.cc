@@ -123,7 +123,7 @@ void UdIface::failed(Outbound& outbound, Failure failure) {
             return fail(ep, UCS_ERR_ENDPOINT_TIMEOUT, "the process of the peer has ended");
         case Failure::kSilence:
             return fail(ep, UCS_ERR_ENDPOINT_TIMEOUT,
-                        "the peer did not reply in time (UD_REMOTE_TIMEOUT)");
+                        "the peer did not reply in time (TAGWIRE_UD_REMOTE_TIMEOUT)");
         case Failure::kReset:
             return fail(ep, UCS_ERR_CONNECTION_RESET, "the peer has closed the connection");
     }
@@ -137,10 +137,10 @@ void UdIface::fail(UdEp& ep, ucs_status_t status, const char* why) {
         status == UCS_ERR_CANCELED || (status == UCS_ERR_CONNECTION_RESET && ep.sender.is_idle() &&
                                        ep.waiters_ == nullptr && ep.group_.empty());
     if (is_quiet) {
-        TW_LOG_DEBUG("ud on %s: an endpoint ends (%s): %s", params().dev_name.c_str(),
+        TW_LOG_DEBUG("ud on %s: an endpoint ended (%s): %s", params().dev_name.c_str(),
                      ucs_status_string(status), why);
     } else {
-        TW_LOG_WARN("ud on %s: an endpoint fails (%s): %s", params().dev_name.c_str(),
+        TW_LOG_WARN("ud on %s: an endpoint failed (%s): %s", params().dev_name.c_str(),
                     ucs_status_string(status), why);
     }
     ep.failure_ = status;
@@ -235,7 +235,7 @@ void UdIface::take_event(const ib::AsyncEvent& event) {
     switch (event.type) {
         case IBV_EVENT_PORT_ERR:
             if (event.port == port().number) {
-                TW_LOG_WARN("%s: port %d is down; endpoints fail when their time is over",
+                TW_LOG_WARN("%s: port %d is down; endpoints fail after TAGWIRE_UD_REMOTE_TIMEOUT",
                             ib_md().device().name().c_str(), event.port);
             }
             break;

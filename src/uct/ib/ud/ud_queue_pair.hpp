@@ -4,8 +4,8 @@
 //
 // Threads: owner thread of the worker.
 // Invariants
-//  (1) Requests posted - requests completed + free places = depth; some are kept for what is no
-//      DATA.
+//  (1) Requests posted - requests completed + free places = depth; some places are reserved for
+//      packets other than DATA.
 //  (2) A buffer is free again when its packet is acknowledged and no request under way reads it.
 #pragma once
 
