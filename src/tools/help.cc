@@ -61,6 +61,12 @@ std::string entry(const std::string& name, const std::string& words) {
     return filled(line, words, indent, width) + "\n";
 }
 
+/// CLI11 puts the check behind a value's name: "N:INT in [1 - 9]", "SHELL:{bash,zsh}".
+std::string name_of_value(const std::string& type) {
+    const std::size_t check = std::min(type.find(" in ["), type.find(":{"));
+    return type.substr(0, check == std::string::npos ? check : type.rfind(':', check));
+}
+
 class WrappedFormatter final : public CLI::Formatter {
   public:
     std::string make_option(const CLI::Option* option, bool is_positional) const override {
@@ -71,9 +77,8 @@ class WrappedFormatter final : public CLI::Formatter {
     std::string make_option_opts(const CLI::Option* option) const override {
         if (option->get_type_size() == 0)
             return "";
-        const std::string type = option->get_type_name();
         const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
-        return " " + type.substr(0, type.find(':')) + (is_list ? "..." : "");
+        return " " + name_of_value(option->get_type_name()) + (is_list ? "..." : "");
     }
     std::string make_subcommand(const CLI::App* command) const override {
         return entry(command->get_name(), command->get_description());

@@ -34,6 +34,15 @@ TEST(Help, is_as_wide_as_the_terminal) {
     }
 }
 
+TEST(Help, values_have_their_whole_name_without_the_check) {
+    const std::string perf = tagwire({"perf", "--help"}).out;
+    EXPECT_NE(perf.find("--connect HOST[:PORT]"), std::string::npos) << perf;
+    const std::string run = tagwire({"run", "--help"}).out;
+    EXPECT_NE(run.find("--ranks N  "), std::string::npos) << run;
+    const std::string completion = tagwire({"completion", "--help"}).out;
+    EXPECT_NE(completion.find("shell SHELL "), std::string::npos) << completion;
+}
+
 TEST(Help, lines_continue_below_their_text) {
     EXPECT_EQ(tools::wrapped("  name    one two three four five six seven eight nine ten", 42),
               "  name    one two three four five six\n          seven eight nine ten\n");
