@@ -78,8 +78,8 @@ int main(int argc, char** argv) {
         return 2;
     } catch (const std::bad_alloc&) {
         std::fprintf(stderr,
-                     "tagwire: there is not enough memory for so large a test: --depth, --peers, "
-                     "--size and --window make it smaller\n");
+                     "tagwire: out of memory: reduce --size, --depth, --peers, --window or "
+                     "--seconds\n");
         return 1;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "tagwire: %s\n", error.what());

@@ -20,7 +20,8 @@ std::string tests_text() {
     return list +
            "\nSizes: 8, lists 8,1k,64k, ranges of powers of two 1:4m; k m g are powers of 1024. "
            "Bandwidths are in powers of 1000.\n"
-           "Latency is half the round trip, percentiles are over batches of 32 round trips.\n"
+           "Latency is half the round trip, for get_lat, fadd_lat and cswap_lat the whole "
+           "operation; percentiles are over batches of 32.\n"
            "Under a launcher (mpirun, tagwire run) ranks 0 and 1 are the two processes.";
 }
 
@@ -47,15 +48,17 @@ void add_perf_load(CLI::App* perf, PerfArguments* arguments) {
     perf->add_option("--window", arguments->window,
                      "Outstanding operations of streams (default 64)")
         ->type_name("N");
-    perf->add_option("--peers", arguments->peers,
-                     "Interfaces of the peer to connect to (default 1, at most 100000): the first "
-                     "64 get messages in turn, the others only count in bytes_per_peer. Level msg: "
-                     "workers, at most 1000, of which the first gets the messages. many_to_one, "
-                     "all_to_all: other processes (default 3, or all that the launcher started)")
-        ->type_name("N");
     perf->add_option(
-            "--depth", arguments->depth,
-            "Other receives that stay posted, or unexpected messages that wait (default 0)")
+            "--peers", arguments->peers,
+            "Number of targets in the other process (default 1). Level uct: interfaces, at most "
+            "100000; the first 64 get the messages in turn, the others count for bytes_per_peer "
+            "only. Level msg: connected workers, at most 1000; the first gets the messages. "
+            "many_to_one, all_to_all: number of other processes (default 3, or as many as the "
+            "launcher started)")
+        ->type_name("N");
+    perf->add_option("--depth", arguments->depth,
+                     "Number of unmatched receives (or unexpected messages) queued during the test "
+                     "(default 0)")
         ->type_name("N");
     perf->add_option(
             "--threads", arguments->threads,
@@ -107,9 +110,9 @@ void add_perf(CLI::App* app, PerfLine* line) {
     perf->add_option("--iters", arguments->iterations,
                      "Messages or round trips of each row, instead of --seconds")
         ->type_name("N");
-    perf->add_option(
-            "--warmup", arguments->warmup,
-            "Untimed messages or round trips before each row (default a tenth of the timed ones)")
+    perf->add_option("--warmup", arguments->warmup,
+                     "Untimed iterations before each row (default 10 % of the timed ones, at most "
+                     "10000)")
         ->type_name("N");
     add_perf_load(perf, arguments);
     line->server =
@@ -121,11 +124,9 @@ void add_perf(CLI::App* app, PerfLine* line) {
         ->type_name("HOST[:PORT]");
     perf->add_flag("--validate", arguments->validate, "Check every byte of every message");
     perf->add_option("--json", arguments->json,
-                     "Write the results to this file as JSON, - for standard output")
+                     "Write results as JSON to FILE, - for standard output")
         ->type_name("FILE");
-    perf->add_option(
-            "--csv", arguments->csv,
-            "Write the results to this file as comma-separated values, - for standard output")
+    perf->add_option("--csv", arguments->csv, "Write results as CSV to FILE, - for standard output")
         ->type_name("FILE");
 }
 
@@ -134,8 +135,7 @@ void add_info(CLI::App* app, InfoArguments* arguments) {
     info->add_option("what", arguments->what, "devices, config or build (default all)")
         ->type_name("WHAT")
         ->check(CLI::IsMember({"devices", "config", "build"}));
-    info->add_option("--json", arguments->json,
-                     "Write the facts to this file as JSON, - for standard output")
+    info->add_option("--json", arguments->json, "Write JSON to FILE, - for standard output")
         ->type_name("FILE");
 }
 
@@ -154,9 +154,7 @@ void add_explain(CLI::App* app, ExplainArguments* arguments) {
         ->add_option("--buffer", arguments->buffer,
                      "plain: ordinary memory (default); mapped: with a handle; list: a gather list")
         ->type_name("KIND");
-    explain
-        ->add_option("--json", arguments->json,
-                     "Write the costs to this file as JSON, - for standard output")
+    explain->add_option("--json", arguments->json, "Write JSON to FILE, - for standard output")
         ->type_name("FILE");
     explain
         ->add_option("--plot", arguments->plot,
@@ -172,7 +170,7 @@ void add_tune(CLI::App* app, TuneArguments* arguments) {
                      "have tagged messages (default TAGWIRE_TRANSPORTS, else sm)")
         ->type_name("LIST");
     tune->add_option("--rounds", arguments->rounds,
-                     "Rounds of each measurement, the median of which counts (default 5)")
+                     "Rounds per measurement; the median counts (default 5)")
         ->check(CLI::Range(1, 1000))
         ->type_name("N");
     tune->add_option("--cpu", arguments->cpu,
@@ -182,12 +180,12 @@ void add_tune(CLI::App* app, TuneArguments* arguments) {
                      "File to write, instead of the one that the library reads by default")
         ->type_name("FILE");
     tune->add_option("--seconds", arguments->seconds,
-                     "Time limit for each transport, in seconds: rounds that do not fit are left "
-                     "out (default 60)")
+                     "Time limit of each transport: rounds that do not fit are skipped (default "
+                     "60)")
         ->check(CLI::Range(1, 100000))
         ->type_name("N");
     tune->add_flag("--force", arguments->force,
-                   "Write the file even if the machine was too busy for reliable figures");
+                   "Store the results even if the machine was too busy for reliable ones");
 }
 
 void add_report(CLI::App* app, ReportArguments* arguments) {
@@ -199,9 +197,10 @@ void add_report(CLI::App* app, ReportArguments* arguments) {
     report->add_flag("--quick", arguments->quick,
                      "Few sizes and short runs: less than half a minute");
     report
-        ->add_option("--compare", arguments->compare,
-                     "Also measure other libraries, if they are installed: ucx (ucx_perftest), "
-                     "libfabric (fi_pingpong), openmpi (NetPIPE), or several separated by commas")
+        ->add_option(
+            "--compare", arguments->compare,
+            "Also measure these, if installed: ucx (ucx_perftest), libfabric (fi_pingpong), "
+            "openmpi (NetPIPE), or several with commas")
         ->type_name("LIST");
 }
 
@@ -211,8 +210,7 @@ void add_soak(CLI::App* app, SoakArguments* arguments) {
     soak->add_option("--seconds", arguments->seconds, "Seconds to run (default 10)")
         ->type_name("N")
         ->check(CLI::Range(1, 1000000));
-    soak->add_option("--seed", arguments->seed,
-                     "Seed of all random choices (default: a new one each time)")
+    soak->add_option("--seed", arguments->seed, "Random seed (default: a new one for each run)")
         ->type_name("N");
     soak->add_option("--tl", arguments->transports,
                      "Transports, with or without devices: sm,rc:mlx5_0:1, or auto (default "
@@ -222,9 +220,9 @@ void add_soak(CLI::App* app, SoakArguments* arguments) {
 
 void add_run(CLI::App* app, LaunchArguments* arguments) {
     CLI::App* run = app->add_subcommand(
-        "run", "Start a program as the ranks of a job on this host, and exit when they do");
+        "run", "Start N processes (ranks) of a program on this host and wait for them");
     run->prefix_command();
-    run->add_option("-n,--ranks", arguments->ranks, "Number of ranks")
+    run->add_option("-n,--ranks", arguments->ranks, "Number of ranks (1 to 1024)")
         ->type_name("N")
         ->check(CLI::Range(std::uint64_t{1}, kLaunchedRanksMax))
         ->required();
@@ -233,7 +231,7 @@ void add_run(CLI::App* app, LaunchArguments* arguments) {
                     "or auto (default TAGWIRE_TRANSPORTS)")
         ->type_name("LIST");
     run->add_flag("--label", arguments->labels,
-                  "Print the rank before each line of its output: [2] ready");
+                  "Prefix each output line with its rank: \"[2] ready\"");
     run->add_flag("--bind", arguments->binds, "Bind each rank to a cpu, in turn");
 }
 
@@ -268,7 +266,7 @@ void add_completion(CLI::App* app, std::string* shell) {
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv, std::string* asked) {
-    CLI::App app("tagwire: tagged messages on every wire", "tagwire");
+    CLI::App app("tagwire: tagged messages over shared memory and RDMA networks", "tagwire");
     app.set_version_flag("--version", std::string("tagwire ") + tagwire_version_string());
     app.require_subcommand(1);
     use_wrapped_help(&app);

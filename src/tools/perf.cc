@@ -24,7 +24,7 @@ struct LeftOut {
 
     void tell() const {
         if (!sizes.empty()) {
-            std::fprintf(stderr, "tagwire: %s to %s left out: %s\n",
+            std::fprintf(stderr, "tagwire: sizes %s to %s skipped: %s\n",
                          size_name(sizes.front()).c_str(), size_name(sizes.back()).c_str(),
                          why.c_str());
         }

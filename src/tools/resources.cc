@@ -158,10 +158,11 @@ Resource find_resource(const std::string& transport, const std::string& device,
     const std::string there =
         (available.empty() ? " none" : available) + problems + findings(of_transport);
     if (of_transport != nullptr) {
-        throw UsageError(text("no device '%s' of transport %s here; there is (transport/device):%s",
-                              device.c_str(), transport.c_str(), there.c_str()));
+        throw UsageError(
+            text("device '%s' of transport %s not found; available (transport/device):%s",
+                 device.c_str(), transport.c_str(), there.c_str()));
     }
-    throw UsageError(text("%s: no transport '%s' here; there is (transport/device):%s", option,
+    throw UsageError(text("%s: transport '%s' not found; available (transport/device):%s", option,
                           transport.c_str(), there.c_str()));
 }
 

@@ -15,20 +15,19 @@ struct DeviceOption {
     const char* doc;
 };
 constexpr DeviceOption kDeviceOptions[] = {
-    {"--fabric", "FABRIC", "NAME", "Carrier of packets: shm (default), shared memory; udp, RoCEv2"},
-    {"--address", "ADDRESS", "A", "Fabric udp: IPv4 address that no other process uses"},
-    {"--loss", "LOSS", "P", "Probability that the fabric loses a packet, 0 to 1"},
-    {"--dup", "DUP", "P", "Probability that the fabric delivers a packet twice, 0 to 1"},
-    {"--reorder", "REORDER", "P",
-     "Probability that a packet is delayed so that others overtake it, 0 to 1"},
-    {"--delay", "DELAY", "T", "Delay that the fabric adds to every packet: 10us, 1ms"},
+    {"--fabric", "FABRIC", "NAME",
+     "What carries packets: shm (default), shared memory; udp, RoCEv2"},
+    {"--address", "ADDRESS", "A", "udp: IPv4 address of this process; each process needs its own"},
+    {"--loss", "LOSS", "P", "Share of packets that the fabric loses, 0 to 1"},
+    {"--dup", "DUP", "P", "Share of packets that it delivers twice"},
+    {"--reorder", "REORDER", "P", "Share of packets that others overtake"},
+    {"--delay", "DELAY", "T", "Time that every packet takes longer: 10us, 1ms"},
     {"--network-class", "NETWORK_CLASS", "SL:CLASS",
      "Service level and traffic class of the packets that the network carries: 3:96 (default all)"},
     {"--tm", "TM", "N", "Receives that a tag-matching SRQ may hold; 0: no tag matching"},
     {"--dc-key-error", "DC_KEY_ERROR", "WHAT",
-     "Reaction to a wrong DC access key: retry (default), no reply; access, REM_ACCESS_ERR"},
-    {"--seed", "SEED", "N",
-     "Seed of random behaviour, such as packet faults (default: a new one each time)"},
+     "A request with a wrong DC access key: retry (default), no answer; access, REM_ACCESS_ERR"},
+    {"--seed", "SEED", "N", "Seed of packet faults (default: a new one for each run)"},
     {"--trace", "TRACE", "FILE",
      "File for the packets of each process, for Wireshark; %p in its name is the process id"},
     {"--profile", "PROFILE", "NAME",
@@ -116,8 +115,7 @@ void add_vhca_commands(CLI::App* app, VhcaArguments* arguments) {
         ->type_name("NAME");
     add_device_options(run, &arguments->run);
     CLI::App* info = app->add_subcommand("info", "Show the device and where its libraries are");
-    info->add_option("--json", arguments->info.json,
-                     "Write the facts to this file as JSON, - for standard output")
+    info->add_option("--json", arguments->info.json, "Write JSON to FILE, - for standard output")
         ->type_name("FILE");
 }
 

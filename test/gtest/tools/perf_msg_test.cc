@@ -108,7 +108,7 @@ TEST(PerfTransports, are_those_of_the_library_at_both_levels) {
             const Setting transports("TAGWIRE_TRANSPORTS", "smm");
             const Finished refused = tagwire(run);
             EXPECT_EQ(refused.status, 2);
-            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: no transport 'smm' here"),
+            EXPECT_NE(refused.error.find("TAGWIRE_TRANSPORTS: transport 'smm' not found"),
                       std::string::npos)
                 << refused.error;
         }
@@ -134,7 +134,8 @@ TEST(PerfAtLevelMsg, wrong_usage_is_told) {
     EXPECT_NE(threads.error.find("--threads with --bidir"), std::string::npos) << threads.error;
     const Finished transport = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none"});
     EXPECT_EQ(transport.status, 2);
-    EXPECT_NE(transport.error.find("no transport 'none'"), std::string::npos) << transport.error;
+    EXPECT_NE(transport.error.find("transport 'none' not found"), std::string::npos)
+        << transport.error;
     const Finished list = tagwire({"perf", "tag_lat", "--level", "msg", "--tl", "none,nothing"});
     EXPECT_EQ(list.status, 2);
     EXPECT_NE(list.error.find("none,nothing"), std::string::npos) << list.error;

@@ -264,7 +264,7 @@ TEST(Run, wrong_usage_says_what_would_be_right) {
         {{"run", "-n", "2", "--bogus", "true"},
          2,
          "unknown option '--bogus'; options for the program go"},
-        {{"run", "-n", "2", "--tl", "pigeon", "true"}, 2, "--tl: no transport 'pigeon'"},
+        {{"run", "-n", "2", "--tl", "pigeon", "true"}, 2, "--tl: transport 'pigeon' not found"},
         {{"run", "-n", "2", "/nowhere/program"}, 127, "cannot start /nowhere/program: No such"},
         {{"run", "-n", "2", "/"}, 126, "cannot start /: Permission denied"},
     };
