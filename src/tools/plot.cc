@@ -285,7 +285,7 @@ std::string head_of(const Plot& plot, const Frame& frame) {
 }
 
 /// The points of a curve, and beside them its upper edge where it has one.
-std::string data_of(const Curve& curve) {
+std::string points_of(const Curve& curve) {
     std::string lines;
     for (const auto& point : curve.points) {
         if (!is_drawn(point))
@@ -306,7 +306,7 @@ std::string script_of(const Plot& plot, const std::vector<const Curve*>& curves,
     std::string bands, lines;
     for (std::size_t i = 0; i < curves.size(); ++i) {
         const Curve& curve = *curves[i];
-        script += text("$curve%zu << EOD\n", i) + data_of(curve) + "EOD\n";
+        script += text("$curve%zu << EOD\n", i) + points_of(curve) + "EOD\n";
         if (!curve.upper.empty()) {
             bands += text(
                 "$curve%zu using 1:2:3 with filledcurves fs transparent solid 0.18 noborder "
@@ -334,7 +334,7 @@ std::string in_xml(const std::string& words) {
 }
 
 /// In the stead of gnuplot's own title and description.
-void describe(std::string* svg, const Plot& plot) {
+void add_description(std::string* svg, const Plot& plot) {
     std::string curves;
     for (const Curve& curve : plot.curves)
         if (std::ranges::any_of(curve.points, is_drawn))
@@ -363,7 +363,7 @@ std::string as_element(std::string svg, const Plot& plot) {
         const bool has_quotes = black[0] == '"' || black[0] == '\'';
         replace_all(&svg, black, has_quotes ? "\"currentColor\"" : "currentColor");
     }
-    describe(&svg, plot);
+    add_description(&svg, plot);
     return svg;
 }
 
