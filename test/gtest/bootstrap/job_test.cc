@@ -56,7 +56,7 @@ TEST_P(BootstrapJob, the_largest_share_arrives_and_one_byte_more_is_refused_here
         EXPECT_FALSE(me.gather(TW_BOOTSTRAP_BYTES_MAX + 1));
         expect_failure(TW_ERR_EXCEEDS_LIMIT,
                        tw_bootstrap_allgather(me.get(), "", TW_BOOTSTRAP_BYTES_MAX + 1, &rank),
-                       "at most 1048576");
+                       "the limit of 1048576");
         EXPECT_EQ(TW_OK, me.barrier());
     }));
 }

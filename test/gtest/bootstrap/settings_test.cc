@@ -132,13 +132,13 @@ TEST_F(BootstrapSettings, parameters_that_make_no_sense_are_refused) {
     expect_refusal("struct_bytes is 0");
     params_.struct_bytes = sizeof params_;
     params_.method = static_cast<tw_bootstrap_method_t>(7);
-    expect_refusal("no method 7");
+    expect_refusal("params->method 7 is not");
     params_.method = TW_BOOTSTRAP_AUTO;
     params_.where = "localhost:1";
     expect_refusal("without method TCP or DIR");
     params_.method = TW_BOOTSTRAP_TCP;
     params_.size = 65537;
-    expect_refusal("at most 65536");
+    expect_refusal("the limit of 65536");
     params_.size = 3;
     params_.rank = 3;
     expect_refusal("rank 3 in a job of 3");

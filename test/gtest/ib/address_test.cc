@@ -78,7 +78,7 @@ TEST(PortAddress, that_is_short_is_refused) {
     std::string reason;
     for (std::size_t bytes = 0; bytes < sizeof packed; ++bytes)
         EXPECT_FALSE(parse_port(bytes_of(packed).first(bytes), &reason)) << bytes;
-    EXPECT_NE(reason.find("23 bytes, 24 are needed"), std::string::npos) << reason;
+    EXPECT_NE(reason.find("23 bytes, expected at least 24"), std::string::npos) << reason;
 }
 
 TEST(PortAddress, is_refused_for_each_wrong_field_by_name) {

@@ -64,7 +64,7 @@ TEST(TagMatchingOfCards, is_done_by_software_where_the_srq_cannot_be_made) {
 TEST(TagMatchingOfCards, that_differs_is_told_on_both_sides) {
     const Entity without(resource_of("rc"), without_tag_matching_srq());
     const Entity with(resource_of("rc"));
-    EXPECT_THAT(why_unreachable(without, with), HasSubstr("cannot make its tag-matching SRQ"));
+    EXPECT_THAT(why_unreachable(without, with), HasSubstr("cannot create a tag-matching SRQ"));
     EXPECT_THAT(why_unreachable(without, with), HasSubstr("TAGWIRE_RC_TAG_MATCHING=software"));
     EXPECT_THAT(why_unreachable(with, without), StartsWith("our device matches tags, the peer's "));
 }
@@ -267,7 +267,7 @@ TEST(SendQueuesOfCards, that_are_too_deep_are_refused_with_the_cause) {
     EXPECT_THROW(Entity(resource_of("rc"), options), std::runtime_error);
     verbs->create_qp = create_qp;
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
-                HasSubstr("TAGWIRE_RC_TX_DEPTH=256 requests with 16 pieces"));
+                HasSubstr("TAGWIRE_RC_TX_DEPTH=256 requests of 16 gather elements"));
     EXPECT_EQ(tries, 2);
 }
 

@@ -71,7 +71,7 @@ TEST(IbMd, refuses_a_remote_key_of_somebody_else) {
                     EXPECT_EQ(uct_rkey_unpack(uct::handle_of(component()), packed.data(), &bundle),
                               UCS_ERR_INVALID_PARAM);
                 }),
-                HasSubstr("magic 0x04030201"));
+                HasSubstr("its magic is 0x04030201"));
 }
 
 TEST(IbMd, allocates_where_it_is_told) {

@@ -132,7 +132,7 @@ TEST_F(MsgSizes, the_room_of_a_completion_is_not_written) {
     polled.flags = TW_OP_COMPLETION;
     ASSERT_EQ(tw_tag_recv(worker_.get(), text, sizeof text, 1, 0, nullptr, &tested), TW_INPROGRESS);
     ASSERT_EQ(tw_tag_recv(worker_.get(), text, sizeof text, 2, 0, &polled, nullptr), TW_INPROGRESS);
-    for (const std::uint64_t tag : {1, 2})
+    for (const std::uint64_t tag : {std::uint64_t{1}, std::uint64_t{2}})
         ASSERT_GE(tw_tag_send(self.get(), "hi", 2, tag, nullptr, nullptr), TW_OK);
     ASSERT_EQ(tw_request_wait(tested, TW_WAIT_YIELD, UINT64_MAX, &done[0]), TW_OK);
     tw_request_free(tested);
