@@ -165,17 +165,20 @@ void Connector::queue(WireupOp op, Offer offer, std::span<const std::byte> addre
 }
 
 void Connector::queue(ReserveBytes bytes) {
-    if (messages_.size() >= kMessagesMax) {
-        TW_LOG_WARN(
-            "endpoint to worker %016lx fails: its peer does not receive replies to its wire-up",
-            ep_.worker_id);
-        return ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
-    }
-    messages_.push_back(std::move(bytes));
+    is_flooded_ = messages_.size() >= kMessagesMax;
+    if (!is_flooded_)
+        messages_.push_back(std::move(bytes));
     worker_.peers().ask_wireup(ep_);
 }
 
 bool Connector::work() {
+    if (std::exchange(is_flooded_, false)) {
+        TW_LOG_WARN(
+            "endpoint to worker %016lx fails: its peer does not receive replies to its wire-up",
+            ep_.worker_id);
+        ep_.fail(UCS_ERR_EXCEEDS_LIMIT);
+        return true;
+    }
     if (std::exchange(owes_contact_, false) && ep_.state() != EpState::kFailed)
         peer_rails_.empty() ? contact_again() : answer_contact();
     return send() && !owes_contact_;

@@ -47,7 +47,10 @@ class Connector {
     bool work();
     /// Destroys the endpoints of first contact and of an offered lane. Messages that wait stay.
     void disconnect();
-    void clear() { messages_.clear(); }
+    void clear() {
+        messages_.clear();
+        is_flooded_ = false;
+    }
     /// `ep` is about to be destroyed: drops references to it.
     void forget(uct_ep_h ep);
 
@@ -97,8 +100,9 @@ class Connector {
     void queue(ReserveBytes bytes);
     ReserveBytes hello_bytes() const;
 
-    /// Wire-up messages that may wait: a hello, and offers for all rails. A peer
-    /// that makes more wait does not read, and its endpoint fails.
+    /// Wire-up messages that may wait: a hello, and offers for all rails. A peer that makes more
+    /// wait does not read, and its endpoint fails; in progress, so that no caller of queue() loses
+    /// the endpoint under its feet.
     static constexpr std::size_t kMessagesMax = 512;
 
     Endpoint& ep_;
@@ -113,6 +117,7 @@ class Connector {
     ucs::ReserveVector<PeerRail> peer_rails_;
     ucs::ReserveVector<std::pair<std::size_t, std::size_t>> refused_;
     Fifo<ReserveBytes> messages_;
+    bool is_flooded_ = false;  // too many were to wait: the endpoint fails in work()
 };
 
 }  // namespace tagwire::proto

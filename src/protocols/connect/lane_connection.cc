@@ -28,7 +28,6 @@ ucs_status_t LaneConnection::send_offer() {
     if (status != UCS_OK)
         return status;
     has_offered_ = true;
-    // Last: it may end the endpoint, and with it this object.
     connector_->queue(
         ops_->offer,
         {0, rail_->index(), peer_rail_, is_connected_, static_cast<std::uint8_t>(address.size())},
@@ -59,7 +58,6 @@ bool LaneConnection::on_offer(const OfferMessage& message) {
         is_connected_ = true;
     }
     is_ready_ = is_ready_ || message.offer.is_connected != 0;
-    // Last, as in send_offer().
     if (has_offered_)
         connector_->queue(ops_->ready, {0, rail_->index(), peer_rail_, 1, 0}, {});
     else if (send_offer() != UCS_OK)

@@ -134,10 +134,8 @@ std::size_t Stripes::ready() const {
 bool Stripes::connect(StripeLane& lane) {
     if (lane.has_failed || lane.connection.ep() != nullptr)
         return !lane.has_failed;
-    // The endpoint itself may fail meanwhile, which sets it, too.
-    if (lane.connection.make() != UCS_OK ||
-        (!lane.rail.connects_to_iface() && lane.connection.send_offer() != UCS_OK))
-        lane.has_failed = true;
+    lane.has_failed = lane.connection.make() != UCS_OK ||
+                      (!lane.rail.connects_to_iface() && lane.connection.send_offer() != UCS_OK);
     if (lane.has_failed)
         drop(lane);
     return !lane.has_failed;

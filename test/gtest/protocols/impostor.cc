@@ -46,16 +46,25 @@ Bytes Impostor::address() const {
     return proto::pack({id_, transport_, self_.device_address(), self_.iface_address()});
 }
 
-void Impostor::say_hello(const ucs::ReserveVector<proto::PeerRail>& more) {
-    Bytes hello;
-    append(&hello, proto::Wireup{static_cast<std::uint32_t>(proto::WireupOp::kHello),
+Bytes Impostor::hello(std::uint32_t known, const ucs::ReserveVector<proto::PeerRail>& more) const {
+    Bytes bytes;
+    append(&bytes, proto::Wireup{static_cast<std::uint32_t>(proto::WireupOp::kHello),
                                  proto::kWireVersion, id_, victim_id_});
-    append(&hello, proto::Hello{kNameOfVictim, static_cast<std::uint32_t>(1 + more.size()), name(),
-                                ++connections_, 0});
-    append_rail(&hello, {transport_, 0, 0, self_.device_address(), self_.iface_address()});
+    append(&bytes, proto::Hello{kNameOfVictim, static_cast<std::uint32_t>(1 + more.size()), known,
+                                connections_, 0});
+    append_rail(&bytes, {transport_, 0, 0, self_.device_address(), self_.iface_address()});
     for (const proto::PeerRail& rail : more)
-        append_rail(&hello, rail);
-    EXPECT_TRUE(try_send(proto::AmId::kWireup, hello));
+        append_rail(&bytes, rail);
+    return bytes;
+}
+
+void Impostor::say_hello(const ucs::ReserveVector<proto::PeerRail>& more) {
+    ++connections_;
+    EXPECT_TRUE(try_send(proto::AmId::kWireup, hello(name(), more)));
+}
+
+bool Impostor::try_hello_again() {
+    return try_send(proto::AmId::kWireup, hello(0, {}));
 }
 
 bool Impostor::look_for_hello() {

@@ -35,6 +35,9 @@ class Impostor {
     /// Says hello to a worker and waits for its hello. `more`: rails beside the one it has.
     void greet(Node& victim, const ucs::ReserveVector<proto::PeerRail>& more = {});
 
+    /// The hello once more, as if none of the victim's had come. False: there is no room.
+    bool try_hello_again();
+
     /// False: there is no room.
     bool try_send(proto::AmId am, const Bytes& message);
     /// With progress of the victim until there is room.
@@ -67,6 +70,7 @@ class Impostor {
 
   private:
     void say_hello(const ucs::ReserveVector<proto::PeerRail>& more);
+    Bytes hello(std::uint32_t known, const ucs::ReserveVector<proto::PeerRail>& more) const;
     bool look_for_hello();
 
     std::string transport_;

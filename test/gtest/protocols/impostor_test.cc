@@ -303,6 +303,28 @@ TEST_F(MsgFarewell, a_peer_whose_close_was_answered_has_not_failed) {
     }
 }
 
+TEST_F(MsgImpostor, a_peer_that_asks_on_and_reads_no_replies_loses_its_endpoint) {
+    if (contact_of_transports() != "sm")
+        GTEST_SKIP()
+            << "over ud a peer that does not progress acknowledges nothing, and sends little";
+    greet();
+    for (int i = 0; i < 100'000 && victim().failures.empty(); ++i) {
+        static_cast<void>(impostor_.try_hello_again());
+        victim().progress();
+    }
+    ASSERT_EQ(victim().failures.size(), 1U);
+    EXPECT_EQ(victim().failures.front().second, TW_ERR_EXCEEDS_LIMIT);
+    // The worker goes on.
+    Bytes received(data_.size());
+    const tw_op_t how = op(&mark_);
+    ASSERT_EQ(tw_tag_recv(victim().worker(), received.data(), received.size(), 7, 0, &how, nullptr),
+              TW_INPROGRESS);
+    ASSERT_GE(tw_tag_send(victim().to(victim()), data_.data(), data_.size(), 7, nullptr, nullptr),
+              TW_OK);
+    expect_end(TW_OK);
+    EXPECT_EQ(received, data_);
+}
+
 /// Over rc the impostor has said that it has rails of which it tells no address, or a wrong one.
 class MsgImpostorOffers : public MsgImpostor {
   protected:
