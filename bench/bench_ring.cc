@@ -10,15 +10,16 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "ucs/sys/process.hpp"
 #include "ucs/sys/shm.hpp"
+#include "uct/sm/buffer_pool.hpp"
 #include "uct/sm/fences.hpp"
 #include "uct/sm/iov.hpp"
 #include "uct/sm/messages.hpp"
 #include "uct/sm/ring.hpp"
-#include "uct/sm/segments.hpp"
 
 namespace {
 
@@ -34,25 +35,30 @@ constexpr std::uint32_t kSlots = 256;
 
 /// One ring with both its ends, in a real segment.
 struct Ring {
-    RingGeometry geometry{kSlots, 64, 8256 + 64, static_cast<std::uint32_t>(ucs::page_bytes())};
+    static constexpr std::size_t kPoolBytes = std::size_t{3} << 20;
+
+    RingGeometry geometry{kSlots, 8256 + 64, kPoolBytes / sm::kBlockBytes,
+                          static_cast<std::uint32_t>(ucs::page_bytes())};
     ucs::Mapping mapping;
     sm::RingSender<std::atomic, HostFences> sender;
     sm::RingReceiver<std::atomic, HostFences> receiver;
-    sm::SegmentPool pool;
-    sm::SegmentReturns returns;
+    std::unique_ptr<sm::BufferPool> pool = std::make_unique<sm::BufferPool>();
+    sm::LentBuffers* lent = nullptr;
+    sm::BufferReturns returns;
 
     explicit Ring(HostFences fences) {
         ucs::UniqueFd fd;
         if (ucs::memfd_create_sealed("bench-ring", geometry.bytes(), &fd) != UCS_OK ||
-            ucs::map_shared(fd.get(), geometry.bytes(), &mapping) != UCS_OK) {
+            ucs::map_shared(fd.get(), geometry.bytes(), &mapping) != UCS_OK ||
+            pool->open({kPoolBytes, 0, kPoolBytes}) != UCS_OK) {
             std::abort();
         }
         auto* head = reinterpret_cast<sm::RingHead*>(mapping.base());
-        auto* slots = reinterpret_cast<sm::Slot<>*>(mapping.base() + geometry.slots_offset());
-        sender = {slots, &head->consumer, kSlots, 0, fences};
-        receiver = {slots, &head->consumer, kSlots, 0, fences};
-        pool = sm::SegmentPool(geometry, mapping.base());
-        returns = sm::SegmentReturns(geometry, mapping.base());
+        auto* slots = reinterpret_cast<sm::Slot<>*>(mapping.base() + geometry.back_offset());
+        sender = {slots, &head->back, kSlots, 0, fences};
+        receiver = {slots, &head->back, kSlots, 0, fences};
+        lent = pool->add_user(geometry, mapping.base());
+        returns = sm::BufferReturns(geometry, mapping.base());
     }
 };
 
@@ -83,7 +89,7 @@ void inline_sender_pays(benchmark::State& state) {
 BENCHMARK(inline_sleeper_pays)->Arg(8)->Arg(56)->Arg(120);
 BENCHMARK(inline_sender_pays)->Arg(8)->Arg(120);
 
-/// A message in a buffer of the ring.
+/// A message in a buffer of the pool.
 void buffer_round_trip(benchmark::State& state) {
     Ring ring(HostFences{false});
     const auto bytes = static_cast<std::size_t>(state.range(0));
@@ -91,16 +97,17 @@ void buffer_round_trip(benchmark::State& state) {
     for (auto _ : state) {
         if (!ring.sender.has_room())
             ring.sender.refresh();
-        ring.pool.has(1);
-        const AmSegBody body{ring.pool.take()};
-        std::memcpy(ring.pool.buffer(body.seg), from.data(), bytes);
+        benchmark::DoNotOptimize(ring.lent->has(1));
+        const AmSegBody body{ring.lent->take(), 0, {}};
+        std::memcpy(ring.lent->buffer(body.seg), from.data(), bytes);
+        ring.lent->shrink(body.seg, bytes);
         std::memcpy(ring.sender.slot().body, &body, sizeof body);
         ring.sender.publish(Control::make(Kind::kAmSeg, 1, static_cast<std::uint16_t>(bytes)));
         benchmark::DoNotOptimize(ring.sender.must_ring());
         benchmark::DoNotOptimize(ring.receiver.peek());
         AmSegBody seen;
         std::memcpy(&seen, ring.receiver.body(), sizeof seen);
-        std::memcpy(to.data(), ring.pool.buffer(seen.seg), bytes);
+        std::memcpy(to.data(), ring.lent->buffer(seen.seg), bytes);
         benchmark::DoNotOptimize(to.data());
         ring.returns.give_back(seen.seg);
         ring.receiver.advance();

@@ -15,6 +15,7 @@
 //      removes it.
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
 #include <uct/api/uct.h>
 
 #include <array>
@@ -71,6 +72,10 @@ class BaseIface : public uct_iface_t {
 
     /// `id` has been checked; null puts the dropping handler back.
     void set_am_handler(std::uint8_t id, uct_am_callback_t callback, void* arg);
+    /// As tagwire_uct_iface_set_am_head_handler().
+    void set_am_head_handler(std::uint8_t id, tagwire_uct_am_head_callback_t callback, void* arg) {
+        am_heads_[id] = {callback, arg};
+    }
 
   protected:
     BaseIface(Md& md, Worker& worker, const uct_iface_ops_t& ops, ucs_callback_t progress);
@@ -85,6 +90,14 @@ class BaseIface : public uct_iface_t {
     ucs_status_t invoke_am(std::uint8_t id, void* data, std::size_t length, unsigned flags) {
         const AmHandler& handler = am_[id];
         return handler.callback(handler.arg, data, length, flags);
+    }
+    /// The same of a message whose first TAGWIRE_UCT_AM_HEAD_BYTES bytes are also at `head`.
+    ucs_status_t invoke_am_with_head(std::uint8_t id, const void* head, void* data,
+                                     std::size_t length, unsigned flags) {
+        const AmHeadHandler& handler = am_heads_[id];
+        if (handler.callback == nullptr)
+            return invoke_am(id, data, length, flags);
+        return handler.callback(handler.arg, head, data, length, flags);
     }
     ucs_status_t invoke_unexpected_eager(void* data, std::size_t length, unsigned flags,
                                          uct_tag_t tag, std::uint64_t imm, void** context) {
@@ -108,9 +121,15 @@ class BaseIface : public uct_iface_t {
         bool has_warned;
     };
 
+    struct AmHeadHandler {
+        tagwire_uct_am_head_callback_t callback;  // null: none
+        void* arg;
+    };
+
     static ucs_status_t drop_am(void* arg, void* data, std::size_t length, unsigned flags);
 
     std::array<AmHandler, UCT_AM_ID_MAX> am_;
+    std::array<AmHeadHandler, UCT_AM_ID_MAX> am_heads_{};
     IfaceParams params_;
     Md& md_;
     Worker& worker_;

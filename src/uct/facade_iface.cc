@@ -155,6 +155,16 @@ ucs_status_t uct_iface_set_am_handler(uct_iface_h iface, uint8_t id, uct_am_call
     return UCS_OK;
 }
 
+ucs_status_t tagwire_uct_iface_set_am_head_handler(uct_iface_h iface, uint8_t id,
+                                                   tagwire_uct_am_head_callback_t cb, void* arg) {
+    if (uct::has_null(__func__, {{"iface", iface}}))
+        return UCS_ERR_INVALID_PARAM;
+    if (id >= UCT_AM_ID_MAX)
+        return refuse(UCS_ERR_INVALID_PARAM, __func__, "id %u is not below %lu", id, UCT_AM_ID_MAX);
+    uct::iface_of(iface).set_am_head_handler(id, cb, arg);
+    return UCS_OK;
+}
+
 ucs_status_t uct_iface_set_am_tracer(uct_iface_h iface, uct_am_tracer_t /*tracer*/, void* /*arg*/) {
     if (uct::has_null(__func__, {{"iface", iface}}))
         return UCS_ERR_INVALID_PARAM;

@@ -51,21 +51,23 @@ void HostilePeer::say_hello(Input& input) {
 
 void HostilePeer::offer_ring(Input& input) {
     geometry_.slot_count = 16U << input.below(3);
-    geometry_.seg_count = 8U << input.below(2);
     geometry_.seg_bytes = 64 * (1 + input.below(512));
+    geometry_.pool_blocks = 1 + input.below(256);
     geometry_.page_bytes = 4096;
-    ucs::UniqueFd fd;
+    ucs::UniqueFd fd, pool_fd;
+    require(ucs::memfd_create_for_readers("fuzz-pool", geometry_.pool_bytes(), &pool_, &pool_fd) ==
+            UCS_OK);
     require(ucs::memfd_create_sealed("fuzz-ring", geometry_.bytes(), &fd) == UCS_OK);
     require(ucs::map_shared(fd.get(), geometry_.bytes(), &ring_) == UCS_OK);
     position_ = input.take<std::uint8_t>() % 4 == 0 ? input.take<std::uint64_t>() : 0;
     sm::RingOffer offer{
-        sm::kPacketMagic,    sm::kFormatVersion,  sm::PacketType::kRing, geometry_.slot_count,
-        geometry_.seg_count, geometry_.seg_bytes, geometry_.page_bytes,  0,
+        sm::kPacketMagic,    sm::kFormatVersion,    sm::PacketType::kRing, geometry_.slot_count,
+        geometry_.seg_bytes, geometry_.pool_blocks, geometry_.page_bytes,  0,
         position_,           geometry_.bytes()};
     if (input.take<std::uint8_t>() % 16 == 1)
         input.take_into(std::as_writable_bytes(std::span(&offer, 1)).subspan(12 + input.below(16)));
-    const int fds[] = {fd.get()};
-    ucs::unix_send(socket_.get(), sm::bytes_of(offer), fds, 1);
+    const int fds[] = {fd.get(), pool_fd.get()};
+    ucs::unix_send(socket_.get(), sm::bytes_of(offer), fds, 2);
 }
 
 void HostilePeer::act(Input& input) {
@@ -87,8 +89,8 @@ void HostilePeer::act(Input& input) {
 }
 
 void HostilePeer::write_message(Input& input) {
-    auto* slots = reinterpret_cast<sm::Slot<>*>(ring_.base() + geometry_.slots_offset());
-    sm::Slot<>& slot = slots[position_ & (geometry_.slot_count - 1)];
+    auto* slots = reinterpret_cast<sm::Slot<>*>(ring_.base() + geometry_.front_offset());
+    sm::Slot<>& slot = slots[position_ & (geometry_.front_count() - 1)];
     const auto kind =
         static_cast<sm::Kind>(1 + input.below(static_cast<std::uint32_t>(sm::Kind::kLast) + 1));
     const auto id = input.take<std::uint8_t>();
@@ -110,11 +112,12 @@ void HostilePeer::scribble(Input& input) {
         std::size_t bytes;
     };
     Area areas[] = {
-        {ring_.base(), geometry_.slots_offset()},
-        {ring_.base() + geometry_.slots_offset(), geometry_.bytes() - geometry_.slots_offset()},
+        {ring_.base(), geometry_.front_offset()},
+        {ring_.base() + geometry_.front_offset(), geometry_.bytes() - geometry_.front_offset()},
         {bell_.base(), kBellBytes},
+        {pool_.base(), pool_.bytes()},
         {their_ring_.base(), their_ring_.bytes()}};
-    const Area& area = areas[input.below(4)];
+    const Area& area = areas[input.below(5)];
     if (area.base == nullptr)
         return;
     const std::size_t at = input.below(static_cast<std::uint32_t>(area.bytes - 8)) / 8 * 8;

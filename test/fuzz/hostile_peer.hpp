@@ -38,8 +38,8 @@ class HostilePeer {
     ucs::UniqueFd bell_fd_;
     ucs::UniqueFd arena_fd_;
     ucs::Mapping bell_;
-    ucs::Mapping ring_;        // ours, which the victim reads
-    ucs::Mapping their_ring_;  // the victim's, which we should read only
+    ucs::Mapping ring_, pool_;  // ours, which the victim reads
+    ucs::Mapping their_ring_;   // the victim's, which we should read only
     sm::RingGeometry geometry_;
     std::uint64_t position_ = 0;
 };

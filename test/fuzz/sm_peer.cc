@@ -95,7 +95,7 @@ class Victim {
         // Straight copies would run against the puppet, which is innocent.
         options.iface_config = {{"SM_CMA", "off"},
                                 {"SM_RING_SLOTS", "16"},
-                                {"SM_SEG_COUNT", "8"},
+                                {"SM_POOL_BYTES", "64k"},
                                 {"SM_SEG_BYTES", "1024"},
                                 {"SM_LIVENESS_INTERVAL", "1us"}};
         options.md_config = {{"SM_ARENA_BYTES", "16m"}};

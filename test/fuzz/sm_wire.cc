@@ -39,10 +39,12 @@ void packet(std::span<const std::byte> bytes) {
         if (const auto ring = sm::check_ring_offer(offer, &reason)) {
             require(ring->bytes() == offer.bytes);
             require(ring->rndv_offset() + sm::kRndvCount * sizeof(sm::RndvWord) <=
-                    ring->slots_offset());
-            require(ring->slots_offset() + ring->slot_count * sm::kSlotBytes <=
-                    ring->segs_offset());
-            require(ring->segs_offset() + std::size_t{ring->seg_count} * ring->seg_bytes <=
+                    ring->front_offset());
+            require(ring->front_offset() + ring->front_count() * sm::kSlotBytes <=
+                    ring->back_offset());
+            require(ring->back_offset() + ring->back_count() * sm::kSlotBytes <=
+                    ring->reserve_offset());
+            require(ring->reserve_offset() + std::size_t{sm::kReserveCount} * ring->seg_bytes <=
                     offer.bytes);
         }
     }

@@ -17,11 +17,15 @@ namespace {
 
 // docs/internals/formats/shared-memory.md and docs/internals/formats/vhca.md
 constexpr std::uint32_t kSmMagic = 0x74777031;
-constexpr std::uint32_t kSmVersion = 3;
+constexpr std::uint32_t kSmVersion = 4;
 constexpr std::uint32_t kVhcaMagic = 0x61637677;
 constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 constexpr std::uint32_t kSlots = 256;
-constexpr std::uint32_t kSegs = 64;
+constexpr std::uint32_t kFrontSlots = 32;
+constexpr std::uint32_t kReturns = 2048;
+constexpr std::uint32_t kReserve = 8;
+constexpr std::uint32_t kPoolBlocks = 1024;
+constexpr std::size_t kPoolBytes = std::size_t{kPoolBlocks} * 512;
 constexpr std::uint32_t kSegBytes = 8320;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSlotBytes = 128;
@@ -48,8 +52,8 @@ struct Offer {
     std::uint32_t version = kSmVersion;
     std::uint32_t type = 2;
     std::uint32_t slot_count = kSlots;
-    std::uint32_t seg_count = kSegs;
     std::uint32_t seg_bytes = kSegBytes;
+    std::uint32_t pool_blocks = kPoolBlocks;
     std::uint32_t page_bytes = kPage;
     std::uint32_t reserved = 0;
     std::uint64_t start = 0;
@@ -61,9 +65,10 @@ constexpr std::size_t round_up(std::size_t value, std::size_t to) {
     return (value + to - 1) / to * to;
 }
 constexpr std::size_t kSlotsAt =
-    round_up(round_up(512 + kSegs * sizeof(std::uint32_t), 128) + std::size_t{256} * 64, kPage);
+    round_up(round_up(640 + kReturns * sizeof(std::uint32_t), 128) + std::size_t{256} * 64, kPage);
+constexpr std::size_t kBackAt = round_up(kSlotsAt + kFrontSlots * kSlotBytes, kPage);
 constexpr std::size_t kRingBytes = round_up(
-    round_up(kSlotsAt + kSlots * kSlotBytes, kPage) + std::size_t{kSegs} * kSegBytes, kPage);
+    round_up(kBackAt + kSlots * kSlotBytes, kPage) + std::size_t{kReserve} * kSegBytes, kPage);
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -124,13 +129,13 @@ class Ring {
 
     /// A slot of any kind, id and length, around a body of any bytes.
     void publish(Random& random, std::uint32_t position) {
-        std::byte* slot = memory_ + kSlotsAt + (position % kSlots) * kSlotBytes;
+        std::byte* slot = memory_ + kSlotsAt + (position % kFrontSlots) * kSlotBytes;
         for (std::size_t at = 8; at < kSlotBytes; at += 8) {
             const std::uint64_t word = edge(random);
             std::memcpy(slot + at, &word, sizeof word);
         }
         const std::uint64_t length = random.one_in(10) ? random.next() & 0xffff : random.below(121);
-        const std::uint64_t control = random.below(32) << 56 | random.below(18) << 48 |
+        const std::uint64_t control = random.below(32) << 56 | random.below(19) << 48 |
                                       length << 32 | (std::uint64_t{position} + 1);
         auto* word = reinterpret_cast<std::uint64_t*>(slot);
         __atomic_store_n(word, control, __ATOMIC_RELEASE);  // the slot format's publish
@@ -270,7 +275,8 @@ std::uint32_t Attacker::hellos() {
     const Fd arena = memory(kArenaBytes);
     const Fd ring = memory(kRingBytes);
     const std::array hello_passes = {bell.get(), arena.get()};
-    const std::array offer_passes = {ring.get()};
+    const Fd pool = memory(kPoolBytes);
+    const std::array offer_passes = {ring.get(), pool.get()};
     std::uint32_t sent = 0;
     for (int i = 0; i < 200; ++i) {
         const Fd socket = connect_to(target->name);
@@ -287,7 +293,7 @@ std::uint32_t Attacker::hellos() {
         Offer offer;
         offer.bytes = random_.one_in(2) ? edge(random_) : kRingBytes;
         offer.start = edge(random_);
-        for (std::uint32_t* field : {&offer.slot_count, &offer.seg_count, &offer.seg_bytes,
+        for (std::uint32_t* field : {&offer.slot_count, &offer.pool_blocks, &offer.seg_bytes,
                                      &offer.page_bytes, &offer.type, &offer.version}) {
             if (random_.one_in(6))
                 *field = static_cast<std::uint32_t>(edge(random_));
@@ -308,7 +314,8 @@ std::uint32_t Attacker::rings(bool only_last_words) {
     for (int i = 0; i < 60; ++i) {
         const Fd socket = connect_to(target->name);
         Ring ring;
-        const std::array offer_passes = {ring.fd()};
+        const Fd pool = memory(kPoolBytes);
+        const std::array offer_passes = {ring.fd(), pool.get()};
         Hello hello;
         hello.cookie = target->cookie;
         hello.name = random_.next();

@@ -22,13 +22,6 @@ bool decode(const Header& header, WireBytes behind, EagerBody* body) {
     return !has_more || body->length > behind.size();
 }
 
-bool decode(WireBytes bytes, PartMessage* message) {
-    if (!take(&bytes, &message->part))
-        return false;
-    message->data = bytes;
-    return !bytes.empty();
-}
-
 bool decode(WireBytes bytes, Placeholder* message) {
     return take_all(bytes, message);
 }

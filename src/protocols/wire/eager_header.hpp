@@ -112,11 +112,13 @@ struct Part {
 };
 static_assert(sizeof(Part) == 8);
 
-struct PartMessage {
-    Part part;
-    WireBytes data;  // not empty; where the transport has it
-};
-[[nodiscard]] bool decode(WireBytes bytes, PartMessage* message);
+/// The data is what is behind it. False: there is none.
+[[nodiscard]] inline bool decode(WireBytes bytes, Part* part) {
+    if (bytes.size() <= sizeof *part)
+        return false;
+    std::memcpy(part, bytes.data(), sizeof *part);
+    return true;
+}
 
 // ---- On a lane whose device matches tags
 

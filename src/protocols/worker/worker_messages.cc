@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/worker_messages.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <cstring>
 #include <utility>
 
@@ -15,9 +17,20 @@ namespace tagwire::proto {
 
 namespace {
 
+/// A message as a transport gives it. Fields are decoded from `head`, which has the first bytes of
+/// it (all, or TAGWIRE_UCT_AM_HEAD_BYTES): at `data`, or where they have come earlier.
+struct Came {
+    const std::byte* head;
+    const std::byte* data;
+    std::size_t length;
+};
+static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT_AM_HEAD_BYTES);
+
 /// `data` and `length`: what is behind the header.
 ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep, Header header,
-                                   const std::byte* data, std::size_t length) {
+                                   const Came& came) {
+    const std::byte* data = came.data + sizeof header;
+    const std::size_t length = came.length - sizeof header;
     if ((header.flags & kAnnounced) != 0) {
         worker.receiver().announce(ep, AmId::kEager, header, {data, length});
         return UCS_OK;
@@ -28,7 +41,7 @@ ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep, Header head
         const std::size_t before = (header.flags & kImm) != 0 ? sizeof imm : 0;
         if (length < before)
             return worker.garbage("eager message", length);
-        std::memcpy(&imm, data, before);
+        std::memcpy(&imm, came.head + sizeof header, before);
         request = match(worker, worker.space((header.flags & kTagged) != 0), header.tag, ep.source);
         const std::size_t bytes = length - before;
         if (request != nullptr && is_short(*request, bytes)) {
@@ -43,39 +56,40 @@ ucs_status_t on_eager_among_others(WorkerCore& worker, Endpoint& ep, Header head
     return UCS_OK;
 }
 
-ucs_status_t on_long_eager(WorkerCore& worker, const std::byte* data, std::size_t length) {
+ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
     Header header;
-    if (!decode({data, length}, &header))
-        return worker.garbage("eager message", length);
+    if (!decode({came.head, came.length}, &header))
+        return worker.garbage("eager message", came.length);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr)
-        return worker.of_nobody(header.sender, "message", length);
-    return on_eager_among_others(worker, *ep, header, data + sizeof header, length - sizeof header);
+        return worker.of_nobody(header.sender, "message", came.length);
+    return on_eager_among_others(worker, *ep, header, came);
 }
 
-ucs_status_t on_eager(WorkerCore& worker, const std::byte* data, std::size_t length) {
+[[gnu::always_inline]] inline ucs_status_t on_eager(WorkerCore& worker, const Came& came) {
     Header header;
-    if (length - sizeof header > kShortCopyMax) [[unlikely]]  // or shorter than a header
-        return on_long_eager(worker, data, length);
-    std::memcpy(&header, data, sizeof header);
+    const std::size_t length = came.length - sizeof header;
+    if (length > kShortCopyMax) [[unlikely]]  // or shorter than a header
+        return on_long_eager(worker, came);
+    std::memcpy(&header, came.head, sizeof header);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr) [[unlikely]]
-        return worker.of_nobody(header.sender, "message", length);
+        return worker.of_nobody(header.sender, "message", came.length);
     // The earliest receive of all, as for most messages; nothing here calls before the callback.
     if (header.flags == kTagged) [[likely]] {
         PostedReceives& posted = worker.space(true).posted;
         auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
-        if (request != nullptr && is_short(*request, length - sizeof header)) [[likely]] {
+        if (request != nullptr && is_short(*request, length)) [[likely]] {
             posted.take_first();
-            end_short<false>(worker, *request, *ep, header, data + sizeof header,
-                             length - sizeof header, 0);
+            end_short<false>(worker, *request, *ep, header, came.data + sizeof header, length, 0);
             return UCS_OK;
         }
     }
-    return on_eager_among_others(worker, *ep, header, data + sizeof header, length - sizeof header);
+    return on_eager_among_others(worker, *ep, header, came);
 }
 
-ucs_status_t on_rts(WorkerCore& worker, const std::byte* data, std::size_t length) {
+ucs_status_t on_rts(WorkerCore& worker, const Came& came) {
+    const auto& [head, data, length] = came;
     Header header;
     if (!decode({data, length}, &header))
         return worker.garbage("rendezvous", length);
@@ -90,19 +104,20 @@ ucs_status_t on_rts(WorkerCore& worker, const std::byte* data, std::size_t lengt
     return UCS_OK;
 }
 
-ucs_status_t on_part(WorkerCore& worker, const std::byte* data, std::size_t length) {
-    PartMessage part;
-    if (!decode({data, length}, &part))
-        return worker.garbage("part of a message", length);
-    Endpoint* ep = worker.endpoints().find(part.part.sender);
+ucs_status_t on_part(WorkerCore& worker, const Came& came) {
+    Part part;
+    if (!decode({came.head, came.length}, &part))
+        return worker.garbage("part of a message", came.length);
+    Endpoint* ep = worker.endpoints().find(part.sender);
     if (ep == nullptr)
-        return worker.of_nobody(part.part.sender, "part of a message", length);
-    return worker.receiver().take_part(*ep, part.data)
+        return worker.of_nobody(part.sender, "part of a message", came.length);
+    return worker.receiver().take_part(*ep, {came.data + sizeof part, came.length - sizeof part})
                ? UCS_OK
-               : worker.garbage("part of a message", length);
+               : worker.garbage("part of a message", came.length);
 }
 
-ucs_status_t on_data(WorkerCore& worker, const std::byte* data, std::size_t length) {
+ucs_status_t on_data(WorkerCore& worker, const Came& came) {
+    const auto& [head, data, length] = came;
     DataMessage message;
     if (!decode({data, length}, &message))
         return worker.garbage("data of a rendezvous", length);
@@ -114,7 +129,8 @@ ucs_status_t on_data(WorkerCore& worker, const std::byte* data, std::size_t leng
                : worker.garbage("data of a rendezvous", length);
 }
 
-ucs_status_t on_rtr(WorkerCore& worker, const std::byte* data, std::size_t length) {
+ucs_status_t on_rtr(WorkerCore& worker, const Came& came) {
+    const auto& [head, data, length] = came;
     RtrMessage message;
     if (!decode({data, length}, &message))
         return worker.garbage("offer to write", length);
@@ -128,7 +144,8 @@ ucs_status_t on_rtr(WorkerCore& worker, const std::byte* data, std::size_t lengt
     return UCS_OK;
 }
 
-ucs_status_t on_control(WorkerCore& worker, const std::byte* data, std::size_t length) {
+ucs_status_t on_control(WorkerCore& worker, const Came& came) {
+    const auto& [head, data, length] = came;
     Control message;
     if (!decode({data, length}, &message))
         return worker.garbage("control message", length);
@@ -139,7 +156,8 @@ ucs_status_t on_control(WorkerCore& worker, const std::byte* data, std::size_t l
     return UCS_OK;
 }
 
-ucs_status_t on_wireup(WorkerCore& worker, const std::byte* data, std::size_t length) {
+ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
+    const auto& [head, data, length] = came;
     Wireup wireup;
     WireBytes behind;
     if (!decode({data, length}, &wireup, &behind))
@@ -188,21 +206,31 @@ ucs_status_t on_wireup(WorkerCore& worker, const std::byte* data, std::size_t le
     return UCS_OK;
 }
 
-using Handler = ucs_status_t (*)(WorkerCore&, const std::byte*, std::size_t);
+using Handler = ucs_status_t (*)(WorkerCore&, const Came&);
 
 template <Handler kHandler>
 ucs_status_t handle(void* arg, void* data, size_t length, unsigned) {
-    return kHandler(*static_cast<WorkerCore*>(arg), static_cast<const std::byte*>(data), length);
+    const auto* bytes = static_cast<const std::byte*>(data);
+    return kHandler(*static_cast<WorkerCore*>(arg), {bytes, bytes, length});
+}
+
+template <Handler kHandler>
+ucs_status_t handle_with_head(void* arg, const void* head, void* data, size_t length, unsigned) {
+    return kHandler(*static_cast<WorkerCore*>(arg), {static_cast<const std::byte*>(head),
+                                                     static_cast<const std::byte*>(data), length});
 }
 
 }  // namespace
 
 void set_message_handlers(const Rail& rail, WorkerCore& worker) {
-    const auto set = [&](AmId id, uct_am_callback_t handler) {
-        uct_iface_set_am_handler(rail.iface(), static_cast<std::uint8_t>(id), handler, &worker, 0);
+    const auto set = [&](AmId id, uct_am_callback_t handler,
+                         tagwire_uct_am_head_callback_t head_handler = nullptr) {
+        const auto number = static_cast<std::uint8_t>(id);
+        uct_iface_set_am_handler(rail.iface(), number, handler, &worker, 0);
+        tagwire_uct_iface_set_am_head_handler(rail.iface(), number, head_handler, &worker);
     };
-    set(AmId::kEager, handle<on_eager>);
-    set(AmId::kPart, handle<on_part>);
+    set(AmId::kEager, handle<on_eager>, handle_with_head<on_eager>);
+    set(AmId::kPart, handle<on_part>, handle_with_head<on_part>);
     set(AmId::kRts, handle<on_rts>);
     set(AmId::kRtr, handle<on_rtr>);
     set(AmId::kData, handle<on_data>);

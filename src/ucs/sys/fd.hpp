@@ -46,4 +46,9 @@ class UniqueFd {
     int fd_ = -1;
 };
 
+/// Another descriptor of the same file; none when there is no more.
+inline UniqueFd duplicate(int fd) {
+    return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
+
 }  // namespace tagwire::ucs

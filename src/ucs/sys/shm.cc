@@ -19,6 +19,26 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+ucs_status_t make_memfd(const char* name, std::size_t bytes, UniqueFd* fd_p) {
+    UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd)
+        return fd_error("memfd_create", errno);
+    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+        TW_LOG_ERROR("memfd %s: cannot be sized to %zu bytes: %s", name, bytes,
+                     std::strerror(errno));
+        return UCS_ERR_NO_MEMORY;
+    }
+    *fd_p = std::move(fd);
+    return UCS_OK;
+}
+
+ucs_status_t seal(const char* name, int fd, int seals) {
+    if (::fcntl(fd, F_ADD_SEALS, seals) == 0)
+        return UCS_OK;
+    TW_LOG_ERROR("memfd %s: F_ADD_SEALS failed: %s", name, std::strerror(errno));
+    return UCS_ERR_IO_ERROR;
+}
+
 ucs_status_t map_failed(const char* what, std::size_t bytes) {
     TW_LOG_ERROR("mmap of %zu bytes (%s) failed: %s", bytes, what, std::strerror(errno));
     return UCS_ERR_NO_MEMORY;
@@ -44,30 +64,44 @@ std::size_t page_bytes() {
 }
 
 ucs_status_t memfd_create_sealed(const char* name, std::size_t bytes, UniqueFd* fd_p) {
-    UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd)
-        return fd_error("memfd_create", errno);
-    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-        TW_LOG_ERROR("memfd %s: cannot be sized to %zu bytes: %s", name, bytes,
-                     std::strerror(errno));
-        return UCS_ERR_NO_MEMORY;
-    }
-    if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
-        TW_LOG_ERROR("memfd %s: F_ADD_SEALS failed: %s", name, std::strerror(errno));
-        return UCS_ERR_IO_ERROR;
-    }
+    UniqueFd fd;
+    ucs_status_t status = make_memfd(name, bytes, &fd);
+    if (status == UCS_OK)
+        status = seal(name, fd.get(), kSeals);
+    if (status == UCS_OK)
+        *fd_p = std::move(fd);
+    return status;
+}
+
+ucs_status_t memfd_create_for_readers(const char* name, std::size_t bytes, Mapping* mapping_p,
+                                      UniqueFd* fd_p) {
+    UniqueFd fd;
+    Mapping mapping;
+    ucs_status_t status = make_memfd(name, bytes, &fd);
+    if (status == UCS_OK)
+        status = map_shared(fd.get(), bytes, &mapping);
+    if (status != UCS_OK)
+        return status;
+    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0)
+        TW_LOG_DEBUG("memfd %s: F_SEAL_FUTURE_WRITE failed: %s", name, std::strerror(errno));
+    if ((status = seal(name, fd.get(), kSeals)) != UCS_OK)
+        return status;
+    *mapping_p = std::move(mapping);
     *fd_p = std::move(fd);
     return UCS_OK;
 }
 
-ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
+namespace {
+
+/// `optional`: seals that it may have or not.
+ucs_status_t check_sealed(int fd, std::size_t bytes, int optional) {
     const int seals = ::fcntl(fd, F_GET_SEALS);
     if (seals < 0) {
         TW_LOG_ERROR("descriptor from a peer is not a memfd: %s", std::strerror(errno));
         return UCS_ERR_INVALID_PARAM;
     }
     // Any other seal (WRITE, FUTURE_WRITE) would make our stores or our mapping fail.
-    if (seals != kSeals) {
+    if ((seals & ~optional) != kSeals) {
         TW_LOG_ERROR("memfd from a peer has seals 0x%x, expected exactly 0x%x",
                      static_cast<unsigned>(seals), static_cast<unsigned>(kSeals));
         return UCS_ERR_INVALID_PARAM;
@@ -87,6 +121,16 @@ ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
     return UCS_OK;
 }
 
+}  // namespace
+
+ucs_status_t memfd_check_sealed(int fd, std::size_t bytes) {
+    return check_sealed(fd, bytes, 0);
+}
+
+ucs_status_t memfd_check_for_readers(int fd, std::size_t bytes) {
+    return check_sealed(fd, bytes, F_SEAL_FUTURE_WRITE);
+}
+
 bool has_address_space(std::size_t bytes) {
     void* base =
         ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -102,6 +146,12 @@ ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p) {
         return map_failed("shared segment", bytes);
     *mapping_p = Mapping(base, bytes, base, bytes);
     return UCS_OK;
+}
+
+void touch_pages(void* address, std::size_t bytes) {
+    constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+    if (::madvise(address, bytes, kPopulateWrite) != 0)
+        TW_LOG_DEBUG("madvise(MADV_POPULATE_WRITE) failed: %s", std::strerror(errno));
 }
 
 void leave_out_of_cores(const Mapping& mapping) {
@@ -131,7 +181,7 @@ ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_byte
     const std::size_t private_bytes = fd < 0 ? want : front_bytes;
     if (::mprotect(front, private_bytes, PROT_READ | PROT_WRITE) != 0)
         return map_failed("front", private_bytes);
-    if (fd >= 0 && ::mmap(front + front_bytes, bytes, PROT_READ | PROT_WRITE,
+    if (fd >= 0 && ::mmap(front + front_bytes, bytes, PROT_READ,
                           MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED) {
         return map_failed("shared segment", bytes);
     }

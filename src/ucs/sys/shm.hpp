@@ -59,11 +59,18 @@ inline std::size_t round_up(std::size_t value, std::size_t unit) {
 /// UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR.
 ucs_status_t memfd_create_sealed(const char* name, std::size_t bytes, UniqueFd* fd_p);
 
+/// As memfd_create_sealed(), for others to read: it is mapped here, shared and writable, and sealed
+/// against any further writable mapping (F_SEAL_FUTURE_WRITE, Linux 5.1) where the kernel can.
+ucs_status_t memfd_create_for_readers(const char* name, std::size_t bytes, Mapping* mapping_p,
+                                      UniqueFd* fd_p);
+
 /// Is `fd`, which came from a peer, a memfd of exactly `bytes` bytes with SHRINK, GROW and SEAL
 /// set, in pages of the usual size? Without these a peer could truncate it, and pages of hugetlbfs
 /// may run out, and kill us with SIGBUS. UCS_ERR_INVALID_PARAM when not (reason logged). Nothing
 /// that is asked of another kind of file can wait for its server.
 ucs_status_t memfd_check_sealed(int fd, std::size_t bytes);
+/// As memfd_check_sealed(), of what memfd_create_for_readers() makes.
+ucs_status_t memfd_check_for_readers(int fd, std::size_t bytes);
 
 /// Whether the process may map so much at present: RLIMIT_AS (`ulimit -v`), or a tool that takes
 /// most of the address space, may leave less.
@@ -76,9 +83,14 @@ ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p);
 /// address space that is held in reserve would fill it with memory.
 void leave_out_of_cores(const Mapping& mapping);
 
-/// As map_shared(), but behind `front_bytes` (whole pages) of private zeroed memory, the front
-/// aligned to `alignment` (a power of two >= front_bytes + bytes): any address in the mapping leads
-/// to the front by masking. `fd` -1: the memory behind the front is private, too.
+/// Allocates the pages of a part of a shared mapping by one system call (MADV_POPULATE_WRITE, Linux
+/// 5.14). Where that is not to be had they are allocated when touched.
+void touch_pages(void* address, std::size_t bytes);
+
+/// As map_shared(), but read-only and behind `front_bytes` (whole pages) of private zeroed memory,
+/// the front aligned to `alignment` (a power of two >= front_bytes + bytes): any address in the
+/// mapping leads to the front by masking. `fd` -1: the memory behind the front is private, too, and
+/// writable.
 ucs_status_t map_behind_header(int fd, std::size_t bytes, std::size_t front_bytes,
                                std::size_t alignment, Mapping* mapping_p);
 

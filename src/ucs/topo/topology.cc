@@ -3,6 +3,7 @@
 
 #include <hwloc.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -184,6 +185,21 @@ std::vector<int> Topology::allowed_cpus() const {
 
 std::vector<int> Topology::nodes() const {
     return indexes(hwloc_topology_get_topology_nodeset(handle_));
+}
+
+std::size_t Topology::second_level_cache_bytes() const {
+    std::size_t smallest = 0;
+    for (hwloc_obj_t cache = nullptr;
+         (cache = hwloc_get_next_obj_by_type(handle_, HWLOC_OBJ_L2CACHE, cache)) != nullptr;) {
+        const std::size_t bytes = cache->attr->cache.size;
+        if (bytes != 0 && (smallest == 0 || bytes < smallest))
+            smallest = bytes;
+    }
+    if (smallest != 0)
+        return smallest;
+    const long bytes =
+        hwloc_topology_is_thissystem(handle_) != 0 ? ::sysconf(_SC_LEVEL2_CACHE_SIZE) : 0;
+    return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
 }
 
 int Topology::node_of_cpu(int cpu) const {

@@ -42,6 +42,10 @@ class Topology {
     std::vector<int> allowed_cpus() const;
     std::vector<int> nodes() const;
 
+    /// Size of the second-level cache of a processor, the smallest where they differ: by hwloc,
+    /// else by the C library (of this machine), else 1 MiB.
+    std::size_t second_level_cache_bytes() const;
+
     int node_of_cpu(int cpu) const;
     std::vector<int> cpus_of_node(int node) const;
     Nearness nearness(int cpu_a, int cpu_b) const;

@@ -66,6 +66,26 @@ TAGWIRE_API ucs_status_t tagwire_uct_iface_query_counters(uct_iface_h iface,
                                                           tagwire_uct_counter_t* counters,
                                                           unsigned* count_p);
 
+/// Gets an active message of which the first bytes have come before the rest: `head` has the first
+/// min(length, TAGWIRE_UCT_AM_HEAD_BYTES) of them, `data` all `length` bytes as uct_am_callback_t
+/// gets them. The first touch of `data` may wait for the memory of the sender, that of `head` does
+/// not. Both are valid during the call; with UCT_CB_PARAM_FLAG_DESC `data` may be kept
+/// (UCS_INPROGRESS).
+typedef ucs_status_t (*tagwire_uct_am_head_callback_t)(void* arg, const void* head, void* data,
+                                                       size_t length, unsigned flags);
+
+/// Bytes of a message that `head` has at most. None of the transports has fewer.
+#define TAGWIRE_UCT_AM_HEAD_BYTES 48
+
+/// Sets a second handler for active messages with `id`, which gets those whose head has come before
+/// the rest; all others go to the handler of uct_iface_set_am_handler(), as all do where a
+/// transport makes no such difference. So both must do the same. NULL removes it. Sender and wire
+/// format know nothing of it. Owner thread of the worker. UCS_ERR_INVALID_PARAM: `id` is not below
+/// UCT_AM_ID_MAX.
+TAGWIRE_API ucs_status_t tagwire_uct_iface_set_am_head_handler(uct_iface_h iface, uint8_t id,
+                                                               tagwire_uct_am_head_callback_t cb,
+                                                               void* arg);
+
 /// Receives one fact: `key` in lower case with underscores ("zcopy_path"), `value` as text (numbers
 /// in decimal, units in the key). Both are valid during the call.
 typedef void (*tagwire_uct_describe_cb_t)(void* arg, const char* key, const char* value);

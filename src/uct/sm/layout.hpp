@@ -10,12 +10,17 @@
 //
 //   ring segment (memfd made by the sender)                                 written by
 //   0      RingHeader          identity, for a debugger                     sender, once
-//   128    Consumer            tail, sleep                                  receiver (sleep: both)
-//   256    Producer            closed                                       sender
-//   384    Returns             count, then indices of released buffers      receiver
+//   128    Consumer front      tail, sleep                                  receiver (sleep: both)
+//   256    Consumer back       the same of the other ring                   receiver (sleep: both)
+//   384    Producer            closed                                       sender
+//   512    Returns             count, then names of released buffers        receiver
 //   ..     RndvWord[]          one per outstanding rendezvous of the sender both
-//   page   Slot[slot_count]    128 bytes each                               sender
-//   page   segment buffers     seg_count x seg_bytes                        sender
+//   page   Slot[front_count]   128 bytes each                               sender
+//   page   Slot[slot_count]    if there is a back ring                      sender
+//   page   reserve buffers     kReserveCount x seg_bytes                    sender
+//
+//   pool segment (memfd made by an interface, for all peers that it sends to)
+//   0      blocks              kBlockBytes each; a buffer is a run of them  sender
 #pragma once
 
 #include <atomic>
@@ -24,7 +29,7 @@
 
 namespace tagwire::sm {
 
-constexpr std::uint32_t kFormatVersion = 3;
+constexpr std::uint32_t kFormatVersion = 4;
 constexpr std::uint64_t kRingMagic = 0x74772d72696e6731ULL;  // "tw-ring1"
 constexpr std::uint64_t kBellMagic = 0x74772d62656c6c31ULL;  // "tw-bell1"
 
@@ -32,11 +37,21 @@ constexpr std::size_t kCacheLine = 64;
 // Two lines: processors fetch lines in pairs.
 constexpr std::size_t kNoFalseSharing = 128;
 
+// A receiver that keeps up is served through the front ring, whose slots fit a page and the first
+// cache of both sides; the back ring is for a sender that runs ahead.
+constexpr std::uint32_t kFrontCount = 32;
 constexpr std::uint32_t kSlotCountMin = 16;
 constexpr std::uint32_t kSlotCountMax = 65536;
-constexpr std::uint32_t kSegCountMin = 8;
-constexpr std::uint32_t kSegCountMax = 1024;
 constexpr std::uint32_t kSegBytesMax = 32768 + 64;
+// A buffer of the pool is a run of blocks, named by the first one.
+constexpr std::uint32_t kBlockBytes = 512;
+constexpr std::uint32_t kPoolBytesMax = 32U << 20;
+// Buffers of one connection, for the time when others have used up the pool: as many as the longest
+// message needs.
+constexpr std::uint32_t kReserveCount = 8;
+constexpr std::uint32_t kReserveBit = 1U << 31;  // in the name of a buffer
+// Buffers that one receiver may have at a time; the return ring has so many entries.
+constexpr std::uint32_t kReturnCount = 2048;
 constexpr std::uint32_t kRndvCount = 256;
 constexpr std::uint32_t kFragmentCountMax = 8;
 
@@ -44,7 +59,7 @@ constexpr std::uint32_t kFragmentCountMax = 8;
 enum class Kind : std::uint8_t {
     kNone = 0,
     kAm,           // id: AM id, length: bytes of the body
-    kAmSeg,        // id: AM id, length: bytes in the buffer
+    kAmSeg,        // id: AM id, length: bytes in the buffer; the first ones are here, too
     kTagShort,     // tag + data, immediate 0
     kTagImm,       // tag + immediate + data
     kTagSeg,       // one fragment in a buffer; id: FragmentFlags
@@ -58,8 +73,9 @@ enum class Kind : std::uint8_t {
     kPushAck,
     kAtomic,  // executed by the target
     kAtomicReply,
-    kGetHelp,  // the reader of registered memory asks its owner to copy chunks, too
-    kLast = kGetHelp
+    kGetHelp,    // the reader of registered memory asks its owner to copy chunks, too
+    kOtherRing,  // the last message in this ring: the next is in the other one
+    kLast = kOtherRing
 };
 
 // The control word of a slot. It is stored last and loaded first, so one load says whether the slot
@@ -109,7 +125,7 @@ struct alignas(kNoFalseSharing) Producer {
 };
 
 struct alignas(kNoFalseSharing) Returns {
-    // Buffers given back so far; entry i is at index i % seg_count.
+    // Buffers given back so far; entry i is at index i % kReturnCount.
     std::atomic<std::uint64_t> count;
 };
 
@@ -130,51 +146,72 @@ struct alignas(kNoFalseSharing) RingHeader {
     std::uint64_t magic;
     std::uint32_t version;
     std::uint32_t slot_count;
-    std::uint32_t seg_count;
     std::uint32_t seg_bytes;
+    std::uint32_t pool_blocks;
 };
 
 struct RingHead {
     RingHeader header;
-    Consumer<> consumer;
+    Consumer<> front;
+    Consumer<> back;
     Producer producer;
     Returns returns;
 };
 
 static_assert(sizeof(Slot<>) == kSlotBytes && offsetof(Slot<>, body) == 8);
-static_assert(offsetof(RingHead, consumer) == 128 && offsetof(RingHead, producer) == 256);
-static_assert(offsetof(RingHead, returns) == 384 && sizeof(RingHead) == 512);
+static_assert(offsetof(RingHead, front) == 128 && offsetof(RingHead, back) == 256);
+static_assert(offsetof(RingHead, producer) == 384 && offsetof(RingHead, returns) == 512);
+static_assert(sizeof(RingHead) == 640);
 static_assert(sizeof(RndvWord) == 64);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// Where the parts of a ring segment are. Pure computation from checked numbers.
 struct RingGeometry {
-    std::uint32_t slot_count = 0;  // a power of two
-    std::uint32_t seg_count = 0;   // a power of two
-    std::uint32_t seg_bytes = 0;   // a multiple of the cache line
+    std::uint32_t slot_count = 0;   // a power of two; up to kFrontCount there is no back ring
+    std::uint32_t seg_bytes = 0;    // the largest buffer; a multiple of the cache line
+    std::uint32_t pool_blocks = 0;  // in the pool of the sender's interface
     std::uint32_t page_bytes = 4096;
 
     [[nodiscard]] bool is_valid() const {
         const auto power = [](std::uint32_t v) { return v != 0 && (v & (v - 1)) == 0; };
         return power(slot_count) && slot_count >= kSlotCountMin && slot_count <= kSlotCountMax &&
-               power(seg_count) && seg_count >= kSegCountMin && seg_count <= kSegCountMax &&
                seg_bytes >= kCacheLine && seg_bytes <= kSegBytesMax &&
-               seg_bytes % kCacheLine == 0 && power(page_bytes) && page_bytes >= 4096 &&
-               page_bytes <= 65536;
+               seg_bytes % kCacheLine == 0 && pool_blocks <= kPoolBytesMax / kBlockBytes &&
+               power(page_bytes) && page_bytes >= 4096 && page_bytes <= 65536;
     }
     [[nodiscard]] std::size_t returns_offset() const { return sizeof(RingHead); }
     [[nodiscard]] std::size_t rndv_offset() const {
-        return align(returns_offset() + seg_count * sizeof(std::uint32_t), kNoFalseSharing);
+        return align(returns_offset() + kReturnCount * sizeof(std::uint32_t), kNoFalseSharing);
     }
-    [[nodiscard]] std::size_t slots_offset() const {
+    [[nodiscard]] std::uint32_t front_count() const {
+        return slot_count < kFrontCount ? slot_count : kFrontCount;
+    }
+    [[nodiscard]] std::uint32_t back_count() const {
+        return slot_count > kFrontCount ? slot_count : 0;
+    }
+    [[nodiscard]] std::size_t front_offset() const {
         return align(rndv_offset() + kRndvCount * sizeof(RndvWord), page_bytes);
     }
-    [[nodiscard]] std::size_t segs_offset() const {
-        return align(slots_offset() + slot_count * kSlotBytes, page_bytes);
+    [[nodiscard]] std::size_t back_offset() const {
+        return align(front_offset() + front_count() * kSlotBytes, page_bytes);
+    }
+    [[nodiscard]] std::size_t reserve_offset() const {
+        return align(back_offset() + back_count() * kSlotBytes, page_bytes);
     }
     [[nodiscard]] std::size_t bytes() const {
-        return align(segs_offset() + std::size_t{seg_count} * seg_bytes, page_bytes);
+        return align(reserve_offset() + std::size_t{kReserveCount} * seg_bytes, page_bytes);
+    }
+    [[nodiscard]] std::size_t pool_bytes() const {
+        return align(std::size_t{pool_blocks} * kBlockBytes, page_bytes);
+    }
+    /// There is a buffer of this name with room for `length` bytes.
+    [[nodiscard]] bool has_buffer(std::uint32_t seg, std::size_t length) const {
+        if (length > seg_bytes)
+            return false;
+        if ((seg & kReserveBit) != 0)
+            return (seg & ~kReserveBit) < kReserveCount;
+        return seg < pool_blocks && length <= std::size_t{pool_blocks - seg} * kBlockBytes;
     }
 
   private:

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "ucs/debug/check.hpp"
 #include "ucs/log/log.hpp"
@@ -10,28 +11,35 @@
 
 namespace tagwire::sm {
 
-ucs_status_t RxSegment::attach(int fd, const RingGeometry& geometry, std::size_t bytes,
+ucs_status_t RxSegment::attach(int ring_fd, int pool_fd, const RingGeometry& geometry,
                                RxSegment** segment_p) {
-    ucs_status_t status = ucs::memfd_check_sealed(fd, bytes);
+    const std::size_t bytes = geometry.bytes();
+    const std::size_t pool_bytes = geometry.pool_bytes();
+    ucs_status_t status = ucs::memfd_check_sealed(ring_fd, bytes);
+    if (status == UCS_OK)
+        status = ucs::memfd_check_for_readers(pool_fd, pool_bytes);
     if (status != UCS_OK)
         return status;
     auto segment = std::make_unique<RxSegment>();
-    const std::size_t page = ucs::page_bytes();
-    status = ucs::map_behind_header(fd, bytes, page, uct::kDescRegionBytes, &segment->mapping);
+    status = ucs::map_shared(ring_fd, bytes, &segment->mapping);
+    if (status == UCS_OK) {
+        status = ucs::map_behind_header(pool_fd, pool_bytes, ucs::page_bytes(),
+                                        uct::kDescRegionBytes, &segment->pool);
+    }
     if (status != UCS_OK)
         return status;
     segment->geometry = geometry;
-    segment->returns = SegmentReturns(geometry, segment->mapping.base());
+    segment->returns = BufferReturns(geometry, segment->mapping.base());
     const auto release = [](uct::DescRegionHeader* header, void* desc) {
         RxSegment& owner = *static_cast<Region*>(header)->segment;
         const auto offset =
-            static_cast<std::size_t>(static_cast<std::byte*>(desc) - owner.buffer(0));
-        TW_CHECK(owner.held > 0 && offset % owner.geometry.seg_bytes == 0);
-        owner.release(static_cast<std::uint32_t>(offset / owner.geometry.seg_bytes));
+            static_cast<std::size_t>(static_cast<std::byte*>(desc) - owner.pool.base());
+        TW_CHECK(owner.held > 0 && offset % kBlockBytes == 0);
+        owner.returns.give_back(static_cast<std::uint32_t>(offset / kBlockBytes));
         if (--owner.held == 0 && owner.abandoned)
             delete &owner;
     };
-    ::new (segment->mapping.front()) Region{{uct::kDescRegionMagic, release}, segment.get()};
+    ::new (segment->pool.front()) Region{{uct::kDescRegionMagic, release}, segment.get()};
     *segment_p = segment.release();
     return UCS_OK;
 }
@@ -90,7 +98,18 @@ ucs_status_t Link::claim(std::uint64_t count) {
         if (status != UCS_OK)
             return status;
     }
-    switch (tx.refresh(count)) {
+    // Only a sender that has come to the end of what it knew to be free gets here, so a ping-pong
+    // leaves the back ring after a while, and stays in the front ring. A receiver that reads from
+    // the back ring has read all of the front ring.
+    const bool looks = !tx.has_room();
+    Claim claimed = tx.refresh(count);
+    if (has_back_ring && looks &&
+        (tx_is_back ? claimed == Claim::kOk && tx.is_kept_up_with(changed_at)
+                    : claimed == Claim::kFull)) {
+        change_tx();
+        claimed = tx.refresh(count);
+    }
+    switch (claimed) {
         case Claim::kOk:
             return UCS_OK;
         case Claim::kFull:
@@ -100,6 +119,64 @@ ucs_status_t Link::claim(std::uint64_t count) {
             return failure;
     }
     return UCS_ERR_NO_RESOURCE;
+}
+
+void Link::retire_buffers() {
+    LentBuffers* lent = std::exchange(segs, nullptr);
+    if (lent != nullptr) {
+        const int pidfd = process == nullptr ? -1 : process->pidfd.get();
+        iface.buffers.retire(*lent, std::move(tx_segment), pidfd);
+    }
+}
+
+void Link::begin_tx(std::uint64_t start, HostFences fences) {
+    auto* head = reinterpret_cast<RingHead*>(tx_segment.base());
+    const auto slots = [&](std::size_t offset) {
+        return reinterpret_cast<Slot<>*>(tx_segment.base() + offset);
+    };
+    // Nobody else looks at them before the first message.
+    head->front.tail.store(start, std::memory_order_relaxed);
+    head->back.tail.store(start, std::memory_order_relaxed);
+    has_back_ring = tx_geometry.back_count() != 0;
+    const std::uint32_t spare = has_back_ring ? 1 : 0;
+    tx = TxRing(slots(tx_geometry.front_offset()), &head->front, tx_geometry.front_count(), start,
+                fences, spare);
+    if (has_back_ring) {
+        other_tx = TxRing(slots(tx_geometry.back_offset()), &head->back, tx_geometry.back_count(),
+                          start, fences, spare);
+    }
+    tx_made = true;
+}
+
+void Link::begin_rx(std::uint64_t start, HostFences fences) {
+    const RingGeometry& geometry = rx_segment->geometry;
+    const auto slots = [&](std::size_t offset) {
+        return reinterpret_cast<Slot<>*>(rx_segment->mapping.base() + offset);
+    };
+    rx = RxRing(slots(geometry.front_offset()), &rx_segment->head().front, geometry.front_count(),
+                start, fences);
+    rx_has_back = geometry.back_count() != 0;
+    if (rx_has_back) {
+        other_rx = RxRing(slots(geometry.back_offset()), &rx_segment->head().back,
+                          geometry.back_count(), start, fences);
+    }
+}
+
+void Link::change_tx() {
+    tx.publish_last(Control::make(Kind::kOtherRing, 0, 0));
+    after_publish();
+    iface.count(SmCounter::kRingChanges);
+    std::swap(tx, other_tx);
+    tx_is_back = !tx_is_back;
+    changed_at = tx.head();
+}
+
+bool Link::change_rx() {
+    if (!rx_has_back)
+        return false;
+    rx.advance();
+    std::swap(rx, other_rx);
+    return true;
 }
 
 ucs_status_t Link::ring() {

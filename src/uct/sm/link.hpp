@@ -31,9 +31,9 @@
 #include "ucs/sys/unix_socket.hpp"
 #include "uct/desc_region.hpp"
 #include "uct/sm/arena.hpp"
+#include "uct/sm/buffer_pool.hpp"
 #include "uct/sm/fences.hpp"
 #include "uct/sm/ring.hpp"
-#include "uct/sm/segments.hpp"
 #include "uct/sm/transfer.hpp"
 #include "uct/sm/wire.hpp"
 
@@ -55,20 +55,28 @@ struct PeerProcess : ucs::FromReserve {
     unsigned link_count = 0;
 };
 
-/// The peer's ring segment as we have it mapped. Deletes itself when the link is gone and no
-/// descriptor is held.
+/// The peer's ring segment and the pool of its interface as we have them mapped. Deletes itself
+/// when the link is gone and no descriptor is held.
 struct RxSegment : ucs::FromReserve {
     struct Region : uct::DescRegionHeader {
         RxSegment* segment;
     };
 
-    static ucs_status_t attach(int fd, const RingGeometry& geometry, std::size_t bytes,
+    static ucs_status_t attach(int ring_fd, int pool_fd, const RingGeometry& geometry,
                                RxSegment** segment_p);
-    void release(std::uint32_t seg) { returns.give_back(seg); }
     void abandon();  // by the link
 
+    /// The geometry has this buffer. One of the pool is read-only.
     [[nodiscard]] std::byte* buffer(std::uint32_t seg) const {
-        return mapping.base() + geometry.segs_offset() + std::size_t{seg} * geometry.seg_bytes;
+        if ((seg & kReserveBit) != 0) [[unlikely]]
+            return mapping.base() + geometry.reserve_offset() +
+                   std::size_t{seg & ~kReserveBit} * geometry.seg_bytes;
+        return pool.base() + std::size_t{seg} * kBlockBytes;
+    }
+    /// Whether a callback may keep this buffer: not if it is of the sender's reserve, nor if many
+    /// are kept.
+    [[nodiscard]] bool may_keep(std::uint32_t seg) const {
+        return held < kHeldMax && (seg & kReserveBit) == 0;
     }
     [[nodiscard]] RndvWord& rndv(std::uint32_t index) const {
         return reinterpret_cast<RndvWord*>(mapping.base() + geometry.rndv_offset())[index];
@@ -79,9 +87,12 @@ struct RxSegment : ucs::FromReserve {
     }
     [[nodiscard]] RingHead& head() const { return *reinterpret_cast<RingHead*>(mapping.base()); }
 
+    static constexpr std::uint32_t kHeldMax = 32;
+
     ucs::Mapping mapping;
+    ucs::Mapping pool;
     RingGeometry geometry;
-    SegmentReturns returns;
+    BufferReturns returns;
     std::uint32_t held = 0;
     bool abandoned = false;
 };
@@ -109,6 +120,9 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     bool was_active = false;  // a message came since the last cooling
     bool in_work_list = false;
     bool tx_made = false;
+    bool tx_is_back = false;  // tx is the back ring
+    bool has_back_ring = false;
+    bool rx_has_back = false;
     bool is_buried = false;    // its failure was reported
     bool peer_fences = true;   // the peer's sends pay for the wake-up barrier
     bool violated = false;     // the peer broke the format: its ring is not looked at any more
@@ -122,10 +136,13 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
 
     // Sending.
     TxRing tx;
-    SegmentPool segs;
+    TxRing other_tx;               // all of it is read, or about to be
+    std::uint64_t changed_at = 0;  // position of tx at which it became the one in use
+    LentBuffers* segs = nullptr;   // once the ring is made
 
     // Receiving.
     RxRing rx;
+    RxRing other_rx;
     RxSegment* rx_segment = nullptr;
     void* message_context = nullptr;  // of the multi-fragment unexpected message that is coming in
     PostedEntry* message_entry = nullptr;  // or the receive that it goes to
@@ -171,6 +188,10 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     /// failure.
     ucs_status_t claim(std::uint64_t count);
 
+    /// The rings of our segment, which is mapped.
+    void begin_tx(std::uint64_t start, HostFences fences);
+    void begin_rx(std::uint64_t start, HostFences fences);
+
     /// The message in the first slot that was claimed; wakes the receiver when it sleeps.
     void publish(Control control) {
         tx.publish(control);
@@ -189,6 +210,10 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
             ring();
     }
     ucs_status_t ring();  // UCS_OK
+    /// Further messages go to the other ring.
+    void change_tx();
+    /// The peer's next messages are in the other ring. False: it has none.
+    bool change_rx();
 
     /// Sends a small message now or, when the ring is full, as soon as it is not.
     template <class Body>
@@ -197,6 +222,9 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
         send_control_bytes(Control::make(kind, 0, sizeof(Body)), &body, sizeof body);
     }
     void send_control_bytes(Control control, const void* body, std::size_t bytes);
+
+    /// Nothing is sent any more.
+    void retire_buffers();
 
     /// For a debugger.
     void close_ring() const {

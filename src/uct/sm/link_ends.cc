@@ -94,8 +94,8 @@ void LinkEnds::let_go(Link& link) {
     if (link.tx_made)
         link.close_ring();
     link.tx_made = false;
-    link.tx = TxRing();
-    link.segs = SegmentPool();
+    link.tx = link.other_tx = TxRing();
+    link.retire_buffers();
     link.tx_segment = ucs::Mapping();
     link.bell_page = ucs::Mapping();
     iface_.connections.processes().leave(link);

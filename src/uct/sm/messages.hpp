@@ -4,6 +4,8 @@
 // it.
 #pragma once
 
+#include <uct/api/tagwire_uct.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -14,8 +16,14 @@ namespace tagwire::sm {
 // kAm: the AM's header and payload, as the callback gets them.
 constexpr std::size_t kAmInlineMax = kBodyBytes;
 
+// The first bytes of the message are in the slot, too: they have come with the line that announces
+// it, the buffer has not.
+constexpr std::size_t kAmHeadMax = TAGWIRE_UCT_AM_HEAD_BYTES;
+
 struct AmSegBody {
     std::uint32_t seg;
+    std::uint32_t reserved;
+    std::byte head[kAmHeadMax];
 };
 
 struct TagShortBody {
@@ -141,6 +149,7 @@ constexpr bool fits_slot() {
 static_assert(fits_slot<TagShortBody>() && fits_slot<TagImmBody>() && fits_slot<TagSegBody>());
 static_assert(fits_slot<RndvBody>() && fits_slot<RndvRequestBody>() && fits_slot<RndvHelpBody>());
 static_assert(fits_slot<GetHelpBody>());
+static_assert(offsetof(Slot<>, body) + sizeof(AmSegBody) == kCacheLine, "one line announces it");
 static_assert(fits_slot<PullBody>() && fits_slot<PushBody>() && fits_slot<AtomicBody>());
 static_assert(sizeof(TagShortBody::data) == 112 && sizeof(TagImmBody::data) == 104 &&
               sizeof(RndvBody::header) == 64);

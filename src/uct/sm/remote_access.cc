@@ -32,7 +32,7 @@ void RemoteAccess::deliver_pull(Link& link, const PullBody& pull) {
 
 bool RemoteAccess::step_serve(Link& link) {
     Serve& serve = link.serves.front();
-    if (!link.controls.empty() || link.claim(1) != UCS_OK || !link.segs.has(1))
+    if (!link.controls.empty() || link.claim(1) != UCS_OK || !link.segs->has(1))
         return false;
     const std::uint64_t bytes = std::min<std::uint64_t>(serve.left, iface_.seg_bytes());
     const std::byte* from = nullptr;
@@ -52,8 +52,9 @@ bool RemoteAccess::step_serve(Link& link) {
     }
     PullDataBody data{serve.requester_op, 0, UCS_OK, static_cast<std::uint32_t>(bytes)};
     if (from != nullptr) {
-        data.seg = link.segs.take();
-        std::memcpy(link.segs.buffer(data.seg), from, bytes);
+        data.seg = link.segs->take();
+        std::memcpy(link.segs->buffer(data.seg), from, bytes);
+        link.segs->shrink(data.seg, bytes);
         iface_.count(SmCounter::kMessageBytes, bytes);
         serve.address += bytes;
         serve.left -= bytes;
@@ -69,8 +70,7 @@ bool RemoteAccess::step_serve(Link& link) {
 }
 
 void RemoteAccess::deliver_push(Link& link, const PushBody& push) {
-    const RingGeometry& geometry = link.rx_segment->geometry;
-    if (push.seg >= geometry.seg_count || push.length > geometry.seg_bytes)
+    if (!link.rx_segment->geometry.has_buffer(push.seg, push.length))
         return iface_.ends.violation(link, "write with an impossible buffer or length");
     std::byte* to =
         iface_.sm_md().resolve(push.key, push.address, push.length, UCT_MD_MEM_ACCESS_REMOTE_PUT);
@@ -128,11 +128,12 @@ void RemoteAccess::finish_step(Op& op, ucs_status_t status) {
 
 bool RemoteAccess::step_push(Op& op) {
     Link& link = *op.owner;
-    if (!link.controls.empty() || link.claim(1) != UCS_OK || !link.segs.has(1))
+    if (!link.controls.empty() || link.claim(1) != UCS_OK || !link.segs->has(1))
         return false;
-    const std::uint32_t seg = link.segs.take();
+    const std::uint32_t seg = link.segs->take();
     const std::size_t bytes = op.cursor.gather(
-        link.segs.buffer(seg), std::min<std::uint64_t>(op.left, iface_.seg_bytes()));
+        link.segs->buffer(seg), std::min<std::uint64_t>(op.left, iface_.seg_bytes()));
+    link.segs->shrink(seg, bytes);
     iface_.count(SmCounter::kMessageBytes, bytes);
     op.left -= bytes;
     if (op.left == 0)
@@ -212,8 +213,7 @@ void RemoteAccess::unpack_piece(Op& op, const std::byte* from, std::size_t bytes
 }
 
 void RemoteAccess::deliver_pull_data(Link& link, const PullDataBody& data) {
-    const RingGeometry& geometry = link.rx_segment->geometry;
-    if (data.seg >= geometry.seg_count || data.length > geometry.seg_bytes)
+    if (!link.rx_segment->geometry.has_buffer(data.seg, data.length))
         return iface_.ends.violation(link, "data with an impossible buffer or length");
     const std::byte* from = link.rx_segment->buffer(data.seg);
     Op* op = iface_.ops.find(link, data.op);

@@ -22,9 +22,8 @@ bool Rendezvous::deliver(Link& link, Control control) {
     const bool in_arena = (control.id() & kInArena) != 0;
     const std::byte* data =
         in_arena && link.arena ? link.arena->at(body.arena_offset, body.length) : nullptr;
-    if (body.op >= kRndvCount || (in_seg && body.seg >= geometry.seg_count) ||
-        (in_arena && data == nullptr) ||
-        header_bytes > (in_seg ? geometry.seg_bytes : sizeof body.header) ||
+    if (body.op >= kRndvCount || (in_seg && !geometry.has_buffer(body.seg, header_bytes)) ||
+        (in_arena && data == nullptr) || (!in_seg && header_bytes > sizeof body.header) ||
         body.address + body.length < body.address) {
         iface_.ends.violation(link, "rendezvous with an impossible header, buffer or operation");
         return false;
@@ -62,8 +61,8 @@ bool Rendezvous::deliver_request(Link& link, Control control) {
     const RingGeometry& geometry = link.rx_segment->geometry;
     const std::uint32_t header_bytes = control.length();
     const bool in_seg = (control.id() & kHeaderInSeg) != 0;
-    if ((in_seg && body.seg >= geometry.seg_count) ||
-        header_bytes > (in_seg ? geometry.seg_bytes : sizeof body.header)) {
+    if ((in_seg && !geometry.has_buffer(body.seg, header_bytes)) ||
+        (!in_seg && header_bytes > sizeof body.header)) {
         iface_.ends.violation(link, "rendezvous request with an impossible header or buffer");
         return false;
     }

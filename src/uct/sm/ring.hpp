@@ -38,11 +38,13 @@ template <template <class> class Atom, class Fences>
 class RingSender {
   public:
     RingSender() = default;
+    /// `spare`: slots that only publish_last() uses.
     RingSender(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count,
-               std::uint64_t start, Fences fences)
+               std::uint64_t start, Fences fences, std::uint32_t spare = 0)
         : slots_(slots),
           consumer_(consumer),
           mask_(slot_count - 1),
+          room_(slot_count - spare),
           head_(start),
           limit_(start),
           fences_(fences) {}
@@ -61,7 +63,9 @@ class RingSender {
         const std::uint64_t tail = consumer_->tail.load(std::memory_order_acquire);
         if (head_ - tail > capacity())
             return Claim::kCorrupt;
-        limit_ = tail + capacity();
+        limit_ = tail + room_;
+        if (head_ - tail >= room_)
+            limit_ = head_;
         return limit_ - head_ >= count ? Claim::kOk : Claim::kFull;
     }
 
@@ -89,6 +93,11 @@ class RingSender {
         ++head_;
     }
     void advance(std::uint64_t count) { head_ += count; }
+    /// A message into the spare slot, which may be used once the receiver has read all before it.
+    void publish_last(Control control) {
+        publish(control);
+        limit_ = head_;
+    }
 
     /// After publishing: does the receiver sleep on this ring? True for one message only; the
     /// caller rings.
@@ -106,6 +115,13 @@ class RingSender {
                head_ - consumer_->tail.load(std::memory_order_relaxed) < capacity() / 2;
     }
 
+    /// The receiver has read something from position `since` on, and is at most a quarter of the
+    /// ring behind as far as it says; it says so no more often.
+    [[nodiscard]] bool is_kept_up_with(std::uint64_t since) const {
+        const std::uint64_t tail = consumer_->tail.load(std::memory_order_relaxed);
+        return static_cast<std::int64_t>(tail - since) > 0 && head_ - tail <= capacity() / 4;
+    }
+
     [[nodiscard]] std::uint64_t head() const { return head_; }
     [[nodiscard]] std::uint64_t capacity() const { return std::uint64_t{mask_} + 1; }
 
@@ -113,6 +129,7 @@ class RingSender {
     Slot<Atom>* slots_ = nullptr;
     Consumer<Atom>* consumer_ = nullptr;
     std::uint32_t mask_ = 0;
+    std::uint32_t room_ = 0;   // slots that may be filled
     std::uint64_t head_ = 0;   // next position to write
     std::uint64_t limit_ = 0;  // head_ may run up to here without a look at the tail
     Fences fences_{};

@@ -29,7 +29,7 @@ class RxDescs {
     /// The `bytes` bytes of a buffer as a callback may keep them; it goes on to settle(). Null: no
     /// descriptor now. A copy has given the buffer back.
     void* hand_over(RxSegment& segment, std::uint32_t seg, std::size_t bytes) {
-        if (!copies_always_ && segment.held < segment.geometry.seg_count / 2) [[likely]]
+        if (!copies_always_ && segment.may_keep(seg)) [[likely]]
             return segment.buffer(seg);
         std::byte* copy = copies_->take();
         if (copy == nullptr)

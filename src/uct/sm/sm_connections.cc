@@ -291,20 +291,17 @@ ucs_status_t SmConnections::take_ring(Link& link, const RingOffer& offer,
                                       ucs::ReceivedMessage& message) {
     std::string reason;
     const auto geometry = check_ring_offer(offer, &reason);
-    if (link.state != LinkState::kReady || link.rx_segment != nullptr || message.fd_count != 1 ||
+    if (link.state != LinkState::kReady || link.rx_segment != nullptr || message.fd_count != 2 ||
         !geometry) {
         if (!reason.empty())
             TW_LOG_ERROR("process %d offered an impossible %s", link.peer.pid, reason.c_str());
         return UCS_ERR_INVALID_PARAM;
     }
     const ucs_status_t status =
-        RxSegment::attach(message.fds[0].get(), *geometry, offer.bytes, &link.rx_segment);
+        RxSegment::attach(message.fds[0].get(), message.fds[1].get(), *geometry, &link.rx_segment);
     if (status != UCS_OK)
         return status;
-    auto* slots =
-        reinterpret_cast<Slot<>*>(link.rx_segment->mapping.base() + geometry->slots_offset());
-    link.rx = RxRing(slots, &link.rx_segment->head().consumer, geometry->slot_count, offer.start,
-                     HostFences{link.peer_fences});
+    link.begin_rx(offer.start, HostFences{link.peer_fences});
     iface_.rings.make_hot(link);
     return UCS_OK;
 }
@@ -409,42 +406,39 @@ ucs_status_t SmConnections::make_tx(Link& link) {
         return link.failure;
     if ((link.state != LinkState::kGreeted && link.state != LinkState::kReady) || link.owes_hello)
         return UCS_ERR_NO_RESOURCE;
+    ucs_status_t status = iface_.buffers.open(PoolSizes::of_machine(options_.pool_bytes));
+    if (status != UCS_OK)
+        return status;
     RingGeometry geometry;
     geometry.slot_count = static_cast<std::uint32_t>(options_.ring_slots);
-    geometry.seg_count = static_cast<std::uint32_t>(options_.seg_count);
+    geometry.pool_blocks = iface_.buffers.block_count();
     // One line more than is ever used: a pack callback that runs over its limit by a little hits
     // nobody.
     geometry.seg_bytes = static_cast<std::uint32_t>(iface_.seg_bytes() + kCacheLine);
     geometry.page_bytes = static_cast<std::uint32_t>(ucs::page_bytes());
     const std::size_t bytes = geometry.bytes();
     ucs::UniqueFd fd;
-    ucs_status_t status = ucs::memfd_create_sealed("tagwire-ring", bytes, &fd);
-    if (status != UCS_OK)
+    if ((status = ucs::memfd_create_sealed("tagwire-ring", bytes, &fd)) != UCS_OK)
         return status;
     ucs::Mapping segment;
     if ((status = ucs::map_shared(fd.get(), bytes, &segment)) != UCS_OK)
         return status;
     bind_near(segment, link.numa_node);
     auto* head = reinterpret_cast<RingHead*>(segment.base());
-    head->header = RingHeader{kRingMagic, kFormatVersion, geometry.slot_count, geometry.seg_count,
-                              geometry.seg_bytes};
-    head->consumer.tail.store(options_.ring_start,
-                              std::memory_order_relaxed);  // the descriptor publishes it
+    head->header = RingHeader{kRingMagic, kFormatVersion, geometry.slot_count, geometry.seg_bytes,
+                              geometry.pool_blocks};
     const RingOffer offer{kPacketMagic,        kFormatVersion,
                           PacketType::kRing,   geometry.slot_count,
-                          geometry.seg_count,  geometry.seg_bytes,
+                          geometry.seg_bytes,  geometry.pool_blocks,
                           geometry.page_bytes, 0,
                           options_.ring_start, bytes};
-    const int fds[] = {fd.get()};
-    if ((status = ucs::unix_send(link.socket.get(), bytes_of(offer), fds, 1)) != UCS_OK)
+    const int fds[] = {fd.get(), iface_.buffers.fd()};
+    if ((status = ucs::unix_send(link.socket.get(), bytes_of(offer), fds, 2)) != UCS_OK)
         return status;
-    auto* slots = reinterpret_cast<Slot<>*>(segment.base() + geometry.slots_offset());
-    link.tx = TxRing(slots, &head->consumer, geometry.slot_count, options_.ring_start,
-                     HostFences{!iface_.rings.has_membarrier()});
-    link.segs = SegmentPool(geometry, segment.base());
+    link.segs = iface_.buffers.add_user(geometry, segment.base());
     link.tx_geometry = geometry;
     link.tx_segment = std::move(segment);
-    link.tx_made = true;
+    link.begin_tx(options_.ring_start, HostFences{!iface_.rings.has_membarrier()});
     return UCS_OK;
 }
 
@@ -529,6 +523,7 @@ void SmConnections::remove(Link& link) {
     iface_.forget_work(link);
     iface_.ends.forget(link);
     forget_name(link);
+    link.retire_buffers();
     processes_.leave(link);
     if (link.rx_segment != nullptr)
         link.rx_segment->abandon();

@@ -54,7 +54,7 @@ ucs_status_t SmEp::pending_add(uct_pending_req_t* request, unsigned) {
     const bool waits = !group_.empty() || (l.fence_waits && l.blocking_ops > 0);
     // All that any operation may need: whoever is told BUSY must not find that it was not enough.
     if (!waits && l.iface.ops.has_room() && l.state == LinkState::kReady &&
-        l.claim(kFragmentCountMax) == UCS_OK && l.segs.has(kFragmentCountMax) &&
+        l.claim(kFragmentCountMax) == UCS_OK && l.segs->has(kFragmentCountMax) &&
         l.rndv_count < kRndvCount && l.controls.empty()) {
         return UCS_ERR_BUSY;
     }

@@ -85,7 +85,7 @@ class SmEp : public uct::BaseEp {
     /// failed.
     ucs_status_t make_room(std::uint64_t slots, std::uint64_t segs);
     ucs_status_t room(std::uint64_t segs) {
-        if (link().tx.has_room() && (segs == 0 || link().segs.has(segs))) [[likely]]
+        if (link().tx.has_room() && (segs == 0 || link().segs->has(segs))) [[likely]]
             return UCS_OK;
         return make_room(1, segs);
     }

@@ -34,13 +34,23 @@ constexpr std::uint16_t length16(std::size_t bytes) {
     return static_cast<std::uint16_t>(bytes);
 }
 
+// An active message in a buffer; it is longer than a slot.
+inline void publish_seg(Link& link, std::uint8_t id, std::uint32_t seg, const std::byte* buffer,
+                        std::size_t bytes) {
+    auto& body = body_of<AmSegBody>(link.tx.slot());
+    body.seg = seg;
+    std::memcpy(body.head, buffer, kAmHeadMax);
+    link.publish(Control::make(Kind::kAmSeg, id, length16(bytes)));
+}
+
 // Puts the header into the slot or, when it does not fit, into a buffer that room was made for;
 // then publishes.
 void publish_header(Link& link, Kind kind, std::uint8_t flags, const void* header, unsigned length,
                     std::byte* inline_to, std::size_t inline_max, std::uint32_t* seg_to) {
     if (length > inline_max) {
-        const std::uint32_t seg = link.segs.take();
-        std::memcpy(link.segs.buffer(seg), header, length);
+        const std::uint32_t seg = link.segs->take();
+        std::memcpy(link.segs->buffer(seg), header, length);
+        link.segs->shrink(seg, length);
         *seg_to = seg;
         flags |= kHeaderInSeg;
     } else if (length > 0) {
@@ -60,7 +70,7 @@ ucs_status_t SmEp::make_room(std::uint64_t slots, std::uint64_t segs) {
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
     if (!group_.blocks_sends() && !l.fence_waits)
         status = l.claim(slots);
-    if (status == UCS_OK && segs > 0 && !l.segs.has(segs))
+    if (status == UCS_OK && segs > 0 && !l.segs->has(segs))
         status = UCS_ERR_NO_RESOURCE;
     if (status == UCS_ERR_NO_RESOURCE)
         l.iface.count(SmCounter::kNoResource);
@@ -131,19 +141,19 @@ ssize_t SmEp::am_bcopy(std::uint8_t id, uct_pack_callback_t pack, void* arg, uns
     const ucs_status_t status = room(1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    const std::uint32_t seg = link().segs.take();
-    std::byte* buffer = link().segs.buffer(seg);
+    const std::uint32_t seg = link().segs->take();
+    std::byte* buffer = link().segs->buffer(seg);
     const std::size_t bytes = pack(buffer, arg);
     if (bytes <= kAmInlineMax) {
         // The buffer is still only in our cache: a message this small travels in its slot.
         copy_short(link().tx.slot().body, buffer, bytes);
-        link().segs.untake(seg);
+        link().segs->untake(seg);
         link().publish(Control::make(Kind::kAm, id, length16(bytes)));
     } else if (bytes <= link().iface.seg_bytes()) [[likely]] {
-        body_of<AmSegBody>(link().tx.slot()).seg = seg;
-        link().publish(Control::make(Kind::kAmSeg, id, length16(bytes)));
+        link().segs->shrink(seg, bytes);
+        publish_seg(link(), id, seg, buffer, bytes);
     } else {
-        link().segs.untake(seg);
+        link().segs->untake(seg);
         return refuse("am_bcopy: packed bytes", bytes, link().iface.seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
@@ -166,14 +176,17 @@ ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
     const ucs_status_t status = room(fits_slot ? 0 : 1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    const std::uint32_t seg = fits_slot ? 0 : link().segs.take();
-    std::byte* to = fits_slot ? link().tx.slot().body : link().segs.buffer(seg);
+    const std::uint32_t seg = fits_slot ? 0 : link().segs->take();
+    std::byte* to = fits_slot ? link().tx.slot().body : link().segs->buffer(seg);
     if (header_length > 0)
         std::memcpy(to, header, header_length);
     IovCursor(iov, iovcnt).gather(to + header_length, payload);
-    if (!fits_slot)
-        body_of<AmSegBody>(link().tx.slot()).seg = seg;
-    link().publish(Control::make(fits_slot ? Kind::kAm : Kind::kAmSeg, id, length16(bytes)));
+    if (fits_slot) {
+        link().publish(Control::make(Kind::kAm, id, length16(bytes)));
+    } else {
+        link().segs->shrink(seg, bytes);
+        publish_seg(link(), id, seg, to, bytes);
+    }
     return UCS_OK;
 }
 
@@ -200,21 +213,22 @@ ssize_t SmEp::tag_eager_bcopy(uct_tag_t tag, std::uint64_t imm, uct_pack_callbac
     const ucs_status_t status = room(1);
     if (status != UCS_OK) [[unlikely]]
         return status;
-    const std::uint32_t seg = link().segs.take();
-    std::byte* buffer = link().segs.buffer(seg);
+    const std::uint32_t seg = link().segs->take();
+    std::byte* buffer = link().segs->buffer(seg);
     const std::size_t bytes = pack(buffer, arg);
     if (bytes <= sizeof(TagImmBody::data)) {
         auto& body = body_of<TagImmBody>(link().tx.slot());
         body.tag = tag;
         body.imm = imm;
         copy_short(body.data, buffer, bytes);
-        link().segs.untake(seg);
+        link().segs->untake(seg);
         link().publish(Control::make(Kind::kTagImm, 0, length16(bytes)));
     } else if (bytes <= link().iface.seg_bytes()) [[likely]] {
+        link().segs->shrink(seg, bytes);
         body_of<TagSegBody>(link().tx.slot()) = TagSegBody{tag, imm, bytes, seg};
         link().publish(Control::make(Kind::kTagSeg, kFirst, length16(bytes)));
     } else {
-        link().segs.untake(seg);
+        link().segs->untake(seg);
         return refuse("tag_eager_bcopy: packed bytes", bytes, link().iface.seg_bytes());
     }
     return static_cast<ssize_t>(bytes);
@@ -246,8 +260,9 @@ ucs_status_t SmEp::tag_eager_zcopy(uct_tag_t tag, std::uint64_t imm, const uct_i
         return status;
     std::uint16_t lengths[kFragmentCountMax];
     for (std::size_t i = 0; i < count; ++i) {
-        const std::uint32_t seg = link().segs.take();
-        lengths[i] = length16(cursor.gather(link().segs.buffer(seg), seg_bytes));
+        const std::uint32_t seg = link().segs->take();
+        lengths[i] = length16(cursor.gather(link().segs->buffer(seg), seg_bytes));
+        link().segs->shrink(seg, lengths[i]);
         body_of<TagSegBody>(link().tx.slot(i)) = TagSegBody{tag, imm, total, seg};
     }
     // The first one last: the receiver sees all of the message or, if we die here, none of it.

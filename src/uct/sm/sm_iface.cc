@@ -47,6 +47,8 @@ constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCo
      "bytes of rendezvous and gets that this side, the owner of the data, copied for the reader"},
     {SmCounter::kCopiedDescs, "copied_descs", "messages",
      "messages copied to a private descriptor (headroom, or too many held)"},
+    {SmCounter::kRingChanges, "ring_changes", "changes",
+     "changes between front and back ring: the receiver began to fall behind, or has caught up"},
 });
 
 namespace {
@@ -341,7 +343,7 @@ void SmIface::describe_ep(uct_ep_h handle, const uct::DescribeSink& sink) const 
     sink.number("ring_bytes", link.tx_segment.bytes());
     sink.number("fds", (link.socket ? 1U : 0U) +
                            (link.process != nullptr && link.process->pidfd ? 1U : 0U));
-    sink.number("buffers_under_way", link.tx_made ? link.segs.out_count() : 0);
+    sink.number("buffers_under_way", link.tx_made ? link.segs->out_count() : 0);
     sink.number("rendezvous_under_way", link.rndv_count);
 }
 

@@ -20,6 +20,7 @@
 #include "uct/base_iface.hpp"
 #include "uct/pending.hpp"
 #include "uct/sm/both_copy.hpp"
+#include "uct/sm/buffer_pool.hpp"
 #include "uct/sm/hot_rings.hpp"
 #include "uct/sm/link.hpp"
 #include "uct/sm/link_ends.hpp"
@@ -51,6 +52,7 @@ enum class SmCounter {
     kMessageBytes,
     kHelpedBytes,
     kCopiedDescs,
+    kRingChanges,
     kCount
 };
 extern const ucs::CounterTable<SmCounter> kSmCounterInfos;
@@ -145,6 +147,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
 
   public:
     // ---- Parts
+    BufferPool buffers;  // outlives the links that borrow from it
     HotRings rings{*this};
     TagReceives tags{*this};
     uct::PendingQueue pending;

@@ -127,20 +127,34 @@ bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void**
     return *data_p != nullptr;
 }
 
+namespace {
+
+/// Bytes of a buffer that a receiver asks for before it reads it; more comes by itself.
+constexpr std::size_t kPrefetchMax = 4096;
+
+inline void prefetch(const std::byte* from, std::size_t bytes) {
+    for (std::size_t at = 0; at < std::min(bytes, kPrefetchMax); at += kCacheLine)
+        __builtin_prefetch(from + at);
+}
+
+}  // namespace
+
 bool SmIface::deliver_am_seg(Link& link, Control control) {
-    const std::uint32_t seg = reinterpret_cast<const AmSegBody*>(link.rx.body())->seg;
+    const auto* body = reinterpret_cast<const AmSegBody*>(link.rx.body());
+    const std::uint32_t seg = body->seg;
     const RingGeometry& geometry = link.rx_segment->geometry;
-    if (seg >= geometry.seg_count || control.length() > geometry.seg_bytes ||
+    if (!geometry.has_buffer(seg, control.length()) || control.length() <= kAmHeadMax ||
         control.id() >= UCT_AM_ID_MAX) {
         ends.violation(link, "active message with an impossible buffer, length or id");
         return false;
     }
+    prefetch(link.rx_segment->buffer(seg), control.length());
     void* data = nullptr;
     unsigned flags = 0;
     if (!hand_over(link, seg, control.length(), &data, &flags))
         return false;
     descs_.settle(*link.rx_segment, seg, data,
-                  invoke_am(control.id(), data, control.length(), flags));
+                  invoke_am_with_head(control.id(), body->head, data, control.length(), flags));
     return true;
 }
 
@@ -196,6 +210,10 @@ bool SmIface::deliver_control(Link& link, Control control) {
         case Kind::kAtomicReply:
             pass(remote, &RemoteAccess::deliver_atomic_reply);
             break;
+        case Kind::kOtherRing:
+            if (!link.change_rx())
+                ends.violation(link, "change to a ring that does not exist");
+            return false;  // the next look is at the other ring
         default:
             ends.violation(link, "message of an unknown kind");
             return false;
@@ -205,8 +223,10 @@ bool SmIface::deliver_control(Link& link, Control control) {
 
 // Every so many calls of progress that found nothing.
 unsigned SmIface::idle() {
-    if (idle_calls_ % kIdlePerCooling == 0)
+    if (idle_calls_ % kIdlePerCooling == 0) {
         rings.cool();
+        buffers.grow();
+    }
     if (!connections.is_time_to_look(ucs::ticks_now()))
         return 0;
     const unsigned moved = connections.look() ? 1 : 0;

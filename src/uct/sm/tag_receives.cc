@@ -137,8 +137,8 @@ bool TagReceives::deliver_seg(Link& link, Control control) {
     const bool first = (control.id() & kFirst) != 0;
     const bool more = (control.id() & kMore) != 0;
     const std::uint64_t left = first ? body.total : link.message_left;
-    if (body.seg >= geometry.seg_count || bytes > geometry.seg_bytes || bytes > left ||
-        more != (bytes < left) || first != (link.message_left == 0) ||
+    if (!geometry.has_buffer(body.seg, bytes) || bytes > left || more != (bytes < left) ||
+        first != (link.message_left == 0) ||
         body.total > std::uint64_t{kFragmentCountMax} * geometry.seg_bytes) {
         iface_.ends.violation(link, "tagged fragment that does not fit its message");
         return false;

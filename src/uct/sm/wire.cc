@@ -89,13 +89,13 @@ std::optional<PacketType> check_packet(std::span<const std::byte> packet, std::s
 }
 
 std::optional<RingGeometry> check_ring_offer(const RingOffer& offer, std::string* reason) {
-    const RingGeometry geometry{offer.slot_count, offer.seg_count, offer.seg_bytes,
+    const RingGeometry geometry{offer.slot_count, offer.seg_bytes, offer.pool_blocks,
                                 offer.page_bytes};
-    if (!geometry.is_valid() || geometry.bytes() != offer.bytes) {
+    if (!geometry.is_valid() || geometry.bytes() != offer.bytes || geometry.pool_blocks == 0) {
         return refuse(reason, "ring of " + std::to_string(offer.slot_count) + " slots and " +
-                                  std::to_string(offer.seg_count) + " buffers of " +
-                                  std::to_string(offer.seg_bytes) + " bytes in " +
-                                  std::to_string(offer.bytes) + " bytes");
+                                  std::to_string(offer.bytes) + " bytes with buffers of up to " +
+                                  std::to_string(offer.seg_bytes) + " bytes in a pool of " +
+                                  std::to_string(offer.pool_blocks) + " blocks");
     }
     return geometry;
 }

@@ -71,18 +71,19 @@ struct Hello {
     std::uint32_t reserved;
 };
 
-/// Announces a ring for messages to the other side. Descriptor with it: the segment.
+/// Announces a ring for messages to the other side. Descriptors with it: its segment, and the pool
+/// of the speaker's interface.
 struct RingOffer {
     std::uint32_t magic;
     std::uint32_t version;
     PacketType type;
     std::uint32_t slot_count;
-    std::uint32_t seg_count;
     std::uint32_t seg_bytes;
+    std::uint32_t pool_blocks;
     std::uint32_t page_bytes;
     std::uint32_t reserved;
     std::uint64_t start;  // first position
-    std::uint64_t bytes;
+    std::uint64_t bytes;  // of the segment
 };
 
 /// kWake: wakes a receiver that sleeps in poll(2). kLeave: the speaker has no endpoint on this

@@ -42,7 +42,7 @@ class MsgSteps : private Settings, public MsgTest {
         : Settings({{"TAGWIRE_RNDV_THRESHOLD", "16m"},
                     {"TAGWIRE_UNEXPECTED_BYTES", "128m"},
                     {"TAGWIRE_SM_RING_SLOTS", "4096"},
-                    {"TAGWIRE_SM_SEG_COUNT", "1024"}}) {}
+                    {"TAGWIRE_SM_POOL_BYTES", "32m"}}) {}
 };
 
 TEST_F(MsgSteps, one_call_sends_a_bounded_part_of_a_long_message) {

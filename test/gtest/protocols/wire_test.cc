@@ -114,10 +114,10 @@ TEST(Wire, the_immediate_of_a_tagged_message_names_its_sender) {
 }
 
 TEST(Wire, parts_and_data_have_something_behind_their_heads) {
-    PartMessage part{};
+    Part part{};
     EXPECT_FALSE(decode(bytes_of(Part{1, 0}), &part));
     ASSERT_TRUE(decode(bytes_of(Part{1, 0}) + 5, &part));
-    EXPECT_EQ(part.data.size(), 5U);
+    EXPECT_EQ(part.sender, 1U);
     DataMessage data{};
     EXPECT_FALSE(decode(bytes_of(RndvData{0, 1, 2}), &data));
     EXPECT_FALSE(decode(bytes_of(RndvData{0, 0, 2}) + 5, &data)) << "of no receive";

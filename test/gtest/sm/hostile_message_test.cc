@@ -53,25 +53,35 @@ INSTANTIATE_TEST_SUITE_P(
     Messages, HostileMessage,
     testing::Values(
         BadMessage{"no_kind", [](RawPeer& p) { p.publish(Kind::kNone, 0); }},
-        BadMessage{"kind_above_the_last", [](RawPeer& p) { p.publish(Kind{17}, 0); }},
+        BadMessage{"kind_above_the_last", [](RawPeer& p) { p.publish(Kind{18}, 0); }},
         BadMessage{"kind_255", [](RawPeer& p) { p.publish(Kind{255}, 0); }},
         BadMessage{"am_length", [](RawPeer& p) { p.publish(Kind::kAm, 0, kAmId, 121); }},
         BadMessage{"am_length_max", [](RawPeer& p) { p.publish(Kind::kAm, 0, kAmId, 65535); }},
         BadMessage{"am_id", [](RawPeer& p) { p.publish(Kind::kAm, 0, UCT_AM_ID_MAX, 8); }},
         BadMessage{"am_id_255", [](RawPeer& p) { p.publish(Kind::kAm, 0, 255, 8); }},
         BadMessage{"am_seg_index",
-                   [](RawPeer& p) { p.publish(Kind::kAmSeg, sm::AmSegBody{8}, kAmId, 8); }},
+                   [](RawPeer& p) { p.publish(Kind::kAmSeg, in_buffer(64), kAmId, 200); }},
         BadMessage{"am_seg_index_max",
-                   [](RawPeer& p) { p.publish(Kind::kAmSeg, sm::AmSegBody{~0U}, kAmId, 8); }},
+                   [](RawPeer& p) { p.publish(Kind::kAmSeg, in_buffer(~0U), kAmId, 200); }},
         BadMessage{"am_seg_length",
-                   [](RawPeer& p) { p.publish(Kind::kAmSeg, sm::AmSegBody{0}, kAmId, 1025); }},
-        BadMessage{"am_seg_id",
-                   [](RawPeer& p) { p.publish(Kind::kAmSeg, sm::AmSegBody{0}, 77, 8); }},
+                   [](RawPeer& p) { p.publish(Kind::kAmSeg, in_buffer(0), kAmId, 1025); }},
+        BadMessage{"am_seg_runs_over_the_pool",
+                   [](RawPeer& p) { p.publish(Kind::kAmSeg, in_buffer(63), kAmId, 513); }},
+        BadMessage{"am_seg_of_the_reserve",
+                   [](RawPeer& p) {
+                       p.publish(Kind::kAmSeg, in_buffer(sm::kReserveBit | sm::kReserveCount),
+                                 kAmId, 200);
+                   }},
+        BadMessage{"am_seg_shorter_than_its_head",
+                   [](RawPeer& p) { p.publish(Kind::kAmSeg, in_buffer(0), kAmId, 48); }},
+        BadMessage{"other_ring_that_is_not_there",
+                   [](RawPeer& p) { p.publish(Kind::kOtherRing, 0); }},
+        BadMessage{"am_seg_id", [](RawPeer& p) { p.publish(Kind::kAmSeg, in_buffer(0), 77, 200); }},
         BadMessage{"tag_short_length", [](RawPeer& p) { p.publish(Kind::kTagShort, 0, 0, 113); }},
         BadMessage{"tag_imm_length", [](RawPeer& p) { p.publish(Kind::kTagImm, 0, 0, 105); }},
         BadMessage{"fragment_index",
                    [](RawPeer& p) {
-                       p.publish(Kind::kTagSeg, sm::TagSegBody{1, 0, 8, 8}, sm::kFirst, 8);
+                       p.publish(Kind::kTagSeg, sm::TagSegBody{1, 0, 8, 64}, sm::kFirst, 8);
                    }},
         BadMessage{"fragment_length",
                    [](RawPeer& p) {
@@ -116,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadMessage{"rndv_header_buffer",
                    [](RawPeer& p) {
                        auto body = good_rndv();
-                       body.seg = 8;
+                       body.seg = 64;
                        p.publish(Kind::kRndv, body, sm::kHeaderInSeg, 8);
                    }},
         BadMessage{"rndv_header_longer_than_its_buffer",
@@ -144,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
             [](RawPeer& p) { p.publish(Kind::kRndvRequest, sm::RndvRequestBody{}, 0, 105); }},
         BadMessage{"request_header_buffer",
                    [](RawPeer& p) {
-                       p.publish(Kind::kRndvRequest, sm::RndvRequestBody{1, 8, 0, {}},
+                       p.publish(Kind::kRndvRequest, sm::RndvRequestBody{1, 64, 0, {}},
                                  sm::kHeaderInSeg, 8);
                    }},
         BadMessage{"fin_of_nothing",
@@ -178,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
                    }},
         BadMessage{"push_buffer",
                    [](RawPeer& p) {
-                       p.publish(Kind::kPush, sm::PushBody{0x1000, 0, 8, 8, 0, 1});
+                       p.publish(Kind::kPush, sm::PushBody{0x1000, 0, 64, 8, 0, 1});
                    }},
         BadMessage{"push_length",
                    [](RawPeer& p) {
@@ -186,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                    }},
         BadMessage{"pull_data_buffer",
                    [](RawPeer& p) {
-                       p.publish(Kind::kPullData, sm::PullDataBody{0, 8, 0, 8});
+                       p.publish(Kind::kPullData, sm::PullDataBody{0, 64, 0, 8});
                    }},
         BadMessage{"pull_data_length",
                    [](RawPeer& p) {

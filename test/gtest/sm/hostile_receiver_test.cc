@@ -24,7 +24,7 @@ TEST_F(HostilePeer, whose_position_cannot_be_is_ended_by_the_send_that_sees_it) 
     const Endpoint ep = back_to(peer);
     ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
     ASSERT_NE(peer.their_head(), nullptr);
-    peer.their_head()->consumer.tail.store(1000, std::memory_order_release);
+    peer.their_head()->front.tail.store(1000, std::memory_order_release);
     ucs_status_t status = UCS_OK;
     for (int i = 0; i < 100 && status == UCS_OK; ++i)
         status = uct_ep_am_short(ep, kAmId, 1, nullptr, 0);
@@ -54,6 +54,13 @@ class HostileReceiver : public HostilePeer {
         offered.body = message.as<sm::RndvBody>();
         return offered;
     }
+    /** Receives messages and keeps their buffers, until there are no more. */
+    std::vector<std::uint32_t> take_all_buffers() {
+        std::vector<std::uint32_t> held;
+        while (send_am_bytes(ep, kAmId, pattern(900, 1)) == UCS_OK)
+            held.push_back(answer(peer).as<sm::AmSegBody>().seg);
+        return held;
+    }
     void pull(const sm::RndvBody& rndv, std::uint64_t address, std::uint64_t length) {
         peer.publish(Kind::kPull, sm::PullBody{address, length, rndv.generation, 0, rndv.op, 99});
     }
@@ -70,7 +77,7 @@ TEST_F(HostileReceiver, that_reads_no_packets_hears_later_that_we_leave) {
     auto& bell = *reinterpret_cast<sm::Bell<>*>(page.base());
     ASSERT_EQ(uct_ep_am_short(ep, kAmId, 1, nullptr, 0), UCS_OK);
     ASSERT_TRUE(answer(peer).is(Kind::kAm));
-    sm::Consumer<>& consumer = peer.their_head()->consumer;
+    sm::Consumer<>& consumer = peer.their_head()->front;
     std::uint64_t wakeups = 0;
     for (int i = 0; i < kHostileSteps; ++i) {  // each message wakes us, who sleep at once again
         bell.armed.store(1);
@@ -116,11 +123,7 @@ TEST_F(HostileReceiver, cannot_pull_other_memory_by_a_request_that_came_too_earl
     static const Bytes secret = pattern(64, 4711);
     const Buffer payload = make_payload(victim, 3000, 5);
     const Offered first = offer(payload);
-    std::vector<std::uint32_t> held;
-    for (int i = 0; i < 8; ++i) {
-        ASSERT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_OK);
-        held.push_back(answer(peer).as<sm::AmSegBody>().seg);
-    }
+    const std::vector<std::uint32_t> held = take_all_buffers();
     sm::RndvBody next = first.body;
     ++next.generation;
     pull(next, reinterpret_cast<std::uintptr_t>(secret.data()), secret.size());
@@ -160,17 +163,48 @@ TEST_F(HostileReceiver, cannot_make_us_queue_answers_without_end) {
 }
 
 TEST_F(HostileReceiver, that_returns_buffers_it_does_not_have_gains_nothing) {
-    ASSERT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_OK);
-    ASSERT_TRUE(answer(peer).is(Kind::kAmSeg));
-    for (const std::uint32_t seg : {8U, ~0U, 0U, 0U, 0U})
+    const std::vector<std::uint32_t> held = take_all_buffers();
+    EXPECT_GT(held.size(), sm::kReserveCount);
+    // Blocks that no buffer begins with, beyond all, and one buffer twice.
+    const std::uint32_t reserved = held.back();
+    EXPECT_NE(reserved & sm::kReserveBit, 0U) << "the pool comes first";
+    for (const std::uint32_t seg : {1U, 128U, ~0U, sm::kReserveBit | 8U, reserved, reserved})
         peer.give_back(seg);
-    int sent = 0;
-    while (send_am_bytes(ep, kAmId, pattern(900, 1)) == UCS_OK)
-        ++sent;
-    EXPECT_LE(sent, 8);
+    EXPECT_EQ(take_all_buffers().size(), 1U);
     peer.their_head()->returns.count.store(UINT64_MAX / 2, std::memory_order_release);
     EXPECT_EQ(send_am_bytes(ep, kAmId, pattern(900, 1)), UCS_ERR_NO_RESOURCE);
     EXPECT_TRUE(is_tolerated(peer));
+    EXPECT_TRUE(others_go_on());
+}
+
+// The pool is shared, but a part of it is always left, and each connection has a few buffers of its
+// own.
+TEST_F(HostileReceiver, that_keeps_all_buffers_does_not_starve_others) {
+    const std::vector<std::uint32_t> held = take_all_buffers();
+    RawPeer other = connected_peer();
+    const Endpoint to_other = back_to(other);
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(send_am_bytes(to_other, kAmId, pattern(900, 1)), UCS_OK) << i;
+        other.give_back(answer(other).as<sm::AmSegBody>().seg);
+    }
+    EXPECT_TRUE(others_go_on());
+}
+
+// A peer that has our last messages may still read them.
+TEST_F(HostileReceiver, that_leaves_with_buffers_has_them_to_itself) {
+    const std::vector<std::uint32_t> held = take_all_buffers();
+    for (const std::uint32_t seg : held)
+        ASSERT_TRUE(has_pattern({peer.their_buffer(seg), 900}, 1)) << seg;
+    peer.hang_up();
+    progress();
+    RawPeer other = connected_peer();
+    const Endpoint to_other = back_to(other);
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(send_am_bytes(to_other, kAmId, pattern(900, 2)), UCS_OK) << i;
+        other.give_back(answer(other).as<sm::AmSegBody>().seg);
+    }
+    for (const std::uint32_t seg : held)
+        EXPECT_TRUE(has_pattern({peer.their_buffer(seg), 900}, 1)) << seg;
     EXPECT_TRUE(others_go_on());
 }
 
@@ -186,6 +220,7 @@ TEST_F(LargeBuffers, do_not_run_over_their_descriptors) {
     constexpr std::uint32_t kLarge = 32768;
     RawPeer peer = make_peer();
     peer.geometry.seg_bytes = kLarge;
+    peer.geometry.pool_blocks = 8 * kLarge / sm::kBlockBytes;
     peer.say_hello();
     peer.offer_ring();
     std::vector<std::byte*> kept;
@@ -196,9 +231,10 @@ TEST_F(LargeBuffers, do_not_run_over_their_descriptors) {
         kept.push_back(static_cast<std::byte*>(message.data));
         return UCS_INPROGRESS;
     };
-    for (std::uint32_t seg = 0; seg < 8; ++seg) {
-        fill_pattern({peer.buffer(seg), kLarge}, seg);
-        peer.publish(Kind::kAmSeg, sm::AmSegBody{seg}, kAmId, kLarge);
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        const std::uint32_t seg = i * kLarge / sm::kBlockBytes;
+        fill_pattern({peer.buffer(seg), kLarge}, i);
+        peer.publish(Kind::kAmSeg, in_buffer(seg), kAmId, kLarge);
     }
     progress();
     for (std::size_t i = 0; i < kept.size(); ++i) {

@@ -179,7 +179,7 @@ TEST_F(HostilePeer, that_lies_about_the_geometry_of_its_ring_is_ended) {
         [](sm::RingOffer& o) { o.slot_count *= 4; },
         [](sm::RingOffer& o) { o.slot_count = 0; },
         [](sm::RingOffer& o) { o.slot_count = 0xffffffffU; },
-        [](sm::RingOffer& o) { o.seg_count *= 4; },
+        [](sm::RingOffer& o) { o.pool_blocks = 0; },
         [](sm::RingOffer& o) { o.seg_bytes = 32768; },
         [](sm::RingOffer& o) { o.seg_bytes += 1; },
         [](sm::RingOffer& o) { o.page_bytes = 0; },
@@ -187,7 +187,12 @@ TEST_F(HostilePeer, that_lies_about_the_geometry_of_its_ring_is_ended) {
         [](sm::RingOffer& o) { o.bytes += 4096; },
         [](sm::RingOffer& o) {  // all numbers agree, but the segment is smaller
             o.seg_bytes = 2048;
-            o.bytes = sm::RingGeometry{o.slot_count, o.seg_count, 2048, 4096}.bytes();
+            o.bytes = sm::RingGeometry{o.slot_count, 2048, o.pool_blocks, 4096}.bytes();
+        },
+        [](sm::RingOffer& o) { o.pool_blocks *= 2; },  // the pool is smaller
+        [](sm::RingOffer& o) { o.pool_blocks = 0xffffffffU; },
+        [](sm::RingOffer& o) {  // a back ring, which the segment has no room for
+            o.slot_count = 64;
         }};
     std::uint64_t violations = 0;
     for (const auto& lie : lies) {
@@ -195,7 +200,7 @@ TEST_F(HostilePeer, that_lies_about_the_geometry_of_its_ring_is_ended) {
         peer.say_hello();
         peer.make_ring();
         lie(peer.offer);
-        const int fds[] = {peer.ring_fd.get()};
+        const int fds[] = {peer.ring_fd.get(), peer.pool_fd.get()};
         peer.send_offer(fds);
         EXPECT_TRUE(is_ended(peer, violations + 1)) << violations;
         ++violations;

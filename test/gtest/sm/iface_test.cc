@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,48 @@ class SmIface : public ::testing::Test {
     Entity one{resource_of("sm")};
     Entity other{resource_of("sm")};
 };
+
+std::uint64_t counter(const Entity& entity, std::string_view name) {
+    unsigned count = 0;
+    tagwire_uct_iface_query_counters(entity.iface(), nullptr, &count);
+    std::vector<tagwire_uct_counter_t> counters(count);
+    EXPECT_EQ(tagwire_uct_iface_query_counters(entity.iface(), counters.data(), &count), UCS_OK);
+    for (const auto& each : counters)
+        if (each.name == name)
+            return each.value;
+    ADD_FAILURE() << "no counter " << name;
+    return 0;
+}
+
+// The sender goes on in the back ring when the front ring is full, and returns to the front ring
+// when the receiver has caught up; nothing changes its order.
+TEST_F(SmIface, a_sender_that_runs_ahead_goes_through_the_back_ring_and_returns) {
+    Endpoint ep = std::move(connect(one, other).forward);
+    std::uint64_t sent = 0;
+    ASSERT_EQ(UCS_OK, send(ep, sent++));
+    ASSERT_TRUE(until([&] { return other.am_count == sent; }));
+    std::uint64_t received = 0;
+    other.keep_record = false;
+    other.on_am = [&](const AmMessage& message) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, message.bytes.data(), sizeof number);
+        EXPECT_EQ(number, 1 + received++);
+        return UCS_OK;
+    };
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+        const std::uint64_t before = sent;
+        while (uct_ep_am_short(ep, kId, sent, nullptr, 0) == UCS_OK)
+            ++sent;
+        EXPECT_GE(sent - before, 256U) << "the ring's size is a promise";
+        EXPECT_EQ(counter(one, "ring_changes"), 2 * round - 1);
+        ASSERT_TRUE(until([&] { return received == sent - 1; }));
+        for (int i = 0; i < 1000; ++i) {
+            ASSERT_EQ(UCS_OK, send(ep, sent++));
+            ASSERT_TRUE(until([&] { return received == sent - 1; }));
+        }
+        EXPECT_EQ(counter(one, "ring_changes"), 2 * round) << "a ping-pong stays in the front ring";
+    }
+}
 
 // The notice that the peer has no endpoint any more overtakes what it sent: that is delivered
 // although we leave, too, before we have looked at it.
@@ -251,7 +295,7 @@ class SmCrowd : public ::testing::Test {
     static EntityOptions tiny() {
         return with_options({{"SM_CMA", "off"},
                              {"SM_RING_SLOTS", "16"},
-                             {"SM_SEG_COUNT", "8"},
+                             {"SM_POOL_BYTES", "64k"},
                              {"SM_SEG_BYTES", "1k"},
                              {"SM_LIVENESS_INTERVAL", "1us"}});
     }

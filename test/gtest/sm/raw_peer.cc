@@ -39,8 +39,10 @@ void RawPeer::say_hello() const {
 void RawPeer::make_ring() {
     EXPECT_EQ(ucs::memfd_create_sealed("raw-ring", geometry.bytes(), &ring_fd), UCS_OK);
     EXPECT_EQ(ucs::map_shared(ring_fd.get(), geometry.bytes(), &ring_), UCS_OK);
-    offer = {sm::kPacketMagic,   sm::kFormatVersion, sm::PacketType::kRing, geometry.slot_count,
-             geometry.seg_count, geometry.seg_bytes, geometry.page_bytes,   0,
+    EXPECT_EQ(ucs::memfd_create_for_readers("raw-pool", geometry.pool_bytes(), &pool_, &pool_fd),
+              UCS_OK);
+    offer = {sm::kPacketMagic,   sm::kFormatVersion,   sm::PacketType::kRing, geometry.slot_count,
+             geometry.seg_bytes, geometry.pool_blocks, geometry.page_bytes,   0,
              position_,          geometry.bytes()};
 }
 
@@ -50,12 +52,12 @@ void RawPeer::send_offer(std::span<const int> fds) const {
 
 void RawPeer::offer_ring() {
     make_ring();
-    const int fds[] = {ring_fd.get()};
+    const int fds[] = {ring_fd.get(), pool_fd.get()};
     send_offer(fds);
 }
 
 sm::Slot<>& RawPeer::slot(std::uint64_t ahead) const {
-    auto* slots = reinterpret_cast<sm::Slot<>*>(ring_.base() + geometry.slots_offset());
+    auto* slots = reinterpret_cast<sm::Slot<>*>(ring_.base() + geometry.front_offset());
     return slots[(position_ + ahead) & (geometry.slot_count - 1)];
 }
 
@@ -67,7 +69,7 @@ void RawPeer::publish(sm::Control control) {
 }
 
 std::byte* RawPeer::buffer(std::uint32_t seg) const {
-    return ring_.base() + geometry.segs_offset() + std::size_t{seg} * geometry.seg_bytes;
+    return pool_.base() + std::size_t{seg} * sm::kBlockBytes;
 }
 
 sm::RndvWord& RawPeer::rndv(std::uint32_t op) const {
@@ -98,6 +100,13 @@ void RawPeer::read_socket() {
         ASSERT_EQ(ucs::memfd_check_sealed(message.fds[0].get(), theirs.bytes), UCS_OK);
         ASSERT_EQ(ucs::map_shared(message.fds[0].get(), theirs.bytes, &their_ring_), UCS_OK);
         their_geometry_ = *their_geometry;
+        ASSERT_EQ(their_geometry_.back_count(), 0U) << "the victim's rings are small";
+        const int pool = message.fds[1].get();
+        const std::size_t pool_bytes = their_geometry_.pool_bytes();
+        ASSERT_EQ(ucs::memfd_check_for_readers(pool, pool_bytes), UCS_OK);
+        ASSERT_EQ(ucs::map_behind_header(pool, pool_bytes, ucs::page_bytes(), std::size_t{64} << 20,
+                                         &their_pool_),
+                  UCS_OK);
         their_position_ = theirs.start;
     }
 }
@@ -117,7 +126,7 @@ std::optional<RawMessage> RawPeer::receive() {
     if (!their_ring_)
         return std::nullopt;
     auto* slots =
-        reinterpret_cast<sm::Slot<>*>(their_ring_.base() + their_geometry_.slots_offset());
+        reinterpret_cast<sm::Slot<>*>(their_ring_.base() + their_geometry_.front_offset());
     const sm::Slot<>& slot = slots[their_position_ & (their_geometry_.slot_count - 1)];
     // SYNC sm_slot: as an honest receiver polls.
     const sm::Control control{slot.control.load(std::memory_order_acquire)};
@@ -127,7 +136,7 @@ std::optional<RawMessage> RawPeer::receive() {
     std::memcpy(message.body, slot.body, sizeof message.body);
     ++their_position_;
     // SYNC sm_reuse: what the slot had was copied.
-    their_head()->consumer.tail.store(their_position_, std::memory_order_release);
+    their_head()->front.tail.store(their_position_, std::memory_order_release);
     return message;
 }
 
@@ -137,15 +146,17 @@ sm::RingHead* RawPeer::their_head() {
 }
 
 std::byte* RawPeer::their_buffer(std::uint32_t seg) {
-    EXPECT_LT(seg, their_geometry_.seg_count);
-    return their_ring_.base() + their_geometry_.segs_offset() +
-           std::size_t{seg} * their_geometry_.seg_bytes;
+    if ((seg & sm::kReserveBit) != 0)
+        return their_ring_.base() + their_geometry_.reserve_offset() +
+               std::size_t{seg & ~sm::kReserveBit} * their_geometry_.seg_bytes;
+    EXPECT_LT(seg, their_geometry_.pool_blocks);
+    return their_pool_.base() + std::size_t{seg} * sm::kBlockBytes;
 }
 
 void RawPeer::give_back(std::uint32_t seg) {
     auto* entries =
         reinterpret_cast<std::uint32_t*>(their_ring_.base() + their_geometry_.returns_offset());
-    entries[returned_ & (their_geometry_.seg_count - 1)] = seg;
+    entries[returned_ % sm::kReturnCount] = seg;
     // SYNC sm_return: the entry comes before the count.
     their_head()->returns.count.store(++returned_, std::memory_order_release);
 }

@@ -34,6 +34,11 @@ struct RawMessage {
     }
 };
 
+/** An active message in a buffer. */
+inline sm::AmSegBody in_buffer(std::uint32_t seg) {
+    return {seg, 0, {}};
+}
+
 class RawPeer {
   public:
     static constexpr std::size_t kArenaBytes = std::size_t{1} << 20;
@@ -43,7 +48,7 @@ class RawPeer {
 
     void send(std::span<const std::byte> packet, std::span<const int> fds = {}) const;
     void say_hello() const;
-    /** Makes the segment of `geometry` and offers it. */
+    /** Makes the segments of `geometry` and offers them. */
     void offer_ring();
     void make_ring();
     void send_offer(std::span<const int> fds) const;
@@ -75,9 +80,9 @@ class RawPeer {
     bool was_left();
 
     sm::Hello hello{};
-    sm::RingGeometry geometry{16, 8, 1024, 4096};
+    sm::RingGeometry geometry{16, 1024, 64, 4096};
     sm::RingOffer offer{};
-    ucs::UniqueFd bell_fd, arena_fd, ring_fd;
+    ucs::UniqueFd bell_fd, arena_fd, ring_fd, pool_fd;
 
   private:
     void read_socket();
@@ -85,9 +90,9 @@ class RawPeer {
     ucs::UniqueFd socket_;
     bool is_ended_ = false;
     bool was_left_ = false;
-    ucs::Mapping ring_;
+    ucs::Mapping ring_, pool_;
     std::uint64_t position_ = 0;
-    ucs::Mapping their_ring_;
+    ucs::Mapping their_ring_, their_pool_;
     sm::RingGeometry their_geometry_;
     std::uint64_t their_position_ = 0;
     std::uint64_t returned_ = 0;

@@ -114,6 +114,23 @@ TEST(SealedMemory, reads_as_zero_after_it_was_given_back) {
     EXPECT_EQ(mapping.base()[kBytes - 1], std::byte{1});
 }
 
+// Receivers of one sender share its memory: none may write what another reads.
+TEST(SealedMemory, for_readers_is_written_by_its_maker_alone) {
+    UniqueFd fd;
+    Mapping own, theirs;
+    ASSERT_EQ(memfd_create_for_readers("test", kBytes, &own, &fd), UCS_OK);
+    EXPECT_EQ(memfd_check_for_readers(fd.get(), kBytes), UCS_OK);
+    own.base()[5] = std::byte{7};
+    ASSERT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), std::size_t{1} << 20, &theirs),
+              UCS_OK);
+    EXPECT_EQ(theirs.base()[5], std::byte{7});
+    if ((::fcntl(fd.get(), F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0)
+        TW_SKIP("this kernel has no F_SEAL_FUTURE_WRITE");
+    EXPECT_EQ(map_shared(fd.get(), kBytes, &theirs), UCS_ERR_NO_MEMORY);
+    EXPECT_EQ(memfd_check_sealed(fd.get(), kBytes), UCS_ERR_INVALID_PARAM)
+        << "what must be writable here is not this";
+}
+
 TEST(SealedMemory, behind_a_header_leads_to_it_by_masking) {
     constexpr std::size_t kAlignment = std::size_t{1} << 20;
     UniqueFd fd;
@@ -123,9 +140,9 @@ TEST(SealedMemory, behind_a_header_leads_to_it_by_masking) {
     ASSERT_EQ(map_shared(fd.get(), kBytes, &plain), UCS_OK);
     const auto last = reinterpret_cast<std::uintptr_t>(behind.base() + kBytes - 1);
     EXPECT_EQ(last & ~(kAlignment - 1), reinterpret_cast<std::uintptr_t>(behind.front()));
-    behind.base()[kBytes - 1] = std::byte{7};
+    plain.base()[kBytes - 1] = std::byte{7};
     behind.front()[0] = std::byte{9};
-    EXPECT_EQ(plain.base()[kBytes - 1], std::byte{7});
+    EXPECT_EQ(behind.base()[kBytes - 1], std::byte{7});
     EXPECT_EQ(plain.base()[0], std::byte{0}) << "the front is private";
     EXPECT_EQ(map_behind_header(fd.get(), kBytes, page_bytes(), kBytes, &behind),
               UCS_ERR_INVALID_PARAM);

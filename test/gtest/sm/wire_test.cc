@@ -78,8 +78,8 @@ constexpr Hello kHello{.magic = kPacketMagic,
                        .reserved = 0};
 
 RingOffer good_offer() {
-    const RingGeometry geometry{16, 8, 512, 4096};
-    return {kPacketMagic,    kFormatVersion, PacketType::kRing, 16, 8, 512, 4096, 0, 0,
+    const RingGeometry geometry{16, 512, 8, 4096};
+    return {kPacketMagic,    kFormatVersion, PacketType::kRing, 16, 512, 8, 4096, 0, 0,
             geometry.bytes()};
 }
 
@@ -147,28 +147,38 @@ TEST(RingPacket, is_refused_by_each_number_that_does_not_fit) {
         return refused([&](RingOffer& o) {
             change(o);
             o.bytes =
-                RingGeometry{o.slot_count, o.seg_count, o.seg_bytes, o.page_bytes | 1}.bytes();
+                RingGeometry{o.slot_count, o.seg_bytes, o.pool_blocks, o.page_bytes | 1}.bytes();
         });
     };
     EXPECT_TRUE(refused([](RingOffer& o) { o.bytes += 4096; }));
     EXPECT_TRUE(refused([](RingOffer& o) { o.bytes = 0; }));
     for (const std::uint32_t count : {0U, 1U, 8U, 17U, 131072U, 0xffffffffU})
         EXPECT_TRUE(refused_in_itself([&](RingOffer& o) { o.slot_count = count; })) << count;
-    for (const std::uint32_t count : {0U, 4U, 9U, 2048U, 0xffffffffU})
-        EXPECT_TRUE(refused_in_itself([&](RingOffer& o) { o.seg_count = count; })) << count;
+    for (const std::uint32_t count : {0U, 65537U, 0xffffffffU})
+        EXPECT_TRUE(refused_in_itself([&](RingOffer& o) { o.pool_blocks = count; })) << count;
     for (const std::uint32_t bytes : {0U, 63U, 65U, kSegBytesMax + 64, 0xffffffffU})
         EXPECT_TRUE(refused_in_itself([&](RingOffer& o) { o.seg_bytes = bytes; })) << bytes;
     for (const std::uint32_t bytes : {0U, 64U, 4097U, 131072U})
         EXPECT_TRUE(refused([&](RingOffer& o) { o.page_bytes = bytes; })) << bytes;
 }
 
-TEST(RingPacket, of_the_largest_ring_fits_its_descriptor_region) {
-    const RingGeometry largest{kSlotCountMax, kSegCountMax, kSegBytesMax, 65536};
+TEST(RingPacket, of_the_largest_pool_fits_its_descriptor_region) {
+    const RingGeometry largest{kSlotCountMax, kSegBytesMax, kPoolBytesMax / kBlockBytes, 65536};
     EXPECT_TRUE(largest.is_valid());
-    EXPECT_LE(largest.bytes() + 65536, std::size_t{64} << 20);
+    EXPECT_LE(largest.pool_bytes() + 65536, std::size_t{64} << 20);
     EXPECT_LT(largest.returns_offset(), largest.rndv_offset());
-    EXPECT_LT(largest.rndv_offset(), largest.slots_offset());
-    EXPECT_LT(largest.slots_offset(), largest.segs_offset());
+    EXPECT_LT(largest.rndv_offset(), largest.front_offset());
+    EXPECT_LT(largest.front_offset(), largest.back_offset());
+    EXPECT_LT(largest.back_offset(), largest.reserve_offset());
+}
+
+TEST(RingPacket, of_a_small_ring_has_no_back_ring) {
+    const RingGeometry small{kFrontCount, 1024, 64, 4096};
+    EXPECT_EQ(small.front_count(), kFrontCount);
+    EXPECT_EQ(small.back_count(), 0U);
+    const RingGeometry larger{2 * kFrontCount, 1024, 64, 4096};
+    EXPECT_EQ(larger.front_count(), kFrontCount);
+    EXPECT_EQ(larger.back_count(), 2 * kFrontCount);
 }
 
 // ---- Remote keys -------------------------------------------------------------------------------
