@@ -55,7 +55,9 @@ typedef struct tw_explanation {
     unsigned chosen;   ///< Index into `protocols`.
     const char* rule;  ///< Reason for the choice, a sentence.
     char knob[192];    ///< The setting that it rests on, with its value: "TAGWIRE_...=8192".
-    char source[256];  ///< File of the measured costs; "" when nothing was measured.
+    /// File of the measured costs, or what the receiver of an endpoint has measured; "" when
+    /// nothing was measured.
+    char source[256];
     unsigned protocol_count;
     tw_protocol_cost_t protocols[TW_PROTOCOLS_MAX];
 } tw_explanation_t;

@@ -28,7 +28,8 @@ constexpr Option kOptions[] = {
      .unit = "bytes",
      .default_value = "inf",
      .doc = "Length from which messages go by rendezvous, at most UNEXPECTED_BYTES; inf: chosen by "
-            "cost. A message sent as a short one stays short, and a tagged message for a matching "
+            "cost, over shared memory as the receiver measures it. A message sent as a short one "
+            "stays short, and a tagged message for a matching "
             "device goes by rendezvous if it exceeds the transport's buffer.",
      .offset = offsetof(Options, rndv_threshold)},
     {.name = "INJECT_BYTES",

@@ -66,7 +66,7 @@ bool EagerSender::try_send_at_once(const Outgoing& message) {
     PlainPacking packing{plain_envelope(message, ep_.peer_names), message.base, message.length};
     if (!ep_.may_send_short(0) || message.list != nullptr || !is_plain ||
         message.length + packing.envelope.bytes > ep_.rail().bcopy_max ||
-        message.length >= ep_.rail().rndv_from(kPlainBuffer))
+        message.length >= ep_.rndv().from(kPlainBuffer))
         return false;
     const ssize_t packed = uct_ep_am_bcopy(ep_.lane(), static_cast<std::uint8_t>(AmId::kEager),
                                            PlainPacking::pack, &packing, 0);

@@ -11,6 +11,7 @@
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/fast_path.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -168,10 +169,13 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     request.peer_id = arrival.send_id;
     if ((request.acks & kAckMatch) != 0)
         ep.control(Ack{arrival.send_id});
+    const bool has_more = arrival.bytes.size() < arrival.length;
+    const bool learns = has_more && ep.rail().is_learning() && fits == arrival.length;
+    const std::uint64_t since = learns ? ucs::ticks_now() : 0;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     if (now > 0)
         request.buffer.scatter(0, arrival.bytes.data(), now);
-    if (arrival.bytes.size() == arrival.length)
+    if (!has_more)
         return end_receive(request, ep);
     request.offset = now;
     worker_.set_outstanding(request, ep);
@@ -180,6 +184,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     ep.incoming_message = nullptr;
     ep.incoming_bytes = arrival.bytes.size();
     ep.incoming_length = arrival.length;
+    ep.incoming_since = since;
 }
 
 /// All data of an eager message is in the buffer.
@@ -214,6 +219,8 @@ bool Receiver::take_part(Endpoint& ep, WireBytes bytes) {
         ep.incoming_message = nullptr;
         ep.incoming_request = nullptr;
     }
+    if (request != nullptr && ep.incoming_since != 0)
+        learn(ep, false, ep.incoming_length, ep.incoming_since);
     // Both may call the program, which may take the message.
     if (request != nullptr)
         end_receive(*request, ep);

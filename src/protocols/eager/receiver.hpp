@@ -99,6 +99,9 @@ class Receiver {
 
     // ---- Rendezvous after the match (rndv_receiver.cc)
 
+    /// A long message of `ep` is here. The sender is told what follows.
+    void learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since);
+
     void begin_rndv(Request& request, Endpoint& ep, const Rts& rts,
                     std::span<const std::byte> keys);
     static bool awaits_data(const Request* request, const Endpoint* ep);

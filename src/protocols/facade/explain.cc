@@ -150,10 +150,27 @@ void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
     }
 }
 
+/// The threshold is the receiver's.
+void explain_advice(const Rail& rail, const Advice& advice, BufferKind kind,
+                    tw_explanation_t* out) {
+    const bool is_eager = out->length < advice.rndv_from;
+    Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
+    if (!is_eager)
+        protocol = cheapest_rndv(rail.costs(), out->length, kind);
+    out->rndv_from = advice.rndv_from;
+    out->chosen = static_cast<unsigned>(protocol);
+    out->rule = "the receiver measures messages that go either way, and advises this length";
+    put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", advice.rndv_from));
+    put(out->source,
+        fmt::format("the receiver: at the length where they change, a byte takes {:.3f} ns eager, "
+                    "{:.3f} ns by rendezvous",
+                    advice.eager_ps / 1000.0, advice.rndv_ps / 1000.0));
+}
+
 }  // namespace
 
 tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
-                         const Stripes* stripes) {
+                         const Stripes* stripes, const Advice* advice) {
     const Context& context = rail.worker().context();
     const BufferKind kind = kind_of(buffer);
     const Choice choice = rail.selection().choose(rail.costs(), length, kind);
@@ -180,6 +197,9 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     }
     if (context.calibration().has(rail.transport(), rail.device()))
         put(out.source, context.calibration().path());
+    if (advice != nullptr && advice->rndv_from != 0 && kind != BufferKind::kUnmapped &&
+        choice.rule != Rule::kShort)
+        explain_advice(rail, *advice, kind, &out);
     out.protocol_count = kProtocols;
     for (std::size_t i = 0; i < kProtocols; ++i)
         out.protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);

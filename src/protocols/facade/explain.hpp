@@ -7,12 +7,13 @@
 #include "protocols/api/tw_explain.h"
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"
+#include "protocols/wire/control_message.hpp"
 
 namespace tagwire::proto {
 
 /// `stripes`: of the endpoint that is asked about, if it has chosen rails; else null, and all rails
-/// are taken to lead to the peer.
+/// are taken to lead to the peer. `advice`: what its receiver has advised; null: nothing.
 tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
-                         const Stripes* stripes);
+                         const Stripes* stripes, const Advice* advice);
 
 }  // namespace tagwire::proto

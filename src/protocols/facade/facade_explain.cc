@@ -41,7 +41,7 @@ tw_status_t tw_worker_explain(tw_worker_h worker, const char* transport, size_t 
     const Entry entry(worker_of(worker));
     for (const auto& rail : worker_of(worker).rails()) {
         if (is_called(*rail, transport)) {
-            write_sized(explain(*rail, length, buffer, nullptr), explanation);
+            write_sized(explain(*rail, length, buffer, nullptr, nullptr), explanation);
             return TW_OK;
         }
     }
@@ -60,8 +60,10 @@ tw_status_t tw_ep_explain(tw_ep_h ep, size_t length, tw_buffer_kind_t buffer,
     const Entry entry(endpoint_of(ep).worker);
     if (endpoint_of(ep).state() != EpState::kReady)
         return TW_ERR_NOT_CONNECTED;
-    const Endpoint& asked = endpoint_of(ep);
-    write_sized(explain(asked.rail(), length, buffer, asked.chosen_stripes()), explanation);
+    Endpoint& asked = endpoint_of(ep);
+    write_sized(
+        explain(asked.rail(), length, buffer, asked.chosen_stripes(), &asked.rndv().advice()),
+        explanation);
     return TW_OK;
 } catch (const std::bad_alloc&) {
     return refuse_no_memory(__func__);

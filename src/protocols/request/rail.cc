@@ -117,6 +117,9 @@ void Rail::select() {
     }
     worker_.context().calibration().apply(transport(), device(), &costs_);
     selection_ = Selection(costs_, options.rndv_threshold);
+    is_learning_ = resource_.desc.dev_type == UCT_DEVICE_TYPE_SHM && can_get() &&
+                   options.rndv_threshold == Selection::kNever &&
+                   options.scheme() == RndvScheme::kAuto;
 }
 
 /// One port carries what all transports of its device have. Shared memory and virtual devices move

@@ -79,6 +79,9 @@ class Rail {
     double latency() const { return attr_.latency.c + attr_.overhead; }
     const RailCosts& costs() const { return costs_; }
     const Selection& selection() const { return selection_; }
+    /// Peers learn from which length rendezvous are faster (advisor.hpp): the processors move the
+    /// data, and no setting says how.
+    bool is_learning() const { return is_learning_; }
     /// Length of the shortest message that goes by rendezvous.
     std::size_t rndv_from(const Buffer& buffer) const {
         return selection_.rndv_from(buffer.list != nullptr     ? BufferKind::kUnmapped
@@ -103,6 +106,7 @@ class Rail {
     std::uint8_t index_;
     bool matches_tags_ = false;
     bool is_enabled_ = false;
+    bool is_learning_ = false;
     const Resource& resource_;
     uct_iface_h iface_ = nullptr;
     uct_iface_attr_t attr_{};

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "protocols/cost/advisor.hpp"
 #include "protocols/cost/scheme.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/request/envelope.hpp"
@@ -15,6 +16,7 @@
 #include "protocols/transfer/transfer.hpp"
 #include "protocols/worker/endpoint.hpp"
 #include "protocols/worker/worker_core.hpp"
+#include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
 
@@ -58,8 +60,13 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
     const Domain& domain = ep.rail().domain();
     const std::size_t index = ep.rail().domain_index();
     auto read = std::make_unique<Transfer>(request, [](Request& done, ucs_status_t status) {
-        done.worker->receiver().rndv_ended(done, status);
+        Receiver& receiver = done.worker->receiver();
+        if (status == UCS_OK && done.transfer->begun != 0)
+            receiver.learn(*done.ep, true, done.wanted, done.transfer->begun);
+        receiver.rndv_ended(done, status);
     });
+    if (ep.rail().is_learning() && request.wanted < Advisor::kEnd)
+        read->begun = ucs::ticks_now();
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
         return nullptr;
@@ -204,6 +211,29 @@ bool Receiver::rndv_written(Request& request) {
     worker_.count(WorkerCounter::kRndvPut);
     rndv_ended(request, UCS_OK);
     return true;
+}
+
+/// A message took from `since` (in ticks) until now.
+void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since) {
+    const Rail& rail = ep.rail();
+    const std::size_t from = rail.bcopy_max + 1;
+    if (bytes < from || bytes >= Advisor::kEnd || from >= Advisor::kSecondFrom)
+        return;
+    if (ep.advisor == nullptr)
+        ep.advisor =
+            std::make_unique<Advisor>(from, rail.selection().rndv_from(BufferKind::kPlain));
+    double time = static_cast<double>(ucs::ticks_now() - since);
+    // The first part was copied by the sender before it came; the others while we copied.
+    if (!is_rndv)
+        time += time * static_cast<double>(rail.bcopy_max) / static_cast<double>(bytes);
+    if (!ep.advisor->add(is_rndv, bytes, time))
+        return;
+    worker_.count(WorkerCounter::kAdvice);
+    const auto ps_of_byte = [&](bool rndv) {
+        return static_cast<std::uint32_t>(ep.advisor->time_of_byte(rndv, bytes) * ucs::tick_ns() *
+                                          1000);
+    };
+    ep.control(Advice{ep.advisor->threshold(), ps_of_byte(false), ps_of_byte(true)});
 }
 
 /// The data is here, or will not come: the sender is told, and the receive ends.

@@ -101,7 +101,28 @@ bool RndvSender::takes(const Request& request) const {
     // The peer keeps a message that waits for its place in one buffer.
     const bool is_too_long =
         goes_as_tagged(request, ep_.rail()) && length + sizeof(Envelope) > ep_.rail().bcopy_max;
-    return ep_.eager_is_paused() || is_too_long || length >= ep_.rail().rndv_from(request.buffer);
+    if (ep_.eager_is_paused() || is_too_long)
+        return true;
+    const std::size_t threshold = from(request.buffer);
+    const bool is_trial = ep_.rail().is_learning() && request.buffer.list == nullptr &&
+                          length > ep_.rail().bcopy_max && length < Advisor::kEnd &&
+                          length <= ep_.rail().costs().eager_max &&
+                          Advisor::is_trial(length, threshold, request.order);
+    return (length >= threshold) != is_trial;
+}
+
+const Rail& RndvSender::rail() const {
+    return ep_.rail();
+}
+
+bool RndvSender::on_advice(Advice message) {
+    const Rail& rail = ep_.rail();
+    if (ep_.state() != EpState::kReady || !rail.is_learning() ||
+        message.rndv_from <= rail.bcopy_max || message.rndv_from > Advisor::kEnd)
+        return false;
+    advice_ = message;
+    advice_.rndv_from = std::min<std::uint64_t>(message.rndv_from, rail.costs().eager_max + 1);
+    return true;
 }
 
 /// Makes a buffer known for this message where that is cheap, whether it has a handle or not: so

@@ -8,12 +8,12 @@
 
 #include <cstdint>
 
+#include "protocols/request/rail.hpp"
 #include "protocols/request/request.hpp"
+#include "protocols/wire/control_message.hpp"
 #include "protocols/wire/rndv_messages.hpp"
 
 namespace tagwire::proto {
-
-struct Cts;
 
 class RndvSender {
   public:
@@ -23,6 +23,14 @@ class RndvSender {
 
     /// The message goes by rendezvous.
     bool takes(const Request& request) const;
+    /// Length from which such a message does.
+    std::size_t from(const Buffer& buffer) const {
+        return advice_.rndv_from != 0 && buffer.list == nullptr ? advice_.rndv_from
+                                                                : rail().rndv_from(buffer);
+    }
+    /// The receiver's; rndv_from 0: it has given none.
+    const Advice& advice() const { return advice_; }
+    void begin_anew() { advice_ = {}; }
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -32,6 +40,7 @@ class RndvSender {
 
     // ---- Messages of the receiver. False: it cannot come now
 
+    bool on_advice(Advice message);
     bool on_cts(Cts message, Request* request);
     bool on_rtr(const RtrMessage& message, Request* request);
     /// The request is a rendezvous of this endpoint whose data is in no queue and with no device:
@@ -44,7 +53,10 @@ class RndvSender {
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
 
+    const Rail& rail() const;
+
     Endpoint& ep_;
+    Advice advice_{};
 };
 
 }  // namespace tagwire::proto

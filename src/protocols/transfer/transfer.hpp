@@ -84,6 +84,7 @@ struct Transfer : ucs::FromReserve {
     Request* request;  // null: it has ended, and only the pieces are waited for
     const Ended ended;
     bool is_put = false;
+    std::uint64_t begun = 0;        // in ticks, of one that the receiver learns from; else 0
     std::uint64_t address = 0;      // of the peer's memory
     ucs_status_t ending = UCS_OK;   // not UCS_OK: the request ends so when the pieces have
     Endpoint* failed_ep = nullptr;  // ... whose failure is told after that

@@ -37,6 +37,7 @@ enum class ControlOp : std::uint32_t {
     kLane = 17,
     kReset = 18,
     kDown = 19,
+    kAdvice = 20,
 };
 
 /// The send was matched or delivered, as it had asked.
@@ -151,6 +152,15 @@ struct Down {
     static constexpr auto kOp = ControlOp::kDown;
     std::uint32_t rail;         // of the receiver
     std::uint32_t sender_rail;  // of the sender
+};
+
+/// Where the processors move the data: messages of the receiver of this are to go by rendezvous
+/// from that length on (advisor.hpp).
+struct Advice {
+    static constexpr auto kOp = ControlOp::kAdvice;
+    std::uint64_t rndv_from;
+    std::uint32_t eager_ps;  // time of a byte there, in picoseconds; for people
+    std::uint32_t rndv_ps;
 };
 
 /// A control message as it is sent.

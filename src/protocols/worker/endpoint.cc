@@ -205,6 +205,7 @@ void Endpoint::begin_anew() {
     queue_.clear_controls();
     first_announced = 0;
     eager_.begin_anew();
+    rndv_.begin_anew();
     update_direct();
     connector_.begin_anew();
 }

@@ -26,6 +26,7 @@
 
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
+#include "protocols/cost/advisor.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
@@ -170,7 +171,9 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     Unexpected* incoming_message = nullptr;
     std::uint64_t incoming_bytes = 0;
     std::uint64_t incoming_length = 0;
+    std::uint64_t incoming_since = 0;  // in ticks, of one that the receiver learns from; else 0
     bool has_incoming = false;
+    std::unique_ptr<Advisor> advisor;  // from the first long message on that can be learnt from
 
     // Tagged messages whose places in the order are to come (Placeholder), oldest first.
     Fifo<Announced> announced;

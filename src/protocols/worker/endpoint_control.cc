@@ -182,6 +182,10 @@ void Endpoint::on_control(const Control& message) {
             if (DeviceTags* tags = worker.device_tags())
                 tags->on_lane(*this, message.as<Lane>().rail);
             break;
+        case ControlOp::kAdvice:
+            if (!rndv_.on_advice(message.as<Advice>()))
+                worker.count(WorkerCounter::kGarbage);
+            break;
         case ControlOp::kDown:
             if (stripes_ != nullptr)
                 stripes_->on_down(message.as<Down>());

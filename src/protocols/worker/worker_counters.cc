@@ -26,6 +26,8 @@ constexpr auto kCounters = ucs::counter_table<WorkerCounter>({
      "rendezvous messages received that the sender wrote into the receive buffer"},
     {WorkerCounter::kRndvCopy, "rndv_copy", "messages",
      "rendezvous messages received as messages through buffers of the transport"},
+    {WorkerCounter::kAdvice, "advice", "messages",
+     "times that a peer was told from which length on rendezvous are faster than eager messages"},
     {WorkerCounter::kRndvFallback, "rndv_fallback", "messages",
      "rendezvous messages received as by scheme copy although TAGWIRE_RNDV_SCHEME is get or put"},
     {WorkerCounter::kRndvStriped, "rndv_striped", "messages",

@@ -18,6 +18,7 @@ enum class WorkerCounter {
     kRndvGet,
     kRndvPut,
     kRndvCopy,
+    kAdvice,
     kRndvFallback,
     kRndvStriped,
     kRndvRailBytes,

@@ -264,6 +264,26 @@ TEST_F(MsgImpostorWrites, a_rendezvous_does_not_end_while_its_data_is_written) {
     expect_end(TW_OK);
 }
 
+TEST_F(MsgImpostor, advice_is_taken_where_it_can_be_followed) {
+    ASSERT_NO_FATAL_FAILURE(greet());
+    tw_explanation_t before{};
+    ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &before), TW_OK);
+    for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}})
+        expect_garbage(proto::Advice{length, 1, 1});
+    tw_explanation_t after{};
+    ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &after), TW_OK);
+    EXPECT_EQ(after.rndv_from, before.rndv_from);
+    if (contact_of_transports() != "sm")
+        return expect_garbage(proto::Advice{131072, 1, 1});
+    impostor_.control(victim(), proto::Advice{131072, 55, 70});
+    victim().progress();
+    ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &after), TW_OK);
+    EXPECT_EQ(after.rndv_from, 131072U);
+    EXPECT_STREQ(after.protocols[after.chosen].name, "parts");
+    EXPECT_NE(std::string(after.source).find("0.055 ns eager, 0.070 ns"), std::string::npos)
+        << after.source;
+}
+
 TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const tw_op_t how = op(&mark_);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Learns from the long messages of a peer from which length on rendezvous are faster than eager
+// messages, where the processors move the data: how fast they copy depends on how near they are to
+// each other, on what lies in which cache, and changes from one moment to the next.
+//
+// The receiver learns, for it sees the data of both come, and tells the sender, who chooses. Now and
+// then, near the threshold, the sender tries the way that it does not choose (is_trial): so the
+// receiver has figures of both. Pure arithmetic; times are of any unit.
+//
+// 1. A threshold is the lower bound of a class; classes are powers of two.
+// 2. It changes only if that is better by more than kGain over the classes with figures of both.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "ucs/memory/reserve.hpp"
+
+namespace tagwire::proto {
+
+class Advisor : public ucs::FromReserve {
+  public:
+    static constexpr std::size_t kClasses = 8;
+    static constexpr std::size_t kSecondFrom = std::size_t{16} << 10;
+    static constexpr std::size_t kEnd = kSecondFrom << (kClasses - 1);
+    /// One of so many messages near the threshold is a trial.
+    static constexpr std::uint64_t kTrialEvery = 31;
+
+    /// Lengths from `from` (below kSecondFrom) on are learnt; `threshold` holds until more is
+    /// known.
+    Advisor(std::size_t from, std::size_t threshold) : from_(from), threshold_(threshold) {}
+
+    /// A message of `bytes` bytes took `time` from its start to its end. True: the threshold has
+    /// changed.
+    bool add(bool is_rndv, std::size_t bytes, double time);
+
+    /// From this length on rendezvous; at least kEnd: never.
+    [[nodiscard]] std::size_t threshold() const { return threshold_; }
+    /// Time of a byte at the class of `bytes`; 0: not known.
+    [[nodiscard]] double time_of_byte(bool is_rndv, std::size_t bytes) const;
+
+    /// The sender's side: the `number`th message of its endpoint goes the other way.
+    static bool is_trial(std::size_t bytes, std::size_t threshold, std::uint64_t number) {
+        return number % kTrialEvery == kTrialEvery - 1 && bytes >= threshold / 4 &&
+               bytes / 8 < threshold;
+    }
+
+  private:
+    struct Time {
+        double known = 0;    // of a byte; 0: not known
+        double suspect = 0;  // the least of the last ones, if they were much longer
+        unsigned accidents = 0;
+
+        void learn(double now);
+    };
+
+    /// Lengths [lower_bound(i), lower_bound(i + 1)).
+    [[nodiscard]] std::size_t lower_bound(std::size_t i) const {
+        return i == 0 ? from_ : kSecondFrom << (i - 1);
+    }
+    [[nodiscard]] std::size_t class_of(std::size_t bytes) const;
+    [[nodiscard]] double loss(std::size_t threshold) const;
+
+    std::size_t from_;
+    std::size_t threshold_;
+    std::array<std::array<Time, kClasses>, 2> times_{};  // eager, rendezvous
+};
+
+}  // namespace tagwire::proto
