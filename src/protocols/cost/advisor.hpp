@@ -3,8 +3,8 @@
 // messages, where the processors move the data: how fast they copy depends on how near they are to
 // each other, on what lies in which cache, and changes from one moment to the next.
 //
-// The receiver learns, for it sees the data of both come, and tells the sender, who chooses. Now and
-// then, near the threshold, the sender tries the way that it does not choose (is_trial): so the
+// The receiver learns, for it sees the data of both come, and tells the sender, who chooses. Now
+// and then, near the threshold, the sender tries the way that it does not choose (is_trial): so the
 // receiver has figures of both. Pure arithmetic; times are of any unit.
 //
 // 1. A threshold is the lower bound of a class; classes are powers of two.
