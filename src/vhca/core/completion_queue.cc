@@ -46,9 +46,9 @@ Completion completion_of(const Cqe& cqe) {
             .tm_tag = cqe.tm_tag,
             .tm_priv = cqe.tm_priv,
             .tm_count = cqe.tm_count,
+            .is_solicited = cqe.is_solicited,
             .qp_user = cqe.qp != nullptr ? cqe.qp->dc().owner().user() : nullptr,
             .tag_srq_user = cqe.tag_srq_user,
-            .is_solicited = cqe.is_solicited,
             .data = cqe.data};
 }
 }  // namespace
@@ -57,7 +57,13 @@ bool CompletionQueue::poll(Completion* completion_p) {
     if (consumer_ == producer_)
         return false;
     const Cqe& cqe = at(consumer_++);
-    *completion_p = completion_of(cqe);
+    completion_p->wc = cqe.wc;
+    completion_p->time = cqe.time;
+    completion_p->from = cqe.from;
+    completion_p->tm_tag = cqe.tm_tag;
+    completion_p->tm_priv = cqe.tm_priv;
+    completion_p->tm_count = cqe.tm_count;
+    completion_p->is_solicited = cqe.is_solicited;
     give_back(cqe);
     return true;
 }

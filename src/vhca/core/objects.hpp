@@ -18,11 +18,12 @@ struct Completion {
     Route from;  // node that a received message came from
     std::uint64_t tm_tag = 0;
     std::uint32_t tm_priv = 0;
-    std::uint16_t tm_count = 0;    // list operations: unexpected messages that the device counted
+    std::uint16_t tm_count = 0;  // list operations: unexpected messages that the device counted
+    bool is_solicited = false;   // an event is wanted; errors are
+    // ---- For a CompletionConsumer; Cq::poll() leaves them as they are
     void* qp_user = nullptr;       // of the queue pair that it belongs to, a tagged message's too
     void* tag_srq_user = nullptr;  // of the tag-matching SRQ that it comes from
-    bool is_solicited = false;     // an event is wanted; errors are
-    /// In place of what would be in the buffer (QpConfig); valid in CompletionConsumer::take().
+    /// In place of what would be in the buffer (QpConfig); valid in take().
     std::span<const std::byte> data{};
 };
 

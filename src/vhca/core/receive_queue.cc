@@ -114,19 +114,15 @@ void SharedReceiveQueue::refill() {
         matching_->posted(queue.posted());
 }
 
-std::uint32_t SharedReceiveQueue::take() {
-    const std::uint32_t place = queue.take();
-    if (config_.limit != 0) [[unlikely]]
-        check_limit();
-    return place;
+void SharedReceiveQueue::ask_sources() {
+    refill();
+    if (matching_ != nullptr)
+        matching_->catch_up();
 }
 
-void SharedReceiveQueue::check_limit() {
-    refill();
-    if (queue.posted() < config_.limit) {
-        config_.limit = 0;
-        device_.late.tell(IBV_EVENT_SRQ_LIMIT_REACHED, *this, device_.now);
-    }
+void SharedReceiveQueue::tell_limit() {
+    config_.limit = 0;
+    device_.late.tell(IBV_EVENT_SRQ_LIMIT_REACHED, *this, device_.now);
 }
 
 int SharedReceiveQueue::modify(const ibv_srq_attr& attr, int mask) {

@@ -78,8 +78,17 @@ class SharedReceiveQueue final : public Srq {
     [[nodiscard]] std::uint32_t number() const override { return number_; }
     void set_number(std::uint32_t number) { number_ = number; }
 
-    void refill();
-    std::uint32_t take();
+    /// Takes from the source what the program has posted there, receives and list operations.
+    void catch_up() {
+        if (config_.source != nullptr || config_.tm.source != nullptr) [[unlikely]]
+            ask_sources();
+    }
+    std::uint32_t take() {
+        const std::uint32_t place = queue.take();
+        if (config_.limit != 0) [[unlikely]]
+            check_limit();
+        return place;
+    }
     [[nodiscard]] TagMatching* matching() const { return matching_.get(); }
 
     Pd* const pd;
@@ -87,7 +96,15 @@ class SharedReceiveQueue final : public Srq {
     ReceiveQueue queue;  // tag matching: for messages that match nothing
 
   private:
-    void check_limit();
+    void ask_sources();
+    void refill();
+    void check_limit() {
+        if (config_.source != nullptr) [[unlikely]]
+            refill();
+        if (queue.posted() < config_.limit) [[unlikely]]
+            tell_limit();
+    }
+    void tell_limit();
 
     Device::Impl& device_;
     SrqConfig config_;

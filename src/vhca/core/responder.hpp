@@ -54,6 +54,7 @@ class Responder {
         kReceiveFault,  // a key of the receive does not open
     };
     /// The message to a tag-matching SRQ that is under way, and where it goes.
+    /// All zeros between messages, and while one without a tag comes.
     struct TagMessage {
         TagEntry* entry = nullptr;  // it matched this one
         std::uint64_t tag = 0;

@@ -15,7 +15,6 @@ namespace tagwire::vhca {
 
 Responder::Verdict Responder::execute_tagged(const Packet& packet, Route from) {
     if (packet.has(kIsStart)) {
-        tagged_ = {};
         if (const Verdict verdict = start_tagged(packet); verdict != Verdict::kDone) {
             tagged_ = {};
             return verdict;
@@ -29,8 +28,7 @@ Responder::Verdict Responder::execute_tagged(const Packet& packet, Route from) {
 }
 
 Responder::Verdict Responder::start_tagged(const Packet& packet) {
-    static_cast<SharedReceiveQueue*>(qp_.config.srq)->refill();
-    qp_.matching()->catch_up();
+    static_cast<SharedReceiveQueue*>(qp_.config.srq)->catch_up();
     if (!qp_.matching()->has_started())
         return Verdict::kNotReady;
     const auto header = read_header<TagHeader>(packet.payload);
@@ -156,7 +154,8 @@ void Responder::complete_untagged(Cqe& cqe) {
         const bool is_urgent = tagged_.has_tag && qp_.matching()->is_overdue();
         cqe.wc.wc_flags |= is_urgent ? unsigned{IBV_WC_TM_SYNC_REQ} : 0U;
     }
-    tagged_ = {};
+    if (tagged_.has_tag)
+        tagged_ = {};
 }
 
 /// The message under way will never be whole, and nobody is told.

@@ -33,16 +33,24 @@ void note_polled(Engine& engine, bool got) {
         give_way(engine);
 }
 
-// The oldest completion; a node of the fabric is known to programs as a LID, or by the GRH.
-bool take(FaceCq& cq, Completion* into) {
-    if (!cq.core->poll(into))
+// A node of the fabric is known to programs as a LID, or by the GRH.
+std::uint8_t sl_of(const FaceCq& cq) {
+    const bool is_receive = (cq.current.wc.opcode & IBV_WC_RECV) != 0;
+    return is_receive ? static_cast<std::uint8_t>(packet_kind_of(*cq.engine)) : cq.current.wc.sl;
+}
+std::uint16_t slid_of(const FaceCq& cq) {
+    if ((cq.current.wc.opcode & IBV_WC_RECV) == 0)
+        return cq.current.wc.slid;
+    return packet_kind_of(*cq.engine) == PacketKind::kInfiniband
+               ? static_cast<std::uint16_t>(cq.current.from.node)
+               : 0;
+}
+
+// The oldest completion, for read_*(). Fields that cost something are made when they are read.
+bool take(FaceCq& cq) {
+    if (!cq.core->poll(&cq.current))
         return false;
-    if ((into->wc.opcode & IBV_WC_RECV) == 0)
-        return true;
-    const PacketKind kind = packet_kind_of(*cq.engine);
-    into->wc.sl = static_cast<std::uint8_t>(kind);
-    into->wc.slid =
-        kind == PacketKind::kInfiniband ? static_cast<std::uint16_t>(into->from.node) : 0;
+    cq.has_more = !cq.core->is_empty();
     return true;
 }
 
@@ -79,14 +87,17 @@ int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
     if (attr->comp_mask != 0)
         return EINVAL;
     FaceCq& queue = face(cq);
-    const int got = poll(*queue.engine, [&] { return take(queue, &queue.current) ? 1 : 0; });
+    const int got = poll(*queue.engine, [&] { return take(queue) ? 1 : 0; });
     return show(cq, got > 0);
 }
 
+// A completion that came since the last look waits for the next start_poll(), which looks anyway.
 int next_poll(ibv_cq_ex* cq) {
     FaceCq& queue = face(cq);
+    if (!queue.has_more) [[likely]]
+        return ENOENT;
     const auto guard = queue.engine->lock();
-    return show(cq, take(queue, &queue.current));
+    return show(cq, take(queue));
 }
 
 void end_poll(ibv_cq_ex*) {}
@@ -113,10 +124,10 @@ std::uint32_t read_src_qp(ibv_cq_ex* cq) {
     return face(cq).current.wc.src_qp;
 }
 std::uint32_t read_slid(ibv_cq_ex* cq) {
-    return face(cq).current.wc.slid;
+    return slid_of(face(cq));
 }
 std::uint8_t read_sl(ibv_cq_ex* cq) {
-    return face(cq).current.wc.sl;
+    return sl_of(face(cq));
 }
 std::uint8_t read_dlid_path_bits(ibv_cq_ex* cq) {
     return face(cq).current.wc.dlid_path_bits;
@@ -140,8 +151,11 @@ int poll_cq_op(ibv_cq* cq, int entries, ibv_wc* wc) {
     FaceCq& queue = face(cq);
     return poll(*queue.engine, [&] {
         int got = 0;
-        while (got < entries && take(queue, &queue.current))
-            wc[got++] = queue.current.wc;
+        for (; got < entries && queue.core->poll(&queue.current); ++got) {
+            wc[got] = queue.current.wc;
+            wc[got].sl = sl_of(queue);
+            wc[got].slid = slid_of(queue);
+        }
         return got;
     });
 }

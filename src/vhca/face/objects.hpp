@@ -67,6 +67,7 @@ struct FaceCq {
     std::uint32_t comp_events_delivered;
     std::uint32_t async_events_delivered;
     bool is_plain;       // of ibv_create_cq(): tag matching has no use for it
+    bool has_more;       // behind `current`, when that was taken
     Completion current;  // what read_*() reads
     ucs::ListLink<FaceCq> of_context;
 
