@@ -49,15 +49,20 @@ int DcInitiator::enqueue(const SendWork& work) {
     const bool shares_ring = !dci_.config.keeps_places;
     if (shares_ring && head_ - tail_ >= size)
         return ENOMEM;
-    const auto found = lookup(work.stream);
-    Stream* stream = found != streams_.end() ? &*found : make(work.stream);
-    if (stream == nullptr)
-        return ENOMEM;
+    Stream* stream = last_ < streams_.size() ? &streams_[last_] : nullptr;
+    if (stream == nullptr || stream->id != work.stream) {
+        const auto found = lookup(work.stream);
+        stream = found != streams_.end() ? &*found : make(work.stream);
+        if (stream == nullptr)
+            return ENOMEM;
+        last_ = static_cast<std::size_t>(stream - streams_.data());
+    }
     SendQueue& queue = stream->qp->requester().queue();
     const int error = queue.enqueue(work);
     if (error == 0 && shares_ring) {
-        queue.newest().ring_place = head_;
-        overwrite(head_++ - size);
+        queue.newest().ring_place = head_++;
+        if (streams_.size() > 1)  // requests of one stream end in the order of the ring
+            overwrite(head_ - 1 - size);
     }
     return error;
 }

@@ -60,6 +60,7 @@ class DcInitiator {
 
     QueuePair& dci_;
     std::vector<Stream> streams_;
+    std::size_t last_ = 0;               // the one that was posted to last
     std::uint32_t head_ = 0, tail_ = 0;  // of the ring, free running
 };
 

@@ -12,13 +12,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "ucs/datastruct/queue.hpp"
 #include "ucs/sys/fd.hpp"
 #include "vhca/core/objects.hpp"
 #include "vhca/engine/engine.hpp"
+#include "vhca/engine/mutex.hpp"
 #include "vhca/face/event_queue.hpp"
 
 namespace tagwire::vhca {
@@ -90,10 +90,11 @@ struct SendBuilder {
         std::size_t sge_first, sge_count;
         std::size_t inline_first;
     };
-    std::mutex mutex;
+    EngineMutex mutex;
     std::vector<Entry> entries;
     std::vector<ibv_sge> sges;
-    std::vector<std::byte> inline_bytes;
+    std::vector<std::byte> inline_bytes;  // those in use, then room
+    std::size_t inline_used;
     int error;  // of the first setter that failed
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ibv_wr_*(): requests are put together by calls, then posted at once by ibv_wr_complete().
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <span>
 
 #include "vhca/face/context.hpp"
 
@@ -14,14 +15,13 @@ SendBuilder& builder_of(ibv_qp_ex* qp) {
 
 SendBuilder::Entry& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
     SendBuilder& builder = builder_of(qp);
-    SendBuilder::Entry entry{};
+    SendBuilder::Entry& entry = builder.entries.emplace_back();
     entry.work.wr_id = qp->wr_id;
     entry.work.opcode = opcode;
     // Data is inline because of its setter, not because of a flag.
     entry.work.flags = qp->wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
     entry.sge_first = builder.sges.size();
-    builder.entries.push_back(entry);
-    return builder.entries.back();
+    return entry;
 }
 
 void begin_remote(ibv_qp_ex* qp, ibv_wr_opcode opcode, std::uint32_t rkey, std::uint64_t addr) {
@@ -109,29 +109,46 @@ void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t addr, std::uint
     wr_set_sge_list(qp, 1, &sge);
 }
 
-void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* pieces) {
+// The data of the newest request, `bytes` that copy(to) writes. Their address is known when they no
+// longer move: in wr_complete().
+template <typename Copy>
+void set_inline_data(ibv_qp_ex* qp, std::size_t bytes, Copy&& copy) {
     SendBuilder& builder = builder_of(qp);
     SendBuilder::Entry* entry = current(builder);
     if (entry == nullptr)
         return;
-    entry->inline_first = builder.inline_bytes.size();
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto* data = static_cast<const std::byte*>(pieces[i].addr);
-        builder.inline_bytes.insert(builder.inline_bytes.end(), data, data + pieces[i].length);
-    }
-    const std::size_t bytes = builder.inline_bytes.size() - entry->inline_first;
-    if (bytes > face(qp).core->cap().max_inline_data)
+    if (bytes > face(qp).core->cap().max_inline_data) {
         builder.error = ENOMEM;
-    // The address is known when the bytes no longer move: in wr_complete().
+        return;
+    }
+    entry->inline_first = builder.inline_used;
+    builder.inline_used += bytes;
+    if (builder.inline_used > builder.inline_bytes.size()) [[unlikely]]
+        builder.inline_bytes.resize(2 * builder.inline_used);
+    copy(builder.inline_bytes.data() + entry->inline_first);
     builder.sges.resize(entry->sge_first);
     builder.sges.push_back({0, static_cast<std::uint32_t>(bytes), 0});
     entry->sge_count = 1;
     entry->work.flags |= IBV_SEND_INLINE;
 }
 
+void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* pieces) {
+    const std::span list(pieces, count);
+    std::size_t bytes = 0;
+    for (const ibv_data_buf& piece : list)
+        bytes += piece.length;
+    set_inline_data(qp, bytes, [list](std::byte* to) {
+        for (const ibv_data_buf& piece : list) {
+            std::copy_n(static_cast<const std::byte*>(piece.addr), piece.length, to);
+            to += piece.length;
+        }
+    });
+}
+
 void wr_set_inline_data(ibv_qp_ex* qp, void* data, std::size_t bytes) {
-    const ibv_data_buf piece{data, bytes};
-    wr_set_inline_data_list(qp, 1, &piece);
+    set_inline_data(qp, bytes, [data, bytes](std::byte* to) {
+        std::copy_n(static_cast<const std::byte*>(data), bytes, to);
+    });
 }
 
 void wr_start(ibv_qp_ex* qp) {
@@ -143,7 +160,7 @@ void wr_start(ibv_qp_ex* qp) {
 int finish(SendBuilder& builder, int error) {
     builder.entries.clear();
     builder.sges.clear();
-    builder.inline_bytes.clear();
+    builder.inline_used = 0;
     builder.mutex.unlock();
     return error;
 }

@@ -305,6 +305,8 @@ namespace {
 void begin(ibv_qp_ex* qp, const ibv_send_wr& request) {
     qp->wr_id = request.wr_id;
     qp->wr_flags = request.send_flags;
+    if (request.opcode == IBV_WR_SEND) [[likely]]
+        return ibv_wr_send(qp);
     const auto& rdma = request.wr.rdma;
     const auto& atomic = request.wr.atomic;
     switch (request.opcode) {
@@ -328,6 +330,11 @@ void set_data(ibv_qp_ex* qp, const ibv_send_wr& request) {
     const auto count = static_cast<std::size_t>(request.num_sge);
     if ((request.send_flags & IBV_SEND_INLINE) == 0)
         return ibv_wr_set_sge_list(qp, count, request.sg_list);
+    if (count == 1) [[likely]] {
+        // NOLINTNEXTLINE: as verbs has it
+        void* const data = reinterpret_cast<void*>(request.sg_list->addr);
+        return ibv_wr_set_inline_data(qp, data, request.sg_list->length);
+    }
     std::array<ibv_data_buf, ib::kSgesMax> pieces;
     for (std::size_t i = 0; i < count; ++i) {
         pieces[i] = {reinterpret_cast<void*>(request.sg_list[i].addr),  // NOLINT: as verbs has it
