@@ -3,14 +3,15 @@
 // the costs divided by the difference of the counts is the cost of one, free of set-up
 // (bench/instructions.py does that).
 //
-// Usage: instr_messages am|tag|idle|ep COUNT [TRANSPORT [DEVICE]]
+// Usage: instr_messages am|bcopy|tag|idle|ep COUNT [TRANSPORT [DEVICE]]
 //
-// One process, one interface, connected to itself. `am`: 8-byte short active messages; `tag`: short
-// tagged messages of 8 bytes, each with a receive posted for it and matched; `idle`: progress calls
-// that find nothing; `ep`: no messages but endpoints, each to another interface, of transports that
-// connect to interfaces. The functions send_am(), send_tagged(), post_receive(), progress_until(),
-// create_endpoint() are kept apart so that the profile splits the cost. The number of progress
-// calls that found nothing is printed: it varies, so their cost is subtracted.
+// One process, one interface, connected to itself. `am`: 8-byte short active messages; `bcopy`:
+// active messages of 4 KiB that are packed; `tag`: short tagged messages of 8 bytes, each with a
+// receive posted for it and matched; `idle`: progress calls that find nothing; `ep`: no messages
+// but endpoints, each to another interface, of transports that connect to interfaces. The functions
+// send_am(), send_packed(), send_tagged(), post_receive(), progress_until(), create_endpoint() are
+// kept apart so that the profile splits the cost. The number of progress calls that found nothing
+// is printed: it varies, so their cost is subtracted.
 //
 // The same source compiles against UCX, as instr_messages_ucx.
 #include "uct_side.hpp"
@@ -24,6 +25,7 @@ namespace tagwire::bench {
 namespace {
 
 constexpr std::uint8_t kAmId = 1;
+constexpr std::size_t kPackedBytes = 4096;
 
 std::uint64_t received;
 
@@ -82,6 +84,17 @@ void on_rndv(uct_tag_context_t*, uct_tag_t, const void*, unsigned, ucs_status_t,
 [[gnu::noinline]] void send_am(const Loopback& loopback) {
     const std::uint64_t header = 1;
     while (uct_ep_am_short(loopback.ep, kAmId, header, &header, 0) == UCS_ERR_NO_RESOURCE)
+        uct_worker_progress(loopback.side.worker);
+}
+
+std::size_t pack_4k(void* to, void* from) {
+    std::memcpy(to, from, kPackedBytes);
+    return kPackedBytes;
+}
+
+[[gnu::noinline]] void send_packed(const Loopback& loopback) {
+    static std::byte data[kPackedBytes];
+    while (uct_ep_am_bcopy(loopback.ep, kAmId, &pack_4k, data, 0) == UCS_ERR_NO_RESOURCE)
         uct_worker_progress(loopback.side.worker);
 }
 
@@ -153,6 +166,7 @@ void run(const Loopback& loopback, const char* kind, std::uint64_t count) {
         return;
     }
     const bool tagged = std::strcmp(kind, "tag") == 0;
+    const bool packed = std::strcmp(kind, "bcopy") == 0;
     Receive receive;
     if (tagged)
         prepare_receive(loopback, &receive);
@@ -160,6 +174,8 @@ void run(const Loopback& loopback, const char* kind, std::uint64_t count) {
         if (tagged) {
             post_receive(loopback, i, &receive);
             send_tagged(loopback, i);
+        } else if (packed) {
+            send_packed(loopback);
         } else {
             send_am(loopback);
         }
@@ -179,7 +195,8 @@ void close(const Loopback& loopback) {
 
 int measure(int argc, char** argv) {
     if (argc < 3 || argc > 5) {
-        std::fprintf(stderr, "usage: instr_messages am|tag|idle|ep COUNT [TRANSPORT [DEVICE]]\n");
+        std::fprintf(stderr,
+                     "usage: instr_messages am|bcopy|tag|idle|ep COUNT [TRANSPORT [DEVICE]]\n");
         return 2;
     }
     Loopback loopback;

@@ -3,7 +3,7 @@
 """Counts the instructions of one short message in the library's own code, by callgrind.
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
-       instructions.py --bin DIR --functions am|tag|msg|idle|ep [--transport NAME]
+       instructions.py --bin DIR --functions am|bcopy|tag|msg|imm|idle|ep [--transport NAME]
 
 The second form lists the functions that the instructions of one message (of one endpoint that is
 made) of rc are in.
@@ -39,7 +39,7 @@ HELPERS = r"/(libc|libm|libstdc\+\+|ld-linux[^/]*)[.-]"
 # valgrind has no room for the address space that sm's arena takes by default.
 SETTINGS = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error"}
 # Where the profile is cut: functions of instr_messages.
-PHASES = {"am": ("send_am", "progress_until"),
+PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progress_until"),
           "tag": ("post_receive", "send_tagged", "progress_until"), "idle": ("progress_idle",),
           "msg": ("post_receive", "send_tagged", "progress_until"),
           "imm": ("post_receive", "send_tagged", "progress_until"),
@@ -140,12 +140,12 @@ def per_message(launcher, program, kind, place, objects, idle=0.0):
     return costs
 
 
-def count_all(launcher, program, place, objects, kinds=("am", "tag")):
+def count_all(launcher, program, place, objects, kinds=("am", "bcopy", "tag")):
     """{"idle": .., "am_send": .., "am_receive": .., "am_total": .., "tag_post": .. and so on}"""
     idle = per_message(launcher, program, "idle", place, objects)["progress_idle"]
     counts = {"idle_progress": idle}
-    names = {"send_am": "send", "send_tagged": "send", "post_receive": "post_receive",
-             "progress_until": "receive"}
+    names = {"send_am": "send", "send_packed": "send", "send_tagged": "send",
+             "post_receive": "post_receive", "progress_until": "receive"}
     for kind in kinds:
         costs = per_message(launcher, program, kind, place, objects, idle)
         counts.update({f"{kind}_{names[phase]}": cost for phase, cost in costs.items()})
@@ -198,7 +198,7 @@ def ucx_rc(bin_directory, device):
     """UCX on the virtual HCA; it has no tags there."""
     launcher = [Path(bin_directory) / "tagwire", "vhca", "run", "--"]
     program = Path(bin_directory) / "instr_messages_ucx"
-    return count_all(launcher, program, ["rc_verbs", device], UCX, kinds=("am",))
+    return count_all(launcher, program, ["rc_verbs", device], UCX, kinds=("am", "bcopy"))
 
 
 def table(columns):
