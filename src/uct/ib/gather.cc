@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/ib/gather.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ucs/log/log.hpp"
@@ -44,6 +45,17 @@ ucs_status_t Gather::add(const char* call, const uct_iov_t* iov, std::size_t iov
         }
     }
     return UCS_OK;
+}
+
+std::size_t Gather::cut_first(std::byte& to) {
+    to = *reinterpret_cast<const std::byte*>(sges[1].addr);  // NOLINT: as verbs has it
+    ++sges[1].addr;
+    // One without bytes would mean 2 GiB.
+    if (--sges[1].length == 0) {
+        --count;
+        std::copy(sges + 2, sges + 1 + count, sges + 1);
+    }
+    return 1;
 }
 
 std::size_t gather_bytes(const uct_iov_t* iov, std::size_t iovcnt) {

@@ -38,6 +38,9 @@ struct Gather {
     /// UCS_ERR_INVALID_PARAM (logged): more, or memory without a handle.
     ucs_status_t add(const char* call, const uct_iov_t* iov, std::size_t iovcnt,
                      unsigned pieces_max, std::size_t bytes_max);
+    /// Takes the first byte out of the list behind sges[0], which is the caller's: into `to`.
+    /// Returns 1.
+    std::size_t cut_first(std::byte& to);
 };
 
 /// The bytes of a list, copied one behind the other.

@@ -7,6 +7,10 @@
 //              | TMH                          | RVH | user's header       RNDV
 //              | TMH, app_ctx = operation                                 FIN
 //   the rest   | Prefix 8 B | data, at least 8 bytes on the wire          NO_TAG
+//   bare       | data, the first byte of which is 0                       NO_TAG, with immediate
+//
+// An active message that would need one packet more for its prefix travels bare: the immediate has
+// what the prefix would say, and the first byte of the data, in whose place stands NO_TAG.
 //
 // The immediate of a tagged message is split: its low half is the InfiniBand immediate, its high
 // half app_ctx; 0 travels as a SEND without immediate. EAGER with an immediate of two halves that
@@ -42,6 +46,33 @@ struct Prefix {
 };
 static_assert(sizeof(Prefix) == 8 && sizeof(ibv_tmh) == 16 && sizeof(ibv_rvh) == 16);
 static_assert(offsetof(Prefix, released) == offsetof(ibv_tmh, app_ctx));
+
+/// The immediate of a bare active message, as a number of the machine:
+///   | first byte of the data: 8 bits | 0 | AM id: 5 | released: its lowest 18 bits |
+struct BareHead {
+    std::uint8_t first;
+    std::uint8_t am_id;
+    std::uint32_t released;
+
+    static constexpr unsigned kReleasedBits = 18, kIdBits = 5, kFirstShift = 24;
+    static constexpr std::uint32_t kReleasedMask = (1U << kReleasedBits) - 1;
+    static constexpr std::uint32_t kIdMask = (1U << kIdBits) - 1;
+
+    [[nodiscard]] static bool is_valid(std::uint32_t imm) { return (imm & 1U << 23) == 0; }
+    [[nodiscard]] static BareHead of(std::uint32_t imm) {
+        return {static_cast<std::uint8_t>(imm >> kFirstShift),
+                static_cast<std::uint8_t>(imm >> kReleasedBits & kIdMask), imm & kReleasedMask};
+    }
+    [[nodiscard]] std::uint32_t imm() const {
+        return std::uint32_t{first} << kFirstShift | std::uint32_t{am_id} << kReleasedBits |
+               (released & kReleasedMask);
+    }
+    /// The whole count: the first at or after `before` that ends with these bits.
+    [[nodiscard]] std::uint32_t released_after(std::uint32_t before) const {
+        return before + ((released - before) & kReleasedMask);
+    }
+};
+static_assert(BareHead::kReleasedBits + BareHead::kIdBits + 1 == BareHead::kFirstShift);
 
 inline constexpr std::size_t kPrefixBytes = sizeof(Prefix);
 inline constexpr std::size_t kTmhBytes = sizeof(ibv_tmh);

@@ -70,6 +70,7 @@ ucs_status_t MessageLimits::fit_depths(const Device& device) {
 // Limits that follow from the depths, from the side that matches tags, and from the device.
 void MessageLimits::set(const Device& device, const Port& port) {
     const ibv_device_attr& attr = device.attr().orig_attr;
+    mtu_bytes = port.mtu_bytes();
     has_atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
     sges_max = std::min<unsigned>(kSgesMax, static_cast<unsigned>(attr.max_sge));
     message_max = std::min<std::size_t>(port.attr.max_msg_sz, std::size_t{1} << 30);

@@ -49,6 +49,10 @@ struct MessageLimits {
     }
     /// UCS_ERR_UNSUPPORTED (logged): fewer bytes within a request than the shortest message has.
     ucs_status_t take_inline(const Device& device, std::uint32_t of_device);
+    /// An active message of `bytes` needs a packet less without its prefix.
+    [[nodiscard]] bool goes_bare(std::size_t bytes) const {
+        return bytes >= kMessageBytesMin && ((bytes - 1) ^ (bytes - 1 + kPrefixBytes)) >= mtu_bytes;
+    }
     [[nodiscard]] std::size_t am_header_max() const { return std::min(kZcopyHeaderMax, seg_bytes); }
     [[nodiscard]] std::size_t rndv_header_max() const {
         return rndv_behind_max + (has_device_tags ? kRndvTailBytes : 0);
@@ -68,6 +72,7 @@ struct MessageLimits {
     std::uint32_t inline_max = 0;
     std::uint32_t credit_step = 1;  // messages per report to the peer
     std::size_t seg_bytes = 0;
+    std::size_t mtu_bytes = 4096;  // of the port: a power of two
     unsigned sges_max = 1;
     unsigned reads_max = 1;
     std::size_t message_max = 0;

@@ -58,6 +58,14 @@ std::uint32_t MessageOps::frame_am(std::byte* message, std::uint8_t am_id, std::
     return static_cast<std::uint32_t>(sizeof head + bytes + padding);
 }
 
+void MessageOps::make_bare(ibv_send_wr& request, std::uint8_t am_id, std::byte& first) {
+    const BareHead head{static_cast<std::uint8_t>(first), am_id, released};
+    first = std::byte{IBV_TMH_NO_TAG};
+    told = released;
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.imm_data = htobe32(head.imm());
+}
+
 // ---- Active messages
 
 ucs_status_t MessageOps::am_short(std::uint8_t am_id, std::uint64_t header, const void* payload,
@@ -107,8 +115,16 @@ ssize_t MessageOps::am_bcopy(std::uint8_t am_id, uct_pack_callback_t pack, void*
         return packed;
     std::byte* message = op->data();
     const auto bytes = static_cast<std::size_t>(packed);
-    ibv_sge sge{address_of(message), frame_am(message, am_id, bytes), op->lkey};
+    ibv_sge sge{0, 0, op->lkey};
     ibv_send_wr request = send_of(&sge, 1);
+    if (owner().limits.goes_bare(bytes)) {
+        sge.addr = address_of(message + kPrefixBytes);
+        sge.length = static_cast<std::uint32_t>(bytes);
+        make_bare(request, am_id, message[kPrefixBytes]);
+    } else {
+        sge.addr = address_of(message);
+        sge.length = frame_am(message, am_id, bytes);
+    }
     request.send_flags = flags_of(flags);
     ++sent;
     const ucs_status_t posted = post_op(op, SendOp::Kind::kBuffer, request, nullptr);
@@ -137,16 +153,24 @@ ucs_status_t MessageOps::am_zcopy(std::uint8_t am_id, const void* header, unsign
     if (header_length > 0)
         std::memcpy(message + kPrefixBytes, header, header_length);
     const std::size_t bytes = header_length + gather.bytes;
-    const std::uint32_t framed = frame_am(message, am_id, bytes);
-    gather.sges[0] = {address_of(message), static_cast<std::uint32_t>(kPrefixBytes + header_length),
-                      op->lkey};
-    if (kPrefixBytes + bytes < framed) {
-        // Too little to gather: it is copied behind its header.
-        gather_copy(message + kPrefixBytes + header_length, iov, iovcnt);
-        gather.sges[0].length = framed;
-        gather.count = 1;
+    ibv_send_wr request = send_of(gather.sges, 1);
+    if (own.limits.goes_bare(bytes)) {
+        std::byte& first = message[kPrefixBytes];
+        const std::size_t own_bytes = header_length > 0 ? header_length : gather.cut_first(first);
+        gather.sges[0] = {address_of(&first), static_cast<std::uint32_t>(own_bytes), op->lkey};
+        make_bare(request, am_id, first);
+    } else {
+        const std::uint32_t framed = frame_am(message, am_id, bytes);
+        gather.sges[0] = {address_of(message),
+                          static_cast<std::uint32_t>(kPrefixBytes + header_length), op->lkey};
+        if (kPrefixBytes + bytes < framed) {
+            // Too little to gather: it is copied behind its header.
+            gather_copy(message + kPrefixBytes + header_length, iov, iovcnt);
+            gather.sges[0].length = framed;
+            gather.count = 1;
+        }
     }
-    ibv_send_wr request = send_of(gather.sges, gather.count);
+    request.num_sge = static_cast<int>(gather.count);
     request.send_flags = flags_of(flags);
     ++sent;
     const ucs_status_t posted = post_op(op, SendOp::Kind::kUser, request, comp);

@@ -45,6 +45,9 @@ class MessageOps : public RmaOps {
   private:
     /// Puts the head before `bytes` at message + kPrefixBytes: the bytes on the wire.
     std::uint32_t frame_am(std::byte* message, std::uint8_t am_id, std::size_t bytes);
+    /// `request` becomes a bare active message; `first` is the first byte of its data, which is
+    /// the peer's NO_TAG from now on.
+    void make_bare(ibv_send_wr& request, std::uint8_t am_id, std::byte& first);
     ucs_status_t send_eager_parts(uct_tag_t tag, std::uint64_t imm, const Gather& gather,
                                   uct_completion_t* comp);
     ucs_status_t flush_cancel(uct_completion_t* comp);

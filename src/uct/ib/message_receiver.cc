@@ -119,6 +119,19 @@ void MessageReceiver::garbage(const char* what) {
     }
 }
 
+void MessageReceiver::deliver_bare(MessageEp* ep, std::byte* message, const BareHead& head,
+                                   std::size_t bytes) {
+    message[0] = std::byte{head.first};
+    std::byte* data = message;
+    // The buffer is aligned for data behind a prefix.
+    if (params().am_alignment > kPrefixBytes) [[unlikely]] {
+        data = message + kPrefixBytes;
+        std::memmove(data, message, bytes);
+    }
+    count(MessageCounter::kDelivered);
+    after_callback(ep, message, invoke_am(head.am_id, data, bytes, UCT_CB_PARAM_FLAG_DESC));
+}
+
 void MessageReceiver::deliver_eager(MessageEp* ep, std::byte* message, std::size_t bytes,
                                     uct_tag_t tag, std::uint64_t imm) {
     SoftReceive* receive = match(tag);

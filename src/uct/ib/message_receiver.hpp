@@ -93,6 +93,8 @@ class MessageReceiver : public IbIface, public MessageParts {
         after_callback(ep, message,
                        invoke_am(id, message + kPrefixBytes, bytes, UCT_CB_PARAM_FLAG_DESC));
     }
+    /// A bare one; `head` is what its immediate says.
+    void deliver_bare(MessageEp* ep, std::byte* message, const BareHead& head, std::size_t bytes);
     /// A whole message with a TMH.
     void deliver_eager(MessageEp* ep, std::byte* message, std::size_t bytes, uct_tag_t tag,
                        std::uint64_t imm);

@@ -162,10 +162,13 @@ ucs_status_t ReceiveQueue::open(const IbMd& md, const ReceiveQueueParams& params
 }
 
 void ReceiveQueue::lay_out() {
-    // Slots do not share cache lines.
-    const std::size_t unit = std::max(params_.alignment, std::size_t{64});
-    const std::size_t before = params_.headroom + params_.front_bytes + params_.align_offset;
-    message_offset_ = ucs::round_up(before, unit) - params_.align_offset - params_.front_bytes;
+    // Slots do not share cache lines. A message begins one where its data may lie like that.
+    constexpr std::size_t kLine = 64;
+    const std::size_t unit = std::max(params_.alignment, kLine);
+    const std::size_t behind = params_.front_bytes + params_.align_offset;
+    message_offset_ = ucs::round_up(params_.headroom, kLine);
+    if ((message_offset_ + behind) % params_.alignment != 0)
+        message_offset_ = ucs::round_up(params_.headroom + behind, unit) - behind;
     stride_ = ucs::round_up(message_offset_ + params_.message_bytes, unit);
     if (unit < ucs::page_bytes() && stride_ % ucs::page_bytes() == 0)
         stride_ += unit;  // else the beginnings of all messages compete for few lines of a cache

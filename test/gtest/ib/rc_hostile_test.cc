@@ -127,6 +127,10 @@ Message am_of(std::size_t bytes) {
     return am;
 }
 
+std::uint32_t imm_of(const ib::BareHead& head) {
+    return htobe32(head.imm());
+}
+
 class RcHostile : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RcHostile, nonsense_harms_nobody_else) {
@@ -155,6 +159,29 @@ TEST_P(RcHostile, no_message_comes_where_ends_of_rendezvous_are_told) {
     }
     world.settle();
     EXPECT_EQ(world.stranger->has_two() ? 0U : 16U, world.victim.am_count);
+    world.check_nothing_is_lost();
+}
+
+// A bare message has its head in the immediate. One whose reserved bit is set is dropped; a count
+// of messages that were never sent is dropped, and the message is delivered.
+TEST_P(RcHostile, a_bare_message_says_all_in_its_immediate) {
+    World world(GetParam());
+    Message bare = am_of(64);
+    bare.way.imm = imm_of({0x5a, Entity::kAmId, 0});
+    world.send(bare);
+    world.settle();
+    ASSERT_EQ(1U, world.victim.am_count);
+    Bytes expected = bare.bytes;
+    expected[0] = std::byte{0x5a};
+    EXPECT_EQ(expected, world.victim.am.back().bytes);
+
+    bare.way.imm = imm_of({0, Entity::kAmId, 77});
+    world.send(bare);
+    bare.way.imm = imm_of({0, Entity::kAmId, 0}) | htobe32(1U << 23);
+    world.send(bare);
+    world.settle();
+    EXPECT_EQ(2U, world.victim.am_count);
+    world.check_good_peer();
     world.check_nothing_is_lost();
 }
 

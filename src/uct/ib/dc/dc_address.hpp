@@ -13,7 +13,7 @@
 
 namespace tagwire::dc {
 
-inline constexpr std::uint8_t kDcAddressVersion = 1;
+inline constexpr std::uint8_t kDcAddressVersion = 2;
 inline constexpr std::uint8_t kDeviceMatches = 1;  // flag: tags are matched by the device
 
 /// The interface address: its target.

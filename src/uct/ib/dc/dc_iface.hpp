@@ -63,6 +63,7 @@ class DcIface : public ib::MessageIface {
     void receive(const ib::Completion* completions, unsigned count) override;
     void deliver(const ib::Completion& completion);
     void deliver_untagged(std::byte* message, std::size_t bytes);
+    void drop(std::byte* message, const char* what);
     void deliver_tagged(std::byte* message, std::size_t bytes, const ib::Completion& completion);
     [[nodiscard]] ib::MessageEp* peer_of(std::uint32_t) const override { return nullptr; }
     ib::MessageEp* way_back(std::span<const std::byte> given) override;

@@ -42,10 +42,19 @@ void DcIface::deliver(const ib::Completion& completion) {
             garbage("a message shorter than its header, or a write with an immediate");
         return;  // else its sender went within it
     }
-    if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG)
-        deliver_untagged(message, bytes);
-    else
+    if (static_cast<std::uint8_t>(message[0]) != IBV_TMH_NO_TAG)
         deliver_tagged(message, bytes, completion);
+    else if ((completion.flags & IBV_WC_WITH_IMM) == 0) [[likely]]
+        deliver_untagged(message, bytes);
+    else if (ib::BareHead::is_valid(completion.imm))
+        deliver_bare(nullptr, message, ib::BareHead::of(completion.imm), bytes);
+    else
+        drop(message, "a message of an unknown kind");
+}
+
+void DcIface::drop(std::byte* message, const char* what) {
+    receives.put_back(message);
+    garbage(what);
 }
 
 void DcIface::deliver_untagged(std::byte* message, std::size_t bytes) {
@@ -72,8 +81,7 @@ void DcIface::deliver_untagged(std::byte* message, std::size_t bytes) {
         default:
             break;
     }
-    receives.put_back(message);
-    garbage("a message of an unknown kind");
+    drop(message, "a message of an unknown kind");
 }
 
 void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
@@ -100,8 +108,7 @@ void DcIface::deliver_tagged(std::byte* message, std::size_t bytes,
         if (ib::MessageEp* ep = way_back({from, answer_to.size()}); ep != nullptr)
             return deliver_rndv(*ep, message, bytes, tag);
     }
-    receives.put_back(message);
-    garbage("a tagged message of an unknown kind");
+    drop(message, "a tagged message of an unknown kind");
 }
 
 ib::MessageEp* DcIface::way_back(std::span<const std::byte> given) {

@@ -11,7 +11,7 @@
 
 namespace tagwire::rc {
 
-inline constexpr std::uint8_t kRcAddressVersion = 1;
+inline constexpr std::uint8_t kRcAddressVersion = 2;
 inline constexpr std::uint8_t kDeviceMatches = 1;  // flag: tags are matched by the device
 
 /// Settings that must be equal at both ends of a connection.

@@ -69,6 +69,7 @@ class RcIface : public ib::MessageIface, private ib::QueueSource {
     bool deliver_common(const ib::Completion& completion);
     void deliver(const ib::Completion& completion);
     void deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes);
+    void deliver_bare_am(RcEp* ep, std::byte* message, const ib::Completion& completion);
     void deliver_tagged(RcEp* ep, std::byte* message, std::size_t bytes,
                         const ib::Completion& completion);
     void deliver_first_part(RcEp& ep, std::byte* message, std::size_t bytes, uct_tag_t tag,

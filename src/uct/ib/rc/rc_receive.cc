@@ -85,10 +85,12 @@ void RcIface::deliver(const Completion& completion) {
             return garbage("a malformed end of a rendezvous, or one from an unknown endpoint");
         return deliver_fin(ep, be32toh(head.app_ctx));
     }
-    if (static_cast<std::uint8_t>(message[0]) == IBV_TMH_NO_TAG)
-        deliver_untagged(ep, message, bytes);
-    else
+    if (static_cast<std::uint8_t>(message[0]) != IBV_TMH_NO_TAG)
         deliver_tagged(ep, message, bytes, completion);
+    else if ((completion.flags & IBV_WC_WITH_IMM) != 0)
+        deliver_bare_am(ep, message, completion);
+    else
+        deliver_untagged(ep, message, bytes);
 }
 
 // ---- Everything without a tag
@@ -115,6 +117,17 @@ void RcIface::deliver_untagged(RcEp* ep, std::byte* message, std::size_t bytes) 
     }
     receives.put_back(message);
     garbage("a message of an unknown kind");
+}
+
+void RcIface::deliver_bare_am(RcEp* ep, std::byte* message, const Completion& completion) {
+    if (!ib::BareHead::is_valid(completion.imm)) [[unlikely]] {
+        receives.put_back(message);
+        return garbage("a message of an unknown kind");
+    }
+    const ib::BareHead head = ib::BareHead::of(completion.imm);
+    if (ep != nullptr) [[likely]]
+        credits_.take(*ep, head.released_after(ep->peer_released));
+    deliver_bare(ep, message, head, completion.byte_len);
 }
 
 // ---- Tagged messages that no device matched
