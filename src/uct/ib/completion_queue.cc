@@ -36,13 +36,13 @@ void read_extended(ibv_cq_ex* cq, Completion& completion) {
     completion.wr_id = cq->wr_id;
     completion.status = cq->status;
     completion.qp_num = ibv_wc_read_qp_num(cq);
-    completion.opcode = {};
-    completion.flags = completion.byte_len = completion.imm = completion.app_ctx = 0;
-    completion.tag = 0;
     // A rendezvous that does not fit was matched like any other.
     if (completion.status != IBV_WC_SUCCESS && completion.status != IBV_WC_TM_RNDV_INCOMPLETE)
-        [[unlikely]]
+        [[unlikely]] {
+        completion.opcode = {};
+        completion.flags = 0;
         return;
+    }
     completion.opcode = ibv_wc_read_opcode(cq);
     completion.byte_len = ibv_wc_read_byte_len(cq);
     const unsigned flags = ibv_wc_read_wc_flags(cq);
@@ -105,18 +105,23 @@ unsigned CompletionQueue::take_plain(int count) {
     return static_cast<unsigned>(count);
 }
 
-/// `error`: what ibv_start_poll() answered.
-unsigned CompletionQueue::take_extended(int error) {
-    unsigned count = 0;
-    if (error == 0) [[likely]] {
-        do {
-            read_extended(extended_, batch_[count++]);
-        } while (count < kBatch && (error = ibv_next_poll(extended_)) == 0);
-        ibv_end_poll(extended_);
-    }
+/// ibv_start_poll() has found one.
+unsigned CompletionQueue::take_extended() {
+    ibv_cq_ex* const cq = extended_;
+    Completion* next = batch_;
+    int error = 0;
+    do {
+        read_extended(cq, *next++);
+    } while (next != batch_ + kBatch && (error = ibv_next_poll(cq)) == 0);
+    ibv_end_poll(cq);
     if (error != 0 && error != ENOENT) [[unlikely]]
-        TW_LOG_ERROR("polling a completion queue failed: %s", std::strerror(error));
-    return count;
+        poll_failed(error);
+    return static_cast<unsigned>(next - batch_);
+}
+
+unsigned CompletionQueue::poll_failed(int error) {
+    TW_LOG_ERROR("polling a completion queue failed: %s", std::strerror(error));
+    return 0;
 }
 
 unsigned CompletionQueue::take_stash() {

@@ -9,7 +9,8 @@
 //      that poll() gives. So a sleeper never sleeps over work.
 //  (3) look_ahead() takes completions from the device that the next poll() gives, in their order.
 //  (4) The fields of a completion that failed are undefined but wr_id, status and qp_num; all those
-//      of IBV_WC_TM_RNDV_INCOMPLETE are there.
+//      of IBV_WC_TM_RNDV_INCOMPLETE are there. Without its flag a field of an extended queue is
+//      undefined, too.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -36,7 +37,7 @@ struct Completion {
     unsigned flags;         // IBV_WC_x
     std::uint32_t imm;      // host order, with IBV_WC_WITH_IMM
     std::uint32_t src_qp;   // datagrams
-    std::uint32_t app_ctx;  // host order; matched messages, from here on
+    std::uint32_t app_ctx;  // host order; IBV_WC_TM_MATCH, from here on
     std::uint64_t tag;
 };
 
@@ -86,11 +87,14 @@ class CompletionQueue {
         }
         ibv_poll_cq_attr attr{};
         const int error = ibv_start_poll(extended_, &attr);
-        return error == ENOENT ? 0 : take_extended(error);  // ENOENT: no ibv_end_poll() either
+        if (error != 0) [[likely]]  // no ibv_end_poll() either
+            return error == ENOENT ? 0 : poll_failed(error);
+        return take_extended();
     }
     unsigned take_stash();
     unsigned take_plain(int count);
-    unsigned take_extended(int error);
+    unsigned take_extended();
+    [[gnu::cold]] static unsigned poll_failed(int error);
 
     OwnedCq cq_{nullptr, nullptr};
     ibv_cq_ex* extended_ = nullptr;

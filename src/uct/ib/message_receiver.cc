@@ -90,15 +90,6 @@ ucs_status_t MessageReceiver::open_receives(unsigned tags, unsigned tag_ops,
                      nullptr, nullptr);
 }
 
-void MessageReceiver::end_receiving() {
-    receives.refill();
-    if (limits.has_device_tags) {
-        if (has_fins_queue)
-            fins.refill();
-        tag_list.sync_if_needed();
-    }
-}
-
 void MessageReceiver::drop_receives() {
     receives.close();
     fins.close();

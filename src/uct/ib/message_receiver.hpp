@@ -79,7 +79,14 @@ class MessageReceiver : public IbIface, public MessageParts {
         receives_empty_ = found == 0;
         return found;
     }
-    void end_receiving();
+    void end_receiving() {
+        receives.refill();
+        if (limits.has_device_tags) {
+            if (has_fins_queue)
+                fins.refill();
+            tag_list.sync_if_needed();
+        }
+    }
     /// All that had arrived when so many receive completions had been seen has been looked at.
     [[nodiscard]] bool has_heard_all(std::uint64_t mark) const {
         return receives_empty_ || receives_seen_ - mark > receive_cq.entries();
