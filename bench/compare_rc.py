@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares the rc transport with bare verbs, perftest and UCX on one device, in one run.
+"""Compares rc with bare verbs, perftest and UCX on one device, and dc with rc, in one run.
 
 Usage: compare_rc.py --bin DIR --out DIR [--rounds N] [--rows WORD] [--no-instructions]
 
@@ -108,8 +108,9 @@ class Bench:
         if self.ucx:
             self.ucx.port = UCX_PORT
 
-    def rc(self, test, *arguments, environment=None):
-        return self.tagwire.perf(test, ["--tl", "rc", "--device", DEVICE, *arguments], environment)
+    def rc(self, test, *arguments, environment=None, transport="rc"):
+        return self.tagwire.perf(test, ["--tl", transport, "--device", DEVICE, *arguments],
+                                 environment)
 
     def raw_tag(self, count):
         """Half the round trip in ns of bare verbs with tag matching."""
@@ -120,10 +121,12 @@ class Bench:
             raise Skip("raw_tm_pingpong printed no figure")
         return float(found[1])
 
-    def ucx_latency(self, test, count):
+    def ucx_latency(self, size, layout, count):
+        """Of an active message; `layout`: short, bcopy or zcopy."""
         if self.ucx is None:
             raise Skip("ucx_perftest is not installed (package ucx-utils)")
-        arguments = ["-t", test, "-x", "rc_verbs", "-d", UCX_DEVICE, "-s", "8", "-n", str(count)]
+        arguments = ["-t", "am_lat", "-x", "rc_verbs", "-d", UCX_DEVICE, "-s", str(size),
+                     "-D", layout, "-n", str(count)]
         return self.ucx.measure(arguments, {})[0]
 
 
@@ -143,8 +146,8 @@ class Row:
         self.readings = []
 
 
-def latency(test, *arguments):
-    return lambda bench: bench.rc(test, *arguments)["latency_ns"]["p50"]
+def latency(test, *arguments, transport="rc"):
+    return lambda bench: bench.rc(test, *arguments, transport=transport)["latency_ns"]["p50"]
 
 
 def bandwidth(test, *arguments, environment=None):
@@ -157,6 +160,7 @@ def send_bw(bench):
 
 def all_rows():
     short = ["--op", "short", "--iters", "40000"]
+    packed = ["--op", "bcopy", "--size", "4k", "--iters", "20000"]
     zcopy = ["--op", "zcopy", "--size", "64k", "--iters", "20000"]
     # Buffers for messages as long as ib_send_bw's, and as many.
     long_am = {"TAGWIRE_RC_SEG_BYTES": "66k", "TAGWIRE_RC_RX_DEPTH": "512"}
@@ -164,8 +168,15 @@ def all_rows():
     return [
         Row("AM short 8 B, p50", "ns", latency("am_lat", *short),
             {"ib_send_lat": lambda b: b.perftest.latency("ib_send_lat", 8, 40000),
-             "UCX rc_verbs": lambda b: b.ucx_latency("am_lat", 40000)},
-            [("ib_send_lat", "<=", 1.10), ("UCX rc_verbs", "<", 1)]),
+             "UCX rc_verbs": lambda b: b.ucx_latency(8, "short", 40000)},
+            [("ib_send_lat", "<=", 1.10), ("UCX rc_verbs", "<=", 0.95)]),
+        Row("AM bcopy 4 KiB, p50", "ns", latency("am_lat", *packed),
+            {"UCX rc_verbs": lambda b: b.ucx_latency(4096, "bcopy", 20000)},
+            [("UCX rc_verbs", "<=", 0.95)]),
+        Row("AM short 8 B over dc, p50", "ns", latency("am_lat", *short, transport="dc"),
+            {"rc": latency("am_lat", *short)}, [("rc", "<=", 1.10)]),
+        Row("AM bcopy 4 KiB over dc, p50", "ns", latency("am_lat", *packed, transport="dc"),
+            {"rc": latency("am_lat", *packed)}, [("rc", "<=", 1.10)]),
         Row("tag short 8 B, p50", "ns", latency("tag_lat", *short),
             {"bare verbs": lambda b: b.raw_tag(40000)}, [("bare verbs", "<=", 1.10)]),
         Row("64 KiB zcopy, active message", "B/s", bandwidth("am_bw", *zcopy, environment=long_am),
