@@ -4,9 +4,12 @@
 
 Usage: instructions.py --bin DIR [--device NAME] [--json FILE]
        instructions.py --bin DIR --functions am|bcopy|tag|msg|imm|idle|ep [--transport NAME]
+       instructions.py --bin DIR --provider [mpi|stream|inject|pingpong] [--functions msg]
 
 The second form lists the functions that the instructions of one message (of one endpoint that is
-made) of rc are in.
+made) of rc are in. The third counts one message through the provider for libfabric, by `instr_fi`,
+split into the provider, the messaging layer and the transport below it, libfabric.so, and the
+program with libfabric's inline wrappers.
 
 DIR holds the built programs. Counted is `instr_messages`: a process that sends to itself, over sm,
 rc and dc, and beside rc the same text over UCX's rc_verbs on the virtual HCA; over dc also the
@@ -31,10 +34,12 @@ COUNT = 2000
 COUNT_OF_ENDPOINTS = 500  # each needs an interface to have an address from
 EP_CREATE_MAX = 6000  # instructions that making an endpoint of dc may take
 MSG_ABOVE_TAG_MAX = 120  # instructions of the messaging layer, send and receive together
+PROVIDER_MAX = 150  # instructions of the provider for libfabric, entries of both sides included
 MULTI_MAX = 1.3  # instructions of the messaging layer in multi mode over those in single mode
 TIMEOUT_S = 300
 OURS = r"/libtagwire\.so"
 UCX = r"/(libuct|libuct_ib|libucs)\.so"
+FI = r"/libtagwire-fi\.so"
 HELPERS = r"/(libc|libm|libstdc\+\+|ld-linux[^/]*)[.-]"
 # valgrind has no room for the address space that sm's arena takes by default.
 SETTINGS = {"TAGWIRE_SM_ARENA_BYTES": "64m", "UCX_LOG_LEVEL": "error"}
@@ -44,6 +49,11 @@ PHASES = {"am": ("send_am", "progress_until"), "bcopy": ("send_packed", "progres
           "msg": ("post_receive", "send_tagged", "progress_until"),
           "imm": ("post_receive", "send_tagged", "progress_until"),
           "ep": ("create_endpoint",)}
+PROVIDER_PHASES = {"post_receive": "post receive", "send_tagged": "send",
+                   "read_sent": "read the send's entry", "read_received": "progress, read the "
+                   "receive's entry"}
+PROVIDER_PARTS = ("provider", "messaging", "transport", "libfabric", "program")
+PROVIDER_KINDS = ("mpi", "stream", "inject", "pingpong")
 
 
 class Profile:
@@ -201,6 +211,69 @@ def ucx_rc(bin_directory, device):
     return count_all(launcher, program, ["rc_verbs", device], UCX, kinds=("am", "bcopy"))
 
 
+def part_of(name, function):
+    """Whose instructions: one of PROVIDER_PARTS, or None. Of libtagwire by the function's name."""
+    if matches(name, FI):
+        return "provider"
+    if matches(name, OURS):
+        layer = matches(function, r"proto::|^tw_|anonymous namespace\)::(send|receive|try_)|_long")
+        return "messaging" if layer else "transport"
+    if matches(name, r"/libfabric\.so"):
+        return "libfabric"
+    return "program" if matches(name, r"/instr_fi$") else None
+
+
+def provider_functions(bin_directory, kind):
+    """{(phase, part, function): instructions per message}; reads that find nothing are left out."""
+    program = Path(bin_directory) / "instr_fi"
+    os.environ.setdefault("FI_PROVIDER_PATH", str(Path(bin_directory).parent / "lib/libfabric"))
+    os.environ.setdefault("FI_TAGWIRE_TRANSPORTS", "sm")
+
+    def sample(kind, phase, count):
+        found, empty = profile(([], [program, kind, str(count)]), phase)
+        return defaultdict(float, found.own), empty
+
+    def difference(kind, phase):
+        (more, more_empty), (less, less_empty) = (sample(kind, phase, COUNT * 2),
+                                                  sample(kind, phase, COUNT))
+        costs = {key: (more[key] - less[key]) / COUNT for key in {*more, *less}}
+        return costs, (more_empty - less_empty) / COUNT
+
+    idle, _ = difference("idle", "read_idle")
+    costs = defaultdict(float)
+    for phase in PROVIDER_PHASES:
+        found, empty = difference(kind, phase)
+        for (name, function), cost in found.items():
+            paid = cost - (empty * idle.get((name, function), 0) if phase == "read_received" else 0)
+            part = part_of(name, function) or ("libc" if matches(name, HELPERS) else None)
+            if part is not None:
+                costs[phase, part, function] += paid
+    return costs
+
+
+def provider_lines(bin_directory, kind, with_functions, counts):
+    """The report of one kind of message as lines; `counts` takes {phase: {part: instructions}}."""
+    costs = provider_functions(bin_directory, kind)
+    parts = [*PROVIDER_PARTS, "libc"]
+    lines = ["".join([f"{kind:40}", *(f"{part:>11}" for part in parts)])]
+    sums = {phase: {part: sum(cost for (its_phase, its_part, _), cost in costs.items()
+                              if (its_phase, its_part) == (phase, part)) for part in parts}
+            for phase in PROVIDER_PHASES}
+    sums["total"] = {part: sum(sums[phase][part] for phase in PROVIDER_PHASES) for part in parts}
+    for phase, of_parts in sums.items():
+        lines.append("".join([f"{PROVIDER_PHASES.get(phase, phase):40}",
+                              *(f"{cost:11.1f}" for cost in of_parts.values())]))
+    counts[kind] = sums
+    total = sums["total"]["provider"]
+    lines.append(f"{'met' if total <= PROVIDER_MAX else 'MISSED'}: the provider in <= "
+                 f"{PROVIDER_MAX}, is {total:.0f}")
+    if with_functions:
+        listed = sorted(costs.items(), key=lambda item: -item[1])
+        lines += [f"{cost:8.1f}  {phase:14} {part:10} {function[:90]}"
+                  for (phase, part, function), cost in listed if cost >= 0.5]
+    return lines
+
+
 def table(columns):
     """Lines of text; `columns`: {title: counts or the sentence why there are none}."""
     counted = {title: counts for title, counts in columns.items() if isinstance(counts, dict)}
@@ -239,6 +312,11 @@ def columns(bin_directory, device="vhca0:1"):
             "UCX rc_verbs": attempt(ucx_rc, bin_directory, device)}
 
 
+def write_json(path, counts):
+    if path:
+        Path(path).write_text(json.dumps(counts, indent=2) + "\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--bin", required=True, help="directory of the built programs")
@@ -246,9 +324,17 @@ def main():
     parser.add_argument("--json", help="file for the counts")
     parser.add_argument("--functions", choices=PHASES, help="list those of this kind of message")
     parser.add_argument("--transport", default="rc", help="with --functions (%(default)s)")
+    parser.add_argument("--provider", nargs="?", const="all", choices=(*PROVIDER_KINDS, "all"),
+                        help="count this kind of message through the provider for libfabric")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         sys.exit("instructions: valgrind is not installed")
+    if arguments.provider:
+        counts = {}
+        for kind in PROVIDER_KINDS if arguments.provider == "all" else [arguments.provider]:
+            print("\n".join(provider_lines(arguments.bin, kind, arguments.functions, counts)))
+        write_json(arguments.json, counts)
+        return 0
     if arguments.functions:
         name = "instr_msg" if arguments.functions in ("msg", "imm") else "instr_messages"
         program = Path(arguments.bin) / name
@@ -259,8 +345,7 @@ def main():
         return 0
     counted = columns(arguments.bin, arguments.device)
     print("\n".join(table(counted)))
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(counted, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.json, counted)
     return 0
 
 
