@@ -67,9 +67,9 @@ void Ep::show(const tw_completion_t& done, void* tag_context) {
     if (rx.cntr != nullptr)
         rx.cntr->count_success();
     const std::uint64_t more = (done.flags & TW_DONE_MORE) != 0 ? FI_MORE : 0;
-    rx.cq->push() = {{&shown->shown, receive_flags_of(done) | more, done.message_length,
-                      done.buffer, done.imm, done.tag},
-                     source_of(done)};
+    rx.cq->push({&shown->shown, receive_flags_of(done) | more, done.message_length, done.buffer,
+                 done.imm, done.tag},
+                [&] { return source_of(done); });
 }
 
 /// The context of `what` is that of a shown message.

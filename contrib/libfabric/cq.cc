@@ -2,10 +2,8 @@
 #include "cq.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <memory>
-#include <utility>
 
 #include "deadline.hpp"
 #include "ep.hpp"
@@ -14,8 +12,6 @@
 namespace tagwire::fi {
 
 namespace {
-
-constexpr std::size_t kRingMin = 64;
 
 Cq& cq_of(fid_cq* handle) {
     return static_cast<Cq&>(*handle);
@@ -42,8 +38,26 @@ int control_cq(fid* handle, int command, void* arg) {
     }
 }
 
-ssize_t read_cq(fid_cq* cq, void* buf, std::size_t count) {
+[[gnu::noinline]] ssize_t read_cq_slowly(fid_cq* cq, void* buf, std::size_t count) {
     return cq_of(cq).read(buf, count, nullptr);
+}
+
+template <class Entry>
+[[gnu::noinline]] ssize_t read_new_cq(fid_cq* cq, void* buf, std::size_t count) {
+    return cq_of(cq).read_new<Entry>(buf, count);
+}
+
+// Each of the three ways is a jump: the short one saves no registers.
+template <class Entry, bool kLocked>
+ssize_t read_cq(fid_cq* handle, void* buf, std::size_t count) {
+    Cq& cq = cq_of(handle);
+    if ((kLocked && has_threads()) || !cq.is_fast() || count - 1 >= EntryQueue::kLentMax)
+        [[unlikely]]
+        return read_cq_slowly(handle, buf, count);
+    if (cq.has_one()) [[likely]]
+        return cq.read_one<Entry>(buf);
+    return cq.is_empty() ? read_new_cq<Entry>(handle, buf, count)
+                         : read_cq_slowly(handle, buf, count);
 }
 
 ssize_t read_from_cq(fid_cq* cq, void* buf, std::size_t count, fi_addr_t* sources) {
@@ -76,11 +90,14 @@ const char* strerror_cq(fid_cq*, int prov_errno, const void*, char* buf, std::si
     return text;
 }
 
+constexpr std::size_t kSizeDefault = 1024;
+
 fi_ops cq_fid_ops = {sizeof(fi_ops), close_cq, kAbsent, control_cq, kAbsent, kAbsent, kAbsent};
+template <class Entry, bool kLocked>
 fi_ops_cq cq_ops = with_later_calls(
     fi_ops_cq{
         .size = sizeof(fi_ops_cq),
-        .read = read_cq,
+        .read = read_cq<Entry, kLocked>,
         .readfrom = read_from_cq,
         .readerr = read_error_cq,
         .sread = sread_cq,
@@ -89,6 +106,12 @@ fi_ops_cq cq_ops = with_later_calls(
         .strerror = strerror_cq,
     },
     kAbsent);
+
+fi_ops_cq* table_of(fi_cq_format format, bool is_locked) {
+    if (format == FI_CQ_FORMAT_TAGGED)
+        return is_locked ? &cq_ops<fi_cq_tagged_entry, true> : &cq_ops<fi_cq_tagged_entry, false>;
+    return is_locked ? &cq_ops<fi_cq_entry, true> : &cq_ops<fi_cq_entry, false>;
+}
 
 std::size_t bytes_of(fi_cq_format format) {
     switch (format) {
@@ -106,17 +129,6 @@ std::size_t bytes_of(fi_cq_format format) {
 // Each format is the start of the next one.
 static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len));
 static_assert(offsetof(fi_cq_tagged_entry, data) == offsetof(fi_cq_data_entry, data));
-
-/// Word by word: so short a copy is not worth a call.
-void copy_entry(std::byte* to, const fi_cq_tagged_entry& entry, std::size_t bytes) {
-    const auto* from = reinterpret_cast<const std::byte*>(&entry);
-    for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t))
-        std::memcpy(to + at, from + at, sizeof(std::uint64_t));
-}
-static_assert(sizeof(fi_cq_entry) % sizeof(std::uint64_t) == 0 &&
-              sizeof(fi_cq_msg_entry) % sizeof(std::uint64_t) == 0 &&
-              sizeof(fi_cq_data_entry) % sizeof(std::uint64_t) == 0 &&
-              sizeof(fi_cq_tagged_entry) % sizeof(std::uint64_t) == 0);
 
 /// From this version of the interface on programs say what room for data their error entry has.
 constexpr std::uint32_t kErrDataSizeSince = FI_VERSION(1, 5);
@@ -142,14 +154,15 @@ Cq::Cq(Domain& parent, const fi_cq_attr& attr, void* user_context)
       domain(parent),
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_TAGGED : attr.format),
       wait_obj(attr.wait_obj),
-      size_(attr.size == 0 ? 1024 : attr.size),
-      room_(std::bit_ceil(std::max(size_, kRingMin))),
-      mask_(kRingMin - 1),
-      ring_(std::make_unique_for_overwrite<Completion[]>(room_)) {
+      entries_(bytes_of(format), attr.size == 0 ? kSizeDefault : attr.size),
+      size_(attr.size == 0 ? kSizeDefault : attr.size) {
     fid.fclass = FI_CLASS_CQ;
     fid.context = user_context;
     fid.ops = &cq_fid_ops;
-    ops = &cq_ops;
+    ops = table_of(format, domain.is_locked);
+    endpoints_changed();
+    entries_.set_slow(EntryQueue::kWaits, has_wait_object(wait_obj));
+    mark_changed();
     ++domain.children;
 }
 
@@ -182,101 +195,76 @@ int Cq::open(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq_p, void* user_con
 int Cq::add(Ep& ep) {
     if (std::ranges::find(eps_, &ep) != eps_.end())
         return 0;
+    if ((ep.caps & FI_SOURCE) != 0)
+        entries_.keep_sources();
     eps_.push_back(&ep);
+    endpoints_changed();
     return sleeper_.add(ep.worker);
 }
 
 void Cq::remove(Ep& ep) {
     std::erase(eps_, &ep);
+    endpoints_changed();
     sleeper_.remove(ep.worker);
 }
 
-bool Cq::grow() {
-    const std::size_t mask = 2 * mask_ + 1;
-    if (mask < room_) {
-        // Entries stay, or move to the half that is new.
-        for (std::size_t i = head_; i != tail_; ++i)
-            ring_[i & mask] = ring_[i & mask_];
-    } else {
-        std::unique_ptr<Completion[]> larger(new (std::nothrow) Completion[mask + 1]);
-        if (larger == nullptr)
-            return false;
-        for (std::size_t i = head_; i != tail_; ++i)
-            larger[i & mask] = ring_[i & mask_];
-        ring_ = std::move(larger);
-        room_ = mask + 1;
-    }
-    mask_ = mask;
-    return true;
+void Cq::endpoints_changed() {
+    only_worker_ = eps_.size() == 1 ? eps_.front()->worker : nullptr;
+    entries_.set_slow(EntryQueue::kShared, only_worker_ == nullptr);
 }
 
-Completion& Cq::lose() {
-    if (lost_ == 0) {
-        // The newest entry tells of it, and so is lost, too.
-        lost_at_ = tail_ - 1;
-        Completion& newest = ring_[lost_at_ & mask_];
-        if (newest.source == kIsError)
-            errors_.pop_back();
-        newest.source = kIsError;
-        ++lost_;
-    }
-    ++lost_;
-    return nowhere_;
+// ---- Errors
+
+void Cq::mark_changed() {
+    has_marks_ = lost_ != 0 || !errors_.empty();
+    entries_.set_slow(EntryQueue::kMarks, has_marks_);
+    if (!has_marks_)
+        passed_ = 0;
+    const std::size_t marks = errors_.size() + (lost_ != 0 ? 1 : 0);
+    full_bytes_ = marks < size_ ? (size_ - marks) * entries_.entry_bytes() : 0;
+}
+
+void Cq::lose() {
+    entries_.end_loan();
+    if (lost_++ == 0)
+        lost_at_ = passed_ + entries_.waiting();
+    mark_changed();
 }
 
 void Cq::push_error(const fi_cq_err_entry& error) {
-    Completion& entry = push();
-    if (&entry == &nowhere_)
-        return;
-    entry.source = kIsError;
+    entries_.end_loan();
     const int status = without_exceptions([&] {
-        errors_.push_back(error);
+        errors_.push_back({passed_ + entries_.waiting(), error});
         return 0;
     });
-    if (status == 0)
-        return;
-    if (lost_++ == 0)
-        lost_at_ = tail_ - 1;
-    else
-        --tail_;
+    if (status != 0)
+        lose();
+    mark_changed();
+    sleeper_.wake();
 }
 
-void Cq::progress() {
-    for (Ep* ep : eps_)
-        ep->progress();
+/// There are marks.
+std::size_t Cq::next_mark() const {
+    return is_lost_next() ? lost_at_ : errors_.front().position;
 }
 
-std::size_t Cq::take(void* buf, std::size_t count, fi_addr_t* sources) {
-    const std::size_t bytes = bytes_of(format);
-    auto* to = static_cast<std::byte*>(buf);
-    std::size_t taken = 0;
-    for (; taken < count && head_ != tail_; ++taken, ++head_, to += bytes) {
-        const Completion& next = ring_[head_ & mask_];
-        if (next.source == kIsError) [[unlikely]]
-            break;
-        copy_entry(to, next.entry, bytes);
-        if (sources != nullptr)
-            sources[taken] = next.source;
-    }
-    return taken;
+bool Cq::is_lost_next() const {
+    return lost_ != 0 && (errors_.empty() || lost_at_ < errors_.front().position);
 }
 
-ssize_t Cq::read(void* buf, std::size_t count, fi_addr_t* sources) {
-    const Guard guard(domain);
-    if (head_ == tail_ || count == 0) {
-        progress();
-        if (head_ == tail_)
-            return -FI_EAGAIN;
-    }
-    const std::size_t taken = take(buf, count, sources);
-    if (taken == 0 && is_error_next())
-        return -FI_EAVAIL;
-    return static_cast<ssize_t>(taken);
+fi_cq_err_entry Cq::next_error() const {
+    if (!is_lost_next())
+        return errors_.front().entry;
+    fi_cq_err_entry entry{};
+    entry.data = lost_;
+    entry.err = FI_EOVERRUN;
+    entry.prov_errno = TW_ERR_NO_MEMORY;
+    return entry;
 }
 
 ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
     const Guard guard(domain);
-    if (head_ == tail_ || !is_error_next())
+    if (!is_error_next())
         return -FI_EAGAIN;
     const std::uint32_t api_version = domain.fabric.api_version;
     fi_cq_err_entry next = next_error();
@@ -287,22 +275,51 @@ ssize_t Cq::read_error(fi_cq_err_entry& entry, std::uint64_t flags) {
     std::memcpy(&entry, &next, error_bytes_of(api_version));
     if ((flags & FI_PEEK) != 0)
         return 1;
-    if (lost_ != 0 && head_ == lost_at_)
+    if (is_lost_next())
         lost_ = 0;
     else
         errors_.pop_front();
-    ++head_;
+    mark_changed();
     return 1;
 }
 
-fi_cq_err_entry Cq::next_error() const {
-    if (lost_ == 0 || head_ != lost_at_)
-        return errors_.front();
-    fi_cq_err_entry entry{};
-    entry.data = lost_;
-    entry.err = FI_EOVERRUN;
-    entry.prov_errno = TW_ERR_NO_MEMORY;
-    return entry;
+// ---- Reading
+
+void Cq::progress() {
+    for (Ep* ep : eps_)
+        ep->progress();
+}
+
+template <class Entry>
+[[gnu::always_inline]] inline ssize_t Cq::read_one(void* buf) {
+    entries_.take_one<Entry>(buf);
+    return 1;
+}
+
+/// Entries that are pushed meanwhile go straight to the program.
+template <class Entry>
+[[gnu::always_inline]] inline ssize_t Cq::read_new(void* buf, std::size_t count) {
+    entries_.lend<Entry>(buf, count);
+    tw_worker_progress(only_worker_);
+    const std::size_t taken = entries_.take_back<Entry>(buf);
+    return taken > 0 ? static_cast<ssize_t>(taken) : nothing_read();
+}
+
+ssize_t Cq::nothing_read() const {
+    if (is_error_next())
+        return -FI_EAVAIL;
+    return entries_.is_empty() ? -FI_EAGAIN : 0;
+}
+
+ssize_t Cq::read(void* buf, std::size_t count, fi_addr_t* sources) {
+    const Guard guard(domain);
+    if (is_idle() || count == 0)
+        progress();
+    if (has_marks_)
+        count = std::min(count, next_mark() - passed_);
+    const std::size_t taken = entries_.take(buf, count, sources);
+    passed_ += has_marks_ ? taken : 0;
+    return taken > 0 ? static_cast<ssize_t>(taken) : nothing_read();
 }
 
 ssize_t Cq::wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int timeout_ms) {
@@ -321,7 +338,7 @@ ssize_t Cq::wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int 
                 is_signaled_ = false;
                 return -FI_EAGAIN;
             }
-            if (head_ == tail_)
+            if (is_idle())
                 sleep.fall_asleep();
         }
         sleep.wait(deadline.left_ms());
@@ -341,9 +358,9 @@ int Cq::try_wait() {
     const Guard guard(domain);
     if (!sleeper_.is_open())
         return -FI_EINVAL;
-    if (head_ == tail_)
+    if (is_idle())
         progress();
-    return head_ == tail_ && sleeper_.try_arm() ? 0 : -FI_EAGAIN;
+    return is_idle() && sleeper_.try_arm() ? 0 : -FI_EAGAIN;
 }
 
 int Cq::get_wait(void* arg) const {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion queue: a ring that the endpoints bound to it fill, from calls and from progress.
+// Completion queue: entries that the endpoints bound to it push, from calls and from progress, and
+// errors among them.
 //
 // 1. Entries leave in the order in which operations ended, errors among them: an error at the head
 //    makes reads answer -FI_EAVAIL until fi_cq_readerr() has taken it.
-// 2. It does not overrun: sends answer -FI_EAGAIN once `size` entries wait, and the ring grows for
+// 2. It does not overrun: sends answer -FI_EAGAIN once `size` entries wait, and the queue grows for
 //    what was posted before. Where there is no memory for that, entries are lost, and one error
 //    (FI_EOVERRUN) says how many (`data`).
-// 3. Room for `size` entries is there from the start, but only as much of it is touched as entries
-//    have waited at once.
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -15,20 +14,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <vector>
 
+#include "entry_queue.hpp"
 #include "fabric.hpp"
 #include "sleeper.hpp"
 
 namespace tagwire::fi {
 
 class Ep;
-
-struct Completion {
-    fi_cq_tagged_entry entry;
-    fi_addr_t source;
-};
 
 class Cq : public fid_cq {
   public:
@@ -44,19 +38,39 @@ class Cq : public fid_cq {
     int add(Ep& ep);
     void remove(Ep& ep);
     bool has_endpoints() const { return !eps_.empty(); }
-    bool is_full() const { return tail_ - head_ >= size_; }
-    /// The place of the next entry, to be filled by the caller.
-    Completion& push() {
-        if (tail_ - head_ > mask_ && !grow()) [[unlikely]]
-            return lose();
+    bool is_full() const { return entries_.waiting_bytes() >= full_bytes_; }
+    /// `source` answers the source of the entry, if that is kept.
+    template <class Source>
+    void push(const fi_cq_tagged_entry& entry, Source source) {
+        if (!entries_.push(entry, source))
+            lose();
         sleeper_.wake();
-        return ring_[tail_++ & mask_];
+    }
+    void push(const fi_cq_tagged_entry& entry) {
+        push(entry, [] { return FI_ADDR_NOTAVAIL; });
+    }
+    /// An entry may be pushed by push_fast(), and is_full() does not hold. Until the next call of
+    /// anything else that pushes.
+    bool has_fast_room() const { return entries_.has_fast_room(); }
+    template <class Entry>
+    void push_fast(const Entry& entry) {
+        entries_.push_fast(entry);
     }
     void push_error(const fi_cq_err_entry& error);
 
     // ---- The calls of fi_cq(3)
 
     ssize_t read(void* buf, std::size_t count, fi_addr_t* sources);
+    /// The same for a queue that is_fast(), without lock and sources, and with `count` from 1 to
+    /// EntryQueue::kLentMax: one that has_one(), and one that is_empty(). Entry is that of the
+    /// queue's format.
+    template <class Entry>
+    ssize_t read_one(void* buf);
+    template <class Entry>
+    ssize_t read_new(void* buf, std::size_t count);
+    bool is_fast() const { return entries_.is_fast(); }
+    bool has_one() const { return entries_.waiting_bytes() == entries_.entry_bytes(); }
+    bool is_empty() const { return entries_.is_empty(); }
     ssize_t read_error(fi_cq_err_entry& entry, std::uint64_t flags);
     ssize_t wait_and_read(void* buf, std::size_t count, fi_addr_t* sources, int timeout_ms);
     int signal();
@@ -68,28 +82,37 @@ class Cq : public fid_cq {
     const fi_wait_obj wait_obj;
 
   private:
-    /// Marks, in place of a source, the entries whose rest is in errors_.
-    static constexpr fi_addr_t kIsError = FI_ADDR_UNSPEC - 1;
+    struct Error {
+        std::size_t position;
+        fi_cq_err_entry entry;
+    };
 
-    bool grow();
-    /// Where an entry is written that there is no room for.
-    Completion& lose();
+    /// The entry that there is no memory for.
+    void lose();
+    void mark_changed();
+    void endpoints_changed();
+    std::size_t next_mark() const;
+    bool is_lost_next() const;
+    bool is_error_next() const { return has_marks_ && next_mark() == passed_; }
+    /// Neither an entry nor a mark is there.
+    bool is_idle() const { return entries_.is_empty() && !has_marks_; }
     fi_cq_err_entry next_error() const;
     void progress();
-    std::size_t take(void* buf, std::size_t count, fi_addr_t* sources);
-    bool is_error_next() const { return ring_[head_ & mask_].source == kIsError; }
+    ssize_t nothing_read() const;
 
+    EntryQueue entries_;
+    std::size_t full_bytes_;  ///< Entries of that length, with the errors, are `size`.
     const std::size_t size_;
-    std::size_t room_;  ///< Entries that ring_ has memory for.
-    std::size_t mask_;  ///< Entries that the ring has now, a power of two, less one.
-    std::unique_ptr<Completion[]> ring_;
-    std::size_t head_ = 0;
-    std::size_t tail_ = 0;
-    std::vector<Ep*> eps_;
-    std::deque<fi_cq_err_entry> errors_;
+
+    // Errors, and the place of entries that were lost, are marks between the entries.
+    bool has_marks_ = false;
+    std::size_t passed_ = 0;  ///< Entries read since there are marks, else 0.
+    std::deque<Error> errors_;
     std::size_t lost_ = 0;     ///< Entries, since that was last told.
-    std::size_t lost_at_ = 0;  ///< Where the ring tells it; only with lost_.
-    Completion nowhere_{};
+    std::size_t lost_at_ = 0;  ///< Position at which that is told; only with lost_.
+
+    tw_worker_h only_worker_ = nullptr;  ///< The worker of the only endpoint, if there is one.
+    std::vector<Ep*> eps_;
     bool is_signaled_ = false;
     Sleeper sleeper_;
 };

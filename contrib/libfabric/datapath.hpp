@@ -84,7 +84,7 @@ template <bool kTagged>
         if (tx.cntr != nullptr)
             tx.cntr->count_success();
         if (what.is_reported)
-            tx.cq->push() = {{what.context, kKind, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL};
+            tx.cq->push({what.context, kKind, 0, nullptr, 0, 0});
         return 0;
     }
     if (status == TW_INPROGRESS) {
@@ -93,6 +93,48 @@ template <bool kTagged>
         return 0;
     }
     return not_taken(status);
+}
+
+template <bool kTagged, bool kHasImm, class Entry>
+[[gnu::always_inline]] inline bool Ep::try_send(const SendArgs& args, ssize_t* answer_p) {
+    constexpr std::uint64_t kKind = FI_SEND | (kTagged ? FI_TAGGED : FI_MSG);
+    if ((reinterpret_cast<std::uintptr_t>(args.desc) | usual_.no_sends) != 0) [[unlikely]]
+        return false;
+    tw_ep_h const to = known_peer(args.to);
+    if (to == nullptr || !tx.cq->has_fast_room()) [[unlikely]]
+        return false;
+    tw_op_t& op = kHasImm ? usual_.send_imm : usual_.send;
+    if constexpr (kHasImm)
+        op.imm = args.imm;
+    const tw_status_t status =
+        kTagged ? tw_tag_send(to, args.buf, args.length, args.tag, &op, &usual_.sent)
+                : tw_msg_send(to, args.buf, args.length, &op, &usual_.sent);
+    *answer_p = 0;
+    if (status == TW_OK) [[likely]] {
+        tx.cq->push_fast(
+            entry_of(static_cast<const Entry*>(nullptr), {args.context, kKind, 0, nullptr, 0, 0}));
+    } else if (status == TW_INPROGRESS) {
+        begin_usual_send(args.context, kKind);
+    } else {
+        *answer_p = not_taken(status);
+    }
+    return true;
+}
+
+/// Nobody can cancel it, so it needs no operation of its own.
+template <bool kTagged, bool kHasImm>
+[[gnu::always_inline]] inline bool Ep::try_inject(const SendArgs& args, ssize_t* answer_p) {
+    tw_ep_h const to = known_peer(args.to);
+    if (to == nullptr || !usual_.injects || args.length > inject_bytes_max) [[unlikely]]
+        return false;
+    tw_op_t& op = kHasImm ? usual_.inject_imm : usual_.inject;
+    if constexpr (kHasImm)
+        op.imm = args.imm;
+    const tw_status_t status = kTagged
+                                   ? tw_tag_send(to, args.buf, args.length, args.tag, &op, nullptr)
+                                   : tw_msg_send(to, args.buf, args.length, &op, nullptr);
+    *answer_p = status == TW_OK || status == TW_INPROGRESS ? 0 : not_taken(status);
+    return true;
 }
 
 // ---- Receives: peeks, claims and buffered ones go their own way
@@ -112,6 +154,36 @@ template <bool kTagged>
     op.complete = on_receive_end;
     op.mem = what.data.mem;
     return start<kTagged>(what, op, 0);
+}
+
+template <bool kTagged>
+[[gnu::always_inline]] inline bool Ep::try_receive(const ReceiveArgs& args, ssize_t* answer_p) {
+    if ((reinterpret_cast<std::uintptr_t>(args.desc) | usual_.no_receives) != 0) [[unlikely]]
+        return false;
+    Operation* const operation = operations_.next_or_none();
+    if (operation == nullptr) [[unlikely]]
+        return false;
+    tw_ep_h source = nullptr;
+    if (args.from != FI_ADDR_UNSPEC && usual_.is_directed) {
+        source = known_peer(args.from);
+        if (source == nullptr) [[unlikely]]
+            return false;
+    }
+    operation->context = args.context;
+    tw_op_t& op = kTagged ? usual_.tagged_receive : usual_.msg_receive;
+    op.context = operation;
+    op.source = source;
+    const tw_status_t status =
+        kTagged ? tw_tag_recv(worker, args.buf, args.length, args.tag, args.ignore, &op,
+                              &operation->request)
+                : tw_msg_recv(worker, args.buf, args.length, &op, &operation->request);
+    if (status != TW_INPROGRESS) [[unlikely]] {
+        *answer_p = usual_ended_in_call(status, operation->context);
+        return true;
+    }
+    operations_.begin_usual(*operation, OperationKind::kReceive);
+    *answer_p = 0;
+    return true;
 }
 
 template <bool kTagged>

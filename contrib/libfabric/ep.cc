@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 
+#include "datapath.hpp"
 #include "deadline.hpp"
 #include "ep_tables.hpp"
 #include "info.hpp"
@@ -183,8 +184,38 @@ int Ep::enable() {
             return status;
     }
     is_enabled = true;
+    fold();
     set_tables(*this);
     return 0;
+}
+
+void Ep::fold() {
+    const std::uint64_t tx_flags = tx.op_flags;
+    const std::uint64_t rx_flags = rx.op_flags;
+    const bool sends = tx.reports(tx_flags) && tx.cntr == nullptr && (tx_flags & FI_INJECT) == 0;
+    const bool receives = rx.reports(rx_flags) && rx.cntr == nullptr && !is_buffered &&
+                          (rx_flags & FI_MULTI_RECV) == 0;
+    usual_.no_sends = sends ? 0 : 1;
+    usual_.no_receives = receives ? 0 : 1;
+    usual_.injects = tx.cntr == nullptr;
+    usual_.is_directed = (caps & FI_DIRECTED_RECV) != 0;
+    usual_.send.flags = op_flags_of(tx_flags);
+    usual_.send_imm.flags = usual_.send.flags | TW_OP_IMM;
+    usual_.send.complete = usual_.send_imm.complete = on_usual_send;
+    if (usual_.send.context == nullptr)
+        prepare_usual_send();
+    usual_.inject.flags = TW_OP_INJECT;
+    usual_.inject_imm.flags = TW_OP_INJECT | TW_OP_IMM;
+    for (tw_op_t* inject : {&usual_.inject, &usual_.inject_imm}) {
+        inject->context = this;
+        inject->complete = on_usual_inject;
+    }
+    const bool is_whole = rx.cq != nullptr && rx.cq->format == FI_CQ_FORMAT_TAGGED;
+    usual_.tagged_receive.complete =
+        is_whole ? on_usual_receive<true, true> : on_usual_receive<true, false>;
+    usual_.msg_receive.complete =
+        is_whole ? on_usual_receive<false, true> : on_usual_receive<false, false>;
+    usual_.tagged_receive.done = usual_.msg_receive.done = &usual_.done;
 }
 
 void Ep::close() {
@@ -192,7 +223,8 @@ void Ep::close() {
     std::size_t left = 0;
     {
         const Guard guard(domain);
-        peers_.clear();
+        peers_ = {};
+        peer_room_.clear();
         for (auto it = known_.begin(); it != known_.end();)
             it = close_peer(it->second) ? known_.erase(it) : std::next(it);
         left = known_.size();
@@ -228,8 +260,10 @@ tw_ep_h Ep::connect(fi_addr_t addr, ssize_t* error_p) {
     if (!id)
         return nullptr;
     *error_p = without_exceptions([&] {
-        if (addr >= peers_.size())
-            peers_.resize(addr + 1);
+        if (addr >= peers_.size()) {
+            peer_room_.resize(addr + 1);
+            peers_ = peer_room_;
+        }
         const auto [found, is_new] = known_.try_emplace(*id, *this, *id, av_->addr_of(*id));
         Peer& peer = found->second;
         if (is_new) {

@@ -6,6 +6,11 @@
 // 1. An operation that ends within its call is reported from there; any other has an Operation,
 //    from the call to the callback of the messaging layer.
 // 2. All of this runs with the domain's lock.
+// 3. A usual call has data in one piece without a descriptor; its success has an entry (or it
+//    injects, and has none) and no counter; nothing is buffered; and no thread runs that could call
+//    as well. It goes the fast way if its queue does (Cq::is_fast()). Every other call goes the
+//    general way, which looks at everything again. Parameters of usual calls are made when the
+//    endpoint is enabled, and when its default flags change (fold()).
 #pragma once
 
 #include <rdma/fi_cm.h>
@@ -17,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -70,6 +76,26 @@ struct Receiving {
     bool is_reported;
 };
 
+/// Arguments of calls without flags.
+struct SendArgs {
+    const void* buf;
+    std::size_t length;
+    void* desc;
+    fi_addr_t to;
+    std::uint64_t tag;
+    std::uint64_t imm;
+    void* context;
+};
+struct ReceiveArgs {
+    void* buf;
+    std::size_t length;
+    void* desc;
+    fi_addr_t from;
+    std::uint64_t tag;
+    std::uint64_t ignore;
+    void* context;
+};
+
 /// A worker that an endpoint sends to, whatever numbers the address vector has for it.
 struct Peer {
     Peer(Ep& its_owner, std::uint64_t id, fi_addr_t number)
@@ -90,8 +116,9 @@ class Ep : public fid_ep {
     ~Ep();
 
     static int open(fid_domain* domain, fi_info* info, fid_ep** ep_p, void* user_context);
-    static fi_ops_msg* msg_table();
-    static fi_ops_tagged* tagged_table();
+    /// By whether the domain is locked, and whether the queue of sends has whole entries.
+    static fi_ops_msg* msg_table(bool is_locked, bool is_whole);
+    static fi_ops_tagged* tagged_table(bool is_locked, bool is_whole);
 
     int bind(fid_t other, std::uint64_t flags);
     int enable();
@@ -104,9 +131,8 @@ class Ep : public fid_ep {
 
     /// nullptr: *error_p says why; -FI_EAGAIN while an earlier connection to that peer is closing.
     tw_ep_h peer(fi_addr_t addr, ssize_t* error_p) {
-        if (addr < peers_.size() && peers_[addr] != nullptr) [[likely]]
-            return peers_[addr];
-        return connect(addr, error_p);
+        tw_ep_h const known = known_peer(addr);
+        return known != nullptr ? known : connect(addr, error_p);
     }
     /// The address vector has removed this number.
     void forget(fi_addr_t addr);
@@ -114,7 +140,19 @@ class Ep : public fid_ep {
     /// its numbers is left, and the connection to it is closed.
     void renumber(std::uint64_t worker_id, fi_addr_t source);
 
+    /// The default flags of `tx` or `rx` have changed.
+    void fold();
+
     // ---- Where the calls lead (datapath.hpp)
+
+    /// False: the call takes the general way. Only with `desc` null, and without threads where the
+    /// domain is locked. Entry is that of the queue of sends.
+    template <bool kTagged, bool kHasImm, class Entry>
+    bool try_send(const SendArgs& args, ssize_t* answer_p);
+    template <bool kTagged, bool kHasImm>
+    bool try_inject(const SendArgs& args, ssize_t* answer_p);
+    template <bool kTagged>
+    bool try_receive(const ReceiveArgs& args, ssize_t* answer_p);
 
     template <bool kTagged>
     ssize_t send(const Sending& what);
@@ -131,6 +169,26 @@ class Ep : public fid_ep {
     bool is_enabled = false;
 
   private:
+    /// Parameters of usual calls. Fields that change with each call are named.
+    struct Usual {
+        std::uintptr_t no_sends = 1;     ///< 0: sends are usual.
+        std::uintptr_t no_receives = 1;  ///< 0: receives are usual.
+        bool injects = false;
+        bool is_directed = false;  ///< Receives may name their source.
+        tw_request_h sent = nullptr;
+        tw_op_t send{};      ///< Its context is an operation that is free to begin.
+        tw_op_t send_imm{};  ///< The same, and imm.
+        tw_op_t inject{};
+        tw_op_t inject_imm{};      ///< imm
+        tw_op_t tagged_receive{};  ///< context, source
+        tw_op_t msg_receive{};     ///< The same.
+        tw_completion_t done{};    ///< For a receive that ends in its call; no flags otherwise.
+    };
+
+    /// nullptr: there is no connection yet.
+    tw_ep_h known_peer(fi_addr_t addr) const {
+        return addr < peers_.size() ? peers_[addr] : nullptr;
+    }
     tw_ep_h connect(fi_addr_t addr, ssize_t* error_p);
     tw_status_t open_peer(const Name& name, Peer& peer);
     /// True: it is closed. False: it will be, and leaves known_ then.
@@ -140,12 +198,22 @@ class Ep : public fid_ep {
     int bind_cntr(Cntr& cntr, std::uint64_t flags);
     int bind_av(Av& vector);
     int listen();
-    fi_addr_t source_of(const tw_completion_t& done) const;
+    [[gnu::noinline]] fi_addr_t source_of(const tw_completion_t& done) const;
 
     // ---- Ends of operations
 
     static void on_send_end(const tw_completion_t* done);
     static void on_receive_end(const tw_completion_t* done);
+    static void on_usual_send(const tw_completion_t* done);
+    static void on_usual_inject(const tw_completion_t* done);
+    /// kIsWhole: the queue has whole entries, else contexts only.
+    template <bool kTagged, bool kIsWhole>
+    static void on_usual_receive(const tw_completion_t* done);
+    template <bool kTagged>
+    static void on_slow_receive(const tw_completion_t* done);
+    void begin_usual_send(void* context, std::uint64_t flags);
+    /// An operation for the next usual send that does not end in its call.
+    void prepare_usual_send();
     static void on_multi_receive(const tw_completion_t* done);
     static void on_buffered(const tw_completion_t* done);
     void end_send(const tw_completion_t& done, void* context, std::uint64_t flags,
@@ -178,6 +246,8 @@ class Ep : public fid_ep {
     template <bool kTagged>
     ssize_t start(const Receiving& what, tw_op_t& op, std::uint64_t flags);
 
+    ssize_t usual_ended_in_call(tw_status_t status, void* context);
+
     /// A call that was refused.
     ssize_t not_taken(tw_status_t status);
     ssize_t try_again() {
@@ -190,7 +260,9 @@ class Ep : public fid_ep {
 
     std::unique_ptr<Door> door_;
     Av* av_ = nullptr;
-    std::vector<tw_ep_h> peers_;  ///< By fi_addr_t; nullptr: not yet.
+    Usual usual_;
+    std::span<tw_ep_h> peers_;  ///< By fi_addr_t; nullptr: not yet.
+    std::vector<tw_ep_h> peer_room_;
     /// By worker id, each once; those that are closing too. Elements do not move: the user data of
     /// their endpoints points to them.
     std::unordered_map<std::uint64_t, Peer> known_;
@@ -209,6 +281,18 @@ inline tw_mem_h mem_of_list(void* const* desc, std::size_t count) {
         if (desc[i] != desc[0])
             return nullptr;
     return mem_of(desc[0], SIZE_MAX);
+}
+
+/// An entry in the queue's format; `whole` has that of FI_CQ_FORMAT_TAGGED.
+inline fi_cq_entry entry_of(const fi_cq_entry*, const fi_cq_tagged_entry& whole) {
+    return {whole.op_context};
+}
+inline fi_cq_tagged_entry entry_of(const fi_cq_tagged_entry*, const fi_cq_tagged_entry& whole) {
+    return whole;
+}
+
+inline Data one_piece(const void* buf, std::size_t length, void* desc = nullptr) {
+    return {const_cast<void*>(buf), length, nullptr, 0, mem_of(desc, length)};
 }
 
 inline Data list_of(const iovec* iov, void* const* desc, std::size_t count) {

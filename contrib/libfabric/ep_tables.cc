@@ -34,7 +34,9 @@ int change_op_flags(Ep& ep, std::uint64_t flags) {
         return -FI_EINVAL;
     if ((flags & ~(kWays | (is_tx ? kTxOpFlags : kRxOpFlags))) != 0)
         return -FI_EBADFLAGS;
+    const Guard guard(ep.domain);
     (is_tx ? ep.tx : ep.rx).op_flags = flags & ~kWays;
+    ep.fold();
     return 0;
 }
 
@@ -219,8 +221,11 @@ void set_tables(Ep& ep) {
     ep.rma = &no_rma;
     ep.atomic = &no_atomic;
     ep.collective = &no_collective;
-    ep.msg = ep.is_enabled ? Ep::msg_table() : &refusing_msg<FI_EOPBADSTATE>;
-    ep.tagged = ep.is_enabled ? Ep::tagged_table() : &refusing_tagged<FI_EOPBADSTATE>;
+    const bool is_locked = ep.domain.is_locked;
+    const bool is_whole = ep.tx.cq != nullptr && ep.tx.cq->format == FI_CQ_FORMAT_TAGGED;
+    ep.msg = ep.is_enabled ? Ep::msg_table(is_locked, is_whole) : &refusing_msg<FI_EOPBADSTATE>;
+    ep.tagged =
+        ep.is_enabled ? Ep::tagged_table(is_locked, is_whole) : &refusing_tagged<FI_EOPBADSTATE>;
     if ((ep.caps & FI_MSG) == 0)
         ep.msg = &refusing_msg<FI_EOPNOTSUPP>;
     if ((ep.caps & FI_TAGGED) == 0)

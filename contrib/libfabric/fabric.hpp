@@ -31,6 +31,12 @@ class Fabric : public fid_fabric {
     std::atomic<int> children = 0;
 };
 
+/// glibc's word for "no thread but this one" (single_threaded(3)) becomes false before a second one
+/// runs.
+inline bool has_threads() {
+    return __libc_single_threaded == 0;
+}
+
 class Domain : public fid_domain {
   public:
     Domain(Fabric& parent, const fi_info& info, void* user_context);
@@ -42,9 +48,7 @@ class Domain : public fid_domain {
 
     /// Progresses all endpoints. The lock is held.
     void progress();
-    /// glibc's word for "no thread but this one" (single_threaded(3)) becomes false before a second
-    /// one runs.
-    bool needs_lock() const { return is_locked && __libc_single_threaded == 0; }
+    bool needs_lock() const { return is_locked && has_threads(); }
 
     Fabric& fabric;
     const bool is_locked;

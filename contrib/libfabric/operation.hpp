@@ -33,11 +33,11 @@ struct Operation {
     void* context = nullptr;
     OperationKind kind = OperationKind::kFree;
     bool is_reported = false;  ///< Success gets an entry.
-    std::uint64_t flags = 0;   ///< Flags of its entry, besides those that the message decides.
     tw_request_h request = nullptr;
-    fi_recv_context shown{};         ///< kShown: what the program has of it.
+    Operation* next = nullptr;  ///< In the list of free ones.
+    std::uint64_t flags = 0;    ///< Flags of its entry, besides those that the message decides.
+    fi_recv_context shown{};    ///< kShown: what the program has of it.
     tw_message_h message = nullptr;  ///< kShown.
-    Operation* next = nullptr;       ///< In the list of free ones.
     Operation* chain = nullptr;      ///< The next one in its bucket of the index.
     Operation** link = nullptr;      ///< The pointer to it there; nullptr: it is not in the index.
 };
@@ -61,6 +61,8 @@ class OperationPool {
   public:
     explicit OperationPool(Ep& owner) : owner_(owner) {}
 
+    /// nullptr: next() would have to make some.
+    Operation* next_or_none() const { return free_; }
     /// The one that take() and begin() may be told; nullptr: no memory.
     Operation* next() {
         if (free_ == nullptr) [[unlikely]]
@@ -72,15 +74,28 @@ class OperationPool {
         free_ = taken.next;
         taken.kind = kind;
     }
+    /// A usual one: it has its context and its request already, is reported, and its callback knows
+    /// the flags of its entry.
+    void begin_usual(Operation& begun, OperationKind kind) {
+        take(begun, kind);
+        Slab::of(&begun)->is_indexed = false;
+    }
     /// The same for what goes on behind its call.
     void begin(Operation& begun, OperationKind kind, void* context, std::uint64_t flags,
                bool is_reported, tw_request_h request) {
-        take(begun, kind);
-        begun.context = context;
-        begun.flags = flags;
-        begun.is_reported = is_reported;
-        begun.request = request;
-        Slab::of(&begun)->is_indexed = false;
+        free_ = begun.next;
+        fill(begun, kind, context, flags, is_reported, request);
+    }
+    /// One that is nobody else's until begin_kept(); nullptr: no memory.
+    Operation* keep() {
+        Operation* const kept = next();
+        if (kept != nullptr)
+            free_ = kept->next;
+        return kept;
+    }
+    void begin_kept(Operation& kept, OperationKind kind, void* context, std::uint64_t flags,
+                    tw_request_h request) {
+        fill(kept, kind, context, flags, true, request);
     }
     void put(Operation& done) {
         done.kind = OperationKind::kFree;
@@ -108,6 +123,15 @@ class OperationPool {
     };
     static_assert(sizeof(Slab) == kSlabBytes);
 
+    static void fill(Operation& begun, OperationKind kind, void* context, std::uint64_t flags,
+                     bool is_reported, tw_request_h request) {
+        begun.kind = kind;
+        begun.context = context;
+        begun.flags = flags;
+        begun.is_reported = is_reported;
+        begun.request = request;
+        Slab::of(&begun)->is_indexed = false;
+    }
     void grow();
     void index();
 

@@ -33,9 +33,9 @@ ssize_t Ep::peek(const Receiving& what) {
     if (status == TW_OK) {
         if (claims)
             static_cast<fi_context*>(what.context)->internal[0] = done.message;
-        rx.cq->push() = {{what.context, receive_flags_of(done), done.message_length, done.buffer,
-                          done.imm, done.tag},
-                         source_of(done)};
+        rx.cq->push({what.context, receive_flags_of(done), done.message_length, done.buffer,
+                     done.imm, done.tag},
+                    [&] { return source_of(done); });
         return 0;
     }
     fi_cq_err_entry entry{};

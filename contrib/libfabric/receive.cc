@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives of the less common kinds, and completion of receives; posting is in datapath.hpp.
+#include <type_traits>
+
 #include "datapath.hpp"
 
 namespace tagwire::fi {
@@ -61,11 +63,45 @@ void Ep::end_receive(const tw_completion_t& done, void* user_context, std::uint6
     if (rx.cntr != nullptr)
         rx.cntr->count_success();
     if (is_reported) {
-        const fi_addr_t source = source_of(done);
-        rx.cq->push() = {{user_context, flags | receive_flags_of(done), done.length, done.buffer,
-                          done.imm, done.tag},
-                         source};
+        rx.cq->push({user_context, flags | receive_flags_of(done), done.length, done.buffer,
+                     done.imm, done.tag},
+                    [&] { return source_of(done); });
     }
+}
+
+template <bool kTagged>
+[[gnu::noinline]] void Ep::on_slow_receive(const tw_completion_t* done) {
+    auto& operation = *static_cast<Operation*>(done->context);
+    Ep& ep = *operation.ep;
+    ep.end_receive(*done, operation.context, 0, true);
+    ep.operations_.put(operation);
+}
+
+template <bool kTagged, bool kIsWhole>
+void Ep::on_usual_receive(const tw_completion_t* done) {
+    using Entry = std::conditional_t<kIsWhole, fi_cq_tagged_entry, fi_cq_entry>;
+    constexpr std::uint64_t kKind = FI_RECV | (kTagged ? FI_TAGGED : FI_MSG);
+    auto& operation = *static_cast<Operation*>(done->context);
+    Ep& ep = *operation.ep;
+    Cq& cq = *ep.rx.cq;
+    if (done->status != TW_OK || !cq.has_fast_room()) [[unlikely]]
+        return on_slow_receive<kTagged>(done);
+    const std::uint64_t imm = (done->flags & TW_DONE_IMM) != 0 ? FI_REMOTE_CQ_DATA : 0;
+    cq.push_fast(entry_of(
+        static_cast<const Entry*>(nullptr),
+        {operation.context, kKind | imm, done->length, done->buffer, done->imm, done->tag}));
+    ep.operations_.put(operation);
+}
+
+template void Ep::on_usual_receive<false, false>(const tw_completion_t* done);
+template void Ep::on_usual_receive<false, true>(const tw_completion_t* done);
+template void Ep::on_usual_receive<true, false>(const tw_completion_t* done);
+template void Ep::on_usual_receive<true, true>(const tw_completion_t* done);
+
+ssize_t Ep::usual_ended_in_call(tw_status_t status, void* user_context) {
+    const ssize_t answer = ended_in_call(status, usual_.done, user_context, 0, true);
+    usual_.done.flags = 0;
+    return answer;
 }
 
 /// One of the messages, or the end of the buffer: that has an entry of its own.
@@ -77,7 +113,7 @@ void Ep::on_multi_receive(const tw_completion_t* done) {
     if (done->status != TW_OK)
         ep.fail(ep.rx, *done, operation.context, FI_RECV | FI_MSG | FI_MULTI_RECV);
     else if (ep.rx.cq != nullptr)
-        ep.rx.cq->push() = {{operation.context, FI_MULTI_RECV, 0, nullptr, 0, 0}, FI_ADDR_NOTAVAIL};
+        ep.rx.cq->push({operation.context, FI_MULTI_RECV, 0, nullptr, 0, 0});
     ep.operations_.put(operation);
 }
 

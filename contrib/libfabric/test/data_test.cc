@@ -156,6 +156,39 @@ TEST_F(FiTagged, the_earliest_receive_that_matches_gets_the_message) {
     EXPECT_EQ(next(b.rx).op_context, &marks[1]);
 }
 
+/// Sends that go on behind their calls, and receives, begin in turn: each operation ends once.
+TEST_F(FiTagged, long_messages_cross_in_both_directions) {
+    open();
+    constexpr std::size_t kMessages = 40;
+    const Text text = text_of(100'000);
+    Text got[2][kMessages];
+    int marks[4][kMessages] = {};  // sends of a, receives of a, those of b
+    const Side* const sides[] = {&a, &b};
+    for (std::size_t i = 0; i < kMessages; ++i) {
+        for (const std::size_t k : {0, 1}) {
+            Text& room = got[k][i];
+            room.assign(text.size(), ' ');
+            fid_ep* const ep = sides[k]->ep.get();
+            ASSERT_EQ(fi_trecv(ep, room.data(), room.size(), nullptr, FI_ADDR_UNSPEC, i, 0,
+                               &marks[2 * k + 1][i]),
+                      0);
+            retry([&] {
+                return fi_tsend(ep, text.data(), text.size(), nullptr, k == 0 ? to_b : to_a, i,
+                                &marks[2 * k][i]);
+            });
+        }
+    }
+    for (std::size_t i = 0; i < kMessages; ++i)
+        for (const auto* cq : {&a.tx, &a.rx, &b.tx, &b.rx})
+            ++*static_cast<int*>(next(*cq).op_context);
+    for (const auto& of_kind : marks)
+        for (const int mark : of_kind)
+            EXPECT_EQ(mark, 1);
+    for (const auto& of_side : got)
+        for (const Text& room : of_side)
+            EXPECT_EQ(room, text);
+}
+
 TEST_F(FiTagged, a_directed_receive_takes_from_its_source_only) {
     open();
     int marks[2] = {};

@@ -55,6 +55,46 @@ TEST_F(FiObjects, a_full_queue_makes_sends_wait_and_loses_nothing) {
     EXPECT_TRUE(is_empty(b.rx));
 }
 
+/// With entries before, between and behind errors, however few are read at a time.
+TEST_F(FiObjects, errors_keep_their_place_among_the_entries) {
+    for (const fi_cq_format format :
+         {FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_TAGGED}) {
+        open({.format = format});
+        int marks[6] = {};
+        Text got[6];
+        for (std::size_t i = 0; i < 6; ++i) {
+            got[i].resize(4);
+            trecv(got[i], i, 0, &marks[i]);
+        }
+        // 1, 3 and 4 are cancelled.
+        for (const std::size_t i : {0, 1, 2, 3, 4, 5}) {
+            if (i == 1 || i == 3 || i == 4) {
+                ASSERT_EQ(fi_cancel(&b.ep->fid, &marks[i]), 0);
+            } else {
+                tsend("text", i);
+            }
+            run_some();
+        }
+        std::byte entries[3 * sizeof(fi_cq_tagged_entry)];
+        ssize_t count = 0;
+        const auto context = [&] { return *reinterpret_cast<void**>(entries); };
+        for (std::size_t i = 0; i < 6; ++i) {
+            run_until([&] { return (count = fi_cq_read(b.rx.get(), entries, 3)) != -FI_EAGAIN; });
+            if (i == 1 || i == 3 || i == 4) {
+                fi_cq_err_entry error{};
+                ASSERT_EQ(count, -FI_EAVAIL);
+                ASSERT_EQ(fi_cq_readerr(b.rx.get(), &error, 0), 1);
+                EXPECT_EQ(error.op_context, &marks[i]);
+            } else {
+                ASSERT_EQ(count, 1);
+                EXPECT_EQ(context(), &marks[i]);
+            }
+        }
+        EXPECT_TRUE(is_empty(b.rx));
+        close();
+    }
+}
+
 TEST_F(FiObjects, counters_count_successes_and_errors) {
     open({.has_counters = true});
     Text got(4, ' ');
