@@ -45,7 +45,7 @@ inline constexpr std::uint32_t kYieldsBetweenChecks = 1U << 12;
 
 class Channel {
   public:
-    static constexpr std::uint16_t kVersion = 2;
+    static constexpr std::uint16_t kVersion = 3;
     static constexpr std::size_t kPayloadMax = 1 << 20;
     static constexpr int kTimeoutMs = 30000;
 

@@ -14,7 +14,7 @@ constexpr std::size_t kTransportsMax = 4096;  // as long as the option of the li
 
 constexpr unsigned kBase =
     kWithTransport | kWithMemory | kWithSize | kWithPeers | kWithWait | kWithValidate | kWithServer;
-constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep;
+constexpr unsigned kMessageLat = kBase | kWithOp | kWithSleep | kWithData;
 constexpr unsigned kMessageBw = kMessageLat | kWithWindow | kWithThreads | kWithBidir;
 constexpr unsigned kTagged = kWithRndv | kWithUnexpected | kAtLevelMsg;
 constexpr unsigned kMany = kOnlyAtLevelMsg | kWithTransport | kWithSize | kWithWindow | kWithPeers |
@@ -36,9 +36,9 @@ constexpr TestInfo kTests[] = {
      "tagged message stream, one tag"},
     {TestId::kTagRate, "tag_rate", Shape::kStream, kMessageBw | kTagged,
      "tagged message stream, each with its own tag and receive"},
-    {TestId::kPutLat, "put_lat", Shape::kPingPong, kBase | kWithOp,
+    {TestId::kPutLat, "put_lat", Shape::kPingPong, kBase | kWithOp | kWithData,
      "remote write ping-pong, memory polled"},
-    {TestId::kPutBw, "put_bw", Shape::kStream, kRmaBw, "remote write stream"},
+    {TestId::kPutBw, "put_bw", Shape::kStream, kRmaBw | kWithData, "remote write stream"},
     {TestId::kGetLat, "get_lat", Shape::kFetch, kBase | kWithOp, "one remote read after the other"},
     {TestId::kGetBw, "get_bw", Shape::kStream, kRmaBw, "remote read stream"},
     {TestId::kAddLat, "add_lat", Shape::kPingPong, kBase, "atomic add ping-pong, memory polled"},
@@ -47,7 +47,7 @@ constexpr TestInfo kTests[] = {
     {TestId::kCswapLat, "cswap_lat", Shape::kFetch, kBase,
      "one atomic compare-and-swap after the other"},
     {TestId::kMatch, "match", Shape::kPingPong,
-     (kMessageLat & ~unsigned{kWithPeers}) | kWithRndv | kWithDepth | kAtLevelMsg,
+     (kMessageLat & ~unsigned{kWithPeers | kWithData}) | kWithRndv | kWithDepth | kAtLevelMsg,
      "tagged ping-pong among --depth receives, random tags"},
     {TestId::kMatchWild, "match_wild", Shape::kPingPong,
      (kBase & ~unsigned{kWithPeers}) | kWithOp | kWithDepth | kAtLevelMsg | kOnlyAtLevelMsg,
@@ -99,6 +99,10 @@ const char* name_of(MemoryKind memory) {
     return kNames[static_cast<std::size_t>(memory)];
 }
 
+const char* name_of(DataKind data) {
+    return data == DataKind::kKept ? "kept" : "fresh";
+}
+
 const char* name_of(Wait wait) {
     static constexpr std::array<const char*, 3> kNames{"spin", "yield", "sleep"};
     return kNames[static_cast<std::size_t>(wait)];
@@ -138,6 +142,7 @@ Encoder Job::encode() const {
     message.number(raw(test))
         .number(raw(op))
         .number(raw(memory))
+        .number(raw(data))
         .number(size)
         .number(iterations)
         .number(warmup);
@@ -155,6 +160,7 @@ Job Job::decode(Decoder message) {
     job.test = decode_enum(&message, TestId::kMatchWild);
     job.op = decode_enum(&message, Op::kRndv);
     job.memory = decode_enum(&message, MemoryKind::kList);
+    job.data = decode_enum(&message, DataKind::kFresh);
     job.size = message.number_up_to(kSizeMax);
     job.iterations = message.number_up_to(kCountMax);
     job.warmup = message.number_up_to(kCountMax);

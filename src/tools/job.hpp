@@ -40,6 +40,9 @@ enum class TestId {
 enum class Op { kAuto, kShort, kBcopy, kZcopy, kRndv };
 /// kMapped and kList: level msg; with a handle, and as a gather list of two pieces.
 enum class MemoryKind { kUser, kAlloc, kMapped, kList };
+/// The bytes of a message: kKept, those of the one before; kFresh, written by the sender just
+/// before it sends them.
+enum class DataKind { kKept, kFresh };
 enum class Level { kUct, kMsg };
 enum class Wait { kSpin, kYield, kSleep };
 
@@ -71,6 +74,7 @@ enum OptionBit : unsigned {
     kWithRndv = 1U << 14,  // --op rndv
     kAtLevelMsg = 1U << 15,
     kOnlyAtLevelMsg = 1U << 16,  // which is the default then
+    kWithData = 1U << 17,
 };
 
 struct TestInfo {
@@ -88,6 +92,7 @@ const TestInfo& find_test(std::string_view name);
 
 const char* name_of(Op op);
 const char* name_of(MemoryKind memory);
+const char* name_of(DataKind data);
 const char* name_of(Wait wait);
 const char* name_of(Level level);
 
@@ -121,6 +126,7 @@ struct Job {
     TestId test = TestId::kAmLat;
     Op op = Op::kShort;  // kAuto at level msg, which chooses by itself
     MemoryKind memory = MemoryKind::kUser;
+    DataKind data = DataKind::kKept;
     std::uint64_t size = 8;
     std::uint64_t iterations = 0;
     std::uint64_t warmup = 0;

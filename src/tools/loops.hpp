@@ -5,6 +5,7 @@
 //   shape      side      steps
 //   ping-pong  driver    send(i), prepare_next(i), wait for arrived(i)
 //              peer      wait for arrived(i), send(i), prepare_next(i)
+//              fresh data: drain() and refresh(i) before the driver's send, behind the peer's
 //   stream     sender    try_send(i) ..., try_finish(), wait for acked()
 //              receiver  wait for received_all(), try_ack()
 //   fetch      driver    try_send(i), wait for its completion
@@ -67,10 +68,15 @@ void send(Connection<Port>& link, Port& port, std::uint64_t sequence) {
 template <class Port>
 class PingPong final : public Test {
   public:
-    PingPong(Connection<Port>& link, const Job& job) : link_(link), port_(link, job) {}
+    PingPong(Connection<Port>& link, const Job& job)
+        : link_(link), port_(link, job), is_fresh_(job.data == DataKind::kFresh), size_(job.size) {}
 
     double run(std::uint64_t count, BatchTimer* timer) override {
         const bool driver = link_.side() == Side::kDriver;
+        if (is_fresh_) {
+            run_fresh(count, timer);
+            return 0;
+        }
         in_batches(next_, count, timer, [&](std::uint64_t sequence) {
             if (!driver)
                 link_.wait_until([&] { return port_.arrived(sequence); });
@@ -87,8 +93,44 @@ class PingPong final : public Test {
     Outcome outcome() const override { return port_.outcome(); }
 
   private:
+    /// The driver writes its bytes while the clock stands, the peer its own behind its message, at
+    /// about the same time.
+    void run_fresh(std::uint64_t count, BatchTimer* timer) {
+        const bool driver = link_.side() == Side::kDriver;
+        in_batches(next_, count, timer, [&](std::uint64_t sequence) {
+            if (driver)
+                refresh(sequence, timer);
+            else
+                link_.wait_until([&] { return port_.arrived(sequence); });
+            send(link_, port_, sequence);
+            port_.prepare_next(sequence);
+            if (driver)
+                link_.wait_until([&] { return port_.arrived(sequence); });
+            else
+                refresh(sequence + 1, nullptr);
+        });
+        next_ += count;
+        port_.drain();
+    }
+
+    void refresh(std::uint64_t sequence, BatchTimer* timer) {
+        port_.drain();
+        if constexpr (requires { port_.refresh(sequence); }) {
+            const bool stops_clock = timer != nullptr && size_ >= kStopsClockBytes;
+            const std::uint64_t begin = stops_clock ? now_ns() : 0;
+            port_.refresh(sequence);
+            if (stops_clock)
+                timer->exclude(now_ns() - begin);
+        }
+    }
+
+    /// Shorter messages are written in less time than it takes to read the clock twice.
+    static constexpr std::uint64_t kStopsClockBytes = 1024;
+
     Connection<Port>& link_;
     Port port_;
+    bool is_fresh_;
+    std::uint64_t size_;
     std::uint64_t next_ = 0;
 };
 

@@ -112,6 +112,7 @@ class AmPort {
     bool arrived(std::uint64_t sequence) const { return data_.messages > sequence; }
     void prepare_next(std::uint64_t) {}
     void drain() { sender_.drain(); }
+    void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
 
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
     bool received_all(std::uint64_t end) const { return data_.messages >= end; }

@@ -59,6 +59,7 @@ class MsgTagPort {
     bool arrived(std::uint64_t sequence) const { return receiver_.received() > sequence; }
     void prepare_next(std::uint64_t) { post_next(); }
     void drain() { sender_.drain(); }
+    void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
 
     bool received_all(std::uint64_t end) {

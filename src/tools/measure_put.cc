@@ -57,6 +57,7 @@ class PutLatPort {
 
     void prepare_next(std::uint64_t) {}
     void drain() { sender_.drain(); }
+    void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
     Outcome outcome() const { return {validated_, errors_ + sender_.errors()}; }
 
   private:

@@ -84,6 +84,7 @@ class TagPort {
     }
 
     void drain() { sender_.drain(); }
+    void refresh(std::uint64_t sequence) { sender_.refresh(sequence); }
 
     ucs_status_t try_finish(std::uint64_t) { return UCS_OK; }
     bool received_all(std::uint64_t end) {

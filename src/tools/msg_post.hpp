@@ -39,6 +39,7 @@ class MsgSender {
           validate_(job.validate),
           stream_(stream),
           memory_(job.memory),
+          fresh_(job),
           slots_(slots_of(job)),
           pages_(buffer_bytes(job, slots_.size())),
           mapping_(link.context(), pages_, job.memory) {
@@ -66,6 +67,7 @@ class MsgSender {
             return UCS_ERR_NO_RESOURCE;
         if (validate_) [[unlikely]]
             Pattern(stream_, sequence).fill(slot.data, size_);
+        fresh_.write(sequence, slot.data);
         const tw_status_t status =
             memory_ == MemoryKind::kUser
                 ? tw_tag_send(link_.endpoint(), slot.data, size_, tag, nullptr, &slot.request)
@@ -79,6 +81,9 @@ class MsgSender {
             throw Failure(text("tw_tag_send: %s", tw_status_string(status)));
         return UCS_ERR_NO_RESOURCE;
     }
+
+    /// As Sender::refresh().
+    void refresh(std::uint64_t sequence) { fresh_.write(sequence, slots_[next_].data); }
 
     void drain() {
         for (Slot& slot : slots_)
@@ -116,6 +121,7 @@ class MsgSender {
     bool validate_;
     std::uint64_t stream_;
     MemoryKind memory_;
+    FreshData fresh_;
     std::vector<Slot> slots_;
     Pages pages_;
     Mapping mapping_;

@@ -103,6 +103,10 @@ void add_perf(CLI::App* app, PerfLine* line) {
             "user: ordinary memory, registered (default); alloc: from the memory domain; at "
             "level msg mapped: with a handle; list: sent as a list of two pieces")
         ->type_name("KIND");
+    perf->add_option("--data", arguments->data,
+                     "kept: every message has the same bytes, written once (default); fresh: the "
+                     "sender writes all bytes of each message before it sends them")
+        ->type_name("KIND");
     perf->add_option("--size", arguments->size, "Message sizes (default 8)")->type_name("LIST");
     perf->add_option("--seconds", arguments->seconds,
                      "Seconds for which each row is measured (default 0.5)")

@@ -175,6 +175,9 @@ void run_transport(const PerfPlan& plan, Driver& driver, const std::vector<int>&
                         ? std::optional<std::string>(name_of(job->op))
                         : std::nullopt;
         result.memory = name_of(job->memory);
+        result.data = (plan.test->options & kWithData) != 0
+                          ? std::optional<std::string>(name_of(job->data))
+                          : std::nullopt;
         progress.hide();
         results->add({result});
     }

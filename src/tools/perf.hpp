@@ -21,8 +21,8 @@ inline constexpr double kDefaultSeconds = 0.5;
 /// The command line as written: what was not given is empty.
 struct PerfArguments {
     std::string test;
-    std::optional<std::string> level, transport, device, op, memory, size, wait, cpu, connect, json,
-        csv;
+    std::optional<std::string> level, transport, device, op, memory, data, size, wait, cpu, connect,
+        json, csv;
     std::optional<std::uint64_t> iterations, warmup, window, peers, depth, threads;
     std::optional<double> seconds;
     bool unexpected = false;

@@ -27,6 +27,7 @@ void refuse_meaningless(const PerfArguments& arguments, const TestInfo& test) {
         {"--device", arguments.device.has_value(), kWithTransport},
         {"--op", arguments.op.has_value(), kWithOp},
         {"--memory", arguments.memory.has_value(), kWithMemory},
+        {"--data", arguments.data.has_value(), kWithData},
         {"--size", arguments.size.has_value(), kWithSize},
         {"--window", arguments.window.has_value(), kWithWindow},
         {"--peers", arguments.peers.has_value(), kWithPeers},
@@ -187,7 +188,7 @@ std::uint16_t parse_server_port(const std::string& given) {
 PerfPlan server_plan(const PerfArguments& arguments) {
     const PerfArguments none;
     const bool others = arguments.level || arguments.transport || arguments.device ||
-                        arguments.op || arguments.memory || arguments.size ||
+                        arguments.op || arguments.memory || arguments.data || arguments.size ||
                         arguments.iterations || arguments.seconds || arguments.warmup ||
                         arguments.window || arguments.peers || arguments.depth ||
                         arguments.threads || arguments.wait || arguments.json || arguments.csv ||
@@ -216,12 +217,14 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
                                                 {"alloc", MemoryKind::kAlloc}};
     constexpr Choice<MemoryKind> kMessageMemories[] = {
         {"user", MemoryKind::kUser}, {"mapped", MemoryKind::kMapped}, {"list", MemoryKind::kList}};
+    constexpr Choice<DataKind> kData[] = {{"kept", DataKind::kKept}, {"fresh", DataKind::kFresh}};
     Job& job = plan->job;
     job.test = test.id;
     plan->op = parse_op(arguments.op.value_or("auto"), test);
     const std::string memory = arguments.memory.value_or("user");
     job.memory = plan->setup.level == Level::kMsg ? choose("--memory", memory, kMessageMemories)
                                                   : choose("--memory", memory, kMemories);
+    job.data = choose("--data", arguments.data.value_or("kept"), kData);
     const bool windowed = (test.options & kWithWindow) != 0;
     job.window =
         in_range("--window", arguments.window, windowed ? kDefaultWindow : 1, 1, kWindowMax);
@@ -229,6 +232,10 @@ void plan_job(const PerfArguments& arguments, const TestInfo& test, PerfPlan* pl
     job.unexpected = arguments.unexpected;
     job.bidir = arguments.bidir;
     job.validate = arguments.validate;
+    if (job.validate && job.data == DataKind::kFresh) {
+        throw UsageError(
+            "--data fresh with --validate: a validated message is written anew in any case");
+    }
     if (job.unexpected && plan->op == Op::kRndv) {
         throw UsageError(
             "--unexpected with --op rndv: at level uct the caller would have to fetch the message "

@@ -104,6 +104,8 @@ std::string title_of(const Result& first) {
         title += text("%s/%s, %s memory, ", first.transport->c_str(), first.device->c_str(),
                       first.memory->c_str());
     }
+    if (first.data == name_of(DataKind::kFresh))
+        title += "fresh data, ";
     if (first.window > 1)
         title += text("window %llu, ", static_cast<unsigned long long>(first.window));
     if (first.depth > 0)

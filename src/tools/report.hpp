@@ -14,7 +14,7 @@ namespace tagwire::tools {
 /// One measurement and everything that it depends on.
 struct Result {
     std::string test;
-    std::optional<std::string> level, transport, device, op, memory;
+    std::optional<std::string> level, transport, device, op, memory, data;
     std::uint64_t size = 0;
     std::uint64_t window = 1;
     std::uint64_t depth = 0;

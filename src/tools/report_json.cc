@@ -70,6 +70,7 @@ ordered_json result_json(const Result& result) {
             {"device", or_null(result.device)},
             {"op", or_null(result.op)},
             {"memory", or_null(result.memory)},
+            {"data", or_null(result.data)},
             {"size", result.size},
             {"iterations", measured.iterations},
             {"window", result.window},

@@ -79,6 +79,7 @@ Result result_for(const PerfPlan& plan, const Job& job, const Threads& threads) 
     result.level = name_of(Level::kMsg);
     result.op = name_of(Op::kAuto);
     result.memory = name_of(job.memory);
+    result.data = name_of(job.data);
     result.transport = threads.links.front()->transport();
     result.device = threads.links.front()->device();
     result.size = job.size;

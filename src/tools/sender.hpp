@@ -4,9 +4,9 @@
 // Invariants:
 //  1. At most `window` operations with a completion are outstanding; slot i is busy from post to
 //  completion.
-//  2. Without validation all messages are the same bytes at the same place. With validation every
-//  slot has its own
-//     bytes, filled for its message and left alone while busy.
+//  2. Without validation all messages are the same bytes at the same place. With validation, or
+//     with fresh data, every slot has its own bytes, filled for its message and left alone while
+//     busy.
 //  3. An operation that is refused for lack of resources changes nothing: the same sequence number
 //  is tried again.
 #pragma once
@@ -25,24 +25,57 @@
 
 namespace tagwire::tools {
 
-/// Slots that a validated run cycles through: the window, unless that many messages would need much
-/// memory.
+/// Whether each slot of the sender has its own bytes.
+inline bool has_own_bytes(const Job& job) {
+    return job.validate || job.data == DataKind::kFresh;
+}
+
+/// Slots that the sender of such bytes cycles through: the window, unless that many messages would
+/// need much memory.
 inline std::size_t slots_of(const Job& job) {
-    constexpr std::uint64_t kValidateBytes = 64 << 20;
-    if (!job.validate || job.size == 0)
+    constexpr std::uint64_t kOwnBytesMax = 64 << 20;
+    if (!has_own_bytes(job) || job.size == 0)
         return job.window;
-    return std::clamp<std::uint64_t>(kValidateBytes / job.size, 1, job.window);
+    return std::clamp<std::uint64_t>(kOwnBytesMax / job.size, 1, job.window);
 }
 
 /// Distance between the slots' messages.
 inline std::size_t stride_of(const Job& job) {
-    return job.validate ? (job.size + 63) / 64 * 64 : 0;
+    return has_own_bytes(job) ? (job.size + 63) / 64 * 64 : 0;
 }
 
 /// Room for all slots' messages.
 inline std::size_t buffer_bytes(const Job& job, std::size_t slots) {
-    return job.validate ? stride_of(job) * slots : job.size;
+    return has_own_bytes(job) ? stride_of(job) * slots : job.size;
 }
+
+/// Writes the bytes of a message once for each sequence number, however often it is tried.
+class FreshData {
+  public:
+    explicit FreshData(const Job& job) : size_(job.size), on_(job.data == DataKind::kFresh) {}
+
+    void write(std::uint64_t sequence, std::uint8_t* data) {
+        if (on_ && written_ != sequence + 1) [[unlikely]] {
+            written_ = sequence + 1;
+            store(sequence, data);
+        }
+    }
+
+  private:
+    /// Words that differ, so that no compiler makes a memset() of it, which may bypass the caches.
+    void store(std::uint64_t sequence, std::uint8_t* data) const {
+        std::size_t offset = 0;
+        for (; offset + sizeof sequence <= size_; offset += sizeof sequence) {
+            const std::uint64_t word = sequence + offset;
+            std::memcpy(data + offset, &word, sizeof word);
+        }
+        std::memcpy(data + offset, &sequence, size_ - offset);
+    }
+
+    std::size_t size_;
+    bool on_;
+    std::uint64_t written_ = 0;  // the last sequence number and 1
+};
 
 /// Data that a pack callback copies.
 struct Packed {
@@ -78,6 +111,7 @@ class Sender {
           stride_(stride_of(job)),
           validate_(job.validate),
           stream_(stream),
+          fresh_(job),
           slots_(slots_of(job)),
           buffer_(link, job.memory, buffer_bytes(job, slots_.size())) {
         for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -102,6 +136,7 @@ class Sender {
         }
         if (validate_) [[unlikely]]
             Pattern(stream_, sequence).fill(slot.data, size_);
+        fresh_.write(sequence, slot.data);
         const ucs_status_t status = post(link_.endpoint(next_peer_), slot.data, &slot.completion);
         if constexpr (kCompletes) {
             if (status != UCS_INPROGRESS) {
@@ -119,6 +154,9 @@ class Sender {
             throw Failure(text("the transport refused a message: %s", ucs_status_string(status)));
         return status;
     }
+
+    /// Writes the bytes of the next message, whose slot is not busy.
+    void refresh(std::uint64_t sequence) { fresh_.write(sequence, slots_[next_slot_].data); }
 
     /// Told when a slot's operation is done and its bytes may be looked at.
     void set_on_slot_done(OnSlotDone callback, void* arg) {
@@ -166,6 +204,7 @@ class Sender {
     std::size_t stride_;
     bool validate_;
     std::uint64_t stream_;
+    FreshData fresh_;
     std::vector<Slot> slots_;
     Buffer buffer_;
     std::size_t next_slot_ = 0;

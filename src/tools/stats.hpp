@@ -86,6 +86,9 @@ class BatchTimer {
 
     void start() { last_ = now_ns(); }
 
+    /// So many nanoseconds of this batch belong to no operation.
+    void exclude(std::uint64_t ns) { last_ += ns; }
+
     void batch_done(std::uint64_t operations) {
         const std::uint64_t now = now_ns();
         const bool took_time = samples_.add(static_cast<double>(now - last_) /

@@ -72,13 +72,13 @@ TEST(Channel, refuses_another_version) {
 
 TEST(Channel, refuses_a_giant_message) {
     const Wire wire;
-    wire.write(std::string("TWPC\2\0\1\0\xff\xff\xff\xff\0\0\0\0", 16));
+    wire.write(std::string("TWPC\3\0\1\0\xff\xff\xff\xff\0\0\0\0", 16));
     EXPECT_NE(failure_of(*wire.ours).find("malformed"), std::string::npos);
 }
 
 TEST(Channel, refuses_damaged_bytes) {
     const Wire wire;
-    wire.write(std::string("TWPC\2\0\1\0\1\0\0\0\0\0\0\0x", 17));
+    wire.write(std::string("TWPC\3\0\1\0\1\0\0\0\0\0\0\0x", 17));
     EXPECT_NE(failure_of(*wire.ours).find("damaged"), std::string::npos);
 }
 
@@ -123,12 +123,14 @@ TEST(Job, survives_the_wire) {
     job.size = 65536;
     job.window = 3;
     job.validate = true;
+    job.data = DataKind::kFresh;
     const Job copy = Job::decode(Decoder(job.encode().bytes()));
     EXPECT_EQ(copy.test, job.test);
     EXPECT_EQ(copy.op, job.op);
     EXPECT_EQ(copy.size, job.size);
     EXPECT_EQ(copy.window, job.window);
     EXPECT_TRUE(copy.validate);
+    EXPECT_EQ(copy.data, DataKind::kFresh);
     EXPECT_FALSE(copy.bidir);
 }
 

@@ -74,6 +74,23 @@ TEST(PerfAtLevelMsg, variants_of_the_options_work) {
     }
 }
 
+TEST(PerfAtLevelMsg, data_may_be_fresh) {
+    const std::vector<std::vector<std::string>> runs{
+        {"tag_lat", "--size", "0,1,8,4k,300k"},
+        {"tag_lat", "--memory", "mapped", "--size", "1,300k"},
+        {"tag_bw", "--size", "8,4k,300k"},
+        {"tag_rate", "--bidir", "--size", "8,64k"},
+        {"tag_rate", "--threads", "2", "--wait", "yield", "--size", "8,64k"},
+    };
+    for (std::vector<std::string> arguments : runs) {
+        arguments.insert(arguments.end(), {"--data", "fresh"});
+        const json results = results_over_sm(arguments);
+        EXPECT_FALSE(results.empty()) << testing::PrintToString(arguments);
+        for (const json& result : results)
+            EXPECT_EQ(result["data"], "fresh") << testing::PrintToString(arguments);
+    }
+}
+
 TEST(PerfAtLevelMsg, threads_send_to_themselves) {
     for (const char* test : {"tag_rate", "tag_bw"}) {
         for (const char* threads : {"1", "3"}) {

@@ -44,6 +44,7 @@ void expect_every_key(const json& result) {
                             "device",
                             "op",
                             "memory",
+                            "data",
                             "size",
                             "iterations",
                             "window",
@@ -101,6 +102,36 @@ std::vector<const char*> names_of_all_tests() {
 
 INSTANTIATE_TEST_SUITE_P(Perf, EveryTest, testing::ValuesIn(names_of_all_tests()),
                          [](const auto& param) { return std::string(param.param); });
+
+TEST(PerfRun, data_is_kept_or_fresh_where_the_test_sends_some) {
+    for (const TestInfo& test : tools::all_tests()) {
+        if (test.shape == Shape::kMany)
+            continue;
+        const bool has_data = (test.options & tools::kWithData) != 0;
+        for (const char* data : has_data ? std::vector<const char*>{"kept", "fresh"}
+                                         : std::vector<const char*>{nullptr}) {
+            std::vector<std::string> arguments = short_run(test.name);
+            if (data != nullptr)
+                arguments.insert(arguments.end(), {"--data", data});
+            for (const json& result : results_of(arguments)) {
+                const json expected = data != nullptr ? json(data) : json(nullptr);
+                EXPECT_EQ(result["data"], expected) << test.name;
+            }
+        }
+    }
+}
+
+TEST(PerfRun, fresh_data_goes_with_every_kind_of_operation) {
+    for (const char* op : {"short", "bcopy", "zcopy", "rndv"}) {
+        for (const char* test : {"tag_lat", "tag_rate"}) {
+            const json results = results_of({"perf", test, "--op", op, "--size", "1,17,100",
+                                             "--iters", "100", "--data", "fresh", "--json", "-"});
+            EXPECT_EQ(results.size(), 3U) << test << " " << op;
+        }
+    }
+    const Finished table = tagwire({"perf", "tag_lat", "--iters", "64", "--data", "fresh"});
+    EXPECT_NE(table.out.find(", fresh data, "), std::string::npos) << table.out;
+}
 
 TEST(PerfRun, every_kind_of_tagged_message_arrives_whole) {
     for (const char* op : {"short", "bcopy", "zcopy", "rndv"}) {
@@ -208,9 +239,10 @@ TEST(PerfRun, comma_separated_values_have_a_line_for_each_result) {
     const Finished finished =
         tagwire({"perf", "tag_lat", "--size", "8,64", "--iters", "100", "--csv", "-"});
     EXPECT_EQ(finished.status, 0) << finished.error;
-    EXPECT_EQ(finished.out.find("test,level,transport,device,op,memory,size,iterations,"), 0U);
+    EXPECT_EQ(finished.out.find("test,level,transport,device,op,memory,data,size,iterations,"), 0U);
     EXPECT_NE(finished.out.find(",latency_ns_p50,"), std::string::npos);
-    EXPECT_NE(finished.out.find("\ntag_lat,uct,sm,memory,short,user,64,100,"), std::string::npos)
+    EXPECT_NE(finished.out.find("\ntag_lat,uct,sm,memory,short,user,kept,64,100,"),
+              std::string::npos)
         << finished.out;
     EXPECT_EQ(std::count(finished.out.begin(), finished.out.end(), '\n'), 3);
 }

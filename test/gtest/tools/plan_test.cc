@@ -102,6 +102,26 @@ TEST(Plan, level_msg_refuses_what_the_layer_decides) {
     EXPECT_NE(refusal(arguments).find("--device goes with one transport"), std::string::npos);
 }
 
+TEST(Plan, data_is_of_the_tests_whose_sender_has_some) {
+    EXPECT_EQ(make_plan(arguments_for("tag_lat")).job.data, DataKind::kKept);
+    for (const char* test : {"am_lat", "am_bw", "tag_lat", "tag_bw", "tag_rate", "put_lat"}) {
+        PerfArguments arguments = arguments_for(test);
+        arguments.data = "fresh";
+        EXPECT_EQ(refusal(arguments), "accepted") << test;
+        EXPECT_EQ(make_plan(arguments).job.data, DataKind::kFresh) << test;
+        arguments.validate = true;
+        EXPECT_NE(refusal(arguments).find("--data fresh with --validate"), std::string::npos);
+    }
+    for (const char* test : {"get_lat", "get_bw", "fadd_lat", "match", "cacheline"}) {
+        PerfArguments arguments = arguments_for(test);
+        arguments.data = "fresh";
+        EXPECT_NE(refusal(arguments).find("--data has no meaning"), std::string::npos) << test;
+    }
+    PerfArguments arguments = arguments_for("tag_lat");
+    arguments.data = "old";
+    EXPECT_EQ(refusal(arguments), "--data: 'old' is not available; available: kept fresh");
+}
+
 TEST(Plan, seconds_say_how_long_a_row_lasts) {
     PerfArguments arguments = arguments_for("tag_lat");
     EXPECT_EQ(make_plan(arguments).seconds, 0.5);

@@ -45,6 +45,20 @@ TEST(Stats, batches_cover_every_operation_once) {
     EXPECT_EQ(timer.samples().count(), 3U);  // 32, 32 and 6
 }
 
+TEST(Stats, excluded_time_belongs_to_no_operation) {
+    constexpr std::uint64_t kExcluded = 100000;
+    BatchTimer whole(1), timer(1);
+    whole.start();
+    timer.start();
+    const std::uint64_t begin = now_ns();
+    while (now_ns() < begin + kExcluded) {
+    }
+    timer.exclude(kExcluded);
+    timer.batch_done(1);
+    whole.batch_done(1);
+    EXPECT_LE(timer.samples().kept()[0] + kExcluded, whole.samples().kept()[0]);
+}
+
 TEST(Stats, long_measurements_keep_an_even_part_of_their_samples) {
     constexpr std::uint64_t kCount = 5 * Samples::kKeptMax;
     Samples samples;
