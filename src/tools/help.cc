@@ -10,6 +10,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "tools/environment.hpp"
+
 namespace tagwire::tools {
 namespace {
 
@@ -18,16 +20,6 @@ constexpr std::size_t kWidthMin = 40;
 constexpr std::size_t kWidthMax = 120;  // longer lines are hard to read
 constexpr std::size_t kNames = 30;      // columns for the names of options
 constexpr std::size_t kTextMin = 30;    // with fewer columns for it, text stands below the name
-
-/// Empty when it is not set.
-std::string_view variable(std::string_view name) {
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string_view both(*entry);
-        if (both.starts_with(name) && both.substr(name.size(), 1) == "=")
-            return both.substr(name.size() + 1);
-    }
-    return {};
-}
 
 /// `words` after `line`, which has something already; continuations begin at `indent`.
 std::string filled(std::string line, const std::string& words, std::size_t indent,
@@ -101,7 +93,7 @@ class WrappedFormatter final : public CLI::Formatter {
 
 std::size_t help_width() {
     std::size_t width = 0;
-    const std::string_view columns = variable("COLUMNS");
+    const std::string_view columns = environment_value("COLUMNS");
     std::from_chars(columns.data(), columns.data() + columns.size(), width);
     winsize terminal{};
     if (width == 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0)

@@ -203,8 +203,9 @@ void add_report(CLI::App* app, ReportArguments* arguments) {
     report
         ->add_option(
             "--compare", arguments->compare,
-            "Also measure these, if installed: ucx (ucx_perftest), libfabric (fi_pingpong), "
-            "openmpi (NetPIPE), or several with commas")
+            "Also measure these, if installed: ucx (the newest ucx_perftest of the path and of the "
+            "list TAGWIRE_BENCH_UCX), libfabric (fi_pingpong), openmpi (NetPIPE), or several with "
+            "commas")
         ->type_name("LIST");
 }
 

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "tools/environment.hpp"
 #include "tools/failure.hpp"
 #include "tools/program.hpp"
 #include "tools/sizes.hpp"
@@ -252,9 +253,14 @@ Points PeerRuns::ucx(const std::string& test, Figure figure,
         }
     }
     const std::string port = std::to_string(pair.port);
-    const auto command = [&port](int cpu, const std::vector<std::string>& host) {
+    const auto command = [&](int cpu, const std::vector<std::string>& host) {
+        // Hooks into mmap() serve a cache that shared memory does not have, and newer UCX takes
+        // half a second to install them.
         std::vector<std::string> words{"env", kUcxTransports, "UCX_LOG_LEVEL=error",
-                                       "UCX_WARN_UNUSED_ENV_VARS=n", "ucx_perftest"};
+                                       "UCX_WARN_UNUSED_ENV_VARS=n", "UCX_MEM_MMAP_HOOK_MODE=none"};
+        if (!ucx_.libraries.empty())
+            words.push_back("LD_LIBRARY_PATH=" + ucx_.libraries);
+        words.push_back(ucx_.program);
         words.insert(words.end(), host.begin(), host.end());
         words.insert(words.end(),
                      {"-f", "-v", "-p", port, "-c", std::to_string(cpu), "-b", "/dev/stdin"});
@@ -262,8 +268,8 @@ Points PeerRuns::ucx(const std::string& test, Figure figure,
     };
     pair.server = command(cpus_[1], {});
     pair.client = command(cpus_[0], {"127.0.0.1"});
-    log_->insert(text("%s ucx_perftest 127.0.0.1 -f -v -c %d -b LIST (of -t %s -s SIZE -n COUNT)",
-                      kUcxTransports, cpus_[0], test.c_str()));
+    log_->insert(text("%s %s 127.0.0.1 -f -v -c %d -b LIST (of -t %s -s SIZE -n COUNT)",
+                      kUcxTransports, ucx_.program.c_str(), cpus_[0], test.c_str()));
     return parse_ucx(output_of(pair), figure);
 }
 
@@ -339,8 +345,9 @@ Points PeerRuns::openmpi(const std::vector<std::string>& layer,
     return points;
 }
 
-std::string PeerRuns::ucx_version() const {
-    return version_of("ucx_perftest", "ucx-utils", {"ucx_info", "-v"}, "ersion");
+std::string PeerRuns::find_ucx() {
+    ucx_ = newest_ucx(std::string(environment_value("TAGWIRE_BENCH_UCX")));
+    return ucx_.version.empty() ? "of unknown version" : ucx_.version;
 }
 
 std::string PeerRuns::openmpi_version() const {

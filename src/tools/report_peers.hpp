@@ -9,6 +9,7 @@
 
 #include "tools/plot.hpp"
 #include "tools/report_own.hpp"
+#include "tools/report_ucx.hpp"
 
 namespace tagwire::tools {
 
@@ -47,8 +48,9 @@ class PeerRuns {
     /// it; of a batch the first size and the last.
     Points openmpi(const std::vector<std::string>& layer, const std::vector<Batch>& batches) const;
 
-    /// "1.13.1"; throws Failure that names the package when it is not installed.
-    std::string ucx_version() const;
+    /// "1.13.1"; throws Failure that names the package when it is not installed. ucx() runs the
+    /// newest from then on, as newest_ucx().
+    std::string find_ucx();
     std::string libfabric_version() const;
     std::string openmpi_version() const;
 
@@ -63,6 +65,7 @@ class PeerRuns {
     std::string netpipe(const std::vector<std::string>& layer, const Batch& batch) const;
 
     std::vector<int> cpus_;
+    Ucx ucx_;
     int timeout_ms_;
     std::set<std::string>* log_;
 };

@@ -124,7 +124,7 @@ class Report {
 
 void Report::find_peers(const Peers& wanted) {
     try {
-        ucx_ = wanted.ucx ? peers_.ucx_version() : "";
+        ucx_ = wanted.ucx ? peers_.find_ucx() : "";
     } catch (const Failure& error) {
         meter_.note(std::string("UCX is not compared: ") + error.what());
     }

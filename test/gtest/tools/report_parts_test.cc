@@ -150,6 +150,8 @@ class SearchPath {
         std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
     }
 
+    const std::filesystem::path& folder() const { return folder_; }
+
   private:
     static std::string new_folder() {
         char name[] = "/tmp/tagwire-report-XXXXXX";
@@ -179,12 +181,70 @@ constexpr int kPeerTimeoutMs = 20000;
 
 TEST(ReportPeers, missing_programs_are_named_with_their_packages) {
     std::set<std::string> log;
-    const PeerRuns peers({0, 0}, kPeerTimeoutMs, &log);
+    PeerRuns peers({0, 0}, kPeerTimeoutMs, &log);
     const SearchPath path("");
-    const std::string ucx = failure_of([&] { peers.ucx_version(); });
+    const std::string ucx = failure_of([&] { peers.find_ucx(); });
     EXPECT_TRUE(says(ucx, "ucx-utils")) << ucx;
     const std::string libfabric = failure_of([&] { peers.libfabric_version(); });
     EXPECT_TRUE(says(libfabric, "libfabric-bin")) << libfabric;
+}
+
+TEST(ReportUcx, version_is_what_the_library_or_ucx_info_says) {
+    EXPECT_EQ(parse_ucx_version("[1.2] [vm:1:0] ucp_context.c:2753 UCX  INFO  Version 1.23.0 "
+                                "(loaded from /opt/ucx/lib/libucp.so.0, git branch master, "
+                                "revision 9466d10)\n"),
+              "1.23.0-9466d10");
+    EXPECT_EQ(parse_ucx_version("UCX  INFO  Version 1.13.1 (loaded from /lib/libucp.so.0)\n"),
+              "1.13.1");
+    EXPECT_EQ(parse_ucx_version("# Library version: 1.16.0\n# Library path: /lib/libucs.so.0\n"
+                                "# Git branch 'v1.16.x', revision e4bb802\n"),
+              "1.16.0-e4bb802");
+    EXPECT_EQ(parse_ucx_version("# Version 1.13.1\n# Git branch '<unknown>', revision 0000000\n"),
+              "1.13.1");
+    for (const char* none : {"", "Version\n", "Version 1\n", "usage: ucx_perftest\n"})
+        EXPECT_EQ(parse_ucx_version(none), "") << none;
+}
+
+TEST(ReportUcx, numbers_say_which_is_newer) {
+    EXPECT_TRUE(is_newer_ucx("1.13.1", "1.9.0"));
+    EXPECT_TRUE(is_newer_ucx("1.23.0-9466d10", "1.22.1"));
+    EXPECT_TRUE(is_newer_ucx("1.9", ""));
+    EXPECT_FALSE(is_newer_ucx("1.13.1", "1.13.1-9466d10"));
+    EXPECT_FALSE(is_newer_ucx("1.13", "1.13.0"));
+    EXPECT_FALSE(is_newer_ucx("", ""));
+}
+
+/// Prints what a library of this version says when it is loaded.
+std::string ucx_of(const char* version) {
+    return std::string("echo \"UCX  INFO  Version ") + version +
+           " (loaded from /lib/libucp.so.0)\" >&2";
+}
+
+TEST(ReportUcx, newest_of_the_path_and_the_list_is_taken) {
+    const SearchPath path(":/usr/bin:/bin");
+    std::filesystem::create_directories(path.folder() / "old/bin");
+    path.add("ucx_perftest", ucx_of("1.13.1").c_str());
+    path.add("old/bin/ucx_perftest", ucx_of("1.9.0").c_str());
+    path.add("new_perftest", ucx_of("1.23.0").c_str());
+    const std::string old = (path.folder() / "old").string();
+    const std::string recent = (path.folder() / "new_perftest").string();
+    EXPECT_EQ(newest_ucx("").program, "ucx_perftest");
+    EXPECT_EQ(newest_ucx("").version, "1.13.1");
+    EXPECT_EQ(newest_ucx(old).version, "1.13.1");
+    for (const std::string& list : {old + ":" + recent, recent + "," + old, ":" + recent + ":"}) {
+        EXPECT_EQ(newest_ucx(list).program, recent) << list;
+        EXPECT_EQ(newest_ucx(list).version, "1.23.0") << list;
+    }
+}
+
+TEST(ReportUcx, place_without_a_program_is_named_with_what_the_list_takes) {
+    const SearchPath path(":/usr/bin:/bin");
+    const std::string empty = path.folder().string();
+    const std::string told = failure_of([&] { newest_ucx(empty); });
+    EXPECT_TRUE(says(told, empty.c_str())) << told;
+    EXPECT_TRUE(says(told, "bin/ucx_perftest is no program")) << told;
+    EXPECT_TRUE(says(told, "installation prefixes")) << told;
+    EXPECT_TRUE(says(failure_of([&] { newest_ucx("/no/ucx"); }), "'/no/ucx'"));
 }
 
 TEST(ReportPeers, server_that_ends_is_told_with_its_words) {
