@@ -1,54 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares tagwire with UCX on this machine, in one run, against the performance budget.
+"""Compares tagwire over shared memory with every UCX of this machine, in one run, by targets.
 
-Usage: compare.py --bin DIR --out DIR [--rounds N] [--rows WORD] [--no-instructions]
+Usage: compare.py --list [--rows REGEX] [--sizes LIST] [--level uct|msg]
+       compare.py --bin DIR --out DIR [--rounds N] [--both] [--seconds N] [--merge FILE]...
+                  [--rows REGEX] [--sizes LIST] [--level uct|msg] [--no-instructions]
 
 DIR holds the built `tagwire` and `instr_messages`. Results go to OUT/compare.json and
-OUT/compare.txt. How to read them: docs/reference/perf.md. UCX is `ucx_perftest` from the path;
-TAGWIRE_BENCH_UCX names one more, as a binary or as the prefix of an installation.
+OUT/compare.txt. How to read them: docs/reference/perf.md. The installations are `ucx_perftest` from
+the path and those that TAGWIRE_BENCH_UCX lists, separated by colons or commas, each a ucx_perftest
+or an installation prefix. The newest is what tagwire is judged by.
 
-The two CPUs of a shared machine are sometimes near and sometimes far, so a reading counts only when
-the cache line floor before and after it agrees within 10 %, and only readings of one round are
-compared with each other. A round is: floor, ours, floor, UCX's, floor for every row. Rounds go on
-until every row has enough of them that count.
+A reading is: floor, ours, floor, each UCX's, floor. It counts only when its floors agree within
+10 %, and near and far CPUs are told apart by the floor. Rounds of all rows take turns until each
+row has enough readings that count in one regime (--both: in each).
 """
 import argparse
-import ctypes
 import json
 import os
-import platform
 import re
-import shutil
-import signal
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import instructions
-from compare_rows import budget_rows, messaging_rows
+import rounds
+from compare_report import SCHEMA, describe, list_lines, report_lines, to_json, unoptimized
+from compare_rows import NO_UCX, all_rows
+from ucx_peer import Skip, Unsupported, installations_here, run
 
-FLOOR_AGREES = 0.10
-ROUNDS = 9
-ROUNDS_MAX_FACTOR = 5
-FAR_FLOOR_NS = 100  # between the two regimes: about 40 to 60 ns near, 150 to 250 ns far
-TIMEOUT_S = 120
-PORT_FIRST = 13400
-
-
-class Skip(Exception):
-    """A reading that could not be taken."""
-
-
-def run(command, environment=None):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S,
-                            env={**os.environ, **(environment or {})}, check=False)
-    if result.returncode != 0:
-        told = result.stderr.strip() or result.stdout.strip()
-        raise Skip(f"{' '.join(map(str, command))}: {told}")
-    return result.stdout
+ROUNDS = 7
+FLOOR_RUNS = 6
 
 
 class Tagwire:
@@ -56,285 +38,208 @@ class Tagwire:
         self.command = Path(bin_directory) / "tagwire"
         self.cpus = cpus
 
+    def results(self, tests, arguments=(), environment=None):
+        command = [self.command, "perf", *tests, *arguments, "--cpu", self.cpus, "--json", "-"]
+        return json.loads(run(command, environment))["results"]
+
     def perf(self, test, arguments=(), environment=None):
-        command = [self.command, "perf", test, *arguments, "--cpu", self.cpus, "--json", "-"]
-        output = run(command, environment)
-        return json.loads(output)["results"][0]
+        return self.results([test], arguments, environment)[0]
 
     def floor(self):
-        """One-way nanoseconds of a cache line, lowest variant."""
-        return self.perf("cacheline", ["--iters", "2048", "--warmup", "256"])["latency_ns"]["p50"]
+        """One-way nanoseconds of a cache line: the lowest variant of several short runs.
+
+        On machines that others use, too, one run of milliseconds meets slow ones by chance."""
+        runs = self.results(["cacheline"] * FLOOR_RUNS, ["--iters", "2048", "--warmup", "256"])
+        return min(one["latency_ns"]["p50"] for one in runs)
 
     def memcpy(self, size):
         result = self.perf("memcpy", ["--size", str(size), "--iters", "640"])
         return size / result["latency_ns"]["p50"] * 1e9
 
-
-def die_with_parent():
-    """Between fork and exec: a server does not outlive an interrupted comparison."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-class Ucx:
-    """ucx_perftest as two processes on the same two CPUs. `launcher`: what starts it."""
-
-    def __init__(self, binary, cpus, launcher=()):
-        self.binary = str(binary)
-        self.launcher = launcher
-        self.cpus = cpus.split(",")
-        self.port = PORT_FIRST
-        library = Path(self.binary).parent.parent / "lib"
-        self.environment = {"UCX_LOG_LEVEL": "error", "UCX_WARN_UNUSED_ENV_VARS": "n"}
-        if Path(self.binary) != Path(shutil.which("ucx_perftest") or "") and library.is_dir():
-            self.environment["LD_LIBRARY_PATH"] = str(library)
-
     def version(self):
-        info = Path(self.binary).with_name("ucx_info")
-        try:
-            found = re.search(r"[Vv]ersion:?\s+([\d.]+)", run([info, "-v"], self.environment))
-        except (OSError, Skip):
-            found = None
-        return found.group(1) if found else "unknown"
-
-    def measure(self, arguments, environment):
-        """(median latency in ns, messages per second)"""
-        self.port += 1
-        start = [*map(str, self.launcher), self.binary]
-        command = ["-f", "-p", str(self.port), *arguments]
-        variables = {**os.environ, **self.environment, **environment}
-        server = subprocess.Popen([*start, *command, "-c", self.cpus[-1]], env=variables,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  preexec_fn=die_with_parent)
-        client_command = [*start, "localhost", *command, "-c", self.cpus[0]]
-        try:
-            for _ in range(20):
-                time.sleep(0.1)  # until the server listens: connecting to find out would use it up
-                client = subprocess.run(client_command, env=variables, capture_output=True,
-                                        text=True, timeout=TIMEOUT_S, check=False,
-                                        preexec_fn=die_with_parent)
-                if client.returncode == 0:
-                    return self.parse(client.stdout)
-                if server.poll() is not None:
-                    break
-            raise Skip(f"{self.binary} {' '.join(command)}: {client.stderr.strip()[-200:]}")
-        finally:
-            server.kill()
-            server.wait()
-
-    @staticmethod
-    def parse(output):
-        for line in reversed(output.splitlines()):
-            numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.%])", line)
-            if len(numbers) >= 8:
-                return float(numbers[1]) * 1000, float(numbers[-1])
-        raise Skip("ucx_perftest printed no result")
+        return run([self.command, "--version"]).split()[-1]
 
 
-def take_round(row, tagwire, ucx, others):
-    """One reading of everything that belongs to the row, each between two floors."""
-    floors = [tagwire.floor()]
+# ---- Readings
 
-    def bracketed(read):
-        value = read()
-        floors.append(tagwire.floor())
-        return value
-
-    ours, above = bracketed(lambda: row.ours(tagwire))
-    reading = {"ours": ours, "above": above, "ucx": None, "others": {}, "reference": None}
-    if row.reference:
-        reading["reference"] = bracketed(lambda: row.reference(tagwire))
-    if row.theirs:
-        arguments, environment, index, size = row.theirs
-
-        def theirs(program):
-            value = program.measure(arguments, environment)[index]
-            return value * size if size else value
-
-        if ucx:
-            reading["ucx"] = bracketed(lambda: theirs(ucx))
-        for name, program in others.items():
-            reading["others"][name] = bracketed(lambda program=program: theirs(program))
-    reading["floors"] = floors
-    reading["floor"] = statistics.median(floors)
-    reading["counts"] = max(floors) - min(floors) <= FLOOR_AGREES * min(floors)
-    return reading
-
-
-def regime(reading):
-    return "far" if reading["floor"] >= FAR_FLOOR_NS else "near"
-
-
-def kept(row, of_regime=None):
-    return [r for r in row.readings if r["counts"] and of_regime in (None, regime(r))]
-
-
-def measure(rows, tagwire, ucx, others, rounds):
-    problems = {}
-    for number in range(1, rounds * ROUNDS_MAX_FACTOR + 1):
-        missing = [row for row in rows if len(kept(row)) < rounds and row.name not in problems]
-        if not missing:
+def read_peer(row, ucx, floor, is_judged):
+    """({variant: value}, floors behind them). An older one that fails is left out of the row."""
+    values, floors = {}, []
+    for variant, read in row.theirs.items():
+        if ucx.name in row.absent:
             break
-        for row in missing:
-            try:
-                row.readings.append(take_round(row, tagwire, ucx, others))
-            except (Skip, subprocess.TimeoutExpired, OSError) as problem:
-                problems[row.name] = str(problem)
+        try:
+            values[variant] = read(row, ucx)
+        except (Skip, subprocess.TimeoutExpired, OSError) as problem:
+            if is_judged and not isinstance(problem, Unsupported):
+                raise
+            row.absent[ucx.name] = str(problem)
+            break
+        floors.append(floor())
+    return values, floors
+
+
+def take_reading(row, tagwire, installations):
+    """Everything that belongs to the row, each between two floors; the judged UCX comes first."""
+    floors = [tagwire.floor()]
+    try:
+        ours, above = row.ours(row, tagwire)
+    except Unsupported as problem:
+        row.absent["tagwire"] = str(problem)
+        raise
+    floors.append(tagwire.floor())
+    reading = {"ours": ours, "above": above, "reference": None, "peers": {}, "floors_of": {}}
+    if row.reference and rounds.agree(floors):
+        reading["reference"] = row.reference(tagwire)
+        floors.append(tagwire.floor())
+    for position, ucx in enumerate(installations):
+        if not rounds.agree(floors):
+            break  # it will not count
+        last = (reading["floors_of"].get(installations[position - 1].name, floors))[-1]
+        values, behind = read_peer(row, ucx, tagwire.floor, position == 0)
+        if not values:
+            continue
+        reading["peers"][ucx.name] = values
+        if position == 0:
+            floors += behind
+        else:
+            reading["floors_of"][ucx.name] = [last, *behind]
+    return rounds.with_floors(reading, floors)
+
+
+class Taker:
+    """Takes the readings of all rows, and keeps why a row could not be measured."""
+
+    def __init__(self, tagwire, installations):
+        self.tagwire = tagwire
+        self.installations = installations
+        self.problems = {}
+
+    def __call__(self, row):
+        try:
+            row.readings.append(take_reading(row, self.tagwire, self.installations))
+            return True
+        except (Skip, subprocess.TimeoutExpired, OSError) as problem:
+            if "tagwire" not in row.absent:
+                self.problems[row.name] = str(problem)
                 print(f"compare: {row.name}: {problem}", file=sys.stderr)
-        if sys.stderr.isatty():
-            done = ", ".join(str(len(kept(row))) for row in rows)
-            print(f"\rround {number}: {done} of {rounds} readings count \033[K", end="",
-                  file=sys.stderr)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    return problems
+            return False
 
 
-def show(value, unit):
-    if value is None:
-        return "-"
-    if unit == "ns":
-        return f"{value:.1f} ns" if value < 1e4 else f"{value / 1e3:.1f} us"
-    if unit == "/s":
-        return f"{value / 1e6:.2f} M/s"
-    return f"{value / 1e9:.2f} GB/s"
+# ---- The command
 
-
-def middle(readings, key):
-    values = [r[key] for r in readings if r[key] is not None]
-    return statistics.median(values) if values else None
-
-
-def middle_of_other(readings, name):
-    values = [r["others"][name] for r in readings if name in r["others"]]
-    return statistics.median(values) if values else None
-
-
-def verdict(goal, readings):
-    judged = goal.judge(readings)
-    if judged is None:
-        return "not measured"
-    value, met = judged
-    word = "met" if met else "MISSED"
-    if goal.kind == "above":
-        by = "" if met else f", {value - goal.limit:.1f} ns too much"
-        return f"{word}: {goal.text()}, is {value:+.1f} ns{by}"
-    by = "" if met else f", needs {goal.limit:g}"
-    return f"{word}: {goal.text()}, is {value:.2f} x{by}"
-
-
-def table(rows, others):
-    lines = []
-    head = ["what", "regime", "rounds", "floor", "ours", "UCX", *others, "reference"]
-    cells = [head]
-    notes = {}
-    for row in rows:
-        for name in ("near", "far"):
-            readings = kept(row, name)
-            if not readings:
+def merge(rows, files):
+    """Adds the readings of earlier results. Returns (descriptions of their UCX, rows they have)."""
+    by_name = {row.name: row for row in rows}
+    described, names = {}, set()
+    for path in files:
+        document = rounds.read_earlier(path, SCHEMA, "compare")
+        described.update({one["name"]: one for one in document["ucx"]})
+        for entry in document["rows"]:
+            row = by_name.get(entry["name"])
+            if row is None:
+                print(f"compare: --merge {path}: there is no row '{entry['name']}' any more",
+                      file=sys.stderr)
                 continue
-            notes[len(cells)] = [verdict(goal, readings) for goal in row.goal]
-            cells.append([row.name, name, str(len(readings)),
-                          show(middle(readings, "floor"), "ns"),
-                          show(middle(readings, "ours"), row.unit),
-                          show(middle(readings, "ucx"), row.unit),
-                          *(show(middle_of_other(readings, other), row.unit) for other in others),
-                          show(middle(readings, "reference"), row.unit)])
-    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-    for number, line in enumerate(cells):
-        padded = [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:]))]
-        lines.append("  ".join(padded))
-        lines += ["    " + note for note in notes.get(number, [])]
-    return lines
+            names.add(row.name)
+            row.readings += entry["readings"]
+            row.absent.update(entry["absent"])
+            row.operations.update(entry["operations"])
+    return described, names
 
 
-def to_json(rows, problems, counts, ucx, others, tagwire):
-    host = {"cpu": cpu_model(), "kernel": platform.release(), "cores": os.cpu_count()}
-    document = {"schema": 1, "host": host,
-                "tagwire": run([tagwire.command, "--version"]).split()[-1],
-                "ucx": ucx.version() if ucx else None,
-                "others": {name: program.version() for name, program in others.items()}, "rows": [],
-                "instructions": counts}
-    for row in rows:
-        entry = {"name": row.name, "unit": row.unit, "problem": problems.get(row.name),
-                 "regimes": {}, "readings": row.readings}
-        for name in ("near", "far"):
-            readings = kept(row, name)
-            if readings:
-                goals = []
-                for goal in row.goal:
-                    value, met = goal.judge(readings) or (None, None)
-                    goals.append({"target": goal.text(), "value": value, "met": met})
-                keys = ("floor", "ours", "above", "ucx", "reference")
-                entry["regimes"][name] = {"rounds": len(readings), "goals": goals,
-                                          **{key: middle(readings, key) for key in keys}}
-        document["rows"].append(entry)
-    return document
-
-
-def cpu_model():
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def other_ucx(cpus):
-    place = os.environ.get("TAGWIRE_BENCH_UCX")
-    if not place:
-        return {}
-    binary = Path(place)
-    if binary.is_dir():
-        binary = binary / "bin" / "ucx_perftest"
-    if not os.access(binary, os.X_OK):
-        sys.exit(f"compare: TAGWIRE_BENCH_UCX={place}: no ucx_perftest there")
-    program = Ucx(binary, cpus)
-    return {f"UCX {program.version()}": program}
-
-
-def main():
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--bin", required=True, help="directory of the built programs")
-    parser.add_argument("--out", required=True, help="directory for compare.json and compare.txt")
+    parser.add_argument("--list", action="store_true",
+                        help="print the rows and their targets, and measure nothing")
+    parser.add_argument("--bin", help="directory of the built programs")
+    parser.add_argument("--out", help="directory for compare.json and compare.txt")
     parser.add_argument("--rounds", type=int, default=ROUNDS,
-                        help="readings that must count (%(default)s)")
-    parser.add_argument("--rows", default="", help="only rows whose name contains this")
+                        help="readings that must count for each row (%(default)s); 0: measure "
+                             "nothing, show what is merged")
+    parser.add_argument("--both", action="store_true",
+                        help="so many readings near and so many far")
+    parser.add_argument("--seconds", type=float, help="end by then with what there is")
+    parser.add_argument("--merge", action="append", default=[], metavar="FILE",
+                        help="add the readings of an earlier compare.json; may be repeated")
+    parser.add_argument("--rows", default="", metavar="REGEX",
+                        help="only rows whose name this regular expression finds")
+    parser.add_argument("--sizes", type=rounds.parse_sizes, metavar="LIST",
+                        help="only rows of these sizes: 8,1k or 8:4k")
+    parser.add_argument("--level", choices=("uct", "msg"), help="only rows of this level")
     parser.add_argument("--no-instructions", action="store_true", help="do not count instructions")
     arguments = parser.parse_args()
+    if not arguments.list and not (arguments.bin and arguments.out):
+        parser.error("--bin and --out are needed, or --list")
+    if arguments.rounds < 0:
+        parser.error("--rounds takes a number from 0")
+    try:
+        arguments.rows = re.compile(arguments.rows)
+    except re.error as problem:
+        parser.error(f"--rows '{arguments.rows}': {problem}")
+    return arguments
 
+
+def chosen_rows(rows, arguments):
+    return [row for row in rows
+            if arguments.rows.search(row.name) and arguments.level in (None, row.level)
+            and (arguments.sizes is None or arguments.sizes(row.size))]
+
+
+def allowed_cpus():
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         sys.exit("compare: two cpus are needed, otherwise the two sides take turns on one")
-    cpus = f"{allowed[0]},{allowed[1]}"
-    tagwire = Tagwire(arguments.bin, cpus)
-    found = shutil.which("ucx_perftest")
-    ucx = Ucx(found, cpus) if found else None
-    if ucx is None:
-        print("compare: no ucx_perftest here (package ucx-utils): only ours is measured",
-              file=sys.stderr)
-    others = other_ucx(cpus)
-    rows = [row for row in budget_rows() + messaging_rows() if arguments.rows in row.name]
-    problems = measure(rows, tagwire, ucx, others, arguments.rounds)
-    counts = None
-    if not arguments.no_instructions:
-        counts = instructions.attempt(instructions.sm, arguments.bin)
-    if isinstance(counts, str):
-        problems["instructions"], counts = counts, None
+    return f"{allowed[0]},{allowed[1]}"
 
-    lines = table(rows, others)
-    lines += [f"{name}: not measured: {problem}" for name, problem in problems.items()]
-    if counts:
-        lines += ["", "instructions of the library per 8-byte message (callgrind, loopback):"]
-        lines += [f"    {name.replace('_', ' '):24} {value:8.1f}"
-                  for name, value in counts.items() if value]
-    out = Path(arguments.out)
+
+def count_instructions(arguments, taker):
+    if arguments.no_instructions or arguments.rounds == 0:
+        return None
+    counts = instructions.attempt(instructions.sm, arguments.bin)
+    if isinstance(counts, str):
+        taker.problems["instructions"] = counts
+        return None
+    return counts
+
+
+def main():
+    arguments = parse_arguments()
+    everything = all_rows()
+    rows = chosen_rows(everything, arguments)
+    if not rows:
+        sys.exit("compare: no row is so; --list prints them")
+    if arguments.list:
+        print("\n".join(list_lines(rows)))
+        return 0
+    limit = rounds.TimeLimit(arguments.seconds)
+    cpus = allowed_cpus()
+    taker = Taker(Tagwire(arguments.bin, cpus), installations_here(cpus))
+    if not taker.installations:
+        print(f"compare: {NO_UCX}", file=sys.stderr)
+    earlier, merged = merge(everything, arguments.merge)
+    progress = rounds.Progress(rows, arguments.rounds)
+    rounds.take_turns(rows, arguments, limit, taker, progress)
+    progress.end()
+    unfinished = sum(not rounds.has_enough(row, arguments.rounds, arguments.both)
+                     for row in rows if not row.absent.get("tagwire"))
+    described = describe(taker.installations, earlier)
+    counts = count_instructions(arguments, taker)
+    notes = unoptimized(described)
+    notes += [f"{name}: not measured: {problem}" for name, problem in taker.problems.items()]
+    notes += filter(None, [limit.note(unfinished)])
+    shown = [row for row in everything if row in rows or row.name in merged]
+    write_results(Path(arguments.out), shown, taker, described, counts, notes)
+    return 1 if taker.problems else 0
+
+
+def write_results(out, rows, taker, described, counts, notes):
+    text = "\n".join(report_lines(rows, [one["name"] for one in described], counts, notes)) + "\n"
     out.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(lines) + "\n"
     (out / "compare.txt").write_text(text, encoding="utf-8")
-    document = to_json(rows, problems, counts, ucx, others, tagwire)
+    document = to_json(rows, taker, described, counts, notes)
     (out / "compare.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(text, end="")
-    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ DIR holds the built programs. Results go to OUT/rc.json and OUT/rc.txt. The devi
 HCA, on which all programs run; ours opens it by itself, the others are started by `tagwire vhca
 run`. As in compare.py a reading is bracketed by the cache line floor and counts only when the
 floors of its round agree within 10 %; ratios are taken within each round, and their median is
-judged.
+judged. The UCX is the newest of those in the path and in TAGWIRE_BENCH_UCX.
 """
 import argparse
 import json
@@ -24,27 +24,14 @@ from pathlib import Path
 
 import compare
 import instructions
-from compare import Skip, die_with_parent, show
+import rounds
+from rounds import show
+from ucx_peer import TIMEOUT_S, Skip, die_with_parent, installations_here, is_listening, run
 
 DEVICE = "vhca0"
 UCX_DEVICE = "vhca0:1"
 MIB = 1 << 20
 PERFTEST_PORT = 19400
-UCX_PORT = 19600
-
-
-def is_listening(port):
-    """Without connecting: perftest would take that for its client."""
-    wanted = f":{port:04X}"
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii") as lines:
-                if any(words[1].endswith(wanted) and words[3] == "0A"
-                       for words in map(str.split, lines)):
-                    return True
-        except OSError:
-            pass
-    return False
 
 
 class Perftest:
@@ -68,12 +55,12 @@ class Perftest:
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                   preexec_fn=die_with_parent)
         try:
-            deadline = time.monotonic() + compare.TIMEOUT_S
+            deadline = time.monotonic() + TIMEOUT_S
             while not is_listening(self.port):
                 if server.poll() is not None or time.monotonic() > deadline:
                     raise Skip(f"{program}: the server did not start")
                 time.sleep(0.02)
-            output = compare.run(
+            output = run(
                 [*self.command(program, arguments, self.cpus[0]), "127.0.0.1"])
         finally:
             server.kill()
@@ -103,30 +90,31 @@ class Bench:
         launcher = [self.tagwire.command, "vhca", "run", "--"]
         self.launcher = launcher
         self.perftest = Perftest(launcher, cpus)
-        binary = shutil.which("ucx_perftest")
-        self.ucx = compare.Ucx(binary, cpus, launcher) if binary else None
-        if self.ucx:
-            self.ucx.port = UCX_PORT
+        found = installations_here(cpus)
+        self.ucx = found[0].with_launcher(launcher) if found else None  # the newest
+    def over(self, transport, test, *arguments, environment=None):
+        words = ["--tl", transport, "--device", DEVICE, *arguments]
+        return self.tagwire.perf(test, words, environment)
 
-    def rc(self, test, *arguments, environment=None, transport="rc"):
-        return self.tagwire.perf(test, ["--tl", transport, "--device", DEVICE, *arguments],
-                                 environment)
+    def rc(self, test, *arguments, environment=None):
+        return self.over("rc", test, *arguments, environment=environment)
 
     def raw_tag(self, count):
         """Half the round trip in ns of bare verbs with tag matching."""
-        output = compare.run([*self.launcher, self.bin / "raw_tm_pingpong", "--device", DEVICE,
+        output = run([*self.launcher, self.bin / "raw_tm_pingpong", "--device", DEVICE,
                               "--iters", str(count), "--cpu", self.cpus])
         found = re.search(r"median ([\d.]+) ns", output)
         if not found:
             raise Skip("raw_tm_pingpong printed no figure")
         return float(found[1])
 
-    def ucx_latency(self, size, layout, count):
-        """Of an active message; `layout`: short, bcopy or zcopy."""
+    def ucx_latency(self, size, count):
+        """Of active messages over rc_verbs."""
         if self.ucx is None:
             raise Skip("ucx_perftest is not installed (package ucx-utils)")
-        arguments = ["-t", "am_lat", "-x", "rc_verbs", "-d", UCX_DEVICE, "-s", str(size),
-                     "-D", layout, "-n", str(count)]
+        layout = "short" if size == 8 else "bcopy"
+        arguments = ["-t", "am_lat", "-x", "rc_verbs", "-d", UCX_DEVICE, "-D", layout, "-s",
+                     str(size), "-n", str(count)]
         return self.ucx.measure(arguments, {})[0]
 
 
@@ -168,14 +156,16 @@ def all_rows():
     return [
         Row("AM short 8 B, p50", "ns", latency("am_lat", *short),
             {"ib_send_lat": lambda b: b.perftest.latency("ib_send_lat", 8, 40000),
-             "UCX rc_verbs": lambda b: b.ucx_latency(8, "short", 40000)},
+             "UCX rc_verbs": lambda b: b.ucx_latency(8, 40000)},
             [("ib_send_lat", "<=", 1.10), ("UCX rc_verbs", "<=", 0.95)]),
-        Row("AM bcopy 4 KiB, p50", "ns", latency("am_lat", *packed),
-            {"UCX rc_verbs": lambda b: b.ucx_latency(4096, "bcopy", 20000)},
+        Row("AM 4 KiB, p50", "ns", latency("am_lat", *packed),
+            {"UCX rc_verbs": lambda b: b.ucx_latency(4096, 20000)},
             [("UCX rc_verbs", "<=", 0.95)]),
-        Row("AM short 8 B over dc, p50", "ns", latency("am_lat", *short, transport="dc"),
+        Row("AM short 8 B over dc, p50", "ns",
+            lambda b: b.over("dc", "am_lat", *short)["latency_ns"]["p50"],
             {"rc": latency("am_lat", *short)}, [("rc", "<=", 1.10)]),
-        Row("AM bcopy 4 KiB over dc, p50", "ns", latency("am_lat", *packed, transport="dc"),
+        Row("AM 4 KiB over dc, p50", "ns",
+            lambda b: b.over("dc", "am_lat", *packed)["latency_ns"]["p50"],
             {"rc": latency("am_lat", *packed)}, [("rc", "<=", 1.10)]),
         Row("tag short 8 B, p50", "ns", latency("tag_lat", *short),
             {"bare verbs": lambda b: b.raw_tag(40000)}, [("bare verbs", "<=", 1.10)]),
@@ -197,17 +187,14 @@ def take_round(row, bench):
     for name, read in row.theirs.items():
         reading["theirs"][name] = read(bench)
         floors.append(bench.tagwire.floor())
-    reading["floors"] = floors
-    reading["floor"] = statistics.median(floors)
-    reading["counts"] = max(floors) - min(floors) <= compare.FLOOR_AGREES * min(floors)
-    return reading
+    return rounds.with_floors(reading, floors)
 
 
-def measure(rows, bench, rounds):
+def measure(rows, bench, count):
     problems = {}
-    for _ in range(rounds * compare.ROUNDS_MAX_FACTOR):
+    for _ in range(count * rounds.ATTEMPTS_FACTOR):
         missing = [row for row in rows
-                   if len(compare.kept(row)) < rounds and row.name not in problems]
+                   if len(rounds.kept(row)) < count and row.name not in problems]
         for row in missing:
             try:
                 row.readings.append(take_round(row, bench))
@@ -232,7 +219,7 @@ def summary(row):
     """Medians of the readings that count, by how far the CPUs were from each other."""
     regimes = {}
     for regime in ("near", "far"):
-        readings = compare.kept(row, regime)
+        readings = rounds.kept(row, regime)
         if not readings:
             continue
         regimes[regime] = {
@@ -258,13 +245,15 @@ def lines_of(row):
     return lines or [f"{row.name}: no round counts: the floor moved"]
 
 
-def write_results(out, rows, problems, counts):
-    lines = [line for row in rows if row.name not in problems for line in lines_of(row)]
+def write_results(out, rows, problems, counts, ucx):
+    lines = [f"beside {ucx}"] if ucx else []
+    lines += [line for row in rows if row.name not in problems for line in lines_of(row)]
     lines += [f"{name}: not measured: {problem}" for name, problem in problems.items()]
     if counts:
         lines += ["", *instructions.table(counts)]
-    document = {"schema": 1, "device": DEVICE, "problems": problems, "instructions": counts,
-                "host": {"cpu": compare.cpu_model(), "kernel": platform.release(),
+    document = {"schema": 1, "device": DEVICE, "ucx": ucx, "problems": problems,
+                "instructions": counts,
+                "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
                          "cores": os.cpu_count()},
                 "rows": [{"name": row.name, "unit": row.unit, "regimes": summary(row),
                           "readings": row.readings} for row in rows]}
@@ -291,7 +280,8 @@ def main():
     rows = [row for row in all_rows() if arguments.rows in row.name]
     problems = measure(rows, bench, arguments.rounds)
     counts = None if arguments.no_instructions else instructions.columns(arguments.bin, UCX_DEVICE)
-    write_results(Path(arguments.out), rows, problems, counts)
+    write_results(Path(arguments.out), rows, problems, counts,
+                  bench.ucx.name if bench.ucx else None)
     unsettled = [row.name for row in rows if row.name not in problems and not summary(row)]
     return 1 if problems or unsettled else 0
 

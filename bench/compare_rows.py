@@ -1,166 +1,307 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What compare.py compares: the performance budget's rows for sm, and those of the messaging layer.
-"""
+"""The rows of compare.py: what is read over sm, what it is compared with, and the targets."""
 import statistics
 
+from rounds import size_name
+from ucx_peer import SETTING
 
-def uct(test, count):
-    return (["-t", test, "-x", "posix", "-d", "memory", "-s", "8", "-n", str(count)], {})
-
-
-def ucp(test, size, count):
-    return (["-t", test, "-s", str(size), "-n", str(count)], {"UCX_TLS": "posix,cma"})
-
-
-class Row:
-    """One line of the budget: what is read, what it is compared with, and what must hold.
-
-    ours: function(tagwire) -> (value, nanoseconds above the floor or None)
-    unit: "ns", "/s" or "B/s"
-    theirs: (arguments, environment of ucx_perftest, 0 for its latency or 1 for its rate, bytes of a
-        message if the rate is wanted in bytes)
-    reference: function(tagwire) -> value of ours to compare with: memcpy, depth 1
-    """
-
-    def __init__(self, name, ours, unit, goal, theirs=None, reference=None):
-        self.name = name
-        self.ours = ours
-        self.unit = unit
-        self.goal = goal
-        self.theirs = theirs
-        self.reference = reference
-        self.readings = []
+KIB = 1 << 10
+MIB = 1 << 20
+SIZES = [1 << power for power in range(3, 23)]
+OPERATIONS = ("short", "bcopy", "zcopy")
+COPIES_TO = "1m"  # with this rendezvous threshold UCX copies shorter messages through memory
+UCP = {"default": {"UCX_TLS": "posix,cma"},
+       COPIES_TO: {"UCX_TLS": "posix,cma", "UCX_RNDV_THRESH": COPIES_TO}}
+DEEP = 100000
 
 
 class Goal:
-    """What must hold: at most so many ns above the floor, or a ratio to UCX or to the reference."""
+    """A limit of ours / theirs in each regime; None where there is no target.
 
-    def __init__(self, kind, limit):
-        self.kind = kind
-        self.limit = limit
+    against: "default", UCX as it comes; "best", the best of its variants in the same round;
+        "reference", the row's reference
+    relation: "<=" or ">="
+    """
 
-    def text(self):
-        return {"above": f"<= floor + {self.limit:g} ns", "ucx<": "< UCX", "ucx>": "> UCX",
-                "ucx<=": f"<= {self.limit:g} x UCX", "ucx>=": f">= {self.limit:g} x UCX",
-                "reference>=": f">= {self.limit:g} x reference",
-                "reference<=": f"<= {self.limit:g} x reference"}[self.kind]
+    def __init__(self, against, relation, near, far):
+        self.against = against
+        self.relation = relation
+        self.limits = {"near": near, "far": far}
 
-    def judge(self, readings):
-        """(value, met) or None when there is nothing to judge by."""
-        if self.kind == "above":
-            values = [r["above"] for r in readings if r["above"] is not None]
-            return self.result(values, lambda v: v <= self.limit)
-        key = "ucx" if self.kind.startswith("ucx") else "reference"
-        values = [r["ours"] / r[key] for r in readings if r[key]]
-        if self.kind == "ucx<":
-            return self.result(values, lambda v: v < 1)
-        if self.kind == "ucx>":
-            return self.result(values, lambda v: v > 1)
-        if self.kind.endswith(">="):
-            return self.result(values, lambda v: v >= self.limit)
-        return self.result(values, lambda v: v <= self.limit)
+    def text(self, regime):
+        limit = self.limits[regime]
+        return "-" if limit is None else f"{self.relation}{limit:.2f}"
 
-    @staticmethod
-    def result(values, holds):
-        return (statistics.median(values), holds(statistics.median(values))) if values else None
+    def describe(self):
+        whom = {"default": "UCX", "best": "UCX, best threshold", "reference": "reference"}
+        near, far = self.text("near"), self.text("far")
+        limits = near if near == far else f"{near} near, {far} far"
+        return f"{limits} x {whom[self.against]}"
+
+    def met(self, ratio, regime):
+        """None where there is no target."""
+        limit = self.limits[regime]
+        if limit is None:
+            return None
+        return ratio <= limit if self.relation == "<=" else ratio >= limit
+
+
+class Row:
+    """One line of the comparison.
+
+    ours: function(row, tagwire) -> (value, nanoseconds above the floor or None)
+    unit: "ns", "/s" or "B/s"
+    theirs: {variant: function(row, ucx) -> value}
+    reference: function(tagwire) -> value of ours to compare with: memcpy, chase, depth 1
+    """
+
+    def __init__(self, name, size, unit, ours, goals, theirs=None, reference=None):
+        self.name = name
+        self.level = name.split()[0]
+        self.size = size
+        self.unit = unit
+        self.ours = ours
+        self.goals = goals
+        self.theirs = theirs or {}
+        self.reference = reference
+        self.readings = []
+        self.absent = {}      # {who: why there is no value}
+        self.operations = {}  # {who: short, bcopy or zcopy}
+
+    def best(self, values):
+        return min(values) if self.unit == "ns" else max(values)
+
+    def ratio(self, reading, goal, peer):
+        """Ours over theirs in one reading; None where one is missing."""
+        if goal.against == "reference":
+            theirs = reading["reference"]
+        else:
+            variants = reading["peers"].get(peer, {})
+            if goal.against == "best":
+                theirs = self.best(variants.values()) if variants else None
+            else:
+                theirs = variants.get("default")
+        return reading["ours"] / theirs if theirs else None
+
+    def median_ratio(self, readings, goal, peer):
+        ratios = [ratio for r in readings if (ratio := self.ratio(r, goal, peer)) is not None]
+        return statistics.median(ratios) if ratios else None
+
+
+def target(against, relation, near, far=None):
+    return Goal(against, relation, near, near if far is None else far)
+
+
+# ---- What is read
+
+def perf(row, tagwire, test, *arguments, environment=None):
+    """Of the row's level and size."""
+    result = tagwire.perf(test, ["--level", row.level, "--size", str(row.size), *arguments],
+                          environment)
+    if result["op"]:
+        row.operations["tagwire"] = result["op"]
+    return result
 
 
 def latency(test, *arguments):
-    def read(tagwire):
-        result = tagwire.perf(test, arguments)
+    def read(row, tagwire):
+        result = perf(row, tagwire, test, *arguments)
         return result["latency_ns"]["p50"], result["above_floor_ns"]
     return read
 
 
-def figure(key, test, *arguments, environment=None):
-    return lambda tagwire: (tagwire.perf(test, arguments, environment)[key], None)
+def figure(test, *arguments, environment=None):
+    """A stream's rate in the row's unit."""
+    def read(row, tagwire):
+        result = perf(row, tagwire, test, *arguments, environment=environment)
+        return result["messages_per_s" if row.unit == "/s" else "bytes_per_s"], None
+    return read
 
 
-def with_one_other(test):
-    """The same latency with one other receive: what a deep list is compared with."""
-    read = latency(test, "--depth", "1", "--iters", "20000")
-    return lambda tagwire: read(tagwire)[0]
+def in_unit(row, measured):
+    """Of (latency, messages per second)."""
+    nanoseconds, rate = measured
+    return nanoseconds if row.unit == "ns" else rate if row.unit == "/s" else rate * row.size
+
+
+def posix(test, count):
+    """By the first operation of UCX's posix transport that carries the size."""
+    def read(row, ucx):
+        operation, measured = ucx.measure_uct(test, row.size, count, OPERATIONS)
+        row.operations[ucx.name] = operation
+        return in_unit(row, measured)
+    return {"default": read}
+
+
+def ucp(test, count):
+    def variant(environment):
+        return lambda row, ucx: in_unit(row, ucx.measure(
+            ["-t", test, "-s", str(row.size), "-n", str(count)], environment))
+    return {name: variant(environment) for name, environment in UCP.items()}
 
 
 def memcpy_1m(tagwire):
-    return tagwire.memcpy(1 << 20)
+    return tagwire.memcpy(MIB)
 
 
-def budget_rows():
-    mib = 1 << 20
-    big = ["--size", "1m", "--iters", "1000", "--warmup", "100"]
-    deep = ["--depth", "100000", "--iters", "20000"]
-    many = ["--iters", "2000000"]
-    short = ["--iters", "40000"]
-    no_cma = {"TAGWIRE_SM_CMA": "off"}
-    return [
-        Row("AM short 8 B, p50", latency("am_lat", *short), "ns",
-            [Goal("above", 10), Goal("ucx<", 1)], (*uct("am_lat", 200000), 0, None)),
-        Row("tag short 8 B, p50", latency("tag_lat", *short), "ns",
-            [Goal("above", 20), Goal("ucx<", 1)], (*ucp("tag_lat", 8, 200000), 0, None)),
-        Row("AM short 8 B, rate", figure("messages_per_s", "am_bw", *many), "/s",
-            [Goal("ucx>=", 2)], (*uct("am_bw", 2000000), 1, None)),
-        Row("tagged 8 B, rate", figure("messages_per_s", "tag_rate", *many), "/s",
-            [Goal("ucx>=", 1.8)], (*ucp("tag_bw", 8, 2000000), 1, None)),
-        Row("tagged 1 MiB, ordinary memory", figure("bytes_per_s", "tag_rate", *big), "B/s",
-            [Goal("ucx>=", 1.5)], (*ucp("tag_bw", mib, 1000), 1, mib)),
-        Row("tagged 1 MiB, allocated memory",
-            figure("bytes_per_s", "tag_rate", "--memory", "alloc", *big), "B/s",
-            [Goal("reference>=", 0.9)], reference=memcpy_1m),
-        Row("tagged 1 MiB, no process_vm_readv",
-            figure("bytes_per_s", "tag_rate", *big, environment=no_cma), "B/s",
-            [Goal("reference>=", 0.4)], reference=memcpy_1m),
-        Row("tag p50 behind 100 000 receives", latency("tag_lat", *deep), "ns",
-            [Goal("reference<=", 1.1)], reference=with_one_other("tag_lat")),
-        Row("match p50 among 100 000 receives", latency("match", *deep), "ns",
-            [Goal("reference<=", 1.3)], reference=with_one_other("match")),
-    ]
+def beyond_one(test):
+    """How much longer a message takes with DEEP other receives than with one."""
+    def read(row, tagwire):
+        deep = perf(row, tagwire, test, "--depth", str(DEEP), *iterations(20000))
+        one = perf(row, tagwire, test, "--depth", "1", *iterations(20000))
+        return max(0.0, deep["latency_ns"]["p50"] - one["latency_ns"]["p50"]), None
+    return read
 
 
-def of_messages(read):
-    """What read() would read, at the level of the messaging layer."""
-    return lambda *arguments: read(*arguments, "--level", "msg")
+def chase(tagwire):
+    result = tagwire.perf("chase", ["--depth", str(DEEP), "--iters", "200000"])
+    return result["latency_ns"]["p50"]
 
 
-def size_name(size):
-    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"
+def beside_one(level, test, *arguments):
+    """The same latency with one other receive: what a deep list is compared with."""
+    def read(tagwire):
+        words = ["--level", level, "--depth", "1", "--iters", "20000", *arguments]
+        return tagwire.perf(test, words)["latency_ns"]["p50"]
+    return read
 
 
-def messaging_rows():
-    msg_latency, msg_figure = of_messages(latency), of_messages(figure)
-    deep = ["--depth", "100000", "--iters", "20000"]
+def one_thread(tagwire):
+    words = ["--level", "msg", "--threads", "1", "--iters", "1000000"]
+    return tagwire.perf("tag_rate", words)["messages_per_s"]
 
-    def beside_one(test, *arguments):
-        read = msg_latency(test, "--depth", "1", "--iters", "20000", *arguments)
-        return lambda tagwire: read(tagwire)[0]
 
-    def one_thread(tagwire):
-        read = msg_figure("messages_per_s", "tag_rate", "--threads", "1", "--iters", "1000000")
-        return read(tagwire)[0]
+# ---- Counts: some hundredths of a second each
 
-    rows = [
-        Row("msg 8 B, p50", msg_latency("tag_lat", "--iters", "40000"), "ns",
-            [Goal("above", 32), Goal("ucx<=", 0.7)], (*ucp("tag_lat", 8, 200000), 0, None)),
-        Row("msg 8 B, rate", msg_figure("messages_per_s", "tag_rate", "--iters", "2000000"), "/s",
-            [Goal("ucx>=", 1.5)], (*ucp("tag_bw", 8, 2000000), 1, None)),
-        Row("msg 8 B, rate of two threads to themselves",
-            msg_figure("messages_per_s", "tag_rate", "--threads", "2", "--iters", "1000000"), "/s",
-            [Goal("reference>=", 1.7)], reference=one_thread),
-        Row("msg p50 behind 100 000 receives", msg_latency("tag_lat", *deep), "ns",
-            [Goal("reference<=", 1.1)], reference=beside_one("tag_lat")),
-        Row("msg match p50 among 100 000", msg_latency("match", *deep), "ns",
-            [Goal("reference<=", 1.3)], reference=beside_one("match")),
-        Row("msg match p50 among 100 000, wildcards too", msg_latency("match_wild", *deep), "ns",
-            [Goal("reference<=", 1.5)], reference=beside_one("match_wild")),
-        Row("msg match p50 among 100 000 unexpected", msg_latency("match", *deep, "--unexpected"),
-            "ns", [Goal("reference<=", 1.5)], reference=beside_one("match", "--unexpected")),
-    ]
-    for size in (1 << power for power in range(10, 17)):
-        count = max(2000, (1 << 27) // size)
-        iterations = ["--size", str(size), "--iters", str(count)]
-        rows.append(Row(f"msg {size_name(size)}, p50", msg_latency("tag_lat", *iterations), "ns",
-                        [Goal("ucx<", 1)], (*ucp("tag_lat", size, count), 0, None)))
-        rows.append(Row(f"msg {size_name(size)}, stream",
-                        msg_figure("bytes_per_s", "tag_bw", *iterations), "B/s",
-                        [Goal("ucx>", 1)], (*ucp("tag_bw", size, count), 1, size)))
+def round_trips(size):
+    return min(40000, max(200, (1 << 27) // size))
+
+
+def messages(size):
+    return min(1000000, max(200, (1 << 29) // size))
+
+
+def iterations(count):
+    return ["--iters", str(count)]
+
+
+# ---- Targets by size
+
+def latency_limits(size):
+    """(near, far) against UCX as it comes."""
+    if size == 8:
+        near = 0.85
+    elif size == 4 * KIB:
+        near = 0.85
+    elif 8 * KIB <= size <= 32 * KIB:
+        near = 0.45
+    elif size == 64 * KIB:
+        near = 0.65
+    elif size >= 256 * KIB:
+        near = 0.6
+    else:
+        near = 0.95
+    return near, 0.95
+
+
+def stream_limits(size):
+    if size == 8:
+        return 1.5, 1.5
+    if 1 * KIB <= size <= 32 * KIB:
+        return 1.3, 1.05
+    return 1.5 if size >= 128 * KIB else 1.05, 1.05
+
+
+# ---- The rows
+
+def stream_unit(size):
+    return "/s" if size == 8 else "B/s"
+
+
+def uct_rows():
+    rows = []
+    for size in SIZES:
+        trips, many = round_trips(size), messages(size)
+        first = size == 8
+        rows.append(Row(f"uct am_lat {size_name(size)}", size, "ns",
+                        latency("am_lat", *iterations(trips)),
+                        [target("default", "<=", 0.92, 1.0) if first
+                         else Goal("default", "<=", None, None)], posix("am_lat", trips)))
+        rows.append(Row(f"uct am_bw {size_name(size)}", size, stream_unit(size),
+                        figure("am_bw", *iterations(many)),
+                        [target("default", ">=", 2) if first
+                         else Goal("default", ">=", None, None)], posix("am_bw", many)))
     return rows
+
+
+def msg_rows():
+    rows = []
+    for size in SIZES:
+        trips, many = round_trips(size), messages(size)
+        rows.append(Row(f"msg tag_lat {size_name(size)}", size, "ns",
+                        latency("tag_lat", *iterations(trips)),
+                        [target("default", "<=", *latency_limits(size)),
+                         target("best", "<=", 0.95)], ucp("tag_lat", trips)))
+        rows.append(Row(f"msg tag_bw {size_name(size)}", size, stream_unit(size),
+                        figure("tag_bw", *iterations(many)),
+                        [target("default", ">=", *stream_limits(size)),
+                         target("best", ">=", 1.05)], ucp("tag_bw", many)))
+    return rows
+
+
+def tagged_rows():
+    """Of the transport's own tags, and rates of messages that each have a tag of their own."""
+    big = iterations(1000)
+    return [
+        Row("uct tag_lat 8 B", 8, "ns", latency("tag_lat", *iterations(40000)),
+            [target("default", "<=", 1.0)], posix("am_lat", 40000)),
+        Row("uct tag_rate 8 B", 8, "/s", figure("tag_rate", *iterations(1000000)),
+            [target("default", ">=", 1.8)], ucp("tag_bw", 1000000)),
+        Row("msg tag_rate 8 B", 8, "/s", figure("tag_rate", *iterations(1000000)),
+            [target("default", ">=", 1.5)], ucp("tag_bw", 1000000)),
+        Row("uct tag_rate 1 MiB", MIB, "B/s", figure("tag_rate", *big),
+            [target("default", ">=", 1.5)], ucp("tag_bw", 1000)),
+        Row("uct tag_rate 1 MiB, allocated memory", MIB, "B/s",
+            figure("tag_rate", "--memory", "alloc", *big),
+            [target("reference", ">=", 0.9)], reference=memcpy_1m),
+        Row("uct tag_rate 1 MiB, no process_vm_readv", MIB, "B/s",
+            figure("tag_rate", *big, environment={"TAGWIRE_SM_CMA": "off"}),
+            [target("reference", ">=", 0.4)], reference=memcpy_1m),
+    ]
+
+
+def matching_rows():
+    """Depth 100 000. At random: what it adds, against a pointer chase through as many lines."""
+    deep = ["--depth", str(DEEP), "--iters", "20000"]
+
+    def row(name, test, goal, reference, *arguments):
+        return Row(name, 8, "ns", latency(test, *deep, *arguments), [goal], reference=reference)
+
+    behind = target("reference", "<=", 1.1)
+    at_random = target("reference", "<=", 2.5)
+    among = target("reference", "<=", 1.5)
+    return [
+        row("uct tag_lat behind 100000 receives", "tag_lat", behind, beside_one("uct", "tag_lat")),
+        Row("uct match among 100000, added", 8, "ns", beyond_one("match"), [at_random],
+            reference=chase),
+        row("msg tag_lat behind 100000 receives", "tag_lat", behind, beside_one("msg", "tag_lat")),
+        Row("msg match among 100000, added", 8, "ns", beyond_one("match"), [at_random],
+            reference=chase),
+        row("msg match_wild among 100000", "match_wild", among, beside_one("msg", "match_wild")),
+        row("msg match among 100000 unexpected", "match", among,
+            beside_one("msg", "match", "--unexpected"), "--unexpected"),
+        Row("msg tag_rate 8 B, two threads / one", 8, "/s",
+            figure("tag_rate", "--threads", "2", *iterations(1000000)),
+            [target("reference", ">=", 1.7)], reference=one_thread),
+    ]
+
+
+def all_rows():
+    return [*uct_rows(), *msg_rows(), *tagged_rows(), *matching_rows()]
+
+
+# Of bench/instructions.py: at most so many for one message, both sides.
+INSTRUCTIONS = {"am_total": 140, "msg_total": 330}
+
+NO_UCX = (f"no ucx_perftest here (package ucx-utils, or {SETTING}): only ours is measured, beside "
+          "the references")

@@ -24,10 +24,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compare
 import compare_rc
-from compare import Skip
+import rounds
 from compare_rc import DEVICE, Row
+from ucx_peer import TIMEOUT_S, Skip, run
 
 TRANSPORTS = {"rc": (1, 10, 100, 1000, 10000), "dc": (1, 10, 100, 1000, 10000, 100000)}
 COUNT_OF_MANY = 10000  # a run with so many peers is not repeated as often
@@ -46,7 +46,7 @@ def cost_of(bench, transport, count):
     """What `peer_cost` says, with the last words of the library when something stopped it."""
     command = [(bench.bin / "peer_cost").resolve(), transport, str(count)]
     result = subprocess.run(command, capture_output=True, text=True, check=False,
-                            timeout=compare.TIMEOUT_S * 5,
+                            timeout=TIMEOUT_S * 5,
                             env={**os.environ, "TAGWIRE_IB_DEVICES": DEVICE})
     said = result.stderr.strip().splitlines()
     if result.returncode != 0:
@@ -182,7 +182,7 @@ def draw(costs, out):
 
 def policies(bench):
     """Those that the library has."""
-    told = json.loads(compare.run([bench.tagwire.command, "info", "config", "--json", "-"]))
+    told = json.loads(run([bench.tagwire.command, "info", "config", "--json", "-"]))
     accepted = next(option["accepted"] for option in told["config"]
                     if option["name"] == "TAGWIRE_DC_POLICY")
     return [word.strip() for word in accepted.rpartition(":")[2].split(",")]
@@ -261,7 +261,7 @@ def write_results(out, costs, rows, problems):
     if not draw(costs, out):
         print("peers: no plot: this Python has no matplotlib", file=sys.stderr)
     document = {"schema": 1, "device": DEVICE, "problems": problems, "costs": costs,
-                "host": {"cpu": compare.cpu_model(), "kernel": platform.release(),
+                "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),
                          "cores": os.cpu_count()},
                 "rows": [{"name": row.name, "unit": row.unit,
                           "regimes": compare_rc.summary(row), "readings": row.readings,

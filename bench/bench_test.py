@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tests of the benchmarks' own arithmetic: versions, regimes, targets, merging, tables."""
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import stat
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+
+import compare
+import compare_report
+import compare_rows
+import rounds
+import ucx_peer
+
+NEW, OLD = "UCX 1.23.0-9466d10", "UCX 1.13.1"
+
+
+def reading(ours, peers=None, floors=(50.0, 51.0), reference=None):
+    return rounds.with_floors({"ours": ours, "above": None, "reference": reference,
+                               "peers": peers or {}, "floors_of": {}}, list(floors))
+
+
+def row_named(name):
+    return next(row for row in compare_rows.all_rows() if row.name == name)
+
+
+def executable(path, script):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + script + "\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def says_version(version):
+    return f"echo 'UCX  INFO  Version {version} (loaded from /lib/libucp.so.0)' >&2"
+
+
+class Versions(unittest.TestCase):
+    def test_library_names_its_revision(self):
+        version = ucx_peer.parse_version(
+            "[1.2] [vm:1:0] ucp_context.c:2753 UCX  INFO  Version 1.23.0 (loaded from "
+            "/opt/lib/libucp.so.0, git branch master, revision 9466d10)\n"
+            "UCX  DEBUG Configured with: --prefix=/opt CFLAGS=-O1 -g1\n")
+        self.assertEqual(version.name, "1.23.0-9466d10")
+        self.assertEqual(version.configured, "--prefix=/opt CFLAGS=-O1 -g1")
+
+    def test_release_has_none(self):
+        for printed in ("UCX  INFO  Version 1.13.1 (loaded from /lib/libucp.so.0)",
+                        "# Version 1.13.1\n# Git branch '<unknown>', revision 0000000\n"):
+            self.assertEqual(ucx_peer.parse_version(printed).name, "1.13.1")
+        self.assertEqual(ucx_peer.parse_version("# Library version: 1.16.0\n# Git branch 'v1', "
+                                                "revision e4bb802\n").name, "1.16.0-e4bb802")
+        self.assertIsNone(ucx_peer.parse_version("usage: ucx_perftest"))
+
+    def test_newest_comes_first_and_names_are_distinct(self):
+        each = [SimpleNamespace(version=ucx_peer.Version(*one), name="")
+                for one in (("1.9.0",), ("1.13.1",), ("1.23.0", "9466d10"), ("1.13.1",),
+                            ("unknown",))]
+        ucx_peer.give_distinct_names(each)
+        self.assertEqual([one.name for one in ucx_peer.newest_first(each)],
+                         [NEW, "UCX 1.13.1 (2)", OLD, "UCX 1.9.0", "UCX unknown"])
+
+    def test_unoptimized_build_is_told(self):
+        one = {"name": NEW, "configured": "--prefix=/x CFLAGS=-O1 -g1"}
+        self.assertEqual(len(compare_report.unoptimized([one])), 1)
+        fast = {"name": NEW, "configured": "CFLAGS=-O3 -g"}
+        self.assertEqual(compare_report.unoptimized([fast]), [])
+
+
+class Installations(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.addCleanup(os.environ.update, PATH=os.environ["PATH"])
+        os.environ["PATH"] = f"{self.folder}/path:/usr/bin:/bin"
+
+    def test_list_takes_binaries_and_prefixes(self):
+        executable(self.folder / "path/ucx_perftest", says_version("1.13.1"))
+        prefix = self.folder / "prefix"
+        executable(prefix / "bin/ucx_perftest", says_version("1.20.0"))
+        binary = executable(self.folder / "perftest", says_version("1.9.0"))
+        for setting in (f"{prefix}:{binary}", f"{binary}, {prefix},"):
+            found = ucx_peer.installations_here("0,1", setting)
+            self.assertEqual([one.name for one in found], ["UCX 1.20.0", OLD, "UCX 1.9.0"])
+
+    def test_same_program_counts_once(self):
+        binary = executable(self.folder / "path/ucx_perftest", says_version("1.13.1"))
+        self.assertEqual(len(ucx_peer.installations_here("0,1", binary)), 1)
+
+    def test_version_comes_from_ucx_info_where_the_library_says_none(self):
+        executable(self.folder / "path/ucx_perftest", "echo usage >&2; exit 1")
+        executable(self.folder / "path/ucx_info", "echo '# Library version: 1.16.0'")
+        self.assertEqual(ucx_peer.installations_here("0,1", "")[0].name, "UCX 1.16.0")
+
+    def test_place_without_a_program_ends_it_with_what_the_list_takes(self):
+        with self.assertRaises(SystemExit) as ended:
+            ucx_peer.binary_of(str(self.folder))
+        self.assertIn(f"names '{self.folder}'", str(ended.exception))
+        self.assertIn("installation prefixes", str(ended.exception))
+
+
+class Rounds(unittest.TestCase):
+    def test_floors_decide_what_counts_and_where(self):
+        self.assertTrue(rounds.agree([50, 55]))
+        self.assertFalse(rounds.agree([50, 55.1]))
+        row = SimpleNamespace(readings=[reading(1, floors=(50, 52)), reading(2, floors=(200, 210)),
+                                        reading(3, floors=(50, 200))])
+        self.assertEqual([r["ours"] for r in rounds.kept(row, "near")], [1])
+        self.assertEqual([r["ours"] for r in rounds.kept(row, "far")], [2])
+        self.assertEqual(rounds.thrown_away(row), 1)
+        self.assertTrue(rounds.has_enough(row, 1, both=True))
+        self.assertFalse(rounds.has_enough(row, 2))
+
+    def test_rows_take_turns_and_one_that_fails_is_left(self):
+        rows = [SimpleNamespace(name=name, readings=[]) for name in "abc"]
+        order = []
+
+        def take(row):
+            order.append(row.name)
+            row.readings.append(reading(1))
+            return row.name != "b"
+
+        rounds.take_turns(rows, SimpleNamespace(rounds=2, both=False), rounds.TimeLimit(), take)
+        self.assertEqual("".join(order), "abcac")
+
+    def test_attempts_end(self):
+        row = SimpleNamespace(name="a", readings=[])
+
+        def take(row):
+            row.readings.append(reading(1, floors=(50, 200)))
+            return True
+
+        rounds.take_turns([row], SimpleNamespace(rounds=2, both=False), rounds.TimeLimit(), take)
+        self.assertEqual(len(row.readings), 2 * rounds.ATTEMPTS_FACTOR)
+
+    def test_limit_and_interruption_keep_what_there_is(self):
+        row = SimpleNamespace(name="a", readings=[])
+        over = rounds.TimeLimit(0)
+        rounds.take_turns([row], SimpleNamespace(rounds=2, both=False), over, self.fail)
+        self.assertIn("--seconds", over.note(1))
+        self.assertIsNone(over.note(0))
+
+        def interrupted(_):
+            raise KeyboardInterrupt
+
+        limit = rounds.TimeLimit()
+        rounds.take_turns([row], SimpleNamespace(rounds=2, both=False), limit, interrupted)
+        self.assertIn("interrupted", limit.note(1))
+
+    def test_sizes_are_lists_and_ranges(self):
+        among = rounds.parse_sizes("8:4k,1m")
+        self.assertEqual([size for size in compare_rows.SIZES if not among(size)],
+                         [1 << power for power in (13, 14, 15, 16, 17, 18, 19, 21, 22)])
+        for wrong in ("8:", "k", "4k:8", "-1"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                rounds.parse_sizes(wrong)
+        self.assertEqual(rounds.size_name(4096), "4 KiB")
+        self.assertEqual(rounds.size_name(1 << 22), "4 MiB")
+        self.assertEqual(rounds.size_name(100), "100 B")
+
+
+class Targets(unittest.TestCase):
+    def test_every_power_of_two_is_there_at_both_levels(self):
+        rows = compare_rows.all_rows()
+        names = [row.name for row in rows]
+        self.assertEqual(len(names), len(set(names)))
+        for test in ("uct am_lat", "uct am_bw", "msg tag_lat", "msg tag_bw"):
+            sizes = [row.size for row in rows if row.name.startswith(test + " ") and row.theirs]
+            self.assertEqual([size for size in sorted(set(sizes))], compare_rows.SIZES)
+
+    def limits(self, name):
+        return [(goal.against, goal.limits["near"], goal.limits["far"])
+                for goal in row_named(name).goals]
+
+    def test_limits_are_those_of_the_budget(self):
+        self.assertEqual(self.limits("uct am_lat 8 B"), [("default", 0.92, 1.0)])
+        self.assertEqual(self.limits("uct tag_lat 8 B"), [("default", 1.0, 1.0)])
+        for name, near in (("8 B", 0.85), ("64 B", 0.95), ("2 KiB", 0.95), ("4 KiB", 0.85),
+                           ("8 KiB", 0.45), ("32 KiB", 0.45), ("64 KiB", 0.65), ("128 KiB", 0.95),
+                           ("256 KiB", 0.6), ("4 MiB", 0.6)):
+            self.assertEqual(self.limits(f"msg tag_lat {name}"),
+                             [("default", near, 0.95), ("best", 0.95, 0.95)])
+        for name, near, far in (("8 B", 1.5, 1.5), ("512 B", 1.05, 1.05), ("1 KiB", 1.3, 1.05),
+                                ("32 KiB", 1.3, 1.05), ("64 KiB", 1.05, 1.05),
+                                ("128 KiB", 1.5, 1.05)):
+            self.assertEqual(self.limits(f"msg tag_bw {name}"),
+                             [("default", near, far), ("best", 1.05, 1.05)])
+        self.assertEqual(self.limits("msg match among 100000, added"), [("reference", 2.5, 2.5)])
+
+    def test_best_is_chosen_in_each_round(self):
+        row = row_named("msg tag_lat 4 KiB")
+        best = row.goals[1]
+        readings = [reading(100, {NEW: {"default": 100, "1m": 200}}),
+                    reading(100, {NEW: {"default": 400, "1m": 200}}),
+                    reading(100, {NEW: {"default": 400, "1m": 100}})]
+        self.assertEqual([row.ratio(r, best, NEW) for r in readings], [1.0, 0.5, 1.0])
+        self.assertEqual(row.median_ratio(readings, best, NEW), 1.0)
+        self.assertIsNone(row.median_ratio(readings, best, OLD))
+        stream = row_named("msg tag_bw 4 KiB")
+        self.assertEqual(stream.ratio(readings[0], stream.goals[1], NEW), 0.5)
+
+    def test_met_depends_on_the_regime(self):
+        goal = row_named("uct am_lat 8 B").goals[0]
+        self.assertTrue(goal.met(0.95, "far"))
+        self.assertFalse(goal.met(0.95, "near"))
+        self.assertIsNone(row_named("uct am_lat 16 B").goals[0].met(0.95, "near"))
+
+
+class FakeTagwire:
+    def __init__(self, floors):
+        self.floors = iter(floors)
+
+    def floor(self):
+        return next(self.floors)
+
+
+def fake_peer(name):
+    return SimpleNamespace(name=name)
+
+
+class Readings(unittest.TestCase):
+    def row(self, theirs=None):
+        both = {"default": lambda row, ucx: 100.0, "1m": lambda row, ucx: 200.0}
+        return compare_rows.Row("msg tag_lat 8 B", 8, "ns", lambda row, tagwire: (50.0, 1.0), [],
+                                theirs or both)
+
+    def test_older_peers_do_not_spoil_the_judged_one(self):
+        taken = compare.take_reading(self.row(), FakeTagwire([50, 51, 52, 51, 50, 90]),
+                                     [fake_peer(NEW), fake_peer(OLD)])
+        self.assertTrue(taken["counts"])
+        self.assertEqual(taken["floors"], [50, 51, 52, 51])
+        self.assertEqual(taken["floors_of"], {OLD: [51, 50, 90]})
+        self.assertFalse(compare_report.agrees_with(taken, OLD))
+        self.assertTrue(compare_report.agrees_with(taken, NEW))
+
+    def test_reading_ends_where_the_floors_disagree(self):
+        taken = compare.take_reading(self.row(), FakeTagwire([50, 90]), [fake_peer(NEW)])
+        self.assertFalse(taken["counts"])
+        self.assertEqual(taken["peers"], {})
+
+    def test_operation_that_a_peer_lacks_leaves_its_cell_out(self):
+        def refuse(row, ucx):
+            raise ucx_peer.Unsupported("no message so long")
+
+        row = self.row({"default": refuse})
+        taken = compare.take_reading(row, FakeTagwire([50, 51]), [fake_peer(NEW)])
+        self.assertTrue(taken["counts"])
+        self.assertEqual(taken["peers"], {})
+        self.assertEqual(row.absent, {NEW: "no message so long"})
+        self.assertIn("left out, " + NEW, compare_report.absent_lines([row])[0])
+
+    def test_failure_of_the_judged_one_is_a_problem(self):
+        def fail(row, ucx):
+            raise ucx_peer.Skip("it crashed")
+
+        taker = compare.Taker(FakeTagwire([50, 51]), [fake_peer(NEW)])
+        row = self.row({"default": fail})
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertFalse(taker(row))
+        self.assertEqual(taker.problems, {row.name: "it crashed"})
+
+
+class Report(unittest.TestCase):
+    def rows(self):
+        row = row_named("msg tag_lat 4 KiB")
+        peers = {NEW: {"default": 400.0, "1m": 390.0}, OLD: {"default": 500.0, "1m": 600.0}}
+        row.readings = [reading(300.0, peers), reading(1000.0, peers, floors=(200, 201)),
+                        reading(1.0, peers, floors=(50, 200))]
+        deep = row_named("uct tag_lat behind 100000 receives")
+        deep.readings = [reading(110.0, reference=100.0)]
+        return [row, deep]
+
+    def test_regimes_stand_apart_with_their_verdicts(self):
+        lines = compare_report.report_lines(self.rows(), [NEW, OLD], None, ["a note"])
+        text = "\n".join(lines)
+        self.assertLess(text.index("near CPUs: 2 readings"), text.index("far CPUs: 1 readings"))
+        self.assertRegex(text, r"4 KiB +1 +50\.5 ns +300\.0 ns +400\.0 ns +390\.0 ns +0\.75 "
+                               r"+<=0\.85 +0\.77 +<=0\.95 +met")
+        self.assertRegex(text, r"2\.50! +<=0\.95 +2\.56! +<=0\.95 +MISSED")
+        self.assertRegex(text, r"receives +1 +50\.5 ns +110\.0 ns +100\.0 ns +1\.10 +<=1\.10 +met")
+        self.assertIn(f"beside {OLD}", text)
+        self.assertIn("1 of 4 readings thrown away", text)
+        self.assertIn("3 targets met, 2 missed", text)
+        self.assertEqual(lines[-1], "a note")
+
+    def test_lines_are_narrow(self):
+        rows = compare_rows.all_rows()
+        for row in rows:
+            peers = {name: {variant: 1234567.8 for variant in row.theirs} for name in (NEW, OLD)}
+            row.readings = [reading(1234567.8, peers, floors=(200, 201), reference=1234567.8)]
+        for line in compare_report.report_lines(rows, [NEW, OLD], None, []):
+            self.assertLessEqual(len(line), 120, line)
+        for line in compare_report.list_lines(rows):
+            self.assertLessEqual(len(line), 120, line)
+
+    def test_earlier_results_are_merged_by_row(self):
+        rows = self.rows()
+        taker = compare.Taker(SimpleNamespace(version=lambda: "1"), [])
+        described = [{"name": name, "version": name.split()[1], "revision": "", "configured": "",
+                      "binary": "", "judges": name == NEW} for name in (NEW, OLD)]
+        document = compare_report.to_json(rows, taker, described, None, [])
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "compare.json"
+            path.write_text(json.dumps(document))
+            again = compare_rows.all_rows()
+            earlier, names = compare.merge(again, [path, path])
+            wrong = Path(folder) / "wrong.json"
+            wrong.write_text('{"schema": 1}')
+            with self.assertRaises(SystemExit):
+                compare.merge(again, [wrong])
+        self.assertEqual(names, {row.name for row in rows})
+        self.assertEqual([one["name"] for one in compare_report.describe([], earlier)], [NEW, OLD])
+        merged = next(row for row in again if row.name == rows[0].name)
+        self.assertEqual(len(merged.readings), 6)
+        self.assertEqual(document["rows"][0]["regimes"]["near"]["goals"][0]["met"], True)
+
+    def test_rows_are_chosen_by_name_size_and_level(self):
+        wanted = SimpleNamespace(rows=re.compile("tag_(lat|bw) "), level="msg",
+                                 sizes=rounds.parse_sizes("8:16"))
+        names = [row.name for row in compare.chosen_rows(compare_rows.all_rows(), wanted)]
+        self.assertEqual(names, ["msg tag_lat 8 B", "msg tag_bw 8 B", "msg tag_lat 16 B",
+                                 "msg tag_bw 16 B", "msg tag_lat behind 100000 receives"])
+
+
+if __name__ == "__main__":
+    unittest.main()
