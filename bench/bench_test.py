@@ -21,6 +21,7 @@ import compare
 import compare_report
 import compare_rows
 import rounds
+import selection
 import ucx_peer
 
 NEW, OLD = "UCX 1.23.0-9466d10", "UCX 1.13.1"
@@ -332,6 +333,38 @@ class Report(unittest.TestCase):
         names = [row.name for row in compare.chosen_rows(compare_rows.all_rows(), wanted)]
         self.assertEqual(names, ["msg tag_lat 8 B", "msg tag_bw 8 B", "msg tag_lat 16 B",
                                  "msg tag_bw 16 B", "msg tag_lat behind 100000 receives"])
+
+
+class Selection(unittest.TestCase):
+    def cell(self):
+        cell = selection.Cell(4096)
+        for chosen, floor in ((100, 50), (108, 50), (130, 50), (200, 200)):
+            cell.add({"eager": (100.0, floor), "rndv_get": (150.0, floor),
+                      "chosen": (float(chosen), floor), "modelled": (150.0, floor + 1)})
+        cell.add({"eager": (1.0, 50), "rndv_get": (9.0, 200), "chosen": (9.0, 200),
+                  "modelled": (1.0, 90)})
+        return cell
+
+    def test_choice_is_judged_against_the_best_forced_one(self):
+        names = {"chosen": "bcopy", "modelled": "rndv_get"}
+        near = selection.row_of(self.cell(), "near", names)
+        self.assertEqual((near["rounds"], near["best"]), (3, "eager"))
+        self.assertAlmostEqual(near["excess"], 0.08)
+        self.assertAlmostEqual(near["modelled_excess"], 0.5)
+        self.assertTrue(near["ok"])
+        far = selection.row_of(self.cell(), "far", names)
+        self.assertAlmostEqual(far["excess"], 1.0)
+        self.assertEqual(far["best"], "eager")
+        self.assertFalse(far["ok"])
+
+    def test_pairs_whose_floors_disagree_are_thrown_away(self):
+        against = self.cell().against
+        self.assertEqual(rounds.thrown_away(against["chosen", "eager"]), 1)
+        self.assertEqual(rounds.thrown_away(against["chosen", "rndv_get"]), 0)
+
+    def test_short_message_is_no_choice(self):
+        names = {"chosen": "short", "modelled": "short"}
+        self.assertTrue(selection.row_of(self.cell(), "far", names)["ok"])
 
 
 if __name__ == "__main__":
