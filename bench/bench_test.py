@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
 import compare
+import compare_mpi
 import compare_report
 import compare_rows
 import rounds
@@ -365,6 +366,41 @@ class Selection(unittest.TestCase):
     def test_short_message_is_no_choice(self):
         names = {"chosen": "short", "modelled": "short"}
         self.assertTrue(selection.row_of(self.cell(), "far", names)["ok"])
+
+
+class Mpi(unittest.TestCase):
+    def test_limits_depend_on_size_and_regime(self):
+        limit = compare_mpi.limit_of
+        self.assertEqual(limit("latency", 2048, "near"), ("<=", 1.0))
+        self.assertEqual(limit("latency", 4096, "near"), ("<=", 0.7))
+        self.assertEqual(limit("latency", 4096, "far"), ("<=", 1.0))
+        self.assertEqual(limit("stream", 8, "near"), (">=", 0.85))
+        self.assertEqual(limit("stream", 16, "near"), (">=", 1.0))
+        self.assertEqual(limit("stream", 4096, "near"), (">=", 1.5))
+        self.assertEqual(limit("16 ranks", 0, "near"), ("<=", 1.0))
+
+    def test_figures_are_read_and_judged(self):
+        values = compare_mpi.parse("8 150.5 60000000\nnoise\n", ("latency", "stream"))
+        self.assertEqual(values, {"latency 8": 150.5, "stream 8": 6e7})
+        with self.assertRaises(ucx_peer.Skip):
+            compare_mpi.parse("", ("latency", "stream"))
+        names = ["tagwire", "vader", "pml ucx"]
+        job = compare_mpi.Job("pair", [], ("latency", "stream"))
+        theirs = {"latency 8": 100.0, "stream 8": 6e7}
+        floors_of = {"tagwire": [50, 51], "vader": [51, 52], "pml ucx": [51, 90]}
+        job.readings = [rounds.with_floors({"values": dict(zip(names, (values, theirs, theirs))),
+                                            "floors_of": floors_of}, [50, 51])]
+        latency, stream = compare_mpi.rows_of(job, "near", names)
+        self.assertEqual(latency["ratios"], {"vader": 1.505})
+        self.assertEqual((latency["figure"], latency["met"]), ("latency 8", False))
+        self.assertEqual((stream["figure"], stream["met"]), ("stream 8", True))
+        self.assertIn("1.50", "\n".join(compare_mpi.report_lines([job], names, [])))
+
+    def test_sizes_choose_the_runs(self):
+        jobs = compare_mpi.jobs_of("mpi_times", "0,1", rounds.parse_sizes("8:512"), False)
+        self.assertEqual([job.name for job in jobs], ["pair to 256 B", "pair to 512 B"])
+        self.assertEqual(jobs[0].starts[-3:], ["pair", "8", "256"])
+        self.assertEqual(len(compare_mpi.jobs_of("mpi_times", "0,1", lambda size: True, True)), 5)
 
 
 if __name__ == "__main__":
