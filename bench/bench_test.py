@@ -294,7 +294,7 @@ class Report(unittest.TestCase):
         self.assertRegex(text, r"receives +1 +50\.5 ns +110\.0 ns +100\.0 ns +1\.10 +<=1\.10 +met")
         self.assertIn(f"beside {OLD}", text)
         self.assertIn("1 of 4 readings thrown away", text)
-        self.assertIn("3 targets met, 2 missed", text)
+        self.assertIn("targets of the rows: 3 met, 2 missed", text)
         self.assertEqual(lines[-1], "a note")
 
     def test_lines_are_narrow(self):

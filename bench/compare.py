@@ -213,6 +213,7 @@ def main():
         print("\n".join(list_lines(rows)))
         return 0
     limit = rounds.TimeLimit(arguments.seconds)
+    notes = rounds.load_notes() if arguments.rounds else []
     cpus = allowed_cpus()
     taker = Taker(Tagwire(arguments.bin, cpus), installations_here(cpus))
     if not taker.installations:
@@ -225,7 +226,7 @@ def main():
                      for row in rows if not row.absent.get("tagwire"))
     described = describe(taker.installations, earlier)
     counts = count_instructions(arguments, taker)
-    notes = unoptimized(described)
+    notes += unoptimized(described)
     notes += [f"{name}: not measured: {problem}" for name, problem in taker.problems.items()]
     notes += filter(None, [limit.note(unfinished)])
     shown = [row for row in everything if row in rows or row.name in merged]

@@ -259,6 +259,7 @@ def main():
                         help="no barrier and no allreduce")
     arguments = parser.parse_args()
     limit = rounds.TimeLimit(arguments.seconds)
+    notes = rounds.load_notes()
     binaries = Path(arguments.bin).resolve()
     program = binaries / "mpi_times"
     provider = next((one.parent for one in (binaries.parent / "lib").rglob("libtagwire-fi.so")),
@@ -277,7 +278,7 @@ def main():
     progress.end()
     unfinished = sum(not rounds.has_enough(job, arguments.rounds, arguments.both) for job in jobs)
     names = [mode.name for mode in modes]
-    notes = [f"{mode}, {job}: not measured: {why}" for (job, mode), why in taker.problems.items()]
+    notes += [f"{mode}, {job}: not measured: {why}" for (job, mode), why in taker.problems.items()]
     notes += filter(None, [limit.note(unfinished)])
     document = {"schema": SCHEMA, "skipped": None, "tagwire": taker.tagwire.version(),
                 "host": {"cpu": rounds.cpu_model(), "kernel": platform.release(),

@@ -148,7 +148,7 @@ def verdict_counts(rows, names):
             for _, _, verdict in judge(row, kept(row, regime), regime, names[0] if names else None):
                 met += verdict is True
                 missed += verdict is False
-    return f"{met} targets met, {missed} missed"
+    return f"targets of the rows: {met} met, {missed} missed"
 
 
 def report_lines(rows, names, counts, notes):

@@ -7,6 +7,7 @@ the regime of their median. Only readings of one round are compared with each ot
 """
 import argparse
 import json
+import os
 import platform
 import re
 import signal
@@ -63,6 +64,13 @@ class TimeLimit:
             return None
         return (f"ended after {self.seconds:g} s, as --seconds says: {unfinished} rows have fewer "
                 "readings than were wanted")
+
+
+def load_notes():
+    """A line where other programs run: a process that loses its CPU is in no floor."""
+    load = os.getloadavg()[0]
+    return [f"the machine was busy when this began (load {load:.1f}): figures beside other "
+            "programs are worth little"] if load > 1 else []
 
 
 def has_enough(row, rounds, both=False):

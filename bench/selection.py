@@ -240,6 +240,7 @@ def main():
     parser.add_argument("--cpu")
     arguments = parser.parse_args()
     limit = rounds.TimeLimit(arguments.seconds)
+    arguments.notes = rounds.load_notes()
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments)
@@ -272,7 +273,7 @@ def write_results(out, parts, arguments, limit):
     lines.append(f"{missed} choices are more than {100 * TOLERANCE:.0f} % above the best")
     unfinished = sum(not rounds.has_enough(part, arguments.rounds, arguments.both)
                      for part in parts)
-    lines += filter(None, [limit.note(unfinished)])
+    lines += [*arguments.notes, *filter(None, [limit.note(unfinished)])]
     (out / "selection.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (out / "selection.json").write_text(json.dumps(
         {"schema": 2, "tolerance": TOLERANCE, "rounds": arguments.rounds, "parts": report},
