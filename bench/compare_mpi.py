@@ -193,9 +193,15 @@ def figure_name(key):
     return f"{kind} {size_name(int(what))}" if what.isdigit() else f"{what}, {kind}"
 
 
+def letters(names):
+    """Of the other modes, in the heads of columns."""
+    return dict(zip(names[1:], "abcdefghijkl"))
+
+
 def table(rows, names):
     others = names[1:]
-    head = ["", "n", *names, *(f"/ {name}" for name in others), "target", ""]
+    short = letters(names).values()
+    head = ["", "n", OURS, *short, *(f"/{letter}" for letter in short), "target", ""]
     cells = [head]
     for row in rows:
         unit = "B/s" if row["figure"].startswith("stream") else "ns"
@@ -214,7 +220,8 @@ def results(jobs, names):
 
 
 def report_lines(jobs, names, notes):
-    lines = ["medians, one way and per stream; ratios are tagwire's figure / the other's", ""]
+    others = ", ".join(f"{letter}: {name}" for name, letter in letters(names).items())
+    lines = [f"medians; {others}; ratios are tagwire's figure / the other's", ""]
     for regime, rows in results(jobs, names).items():
         if not rows:
             lines += [f"{regime}: no reading counts", ""]

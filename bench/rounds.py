@@ -160,7 +160,7 @@ def show(value, unit):
         return f"{value:.1f} ns" if value < 1e4 else f"{value / 1e3:.1f} us"
     if unit == "/s":
         return f"{value / 1e6:.2f} M/s"
-    return f"{value / 1e9:.2f} GB/s"
+    return f"{value / 1e6:.1f} MB/s" if value < 1e9 else f"{value / 1e9:.2f} GB/s"
 
 
 def columns(lines, left=1):

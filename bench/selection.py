@@ -168,9 +168,13 @@ class Part:
                      key=lambda one: max(len(kept(one, regime)) for regime in REGIMES))
         return fewest.readings if fewest else []
 
-    def take_round(self):
-        taken = {way: self.bench.latencies(self.transport, self.memory, self.data, environment)
-                 for way, environment in self.ways.items()}
+    def take_round(self, limit):
+        """A round that the limit ends is none."""
+        taken = {}
+        for way, environment in self.ways.items():
+            if limit.is_over():
+                return True
+            taken[way] = self.bench.latencies(self.transport, self.memory, self.data, environment)
         for size in next(iter(taken.values())):
             cell = self.cells.setdefault(size, Cell(size))
             cell.add({way: sizes[size] for way, sizes in taken.items()})
@@ -248,7 +252,7 @@ def main():
     if not arguments.calibration:
         bench.tune(transports, arguments.seconds and arguments.seconds / 3 / len(transports))
     parts = parts_of(bench, transports, arguments.data.split(","))
-    rounds.take_turns(parts, arguments, limit, Part.take_round)
+    rounds.take_turns(parts, arguments, limit, lambda part: part.take_round(limit))
     sys.exit(1 if write_results(out, parts, arguments, limit) else 0)
 
 
