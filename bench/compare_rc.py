@@ -135,7 +135,7 @@ class Row:
 
 
 def latency(test, *arguments, transport="rc"):
-    return lambda bench: bench.rc(test, *arguments, transport=transport)["latency_ns"]["p50"]
+    return lambda bench: bench.over(transport, test, *arguments)["latency_ns"]["p50"]
 
 
 def bandwidth(test, *arguments, environment=None):
@@ -161,11 +161,9 @@ def all_rows():
         Row("AM 4 KiB, p50", "ns", latency("am_lat", *packed),
             {"UCX rc_verbs": lambda b: b.ucx_latency(4096, 20000)},
             [("UCX rc_verbs", "<=", 0.95)]),
-        Row("AM short 8 B over dc, p50", "ns",
-            lambda b: b.over("dc", "am_lat", *short)["latency_ns"]["p50"],
+        Row("AM short 8 B over dc, p50", "ns", latency("am_lat", *short, transport="dc"),
             {"rc": latency("am_lat", *short)}, [("rc", "<=", 1.10)]),
-        Row("AM 4 KiB over dc, p50", "ns",
-            lambda b: b.over("dc", "am_lat", *packed)["latency_ns"]["p50"],
+        Row("AM 4 KiB over dc, p50", "ns", latency("am_lat", *packed, transport="dc"),
             {"rc": latency("am_lat", *packed)}, [("rc", "<=", 1.10)]),
         Row("tag short 8 B, p50", "ns", latency("tag_lat", *short),
             {"bare verbs": lambda b: b.raw_tag(40000)}, [("bare verbs", "<=", 1.10)]),
