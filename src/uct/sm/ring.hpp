@@ -146,21 +146,29 @@ class RingReceiver {
           mask_(slot_count - 1),
           publish_mask_(slot_count / 4 - 1),
           read_(start),
-          fences_(fences) {}
-
-    /// The control word of the next message; word 0 when there is none.
-    [[nodiscard]] Control peek() const {
-        // SYNC sm_slot: pairs with the release in RingSender::publish().
-        const std::uint64_t word = slots_[read_ & mask_].control.load(std::memory_order_acquire);
-        return Control{
-            static_cast<std::uint32_t>(word) == static_cast<std::uint32_t>(read_ + 1) ? word : 0};
+          fences_(fences) {
+        look_at_next();
     }
 
-    [[nodiscard]] std::byte* body() { return slots_[read_ & mask_].body; }
+    /// Is there a message? Its control word, or anything when false. Where the sequence is 0, a
+    /// slot that was never written passes for a message of kind 0, which none has.
+    [[nodiscard]] bool poll(Control* control_p) const {
+        // SYNC sm_slot: pairs with the release in RingSender::publish().
+        control_p->word = slot_->control.load(std::memory_order_acquire);
+        return control_p->sequence() == sequence_;
+    }
+    /// The control word of the next message; word 0 when there is none.
+    [[nodiscard]] Control peek() const {
+        Control control{};
+        return poll(&control) ? control : Control{0};
+    }
 
-    /// Done with the slot that peek() showed.
+    [[nodiscard]] std::byte* body() { return slot_->body; }
+
+    /// Done with the slot that poll() or peek() showed.
     void advance() {
         ++read_;
+        look_at_next();
         // SYNC sm_reuse: our reads of the slots below come before the sender sees them free.
         if ((read_ & publish_mask_) == 0)
             consumer_->tail.store(read_, std::memory_order_release);
@@ -189,6 +197,13 @@ class RingReceiver {
     [[nodiscard]] std::uint64_t position() const { return read_; }
 
   private:
+    void look_at_next() {
+        slot_ = &slots_[read_ & mask_];
+        sequence_ = static_cast<std::uint32_t>(read_ + 1);
+    }
+
+    Slot<Atom>* slot_ = nullptr;  // of the next position
+    std::uint32_t sequence_ = 0;  // that its message has
     Slot<Atom>* slots_ = nullptr;
     Consumer<Atom>* consumer_ = nullptr;
     std::uint32_t mask_ = 0;

@@ -126,6 +126,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     // sm_progress.cc
     void answer_bell();
     void look_although_busy();
+    unsigned poll_hot(Link& link);
     bool deliver(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
     bool deliver_control(Link& link, Control control);

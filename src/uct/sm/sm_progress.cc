@@ -24,27 +24,6 @@ namespace {
 
 }  // namespace
 
-unsigned SmIface::progress() {
-    ++in_progress_;
-    if (rings.has_bell()) [[unlikely]]
-        answer_bell();
-    unsigned count = 0;
-    for (std::size_t i = 0; i < rings.hot().size(); ++i)
-        count += poll_ring(*rings.hot()[i]);
-    if (has_work_) [[unlikely]]
-        count += work();
-    if (count == 0) {
-        if (++idle_calls_ % kIdlePerLook == 0) [[unlikely]]
-            count = idle();
-    } else if (++busy_calls_ >= kBusyPerLook) [[unlikely]] {
-        look_although_busy();
-    }
-    --in_progress_;
-    if (ends.is_reap_wanted() && in_progress_ == 0) [[unlikely]]
-        ends.reap();
-    return count;
-}
-
 [[gnu::noinline]] void SmIface::answer_bell() {
     rings.answer_bell([this](std::uint32_t bit) {
         const auto& links = connections.links();
@@ -103,18 +82,44 @@ void SmIface::look_although_busy() {
     return false;
 }
 
-unsigned SmIface::poll_ring(Link& link) {
+[[gnu::always_inline]] inline unsigned SmIface::poll_hot(Link& link) {
+    Control control{};
+    if (!link.rx.poll(&control)) [[likely]]
+        return 0;
     unsigned count = 0;
-    for (; count < kPollBudget; ++count) {
-        const Control control = link.rx.peek();
-        if (control.word == 0 || !deliver(link, control))
+    do {
+        if (!deliver(link, control))
             break;
         link.rx.advance();
+        ++count;
+    } while (count < kPollBudget && link.rx.poll(&control));
+    link.was_active = true;
+    counters_.add(SmCounter::kDelivered, count);
+    return count;
+}
+
+unsigned SmIface::poll_ring(Link& link) {
+    return poll_hot(link);
+}
+
+unsigned SmIface::progress() {
+    ++in_progress_;
+    if (rings.has_bell()) [[unlikely]]
+        answer_bell();
+    unsigned count = 0;
+    for (std::size_t i = 0; i < rings.hot().size(); ++i)
+        count += poll_hot(*rings.hot()[i]);
+    if (has_work_) [[unlikely]]
+        count += work();
+    if (count == 0) {
+        if (++idle_calls_ % kIdlePerLook == 0) [[unlikely]]
+            count = idle();
+    } else if (++busy_calls_ >= kBusyPerLook) [[unlikely]] {
+        look_although_busy();
     }
-    if (count > 0) {
-        link.was_active = true;
-        counters_.add(SmCounter::kDelivered, count);
-    }
+    --in_progress_;
+    if (ends.is_reap_wanted() && in_progress_ == 0) [[unlikely]]
+        ends.reap();
     return count;
 }
 
@@ -176,6 +181,8 @@ bool take_body(Link& link, Control control, Body* body_p) {
 
 // Each body is copied once, then checked, then used.
 bool SmIface::deliver_control(Link& link, Control control) {
+    if (control.word == 0)
+        return false;  // a slot that was never written, where the sequence is 0
     const auto pass = [&]<class Body>(auto& part, void (std::remove_cvref_t<decltype(part)>::*to)(
                                                       Link&, const Body&)) {
         Body body;
