@@ -7,11 +7,14 @@
 
 #include "ucs/log/log.hpp"
 #include "ucs/sys/limits.hpp"
+#include "ucs/time/clock.hpp"
 #include "uct/sm/sm_iface.hpp"
 
 namespace tagwire::sm {
 
-ucs_status_t HotRings::open(WakeupMode wakeup) {
+ucs_status_t HotRings::open(WakeupMode wakeup, PollMode poll) {
+    poll_ = poll;
+    crowding_ = Crowding(ucs::ticks_from_ns(Crowding::kCallNs));
     has_membarrier_ = wakeup != WakeupMode::kFence && ucs::register_global_barrier();
     if (wakeup == WakeupMode::kMembarrier && !has_membarrier_) {
         TW_LOG_ERROR(
@@ -29,11 +32,15 @@ ucs_status_t HotRings::open(WakeupMode wakeup) {
 }
 
 void HotRings::make_hot(Link& link) {
-    if (link.is_hot || link.rx_segment == nullptr)
+    if (link.rx_segment == nullptr)
         return;
-    link.rx.wake();
+    if (!link.is_hot || link.is_by_bell)
+        link.rx.wake();
+    link.is_by_bell = false;
+    if (link.is_hot)
+        return;
     link.is_hot = true;
-    link.was_active = true;
+    link.recent = 1;
     hot_.push_back(&link);
 }
 
@@ -44,14 +51,51 @@ void HotRings::make_cold(Link& link) {
     hot_.erase(std::find(hot_.begin(), hot_.end(), &link));
 }
 
+void HotRings::invite(Link& link) {
+    if (!link.is_by_bell)
+        return make_hot(link);
+    if (link.is_hot || link.rx_segment == nullptr)
+        return;
+    link.is_hot = true;
+    if (std::exchange(link.recent_round, round_) != round_)
+        link.recent = 0;
+    hot_.push_back(&link);
+}
+
+// A message that comes behind the last look at an empty ring rings again.
+void HotRings::let_guests_go() {
+    const auto gone = std::remove_if(hot_.begin(), hot_.end(), [this](Link* link) {
+        if (!link->is_by_bell)
+            return false;
+        if (link->recent >= many() || link->rx.peek().word != 0) {
+            make_hot(*link);
+            return false;
+        }
+        link->is_hot = false;
+        return true;
+    });
+    hot_.resize(static_cast<std::size_t>(gone - hot_.begin()));
+}
+
+[[gnu::noinline]] void HotRings::look(std::uint64_t calls) {
+    const bool has_changed = poll_ == PollMode::kAuto && crowding_.look(ucs::ticks_now(), calls);
+    ++looks_;
+    if (has_changed || looks_ >= (is_crowded() ? kLooksPerCoolingCrowded : kLooksPerCooling))
+        cool();
+}
+
 void HotRings::cool() {
+    looks_ = 0;
+    ++round_;
+    const std::size_t kept_count = is_crowded() ? 0 : kKept;
     // A ring whose sender skips its fence while we cannot run the barrier for it is never left
     // alone.
-    if (hot_.size() <= kKept || sleeps_by_timer_)
+    if (hot_.size() <= kept_count || sleeps_by_timer_)
         return;
-    const std::size_t excess = hot_.size() - kKept;
-    const auto kept = std::partition(hot_.begin(), hot_.end(), [](Link* link) {
-        return std::exchange(link->was_active, false);
+    const std::size_t excess = hot_.size() - kept_count;
+    const std::uint32_t active = is_crowded() ? kStream : 1;
+    const auto kept = std::partition(hot_.begin(), hot_.end(), [active](Link* link) {
+        return std::exchange(link->recent, 0) >= active;
     });
     const std::size_t idle = static_cast<std::size_t>(hot_.end() - kept);
     std::span<Link*> sleepers(hot_);
@@ -59,10 +103,11 @@ void HotRings::cool() {
     if (sleepers.empty())
         return;
     for (Link* link : sleepers)
-        link->rx.announce_sleep();
+        link->rx.announce_sleep(kByBell);
     sleep_barrier();
     const auto asleep = std::remove_if(sleepers.begin(), sleepers.end(), [this](Link* link) {
-        if (!link->rx.stays_asleep())
+        link->is_by_bell = link->rx.stays_asleep();
+        if (!link->is_by_bell)
             return false;
         link->is_hot = false;
         iface_.count(SmCounter::kCooled);
@@ -80,6 +125,7 @@ void HotRings::sleep_barrier() const {
 
 // The order is what makes it safe (ring.hpp, invariant 4): say that we sleep, barrier, look once
 // more.
+// Guests are none: they leave within the call of progress that invited them.
 bool HotRings::try_sleep() {
     for (Link* link : hot_)
         link->rx.announce_sleep();

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The rings that progress polls, and the bell by which a sender asks for its ring to be polled.
 //
-//   cold --- bell, packet, new ring ---> hot --- no message between two calls of cool() ---> cold
+//          packet, new ring                 idle between two calls of cool()
+//   new ------------------------------> hot ---------------------------------> cold, by bell
+//                                        ^                                       |      ^
+//                                        |            each message rings         v      |
+//                                        +---- many messages ----------------- guest ---+
+//                                                                   no message left in the ring
 //
-// The last few rings stay hot, so a message from a lone idle peer needs no bell.
+// A cold ring's sender rings for each message, so a ring that brings one now and then never needs
+// the barrier again. The last kKept rings stay hot, so a message from a lone idle peer needs no
+// bell; not where calls of progress are far apart (crowding.hpp): there an idle call looks at the
+// bell alone, whatever the number of peers.
 #pragma once
 
 #include "ucs/memory/reserve.hpp"
 #include "ucs/sys/shm.hpp"
+#include "uct/sm/crowding.hpp"
 #include "uct/sm/link.hpp"
 #include "uct/sm/options.hpp"
 #include "uct/sm/ring.hpp"
@@ -17,7 +26,7 @@ namespace tagwire::sm {
 class HotRings {
   public:
     explicit HotRings(SmIface& owner) : iface_(owner) {}
-    ucs_status_t open(WakeupMode wakeup);
+    ucs_status_t open(WakeupMode wakeup, PollMode poll);
 
     /// Those that are polled.
     [[nodiscard]] const ucs::ReserveVector<Link*>& hot() const { return hot_; }
@@ -31,8 +40,16 @@ class HotRings {
     }
     void make_hot(Link& link);
     void make_cold(Link& link);
-    /// Stops polling the rings that have been idle since the last call.
-    void cool();
+    /// The bell was rung for it: it is polled until let_guests_go(), or hot from now on.
+    void invite(Link& link);
+    /// After their messages were delivered.
+    void let_guests_go();
+    /// There were `calls` calls of progress since the last look; cools now and then.
+    void look(std::uint64_t calls);
+    /// Calls of progress are far apart, or are taken to be.
+    [[nodiscard]] bool is_crowded() const {
+        return poll_ == PollMode::kBell || crowding_.is_crowded();
+    }
     /// Before the thread sleeps: no ring is hot any more. False: messages are there, and nothing
     /// has changed.
     bool try_sleep();
@@ -47,8 +64,18 @@ class HotRings {
     [[nodiscard]] std::size_t bell_bytes() const { return bell_page_.bytes(); }
 
   private:
-    static constexpr std::size_t kKept = 4;  // rings that never cool
+    static constexpr std::size_t kKept = 2;  // rings that never cool
+    // Messages between two calls of cool() for which a ring becomes hot.
+    static constexpr std::uint32_t kFrequent = 4;
+    // As kFrequent, with calls of progress that are far apart: a stream, several for each call.
+    static constexpr std::uint32_t kStream = 1024;
 
+    static constexpr unsigned kLooksPerCooling = 16;
+    static constexpr unsigned kLooksPerCoolingCrowded = 4;
+
+    /// Stops polling the rings that have brought few messages since the last call.
+    void cool();
+    [[nodiscard]] std::uint32_t many() const { return is_crowded() ? kStream : kFrequent; }
     void sleep_barrier() const;
 
     SmIface& iface_;
@@ -56,6 +83,10 @@ class HotRings {
     ucs::ReserveVector<Link*> hot_;
     ucs::UniqueFd bell_fd_;
     ucs::Mapping bell_page_;
+    Crowding crowding_;
+    PollMode poll_ = PollMode::kAuto;
+    std::uint32_t round_ = 0;  // of cool()
+    unsigned looks_ = 0;       // since the last one
     bool has_membarrier_ = false;
     bool sleeps_by_timer_ = false;
 };

@@ -114,10 +114,17 @@ struct alignas(kSlotBytes) Slot {
     std::byte body[kBodyBytes];
 };
 
+// Whether the receiver polls a ring. The receiver writes it; a sender only takes kUntilNext away.
+enum RingSleep : std::uint32_t {
+    kAwake = 0,      // it does
+    kUntilNext = 1,  // not before the bell was rung: by whoever takes this away
+    kByBell = 2,     // only when the bell was rung: after each message
+};
+
 template <template <class> class Atom = std::atomic>
 struct alignas(kNoFalseSharing) Consumer {
     Atom<std::uint64_t> tail;   // all positions below may be reused; published every slot_count / 4
-    Atom<std::uint32_t> sleep;  // both: 1 = ring the bell after the next message
+    Atom<std::uint32_t> sleep;  // both: RingSleep
 };
 
 struct alignas(kNoFalseSharing) Producer {

@@ -175,7 +175,11 @@ bool Link::change_rx() {
     if (!rx_has_back)
         return false;
     rx.advance();
+    rx.wake();
     std::swap(rx, other_rx);
+    // The sender has looked at the other ring's `sleep` for what it wrote there already: nothing
+    // rings for that.
+    iface.rings.make_hot(*this);
     return true;
 }
 

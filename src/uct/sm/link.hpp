@@ -117,7 +117,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     CopyPath copy_path = CopyPath::kUnknown;
     bool is_outgoing = false;
     bool is_hot = false;      // our progress polls the peer's ring
-    bool was_active = false;  // a message came since the last cooling
+    bool is_by_bell = false;  // its sender rings for each message (kByBell)
     bool in_work_list = false;
     bool tx_made = false;
     bool tx_is_back = false;  // tx is the back ring
@@ -133,6 +133,8 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     bool retries = false;      // in SmConnections::retrying_
     bool fence_waits = false;  // ep_fence() found operations under way
     ucs_status_t failure = UCS_OK;
+    std::uint32_t recent = 0;        // messages since the cooling round `recent_round`
+    std::uint32_t recent_round = 0;  // only while cold
 
     // Sending.
     TxRing tx;

@@ -14,6 +14,7 @@ using ucs::OptionType;
 
 constexpr const char* kCmaChoices[] = {"auto", "off", "allow-any", nullptr};
 constexpr const char* kDeathChoices[] = {"auto", "peerpidfd", "pidfd", "hangup", nullptr};
+constexpr const char* kPollChoices[] = {"auto", "rings", "bell", nullptr};
 constexpr const char* kWakeupChoices[] = {"auto", "membarrier", "fence", nullptr};
 
 constexpr Option kMdOptions[] = {
@@ -117,6 +118,16 @@ constexpr Option kIfaceOptions[] = {
          "(membarrier) or the sender at each send (fence); auto: membarrier if the kernel has it.",
      .offset = offsetof(SmOptions, wakeup),
      .choices = kWakeupChoices},
+    {.name = "SM_POLL",
+     .type = OptionType::kEnum,
+     .unit = "",
+     .default_value = "auto",
+     .doc = "Memory that an idle call of progress polls: the last active rings as well (rings), or "
+            "one word whatever the number of peers, for which senders pay two atomic operations "
+            "for each message (bell); auto: bell while calls are more than 2 us apart, as with "
+            "more processes than processors.",
+     .offset = offsetof(SmOptions, poll),
+     .choices = kPollChoices},
     {.name = "SM_DIR",
      .type = OptionType::kString,
      .unit = "",

@@ -10,6 +10,8 @@ namespace tagwire::sm {
 
 enum class CmaMode : int { kAuto, kOff, kAllowAny };
 enum class DeathMode : int { kAuto, kPeerPidfd, kPidfd, kHangup };
+/// Memory that an idle call of progress polls.
+enum class PollMode : int { kAuto, kRings, kBell };
 enum class WakeupMode : int { kAuto, kMembarrier, kFence };
 
 struct SmMdOptions {
@@ -27,6 +29,7 @@ struct SmOptions {
     int cma;
     int death;
     int wakeup;
+    int poll;
     ucs::OptionString directory;
 };
 

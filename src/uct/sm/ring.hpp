@@ -13,7 +13,7 @@
 //  (3) The receiver publishes its tail only every slot_count / 4 messages, so that the sender's
 //      line stays quiet. A sender that waits has at least 3/4 of the ring filled, so the receiver
 //      passes such a point.
-//  (4) No wake-up is lost. The receiver that stops polling stores sleep = 1, then looks once more
+//  (4) No wake-up is lost. The receiver that stops polling stores `sleep`, then looks once more
 //      (try_sleep); the sender stores the control word, then looks at `sleep` (must_ring). At least
 //      one of the two must see the other's store, and that needs a full store-load barrier on both
 //      sides: a processor may let a load pass an older store that still sits in its store buffer.
@@ -99,19 +99,25 @@ class RingSender {
         limit_ = head_;
     }
 
-    /// After publishing: does the receiver sleep on this ring? True for one message only; the
-    /// caller rings.
+    /// After publishing: does the receiver wait for the bell? True for one message of a ring that
+    /// sleeps until the next one, and for each of a ring that is watched by the bell; the caller
+    /// rings.
     bool must_ring() {
         fences_.after_publish();
-        if (consumer_->sleep.load(std::memory_order_relaxed) == 0) [[likely]]
+        std::uint32_t sleep = consumer_->sleep.load(std::memory_order_relaxed);
+        if (sleep == kAwake) [[likely]]
             return false;
-        return consumer_->sleep.exchange(0, std::memory_order_relaxed) != 0;
+        // Only what was seen is taken away: kByBell, stored meanwhile, stays, and counts.
+        if (sleep == kUntilNext &&
+            consumer_->sleep.compare_exchange_strong(sleep, kAwake, std::memory_order_relaxed))
+            return true;
+        return sleep != kAwake;
     }
 
     /// The receiver polls and is less than half a ring behind: it will see a hint while that is
     /// worth something. So hints that nobody reads take at most half of the ring.
     [[nodiscard]] bool is_followed() const {
-        return consumer_->sleep.load(std::memory_order_relaxed) == 0 &&
+        return consumer_->sleep.load(std::memory_order_relaxed) != kUntilNext &&
                head_ - consumer_->tail.load(std::memory_order_relaxed) < capacity() / 2;
     }
 
@@ -177,7 +183,9 @@ class RingReceiver {
     // Nobody will poll, in three steps, so that many rings can have one barrier between: see
     // invariant (4). After the barrier stays_asleep() is false, and the ring awake, when a message
     // came in between.
-    void announce_sleep() { consumer_->sleep.store(1, std::memory_order_relaxed); }
+    void announce_sleep(RingSleep how = kUntilNext) {
+        consumer_->sleep.store(how, std::memory_order_relaxed);
+    }
     void barrier() const { fences_.before_recheck(); }
     bool stays_asleep() {
         if (peek().word == 0)
@@ -185,11 +193,11 @@ class RingReceiver {
         wake();
         return false;
     }
-    void wake() { consumer_->sleep.store(0, std::memory_order_relaxed); }
+    void wake() { consumer_->sleep.store(kAwake, std::memory_order_relaxed); }
 
     /// All three steps for one ring.
-    bool try_sleep() {
-        announce_sleep();
+    bool try_sleep(RingSleep how = kUntilNext) {
+        announce_sleep(how);
         barrier();
         return stays_asleep();
     }

@@ -50,6 +50,12 @@ class SmConnections {
     [[nodiscard]] bool is_time_to_look(std::uint64_t now) const {
         return static_cast<std::int64_t>(now - next_look_) >= 0;
     }
+    /// is_time_to_look() is true, and other processes wait for the processor: at most once per
+    /// kLooksCrowded intervals, unless somebody is getting to know us.
+    [[nodiscard]] bool is_time_to_look_crowded(std::uint64_t now) const {
+        return now - next_look_ >= (kLooksCrowded - 1) * look_ticks_ || is_retrying() ||
+               static_cast<std::int64_t>(contact_until_ - now) > 0;
+    }
     /// At most once per 16 look intervals, under constant load.
     [[nodiscard]] bool is_look_overdue(std::uint64_t now) const {
         return now - next_look_ + look_ticks_ > 16 * look_ticks_;
@@ -91,10 +97,12 @@ class SmConnections {
     ucs::ReserveVector<std::uint32_t> free_links_;
     ucs::ReserveHashMap<std::uint64_t, Link*> by_name_;
     ucs::ReserveVector<Link*> retrying_;  // what they wait for comes without an event
-    std::uint64_t next_look_ = 0;         // ticks
-    std::uint64_t look_ticks_ = 0;        // between looks
-    std::uint64_t accept_after_ = 0;      // ticks; no descriptors were left
-    std::uint64_t contact_until_ = 0;     // ticks; somebody is getting to know us: look more often
+    static constexpr std::uint64_t kLooksCrowded = 4;
+
+    std::uint64_t next_look_ = 0;      // ticks
+    std::uint64_t look_ticks_ = 0;     // between looks
+    std::uint64_t accept_after_ = 0;   // ticks; no descriptors were left
+    std::uint64_t contact_until_ = 0;  // ticks; somebody is getting to know us: look more often
     ucs::UniqueFd listener_;
     ucs::UniqueFd timer_;
     ucs::UnixAddress address_;

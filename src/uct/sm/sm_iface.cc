@@ -26,7 +26,7 @@ constexpr ucs::CounterTable<SmCounter> kSmCounterInfos = ucs::counter_table<SmCo
     {SmCounter::kNoResource, "no_resource", "calls",
      "sends refused: no room in the receiver's ring or buffers, or earlier requests pending"},
     {SmCounter::kBells, "bells", "calls",
-     "sends that found the receiver's ring asleep and rang the bell"},
+     "sends to a receiver that does not poll the ring: the bell was rung"},
     {SmCounter::kWakeups, "wakeups", "packets",
      "wake-up packets sent to receivers asleep in poll(2)"},
     {SmCounter::kCooled, "cooled", "rings", "rings that progress stopped polling"},
@@ -85,7 +85,8 @@ ucs_status_t SmIface::init(const uct_iface_params_t& iface_params) {
     if (options_.cma == static_cast<int>(CmaMode::kAllowAny))
         ucs::allow_any_ptracer();
 
-    status = rings.open(static_cast<WakeupMode>(options_.wakeup));
+    status =
+        rings.open(static_cast<WakeupMode>(options_.wakeup), static_cast<PollMode>(options_.poll));
     if (status == UCS_OK)
         status = connections.open();
     if (status != UCS_OK)
@@ -320,6 +321,7 @@ void SmIface::describe(const uct::DescribeSink& sink) const {
                                                : "each send carries a fence");
     sink.number("peers", peers);
     sink.number("hot_rings", rings.hot().size());
+    sink.text("poll", rings.is_crowded() ? "bell" : "rings");
     sink.number("fds", fds);
     sink.number("bytes", bytes);
     sink.number("fds_per_peer", peers == 0 ? 0 : (fds - kOwnFds + peers - 1) / peers);

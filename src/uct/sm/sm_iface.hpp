@@ -4,12 +4,12 @@
 // Threads: the owner thread of the worker only. Nothing runs in the background.
 //
 // One call of progress():
-//   1. the bell: rings that slept and have messages become hot
+//   1. the bell: rings that slept and have messages are polled, too, once or from now on
 //   2. the hot rings are polled, each for at most kPollBudget messages
 //   3. links with work (queued answers, copies in steps, pending sends) get a turn
 //   4. when nothing moved: now and then, a look at the sockets (new peers, descriptors, deaths)
-// A ring without messages for a while turns cold: its sender rings the bell for the next one. The
-// last few rings stay hot, so a lone idle peer is answered without a bell.
+// A ring without messages for a while turns cold: its sender rings the bell for each one. The last
+// rings stay hot, so a lone idle peer is answered without a bell (hot_rings.hpp).
 #pragma once
 
 #include <memory>
@@ -117,14 +117,19 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
   private:
     static constexpr unsigned kPollBudget = 32;
     static constexpr unsigned kIdlePerLook = 8;        // idle calls per look at the clock
-    static constexpr unsigned kIdlePerCooling = 1024;  // idle calls per cooling round
-    static constexpr unsigned kBusyPerLook = 4096;     // busy calls per look at the clock
+    static constexpr unsigned kIdlePerRingsLook = 64;  // idle calls per HotRings::look()
+    static_assert(kIdlePerRingsLook % kIdlePerLook == 0);
+    static constexpr unsigned kBusyPerLook = 4096;  // busy calls per look at the clock
 
     SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options);
     ucs_status_t init(const uct_iface_params_t& params);
 
     // sm_progress.cc
-    void answer_bell();
+    unsigned progress_with_messages();
+    unsigned progress_after_bell();
+    unsigned progress_idle();
+    unsigned poll_hot_rings();
+    unsigned end_progress(unsigned count);
     void look_although_busy();
     unsigned poll_hot(Link& link);
     bool deliver(Link& link, Control control);
@@ -142,6 +147,7 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     unsigned in_progress_ = 0;  // nesting of progress(), for removals
     unsigned idle_calls_ = 0;
     unsigned busy_calls_ = 0;
+    unsigned busy_seen_ = 0;  // busy_calls_ at the last HotRings::look()
     RxDescs descs_;
     ucs::CounterArray<SmCounter> counters_;
     ucs::ReserveVector<Link*> working_;

@@ -24,18 +24,9 @@ namespace {
 
 }  // namespace
 
-[[gnu::noinline]] void SmIface::answer_bell() {
-    rings.answer_bell([this](std::uint32_t bit) {
-        const auto& links = connections.links();
-        for (std::size_t i = bit; i < links.size(); i += kBellBits)
-            if (links[i] != nullptr)
-                rings.make_hot(*links[i]);
-    });
-}
-
 // Even under constant load new and dead peers are looked for, rarely.
 void SmIface::look_although_busy() {
-    busy_calls_ = 0;
+    busy_calls_ = busy_seen_ = 0;
     if (connections.is_look_overdue(ucs::ticks_now())) {
         connections.look();
         ends.bury_failed();
@@ -84,7 +75,7 @@ void SmIface::look_although_busy() {
 
 [[gnu::always_inline]] inline unsigned SmIface::poll_hot(Link& link) {
     Control control{};
-    if (!link.rx.poll(&control)) [[likely]]
+    if (!link.rx.poll(&control))
         return 0;
     unsigned count = 0;
     do {
@@ -93,7 +84,7 @@ void SmIface::look_although_busy() {
         link.rx.advance();
         ++count;
     } while (count < kPollBudget && link.rx.poll(&control));
-    link.was_active = true;
+    link.recent += count;
     counters_.add(SmCounter::kDelivered, count);
     return count;
 }
@@ -102,13 +93,14 @@ unsigned SmIface::poll_ring(Link& link) {
     return poll_hot(link);
 }
 
-unsigned SmIface::progress() {
-    ++in_progress_;
-    if (rings.has_bell()) [[unlikely]]
-        answer_bell();
+[[gnu::always_inline]] inline unsigned SmIface::poll_hot_rings() {
     unsigned count = 0;
     for (std::size_t i = 0; i < rings.hot().size(); ++i)
         count += poll_hot(*rings.hot()[i]);
+    return count;
+}
+
+[[gnu::always_inline]] inline unsigned SmIface::end_progress(unsigned count) {
     if (has_work_) [[unlikely]]
         count += work();
     if (count == 0) {
@@ -121,6 +113,45 @@ unsigned SmIface::progress() {
     if (ends.is_reap_wanted() && in_progress_ == 0) [[unlikely]]
         ends.reap();
     return count;
+}
+
+// Most calls find nothing: they end here, without saving registers for callbacks.
+[[gnu::hot]] unsigned SmIface::progress() {
+    Control control{};
+    for (const Link* link : rings.hot())
+        if (link->rx.poll(&control))
+            return progress_with_messages();
+    if (rings.has_bell()) [[unlikely]]
+        return progress_after_bell();
+    if ((idle_calls_ + 1) % kIdlePerLook == 0 || has_work_) [[unlikely]]
+        return progress_idle();
+    ++idle_calls_;
+    return 0;
+}
+
+[[gnu::noinline]] unsigned SmIface::progress_with_messages() {
+    if (rings.has_bell()) [[unlikely]]
+        return progress_after_bell();
+    ++in_progress_;
+    return end_progress(poll_hot_rings());
+}
+
+[[gnu::noinline]] unsigned SmIface::progress_after_bell() {
+    ++in_progress_;
+    rings.answer_bell([this](std::uint32_t bit) {
+        const auto& links = connections.links();
+        for (std::size_t i = bit; i < links.size(); i += kBellBits)
+            if (links[i] != nullptr)
+                rings.invite(*links[i]);
+    });
+    const unsigned count = poll_hot_rings();
+    rings.let_guests_go();
+    return end_progress(count);
+}
+
+[[gnu::noinline]] unsigned SmIface::progress_idle() {
+    ++in_progress_;
+    return end_progress(0);
 }
 
 bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
@@ -230,11 +261,14 @@ bool SmIface::deliver_control(Link& link, Control control) {
 
 // Every so many calls of progress that found nothing.
 unsigned SmIface::idle() {
-    if (idle_calls_ % kIdlePerCooling == 0) {
-        rings.cool();
+    if (idle_calls_ % kIdlePerRingsLook == 0) [[unlikely]] {
+        rings.look(kIdlePerRingsLook + busy_calls_ - std::exchange(busy_seen_, busy_calls_));
         buffers.grow();
     }
-    if (!connections.is_time_to_look(ucs::ticks_now()))
+    const std::uint64_t now = ucs::ticks_now();
+    if (!connections.is_time_to_look(now)) [[likely]]
+        return 0;
+    if (rings.is_crowded() && !connections.is_time_to_look_crowded(now))
         return 0;
     const unsigned moved = connections.look() ? 1 : 0;
     return moved + ends.bury_failed();

@@ -288,13 +288,15 @@ class SmCrowd : public ::testing::Test {
   protected:
     static constexpr std::size_t kPeers = 70;
 
-    SmCrowd() : hub(resource_of("sm"), tiny()) {
+    explicit SmCrowd(const char* poll = "rings", const char* slots = "16")
+        : hub(resource_of("sm"), tiny(poll, slots)) {
         for (std::size_t i = 0; i < kPeers; ++i)
-            peers.push_back(std::make_unique<Entity>(resource_of("sm"), tiny()));
+            peers.push_back(std::make_unique<Entity>(resource_of("sm"), tiny(poll, slots)));
     }
-    static EntityOptions tiny() {
+    static EntityOptions tiny(const char* poll, const char* slots) {
         return with_options({{"SM_CMA", "off"},
-                             {"SM_RING_SLOTS", "16"},
+                             {"SM_POLL", poll},
+                             {"SM_RING_SLOTS", slots},
                              {"SM_POOL_BYTES", "64k"},
                              {"SM_SEG_BYTES", "1k"},
                              {"SM_LIVENESS_INTERVAL", "1us"}});
@@ -360,7 +362,7 @@ TEST_F(SmCrowd, that_only_receives_gets_everything) {
 
 // Rings that nobody writes to are not polled, all of them put to sleep at once; each wakes up.
 TEST_F(SmCrowd, that_is_silent_for_a_while_is_heard_again) {
-    constexpr long kHotKept = 4;
+    constexpr long kHotKept = 2;
     std::vector<Endpoint> eps;
     for (const auto& peer : peers) {
         eps.push_back(std::move(connect(*peer, hub).forward));
@@ -374,6 +376,79 @@ TEST_F(SmCrowd, that_is_silent_for_a_while_is_heard_again) {
             ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, kId, 0, nullptr, 0));
         ASSERT_TRUE(until([&] { return hub.am_count == round * kPeers; })) << hub.am_count;
         ASSERT_TRUE(until([&] { return fact_of(hub, "hot_rings") == kHotKept; }));
+    }
+}
+
+class SmCrowdByBell : public SmCrowd {
+  protected:
+    SmCrowdByBell() : SmCrowd("bell", "64") {
+        for (const auto& peer : peers)
+            eps.push_back(std::move(connect(*peer, hub).forward));
+    }
+    void send(std::size_t peer, std::uint64_t number) {
+        ucs_status_t status = UCS_ERR_NO_RESOURCE;
+        EXPECT_TRUE(until([&] {
+            status = uct_ep_am_short(eps[peer], kId, number, nullptr, 0);
+            return status != UCS_ERR_NO_RESOURCE;
+        }));
+        EXPECT_EQ(UCS_OK, status);
+    }
+    /// Each peer sends one message, and the hub polls no ring again.
+    void make_quiet() {
+        for (std::size_t i = 0; i < kPeers; ++i)
+            send(i, 0);
+        ASSERT_TRUE(until([&] { return hub.am_count == kPeers; }));
+        ASSERT_TRUE(until([&] { return fact_of(hub, "hot_rings") == 0; }));
+    }
+
+    std::vector<Endpoint> eps;
+};
+
+// The memory that an idle call looks at does not grow with the number of peers: no ring is polled,
+// and none is polled after a message was delivered, either.
+TEST_F(SmCrowdByBell, is_heard_although_no_ring_is_polled) {
+    make_quiet();
+    const long cooled = fact_of(hub, "cooled");
+    for (std::uint64_t round = 2; round < 50; ++round) {
+        for (std::size_t i = 0; i < kPeers; ++i)
+            send(i, round);
+        ASSERT_TRUE(until([&] { return hub.am_count == round * kPeers; })) << hub.am_count;
+        EXPECT_EQ(0, fact_of(hub, "hot_rings"));
+    }
+    EXPECT_EQ(cooled, fact_of(hub, "cooled"));
+}
+
+// The rest of what one call delivers is in a ring that is polled from then on.
+TEST_F(SmCrowdByBell, leaves_no_message_behind_when_many_come_at_once) {
+    make_quiet();
+    constexpr std::uint64_t kEach = 40;  // more than one call takes from a ring
+    for (std::uint64_t i = 0; i < kEach; ++i)
+        for (std::size_t peer = 0; peer < kPeers; ++peer)
+            ASSERT_EQ(UCS_OK, uct_ep_am_short(eps[peer], kId, i, nullptr, 0));
+    EXPECT_TRUE(until([&] { return hub.am_count == kPeers * (kEach + 1); })) << hub.am_count;
+}
+
+TEST_F(SmCrowdByBell, polls_the_ring_of_a_stream_until_it_ends) {
+    make_quiet();
+    for (std::uint64_t i = 0; i < 3000; ++i)
+        send(0, i);
+    EXPECT_EQ(1, fact_of(hub, "hot_rings"));
+    EXPECT_TRUE(until([&] { return fact_of(hub, "hot_rings") == 0; }));
+    send(0, 0);
+    EXPECT_TRUE(until([&] { return hub.am_count == kPeers + 3001; })) << hub.am_count;
+}
+
+TEST_F(SmCrowdByBell, wakes_a_hub_that_sleeps) {
+    make_quiet();
+    int fd = -1;
+    ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(hub.iface(), &fd));
+    for (std::size_t peer = 0; peer < 5; ++peer) {
+        ASSERT_TRUE(
+            until([&] { return uct_iface_event_arm(hub.iface(), UCT_EVENT_RECV) == UCS_OK; }));
+        ASSERT_EQ(UCS_OK, uct_ep_am_short(eps[peer], kId, 0, nullptr, 0));
+        pollfd readable{fd, POLLIN, 0};
+        EXPECT_EQ(1, ::poll(&readable, 1, 5000));
+        EXPECT_TRUE(until([&] { return hub.am_count == kPeers + peer + 1; }));
     }
 }
 

@@ -55,8 +55,74 @@ TEST(WakeModel, nobody_rings_for_a_receiver_that_polls) {
     }));
 }
 
-/** An interface with two rings as SmIface runs them: hot rings are polled, idle ones turn cold, and
- * when all is quiet it arms the bell and waits for its event fd. */
+template <class Fences>
+void watch_by_bell_against_publish(DetRun& run) {
+    Model<Fences> ring(std::uint64_t{0} - 1);
+    bool watched = false;
+    int rung = 0;
+    run.spawn([&] {
+        for (std::uint64_t i = 0; i < 2; ++i) {
+            ring.send(i, run);
+            rung += ring.sender.must_ring() ? 1 : 0;
+        }
+    });
+    run.spawn([&] {
+        watched = ring.receiver.try_sleep(sm::kByBell);
+        run.check(!watched || ring.consumer.sleep.load() == sm::kByBell, "it stays by bell");
+    });
+    if (run.run())
+        run.check(!watched || rung == 2, "nobody rang for a message of a ring watched by the bell");
+}
+
+TEST(WakeModel, every_message_of_a_ring_watched_by_the_bell_rings) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(50'000)},
+                              watch_by_bell_against_publish<SleeperPays>));
+    EXPECT_TRUE(
+        always_passes({.schedules = schedules(50'000)}, watch_by_bell_against_publish<BothPay>));
+}
+
+TEST(WakeModel, without_fences_the_explorer_finds_a_message_that_no_bell_tells_of) {
+    EXPECT_TRUE(fails_with("nobody rang", watch_by_bell_against_publish<NobodyPays>));
+}
+
+/** A sender that takes away whatever `sleep` is by now. */
+template <class Fences>
+bool must_ring_carelessly(Model<Fences>& ring) {
+    Fences{}.after_publish();
+    return ring.consumer.sleep.load(std::memory_order_relaxed) != sm::kAwake &&
+           ring.consumer.sleep.exchange(sm::kAwake, std::memory_order_relaxed) != sm::kAwake;
+}
+
+/** The receiver wakes up by itself while the sender is about to ring, and then watches the ring by
+ * the bell. */
+template <bool kCareless>
+void sleep_then_watch(DetRun& run) {
+    Model<SleeperPays> ring(0);
+    bool watched = false;
+    run.spawn([&] {
+        ring.send(0, run);
+        kCareless ? must_ring_carelessly(ring) : ring.sender.must_ring();
+    });
+    run.spawn([&] {
+        ring.receiver.announce_sleep();
+        ring.receiver.barrier();
+        ring.receiver.wake();
+        ring.poll(run);
+        watched = ring.receiver.try_sleep(sm::kByBell);
+    });
+    if (run.run())
+        run.check(!watched || ring.consumer.sleep.load() == sm::kByBell,
+                  "the watch was taken away");
+}
+
+TEST(WakeModel, a_late_sender_does_not_take_the_watch_away) {
+    EXPECT_TRUE(always_passes({.schedules = schedules(50'000)}, sleep_then_watch<false>));
+    EXPECT_TRUE(fails_with("the watch was taken away", sleep_then_watch<true>));
+}
+
+/** An interface with two rings as SmIface runs them: hot rings are polled, idle ones turn cold, by
+ * bell or until the next message, and when all is quiet it arms the bell and waits for its event
+ * fd. A ring by bell that was rung is a guest: polled until it is empty. */
 template <class Fences>
 struct Sleeper {
     static constexpr std::size_t kRings = 2;
@@ -64,6 +130,7 @@ struct Sleeper {
     sm::Bell<DetAtomic> bell{};
     DetEvent event;
     bool is_hot[kRings] = {true, true};
+    bool is_by_bell[kRings] = {false, false};
     std::int64_t received[kRings] = {0, 0};
 
     void send(std::uint32_t ring, std::uint64_t value, DetRun& run) {
@@ -77,7 +144,8 @@ struct Sleeper {
         sm::collect_bell(bell, [&](std::uint32_t bit) {
             const std::uint32_t ring = bit / 64;
             run.check(ring < kRings && bit == ring * 64 + ring, "the bit is one that was rung");
-            rings[ring].receiver.wake();
+            if (!is_by_bell[ring])
+                rings[ring].receiver.wake();
             is_hot[ring] = true;
         });
         bool moved = false;
@@ -89,13 +157,31 @@ struct Sleeper {
             received[i] += got != -1 ? 1 : 0;
             moved |= got != -1;
         }
+        let_guests_go(run);
         return moved;
     }
 
-    void cool() {
-        for (std::size_t i = 0; i < kRings; ++i)
-            if (is_hot[i] && rings[i].receiver.try_sleep())
+    void let_guests_go(DetRun& run) {
+        for (std::size_t i = 0; i < kRings; ++i) {
+            if (!is_hot[i] || !is_by_bell[i])
+                continue;
+            if (run.random(4) == 0 || rings[i].receiver.peek().word != 0) {
+                rings[i].receiver.wake();
+                is_by_bell[i] = false;
+            } else {
                 is_hot[i] = false;
+            }
+        }
+    }
+
+    void cool(DetRun& run) {
+        for (std::size_t i = 0; i < kRings; ++i) {
+            const auto how = run.random(2) == 0 ? sm::kUntilNext : sm::kByBell;
+            if (!is_hot[i] || !rings[i].receiver.try_sleep(how))
+                continue;
+            is_hot[i] = false;
+            is_by_bell[i] = how == sm::kByBell;
+        }
     }
 
     void arm_and_wait() {
@@ -132,7 +218,7 @@ void two_senders_to_a_sleeper(DetRun& run) {
         while (sleeper.received[0] < kMessages || sleeper.received[1] < kMessages) {
             if (sleeper.poll(run))
                 continue;
-            run.random(2) == 0 ? sleeper.cool() : sleeper.arm_and_wait();
+            run.random(2) == 0 ? sleeper.cool(run) : sleeper.arm_and_wait();
         }
     });
     run.run();
