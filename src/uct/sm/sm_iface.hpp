@@ -125,11 +125,8 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     ucs_status_t init(const uct_iface_params_t& params);
 
     // sm_progress.cc
-    unsigned progress_with_messages();
-    unsigned progress_after_bell();
-    unsigned progress_idle();
-    unsigned poll_hot_rings();
-    unsigned end_progress(unsigned count);
+    unsigned progress_fully();
+    void answer_bell();
     void look_although_busy();
     unsigned poll_hot(Link& link);
     bool deliver(Link& link, Control control);

@@ -93,14 +93,28 @@ unsigned SmIface::poll_ring(Link& link) {
     return poll_hot(link);
 }
 
-[[gnu::always_inline]] inline unsigned SmIface::poll_hot_rings() {
+// Most calls find nothing: they end here, without saving registers for callbacks.
+[[gnu::hot]] unsigned SmIface::progress() {
+    Control control{};
+    for (const Link* link : rings.hot())
+        if (link->rx.poll(&control))
+            return progress_fully();
+    if (rings.has_bell() || has_work_ || (idle_calls_ + 1) % kIdlePerLook == 0) [[unlikely]]
+        return progress_fully();
+    ++idle_calls_;
+    return 0;
+}
+
+[[gnu::noinline]] unsigned SmIface::progress_fully() {
+    ++in_progress_;
+    const bool has_bell = rings.has_bell();
+    if (has_bell) [[unlikely]]
+        answer_bell();
     unsigned count = 0;
     for (std::size_t i = 0; i < rings.hot().size(); ++i)
         count += poll_hot(*rings.hot()[i]);
-    return count;
-}
-
-[[gnu::always_inline]] inline unsigned SmIface::end_progress(unsigned count) {
+    if (has_bell) [[unlikely]]
+        rings.let_guests_go();
     if (has_work_) [[unlikely]]
         count += work();
     if (count == 0) {
@@ -115,43 +129,13 @@ unsigned SmIface::poll_ring(Link& link) {
     return count;
 }
 
-// Most calls find nothing: they end here, without saving registers for callbacks.
-[[gnu::hot]] unsigned SmIface::progress() {
-    Control control{};
-    for (const Link* link : rings.hot())
-        if (link->rx.poll(&control))
-            return progress_with_messages();
-    if (rings.has_bell()) [[unlikely]]
-        return progress_after_bell();
-    if ((idle_calls_ + 1) % kIdlePerLook == 0 || has_work_) [[unlikely]]
-        return progress_idle();
-    ++idle_calls_;
-    return 0;
-}
-
-[[gnu::noinline]] unsigned SmIface::progress_with_messages() {
-    if (rings.has_bell()) [[unlikely]]
-        return progress_after_bell();
-    ++in_progress_;
-    return end_progress(poll_hot_rings());
-}
-
-[[gnu::noinline]] unsigned SmIface::progress_after_bell() {
-    ++in_progress_;
+[[gnu::noinline]] void SmIface::answer_bell() {
     rings.answer_bell([this](std::uint32_t bit) {
         const auto& links = connections.links();
         for (std::size_t i = bit; i < links.size(); i += kBellBits)
             if (links[i] != nullptr)
                 rings.invite(*links[i]);
     });
-    const unsigned count = poll_hot_rings();
-    rings.let_guests_go();
-    return end_progress(count);
-}
-
-[[gnu::noinline]] unsigned SmIface::progress_idle() {
-    ++in_progress_;
-    return end_progress(0);
 }
 
 bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
