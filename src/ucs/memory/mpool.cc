@@ -25,11 +25,14 @@ namespace {
 
 constexpr unsigned char kPoison = 0xd5;
 
-// Whoever takes elements at random from a large pool would wait for translations of addresses.
-constexpr std::size_t kHugeFrom = std::size_t{2} << 20;
+// Whoever takes elements at random from a large pool would wait for translations of addresses: one
+// that has grown to twice a huge page takes whole ones from then on.
+constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
+constexpr std::size_t kLargePool = 2 * kHugeBytes;
 
 void* heap_allocate(void*, std::size_t bytes, std::size_t alignment) {
-    if (bytes >= kHugeFrom && alignment <= kHugeFrom)
+    // The elements of a chunk may fill a huge page but for a rest.
+    if (bytes >= kHugeBytes - kHugeBytes / 32 && alignment <= kHugeBytes)
         return allocate_for_huge_pages(bytes);
     return std::aligned_alloc(alignment, bytes);
 }
@@ -100,8 +103,10 @@ bool BasicMpool<Checked>::grow() {
     // Memory of the heap grows by a share, so that the list of free elements is not copied for each
     // few, and yet little of it lies idle.
     const bool is_heap = params_.source.allocate == heap_allocate;
-    const std::size_t wanted =
+    std::size_t wanted =
         std::max(params_.elements_per_chunk, is_heap ? elements_total_ / 8 : std::size_t{0});
+    if (is_heap && elements_total_ * stride_ >= kLargePool)
+        wanted = std::max(wanted, kHugeBytes / stride_);
     std::size_t elements = std::min(wanted, params_.elements_max - elements_total_);
     if (elements == 0)
         return false;

@@ -44,6 +44,28 @@ ucs_status_t unmap_anonymous(const AnonymousMemory& memory) {
     return ::munmap(memory.address, memory.bytes) == 0 ? UCS_OK : UCS_ERR_INVALID_ADDR;
 }
 
+ucs_status_t map_for_huge_pages(std::size_t bytes, AnonymousMemory* memory_p) {
+    if (bytes > SIZE_MAX - 2 * kHugePageBytes)
+        return UCS_ERR_NO_MEMORY;
+    const std::size_t rounded = round_up(bytes, kHugePageBytes);
+    AnonymousMemory mapped{};
+    const ucs_status_t status =
+        map_anonymous(rounded + kHugePageBytes, AnonymousPages::kNormal, nullptr, false, &mapped);
+    if (status != UCS_OK)
+        return status;
+    // Pages before and behind the aligned part go back.
+    const auto begin = reinterpret_cast<std::uintptr_t>(mapped.address);
+    const std::size_t before = round_up(begin, kHugePageBytes) - begin;
+    auto* const address = static_cast<std::byte*>(mapped.address) + before;
+    if (before != 0)
+        ::munmap(mapped.address, before);
+    if (before != kHugePageBytes)
+        ::munmap(address + rounded, kHugePageBytes - before);
+    static_cast<void>(::madvise(address, rounded, MADV_HUGEPAGE));
+    *memory_p = {address, rounded};
+    return UCS_OK;
+}
+
 void* allocate_for_huge_pages(std::size_t bytes) {
     if (bytes > SIZE_MAX - kHugePageBytes)
         return nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Private memory of this process straight from the system, for uct_mem_alloc(). Any thread.
+// Private memory of this process straight from the system, for uct_mem_alloc() and for large
+// tables. Any thread.
 #pragma once
 
 #include <ucs/type/status.h>
@@ -26,6 +27,10 @@ ucs_status_t map_anonymous(std::size_t bytes, AnonymousPages pages, void* addres
 
 /// UCS_ERR_INVALID_ADDR: this was never mapped.
 ucs_status_t unmap_anonymous(const AnonymousMemory& memory);
+
+/// Maps at least `bytes` zeroed bytes aligned so that transparent huge pages can back them, and the
+/// wish that they do. UCS_ERR_NO_MEMORY: the system refused (not logged).
+ucs_status_t map_for_huge_pages(std::size_t bytes, AnonymousMemory* memory_p);
 
 /// Heap memory aligned so that transparent huge pages can back it, and the wish that they do
 /// (madvise(2)). Null when there is none. Release with free().

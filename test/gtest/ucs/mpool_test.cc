@@ -143,6 +143,17 @@ TYPED_TEST(MpoolOf, reserved_elements_need_no_further_chunk) {
         pool.put(element);
 }
 
+TYPED_TEST(MpoolOf, a_large_one_grows_by_huge_pages) {
+    constexpr std::size_t kElementBytes = 3 * 128 * 128;
+    TypeParam pool;
+    ASSERT_EQ(pool.init({.name = "p", .element_bytes = kElementBytes, .elements_per_chunk = 8}),
+              UCS_OK);
+    ASSERT_EQ(pool.reserve((4U << 20) / kElementBytes + 8), UCS_OK);
+    const std::size_t before = pool.elements_total();
+    ASSERT_EQ(pool.reserve(before + 1), UCS_OK);
+    EXPECT_EQ(pool.elements_total(), before + (2U << 20) / kElementBytes);
+}
+
 TYPED_TEST(MpoolOf, reserve_beyond_the_maximum_is_refused) {
     TypeParam pool;
     ASSERT_EQ(pool.init({.name = "p", .element_bytes = 64, .elements_max = 4}), UCS_OK);
