@@ -8,10 +8,13 @@
 // home: insert() and erase() then touch one or two neighbouring slots.
 //
 // Invariants.
-//  1. Between the home of an address and its slot no slot is empty. erase() moves addresses back to
-//     keep that, so there are no tombstones.
+//  1. Between the home of an address and its slot no slot is empty. remove() moves addresses back
+//     to keep that, so there are no tombstones.
 //  2. slots_[slot count] is never 0, so that the last slot looks as if its neighbour were taken.
 //  3. Only insert() beyond the room that reserve() made allocates: it doubles the array.
+//  4. The address that was erased last lingers: it keeps its slot until another one is erased or
+//     room is needed. So a buffer that is posted again and again touches no slot, and one among
+//     many is removed when its slot, which is loaded meanwhile, has come.
 #pragma once
 
 #include <bit>
@@ -39,27 +42,34 @@ class AddressSet {
 
     /// UCS_ERR_ALREADY_EXISTS: it is inside. UCS_ERR_NO_MEMORY: the array cannot grow.
     ucs_status_t insert(const void* address) {
-        std::uint64_t& home = slots_[home_of(key_of(address))];
+        const std::uint64_t key = key_of(address);
+        if (key == lingering_) {
+            lingering_ = kNone;
+            return UCS_OK;
+        }
+        std::uint64_t& home = slots_[home_of(key)];
         if (home != 0 || left_ == 0) [[unlikely]]
-            return insert_slowly(key_of(address));
-        home = key_of(address);
+            return insert_slowly(key);
+        home = key;
         --left_;
         return UCS_OK;
     }
 
     /// `address` is inside.
     void erase(const void* address) {
-        std::uint64_t* const home = &slots_[home_of(key_of(address))];
-        ++left_;
-        if (home[0] != key_of(address) || home[1] != 0) [[unlikely]]
-            return erase_slowly(key_of(address));
-        *home = 0;
+        if (lingering_ != kNone)
+            remove(lingering_);
+        lingering_ = key_of(address);
+        __builtin_prefetch(&slots_[home_of(lingering_)], 1);
     }
 
-    [[nodiscard]] std::size_t size() const { return slot_count() / 2 - left_; }
+    [[nodiscard]] std::size_t size() const {
+        return slot_count() / 2 - left_ - (lingering_ != kNone ? 1 : 0);
+    }
 
   private:
     static constexpr std::size_t kRoomMin = 4;
+    static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // nothing lies there
 
     static std::uint64_t key_of(const void* address) {
         return reinterpret_cast<std::uint64_t>(address);
@@ -72,7 +82,21 @@ class AddressSet {
         return slots_ == nullptr ? 0 : std::size_t{1} << (64 - shift_);
     }
 
+    void remove_lingering() {
+        if (lingering_ != kNone)
+            remove(std::exchange(lingering_, kNone));
+    }
+
+    void remove(std::uint64_t key) {
+        std::uint64_t* const home = &slots_[home_of(key)];
+        ++left_;
+        if (home[0] != key || home[1] != 0) [[unlikely]]
+            return remove_slowly(key);
+        *home = 0;
+    }
+
     [[gnu::noinline]] ucs_status_t insert_slowly(std::uint64_t key) {
+        remove_lingering();
         const std::size_t mask = slot_count() - 1;
         std::size_t slot = home_of(key);
         for (; slots_[slot] != 0; slot = (slot + 1) & mask)
@@ -85,7 +109,7 @@ class AddressSet {
         return UCS_OK;
     }
 
-    [[gnu::noinline]] void erase_slowly(std::uint64_t key) {
+    [[gnu::noinline]] void remove_slowly(std::uint64_t key) {
         const std::size_t mask = slot_count() - 1;
         std::size_t hole = home_of(key);
         while (slots_[hole] != key)
@@ -104,6 +128,7 @@ class AddressSet {
         auto* memory = new (std::nothrow) std::uint64_t[slots + 1]();
         if (memory == nullptr)
             return false;
+        remove_lingering();
         const std::size_t count = slot_count();
         const std::unique_ptr<std::uint64_t[]> old =
             std::exchange(slots_, std::unique_ptr<std::uint64_t[]>(memory));
@@ -117,7 +142,8 @@ class AddressSet {
     }
 
     std::unique_ptr<std::uint64_t[]> slots_;
-    std::size_t left_ = 0;  // addresses that may still be inserted
+    std::size_t left_ = 0;             // addresses that may still be inserted
+    std::uint64_t lingering_ = kNone;  // is in its slot, and not inside
     unsigned shift_ = 63;
 };
 

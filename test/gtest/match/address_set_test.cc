@@ -26,6 +26,41 @@ TEST(AddressSet, an_address_is_inside_once) {
     EXPECT_EQ(2u, set.size());
 }
 
+TEST(AddressSet, an_erased_address_is_outside_at_once) {
+    AddressSet set;
+    ASSERT_TRUE(set.reserve(1));
+    ASSERT_EQ(UCS_OK, set.insert(address(4096)));
+    set.erase(address(4096));
+    EXPECT_EQ(0u, set.size());
+    EXPECT_EQ(UCS_OK, set.insert(address(4096)));
+    EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, set.insert(address(4096)));
+    EXPECT_EQ(1u, set.size());
+}
+
+TEST(AddressSet, an_erased_address_stays_outside_when_more_room_is_made) {
+    AddressSet set;
+    ASSERT_TRUE(set.reserve(1));
+    ASSERT_EQ(UCS_OK, set.insert(address(4096)));
+    ASSERT_EQ(UCS_OK, set.insert(address(8192)));
+    set.erase(address(4096));
+    ASSERT_TRUE(set.reserve(1000));
+    EXPECT_EQ(1u, set.size());
+    EXPECT_EQ(UCS_OK, set.insert(address(4096)));
+    EXPECT_EQ(UCS_ERR_ALREADY_EXISTS, set.insert(address(8192)));
+}
+
+TEST(AddressSet, others_take_the_room_of_erased_ones) {
+    AddressSet set;
+    ASSERT_TRUE(set.reserve(1));
+    for (std::uint64_t value = 1; value <= 1000; ++value) {
+        ASSERT_EQ(UCS_OK, set.insert(address(value)));
+        ASSERT_EQ(UCS_OK, set.insert(address(value + 5000)));
+        set.erase(address(value));
+        set.erase(address(value + 5000));
+        ASSERT_EQ(0u, set.size());
+    }
+}
+
 // Against a set of the C++ library; few addresses, so that chains of neighbours form, wrap and are
 // taken apart, beyond the room that was reserved too.
 TEST(AddressSet, answers_as_a_set_whatever_comes_and_goes) {
