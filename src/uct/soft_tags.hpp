@@ -48,6 +48,8 @@ class SoftReceive : public ucs::PostedReceive {
     uct_tag_context_t* ctx;  // null: cancelled by force after the match
     std::byte* buffer;       // where the data begins
 
+    /// The program's, and read when it is matched (ucs/datastruct/tag_matcher_index.hpp).
+    [[nodiscard]] const void* companion() const { return ctx; }
     [[nodiscard]] std::size_t capacity() const { return room_ & kBytesMask; }
     /// Its completion follows: its data is on the way, or its cancellation is to be reported.
     [[nodiscard]] bool is_matched() const { return (room_ & kMatched) != 0; }
@@ -218,8 +220,10 @@ class SoftTags {
     /// next call.
     unsigned report_cancelled() {
         const ucs::ReserveVector<Receive*> receives = std::exchange(cancelled_, {});
-        for (Receive* receive : receives)
-            complete(*receive, receive->tag, 0, receive->capacity(), UCS_ERR_CANCELED);
+        for (Receive* receive : receives) {
+            complete(*receive, receive->tag & receive->mask, 0, receive->capacity(),
+                     UCS_ERR_CANCELED);
+        }
         return static_cast<unsigned>(receives.size());
     }
 
@@ -262,7 +266,7 @@ class SoftTags {
     }
 
     std::size_t depth_ = 0;  // 0: none is taken
-    ucs::PostedReceives posted_;
+    ucs::PostedReceivesOf<SoftReceive> posted_;
     ucs::AddressSet in_use_;
     ucs::ObjectPool<Receive> receives_;
     ucs::ReserveVector<Receive*> cancelled_;

@@ -35,7 +35,7 @@ tw_status_t Receiver::receive(const Incoming& wanted) {
         return TW_ERR_NO_RESOURCE;
     }
     request->is_tagged = wanted.is_tagged;
-    request->tag = wanted.tag;
+    request->tag = wanted.tag & wanted.mask;
     request->mask = wanted.mask;
     request->source = kAnySource;
     request->done.flags = TW_DONE_RECV | flag_if(wanted.is_tagged, TW_DONE_TAGGED);

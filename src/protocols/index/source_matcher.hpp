@@ -47,12 +47,14 @@
 
 namespace tagwire::proto {
 
-class PostedReceives {
+/** As ucs::PostedReceivesOf. */
+template <class Receive>
+class PostedReceivesOf {
   public:
     /** Any first sequence number is good; tests start just before the wrap. */
-    explicit PostedReceives(std::uint64_t first_sequence = 0) : sequence_(first_sequence) {}
-    PostedReceives(const PostedReceives&) = delete;
-    PostedReceives& operator=(const PostedReceives&) = delete;
+    explicit PostedReceivesOf(std::uint64_t first_sequence = 0) : sequence_(first_sequence) {}
+    PostedReceivesOf(const PostedReceivesOf&) = delete;
+    PostedReceivesOf& operator=(const PostedReceivesOf&) = delete;
 
     /** Room for `receives` exact receives, directed or not, without allocation. False: no memory.
      */
@@ -62,8 +64,6 @@ class PostedReceives {
 
     /** `receive` has tag, mask and source set and is not posted. */
     void post(PostedReceive& receive) {
-        receive.tag &= receive.mask;
-        receive.sequence = sequence_++;
         if (size_ >= room_) [[unlikely]]
             return post_filed(receive);
         ++size_;
@@ -165,6 +165,8 @@ class PostedReceives {
     }
 
     void insert(PostedReceive& receive) {
+        receive.tag &= receive.mask;
+        receive.sequence = sequence_++;
         if (receive.mask == kExactMask) [[likely]]
             if (receive.source == kAnySource)
                 exact_.insert(receive);
@@ -246,16 +248,20 @@ class PostedReceives {
     }
 
     using Queue = ucs::detail::TagQueue<PostedReceive>;
+    using AnySourceKeys = detail::AnySourceKeys<Receive>;
+    using DirectedKeys = detail::DirectedKeys<Receive>;
 
     Queue queue_;  // all receives, or none
     std::size_t size_ = 0;
     std::size_t room_ = Queue::kRoom;  // 0: they are in the indexes
     std::uint64_t sequence_;
-    ucs::detail::MaskClasses<detail::AnySourceKeys> wildcards_;
-    ucs::detail::TagIndex<detail::AnySourceKeys> exact_;
-    ucs::detail::TagIndex<detail::DirectedKeys> directed_;
-    ucs::detail::MaskClasses<detail::DirectedKeys> directed_wildcards_;
+    ucs::detail::MaskClasses<AnySourceKeys> wildcards_;
+    ucs::detail::TagIndex<AnySourceKeys> exact_;
+    ucs::detail::TagIndex<DirectedKeys> directed_;
+    ucs::detail::MaskClasses<DirectedKeys> directed_wildcards_;
 };
+
+using PostedReceives = PostedReceivesOf<PostedReceive>;
 
 class UnexpectedMessages {
   public:

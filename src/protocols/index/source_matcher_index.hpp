@@ -18,10 +18,10 @@ using ucs::kExactMask;
 inline constexpr std::uint32_t kAnySource = UINT32_MAX;
 
 struct PostedReceive {
-    std::uint64_t tag = 0;  // set before post(), which clears the bits outside the mask
+    std::uint64_t tag = 0;  // set before post(); bits outside the mask do not count
     PostedReceive* next;    // while posted: in the queue, or in the ring of equal keys
     PostedReceive* prev;
-    std::uint64_t sequence = 0;
+    std::uint64_t sequence;             // among those in the indexes
     std::uint64_t mask = kExactMask;    // set before post()
     std::uint32_t source = kAnySource;  // set before post()
 
@@ -30,6 +30,10 @@ struct PostedReceive {
         return ((message_tag ^ tag) & mask) == 0 &&
                (source == kAnySource || source == message_source);
     }
+
+    // Derived classes hide these (ucs's tag_matcher_index.hpp).
+    static constexpr bool kHasTwoLines = false;
+    static const void* companion() { return nullptr; }
 };
 static_assert(sizeof(PostedReceive) == 48);  // room for buffer and length in its cache line
 
@@ -74,9 +78,12 @@ inline std::uint64_t source_tag_hash(SourceTag key) {
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-using AnySourceKeys = ucs::detail::TagKeys<PostedReceive>;
+template <class Receive>
+using AnySourceKeys = ucs::detail::CompanionKeys<PostedReceive, Receive>;
 
-struct DirectedKeys : AnySourceKeys {
+template <class Receive>
+struct DirectedKeys : AnySourceKeys<Receive> {
+    using Node = PostedReceive;
     using Key = SourceTag;
     static Key key(const Node& node) { return {node.tag, node.source}; }
     static std::uint64_t hash(Key key) { return source_tag_hash(key); }
@@ -87,6 +94,7 @@ struct DirectedKeys : AnySourceKeys {
 template <UnexpectedMessage::Links UnexpectedMessage::*links>
 struct MessageLinks {
     using Node = UnexpectedMessage;
+    static constexpr bool kHasCompanions = false;
     static Node*& next(Node& node) { return (node.*links).next; }
     static Node*& prev(Node& node) { return (node.*links).prev; }
 };

@@ -61,6 +61,7 @@ using UnexpectedList = ucs::List<Unexpected, &Unexpected::link>;
 struct MessageSendKeys {
     using Node = Unexpected;
     using Key = detail::SourceTag;
+    static constexpr bool kHasCompanions = false;
     static Node*& next(Node& node) { return node.next_of_send; }
     static Node*& prev(Node& node) { return node.prev_of_send; }
     static Key key(const Node& node) { return {node.send_id, node.source}; }
@@ -69,7 +70,7 @@ struct MessageSendKeys {
 
 /// One name space of messages.
 struct MatchSpace {
-    PostedReceives posted;
+    PostedReceivesOf<Request> posted;
     UnexpectedMessages unexpected;
 };
 

@@ -146,6 +146,9 @@ struct alignas(64) Request : tw_request, PostedReceive, RequestState {
           context(op.context),
           flags(op.flags) {}
     void make_whole();
+    /// The end of a matched receive reads two lines, and its callback reads the context.
+    static constexpr bool kHasTwoLines = true;
+    const void* companion() const { return context; }
     /// The program tests it.
     bool is_for_test() const {
         return was_named && complete == nullptr && (flags & TW_OP_COMPLETION) == 0;

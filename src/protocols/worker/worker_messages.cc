@@ -77,7 +77,7 @@ ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
         return worker.of_nobody(header.sender, "message", came.length);
     // The earliest receive of all, as for most messages; nothing here calls before the callback.
     if (header.flags == kTagged) [[likely]] {
-        PostedReceives& posted = worker.space(true).posted;
+        auto& posted = worker.space(true).posted;
         auto* request = static_cast<Request*>(posted.first(header.tag, ep->source));
         if (request != nullptr && is_short(*request, length)) [[likely]] {
             posted.take_first();

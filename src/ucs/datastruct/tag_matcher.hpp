@@ -34,31 +34,36 @@ namespace tagwire::ucs {
 inline constexpr std::uint64_t kExactMask = ~std::uint64_t{0};
 
 struct PostedReceive {
-    std::uint64_t tag = 0;          // set before post(), which clears the bits outside the mask
+    std::uint64_t tag = 0;          // set before post(); bits outside the mask do not count
     PostedReceive* next = nullptr;  // in the queue, or in the ring of equal keys
     PostedReceive* prev = nullptr;
-    std::uint64_t sequence = 0;
+    std::uint64_t sequence = 0;       // among those in the hashes
     std::uint64_t mask = kExactMask;  // set before post()
 
     bool matches(std::uint64_t message_tag) const { return ((message_tag ^ tag) & mask) == 0; }
+
+    // Derived classes hide these (tag_matcher_index.hpp).
+    static constexpr bool kHasTwoLines = false;
+    static const void* companion() { return nullptr; }
 };
 static_assert(sizeof(PostedReceive) == 40);  // room for buffer, length, context in its cache line
 
-class PostedReceives {
+/** The receives are base classes of `Receive`, which says with companion() what it reads when it is
+ * matched (tag_matcher_index.hpp). */
+template <class Receive>
+class PostedReceivesOf {
   public:
     /** Sequence numbers are compared by signed difference, so any start is good; tests start just
      * before the wrap. */
-    explicit PostedReceives(std::uint64_t first_sequence = 0) : sequence_(first_sequence) {}
-    PostedReceives(const PostedReceives&) = delete;
-    PostedReceives& operator=(const PostedReceives&) = delete;
+    explicit PostedReceivesOf(std::uint64_t first_sequence = 0) : sequence_(first_sequence) {}
+    PostedReceivesOf(const PostedReceivesOf&) = delete;
+    PostedReceivesOf& operator=(const PostedReceivesOf&) = delete;
 
     /** Room for `receives` exact receives without allocation. False: no memory. */
     [[nodiscard]] bool reserve(std::size_t receives) { return exact_.reserve(receives); }
 
     /** `receive` has tag and mask set and is not posted. */
     void post(PostedReceive& receive) {
-        receive.tag &= receive.mask;
-        receive.sequence = sequence_++;
         if (size_ >= room_) [[unlikely]]
             return post_filed(receive);
         ++size_;
@@ -107,7 +112,7 @@ class PostedReceives {
     void prefetch(std::uint64_t tag) const { exact_.prefetch(tag); }
 
   private:
-    using Keys = detail::TagKeys<PostedReceive>;
+    using Keys = detail::CompanionKeys<PostedReceive, Receive>;
 
     // Not inline, so that posting to the queue saves no registers.
     [[gnu::noinline]] void post_filed(PostedReceive& receive) {
@@ -124,6 +129,8 @@ class PostedReceives {
     }
 
     void insert(PostedReceive& receive) {
+        receive.tag &= receive.mask;
+        receive.sequence = sequence_++;
         if (receive.mask == kExactMask) [[likely]]
             exact_.insert(receive);
         else
@@ -175,6 +182,8 @@ class PostedReceives {
     detail::MaskClasses<Keys> wildcards_;
     detail::TagIndex<Keys> exact_;
 };
+
+using PostedReceives = PostedReceivesOf<PostedReceive>;
 
 struct UnexpectedMessage {
     std::uint64_t tag = 0;              // set before add(); the rest belongs to UnexpectedMessages

@@ -5,11 +5,19 @@
 //
 // Shape. One bucket is one cache line: a control word (seven one-byte fingerprints and an overflow
 // count) and seven node pointers. A look-up reads the bucket of its key and, where a fingerprint
-// agrees, the node itself, which the caller needs anyway: two cache lines at any depth.
+// agrees, the node itself, which the caller needs anyway: two cache misses at any depth.
 //
 //   control word   bits 0..55   fingerprint of slot i in byte i, 0 = the slot is empty
 //                  bits 56..63  how many keys passed this bucket because it was full (sticks at
 //                  255)
+//
+// The owner of a matched node reads a third line at once: its companion, such as the program's
+// context, whose address is in the node. Where the `Keys` name companions, the line beside the
+// bucket, which processors fetch with it, has their addresses. So node and companion are loaded at
+// the same time, and no miss waits for more than that of the bucket.
+//
+//   line 0   control word, seven nodes
+//   line 1   seven companions (of the slots' nodes), of indexes that have them
 //
 // Invariants.
 //   - A key occupies at most one slot. Nodes of equal key form a ring (next, prev) in order of
@@ -29,11 +37,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
 
-#include "ucs/memory/reserve.hpp"
+#include "ucs/memory/zeroed_memory.hpp"
 
 namespace tagwire::ucs::detail {
 
@@ -60,11 +68,24 @@ template <class NodeType>
 struct TagKeys {
     using Node = NodeType;
     using Key = std::uint64_t;
+    static constexpr bool kHasCompanions = false;
     static Key key(const Node& node) { return node.tag; }
     static std::uint64_t hash(Key key) { return tag_hash(key); }
     static Key masked(Key key, std::uint64_t mask) { return key & mask; }
     static Node*& next(Node& node) { return node.next; }
     static Node*& prev(Node& node) { return node.prev; }
+};
+
+/** ... of nodes that `Owner` derives from. A match reads its first line, or kHasTwoLines, and the
+ * line at companion(): an address, perhaps null, that is only prefetched. */
+template <class NodeType, class Owner>
+struct CompanionKeys : TagKeys<NodeType> {
+    static constexpr bool kHasCompanions = true;
+    static constexpr bool has_two_lines() { return Owner::kHasTwoLines; }
+    static const void* companion(const NodeType& node) {
+        const void* companion = static_cast<const Owner&>(node).companion();
+        return companion != nullptr ? companion : &node;
+    }
 };
 
 template <class Node>
@@ -103,51 +124,43 @@ struct alignas(kCacheLineBytes) TagBucket {
     void clear(unsigned slot) { control &= ~(std::uint64_t{0xff} << (8 * slot)); }
 };
 
+template <class Node>
+struct alignas(2 * kCacheLineBytes) TagBucketPair : TagBucket<Node> {
+    const void* companion[TagBucket<Node>::kSlots];
+};
+
 /** A power-of-two array of buckets; knows where keys are, nothing about growth. */
 template <class Keys>
 class TagTable {
   public:
     using Node = typename Keys::Node;
     using Key = typename Keys::Key;
-    using Bucket = TagBucket<Node>;
-    static_assert(sizeof(Bucket) == kCacheLineBytes);
+    using Bucket = std::conditional_t<Keys::kHasCompanions, TagBucketPair<Node>, TagBucket<Node>>;
+    static_assert(sizeof(Bucket) == (Keys::kHasCompanions ? 2 : 1) * kCacheLineBytes);
+    static_assert(ZeroedMemory::kAlignment % alignof(Bucket) == 0);
 
     struct Place {
         Bucket* bucket = nullptr;
         unsigned slot = 0;
         explicit operator bool() const { return bucket != nullptr; }
-        Node*& head() const { return bucket->node[slot]; }
+        Node* head() const { return bucket->node[slot]; }
     };
 
-    TagTable() = default;
-    TagTable(const TagTable&) = delete;
-    TagTable& operator=(const TagTable&) = delete;
-    ~TagTable() { reserve_free(memory_); }
-
-    /** Fresh zeroed buckets; large arrays come from the kernel page by page on first use, not at
-     * once. */
+    /** Fresh zeroed buckets. */
     bool allocate(std::size_t buckets) {
-        const std::size_t bytes = buckets * sizeof(Bucket) + kCacheLineBytes;
-        void* memory = std::calloc(bytes, 1);
-        if (memory == nullptr) {
-            memory = reserve_try_allocate(bytes);
-            if (memory == nullptr)
-                return false;
-            std::memset(memory, 0, bytes);
-        }
-        reserve_free(std::exchange(memory_, memory));
-        const auto address = reinterpret_cast<std::uintptr_t>(memory) + kCacheLineBytes - 1;
-        buckets_ = reinterpret_cast<Bucket*>(address & ~(kCacheLineBytes - 1));
+        if (!memory_.allocate(buckets * sizeof(Bucket)))
+            return false;
+        buckets_ = static_cast<Bucket*>(memory_.data());
         mask_ = buckets - 1;
         return true;
     }
     void release() {
-        reserve_free(std::exchange(memory_, nullptr));
+        memory_.release();
         buckets_ = nullptr;
         mask_ = 0;
     }
     void swap(TagTable& other) noexcept {
-        std::swap(memory_, other.memory_);
+        memory_.swap(other.memory_);
         std::swap(buckets_, other.buckets_);
         std::swap(mask_, other.mask_);
     }
@@ -164,6 +177,7 @@ class TagTable {
             Bucket& candidate = buckets_[index];
             for (std::uint64_t hits = candidate.slots_with(mark); hits != 0; hits &= hits - 1) {
                 const auto slot = Bucket::first_of(hits);
+                prefetch_found(candidate, slot);
                 if (Keys::key(*candidate.node[slot]) == key)
                     return {&candidate, slot};
             }
@@ -173,6 +187,30 @@ class TagTable {
         return {};
     }
 
+    /** Starts loading what a match of the node in `slot` reads. */
+    [[gnu::always_inline]] static void prefetch_found([[maybe_unused]] const Bucket& bucket,
+                                                      [[maybe_unused]] unsigned slot) {
+        if constexpr (Keys::kHasCompanions) {
+            __builtin_prefetch(bucket.companion[slot], 1);
+            const auto* const lines = reinterpret_cast<const char*>(bucket.node[slot]);
+            __builtin_prefetch(lines, 1);
+            if constexpr (Keys::has_two_lines())
+                __builtin_prefetch(lines + kCacheLineBytes, 1);
+        }
+    }
+
+    /** `place` is empty. */
+    [[gnu::always_inline]] static void fill(Place place, std::uint64_t hash, Node* head) {
+        place.bucket->fill(place.slot, tag_fingerprint(hash), head);
+        set_companion(place, *head);
+    }
+
+    /** In place of another node of its key. */
+    static void replace(Place place, Node* head) {
+        place.bucket->node[place.slot] = head;
+        set_companion(place, *head);
+    }
+
     /** `head` carries a key that is not in the table, and there is an empty slot somewhere. */
     void put(std::uint64_t hash, Node* head) {
         std::size_t index = hash & mask_;
@@ -180,7 +218,7 @@ class TagTable {
             Bucket& candidate = buckets_[index];
             const std::uint64_t empty = candidate.slots_with(0);
             if (empty != 0) [[likely]] {
-                candidate.fill(Bucket::first_of(empty), tag_fingerprint(hash), head);
+                fill({&candidate, Bucket::first_of(empty)}, hash, head);
                 return;
             }
             candidate.count_pass();
@@ -195,7 +233,12 @@ class TagTable {
     }
 
   private:
-    void* memory_ = nullptr;
+    [[gnu::always_inline]] static void set_companion(Place place, [[maybe_unused]] Node& node) {
+        if constexpr (Keys::kHasCompanions)
+            place.bucket->companion[place.slot] = Keys::companion(node);
+    }
+
+    ZeroedMemory memory_;
     Bucket* buckets_ = nullptr;
     std::size_t mask_ = 0;
 };
@@ -211,7 +254,7 @@ class TagIndex {
         5;                                        // mean; of seven slots, so that few keys pass
     static constexpr std::size_t kSlotsFree = 2;  // at least, for insertions to find one
     static constexpr std::size_t kBucketsMovedPerInsert =
-        2;  // an old table is empty long before the next growth
+        1;  // an old table is empty long before the next growth
 
     /** Throws std::bad_alloc. */
     TagIndex() {
@@ -241,7 +284,7 @@ class TagIndex {
             if (empty != 0) [[likely]] {
                 Keys::next(node) = &node;
                 Keys::prev(node) = &node;
-                home.fill(home.first_of(empty), tag_fingerprint(hash), &node);
+                Table::fill({&home, home.first_of(empty)}, hash, &node);
                 ++keys_;
                 return;
             }
@@ -259,6 +302,7 @@ class TagIndex {
         const std::uint64_t hits = home.slots_with(tag_fingerprint(hash));
         if (hits != 0) [[likely]] {
             const unsigned slot = home.first_of(hits);
+            Table::prefetch_found(home, slot);
             Node* node = home.node[slot];
             if (Keys::key(*node) == key && Keys::next(*node) == node) [[likely]] {
                 home.clear(slot);
@@ -300,7 +344,12 @@ class TagIndex {
 
     bool empty() const { return keys_ == 0; }
     std::size_t key_count() const { return keys_; }
-    void prefetch(Key key) const { __builtin_prefetch(&table_.bucket(Keys::hash(key)), 1); }
+    void prefetch(Key key) const {
+        const auto& home = table_.bucket(Keys::hash(key));
+        __builtin_prefetch(&home, 1);
+        if constexpr (Keys::kHasCompanions)
+            __builtin_prefetch(&home.companion, 1);
+    }
 
   private:
     using Table = TagTable<Keys>;
@@ -328,7 +377,7 @@ class TagIndex {
         Keys::next(*prev) = next;
         Keys::prev(*next) = prev;
         if (found.place.head() == &node)
-            found.place.head() = next;
+            Table::replace(found.place, next);
     }
 
     [[gnu::noinline]] void insert_slowly(Node& node, std::uint64_t hash) {
@@ -383,9 +432,17 @@ class TagIndex {
         return true;
     }
 
+    /** Which are moved next: their keys are read then. */
+    static void prefetch_nodes(const typename Table::Bucket& bucket) {
+        for (unsigned slot = 0; slot < bucket.kSlots; ++slot)
+            if (bucket.occupied(slot))
+                __builtin_prefetch(bucket.node[slot]);
+    }
+
     void move_buckets(std::size_t count) {
         for (; count != 0 && moved_ < old_.bucket_count(); --count, ++moved_) {
             auto& bucket = old_.bucket(moved_);
+            prefetch_nodes(old_.bucket(moved_ + 1));
             for (unsigned slot = 0; slot < bucket.kSlots; ++slot) {
                 if (!bucket.occupied(slot))
                     continue;

@@ -18,6 +18,7 @@ class SoftTagsTest : public ::testing::Test {
         std::vector<ucs_status_t> completions;
         unsigned consumed = 0;
         std::size_t length = 0;
+        uct_tag_t tag = 0;
     };
 
     void SetUp() override {
@@ -26,9 +27,10 @@ class SoftTagsTest : public ::testing::Test {
             each.tag_consumed_cb = [](uct_tag_context_t* self) {
                 ++static_cast<Context*>(self)->consumed;
             };
-            each.completed_cb = [](uct_tag_context_t* self, uct_tag_t, std::uint64_t,
+            each.completed_cb = [](uct_tag_context_t* self, uct_tag_t tag, std::uint64_t,
                                    std::size_t length, void*, ucs_status_t status) {
                 static_cast<Context*>(self)->completions.push_back(status);
+                static_cast<Context*>(self)->tag = tag;
                 static_cast<Context*>(self)->length = length;
             };
         }
@@ -90,6 +92,15 @@ TEST_F(SoftTagsTest, a_cancelled_receive_is_reported_later_with_the_length_poste
     EXPECT_EQ(contexts_[0].completions, std::vector{UCS_ERR_CANCELED});
     EXPECT_EQ(contexts_[0].length, 8U);
     EXPECT_EQ(cancel(contexts_[0], false), UCS_ERR_NO_ELEM);
+}
+
+TEST_F(SoftTagsTest, a_cancelled_wildcard_is_reported_with_the_bits_of_its_mask) {
+    SoftReceive* receive = nullptr;
+    ASSERT_EQ(tags_.create(0x123, 0xff, &contexts_[0], memory_.data(), 8, &receive), UCS_OK);
+    tags_.post(*receive);
+    ASSERT_EQ(cancel(contexts_[0], false), UCS_OK);
+    EXPECT_EQ(tags_.report_cancelled(), 1U);
+    EXPECT_EQ(contexts_[0].tag, 0x23U);
 }
 
 TEST_F(SoftTagsTest, a_forced_cancel_is_never_reported) {

@@ -28,6 +28,14 @@ struct Numbered : Node {
     std::size_t number = 0;
 };
 
+/** Some with a companion, which a matcher may prefetch and never reads, and some without. */
+struct Receive : Numbered<proto::PostedReceive> {
+    static constexpr bool kHasTwoLines = true;
+    const void* companion() const {
+        return reinterpret_cast<const void*>(number % 3 * 0x123456789U);
+    }
+};
+
 template <class Node>
 std::optional<std::size_t> number_of(const Node* node) {
     if (node == nullptr)
@@ -91,7 +99,7 @@ class PostedPair {
         return true;
     }
 
-    proto::PostedReceives posted_;
+    proto::PostedReceivesOf<Receive> posted_;
     NaiveMatcher naive_;
     std::deque<Numbered<proto::PostedReceive>> receives_;
 };

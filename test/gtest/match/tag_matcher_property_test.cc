@@ -19,12 +19,16 @@ namespace {
 
 using Kind = MatcherStep::Kind;
 
+/** Some with a companion, which the matcher may prefetch and never reads, and some without. */
 struct Receive : ucs::PostedReceive {
     std::size_t number = 0;
+    const void* companion() const {
+        return reinterpret_cast<const void*>(number % 3 * 0x123456789U);
+    }
 };
 
 void check_posted(const std::vector<MatcherStep>& scenario, std::uint64_t first_sequence) {
-    ucs::PostedReceives posted(first_sequence);
+    ucs::PostedReceivesOf<Receive> posted(first_sequence);
     NaiveMatcher naive;
     std::deque<Receive> receives;
     for (const MatcherStep& step : scenario) {
