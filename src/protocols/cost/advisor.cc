@@ -12,9 +12,10 @@ namespace {
 /// Logarithm of the ratio by which a new threshold must be better.
 constexpr double kGain = 0.08;
 
-/// So much longer is an accident, such as a lost processor, unless it is seen so often in a row.
+/// So much longer is an accident, such as a lost processor or pages that are new to it, unless it
+/// is seen so often in a row.
 constexpr double kAccident = 1.5;
-constexpr unsigned kAccidentsMax = 2;
+constexpr unsigned kAccidentsMax = 8;
 
 }  // namespace
 

@@ -24,8 +24,10 @@ class Advisor : public ucs::FromReserve {
     static constexpr std::size_t kClasses = 8;
     static constexpr std::size_t kSecondFrom = std::size_t{16} << 10;
     static constexpr std::size_t kEnd = kSecondFrom << (kClasses - 1);
-    /// One of so many messages near the threshold is a trial.
+    /// One of so many messages near the threshold is a trial, at first and later.
     static constexpr std::uint64_t kTrialEvery = 31;
+    static constexpr std::uint64_t kTrialEveryLater = 8 * kTrialEvery;
+    static constexpr std::uint64_t kLater = 5 * kTrialEvery;
 
     /// Lengths from `from` (below kSecondFrom) on are learnt; `threshold` holds until more is
     /// known.
@@ -40,10 +42,10 @@ class Advisor : public ucs::FromReserve {
     /// Time of a byte at the class of `bytes`; 0: not known.
     [[nodiscard]] double time_of_byte(bool is_rndv, std::size_t bytes) const;
 
-    /// The sender's side: the `number`th message of its endpoint goes the other way.
+    /// The sender's side: the `number`th message since the last advice goes the other way.
     static bool is_trial(std::size_t bytes, std::size_t threshold, std::uint64_t number) {
-        return number % kTrialEvery == kTrialEvery - 1 && bytes >= threshold / 4 &&
-               bytes / 8 < threshold;
+        const std::uint64_t every = number < kLater ? kTrialEvery : kTrialEveryLater;
+        return number % every == every - 1 && bytes >= threshold / 4 && bytes / 8 < threshold;
     }
 
   private:

@@ -107,7 +107,7 @@ bool RndvSender::takes(const Request& request) const {
     const bool is_trial = ep_.rail().is_learning() && request.buffer.list == nullptr &&
                           length > ep_.rail().bcopy_max && length < Advisor::kEnd &&
                           length <= ep_.rail().costs().eager_max &&
-                          Advisor::is_trial(length, threshold, request.order);
+                          Advisor::is_trial(length, threshold, request.order - advised_at_);
     return (length >= threshold) != is_trial;
 }
 
@@ -121,6 +121,7 @@ bool RndvSender::on_advice(Advice message) {
         message.rndv_from <= rail.bcopy_max || message.rndv_from > Advisor::kEnd)
         return false;
     advice_ = message;
+    advised_at_ = ep_.flushes().order();
     advice_.rndv_from = std::min<std::uint64_t>(message.rndv_from, rail.costs().eager_max + 1);
     return true;
 }

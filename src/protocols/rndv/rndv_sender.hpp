@@ -30,7 +30,10 @@ class RndvSender {
     }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice() const { return advice_; }
-    void begin_anew() { advice_ = {}; }
+    void begin_anew() {
+        advice_ = {};
+        advised_at_ = 0;
+    }
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
     ucs_status_t start(Request& request);
@@ -57,6 +60,7 @@ class RndvSender {
 
     Endpoint& ep_;
     Advice advice_{};
+    std::uint64_t advised_at_ = 0;  // the order of the next message then
 };
 
 }  // namespace tagwire::proto

@@ -34,6 +34,7 @@ class Flushes {
     std::size_t size() const { return sent_.size(); }
     /// Takes the number of the next operation.
     std::uint64_t next_order() { return order_++; }
+    std::uint64_t order() const { return order_; }
 
   private:
     Endpoint& ep_;

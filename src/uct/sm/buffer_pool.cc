@@ -14,6 +14,8 @@ namespace {
 
 /// Pages are touched so many bytes at a time, by one system call instead of a fault for each.
 constexpr std::size_t kTouchBytes = 128 * 1024;
+/// All that is touched is used so often before there is more.
+constexpr std::uint32_t kTimesAround = 8;
 
 }  // namespace
 
@@ -176,12 +178,13 @@ void BufferPool::touch_more() {
     const std::size_t bytes = std::min(kTouchBytes, mapping_.bytes() - from);
     ucs::touch_pages(base_ + from, bytes);
     touched_ += static_cast<std::uint32_t>(bytes / kBlockBytes);
-    has_wrapped_ = false;
+    times_around_ = 0;
 }
 
-// A page that is new to the machine takes microseconds, more than a message may wait.
+// A page that is new to a process takes up to some microseconds, on either side: more than a
+// message may wait, so that only few in a hundred messages meet one.
 bool BufferPool::grow() {
-    if (!has_wrapped_ || touched_ >= span_ || base_ == nullptr)
+    if (times_around_ < kTimesAround || touched_ >= span_ || base_ == nullptr)
         return false;
     touch_more();
     return true;
@@ -194,7 +197,7 @@ bool BufferPool::find_room(std::uint32_t blocks) {
             if (passed <= end) {
                 passed += end - std::min(cursor_, end) + 1;
                 cursor_ = 0;
-                has_wrapped_ = true;
+                ++times_around_;
             } else if (end < span_) {
                 touch_more();
                 passed = 0;

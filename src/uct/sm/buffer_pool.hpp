@@ -105,8 +105,9 @@ class BufferPool {
     /// or for the death of the process that `pidfd` names (-1: unknown).
     void retire(LentBuffers& user, ucs::Mapping segment, int pidfd);
 
-    /// When there is time: touches more pages, if those that are touched were all used since. The
-    /// span that is used grows so, for programs that use it. False: there was nothing to do.
+    /// When there is time: touches more pages, if those that are touched were used several times
+    /// since. So the span that is used grows, for programs that use it. False: there was nothing to
+    /// do.
     bool grow();
 
     /// Bytes that may be lent at a time.
@@ -151,7 +152,7 @@ class BufferPool {
     std::uint32_t span_ = 0;
     std::uint32_t lent_ = 0;
     std::uint32_t touched_ = 0;
-    bool has_wrapped_ = false;  // since more was touched
+    std::uint32_t times_around_ = 0;  // since more was touched
     std::uint32_t block_count_ = 0;
     std::uint32_t user_count_ = 0;               // that are not retired
     ucs::ReserveVector<std::uint64_t> starts_;   // one bit each
