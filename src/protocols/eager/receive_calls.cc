@@ -115,7 +115,7 @@ void Receiver::give_message(Request& request, Unexpected& message) {
     Endpoint& ep = *message.ep;
     const Arrival arrival{message.tag,     message.imm,     message.length,
                           message.flags,   message.send_id, {message.data(), message.received},
-                          message.is_rndv, message.rts};
+                          message.is_rndv, message.rts,     true};
     deliver(request, ep, arrival);
     worker_.matches().release(message);
 }

@@ -19,6 +19,7 @@ struct Arrival {
     std::span<const std::byte> bytes;  // data that came along; of a rendezvous, the keys
     bool is_rndv;
     Rts rts;
+    bool was_kept;  // it waited for a receive
 };
 
 }  // namespace tagwire::proto

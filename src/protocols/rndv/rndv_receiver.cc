@@ -215,6 +215,8 @@ bool Receiver::rndv_written(Request& request) {
 
 /// A message took from `since` (in ticks) until now.
 void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since) {
+    if (ep.state() != EpState::kReady)
+        return;
     const Rail& rail = ep.rail();
     const std::size_t from = rail.bcopy_max + 1;
     if (bytes < from || bytes >= Advisor::kEnd || from >= Advisor::kSecondFrom)
