@@ -16,6 +16,8 @@ constexpr double kGain = 0.08;
 /// is seen so often in a row.
 constexpr double kAccident = 1.5;
 constexpr unsigned kAccidentsMax = 8;
+/// A time that differs so much from that at the last advice: the machine is another one.
+constexpr double kOther = 1.3;
 
 }  // namespace
 
@@ -62,7 +64,12 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
     if (bytes < from_ || bytes >= kEnd || time <= 0)
         return false;
     const std::size_t i = class_of(bytes);
-    times_[is_rndv ? 1 : 0][i].learn(time / static_cast<double>(bytes));
+    Time& learnt = times_[is_rndv ? 1 : 0][i];
+    learnt.learn(time / static_cast<double>(bytes));
+    const bool is_other =
+        learnt.known > learnt.told * kOther || learnt.known * kOther < learnt.told;
+    if (is_other)
+        learnt.told = learnt.known;
     if (times_[0][i].known == 0 || times_[1][i].known == 0)
         return false;
     // The nearest of several that are as good: other lengths keep what they have.
@@ -79,10 +86,9 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
             best = bound;
         }
     }
-    if (best == threshold_)
-        return false;
+    const bool has_changed = best != threshold_;
     threshold_ = best;
-    return true;
+    return has_changed || is_other;
 }
 
 }  // namespace tagwire::proto

@@ -33,8 +33,8 @@ class Advisor : public ucs::FromReserve {
     /// known.
     Advisor(std::size_t from, std::size_t threshold) : from_(from), threshold_(threshold) {}
 
-    /// A message of `bytes` bytes took `time` from its start to its end. True: the threshold has
-    /// changed.
+    /// A message of `bytes` bytes took `time` from its start to its end. True: the sender is to be
+    /// told, for the threshold has changed, or times have: trials are wanted again.
     bool add(bool is_rndv, std::size_t bytes, double time);
 
     /// From this length on rendezvous; at least kEnd: never.
@@ -53,6 +53,7 @@ class Advisor : public ucs::FromReserve {
         double known = 0;    // of a byte; 0: not known
         double suspect = 0;  // the least of the last ones, if they were much longer
         unsigned accidents = 0;
+        double told = 0;  // what was known when the sender was told last
 
         void learn(double now);
     };

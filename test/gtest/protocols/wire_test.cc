@@ -49,7 +49,7 @@ void expect_exact(const Bytes& bytes) {
 TEST(Wire, control_messages_have_one_length_and_a_known_operation) {
     expect_exact<Control>(bytes_of(Control::of(Cts{3, 4, 5}, 2)));
     expect_exact<Placeholder>(bytes_of(Placeholder{1, 2}));
-    for (const std::uint32_t op : {0U, 20U, ~0U}) {
+    for (const std::uint32_t op : {0U, 21U, ~0U}) {
         Control message{};
         EXPECT_FALSE(decode(bytes_of(Control{op, 2, {}}), &message)) << op;
     }
@@ -85,6 +85,7 @@ TEST(Wire, bodies_of_control_messages_lie_where_the_format_has_them) {
     expect_layout(Lane{2}, 17, 2, 0, 0);
     expect_layout(Reset{0, 1, 5}, 18, 0, 1, 5);
     expect_layout(Down{2, 3}, 19, 2, 3, 0);
+    expect_layout(Advice{131072, 55, 70}, 20, 131072, 0, 55 + (std::uint64_t{70} << 32));
 }
 
 TEST(Wire, fields_of_an_envelope_lie_in_the_order_of_their_flags) {
