@@ -9,7 +9,8 @@
 namespace tagwire::ucs {
 
 /// For lengths of which the most are below some 100 bytes: moves of constant size, no call.
-inline void copy_short(std::byte* to, const void* from_void, std::size_t bytes) {
+[[gnu::always_inline]] inline void copy_short(std::byte* to, const void* from_void,
+                                              std::size_t bytes) {
     const auto* from = static_cast<const std::byte*>(from_void);
     if (bytes <= 16) {
         if (bytes >= 8) {
