@@ -25,9 +25,9 @@ class Advisor : public ucs::FromReserve {
     static constexpr std::size_t kSecondFrom = std::size_t{16} << 10;
     static constexpr std::size_t kEnd = kSecondFrom << (kClasses - 1);
     /// One of so many messages near the threshold is a trial, at first and later.
-    static constexpr std::uint64_t kTrialEvery = 31;
-    static constexpr std::uint64_t kTrialEveryLater = 8 * kTrialEvery;
-    static constexpr std::uint64_t kLater = 5 * kTrialEvery;
+    static constexpr std::uint64_t kTrialEvery = 509;
+    static constexpr std::uint64_t kTrialEveryLater = 1021;
+    static constexpr std::uint64_t kLater = 2 * kTrialEvery;
 
     /// Lengths from `from` (below kSecondFrom) on are learnt; `threshold` holds until more is
     /// known.
