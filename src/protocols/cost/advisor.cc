@@ -16,6 +16,8 @@ constexpr double kGain = 0.08;
 /// is seen so often in a row.
 constexpr double kAccident = 1.5;
 constexpr unsigned kAccidentsMax = 8;
+/// The thresholds are compared after so many times, for that takes as long as a message.
+constexpr unsigned kLearntPerLook = 32;
 /// A time that differs so much from that at the last advice: the machine is another one.
 constexpr double kOther = 1.3;
 
@@ -70,7 +72,8 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
         learnt.known > learnt.told * kOther || learnt.known * kOther < learnt.told;
     if (is_other)
         learnt.told = learnt.known;
-    if (times_[0][i].known == 0 || times_[1][i].known == 0)
+    if (times_[0][i].known == 0 || times_[1][i].known == 0 ||
+        (!is_other && ++learnt_ % kLearntPerLook != 0))
         return false;
     // The nearest of several that are as good: other lengths keep what they have.
     const auto distance = [&](std::size_t bound) {

@@ -24,6 +24,8 @@ class Advisor : public ucs::FromReserve {
     static constexpr std::size_t kClasses = 8;
     static constexpr std::size_t kSecondFrom = std::size_t{16} << 10;
     static constexpr std::size_t kEnd = kSecondFrom << (kClasses - 1);
+    /// Shorter messages are neither timed nor tried: that would cost more than it may gain.
+    static constexpr std::size_t kLeast = std::size_t{32} << 10;
     /// One of so many messages near the threshold is a trial, at first and later.
     static constexpr std::uint64_t kTrialEvery = 509;
     static constexpr std::uint64_t kTrialEveryLater = 1021;
@@ -67,6 +69,7 @@ class Advisor : public ucs::FromReserve {
 
     std::size_t from_;
     std::size_t threshold_;
+    unsigned learnt_ = 0;
     std::array<std::array<Time, kClasses>, 2> times_{};  // eager, rendezvous
 };
 

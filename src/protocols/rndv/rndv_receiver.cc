@@ -65,7 +65,8 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
             receiver.learn(*done.ep, true, done.wanted, done.transfer->begun);
         receiver.rndv_ended(done, status);
     });
-    if (ep.rail().is_learning() && request.wanted < Advisor::kEnd)
+    if (ep.rail().is_learning() && request.wanted >= Advisor::kLeast &&
+        request.wanted < Advisor::kEnd)
         read->begun = ucs::ticks_now();
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)

@@ -105,7 +105,7 @@ bool RndvSender::takes(const Request& request) const {
         return true;
     const std::size_t threshold = from(request.buffer);
     const bool is_trial = ep_.rail().is_learning() && request.buffer.list == nullptr &&
-                          length > ep_.rail().bcopy_max && length < Advisor::kEnd &&
+                          length >= Advisor::kLeast && length < Advisor::kEnd &&
                           length <= ep_.rail().costs().eager_max &&
                           Advisor::is_trial(length, threshold, request.order - advised_at_);
     return (length >= threshold) != is_trial;
