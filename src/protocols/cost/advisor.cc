@@ -19,7 +19,15 @@ constexpr unsigned kAccidentsMax = 8;
 /// The thresholds are compared after so many times, for that takes as long as a message.
 constexpr unsigned kLearntPerLook = 32;
 /// A time that differs so much from that at the last advice: the machine is another one.
-constexpr double kOther = 1.3;
+constexpr double kOther = 1.6;
+
+/// Class i has the lengths [lower_bound(i), lower_bound(i + 1)).
+constexpr std::size_t lower_bound(std::size_t i) {
+    return Advisor::kFirst << i;
+}
+constexpr std::size_t class_of(std::size_t bytes) {
+    return static_cast<std::size_t>(std::bit_width(bytes / Advisor::kFirst)) - 1;
+}
 
 }  // namespace
 
@@ -38,13 +46,8 @@ void Advisor::Time::learn(double now) {
     accidents = 0;
 }
 
-std::size_t Advisor::class_of(std::size_t bytes) const {
-    return bytes < kSecondFrom ? 0 : std::bit_width(bytes / kSecondFrom);
-}
-
 double Advisor::time_of_byte(bool is_rndv, std::size_t bytes) const {
-    const std::size_t i = std::min(class_of(bytes), kClasses - 1);
-    return times_[is_rndv ? 1 : 0][i].known;
+    return times_[is_rndv ? 1 : 0][class_of(bytes)].known;
 }
 
 /// Slowness of the classes over the better of their two ways: a sum of logarithms.
@@ -63,7 +66,7 @@ double Advisor::loss(std::size_t threshold) const {
 }
 
 bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
-    if (bytes < from_ || bytes >= kEnd || time <= 0)
+    if (time <= 0)
         return false;
     const std::size_t i = class_of(bytes);
     Time& learnt = times_[is_rndv ? 1 : 0][i];
@@ -91,7 +94,7 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
     }
     const bool has_changed = best != threshold_;
     threshold_ = best;
-    return has_changed || is_other;
+    return (has_changed || is_other) && is_threshold(threshold_);
 }
 
 }  // namespace tagwire::proto

@@ -29,8 +29,8 @@ constexpr Option kOptions[] = {
      .default_value = "inf",
      .doc = "Length from which messages go by rendezvous, at most UNEXPECTED_BYTES; inf: chosen by "
             "cost, over shared memory as the receiver measures it. A message sent as a short one "
-            "stays short, and a tagged message for a matching "
-            "device goes by rendezvous if it exceeds the transport's buffer.",
+            "stays short, and a tagged message for a matching device goes by rendezvous if it "
+            "exceeds the transport's buffer.",
      .offset = offsetof(Options, rndv_threshold)},
     {.name = "INJECT_BYTES",
      .type = OptionType::kBytes,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "protocols/cost/advisor.hpp"
 #include "protocols/match/arrival.hpp"
 #include "protocols/offload/device_tags.hpp"
 #include "protocols/worker/endpoint.hpp"
@@ -171,7 +172,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
         ep.control(Ack{arrival.send_id});
     const bool has_more = arrival.bytes.size() < arrival.length;
     const bool learns = has_more && ep.state() == EpState::kReady && ep.rail().is_learning() &&
-                        fits == arrival.length && fits >= Advisor::kLeast && !arrival.was_kept;
+                        fits == arrival.length && Advisor::is_learnt(fits) && !arrival.was_kept;
     const std::uint64_t since = learns ? ucs::ticks_now() : 0;
     const std::size_t now = std::min(arrival.bytes.size(), fits);
     if (now > 0)

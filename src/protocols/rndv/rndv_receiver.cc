@@ -65,8 +65,7 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
             receiver.learn(*done.ep, true, done.wanted, done.transfer->begun);
         receiver.rndv_ended(done, status);
     });
-    if (ep.rail().is_learning() && request.wanted >= Advisor::kLeast &&
-        request.wanted < Advisor::kEnd)
+    if (ep.rail().is_learning() && Advisor::is_learnt(request.wanted))
         read->begun = ucs::ticks_now();
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
@@ -214,17 +213,13 @@ bool Receiver::rndv_written(Request& request) {
     return true;
 }
 
-/// A message took from `since` (in ticks) until now.
+/// A message of such a length took from `since` (in ticks) until now.
 void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since) {
     if (ep.state() != EpState::kReady)
         return;
     const Rail& rail = ep.rail();
-    const std::size_t from = rail.bcopy_max + 1;
-    if (bytes < from || bytes >= Advisor::kEnd || from >= Advisor::kSecondFrom)
-        return;
     if (ep.advisor == nullptr)
-        ep.advisor =
-            std::make_unique<Advisor>(from, rail.selection().rndv_from(BufferKind::kPlain));
+        ep.advisor = std::make_unique<Advisor>(rail.selection().rndv_from(BufferKind::kPlain));
     double time = static_cast<double>(ucs::ticks_now() - since);
     // The first part was copied by the sender before it came; the others while we copied.
     if (!is_rndv)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "protocols/cost/advisor.hpp"
 #include "protocols/request/envelope.hpp"
 #include "protocols/request/keys.hpp"
 #include "protocols/request/memory.hpp"
@@ -104,10 +105,10 @@ bool RndvSender::takes(const Request& request) const {
     if (ep_.eager_is_paused() || is_too_long)
         return true;
     const std::size_t threshold = from(request.buffer);
-    const bool is_trial = ep_.rail().is_learning() && request.buffer.list == nullptr &&
-                          length >= Advisor::kLeast && length < Advisor::kEnd &&
-                          length <= ep_.rail().costs().eager_max &&
-                          Advisor::is_trial(length, threshold, request.order - advised_at_);
+    const bool is_trial =
+        ep_.rail().is_learning() && request.buffer.list == nullptr &&
+        length <= ep_.rail().costs().eager_max &&
+        Advisor::is_trial(length, threshold, request.order, request.order - advised_at_);
     return (length >= threshold) != is_trial;
 }
 
@@ -118,7 +119,7 @@ const Rail& RndvSender::rail() const {
 bool RndvSender::on_advice(Advice message) {
     const Rail& rail = ep_.rail();
     if (ep_.state() != EpState::kReady || !rail.is_learning() ||
-        message.rndv_from <= rail.bcopy_max || message.rndv_from > Advisor::kEnd)
+        !Advisor::is_threshold(message.rndv_from))
         return false;
     advice_ = message;
     advised_at_ = ep_.flushes().order();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/endpoint.hpp"
+#include "protocols/cost/advisor.hpp"
 
 #include <algorithm>
 #include <new>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "protocols/cost/advisor.hpp"
 #include "protocols/eager/receiver.hpp"
 #include "protocols/request/rail.hpp"
 #include "protocols/transfer/stripe.hpp"

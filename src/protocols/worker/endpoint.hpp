@@ -26,7 +26,6 @@
 
 #include "protocols/connect/closing.hpp"
 #include "protocols/connect/connector.hpp"
-#include "protocols/cost/advisor.hpp"
 #include "protocols/eager/eager_sender.hpp"
 #include "protocols/index/fifo.hpp"
 #include "protocols/match/unexpected.hpp"
@@ -43,6 +42,7 @@ struct tw_ep {};
 
 namespace tagwire::proto {
 
+class Advisor;
 class Rail;
 class Stripes;
 

@@ -23,6 +23,8 @@ struct Came {
     const std::byte* head;
     const std::byte* data;
     std::size_t length;
+
+    WireBytes bytes() const { return {data, length}; }
 };
 static_assert(sizeof(Envelope::header) + sizeof(Envelope::fields) <= TAGWIRE_UCT_AM_HEAD_BYTES);
 
@@ -89,14 +91,13 @@ ucs_status_t on_long_eager(WorkerCore& worker, const Came& came) {
 }
 
 ucs_status_t on_rts(WorkerCore& worker, const Came& came) {
-    const auto& [head, data, length] = came;
     Header header;
-    if (!decode({data, length}, &header))
-        return worker.garbage("rendezvous", length);
+    if (!decode(came.bytes(), &header))
+        return worker.garbage("rendezvous", came.length);
     Endpoint* ep = worker.endpoints().find(header.sender);
     if (ep == nullptr)
-        return worker.of_nobody(header.sender, "rendezvous", length);
-    const WireBytes behind{data + sizeof header, length - sizeof header};
+        return worker.of_nobody(header.sender, "rendezvous", came.length);
+    const WireBytes behind = came.bytes().subspan(sizeof header);
     if ((header.flags & kAnnounced) != 0)
         worker.receiver().announce(*ep, AmId::kRts, header, behind);
     else
@@ -117,70 +118,66 @@ ucs_status_t on_part(WorkerCore& worker, const Came& came) {
 }
 
 ucs_status_t on_data(WorkerCore& worker, const Came& came) {
-    const auto& [head, data, length] = came;
     DataMessage message;
-    if (!decode({data, length}, &message))
-        return worker.garbage("data of a rendezvous", length);
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("data of a rendezvous", came.length);
     const Endpoint* ep = worker.endpoints().find(message.head.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.head.sender, "data of a rendezvous", length);
+        return worker.of_nobody(message.head.sender, "data of a rendezvous", came.length);
     return worker.receiver().take_data(*ep, message)
                ? UCS_OK
-               : worker.garbage("data of a rendezvous", length);
+               : worker.garbage("data of a rendezvous", came.length);
 }
 
 ucs_status_t on_rtr(WorkerCore& worker, const Came& came) {
-    const auto& [head, data, length] = came;
     RtrMessage message;
-    if (!decode({data, length}, &message))
-        return worker.garbage("offer to write", length);
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("offer to write", came.length);
     Endpoint* ep = worker.endpoints().find(message.rtr.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.rtr.sender, "offer to write", length);
+        return worker.of_nobody(message.rtr.sender, "offer to write", came.length);
     if (ep->state() != EpState::kReady)
-        return worker.garbage("offer to write", length);
+        return worker.garbage("offer to write", came.length);
     if (!ep->rndv().on_rtr(message, worker.requests().find(message.rtr.send_id)))
         worker.count(WorkerCounter::kGarbage);
     return UCS_OK;
 }
 
 ucs_status_t on_control(WorkerCore& worker, const Came& came) {
-    const auto& [head, data, length] = came;
     Control message;
-    if (!decode({data, length}, &message))
-        return worker.garbage("control message", length);
+    if (!decode(came.bytes(), &message))
+        return worker.garbage("control message", came.length);
     Endpoint* ep = worker.endpoints().find(message.sender);
     if (ep == nullptr)
-        return worker.of_nobody(message.sender, "control message", length);
+        return worker.of_nobody(message.sender, "control message", came.length);
     ep->on_control(message);
     return UCS_OK;
 }
 
 ucs_status_t on_wireup(WorkerCore& worker, const Came& came) {
-    const auto& [head, data, length] = came;
     Wireup wireup;
     WireBytes behind;
-    if (!decode({data, length}, &wireup, &behind))
-        return worker.garbage("wire-up", length);
+    if (!decode(came.bytes(), &wireup, &behind))
+        return worker.garbage("wire-up", came.length);
     if (wireup.version != kWireVersion || wireup.to != worker.id()) {
         TW_LOG_ERROR(
             "wire-up message of worker %016lx refused: it has version %u and is for worker %016lx; "
             "expected version %u, for worker %016lx",
             wireup.from, wireup.version, wireup.to, kWireVersion, worker.id());
-        return worker.garbage("wire-up", length);
+        return worker.garbage("wire-up", came.length);
     }
     if (static_cast<WireupOp>(wireup.op) == WireupOp::kHello) {
         HelloMessage hello;
         const bool is_taken =
             decode(behind, &hello) && worker.peers().on_hello(wireup.from, std::move(hello));
-        return is_taken ? UCS_OK : worker.garbage("hello", length);
+        return is_taken ? UCS_OK : worker.garbage("hello", came.length);
     }
     OfferMessage message;
     if (!decode(behind, &message))
-        return worker.garbage("offer", length);
+        return worker.garbage("offer", came.length);
     Endpoint* ep = worker.peers().endpoint_to(wireup.from);
     if (ep == nullptr)
-        return worker.garbage("offer of nobody", length);
+        return worker.garbage("offer of nobody", came.length);
     if (message.offer.id != ep->id)
         return UCS_OK;  // of an earlier connection
     switch (static_cast<WireupOp>(wireup.op)) {
