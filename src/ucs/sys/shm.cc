@@ -149,8 +149,7 @@ ucs_status_t map_shared(int fd, std::size_t bytes, Mapping* mapping_p) {
 }
 
 void touch_pages(void* address, std::size_t bytes) {
-    constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
-    if (::madvise(address, bytes, kPopulateWrite) != 0)
+    if (::madvise(address, bytes, MADV_POPULATE_WRITE) != 0)
         TW_LOG_DEBUG("madvise(MADV_POPULATE_WRITE) failed: %s", std::strerror(errno));
 }
 

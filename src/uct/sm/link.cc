@@ -103,7 +103,7 @@ ucs_status_t Link::claim(std::uint64_t count) {
     // the back ring has read all of the front ring.
     const bool looks = !tx.has_room();
     Claim claimed = tx.refresh(count);
-    if (has_back_ring && looks &&
+    if (tx_geometry.back_count() != 0 && looks &&
         (tx_is_back ? claimed == Claim::kOk && tx.is_kept_up_with(changed_at)
                     : claimed == Claim::kFull)) {
         change_tx();
@@ -137,11 +137,11 @@ void Link::begin_tx(std::uint64_t start, HostFences fences) {
     // Nobody else looks at them before the first message.
     head->front.tail.store(start, std::memory_order_relaxed);
     head->back.tail.store(start, std::memory_order_relaxed);
-    has_back_ring = tx_geometry.back_count() != 0;
-    const std::uint32_t spare = has_back_ring ? 1 : 0;
+    const bool has_back = tx_geometry.back_count() != 0;
+    const std::uint32_t spare = has_back ? 1 : 0;
     tx = TxRing(slots(tx_geometry.front_offset()), &head->front, tx_geometry.front_count(), start,
                 fences, spare);
-    if (has_back_ring) {
+    if (has_back) {
         other_tx = TxRing(slots(tx_geometry.back_offset()), &head->back, tx_geometry.back_count(),
                           start, fences, spare);
     }
@@ -155,8 +155,7 @@ void Link::begin_rx(std::uint64_t start, HostFences fences) {
     };
     rx = RxRing(slots(geometry.front_offset()), &rx_segment->head().front, geometry.front_count(),
                 start, fences);
-    rx_has_back = geometry.back_count() != 0;
-    if (rx_has_back) {
+    if (geometry.back_count() != 0) {
         other_rx = RxRing(slots(geometry.back_offset()), &rx_segment->head().back,
                           geometry.back_count(), start, fences);
     }
@@ -172,7 +171,7 @@ void Link::change_tx() {
 }
 
 bool Link::change_rx() {
-    if (!rx_has_back)
+    if (rx_segment->geometry.back_count() == 0)
         return false;
     rx.advance();
     rx.wake();

@@ -120,9 +120,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
     bool is_by_bell = false;  // its sender rings for each message (kByBell)
     bool in_work_list = false;
     bool tx_made = false;
-    bool tx_is_back = false;  // tx is the back ring
-    bool has_back_ring = false;
-    bool rx_has_back = false;
+    bool tx_is_back = false;   // tx is the back ring
     bool is_buried = false;    // its failure was reported
     bool peer_fences = true;   // the peer's sends pay for the wake-up barrier
     bool violated = false;     // the peer broke the format: its ring is not looked at any more

@@ -304,8 +304,9 @@ ucs_status_t SmIface::event_arm(unsigned) {
 // ---- Descriptions
 
 void SmIface::describe(const uct::DescribeSink& sink) const {
-    constexpr std::size_t kOwnFds = 4;  // listener, epoll, timer, bell
-    std::size_t peers = 0, fds = kOwnFds, bytes = rings.bell_bytes();
+    // Listener, epoll, timer, bell; the pool, once it has sent.
+    const std::size_t own_fds = buffers.fd() < 0 ? 4 : 5;
+    std::size_t peers = 0, fds = own_fds, bytes = rings.bell_bytes() + buffers.touched_bytes();
     for (const auto& link : connections.links()) {
         if (link == nullptr)
             continue;
@@ -324,7 +325,9 @@ void SmIface::describe(const uct::DescribeSink& sink) const {
     sink.text("poll", rings.is_crowded() ? "bell" : "rings");
     sink.number("fds", fds);
     sink.number("bytes", bytes);
-    sink.number("fds_per_peer", peers == 0 ? 0 : (fds - kOwnFds + peers - 1) / peers);
+    sink.number("pool_bytes", buffers.span_bytes());
+    sink.number("pool_bytes_touched", buffers.touched_bytes());
+    sink.number("fds_per_peer", peers == 0 ? 0 : (fds - own_fds + peers - 1) / peers);
     sink.number("bytes_per_peer", peers == 0 ? 0 : bytes / peers);
     sink.number("posted_receives", tags.posted());
     sink.number("arena_bytes_allocated", md_.arena().allocated_bytes());

@@ -197,6 +197,11 @@ TEST_F(Iface, am_handlers_are_checked_and_replaced) {
     iface.invoke_am(31, nullptr, 0, 0);
     EXPECT_EQ(calls, 1);
     ASSERT_EQ(uct_iface_set_am_handler(&iface, 31, nullptr, nullptr, 0), UCS_OK);
+    EXPECT_EQ(tagwire_uct_iface_set_am_head_handler(nullptr, 0, nullptr, nullptr),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(tagwire_uct_iface_set_am_head_handler(&iface, UCT_AM_ID_MAX, nullptr, nullptr),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(tagwire_uct_iface_set_am_head_handler(&iface, 31, nullptr, nullptr), UCS_OK);
     EXPECT_EQ(iface.invoke_am(31, nullptr, 0, 0), UCS_OK);  // dropped
     EXPECT_EQ(calls, 1);
     iface.flags = 0;

@@ -66,6 +66,42 @@ std::uint64_t counter(const Entity& entity, std::string_view name) {
     return 0;
 }
 
+/** The messages of a head handler, and their heads. */
+struct Heads {
+    std::vector<Bytes> heads, messages;
+
+    static ucs_status_t take(void* arg, const void* head, void* data, size_t length, unsigned) {
+        auto& heads = *static_cast<Heads*>(arg);
+        const auto bytes = [](const void* from, std::size_t count) {
+            const auto* first = static_cast<const std::byte*>(from);
+            return Bytes(first, first + count);
+        };
+        heads.heads.push_back(
+            bytes(head, std::min<std::size_t>(length, TAGWIRE_UCT_AM_HEAD_BYTES)));
+        heads.messages.push_back(bytes(data, length));
+        return UCS_OK;
+    }
+};
+
+TEST_F(SmIface, messages_whose_head_comes_first_go_to_the_head_handler) {
+    Endpoint ep = std::move(connect(one, other).forward);
+    Heads heads;
+    ASSERT_EQ(tagwire_uct_iface_set_am_head_handler(other.iface(), kId, Heads::take, &heads),
+              UCS_OK);
+    const Bytes message = pattern(3000, 1);
+    ASSERT_TRUE(until([&] { return send_am_bytes(ep, kId, message) == UCS_OK; }));
+    ASSERT_EQ(UCS_OK, send(ep, 7));
+    ASSERT_TRUE(until([&] { return other.am_count == 1; })) << "the one in its slot";
+    ASSERT_EQ(heads.messages.size(), 1U);
+    EXPECT_EQ(heads.messages[0], message);
+    EXPECT_EQ(heads.heads[0], Bytes(message.begin(), message.begin() + TAGWIRE_UCT_AM_HEAD_BYTES));
+    ASSERT_EQ(tagwire_uct_iface_set_am_head_handler(other.iface(), kId, nullptr, nullptr), UCS_OK);
+    ASSERT_TRUE(until([&] { return send_am_bytes(ep, kId, message) == UCS_OK; }));
+    ASSERT_TRUE(until([&] { return other.am_count == 2; }));
+    EXPECT_EQ(other.am.back().bytes, message);
+    EXPECT_EQ(heads.messages.size(), 1U);
+}
+
 // The sender goes on in the back ring when the front ring is full, and returns to the front ring
 // when the receiver has caught up; nothing changes its order.
 TEST_F(SmIface, a_sender_that_runs_ahead_goes_through_the_back_ring_and_returns) {

@@ -59,6 +59,14 @@ TEST_F(Synthetic, memory_of_another_machine_cannot_be_bound) {
     EXPECT_EQ(topology_->bind_memory(page, sizeof(page), 9), UCS_ERR_INVALID_PARAM);
 }
 
+TEST(Topology, knows_the_smallest_second_level_cache) {
+    std::unique_ptr<Topology> topology;
+    ASSERT_EQ(Topology::load_synthetic("l2:2(size=524288) core:1 pu:1", &topology), UCS_OK);
+    EXPECT_EQ(topology->second_level_cache_bytes(), 524288U);
+    ASSERT_EQ(Topology::load_synthetic("core:2 pu:1", &topology), UCS_OK);
+    EXPECT_EQ(topology->second_level_cache_bytes(), std::size_t{1} << 20) << "of another machine";
+}
+
 TEST(Topology, distances_follow_packages_where_the_firmware_gives_none) {
     std::unique_ptr<Topology> topology;
     ASSERT_EQ(Topology::load_synthetic("package:2 group:2 [numa] core:2 pu:1", &topology), UCS_OK);
