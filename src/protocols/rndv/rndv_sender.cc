@@ -106,7 +106,7 @@ bool RndvSender::takes(const Request& request) const {
         return true;
     const std::size_t threshold = from(request.buffer);
     const bool is_trial =
-        ep_.rail().is_learning() && request.buffer.list == nullptr &&
+        ep_.is_learning() && request.buffer.list == nullptr &&
         length <= ep_.rail().costs().eager_max &&
         Advisor::is_trial(length, threshold, request.order, request.order - advised_at_);
     return (length >= threshold) != is_trial;
@@ -117,13 +117,12 @@ const Rail& RndvSender::rail() const {
 }
 
 bool RndvSender::on_advice(Advice message) {
-    const Rail& rail = ep_.rail();
-    if (ep_.state() != EpState::kReady || !rail.is_learning() ||
-        !Advisor::is_threshold(message.rndv_from))
+    if (!ep_.is_learning() || !Advisor::is_threshold(message.rndv_from))
         return false;
     advice_ = message;
     advised_at_ = ep_.flushes().order();
-    advice_.rndv_from = std::min<std::uint64_t>(message.rndv_from, rail.costs().eager_max + 1);
+    advice_.rndv_from =
+        std::min<std::uint64_t>(message.rndv_from, ep_.rail().costs().eager_max + 1);
     return true;
 }
 

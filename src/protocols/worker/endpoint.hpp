@@ -35,6 +35,7 @@
 #include "protocols/transfer/send_queue.hpp"
 #include "protocols/wire/control_message.hpp"
 #include "protocols/wire/eager_header.hpp"
+#include "ucs/debug/check.hpp"
 #include "ucs/memory/reserve.hpp"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name of the C API
@@ -137,7 +138,12 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     ucs_status_t failure() const { return failure_; }
     /// The lane, its rail, and which rail of the peer it leads to; with kReady.
     uct_ep_h lane() const { return lane_; }
-    Rail& rail() const { return *rail_; }
+    Rail& rail() const {
+        TW_ASSERT(rail_ != nullptr);
+        return *rail_;
+    }
+    /// It is kReady, over a rail whose messages are learnt from.
+    bool is_learning() const { return state_ == EpState::kReady && rail_->is_learning(); }
     std::uint8_t peer_rail() const { return peer_rail_; }
     /// The peer wants requests of rendezvous only.
     bool eager_is_paused() const { return eager_is_paused_; }
