@@ -243,11 +243,11 @@ class SoftTags {
     static_assert(kPlace + sizeof(Receive*) <= UCT_TAG_PRIV_LEN);
 
     static void set_receive(uct_tag_context_t& ctx, Receive* receive) {
-        std::memcpy(ctx.priv + kPlace, &receive, sizeof receive);
+        std::memcpy(ctx.priv + kPlace, &receive, sizeof(Receive*));
     }
     static Receive* receive_of(const uct_tag_context_t& ctx) {
         Receive* receive;
-        std::memcpy(&receive, ctx.priv + kPlace, sizeof receive);
+        std::memcpy(&receive, ctx.priv + kPlace, sizeof(Receive*));
         return receive;
     }
     /// A context that is not posted leads to no receive: its cancellation is refused.
