@@ -159,7 +159,7 @@ void Traffic::test_handles(TrafficNode& node) {
 /// Gives back what operations that have ended needed.
 void Traffic::forget_ended() {
     std::erase_if(with_memory_, [&](TrafficOp* op) {
-        if (!op->is_over() || may_be_read_still(*op))
+        if (!op->is_over() || (op->mapped == nullptr && may_be_read_still(*op)))
             return false;
         if (op->mapped != nullptr) {
             EXPECT_EQ(tw_mem_unmap(context_of(op->node->index), std::exchange(op->mapped, nullptr)),

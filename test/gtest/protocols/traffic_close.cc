@@ -57,15 +57,15 @@ void Traffic::close_by_force(TrafficNode& node, unsigned peer) {
     ep_to(node, peer);
 }
 
-/// Over dc, where the peer reads from no queue pair of its own: while the cache has the pages
-/// registered for another operation.
+/// Over dc, where the peer reads from no queue pair of its own: memory with a handle until that is
+/// unmapped, other memory while the cache has its pages registered for another operation.
 bool Traffic::may_be_read_still(const TrafficOp& op) const {
-    static const bool is_possible = [] {
+    static const bool has_dc = [] {
         const char* const transports = std::getenv("TAGWIRE_TEST_TRANSPORTS");
-        return std::getenv("TAGWIRE_REG_CACHE") != nullptr &&
-               (transports == nullptr || std::strstr(transports, "dc") != nullptr);
+        return transports == nullptr || std::strstr(transports, "dc") != nullptr;
     }();
-    return is_possible && op.kind == Kind::kSend && is_broken(op);
+    static const bool has_cache = std::getenv("TAGWIRE_REG_CACHE") != nullptr;
+    return has_dc && (has_cache || op.mapped != nullptr) && op.kind == Kind::kSend && is_broken(op);
 }
 
 void Traffic::close_failed(TrafficNode& node) {
