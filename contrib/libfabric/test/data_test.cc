@@ -165,7 +165,7 @@ TEST_F(FiTagged, long_messages_cross_in_both_directions) {
     int marks[4][kMessages] = {};  // sends of a, receives of a, those of b
     const Side* const sides[] = {&a, &b};
     for (std::size_t i = 0; i < kMessages; ++i) {
-        for (const std::size_t k : {0, 1}) {
+        for (const std::size_t k : {0U, 1U}) {
             Text& room = got[k][i];
             room.assign(text.size(), ' ');
             fid_ep* const ep = sides[k]->ep.get();

@@ -57,7 +57,7 @@ void expect_order(std::size_t size, unsigned seed) {
 
 TEST(EntryQueue, entries_leave_in_their_order_however_many_wait) {
     for (unsigned seed = 1; seed <= 3; ++seed) {
-        for (const std::size_t size : {1, 3, 64, 200}) {
+        for (const std::size_t size : {1U, 3U, 64U, 200U}) {
             expect_order<fi_cq_entry>(size, seed);
             expect_order<fi_cq_msg_entry>(size, seed);
             expect_order<fi_cq_tagged_entry>(size, seed);

@@ -67,7 +67,7 @@ TEST_F(FiObjects, errors_keep_their_place_among_the_entries) {
             trecv(got[i], i, 0, &marks[i]);
         }
         // 1, 3 and 4 are cancelled.
-        for (const std::size_t i : {0, 1, 2, 3, 4, 5}) {
+        for (const std::size_t i : {0U, 1U, 2U, 3U, 4U, 5U}) {
             if (i == 1 || i == 3 || i == 4) {
                 ASSERT_EQ(fi_cancel(&b.ep->fid, &marks[i]), 0);
             } else {
