@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/report_ucx.hpp"
 
+#include <regex.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
-#include <regex>
 #include <vector>
 
 #include "tools/failure.hpp"
@@ -78,27 +79,42 @@ std::string ucx_version_of(const Ucx& ucx) {
     return parse_ucx_version(printed_by(ucx, {info.string(), "-v"}));
 }
 
+/// The first match of a POSIX extended regular expression, and then its groups, of which one that
+/// has no part in it is empty; nothing where there is no match.
+std::vector<std::string> find_first(const std::string& in, const char* expression) {
+    std::array<regmatch_t, 5> found{};
+    regex_t compiled;
+    if (regcomp(&compiled, expression, REG_EXTENDED) != 0)
+        throw Failure(text("no regular expression: %s", expression));
+    std::vector<std::string> groups;
+    if (regexec(&compiled, in.c_str(), found.size(), found.data(), 0) == 0) {
+        for (std::size_t i = 0; i <= compiled.re_nsub; ++i) {
+            const bool is_there = found[i].rm_so >= 0;
+            groups.emplace_back(in, static_cast<std::size_t>(is_there ? found[i].rm_so : 0),
+                                static_cast<std::size_t>(found[i].rm_eo - found[i].rm_so));
+        }
+    }
+    regfree(&compiled);
+    return groups;
+}
+
 std::vector<int> numbers_of(const std::string& version) {
-    static const std::regex kRelease(R"(^(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?)");
-    std::smatch found;
-    std::vector<int> numbers;
-    if (std::regex_search(version, found, kRelease))
-        for (std::size_t i = 1; i < found.size(); ++i)
-            numbers.push_back(found[i].matched ? std::stoi(found[i]) : 0);
-    return numbers;
+    const auto found = find_first(version, "^([0-9]{1,6})[.]([0-9]{1,6})([.]([0-9]{1,6}))?");
+    if (found.empty())
+        return {};
+    return {std::stoi(found[1]), std::stoi(found[2]), found[4].empty() ? 0 : std::stoi(found[4])};
 }
 
 }  // namespace
 
 std::string parse_ucx_version(const std::string& printed) {
-    static const std::regex kVersion(R"([Vv]ersion:?\s+(\d{1,6}\.[\d.]*\d))");
-    static const std::regex kRevision(R"(revision ([0-9a-f]+))");
-    std::smatch version, revision;
-    if (!std::regex_search(printed, version, kVersion))
+    const auto version = find_first(printed, "[Vv]ersion:?[[:space:]]+([0-9]{1,6}[.][0-9.]*[0-9])");
+    if (version.empty())
         return "";
-    const bool is_release = !std::regex_search(printed, revision, kRevision) ||
-                            revision[1].str().find_first_not_of('0') == std::string::npos;
-    return version[1].str() + (is_release ? "" : "-" + revision[1].str());
+    const auto revision = find_first(printed, "revision ([0-9a-f]+)");
+    const bool is_release =
+        revision.empty() || revision[1].find_first_not_of('0') == std::string::npos;
+    return version[1] + (is_release ? "" : "-" + revision[1]);
 }
 
 bool is_newer_ucx(const std::string& version, const std::string& than) {
