@@ -116,8 +116,7 @@ struct Priced {
     double ns;  // infinite: none is possible
 };
 
-/// Eager messages go the first way that takes them. A receiver reads what it can, else has it
-/// written, else asks for it in pieces.
+/// Eager messages go the first way that takes them, and so do rendezvous: see rndv_protocol().
 Priced first_of(const RailCosts& rail, bool rndv, std::size_t bytes, BufferKind kind) {
     for (std::size_t i = 0; i < kProtocols; ++i) {
         const auto protocol = static_cast<Protocol>(i);
@@ -268,6 +267,10 @@ Selection::Selection(const RailCosts& rail, std::size_t override_bytes)
         rndv_from_[kind] = is_overridden_ ? std::max<std::size_t>(override_bytes, 1)
                                           : crossover(rail, static_cast<BufferKind>(kind));
     }
+}
+
+Protocol rndv_protocol(const RailCosts& rail, std::size_t bytes, BufferKind kind) {
+    return first_of(rail, true, bytes, kind).protocol;
 }
 
 Choice Selection::choose(const RailCosts& rail, std::size_t bytes, BufferKind kind) const {

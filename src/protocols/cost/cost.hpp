@@ -127,6 +127,10 @@ struct Choice {
     Rule rule;
 };
 
+/// The way in which the data of a rendezvous moves, whatever it costs: the receiver reads what it
+/// can, else has it written, else asks for it in pieces.
+Protocol rndv_protocol(const RailCosts& rail, std::size_t bytes, BufferKind kind);
+
 /// From which size messages go by rendezvous, for each kind of buffer.
 class Selection {
   public:

@@ -171,7 +171,7 @@ void Receiver::deliver(Request& request, Endpoint& ep, const Arrival& arrival) {
     if ((request.acks & kAckMatch) != 0)
         ep.control(Ack{arrival.send_id});
     const bool has_more = arrival.bytes.size() < arrival.length;
-    const bool learns = has_more && ep.is_learning() && fits == arrival.length &&
+    const bool learns = has_more && is_learning(ep) && fits == arrival.length &&
                         Advisor::is_learnt(fits) && !arrival.was_kept;
     const std::uint64_t since = learns ? ucs::ticks_now() : 0;
     const std::size_t now = std::min(arrival.bytes.size(), fits);

@@ -71,17 +71,6 @@ std::string_view scheme_of(Protocol protocol) {
     return name;
 }
 
-Protocol cheapest_rndv(const RailCosts& costs, std::size_t length, BufferKind kind) {
-    Protocol best = Protocol::kRndvCopy;
-    for (std::size_t i = 0; i < kProtocols; ++i) {
-        const auto protocol = static_cast<Protocol>(i);
-        if (is_rndv(protocol) && obstacle(costs, protocol, length, kind) == nullptr &&
-            cost_of(costs, protocol, length, kind).ns < cost_of(costs, best, length, kind).ns)
-            best = protocol;
-    }
-    return best;
-}
-
 tw_protocol_cost_t describe(const RailCosts& costs, Protocol protocol, std::size_t length,
                             BufferKind kind) {
     const Cost cost = cost_of(costs, protocol, length, kind);
@@ -156,7 +145,7 @@ void explain_advice(const Rail& rail, const Advice& advice, BufferKind kind,
     const bool is_eager = out->length < advice.rndv_from;
     Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
     if (!is_eager)
-        protocol = cheapest_rndv(rail.costs(), out->length, kind);
+        protocol = rndv_protocol(rail.costs(), out->length, kind);
     out->rndv_from = advice.rndv_from;
     out->chosen = static_cast<unsigned>(protocol);
     out->rule = "the receiver measures messages that go either way, and advises this length";
@@ -187,7 +176,7 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     out.rule = sentence(choice.rule);
     put(out.knob, knob(context.options(), choice.rule));
     if (is_too_long) {
-        out.chosen = static_cast<unsigned>(cheapest_rndv(rail.costs(), length, kind));
+        out.chosen = static_cast<unsigned>(rndv_protocol(rail.costs(), length, kind));
         out.rule =
             "a tagged message for a matching device goes by rendezvous if it exceeds a buffer";
         put(out.knob, "TAGWIRE_TAG_OFFLOAD=y");

@@ -65,7 +65,7 @@ std::unique_ptr<Transfer> make_read(Request& request, const Endpoint& ep, std::u
             receiver.learn(*done.ep, true, done.wanted, done.transfer->begun);
         receiver.rndv_ended(done, status);
     });
-    if (ep.is_learning() && Advisor::is_learnt(request.wanted))
+    if (is_learning(ep) && Advisor::is_learnt(request.wanted))
         read->begun = ucs::ticks_now();
     TransferPart& own = read->own;
     if (uct_rkey_unpack(domain.component, key.data(), &own.key) != UCS_OK)
@@ -215,7 +215,7 @@ bool Receiver::rndv_written(Request& request) {
 
 /// A message of such a length took from `since` (in ticks) until now.
 void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_t since) {
-    if (!ep.is_learning())
+    if (!is_learning(ep))
         return;
     const Rail& rail = ep.rail();
     if (ep.advisor == nullptr)

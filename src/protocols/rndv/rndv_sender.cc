@@ -106,7 +106,7 @@ bool RndvSender::takes(const Request& request) const {
         return true;
     const std::size_t threshold = from(request.buffer);
     const bool is_trial =
-        ep_.is_learning() && request.buffer.list == nullptr &&
+        is_learning(ep_) && request.buffer.list == nullptr &&
         length <= ep_.rail().costs().eager_max &&
         Advisor::is_trial(length, threshold, request.order, request.order - advised_at_);
     return (length >= threshold) != is_trial;
@@ -117,7 +117,7 @@ const Rail& RndvSender::rail() const {
 }
 
 bool RndvSender::on_advice(Advice message) {
-    if (!ep_.is_learning() || !Advisor::is_threshold(message.rndv_from))
+    if (!is_learning(ep_) || !Advisor::is_threshold(message.rndv_from))
         return false;
     advice_ = message;
     advised_at_ = ep_.flushes().order();

@@ -142,8 +142,6 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
         TW_ASSERT(rail_ != nullptr);
         return *rail_;
     }
-    /// It is kReady, over a rail whose messages are learnt from.
-    bool is_learning() const { return state_ == EpState::kReady && rail_->is_learning(); }
     std::uint8_t peer_rail() const { return peer_rail_; }
     /// The peer wants requests of rendezvous only.
     bool eager_is_paused() const { return eager_is_paused_; }
@@ -218,6 +216,11 @@ class Endpoint : public tw_ep, public ucs::FromReserve {
     Connector connector_{*this};
     std::unique_ptr<Stripes> stripes_;  // from the first message that is long enough on
 };
+
+/// It is kReady, over a rail whose messages are learnt from.
+inline bool is_learning(const Endpoint& ep) {
+    return ep.state() == EpState::kReady && ep.rail().is_learning();
+}
 
 /// Tagged messages go by the calls for tagged messages.
 bool goes_as_tagged(const Request& request, const Rail& rail);
