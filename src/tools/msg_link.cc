@@ -103,6 +103,15 @@ void MsgLink::open_worker(tw_thread_mode_t mode) {
     check(tw_worker_create(context_, &params, &objects_.worker), "tw_worker_create");
 }
 
+std::optional<std::uint64_t> MsgLink::buffer_bytes() const {
+    std::optional<std::uint64_t> bytes;
+    const Facts facts = facts_of(objects_.worker);
+    for (const auto& [key, value] : facts)
+        if (key.starts_with("iface_") && key.ends_with("_pool_bytes"))
+            bytes = bytes.value_or(0) + number_in(facts, key).value_or(0);
+    return bytes;
+}
+
 Side MsgLink::sending_side() const {
     return channel_ == nullptr || side_ == Side::kPeer ? Side::kDriver : Side::kPeer;
 }

@@ -63,6 +63,8 @@ class MsgLink {
     /// Bytes that an endpoint to one more connected worker takes from the allocator; known on the
     /// driver, with several peers.
     std::optional<std::uint64_t> bytes_per_peer() const { return bytes_per_peer_; }
+    /// Bytes that the worker's interfaces may use for buffers of messages, as far as they state it.
+    std::optional<std::uint64_t> buffer_bytes() const;
 
     /// As Link::progress().
     bool progress() {

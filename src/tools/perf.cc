@@ -138,6 +138,7 @@ void add_footprint(const Link& link, Result* result) {
     const Facts facts = describe(link.interface(0));
     result->bytes_per_peer =
         std::max(link.allocated_per_peer(), number_in(facts, "bytes_per_peer"));
+    result->buffer_bytes = number_in(facts, "pool_bytes");
     result->qps = number_in(facts, "qps");
 }
 
@@ -148,6 +149,7 @@ void add_carrier(const PerfPlan& plan, const Driver& driver, Result* result) {
         result->transport = driver.msg_link().transport();
         result->device = driver.msg_link().device();
         result->bytes_per_peer = driver.msg_link().bytes_per_peer();
+        result->buffer_bytes = driver.msg_link().buffer_bytes();
         return;
     }
     result->transport = driver.link().resource().transport;

@@ -136,6 +136,9 @@ void print_footprint(const Result& result) {
     std::string line =
         text("%llu peers: %llu bytes each", static_cast<unsigned long long>(result.peers),
              static_cast<unsigned long long>(*result.bytes_per_peer));
+    if (result.buffer_bytes)
+        line +=
+            text(", %llu bytes for buffers", static_cast<unsigned long long>(*result.buffer_bytes));
     if (result.qps)
         line += text(", %llu queue pairs in all", static_cast<unsigned long long>(*result.qps));
     std::printf("%s\n", line.c_str());

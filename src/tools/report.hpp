@@ -21,7 +21,7 @@ struct Result {
     std::uint64_t peers = 1;
     std::uint64_t threads = 1;
     std::vector<int> cpus;
-    std::optional<std::uint64_t> bytes_per_peer, qps;
+    std::optional<std::uint64_t> bytes_per_peer, buffer_bytes, qps;
     bool validated = false;
     Measurement measured;
 };

@@ -85,6 +85,7 @@ ordered_json result_json(const Result& result) {
             {"bytes_per_s", or_null(measured.bytes_per_s)},
             {"rank_messages_per_s", range_json(measured.rank_messages_per_s)},
             {"bytes_per_peer", or_null(result.bytes_per_peer)},
+            {"buffer_bytes", or_null(result.buffer_bytes)},
             {"qps", or_null(result.qps)},
             {"validated", result.validated}};
 }

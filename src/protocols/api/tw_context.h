@@ -314,7 +314,8 @@ TAGWIRE_API tw_status_t tw_worker_counters(tw_worker_h worker, tw_counter_t* cou
 /// the call.
 typedef void (*tw_describe_cb_t)(void* arg, const char* key, const char* value);
 
-/// Describes a worker: what it has open, and what each endpoint has chosen.
+/// Describes a worker: what it has open, and what each endpoint has chosen. The facts of the
+/// interface of `rail_N` (tagwire_uct_iface_describe()) are told as `iface_N_KEY`.
 ///
 /// `cb` is called once for each fact, inside this call.
 ///

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "protocols/worker/worker.hpp"
 
+#include <uct/api/tagwire_uct.h>
+
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -13,6 +16,25 @@
 #include "ucs/time/clock.hpp"
 
 namespace tagwire::proto {
+
+namespace {
+
+/// Tells the facts of a rail's interface as "iface_N_KEY".
+void tell_interface(const Rail& rail, tw_describe_cb_t cb, void* arg) {
+    struct Teller {
+        std::string prefix;
+        tw_describe_cb_t cb;
+        void* arg;
+    } teller{fmt::format("iface_{}_", rail.index()), cb, arg};
+    const auto tell = [](void* to, const char* key, const char* value) {
+        const Teller& one = *static_cast<const Teller*>(to);
+        one.cb(one.arg, (one.prefix + key).c_str(), value);
+    };
+    if (tagwire_uct_iface_describe(rail.iface(), tell, &teller) == UCS_ERR_NO_MEMORY)
+        throw std::bad_alloc();
+}
+
+}  // namespace
 
 ucs_status_t Worker::create(Context& context, const tw_worker_params_t& params,
                             std::unique_ptr<Worker>* worker_p) {
@@ -282,6 +304,8 @@ void Worker::describe(tw_describe_cb_t cb, void* arg) {
     endpoints_.for_each([&](Endpoint& ep) {
         tell(fmt::format("endpoint_{:016x}", ep.worker_id), ep.description());
     });
+    for (const auto& rail : rails_)
+        tell_interface(*rail, cb, arg);
 }
 
 }  // namespace tagwire::proto

@@ -340,11 +340,13 @@ TEST_F(MsgWrapper, a_sleeping_worker_is_woken) {
 TEST_F(MsgWrapper, facts_counters_and_explanations_are_there) {
     ASSERT_GE(self_.send(bytes("connects")), TW_OK);
     run_until([&] { return has_message(); });
-    bool names_sm = false;
-    worker_.describe([&](const char*, const char* value) {
+    bool names_sm = false, tells_interface = false;
+    worker_.describe([&](const char* key, const char* value) {
         names_sm |= std::string_view(value).find("sm") != std::string_view::npos;
+        tells_interface |= std::string_view(key) == "iface_0_pool_bytes";
     });
     EXPECT_TRUE(names_sm);
+    EXPECT_TRUE(tells_interface);
     EXPECT_FALSE(worker_.counters().empty());
     EXPECT_STREQ(worker_.explain("sm", 8).transport, "sm");
     EXPECT_STREQ(self_.explain(8).transport, "sm");

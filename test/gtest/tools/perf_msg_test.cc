@@ -116,6 +116,7 @@ TEST(PerfAtLevelMsg, many_peers_tell_what_an_endpoint_takes) {
     EXPECT_EQ(results[0]["validated"], true);
     EXPECT_GT(results[0]["bytes_per_peer"].get<std::uint64_t>(), 100U);
     EXPECT_TRUE(results_over_sm({"tag_lat"})[0]["bytes_per_peer"].is_null());
+    EXPECT_GE(results[0]["buffer_bytes"].get<std::uint64_t>(), 65536U);
 }
 
 TEST(PerfTransports, are_those_of_the_library_at_both_levels) {

@@ -59,6 +59,7 @@ void expect_every_key(const json& result) {
                             "bytes_per_s",
                             "rank_messages_per_s",
                             "bytes_per_peer",
+                            "buffer_bytes",
                             "qps",
                             "validated"}) {
         EXPECT_TRUE(result.contains(key)) << key << " of " << result["test"];
@@ -194,6 +195,19 @@ TEST(PerfRun, variants_of_the_options_work) {
         for (const json& result : results_of(arguments))
             EXPECT_EQ(result["validated"], true) << testing::PrintToString(arguments);
     }
+}
+
+// A pool for each peer would be 64 times as large.
+TEST(PerfRun, peers_share_the_memory_of_buffers) {
+    const auto bytes = [](const char* peers) {
+        return results_of({"perf", "am_lat", "--iters", "100", "--peers", peers, "--json",
+                           "-"})[0]["buffer_bytes"]
+            .get<std::uint64_t>();
+    };
+    const std::uint64_t one = bytes("1");
+    EXPECT_GE(one, 65536U);
+    EXPECT_GE(bytes("64"), one);
+    EXPECT_LE(bytes("64"), 2 * one);
 }
 
 // Far more sizes than can be measured between the first row and the signal.
