@@ -18,14 +18,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
 import compare
+import compare_markdown
 import compare_mpi
 import compare_report
 import compare_rows
+import libfabric_peer
 import rounds
 import selection
 import ucx_peer
 
 NEW, OLD = "UCX 1.23.0-9466d10", "UCX 1.13.1"
+FABRIC, OLD_FABRIC = "libfabric 2.4.0", "libfabric 1.17.0"
 
 
 def reading(ours, peers=None, floors=(50.0, 51.0), reference=None):
@@ -108,9 +111,56 @@ class Installations(unittest.TestCase):
 
     def test_place_without_a_program_ends_it_with_what_the_list_takes(self):
         with self.assertRaises(SystemExit) as ended:
-            ucx_peer.binary_of(str(self.folder))
+            ucx_peer.program_of(str(self.folder), ["ucx_perftest"], ucx_peer.SETTING)
         self.assertIn(f"names '{self.folder}'", str(ended.exception))
         self.assertIn("installation prefixes", str(ended.exception))
+
+
+    def test_libfabric_is_measured_by_fabtests_where_they_are(self):
+        executable(self.folder / "path/fi_pingpong", "exit 0")
+        executable(self.folder / "path/fi_info", "echo 'fi_info: 1.17.0'; echo libfabric: 1.17.0")
+        prefix = self.folder / "prefix"
+        for name in libfabric_peer.PROGRAMS:
+            executable(prefix / "bin" / name, "exit 0")
+        executable(prefix / "bin/fi_info", "echo 'fi_info: 2.4.0'; echo libfabric: 2.4.0")
+        found = libfabric_peer.installations_here("2,5", str(prefix))
+        self.assertEqual([one.name for one in found], [FABRIC, OLD_FABRIC])
+        server, client = found[0].commands(1024, 200, 4711)
+        self.assertEqual(server, [f"{prefix}/bin/fi_rdm_tagged_pingpong", "-p", "shm", "-I", "200",
+                                  "-w", "200", "-S", "1024", "-E=4711"])
+        self.assertEqual(client, [*server, "127.0.0.1"])
+        server, client = found[1].commands(8, 100, 4711)
+        self.assertEqual(server[-2:], ["-B", "4711"])
+        self.assertEqual(client[-3:], ["-P", "4711", "127.0.0.1"])
+        self.assertEqual(found[1].cpus, ("2", "5"))
+
+    def test_libfabric_without_a_version_or_a_program(self):
+        os.environ["PATH"] = str(self.folder)
+        self.assertEqual(libfabric_peer.installations_here("0,1", ""), [])
+        binary = executable(self.folder / "fi_pingpong", "exit 0")
+        self.assertEqual(libfabric_peer.Libfabric(binary, "0,1").name, "libfabric unknown")
+
+
+class Libfabric(unittest.TestCase):
+    def test_latency_is_read_from_the_number_with_more_digits(self):
+        printed = ("bytes   #sent   #ack     total       time     MB/sec    usec/xfer   "
+                   "Mxfers/sec\n"
+                   "8       20k     =20k     312k        0.01s     26.49       0.30       3.31\n")
+        self.assertAlmostEqual(libfabric_peer.parse_latency(printed, 8), 302.0, places=1)
+        printed = ("bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec\n"
+                   "1m      200     400m       0.04s  10485.76     100.00       0.01\n")
+        self.assertAlmostEqual(libfabric_peer.parse_latency(printed, 1 << 20), 1e5, places=3)
+        slow = "8       2k      31k         4.01s      0.01    1001.55       0.00\n"
+        self.assertAlmostEqual(libfabric_peer.parse_latency(slow, 8), 1001550.0)
+
+    def test_no_result_is_told(self):
+        with self.assertRaises(ucx_peer.Skip):
+            libfabric_peer.parse_latency("fi_getinfo(): -61 (No data available)\n", 8)
+
+    def test_version_is_that_of_the_library(self):
+        self.assertEqual(libfabric_peer.parse_version(
+            "fi_info: 2.4.0rc1\nlibfabric: 2.4.0rc1\nlibfabric api: 2.4\n").name, "2.4.0rc1")
+        self.assertIsNone(libfabric_peer.parse_version("libfabric api: 2.4\n"))
 
 
 class Rounds(unittest.TestCase):
@@ -200,6 +250,48 @@ class Targets(unittest.TestCase):
             self.assertEqual(self.limits(f"msg tag_bw {name}"),
                              [("default", near, far), ("best", 1.05, 1.05)])
         self.assertEqual(self.limits("msg match among 100000, added"), [("reference", 2.5, 2.5)])
+        for size in ("8 B", "1 MiB"):
+            self.assertEqual(self.limits(f"msg tag_lat / libfabric {size}"),
+                             [("default", 0.95, 0.95)])
+
+    def test_lowest_mean_of_several_runs_counts_on_both_sides(self):
+        row = row_named("msg tag_lat / libfabric 8 B")
+        ours = iter((300.0, 100.0, 200.0))
+        run = SimpleNamespace(perf=lambda *_: {"op": None, "above_floor_ns": 1.0,
+                                               "latency_ns": {"mean": next(ours)}})
+        self.assertEqual(row.ours(row, run), (100.0, 1.0))
+        theirs = iter((400.0, 900.0, 200.0))
+        peer = SimpleNamespace(tagged_latency=lambda size, count: next(theirs))
+        self.assertEqual(row.theirs["default"](row, peer), 200.0)
+
+    def test_buffers_are_limited_by_the_second_level_cache(self):
+        row = row_named("uct buffers of 64 peers")
+        self.assertEqual([goal.limits["far"] for goal in row.goals], [1.0])
+        asked = []
+
+        def perf(test, arguments, environment):
+            asked.append(arguments)
+            return {"op": "bcopy", "buffer_bytes": 4 << 20}
+
+        self.assertEqual(row.ours(row, SimpleNamespace(perf=perf)), (4 << 20, None))
+        self.assertIn("--peers 64", " ".join(asked[0]))
+        with self.assertRaises(ucx_peer.Unsupported):
+            row.ours(row, SimpleNamespace(perf=lambda *_: {"op": None, "transport": "rc",
+                                                           "buffer_bytes": None}))
+
+    def test_cache_is_read_from_the_system(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for index, (level, kind, size) in enumerate((("1", "Data", "32K"),
+                                                         ("1", "Instruction", "64K"),
+                                                         ("2", "Unified", "1024K"))):
+                cache = Path(folder) / f"index{index}"
+                cache.mkdir()
+                for name, text in (("level", level), ("type", kind), ("size", size)):
+                    (cache / name).write_text(text + "\n")
+            self.assertEqual(compare_rows.cache_bytes(2, Path(folder)), 1 << 20)
+            self.assertEqual(compare_rows.cache_bytes(1, Path(folder)), 32 << 10)
+            with self.assertRaises(ucx_peer.Unsupported):
+                compare_rows.cache_bytes(3, Path(folder))
 
     def test_best_is_chosen_in_each_round(self):
         row = row_named("msg tag_lat 4 KiB")
@@ -263,6 +355,33 @@ class Readings(unittest.TestCase):
         self.assertEqual(row.absent, {NEW: "no message so long"})
         self.assertIn("left out, " + NEW, compare_report.absent_lines([row])[0])
 
+    def test_row_is_compared_with_its_own_kind_of_peer(self):
+        row = row_named("msg tag_lat / libfabric 8 B")
+        row.ours = lambda row, tagwire: (50.0, 1.0)
+        row.theirs = {"default": lambda row, peer: 100.0}
+        taken = compare.take_reading(row, FakeTagwire([50, 51, 52]),
+                                     [fake_peer(NEW), fake_peer(FABRIC)])
+        self.assertEqual(taken["peers"], {FABRIC: {"default": 100.0}})
+        self.assertEqual(len(taken["floors"]), 3)
+
+    def test_reference_that_is_not_here_leaves_its_cell_out(self):
+        def refuse(tagwire):
+            raise ucx_peer.Unsupported("no size of the cache")
+
+        row = compare_rows.Row("uct buffers", 8, "B", lambda row, tagwire: (1, None),
+                               [compare_rows.target("reference", "<=", 1.0)], reference=refuse)
+        taken = compare.take_reading(row, FakeTagwire([50, 51, 52]), [])
+        self.assertIsNone(taken["reference"])
+        self.assertIn("left out, reference: no size", compare_report.absent_lines([row])[0])
+
+    def test_missing_peers_are_told_where_their_rows_are_wanted(self):
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            compare.tell_missing_peers({"UCX": [], "libfabric": []},
+                                       [row_named("msg tag_lat / libfabric 8 B")])
+        self.assertEqual(told.getvalue().count("\n"), 1)
+        self.assertIn("TAGWIRE_BENCH_LIBFABRIC", told.getvalue())
+
     def test_failure_of_the_judged_one_is_a_problem(self):
         def fail(row, ucx):
             raise ucx_peer.Skip("it crashed")
@@ -297,12 +416,55 @@ class Report(unittest.TestCase):
         self.assertIn("targets of the rows: 3 met, 2 missed", text)
         self.assertEqual(lines[-1], "a note")
 
+    def test_each_kind_of_peer_has_its_table_and_its_judge(self):
+        row = row_named("msg tag_lat / libfabric 8 B")
+        row.readings = [reading(100.0, {FABRIC: {"default": 200.0}, OLD_FABRIC: {"default": 80.0}})]
+        names = [NEW, FABRIC, OLD_FABRIC]
+        text = "\n".join(compare_report.report_lines([*self.rows(), row], names, None, []))
+        self.assertIn(f"judged by {NEW} and {FABRIC}", text)
+        self.assertRegex(text, r"against libfabric +n +floor +ours +libfabric +ratio +target\n")
+        self.assertRegex(text, r"8 B +1 +50\.5 ns +100\.0 ns +200\.0 ns +0\.50 +<=0\.95 +met")
+        older = text[text.index(f"beside {OLD_FABRIC}"):]
+        self.assertRegex(older.splitlines()[1], r"libfabric 8 B +1 +100\.0 ns +80\.0 ns .*1\.25")
+        self.assertIn("targets of the rows: 4 met, 2 missed", text)
+        self.assertEqual(list(compare_report.regimes_json(row, names)["near"]["peers"]),
+                         [FABRIC, OLD_FABRIC])
+
+    def test_tables_of_the_page_are_in_the_order_of_the_rows(self):
+        rows = [*self.rows(), row_named("msg tag_bw 4 KiB"), row_named("uct am_lat 16 B"),
+                row_named("msg tag_lat / libfabric 8 B"), row_named("msg buffers of 1000 peers")]
+        rows[-2].readings = [reading(100.0, {FABRIC: {"default": 200.0}})]
+        rows[-1].readings = [reading(8 << 20, floors=(200, 201), reference=8 << 20)]
+        self.assertEqual(compare_markdown.markdown_lines(rows, [NEW, OLD, FABRIC]), [
+            f"against {NEW} and {FABRIC}; near CPUs: 1 to 1 readings, floors 50 to 50 ns; "
+            "far CPUs: 1 to 1 readings, floors 200 to 200 ns",
+            "",
+            "### Level uct",
+            "",
+            "| row | target | near | far |",
+            "|---|---|---|---|",
+            "| uct tag_lat behind 100000 receives | <=1.10 | 1.10 | - |",
+            "",
+            "### Level msg",
+            "",
+            "| size | latency / UCX: target | near | far | stream / UCX: target | near | far | "
+            "latency / libfabric: target | near | far |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+            "| 8 B |  |  |  |  |  |  | <=0.95 | 0.50 | - |",
+            "| 4 KiB | <=0.85, far <=0.95 / <=0.95 | 0.75 / 0.77 | 2.50! / 2.56! | "
+            ">=1.30, far >=1.05 / >=1.05 | - | - |  |  |  |",
+            "",
+            "| row | target | near | far |",
+            "|---|---|---|---|",
+            "| msg buffers of 1000 peers | <=1.00 | - | 1.00 |"])
+
     def test_lines_are_narrow(self):
         rows = compare_rows.all_rows()
         for row in rows:
-            peers = {name: {variant: 1234567.8 for variant in row.theirs} for name in (NEW, OLD)}
+            peers = {name: {variant: 1234567.8 for variant in row.theirs}
+                     for name in (NEW, OLD, FABRIC) if row.is_of(name)}
             row.readings = [reading(1234567.8, peers, floors=(200, 201), reference=1234567.8)]
-        for line in compare_report.report_lines(rows, [NEW, OLD], None, []):
+        for line in compare_report.report_lines(rows, [NEW, OLD, FABRIC], None, []):
             self.assertLessEqual(len(line), 120, line)
         for line in compare_report.list_lines(rows):
             self.assertLessEqual(len(line), 120, line)
@@ -310,20 +472,31 @@ class Report(unittest.TestCase):
     def test_earlier_results_are_merged_by_row(self):
         rows = self.rows()
         taker = compare.Taker(SimpleNamespace(version=lambda: "1"), [])
-        described = [{"name": name, "version": name.split()[1], "revision": "", "configured": "",
-                      "binary": "", "judges": name == NEW} for name in (NEW, OLD)]
+        each = [{"name": name, "version": name.split()[1], "revision": "", "configured": "",
+                 "binary": "", "judges": name != OLD} for name in (NEW, OLD, FABRIC)]
+        described = {"UCX": each[:2], "libfabric": each[2:]}
         document = compare_report.to_json(rows, taker, described, None, [])
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "compare.json"
             path.write_text(json.dumps(document))
             again = compare_rows.all_rows()
             earlier, names = compare.merge(again, [path, path])
+            told = io.StringIO()
+            document["host"]["cpu"] = "another"
+            path.write_text(json.dumps(document))
+            with self.assertRaises(SystemExit):
+                compare.merge(again, [path])
+            with contextlib.redirect_stdout(told):
+                compare.print_markdown(path)
             wrong = Path(folder) / "wrong.json"
             wrong.write_text('{"schema": 1}')
             with self.assertRaises(SystemExit):
                 compare.merge(again, [wrong])
         self.assertEqual(names, {row.name for row in rows})
-        self.assertEqual([one["name"] for one in compare_report.describe([], earlier)], [NEW, OLD])
+        self.assertEqual([one["name"] for one in compare_report.describe([], earlier["UCX"])],
+                         [NEW, OLD])
+        self.assertEqual(list(earlier["libfabric"]), [FABRIC])
+        self.assertIn(f"against {NEW} and {FABRIC}; near", told.getvalue())
         merged = next(row for row in again if row.name == rows[0].name)
         self.assertEqual(len(merged.readings), 6)
         self.assertEqual(document["rows"][0]["regimes"]["near"]["goals"][0]["met"], True)
@@ -333,7 +506,8 @@ class Report(unittest.TestCase):
                                  sizes=rounds.parse_sizes("8:16"))
         names = [row.name for row in compare.chosen_rows(compare_rows.all_rows(), wanted)]
         self.assertEqual(names, ["msg tag_lat 8 B", "msg tag_bw 8 B", "msg tag_lat 16 B",
-                                 "msg tag_bw 16 B", "msg tag_lat behind 100000 receives"])
+                                 "msg tag_bw 16 B", "msg tag_lat behind 100000 receives",
+                                 "msg tag_lat / libfabric 8 B", "msg tag_lat / libfabric 16 B"])
 
 
 class Selection(unittest.TestCase):

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares tagwire over shared memory with every UCX of this machine, in one run, by targets.
+"""Compares tagwire over shared memory with UCX and libfabric's shm, in one run, by targets.
 
 Usage: compare.py --list [--rows REGEX] [--sizes LIST] [--level uct|msg]
        compare.py --bin DIR --out DIR [--rounds N] [--both] [--seconds N] [--merge FILE]...
                   [--rows REGEX] [--sizes LIST] [--level uct|msg] [--no-instructions]
 
+       compare.py --markdown FILE
+
 DIR holds the built `tagwire` and `instr_messages`. Results go to OUT/compare.json and
 OUT/compare.txt. How to read them: docs/reference/perf.md. The installations are `ucx_perftest` from
 the path and those that TAGWIRE_BENCH_UCX lists, separated by colons or commas, each a ucx_perftest
-or an installation prefix. The newest is what tagwire is judged by.
+or an installation prefix; of libfabric likewise `fi_rdm_tagged_pingpong`, or `fi_pingpong`, and
+TAGWIRE_BENCH_LIBFABRIC. The newest is what tagwire is judged by.
 
-A reading is: floor, ours, floor, each UCX's, floor. It counts only when its floors agree within
+A reading is: floor, ours, floor, each peer's, floor. It counts only when its floors agree within
 10 %, and near and far CPUs are told apart by the floor. Rounds of all rows take turns until each
 row has enough readings that count in one regime (--both: in each).
 """
@@ -19,16 +22,22 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import instructions
+import libfabric_peer
 import rounds
-from compare_report import SCHEMA, describe, list_lines, report_lines, to_json, unoptimized
-from compare_rows import NO_UCX, all_rows
-from ucx_peer import Skip, Unsupported, installations_here, run
+import ucx_peer
+from compare_markdown import markdown_lines
+from compare_report import (SCHEMA, describe, list_lines, names_of, report_lines, to_json,
+                            unoptimized)
+from compare_rows import NO_PEER, all_rows
+from ucx_peer import Skip, Unsupported, run
 
+PEERS = {peer.KIND: peer.installations_here for peer in (ucx_peer, libfabric_peer)}
 ROUNDS = 7
 FLOOR_RUNS = 6
 
@@ -62,25 +71,35 @@ class Tagwire:
 
 # ---- Readings
 
-def read_peer(row, ucx, floor, is_judged):
+def read_peer(row, peer, floor, is_judged):
     """({variant: value}, floors behind them). An older one that fails is left out of the row."""
     values, floors = {}, []
     for variant, read in row.theirs.items():
-        if ucx.name in row.absent:
+        if peer.name in row.absent:
             break
         try:
-            values[variant] = read(row, ucx)
+            values[variant] = read(row, peer)
         except (Skip, subprocess.TimeoutExpired, OSError) as problem:
             if is_judged and not isinstance(problem, Unsupported):
                 raise
-            row.absent[ucx.name] = str(problem)
+            row.absent[peer.name] = str(problem)
             break
         floors.append(floor())
     return values, floors
 
 
+def read_reference(row, tagwire):
+    """None where there is no such thing here."""
+    try:
+        return row.reference(tagwire)
+    except Unsupported as problem:
+        row.absent["reference"] = str(problem)
+        return None
+
+
 def take_reading(row, tagwire, installations):
-    """Everything that belongs to the row, each between two floors; the judged UCX comes first."""
+    """Everything that belongs to the row, each between two floors; the judged peer comes first."""
+    installations = [one for one in installations if row.is_of(one.name)]
     floors = [tagwire.floor()]
     try:
         ours, above = row.ours(row, tagwire)
@@ -90,20 +109,20 @@ def take_reading(row, tagwire, installations):
     floors.append(tagwire.floor())
     reading = {"ours": ours, "above": above, "reference": None, "peers": {}, "floors_of": {}}
     if row.reference and rounds.agree(floors):
-        reading["reference"] = row.reference(tagwire)
+        reading["reference"] = read_reference(row, tagwire)
         floors.append(tagwire.floor())
-    for position, ucx in enumerate(installations):
+    for position, peer in enumerate(installations):
         if not rounds.agree(floors):
             break  # it will not count
         last = (reading["floors_of"].get(installations[position - 1].name, floors))[-1]
-        values, behind = read_peer(row, ucx, tagwire.floor, position == 0)
+        values, behind = read_peer(row, peer, tagwire.floor, position == 0)
         if not values:
             continue
-        reading["peers"][ucx.name] = values
+        reading["peers"][peer.name] = values
         if position == 0:
             floors += behind
         else:
-            reading["floors_of"][ucx.name] = [last, *behind]
+            reading["floors_of"][peer.name] = [last, *behind]
     return rounds.with_floors(reading, floors)
 
 
@@ -128,17 +147,21 @@ class Taker:
 
 # ---- The command
 
-def merge(rows, files):
-    """Adds the readings of earlier results. Returns (descriptions of their UCX, rows they have)."""
+def merge(rows, files, is_shown_alone=False):
+    """Adds the readings of earlier results, of this kind of CPU unless nothing is added to them.
+
+    Returns ({kind of peer: {name: its description}}, names of the rows that they have)."""
     by_name = {row.name: row for row in rows}
-    described, names = {}, set()
+    described, names = {kind: {} for kind in PEERS}, set()
     for path in files:
-        document = rounds.read_earlier(path, SCHEMA, "compare")
-        described.update({one["name"]: one for one in document["ucx"]})
+        document = rounds.read_earlier(path, SCHEMA, "compare",
+                                       "--markdown" if is_shown_alone else "--merge")
+        for kind, known in described.items():
+            known.update({one["name"]: one for one in document.get(kind.lower(), [])})
         for entry in document["rows"]:
             row = by_name.get(entry["name"])
             if row is None:
-                print(f"compare: --merge {path}: there is no row '{entry['name']}' any more",
+                print(f"compare: {path}: there is no row '{entry['name']}' any more",
                       file=sys.stderr)
                 continue
             names.add(row.name)
@@ -152,6 +175,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--list", action="store_true",
                         help="print the rows and their targets, and measure nothing")
+    parser.add_argument("--markdown", metavar="FILE",
+                        help="print an earlier compare.json as the tables of "
+                             "docs/reference/perf.md, and measure nothing")
     parser.add_argument("--bin", help="directory of the built programs")
     parser.add_argument("--out", help="directory for compare.json and compare.txt")
     parser.add_argument("--rounds", type=int, default=ROUNDS,
@@ -169,8 +195,8 @@ def parse_arguments():
     parser.add_argument("--level", choices=("uct", "msg"), help="only rows of this level")
     parser.add_argument("--no-instructions", action="store_true", help="do not count instructions")
     arguments = parser.parse_args()
-    if not arguments.list and not (arguments.bin and arguments.out):
-        parser.error("--bin and --out are needed, or --list")
+    if not (arguments.list or arguments.markdown or (arguments.bin and arguments.out)):
+        parser.error("--bin and --out are needed, or --list or --markdown")
     if arguments.rounds < 0:
         parser.error("--rounds takes a number from 0")
     try:
@@ -203,8 +229,31 @@ def count_instructions(arguments, taker):
     return counts
 
 
+def allow_descriptors():
+    """The peer of the row with 1000 peers has some thousand."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def tell_missing_peers(here, rows):
+    for kind, some in here.items():
+        if not some and any(row.theirs and row.peer == kind for row in rows):
+            print(f"compare: {NO_PEER[kind]}", file=sys.stderr)
+
+
+def print_markdown(path):
+    """The results of any machine as tables."""
+    rows = all_rows()
+    earlier, _ = merge(rows, [path], is_shown_alone=True)
+    described = {kind: describe([], known) for kind, known in earlier.items()}
+    print("\n".join(markdown_lines(rows, names_of(described))))
+    return 0
+
+
 def main():
     arguments = parse_arguments()
+    if arguments.markdown:
+        return print_markdown(arguments.markdown)
     everything = all_rows()
     rows = chosen_rows(everything, arguments)
     if not rows:
@@ -215,18 +264,19 @@ def main():
     limit = rounds.TimeLimit(arguments.seconds)
     notes = rounds.load_notes() if arguments.rounds else []
     cpus = allowed_cpus()
-    taker = Taker(Tagwire(arguments.bin, cpus), installations_here(cpus))
-    if not taker.installations:
-        print(f"compare: {NO_UCX}", file=sys.stderr)
+    allow_descriptors()
+    here = {kind: find(cpus) for kind, find in PEERS.items()}
+    tell_missing_peers(here, rows)
+    taker = Taker(Tagwire(arguments.bin, cpus), [one for some in here.values() for one in some])
     earlier, merged = merge(everything, arguments.merge)
     progress = rounds.Progress(rows, arguments.rounds)
     rounds.take_turns(rows, arguments, limit, taker, progress)
     progress.end()
     unfinished = sum(not rounds.has_enough(row, arguments.rounds, arguments.both)
                      for row in rows if not row.absent.get("tagwire"))
-    described = describe(taker.installations, earlier)
+    described = {kind: describe(here[kind], earlier[kind]) for kind in PEERS}
     counts = count_instructions(arguments, taker)
-    notes += unoptimized(described)
+    notes += unoptimized([one for some in described.values() for one in some])
     notes += [f"{name}: not measured: {problem}" for name, problem in taker.problems.items()]
     notes += filter(None, [limit.note(unfinished)])
     shown = [row for row in everything if row in rows or row.name in merged]
@@ -235,7 +285,7 @@ def main():
 
 
 def write_results(out, rows, taker, described, counts, notes):
-    text = "\n".join(report_lines(rows, [one["name"] for one in described], counts, notes)) + "\n"
+    text = "\n".join(report_lines(rows, names_of(described), counts, notes)) + "\n"
     out.mkdir(parents=True, exist_ok=True)
     (out / "compare.txt").write_text(text, encoding="utf-8")
     document = to_json(rows, taker, described, counts, notes)

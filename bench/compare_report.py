@@ -28,9 +28,10 @@ def middle_of(readings, peer, variant):
     return statistics.median(values) if values else None
 
 
-def judge(row, readings, regime, peer):
-    """[(goal, ratio or None, met or None)]"""
+def judge(row, readings, regime, names):
+    """[(goal, ratio or None, met or None)], beside the first of `names` that the row compares."""
     judged = []
+    peer = row.judge_among(names)
     for goal in row.goals:
         ratio = row.median_ratio(readings, goal, peer)
         judged.append((goal, ratio, None if ratio is None else goal.met(ratio, regime)))
@@ -52,20 +53,28 @@ def count_cell(row, regime):
     return f"{len(kept(row, regime))}"
 
 
-def judged_table(rows, regime, peer):
-    head = ["against UCX", "n", "floor", "ours", "UCX", "UCX 1m", "ratio", "target", "best",
-            "target", ""]
+def judged_table(rows, regime, names):
+    """Rows of one peer."""
     lines = []
     for row in rows:
         readings = kept(row, regime)
         if not row.theirs or not readings:
             continue
+        peer = row.judge_among(names)
         lines.append([row.name, count_cell(row, regime), show(middle(readings, "floor"), "ns"),
                       show(middle(readings, "ours"), row.unit),
                       show(middle_of(readings, peer, "default"), row.unit),
                       show(middle_of(readings, peer, "1m"), row.unit),
-                      *ratio_cells(judge(row, readings, regime, peer), regime)])
-    return columns([head, *lines]) if lines else []
+                      *ratio_cells(judge(row, readings, regime, names), regime)])
+    if not lines:
+        return []
+    kind = rows[0].peer
+    head = [f"against {kind}", "n", "floor", "ours", kind, f"{kind} 1m", "ratio", "target", "best",
+            "target", ""]
+    if not any("1m" in row.theirs for row in rows):  # a peer without variants
+        head, *lines = ([cell for i, cell in enumerate(line) if i not in (5, 8, 9)]
+                        for line in [head, *lines])
+    return columns([head, *lines])
 
 
 def reference_table(rows, regime):
@@ -75,7 +84,7 @@ def reference_table(rows, regime):
         readings = kept(row, regime)
         if not row.reference or not readings:
             continue
-        ratio, limit, *_, verdict = ratio_cells(judge(row, readings, regime, None), regime)
+        ratio, limit, *_, verdict = ratio_cells(judge(row, readings, regime, []), regime)
         lines.append([row.name, count_cell(row, regime), show(middle(readings, "floor"), "ns"),
                       show(middle(readings, "ours"), row.unit),
                       show(middle(readings, "reference"), row.unit), ratio, limit, verdict])
@@ -83,14 +92,15 @@ def reference_table(rows, regime):
 
 
 def older_table(rows, regime, peer):
-    head = [f"beside {peer}", "n", "ours", "UCX", "UCX 1m", "ratio", "best"]
+    kind = peer.split()[0]
+    head = [f"beside {peer}", "n", "ours", kind, f"{kind} 1m", "ratio", "best"]
     lines = []
-    for row in rows:
+    for row in filter(lambda row: row.is_of(peer), rows):
         readings = [r for r in kept(row, regime) if peer in r["peers"] and agrees_with(r, peer)]
         if not readings:
             continue
         ratios = [f"{ratio:.2f}" if ratio is not None else "-"
-                  for _, ratio, _ in judge(row, readings, regime, peer)]
+                  for _, ratio, _ in judge(row, readings, regime, [peer])]
         lines.append([row.name, str(len(readings)), show(middle(readings, "ours"), row.unit),
                       show(middle_of(readings, peer, "default"), row.unit),
                       show(middle_of(readings, peer, "1m"), row.unit),
@@ -98,11 +108,17 @@ def older_table(rows, regime, peer):
     return columns([head, *lines]) if lines else []
 
 
+def is_judge(name, names):
+    kind = name.split()[0]
+    return name == next(one for one in names if one.split()[0] == kind)
+
+
 def regime_lines(rows, regime, names):
-    """The tables of one regime; `names`: of the installations, that which judges first."""
-    tables = [judged_table(rows, regime, names[0] if names else None),
+    """The tables of one regime; `names`: of the installations, of each kind the judge first."""
+    of_peer = {row.peer: [one for one in rows if one.peer == row.peer] for row in rows}
+    tables = [*(judged_table(some, regime, names) for some in of_peer.values()),
               reference_table(rows, regime),
-              *(older_table(rows, regime, name) for name in names[1:])]
+              *(older_table(rows, regime, name) for name in names if not is_judge(name, names))]
     tables = [table for table in tables if table]
     if not tables:
         return [f"{regime}: no reading counts", ""]
@@ -145,7 +161,7 @@ def verdict_counts(rows, names):
     met = missed = 0
     for row in rows:
         for regime in REGIMES:
-            for _, _, verdict in judge(row, kept(row, regime), regime, names[0] if names else None):
+            for _, _, verdict in judge(row, kept(row, regime), regime, names):
                 met += verdict is True
                 missed += verdict is False
     return f"targets of the rows: {met} met, {missed} missed"
@@ -156,8 +172,9 @@ def report_lines(rows, names, counts, notes):
     everything = sum(len(row.readings) for row in rows)
     lines = []
     if names:
-        lines += [f"judged by {names[0]}; UCX: as it comes; UCX 1m: with UCX_RNDV_THRESH=1m; best: "
-                  "the better of both", ""]
+        judges = " and ".join(name for name in names if is_judge(name, names))
+        lines += [f"judged by {judges}", "UCX: as it comes; UCX 1m: with UCX_RNDV_THRESH=1m; "
+                  "best: the better of both", ""]
     for regime in REGIMES:
         lines += regime_lines(rows, regime, names)
     lines += instruction_lines(counts)
@@ -175,21 +192,28 @@ def regimes_json(row, names):
         if not readings:
             continue
         peers = {name: {variant: middle_of(readings, name, variant) for variant in row.theirs}
-                 for name in names}
+                 for name in names if row.is_of(name)}
         goals = [{"against": goal.against, "relation": goal.relation,
                   "limit": goal.limits[regime], "value": ratio, "met": met}
-                 for goal, ratio, met in judge(row, readings, regime, names[0] if names else None)]
+                 for goal, ratio, met in judge(row, readings, regime, names)]
         regimes[regime] = {"rounds": len(readings), "peers": peers, "goals": goals,
                            **{key: middle(readings, key)
                               for key in ("floor", "ours", "above", "reference")}}
     return regimes
 
 
-def to_json(rows, taker, installations, counts, notes):
-    names = [one["name"] for one in installations]
+def names_of(described):
+    """Of all installations, of each kind the judge first."""
+    return [one["name"] for some in described.values() for one in some]
+
+
+def to_json(rows, taker, described, counts, notes):
+    """described: {kind of peer: its installations}"""
+    names = names_of(described)
     host = {"cpu": rounds.cpu_model(), "kernel": platform.release(), "cores": os.cpu_count()}
     return {"schema": SCHEMA, "host": host, "tagwire": taker.tagwire.version(),
-            "ucx": installations, "notes": notes, "instructions": counts,
+            **{kind.lower(): some for kind, some in described.items()},
+            "notes": notes, "instructions": counts,
             "rows": [{"name": row.name, "level": row.level, "size": row.size, "unit": row.unit,
                       "problem": taker.problems.get(row.name), "absent": row.absent,
                       "operations": row.operations, "thrown_away": thrown_away(row),
@@ -216,6 +240,6 @@ def unoptimized(described):
 def list_lines(rows):
     lines = [["row", "unit", "targets"]]
     for row in rows:
-        targets = [goal.describe() for goal in row.goals if goal.limits["near"] is not None]
+        targets = [goal.describe(row.peer) for goal in row.goals if goal.limits["near"] is not None]
         lines.append([row.name, row.unit, "; ".join(targets) or "-"])
     return columns(lines, left=3)

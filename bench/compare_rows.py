@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The rows of compare.py: what is read over sm, what it is compared with, and the targets."""
 import statistics
+from pathlib import Path
 
-from rounds import size_name
-from ucx_peer import SETTING
+import libfabric_peer
+import ucx_peer
+from rounds import parse_size, size_name
+from ucx_peer import Unsupported
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -13,12 +16,13 @@ COPIES_TO = "1m"  # with this rendezvous threshold UCX copies shorter messages t
 UCP = {"default": {"UCX_TLS": "posix,cma"},
        COPIES_TO: {"UCX_TLS": "posix,cma", "UCX_RNDV_THRESH": COPIES_TO}}
 DEEP = 100000
+MEAN_RUNS = 3
 
 
 class Goal:
     """A limit of ours / theirs in each regime; None where there is no target.
 
-    against: "default", UCX as it comes; "best", the best of its variants in the same round;
+    against: "default", the peer as it comes; "best", the best of its variants in the same round;
         "reference", the row's reference
     relation: "<=" or ">="
     """
@@ -32,11 +36,13 @@ class Goal:
         limit = self.limits[regime]
         return "-" if limit is None else f"{self.relation}{limit:.2f}"
 
-    def describe(self):
-        whom = {"default": "UCX", "best": "UCX, best threshold", "reference": "reference"}
+    def limits_text(self):
         near, far = self.text("near"), self.text("far")
-        limits = near if near == far else f"{near} near, {far} far"
-        return f"{limits} x {whom[self.against]}"
+        return near if near == far else f"{near} near, {far} far"
+
+    def describe(self, peer):
+        whom = {"default": peer, "best": f"{peer}, best threshold", "reference": "reference"}
+        return f"{self.limits_text()} x {whom[self.against]}"
 
     def met(self, ratio, regime):
         """None where there is no target."""
@@ -50,14 +56,17 @@ class Row:
     """One line of the comparison.
 
     ours: function(row, tagwire) -> (value, nanoseconds above the floor or None)
-    unit: "ns", "/s" or "B/s"
-    theirs: {variant: function(row, ucx) -> value}
+    unit: "ns", "/s", "B/s" or "B"
+    theirs: {variant: function(row, peer) -> value}
     reference: function(tagwire) -> value of ours to compare with: memcpy, chase, depth 1
+    peer: the library that `theirs` measures, the first word of its installations' names
     """
 
-    def __init__(self, name, size, unit, ours, goals, theirs=None, reference=None):
+    def __init__(self, name, size, unit, ours, goals, theirs=None, reference=None,
+                 peer=ucx_peer.KIND):
         self.name = name
         self.level = name.split()[0]
+        self.peer = peer
         self.size = size
         self.unit = unit
         self.ours = ours
@@ -70,6 +79,14 @@ class Row:
 
     def best(self, values):
         return min(values) if self.unit == "ns" else max(values)
+
+    def is_of(self, peer):
+        """Whether an installation of this name is measured in this row."""
+        return self.peer == peer.split()[0]
+
+    def judge_among(self, names):
+        """The installation that judges the row: the first of its kind, None where there is none."""
+        return next(filter(self.is_of, names), None)
 
     def ratio(self, reading, goal, peer):
         """Ours over theirs in one reading; None where one is missing."""
@@ -110,6 +127,27 @@ def latency(test, *arguments):
     return read
 
 
+def mean_latency(test, *arguments):
+    """For peers that state no median: the lowest mean of several runs, which one interruption does
+    not change."""
+    def read(row, tagwire):
+        runs = [perf(row, tagwire, test, *arguments) for _ in range(MEAN_RUNS)]
+        lowest = min(runs, key=lambda run: run["latency_ns"]["mean"])
+        return lowest["latency_ns"]["mean"], lowest["above_floor_ns"]
+    return read
+
+
+def buffer_bytes(peers):
+    """Memory of a process for buffers, while it sends to so many peers."""
+    def read(row, tagwire):
+        result = perf(row, tagwire, "tag_bw" if row.level == "uct" else "tag_lat", "--peers",
+                      str(peers), *iterations(2000))
+        if result["buffer_bytes"] is None:
+            raise Unsupported(f"{result['transport']} states no memory of buffers")
+        return result["buffer_bytes"], None
+    return read
+
+
 def figure(test, *arguments, environment=None):
     """A stream's rate in the row's unit."""
     def read(row, tagwire):
@@ -138,6 +176,26 @@ def ucp(test, count):
         return lambda row, ucx: in_unit(row, ucx.measure(
             ["-t", test, "-s", str(row.size), "-n", str(count)], environment))
     return {name: variant(environment) for name, environment in UCP.items()}
+
+
+def libfabric_tagged(count):
+    return {"default": lambda row, libfabric: min(libfabric.tagged_latency(row.size, count)
+                                                  for _ in range(MEAN_RUNS))}
+
+
+def cache_bytes(level, caches=Path("/sys/devices/system/cpu/cpu0/cache")):
+    """Of a processor's cache for data of this level."""
+    for cache in sorted(caches.glob("index*")):
+        words = [(cache / name).read_text(encoding="ascii").strip()
+                 for name in ("level", "type", "size")]
+        if words[0] == str(level) and words[1] != "Instruction":
+            return parse_size(words[2].lower())
+    raise Unsupported(f"the system does not state the size of the cache of level {level}")
+
+
+def cache_limit(times, more=0):
+    """So many second-level caches."""
+    return lambda tagwire: times * cache_bytes(2) + more
 
 
 def memcpy_1m(tagwire):
@@ -296,12 +354,36 @@ def matching_rows():
     ]
 
 
+def libfabric_rows():
+    """Of means, since its programs state no median."""
+    return [Row(f"msg tag_lat / libfabric {size_name(size)}", size, "ns",
+                mean_latency("tag_lat", *iterations(round_trips(size))),
+                [target("default", "<=", 0.95)], libfabric_tagged(round_trips(size)),
+                peer=libfabric_peer.KIND)
+            for size in SIZES if size <= MIB]
+
+
+def memory_rows():
+    """Of buffers, beside what they may take: some second-level caches of a processor."""
+    limits = [("uct", "1 peer", 1, cache_limit(3, 64 * KIB)),
+              ("uct", "64 peers", 64, cache_limit(4)),
+              ("msg", "1000 peers", 1000, cache_limit(8))]
+    return [Row(f"{level} buffers of {name}", 4 * KIB, "B", buffer_bytes(peers),
+                [target("reference", "<=", 1.0)], reference=limit)
+            for level, name, peers, limit in limits]
+
+
 def all_rows():
-    return [*uct_rows(), *msg_rows(), *tagged_rows(), *matching_rows()]
+    return [*uct_rows(), *msg_rows(), *tagged_rows(), *matching_rows(), *memory_rows(),
+            *libfabric_rows()]
 
 
 # Of bench/instructions.py: at most so many for one message, both sides.
 INSTRUCTIONS = {"am_total": 140, "msg_total": 330}
 
-NO_UCX = (f"no ucx_perftest here (package ucx-utils, or {SETTING}): only ours is measured, beside "
-          "the references")
+NO_PEER = {
+    ucx_peer.KIND: f"no ucx_perftest here (package ucx-utils, or {ucx_peer.SETTING}): only ours is "
+                   "measured, beside the references",
+    libfabric_peer.KIND: f"no {' or '.join(libfabric_peer.PROGRAMS)} here (package libfabric-bin, "
+                         f"or {libfabric_peer.SETTING}): only ours is measured in its rows",
+}

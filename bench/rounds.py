@@ -160,6 +160,8 @@ def show(value, unit):
         return f"{value:.1f} ns" if value < 1e4 else f"{value / 1e3:.1f} us"
     if unit == "/s":
         return f"{value / 1e6:.2f} M/s"
+    if unit == "B":
+        return f"{value / 1024:.0f} KiB"
     return f"{value / 1e6:.1f} MB/s" if value < 1e9 else f"{value / 1e9:.2f} GB/s"
 
 
@@ -179,15 +181,15 @@ def cpu_model():
     return platform.machine()
 
 
-def read_earlier(path, schema, what):
-    """An earlier JSON of results, for --merge. Exits where it does not fit."""
+def read_earlier(path, schema, what, option="--merge"):
+    """An earlier JSON of results; for --merge, of this kind of CPU. Exits where it does not fit."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
     except (OSError, ValueError) as problem:
-        sys.exit(f"{what}: --merge {path}: {problem}")
+        sys.exit(f"{what}: {option} {path}: {problem}")
     if not isinstance(document, dict) or document.get("schema") != schema:
-        sys.exit(f"{what}: --merge {path}: not results of this version (schema {schema})")
-    if document["host"]["cpu"] != cpu_model():
-        sys.exit(f"{what}: --merge {path}: measured on another CPU, {document['host']['cpu']}")
+        sys.exit(f"{what}: {option} {path}: not results of this version (schema {schema})")
+    if option == "--merge" and document["host"]["cpu"] != cpu_model():
+        sys.exit(f"{what}: {option} {path}: measured on another CPU, {document['host']['cpu']}")
     return document

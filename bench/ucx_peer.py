@@ -20,6 +20,8 @@ from pathlib import Path
 TIMEOUT_S = 120
 VERSION_TIMEOUT_S = 15
 POLL_S = 0.002
+KIND = "UCX"
+PROGRAM = "ucx_perftest"
 SETTING = "TAGWIRE_BENCH_UCX"
 # Hooks into mmap() serve a cache of registrations, which shared memory does not have; installing
 # them takes newer ones half a second.
@@ -76,6 +78,34 @@ def free_port():
         return one.getsockname()[1]
 
 
+def run_pair(server, client, port, variables, cpus=None):
+    """The client's CompletedProcess, once the server listens to TCP port `port`.
+
+    cpus: (of the client, of the server); None where the programs pin themselves."""
+    def prepare(cpu):
+        def between_fork_and_exec():
+            die_with_parent()
+            if cpu is not None:
+                os.sched_setaffinity(0, {int(cpu)})
+        return between_fork_and_exec
+
+    client_cpu, server_cpu = cpus or (None, None)
+    started = subprocess.Popen(server, env=variables, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, preexec_fn=prepare(server_cpu))
+    try:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_listening(port):
+            if started.poll() is not None or time.monotonic() > deadline:
+                raise Skip(f"{' '.join(server)}: the server did not start")
+            time.sleep(POLL_S)
+        return subprocess.run(client, env=variables, capture_output=True, text=True,
+                              errors="replace", timeout=TIMEOUT_S, check=False,
+                              preexec_fn=prepare(client_cpu))
+    finally:
+        started.kill()
+        started.wait()
+
+
 class Version:
     """Number and revision of an installation; "unknown" sorts first."""
 
@@ -106,11 +136,11 @@ def parse_version(printed):
     return Version(found[1], revision[1] if revision else "", configured)
 
 
-def library_directories(binary):
+def library_directories(binary, libraries="libucp.so*"):
     """Where a prefix may have its libraries, if the binary does not find them by itself."""
     prefix = Path(binary).resolve().parent.parent
     candidates = [prefix / "lib", prefix / "lib64", *sorted((prefix / "lib").glob("*-linux-gnu*"))]
-    return [str(one) for one in candidates if any(one.glob("libucp.so*"))]
+    return [str(one) for one in candidates if any(one.glob(libraries))]
 
 
 class Ucx:
@@ -125,7 +155,7 @@ class Ucx:
         if directories and Path(self.binary).resolve().parent.parent != Path("/usr"):
             self.environment["LD_LIBRARY_PATH"] = ":".join(directories)
         self.version = self.find_version()
-        self.name = f"UCX {self.version.name}"
+        self.name = f"{KIND} {self.version.name}"
         self.refused = {}  # (test, op) -> the smallest size that it could not carry
 
     def with_launcher(self, launcher):
@@ -168,22 +198,8 @@ class Ucx:
         command = ["-f", "-p", str(port), *arguments]
         variables = {**os.environ, **self.environment, **environment}
         start = [*self.launcher, self.binary]
-        server = subprocess.Popen([*start, *command, "-c", self.cpus[-1]], env=variables,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                  preexec_fn=die_with_parent)
-        try:
-            deadline = time.monotonic() + TIMEOUT_S
-            while not is_listening(port):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise Skip(f"{self.binary} {' '.join(command)}: the server did not start")
-                time.sleep(POLL_S)
-            client = subprocess.run([*start, "127.0.0.1", *command, "-c", self.cpus[0]],
-                                    env=variables, capture_output=True, text=True,
-                                    errors="replace", timeout=TIMEOUT_S, check=False,
-                                    preexec_fn=die_with_parent)
-        finally:
-            server.kill()
-            server.wait()
+        client = run_pair([*start, *command, "-c", self.cpus[-1]],
+                          [*start, "127.0.0.1", *command, "-c", self.cpus[0]], port, variables)
         if client.returncode == 0:
             return self.parse(client.stdout)
         told = client.stderr.strip() or client.stdout.strip()
@@ -214,25 +230,37 @@ class Ucx:
         raise Skip("ucx_perftest printed no result")
 
 
-def binary_of(place):
-    """Of an installation that is named by its binary or its prefix. Exits where there is none."""
+def program_of(place, programs, setting):
+    """The program that a place of `setting` names: itself, or the first of `programs` that lies in
+    bin/ of the installation prefix. Exits where there is none."""
     path = Path(place).expanduser()
-    binary = path / "bin" / "ucx_perftest" if path.is_dir() else path
-    if not binary.is_file() or not os.access(binary, os.X_OK):
-        sys.exit(f"bench: {SETTING} names '{place}', but {binary} is no program: it takes a list, "
-                 "separated by colons or commas, of ucx_perftest binaries or of installation "
-                 "prefixes (directories with bin/ucx_perftest)")
-    return str(binary)
+    for binary in [path / "bin" / name for name in programs] if path.is_dir() else [path]:
+        if binary.is_file() and os.access(binary, os.X_OK):
+            return str(binary)
+    sys.exit(f"bench: {setting} names '{place}', where no program is: it takes a list, separated "
+             f"by colons or commas, of {programs[0]} binaries or of installation prefixes "
+             f"(directories with bin/{' or bin/'.join(programs)})")
+
+
+def programs_here(programs, setting, value=None):
+    """Paths of the first of `programs` that PATH has, and of those that `setting` names."""
+    found = next(filter(None, map(shutil.which, programs)), None)
+    binaries = [found] if found else []
+    for place in places(os.environ.get(setting) if value is None else value):
+        binary = program_of(place, programs, setting)
+        if not any(os.path.realpath(binary) == os.path.realpath(one) for one in binaries):
+            binaries.append(binary)
+    return binaries
 
 
 def places(setting):
     return [place.strip() for place in re.split(r"[:,]", setting or "") if place.strip()]
 
 
-def give_distinct_names(installations):
+def give_distinct_names(installations, kind=KIND):
     taken = {}
     for one in installations:
-        base = f"UCX {one.version.name}"
+        base = f"{kind} {one.version.name}"
         taken[base] = taken.get(base, 0) + 1
         one.name = base if taken[base] == 1 else f"{base} ({taken[base]})"
 
@@ -244,12 +272,6 @@ def newest_first(installations):
 
 def installations_here(cpus, setting=None):
     """All of them, the newest first."""
-    setting = os.environ.get(SETTING) if setting is None else setting
-    found = shutil.which("ucx_perftest")
-    binaries = [found] if found else []
-    for binary in map(binary_of, places(setting)):
-        if not any(os.path.realpath(binary) == os.path.realpath(one) for one in binaries):
-            binaries.append(binary)
-    installations = [Ucx(binary, cpus) for binary in binaries]
+    installations = [Ucx(binary, cpus) for binary in programs_here([PROGRAM], SETTING, setting)]
     give_distinct_names(installations)
     return newest_first(installations)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The results of compare.py as the tables of docs/reference/perf.md: of each level the rows that
+have a target; tests that have a row for every power of two as one table by size."""
+from compare_report import is_judge, judge
+from rounds import REGIMES, kept, size_name
+
+# Tests by size, and the heads of their columns.
+SWEEPS = {"msg tag_lat": "latency / UCX", "msg tag_bw": "stream / UCX",
+          "msg tag_lat / libfabric": "latency / libfabric"}
+LEVELS = ("uct", "msg")
+
+
+def sweep_of(row):
+    test = row.name.removesuffix(f" {size_name(row.size)}")
+    return test if test in SWEEPS else None
+
+
+def goals_of(row):
+    return [goal for goal in row.goals if any(goal.limits.values())]
+
+
+def target_cell(row):
+    """As "<=0.85, far <=0.95 / <=0.95", of UCX as it comes and with the better threshold."""
+    def text(goal):
+        near, far = goal.text("near"), goal.text("far")
+        return near if near == far else f"{near}, far {far}"
+    return " / ".join(text(goal) for goal in goals_of(row))
+
+
+def regime_cell(row, regime, names):
+    """Medians of the ratios to each target's peer; "!" behind one that misses it."""
+    wanted = goals_of(row)
+    cells = ["-" if ratio is None else f"{ratio:.2f}" + ("!" if met is False else "")
+             for goal, ratio, met in judge(row, kept(row, regime), regime, names)
+             if goal in wanted]
+    return "-" if set(cells) == {"-"} else " / ".join(cells)
+
+
+def cells_of(row, names):
+    return [target_cell(row), *(regime_cell(row, regime, names) for regime in REGIMES)]
+
+
+def table(lines):
+    head, *rest = [f"| {' | '.join(line)} |" for line in lines]
+    return [head, "|" + "---|" * len(lines[0]), *rest]
+
+
+def sweep_table(rows, names):
+    """One line for each size, three columns for each test."""
+    sweeps = [test for test in SWEEPS if any(sweep_of(row) == test for row in rows)]
+    by_place = {(sweep_of(row), row.size): row for row in rows}
+    lines = [["size", *(f"{SWEEPS[test]}: {column}" if column == "target" else column
+                        for test in sweeps for column in ("target", *REGIMES))]]
+    for size in sorted({row.size for row in rows}):
+        line = [size_name(size)]
+        for test in sweeps:
+            row = by_place.get((test, size))
+            line += cells_of(row, names) if row else ["", "", ""]
+        lines.append(line)
+    return table(lines)
+
+
+def about(rows, names):
+    """What was compared, and how often."""
+    words = []
+    for regime in REGIMES:
+        counts = [len(kept(row, regime)) for row in rows if kept(row, regime)]
+        floors = [one["floor"] for row in rows for one in kept(row, regime)]
+        if counts:
+            words.append(f"{regime} CPUs: {min(counts)} to {max(counts)} readings, floors "
+                         f"{min(floors):.0f} to {max(floors):.0f} ns")
+    judges = [name for name in names if is_judge(name, names)]
+    return "; ".join([*([f"against {' and '.join(judges)}"] if judges else []), *words])
+
+
+def markdown_lines(rows, names):
+    """`names`: of the installations, of each kind the judge first."""
+    lines = [about(rows, names), ""]
+    for level in LEVELS:
+        wanted = [row for row in rows if row.level == level and goals_of(row)]
+        swept = [row for row in wanted if sweep_of(row)]
+        plain = [[row.name, *cells_of(row, names)] for row in wanted if not sweep_of(row)]
+        if wanted:
+            lines += [f"### Level {level}", ""]
+        if swept:
+            lines += [*sweep_table(swept, names), ""]
+        if plain:
+            lines += [*table([["row", "target", *REGIMES], *plain]), ""]
+    return lines[:-1]
