@@ -150,7 +150,7 @@ std::string bash_script(const std::vector<Completed>& commands) {
         for (const CompletedOption& option : command.options) {
             std::string patterns;
             for (const std::string& one : option.names)
-                patterns += (patterns.empty() ? "" : "|") + quoted(name + ":" + one);
+                patterns.append(patterns.empty() ? "" : "|").append(quoted(name + ":" + one));
             if (!option.value.empty() && option.value != "[PORT]") {
                 values += text("        %s) words=%s ;;\n", patterns.c_str(),
                                quoted(joined(option.choices)).c_str());
