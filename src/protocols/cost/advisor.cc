@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace tagwire::proto {
 
@@ -11,15 +12,53 @@ namespace {
 
 /// Logarithm of the ratio by which a new threshold must be better.
 constexpr double kGain = 0.08;
-
-/// So much longer is an accident, such as a lost processor or pages that are new to it, unless it
-/// is seen so often in a row.
-constexpr double kAccident = 1.5;
-constexpr unsigned kAccidentsMax = 8;
+/// Weight of a class that no message has had of late.
+constexpr double kUnusedWeight = 1.0 / 16;
+constexpr std::uint32_t kUnusedAfter = 512;
 /// The thresholds are compared after so many times, for that takes as long as a message.
-constexpr unsigned kLearntPerLook = 32;
-/// A time that differs so much from that at the last advice: the machine is another one.
-constexpr double kOther = 1.6;
+constexpr std::uint32_t kTimesPerLook = 32;
+
+/// A time that differs by this ratio is of another regime, or an accident: longer, by a lost
+/// processor or pages that are new to it; shorter, by parts that had all come before the first was
+/// taken.
+constexpr float kOther = 1.35F;
+/// Unless it is seen so often in a row.
+constexpr unsigned kRises = 8;
+constexpr unsigned kFalls = 2;
+/// The least of the first times of a class is its figure, and says nothing of the regime.
+constexpr unsigned kSettled = 3;
+constexpr unsigned kSettledTrial = 2;
+/// The first times of a connection fall with every message.
+constexpr std::uint32_t kWarm = 64;
+/// Logarithm of the ratio up to which times fit a remembered regime.
+const double kFit = std::log(1.3);
+/// A regime of fewer messages was a mistake if the one before it returns.
+constexpr std::uint32_t kBrief = 256;
+/// Messages after which a time says nothing of the present.
+constexpr std::uint32_t kRecent = 64;
+
+/// Messages between two trials, at the least: after a change of the regime, and otherwise.
+constexpr std::uint32_t kTrialSoon = 16;
+constexpr std::uint32_t kTrialEveryMin = 64;
+/// ... where the sender does not follow.
+constexpr std::uint32_t kTrialEveryMax = 4096;
+/// Code and pages of the way that is tried are cold: the first message is not learnt from.
+constexpr unsigned kTrial = Advisor::kTrialMax;
+/// Eager messages are cold by less than what the machine changes: where they are known to take
+/// kGlanceFrom times as long as rendezvous, one of them, a glance, costs less than a trial, which
+/// follows if it took less than is known.
+constexpr unsigned kGlance = 1;
+constexpr float kGlanceFrom = 1.5F;
+/// Share of the time of messages for trials, and where only they can tell another regime. The
+/// sender's part of a cold rendezvous is not seen here.
+constexpr double kTrialShare = 0.015;
+constexpr double kTrialShareTwin = 0.05;
+/// The way in use does not tell two regimes in which its times differ by less.
+constexpr float kTwin = 1.8F;
+/// Trials for what is unknown may come so many trials earlier.
+constexpr double kTrialsOwed = 8;
+/// The cost of a trial is taken to have risen by this ratio at most.
+constexpr double kTrialCostMax = 4;
 
 /// Class i has the lengths [lower_bound(i), lower_bound(i + 1)).
 constexpr std::size_t lower_bound(std::size_t i) {
@@ -31,53 +70,192 @@ constexpr std::size_t class_of(std::size_t bytes) {
 
 }  // namespace
 
-/// Down at once: nothing makes a message faster by accident.
-void Advisor::Time::learn(double now) {
-    if (known == 0 || now < known) {
-        known = now;
-    } else if (now < known * kAccident) {
-        known += (now - known) / 4;
-    } else {
-        suspect = accidents == 0 ? now : std::min(suspect, now);
-        if (++accidents <= kAccidentsMax)
-            return;
-        known = suspect;
-    }
-    accidents = 0;
-}
-
 double Advisor::time_of_byte(bool is_rndv, std::size_t bytes) const {
-    return times_[is_rndv ? 1 : 0][class_of(bytes)].known;
+    return static_cast<double>(regimes_[present_].known[is_rndv ? 1 : 0][class_of(bytes)]);
 }
 
-/// Slowness of the classes over the better of their two ways: a sum of logarithms.
-double Advisor::loss(std::size_t threshold) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < kClasses; ++i) {
-        const double eager = times_[0][i].known;
-        const double rndv = times_[1][i].known;
-        if (eager == 0 || rndv == 0)
-            continue;
-        // A class that the threshold divides counts for its middle.
-        const bool is_rndv = lower_bound(i) + lower_bound(i) / 2 >= threshold;
-        sum += std::max(std::log((is_rndv ? rndv : eager) / (is_rndv ? eager : rndv)), 0.0);
+bool Advisor::is_recent(unsigned way, std::size_t i, std::uint32_t messages) const {
+    return seen_[way][i] != 0 && number_ - seen_[way][i] < messages;
+}
+
+/// A known time, or one that follows from another class, by the ratio of the two in another
+/// regime; 0: nothing.
+float Advisor::time_in(const Regime& regime, unsigned way, std::size_t i) const {
+    const auto& known = regime.known[way];
+    if (known[i] != 0)
+        return known[i];
+    for (std::size_t distance = 1; distance < kClasses; ++distance) {
+        for (const std::size_t k : {i - distance, i + distance}) {
+            if (k >= kClasses || known[k] == 0)
+                continue;
+            for (const Regime& other : regimes_) {
+                if (other.known[way][i] != 0 && other.known[way][k] != 0)
+                    return known[k] * (other.known[way][i] / other.known[way][k]);
+            }
+        }
     }
-    return sum;
+    return 0;
 }
 
-bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
-    if (time <= 0)
+// ---- Regimes
+
+/// True: another regime has begun. A shorter time replaces a known one, a longer one counts for a
+/// quarter: what is beyond the shortest is mostly accident.
+bool Advisor::learn(unsigned way, std::size_t i, float now) {
+    Regime& regime = regimes_[present_];
+    float& known = regime.known[way][i];
+    std::uint8_t& learnt = regime.learnt[way][i];
+    seen_[way][i] = number_;
+    regime.used = number_;
+    const unsigned settled = is_in_trial_ ? kSettledTrial : kSettled;
+    if (learnt < settled || (number_ < kWarm && now < known)) {
+        known = known == 0 ? now : std::min(known, now);
+        learnt = static_cast<std::uint8_t>(std::min<unsigned>(learnt + 1U, kSettled));
         return false;
-    const std::size_t i = class_of(bytes);
-    Time& learnt = times_[is_rndv ? 1 : 0][i];
-    learnt.learn(time / static_cast<double>(bytes));
-    const bool is_other =
-        learnt.known > learnt.told * kOther || learnt.known * kOther < learnt.told;
-    if (is_other)
-        learnt.told = learnt.known;
-    if (times_[0][i].known == 0 || times_[1][i].known == 0 ||
-        (!is_other && ++learnt_ % kLearntPerLook != 0))
+    }
+    if (now > known * kOther || now * kOther < known)
+        return watch(way, i, now, now < known);
+    watches_[way] = {};
+    known += now < known ? now - known : (now - known) / 4;
+    return false;
+}
+
+/// A time that does not fit.
+bool Advisor::watch(unsigned way, std::size_t i, float now, bool is_fall) {
+    Watch& watch = watches_[way];
+    if (watch.count == 0 || watch.is_fall != is_fall) {
+        watch = {};
+        watch.is_fall = is_fall;
+        watch.since = number_;
+    }
+    float& least = watch.least[i];
+    least = least == 0 ? now : std::min(least, now);
+    if (++watch.count < (is_fall ? kFalls : kRises))
         return false;
+    leave(way);
+    return true;
+}
+
+/// The times that are sure to be of the regime that has begun, as `way` shows: its own, and those
+/// of the other way which have stayed as they were.
+Advisor::Ways Advisor::evidence(unsigned way) const {
+    Ways seen{};
+    seen[way] = watches_[way].least;
+    const unsigned other = 1 - way;
+    if (watches_[other].count != 0)
+        return seen;
+    const std::uint32_t messages =
+        is_in_trial_ ? kRecent : number_ - watches_[way].since;  // it is in use all the time
+    for (std::size_t i = 0; i < kClasses; ++i) {
+        if (is_recent(other, i, messages))
+            seen[other][i] = regimes_[present_].known[other][i];
+    }
+    return seen;
+}
+
+/// Logarithm of the ratio of the worst time; infinite if the regime knows nothing of `way`.
+double Advisor::misfit(const Regime& regime, const Ways& seen, unsigned way) const {
+    double worst = 0;
+    bool is_known = false;
+    for (unsigned w = 0; w < 2; ++w) {
+        for (std::size_t i = 0; i < kClasses; ++i) {
+            const float time = seen[w][i] == 0 ? 0 : time_in(regime, w, i);
+            if (time == 0)
+                continue;
+            worst = std::max(worst, std::abs(std::log(static_cast<double>(seen[w][i] / time))));
+            is_known = is_known || w == way;
+        }
+    }
+    return is_known ? worst : HUGE_VAL;
+}
+
+/// To the remembered regime that fits best, or to a new one.
+void Advisor::leave(unsigned way) {
+    const Ways seen = evidence(way);
+    unsigned best = present_;
+    double least = kFit;
+    unsigned fits = 0;
+    for (unsigned k = 0; k < count_; ++k) {
+        const double now = k == present_ ? HUGE_VAL : misfit(regimes_[k], seen, way);
+        fits += now <= kFit ? 1 : 0;
+        if (now <= least) {
+            least = now;
+            best = k;
+        }
+    }
+    is_unsure_ = fits != 1;
+    const unsigned left = present_;
+    if (best != present_) {
+        if (best == left_ && number_ - left_at_ < kBrief)
+            correct(regimes_[best]);
+        present_ = best;
+        reason_ = Reason::kRemembered;
+    } else {
+        begin_regime(seen, way);
+    }
+    left_ = left;
+    left_at_ = number_;
+    left_for_ = {};
+    left_for_[way] = seen[way];
+    regimes_[present_].used = number_;
+    watches_ = {};
+}
+
+/// It was left and has returned soon: the times for which it was left are its own; those that it
+/// knew were wrong.
+void Advisor::correct(Regime& regime) const {
+    for (unsigned way = 0; way < 2; ++way) {
+        for (std::size_t i = 0; i < kClasses; ++i) {
+            if (left_for_[way][i] != 0)
+                regime.known[way][i] = left_for_[way][i];
+        }
+    }
+}
+
+/// In the place of the one that has not been used for longest, if there is no room.
+void Advisor::begin_regime(const Ways& seen, unsigned way) {
+    unsigned place = count_;
+    if (count_ < kRegimes) {
+        ++count_;
+    } else {
+        place = present_ == 0 ? 1 : 0;
+        for (unsigned k = 0; k < kRegimes; ++k) {
+            if (k != present_ && number_ - regimes_[k].used > number_ - regimes_[place].used)
+                place = k;
+        }
+    }
+    present_ = place;
+    reason_ = Reason::kNew;
+    Regime& regime = regimes_[place] = {};
+    regime.known = seen;
+    for (std::size_t i = 0; i < kClasses; ++i) {
+        regime.learnt[way][i] = seen[way][i] != 0 ? kSettled : 0;
+        regime.learnt[1 - way][i] = seen[1 - way][i] != 0 ? 1 : 0;
+    }
+}
+
+// ---- The threshold
+
+/// True: another length is better.
+bool Advisor::choose() {
+    std::array<double, kClasses> slower{};  // rendezvous than eager: a weighted logarithm
+    for (std::size_t i = 0; i < kClasses; ++i) {
+        const float eager = time_in(regimes_[present_], 0, i);
+        const float rndv = time_in(regimes_[present_], 1, i);
+        const bool is_used = is_recent(0, i, kUnusedAfter) || is_recent(1, i, kUnusedAfter);
+        if (eager != 0 && rndv != 0)
+            slower[i] = std::log(static_cast<double>(rndv / eager)) * (is_used ? 1 : kUnusedWeight);
+    }
+    // Slowness of the classes over the better of their two ways.
+    const auto loss = [&](std::size_t threshold) {
+        double sum = 0;
+        for (std::size_t i = 0; i < kClasses; ++i) {
+            // A class that the threshold divides counts for its middle.
+            const bool is_rndv = lower_bound(i) + lower_bound(i) / 2 >= threshold;
+            sum += std::max(is_rndv ? slower[i] : -slower[i], 0.0);
+        }
+        return sum;
+    };
     // The nearest of several that are as good: other lengths keep what they have.
     const auto distance = [&](std::size_t bound) {
         return bound > threshold_ ? bound - threshold_ : threshold_ - bound;
@@ -94,7 +272,112 @@ bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
     }
     const bool has_changed = best != threshold_;
     threshold_ = best;
-    return (has_changed || is_other) && is_threshold(threshold_);
+    return has_changed;
+}
+
+// ---- Trials
+
+/// Whether the message is one of the awaited trial. Its time beyond that of the way in use is paid.
+bool Advisor::pay(unsigned way, std::size_t bytes, double time) {
+    if (awaited_ == 0 || way != trial_way_ || (way == 1) == (bytes >= threshold_))
+        return false;
+    const double usual =
+        static_cast<double>(time_in(regimes_[present_], 1 - way, class_of(bytes))) *
+        static_cast<double>(bytes);
+    spent_ += std::max(time - usual, 0.0) / trial_size_;
+    if (--awaited_ == 0) {
+        // One that has met an accident counts for little.
+        double& cost = trial_cost_[way];
+        const double now = std::max(spent_, usual / 4);
+        cost =
+            cost == 0 || now < cost ? now : cost + (std::min(now, kTrialCostMax * cost) - cost) / 4;
+        credit_ -= cost * trial_size_;
+    }
+    return true;
+}
+
+/// In another regime `way` is the faster one, and the other one, which is in use, takes what it
+/// takes now: only a trial shows that regime.
+bool Advisor::has_twin(unsigned way, std::size_t i) const {
+    const float used = regimes_[present_].known[1 - way][i];
+    return std::ranges::any_of(regimes_, [&](const Regime& regime) {
+        const float time = regime.known[1 - way][i];
+        return regime.known[way][i] != 0 && regime.known[way][i] < time && time < used * kTwin &&
+               used < time * kTwin;
+    });
+}
+
+/// A trial where the other way than that of this message is not known, or there is time for it.
+void Advisor::want_trial(unsigned way, std::size_t bytes, double time) {
+    const unsigned other = 1 - way;
+    const std::size_t i = class_of(bytes);
+    const Ways& known = regimes_[present_].known;
+    const bool is_known = known[other][i] != 0;
+    const bool is_glance =
+        other == 0 && !is_unsure_ && known[other][i] > known[way][i] * kGlanceFrom;
+    const unsigned messages = is_glance ? kGlance : kTrial;
+    const double cost = messages * (trial_cost_[other] != 0 ? trial_cost_[other] : 3 * time);
+    const double share = has_twin(other, i) ? kTrialShareTwin : kTrialShare;
+    credit_ = std::min(credit_ + time * share, cost);
+    if (number_ - asked_ < pause_)
+        return;
+    if (credit_ < (is_known && !is_unsure_ ? cost : -kTrialsOwed * cost))
+        return;
+    // Nothing of the last has come: the sender has lists only, or may not send eager messages.
+    pause_ = awaited_ == trial_size_ && awaited_ != 0 ? std::min(2 * pause_, kTrialEveryMax)
+                                                      : kTrialEveryMin;
+    ask(other, messages);
+}
+
+void Advisor::ask(unsigned way, unsigned messages) {
+    trials_ = trial_size_ = awaited_ = messages;
+    trial_way_ = way;
+    asked_ = number_;
+    spent_ = 0;
+    is_unsure_ = false;
+    is_second_ = false;
+}
+
+/// After the last message of a trial. A glance that took less: a trial. One that took more, such as
+/// by an accident: another glance, at once.
+void Advisor::follow_up(unsigned way, std::size_t i, float now) {
+    const float known = regimes_[present_].known[way][i];
+    const bool was_second = std::exchange(is_second_, false);
+    if (trial_size_ != kGlance) {
+        if (watches_[way].count != 0 && watches_[way].is_fall)
+            ask(way, kTrial);
+    } else if (now * kOther < known) {
+        ask(way, kTrial);
+    } else if (now > known * kOther && !was_second) {
+        ask(way, kGlance);
+        is_second_ = true;
+    }
+}
+
+bool Advisor::add(bool is_rndv, std::size_t bytes, double time) {
+    trials_ = 0;
+    if (time <= 0)
+        return false;
+    ++number_;
+    const unsigned way = is_rndv ? 1 : 0;
+    const std::size_t i = class_of(bytes);
+    const auto now = static_cast<float>(time / static_cast<double>(bytes));
+    is_in_trial_ = pay(way, bytes, time);
+    bool is_other = false;
+    bool has_changed = false;
+    if (!is_in_trial_ || is_second_ || awaited_ + 1 < trial_size_) {
+        is_other = learn(way, i, now);
+        has_changed = (is_other || is_in_trial_ || number_ % kTimesPerLook == 0) && choose();
+    }
+    if (is_other || has_changed)
+        awaited_ = 0;
+    if (is_other)
+        pause_ = kTrialSoon;
+    if (!is_in_trial_)
+        want_trial(way, bytes, time);
+    else if (awaited_ == 0 && !is_other)
+        follow_up(way, i, now);
+    return trials_ != 0 || ((is_other || has_changed) && is_threshold(threshold_));
 }
 
 }  // namespace tagwire::proto

@@ -3,12 +3,19 @@
 // messages, where the processors move the data: how fast they copy depends on how near they are to
 // each other, on what lies in which cache, and changes from one moment to the next.
 //
-// The receiver learns, for it sees the data of both come, and tells the sender, who chooses. Now
-// and then, near the threshold, the sender tries the way that it does not choose (is_trial): so the
-// receiver has figures of both. Pure arithmetic; times are of any unit.
+// The receiver learns, for it sees the data of both ways arrive, and tells the sender, who chooses.
+// Pure arithmetic; times are of any unit.
+//
+// The times of both ways in one state of the machine are a regime. Every message is timed, so the
+// way in use shows when the regime has changed. Up to kRegimes are remembered: a remembered one
+// whose times fit returns with its threshold at once. For a new one the receiver asks for a trial:
+// a few messages that the sender sends the other way. So it does now and then in any regime, for
+// what the way in use does not show.
 //
 // 1. A threshold that is advised is the lower bound of a class; classes are powers of two.
 // 2. It changes only if that is better by more than kGain over the classes with figures of both.
+// 3. Trials of what is known take at most kTrialShare of the time of messages, or kTrialShareTwin
+//    where a remembered regime differs from the present one in the way not in use alone.
 #pragma once
 
 #include <array>
@@ -31,47 +38,100 @@ class Advisor : public ucs::FromReserve {
     static constexpr bool is_threshold(std::uint64_t bytes) {
         return bytes >= kFirst && bytes <= kEnd;
     }
-    /// One of so many messages near the threshold is a trial, after an advice and later.
-    static constexpr std::uint64_t kTrialEvery = 509;
-    static constexpr std::uint64_t kTrialEveryLater = 1021;
-    static constexpr std::uint64_t kLater = 2 * kTrialEvery;
+    /// Regimes that are remembered.
+    static constexpr unsigned kRegimes = 4;
+    /// A trial has at most so many messages.
+    static constexpr unsigned kTrialMax = 3;
+
+    /// Reason for the present regime.
+    enum class Reason : std::uint8_t { kFirst, kRemembered, kNew };
+
+    /// A receiver can say this: the number of its regime, of those that it remembers, the Reason.
+    static constexpr bool is_regime(unsigned regime, unsigned regimes, unsigned reason) {
+        return regime >= 1 && regime <= regimes && regimes <= kRegimes &&
+               reason <= static_cast<unsigned>(Reason::kNew);
+    }
 
     /// `threshold`, of any length, holds until more is known.
     explicit Advisor(std::size_t threshold) : threshold_(threshold) {}
 
     /// A message of `bytes` bytes, which is_learnt(), took `time` from its start to its end. True:
-    /// the sender is to be told, for the threshold has changed, or times have: more trials are
-    /// wanted.
+    /// the sender is to be told, because threshold or regime have changed, or to ask for a trial.
     bool add(bool is_rndv, std::size_t bytes, double time);
 
-    /// From this length on rendezvous. It is_threshold() when the sender is to be told.
+    /// From this length on rendezvous. The sender can be told if it is_threshold().
     [[nodiscard]] std::size_t threshold() const { return threshold_; }
-    /// Time of a byte at the class of `bytes`, which is_learnt(); 0: not known.
+    /// Messages that the sender is to send this way instead of the other, after add() has returned
+    /// true.
+    [[nodiscard]] unsigned trials(bool is_rndv) const {
+        return trial_way_ == (is_rndv ? 1U : 0U) ? trials_ : 0;
+    }
+    /// Number of the present regime, from 1 on.
+    [[nodiscard]] unsigned regime() const { return present_ + 1; }
+    [[nodiscard]] unsigned regimes() const { return count_; }
+    [[nodiscard]] Reason reason() const { return reason_; }
+    /// Time of a byte at the class of `bytes`, which is_learnt(), in the present regime; 0: not
+    /// known.
     [[nodiscard]] double time_of_byte(bool is_rndv, std::size_t bytes) const;
 
-    /// The sender's side: message `number`, the `since`th after an advice, goes the other way.
-    static bool is_trial(std::size_t bytes, std::size_t threshold, std::uint64_t number,
-                         std::uint64_t since) {
-        const std::uint64_t every = since < kLater ? kTrialEvery : kTrialEveryLater;
-        return number % every == every - 1 && is_learnt(bytes) && bytes >= threshold / 4 &&
-               bytes / 8 < threshold;
-    }
-
   private:
-    struct Time {
-        double known = 0;    // of a byte; 0: not known
-        double suspect = 0;  // the least of the last ones, if they were much longer
-        unsigned accidents = 0;
-        double told = 0;  // what was known when the sender was told last
+    using Ways = std::array<std::array<float, kClasses>, 2>;  // eager, rendezvous
 
-        void learn(double now);
+    struct Regime {
+        Ways known{};  // times of a byte; 0: not known
+        std::array<std::array<std::uint8_t, kClasses>, 2>
+            learnt{};            // times in each, up to kSettled
+        std::uint32_t used = 0;  // the last message in it
+    };
+    /// Times in a row, of one way, that do not fit the present regime.
+    struct Watch {
+        std::array<float, kClasses> least{};  // of each class; 0: none
+        unsigned count = 0;
+        bool is_fall = false;
+        std::uint32_t since = 0;  // the message of the first
     };
 
-    [[nodiscard]] double loss(std::size_t threshold) const;
+    bool learn(unsigned way, std::size_t i, float now);
+    bool watch(unsigned way, std::size_t i, float now, bool is_fall);
+    Ways evidence(unsigned way) const;
+    void leave(unsigned way);
+    void begin_regime(const Ways& seen, unsigned way);
+    void correct(Regime& regime) const;
+    float time_in(const Regime& regime, unsigned way, std::size_t i) const;
+    double misfit(const Regime& regime, const Ways& seen, unsigned way) const;
+    bool choose();
+    bool pay(unsigned way, std::size_t bytes, double time);
+    bool has_twin(unsigned way, std::size_t i) const;
+    void want_trial(unsigned way, std::size_t bytes, double time);
+    void ask(unsigned way, unsigned messages);
+    void follow_up(unsigned way, std::size_t i, float now);
+    bool is_recent(unsigned way, std::size_t i, std::uint32_t messages) const;
 
     std::size_t threshold_;
-    unsigned learnt_ = 0;
-    std::array<std::array<Time, kClasses>, 2> times_{};  // eager, rendezvous
+    std::uint32_t number_ = 0;  // of the message
+    std::array<Regime, kRegimes> regimes_{};
+    unsigned present_ = 0;
+    unsigned count_ = 1;
+    Reason reason_ = Reason::kFirst;
+    unsigned left_ = 0;          // the regime before
+    std::uint32_t left_at_ = 0;  // the message after which it was left
+    Ways left_for_{};            // times that did not fit it
+    std::array<Watch, 2> watches_{};
+    std::array<std::array<std::uint32_t, kClasses>, 2> seen_{};  // the last message; 0: none
+
+    unsigned trials_ = 0;                 // messages wanted now
+    unsigned trial_way_ = 0;              // of the last trial
+    unsigned trial_size_ = 0;             // its messages; 1: a glance
+    bool is_second_ = false;              // of two glances in a row
+    unsigned awaited_ = 0;                // those that have not come
+    bool is_in_trial_ = false;            // the message is one of them
+    bool is_unsure_ = false;              // no remembered regime fits, or several do
+    std::uint32_t asked_ = 0;             // the message after which the last trial was asked for
+    std::uint32_t pause_ = 16;            // messages until the next
+    double spent_ = 0;                    // beyond the way in use, for each message of the trial
+    std::array<double, 2> trial_cost_{};  // of a message of a trial of each way; 0: not known
+    double credit_ = 0;                   // time that trials may take
 };
+static_assert(sizeof(Advisor) < 1024, "there is one for each peer that sends long messages");
 
 }  // namespace tagwire::proto

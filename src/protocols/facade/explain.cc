@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "protocols/cost/advisor.hpp"
 #include "protocols/worker/worker_core.hpp"
 
 namespace tagwire::proto {
@@ -139,9 +140,25 @@ void explain_striped(const Rail& rail, const StripePlan& plan, BufferKind kind,
     }
 }
 
+const char* phrase(Advisor::Reason reason) {
+    switch (reason) {
+        case Advisor::Reason::kRemembered:
+            return "remembered, because its times fit";
+        case Advisor::Reason::kNew:
+            return "new, because no remembered times fitted";
+        default:
+            return "the first";
+    }
+}
+
+std::string time_of_byte(std::uint32_t ps, std::string_view way) {
+    return ps == 0 ? fmt::format("unknown {}", way) : fmt::format("{:.3f} ns {}", ps / 1000.0, way);
+}
+
 /// The threshold is the receiver's.
-void explain_advice(const Rail& rail, const Advice& advice, BufferKind kind,
+void explain_advice(const Rail& rail, const RndvSender& sender, BufferKind kind,
                     tw_explanation_t* out) {
+    const Advice& advice = sender.advice();
     const bool is_eager = out->length < advice.rndv_from;
     Protocol protocol = out->length <= rail.bcopy_max ? Protocol::kBcopy : Protocol::kParts;
     if (!is_eager)
@@ -151,15 +168,18 @@ void explain_advice(const Rail& rail, const Advice& advice, BufferKind kind,
     out->rule = "the receiver measures messages that go either way, and advises this length";
     put(out->knob, fmt::format("TAGWIRE_RNDV_THRESHOLD={}", advice.rndv_from));
     put(out->source,
-        fmt::format("the receiver: at the length where they change, a byte takes {:.3f} ns eager, "
-                    "{:.3f} ns by rendezvous",
-                    advice.eager_ps / 1000.0, advice.rndv_ps / 1000.0));
+        fmt::format("the receiver: regime {} of {} ({}), since {} messages; at a length near the "
+                    "change, a byte takes {}, {}",
+                    advice.regime, advice.regimes,
+                    phrase(static_cast<Advisor::Reason>(advice.reason)),
+                    sender.messages_in_regime(), time_of_byte(advice.eager_ps, "eager"),
+                    time_of_byte(advice.rndv_ps, "by rendezvous")));
 }
 
 }  // namespace
 
 tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t buffer,
-                         const Stripes* stripes, const Advice* advice) {
+                         const Stripes* stripes, const RndvSender* sender) {
     const Context& context = rail.worker().context();
     const BufferKind kind = kind_of(buffer);
     const Choice choice = rail.selection().choose(rail.costs(), length, kind);
@@ -186,9 +206,9 @@ tw_explanation_t explain(const Rail& rail, std::size_t length, tw_buffer_kind_t 
     }
     if (context.calibration().has(rail.transport(), rail.device()))
         put(out.source, context.calibration().path());
-    if (advice != nullptr && advice->rndv_from != 0 && kind != BufferKind::kUnmapped &&
+    if (sender != nullptr && sender->advice().rndv_from != 0 && kind != BufferKind::kUnmapped &&
         choice.rule != Rule::kShort)
-        explain_advice(rail, *advice, kind, &out);
+        explain_advice(rail, *sender, kind, &out);
     out.protocol_count = kProtocols;
     for (std::size_t i = 0; i < kProtocols; ++i)
         out.protocols[i] = describe(rail.costs(), static_cast<Protocol>(i), length, kind);

@@ -231,7 +231,20 @@ void Receiver::learn(Endpoint& ep, bool is_rndv, std::size_t bytes, std::uint64_
         return static_cast<std::uint32_t>(ep.advisor->time_of_byte(rndv, bytes) * ucs::tick_ns() *
                                           1000);
     };
-    ep.control(Advice{ep.advisor->threshold(), ps_of_byte(false), ps_of_byte(true)});
+    const Advisor& advisor = *ep.advisor;
+    Advice advice{};
+    if (Advisor::is_threshold(advisor.threshold()))
+        advice.rndv_from = static_cast<std::uint32_t>(advisor.threshold());
+    advice.regime = static_cast<std::uint8_t>(advisor.regime());
+    advice.regimes = static_cast<std::uint8_t>(advisor.regimes());
+    advice.reason = static_cast<std::uint8_t>(advisor.reason());
+    if (const unsigned rndv = advisor.trials(true); rndv != 0)
+        advice.trials = static_cast<std::uint8_t>(rndv);
+    else if (const unsigned eager = advisor.trials(false); eager != 0)
+        advice.trials = static_cast<std::uint8_t>(eager + kTrialsOfEager);
+    advice.eager_ps = ps_of_byte(false);
+    advice.rndv_ps = ps_of_byte(true);
+    ep.control(advice);
 }
 
 /// The data is here, or will not come: the sender is told, and the receive ends.

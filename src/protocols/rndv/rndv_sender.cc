@@ -93,7 +93,7 @@ bool can_put_from(const Request& request, const Domain& domain) {
            (domain.attr.cap.flags & UCT_MD_FLAG_NEED_MEMH) == 0;
 }
 
-bool RndvSender::takes(const Request& request) const {
+bool RndvSender::takes(const Request& request) {
     const std::size_t length = request.buffer.length;
     if (request.is_announced)
         return request.is_rndv;
@@ -104,12 +104,24 @@ bool RndvSender::takes(const Request& request) const {
         goes_as_tagged(request, ep_.rail()) && length + sizeof(Envelope) > ep_.rail().bcopy_max;
     if (ep_.eager_is_paused() || is_too_long)
         return true;
-    const std::size_t threshold = from(request.buffer);
-    const bool is_trial =
-        is_learning(ep_) && request.buffer.list == nullptr &&
-        length <= ep_.rail().costs().eager_max &&
-        Advisor::is_trial(length, threshold, request.order, request.order - advised_at_);
-    return (length >= threshold) != is_trial;
+    const bool is_rndv = length >= from(request.buffer);
+    return is_rndv != is_trial(request, is_rndv);
+}
+
+/// The message goes the other way than `is_rndv` says: the receiver asked for that.
+bool RndvSender::is_trial(const Request& request, bool is_rndv) {
+    const std::size_t length = request.buffer.length;
+    if (!Advisor::is_learnt(length) || request.buffer.list != nullptr || !is_learning(ep_))
+        return false;
+    if (request.order == last_long_)
+        return last_was_trial_;
+    last_long_ = request.order;
+    ++long_messages_;
+    last_was_trial_ =
+        trials_ > 0 && is_rndv != tries_rndv_ && length <= ep_.rail().costs().eager_max;
+    if (last_was_trial_)
+        --trials_;
+    return last_was_trial_;
 }
 
 const Rail& RndvSender::rail() const {
@@ -117,12 +129,22 @@ const Rail& RndvSender::rail() const {
 }
 
 bool RndvSender::on_advice(Advice message) {
-    if (!is_learning(ep_) || !Advisor::is_threshold(message.rndv_from))
+    const unsigned trials = message.trials & ~unsigned{kTrialsOfEager};
+    const bool has_length =
+        message.rndv_from == 0 ? trials != 0 : Advisor::is_threshold(message.rndv_from);
+    if (!is_learning(ep_) || !has_length || trials > Advisor::kTrialMax ||
+        !Advisor::is_regime(message.regime, message.regimes, message.reason))
         return false;
+    if (message.regime != advice_.regime)
+        regime_since_ = long_messages_;
+    trials_ = trials;
+    tries_rndv_ = (message.trials & kTrialsOfEager) == 0;
+    const std::uint32_t before = advice_.rndv_from;
     advice_ = message;
-    advised_at_ = ep_.flushes().order();
-    advice_.rndv_from =
-        std::min<std::uint64_t>(message.rndv_from, ep_.rail().costs().eager_max + 1);
+    advice_.rndv_from = message.rndv_from == 0
+                            ? before
+                            : static_cast<std::uint32_t>(std::min<std::uint64_t>(
+                                  message.rndv_from, ep_.rail().costs().eager_max + 1));
     return true;
 }
 

@@ -21,8 +21,9 @@ class RndvSender {
     RndvSender(const RndvSender&) = delete;
     RndvSender& operator=(const RndvSender&) = delete;
 
-    /// The message goes by rendezvous.
-    bool takes(const Request& request) const;
+    /// The message goes by rendezvous. It may be asked several times of one message, and of a later
+    /// one only when it has gone.
+    bool takes(const Request& request);
     /// Length from which such a message does.
     std::size_t from(const Buffer& buffer) const {
         return advice_.rndv_from != 0 && buffer.list == nullptr ? advice_.rndv_from
@@ -30,9 +31,13 @@ class RndvSender {
     }
     /// The receiver's; rndv_from 0: it has given none.
     const Advice& advice() const { return advice_; }
+    /// Messages of lengths that are advised on, since the receiver's times are of that regime.
+    std::uint64_t messages_in_regime() const { return long_messages_ - regime_since_; }
     void begin_anew() {
         advice_ = {};
-        advised_at_ = 0;
+        trials_ = 0;
+        long_messages_ = 0;
+        regime_since_ = 0;
     }
     /// Sends the request. UCS_INPROGRESS: it is outstanding. UCS_ERR_NO_RESOURCE: to be called
     /// again.
@@ -53,6 +58,7 @@ class RndvSender {
   private:
     void register_source(Request& request);
     ucs_status_t send_request(Request& request);
+    bool is_trial(const Request& request, bool is_rndv);
     bool awaits_receiver(const Request* request) const;
     void send_data(Request& request, std::uint32_t receive_id, std::uint64_t bytes);
 
@@ -60,7 +66,12 @@ class RndvSender {
 
     Endpoint& ep_;
     Advice advice_{};
-    std::uint64_t advised_at_ = 0;  // the order of the next message then
+    unsigned trials_ = 0;  // next messages that go the way that is tried
+    bool tries_rndv_ = false;
+    bool last_was_trial_ = false;
+    std::uint64_t last_long_ = UINT64_MAX;  // the order of the last of the following
+    std::uint64_t long_messages_ = 0;
+    std::uint64_t regime_since_ = 0;  // of these, at the first of the present regime
 };
 
 }  // namespace tagwire::proto

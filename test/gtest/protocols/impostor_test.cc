@@ -268,20 +268,38 @@ TEST_F(MsgImpostor, advice_is_taken_where_it_can_be_followed) {
     ASSERT_NO_FATAL_FAILURE(greet());
     tw_explanation_t before{};
     ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &before), TW_OK);
-    for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}})
-        expect_garbage(proto::Advice{length, 1, 1});
+    const proto::Advice good{131072, 2, 3, 1, 0, 55, 70};
+    for (const std::uint32_t length : {0U, 1U, 32767U, ~0U})
+        expect_garbage(proto::Advice{length, 2, 3, 1, 0, 55, 70});
+    // No such regime, more regimes than can be, no such reason, more trials than anybody asks for.
+    expect_garbage(proto::Advice{131072, 0, 3, 1, 0, 55, 70});
+    expect_garbage(proto::Advice{131072, 4, 3, 1, 0, 55, 70});
+    expect_garbage(proto::Advice{131072, 2, 5, 1, 0, 55, 70});
+    expect_garbage(proto::Advice{131072, 2, 3, 3, 0, 55, 70});
+    expect_garbage(proto::Advice{131072, 2, 3, 1, 4, 55, 70});
+    expect_garbage(proto::Advice{131072, 2, 3, 1, proto::kTrialsOfEager + 4, 55, 70});
+    expect_garbage(proto::Advice{0, 2, 3, 1, proto::kTrialsOfEager, 55, 70});
     tw_explanation_t after{};
     ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &after), TW_OK);
     EXPECT_EQ(after.rndv_from, before.rndv_from);
     if (contact_of_transports() != "sm")
-        return expect_garbage(proto::Advice{131072, 1, 1});
-    impostor_.control(victim(), proto::Advice{131072, 55, 70});
+        return expect_garbage(good);
+    impostor_.control(victim(), good);
     victim().progress();
     ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &after), TW_OK);
     EXPECT_EQ(after.rndv_from, 131072U);
     EXPECT_STREQ(after.protocols[after.chosen].name, "parts");
-    EXPECT_NE(std::string(after.source).find("0.055 ns eager, 0.070 ns"), std::string::npos)
-        << after.source;
+    EXPECT_STREQ(after.source,
+                 "the receiver: regime 2 of 3 (remembered, because its times fit), since 0 "
+                 "messages; at a length near the change, a byte takes 0.055 ns eager, 0.070 ns by "
+                 "rendezvous");
+    impostor_.control(victim(), proto::Advice{0, 3, 3, 2, 1, 55, 0});
+    victim().progress();
+    ASSERT_EQ(tw_ep_explain(ep_, 100'000, TW_BUFFER_PLAIN, &after), TW_OK);
+    EXPECT_EQ(after.rndv_from, 131072U) << "advice without a length changes none";
+    const std::string source = after.source;
+    EXPECT_NE(source.find("regime 3 of 3 (new, because no"), std::string::npos) << source;
+    EXPECT_NE(source.find("0.055 ns eager, unknown by rendezvous"), std::string::npos) << source;
 }
 
 TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {

@@ -85,7 +85,8 @@ TEST(Wire, bodies_of_control_messages_lie_where_the_format_has_them) {
     expect_layout(Lane{2}, 17, 2, 0, 0);
     expect_layout(Reset{0, 1, 5}, 18, 0, 1, 5);
     expect_layout(Down{2, 3}, 19, 2, 3, 0);
-    expect_layout(Advice{131072, 55, 70}, 20, 131072, 0, 55 + (std::uint64_t{70} << 32));
+    expect_layout(Advice{131072, 2, 3, 1, 4, 55, 70}, 20, 131072, 0x04010302,
+                  55 + (std::uint64_t{70} << 32));
 }
 
 TEST(Wire, fields_of_an_envelope_lie_in_the_order_of_their_flags) {
