@@ -302,6 +302,37 @@ TEST_F(MsgImpostor, advice_is_taken_where_it_can_be_followed) {
     EXPECT_NE(source.find("0.055 ns eager, unknown by rendezvous"), std::string::npos) << source;
 }
 
+TEST_F(MsgImpostor, the_next_messages_go_the_other_way_if_the_receiver_asks) {
+    if (contact_of_transports() != "sm")
+        GTEST_SKIP() << "messages over shared memory are learnt from";
+    ASSERT_NO_FATAL_FAILURE(greet());
+    const Bytes data = pattern(40'000, 1);
+    const tw_op_t how = op(&mark_);
+    impostor_.control(victim(), proto::Advice{131072, 1, 1, 0, 2, 55, 0});
+    victim().progress();
+    for (int i = 0; i < 2; ++i) {
+        ASSERT_EQ(tw_tag_send(ep_, data.data(), data.size(), 7, &how, &request_), TW_INPROGRESS);
+        proto::RtsBody body;
+        ASSERT_TRUE(decode_as(next(AmId::kRts), &body)) << i;
+        impostor_.control(victim(), proto::Ats{body.rts.send_id, UCS_OK});
+        expect_end(TW_OK);
+    }
+    tw_tag_send(ep_, data.data(), data.size(), 7, nullptr, nullptr);
+    next(AmId::kEager);
+    // The other way round; messages that go that way anyway are none of the trial.
+    impostor_.control(victim(), proto::Advice{32768, 1, 1, 0, proto::kTrialsOfEager + 1, 55, 50});
+    impostor_.run(victim());
+    tw_tag_send(ep_, data.data(), 1000, 7, nullptr, nullptr);
+    next(AmId::kEager);
+    tw_tag_send(ep_, data.data(), data.size(), 7, nullptr, nullptr);
+    next(AmId::kEager);
+    ASSERT_EQ(tw_tag_send(ep_, data.data(), data.size(), 7, &how, &request_), TW_INPROGRESS);
+    proto::RtsBody body;
+    ASSERT_TRUE(decode_as(next(AmId::kRts), &body));
+    impostor_.control(victim(), proto::Ats{body.rts.send_id, UCS_OK});
+    expect_end(TW_OK);
+}
+
 TEST_F(MsgImpostor, a_flush_is_answered_by_its_answer_alone) {
     ASSERT_NO_FATAL_FAILURE(greet());
     const tw_op_t how = op(&mark_);
