@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <utility>
 
 namespace tagwire::proto {
@@ -82,13 +83,13 @@ bool Advisor::is_recent(unsigned way, std::size_t i, std::uint32_t messages) con
 /// regime; 0: nothing.
 float Advisor::time_in(const Regime& regime, unsigned way, std::size_t i) const {
     const auto& known = regime.known[way];
-    if (known[i] != 0)
+    if (known[i] != 0 || count_ == 1)
         return known[i];
     for (std::size_t distance = 1; distance < kClasses; ++distance) {
         for (const std::size_t k : {i - distance, i + distance}) {
             if (k >= kClasses || known[k] == 0)
                 continue;
-            for (const Regime& other : regimes_) {
+            for (const Regime& other : std::span(regimes_).first(count_)) {
                 if (other.known[way][i] != 0 && other.known[way][k] != 0)
                     return known[k] * (other.known[way][i] / other.known[way][k]);
             }
@@ -115,7 +116,8 @@ bool Advisor::learn(unsigned way, std::size_t i, float now) {
     }
     if (now > known * kOther || now * kOther < known)
         return watch(way, i, now, now < known);
-    watches_[way] = {};
+    if (watches_[way].count != 0)
+        watches_[way] = {};
     known += now < known ? now - known : (now - known) / 4;
     return false;
 }
@@ -299,8 +301,10 @@ bool Advisor::pay(unsigned way, std::size_t bytes, double time) {
 /// In another regime `way` is the faster one, and the other one, which is in use, takes what it
 /// takes now: only a trial shows that regime.
 bool Advisor::has_twin(unsigned way, std::size_t i) const {
+    if (count_ == 1)
+        return false;
     const float used = regimes_[present_].known[1 - way][i];
-    return std::ranges::any_of(regimes_, [&](const Regime& regime) {
+    return std::ranges::any_of(std::span(regimes_).first(count_), [&](const Regime& regime) {
         const float time = regime.known[1 - way][i];
         return regime.known[way][i] != 0 && regime.known[way][i] < time && time < used * kTwin &&
                used < time * kTwin;
