@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "uct/sm/link.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -104,7 +105,8 @@ ucs_status_t Link::claim(std::uint64_t count) {
     const bool looks = !tx.has_room();
     Claim claimed = tx.refresh(count);
     if (tx_geometry.back_count() != 0 && looks &&
-        (tx_is_back ? claimed == Claim::kOk && tx.is_kept_up_with(changed_at)
+        (tx_is_back ? claimed == Claim::kOk && tx.head() - changed_at >= back_stay &&
+                          tx.is_kept_up_with(changed_at)
                     : claimed == Claim::kFull)) {
         change_tx();
         claimed = tx.refresh(count);
@@ -145,6 +147,7 @@ void Link::begin_tx(std::uint64_t start, HostFences fences) {
         other_tx = TxRing(slots(tx_geometry.back_offset()), &head->back, tx_geometry.back_count(),
                           start, fences, spare);
     }
+    changed_at = start - kFrontStayMin;  // the first stay in the front ring is not a return
     tx_made = true;
 }
 
@@ -161,7 +164,13 @@ void Link::begin_rx(std::uint64_t start, HostFences fences) {
     }
 }
 
+// A stream whose receiver is as fast as its sender is kept up with in the back ring, and fills the
+// front ring soon after each return: so it returns ever more rarely.
 void Link::change_tx() {
+    if (!tx_is_back) {
+        const bool was_short = tx.head() - changed_at < kFrontStayMin;
+        back_stay = was_short ? std::clamp(2 * back_stay, kBackStayMin, kBackStayMax) : 0;
+    }
     tx.publish_last(Control::make(Kind::kOtherRing, 0, 0));
     after_publish();
     iface.count(SmCounter::kRingChanges);

@@ -104,6 +104,13 @@ constexpr std::size_t kControlsMax = 4 * kOpCountMax;
 /// Reads of ours that a peer may ask for at once: by its operations, and to receive what we sent.
 constexpr std::size_t kServesMax = kOpCountMax + kRndvCount;
 
+/// A sender that finds the front ring full within fewer than kFrontStayMin messages after its
+/// return sends a stream. From then on it sends at least kBackStayMin messages through the back
+/// ring before it returns, twice as many each time that this happens again, at most kBackStayMax.
+constexpr std::uint32_t kFrontStayMin = 1024;
+constexpr std::uint32_t kBackStayMin = 1024;
+constexpr std::uint32_t kBackStayMax = 16384;
+
 /// The way data gets from memory that is in no arena.
 enum class CopyPath : std::uint8_t { kUnknown, kSelf, kProcessVm, kMessages };
 
@@ -178,6 +185,7 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
 
     ucs::Mapping tx_segment;
     RingGeometry tx_geometry;
+    std::uint32_t back_stay = 0;  // messages in the back ring before the next return
     ucs::ReserveVector<SmEp*> eps;
 
     [[nodiscard]] RndvWord& tx_rndv(std::uint32_t i) const {

@@ -124,12 +124,43 @@ TEST_F(SmIface, a_sender_that_runs_ahead_goes_through_the_back_ring_and_returns)
         EXPECT_GE(sent - before, 256U) << "the ring's size is a promise";
         EXPECT_EQ(counter(one, "ring_changes"), 2 * round - 1);
         ASSERT_TRUE(until([&] { return received == sent - 1; }));
-        for (int i = 0; i < 1000; ++i) {
+        for (int i = 0; i < 1500; ++i) {
             ASSERT_EQ(UCS_OK, send(ep, sent++));
             ASSERT_TRUE(until([&] { return received == sent - 1; }));
         }
         EXPECT_EQ(counter(one, "ring_changes"), 2 * round) << "a ping-pong stays in the front ring";
     }
+}
+
+TEST_F(SmIface, a_sender_that_fills_the_front_ring_soon_again_stays_longer_in_the_back_ring) {
+    Endpoint ep = std::move(connect(one, other).forward);
+    other.keep_record = false;
+    std::uint64_t sent = 0;
+    const auto ping_pong = [&](int rounds) {
+        for (int i = 0; i < rounds; ++i) {
+            ASSERT_EQ(UCS_OK, send(ep, sent++));
+            ASSERT_TRUE(until([&] { return other.am_count == sent; }));
+        }
+    };
+    const auto fill = [&] {
+        while (uct_ep_am_short(ep, kId, sent, nullptr, 0) == UCS_OK)
+            ++sent;
+        ASSERT_TRUE(until([&] { return other.am_count == sent; }));
+    };
+    ping_pong(1);
+    fill();
+    ping_pong(100);
+    EXPECT_EQ(counter(one, "ring_changes"), 2U) << "the first time it returns at once";
+    fill();
+    ping_pong(100);
+    fill();
+    ping_pong(100);
+    EXPECT_EQ(counter(one, "ring_changes"), 3U) << "it was in the front ring for 131 messages";
+    ping_pong(3000);
+    EXPECT_EQ(counter(one, "ring_changes"), 4U) << "it returns";
+    fill();
+    ping_pong(100);
+    EXPECT_EQ(counter(one, "ring_changes"), 6U) << "after a long stay it returns at once";
 }
 
 // The notice that the peer has no endpoint any more overtakes what it sent: that is delivered
