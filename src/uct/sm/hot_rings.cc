@@ -51,6 +51,15 @@ void HotRings::make_cold(Link& link) {
     hot_.erase(std::find(hot_.begin(), hot_.end(), &link));
 }
 
+[[gnu::noinline]] void HotRings::answer_bell() {
+    collect_bell(*bell_, [this](std::uint32_t bit) {
+        const auto& links = iface_.connections.links();
+        for (std::size_t i = bit; i < links.size(); i += kBellBits)
+            if (links[i] != nullptr)
+                invite(*links[i]);
+    });
+}
+
 void HotRings::invite(Link& link) {
     if (!link.is_by_bell)
         return make_hot(link);

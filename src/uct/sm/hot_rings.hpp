@@ -33,15 +33,10 @@ class HotRings {
     [[nodiscard]] bool has_bell() const {
         return bell_->summary.load(std::memory_order_relaxed) != 0;
     }
-    /// Calls `wake(bit)` for each bit of the bell that was rung.
-    template <class Wake>
-    void answer_bell(Wake&& wake) {
-        collect_bell(*bell_, std::forward<Wake>(wake));
-    }
+    /// Invites the rings for which it was rung.
+    void answer_bell();
     void make_hot(Link& link);
     void make_cold(Link& link);
-    /// The bell was rung for it: it is polled until let_guests_go(), or hot from now on.
-    void invite(Link& link);
     /// After their messages were delivered.
     void let_guests_go();
     /// There were `calls` calls of progress since the last look; cools now and then.
@@ -75,6 +70,8 @@ class HotRings {
 
     /// Stops polling the rings that have brought few messages since the last call.
     void cool();
+    /// The bell was rung for it: it is polled until let_guests_go(), or hot from now on.
+    void invite(Link& link);
     [[nodiscard]] std::uint32_t many() const { return is_crowded() ? kStream : kFrequent; }
     void sleep_barrier() const;
 

@@ -205,9 +205,9 @@ struct alignas(kNoFalseSharing) Link : ucs::FromReserve {
         tx.publish(control);
         after_publish();
     }
-    /// As publish(), in a form that a caller can return with. UCS_OK.
-    ucs_status_t publish_short(Control control) {
-        tx.publish(control);
+    /// As publish(), of the slot `next` of tx, in a form that a caller can return with. UCS_OK.
+    ucs_status_t publish_short(Slot<std::atomic>& next, Control control) {
+        tx.publish(next, control);
         if (tx.must_ring()) [[unlikely]]
             return ring();
         return UCS_OK;

@@ -138,6 +138,7 @@ void LinkEnds::detach(Link& link, SmEp& ep) {
 void LinkEnds::set_unused(Link& link) {
     unused_.push_back(&link);
     is_reap_wanted_ = true;
+    iface_.want_work();
 }
 
 void LinkEnds::reap() {

@@ -88,9 +88,13 @@ class RingSender {
         // this value.
         slot(ahead).control.store(control.word | sequence, std::memory_order_release);
     }
-    void publish(Control control) {
-        publish_ahead(0, control);
+    void publish(Control control) { publish(slot(), control); }
+    /// The same where `next` is slot(), which the caller kept: what it has written may be anything.
+    void publish(Slot<Atom>& next, Control control) {
         ++head_;
+        const std::uint64_t sequence = static_cast<std::uint32_t>(head_);
+        // SYNC sm_slot: as in publish_ahead().
+        next.control.store(control.word | sequence, std::memory_order_release);
     }
     void advance(std::uint64_t count) { head_ += count; }
     /// A message into the spare slot, which may be used once the receiver has read all before it.
@@ -147,21 +151,20 @@ class RingReceiver {
     RingReceiver() = default;
     RingReceiver(Slot<Atom>* slots, Consumer<Atom>* consumer, std::uint32_t slot_count,
                  std::uint64_t start, Fences fences)
-        : slots_(slots),
+        : slot_(&slots[start & (slot_count - 1)]),
+          next_(start + 1),
+          slots_(slots),
           consumer_(consumer),
           mask_(slot_count - 1),
           publish_mask_(slot_count / 4 - 1),
-          read_(start),
-          fences_(fences) {
-        look_at_next();
-    }
+          fences_(fences) {}
 
     /// Is there a message? Its control word, or anything when false. Where the sequence is 0, a
     /// slot that was never written passes for a message of kind 0, which none has.
     [[nodiscard]] bool poll(Control* control_p) const {
         // SYNC sm_slot: pairs with the release in RingSender::publish().
         control_p->word = slot_->control.load(std::memory_order_acquire);
-        return control_p->sequence() == sequence_;
+        return control_p->sequence() == static_cast<std::uint32_t>(next_);
     }
     /// The control word of the next message; word 0 when there is none.
     [[nodiscard]] Control peek() const {
@@ -173,11 +176,11 @@ class RingReceiver {
 
     /// Done with the slot that poll() or peek() showed.
     void advance() {
-        ++read_;
-        look_at_next();
+        const std::uint64_t read = next_++;
+        slot_ = &slots_[read & mask_];
         // SYNC sm_reuse: our reads of the slots below come before the sender sees them free.
-        if ((read_ & publish_mask_) == 0)
-            consumer_->tail.store(read_, std::memory_order_release);
+        if ((read & publish_mask_) == 0)
+            consumer_->tail.store(read, std::memory_order_release);
     }
 
     // Nobody will poll, in three steps, so that many rings can have one barrier between: see
@@ -202,21 +205,15 @@ class RingReceiver {
         return stays_asleep();
     }
 
-    [[nodiscard]] std::uint64_t position() const { return read_; }
+    [[nodiscard]] std::uint64_t position() const { return next_ - 1; }
 
   private:
-    void look_at_next() {
-        slot_ = &slots_[read_ & mask_];
-        sequence_ = static_cast<std::uint32_t>(read_ + 1);
-    }
-
-    Slot<Atom>* slot_ = nullptr;  // of the next position
-    std::uint32_t sequence_ = 0;  // that its message has
+    Slot<Atom>* slot_ = nullptr;  // of the next position to read
+    std::uint64_t next_ = 1;      // the position behind it; its low half is the message's sequence
     Slot<Atom>* slots_ = nullptr;
     Consumer<Atom>* consumer_ = nullptr;
     std::uint32_t mask_ = 0;
     std::uint32_t publish_mask_ = 0;
-    std::uint64_t read_ = 0;  // next position to read
     Fences fences_{};
 };
 

@@ -86,12 +86,13 @@ ucs_status_t SmEp::make_room(std::uint64_t slots, std::uint64_t segs) {
 // The fast path calls nothing that returns to it, so it saves no registers.
 ucs_status_t SmEp::am_short(std::uint8_t id, std::uint64_t header, const void* payload,
                             unsigned length) {
-    if (length > kAmShortPayloadMax || id >= UCT_AM_ID_MAX || !link().tx.has_room()) [[unlikely]]
+    Link& to = link();
+    if (length > kAmShortPayloadMax || id >= UCT_AM_ID_MAX || !to.tx.has_room()) [[unlikely]]
         return am_short_slow(id, header, payload, length);
-    std::byte* body = link().tx.slot().body;
-    std::memcpy(body, &header, sizeof header);
-    copy_short(body + sizeof header, payload, length);
-    return link().publish_short(Control::make(Kind::kAm, id, length16(length + sizeof header)));
+    Slot<>& slot = to.tx.slot();
+    std::memcpy(slot.body, &header, sizeof header);
+    copy_short(slot.body + sizeof header, payload, length);
+    return to.publish_short(slot, Control::make(Kind::kAm, id, length16(length + sizeof header)));
 }
 
 ucs_status_t SmEp::am_short_slow(std::uint8_t id, std::uint64_t header, const void* payload,
@@ -111,12 +112,13 @@ ucs_status_t SmEp::am_short_iov(std::uint8_t id, const uct_iov_t* iov, std::size
         return am_short_iov_slow(id, iov, iovcnt);
     const std::size_t head = iov[0].length;
     const std::size_t data = iov[1].length;
-    if (head > kAmInlineMax || data > kAmInlineMax - head || !link().tx.has_room()) [[unlikely]]
+    Link& to = link();
+    if (head > kAmInlineMax || data > kAmInlineMax - head || !to.tx.has_room()) [[unlikely]]
         return am_short_iov_slow(id, iov, iovcnt);
-    std::byte* body = link().tx.slot().body;
-    copy_short(body, iov[0].buffer, head);
-    copy_short(body + head, iov[1].buffer, data);
-    return link().publish_short(Control::make(Kind::kAm, id, length16(head + data)));
+    Slot<>& slot = to.tx.slot();
+    copy_short(slot.body, iov[0].buffer, head);
+    copy_short(slot.body + head, iov[1].buffer, data);
+    return to.publish_short(slot, Control::make(Kind::kAm, id, length16(head + data)));
 }
 
 ucs_status_t SmEp::am_short_iov_slow(std::uint8_t id, const uct_iov_t* iov, std::size_t iovcnt) {
@@ -193,12 +195,14 @@ ucs_status_t SmEp::am_zcopy(std::uint8_t id, const void* header, unsigned header
 // ---- Eager tagged messages
 
 ucs_status_t SmEp::tag_eager_short(uct_tag_t tag, const void* data, std::size_t length) {
-    if (length > sizeof(TagShortBody::data) || !link().tx.has_room()) [[unlikely]]
+    Link& to = link();
+    if (length > sizeof(TagShortBody::data) || !to.tx.has_room()) [[unlikely]]
         return tag_eager_short_slow(tag, data, length);
-    auto& body = body_of<TagShortBody>(link().tx.slot());
+    Slot<>& slot = to.tx.slot();
+    auto& body = body_of<TagShortBody>(slot);
     body.tag = tag;
     copy_short(body.data, data, length);
-    return link().publish_short(Control::make(Kind::kTagShort, 0, length16(length)));
+    return to.publish_short(slot, Control::make(Kind::kTagShort, 0, length16(length)));
 }
 
 ucs_status_t SmEp::tag_eager_short_slow(uct_tag_t tag, const void* data, std::size_t length) {

@@ -119,16 +119,16 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     static constexpr unsigned kIdlePerLook = 8;        // idle calls per look at the clock
     static constexpr unsigned kIdlePerRingsLook = 64;  // idle calls per HotRings::look()
     static_assert(kIdlePerRingsLook % kIdlePerLook == 0);
-    static constexpr unsigned kBusyPerLook = 4096;  // busy calls per look at the clock
+    static constexpr int kBusyPerLook = 4096;  // busy calls per look at the clock
 
     SmIface(SmMd& md, uct::Worker& worker, const SmOptions& options);
     ucs_status_t init(const uct_iface_params_t& params);
 
     // sm_progress.cc
-    unsigned progress_fully();
-    void answer_bell();
+    unsigned progress_from(Link& link, Control control);
+    unsigned progress_rest(unsigned count);
     void look_although_busy();
-    unsigned poll_hot(Link& link);
+    unsigned receive(Link& link, Control control);
     bool deliver(Link& link, Control control);
     bool deliver_am_seg(Link& link, Control control);
     bool deliver_control(Link& link, Control control);
@@ -140,11 +140,12 @@ class alignas(kNoFalseSharing) SmIface : public uct::BaseIface {
     SmOptions options_;
     std::size_t seg_bytes_ = 0;
 
-    bool has_work_ = false;  // links that work, failed ones, cancelled receives, pending requests
+    bool has_work_ =
+        false;  // links that work, failed or unused ones, cancelled receives, pending requests
     unsigned in_progress_ = 0;  // nesting of progress(), for removals
     unsigned idle_calls_ = 0;
-    unsigned busy_calls_ = 0;
-    unsigned busy_seen_ = 0;  // busy_calls_ at the last HotRings::look()
+    int busy_left_ = kBusyPerLook;  // busy calls until look_although_busy()
+    int busy_seen_ = kBusyPerLook;  // busy_left_ at the last HotRings::look()
     RxDescs descs_;
     ucs::CounterArray<SmCounter> counters_;
     ucs::ReserveVector<Link*> working_;

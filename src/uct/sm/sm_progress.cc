@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The receiving half of the data path: polling, and each message to the part that it is for.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -25,8 +26,8 @@ namespace {
 }  // namespace
 
 // Even under constant load new and dead peers are looked for, rarely.
-void SmIface::look_although_busy() {
-    busy_calls_ = busy_seen_ = 0;
+[[gnu::noinline, gnu::cold]] void SmIface::look_although_busy() {
+    busy_left_ = busy_seen_ = kBusyPerLook;
     if (connections.is_look_overdue(ucs::ticks_now())) {
         connections.look();
         ends.bury_failed();
@@ -35,15 +36,10 @@ void SmIface::look_although_busy() {
 
 // False: the message stays where it is, either for lack of a descriptor or because the peer broke
 // the rules.
-[[gnu::always_inline]] inline bool SmIface::deliver(Link& link, Control control) {
+[[gnu::noinline]] bool SmIface::deliver(Link& link, Control control) {
     switch (static_cast<Kind>(control.kind())) {
         case Kind::kAm:
-            if (control.length() > kAmInlineMax || control.id() >= UCT_AM_ID_MAX) [[unlikely]]
-                break;
-            if (invoke_am(control.id(), link.rx.body(), control.length(), 0) == UCS_INPROGRESS)
-                [[unlikely]]
-                complain_of_kept_message(control.id());
-            return true;
+            break;  // receive() takes those that can be
         case Kind::kTagShort: {
             if (control.length() > sizeof(TagShortBody::data)) [[unlikely]]
                 break;
@@ -73,14 +69,19 @@ void SmIface::look_although_busy() {
     return false;
 }
 
-[[gnu::always_inline]] inline unsigned SmIface::poll_hot(Link& link) {
-    Control control{};
-    if (!link.rx.poll(&control))
-        return 0;
+/// The message that was seen, and those behind it.
+[[gnu::always_inline]] inline unsigned SmIface::receive(Link& link, Control control) {
+    static_assert(std::has_single_bit(unsigned{UCT_AM_ID_MAX}));
     unsigned count = 0;
     do {
-        if (!deliver(link, control))
+        if (control.is_of(Kind::kAm, UCT_AM_ID_MAX - 1) && control.length() <= kAmInlineMax)
+            [[likely]] {
+            if (invoke_am(control.id(), link.rx.body(), control.length(), 0) == UCS_INPROGRESS)
+                [[unlikely]]
+                complain_of_kept_message(link.rx.peek().id());
+        } else if (!deliver(link, control)) {
             break;
+        }
         link.rx.advance();
         ++count;
     } while (count < kPollBudget && link.rx.poll(&control));
@@ -90,29 +91,43 @@ void SmIface::look_although_busy() {
 }
 
 unsigned SmIface::poll_ring(Link& link) {
-    return poll_hot(link);
+    Control control{};
+    return link.rx.poll(&control) ? receive(link, control) : 0;
 }
 
 // Most calls find nothing: they end here, without saving registers for callbacks.
 [[gnu::hot]] unsigned SmIface::progress() {
     Control control{};
-    for (const Link* link : rings.hot())
+    for (Link* const link : rings.hot())
         if (link->rx.poll(&control))
-            return progress_fully();
-    if (rings.has_bell() || has_work_ || (idle_calls_ + 1) % kIdlePerLook == 0) [[unlikely]]
-        return progress_fully();
+            return progress_from(*link, control);
+    if (rings.has_bell() || has_work_ || (idle_calls_ + 1) % kIdlePerLook == 0) [[unlikely]] {
+        ++in_progress_;
+        return progress_rest(0);
+    }
     ++idle_calls_;
     return 0;
 }
 
-[[gnu::noinline]] unsigned SmIface::progress_fully() {
+/// The link's ring has a message.
+[[gnu::noinline, gnu::hot]] unsigned SmIface::progress_from(Link& link, Control control) {
     ++in_progress_;
+    const unsigned count = receive(link, control);
+    if (--busy_left_ <= 0 || count == 0 || rings.hot().size() > 1 || rings.has_bell() || has_work_)
+        [[unlikely]]
+        return progress_rest(count);
+    --in_progress_;
+    return count;
+}
+
+/// All else that a call does, behind the ring that brought `count` messages.
+[[gnu::noinline]] unsigned SmIface::progress_rest(unsigned count) {
+    const bool is_counted = count > 0;
     const bool has_bell = rings.has_bell();
     if (has_bell) [[unlikely]]
-        answer_bell();
-    unsigned count = 0;
+        rings.answer_bell();
     for (std::size_t i = 0; i < rings.hot().size(); ++i)
-        count += poll_hot(*rings.hot()[i]);
+        count += poll_ring(*rings.hot()[i]);
     if (has_bell) [[unlikely]]
         rings.let_guests_go();
     if (has_work_) [[unlikely]]
@@ -120,22 +135,14 @@ unsigned SmIface::poll_ring(Link& link) {
     if (count == 0) {
         if (++idle_calls_ % kIdlePerLook == 0) [[unlikely]]
             count = idle();
-    } else if (++busy_calls_ >= kBusyPerLook) [[unlikely]] {
-        look_although_busy();
+    } else {
+        busy_left_ -= is_counted ? 0 : 1;
+        if (busy_left_ <= 0) [[unlikely]]
+            look_although_busy();
     }
-    --in_progress_;
-    if (ends.is_reap_wanted() && in_progress_ == 0) [[unlikely]]
+    if (--in_progress_ == 0 && ends.is_reap_wanted()) [[unlikely]]
         ends.reap();
     return count;
-}
-
-[[gnu::noinline]] void SmIface::answer_bell() {
-    rings.answer_bell([this](std::uint32_t bit) {
-        const auto& links = connections.links();
-        for (std::size_t i = bit; i < links.size(); i += kBellBits)
-            if (links[i] != nullptr)
-                rings.invite(*links[i]);
-    });
 }
 
 bool SmIface::hand_over(Link& link, std::uint32_t seg, std::size_t bytes, void** data_p,
@@ -246,7 +253,8 @@ bool SmIface::deliver_control(Link& link, Control control) {
 // Every so many calls of progress that found nothing.
 unsigned SmIface::idle() {
     if (idle_calls_ % kIdlePerRingsLook == 0) [[unlikely]] {
-        rings.look(kIdlePerRingsLook + busy_calls_ - std::exchange(busy_seen_, busy_calls_));
+        rings.look(kIdlePerRingsLook +
+                   static_cast<unsigned>(std::exchange(busy_seen_, busy_left_) - busy_left_));
         buffers.grow();
     }
     const std::uint64_t now = ucs::ticks_now();
@@ -321,7 +329,8 @@ unsigned SmIface::work() {
         working_.erase(working_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     count += static_cast<unsigned>(pending.dispatch(kPollBudget));
-    has_work_ = !working_.empty() || ends.has_failed() || tags.has_cancelled() || !pending.empty();
+    has_work_ = !working_.empty() || ends.has_failed() || ends.is_reap_wanted() ||
+                tags.has_cancelled() || !pending.empty();
     return count;
 }
 
