@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies of long data between memory of the program and memory that another processor reads or has
+// written. The kinds differ in which caches have the data afterwards; which is fastest depends on
+// the machine (docs/internals/adr/0021-kinds-of-copies.md). Any thread.
+//
+// 1. Each kind copies any length at any alignment, and touches no byte beside those.
+// 2. A copy is complete for whoever sees a release store that the same thread makes behind it.
+// 3. Each kind of the architecture runs on each processor of it; copy_kinds_here() has those that
+//    the processor was made for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace tagwire::ucs {
+
+enum class CopyKind : std::uint8_t {
+    kLibc,         // memcpy(3)
+    kRep,          // x86-64: the string instruction, `rep movsb`
+    kNonTemporal,  // x86-64: stores that leave no cache line behind
+    kDemote,       // x86-64: memcpy(3), then each line is pushed to the shared cache (`cldemote`)
+};
+inline constexpr std::size_t kCopyKinds = 4;
+
+/// "libc", "rep", "nontemporal" or "demote".
+const char* name_of(CopyKind kind);
+/// False: no kind is called so.
+bool copy_kind_named(std::string_view name, CopyKind* kind_p);
+
+/// The kinds that this processor was made for; kLibc is always the first.
+std::span<const CopyKind> copy_kinds_here();
+bool has_copy_kind(CopyKind kind);
+
+/// Copies between ranges that do not overlap. `kind` is one of copy_kinds_here().
+void copy_by(CopyKind kind, void* to, const void* from, std::size_t bytes);
+
+/// The same, with a copy by memcpy(3) in line.
+[[gnu::always_inline]] inline void copy(CopyKind kind, void* to, const void* from,
+                                        std::size_t bytes) {
+    if (kind == CopyKind::kLibc) [[likely]]
+        std::memcpy(to, from, bytes);
+    else
+        copy_by(kind, to, from, bytes);
+}
+
+}  // namespace tagwire::ucs
